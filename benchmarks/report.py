@@ -40,6 +40,7 @@ EXPERIMENTS = (
     "approximations",
     "laplace_against_steps",
     "loose_bounds",
+    "many_quantiles",
     "metric_budgets",
     "optimality",
     "purchases",
@@ -52,7 +53,7 @@ EXPERIMENTS = (
     "vertebral_columns",
 )
 # What takes less than a minute of processor time, and so runs whole in a quick report too.
-SHORT = (*EXPERIMENTS, "single_draws", "from_raw", "memory", "import_time")
+SHORT = (*(name for name in EXPERIMENTS if name != "many_quantiles"), "single_draws", "from_raw", "memory", "import_time")
 WITH_TUMULT = ("from_raw", "accuracy")
 SKIPPED = 77  # the exit status of a script that cannot run here and says why, as in Automake
 

@@ -39,7 +39,7 @@ Mechanisms (piecewise_laplace.guarantee is what a draw costs, a Guarantee, and s
     of a profile: piecewise_laplace, inverse_sensitivity, duff; of numbers: laplace, gaussian, spherical_gaussian,
     subsampled_laplace; of vectors: k_norm, piecewise_laplace, inverse_sensitivity
     among candidates: exponential, permute_and_flip, noisy_tree, stand_out, best_of, above_threshold, decomposable_exponential
-    several quantiles: private_quantiles, joint_quantiles, recursive_quantiles, independent_quantiles, private_cdf
+    several quantiles: private_quantiles, joint_quantiles, nested_quantiles, recursive_quantiles, independent_quantiles, private_cdf
     an interval: confidence_interval, interval_levels, interval_coverage
     without bounds or monotone: unbounded_quantile, shifted_inverse, noisy_binary_search (shift_for, search_shift_for)
     with failures: never_fail, propose_test_release
@@ -49,8 +49,8 @@ Distributions (sample, log_prob, cdf, quantile, interval, mean, stddev, mean_abs
     on the line: PiecewiseExponential with Tails, Cauchy, Gaussian, LaplaceLogNormal, SubsampledLaplace, Clamped; Transformed by
     Asinh, Log, LogCauchy or a Prior
     on multiples and candidates: Rounded, DiscreteLaplace, Finite
-    of vectors and several quantiles: Radial, SphericalGaussian, JointQuantiles, RecursiveQuantiles, IndependentQuantiles,
-    QuantileMarginals, QuantileCdf, ConfidenceInterval
+    of vectors and several quantiles: Radial, SphericalGaussian, JointQuantiles, NestedQuantiles, RecursiveQuantiles,
+    IndependentQuantiles, QuantileMarginals, QuantileCdf, ConfidenceInterval
     with a decision: AboveThreshold, ProposeTestRelease
 Many draws
     simulate, sharded_sample, sample_intervals
@@ -124,6 +124,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
         "AboveThreshold",
         "ConfidenceInterval",
         "IndependentQuantiles",
+        "NestedQuantiles",
         "ProposeTestRelease",
         "RecursiveQuantiles",
         "above_threshold",
@@ -141,6 +142,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
         "joint_quantiles",
         "k_norm",
         "laplace",
+        "nested_quantiles",
         "never_fail",
         "noisy_binary_search",
         "noisy_tree",

@@ -410,3 +410,37 @@ def test_several_quantiles(rows_of):
         assert row["JointExp"] < row["independent"] / 1.5, key
     for epsilon in (0.5, 1.0):
         assert rows["incomes", 9, epsilon]["joint"] * 1.8 <= rows["incomes", 9, epsilon]["recursive"]
+
+
+@pytest.mark.slow
+def test_many_quantiles(x64, monkeypatch):
+    """The counter hides a step of all later ranks at its price, slices are pure only far apart, errors are those of the noise."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+    experiment = importlib.import_module("many_quantiles")
+    rival = importlib.import_module("slice_quantiles")
+    m, epsilon = 9, 0.5
+    signs, scale = rival.counter(m, epsilon)
+    assert signs.shape == (m, 1 + m)  # one level below the root
+    for j in range(m):
+        change = np.zeros(1 + m)
+        change[[0, 1 + j]] = 0.5  # a record counts in the root and in its leaf, by halves
+        np.testing.assert_array_equal(signs @ change, np.arange(m) >= j)
+        assert np.abs(change).sum() / scale == pytest.approx(epsilon)
+    levels = np.arange(1, m + 1) / (m + 1)
+    assert rival.is_pure(levels, 12_000, 1.0, 1e6)
+    assert not rival.is_pure(levels, 10_000, 1.0, 1e6)  # control: too near each other
+    assert not rival.is_pure(levels, 10**6, 1.0, 1e6, share=0.25)  # control: two ranks that come from one are not paid for
+    with pytest.raises(ValueError, match="too near"):
+        rival.slice_quantiles(np.zeros(100), levels, 1.0, -20.0, 20.0, size=100, ratio=1e6, draws=1, seed=0)
+    rows = {row["contestant"]: row for row in experiment.rows_of(m, 12_000, tied=False, draws=40)}
+
+    def is_of_noise(name, share):
+        """Laplace noise of all nodes of the counter, and of about 1 / rate in a slice: normal noise has .8, Laplace noise .71."""
+        spread = math.sqrt(2 * (1 + m) * scale**2 + 2 / share**2)
+        return 0.65 * spread < rows[name]["mean"] < 0.85 * spread
+
+    assert is_of_noise("slices", 1 / 8)
+    assert is_of_noise("slices, tight", 0.24)
+    assert not is_of_noise("slices, tight", 1 / 8)  # control
+    x = np.array([1.0, 2.0, 2.0, 2.0, 3.0])
+    np.testing.assert_allclose(experiment.rank_errors(x, np.array([[2.0], [2.5], [1.0]]), [0.5]), [[0], [1.5], [1.5]])

@@ -2,40 +2,101 @@
 ``.ci/run`` name is there."""
 
 import contextlib
-import inspect
-import io
 import pathlib
 import pkgutil
 import re
+import shlex
+import sys
+import tomllib
 
 import pytest
 
 import dpjax
+from dpjax.command_line.main import main
 
 ROOT = pathlib.Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 SOURCES = (ROOT / "tests" / "README.md").read_text()
+EXTRAS = {"test", "notebooks", "benchmarks", "databases", "numpyro", "frames", "spark", "dask", "accounting", "lint"}
 CODE = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+COMMANDS = re.findall(r"^\.venv/bin/python -m dpjax ((?:.*\\\n)*.*)$", README, flags=re.MULTILINE)
+
+
+def words(text):
+    return re.findall(r"[-+\w.]+", text)
+
+
+def says(printed, comment):
+    """Whether a line that was printed is what stands before the colon of its comment, rounded as it stands there."""
+    told, drawn = comment.partition(": ")[0].removeprefix("for example "), comment.startswith("for example ")
+    found, stated = words(printed), words(told)
+    return len(found) == len(stated) > 0 and all(
+        abs(float(x) - float(y)) <= (float("inf") if drawn else 0.6 * 10.0 ** -len(y.partition(".")[2]))
+        for x, y in zip(found, stated, strict=True)
+    )
+
+
+def untrue(block):
+    """The lines of a block whose print shows something else than their comment; all of them have one."""
+    shown = []
+
+    def show(*values):
+        shown.append((sys._getframe(1).f_lineno, " ".join(map(str, values))))
+
+    exec(compile(block, "README.md", "exec"), {"print": show})
+    lines = block.splitlines()
+    wrong = [number for number, printed in shown if not says(printed, lines[number - 1].rpartition("  # ")[2])]
+    never = {number for number, line in enumerate(lines, 1) if "print(" in line} - {number for number, _ in shown}
+    return [lines[number - 1] for number in [*wrong, *never]]
 
 
 @pytest.mark.slow
-def test_every_example_runs_alone_and_prints_what_it_says(monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)  # one of them writes a ledger
-    printed = []
-    for block in CODE:
-        with contextlib.redirect_stdout(io.StringIO()) as out:
-            exec(compile(block, "README.md", "exec"), {})
-        printed.append(out.getvalue())
+def test_every_example_runs_alone_and_prints_what_it_says(monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(tmp_path)  # one of them writes a table and a ledger, which the command then reads
+    assert (len(CODE), len(COMMANDS)) == (4, 1)
+    assert [line for block in CODE for line in untrue(block)] == []
     assert len(CODE[0].strip().splitlines()) <= 10
-    assert "nan" not in "".join(printed)
-    (ties,) = (number for number, block in enumerate(CODE) if "constant = " in block)
-    stated = [float(number) for number in re.findall(r"print\(.*\)  # ([0-9.]+)", CODE[ties])]
-    assert [float(line) for line in printed[ties].split()] == pytest.approx(stated, rel=5e-3)
-    (costs,) = (number for number, block in enumerate(CODE) if "epsilon_per_query" in block)
-    assert [float(word) for word in printed[costs].split()] == pytest.approx([10.0, 2.251, 0.153], rel=5e-3)
-    assert all(f"{number}" in README for number in ("# 10.0 ", "2.251 at", "# 0.153 "))
-    (worst,) = (number for number, block in enumerate(CODE) if "worst_neighbor" in block)
-    assert 0.7 < float(printed[worst]) <= 1 + 1e-4
+    for command in COMMANDS:
+        assert main(shlex.split(command.replace("\\\n", " "))) in (0, None)
+    shown = capsys.readouterr().out
+    assert "for one person with all records" in shown
+    assert "remaining epsilon 1 of 3" in shown
+
+
+def test_control_a_wrong_number_is_noticed():
+    assert untrue("print(1.0, 2.2514)  # 1.0 2.251: both\n") == []
+    assert untrue("print([3.5])  # for example [2.]\n") == []
+    wrong = ["print(2.2526)  # 2.251: one", "print(1, 2)  # 1: of two", "print(1)"]
+    for line in [*wrong, "print([1, 2])  # for example [1]", "0 and print(1)  # 1"]:
+        assert untrue(line + "\n") == [line]
+
+
+def test_it_is_one_page():
+    assert len(README.splitlines()) <= 200
+    assert len(README.encode()) <= 12_000
+
+
+def broken(text):
+    """The links of a page to files that are not there, and to headings that it or another page does not have."""
+    missing = []
+    for path, _, anchor in (link.partition("#") for link in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in link):
+        page = text if not path else (ROOT / path).read_text() if (ROOT / path).is_file() else None
+        headings = re.findall(r"^#+ (.*)$", page or "", flags=re.MULTILINE)
+        anchors = {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
+        if page is None or (anchor and anchor not in anchors):
+            missing.append(f"{path}#{anchor}" if anchor else path)
+    return missing
+
+
+def test_every_link_and_anchor_leads_somewhere():
+    assert len(re.findall(r"\]\(", README)) > 10
+    assert broken(README) == []
+    assert broken("# A b, c\n[x](gone.md) [y](#a-b-c) [z](#a-b) [w](README.md#how-fast)") == ["gone.md", "#a-b"]
+
+
+def test_every_notebook_has_its_line():
+    for path in (ROOT / "notebooks").glob("*.ipynb"):
+        assert f"(notebooks/{path.name})" in README, path.name
 
 
 def test_every_test_that_the_script_names_is_there():
@@ -49,10 +110,17 @@ def test_each_command_is_one_line(end):
     assert len(re.findall(rf"^python3 -m venv .* {end}$", README, flags=re.MULTILINE)) == 1
 
 
-def test_the_table_names_everything_public():
-    modules = {name for name in dir(dpjax) if inspect.ismodule(getattr(dpjax, name))}
-    for name in set(dir(dpjax)) - modules - {"__version__", "Guarantee", "SensitivityProfile", "Tails"}:
-        assert f"`{name}" in README, name
+def test_every_name_in_the_tables_is_there():
+    rows = [line for line in README.splitlines() if line.startswith("| ")]
+    names = {name for row in rows for name in re.findall(r"`(?:dpjax\.)?([\w.]+)`", row)} - EXTRAS
+    assert len(names) > 40
+    assert {name for name in names if not _resolves(f"dpjax.{name}")} == set()
+
+
+def test_every_extra_is_named():
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert set(declared) == EXTRAS
+    assert {extra for extra in EXTRAS if f"`{extra}`" not in README} == set()
 
 
 def test_the_citation_has_the_version():

@@ -1,7 +1,5 @@
-"""The README's training loop with private clipping norms: 200 steps, its noise, its scale and its guarantee."""
+"""A training loop with private clipping norms: 200 steps, its noise, its scale and its guarantee."""
 
-import pathlib
-import re
 from dataclasses import dataclass
 from math import inf, log
 
@@ -12,11 +10,10 @@ import pytest
 from jax.scipy.stats import norm
 
 import dpjax
+from tests.support import training_loop
 from tests.support.statistics import assert_follows, assert_rejected
 
-README = (pathlib.Path(__file__).parent.parent / "README.md").read_text()
-(RECIPE,) = (block for block in re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL) if "lax.scan" in block)
-SCALE, RUNS = "dpjax.Log(lower=1e-2, upper=1e2)", 32
+RUNS = 32
 
 
 @dataclass(frozen=True)
@@ -35,9 +32,7 @@ class Linear(dpjax.distributions.Transform):
 
 @pytest.fixture(scope="module")
 def recipe():
-    found = {}
-    exec(compile(RECIPE, "README.md", "exec"), found)
-    return found
+    return dict(vars(training_loop))
 
 
 def trained(recipe, **changes):
@@ -80,11 +75,8 @@ def test_the_noise_is_there(recipe):
 
 def test_the_guarantee_of_the_run():
     """Against quadrature of the worst pairs: losses t and t - epsilon of the draw, for every t, with Gaussian noise, subsampled."""
-    (p,), (epsilon,), (deviation,) = (
-        [float(number) for number in re.findall(rf"^probability, batch, epsilon, noise = {pattern}", RECIPE, flags=re.MULTILINE)]
-        for pattern in (r"([\d.]+)", r"[\d.]+, [\d.]+, ([\d.]+)", r"[\d.]+, [\d.]+, [\d.]+, ([\d.]+)")
-    )
-    (stated, without), delta = map(float, re.findall(r"# ([\d.]+) for the whole run; ([\d.]+) without the draws", RECIPE)[0]), 1e-5
+    p, epsilon, deviation = training_loop.probability, training_loop.epsilon, training_loop.noise
+    stated, without, delta = 2.71, 2.69, 1e-5  # what ``help(dpjax.accounting)`` says, with the draws and without
     z = np.linspace(-10 * deviation, 14 * deviation, 3001)[:, None]
     gaussian = np.exp(-np.square(z / deviation) / 2) / (np.sqrt(2 * np.pi) * deviation) * (z[1] - z[0])
     orders = np.arange(2, 40)
@@ -107,6 +99,8 @@ def test_the_guarantee_of_the_run():
     )
     found = (200 * dpjax.accounting.poisson_subsample(draw + noise, probability=p)).epsilon_at(delta)
     assert whole(epsilon) - 1e-6 < found < whole(epsilon) * 1.002
+    assert f"\n{stated}\n" in dpjax.accounting.__doc__
+    assert f" {without} " in dpjax.accounting.__doc__
     assert found == pytest.approx(stated, abs=0.005)
     assert whole(1e-6) == pytest.approx(without, abs=0.005)
     # On the same batch, adding up what each would cost on a batch of its own promises too little.

@@ -1,4 +1,4 @@
-"""What many mechanisms cost together: the theorems, for numbers on the host, in float64.
+"""The composition theorems say what many mechanisms cost together, for numbers on the host, in float64.
 
     advanced_epsilon       k epsilon-DP mechanisms by Dwork, Rothblum and Vadhan (2010); never better than the next
     optimal_pure_*         any epsilon_i-DP mechanisms, adaptive: exact for the worst ones (Kairouz, Oh and Viswanath 2015)

@@ -1,4 +1,4 @@
-"""What it costs to make a mechanism never fail: absorb the failures, condition on success, try a fixed number of times.
+"""A mechanism is made never to fail, at a cost: absorb the failures, condition on success, try a fixed number of times.
 
 A mechanism M succeeds when its output falls into a fixed, public set S: a test that does not read the data again. With p its
 probability of success on x, q = 1 - p, and p', q' those on a neighbour, the guarantees below rest on q <= failure for EVERY

@@ -65,7 +65,7 @@ class Lock:
 
 
 class Unit:
-    """What the guarantees are for that are charged to a budget or to its sessions: once one states it, all others must agree."""
+    """The unit, such as a person, of all guarantees charged to a budget or its sessions: once one states it, all others agree."""
 
     def __init__(self) -> None:
         self.name, self._lock = "", Lock()
@@ -214,12 +214,12 @@ class PrivacyFilter:
 
     @property
     def budget(self) -> float:
-        """What may be charged: epsilon, or the rho of zCDP; with orders, divergence over order, at the order with the most left."""
+        """Return what may be charged: epsilon, or the rho of zCDP; with orders, divergence over order where the most is left."""
         return self._best()[1]
 
     @property
     def spent(self) -> float:
-        """What was charged so far; above a budget of zCDP where the epsilons alone were within theirs."""
+        """Return what was charged so far; above a budget of zCDP where the epsilons alone were within theirs."""
         return self._best()[2]
 
     @property

@@ -29,6 +29,16 @@ compared as text. Missing values are as everywhere: absent under add/remove, the
 **Dates, times and durations** are values like numbers: ``lower`` and ``upper`` are of the column's kind, ``resolution`` is a
 ``datetime.timedelta``, and what is released is of that kind, too.
 
+**Several columns** are a list of names, or a mapping to options or statistic objects of their own: ``{"age": {"upper": 120},
+"income": {"upper": 1e6}}``. Several columns of groups are a list, too, and their labels tuples. ``found.guarantees["age", 1.0]`` is
+what one column costs at one epsilon, ``found.guarantee`` what all of it costs; both have ``to_json()``.
+
+**Budgets.** ``budget=`` is charged before anything is drawn, and refuses what would pass it; a
+:class:`dpjax.accounting.Ledger` keeps it in a file, for the next process, too.
+
+**Time and memory.** With a resolution nothing is compiled. Without one a simulation compiles, once for each shape of padded
+groups. In memory a frame's rows take about 100 bytes each.
+
 **What is not covered**: running time and memory grow with the numbers of rows, groups and different values.
 """
 

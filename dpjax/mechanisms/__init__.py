@@ -2,6 +2,38 @@
 
 Draws in floating point are simulations: their low-order bits depend on the data (Mironov 2012). ``dpjax.release`` is exact.
 
+**Which mechanism.** For a statistic with a profile, :func:`piecewise_laplace` or :func:`inverse_sensitivity`: at epsilon up to 1
+they differ by some percent on a dense median, from epsilon 2 on, on ties and on other statistics by more. For a single draw among
+candidates or on a grid, :func:`permute_and_flip` has up to half the error at the same epsilon, and twice the bounded range. For a
+vector, radii pay where they are many or epsilon is large: volumes grow with the power d of a radius, and the share of what is far
+away grows with them. With few radii and a small epsilon :func:`k_norm` is closer.
+
+**Several quantiles.** :func:`joint_quantiles` draws up to 32 of them under one epsilon. A public number of records,
+``public_n=``, makes that 5 to 20 % more accurate and many times faster. Whatever is computed from the draws, such as an
+interquartile range, costs nothing more, and :func:`private_cdf` joins one draw by straight lines to a cdf, a histogram, a mean
+and synthetic records.
+
+**Extreme quantiles.** At n (1-q) epsilon below about 20, no mechanism that draws from a range up to a bound finds the q-quantile:
+piecewise Laplace on [0, 10^9] is off by 2000 times the 0.99-quantile of 1000 incomes at epsilon = 1. :func:`unbounded_quantile`
+is off by 3 to 4 %.
+
+**Selection.** :func:`exponential` and :func:`permute_and_flip` choose among candidates with scores, and
+:func:`decomposable_exponential` chooses part by part where scores are sums. :func:`stand_out` finds a candidate far ahead of the
+rest at no cost in the number of candidates, :func:`above_threshold` the first large one of many queries for one epsilon, and
+:func:`best_of` the best of many private runs for little more than the cost of one. Runs of bounded range, such as a random
+candidate with a private median for its score, cost together what one of them costs, if their number has a logarithmic
+distribution:
+
+>>> runs = negative_binomial(1000)  # up to 1000 runs, 134 in the mean
+>>> round(best_of.guarantee(piecewise_laplace.guarantee("swap", 0.5), attempts=runs).epsilon, 3)
+0.5
+
+**Counts.** :func:`laplace` of :func:`dpjax.count` or :func:`dpjax.histogram` is the geometric mechanism, whose draws are integers.
+They may be negative: ``dpjax.Clamped.of(noisy, lower=0, upper=1000)`` clamps them at no cost.
+
+**Public numbers** that mechanisms need come from public numbers: beta from :func:`optimal_beta`, a shift from :func:`shift_for`.
+:func:`shifted_inverse` of :func:`dpjax.user_sum` needs no bound on what one person spends.
+
 Public parameters broadcast against the batch shape ``(...)`` of the data, so ``epsilon[:, None]`` is a sweep over a batch of rows.
 A bad one raises ``ValueError``; as an element of a JAX array it makes its own row NaN instead. They are chosen without the data.
 Arguments that mechanisms share:
@@ -34,6 +66,7 @@ from dpjax.mechanisms._inverse_sensitivity import inverse_sensitivity
 from dpjax.mechanisms._joint_quantiles import joint_quantiles, records_near, without_far
 from dpjax.mechanisms._k_norm import k_norm
 from dpjax.mechanisms._laplace import laplace
+from dpjax.mechanisms._nested_quantiles import NestedQuantiles, nested_quantiles
 from dpjax.mechanisms._never_fail import never_fail, never_fail_distribution
 from dpjax.mechanisms._noisy_binary_search import noisy_binary_search, search_rounds, search_shift_for
 from dpjax.mechanisms._noisy_tree import noisy_tree, tree_rounds
@@ -56,6 +89,7 @@ __all__ = [
     "AboveThreshold",
     "ConfidenceInterval",
     "IndependentQuantiles",
+    "NestedQuantiles",
     "ProposeTestRelease",
     "RecursiveQuantiles",
     "above_threshold",
@@ -79,6 +113,7 @@ __all__ = [
     "laplace",
     "loss_margin",
     "negative_binomial",
+    "nested_quantiles",
     "never_fail",
     "never_fail_distribution",
     "noisy_binary_search",

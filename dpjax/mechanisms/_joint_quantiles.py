@@ -127,7 +127,7 @@ def joint_quantiles(
     if public_n is not None:
         if asked.neighbors == "swap":
             raise ValueError("n is for add_remove neighbors: under swap the number of records is public.")
-        public_n = _public_size(public_n)
+        public_n = public_size(public_n)
         fits(asked.batch_shape, public_n=public_n.shape)
     most = 2**29 // level_parts(asked.levels)[1] - 2 * asked.values.shape[-1] - 8  # ranks of N stay within int32
     if reach is not None:
@@ -226,7 +226,7 @@ def _log_range(asked: SortedRecords) -> jax.Array | float:
     return log_parts(len(asked.levels), asked.values.shape[-1], jnp.log(numbers))
 
 
-def _public_size(n: ArrayLike) -> jax.Array:
+def public_size(n: ArrayLike) -> jax.Array:
     """A public number of records, int32."""
     number = n if isinstance(n, jax.Array) else np.asarray(n)
     if not jnp.issubdtype(number.dtype, jnp.integer):

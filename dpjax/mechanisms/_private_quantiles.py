@@ -9,11 +9,12 @@ from dpjax.accounting.guarantee import Guarantee
 from dpjax.accounting.mechanism import with_guarantee
 from dpjax.mechanisms._independent_quantiles import IndependentQuantiles, independent_quantiles
 from dpjax.mechanisms._joint_quantiles import joint_quantiles
+from dpjax.mechanisms._nested_quantiles import NestedQuantiles, nested_quantiles
 from dpjax.mechanisms._recursive_quantiles import RecursiveQuantiles, recursive_quantiles
 from dpjax.sensitivity.sorted_records import SortedRecords
 from dpjax.several_quantiles.joint import JointQuantiles
 
-Method = Literal["auto", "joint", "recursive", "independent"]
+Method = Literal["auto", "joint", "nested", "recursive", "independent"]
 _JOINT = 32  # levels up to which a joint draw is the default
 
 
@@ -29,13 +30,15 @@ def guarantee(asked: SortedRecords, epsilon: float, *, method: Method = "auto") 
     chosen = _chosen(asked, method)
     if chosen == "joint":
         return joint_quantiles.guarantee(asked, epsilon)
+    if chosen == "nested":
+        return nested_quantiles.guarantee(asked, epsilon)
     return (recursive_quantiles if chosen == "recursive" else independent_quantiles).guarantee(asked, epsilon)
 
 
 @with_guarantee(guarantee)
 def private_quantiles(
     asked: SortedRecords, epsilon: ArrayLike, *, method: Method = "auto"
-) -> JointQuantiles | RecursiveQuantiles | IndependentQuantiles:
+) -> JointQuantiles | NestedQuantiles | RecursiveQuantiles | IndependentQuantiles:
     """Return the joint distribution of all quantiles that are asked, by the mechanism that suits their number.
 
     ``"auto"`` looks at the number m of levels alone, which is public: one is a draw of piecewise Laplace, 2 to 32 are a joint
@@ -53,7 +56,8 @@ def private_quantiles(
     Args:
         asked: from :func:`dpjax.quantiles`, batch shape ``(...)``.
         epsilon: positive, for all quantiles together.
-        method: or ``"joint"``, ``"recursive"`` or ``"independent"``.
+        method: or ``"joint"``, ``"nested"``, ``"recursive"`` or ``"independent"``; of many levels, nested ones err less than
+            recursive ones.
 
     Returns:
         What that mechanism returns: ``.sample(key, shape)`` has the quantiles on its last axis.
@@ -74,6 +78,8 @@ def private_quantiles(
     chosen = _chosen(asked, method)
     if chosen == "joint":
         return joint_quantiles(asked, epsilon)
+    if chosen == "nested":
+        return nested_quantiles(asked, epsilon)
     if chosen == "recursive":
         return recursive_quantiles(asked, epsilon)
     return independent_quantiles(asked, epsilon)

@@ -5,6 +5,21 @@ universe of N values, its metric and the queries are public. Definition 2 of the
 here neighbours move one record from a value to another, with n public, unless the metric has the null record as a further element
 (:meth:`Metric.with_absence`), which makes adding and removing a record a move too.
 
+**What to try first.** Next door is hidden, far away is not: a linear query of the histogram then pays for its steepest slope and
+not for its range. For a few queries try :func:`metric_laplace` with :func:`optimal_scales`, the least noise for all of them
+together. For synthetic data for many queries, ``mwem(key, x, lipschitz_queries(queries, metric), rounds=10, output="last",
+passes=10)``. Distances come from coordinates, dates, attributes, a graph or a table. A threshold goes on top of distances in their
+own unit: ``blowfish(from_points(towns, epsilon=1), epsilon=0.5, threshold=20)`` hides who moves up to 20 km. Guarantees of one
+universe add up, and ``.guarantee(neighbors="swap")`` makes one that adds up with those of all other mechanisms.
+
+>>> import jax.numpy as jnp
+>>> towns = jnp.array([[0.0, 0.0], [10.0, 0.0], [90.0, 40.0]])  # public, in km
+>>> metric = from_points(towns, epsilon=0.1)  # 0.1 per km
+>>> visits, queries = jnp.array([20, 30, 50]), jnp.stack([towns[:, 0] / 100, jnp.ones(3)])  # how far east, and how many
+>>> answers = metric_laplace(visits, queries, metric, scales=optimal_scales(queries, metric))
+>>> [round(float(error), 3) for error in answers.stddev()]  # nothing for the number of records, which is public
+[0.141, 0.0]
+
 What most functions take:
 
     metric       a :class:`Metric` on the N elements; its batch broadcasts against that of the data (a sweep is

@@ -19,6 +19,7 @@ with further bits of the same uniforms, decides the others. Nothing here imports
 
 **Statistics are objects** (``statistics.py``): ``Median(lower=0, upper=120, resolution=1)`` is what is public of a median. The
 functions are a line on top; :func:`exact_distribution` takes the objects, to know the error before anything is spent.
+They go to and from JSON, and so does what is released: ``found.to_json()`` is for machines.
 
 **Candidates.** A mode and a choice by integer scores are the exponential mechanism: a piece of one position for each candidate,
 chosen in the same way. Scores are clamped one by one to a public range.
@@ -32,6 +33,24 @@ a :func:`confidence_interval`.
 :func:`small_db` choose by integer scores; rates are the exact quotients of budgets and changes (``metric.py``).
 
 **What is not covered**: see :func:`median`.
+
+**Where nobody knows bounds**, quantiles, order statistics and maxima take ``grid=Floats(digits=3)`` in the place of bounds and
+resolution: all numbers of three significant digits from 10^-30 to 10^30, of both signs, and 0. On 1001 incomes at epsilon 0.2 the
+median's error is 1.6 % larger than between good bounds. Of five people nothing would be found without bounds.
+
+**Where the data are in a database**, it counts and this package draws: records enter only by how often each value occurs, and a
+group of a billion records costs what its different values cost. One record per person and group must hold there, and groups and
+values are public (``SELECT region, age, count(*) ... GROUP BY region, age``):
+
+>>> import numpy as np
+>>> counts = np.zeros((2, 121), int)  # of two groups and the ages 0, ..., 120
+>>> counts[0, [31, 28, 35]], counts[1, [52, 47]] = [120, 80, 100], [90, 70]
+>>> public = {"lower": 0, "upper": 120, "resolution": 1, "epsilon": 30.0, "neighbors": "add_remove"}
+>>> median(np.arange(121), counts=counts, **public).values.tolist()
+[[31.0, 52.0]]
+
+**Speed.** Joint deciles of 1000 groups of 1000 records take a second with ``n=1000`` and 15 to 20 without it; recursive ones take
+one or two. Of millions of records in a group only those near the quantiles cost time.
 """
 
 import importlib

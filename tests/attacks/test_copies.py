@@ -77,6 +77,7 @@ MADE = {
     "QuantileCdf": lambda: dpjax.private_cdf(KEY, asked(), 1.0),
     "QuantileMarginals": lambda: dpjax.joint_quantiles(asked(), 1.0).marginals(),
     "Radial": lambda: dpjax.k_norm(X, 1.0, sensitivity=1.0, p=2),
+    "NestedQuantiles": lambda: dpjax.nested_quantiles(dpjax.quantiles(X, (0.25, 0.5, 0.75), **ADD_REMOVE), 1.0, public_n=4),
     "RecursiveQuantiles": lambda: dpjax.recursive_quantiles(asked(), 1.0),
     "Rounded": lambda: dpjax.piecewise_laplace(dpjax.median(X, **ADD_REMOVE, resolution=1), 1.0),
     "SensitivityProfile": lambda: dpjax.median(X, **ADD_REMOVE, definition="lower"),

@@ -615,7 +615,7 @@ def test_counts_that_do_not_fit_are_refused():
 
 
 def test_a_database_counts_and_the_release_draws():
-    """What the README shows, from the table of people to the draw."""
+    """What ``help(dpjax.release)`` says of databases, from the table of people to the draw."""
     duckdb = pytest.importorskip("duckdb", reason="needs the extra 'databases'")
     people = duckdb.connect()
     people.execute("CREATE TABLE people (region VARCHAR, age INTEGER)")

@@ -21,8 +21,8 @@ def test_the_number_of_levels_decides():
         found = jax.eval_shape(lambda levels=levels: dpjax.private_quantiles(asked(levels), 1.0))  # its type and its shape
         assert type(found).__name__ == kind
         assert found.event_shape == (m,)
-    for method in ("joint", "recursive", "independent"):
-        found = dpjax.private_quantiles(asked(["0.2", "0.5"]), 1.0, method=method)
+    for method in ("joint", "nested", "recursive", "independent"):
+        found = dpjax.private_quantiles(asked(["0.2", "0.5", "0.8"]), 1.0, method=method)
         assert type(found).__name__.lower().startswith(method)
     with pytest.raises(ValueError, match="method"):
         dpjax.private_quantiles(asked(["0.5"]), 1.0, method="best")

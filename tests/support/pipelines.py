@@ -178,6 +178,8 @@ def chains(x, eps):
 FURTHER = {
     "joint quantiles": lambda x, eps, a, b: dpjax.joint_quantiles(levels(x, a, b), eps, terms=4),
     "joint quantiles on a grid": lambda x, eps, a, b: dpjax.private_quantiles(levels(x, a, b, "swap", resolution="0.25"), eps),
+    "nested quantiles": lambda x, eps, a, b: dpjax.nested_quantiles(levels(x, a, b), eps),
+    "nested quantiles on a grid": lambda x, eps, a, b: dpjax.nested_quantiles(levels(x, a, b, "swap", resolution="0.25"), eps),
     "recursive quantiles": lambda x, eps, a, b: dpjax.recursive_quantiles(levels(x, a, b), eps),
     "recursive quantiles on a grid": lambda x, eps, a, b: dpjax.recursive_quantiles(levels(x, a, b, resolution="0.25"), eps),
     "independent quantiles": lambda x, eps, a, b: dpjax.independent_quantiles(levels(x, a, b, "swap"), eps),

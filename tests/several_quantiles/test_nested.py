@@ -1,0 +1,230 @@
+"""Nested quantiles: the law against its definition, audited over all small datasets, and draws from it."""
+
+import functools
+import importlib
+import itertools
+from fractions import Fraction
+from math import ceil
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dpjax import nested_quantiles, quantiles
+from dpjax.release.exact_chain import Parameters
+from dpjax.several_quantiles.asked import level_parts
+from dpjax.several_quantiles.nesting import Nesting, Shares
+from tests.several_quantiles.test_exact_joint import probabilities
+from tests.support import oracle, statistics
+from tests.support.audit import padded
+
+module = importlib.import_module("dpjax.mechanisms._nested_quantiles")
+GRID = (0, 1, 2)
+NINTHS = tuple(Fraction(k, 9) for k in range(1, 9))  # two first, and two in each of three parts
+SIXTHS = tuple(Fraction(k, 6) for k in range(1, 6))  # two first, and one in each of three parts
+SIZES = {"add_remove": (0, 1, 2, 3, 4), "swap": (4,)}
+NUMBER = 3  # what is known of the number of records under add/remove
+
+
+def tuples_of(levels, cells=3):
+    return list(itertools.combinations_with_replacement(range(cells), len(levels)))
+
+
+@functools.cache
+def of_part(records, low, high, levels, epsilon, neighbors, number):
+    """The probabilities of all tuples from low to high, by one joint draw as it is defined."""
+    cells = high - low + 1
+    law = Parameters.of(levels, epsilon, neighbors, cells, neighbors != "swap", 0, 2, max(len(records), 1))
+    found = probabilities([r - low for r in records], law, number - 1)
+    return {tuple(low + v for v in y): float(p) for y, p in zip(tuples_of(levels, cells), found, strict=True)}
+
+
+def ties(levels, draws, value, records):
+    """How many records go to the left and to the right of the draws that equal them."""
+    ends = (Fraction(0), *levels, Fraction(1))
+    same = [i for i, y in enumerate(draws) if y == value]
+    a, b = same[0] + 1, same[-1] + 1
+    begin, end = (ends[a - 1] + ends[a]) / 2, (ends[b] + ends[b + 1]) / 2
+    equal = records.count(value)
+    left = ceil(equal * (ends[a] - begin) / (end - begin))
+    return left, ceil((equal - left) * (end - ends[b]) / (end - ends[a]))
+
+
+def by_definition(data, levels, epsilon, neighbors, number):
+    """The probability of every tuple, over lists of records."""
+    nesting = Nesting.of(levels)
+    shares = Shares.of(nesting, neighbors, True)
+    first_levels = tuple(levels[k] for k in nesting.first)
+    found = {}
+    for draws, chance in of_part(tuple(data), 0, GRID[-1], first_levels, epsilon * shares.first, neighbors, number).items():
+        ends, laws = (0, *draws, GRID[-1]), []
+        for part, (low, high) in zip(nesting.parts, itertools.pairwise(ends), strict=True):
+            inside = [r for r in data if low < r < high]
+            index = nesting.parts.index(part)
+            if index > 0:
+                inside += [low] * ties(first_levels, draws, low, data)[1] if low < high else []
+            else:
+                inside += [r for r in data if r == low < high]
+            if index < len(draws):
+                inside += [high] * ties(first_levels, draws, high, data)[0]
+            else:
+                inside += [r for r in data if r == high > low]
+            taken = max(int(part.share * number), 1)
+            laws.append(of_part(tuple(sorted(inside)), low, high, part.levels, epsilon * shares.second, "add_remove", taken))
+        for inner in itertools.product(*(law.items() for law in laws)):
+            y, p = [], chance
+            for (values, share), draw in itertools.zip_longest(inner, draws):
+                y += [*values, draw] if draw is not None else values
+                p *= share
+            found[tuple(y)] = found.get(tuple(y), 0) + p
+    return [found.get(y, 0.0) for y in tuples_of(levels)]
+
+
+def simulated(levels, neighbors, epsilon, number=NUMBER, sizes=None):
+    """The log-probabilities of all tuples for all datasets, ``(datasets, tuples)``."""
+    datasets = oracle.all_datasets(sizes or SIZES[neighbors], GRID)
+    rows, count = padded(datasets, max(map(len, datasets)))
+    asked = quantiles(rows, levels, lower=0, upper=GRID[-1], neighbors=neighbors, resolution=1, num_records=count)
+    public = {} if neighbors == "swap" else {"public_n": number}
+    points = jnp.array(tuples_of(levels), float)[:, None]
+    return datasets, np.asarray(nested_quantiles(asked, float(epsilon), **public).log_prob(points)).T
+
+
+def largest_loss(values, datasets, neighbors):
+    index = {data: row for row, data in enumerate(datasets)}
+    pairs = [(row, index[o]) for data, row in index.items() for o in oracle.neighbours_of(data, neighbors, GRID) if o in index]
+    one, other = np.array(pairs).T
+    return np.max(values[one] - values[other])
+
+
+@pytest.mark.parametrize("neighbors", SIZES)
+def test_probabilities_are_those_of_the_definition(neighbors, x64):
+    number = NUMBER if neighbors == "add_remove" else 4
+    for epsilon in (1, 4):
+        datasets, found = simulated(SIXTHS, neighbors, epsilon)
+        np.testing.assert_allclose(np.exp(found).sum(axis=-1), 1.0, rtol=1e-11)
+        some = [row for row, data in enumerate(datasets) if row % 3 == 0 or len(set(data)) == 1]
+        wanted = [by_definition(datasets[row], SIXTHS, Fraction(epsilon), neighbors, number) for row in some]
+        np.testing.assert_allclose(np.exp(found[some]), wanted, rtol=1e-8)
+        wrong = [by_definition(datasets[row], SIXTHS, Fraction(epsilon), neighbors, number + 3) for row in some]
+        assert np.max(np.abs(np.exp(found[some]) / wrong - 1)) > 1e-3  # the control
+
+
+def both_ends_rounded_up(levels, draws, below, through, xp):
+    """Shares of all ties go to the left and to the right: one record more may be one more on both sides."""
+    parts, whole = level_parts(levels)
+    rank, number = xp.asarray((0, *parts, whole), dtype=below.dtype), xp.arange(len(levels))
+    equal = draws[..., :, None] == draws[..., None, :]
+    a, b = xp.min(xp.where(equal, number, len(levels)), axis=-1), xp.max(xp.where(equal, number, 0), axis=-1)
+    ties, size = through - below, rank[b + 1] + rank[b + 2] - rank[a] - rank[a + 1]
+    left, right = -(-ties * (rank[a + 1] - rank[a]) // size), -(-ties * (rank[b + 2] - rank[b + 1]) // size)
+    return below + left, through - right
+
+
+def in_both_parts(levels, draws, below, through, xp):
+    return through, below
+
+
+@pytest.mark.parametrize(("fault", "least", "most"), [(None, 0.95, 1), (both_ends_rounded_up, 1.2, 2), (in_both_parts, 1.2, 2)])
+def test_no_record_costs_more_than_epsilon(fault, least, most, x64, monkeypatch):
+    """All datasets of up to 5 records; a number of records that is far off makes losses large."""
+    if fault:
+        monkeypatch.setattr(module, "split", fault)
+    jax.clear_caches()
+    datasets, found = simulated(NINTHS, "add_remove", 16, 60, range(6))
+    np.testing.assert_allclose(np.exp(found).sum(axis=-1), 1.0, rtol=1e-9)
+    assert least <= largest_loss(found, datasets, "add_remove") / 16 <= most * (1 + 1e-9)
+    jax.clear_caches()
+
+
+@pytest.mark.parametrize(("second", "least", "most"), [(1, 0.7, 1), (2, 1.05, 2)])
+def test_a_swap_changes_two_parts(second, least, most, x64, monkeypatch):
+    """Of each draw alone the loss is at most what is spent on it; with the whole of it for each part it is more."""
+    shares = Shares.of(Nesting.of(NINTHS), "swap", False)
+    monkeypatch.setattr(Shares, "of", staticmethod(lambda *_: shares._replace(second=shares.second * second)))
+    jax.clear_caches()
+    datasets = oracle.all_datasets((6,), GRID)
+    asked = quantiles(jnp.array(datasets, float), NINTHS, lower=0, upper=GRID[-1], neighbors="swap", resolution=1)
+    distribution, points = nested_quantiles(asked, 16.0), jnp.array(tuples_of(NINTHS), float)[:, None]
+    first = distribution.first(asked.num_records).log_prob(points[..., np.array(distribution.nesting.first)])
+    found = np.asarray(distribution.log_prob(points) - first).T
+    assert largest_loss(np.asarray(first).T, datasets, "swap") <= 16 * float(shares.first) * (1 + 1e-9)
+    assert least <= largest_loss(found, datasets, "swap") / (16 * 2 * float(shares.second)) <= most * (1 + 1e-9)
+    jax.clear_caches()
+
+
+def test_a_number_that_is_drawn_is_a_mixture():
+    """Draws with a private number of records follow the laws for all numbers, weighted by the noise; the control has no noise."""
+    data, epsilon = jnp.array([0.0, 1.0, 1.0, 2.0]), 4.0
+    asked = quantiles(data, SIXTHS, lower=0, upper=2, neighbors="add_remove", resolution=1)
+    shares, points = Shares.of(Nesting.of(SIXTHS), "add_remove", False), jnp.array(tuples_of(SIXTHS), float)
+    draws = np.asarray(nested_quantiles(asked, epsilon).sample(jax.random.key(5), 20000))
+    counts = np.sum(np.all(draws[:, None] == np.asarray(points), axis=-1), axis=0)
+    assert counts.sum() == len(draws)
+    rate, numbers = epsilon * float(shares.number), np.arange(-150, 160)
+    noise = np.tanh(rate / 2) * np.exp(-rate * np.abs(numbers - 4))
+    kept = 1 - float(shares.number)  # with a public number all of epsilon is for the two draws
+    laws = nested_quantiles(asked, epsilon * kept, public_n=np.maximum(numbers, 0)).log_prob(points[:, None])
+    statistics.assert_counts_follow(counts, np.exp(np.asarray(laws, np.float64)) @ noise / noise.sum())
+    statistics.assert_counts_rejected(counts, np.exp(np.asarray(laws, np.float64))[:, numbers == 4][:, 0])
+
+
+def test_draws_on_the_line_ascend_between_the_bounds_and_are_near_the_quantiles():
+    x = np.sort(np.random.default_rng(0).normal(size=(2, 2000))).astype(np.float32)
+    levels = [Fraction(k, 64) for k in range(1, 64)]
+    for neighbors in SIZES:
+        asked = quantiles(x, levels, lower=-20, upper=20, neighbors=neighbors)
+        draws = np.asarray(nested_quantiles(asked, 8.0).sample(jax.random.key(0), 20))
+        assert draws.shape == (20, 2, 63)
+        assert np.all(np.diff(draws) >= 0)
+        assert np.all(np.abs(draws) <= 20)
+        ranks = np.stack([np.searchsorted(row, draws[:, i]) for i, row in enumerate(x)], axis=1)
+        assert np.mean(np.abs(ranks - np.array([float(q) * 2000 for q in levels]))) < 8
+    known = nested_quantiles(asked, 8.0)
+    assert np.all(np.isfinite(known.log_prob(draws)))
+    assert np.all(np.isneginf(known.log_prob(draws[..., ::-1])))
+
+
+def test_a_row_draws_the_same_whatever_rows_there_are():
+    x = np.random.default_rng(1).normal(size=(3, 300)).astype(np.float32)
+
+    def draws(rows):
+        asked = quantiles(rows, NINTHS, lower=-5, upper=5, neighbors="add_remove")
+        return np.asarray(nested_quantiles(asked, 2.0).sample(jax.random.key(7), 4))
+
+    np.testing.assert_array_equal(draws(x[:2]), draws(x)[:, :2])
+    assert np.any(draws(x[1:]) != draws(x)[:, 1:])  # the control: rows have keys by their place
+
+
+@pytest.mark.parametrize("data", [[], [0.0], [2.0] * 9, [np.nan] * 4, [-np.inf, np.inf, 1e30]])
+def test_records_never_raise(data):
+    for resolution in (None, 1):
+        asked = quantiles(jnp.array(data, jnp.float32), NINTHS, lower=0, upper=2, neighbors="add_remove", resolution=resolution)
+        draws = np.asarray(nested_quantiles(asked, 1.0).sample(jax.random.key(0), 50))
+        assert draws.shape == (50, 8)
+        assert np.all((draws >= 0) & (draws <= 2))
+        assert np.all(np.diff(draws) >= 0)
+
+
+def test_bad_parameters_raise():
+    asked = quantiles(jnp.arange(9.0), SIXTHS, lower=0, upper=9, neighbors="swap")
+    with pytest.raises(ValueError, match="under swap the number of records is public"):
+        nested_quantiles(asked, 1.0, public_n=9)
+    with pytest.raises(ValueError, match=r"use dpjax\.joint_quantiles"):
+        nested_quantiles(quantiles(jnp.arange(9.0), [0.2, 0.4], lower=0, upper=9, neighbors="swap"), 1.0)
+    with pytest.raises(TypeError, match="from dpjax"):
+        nested_quantiles(jnp.arange(9.0), 1.0)
+    private = quantiles(jnp.arange(9.0), SIXTHS, lower=0, upper=9, neighbors="add_remove")
+    with pytest.raises(ValueError, match="public_n=number"):
+        nested_quantiles(private, 1.0).log_prob(jnp.arange(5.0))
+
+
+def test_what_a_draw_costs():
+    asked = quantiles(jnp.arange(9.0), SIXTHS, lower=0, upper=9, neighbors="add_remove")
+    cost, known = nested_quantiles.guarantee(asked, 2.0), nested_quantiles.guarantee(asked, 2.0, public_n=9)
+    assert cost.epsilon == known.epsilon == 2
+    assert (cost.neighbors, known.rho < cost.epsilon**2 / 8) == ("add_remove", True)
+    shares = Shares.of(Nesting.of(SIXTHS), "add_remove", False)
+    assert sum(shares) == 1
+    assert Shares.of(Nesting.of(SIXTHS), "swap", False).second * 2 == Fraction(9, 16)
