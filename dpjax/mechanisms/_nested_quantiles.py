@@ -77,6 +77,12 @@ class NestedQuantiles(Batch):
         """How many quantiles, ``(m,)``."""
         return (len(self.asked.levels),)
 
+    @property
+    def support(self) -> tuple[jax.Array, jax.Array]:
+        """The bounds of the records, of shape ``batch_shape`` each."""
+        low, high = (jnp.broadcast_to(end, self.batch_shape) for end in (self.asked.lower, self.asked.upper))
+        return low, high
+
     def sample(self, key: jax.Array, shape: Shape = ()) -> jax.Array:
         """Draw all quantiles: float of shape ``shape + batch_shape + (m,)``, ascending; NaN for a row whose parameters are bad."""
         return _sample(check_key(key), self, draws_shape(shape))

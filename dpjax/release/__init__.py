@@ -49,8 +49,8 @@ values are public (``SELECT region, age, count(*) ... GROUP BY region, age``):
 >>> median(np.arange(121), counts=counts, **public).values.tolist()
 [[31.0, 52.0]]
 
-**Speed.** Joint deciles of 1000 groups of 1000 records take a second with ``n=1000`` and 15 to 20 without it; recursive ones take
-one or two. Of millions of records in a group only those near the quantiles cost time.
+**Speed.** Joint deciles of 1000 groups of 1000 records take a second with ``public_n=1000`` and 15 to 20 without it; recursive
+ones take one or two. Of millions of records in a group only those near the quantiles cost time.
 """
 
 import importlib

@@ -18,7 +18,7 @@ BOTH = ("swap", "add_remove")
 
 def shifted(statistic):
     """The profile that is drawn from, two people below a statistic that falls when people leave."""
-    return lambda x, *, lower, upper, neighbors, count: statistic(x, lower, upper, count).shift(2)
+    return lambda x, *, lower, upper, neighbors, num_records: statistic(x, lower, upper, num_records).shift(2)
 
 
 STATISTICS = {

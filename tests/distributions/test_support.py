@@ -46,6 +46,7 @@ OF_SEVERAL = {
     "SphericalGaussian": lambda: dpjax.spherical_gaussian(X[:, :3], 1.0),
     "JointQuantiles": lambda: dpjax.joint_quantiles(asked(), EPSILON),
     "JointQuantiles on multiples": lambda: dpjax.joint_quantiles(asked(resolution=0.5), EPSILON),
+    "NestedQuantiles": lambda: dpjax.nested_quantiles(asked(), EPSILON),
     "RecursiveQuantiles": lambda: dpjax.recursive_quantiles(asked(), EPSILON),
     "IndependentQuantiles": lambda: dpjax.independent_quantiles(asked(), EPSILON),
     "ConfidenceInterval": lambda: dpjax.confidence_interval(X, 0.5, 2.0, resolution=0.5, coverage=0.5, ties=1, **KNOWN),
