@@ -26,7 +26,7 @@ from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.accounting.mechanism import with_guarantee
 from dpjax.distributions.finite import Finite
-from dpjax.mechanisms._shifted_inverse import Candidates, finite_range, num_candidates_over, removals
+from dpjax.mechanisms.candidates import Candidates, finite_range, num_candidates_over, removals
 from dpjax.mechanisms.decisions import Noise, guarantee_of, log_cdf, noise_of, noise_scale
 from dpjax.mechanisms.relations import relation_of
 from dpjax.numerics.sums import pad

@@ -8,13 +8,11 @@ line the values at level s lie within the neighbor's at level s+1 (:meth:`dpjax.
 Corollary 3.1, so the cost changes by at most 1. tau must be chosen without the data.
 """
 
-from collections.abc import Callable, Sequence
-from math import ceil, log, prod
+from collections.abc import Callable
+from math import ceil, log
 from typing import Protocol, overload
 
-import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
@@ -22,11 +20,10 @@ from dpjax.accounting.guarantee import Guarantee
 from dpjax.accounting.mechanism import with_guarantee
 from dpjax.distributions import Finite, PiecewiseExponential, Rounded
 from dpjax.mechanisms._piecewise_laplace import piecewise_laplace
+from dpjax.mechanisms.candidates import Candidates, finite_range, num_candidates_over, removals
 from dpjax.mechanisms.line import Support, is_given
 from dpjax.mechanisms.relations import pure
 from dpjax.sensitivity.down import DownSensitivity
-
-Candidates = jax.Array | np.ndarray | Sequence[float]
 
 
 def guarantee(down: DownSensitivity | str, epsilon: float) -> Guarantee:
@@ -112,39 +109,6 @@ def shifted_inverse(
     return Finite(values, jnp.maximum(to_at_most - tau, tau - to_below), rate)
 
 
-@jax.jit
-def removals(down: DownSensitivity, values: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return how many people must leave until f <= y, and until f < y (the post's l and lbar), for values y, ``(k,)``.
-
-    Two float arrays ``(..., k)``: infinite where no removal suffices; NaN in a row whose statistic is NaN.
-    """
-    batch, size = down.values.shape[:-1], down.values.shape[-1]
-    rows = jnp.flip(down.values, -1).reshape(prod(batch), size)  # ascending
-
-    def larger(side: str) -> jax.Array:
-        found = jax.vmap(lambda row: jnp.searchsorted(row, values, side=side))(rows).reshape(*batch, values.shape[-1])
-        count = (size - found).astype(values.dtype)
-        return jnp.where(jnp.isnan(down.value)[..., None], jnp.nan, jnp.where(found == 0, jnp.inf, count))
-
-    return larger("right"), larger("left")
-
-
-def finite_range(candidates: Candidates, dtype: jnp.dtype) -> jax.Array:
-    """Return public candidates as a float array ``(k,)``; see :mod:`dpjax.checks` for the tiers."""
-    values = checks.float_array("candidates", candidates).astype(dtype)
-    if values.ndim != 1 or values.shape[0] == 0:
-        raise ValueError(f"candidates need one axis and at least one value, got shape {values.shape}.")
-    if not isinstance(candidates, jax.Array):
-        given = checks.host_floats("candidates", candidates)
-        with np.errstate(over="ignore"):
-            representable = np.all(np.isfinite(given.astype(dtype)))
-        if not (representable and np.all(given[1:] > given[:-1])):
-            raise ValueError(f"candidates must be finite and increasing (in {jnp.dtype(dtype).name}).")
-    # Out of order they would still be private, but nothing that is promised of them would hold.
-    good = jnp.all(jnp.isfinite(values)) & jnp.all(values[1:] >= values[:-1])
-    return jnp.where(good, values, jnp.nan)
-
-
 def shift_for(epsilon: float, *, num_candidates: int, failure: float) -> int:
     """Return the smallest shift for which Theorem 4 holds: ``ceil((2/epsilon) * log(num_candidates / failure))``.
 
@@ -169,10 +133,3 @@ def shift_for(epsilon: float, *, num_candidates: int, failure: float) -> int:
     20
     """
     return max(1, ceil(2 / checks.concrete_epsilon(epsilon) * log(num_candidates_over(failure, num_candidates))))
-
-
-def num_candidates_over(failure: float, num_candidates: int) -> float:
-    """Return the number of candidates divided by the failure probability, both checked."""
-    if not 0 < failure < 1:
-        raise ValueError(f"failure must be strictly between 0 and 1, got {failure}.")
-    return checks.static_integer("num_candidates", num_candidates, 1) / failure

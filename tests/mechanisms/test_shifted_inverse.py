@@ -13,7 +13,7 @@ import pytest
 from dpjax import Guarantee, inverse_sensitivity, order_statistic, piecewise_laplace
 from dpjax.distributions.finite import Finite
 from dpjax.mechanisms import shift_for, shifted_inverse
-from dpjax.mechanisms._shifted_inverse import removals
+from dpjax.mechanisms.candidates import removals
 from dpjax.sensitivity.down import DownSensitivity
 from dpjax.statistics.monotone import distinct_count, maximum, nonnegative_sum, user_sum
 from tests.support import oracle
