@@ -193,8 +193,8 @@ def test_what_is_made_of_a_guarantee_keeps_its_unit():
     made = [
         accounting.poisson_subsample(added, probability=0.1),
         accounting.poisson_subsample(added + curve, probability=0.1),
-        accounting.fixed_size_subsample(replaced, taken=1, records=10, replacement="without"),
-        accounting.fixed_size_subsample(loose, taken=1, records=10, replacement="with"),
+        accounting.fixed_size_subsample(replaced, taken=1, public_n=10, replacement="without"),
+        accounting.fixed_size_subsample(loose, taken=1, public_n=10, replacement="with"),
         for_groups(loose, size=3),
         parallel(added, Guarantee(0.2, 0.2, "add_remove"), membership="by_value"),
         accounting.absorb_failure(replaced, 0.1),
