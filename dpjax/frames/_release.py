@@ -61,8 +61,8 @@ def release(
         neighbors: ``"add_remove"``, or without ``by`` also ``"swap"``.
         budget: a :class:`dpjax.accounting.PrivacyFilter` or :class:`dpjax.accounting.Ledger`, charged before anything is drawn.
         options: ``epsilon``, ``draws`` and ``mechanism``; beside a function also those of the statistic: ``lower``, ``upper``,
-            ``resolution`` and so on, all public. Joint quantiles under add/remove need ``n_max``, a guess of the most records of
-            a group.
+            ``resolution`` and so on, all public. Joint quantiles under add/remove need ``max_records``, a guess of the most records
+            of a group.
 
     Returns:
         A :class:`FrameResult`. The frame is of the kind that was given, but of PyArrow for Spark, and of pandas for Dask. It has

@@ -53,8 +53,8 @@ def simulate(
         columns: a name, or several; or a mapping from names to options of their own, such as bounds, or to a statistic object of
             their own.
         statistic: by default the median; all that :func:`dpjax.frames.release` takes. Only here, functions of ``dpjax`` need no
-            resolution; ``dpjax.sum`` and ``dpjax.mean`` no swap; ``dpjax.quantiles`` no ``n_max``; and it can be a function of
-            your own with the same arguments. These are drawn by JAX, from continuous distributions, and compiled.
+            resolution; ``dpjax.sum`` and ``dpjax.mean`` no swap; ``dpjax.quantiles`` no ``max_records``; and it can be a function
+            of your own with the same arguments. These are drawn by JAX, from continuous distributions, and compiled.
         by: the column of the group, or several.
         groups: their labels, of several columns tuples; :class:`PrivateGroups`, or None, for all that are there.
         unit: the column that names the person, with ``per_unit`` and ``max_groups`` as for a release; it needs a resolution.

@@ -126,7 +126,7 @@ def joint_quantiles(
     fits(asked.batch_shape, epsilon=rate.shape)
     if public_n is not None:
         if asked.neighbors == "swap":
-            raise ValueError("n is for add_remove neighbors: under swap the number of records is public.")
+            raise ValueError("public_n is for add_remove neighbors: under swap the number of records is public.")
         public_n = public_size(public_n)
         fits(asked.batch_shape, public_n=public_n.shape)
     most = 2**29 // level_parts(asked.levels)[1] - 2 * asked.values.shape[-1] - 8  # ranks of N stay within int32

@@ -35,8 +35,8 @@ from dpjax.several_quantiles.asked import levels_of, log_parts
 from dpjax.several_quantiles.halving import depths_of
 from dpjax.several_quantiles.ranks import ranks_of_quantile
 
-# For each quantile, the best tuple may have a part of about 2^-(bits of the grid + bits of n_max) of all weight. Beyond these many
-# bits, with up to a million records, it is lost in floats where many are equal, and draws in integers take minutes.
+# For each quantile, the best tuple may have a part of about 2^-(bits of the grid + bits of max_records) of all weight. Beyond these
+# many bits, with up to a million records, it is lost in floats where many are equal, and draws in integers take minutes.
 _BITS_OF_PARTS, _BITS = 21, 960
 Method = Literal["joint", "recursive"]
 
@@ -52,8 +52,9 @@ class Quantiles(Statistic):
         resolution: public, that of the data.
         grid: instead of these three, :class:`Floats`.
         method: ``"joint"``, one draw of all of them, or ``"recursive"``, the middle one first.
-        n_max: for joint quantiles under add/remove: a public guess of the most records of a group, by which the error is small.
-        reach: how far from the number of records the terms go, public; by default for ``n_max`` records.
+        max_records: for joint quantiles under add/remove: a public guess of the most records of a group, by which the error is
+            small.
+        reach: how far from the number of records the terms go, public; by default for ``max_records`` records.
         terms: how many terms there are, at least 2.
     """
 
@@ -63,7 +64,7 @@ class Quantiles(Statistic):
     resolution: Resolution | None = None
     grid: Floats | None = None
     method: Method = "joint"
-    n_max: int | None = None
+    max_records: int | None = None
     reach: int | None = None
     terms: int = 32
 
@@ -72,7 +73,7 @@ class Quantiles(Statistic):
     def __post_init__(self) -> None:
         """Raise for bad public parameters."""
         checks.one_of("method", self.method, get_args(Method))
-        for name, least in (("n_max", 1), ("reach", 0)):
+        for name, least in (("max_records", 1), ("reach", 0)):
             if getattr(self, name) is not None:
                 checks.static_integer(name, getattr(self, name), least)
         if not isinstance(self.qs, str):
@@ -185,12 +186,12 @@ class Quantiles(Statistic):
             return self.reach
         if self.method == "recursive" or neighbors == "swap" or size_is_public or len(self.levels) == 1:
             return 0
-        if self.n_max is None:
+        if self.max_records is None:
             raise ValueError(
-                "joint quantiles need n_max=, a public guess of the most records of a group: sizes are private. "
+                "joint quantiles need max_records=, a public guess of the most records of a group: sizes are private. "
                 "Recursive quantiles do not."
             )
-        return default_reach(self.levels, epsilon, self.records_grid.size, self.n_max)
+        return default_reach(self.levels, epsilon, self.records_grid.size, self.max_records)
 
 
 def joint_quantiles(
@@ -204,7 +205,7 @@ def joint_quantiles(
     resolution: Resolution | None = None,
     grid: Floats | None = None,
     counts: Any = None,
-    n_max: int | None = None,
+    max_records: int | None = None,
     mask: Any = None,
     public_n: Any = None,
     reach: int | None = None,
@@ -216,8 +217,7 @@ def joint_quantiles(
 
     It is what ``dpjax.joint_quantiles(dpjax.quantiles(x, qs, resolution=...), epsilon)`` simulates. Time grows with ``terms``, m^2
     and the capacity of a row, up to some thousands of records: deciles of 1000 groups of 1000 records take a second with
-    ``public_n``,
-    and 15 to 20 without it.
+    ``public_n``, and 15 to 20 without it.
 
     Args:
         x: numbers ``(..., n)``; this and the rest as for :func:`median`.
@@ -229,13 +229,13 @@ def joint_quantiles(
         resolution: public, that of the data.
         grid: instead of these three, :class:`Floats`.
         counts: how many records each entry of ``x`` stands for.
-        n_max: a public guess of the most records of a row, by default the columns of ``x``; with ``counts`` it is needed.
+        max_records: a public guess of the most records of a row, by default the columns of ``x``; with ``counts`` it is needed.
         mask: which records are present.
         draws: how many from each row; each costs epsilon.
         public_n: under add/remove: how many records there are, integers that broadcast against ``(...)``, if it is public; or
             what is known of it. Then there is one term, and the error is 5 to 20 % smaller. Privacy does not need it to be right.
         reach: how far from the number of records the terms go, public; by default as :func:`dpjax.joint_quantiles` says, for rows
-            of ``n_max`` records.
+            of ``max_records`` records.
         terms: how many terms there are otherwise, at least 2.
         budget: as for :func:`median`.
 
@@ -262,9 +262,9 @@ def joint_quantiles(
     50-DP and 50-bounded-range under add_remove neighbors
     """
     if public_n is not None and neighbors == "swap":
-        raise ValueError("n is for add_remove neighbors: under swap the number of records is public.")
-    shape = shape_of(x) if n_max is None and counts is None else ()
-    capacity = max(shape[-1], 1) if shape else n_max
+        raise ValueError("public_n is for add_remove neighbors: under swap the number of records is public.")
+    shape = shape_of(x) if max_records is None and counts is None else ()
+    capacity = max(shape[-1], 1) if shape else max_records
     statistic = Quantiles(tuple(levels_of(qs)), lower, upper, resolution, grid, "joint", capacity, reach, terms)
     found, batch = counts_of(statistic, x, neighbors, counts, mask)
     sizes = None if public_n is None else _public_sizes(public_n, batch)
@@ -335,9 +335,9 @@ def _public_sizes(n: Any, batch: tuple[int, ...]) -> np.ndarray:
     return np.broadcast_to(sizes, batch).reshape(-1).astype(np.int64)
 
 
-def default_reach(levels: Sequence[Fraction], epsilon: Fraction, size: int, n_max: int) -> int:
+def default_reach(levels: Sequence[Fraction], epsilon: Fraction, size: int, max_records: int) -> int:
     """R of :func:`dpjax.joint_quantiles` on a grid of so many numbers."""
-    return ceil(Fraction(log_parts(len(levels), n_max, log(size))) / (epsilon / 2))
+    return ceil(Fraction(log_parts(len(levels), max_records, log(size))) / (epsilon / 2))
 
 
 def countable(counts: Counts, size: int) -> Counts:

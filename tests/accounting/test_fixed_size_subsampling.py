@@ -71,7 +71,9 @@ def test_the_epsilon_is_attained(replacement):
     assert log(yes / answers(0, epsilon)) <= promised.epsilon
     if replacement == "with":  # control: the formula without replacement, at the probability of being taken at all
         assert promised.epsilon > 1.01 * log1p(share * expm1(epsilon))
-    loose = fixed_size_subsample(Guarantee(epsilon, inf, "swap", delta=1e-6), taken=taken, public_n=records, replacement=replacement)
+    loose = fixed_size_subsample(
+        Guarantee(epsilon, inf, "swap", delta=1e-6), taken=taken, public_n=records, replacement=replacement
+    )
     groups = [1e-6 * expm1(k * epsilon) / expm1(epsilon) for k in range(taken + 1)]
     assert loose.epsilon == promised.epsilon
     assert loose.delta == pytest.approx(sum(weight * delta for weight, delta in zip(weights, groups, strict=False)), rel=1e-9)

@@ -134,7 +134,7 @@ MISTAKES = {
     "a choice too sharp": lambda **b: drawn_with("mode", {"epsilon": 60.0}, **b),
     "scores": lambda **b: release.release_choice([[0.5]], sensitivity=1, lower=0, upper=1, **REPLACED, **b),
     "sensitivity": lambda **b: drawn_with("release_choice", {"sensitivity": Fraction(1, 100)}, **b),
-    "no n_max": lambda **b: release.joint_quantiles([1, 2], [0.25, 0.5], counts=[1, 2], **BOUNDS, **ADDED, **b),
+    "no max_records": lambda **b: release.joint_quantiles([1, 2], [0.25, 0.5], counts=[1, 2], **BOUNDS, **ADDED, **b),
     "denominators": lambda **b: release.joint_quantiles([[1, 2]], ["1/12289", "1/12281"], **BOUNDS, **ADDED, **b),
     "terms": lambda **b: drawn_with("joint_quantiles", {"terms": 1}, **b),
     "n": lambda **b: drawn_with("joint_quantiles", {"public_n": -1}, **b),

@@ -109,9 +109,9 @@ def most_of(counts):
 FIVE = counts_of([[0] * 5])  # parts of a number for up to five equal records
 
 
-def a_law(levels, epsilon, neighbors="add_remove", *, known=False, reach=None, terms=32, size=CELLS, n_max=5, counts=FIVE):
+def a_law(levels, epsilon, neighbors="add_remove", *, known=False, reach=None, terms=32, size=CELLS, max_records=5, counts=FIVE):
     exact = tuple(Fraction(q) for q in levels)
-    reach = default_reach(exact, Fraction(epsilon), size, n_max) if reach is None else reach
+    reach = default_reach(exact, Fraction(epsilon), size, max_records) if reach is None else reach
     return Parameters.of(exact, Fraction(epsilon), neighbors, size, known, reach, terms, most_of(counts))
 
 
@@ -188,7 +188,7 @@ def a_sampler(rng, rows, n, size, epsilon, known=False, levels=LEVELS, bits=None
     """Rows with ties, of different numbers of records."""
     cells, present = rng.integers(0, size, (rows, n)) // rng.integers(1, 6, (rows, 1)), rng.random((rows, n)) < 0.8
     counts = Counts.of_records(cells, present)
-    return Sampler(a_law(levels, epsilon, known=known, size=size, n_max=n, counts=counts), counts, bits=bits)
+    return Sampler(a_law(levels, epsilon, known=known, size=size, max_records=n, counts=counts), counts, bits=bits)
 
 
 def words_for(rng, sampler, draws):
@@ -347,14 +347,14 @@ def test_every_row_its_own_records():
         assert np.abs(found.values - expected).max() <= 1
     assert (found.guarantee.epsilon, found.guarantee.bounded_range) == (180.0, 180.0)
     counted = release.joint_quantiles(
-        [1.0, 2.0, 3.0], [0.5], epsilon=60.0, counts=[[100, 0, 0], [0, 10, 100]], n_max=200, **options
+        [1.0, 2.0, 3.0], [0.5], epsilon=60.0, counts=[[100, 0, 0], [0, 10, 100]], max_records=200, **options
     )
     assert counted.values.tolist() == [[[1.0], [3.0]]]
 
 
 def test_counts_and_records_give_the_same_draws(monkeypatch):
     """The same words: from records, in any order, with absent ones, and from counts."""
-    x, options = [0.0, 1, 1, 3, 3, 3, 2], {"epsilon": 3.0, "neighbors": "add_remove", "n_max": 9, "draws": 30} | GRID
+    x, options = [0.0, 1, 1, 3, 3, 3, 2], {"epsilon": 3.0, "neighbors": "add_remove", "max_records": 9, "draws": 30} | GRID
     many = {"public_n": 200, "ties": 1, "terms": 4, "coverage": 0.3}  # what the promise is for, and not how many there are
     asked = [
         {"x": x},
@@ -370,7 +370,7 @@ def test_counts_and_records_give_the_same_draws(monkeypatch):
         monkeypatch.setattr(
             room, "draw_quantiles", lambda *given, draw=draw: draw(*given[:4], words_of=lambda shape: words[: shape[0]])
         )
-    interval = {key: value for key, value in options.items() if key != "n_max"} | {"q": 0.5, **many}
+    interval = {key: value for key, value in options.items() if key != "max_records"} | {"q": 0.5, **many}
     for function, public in ((release.joint_quantiles, options | {"qs": LEVELS}), (release.confidence_interval, interval)):
         drawn = [function(**one, **public).values.tolist() for one in asked]
         assert all(one == drawn[0] for one in drawn)
@@ -533,7 +533,7 @@ def test_counts_of_any_size_never_raise_on_the_largest_grid():
     """Parts of the numbers of a grid are 64-bit integers: of 2^30 numbers and 2^40 equal records they would not be."""
     public = {"lower": 0, "upper": 2**31 - 4, "resolution": 1, "epsilon": 64.0, "neighbors": "add_remove"}
     for number in (1, 2**29, 2**30, 2**31, 2**40, 2**63 - 1, 10**5000):
-        found = release.joint_quantiles([5, 2**30], [0.25, 0.75], counts=[number, number], n_max=1000, **public)
+        found = release.joint_quantiles([5, 2**30], [0.25, 0.75], counts=[number, number], max_records=1000, **public)
         assert found.values.shape == (1, 2)
         ends = release.confidence_interval([5, 2**30], 0.5, counts=[number, 1], public_n=1000, **public)
         assert ends.values.shape == (1, 2)
@@ -542,7 +542,7 @@ def test_counts_of_any_size_never_raise_on_the_largest_grid():
 
 def test_exact_draws_from_a_billion_records_look_at_those_near_the_quantiles():
     counts = Counts(np.array([0, 4]), np.array([1, 4, 6, 9]), np.array([4, 3, 2, 1]) * 10**8)
-    law = a_law(LEVELS, 20, terms=4, size=12, n_max=10**9, counts=counts)
+    law = a_law(LEVELS, 20, terms=4, size=12, max_records=10**9, counts=counts)
     sampler = Sampler(law, counts, bits=20)
     words = words_for(np.random.default_rng(8), sampler, 4)
     drawn = [sampler.exactly(0, words[:, draw, 0].tolist(), more) for draw in range(4)]
