@@ -51,6 +51,8 @@ _FAR = 1e4  # in place of logarithms that are infinite: of A_1 / A_0, and of the
 class AboveThreshold(Batch):
     """The exact joint distribution of where above threshold stops, and of the gap there; a pytree.
 
+    A draw is a pair of two kinds, so there is no shape of an event, no support and no cdf of it: :meth:`index` has them.
+
     Attributes:
         weight: r (q_i - threshold), float ``(..., m)``; ``-inf`` for a query that is left out.
         rate: r, float ``(...)``, broadcasting against ``weight[..., 0]``.

@@ -108,6 +108,17 @@ class GridDistribution(Shown):
         return self.profile.size
 
     @property
+    def event_shape(self) -> tuple[int, ...]:
+        """The shape of one draw: ``()``, a number."""
+        return ()
+
+    @property
+    def support(self) -> tuple[np.ndarray, np.ndarray]:
+        """The least and the largest value of the grid, float64 of the batch shape each."""
+        low, high = self.grid.values_of(np.array([0, self.size - 1]))
+        return np.full(self.batch_shape, low), np.full(self.batch_shape, high)
+
+    @property
     def value(self) -> np.ndarray:
         """What the distribution is around, float64 of the batch shape: the statistic itself, but for a shifted one."""
         return self.grid.values_of(self.profile.value).reshape(self.batch_shape)
@@ -217,6 +228,11 @@ class GridDistribution(Shown):
         share = self.shares[piece] * np.where(sign < 0, 1 - part, part)
         found = np.minimum(self._below(piece) / UNIT + share, 1.0)
         return np.where(position < 0, 0.0, np.where(position >= self.size - 1, 1.0, found)).reshape(shape)
+
+    def log_cdf(self, values: Any) -> np.ndarray:
+        """The logarithm of :meth:`cdf`, which is rounded to multiples of 2^-60; ``-inf`` where that is 0."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.cdf(values))
 
     def quantile(self, p: Any) -> np.ndarray:
         """The smallest value with ``cdf(value) >= p``, up to rounding; NaN outside [0, 1], where a single number is refused."""
