@@ -194,6 +194,15 @@ class PiecewiseExponential(Distribution):
         """
         return closed_forms.log_prob(self, self._points("y", y))
 
+    @property
+    def support(self) -> tuple[jax.Array, jax.Array]:
+        """The outer edges, of shape ``batch_shape``, or minus infinity and infinity where there is a tail beyond them."""
+        low, high = self.lower.values[..., -1], self.upper.values[..., -1]
+        if self.tails is not None:
+            low = jnp.where(self.tails.lower_scale > 0, -jnp.inf, low)
+            high = jnp.where(self.tails.upper_scale > 0, jnp.inf, high)
+        return jnp.broadcast_to(low, self.batch_shape), jnp.broadcast_to(high, self.batch_shape)
+
     def cdf(self, y: ArrayLike) -> jax.Array:
         """P(Y <= y), for a ``y`` that broadcasts against ``batch_shape``."""
         return closed_forms.cdf(self, self._points("y", y))

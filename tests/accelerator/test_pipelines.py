@@ -51,7 +51,8 @@ def asked(distribution):
     """Closed forms at a few points, as far as a distribution has them."""
     points = np.asarray([-1.0, 0.25, 2.0], distribution.dtype)
     if isinstance(distribution, dpjax.NestedQuantiles) and distribution.asked.neighbors == "add_remove":
-        distribution = dataclasses.replace(distribution, public_n=distribution.asked.count)  # the law for a number that is known
+        # the law for a number that is known
+        distribution = dataclasses.replace(distribution, public_n=distribution.asked.num_records)
     if hasattr(distribution, "marginals"):
         return {"errors": distribution.marginals().mean_abs_error(0.1)}
     if hasattr(distribution, "mean_norm_error"):

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from dpjax import nested_quantiles, quantiles
-from dpjax.mechanisms.nested_quantiles import guarantee
 from dpjax.release.exact_chain import Parameters
 from dpjax.several_quantiles.asked import level_parts
 from dpjax.several_quantiles.nesting import Nesting, Shares
@@ -20,7 +19,7 @@ from tests.several_quantiles.test_exact_joint import probabilities
 from tests.support import oracle, statistics
 from tests.support.audit import padded
 
-module = importlib.import_module("dpjax.mechanisms.nested_quantiles")
+module = importlib.import_module("dpjax.mechanisms._nested_quantiles")
 GRID = (0, 1, 2)
 NINTHS = tuple(Fraction(k, 9) for k in range(1, 9))  # two first, and two in each of three parts
 SIXTHS = tuple(Fraction(k, 6) for k in range(1, 6))  # two first, and one in each of three parts
@@ -86,7 +85,7 @@ def simulated(levels, neighbors, epsilon, number=NUMBER, sizes=None):
     """The log-probabilities of all tuples for all datasets, ``(datasets, tuples)``."""
     datasets = oracle.all_datasets(sizes or SIZES[neighbors], GRID)
     rows, count = padded(datasets, max(map(len, datasets)))
-    asked = quantiles(rows, levels, lower=0, upper=GRID[-1], neighbors=neighbors, resolution=1, count=count)
+    asked = quantiles(rows, levels, lower=0, upper=GRID[-1], neighbors=neighbors, resolution=1, num_records=count)
     public = {} if neighbors == "swap" else {"public_n": number}
     points = jnp.array(tuples_of(levels), float)[:, None]
     return datasets, np.asarray(nested_quantiles(asked, float(epsilon), **public).log_prob(points)).T
@@ -148,7 +147,7 @@ def test_a_swap_changes_two_parts(second, least, most, x64, monkeypatch):
     datasets = oracle.all_datasets((6,), GRID)
     asked = quantiles(jnp.array(datasets, float), NINTHS, lower=0, upper=GRID[-1], neighbors="swap", resolution=1)
     distribution, points = nested_quantiles(asked, 16.0), jnp.array(tuples_of(NINTHS), float)[:, None]
-    first = distribution.first(asked.count).log_prob(points[..., np.array(distribution.nesting.first)])
+    first = distribution.first(asked.num_records).log_prob(points[..., np.array(distribution.nesting.first)])
     found = np.asarray(distribution.log_prob(points) - first).T
     assert largest_loss(np.asarray(first).T, datasets, "swap") <= 16 * float(shares.first) * (1 + 1e-9)
     assert least <= largest_loss(found, datasets, "swap") / (16 * 2 * float(shares.second)) <= most * (1 + 1e-9)
@@ -223,7 +222,7 @@ def test_bad_parameters_raise():
 
 def test_what_a_draw_costs():
     asked = quantiles(jnp.arange(9.0), SIXTHS, lower=0, upper=9, neighbors="add_remove")
-    cost, known = guarantee(asked, 2.0), guarantee(asked, 2.0, public_n=9)
+    cost, known = nested_quantiles.guarantee(asked, 2.0), nested_quantiles.guarantee(asked, 2.0, public_n=9)
     assert cost.epsilon == known.epsilon == 2
     assert (cost.neighbors, known.rho < cost.epsilon**2 / 8) == ("add_remove", True)
     shares = Shares.of(Nesting.of(SIXTHS), "add_remove", False)
