@@ -19,7 +19,7 @@ import numpy as np
 from dpjax.distributions import truncated_exponential as piece
 from dpjax.distributions.line import Line, OnLine
 from dpjax.distributions.weights import Base
-from dpjax.numerics.batching import by_chunks, computed_once, concatenate, take
+from dpjax.numerics.batching import by_chunks, concatenate, take
 from dpjax.numerics.bisection import count_leading
 from dpjax.numerics.elementwise import clip, where
 from dpjax.numerics.powers import log2_floor, power_of_two
@@ -165,7 +165,7 @@ def by_rows(compute: Callable[..., jax.Array], distribution: OnLine, *points: ja
     columns = [jnp.moveaxis(jnp.broadcast_to(p, shape).reshape(-1, *batch), 0, -1) for p in points]
     line = replace(distribution.line(), batch=batch)
     from_low = piece.mean_fraction(jnp.abs(line.rise))  # here and not in the loop, so that it is kept in memory
-    position = computed_once(where(line.rise >= 0, from_low, 1 - from_low), batch)
+    position = where(line.rise >= 0, from_low, 1 - from_low)
     rows, size = line.cacheful
 
     def some(start: Any, size: int) -> jax.Array:

@@ -19,7 +19,7 @@ from dpjax.distributions.line import Line
 from dpjax.distributions.place import Chosen, Piece, place
 from dpjax.distributions.selection import race
 from dpjax.distributions.weights import Base
-from dpjax.numerics.batching import broadcast_rows, by_platform, computed_once, concatenate, in_memory, take, window
+from dpjax.numerics.batching import broadcast_rows, by_platform, concatenate, in_memory, take, window
 from dpjax.numerics.elementwise import where
 from dpjax.numerics.sums import LANES, lane_sums, pad
 from dpjax.numerics.two_words import Words
@@ -114,7 +114,7 @@ def lane_weights(line: Line) -> tuple[Base, jax.Array, jax.Array | None, jax.Arr
         ``(*batch, 2)`` or None; and a condition that is true, but only when the program runs.
     """
     line = jax.lax.stop_gradient(line)
-    tables = line.parts(computed_once(line.heights.from_zero(), line.batch))
+    tables = line.parts(line.heights.from_zero())
 
     def from_zero(number: int) -> jax.Array:
         read, table = line.reader(number), tables[number]
@@ -154,11 +154,15 @@ def _weighed_in_turns(line: Line, fits: jax.Array, plain: Any) -> Any:
 
 
 def _weighed_at_once(line: Line, fits: jax.Array, plain: Any) -> Any:
-    """Return the same by one condition, in whose other branch no weight is stored: it is made where it is added."""
+    """Return the same by one condition, in whose other branch no weight is stored: it is made where it is added.
+
+    The barrier keeps it a condition: XLA's GPU compiler otherwise runs both branches and selects, and one draw from 65,536 rows of
+    1001 records took 499 microseconds on an H200 in place of 181.
+    """
 
     def again() -> Any:
         base, _ = line.base()
-        parts = [line.parts(part) for part in line.heights[:3]]
+        parts = [line.parts(jax.lax.optimization_barrier(part)) for part in line.heights[:3]]
 
         def weight(number: int, widths: jax.Array, start: Any, size: int) -> jax.Array:
             mantissa, exponent, cost = (window(part[number], start, size) for part in parts)

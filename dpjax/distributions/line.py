@@ -19,7 +19,7 @@ import numpy as np
 
 from dpjax.distributions import truncated_exponential as piece
 from dpjax.distributions.weights import Base, Heights
-from dpjax.numerics.batching import broadcast_rows, computed_once, concatenate, in_memory, some_rows, take, window
+from dpjax.numerics.batching import broadcast_rows, concatenate, in_memory, some_rows, take, window
 from dpjax.numerics.elementwise import clip, where
 
 _BLOCK = 2**18  # pieces that are worked on together: they and their temporaries stay in the cache
@@ -155,8 +155,7 @@ class Line:
         decay = jnp.abs(rise)
         if tails is not None:
             cost, decay = concatenate(cost, tails.cost), concatenate(decay, jnp.zeros_like(tails.cost))
-        rise, heights = computed_once((rise, Heights.of(cost, decay, rate)), batch)
-        return Line(sides, tails, rise, heights, rate, batch, cells)
+        return Line(sides, tails, rise, Heights.of(cost, decay, rate), rate, batch, cells)
 
     @property
     def pieces(self) -> int:

@@ -14,7 +14,7 @@ from dpjax.distributions import truncated_exponential as piece
 from dpjax.distributions.line import Lengths, Line
 from dpjax.distributions.place import Chosen, Piece, place
 from dpjax.distributions.selection import Table
-from dpjax.numerics.batching import computed_once, concatenate, in_memory, take
+from dpjax.numerics.batching import concatenate, in_memory, take
 from dpjax.numerics.elementwise import where
 from dpjax.numerics.two_words import Words
 from dpjax.random.keys import fold_in_range
@@ -31,7 +31,7 @@ def many(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.Array]:
         lower, upper = (jnp.concatenate([tails[0][..., i : i + 1], side], axis=-1) for i, side in enumerate((lower, upper)))
     center = lower.shape[-1]
     table = Table.of(jnp.concatenate([lower, upper], axis=-1), center)
-    ends, exponentials = _ends_in_one(line), computed_once(piece.Decay.of(jnp.abs(line.rise))[1:], line.batch)
+    ends, exponentials = _ends_in_one(line), piece.Decay.of(jnp.abs(line.rise))[1:]
     step = min(draws, max(32, CHUNK // prod(line.batch) // 32 * 32))
 
     def chunk(number: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -4,6 +4,7 @@ import jax
 import numpy as np
 
 import dpjax
+from tests.support.lowering import traced_conditions
 
 X = np.zeros((4, 33), np.float32)
 
@@ -32,7 +33,7 @@ def test_rows_are_weighed_again_at_once_and_not_in_turns(under_test, on_cpu):
     """Where the mass of some row is far from cost 0: by one condition; on the CPU by a loop over rows that stay in the cache."""
     text = lowered(under_test, draw, jax.random.key(0), X)
     assert "stablehlo.while" not in text
-    assert text.count("stablehlo.case") == 1
+    assert len(traced_conditions(text)) == 1
     assert "stablehlo.while" in lowered(on_cpu, draw, jax.random.key(0), X)
 
 
