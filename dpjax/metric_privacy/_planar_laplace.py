@@ -44,8 +44,8 @@ def planar_laplace(locations: ArrayLike, epsilon: ArrayLike, *, distance: PlaneD
         distance: static, of :func:`from_points`.
 
     Returns:
-        A :class:`dpjax.Radial`, whose :meth:`norm_quantile` is the radius that holds a share of the draws. It is not restricted to
-        a region: map draws to public places with :func:`nearest_point`.
+        A :class:`dpjax.Radial`, whose :meth:`~dpjax.Radial.norm_quantile` is the radius that holds a share of the draws. It is not
+        restricted to a region: map draws to public places with :func:`nearest_point`.
 
     Privacy:
         Each location is d-private with d = epsilon * distance. Public: epsilon, the distance, and how many records there are.
