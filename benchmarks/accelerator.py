@@ -4,7 +4,7 @@ python benchmarks/accelerator.py [--seconds 420] [--quick] [--out FILE]
 
 It needs JAX, NumPy and this checkout on PYTHONPATH, and no network. It measures the copy bandwidth of the device; one draw of
 each of many datasets, from a profile and from raw records; up to 10^9 draws; error bars; ``dpjax.simulate``; and each method of
-drawing at sizes around the thresholds by which ``method="auto"`` chooses. The rivals are naive Gumbel-max and
+drawing at several sizes and numbers of draws, and which one ``method="auto"`` chooses. The rivals are naive Gumbel-max and
 ``jax.random.laplace`` of as many numbers on the same device. A share of the copy bandwidth is the bytes that must be read and
 written once, over the time, over the bandwidth. What no longer fits into the time or into the memory is a row that says so, as is
 a case that raises: then the exit status is 1. Bars are judged only on a device that is no CPU.
@@ -46,6 +46,7 @@ METHODS = ("tree", "table", "gumbel")
 LEFT_OUT, UNCHECKED = "left out: time", "not timed: no check of it has passed"
 SHARE_BAR, NAIVE_BAR = 0.5, 10
 MANY = 2 * sampling.FEW  # draws a row, more than what is made without a table
+PIECES = 2**23  # of the datasets of the sweep over methods
 NAIVE_SCORES = 2**22  # scores in one call of naive Gumbel-max for many draws, as many as an accelerator needs to be busy
 BYTES_A_PIECE = 40  # data, profile and temporaries of the largest contestant, generously
 CONTROL_FACTOR = 1.25
@@ -66,7 +67,7 @@ class Sizes:
     bars: tuple[tuple[int, int], ...]
     epsilons: int
     simulated: int
-    sweep: tuple[float, ...]  # of the pieces at the threshold of ``auto``
+    sweep: tuple[float, ...]  # of 2^23 pieces
     sweep_draws: tuple[float, ...]  # of the draws at its threshold
     sweep_rows: int  # datasets of the sweep over draws
 
@@ -84,7 +85,7 @@ class Sizes:
                 bars=(SMALL,),
                 epsilons=3,
                 simulated=2000,
-                sweep=(SMALL[0] * (SMALL[1] + 1) / sampling.FUSED, 1.05),
+                sweep=(SMALL[0] * (SMALL[1] + 1) / PIECES, 1),
                 sweep_draws=(1, 2),
                 sweep_rows=64,
             )
@@ -99,7 +100,7 @@ class Sizes:
             bars=((4096, 1001), (65_536, 1001)),
             epsilons=8,
             simulated=10_000,
-            sweep=(1 / 16, 1 / 4, 0.95, 1.05, 8),
+            sweep=(1 / 16, 1, 8),
             sweep_draws=(1 / 4, 1, 2, 8),
             sweep_rows=64 if on_cpu else 1024,
         )
@@ -803,9 +804,9 @@ def plan(session: Session) -> list[Task]:
         return Task("error bars", relation, case.shape, partial(error_bars, session, case), memory(rows, points))
 
     def sweep(share: float) -> Task:
-        points = 33 if share * sampling.FUSED < 2**18 else 1001
-        case = OnDevice(max(1, round(share * sampling.FUSED / (points + 1))), points, "swap")
-        question, shape = "methods, one draw", f"{case.shape}, {share:.3g} of FUSED"
+        points = 33 if share * PIECES < 2**18 else 1001
+        case = OnDevice(max(1, round(share * PIECES / (points + 1))), points, "swap")
+        question, shape = "methods, one draw", f"{case.shape}, {share:.3g} of 2^23 pieces"
         return Task(question, "swap", shape, partial(methods, session, question, case, None, shape), memory(case.rows, points))
 
     def sweep_draws(share: float) -> Task:
@@ -873,7 +874,6 @@ def main(arguments: list[str] | None = None) -> int:
     limits = {
         "memory_bytes": memory if math.isfinite(memory) else None,
         "copy_bytes_per_second": session.bandwidth,
-        "FUSED": sampling.FUSED,
         "FEW": sampling.FEW,
         "seconds": time.perf_counter() - session.start,
     }

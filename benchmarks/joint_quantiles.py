@@ -25,7 +25,7 @@ def built(datasets: int, m: int, n: int, terms: int, public: bool = False) -> Bu
     """Draws of m levels of each dataset of n records."""
     x = np.random.default_rng(0).lognormal(10.5, 0.8, (datasets, n)).astype(np.float32)
     levels = [f"{k}/{m + 1}" for k in range(1, m + 1)]
-    known: dict[str, Any] = {"n": n} if public else {"terms": terms}
+    known: dict[str, Any] = {"public_n": n} if public else {"terms": terms}
 
     def draw(key: jax.Array, x: jax.Array) -> jax.Array:
         asked = dpjax.quantiles(x, levels, lower=0, upper=1e6, neighbors="add_remove")

@@ -10,31 +10,60 @@ data --statistic--> sensitivity profile --mechanism(epsilon)--> distribution --k
 Rounded(batch_shape=(2,), dtype=float32, rate=0.5, resolution=1)
 >>> distribution.sample(jax.random.key(0), 100).shape  # simulated; dpjax.release.median draws for publication
 (100, 2)
->>> print(dpjax.mechanisms.piecewise_laplace.guarantee(profile, 1.0))
+>>> print(dpjax.piecewise_laplace.guarantee(profile, 1.0))
 1-DP and 1-bounded-range under add_remove neighbors
 
+==================== ============================== ====================================== =============================
+what you hold        where it comes from            what it is                             who may see it
+==================== ============================== ====================================== =============================
+sensitivity profile  a statistic: ``median(x)``     how far the statistic moves when 1,    nobody: it is computed from
+                                                    2, ... individuals change              the data
+distribution         a mechanism:                   the law of what the mechanism          nobody: it depends on the
+                     ``piecewise_laplace(...)``     returns; exact errors and intervals    data
+draw                 ``distribution.sample(key)``,  a simulation in floating point, from   nobody: its low-order bits
+                     ``simulate``                   a seed, for analysis                   depend on the data
+released number      ``dpjax.release``,             an exact draw from the randomness of   everybody, at the price that
+                     ``dpjax.frames.release``       the operating system                   its guarantee states
+==================== ============================== ====================================== =============================
+
 Statistics
-    median, quantile, order_statistic, quantiles; mean, variance, sum, count, histogram; maximum, nonnegative_sum, user_sum,
-    distinct_count; mode, candidate_counts; triangle_count, triangle_count_of_edges; on_scale; local_sensitivity,
-    mean_local_sensitivity, triangle_local_sensitivity, triangle_local_sensitivity_of_edges, smooth_sensitivity; and of your
-    own from_radii, from_vector_radii, from_local_sensitivity, from_distances
-Mechanisms (what a draw costs: dpjax.mechanisms.NAME.guarantee)
+    of records: median, quantile, order_statistic, quantiles; mean, variance, sum, count, histogram; maximum, nonnegative_sum,
+    user_sum, distinct_count; mode, candidate_counts; on_scale
+    of graphs: triangle_count, triangle_count_of_edges
+    local and smooth sensitivities: local_sensitivity, mean_local_sensitivity, triangle_local_sensitivity,
+    triangle_local_sensitivity_of_edges, smooth_sensitivity
+    of your own: from_radii, from_vector_radii, from_local_sensitivity, from_distances
+    what they return: SensitivityProfile, VectorProfile, CandidateScores, SortedRecords, DownSensitivity, LocalSensitivity,
+    SmoothSensitivity
+Mechanisms (piecewise_laplace.guarantee is what a draw costs, a Guarantee, and so it is for every mechanism)
     of a profile: piecewise_laplace, inverse_sensitivity, duff; of numbers: laplace, gaussian, spherical_gaussian,
     subsampled_laplace; of vectors: k_norm, piecewise_laplace, inverse_sensitivity
     among candidates: exponential, permute_and_flip, noisy_tree, stand_out, best_of, above_threshold, decomposable_exponential
     several quantiles: private_quantiles, joint_quantiles, nested_quantiles, recursive_quantiles, independent_quantiles, private_cdf
-    confidence_interval, unbounded_quantile, shifted_inverse, noisy_binary_search, never_fail, propose_test_release,
-    bounded_noise_laplace, smooth_cauchy, smooth_laplace, smooth_laplace_log_normal
-Distributions
-    sample, log_prob, cdf, quantile, interval, mean, stddev, mean_abs_error, plot; rows by index, as distribution[0]
+    an interval: confidence_interval, interval_levels, interval_coverage
+    without bounds or monotone: unbounded_quantile, shifted_inverse, noisy_binary_search (shift_for, search_shift_for)
+    with failures: never_fail, propose_test_release
+    additive noise: bounded_noise_laplace, smooth_cauchy, smooth_laplace, smooth_laplace_log_normal (optimal_beta,
+    optimal_sigma)
+Distributions (sample, log_prob, cdf, quantile, interval, mean, stddev, mean_abs_error, plot; rows by index: distribution[0])
+    on the line: PiecewiseExponential with Tails, Cauchy, Gaussian, LaplaceLogNormal, SubsampledLaplace, Clamped; Transformed by
+    Asinh, Log, LogCauchy or a Prior
+    on multiples and candidates: Rounded, DiscreteLaplace, Finite
+    of vectors and several quantiles: Radial, SphericalGaussian, JointQuantiles, NestedQuantiles, RecursiveQuantiles,
+    IndependentQuantiles, QuantileMarginals, QuantileCdf, ConfidenceInterval
+    with a decision: AboveThreshold, ProposeTestRelease
 Many draws
-    simulate, sharded_sample
+    simulate, sharded_sample, sample_intervals
 Packages
     release (draws for publication), frames (columns of data frames), accounting, auditing, metric_privacy, bounds, simulation,
     distributions, statistics, sensitivity, mechanisms, random
+
+``from dpjax import *`` leaves out what Python has under the same name: ``dpjax.sum``, ``dpjax.random`` and ``dpjax.statistics``.
 """
 
+import builtins
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 from dpjax.version import __version__
@@ -54,154 +83,149 @@ if TYPE_CHECKING:
         simulation,
         statistics,
     )
-    from dpjax.names import *
+    from dpjax.accounting import Guarantee
+    from dpjax.distributions import *
+    from dpjax.mechanisms import *
+    from dpjax.sensitivity import *
     from dpjax.simulation import sharded_sample, simulate
+    from dpjax.statistics import *
 
-__all__ = [
-    "AboveThreshold",
-    "Asinh",
-    "CandidateScores",
-    "Cauchy",
-    "Clamped",
-    "ConfidenceInterval",
-    "DiscreteLaplace",
-    "DownSensitivity",
-    "Finite",
-    "Gaussian",
-    "Guarantee",
-    "IndependentQuantiles",
-    "JointQuantiles",
-    "LaplaceLogNormal",
-    "LocalSensitivity",
-    "Log",
-    "LogCauchy",
-    "NestedQuantiles",
-    "PiecewiseExponential",
-    "Prior",
-    "ProposeTestRelease",
-    "QuantileCdf",
-    "QuantileMarginals",
-    "Radial",
-    "RecursiveQuantiles",
-    "Rounded",
-    "SensitivityProfile",
-    "SmoothSensitivity",
-    "SortedRecords",
-    "SphericalGaussian",
-    "SubsampledLaplace",
-    "Tails",
-    "Transformed",
-    "VectorProfile",
-    "__version__",
-    "above_threshold",
-    "accounting",
-    "auditing",
-    "best_of",
-    "bounded_noise_laplace",
-    "bounds",
-    "candidate_counts",
-    "confidence_interval",
-    "count",
-    "decomposable_exponential",
-    "distinct_count",
-    "distributions",
-    "duff",
-    "exponential",
-    "frames",
-    "from_distances",
-    "from_local_sensitivity",
-    "from_radii",
-    "from_vector_radii",
-    "gaussian",
-    "histogram",
-    "independent_quantiles",
-    "interval_coverage",
-    "interval_levels",
-    "inverse_sensitivity",
-    "joint_quantiles",
-    "k_norm",
-    "laplace",
-    "local_sensitivity",
-    "maximum",
-    "mean",
-    "mean_local_sensitivity",
-    "mechanisms",
-    "median",
-    "metric_privacy",
-    "mode",
-    "nested_quantiles",
-    "never_fail",
-    "noisy_binary_search",
-    "noisy_tree",
-    "nonnegative_sum",
-    "on_scale",
-    "optimal_beta",
-    "optimal_sigma",
-    "order_statistic",
-    "permute_and_flip",
-    "piecewise_laplace",
-    "private_cdf",
-    "private_quantiles",
-    "propose_test_release",
-    "quantile",
-    "quantiles",
-    "random",
-    "recursive_quantiles",
-    "release",
-    "sample_intervals",
-    "search_shift_for",
-    "sensitivity",
-    "sharded_sample",
-    "shift_for",
-    "shifted_inverse",
-    "simulate",
-    "simulation",
-    "smooth_cauchy",
-    "smooth_laplace",
-    "smooth_laplace_log_normal",
-    "smooth_sensitivity",
-    "spherical_gaussian",
-    "stand_out",
-    "statistics",
-    "subsampled_laplace",
-    "sum",
-    "triangle_count",
-    "triangle_count_of_edges",
-    "triangle_local_sensitivity",
-    "triangle_local_sensitivity_of_edges",
-    "unbounded_quantile",
-    "user_sum",
-    "variance",
-]
+# The public packages, and which of their names are also names of ``dpjax``. Nothing is imported before it is used: the help of the
+# command line needs none of it, and not JAX.
+_NAMES: dict[str, tuple[str, ...]] = {
+    "accounting": ("Guarantee",),
+    "auditing": (),
+    "bounds": (),
+    "distributions": (
+        "Asinh",
+        "Cauchy",
+        "Clamped",
+        "DiscreteLaplace",
+        "Finite",
+        "Gaussian",
+        "JointQuantiles",
+        "LaplaceLogNormal",
+        "Log",
+        "LogCauchy",
+        "PiecewiseExponential",
+        "Prior",
+        "QuantileCdf",
+        "QuantileMarginals",
+        "Radial",
+        "Rounded",
+        "SphericalGaussian",
+        "SubsampledLaplace",
+        "Tails",
+        "Transformed",
+        "sample_intervals",
+    ),
+    "frames": (),
+    "mechanisms": (
+        "AboveThreshold",
+        "ConfidenceInterval",
+        "IndependentQuantiles",
+        "NestedQuantiles",
+        "ProposeTestRelease",
+        "RecursiveQuantiles",
+        "above_threshold",
+        "best_of",
+        "bounded_noise_laplace",
+        "confidence_interval",
+        "decomposable_exponential",
+        "duff",
+        "exponential",
+        "gaussian",
+        "independent_quantiles",
+        "interval_coverage",
+        "interval_levels",
+        "inverse_sensitivity",
+        "joint_quantiles",
+        "k_norm",
+        "laplace",
+        "nested_quantiles",
+        "never_fail",
+        "noisy_binary_search",
+        "noisy_tree",
+        "optimal_beta",
+        "optimal_sigma",
+        "permute_and_flip",
+        "piecewise_laplace",
+        "private_cdf",
+        "private_quantiles",
+        "propose_test_release",
+        "recursive_quantiles",
+        "search_shift_for",
+        "shift_for",
+        "shifted_inverse",
+        "smooth_cauchy",
+        "smooth_laplace",
+        "smooth_laplace_log_normal",
+        "spherical_gaussian",
+        "stand_out",
+        "subsampled_laplace",
+        "unbounded_quantile",
+    ),
+    "metric_privacy": (),
+    "random": (),
+    "release": (),
+    "sensitivity": (
+        "CandidateScores",
+        "DownSensitivity",
+        "LocalSensitivity",
+        "SensitivityProfile",
+        "SmoothSensitivity",
+        "SortedRecords",
+        "VectorProfile",
+        "from_distances",
+        "from_local_sensitivity",
+        "from_radii",
+        "from_vector_radii",
+    ),
+    "simulation": (
+        "sharded_sample",
+        "simulate",
+    ),
+    "statistics": (
+        "candidate_counts",
+        "count",
+        "distinct_count",
+        "histogram",
+        "local_sensitivity",
+        "maximum",
+        "mean",
+        "mean_local_sensitivity",
+        "median",
+        "mode",
+        "nonnegative_sum",
+        "on_scale",
+        "order_statistic",
+        "quantile",
+        "quantiles",
+        "smooth_sensitivity",
+        "sum",
+        "triangle_count",
+        "triangle_count_of_edges",
+        "triangle_local_sensitivity",
+        "triangle_local_sensitivity_of_edges",
+        "user_sum",
+        "variance",
+    ),
+}
+_PACKAGE_OF = {name: package for package, names in _NAMES.items() for name in names}
+_PUBLIC = sorted({"__version__", *_NAMES, *_PACKAGE_OF})
 
-
-# Nothing is imported before it is asked for: the command line's help needs none of it, and not JAX.
-_PACKAGES = (
-    "accounting",
-    "auditing",
-    "bounds",
-    "distributions",
-    "frames",
-    "mechanisms",
-    "metric_privacy",
-    "random",
-    "release",
-    "sensitivity",
-    "simulation",
-    "statistics",
-)
+__all__ = [name for name in _PUBLIC if name not in sys.stdlib_module_names and not hasattr(builtins, name)]
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is asked for."""
-    if name in _PACKAGES:
+    """Import a public name when it is first used."""
+    if name in _NAMES:
         return importlib.import_module(f"dpjax.{name}")
-    if name in ("sharded_sample", "simulate"):
-        return getattr(importlib.import_module("dpjax.simulation"), name)
-    if name in __all__:
-        return getattr(importlib.import_module("dpjax.names"), name)
-    raise AttributeError(f"module 'dpjax' has no attribute {name!r}")
+    if name not in _PACKAGE_OF:
+        raise AttributeError(f"module 'dpjax' has no attribute {name!r}")
+    found = globals()[name] = getattr(importlib.import_module(f"dpjax.{_PACKAGE_OF[name]}"), name)
+    return found
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return _PUBLIC

@@ -89,8 +89,8 @@ class Batch(Shown):
 
     def _facts(self) -> dict[str, Any]:
         facts: dict[str, Any] = {"batch_shape": self.batch_shape}
-        if hasattr(self, "event_shape"):
-            facts["event_shape"] = self.event_shape
+        if event_shape := getattr(self, "event_shape", ()):
+            facts["event_shape"] = event_shape
         facts["dtype"] = jnp.dtype(self.dtype).name
         for path in self._parameters:
             if (number := span(attrgetter(path)(self))) is not None:

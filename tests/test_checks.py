@@ -14,10 +14,10 @@ from dpjax.accounting import Guarantee
 from dpjax.auditing import audit_in_one_run, worst_neighbor
 from dpjax.bounds.metric_selection import mwem_error
 from dpjax.distributions.finite import Finite
-from dpjax.mechanisms.shifted_inverse import shift_for
+from dpjax.mechanisms import shift_for
+from dpjax.metric_privacy import small_db_size
 from dpjax.metric_privacy.graphs import from_graph
 from dpjax.metric_privacy.metrics import uniform
-from dpjax.metric_privacy.small_database import small_db_size
 from dpjax.statistics.monotone import maximum
 from dpjax.statistics.triangles import triangle_count, triangle_count_of_edges
 

@@ -11,7 +11,7 @@ import pytest
 import dpjax
 from dpjax import Guarantee, auditing, release, simulation
 from dpjax.distributions import Finite, Gaussian, PiecewiseExponential, QuantileCdf
-from dpjax.mechanisms.independent_quantiles import IndependentQuantiles
+from dpjax.mechanisms import IndependentQuantiles
 
 X = np.array([[0.5, 1.0, 4.0], [2.0, 2.0, 3.0], [5.0, 0.0, 1.0], [3.0, 3.0, 3.0]], np.float32)
 PUBLIC = {"lower": 0, "upper": 6, "neighbors": "swap"}
@@ -169,7 +169,7 @@ def test_rows_of_what_has_further_axes():
 
 def test_json_and_back():
     curve = Guarantee(0.2, 0.4, "swap", delta=1e-6).with_curve(lambda order: order / 100)
-    for given in (EACH, curve, dpjax.mechanisms.gaussian.guarantee("swap", 3.0, sensitivity=1.0)):
+    for given in (EACH, curve, dpjax.gaussian.guarantee("swap", 3.0, sensitivity=1.0)):
         assert Guarantee.from_json(given.to_json()) == given
     spent = 3 * EACH + curve
     assert type(spent).from_json(spent.to_json()) == spent
@@ -186,6 +186,6 @@ def test_packages_list_their_public_names_only():
     for name in names.split():
         package = getattr(dpjax, name)
         assert sorted(package.__all__) == dir(package)
-    assert sorted(dpjax.__all__) == dir(dpjax)
+    assert set(dir(dpjax)) - set(dpjax.__all__) == {"random", "statistics", "sum"}
     documented = set(re.findall(r"\w+", dpjax.__doc__))
-    assert {*dpjax.statistics.__all__, *dpjax.mechanisms.__all__} & set(dpjax.__all__) <= documented
+    assert set(dir(dpjax)) - {"__version__"} <= documented

@@ -10,14 +10,29 @@ import dpjax
 from dpjax.numerics.batching import by_platform
 from dpjax.numerics.host_call import host_call
 from dpjax.statistics import without_host_calls
-from tests.support.lowering import float64s, host_calls, rounded_products, traced_conditions, traced_loops
+from tests.support.devices import as_on_other_devices
+from tests.support.lowering import float64s, host_calls, rounded_products, traced_conditions, traced_loops, turns
 from tests.support.pipelines import DRAWN, FURTHER, PIPELINES
 
 # Loops whose number of turns depends on what they work on, and why they may.
 INHERENT = {
     "laplace under a metric": "the least noise is searched until it is found, once for a public metric and its queries",
 }
+# Turns of all loops, one after the other, for 64 rows of 1001 records, where they are more than 200, and what they are made of.
+TURNS = {
+    "inv of a variance": 2000,  # windows are searched one length after the other
+    "smooth laplace": 1100,  # the largest rise is searched one distance after the other
+    "smooth laplace of a quantile": 5000,
+    "clamped smooth laplace-log-normal": 1600,
+    "recursive quantiles": 500,  # a bisection for each quantile
+    "recursive quantiles on a grid": 500,
+    "k-norm": 1100,  # integrals over shells
+    "plm of vectors": 1100,
+    "planar laplace": 1100,
+}
+OF_FEW = ("selection under a metric",)  # its metric is of 21 elements
 GIVEN = (jax.ShapeDtypeStruct((), jax.random.key(0).dtype), jax.ShapeDtypeStruct((6, 21), np.float32))
+LONG = jax.ShapeDtypeStruct((64, 1001), np.float32)
 PUBLIC = (jax.ShapeDtypeStruct((), np.float32),) * 3
 
 
@@ -66,17 +81,38 @@ def test_a_program_for_cuda_stays_on_the_device(name):
     assert found == {}
 
 
-def test_a_draw_from_many_rows_stays_on_the_device():
-    """From 2^23 pieces on it is another program: lanes, and where they need it weights from a base of their own."""
+def test_few_draws_have_one_condition():
+    """Whether the mass of some row is so far from cost 0 that all rows are weighed again."""
 
     def draw(key, x):
         profile = dpjax.median(x, lower=-3, upper=3, neighbors="swap")
         return dpjax.piecewise_laplace(profile, 1.0, rho=0.01).sample(key)
 
-    few, many = (lowered(draw, GIVEN[0], jax.ShapeDtypeStruct((rows, 1023), np.float32)) for rows in (64, 8192))
-    for text in (few, many):
-        assert faults(text) == {}
-    assert (len(traced_conditions(few)), len(traced_conditions(many))) == (0, 1)  # that of the second weighing
+    text = lowered(draw, GIVEN[0], jax.ShapeDtypeStruct((8192, 1023), np.float32))
+    assert faults(text) == {}
+    assert len(traced_conditions(text)) == 1
+    assert text.count("stablehlo.optimization_barrier") == 3  # without which XLA runs both branches on a GPU
+
+
+@pytest.mark.parametrize("name", [*PIPELINES, *FURTHER, *DRAWN])
+def test_loops_for_cuda_have_few_turns(name):
+    """A device starts a kernel for each step of each turn, which takes longer than working on all numbers of a row at once."""
+    run, given = DRAWN[name] if name in DRAWN else draws_and_errors((PIPELINES | FURTHER)[name]), (GIVEN[0], LONG, *PUBLIC)
+    if name in OF_FEW:
+        given = GIVEN[0], GIVEN[1], *PUBLIC
+    with as_on_other_devices():
+        number = turns(jax.make_jaxpr(run)(*given).jaxpr)
+    assert number <= TURNS.get(name, 200)
+
+
+def test_turns_are_counted():
+    def once(x):
+        return jax.lax.fori_loop(0, 30, lambda _, x: x + 1, x)
+
+    def nested(x):
+        return once(jax.lax.scan(lambda x, _: (once(x), None), x, length=7)[0])
+
+    assert [turns(jax.make_jaxpr(f)(0.0).jaxpr) for f in (lambda x: x, once, nested)] == [0, 30, 240]
 
 
 def test_the_platform_that_is_lowered_for_decides():
@@ -105,7 +141,7 @@ def test_one_draw_is_chosen_another_way_on_cuda_than_on_the_cpu():
     assert traced_loops(cpu)  # weights from another base, a cacheful of rows at a time
     assert traced_conditions(cpu)  # what is kept in memory
     assert not traced_loops(cuda)
-    assert not traced_conditions(cuda)
+    assert len(traced_conditions(cuda)) == 1 < len(traced_conditions(cpu))
 
 
 # --- what must be caught ---

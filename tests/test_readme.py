@@ -17,7 +17,7 @@ from dpjax.command_line.main import main
 ROOT = pathlib.Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 SOURCES = (ROOT / "tests" / "README.md").read_text()
-EXTRAS = {"test", "notebooks", "benchmarks", "databases", "numpyro", "frames", "spark", "dask", "accounting", "lint"}
+EXTRAS = {"test", "notebooks", "benchmarks", "databases", "docs", "numpyro", "frames", "spark", "dask", "accounting", "lint"}
 CODE = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
 COMMANDS = re.findall(r"^\.venv/bin/python -m dpjax ((?:.*\\\n)*.*)$", README, flags=re.MULTILINE)
 

@@ -52,7 +52,7 @@ def rows(data: list[Column], epsilons: tuple[float, ...] = EPSILONS) -> list[dic
     lower, upper, rho = (np.array([getattr(column, name) for column in data]) for name in ("lower", "upper", "rho"))
 
     def errors(neighbors: Any, definition: Any) -> list[np.ndarray]:
-        profile = dpjax.median(records, lower=lower, upper=upper, neighbors=neighbors, definition=definition, count=sizes)
+        profile = dpjax.median(records, lower=lower, upper=upper, neighbors=neighbors, definition=definition, num_records=sizes)
         distributions = [
             distribution(profile, rate, rho=rho) for distribution in (dpjax.piecewise_laplace, dpjax.inverse_sensitivity)
         ]

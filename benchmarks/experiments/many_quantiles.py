@@ -72,7 +72,7 @@ def recursive(x: np.ndarray, levels: list[Fraction], tied: bool, draws: int) -> 
 def joint(x: np.ndarray, levels: list[Fraction], tied: bool, draws: int) -> np.ndarray | None:
     if len(levels) > 31 or len(levels) ** 2 * len(x) > JOINT_WORK:
         return None
-    distribution = dpjax.joint_quantiles(_asked(x, levels, tied), EPSILON, n=len(x))
+    distribution = dpjax.joint_quantiles(_asked(x, levels, tied), EPSILON, public_n=len(x))
     return np.asarray(distribution.sample(jax.random.key(SEED), (draws,)))
 
 

@@ -33,7 +33,7 @@ import dpjax
 import output
 from dpjax.bounds import duff as promises
 from dpjax.bounds import local_modulus
-from dpjax.mechanisms.smooth_cauchy import cauchy_tail_bound
+from dpjax.mechanisms import cauchy_tail_bound
 from dpjax.numerics.bisection import bisect
 from dpjax.sensitivity.profile import from_sides
 

@@ -33,9 +33,7 @@ import numpy as np
 
 import dpjax.bounds.selection as promised
 import output
-from dpjax.mechanisms.exponential import exponential
-from dpjax.mechanisms.noisy_tree import noisy_tree, tree_rounds
-from dpjax.mechanisms.permute_and_flip import permute_and_flip
+from dpjax.mechanisms import exponential, noisy_tree, permute_and_flip, tree_rounds
 
 EPSILON, ZCDP = 1.0, 1 / 8
 SIZES = tuple(2**power for power in range(1, 17))

@@ -107,7 +107,7 @@ def row(name: str, qs: list[str], epsilon: float) -> dict[str, Any]:
         "quantiles": len(qs),
         "epsilon": epsilon,
         "joint": float(np.mean(dpjax.joint_quantiles(asked, epsilon).marginals().mean_abs_error(truth))),
-        "known n": float(np.mean(dpjax.joint_quantiles(asked, epsilon, n=RECORDS).marginals().mean_abs_error(truth))),
+        "known n": float(np.mean(dpjax.joint_quantiles(asked, epsilon, public_n=RECORDS).marginals().mean_abs_error(truth))),
         "independent": float(np.mean([single.mean_abs_error(truth[:, k]) for k, single in enumerate(singles)])),
     }
     for mechanism, errors in drawn.items():

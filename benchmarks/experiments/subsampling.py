@@ -64,7 +64,7 @@ def plans(given: tuple[tuple[float, int], ...] = PLANS) -> list[dict[str, Any]]:
 
         def fixed(sigma: float, p: float = p, steps: int = steps) -> Any:
             noise = Guarantee(inf, inf, "swap", gdp=1 / sigma)
-            return steps * fixed_size_subsample(noise, taken=round(p * RECORDS), records=RECORDS, replacement="without")
+            return steps * fixed_size_subsample(noise, taken=round(p * RECORDS), public_n=RECORDS, replacement="without")
 
         noise = least_noise(poisson, epsilon=TARGET, delta=DELTA)
         found.append(

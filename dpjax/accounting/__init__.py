@@ -43,6 +43,7 @@ the sum of clipped gradients moves by twice the norm. On a linear scale the norm
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from dpjax.accounting._gaussian import delta_of_gdp, epsilon_of_gdp, gdp_of
 from dpjax.accounting.budgeting import epsilon_per_query
 from dpjax.accounting.composition import Composition
 from dpjax.accounting.composition_theorems import (
@@ -55,7 +56,6 @@ from dpjax.accounting.composition_theorems import (
 from dpjax.accounting.failures import absorb_failure, attempts_for, condition_on_success, retry_until_success
 from dpjax.accounting.filters import BudgetExceeded, PrivacyFilter
 from dpjax.accounting.fixed_size_subsampling import fixed_size_subsample
-from dpjax.accounting.gaussian import delta_of_gdp, epsilon_of_gdp, gdp_of
 from dpjax.accounting.groups import for_groups, parallel
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.accounting.interop import dp_accounting_relation, to_dp_event

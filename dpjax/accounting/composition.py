@@ -14,8 +14,8 @@ import numpy as np
 
 from dpjax import checks
 from dpjax.accounting import composition_theorems, formulas, privacy_losses
+from dpjax.accounting._gaussian import delta_of_gdp, epsilon_of_gdp
 from dpjax.accounting.dominating_pairs import Pair, pair_of
-from dpjax.accounting.gaussian import delta_of_gdp, epsilon_of_gdp
 from dpjax.accounting.guarantee import (
     Guarantee,
     Points,

@@ -37,14 +37,14 @@ _MOST_DRAWS, _MOST_ORDER = 100_000, 64  # with replacement, where every k is sum
 
 
 def fixed_size_subsample(
-    spent: Guarantee | Composition, *, taken: int, records: int, replacement: Literal["with", "without"]
+    spent: Guarantee | Composition, *, taken: int, public_n: int, replacement: Literal["with", "without"]
 ) -> Guarantee:
     """Return what a mechanism costs that runs on a sample of fixed size, or several that run on the same sample.
 
     Args:
         spent: under swap neighbours, what runs on the ``taken`` records that it is given.
         taken: m, how many records are taken; with replacement at most 100,000.
-        records: n, how many there are; public.
+        public_n: n, how many records there are.
         replacement: ``"without"``, every subset of that size equally likely (m at most n), or ``"with"``, m independent draws.
 
     Returns:
@@ -63,15 +63,15 @@ def fixed_size_subsample(
         Kasiviswanathan (2019), "Subsampled Renyi Differential Privacy and Analytical Moments Accountant", Theorem 9, for the Renyi
         divergences without replacement; the top of this file, for those with it.
 
-    >>> print(fixed_size_subsample(Guarantee(1.0, inf, "swap", delta=1e-6), taken=10, records=100, replacement="without"))
+    >>> print(fixed_size_subsample(Guarantee(1.0, inf, "swap", delta=1e-6), taken=10, public_n=100, replacement="without"))
     (0.158566, 1e-07)-DP under swap neighbors
-    >>> step = fixed_size_subsample(Guarantee(inf, inf, "swap", gdp=0.5), taken=100, records=10_000, replacement="without")
+    >>> step = fixed_size_subsample(Guarantee(inf, inf, "swap", gdp=0.5), taken=100, public_n=10_000, replacement="without")
     >>> round((1000 * step).epsilon_at(1e-5), 2)
     1.49
     """
     whole, given = spent_on("samples of a fixed size", spent, "swap")
     checks.one_of("replacement", replacement, ("with", "without"))
-    n, without = checks.static_integer("records", records, 1), replacement == "without"
+    n, without = checks.static_integer("public_n", public_n, 1), replacement == "without"
     m = checks.static_integer("taken", taken, 1, n if without else _MOST_DRAWS)
     if without and m == n:
         return given

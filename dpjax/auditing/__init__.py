@@ -8,12 +8,12 @@ told by ``dpjax.bounds``. ``python -m dpjax audit`` prints, for every mechanism,
 small datasets, and what can be shown from draws alone.
 """
 
+from dpjax.auditing._privacy_loss import PrivacyLoss, privacy_loss
+from dpjax.auditing._trade_off import trade_off
+from dpjax.auditing._worst_neighbor import WorstNeighbor, worst_neighbor
 from dpjax.auditing.attack_scores import audit_scores, roc_lower_bound
 from dpjax.auditing.black_box import BlackBoxBound, log_ratio, lower_bound
 from dpjax.auditing.one_run import OneRunAudit, audit_in_one_run, epsilon_lower_bound, p_value
-from dpjax.auditing.privacy_loss import PrivacyLoss, privacy_loss
-from dpjax.auditing.trade_off import trade_off
-from dpjax.auditing.worst_neighbor import WorstNeighbor, worst_neighbor
 
 __all__ = [
     "BlackBoxBound",

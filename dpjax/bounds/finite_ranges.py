@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from dpjax import checks
-from dpjax.mechanisms.shifted_inverse import num_candidates_over
+from dpjax.mechanisms.candidates import num_candidates_over
 from dpjax.sensitivity.down import DownSensitivity
 from dpjax.sensitivity.profile import SensitivityProfile
 

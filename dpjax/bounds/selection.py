@@ -9,8 +9,8 @@ is worth to it, and permute and flip no more.
 from math import e, log, sqrt
 
 from dpjax import checks
+from dpjax.mechanisms import tree_rounds
 from dpjax.mechanisms.decisions import noise_of
-from dpjax.mechanisms.noisy_tree import tree_rounds
 
 GAUSSIAN_WORST = 0.169971207479904  # max of v P[N(0, 1) >= v], at v = 0.7518
 LAPLACE_WORST = 1 / (2 * e)  # max of v e^-v / 2, at v = 1

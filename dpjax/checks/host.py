@@ -49,7 +49,7 @@ def host_floats(name: str, value: Any) -> np.ndarray:
     try:
         value = np.asarray(value)
     except ValueError as error:  # rows of different lengths
-        raise ValueError(f"{name} has rows of different lengths: pad them with NaN, or give count=.") from error
+        raise ValueError(f"{name} has rows of different lengths: pad them with NaN, or give num_records=.") from error
     if value.dtype.kind in "biu":
         value = value.astype(np.float64)
     elif value.dtype == object and all(isinstance(v, _NUMBERS) for v in value.flat):  # integers beyond 64 bits

@@ -26,10 +26,10 @@ def complete(asked: argparse.Namespace) -> None:
         raise UserError("several quantiles are drawn together, by joint quantiles: without --mechanism and --definition.")
     asked.definition = asked.definition or ("linear" if asked.resolution is None else "lower")
     guessed = asked.several and asked.neighbors == "add_remove" and asked.resolution is not None
-    if guessed != (asked.n_max is not None):
+    if guessed != (asked.max_records is not None):
         raise UserError(
-            "--n-max, a public guess of the most records of a group, goes with several quantiles under add_remove that have a "
-            "resolution: what a release draws may not depend on how many records the file has."
+            "--max-records, a public guess of the most records of a group, goes with several quantiles under add_remove that have "
+            "a resolution: what a release draws may not depend on how many records the file has."
         )
     if asked.by and asked.neighbors == "swap":
         raise UserError("--by needs --neighbors add_remove: a replaced record can move from one group to another.")
@@ -94,7 +94,7 @@ def columns_asked(asked: argparse.Namespace, columns: Sequence[str]) -> tuple[di
     functions: Any = import_module("dpjax.statistics" if asked.resolution is None else "dpjax.release")
     if asked.several:
         function = functions.quantiles if asked.resolution is None else functions.joint_quantiles
-        level = {"qs": tuple(asked.quantile), "n_max": asked.n_max}
+        level = {"qs": tuple(asked.quantile), "max_records": asked.max_records}
     else:
         function, level = functions.quantile, {"q": asked.quantile[0], "definition": asked.definition}
     for column, (low, _), step in zip(columns, bounds, steps, strict=True):

@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpjax.accounting import Guarantee
+from dpjax.auditing import privacy_loss
 from dpjax.auditing.black_box import log_ratio, lower_bound
-from dpjax.auditing.privacy_loss import privacy_loss
 from dpjax.command_line.audited import (
     ADD_REMOVE_ONLY,
     MECHANISMS,

@@ -21,14 +21,21 @@ from dpjax.mechanisms import (
     inverse_sensitivity,
     laplace,
     never_fail,
+    never_fail_distribution,
     noisy_tree,
     permute_and_flip,
     piecewise_laplace,
     shifted_inverse,
 )
-from dpjax.metric_privacy import Metric, MetricGuarantee, from_points, lipschitz_queries, small_database
-from dpjax.metric_privacy import exponential as metric_exponential
-from dpjax.metric_privacy import laplace as metric_laplace
+from dpjax.metric_privacy import (
+    Metric,
+    MetricGuarantee,
+    from_points,
+    linear_selection,
+    lipschitz_queries,
+    metric_laplace,
+    small_db,
+)
 from dpjax.statistics import candidate_counts, maximum, mean, median, quantile
 
 VALUES = (0.0, 1.0, 5.0, 6.0, 20.0)
@@ -44,14 +51,14 @@ class Family:
 
     datasets: list[Dataset]
     x: jax.Array
-    count: jax.Array
+    num_records: jax.Array
     pairs: np.ndarray
     neighbors: Neighbors
 
     @property
     def known(self) -> dict[str, Any]:
         """What statistics of bounded records are told."""
-        return {"lower": LOWER, "upper": UPPER, "neighbors": self.neighbors, "count": self.count}
+        return {"lower": LOWER, "upper": UPPER, "neighbors": self.neighbors, "num_records": self.num_records}
 
 
 Build = Callable[[Family, float], tuple[Distribution, Guarantee | MetricGuarantee]]
@@ -74,19 +81,19 @@ def family_of(neighbors: Neighbors) -> Family:
     return Family(datasets, jnp.asarray(x, jnp.result_type(float)), count, np.array(sorted(pairs)).T, neighbors)
 
 
-def _of_profile(module: Any, name: str, statistic: Callable[[Family], Any], **options: Any) -> Build:
-    """A mechanism, with the guarantee of its module, on what ``statistic`` returns."""
+def _of_profile(mechanism: Any, statistic: Callable[[Family], Any], **options: Any) -> Build:
+    """A mechanism, with its guarantee, on what ``statistic`` returns."""
 
     def build(family: Family, epsilon: float) -> tuple[Distribution, Guarantee]:
         profile = statistic(family)
-        return getattr(module, name)(profile, epsilon, **options), module.guarantee(profile, epsilon)
+        return mechanism(profile, epsilon, **options), mechanism.guarantee(profile, epsilon)
 
     return build
 
 
 def _laplace(**bounds: float) -> Build:
     def build(family: Family, epsilon: float) -> tuple[Distribution, Guarantee]:
-        distribution = laplace.laplace(jnp.sum(family.x, axis=-1), epsilon, sensitivity=UPPER - LOWER, **bounds)
+        distribution = laplace(jnp.sum(family.x, axis=-1), epsilon, sensitivity=UPPER - LOWER, **bounds)
         return distribution, laplace.guarantee(family.neighbors, epsilon, bounded=bool(bounds))
 
     return build
@@ -97,18 +104,18 @@ def _median(family: Family) -> Any:
 
 
 def _counts(family: Family) -> Any:
-    return candidate_counts(family.x, candidates=np.array(VALUES), neighbors=family.neighbors, count=family.count)
+    return candidate_counts(family.x, candidates=np.array(VALUES), neighbors=family.neighbors, num_records=family.num_records)
 
 
 def _noisy_tree(family: Family, epsilon: float) -> tuple[Distribution, Guarantee]:
-    return noisy_tree.noisy_tree(_counts(family), epsilon=epsilon), noisy_tree.guarantee(_counts(family), epsilon=epsilon)
+    return noisy_tree(_counts(family), epsilon=epsilon), noisy_tree.guarantee(_counts(family), epsilon=epsilon)
 
 
 def _never_fail(family: Family, epsilon: float) -> tuple[Distribution, Guarantee]:
     """Five attempts at the mode, where the last value is accepted with probability 0.5: no dataset fails more often than that."""
-    attempt, cost = exponential.exponential(_counts(family), epsilon), exponential.guarantee(_counts(family), epsilon)
+    attempt, cost = exponential(_counts(family), epsilon), exponential.guarantee(_counts(family), epsilon)
     accepted = np.array([1.0] * (len(VALUES) - 1) + [0.5])
-    found = never_fail.never_fail_distribution(attempt, accepted, fallback=LOWER, attempts=5)
+    found = never_fail_distribution(attempt, accepted, fallback=LOWER, attempts=5)
     return found, never_fail.guarantee(cost, failure=0.5, attempts=5, fallback="public")
 
 
@@ -125,23 +132,23 @@ def _histograms(family: Family) -> np.ndarray:
 
 def _metric_laplace(family: Family, epsilon: float) -> tuple[Distribution, MetricGuarantee]:
     metric = _metric(family, epsilon)
-    answers = metric_laplace.metric_laplace(_histograms(family), np.array([VALUES]), metric)
+    answers = metric_laplace(_histograms(family), np.array([VALUES]), metric)
     scales = jnp.broadcast_to(answers.scales, answers.values.shape)[:, 0]
-    return laplace.laplace(answers.values[:, 0], 1.0, sensitivity=scales), metric_laplace.guarantee(metric)
+    return laplace(answers.values[:, 0], 1.0, sensitivity=scales), metric_laplace.guarantee(metric)
 
 
 def _linear_selection(family: Family, epsilon: float) -> tuple[Distribution, MetricGuarantee]:
     """The candidate with the least sum of distances to all records."""
     metric, weights = _metric(family, epsilon), -np.abs(np.subtract.outer(VALUES, VALUES))
-    found = metric_exponential.linear_selection(_histograms(family), metric, weights=weights, candidates=np.array(VALUES))
-    return found, metric_exponential.guarantee(metric)
+    found = linear_selection(_histograms(family), metric, weights=weights, candidates=np.array(VALUES))
+    return found, linear_selection.guarantee(metric)
 
 
 def _small_db(family: Family, epsilon: float) -> tuple[Distribution, MetricGuarantee]:
     metric = _metric(family, epsilon)
     queries = lipschitz_queries(np.array([VALUES]), metric)
-    found = small_database.small_db(_histograms(family), queries, size=2, total=float(RECORDS))
-    return found, small_database.guarantee(queries, metric)
+    found = small_db(_histograms(family), queries, size=2, public_n=float(RECORDS))
+    return found, small_db.guarantee(queries, metric)
 
 
 def budgets(guarantee: Guarantee | MetricGuarantee, family: Family) -> np.ndarray:
@@ -158,21 +165,19 @@ def budgets(guarantee: Guarantee | MetricGuarantee, family: Family) -> np.ndarra
 
 
 MECHANISMS: dict[str, Build] = {
-    "piecewise_laplace, median": _of_profile(piecewise_laplace, "piecewise_laplace", _median),
-    "piecewise_laplace, median, rho 0.5": _of_profile(piecewise_laplace, "piecewise_laplace", _median, rho=0.5),
-    "piecewise_laplace, quantile 0.9": _of_profile(
-        piecewise_laplace, "piecewise_laplace", lambda family: quantile(family.x, 0.9, **family.known)
-    ),
-    "piecewise_laplace, mean": _of_profile(piecewise_laplace, "piecewise_laplace", lambda family: mean(family.x, **family.known)),
-    "inverse_sensitivity, median": _of_profile(inverse_sensitivity, "inverse_sensitivity", _median),
-    "duff, median": _of_profile(duff, "duff", lambda family: median(family.x, definition="lower", **family.known)),
+    "piecewise_laplace, median": _of_profile(piecewise_laplace, _median),
+    "piecewise_laplace, median, rho 0.5": _of_profile(piecewise_laplace, _median, rho=0.5),
+    "piecewise_laplace, quantile 0.9": _of_profile(piecewise_laplace, lambda family: quantile(family.x, 0.9, **family.known)),
+    "piecewise_laplace, mean": _of_profile(piecewise_laplace, lambda family: mean(family.x, **family.known)),
+    "inverse_sensitivity, median": _of_profile(inverse_sensitivity, _median),
+    "duff, median": _of_profile(duff, lambda family: median(family.x, definition="lower", **family.known)),
     "shifted_inverse, maximum, tau 2": _of_profile(
-        shifted_inverse, "shifted_inverse", lambda family: maximum(family.x, lower=LOWER, upper=UPPER, count=family.count), tau=2
+        shifted_inverse, lambda family: maximum(family.x, lower=LOWER, upper=UPPER, num_records=family.num_records), tau=2
     ),
     "laplace, sum": _laplace(),
     "laplace within bounds, sum": _laplace(lower=0.0, upper=RECORDS * UPPER),
-    "exponential, mode": _of_profile(exponential, "exponential", _counts),
-    "permute_and_flip, mode": _of_profile(permute_and_flip, "permute_and_flip", _counts),
+    "exponential, mode": _of_profile(exponential, _counts),
+    "permute_and_flip, mode": _of_profile(permute_and_flip, _counts),
     "noisy_tree, mode": _noisy_tree,
     "never_fail, mode": _never_fail,
     "metric_laplace, sum": _metric_laplace,

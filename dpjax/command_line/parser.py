@@ -37,7 +37,7 @@ _EXAMPLES = {
     "release": """
   dpjax release people.csv --column age --lower 0 --upper 128 --resolution 1 --neighbors add_remove
   dpjax release people.csv.gz --column age income --quantile 0.1 0.5 0.9 --lower 0 --upper 128 1000000 --resolution 1 100 \\
-      --neighbors add_remove --n-max 10000 --by region --groups north south --epsilon 0.5 --output found.csv
+      --neighbors add_remove --max-records 10000 --by region --groups north south --epsilon 0.5 --output found.csv
 
   A rider has many trips: the privacy is that of a rider, who counts in at most two boroughs, with the mean fare of each.
   dpjax release trips.csv --column fare --lower 0 --upper 100 --resolution 0.5 --neighbors add_remove --by borough \\
@@ -242,7 +242,7 @@ def _add_column_options(add: Callable[..., Any], *, private: bool, column: str, 
     many = "" if private else ", one or several"
     add("--epsilon", **several, type=_positive, default=[1.0], metavar="E", help=f"Privacy of one draw{many} (default 1).")
     add(
-        "--n-max",
+        "--max-records",
         type=_integer(1),
         metavar="N",
         help="A guess of the most records of a group: public, for several quantiles with a resolution under add_remove, and not "
@@ -259,7 +259,7 @@ def _add_quantile(add: Callable[..., Any], *, required: bool) -> None:
         metavar="Q",
         help="Which quantile, strictly between 0 and 1: a decimal such as 0.9, or a fraction such as 1/3 "
         f"({'needed' if required else 'default 1/2, the median'}). Several are drawn together, under one epsilon; with a "
-        "resolution add_remove needs --n-max.",
+        "resolution add_remove needs --max-records.",
     )
 
 

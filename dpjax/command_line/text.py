@@ -25,7 +25,7 @@ from dpjax.command_line.errors import UserError
 from dpjax.display import joined, padded
 from dpjax.version import __version__
 
-_ARGUMENTS = "lower|upper|resolution|n_max|groups|unit|per_unit|max_groups|neighbors|draws|mechanism"
+_ARGUMENTS = "lower|upper|resolution|max_records|groups|unit|per_unit|max_groups|neighbors|draws|mechanism"
 SIMULATION = (
     "Simulation: float draws reveal low-order bits of the records, and error bars, sizes, ties and group names are read from the "
     "data. None of this is a private release."

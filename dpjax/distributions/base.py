@@ -38,6 +38,9 @@ class Distribution(Batch):
         def log_prob(self, y: ArrayLike) -> jax.Array:
             """Log-density, or log-probability where the distribution is discrete."""
 
+        def cdf(self, y: ArrayLike) -> jax.Array:
+            """P(Y <= y)."""
+
         def quantile(self, p: ArrayLike) -> jax.Array:
             """The smallest y with P(Y <= y) >= p."""
 
@@ -52,6 +55,28 @@ class Distribution(Batch):
 
             A device that holds a part of the rows draws the same as one that holds all of them.
             """
+
+    @property
+    def event_shape(self) -> tuple[int, ...]:
+        """The shape of one draw: ``()``, a number."""
+        return ()
+
+    @property
+    def support(self) -> tuple[jax.Array, jax.Array]:
+        """Two ends between which all draws lie, of shape ``batch_shape`` each: infinite where there is none."""
+        return real_line(self)
+
+    def log_cdf(self, y: ArrayLike) -> jax.Array:
+        """Log P(Y <= y) at the relative precision of the nearer tail; ``-inf`` where the probability is 0 or underflows."""
+        y = self._points("y", y)
+        below = self.cdf(y)
+        small = below < 0.5
+        above = jnp.where(small, 0.5, self.survival(y))
+        return jnp.where(small, jnp.log(jnp.where(small, below, 0.5)), jnp.log1p(-above))
+
+    def survival(self, y: ArrayLike) -> jax.Array:
+        """P(Y > y)."""
+        return 1 - self.cdf(y)
 
     def sample(self, key: jax.Array, shape: Shape = ()) -> jax.Array:
         """Draw; what is drawn from a row does not change, under jit, when rows are added to the batch.
@@ -98,6 +123,12 @@ class Distribution(Batch):
         if name in _PROBABILITIES and isinstance(value, int | float | np.number) and (value < 0 or value > 1):
             raise ValueError(f"{name} must be between 0 and 1, got {value}: 95 % is 0.95.")
         return checks.float_array(name, value).astype(self.dtype)
+
+
+def real_line(distribution: Batch) -> tuple[jax.Array, jax.Array]:
+    """Return minus infinity and infinity for each row of a distribution."""
+    end = jnp.full(distribution.batch_shape, jnp.inf, distribution.dtype)
+    return -end, end
 
 
 def compiled(method: Method) -> Method:

@@ -61,6 +61,12 @@ class Clamped(Distribution):
         """The dtype of every result."""
         return self.distribution.dtype
 
+    @property
+    def support(self) -> tuple[jax.Array, jax.Array]:
+        """The ends of the distribution, clamped, of shape ``batch_shape`` each."""
+        low, high = (jnp.clip(end, self.lower, self.upper) for end in self.distribution.support)
+        return low, high
+
     def _sample(self, key: jax.Array, shape: tuple[int, ...], first: ArrayLike = 0) -> jax.Array:
         batch, own = self.batch_shape, self.distribution.batch_shape
         draws = self.distribution._sample(key, shape, first if own[:1] == batch[:1] and len(own) == len(batch) else 0)

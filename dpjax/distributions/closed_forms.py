@@ -19,7 +19,7 @@ import numpy as np
 from dpjax.distributions import truncated_exponential as piece
 from dpjax.distributions.line import Line, OnLine
 from dpjax.distributions.weights import Base
-from dpjax.numerics.batching import by_chunks, by_platform, concatenate, take
+from dpjax.numerics.batching import by_chunks, concatenate, take
 from dpjax.numerics.bisection import count_leading
 from dpjax.numerics.elementwise import clip, where
 from dpjax.numerics.powers import log2_floor, power_of_two
@@ -174,10 +174,7 @@ def by_rows(compute: Callable[..., jax.Array], distribution: OnLine, *points: ja
         found = compute(_resolve(own, position_there), *there)
         return jnp.broadcast_to(found, (size, found.shape[-1]))
 
-    def in_chunks() -> jax.Array:
-        return by_chunks(lambda start: some(start, size), rows, size)
-
-    found = some(0, rows) if size == rows else by_platform(cpu=in_chunks, default=lambda: some(0, rows))
+    found = by_chunks(some, rows, size, elsewhere=rows)
     return jnp.moveaxis(found.reshape(*batch, found.shape[-1]), -1, 0).reshape(samples + batch)
 
 

@@ -64,6 +64,12 @@ class Finite(Distribution):
         """The dtype of the values and of every result."""
         return jax.dtypes.canonicalize_dtype(self.values.dtype)  # NumPy fields may be wider than JAX's
 
+    @property
+    def support(self) -> tuple[jax.Array, jax.Array]:
+        """The smallest and the largest value that have a probability, of shape ``batch_shape`` each."""
+        there = self.log_probabilities() > -jnp.inf
+        return jnp.min(jnp.where(there, self.values, jnp.inf), axis=-1), jnp.max(jnp.where(there, self.values, -jnp.inf), axis=-1)
+
     def sample_index(self, key: jax.Array, shape: Shape = ()) -> jax.Array:
         """Draw the indices of candidates, each with its probability to a few units in the last place; reaches about 2^-60.
 

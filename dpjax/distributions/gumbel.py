@@ -1,4 +1,4 @@
-"""Gumbel-max over all pieces: the reference, and the way of accelerators where one fused pass costs less than several kernels."""
+"""Gumbel-max over all pieces: the reference. It takes two words for each piece, so that no piece is too light to be drawn."""
 
 from __future__ import annotations
 

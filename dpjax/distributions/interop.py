@@ -57,20 +57,22 @@ def _adapter() -> Any:
     except ImportError as error:
         raise ImportError('NumPyro is not installed: pip install "dpjax[numpyro]".') from error
 
+    from dpjax.several_quantiles.cdf import QuantileCdf  # which is made of distributions
+
     class PrivateDraw(of_numpyro.Distribution):
         pytree_data_fields = ("distribution",)
 
         def __init__(self, distribution: Any) -> None:
             self.distribution = distribution
-            super().__init__(distribution.batch_shape, getattr(distribution, "event_shape", ()))
+            super().__init__(distribution.batch_shape, distribution.event_shape)
 
         @constraints.dependent_property
         def support(self) -> Any:
             on_grid = getattr(self.distribution, "resolution", None) is not None
             if on_grid or isinstance(self.distribution, Finite | DiscreteLaplace):
                 return constraints.independent(constraints.integer_interval(-inf, inf), len(self.event_shape))
-            bounds = getattr(self.distribution, "support", None)
-            inside = constraints.real if bounds is None or self.event_shape else constraints.interval(*bounds)
+            bounded = isinstance(self.distribution, QuantileCdf)  # all others are taken for densities on the real line
+            inside = constraints.interval(*self.distribution.support) if bounded else constraints.real
             return constraints.independent(inside, len(self.event_shape))
 
         def sample(self, key: jax.Array, sample_shape: tuple[int, ...] = ()) -> jax.Array:

@@ -167,8 +167,8 @@ class PiecewiseExponential(Distribution):
             shape: the shape of the draws from each row, an integer or several.
             method: ``"tree"`` reads the data once and keeps nothing of their size, ``"table"`` makes a table of each row and then
                 needs little for each draw, ``"gumbel"`` is Gumbel-max with two words for each piece and draw, the reference. All
-                draw from the same distribution, with other words. ``"auto"`` takes the first for up to 64 draws a row (on an
-                accelerator the third where it is small), then the second.
+                draw from the same distribution, with other words. ``"auto"`` takes the first for up to 64 draws a row, then
+                the second.
 
         Returns:
             Float of shape ``shape + batch_shape``; NaN for a row whose parameters are bad.
@@ -193,6 +193,15 @@ class PiecewiseExponential(Distribution):
             Float of the broadcast shape.
         """
         return closed_forms.log_prob(self, self._points("y", y))
+
+    @property
+    def support(self) -> tuple[jax.Array, jax.Array]:
+        """The outer edges, of shape ``batch_shape``, or minus infinity and infinity where there is a tail beyond them."""
+        low, high = self.lower.values[..., -1], self.upper.values[..., -1]
+        if self.tails is not None:
+            low = jnp.where(self.tails.lower_scale > 0, -jnp.inf, low)
+            high = jnp.where(self.tails.upper_scale > 0, jnp.inf, high)
+        return jnp.broadcast_to(low, self.batch_shape), jnp.broadcast_to(high, self.batch_shape)
 
     def cdf(self, y: ArrayLike) -> jax.Array:
         """P(Y <= y), for a ``y`` that broadcasts against ``batch_shape``."""

@@ -73,8 +73,9 @@ class Rounded(Distribution):
 
     @property
     def support(self) -> tuple[jax.Array, jax.Array]:
-        """The smallest and the largest value."""
-        return from_multiples(self._ends[0], self.resolution), from_multiples(self._ends[1], self.resolution)
+        """The smallest and the largest value, of shape ``batch_shape`` each."""
+        low, high = (jnp.broadcast_to(from_multiples(end, self.resolution), self.batch_shape) for end in self._ends)
+        return low, high
 
     @property
     def _ends(self) -> tuple[jax.Array, jax.Array]:

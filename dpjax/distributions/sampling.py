@@ -18,11 +18,9 @@ from dpjax.distributions.few import few
 from dpjax.distributions.gumbel import by_gumbel_max
 from dpjax.distributions.line import Line, OnLine
 from dpjax.distributions.many import from_tails, many
-from dpjax.numerics.batching import by_platform
 from dpjax.random.keys import row_words
 
 FEW = 64  # up to so many draws from a row cost less by lanes than by a table
-FUSED = 2**23  # pieces: with fewer, an accelerator takes one pass of Gumbel-max (estimated by bytes and kernels, not measured)
 Method = Literal["auto", "tree", "table", "gumbel"]
 
 
@@ -35,10 +33,8 @@ def draw(key: jax.Array, line: Line, draws: int, method: Method, first: ArrayLik
         found = by_gumbel_max(rows, line, draws)
     elif method == "table" or (method == "auto" and draws > FEW):
         found = many(rows, line, draws)
-    elif method == "tree" or prod(line.batch) * line.pieces >= FUSED:
-        found = few(rows, line, draws)
     else:
-        found = by_platform(cpu=lambda: few(rows, line, draws), default=lambda: by_gumbel_max(rows, line, draws))
+        found = few(rows, line, draws)
     return jnp.moveaxis(found[0], -1, 0), jnp.moveaxis(found[1], -1, 0)
 
 

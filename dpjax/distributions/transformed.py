@@ -83,6 +83,12 @@ class Transformed(Distribution):
         """The dtype of every result."""
         return self.distribution.dtype
 
+    @property
+    def support(self) -> tuple[jax.Array, jax.Array]:
+        """The ends of the distribution on the scale of y, within the bounds of the transform, of shape ``batch_shape`` each."""
+        low, high = (self._value(end) for end in self.distribution.support)
+        return low, high
+
     def _sample(self, key: jax.Array, shape: tuple[int, ...], first: ArrayLike = 0) -> jax.Array:
         return in_whole_lanes(self._value, self.distribution._sample(key, shape, first))
 

@@ -12,7 +12,7 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.batch import Batch
-from dpjax.distributions.base import compiled
+from dpjax.distributions.base import compiled, real_line
 from dpjax.numerics.bisection import bisect
 
 _HALVINGS = 64
@@ -56,6 +56,11 @@ class VectorDistribution(Batch):
     def event_shape(self) -> tuple[int]:
         """The shape of one vector, ``(d,)``."""
         return (self.loc.shape[-1],)
+
+    @property
+    def support(self) -> tuple[jax.Array, jax.Array]:
+        """Two ends between which all coordinates lie, of shape ``batch_shape`` each: minus infinity and infinity."""
+        return real_line(self)
 
     @compiled
     def log_prob(self, y: ArrayLike) -> jax.Array:

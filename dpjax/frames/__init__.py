@@ -42,10 +42,10 @@ groups. In memory a frame's rows take about 100 bytes each.
 **What is not covered**: running time and memory grow with the numbers of rows, groups and different values.
 """
 
+from dpjax.frames._release import release
+from dpjax.frames._simulate import simulate
 from dpjax.frames.private_groups import PrivateGroups
-from dpjax.frames.release import release
 from dpjax.frames.result import FrameResult
-from dpjax.frames.simulate import simulate
 
 __all__ = ["FrameResult", "PrivateGroups", "release", "simulate"]
 

@@ -24,7 +24,7 @@ _KINDS: dict[str, Any] = {name: Statistic.kinds[name.title().replace("_", "")] f
     _METHODS, Quantiles
 )
 _SIMULATED_AS = {"quantiles": "joint_quantiles", "candidate_counts": "mode"}  # by dpjax, under another name
-_NO_RELEASE = "dpjax.statistics.mode.mode"  # a profile of its own, which no release has
+_NO_RELEASE = "dpjax.statistics._mode.mode"  # a profile of its own, which no release has
 ON_THE_LINE = (Median, Quantile, OrderStatistic, Quantiles, Sum, Mean)  # that JAX simulates without a resolution
 BY_RANK = (Median, Quantile, OrderStatistic, Quantiles)
 _FOR_EACH = ("epsilon", "draws", "mechanism")
@@ -176,21 +176,23 @@ def _lacking(name: str, own: Mapping[str, Any], mechanism: str | None, neighbors
     if neighbors not in kind.relations:
         found.append("neighbors='swap'")
     several = name == "joint_quantiles" and np.size(np.asarray(own.get("qs", ()), object)) > 1
-    if several and neighbors == "add_remove" and not {"n_max", "reach"} & set(own):
-        found.append("n_max=")
+    if several and neighbors == "add_remove" and not {"max_records", "reach"} & set(own):
+        found.append("max_records=")
     return found
 
 
 def _made(name: str, own: Mapping[str, Any], neighbors: str) -> Statistic:
     """Return the statistic of a function's name and options."""
     kind, fixed = _KINDS[name], {"method": _METHODS[name]} if name in _METHODS else {}
-    if name == "joint_quantiles" and "n" in own:
-        raise ValueError("n= is not for frames: sizes are private. Give n_max=, a public guess of the most records of a group.")
-    if neighbors == "swap" and name == "joint_quantiles" and "n_max" in own:
-        raise ValueError("n_max is for add_remove neighbors: under swap the number of records is public.")
+    if name == "joint_quantiles" and "public_n" in own:
+        raise ValueError(
+            "public_n= is not for frames: sizes are private. Give max_records=, a public guess of the most records of a group."
+        )
+    if neighbors == "swap" and name == "joint_quantiles" and "max_records" in own:
+        raise ValueError("max_records is for add_remove neighbors: under swap the number of records is public.")
     takes = [field for field in fields(kind) if field.name not in fixed]
     if name in ("nested_quantiles", "recursive_quantiles"):
-        takes = [field for field in takes if field.name not in ("n_max", "reach", "terms")]
+        takes = [field for field in takes if field.name not in ("max_records", "reach", "terms")]
     if unknown := sorted(set(own) - {field.name for field in takes}):
         known = [*(field.name for field in takes), *_FOR_EACH[:2], *_FOR_EACH[2:] * bool(kind.mechanisms)]
         raise TypeError(f"{name} has no option {unknown[0]!r}: it takes {', '.join(known)}.")

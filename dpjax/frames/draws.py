@@ -18,8 +18,7 @@ from dpjax import checks, mechanisms, statistics
 from dpjax.accounting import Composition, Guarantee
 from dpjax.frames.asked import Asked
 from dpjax.frames.drawn import MEASURED, Drawn
-from dpjax.mechanisms import laplace
-from dpjax.mechanisms.joint_quantiles import records_near
+from dpjax.mechanisms import laplace, records_near
 from dpjax.sensitivity import CandidateScores, SensitivityProfile, SortedRecords
 from dpjax.several_quantiles.ranks import levels_needed
 
@@ -99,7 +98,7 @@ def _batch(
     static = {name: _hashable(value) for name, value in own.options.items() if name not in (*public, *terms)}
     if ours and own.name in _OF_ONE_RANK:
         static["truncate"] = levels_needed(min(epsilons))
-    count = {"count": sizes.astype(np.int32)} if neighbors == "add_remove" or np.any(sizes < padded.shape[-1]) else {}
+    count = {"num_records": sizes.astype(np.int32)} if neighbors == "add_remove" or np.any(sizes < padded.shape[-1]) else {}
     try:
         signature(function).bind(padded, **count, **static, **public, neighbors=neighbors)
     except TypeError as error:  # by the name that was given
@@ -164,7 +163,7 @@ def _program(
     value = profile.candidates[jnp.argmax(profile.scores, axis=-1)] if scored else profile.value
     distribution = distribution_of(word, profile, epsilon, (ends["lower"], ends["upper"]) if within else None, **dict(options))
     if near is not None:
-        distribution = mechanisms.joint_quantiles.without_far(distribution, *near)
+        distribution = mechanisms.without_far(distribution, *near)
     drawn = distribution.sample(key, (draws,))
     if word in _MEASURED:
         many = distribution.sample(jax.random.fold_in(key, 1), (MEASURED,))
@@ -182,8 +181,8 @@ def distribution_of(word: str, profile: Any, epsilon: Any, within: tuple[Any, An
     """
     if within is not None:
         lower, upper = within
-        return laplace.laplace(profile.value, epsilon, sensitivity=upper - lower, lower=lower, upper=upper)
-    return getattr(getattr(mechanisms, word), word)(profile, epsilon, **options)
+        return laplace(profile.value, epsilon, sensitivity=upper - lower, lower=lower, upper=upper)
+    return getattr(mechanisms, word)(profile, epsilon, **options)
 
 
 def _hashable(value: Any) -> Any:

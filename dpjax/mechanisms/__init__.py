@@ -1,4 +1,4 @@
-"""From a sensitivity profile and epsilon to an output distribution: one mechanism per file, each with its ``guarantee``.
+"""From a sensitivity profile and epsilon to an output distribution: each mechanism says what a draw costs, by its ``guarantee``.
 
 Draws in floating point are simulations: their low-order bits depend on the data (Mironov 2012). ``dpjax.release`` is exact.
 
@@ -8,9 +8,10 @@ candidates or on a grid, :func:`permute_and_flip` has up to half the error at th
 vector, radii pay where they are many or epsilon is large: volumes grow with the power d of a radius, and the share of what is far
 away grows with them. With few radii and a small epsilon :func:`k_norm` is closer.
 
-**Several quantiles.** :func:`joint_quantiles` draws up to 32 of them under one epsilon. A public number of records, ``n=``, makes
-that 5 to 20 % more accurate and many times faster. Whatever is computed from the draws, such as an interquartile range, costs
-nothing more, and :func:`private_cdf` joins one draw by straight lines to a cdf, a histogram, a mean and synthetic records.
+**Several quantiles.** :func:`joint_quantiles` draws up to 32 of them under one epsilon. A public number of records,
+``public_n=``, makes that 5 to 20 % more accurate and many times faster. Whatever is computed from the draws, such as an
+interquartile range, costs nothing more, and :func:`private_cdf` joins one draw by straight lines to a cdf, a histogram, a mean
+and synthetic records.
 
 **Extreme quantiles.** At n (1-q) epsilon below about 20, no mechanism that draws from a range up to a bound finds the q-quantile:
 piecewise Laplace on [0, 10^9] is off by 2000 times the 0.99-quantile of 1000 incomes at epsilon = 1. :func:`unbounded_quantile`
@@ -23,10 +24,8 @@ rest at no cost in the number of candidates, :func:`above_threshold` the first l
 candidate with a private median for its score, cost together what one of them costs, if their number has a logarithmic
 distribution:
 
->>> from dpjax.mechanisms.best_of import guarantee, negative_binomial
->>> from dpjax.mechanisms.piecewise_laplace import guarantee as cost_of_one
 >>> runs = negative_binomial(1000)  # up to 1000 runs, 134 in the mean
->>> round(guarantee(cost_of_one("swap", 0.5), attempts=runs).epsilon, 3)
+>>> round(best_of.guarantee(piecewise_laplace.guarantee("swap", 0.5), attempts=runs).epsilon, 3)
 0.5
 
 **Counts.** :func:`laplace` of :func:`dpjax.count` or :func:`dpjax.histogram` is the geometric mechanism, whose draws are integers.
@@ -49,75 +48,99 @@ Arguments that mechanisms share:
 * ``key``: a scalar typed threefry key. ``shape``: that of the draws from each row, an integer or several. What is drawn from a row
   does not change, under jit, when rows are added to the batch.
 
-``guarantee`` takes first what the mechanism takes first, or the name of the neighbour relation where that does not say it.
+What one draw costs is an attribute of every mechanism, as ``piecewise_laplace.guarantee(profile, 1.0)``. It takes first what the
+mechanism takes first, or the name of the neighbour relation where that does not say it.
 """
 
-from dpjax.mechanisms import (
-    above_threshold,
-    best_of,
-    bounded_loss,
-    bounded_noise_laplace,
-    confidence_interval,
-    decomposable_exponential,
-    duff,
-    exponential,
-    gaussian,
-    independent_quantiles,
-    inverse_sensitivity,
-    joint_quantiles,
-    k_norm,
-    laplace,
-    nested_quantiles,
-    never_fail,
-    noisy_binary_search,
-    noisy_tree,
-    permute_and_flip,
-    piecewise_laplace,
-    private_cdf,
-    private_quantiles,
-    propose_test_release,
-    recursive_quantiles,
-    shifted_inverse,
-    smooth_cauchy,
-    smooth_laplace,
-    smooth_laplace_log_normal,
-    stand_out,
-    subsampled_laplace,
-    unbounded_quantile,
-)
+from dpjax.mechanisms._above_threshold import AboveThreshold, above_threshold
+from dpjax.mechanisms._best_of import best_of, best_of_distribution, negative_binomial, poisson
+from dpjax.mechanisms._bounded_loss import bounded_loss, bounded_loss_distribution, loss_margin
+from dpjax.mechanisms._bounded_noise_laplace import bounded_noise_laplace
+from dpjax.mechanisms._confidence_interval import ConfidenceInterval, confidence_interval, interval_coverage, interval_levels
+from dpjax.mechanisms._decomposable_exponential import decomposable_exponential
+from dpjax.mechanisms._duff import duff
+from dpjax.mechanisms._exponential import exponential
+from dpjax.mechanisms._gaussian import gaussian, spherical_gaussian
+from dpjax.mechanisms._independent_quantiles import IndependentQuantiles, independent_quantiles
+from dpjax.mechanisms._inverse_sensitivity import inverse_sensitivity
+from dpjax.mechanisms._joint_quantiles import joint_quantiles, records_near, without_far
+from dpjax.mechanisms._k_norm import k_norm
+from dpjax.mechanisms._laplace import laplace
+from dpjax.mechanisms._nested_quantiles import NestedQuantiles, nested_quantiles
+from dpjax.mechanisms._never_fail import never_fail, never_fail_distribution
+from dpjax.mechanisms._noisy_binary_search import noisy_binary_search, search_rounds, search_shift_for
+from dpjax.mechanisms._noisy_tree import noisy_tree, tree_rounds
+from dpjax.mechanisms._optimal_beta import optimal_beta
+from dpjax.mechanisms._permute_and_flip import permute_and_flip
+from dpjax.mechanisms._piecewise_laplace import piecewise_laplace
+from dpjax.mechanisms._private_cdf import private_cdf
+from dpjax.mechanisms._private_quantiles import private_quantiles
+from dpjax.mechanisms._propose_test_release import ProposeTestRelease, propose_test_release
+from dpjax.mechanisms._recursive_quantiles import RecursiveQuantiles, recursive_quantiles
+from dpjax.mechanisms._shifted_inverse import shift_for, shifted_inverse
+from dpjax.mechanisms._smooth_cauchy import cauchy_tail_bound, smooth_cauchy
+from dpjax.mechanisms._smooth_laplace import smooth_laplace
+from dpjax.mechanisms._smooth_laplace_log_normal import optimal_sigma, smooth_laplace_log_normal
+from dpjax.mechanisms._stand_out import stand_out
+from dpjax.mechanisms._subsampled_laplace import subsampled_laplace
+from dpjax.mechanisms._unbounded_quantile import unbounded_quantile
 
 __all__ = [
+    "AboveThreshold",
+    "ConfidenceInterval",
+    "IndependentQuantiles",
+    "NestedQuantiles",
+    "ProposeTestRelease",
+    "RecursiveQuantiles",
     "above_threshold",
     "best_of",
+    "best_of_distribution",
     "bounded_loss",
+    "bounded_loss_distribution",
     "bounded_noise_laplace",
+    "cauchy_tail_bound",
     "confidence_interval",
     "decomposable_exponential",
     "duff",
     "exponential",
     "gaussian",
     "independent_quantiles",
+    "interval_coverage",
+    "interval_levels",
     "inverse_sensitivity",
     "joint_quantiles",
     "k_norm",
     "laplace",
+    "loss_margin",
+    "negative_binomial",
     "nested_quantiles",
     "never_fail",
+    "never_fail_distribution",
     "noisy_binary_search",
     "noisy_tree",
+    "optimal_beta",
+    "optimal_sigma",
     "permute_and_flip",
     "piecewise_laplace",
+    "poisson",
     "private_cdf",
     "private_quantiles",
     "propose_test_release",
+    "records_near",
     "recursive_quantiles",
+    "search_rounds",
+    "search_shift_for",
+    "shift_for",
     "shifted_inverse",
     "smooth_cauchy",
     "smooth_laplace",
     "smooth_laplace_log_normal",
+    "spherical_gaussian",
     "stand_out",
     "subsampled_laplace",
+    "tree_rounds",
     "unbounded_quantile",
+    "without_far",
 ]
 
 

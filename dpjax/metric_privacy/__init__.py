@@ -28,7 +28,7 @@ What most functions take:
                  the value 0). Bad ones raise, or as JAX arrays make their batch element NaN
     x            histograms ``(..., N)``: how many records each element has, the null record left out. A count that is negative,
                  infinite or NaN is 0
-    total        n, positive and public, ``(...)``: the sum of the counts if left out. With the null record in the metric it is
+    public_n     n, positive and public, ``(...)``: the sum of the counts if left out. With the null record in the metric it is
                  required, and is an upper bound on the number of records; the rest of it are null records
     num_records  n or a public guess of it, positive, ``(...)``
 
@@ -38,22 +38,23 @@ which the scales do not include: it has to be small beside them. Give large coun
 count above 2^40 is taken as 2^40, and the guarantee ends there; a query whose largest |value| is outside 1e-26 to 1e19 in float32
 has no answer (NaN).
 
-The ``guarantee`` of a mechanism's module (``laplace``, ``planar_laplace``, ``exponential``, ``small_database``,
-``multiplicative_weights``) says what one draw costs, and checks that the metric allows the queries. Laplace noise has a range of
-twice its budgets, a selection of no more than its budgets.
+The ``guarantee`` of a mechanism (``metric_laplace.guarantee``, and that of ``planar_laplace``, ``metric_exponential``,
+``linear_selection``, ``small_db`` and ``mwem``) says what one draw costs, and checks that the metric allows the queries. Laplace
+noise has a range of twice its budgets, a selection of no more than its budgets.
 """
 
+from dpjax.metric_privacy._exponential import linear_selection, metric_exponential, selection_scale
+from dpjax.metric_privacy._laplace import LaplaceAnswers, metric_laplace
+from dpjax.metric_privacy._multiplicative_weights import mwem
+from dpjax.metric_privacy._planar_laplace import nearest_point, planar_laplace
+from dpjax.metric_privacy._small_database import small_databases, small_db, small_db_size
 from dpjax.metric_privacy.attributes import from_dates, product, value_budgets, weighted_hamming
-from dpjax.metric_privacy.exponential import linear_selection, metric_exponential, selection_scale
 from dpjax.metric_privacy.graphs import from_graph, spanning_tree
 from dpjax.metric_privacy.guarantees import MetricGuarantee
-from dpjax.metric_privacy.laplace import LaplaceAnswers, metric_laplace
 from dpjax.metric_privacy.lipschitz import LipschitzQueries, fit_lipschitz_queries, lipschitz_envelope, lipschitz_queries, mismatch
 from dpjax.metric_privacy.loads import load
 from dpjax.metric_privacy.means import FittedMeans, fit_marginals, fit_statistics
 from dpjax.metric_privacy.metrics import Metric, fold_rows, from_budgets, uniform
-from dpjax.metric_privacy.multiplicative_weights import mwem
-from dpjax.metric_privacy.planar_laplace import nearest_point, planar_laplace
 from dpjax.metric_privacy.points import from_points, point_metric
 from dpjax.metric_privacy.preprocessing import FittedQueries, fit_queries
 from dpjax.metric_privacy.scales import (
@@ -64,7 +65,6 @@ from dpjax.metric_privacy.scales import (
     parameter_selection,
     single_query_scale,
 )
-from dpjax.metric_privacy.small_database import small_databases, small_db, small_db_size
 from dpjax.metric_privacy.thresholds import blowfish, smooth_threshold
 from dpjax.metric_privacy.validation import Report, validate
 from dpjax.metric_privacy.workloads import marginal_queries, range_queries

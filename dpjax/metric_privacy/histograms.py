@@ -61,18 +61,20 @@ def _clipped(counts: DoubleFloat) -> DoubleFloat:
     )
 
 
-def whole_histogram(x: ArrayLike, size: int, neighbors: str, dtype: Any, total: ArrayLike | None) -> tuple[DoubleFloat, jax.Array]:
+def whole_histogram(
+    x: ArrayLike, size: int, neighbors: str, dtype: Any, public_n: ArrayLike | None
+) -> tuple[DoubleFloat, jax.Array]:
     """Return counts of all elements, the null record among them, and their public sum: ``(..., size)`` and ``(...)``.
 
-    The count of null records, what the public ``total`` leaves, may be negative and is not clipped: a record more is always one
+    The count of null records, what the number ``public_n`` leaves, may be negative and is not clipped: a record more is always one
     null record less.
     """
     counts = counts_of(x, dtype, size - (neighbors == "add_remove"))
-    if total is None:
+    if public_n is None:
         if neighbors == "add_remove":
             raise ValueError("n is private under add_remove neighbors: give a public total, such as an upper bound on n.")
         return counts, sum_of(counts).value
-    public = checks.positive("total", total, counts.high.dtype)
+    public = checks.positive("public_n", public_n, counts.high.dtype)
     if neighbors == "add_remove":
         null = single(public).minus(sum_of(counts))
         counts = DoubleFloat(*(concatenate(part, rest[..., None]) for part, rest in zip(counts, null, strict=True)))

@@ -126,17 +126,31 @@ def some_rows(tree: Any, batch: tuple[int, ...], start: Any, size: int, always: 
     return jax.tree.unflatten(structure, [next(others) if whole is None else whole for whole in shared])
 
 
-def by_chunks(compute: Callable[[Any], Any], rows: int, size: int) -> Any:
-    """Join ``compute(start)``, a pytree of arrays of ``size`` rows from ``start`` on: one small program for any number of rows."""
+def by_chunks(compute: Callable[[Any, int], Any], rows: int, size: int, elsewhere: int | None = None) -> Any:
+    """Join ``compute(start, size)``, a pytree of arrays of ``size`` rows from ``start`` on: a small program for any number of rows.
+
+    Args:
+        compute: one chunk.
+        rows: how many there are in all.
+        size: of a chunk on the CPU, where it should stay in the cache.
+        elsewhere: its size on other devices, which start a kernel for every step of every chunk; by default 16 times as large.
+    """
+    elsewhere = min(rows, 16 * size) if elsewhere is None else elsewhere
     if size >= rows:
-        return compute(0)
+        return compute(0, rows)
+    return by_platform(cpu=lambda: _chunks(compute, rows, size), default=lambda: _chunks(compute, rows, elsewhere))
+
+
+def _chunks(compute: Callable[[Any, int], Any], rows: int, size: int) -> Any:
+    if size >= rows:
+        return compute(0, rows)
     starts = np.minimum(np.arange(0, rows, size, dtype=np.int32), np.int32(rows - size))  # the last two may overlap
     rest = rows - (len(starts) - 1) * size
 
     def join(found: jax.Array) -> jax.Array:
         return jnp.concatenate([found[:-1].reshape(-1, *found.shape[2:]), found[-1, size - rest :]])
 
-    return jax.tree.map(join, jax.lax.map(compute, jnp.asarray(starts)))
+    return jax.tree.map(join, jax.lax.map(lambda start: compute(start, size), jnp.asarray(starts)))
 
 
 def fits_into(batch: tuple[int, ...], of: str, **public: tuple[int, ...]) -> None:

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dpjax.numerics.batching import window
+from dpjax.numerics.batching import by_platform, window
 
 LANES = 32
 _CHUNK = 64 * LANES
@@ -88,14 +88,25 @@ def folded_sum(terms: jax.Array) -> jax.Array:
 def running_sums(terms: Any, add: Callable[[Any, Any], Any] = jnp.add, read: Callable[[Any], Any] = lambda term: term) -> Any:
     """Return the sum of each term and all before it on the last axis, for arrays or pytrees of arrays that ``add`` adds.
 
-    Blocks of 32 are summed one term after the other, all blocks side by side; then the sums of the blocks before are added
-    (:func:`running`). The order of the adds depends on the place only.
+    On the CPU, blocks of 32 are summed one term after the other, all blocks side by side; then the sums of the blocks before are
+    added (:func:`running`). Other devices add pairs, pairs of pairs, and so on. The order of the adds depends on the place only.
 
     Args:
         terms: ``(..., n)``.
         add: the sum of two terms.
         read: turns a term, ``(..., blocks)``, into what is summed.
     """
+
+    def by_blocks(terms: Any) -> Any:
+        return _sums_by_blocks(terms, add, read)
+
+    def at_once(terms: Any) -> Any:
+        return jax.lax.associative_scan(add, read(terms), axis=jax.tree.leaves(terms)[0].ndim - 1)
+
+    return by_platform(terms, cpu=by_blocks, default=at_once)
+
+
+def _sums_by_blocks(terms: Any, add: Callable[[Any, Any], Any], read: Callable[[Any], Any]) -> Any:
     size = jax.tree.leaves(terms)[0].shape[-1]
     width = size if size <= 2 * LANES else LANES
     padded = jax.tree.map(lambda a: a if width == size else pad(a, width), terms)

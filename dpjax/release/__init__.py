@@ -50,12 +50,14 @@ values are public (``SELECT region, age, count(*) ... GROUP BY region, age``):
 >>> median(np.arange(121), counts=counts, **public).values.tolist()
 [[31.0, 52.0]]
 
-**Speed.** Joint deciles of 1000 groups of 1000 records take a second with ``n=1000`` and 15 to 20 without it; recursive ones take
-one or two. Of millions of records in a group only those near the quantiles cost time.
+**Speed.** Joint deciles of 1000 groups of 1000 records take a second with ``public_n=1000`` and 15 to 20 without it; recursive
+ones take one or two. Of millions of records in a group only those near the quantiles cost time.
 """
 
 import importlib
 
+from dpjax.release._confidence_interval import ConfidenceInterval, ReleasedInterval, confidence_interval
+from dpjax.release._joint_quantiles import Quantiles, joint_quantiles, nested_quantiles, private_quantiles, recursive_quantiles
 from dpjax.release.api import (
     count,
     distinct_count,
@@ -72,11 +74,9 @@ from dpjax.release.api import (
     sum,
     user_sum,
 )
-from dpjax.release.confidence_interval import ConfidenceInterval, ReleasedInterval, confidence_interval
 from dpjax.release.counts import Counts
 from dpjax.release.distribution import GridDistribution
 from dpjax.release.grid import Floats
-from dpjax.release.joint_quantiles import Quantiles, joint_quantiles, nested_quantiles, private_quantiles, recursive_quantiles
 from dpjax.release.result import Release
 from dpjax.release.statistics import (
     Count,

@@ -34,7 +34,8 @@ import numpy as np
 
 from dpjax import checks
 from dpjax.display import Picture, Shown
-from dpjax.release import draw, permute_and_flip
+from dpjax.release import _permute_and_flip as permute_and_flip
+from dpjax.release import draw
 from dpjax.release.counts import running_sums, sums_of
 from dpjax.release.entropy import More, further_word, seeded, system_words
 from dpjax.release.exponentials import exact_epsilon
@@ -105,6 +106,17 @@ class GridDistribution(Shown):
     def size(self) -> int:
         """The number of values that have a probability."""
         return self.profile.size
+
+    @property
+    def event_shape(self) -> tuple[int, ...]:
+        """The shape of one draw: ``()``, a number."""
+        return ()
+
+    @property
+    def support(self) -> tuple[np.ndarray, np.ndarray]:
+        """The least and the largest value of the grid, float64 of the batch shape each."""
+        low, high = self.grid.values_of(np.array([0, self.size - 1]))
+        return np.full(self.batch_shape, low), np.full(self.batch_shape, high)
 
     @property
     def value(self) -> np.ndarray:
@@ -216,6 +228,11 @@ class GridDistribution(Shown):
         share = self.shares[piece] * np.where(sign < 0, 1 - part, part)
         found = np.minimum(self._below(piece) / UNIT + share, 1.0)
         return np.where(position < 0, 0.0, np.where(position >= self.size - 1, 1.0, found)).reshape(shape)
+
+    def log_cdf(self, values: Any) -> np.ndarray:
+        """The logarithm of :meth:`cdf`, which is rounded to multiples of 2^-60; ``-inf`` where that is 0."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.cdf(values))
 
     def quantile(self, p: Any) -> np.ndarray:
         """The smallest value with ``cdf(value) >= p``, up to rounding; NaN outside [0, 1], where a single number is refused."""

@@ -1,6 +1,6 @@
 """Draws of joint quantiles from counts: slots, choices by weights in float64 or in decimals, and places in slots.
 
-The distribution and its proof are at the head of ``dpjax/mechanisms/joint_quantiles.py``. On a grid, records only matter by the
+The distribution and its proof are at the head of ``dpjax/mechanisms/_joint_quantiles.py``. On a grid, records only matter by the
 ranks of its numbers: slot 2 i has the numbers between record i and the next one, slot 2 i - 1 the number of record i, or a part of
 it where records are equal. A draw chooses the term N (or the flat one, a multiset of m numbers of the grid), the slot of the last
 quantile, how many share it, the slot of the one before them, and so on. All multisets of c of the w numbers of a slot are equally

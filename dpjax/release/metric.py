@@ -6,7 +6,7 @@ element i to j changes answer k by m_ki - m_kj, and
 * discrete Laplace noise of rates lam_k (``discrete_laplace.py``) loses sum_k lam_k |m_ki - m_kj|, a rational number, which is at
   most d(i, j) for every pair: rates are divided by the largest load, as Fractions;
 * a choice with P(r) proportional to e^(lam score(r)) loses lam (max_r g_r - min_r g_r), where g_r is what the move adds to the
-  score of r (the argument is at the head of ``metric_privacy/exponential.py``): lam is the least quotient, as a Fraction.
+  score of r (the argument is at the head of ``metric_privacy/_exponential.py``): lam is the least quotient, as a Fraction.
 
 Budgets are the exact values of the metric's floats. The distributions are those that ``dpjax.metric_privacy`` simulates, but for
 the grid. What is not covered: see :func:`dpjax.release.median`.
@@ -25,11 +25,10 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.accounting.ledger import Budget, charge
 from dpjax.checks import Resolution
-from dpjax.metric_privacy.exponential import guarantee as guarantee_of_choice
+from dpjax.metric_privacy import metric_exponential, small_databases
 from dpjax.metric_privacy.guarantees import MetricGuarantee
 from dpjax.metric_privacy.metrics import Metric
 from dpjax.metric_privacy.scales import OptimalScales, Strategy, noise_scales
-from dpjax.metric_privacy.small_database import small_databases
 from dpjax.release.api import choice_between
 from dpjax.release.discrete_laplace import check_rates, draw_discrete_laplace
 from dpjax.release.grid import values_of
@@ -115,7 +114,7 @@ def metric_choice(
     *,
     weights: ArrayLike,
     resolution: Resolution,
-    total: int | None = None,
+    public_n: int | None = None,
     draws: int = 1,
     budget: Budget | None = None,
 ) -> Release:
@@ -130,7 +129,7 @@ def metric_choice(
         metric: on the N elements.
         weights: ``(R, N)``, public, rounded to multiples of the resolution.
         resolution: public; n times the largest difference between two candidates is at most 2^53 multiples of it.
-        total: for a metric with the null record, a public upper bound on n. Otherwise the counts are added up.
+        public_n: for a metric with the null record, a public upper bound on n. Otherwise the counts are added up.
         draws: how many from each histogram; each costs the metric.
         budget: as for :func:`metric_laplace`.
 
@@ -142,7 +141,7 @@ def metric_choice(
 
     Privacy:
         d-private and of range d, exactly. Scores stay within a public range: where n is private they are clamped to what
-        ``total`` records can reach, for which the range of the g_r takes in 0. Public: all parameters and the shape of ``x``,
+        ``public_n`` records can reach, for which the range of the g_r takes in 0. Public: all parameters and the shape of ``x``,
         and n under swap.
 
     References:
@@ -154,7 +153,7 @@ def metric_choice(
     [0]
     """
     step, whole, integers, budgets, counts = _read(x, weights, metric, resolution)
-    n, may_exceed = _public_total(counts, metric, total), total is not None
+    n, may_exceed = _public_total(counts, metric, public_n), public_n is not None
     whole, integers = (values - np.max(values, axis=0) for values in (whole, integers))  # the same for all candidates
 
     def change(i: int, j: int) -> int:
@@ -172,7 +171,7 @@ def small_db(
     *,
     size: int,
     resolution: Resolution,
-    total: int | None = None,
+    public_n: int | None = None,
     draws: int = 1,
     budget: Budget | None = None,
 ) -> Release:
@@ -186,7 +185,7 @@ def small_db(
         metric: on the N elements.
         size: m, the number of records of a small database.
         resolution: public; n m / gcd(n, m) times the spread of the queries is at most 2^53 multiples of it.
-        total: n, or with the null record in the metric a public upper bound on it, the rest of which are null records.
+        public_n: n, or with the null record in the metric a public upper bound on it, the rest of which are null records.
         draws: how many from each histogram; each costs the metric.
         budget: as for :func:`metric_laplace`.
 
@@ -210,7 +209,7 @@ def small_db(
     """
     m = checks.static_integer("size", size, 1)
     step, whole, integers, budgets, counts = _read(x, queries, metric, resolution)
-    n = _public_total(counts, metric, total)
+    n = _public_total(counts, metric, public_n)
     unit = math.gcd(n, m) or 1
     databases = small_databases(metric.size, m).astype(object)
     found = counts @ integers.T  # of null records it is 0
@@ -298,7 +297,7 @@ def _read(
 
 def _public_total(counts: np.ndarray, metric: Metric, total: int | None) -> int:
     if total is not None:
-        return checks.static_integer("total", total, 1)
+        return checks.static_integer("public_n", total, 1)
     if metric.neighbors == "add_remove":
         raise ValueError("n is private under add_remove neighbors: give a public total, such as an upper bound on n.")
     sums = {int(n) for n in np.ravel(np.sum(counts, axis=-1))}
@@ -321,7 +320,7 @@ def _choice(
         raise ValueError(f"scores have {1 - least} multiples of the resolution, and at most 2^53: take a coarser one.")
     number = checks.static_integer("draws", draws, 1)
     found = choice_between(scores, 2 * min(rate, Fraction(32)), 1, least, 0, "exponential")
-    guarantee = number * guarantee_of_choice(metric)
+    guarantee = number * metric_exponential.guarantee(metric)
     _charge(budget, guarantee, asked, number)
     return release_of(found.positions(number).reshape(number, *found.batch_shape), found.grid, guarantee)
 

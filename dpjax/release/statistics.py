@@ -52,7 +52,11 @@ _FINER = ("ns", "ps", "fs", "as")  # than microseconds, which are the finest tha
 
 
 class Statistic:
-    """What all statistics have in common; ``Median``, ``Sum`` and the others are the ones to use."""
+    """What all statistics have in common; ``Median``, ``Sum`` and the others are the ones to use.
+
+    >>> Statistic.from_json('{"statistic": "Median", "lower": 0, "upper": 120, "resolution": 1}')
+    Median(lower=0, upper=120, resolution=1, grid=None, definition='lower')
+    """
 
     relations: ClassVar[tuple[str, ...]] = checks.NEIGHBORS
     mechanisms: ClassVar[tuple[str, ...]] = ()
@@ -636,6 +640,39 @@ class Mode(Statistic):
     Attributes:
         candidates: finite numbers that float64 holds, increasing. A record that equals none counts for none.
         resolution: if given, the candidates are multiples of it, and records are rounded to its multiples.
+
+    >>> Median(lower=0, upper=120, resolution=1).to_dict()
+    {'statistic': 'Median', 'lower': 0, 'upper': 120, 'resolution': 1}
+
+    >>> Quantile("9/10", lower=0, upper=120, resolution=1).to_dict()
+    {'statistic': 'Quantile', 'q': '9/10', 'lower': 0, 'upper': 120, 'resolution': 1}
+
+    >>> OrderStatistic(3, lower=0, upper=120, resolution=1).to_dict()
+    {'statistic': 'OrderStatistic', 'rank': 3, 'lower': 0, 'upper': 120, 'resolution': 1}
+
+    >>> Maximum(10, lower=0, upper=120, resolution=1).to_dict()
+    {'statistic': 'Maximum', 'tau': 10, 'lower': 0, 'upper': 120, 'resolution': 1}
+
+    >>> NonnegativeSum(10, upper=1000, resolution=1).to_dict()
+    {'statistic': 'NonnegativeSum', 'tau': 10, 'upper': 1000, 'resolution': 1}
+
+    >>> DistinctCount(10, upper=1000).to_dict()
+    {'statistic': 'DistinctCount', 'tau': 10, 'upper': 1000}
+
+    >>> Sum(lower=0, upper=120, resolution=1).to_dict()
+    {'statistic': 'Sum', 'lower': 0, 'upper': 120, 'resolution': 1}
+
+    >>> Mean(lower=0, upper=120, resolution=1).to_dict()
+    {'statistic': 'Mean', 'lower': 0, 'upper': 120, 'resolution': 1}
+
+    >>> Count().to_dict()
+    {'statistic': 'Count'}
+
+    >>> Histogram([0, 10, 20]).to_dict()
+    {'statistic': 'Histogram', 'edges': [0, 10, 20]}
+
+    >>> Mode([1, 2, 3]).to_dict()
+    {'statistic': 'Mode', 'candidates': [1, 2, 3]}
     """
 
     candidates: Any

@@ -86,7 +86,7 @@ class DownSensitivity(Batch):
 
         With H the linear interpolation of h: upwards H(tau - s) at level s = 1..tau and then the bound, downwards H(tau + s).
         ``inverse_sensitivity`` on it is the step version, ``piecewise_laplace`` the interpolated one
-        (:func:`dpjax.mechanisms.shifted_inverse.shifted_inverse`). For the maximum it is the profile of the (tau+1)-th largest
+        (:func:`dpjax.shifted_inverse`). For the maximum it is the profile of the (tau+1)-th largest
         record, counted from the top.
 
         Args:

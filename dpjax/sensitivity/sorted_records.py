@@ -25,8 +25,8 @@ class SortedRecords(Batch):
     a pytree.
 
     Attributes:
-        values: float ``(..., n)``, ascending; the columns from ``count`` on are padding, equal to ``upper``.
-        count: int32 ``(...)``, how many records are present.
+        values: float ``(..., n)``, ascending; the columns from ``num_records`` on are padding, equal to ``upper``.
+        num_records: int32 ``(...)``, how many records are present.
         lower: float ``(...)``, public.
         upper: float ``(...)``, public.
         levels: static, the m quantile levels, strictly ascending between 0 and 1.
@@ -41,7 +41,7 @@ class SortedRecords(Batch):
     """
 
     values: jax.Array
-    count: jax.Array
+    num_records: jax.Array
     lower: jax.Array
     upper: jax.Array
     levels: tuple[Fraction, ...] = field(kw_only=True, metadata={"static": True})
@@ -55,7 +55,7 @@ class SortedRecords(Batch):
         few = self._first(rows)
         n, shape = self.values.shape[-1], few.batch_shape
         asked = np.asarray(few.value).reshape(-1, len(self.levels)).T
-        count, x = np.broadcast_to(few.count, shape).reshape(-1, 1), np.broadcast_to(few.values, (*shape, n)).reshape(-1, n)
+        count, x = np.broadcast_to(few.num_records, shape).reshape(-1, 1), np.broadcast_to(few.values, (*shape, n)).reshape(-1, n)
         number = np.arange(1, n + 1)
         y = np.where(number <= count, number / np.maximum(count, 1), np.nan)
         table = {"records": count, **dict(zip(map(str, self.levels), asked, strict=True))}
@@ -72,7 +72,7 @@ class SortedRecords(Batch):
         padded = broadcast_rows(concatenate(self.lower[..., None], self.values, self.upper[..., None]), batch)
         parts, whole = level_parts(self.levels)
         u: Any = np.array(parts, np.int32)
-        v, count = np.int32(whole), self.count[..., None]
+        v, count = np.int32(whole), self.num_records[..., None]
         if self.resolution is not None:
             return take(padded, broadcast_rows(-(-u * count // v), batch))
         place = u * count + (v - u)  # v times the rank q n + 1 - q

@@ -33,7 +33,7 @@ def level_parts(levels: tuple[Fraction, ...]) -> tuple[tuple[int, ...], int]:
 
 
 def aims_of(neighbors: str, m: int, size_is_public: bool, on_grid: bool) -> Aims:
-    """Return which ranks several quantiles aim at (see ``mechanisms/joint_quantiles.py``); they are public for every N."""
+    """Return which ranks several quantiles aim at (see ``mechanisms/_joint_quantiles.py``); they are public for every N."""
     if on_grid:
         # Those of one quantile of a private number of records follow the data: rounded, they would have a sensitivity of 1.
         return "ranks" if m == 1 and neighbors == "add_remove" and not size_is_public else "records"

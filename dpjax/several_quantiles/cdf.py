@@ -62,7 +62,7 @@ class QuantileCdf(Distribution):
 
     @property
     def support(self) -> tuple[jax.Array, jax.Array]:
-        """The lower and the upper bound."""
+        """The lower and the upper bound, of shape ``batch_shape`` each."""
         return self.values[..., 0], self.values[..., -1]
 
     def _sample(self, key: jax.Array, shape: tuple[int, ...], first: ArrayLike = 0) -> jax.Array:

@@ -33,7 +33,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax.distributions.selection import choose
-from dpjax.numerics.batching import take
+from dpjax.numerics.batching import by_platform, take
 from dpjax.numerics.sums import LANES, pad, pairwise_sum
 from dpjax.numerics.two_words import Words
 
@@ -85,7 +85,8 @@ def log(x: jax.Array) -> jax.Array:
 
 def add(a: jax.Array, b: jax.Array) -> jax.Array:
     """The logarithm of the sum of two numbers, by their logarithms."""
-    return jnp.maximum(a, b) + jnp.log(1 + jnp.exp(-jnp.abs(a - b)))  # its own error is below that of the larger one
+    most = jnp.maximum(a, b)  # not abs(a - b): at a tie its derivative is 1, and that of the larger one is shared
+    return most + jnp.log(1 + jnp.exp(jnp.minimum(a, b) - most))  # its own error is below that of the larger one
 
 
 def log_sum(terms: Sequence[jax.Array]) -> jax.Array:
@@ -102,7 +103,7 @@ def forward(chains: Chains, volumes: jax.Array | None = None) -> tuple[jax.Array
     """
     slots, *lanes = chains.start.shape
     m, rate, dtype = chains.step.shape[0] + 1, chains.rate, chains.start.dtype
-    nothing, number = jnp.full(lanes, NOTHING, dtype), jnp.arange(slots, dtype=jnp.int32)[:, None, None]
+    number = jnp.arange(slots, dtype=jnp.int32)[:, None, None]
     lane = jnp.arange(prod(lanes), dtype=jnp.int32).reshape(lanes)
     start = jnp.full((m, slots, *lanes), NOTHING, dtype).at[0].set(chains.start)
 
@@ -122,21 +123,10 @@ def forward(chains: Chains, volumes: jax.Array | None = None) -> tuple[jax.Array
         below = -rate * ((window - step + 1).astype(dtype) - part)
         inside = jnp.where(window > 0, -rate * part, NOTHING)
         enters = -rate * (window - 1).astype(dtype)
-
-        def up(state: tuple[jax.Array, jax.Array, jax.Array], found: jax.Array) -> tuple[Any, tuple[jax.Array, jax.Array]]:
-            sums, first, left = state  # of all slots below, of those of the block, and how many more it has
-            ends = left <= 1
-            following = jnp.where(ends, NOTHING, add(first + rate, found + enters))
-            return (add(sums - rate, found), following, jnp.where(ends, window, left - 1)), (sums, first)
-
-        _, (sums, first) = jax.lax.scan(up, (nothing, nothing, window), found)
-
-        def down(state: tuple[jax.Array, jax.Array], found: jax.Array) -> tuple[Any, jax.Array]:
-            last, left = state  # of those of the block from here on, and how many of it are still to come
-            last = add(found, jnp.where(left == 0, NOTHING, last - rate))
-            return (last, jnp.where(left == 0, window, left) - 1), last
-
-        _, last = jax.lax.scan(down, (nothing, slots % jnp.maximum(window, 1)), found, reverse=True)
+        sums, first, last = by_platform(
+            found, window, cpu=partial(_block_sums, rate), default=partial(_block_sums_by_doubling, rate)
+        )
+        first = jnp.maximum(first + enters, NOTHING)
         source = jnp.maximum(number - window, 0) * np.int32(prod(lanes)) + lane  # a flat gather is faster
 
         def moved(sums: jax.Array) -> jax.Array:
@@ -152,10 +142,69 @@ def forward(chains: Chains, volumes: jax.Array | None = None) -> tuple[jax.Array
     return jax.lax.scan(advance, start, (jnp.arange(1, m + 1, dtype=jnp.int32), step, part))
 
 
+def _block_sums(rate: jax.Array, found: jax.Array, window: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Add up over slots i for each slot j, ``(J, B, T)``, where blocks of ``window`` slots are counted from the first.
+
+    Returns:
+        The logarithms of the sums of found[i] times exp(-rate (j - 1 - i)) over all i < j; of exp(rate (j - 1 - i)) over those in
+        the block of j; and of exp(-rate (i - j)) over all i >= j in the block of j.
+    """
+    nothing, slots = jnp.full_like(found[0], NOTHING), found.shape[0]
+
+    def up(state: tuple[jax.Array, jax.Array, jax.Array], found: jax.Array) -> tuple[Any, tuple[jax.Array, jax.Array]]:
+        sums, first, left = state  # of all slots below, of those of the block, and how many more it has
+        ends = left <= 1
+        following = jnp.where(ends, NOTHING, add(first + rate, found))
+        return (add(sums - rate, found), following, jnp.where(ends, window, left - 1)), (sums, first)
+
+    _, (sums, first) = jax.lax.scan(up, (nothing, nothing, window), found)
+
+    def down(state: tuple[jax.Array, jax.Array], found: jax.Array) -> tuple[Any, jax.Array]:
+        last, left = state  # of those of the block from here on, and how many of it are still to come
+        last = add(found, jnp.where(left == 0, NOTHING, last - rate))
+        return (last, jnp.where(left == 0, window, left) - 1), last
+
+    return sums, first, jax.lax.scan(down, (nothing, slots % jnp.maximum(window, 1)), found, reverse=True)[1]
+
+
+def _block_sums_by_doubling(rate: jax.Array, found: jax.Array, window: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Return the same in log2(J) steps for all slots at once, where a step for each slot is a kernel (Hillis and Steele 1986)."""
+    slots, block = found.shape[0], jnp.maximum(window, 1)
+    number = jnp.arange(slots, dtype=jnp.int32)[:, None, None]
+    inside = jax.lax.rem(*jnp.broadcast_arrays(number, block))
+    ahead = jnp.minimum(block - 1 - inside, np.int32(slots - 1) - number)
+
+    def before(sums: jax.Array, distance: Any) -> jax.Array:  # a negative distance: what comes after
+        padded = jnp.pad(sums, ((slots, slots), (0, 0), (0, 0)))
+        return jax.lax.dynamic_slice_in_dim(padded, slots - distance, slots)
+
+    def double(count: jax.Array, sums: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+        distance = jnp.int32(1) << count
+        far = rate * distance.astype(rate.dtype)
+        ways = (number, distance, -far), (inside, distance, far), (ahead, -distance, -far)
+        return tuple(
+            jnp.where(there >= distance, add(own, before(own, shift) + height), own)
+            for own, (there, shift, height) in zip(sums, ways, strict=True)
+        )
+
+    rounds = np.int32(max(slots - 1, 0).bit_length())
+    sums, first, last = jax.lax.fori_loop(np.int32(0), rounds, double, (found, found, found))
+    return jnp.where(number > 0, before(sums, 1), NOTHING), jnp.where(inside > 0, before(first, 1), NOTHING), last
+
+
 def total(chains: Chains, after: jax.Array) -> jax.Array:
     """Return the logarithm of the weight of each chain, ``(B, T)``."""
-    terms = after[-1] + chains.end
-    return jax.lax.scan(lambda sums, slot: (add(sums, slot), None), jnp.full_like(terms[0], NOTHING), terms)[0]
+
+    def in_turns(terms: jax.Array) -> jax.Array:
+        return jax.lax.scan(lambda sums, slot: (add(sums, slot), None), jnp.full_like(terms[0], NOTHING), terms)[0]
+
+    def in_pairs(terms: jax.Array) -> jax.Array:  # further slots without weight at the end change nothing
+        while terms.shape[0] > 1:
+            terms = jnp.pad(terms, ((0, terms.shape[0] % 2), (0, 0), (0, 0)), constant_values=NOTHING)
+            terms = add(terms[0::2], terms[1::2])
+        return terms[0]
+
+    return by_platform(after[-1] + chains.end, cpu=in_turns, default=in_pairs)
 
 
 def reflect(chains: Chains) -> Chains:

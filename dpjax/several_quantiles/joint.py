@@ -25,7 +25,7 @@ from dpjax.random.keys import check_key, fold_in_range, row_words
 from dpjax.random.noise import uniform_from_words
 from dpjax.several_quantiles.asked import Aims, level_parts, rank_steps
 from dpjax.several_quantiles.chain import NOTHING, Chains, draw_runs, forward, log, run_masses, total
-from dpjax.several_quantiles.marginals import QuantileMarginals, slot_at, whole_width
+from dpjax.several_quantiles.marginals import QuantileMarginals, ends_of, slot_at, whole_width
 
 _MEMORY = 2**24  # numbers that the chains of one chunk of rows may keep: more are slower, for they leave the caches
 
@@ -49,7 +49,7 @@ class JointQuantiles(Batch):
         left: the first point of each slot, ``(..., J)``. A slot is a stretch of the line without a record, of rank j + 1/2. With a
             resolution it is a stretch of multiples or a part of one, of rank (j + 1) / 2, and points are given by their numbers.
         width: the widths of the slots, or how many multiples they have, ``(..., J)``: whole numbers, or less than 1.
-        count: n, int32 ``(...)``.
+        num_records: n, int32 ``(...)``.
         rate: float ``(...)``.
         reach: int32 ``(...)``.
         number: int32 ``(...)``.
@@ -65,7 +65,7 @@ class JointQuantiles(Batch):
 
     left: jax.Array
     width: jax.Array
-    count: jax.Array
+    num_records: jax.Array
     rate: jax.Array
     reach: jax.Array
     number: jax.Array
@@ -81,6 +81,12 @@ class JointQuantiles(Batch):
     def event_shape(self) -> tuple[int]:
         """``(m,)``."""
         return (len(self.levels),)
+
+    @property
+    def support(self) -> tuple[jax.Array, jax.Array]:
+        """The smallest and the largest value that a quantile can have, of shape ``batch_shape`` each."""
+        low, high = (jnp.broadcast_to(end, self.batch_shape) for end in ends_of(self.left, self.width, self.resolution))
+        return low, high
 
     def sample(self, key: jax.Array, shape: Shape = ()) -> jax.Array:
         """Draw tuples; under jit, what is drawn from a row does not change when rows are added to the batch.
@@ -157,14 +163,15 @@ def _by_rows(joint: JointQuantiles, compute: Callable[..., Any], *arrays: jax.Ar
     """
     batch, width = joint.batch_shape, pad(joint.width)
     left = jnp.pad(joint.left, [(0, 0)] * (joint.left.ndim - 1) + [(0, width.shape[-1] - joint.width.shape[-1])], "edge")
-    others = {name: getattr(joint, name)[..., None] for name in ("count", "rate", "reach", "number")}
+    others = {name: getattr(joint, name)[..., None] for name in ("num_records", "rate", "reach", "number")}
     spread = replace(joint, left=left, width=width, **others)
     rows, kept = prod(batch), 4 * width.shape[-1] * joint.terms * len(joint.levels)
     lanes = LANES // gcd(LANES, joint.terms)  # so many rows have whole vectors
     size = min(max(_MEMORY // kept // lanes, 1) * lanes, rows)
-    more = -size % lanes
 
-    def some(start: Any) -> Any:
+    def some(start: Any, size: int) -> Any:
+        more = -size % lanes
+
         def padded(a: jax.Array) -> jax.Array:
             return jnp.pad(jnp.broadcast_to(a, (size, a.shape[-1])), ((0, more), (0, 0)), "edge")
 
@@ -179,7 +186,7 @@ def _numbers(joint: JointQuantiles) -> tuple[jax.Array, jax.Array]:
     """The terms N, int32 ``(B, T)``, and which of them count."""
     if joint.terms == 1:
         return joint.number, jnp.ones(joint.number.shape, bool)
-    middle = joint.count - 1
+    middle = joint.num_records - 1
     spacing = (2 * joint.reach + joint.terms) // np.int32(joint.terms)
     first = -((joint.reach - middle) // spacing) * spacing
     number = first + spacing * jnp.arange(joint.terms, dtype=jnp.int32)
@@ -196,7 +203,7 @@ def _chains(joint: JointQuantiles, slot: Any = None) -> Chains:
     def floats(scaled: jax.Array) -> jax.Array:  # a distance in slots
         return scaled.astype(rate.dtype) / each.astype(rate.dtype)
 
-    ends = j * each - half - steps[0], 2 * half * joint.count - half - j * each - steps[-1]
+    ends = j * each - half - steps[0], 2 * half * joint.num_records - half - j * each - steps[-1]
     start, end = (jnp.where(there, -rate * floats(jnp.abs(scaled)), NOTHING) for scaled in ends)
     step = steps[1:-1] // each
     part = floats(steps[1:-1] - step * each)
@@ -251,8 +258,8 @@ def _draw(
         pack = [jnp.moveaxis(array.reshape(-1, draws, each), 0, -1) for array in (high, low)]  # (draws, each, B)
         size = max(_MEMORY // (8 * rows.width.size), 1)
 
-        def some(start: Any) -> tuple[jax.Array, jax.Array | None]:
-            part = Words(*(jnp.moveaxis(jax.lax.dynamic_slice_in_dim(a, start, min(size, draws)), 0, -1) for a in pack))
+        def some(start: Any, size: int) -> tuple[jax.Array, jax.Array | None]:
+            part = Words(*(jnp.moveaxis(jax.lax.dynamic_slice_in_dim(a, start, size), 0, -1) for a in pack))
             points, slot = _values(rows, chains, before, after, weights, part)
             ranks = (slot + rows.unit) // rows.per_rank if ranked else None
             return jax.tree.map(lambda a: jnp.moveaxis(a, 1, 0), (points, ranks))

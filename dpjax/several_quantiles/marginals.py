@@ -68,6 +68,12 @@ class QuantileMarginals(Distribution):
         """The dtype of every result."""
         return self.mass.dtype
 
+    @property
+    def support(self) -> tuple[jax.Array, jax.Array]:
+        """The smallest and the largest value of the slots, of shape ``batch_shape`` each."""
+        low, high = (jnp.broadcast_to(end[..., None], self.batch_shape) for end in ends_of(self.left, self.width, self.resolution))
+        return low, high
+
     @compiled
     def cdf(self, y: ArrayLike) -> jax.Array:
         """P(y_k <= y), for a ``y`` that broadcasts against ``batch_shape``."""
@@ -276,6 +282,13 @@ def slot_at(left: jax.Array, width: jax.Array, point: jax.Array) -> jax.Array:
 def whole_width(left: jax.Array, width: jax.Array) -> jax.Array:
     """The range of all slots, ``(..., 1)``; a sum of parts of multiples would be rounded."""
     return jnp.max(left + width, axis=-1, keepdims=True) - left[..., :1]
+
+
+def ends_of(left: jax.Array, width: jax.Array, resolution: Fraction | None) -> tuple[jax.Array, jax.Array]:
+    """Return the smallest and the largest value in all slots, ``(...)`` each."""
+    low = left[..., 0]
+    high = low + whole_width(left, width)[..., 0]
+    return (low, high) if resolution is None else (from_multiples(low, resolution), from_multiples(high - 1, resolution))
 
 
 def runs(m: int) -> list[tuple[int, int]]:

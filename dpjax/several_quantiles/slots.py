@@ -1,6 +1,6 @@
 """The slots of a grid in the order of their ranks: slot 2 i is between record i and the next one, slot 2 i - 1 is that of record i.
 
-"Ties" at the head of ``dpjax/mechanisms/joint_quantiles.py`` says what each record has of a number.
+"Ties" at the head of ``dpjax/mechanisms/_joint_quantiles.py`` says what each record has of a number.
 """
 
 from typing import Any

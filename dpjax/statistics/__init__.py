@@ -45,37 +45,37 @@ Arguments that statistics share:
   rounded to its multiples, one by one, the bounds are multiples of it, and mechanisms draw on them: the value of the statistic
   keeps mass, the more the more individuals must change to move it. Give it wherever records can be equal: without one, a profile
   is for data without ties, and mechanisms draw from the gaps between records.
-* ``count``: int ``(...)``, how many leading records of each row are present, clamped to 0..n; the rest is padding. Public under
-  swap, private under add/remove.
-* ``mask``: bool ``(..., n)``, which records are present; instead of ``count``.
+* ``num_records``: int ``(...)``, how many leading records of each row are present, clamped to 0..n; the rest is padding. Public
+  under swap, private under add/remove.
+* ``mask``: bool ``(..., n)``, which records are present; instead of ``num_records``.
 * ``truncate``: static k, chosen without the data; the same as ``.truncate(k)`` afterwards, but reads only the records near the
   statistic: 2 to 4 times faster from 10^5 records on.
 
-What is public: the bounds, the shape of ``x`` and static arguments; under swap also the number of records (so ``count`` and
+What is public: the bounds, the shape of ``x`` and static arguments; under swap also the number of records (so ``num_records`` and
 ``mask``), under add/remove not.
 
-All raise ``TypeError`` if ``x`` is not numeric, and ``ValueError`` for ``lower >= upper``, an unknown option, or both ``count`` and
-``mask``.
+All raise ``TypeError`` if ``x`` is not numeric, and ``ValueError`` for ``lower >= upper``, an unknown option, or both
+``num_records`` and ``mask``.
 """
 
 from dpjax.numerics.host_call import without_host_calls
+from dpjax.statistics._local_sensitivity import local_sensitivity, smooth_sensitivity
+from dpjax.statistics._mean import mean
+from dpjax.statistics._mean_local_sensitivity import mean_local_sensitivity
+from dpjax.statistics._mode import candidate_counts, mode
+from dpjax.statistics._on_scale import on_scale
+from dpjax.statistics._quantiles import median, order_statistic, quantile
+from dpjax.statistics._sum import sum
+from dpjax.statistics._variance import variance
 from dpjax.statistics.counts import count, histogram
-from dpjax.statistics.local_sensitivity import local_sensitivity, smooth_sensitivity
-from dpjax.statistics.mean import mean
-from dpjax.statistics.mean_local_sensitivity import mean_local_sensitivity
-from dpjax.statistics.mode import candidate_counts, mode
 from dpjax.statistics.monotone import distinct_count, maximum, nonnegative_sum, user_sum
-from dpjax.statistics.on_scale import on_scale
-from dpjax.statistics.quantiles import median, order_statistic, quantile
 from dpjax.statistics.several_quantiles import quantiles
-from dpjax.statistics.sum import sum
 from dpjax.statistics.triangles import (
     triangle_count,
     triangle_count_of_edges,
     triangle_local_sensitivity,
     triangle_local_sensitivity_of_edges,
 )
-from dpjax.statistics.variance import variance
 
 __all__ = [
     "candidate_counts",

@@ -12,11 +12,11 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.numerics.multiples import most_multiples
 from dpjax.sensitivity.profile import SensitivityProfile
-from dpjax.statistics.mode import candidate_labels, count_labels
+from dpjax.statistics._mode import candidate_labels, count_labels
 from dpjax.statistics.records import present_records
 
 
-def count(x: ArrayLike, *, count: ArrayLike | None = None, mask: ArrayLike | None = None) -> SensitivityProfile:
+def count(x: ArrayLike, *, num_records: ArrayLike | None = None, mask: ArrayLike | None = None) -> SensitivityProfile:
     """Return the sensitivity profile of the number of records.
 
     Under add/remove only: with swap neighbours the number of records is public. To count those that meet a condition, give it as
@@ -44,7 +44,7 @@ def count(x: ArrayLike, *, count: ArrayLike | None = None, mask: ArrayLike | Non
     >>> round(float(distribution.prob(2.0)), 3), round(float(distribution.mean_abs_error(2.0)), 3)
     (0.462, 0.851)
     """
-    records, present = present_records(x, count=count, mask=mask)
+    records, present = present_records(x, num_records=num_records, mask=mask)
     return _counted(_there(records, present), records)
 
 
@@ -53,7 +53,7 @@ def histogram(
     *,
     edges: ArrayLike | None = None,
     candidates: ArrayLike | None = None,
-    count: ArrayLike | None = None,
+    num_records: ArrayLike | None = None,
     mask: ArrayLike | None = None,
 ) -> SensitivityProfile:
     """Return the sensitivity profile of the number of records in each bin, or of those equal to each candidate.
@@ -81,12 +81,12 @@ def histogram(
     >>> profile = histogram(ages, edges=[0, 30, 60, 90])
     >>> profile.value.tolist(), dpjax.laplace(profile, epsilon=1.0).sample(jax.random.key(0)).shape
     ([1.0, 1.0, 2.0], (3,))
-    >>> print(dpjax.mechanisms.laplace.guarantee(profile, 1.0))
+    >>> print(dpjax.laplace.guarantee(profile, 1.0))
     1-DP and 2-bounded-range under add_remove neighbors
     """
     if (edges is None) == (candidates is None):
         raise ValueError("a histogram needs edges or candidates: exactly one of them.")
-    records, present = present_records(x, count=count, mask=mask)
+    records, present = present_records(x, num_records=num_records, mask=mask)
     if candidates is not None:
         labels = candidate_labels(candidates, records.dtype)
         return _counted(count_labels(records, present, labels), records)

@@ -34,7 +34,7 @@ def maximum(
     lower: ArrayLike,
     upper: ArrayLike,
     resolution: Resolution | None = None,
-    count: ArrayLike | None = None,
+    num_records: ArrayLike | None = None,
     mask: ArrayLike | None = None,
 ) -> DownSensitivity:
     """Return the down sensitivity of the largest record: h(l) is the (l+1)-th largest, and ``lower`` when all are gone.
@@ -53,10 +53,10 @@ def maximum(
         Steinke (2023), "Beyond Local Sensitivity via Down Sensitivity"; Fang, Dong and Yi (2022).
 
     >>> import jax.numpy as jnp
-    >>> maximum(jnp.array([3.0, 9.0, 4.0, 9.0]), lower=0, upper=100, count=3).values.tolist()
+    >>> maximum(jnp.array([3.0, 9.0, 4.0, 9.0]), lower=0, upper=100, num_records=3).values.tolist()
     [9.0, 4.0, 3.0, 0.0, 0.0]
     """
-    records, present = present_records(x, count=count, mask=mask)
+    records, present = present_records(x, num_records=num_records, mask=mask)
     low, high = checks.bounds(lower, upper, records.dtype)
     return _down(lambda x, low, high: _maximum(x, present, low, high), resolution, (lower, upper), records, low, high)
 
@@ -80,7 +80,7 @@ def nonnegative_sum(
     *,
     upper: ArrayLike,
     resolution: Resolution | None = None,
-    count: ArrayLike | None = None,
+    num_records: ArrayLike | None = None,
     mask: ArrayLike | None = None,
 ) -> DownSensitivity:
     """Return the down sensitivity of ``min(upper, sum(x))``: h(l) is the sum without the l largest records, at most ``upper``.
@@ -90,7 +90,7 @@ def nonnegative_sum(
     Args:
         x: float ``(..., n)``, one record a person on the last axis. Negative records count as 0, NaN records are absent.
         upper: positive and public, ``(...)``: the range of the total is ``[0, upper]``.
-        resolution: as in :mod:`dpjax.statistics`, like ``count`` and ``mask``; the sums of the rounded records are exact.
+        resolution: as in :mod:`dpjax.statistics`, like ``num_records`` and ``mask``; the sums of the rounded records are exact.
 
     Returns:
         A :class:`DownSensitivity` with n+1 values from f(x) to 0.
@@ -106,7 +106,7 @@ def nonnegative_sum(
     >>> nonnegative_sum(jnp.array([1.0, 50.0, 2.0, -4.0]), upper=20).values.tolist()
     [20.0, 3.0, 1.0, 0.0, 0.0]
     """
-    records, present = present_records(x, count=count, mask=mask)
+    records, present = present_records(x, num_records=num_records, mask=mask)
     _, high = checks.bounds(0.0, upper, records.dtype)
     return _down(lambda x, high: _sum(x, present, high), resolution, (upper,), records, high)
 
@@ -117,7 +117,7 @@ def user_sum(
     *,
     upper: ArrayLike,
     resolution: Resolution | None = None,
-    count: ArrayLike | None = None,
+    num_records: ArrayLike | None = None,
     mask: ArrayLike | None = None,
 ) -> DownSensitivity:
     """Return the down sensitivity of the total over many rows a person: h(l) leaves out the l persons with the largest totals.
@@ -127,7 +127,7 @@ def user_sum(
         person_ids: int ``(..., m)``, whose row it is: any integers, in any order.
         upper: positive and public, ``(...)``: the range of the total is ``[0, upper]``.
         resolution: as in :mod:`dpjax.statistics`; the sums of the rounded amounts are exact.
-        count: int ``(...)``, how many leading rows are present; or
+        num_records: int ``(...)``, how many leading rows are present; or
         mask: bool ``(..., m)``, which ones.
 
     Returns:
@@ -144,7 +144,7 @@ def user_sum(
     >>> user_sum(jnp.array([1.0, 5.0, 2.0, 4.0]), jnp.array([7, 3, 7, 3]), upper=100).values.tolist()
     [12.0, 3.0, 0.0, 0.0, 0.0]
     """
-    records, present = present_records(values, count=count, mask=mask)
+    records, present = present_records(values, num_records=num_records, mask=mask)
     _, high = checks.bounds(0.0, upper, records.dtype)
     words = _words("person_ids", person_ids, records.shape[-1])
     return _down(lambda amounts, high: _user_sum(amounts, words, present, high), resolution, (upper,), records, high)
@@ -156,7 +156,7 @@ def distinct_count(
     *,
     upper: ArrayLike,
     resolution: Resolution | None = None,
-    count: ArrayLike | None = None,
+    num_records: ArrayLike | None = None,
     mask: ArrayLike | None = None,
 ) -> DownSensitivity:
     """Return the down sensitivity of the number of different ids, at most ``upper``, of persons with one id each, or several.
@@ -170,7 +170,7 @@ def distinct_count(
         person_ids: int ``(..., n)``, whose row it is: any integers, in any order. Works on the host by maximum flows, and cannot be
             traced.
         upper: positive and public, ``(...)``: the range of the count is ``[0, upper]``.
-        resolution: 1 for draws that are whole numbers; as in :mod:`dpjax.statistics`, like ``count`` and ``mask``.
+        resolution: 1 for draws that are whole numbers; as in :mod:`dpjax.statistics`, like ``num_records`` and ``mask``.
 
     Returns:
         A :class:`DownSensitivity` with n+1 values from f(x) to 0, in the default float.
@@ -192,7 +192,7 @@ def distinct_count(
     if np.ndim(ids) == 0:
         raise ValueError("ids need an axis of individuals (the last one); got a scalar.")
     words = _words("ids", ids, np.shape(ids)[-1])
-    present = presence(words[0], count, mask)
+    present = presence(words[0], num_records, mask)
     _, high = checks.bounds(0.0, upper, jnp.result_type(float))
     if person_ids is None:
         values = _distinct(words, present, high)

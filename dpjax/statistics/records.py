@@ -14,7 +14,7 @@ from dpjax.statistics.rounding import unit
 
 
 def present_records(
-    x: ArrayLike, *, count: ArrayLike | None, mask: ArrayLike | None, least: int = 0
+    x: ArrayLike, *, num_records: ArrayLike | None, mask: ArrayLike | None, least: int = 0
 ) -> tuple[jax.Array, jax.Array | None]:
     """Return float records ``(..., n)`` and which of them are present, bool that broadcasts against them, or None for all."""
     records = checks.float_array("x", x)
@@ -22,23 +22,23 @@ def present_records(
         raise ValueError("x needs an axis of individuals (the last one); got a scalar.")
     if records.shape[-1] < least:
         raise ValueError(f"x needs an axis of at least {least} individuals (the last one); got shape {records.shape}.")
-    return records, presence(records, count, mask)
+    return records, presence(records, num_records, mask)
 
 
-def presence(records: jax.Array, count: ArrayLike | None, mask: ArrayLike | None) -> jax.Array | None:
+def presence(records: jax.Array, num_records: ArrayLike | None, mask: ArrayLike | None) -> jax.Array | None:
     """Which records are present, bool that broadcasts against ``records``; None for all."""
-    if count is not None and mask is not None:
-        raise ValueError("give count or mask, not both.")
+    if num_records is not None and mask is not None:
+        raise ValueError("give num_records or mask, not both.")
     if mask is not None:
         present = jnp.asarray(mask)
         if present.dtype != jnp.bool_ or present.ndim == 0 or present.shape[-1] != records.shape[-1]:
             raise ValueError(f"mask must be bool with last axis {records.shape[-1]}, got {present.dtype} of shape {present.shape}.")
         return present
-    if count is not None:
-        number = count if isinstance(count, jax.Array) else np.asarray(count)
+    if num_records is not None:
+        number = num_records if isinstance(num_records, jax.Array) else np.asarray(num_records)
         if not jnp.issubdtype(number.dtype, jnp.integer):
-            raise ValueError(f"count must hold integers, got dtype {number.dtype}.")
-        # A narrow count (uint8) would not hold every position, a wide one need not fit into int32.
+            raise ValueError(f"num_records must hold integers, got dtype {number.dtype}.")
+        # A narrow number (uint8) would not hold every position, a wide one need not fit into int32.
         xp: Any = jnp if isinstance(number, jax.Array) else np
         clamped = xp.clip(number, 0, min(records.shape[-1], jnp.iinfo(number.dtype).max)).astype(np.int32)
         return _first(clamped, records.shape[-1])
@@ -47,7 +47,7 @@ def presence(records: jax.Array, count: ArrayLike | None, mask: ArrayLike | None
 
 @partial(jax.jit, inline=True, static_argnames="size")
 def _first(count: jax.Array, size: int) -> jax.Array:
-    """Mark the first ``count`` of ``size`` columns."""
+    """Mark the first ``num_records`` of ``size`` columns."""
     return jnp.arange(size, dtype=jnp.int32) < count[..., None]
 
 
@@ -55,7 +55,7 @@ def bounded_records(
     x: ArrayLike,
     lower: ArrayLike,
     upper: ArrayLike,
-    count: ArrayLike | None,
+    num_records: ArrayLike | None,
     mask: ArrayLike | None,
     *,
     range_of: Callable[[Any, Any, int, float], tuple[Any, Any]],
@@ -67,7 +67,7 @@ def bounded_records(
     matters, which must not underflow, for bounds that are ``width`` apart and at most ``size``, and for the ``square`` of half the
     spacing of floats at 1. Thus data never make a NaN, and a slack is never lost.
     """
-    records, present = present_records(x, count=count, mask=mask, least=least)
+    records, present = present_records(x, num_records=num_records, mask=mask, least=least)
     low, high = checks.bounds(lower, upper, records.dtype)
     n = max(records.shape[-1], 1)
     tiny = float(jnp.finfo(records.dtype).tiny) * 2.0**20

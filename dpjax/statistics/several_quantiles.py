@@ -25,7 +25,7 @@ def quantiles(
     upper: ArrayLike,
     neighbors: Neighbors,
     resolution: Resolution | None = None,
-    count: ArrayLike | None = None,
+    num_records: ArrayLike | None = None,
     mask: ArrayLike | None = None,
 ) -> SortedRecords:
     """Return the records of each row in order, with the quantiles that are asked of them.
@@ -54,7 +54,7 @@ def quantiles(
     """
     checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
     levels = levels_of(qs)
-    records, present = present_records(x, count=count, mask=mask)
+    records, present = present_records(x, num_records=num_records, mask=mask)
     if level_parts(levels)[1] * (records.shape[-1] + 4) >= 2**27:  # joint quantiles count in parts of ranks, up to 4 n
         raise ValueError(
             f"qs have the common denominator {level_parts(levels)[1]}, too large for exact ranks of {records.shape[-1]} records; "

@@ -6,7 +6,7 @@ import pathlib
 import jax
 import pytest
 
-from tests.support.devices import On, as_on_other_devices, few_draws_by_gumbel_max
+from tests.support.devices import On, as_on_other_devices
 
 
 def _device():
@@ -36,9 +36,3 @@ def under_test():
 def on_cpu():
     """The CPU's way."""
     return On(jax.devices("cpu")[0])
-
-
-@pytest.fixture(scope="session")
-def on_cpu_with_the_same_words():
-    """The CPU's way, but that few draws are made by Gumbel-max, as on other devices."""
-    return On(jax.devices("cpu")[0], few_draws_by_gumbel_max)

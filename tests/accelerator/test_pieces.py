@@ -1,7 +1,7 @@
 """Which piece is chosen, and where the draw is placed in it: the device against the CPU, method by method, and against NumPy.
 
 The rows go from epsilon 1e-6 to 1e9; some have ties, one has a NaN, one has no width. Like is compared with like: Gumbel-max with
-Gumbel-max, races with races, tables with tables, and the automatic choice with the one that the device is said to take.
+Gumbel-max, races with races, and tables with tables.
 """
 
 from functools import partial
@@ -114,15 +114,13 @@ def test_gumbel_max_chooses_what_numpy_chooses_but_for_near_ties(under_test, on_
     assert np.mean(best - second > 2.0**-20 * (1 + np.abs(best))) > 0.99  # the control: the second best would not pass
 
 
-def test_few_draws_are_made_by_gumbel_max_and_many_by_a_table(under_test, on_cpu):
-    """Fewer than 2^23 pieces: the automatic choice is another on the device than on the CPU, and says so by its draws."""
+def test_the_automatic_choice_is_that_of_the_cpu(under_test):
+    """Races for few draws, a table for many, and Gumbel-max for neither, as the draws say."""
     key, made = jax.random.key(0), distribution()
     found, by_gumbel, by_tree = (under_test(draw, key, made, method=method) for method in ("auto", "gumbel", "tree"))
-    for one, same in zip(found, by_gumbel, strict=True):
+    for one, same in zip(found, by_tree, strict=True):
         np.testing.assert_array_equal(one, same)
-    assert differing(found, by_tree) > 300
-    for one, same in zip(on_cpu(draw, key, made, method="auto"), on_cpu(draw, key, made, method="tree"), strict=True):
-        np.testing.assert_array_equal(one, same)
+    assert differing(found, by_gumbel) > 300
     many = jax.jit(lambda key, made, method: made.sample(key, 65, method=method), static_argnames="method")
     np.testing.assert_array_equal(under_test(many, key, made, method="auto"), under_test(many, key, made, method="table"))
 

@@ -51,7 +51,8 @@ def asked(distribution):
     """Closed forms at a few points, as far as a distribution has them."""
     points = np.asarray([-1.0, 0.25, 2.0], distribution.dtype)
     if isinstance(distribution, dpjax.NestedQuantiles) and distribution.asked.neighbors == "add_remove":
-        distribution = dataclasses.replace(distribution, public_n=distribution.asked.count)  # the law for a number that is known
+        # the law for a number that is known
+        distribution = dataclasses.replace(distribution, public_n=distribution.asked.num_records)
     if hasattr(distribution, "marginals"):
         return {"errors": distribution.marginals().mean_abs_error(0.1)}
     if hasattr(distribution, "mean_norm_error"):
@@ -114,7 +115,7 @@ def all_near(found, expected, tolerance):
     return pairs
 
 
-def compare(pipeline, under_test, on_cpu, with_same_words, dtype, slack):
+def compare(pipeline, under_test, on_cpu, dtype, slack):
     """All that a pipeline gives on both; and that it would be seen if an epsilon were off by 1 percent, or the key another."""
     distribution, key = made(pipeline, dtype), jax.random.key(0)
     expected, moved = (distribution(on_cpu, HOLED, eps) for eps in (1.0, 1.01))
@@ -124,8 +125,8 @@ def compare(pipeline, under_test, on_cpu, with_same_words, dtype, slack):
     others = jax.tree.leaves(on_cpu(summaries, moved))
     if any(far(*both, MADE * slack).any() for both in zip(*map(jax.tree.leaves, (moved, expected)), strict=True)) and pairs:
         assert any(far(other, same, ASKED * slack).any() for other, (_, same) in zip(others, pairs, strict=True))
-    one, many = near_draws(key, expected, under_test, with_same_words, slack)
-    another = with_same_words(draws, jax.random.key(1), expected)
+    one, many = near_draws(key, expected, under_test, on_cpu, slack)
+    another = on_cpu(draws, jax.random.key(1), expected)
     assert far(many, another[1], DRAWS * slack).sum() > 10 * EXCHANGED
     # What is missing in a row is its own affair: without it, no draw of the others changes in a bit.
     whole = under_test(draws, key, distribution(on_cpu, X))
@@ -136,12 +137,12 @@ def compare(pipeline, under_test, on_cpu, with_same_words, dtype, slack):
         expected = distribution(on_cpu, HOLED, eps)
         all_near(distribution(under_test, HOLED, eps), expected, MADE * slack)
         all_near(under_test(summaries, expected), on_cpu(summaries, expected), ASKED * slack)
-        near_draws(key, expected, under_test, with_same_words, slack)
+        near_draws(key, expected, under_test, on_cpu, slack)
 
 
-def near_draws(key, distribution, under_test, with_same_words, slack):
-    """Draws on the device, which are those on the CPU with the same words but for a few."""
-    found, expected = (on(draws, key, distribution) for on in (under_test, with_same_words))
+def near_draws(key, distribution, under_test, on_cpu, slack):
+    """Draws on the device, which are those on the CPU but for a few."""
+    found, expected = (on(draws, key, distribution) for on in (under_test, on_cpu))
     for one, same in zip(found, expected, strict=True):
         assert one.dtype == same.dtype
         assert far(one, same, DRAWS * slack).sum() <= EXCHANGED
@@ -149,23 +150,22 @@ def near_draws(key, distribution, under_test, with_same_words, slack):
 
 
 @pytest.mark.parametrize("name", [*PIPELINES, *FURTHER])
-def test_a_pipeline_gives_what_it_gives_on_the_cpu(name, under_test, on_cpu, on_cpu_with_the_same_words):
+def test_a_pipeline_gives_what_it_gives_on_the_cpu(name, under_test, on_cpu):
     pipeline = (PIPELINES | FURTHER)[name]
-    compare(pipeline, under_test, on_cpu, on_cpu_with_the_same_words, np.float32, 1)
+    compare(pipeline, under_test, on_cpu, np.float32, 1)
 
 
 @pytest.mark.parametrize("name", IN_FLOAT64)
-def test_and_in_float64(name, under_test, on_cpu, on_cpu_with_the_same_words, x64):
-    compare(PIPELINES[name], under_test, on_cpu, on_cpu_with_the_same_words, np.float64, 2.0**-29)
+def test_and_in_float64(name, under_test, on_cpu, x64):
+    compare(PIPELINES[name], under_test, on_cpu, np.float64, 2.0**-29)
 
 
 @pytest.mark.parametrize("name", DRAWN)
-def test_what_takes_a_key_draws_what_it_draws_on_the_cpu(name, under_test, on_cpu, on_cpu_with_the_same_words):
+def test_what_takes_a_key_draws_what_it_draws_on_the_cpu(name, under_test, on_cpu):
     given = X, np.float32(1), np.float32(-3), np.float32(3)
     run = jax.jit(DRAWN[name])
     found, expected, other = (
-        jax.tree.leaves(on(run, jax.random.key(seed), *given))
-        for on, seed in ((under_test, 0), (on_cpu_with_the_same_words, 0), (on_cpu, 1))
+        jax.tree.leaves(on(run, jax.random.key(seed), *given)) for on, seed in ((under_test, 0), (on_cpu, 0), (on_cpu, 1))
     )
     for one, same in zip(found, expected, strict=True):
         assert far(one, same, DRAWS).sum() <= EXCHANGED / 3

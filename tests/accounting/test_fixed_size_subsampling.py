@@ -41,14 +41,14 @@ def test_a_mechanism_on_samples_by_enumeration(replacement):
             losses.append(np.abs(np.log(p / q)).max())
             curve = np.maximum(curve, [renyi(p, q, order) for order in ORDERS])
     promised, half = (
-        fixed_size_subsample(Guarantee(e, e, "swap"), taken=taken, records=records, replacement=replacement)
+        fixed_size_subsample(Guarantee(e, e, "swap"), taken=taken, public_n=records, replacement=replacement)
         for e in (epsilon, epsilon / 3)
     )
     assert 0.4 * promised.epsilon < max(losses) <= promised.epsilon
     assert max(losses) > half.epsilon  # control
     assert (curve <= promised.rdp(ORDERS)).all()
     assert (curve > half.rdp(ORDERS)).any()
-    few = fixed_size_subsample(Guarantee(0.5, 0.5, "swap"), taken=10, records=1000, replacement="without")
+    few = fixed_size_subsample(Guarantee(0.5, 0.5, "swap"), taken=10, public_n=1000, replacement="without")
     assert few.rho < 0.95 * Guarantee(few.epsilon, inf, "swap").rho  # of the curve
 
 
@@ -66,12 +66,14 @@ def test_the_epsilon_is_attained(replacement):
     else:
         weights = [1 - share, share]
     yes = sum(weight * answers(k, epsilon) for k, weight in enumerate(weights))
-    promised = fixed_size_subsample(Guarantee(epsilon, inf, "swap"), taken=taken, records=records, replacement=replacement)
+    promised = fixed_size_subsample(Guarantee(epsilon, inf, "swap"), taken=taken, public_n=records, replacement=replacement)
     assert log(yes / answers(0, epsilon)) == pytest.approx(promised.epsilon, rel=1e-12)
     assert log(yes / answers(0, epsilon)) <= promised.epsilon
     if replacement == "with":  # control: the formula without replacement, at the probability of being taken at all
         assert promised.epsilon > 1.01 * log1p(share * expm1(epsilon))
-    loose = fixed_size_subsample(Guarantee(epsilon, inf, "swap", delta=1e-6), taken=taken, records=records, replacement=replacement)
+    loose = fixed_size_subsample(
+        Guarantee(epsilon, inf, "swap", delta=1e-6), taken=taken, public_n=records, replacement=replacement
+    )
     groups = [1e-6 * expm1(k * epsilon) / expm1(epsilon) for k in range(taken + 1)]
     assert loose.epsilon == promised.epsilon
     assert loose.delta == pytest.approx(sum(weight * delta for weight, delta in zip(weights, groups, strict=False)), rel=1e-9)
@@ -90,10 +92,10 @@ def test_gaussian_noise_by_quadrature(deviation):
         p, q = ((1 - share) * normal(instead) + share * normal(value) for value in (mine, other))
         worst = np.maximum(worst, [renyi(p, q, order) for order in ORDERS])
     noise = Guarantee(inf, inf, "swap", gdp=1 / deviation)
-    promised = fixed_size_subsample(noise, taken=10, records=100, replacement="without").rdp(ORDERS)
+    promised = fixed_size_subsample(noise, taken=10, public_n=100, replacement="without").rdp(ORDERS)
     assert (worst <= promised).all()
     assert (promised < noise.rdp(ORDERS)).all()
-    assert (worst > fixed_size_subsample(noise, taken=2, records=100, replacement="without").rdp(ORDERS)).any()  # control
+    assert (worst > fixed_size_subsample(noise, taken=2, public_n=100, replacement="without").rdp(ORDERS)).any()  # control
 
 
 def test_with_replacement_by_quadrature():
@@ -102,7 +104,7 @@ def test_with_replacement_by_quadrature():
     normal = [np.exp(-np.square(z - k / 2) / 2) / np.sqrt(2 * np.pi) * (z[1] - z[0]) for k in range(taken + 1)]
     weights = [comb(taken, k) * (1 / records) ** k * (1 - 1 / records) ** (taken - k) for k in range(taken + 1)]
     p, q = sum(weight * density for weight, density in zip(weights, normal, strict=True)), normal[0]
-    promised = fixed_size_subsample(Guarantee(inf, inf, "swap", gdp=0.5), taken=taken, records=records, replacement="with")
+    promised = fixed_size_subsample(Guarantee(inf, inf, "swap", gdp=0.5), taken=taken, public_n=records, replacement="with")
     orders = ORDERS[:4]
     worst = np.array([max(renyi(p, q, order), renyi(q, p, order)) for order in orders])
     assert (worst <= promised.rdp(orders)).all()
@@ -119,17 +121,17 @@ def test_agreement_with_dp_accounting():
         theirs = accountant(orders, library.NeighboringRelation.REPLACE_ONE)
         theirs.compose(library.SampledWithoutReplacementDpEvent(records, taken, library.GaussianDpEvent(deviation)))
         noise = Guarantee(inf, inf, "swap", gdp=1 / deviation)
-        found = fixed_size_subsample(noise, taken=taken, records=records, replacement="without").rdp(orders)
+        found = fixed_size_subsample(noise, taken=taken, public_n=records, replacement="without").rdp(orders)
         assert (found >= np.array(theirs._rdp) * (1 - 1e-9)).all()  # theirs knows the moments, not bounds of them
         assert (found <= 1.15 * np.array(theirs._rdp)).all()
 
 
 def test_edges():
     once = Guarantee(0.5, 0.5, "swap")
-    assert fixed_size_subsample(once, taken=9, records=9, replacement="without") == once
-    assert fixed_size_subsample(once, taken=2, records=1, replacement="with").epsilon == pytest.approx(1.0)
+    assert fixed_size_subsample(once, taken=9, public_n=9, replacement="without") == once
+    assert fixed_size_subsample(once, taken=2, public_n=1, replacement="with").epsilon == pytest.approx(1.0)
     for replacement in ("with", "without"):
-        size = {"taken": 10, "records": 1000, "replacement": replacement}
+        size = {"taken": 10, "public_n": 1000, "replacement": replacement}
         assert fixed_size_subsample(Guarantee(0.0, 0.0, "swap"), **size).rho == 0
         tiny = fixed_size_subsample(Guarantee(1e-300, inf, "swap"), **size)
         assert tiny.epsilon == pytest.approx(1e-302)
@@ -143,12 +145,12 @@ def test_edges():
             with pytest.raises(ValueError, match=message):
                 fixed_size_subsample(bad, **size)
     with pytest.raises(ValueError, match="neither"):  # ten copies multiply a delta by e^(9 epsilon)
-        fixed_size_subsample(Guarantee(800.0, inf, "swap", delta=1e-6), taken=10, records=1000, replacement="with")
-    for bad in ({"taken": 0}, {"taken": 11}, {"records": 0}, {"replacement": "no"}):
-        with pytest.raises(ValueError, match=r"taken|records|replacement"):
-            fixed_size_subsample(once, **{"taken": 2, "records": 10, "replacement": "without", **bad})
+        fixed_size_subsample(Guarantee(800.0, inf, "swap", delta=1e-6), taken=10, public_n=1000, replacement="with")
+    for bad in ({"taken": 0}, {"taken": 11}, {"public_n": 0}, {"replacement": "no"}):
+        with pytest.raises(ValueError, match=r"taken|public_n|replacement"):
+            fixed_size_subsample(once, **{"taken": 2, "public_n": 10, "replacement": "without", **bad})
     with pytest.raises(TypeError, match="sum of guarantees"):
-        fixed_size_subsample(0.1, taken=1, records=2, replacement="with")
-    same = fixed_size_subsample(once + once, taken=5, records=100, replacement="without")
+        fixed_size_subsample(0.1, taken=1, public_n=2, replacement="with")
+    same = fixed_size_subsample(once + once, taken=5, public_n=100, replacement="without")
     assert same.epsilon == pytest.approx(log1p(0.05 * expm1(1.0)))
-    assert same.epsilon > (2 * fixed_size_subsample(once, taken=5, records=100, replacement="without")).epsilon
+    assert same.epsilon > (2 * fixed_size_subsample(once, taken=5, public_n=100, replacement="without")).epsilon

@@ -4,6 +4,7 @@ import copy
 import functools
 import itertools
 import pickle
+import pkgutil
 from math import exp, inf, log
 
 import numpy as np
@@ -192,8 +193,8 @@ def test_what_is_made_of_a_guarantee_keeps_its_unit():
     made = [
         accounting.poisson_subsample(added, probability=0.1),
         accounting.poisson_subsample(added + curve, probability=0.1),
-        accounting.fixed_size_subsample(replaced, taken=1, records=10, replacement="without"),
-        accounting.fixed_size_subsample(loose, taken=1, records=10, replacement="with"),
+        accounting.fixed_size_subsample(replaced, taken=1, public_n=10, replacement="without"),
+        accounting.fixed_size_subsample(loose, taken=1, public_n=10, replacement="with"),
         for_groups(loose, size=3),
         parallel(added, Guarantee(0.2, 0.2, "add_remove"), membership="by_value"),
         accounting.absorb_failure(replaced, 0.1),
@@ -201,7 +202,7 @@ def test_what_is_made_of_a_guarantee_keeps_its_unit():
         retry_until_success(replaced, 0.1, attempts=3, fallback="private"),
         added.with_curve(lambda order: 0.045 * order),
         (3 * added).guarantee(),
-        dpjax.mechanisms.best_of.guarantee(added, attempts=dpjax.mechanisms.best_of.negative_binomial(10)),
+        dpjax.best_of.guarantee(added, attempts=dpjax.mechanisms.negative_binomial(10)),
         dpjax.mechanisms.bounded_loss.guarantee(replaced, epsilon=0.1, delta=1e-6, failure=0.1, attempts=2, fallback="public"),
     ]
     assert [guarantee.unit for guarantee in made] == ["person"] * len(made)
@@ -211,15 +212,21 @@ def test_every_mechanism_says_what_it_costs():
     x = np.linspace(0, 1, 9)
     median = dpjax.median(x, lower=0, upper=1, neighbors="swap")
     spent = (
-        dpjax.mechanisms.piecewise_laplace.guarantee(median, 0.5)
-        + dpjax.mechanisms.inverse_sensitivity.guarantee(median, 0.5)
-        + dpjax.mechanisms.exponential.guarantee("swap", 0.5)
+        dpjax.piecewise_laplace.guarantee(median, 0.5)
+        + dpjax.inverse_sensitivity.guarantee(median, 0.5)
+        + dpjax.exponential.guarantee("swap", 0.5)
     )
     assert spent.rho == pytest.approx(3 * 0.25 / 8)
-    for name in dpjax.mechanisms.__all__:
-        module = getattr(dpjax.mechanisms, name)
-        if name not in ("line", "optimal_beta"):
-            assert callable(module.guarantee), name
+    mechanisms = {name for name in dpjax.mechanisms.__all__ if hasattr(getattr(dpjax.mechanisms, name), "guarantee")}
+    modules = {module.name for module in pkgutil.iter_modules(dpjax.mechanisms.__path__)}
+    files = {name.removeprefix("_") for name in modules if name.startswith("_")}
+    assert {"piecewise_laplace", "laplace", "bounded_loss", "nested_quantiles", "unbounded_quantile"} <= files
+    assert mechanisms == files - {"optimal_beta"} | {"spherical_gaussian"}
+    for name in mechanisms:
+        guarantee = getattr(dpjax.mechanisms, name).guarantee
+        assert callable(guarantee)
+        assert pickle.loads(pickle.dumps(guarantee)) is guarantee, name
+        assert guarantee.__qualname__ == f"{name}.guarantee".replace("spherical_", "")
 
 
 def test_groups():

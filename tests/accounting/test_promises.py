@@ -69,7 +69,7 @@ def test_a_delta_is_never_lost(given, count):
     added = dataclasses.replace(given, neighbors="add_remove")
     for sample in (
         lambda: poisson_subsample(added, probability=0.1),
-        lambda: fixed_size_subsample(given, taken=1, records=10, replacement="without"),
+        lambda: fixed_size_subsample(given, taken=1, public_n=10, replacement="without"),
         lambda: for_groups(given, size=2),
     ):
         if given.epsilon == inf:
@@ -132,7 +132,7 @@ def test_noise_on_a_resolution_is_not_taken_for_that_on_the_line(number):
     """The losses of a noisy count are those of randomised response, whose sums are larger than those of continuous noise."""
     profile = dpjax.count(jnp.arange(3.0))
     exact = optimal_pure_delta([1.0], [number], epsilon=number / 2)
-    guarantee = dpjax.mechanisms.laplace.guarantee
+    guarantee = dpjax.laplace.guarantee
     for each in (guarantee(profile, 1.0), guarantee("add_remove", 1.0), guarantee("add_remove", 1.0, bounded=True)):
         assert each.noise is None
         if each.bounded_range == 2.0:
@@ -209,10 +209,10 @@ def test_a_delta_that_underflows_is_no_pure_promise():
     assert poisson_subsample(Guarantee(1.0, inf, "add_remove", delta=1e-200), probability=1e-150).delta > 0
     for replacement in ("with", "without"):
         given = Guarantee(1.0, inf, "swap", delta=1e-200)
-        found = fixed_size_subsample(given, taken=1, records=10**150, replacement=replacement)
+        found = fixed_size_subsample(given, taken=1, public_n=10**150, replacement=replacement)
         assert (found.delta > 0, found.bounded_range) == (True, inf)
     with pytest.raises(ValueError, match="known"):  # delta is 0.159, and a bound of it is not below 1
-        fixed_size_subsample(Guarantee(0.1, inf, "swap", delta=1e-306), taken=7010, records=1, replacement="with")
+        fixed_size_subsample(Guarantee(0.1, inf, "swap", delta=1e-306), taken=7010, public_n=1, replacement="with")
 
 
 @pytest.mark.parametrize(("p", "gdp"), [(1e-40, 0.13572980248228667), (1e-100, 0.21460721736618152), (1e-200, 0.3035005475085599)])

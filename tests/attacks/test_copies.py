@@ -99,7 +99,7 @@ MADE = {
     "LaplaceAnswers": lambda: metric_privacy.metric_laplace([3.0, 1.0], [[0.0, 1.0]], metric(), strategy="common"),
     "LipschitzQueries": lambda: metric_privacy.lipschitz_queries([[0.0, 1.0]], metric()),
     "Metric": metric,
-    "MetricGuarantee": lambda: metric_privacy.laplace.guarantee(metric()),
+    "MetricGuarantee": lambda: metric_privacy.metric_laplace.guarantee(metric()),
     "Report": lambda: metric_privacy.validate(metric()),
     "Counts": lambda: release.Counts.of_rows([0, 0], [3, 5], [2, 1], groups=1),
     "Floats": lambda: release.Floats(digits=2, smallest=-3, largest=4),
@@ -116,7 +116,7 @@ WITHOUT_KEYS = (release.GridDistribution, dpjax.QuantileMarginals)  # the kernel
 
 def public_dataclasses():
     """Their names, without those whose tests are elsewhere, and the abstract transform."""
-    rooms = [dpjax, *(importlib.import_module(f"dpjax.{name}") for name in dpjax.__all__ if inspect.ismodule(getattr(dpjax, name)))]
+    rooms = [dpjax, *(importlib.import_module(f"dpjax.{name}") for name in dir(dpjax) if inspect.ismodule(getattr(dpjax, name)))]
     found = {value for room in rooms for name in room.__all__ if inspect.isclass(value := getattr(room, name))}
     own = {kind for kind in found if dataclasses.is_dataclass(kind) and not kind.__module__.startswith("dpjax.accounting")}
     return {kind.__name__ for kind in own if not issubclass(kind, release.Statistic)} - {"Transform"}

@@ -9,7 +9,7 @@ import pytest
 
 from dpjax import inverse_sensitivity, maximum, nonnegative_sum, piecewise_laplace, statistics
 from dpjax.sensitivity.profile import from_sides
-from dpjax.statistics.sum import _add_remove
+from dpjax.statistics._sum import _add_remove
 from tests.support.audit import audit_pairs
 
 PAIRS, RECORDS = 200, 5
@@ -18,7 +18,7 @@ BOTH = ("swap", "add_remove")
 
 def shifted(statistic):
     """The profile that is drawn from, two people below a statistic that falls when people leave."""
-    return lambda x, *, lower, upper, neighbors, count: statistic(x, lower, upper, count).shift(2)
+    return lambda x, *, lower, upper, neighbors, num_records: statistic(x, lower, upper, num_records).shift(2)
 
 
 STATISTICS = {
@@ -29,8 +29,8 @@ STATISTICS = {
     "variance": (statistics.variance, ("swap",)),
     "median": (statistics.median, BOTH),
     "quantile": (lambda x, **options: statistics.quantile(x, q=0.3, **options), BOTH),
-    "maximum": (shifted(lambda x, low, high, n: maximum(x, lower=low, upper=high, count=n)), ("add_remove",)),
-    "nonnegative sum": (shifted(lambda x, low, high, n: nonnegative_sum(x, upper=4 * high, count=n)), ("add_remove",)),
+    "maximum": (shifted(lambda x, low, high, n: maximum(x, lower=low, upper=high, num_records=n)), ("add_remove",)),
+    "nonnegative sum": (shifted(lambda x, low, high, n: nonnegative_sum(x, upper=4 * high, num_records=n)), ("add_remove",)),
 }
 POWERS = {np.float32: 104, np.float64: 1000}
 
@@ -78,7 +78,7 @@ def test_the_narrowest_and_the_widest_bounds(name, neighbors, dtype, x64):
     def profile_at(power):
         width = 2.0**power
         records = jnp.asarray((x * width).astype(dtype))
-        return statistic(records, lower=0.0, upper=width, neighbors=neighbors, count=present)
+        return statistic(records, lower=0.0, upper=width, neighbors=neighbors, num_records=present)
 
     def accepted(powers):
         for power in powers:
@@ -102,7 +102,7 @@ def test_the_narrowest_and_the_widest_bounds(name, neighbors, dtype, x64):
 def test_the_smallest_and_the_largest_epsilons(mechanism, epsilon, x64):
     for neighbors in BOTH:
         x, present = neighbouring(neighbors)
-        profile = statistics.median(jnp.asarray(x), lower=0.0, upper=1.0, neighbors=neighbors, count=present)
+        profile = statistics.median(jnp.asarray(x), lower=0.0, upper=1.0, neighbors=neighbors, num_records=present)
         distribution = mechanism(profile, epsilon)
         loss, spread = audit_pairs(distribution)
         assert 0.2 * epsilon < loss <= epsilon * (1 + 1e-6)

@@ -8,7 +8,7 @@ import numpy as np
 
 from dpjax import PiecewiseExponential, exponential, laplace, median, permute_and_flip, piecewise_laplace
 from dpjax.distributions.line import Side
-from dpjax.statistics.mode import candidate_counts
+from dpjax.statistics import candidate_counts
 
 EPSILON = 1.0
 SWAP = jnp.array([[0.0, 2, 2, 2], [2.0, 2, 2, 20]])  # piecewise Laplace loses 0.897 there at epsilon 1, wherever the draw is

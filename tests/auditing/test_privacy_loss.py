@@ -22,7 +22,7 @@ from dpjax import (
     median,
     piecewise_laplace,
 )
-from dpjax.auditing.privacy_loss import privacy_loss
+from dpjax.auditing import privacy_loss
 from tests.support import oracle
 from tests.support.audit import audit, one_sided_limits, padded
 from tests.support.hockey_stick import hockey_stick
@@ -142,7 +142,7 @@ def test_all_additions_and_removals_of_all_small_datasets(mechanism, x64):
 
     @jax.jit
     def run(x, count):
-        distribution = mechanism(median(x, lower=0.0, upper=20.0, neighbors="add_remove", count=count), EPSILON)
+        distribution = mechanism(median(x, lower=0.0, upper=20.0, neighbors="add_remove", num_records=count), EPSILON)
         loss = privacy_loss(rows_of(distribution, pairs[0]), rows_of(distribution, pairs[1]))
         return distribution, loss.epsilon.max(), loss.bounded_range.max()
 

@@ -8,7 +8,6 @@ import pytest
 from dpjax import inverse_sensitivity, laplace, median, piecewise_laplace
 from dpjax.accounting import Guarantee, composition_theorems, rdp_of_bounded_range, rdp_of_pure
 from dpjax.auditing import privacy_loss
-from dpjax.mechanisms import piecewise_laplace as plm
 
 ORDERS = np.array([1.05, 1.5, 2.0, 5.0, 30.0])
 
@@ -67,7 +66,7 @@ def test_two_draws_of_the_worst_pair_stay_below_their_composition(x64):
     p, q = (
         np.diff(np.asarray(distribution.cdf(jnp.asarray(edges)))) for distribution in (one, other)
     )  # a post-processing of each draw
-    spent = 2 * plm.guarantee(median(x, lower=0, upper=1, neighbors="swap"), epsilon)
+    spent = 2 * piecewise_laplace.guarantee(median(x, lower=0, upper=1, neighbors="swap"), epsilon)
 
     def exact(at):
         both = ((p, q), (q, p))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dpjax import exponential, inverse_sensitivity, laplace, median, piecewise_laplace, quantile
-from dpjax.auditing.worst_neighbor import worst_neighbor
+from dpjax.auditing import worst_neighbor
 from tests.support import oracle
 from tests.support.audit import audit
 
@@ -151,12 +151,12 @@ def test_objectives_chunks_and_public_sizes(x64):
     x = np.array([2.0, 9.0, 13.0, 4.0, 11.0])
     wide = worst_neighbor(x, quantile_distribution, neighbors="swap", objective=lambda loss: loss.bounded_range, **RANGE)
     assert float(wide.score) == float(wide.loss.bounded_range)
-    by_count = worst_neighbor(x, quantile_distribution, neighbors="swap", count=3, **RANGE)
+    by_count = worst_neighbor(x, quantile_distribution, neighbors="swap", num_records=3, **RANGE)
     by_mask = worst_neighbor(x, quantile_distribution, neighbors="swap", mask=np.arange(5) < 3, chunk_size=7, **RANGE)
     assert float(by_count.score) == pytest.approx(float(by_mask.score), rel=1e-12)
     assert int(by_count.place) < 3
     np.testing.assert_array_equal(by_count.mask, np.arange(5) < 3)
-    none = worst_neighbor(x, quantile_distribution, neighbors="swap", count=0, **RANGE)
+    none = worst_neighbor(x, quantile_distribution, neighbors="swap", num_records=0, **RANGE)
     assert float(none.score) == -np.inf
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from dpjax import median
 from dpjax.bounds.duff import corollary_1, corollary_1_beta, lambert_w, level_measure, proposition_4, theorem_1
-from dpjax.mechanisms.duff import duff
-from dpjax.statistics.mode import mode
+from dpjax.mechanisms import duff
+from dpjax.statistics import mode
 from tests.support import oracle
 
 N = 25
@@ -64,7 +64,7 @@ def test_the_oracle_of_smooth_sensitivity_against_breadth_first_search():
 def setting(x64):
     x = rows()
     n = counts(x)
-    profile = median(jnp.asarray(x), lower=0.0, upper=1.0, neighbors="add_remove", definition="lower", count=n)
+    profile = median(jnp.asarray(x), lower=0.0, upper=1.0, neighbors="add_remove", definition="lower", num_records=n)
     data = [row[:k] for row, k in zip(x, n, strict=True)]
     return profile, duff(profile, EPSILONS), data
 

@@ -11,8 +11,8 @@ import pytest
 from dpjax import laplace, median, order_statistic
 from dpjax.bounds.finite_ranges import local_sensitivity_error, loss_bound, shifted_interval
 from dpjax.distributions.finite import Finite
-from dpjax.mechanisms.noisy_binary_search import noisy_binary_search, search_rounds, search_shift_for
-from dpjax.mechanisms.shifted_inverse import removals, shift_for, shifted_inverse
+from dpjax.mechanisms import noisy_binary_search, search_rounds, search_shift_for, shift_for, shifted_inverse
+from dpjax.mechanisms.candidates import removals
 from dpjax.statistics.monotone import maximum, nonnegative_sum
 from tests.support import oracle
 from tests.support.removals import log_probabilities

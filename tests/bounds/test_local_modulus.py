@@ -24,7 +24,7 @@ def family(neighbors):
     if neighbors == "swap":
         profile = order_statistic(x, 2, lower=0.0, upper=5.0, neighbors="swap")
     else:
-        profile = median(x, lower=0.0, upper=5.0, neighbors=neighbors, definition="lower", count=count)
+        profile = median(x, lower=0.0, upper=5.0, neighbors=neighbors, definition="lower", num_records=count)
     index = {data: i for i, data in enumerate(datasets)}
     pairs = [(i, index[y]) for x, i in index.items() for y in oracle.neighbours_of(x, neighbors, GRID) if y in index]
     return profile, np.asarray(profile.value), pairs

@@ -20,7 +20,7 @@ from dpjax.bounds.metric_laplace import (
     theorem_11,
     theorem_11_maximum,
 )
-from dpjax.metric_privacy.laplace import LaplaceAnswers
+from dpjax.metric_privacy import LaplaceAnswers
 
 RNG = np.random.default_rng(0)
 ASKED = RNG.uniform(size=(2, 4)).astype(np.float32)

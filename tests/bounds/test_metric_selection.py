@@ -13,7 +13,7 @@ from dpjax.bounds.metric_selection import (
     small_db_error,
 )
 from dpjax.distributions.finite import Finite
-from dpjax.metric_privacy.small_database import small_db_size
+from dpjax.metric_privacy import small_db_size
 
 
 def test_theorem_4_holds_with_the_other_sign(x64):

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from dpjax.bounds.selection import exponential_excess, noisy_tree_excess
-from dpjax.mechanisms.exponential import exponential
-from dpjax.mechanisms.noisy_tree import noisy_tree
+from dpjax.mechanisms import exponential, noisy_tree
 
 GOLDEN = json.loads((pathlib.Path(__file__).parent.parent / "golden" / "F_accounting.json").read_text())
 WORST_AT, WORST = (float(x) for x in GOLDEN["max_v_Phic"])

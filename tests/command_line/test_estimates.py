@@ -162,7 +162,7 @@ def test_several_quantiles_take_the_grid_a_seed_and_the_guess_of_a_release(run, 
     records = [10**6 + 3 * i for i in range(400)]
     file = write("x\n" + "".join(f"{value}\n" for value in records))
     command = ("quantile", file, "--lower", 0, "--upper", 5_000_000, "--neighbors", "add_remove", *SEVERAL)
-    guess = ("--n-max", 1000, "--epsilon", 30, "--seed")
+    guess = ("--max-records", 1000, "--epsilon", 30, "--seed")
     found = answer(*command, *guess, 7)
     rows = found["rows"]
     assert [row["value"] for row in rows] == [records[99], records[299]]  # which float32 cannot count, nor keep to a third
@@ -173,7 +173,7 @@ def test_several_quantiles_take_the_grid_a_seed_and_the_guess_of_a_release(run, 
     some = [answer(*command, *guess[:2], "--draws", 9, "--seed", seed)["rows"] for seed in (7, 7, 8)]
     assert some[0] == some[1] != some[2]
     for refused in (run(*command), run(*command[:-5], "--quantile", "0.5", "--resolution", 1, *guess, 7)):
-        assert "--n-max, a public guess of the most records of a group, goes with several quantiles under" in refused.mistake
+        assert "--max-records, a public guess of the most records of a group, goes with several quantiles under" in refused.mistake
 
 
 def test_a_person_with_several_records_is_one(run, answer, write):
@@ -255,7 +255,7 @@ def test_promises_are_never_printed_too_small():
             assert exact <= Fraction(printed) <= exact * (1 + Fraction(1, 10**5))
             assert len(printed.lstrip("0.").replace(".", "")) <= 6
     assert words_of(Guarantee(1 / 3, float("inf"), "swap")) == "0.333334-DP under swap neighbors"
-    assert in_options("needs n_max= and per_unit='sum', where x=1") == "needs --n-max and --per-unit sum, where x=1"
+    assert in_options("needs max_records= and per_unit='sum', where x=1") == "needs --max-records and --per-unit sum, where x=1"
 
 
 def test_an_error_that_is_not_zero_is_not_printed_as_zero(run, answer, ten):

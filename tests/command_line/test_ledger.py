@@ -45,7 +45,7 @@ def test_a_line_for_each_charge(path, capsys):
 
 
 def test_releases_of_a_table_are_named_by_their_statistics(path, capsys):
-    pay = release.Quantiles((0.1, 0.9), 0, 1e6, 100, n_max=99)
+    pay = release.Quantiles((0.1, 0.9), 0, 1e6, 100, max_records=99)
     people = {"age": [31, 45] * 9, "pay": [1000, 2000] * 9, "g": ["a", "b"] * 9, "who": ["Ann", "Bob", "Cid"] * 6}
     table = {name: np.array(column) for name, column in people.items()}
     ledger = Ledger(path, epsilon=64.0, delta=1e-6)

@@ -52,7 +52,7 @@ def imported(*commands):
 def test_what_a_first_call_does_not_import(write, tmp_path):
     path = write("g,x\n" + "".join(f"{'ab'[i % 2]},{i}\n" for i in range(10)))
     words = [path, "--column", "x", *BOUNDS]
-    several = [*words, "--quantile", "0.25", "0.75", "--n-max", "20"]
+    several = [*words, "--quantile", "0.25", "0.75", "--max-records", "20"]
     Ledger(tmp_path / "people.ledger", epsilon=3.0)
     modules, said = imported(
         ["release", *words, "--by", "g", "--groups", "a", "b", "--ledger", str(tmp_path / "people.ledger")],

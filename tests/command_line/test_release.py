@@ -110,7 +110,7 @@ def test_a_group_that_is_named_and_has_no_record(answer, ages):
 
 def test_columns_quantiles_and_groups_in_one_call(run, answer, people, tmp_path):
     columns = ("--column", "age", "pay", "--lower", 0, "--upper", 100, 1000, "--resolution", 1, 10, "--neighbors", "add_remove")
-    several = ("--n-max", 100, "--quantile", 0.5, "1/4", *EXACT, "--by", "region", "sex", "--groups", "s,m", "n,f")
+    several = ("--max-records", 100, "--quantile", 0.5, "1/4", *EXACT, "--by", "region", "sex", "--groups", "s,m", "n,f")
     expected = [
         {"region": region, "sex": sex, "column": column, "quantile": q, "released": times * age, "epsilon": 64}
         for column, times in (("age", 1), ("pay", 10))
@@ -353,7 +353,7 @@ ASKED = [
     ("--unit", "who", "--per-unit", "sum", "--by", "region", "--groups", "north", "--max-groups", 3),
     ("--unit", "who", "--per-unit", "count"),
     ("--unit", "region", "--per-unit", "max"),
-    ("--quantile", "1/4", "0.9", "--n-max", 50),
+    ("--quantile", "1/4", "0.9", "--max-records", 50),
     ("--quantile", "1/3", "--definition", "linear", "--mechanism", "permute_and_flip"),
     ("--by", "region", "--group-epsilon", 1, "--group-delta", 1e-9),
     ("--missing", "-999", "n/a", "--thousands", "comma"),

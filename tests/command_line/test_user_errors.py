@@ -145,7 +145,7 @@ def test_a_mistake_without_a_resolution(run, write, changes, words):
         ),
         ({"--quantile": [0.1, 0.2], "--mechanism": ["permute_and_flip"]}, "drawn together, by joint quantiles"),
         ({"--quantile": [0.1, 0.2]}, "may not depend on how many records the file has"),
-        ({"--n-max": [100]}, "goes with several quantiles under add_remove"),
+        ({"--max-records": [100]}, "goes with several quantiles under add_remove"),
         ({"--total-epsilon": [1]}, "--total-epsilon and --total-delta are those of a --ledger."),
         ({"--total-delta": [0.1], "--ledger": ["people.ledger"]}, "--total-delta goes with --total-epsilon."),
     ],

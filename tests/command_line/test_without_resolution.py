@@ -51,7 +51,7 @@ def test_every_row_is_the_distribution_of_its_group(answer, ages, q, neighbors):
     records = np.zeros((len(groups), count.max()))
     for i, members in enumerate(groups.values()):
         records[i, : len(members)] = members[::-1]
-    counts = {"count": count} if neighbors == "add_remove" else {}
+    counts = {"num_records": count} if neighbors == "add_remove" else {}
     profile = dpjax.quantile(records, q, lower=0, upper=100, neighbors=neighbors, **counts)
     epsilon = np.array([0.5, 2.0])[:, None]
     for number, mechanism in enumerate(MECHANISMS):
@@ -143,7 +143,9 @@ def test_definition_lower_and_records_beyond_the_bounds(answer, ten):
     records = ["-1e300", -3, 1, 2, 4, 6, 7, 8, "1e300", "inf"]
     (row,) = answer("median", ten(records), *TEN, "--definition", "lower")["rows"]
     clamped = np.clip(np.array(records, float), 0, 10)[None]
-    profile = dpjax.median(clamped, lower=0, upper=10, neighbors="add_remove", definition="lower", count=np.array([10], np.int32))
+    profile = dpjax.median(
+        clamped, lower=0, upper=10, neighbors="add_remove", definition="lower", num_records=np.array([10], np.int32)
+    )
     distribution = dpjax.piecewise_laplace(profile, np.array([[1.0]]))
     assert row["mean_abs_error"] == closed_forms(distribution.mean_abs_error(4.0)[0, 0])
 

@@ -152,7 +152,7 @@ QUANTILES = [("1/2", "swap"), ("9/10", "add_remove"), *(
 def test_quantiles_have_the_probabilities_of_the_definition(q, neighbors, mechanism, x64):
     q = Fraction(q)
     x, count, epsilon = tied_rows(1, (1, 9))
-    options = {"lower": 0, "upper": TOP, "resolution": 1, "neighbors": neighbors, "definition": "lower", "count": count}
+    options = {"lower": 0, "upper": TOP, "resolution": 1, "neighbors": neighbors, "definition": "lower", "num_records": count}
     distribution = getattr(dpjax, mechanism)(dpjax.quantile(jnp.asarray(x), q, **options), jnp.asarray(epsilon))
     masses = []
     for row, n, own in zip(x, count, epsilon, strict=True):
@@ -184,7 +184,7 @@ def test_sums_and_truncated_profiles_have_the_probabilities_of_the_definition(na
     if name == "sum":  # 0 to 3 each, 12 together
         profile = dpjax.statistics.sum(jnp.asarray(x), upper=3, **options)
     else:
-        profile = dpjax.median(jnp.asarray(x), upper=TOP, count=count, definition="lower", **options)
+        profile = dpjax.median(jnp.asarray(x), upper=TOP, num_records=count, definition="lower", **options)
     k, step = 2, 3
     change = {"truncated": (k,), "steps": (k, step), "some steps": (k, step, 2)}.get(name)
     if change is not None:
@@ -284,7 +284,7 @@ def test_draws_are_bitwise_unchanged_by_padding_and_further_rows(draws):
 
     @jax.jit
     def draw(key, x, count):
-        return dpjax.piecewise_laplace(dpjax.median(x, count=count, **options), 0.7).sample(key, (draws,))
+        return dpjax.piecewise_laplace(dpjax.median(x, num_records=count, **options), 0.7).sample(key, (draws,))
 
     x = np.random.default_rng(0).integers(0, 1000, (512, 21)).astype(np.float32)
     x[::2] = np.round(x[::2], -2)
@@ -343,7 +343,7 @@ def test_float32_agrees_with_float64(x64):
     found = []
     for dtype in (jnp.float32, jnp.float64):
         profile = dpjax.median(
-            jnp.asarray(x, dtype), lower=0, upper=TOP, neighbors="swap", resolution=1, definition="lower", count=count
+            jnp.asarray(x, dtype), lower=0, upper=TOP, neighbors="swap", resolution=1, definition="lower", num_records=count
         )
         distribution = of_size(dpjax.piecewise_laplace(profile, jnp.asarray(np.float32(epsilon), dtype)))
         found.append(closed_forms(distribution, *(part.astype(dtype) for part in given)))
@@ -358,7 +358,7 @@ def test_a_resolution_that_has_no_grid_is_refused():
     bounds = {"lower": 0, "upper": 3, "resolution": 1}
     with pytest.raises(ValueError, match="needs max_count"):
         dpjax.statistics.sum(x, neighbors="add_remove", **bounds)
-    for options in ({"neighbors": "add_remove"}, {"neighbors": "swap", "count": 3}, {"neighbors": "swap", "mask": x > 1}):
+    for options in ({"neighbors": "add_remove"}, {"neighbors": "swap", "num_records": 3}, {"neighbors": "swap", "mask": x > 1}):
         with pytest.raises(ValueError, match="same for all rows"):
             dpjax.mean(x, **bounds, **options)
     with pytest.raises(ValueError, match="cannot count so far"):

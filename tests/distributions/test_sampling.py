@@ -111,7 +111,7 @@ def test_neighbouring_lengths_of_a_long_tie_have_neighbouring_draws():
     @jax.jit
     def run(count):
         same = jnp.full((999_936,), 20.0, jnp.float32)
-        profile = median(same, lower=0, upper=100, neighbors="add_remove", definition="lower", count=count)
+        profile = median(same, lower=0, upper=100, neighbors="add_remove", definition="lower", num_records=count)
         distribution = piecewise_laplace(profile, 100.0)
         return distribution.cdf(30.0), distribution.sample(jax.random.key(0), (300,))
 
@@ -157,7 +157,7 @@ def test_gumbel_and_table_choose_pieces_with_the_same_exact_probabilities():
 
 
 def distribution_of(x, count, epsilon, neighbors="add_remove", **options):
-    return piecewise_laplace(median(x, lower=-4.0, upper=4.0, neighbors=neighbors, count=count), epsilon, **options)
+    return piecewise_laplace(median(x, lower=-4.0, upper=4.0, neighbors=neighbors, num_records=count), epsilon, **options)
 
 
 INVARIANCE = [  # every two of the three together

@@ -287,7 +287,7 @@ def test_neighbours_differ_by_at_most_epsilon(neighbors, x64):
 
     @jax.jit
     def distribution(x):
-        given = {"count": jnp.asarray(count)} if neighbors == "add_remove" else {}
+        given = {"num_records": jnp.asarray(count)} if neighbors == "add_remove" else {}
         return Transformed(
             piecewise_laplace(on_scale(median, x, transform=transform, neighbors=neighbors, **given), epsilon), transform
         )

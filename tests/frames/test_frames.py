@@ -124,13 +124,13 @@ def test_joint_quantiles_need_a_public_guess_of_sizes():
     people = from_pandas(x=np.arange(101.0))
     for statistic, wrong in (
         (release.joint_quantiles, {}),
-        (release.joint_quantiles, {"n": 50}),
-        (release.recursive_quantiles, {"n_max": 9}),
-        (release.nested_quantiles, {"n_max": 9, "qs": [0.25, 0.5, 0.75]}),
+        (release.joint_quantiles, {"public_n": 50}),
+        (release.recursive_quantiles, {"max_records": 9}),
+        (release.nested_quantiles, {"max_records": 9, "qs": [0.25, 0.5, 0.75]}),
     ):
-        with pytest.raises((TypeError, ValueError), match="n_max"):
+        with pytest.raises((TypeError, ValueError), match="max_records"):
             frames.release(people, "x", statistic=statistic, **(options | wrong))
-    found = frames.release(people, "x", statistic=release.joint_quantiles, n_max=100, **options)
+    found = frames.release(people, "x", statistic=release.joint_quantiles, max_records=100, **options)
     assert [row["released"] for row in rows_of(found.frame)] == [25.0, 50.0]
 
 
@@ -325,7 +325,7 @@ def test_levels_are_refused_or_not_at_every_size(n):
     people, options = from_pandas(x=np.full(n, 3.0)), {"lower": 0, "upper": 9, "resolution": 1, "neighbors": "add_remove"}
     found = frames.release(people, "x", statistic=release.quantile, q=0.999999, epsilon=64.0, **options)
     assert 3 <= rows_of(found.frame)[0]["released"] <= 9
-    fine = {"statistic": release.joint_quantiles, "qs": [0.00001, 0.5], "n_max": 9, "epsilon": 64.0}
+    fine = {"statistic": release.joint_quantiles, "qs": [0.00001, 0.5], "max_records": 9, "epsilon": 64.0}
     assert len(rows_of(frames.release(people, "x", **fine, **options).frame)) == 2
     with pytest.raises(ValueError, match="too large for exact ranks"):
         frames.release(people, "x", statistic=release.quantile, q="0.9999999999", epsilon=1.0, **options)

@@ -34,7 +34,7 @@ CALLS = {
     "median": BOUNDS,
     "inverse_sensitivity": BOUNDS | {"mechanism": "inverse_sensitivity"},
     "linear": SWAP | {"definition": "linear"},
-    "joint": BOUNDS | {"statistic": dpjax.quantiles, "qs": QUARTILES, "n_max": 100, "epsilon": 2.0},
+    "joint": BOUNDS | {"statistic": dpjax.quantiles, "qs": QUARTILES, "max_records": 100, "epsilon": 2.0},
     "nested": BOUNDS | {"statistic": dpjax.nested_quantiles, "qs": QUARTILES, "epsilon": 2.0},
     "recursive": BOUNDS | {"statistic": release.recursive_quantiles, "qs": QUARTILES, "epsilon": 1.0},
     "mode": FREE | {"statistic": release.mode, "candidates": [21, 25, 40, 59, 99], "epsilon": 1.0},
@@ -138,7 +138,7 @@ def test_objects_functions_and_names_of_columns_are_one():
     for function, object_, options in (
         (release.median, release.Median(**public), public),
         (dpjax.quantile, release.Quantile("1/3", **public), public | {"q": "1/3"}),
-        (dpjax.quantiles, release.Quantiles((0.2, 0.5), n_max=90, **public), public | {"qs": [0.2, 0.5], "n_max": 90}),
+        (dpjax.quantiles, release.Quantiles((0.2, 0.5), max_records=90, **public), public | {"qs": [0.2, 0.5], "max_records": 90}),
         (dpjax.count, release.Count(), {}),
         (dpjax.candidate_counts, release.Mode((21, 25)), {"candidates": [21, 25]}),
     ):
@@ -158,7 +158,7 @@ def test_objects_functions_and_names_of_columns_are_one():
 
 
 def test_several_statistics_in_one_call():
-    asked = {"age": release.Quantiles((0.25, 0.75), 0, 120, 1, n_max=99), "hours": release.Count()}
+    asked = {"age": release.Quantiles((0.25, 0.75), 0, 120, 1, max_records=99), "hours": release.Count()}
     people = PEOPLE.assign(hours=1.0)
     found = frames.release(people, asked, by="region", groups=["north"], epsilon=60.0, neighbors="add_remove").frame
     assert found["column"].tolist() == ["age", "age", "hours"]
@@ -185,7 +185,7 @@ from dpjax import frames, release
 people = pandas.DataFrame({"region": ["a", "b"] * 30, "age": range(60)})
 public = {"lower": 0, "upper": 120, "resolution": 1, "epsilon": 1.0, "neighbors": "add_remove"}
 regions = {"by": "region", "groups": ["a", "c"]}
-several = {"qs": [0.25, 0.5], "n_max": 50}
+several = {"qs": [0.25, 0.5], "max_records": 50}
 for call in (
     {}, {"statistic": release.count, "lower": None, "upper": None, "resolution": None},
     {"statistic": release.joint_quantiles, **several},
@@ -275,7 +275,7 @@ def test_what_a_release_lacks_is_said():
 
 
 SAME = [
-    ({"n_max": 100}, "^median has no option 'n_max': it takes lower"),
+    ({"max_records": 100}, "^median has no option 'max_records': it takes lower"),
     ({"mask": AGES > 30}, "mask= is for arrays"),
     ({"counts": AGES}, "counts= is for arrays"),
     ({"mechanism": "permute and flip"}, "mechanism must be one of 'piecewise_laplace'"),
@@ -286,10 +286,13 @@ SAME = [
     ({"statistic": release.sum}, "neighbors must be 'swap' for Sum, got 'add_remove'"),
     ({"statistic": release.mean}, "neighbors must be 'swap' for Mean, got 'add_remove'"),
     ({"by": "region", "groups": "Male"}, r"groups must be a list of labels, such as \['Male'\]; got 'Male'"),
-    ({"statistic": dpjax.quantiles, "qs": QUARTILES, "n": 60, "n_max": 60}, "sizes are private. Give n_max="),
-    ({"statistic": dpjax.quantiles, "qs": QUARTILES, "n_max": 9, "neighbors": "swap"}, "n_max is for add_remove"),
-    ({"statistic": release.joint_quantiles, "qs": QUARTILES}, "need n_max="),
-    ({"statistic": release.joint_quantiles, "qs": QUARTILES, "n_max": 9, "mechanism": "laplace"}, "has one mechanism: give none"),
+    ({"statistic": dpjax.quantiles, "qs": QUARTILES, "public_n": 60, "max_records": 60}, "sizes are private. Give max_records="),
+    ({"statistic": dpjax.quantiles, "qs": QUARTILES, "max_records": 9, "neighbors": "swap"}, "max_records is for add_remove"),
+    ({"statistic": release.joint_quantiles, "qs": QUARTILES}, "need max_records="),
+    (
+        {"statistic": release.joint_quantiles, "qs": QUARTILES, "max_records": 9, "mechanism": "laplace"},
+        "has one mechanism: give none",
+    ),
     ({"statistic": dpjax.count, "lower": None, "upper": None, "resolution": None, "neighbors": "swap"}, "'add_remove' for Count"),
     ({"statistic": release.mode, "candidates": [2, 1], "lower": None, "upper": None, "resolution": None}, "increas"),
     ({"statistic": release.mode, "candidates": [20, 30]}, "^mode has no option 'lower': it takes candidates, resolution"),
@@ -309,7 +312,7 @@ def test_what_only_one_of_them_can_do_says_so():
     for changes, message in (
         ({"epsilon": [0.5, 1.0]}, "a release has one epsilon"),
         ({"by": "region"}, "groups are public labels"),
-        ({"statistic": dpjax.quantiles, "qs": QUARTILES}, "need n_max="),
+        ({"statistic": dpjax.quantiles, "qs": QUARTILES}, "need max_records="),
     ):
         with pytest.raises(ValueError, match=message):
             frames.release(PEOPLE, "age", **BOUNDS | changes)
@@ -353,7 +356,7 @@ def test_several_quantiles_without_a_resolution_come_from_jax(name):
     }
     found = frames.simulate(KEY, PEOPLE, "age", by="region", **call)
     assert found.frame.shape[0] == 12
-    lacking = "resolution=, n_max=, groups=" if name == "joint_quantiles" else "resolution=, groups="
+    lacking = "resolution=, max_records=, groups=" if name == "joint_quantiles" else "resolution=, groups="
     assert found.note.endswith(f"A release needs {lacking} besides.")
     assert found.frame["simulated"].between(0, 120).all()
 

@@ -16,6 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import dpjax
+from dpjax.mechanisms._smooth_cauchy import alpha_of as alpha_cauchy
+from dpjax.mechanisms._smooth_laplace import alpha_of as alpha_laplace
 
 Values = dict[str, dict[str, Any]]
 
@@ -145,9 +147,11 @@ LINE: dict[str, LineCase] = {
         slow=True,
     ),
     "lower_median_swap": _of(lambda d: dpjax.median(d["x"], definition="lower", **SWAP), "plm inv", "sweep"),
-    "median_count": _of(lambda d: dpjax.median(d["x"], count=d["count"], **ADD_REMOVE), "plm plm_rho", slow=True),
+    "median_count": _of(lambda d: dpjax.median(d["x"], num_records=d["count"], **ADD_REMOVE), "plm plm_rho", slow=True),
     "median_mask": _of(lambda d: dpjax.median(d["x"], definition="lower", mask=d["mask"], **ADD_REMOVE), "plm inv", slow=True),
-    "median_swap_count": _of(lambda d: dpjax.median(d["x"], count=np.array([13, 8, 1, 2], np.int32), **SWAP), "plm", slow=True),
+    "median_swap_count": _of(
+        lambda d: dpjax.median(d["x"], num_records=np.array([13, 8, 1, 2], np.int32), **SWAP), "plm", slow=True
+    ),
     "quantile_10_add_remove": _of(lambda d: dpjax.quantile(d["x"], 0.1, **ADD_REMOVE), "plm", slow=True),
     "quantile_25_continuous_add_remove": _of(
         lambda d: dpjax.quantile(d["x"], 0.25, definition="continuous", **ADD_REMOVE),
@@ -169,7 +173,7 @@ LINE: dict[str, LineCase] = {
     "mean_add_remove": _of(lambda d: dpjax.mean(d["x"], **ADD_REMOVE), "inv", slow=True),
     "mean_hull": _of(lambda d: dpjax.mean(d["x"], values="hull", **ADD_REMOVE), "inv duff", slow=True),
     "mean_swap": _of(lambda d: dpjax.mean(d["x"], **SWAP), "plm inv", slow=True),
-    "mean_count": _of(lambda d: dpjax.mean(d["x"], count=d["count"], **ADD_REMOVE), "inv", slow=True),
+    "mean_count": _of(lambda d: dpjax.mean(d["x"], num_records=d["count"], **ADD_REMOVE), "inv", slow=True),
     "sum_swap": _of(lambda d: dpjax.statistics.sum(d["x"], **SWAP), "plm inv", high=1300.0, slow=True),
     "sum_add_remove": _of(lambda d: dpjax.statistics.sum(d["x"], **ADD_REMOVE), "plm", high=1300.0, slow=True),
     "sum_add_remove_max_count": _of(
@@ -203,7 +207,7 @@ LINE: dict[str, LineCase] = {
     ),
     "total_shifted": LineCase(
         lambda d: (
-            (down := dpjax.nonnegative_sum(d["amounts"], upper=1000.0, count=d["count"])).shift(3),
+            (down := dpjax.nonnegative_sum(d["amounts"], upper=1000.0, num_records=d["count"])).shift(3),
             {"shifted_inverse": dpjax.shifted_inverse(down, d["each"], tau=3)},
         ),
         high=1000.0,
@@ -384,8 +388,8 @@ def _finite(quick: bool) -> dict[str, Any]:
     found["noisy_tree epsilon"] = dpjax.noisy_tree(scores, epsilon=each, candidates=labels, sensitivity=1.5)
     found["noisy_tree mode epsilon"] = dpjax.noisy_tree(modes, epsilon=each)
     acceptance = floats([0, 0.1, 0.5, 1, 1, 0.9, 0])
-    found["never_fail"] = dpjax.mechanisms.never_fail.never_fail_distribution(one, acceptance, fallback=7.0, attempts=5)
-    found["bounded_loss"] = dpjax.mechanisms.bounded_loss.bounded_loss_distribution(
+    found["never_fail"] = dpjax.mechanisms.never_fail_distribution(one, acceptance, fallback=7.0, attempts=5)
+    found["bounded_loss"] = dpjax.mechanisms.bounded_loss_distribution(
         one, -scores, target=0.5, epsilon=each, delta=1e-3, fallback=7.0, attempts=5
     )
     return found
@@ -400,7 +404,7 @@ def _downs(d: dict[str, Any], quick: bool) -> dict[str, Any]:
         | {
             "nonnegative_sum": dpjax.nonnegative_sum(d["amounts"], upper=100.0),
             "user_sum": dpjax.user_sum(d["amounts"], d["ids"], upper=100.0),
-            "distinct_count": dpjax.distinct_count(d["ids"], upper=100.0, count=d["count"]),
+            "distinct_count": dpjax.distinct_count(d["ids"], upper=100.0, num_records=d["count"]),
         }
     )
 
@@ -480,16 +484,15 @@ def sensitivities(quick: bool) -> Values:
             "down_sensitivity_2.value": down.down_sensitivity(2),
         }
     budgets, delta = floats([0.1, 1.0, 8.0]), floats(1e-6)
-    cauchy, laplace = dpjax.mechanisms.smooth_cauchy, dpjax.mechanisms.smooth_laplace
     found["public numbers"] = {
         "beta_cauchy.solution": dpjax.optimal_beta(budgets, noise="cauchy"),
         "beta_cauchy_4.solution": dpjax.optimal_beta(budgets, noise="cauchy", gamma=4.0),
         "beta_laplace.solution": dpjax.optimal_beta(budgets, noise="laplace", delta=delta),
         "beta_log_normal.solution": dpjax.optimal_beta(budgets, noise="laplace_log_normal", delta=delta),
         "sigma.solution": dpjax.optimal_sigma(budgets, beta=0.1),
-        "alpha_cauchy.number": cauchy.alpha_of(budgets, beta=0.01),
-        "alpha_cauchy_published.number": cauchy.alpha_of(budgets, beta=0.01, calibration="published"),
-        "alpha_laplace.number": laplace.alpha_of(budgets, beta=0.001, delta=delta),
+        "alpha_cauchy.number": alpha_cauchy(budgets, beta=0.01),
+        "alpha_cauchy_published.number": alpha_cauchy(budgets, beta=0.01, calibration="published"),
+        "alpha_laplace.number": alpha_laplace(budgets, beta=0.001, delta=delta),
         "shift_for.exact": [dpjax.shift_for(e, num_candidates=1000, failure=1e-4) for e in (0.1, 1.0, 8.0)],
         "search_shift_for.number": [dpjax.search_shift_for(num_candidates=1000, failure=1e-4, epsilon=e) for e in (0.1, 1.0, 8.0)],
         "search_shift_for_zcdp.number": [
@@ -501,7 +504,7 @@ def sensitivities(quick: bool) -> Values:
 
 def _local_and_smooth(x: Any, beta: Any, options: dict[str, Any], count: Any = None) -> tuple[Any, Any]:
     def both(x: Any, beta: Any) -> tuple[Any, Any]:
-        more = options if count is None else options | {"count": count}
+        more = options if count is None else options | {"num_records": count}
         return dpjax.local_sensitivity(x, **more), dpjax.smooth_sensitivity(x, beta, **more)
 
     return jax.jit(both)(x, beta)
@@ -526,7 +529,7 @@ def noise(quick: bool) -> Values:
     for name, one in {"laplace": plain, "cauchy": cauchy["cauchy"], "laplace_log_normal": wide}.items():
         if not quick:
             found[f"clamped {name}"] = _described(dpjax.Clamped.of(one, **BOUNDS), *ends)
-    found["cauchy"]["tail_bound.number"] = dpjax.mechanisms.smooth_cauchy.cauchy_tail_bound(smooth, d["each"], failure=0.01)
+    found["cauchy"]["tail_bound.number"] = dpjax.mechanisms.cauchy_tail_bound(smooth, d["each"], failure=0.01)
     local = dpjax.local_sensitivity(d["long"], **ADD_REMOVE)
     tested = dpjax.propose_test_release(local, floats([0.5, 2.0, 8.0])[:, None], delta=1e-4, proposal=15.0, test_share=0.4)
     found["propose_test_release"] = {

@@ -71,9 +71,7 @@ def guarantees(quick: bool) -> Values:
         }
     # The solutions take a while, and depend on the promise only.
     out = {name: promise(one, (1e-6,) if quick or name.endswith(" 1.0") else (), ()) for name, one in found.items()}
-    out["bounded_loss margin"] = {
-        "margin.number": [cost.bounded_loss.loss_margin(epsilon=e, delta=1e-6, sensitivity=2.0) for e in EPSILONS]
-    }
+    out["bounded_loss margin"] = {"margin.number": [cost.loss_margin(epsilon=e, delta=1e-6, sensitivity=2.0) for e in EPSILONS]}
     return out
 
 
@@ -338,12 +336,12 @@ def metrics(quick: bool) -> Values:
     absence = made["absence"]
     allowed = of.lipschitz_queries(u["queries"], line)
     promises = {
-        "laplace": of.laplace.guarantee(line),
-        "laplace absence": of.laplace.guarantee(absence),
-        "exponential": of.exponential.guarantee(absence),
-        "small_database": of.small_database.guarantee(allowed, line),
-        "multiplicative_weights": of.multiplicative_weights.guarantee(allowed, line),
-        "composed": (2 * of.laplace.guarantee(absence) + of.exponential.guarantee(absence)),
+        "laplace": of.metric_laplace.guarantee(line),
+        "laplace absence": of.metric_laplace.guarantee(absence),
+        "exponential": of.metric_exponential.guarantee(absence),
+        "small_database": of.small_db.guarantee(allowed, line),
+        "multiplicative_weights": of.mwem.guarantee(allowed, line),
+        "composed": (2 * of.metric_laplace.guarantee(absence) + of.metric_exponential.guarantee(absence)),
     }
     for name, one in promises.items():
         swap = one.guarantee(neighbors="swap")
@@ -355,7 +353,8 @@ def metrics(quick: bool) -> Values:
         }
         if one.neighbors == "add_remove":
             found[f"promise {name}"]["add_remove.number"] = one.guarantee(neighbors="add_remove").epsilon
-    found["promise laplace"]["group.number"] = of.laplace.guarantee(line).group_epsilon([3, 0, 4, 1, 0, 0], [1, 2, 4, 0, 1, 0])
+    promise = of.metric_laplace.guarantee(line)
+    found["promise laplace"]["group.number"] = promise.group_epsilon([3, 0, 4, 1, 0, 0], [1, 2, 4, 0, 1, 0])
     return found
 
 

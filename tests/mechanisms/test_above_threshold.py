@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from dpjax import AboveThreshold, Guarantee, above_threshold
-from dpjax.mechanisms.above_threshold import guarantee
 from tests.support.removals import log_probabilities
 from tests.support.statistics import assert_counts_follow, assert_counts_rejected, assert_follows, assert_rejected
 
@@ -203,4 +202,4 @@ def test_hostile_data_and_bad_public_parameters():
         above_threshold(rows, 1.0, threshold=0.0, changes="monotone")
     with pytest.raises(ValueError, match="last axis"):
         above_threshold(0.0, 1.0, threshold=0.0)
-    assert guarantee("swap", 0.7) == Guarantee(0.7, 1.4, "swap")
+    assert above_threshold.guarantee("swap", 0.7) == Guarantee(0.7, 1.4, "swap")

@@ -10,7 +10,7 @@ import pytest
 
 import dpjax
 from dpjax import Finite, Guarantee, best_of, exponential
-from dpjax.mechanisms.best_of import best_of_distribution, guarantee, negative_binomial, poisson
+from dpjax.mechanisms import best_of_distribution, negative_binomial, poisson
 from tests.support.removals import log_probabilities
 from tests.support.statistics import assert_counts_follow, assert_counts_rejected
 
@@ -72,7 +72,7 @@ def worst_groups(t, spread):
 @pytest.fixture(scope="module")
 def costs():
     """Of one attempt of epsilon 1, for every family."""
-    return {name: guarantee(Guarantee(1.0, 2.0, "swap"), attempts=attempts) for name, attempts in FAMILIES.items()}
+    return {name: best_of.guarantee(Guarantee(1.0, 2.0, "swap"), attempts=attempts) for name, attempts in FAMILIES.items()}
 
 
 def losses(pairs, attempts):
@@ -101,7 +101,7 @@ def test_the_worst_attempts_stay_within_the_bound_and_come_near_it(name, costs, 
 def test_attempts_of_bounded_range_stay_within_their_bound(name, x64):
     """Ranges of epsilon and of 1.4 epsilon; the bound is attained where the slope is one number, and nearly without an end."""
     for spread in (1.0, 1.4):
-        found = guarantee(Guarantee(1.0, spread, "swap"), attempts=FAMILIES[name])
+        found = best_of.guarantee(Guarantee(1.0, spread, "swap"), attempts=FAMILIES[name])
         loss, divergences = losses(worst_attempts(1.0, spread), FAMILIES[name])
         assert 0.55 * found.epsilon <= loss <= found.epsilon
         assert all(divergence <= float(found.rdp(order)) for order, divergence in divergences.items())
@@ -112,7 +112,7 @@ def test_gaussian_attempts_stay_within_their_curve(x64):
     """Scores of N(0, 1) and N(0.4, 1) in fine cells, the larger or the smaller the better."""
     points = np.linspace(-9.8, 10.2, 1001)
     masses = np.exp(-((points - np.array([[0.0], [0.4]])) ** 2) / 2) * 0.02 / sqrt(2 * pi)
-    found = guarantee(Guarantee(inf, inf, "swap", zcdp=0.08), attempts=FAMILIES["geometric"])
+    found = best_of.guarantee(Guarantee(inf, inf, "swap", zcdp=0.08), attempts=FAMILIES["geometric"])
     places = points * np.array([[[1.0]], [[-1.0]]])
     logs = log_probabilities(best_of_distribution(attempt_of(masses), places, attempts=FAMILIES["geometric"]))
     for order in (1.5, 4.0, 12.0):
@@ -128,12 +128,12 @@ def test_the_bound_is_that_of_the_literature_where_there_is_no_end(costs):
     assert costs["logarithmic"].epsilon <= 2 * 1.002
     assert costs["geometric"].epsilon <= 3 * 1.002
     assert costs["eta -1/2"].epsilon <= 1.5 * 1.002
-    long = guarantee(Guarantee(1.0, 2.0, "swap"), attempts=negative_binomial(1500, eta=1.0, gamma=0.01))
+    long = best_of.guarantee(Guarantee(1.0, 2.0, "swap"), attempts=negative_binomial(1500, eta=1.0, gamma=0.01))
     exact = 1 + 2 * log((exp(1) + 0.01) / (1 + 0.01 * exp(1)))
     assert exact <= long.epsilon <= 1.002 * exact
     # Theorem 2 of Papernot and Steinke, at the best second order.
     one, a = Guarantee(inf, inf, "swap", zcdp=0.02), np.array([2.0, 10.0, 50.0])
-    found = guarantee(one, attempts=negative_binomial(1500, eta=1.0, gamma=0.01))
+    found = best_of.guarantee(one, attempts=negative_binomial(1500, eta=1.0, gamma=0.01))
     second = 1 + np.geomspace(1e-2, 1e3, 500)[:, None]
     published = one.rdp(a) + 2 * (1 - 1 / second) * one.rdp(second) + 2 * log(100) / second + log(100) / (a - 1)
     assert found.epsilon == inf
@@ -146,7 +146,7 @@ def test_control_a_distribution_whose_tail_is_cut_off_is_another_one(x64):
     geometric = 0.99 ** np.arange(4) * 0.01
     loss, _ = losses(worst_attempts(1.0), np.append(geometric, 1 - geometric.sum()))
     assert loss > 3.2
-    assert guarantee(Guarantee(1.0, 2.0, "swap"), attempts=np.append(geometric, 1 - geometric.sum())).epsilon >= loss
+    assert best_of.guarantee(Guarantee(1.0, 2.0, "swap"), attempts=np.append(geometric, 1 - geometric.sum())).epsilon >= loss
 
 
 def test_attempts_of_the_exponential_mechanism_cost_no_more_than_one(x64):
@@ -155,7 +155,7 @@ def test_attempts_of_the_exponential_mechanism_cost_no_more_than_one(x64):
     changes = np.array(list(itertools.product((-1, 0, 1), repeat=4)), float)
     rows = np.concatenate([points[:, None], points[:, None] + changes], axis=1)  # (point, change, candidate)
     orders = np.array(list(itertools.permutations(range(4))), float)[:, None, None]
-    bounds = {eta: guarantee(Guarantee(0.7, 0.7, "swap"), attempts=negative_binomial(40, eta=eta)) for eta in (0.0, 1.0)}
+    bounds = {eta: best_of.guarantee(Guarantee(0.7, 0.7, "swap"), attempts=negative_binomial(40, eta=eta)) for eta in (0.0, 1.0)}
     assert bounds[0.0].epsilon <= 0.7 * 1.002
     assert bounds[1.0].epsilon <= 1.4 * 1.002
     for eta, bound in bounds.items():
@@ -189,14 +189,14 @@ def test_draws_follow_the_distribution():
 def test_what_is_not_a_number_of_attempts_or_has_no_promise():
     for one in (Guarantee(1.0, inf, "swap", delta=1e-6), Guarantee(inf, inf, "swap", delta=1e-6, zcdp=0.1)):
         with pytest.raises(ValueError, match="promise"):
-            guarantee(one, attempts=[1.0])
-    single = guarantee(Guarantee(1.0, 1.0, "edge"), attempts=[1.0])
+            best_of.guarantee(one, attempts=[1.0])
+    single = best_of.guarantee(Guarantee(1.0, 1.0, "edge"), attempts=[1.0])
     assert single.epsilon == pytest.approx(1.0, rel=1e-6)
     for bad in ([0.5, 0.4], [0.0, 1.0], [-0.1, 1.1], [[1.0]], []):
         with pytest.raises(ValueError, match="probabilities"):
-            guarantee(Guarantee(1.0, 1.0, "swap"), attempts=bad)
+            best_of.guarantee(Guarantee(1.0, 1.0, "swap"), attempts=bad)
     with pytest.raises(TypeError, match="static"):
-        guarantee(Guarantee(1.0, 1.0, "swap"), attempts=jnp.ones(1))
+        best_of.guarantee(Guarantee(1.0, 1.0, "swap"), attempts=jnp.ones(1))
     for call in (
         lambda: negative_binomial(0),
         lambda: negative_binomial(5, eta=-1.0),

@@ -11,8 +11,7 @@ import pytest
 
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.finite import Finite
-from dpjax.mechanisms.bounded_loss import bounded_loss, bounded_loss_distribution, guarantee, loss_margin
-from dpjax.mechanisms.exponential import exponential
+from dpjax.mechanisms import bounded_loss, bounded_loss_distribution, exponential, loss_margin
 from tests.support import oracle
 from tests.support.removals import log_probabilities, neighbouring
 from tests.support.statistics import assert_counts_follow, assert_counts_rejected
@@ -74,7 +73,7 @@ def test_the_distribution_its_bound_and_its_privacy_over_all_datasets(x64):
         if failure < 0.8:
             assert (rejected <= failure + 1e-12).all()  # what is within the target is never rejected
             for bound in ("sharp", "published"):
-                claim = guarantee(
+                claim = bounded_loss.guarantee(
                     Guarantee(EPSILON, EPSILON, "swap"), **NOISE, failure=failure, attempts=attempts, fallback="public", bound=bound
                 )
                 assert hockey_stick(distribution, claim.epsilon) <= claim.delta
@@ -89,7 +88,7 @@ def test_control_a_target_that_depends_on_the_data(x64):
     noise = {"epsilon": 1.5, "delta": 0.01}
     for target, broken in ((np.where(even, SIZE, LOSSES.min(-1)), True), (np.full(len(DATASETS), 6.0), False)):
         _, failure, distribution = distributions(target, attempts=8, epsilon=0.2, noise=noise)
-        claim = guarantee(Guarantee(0.2, 0.2, "swap"), **noise, failure=failure, attempts=8, fallback="public")
+        claim = bounded_loss.guarantee(Guarantee(0.2, 0.2, "swap"), **noise, failure=failure, attempts=8, fallback="public")
         assert claim.delta < 0.1
         found = hockey_stick(distribution, claim.epsilon)
         assert found > 4 * claim.delta if broken else found <= claim.delta
@@ -97,10 +96,10 @@ def test_control_a_target_that_depends_on_the_data(x64):
 
 def test_theorem_2():
     one = Guarantee(1.0, inf, "swap", delta=1e-6)
-    found = guarantee(one, epsilon=1.0, delta=1e-6, failure=0.5, attempts=None, fallback="public", bound="published")
+    found = bounded_loss.guarantee(one, epsilon=1.0, delta=1e-6, failure=0.5, attempts=None, fallback="public", bound="published")
     assert found.epsilon == pytest.approx(4 - np.log1p(-4e-6), rel=1e-12)
     assert found.delta == pytest.approx(4e-6, rel=1e-12)
-    assert guarantee(one, epsilon=1.0, delta=1e-6, failure=0.5, attempts=None, fallback="public").epsilon < 2.7
+    assert bounded_loss.guarantee(one, epsilon=1.0, delta=1e-6, failure=0.5, attempts=None, fallback="public").epsilon < 2.7
 
 
 def sampled(key, epsilon, attempts=3):

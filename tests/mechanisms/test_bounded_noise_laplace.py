@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpjax.mechanisms.bounded_noise_laplace import bounded_noise_laplace, guarantee
+from dpjax.mechanisms import bounded_noise_laplace
 from tests.support.hockey_stick import hockey_stick
 from tests.support.statistics import assert_follows, assert_rejected
 
@@ -77,6 +77,6 @@ def test_noise_below_the_spacing_of_floats_stays_near_the_value():
 def test_guarantees_take_a_delta_between_0_and_1():
     for delta in (0.0, 1.0, 7.0):
         with pytest.raises(ValueError, match="delta"):
-            guarantee("swap", 1.0, delta=delta)
+            bounded_noise_laplace.guarantee("swap", 1.0, delta=delta)
     with pytest.raises(ValueError, match="sensitivity"):
         bounded_noise_laplace(0.0, 1.0, sensitivity=1e-39, delta=1e-3)

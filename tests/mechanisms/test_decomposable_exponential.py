@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from dpjax import CandidateScores, decomposable_exponential, exponential
-from dpjax.mechanisms.decomposable_exponential import guarantee
 from tests.support.removals import finite_losses, log_probabilities
 
 ROUNDING = 1e-9
@@ -57,7 +56,7 @@ def test_it_is_the_exponential_mechanism_on_all_tuples_and_keeps_its_promise(x64
         found = decomposable_exponential(rows, sensitivity=SENSITIVITY, **budget)
         assert found.batch_shape == (len(rows), 2)
         logs = Tuples(found).logs
-        cost = guarantee(rows, neighbors="swap", sensitivity=SENSITIVITY, **budget)
+        cost = decomposable_exponential.guarantee(rows, neighbors="swap", sensitivity=SENSITIVITY, **budget)
         whole = exponential(jnp.asarray(tuples(rows)), cost.epsilon, sensitivity=3.0)
         np.testing.assert_allclose(logs, log_probabilities(whole), rtol=1e-11, atol=1e-12)
         loss, spread = losses(logs, pairs)
@@ -68,14 +67,14 @@ def test_it_is_the_exponential_mechanism_on_all_tuples_and_keeps_its_promise(x64
             divergence = renyi(logs, pairs, order)
             assert divergence <= min(cost.zcdp * order, float(cost.rdp(order))) * (1 + ROUNDING)
         # Control: the zCDP of equal parts.
-        equal = guarantee(rows, neighbors="swap", sensitivity=1.0, epsilon=cost.epsilon)
+        equal = decomposable_exponential.guarantee(rows, neighbors="swap", sensitivity=1.0, epsilon=cost.epsilon)
         assert renyi(logs, pairs, 1.01) > 1.05 * 1.01 * equal.zcdp
     wrong = Tuples(decomposable_exponential(rows, epsilon=1.0, sensitivity=1.0)).logs  # control: half of what a part may change
     assert losses(wrong, pairs)[1] >= 1.4
 
 
 def test_many_parts_cost_as_much_less_as_stated():
-    cost = guarantee(np.zeros((64, 2)), zcdp=0.5, sensitivity=1.0, neighbors="swap")
+    cost = decomposable_exponential.guarantee(np.zeros((64, 2)), zcdp=0.5, sensitivity=1.0, neighbors="swap")
     assert cost.zcdp == pytest.approx(0.5)
     assert cost.epsilon == pytest.approx(16.0)
     assert cost.epsilon**2 / 8 == pytest.approx(64 * 0.5)
@@ -94,7 +93,7 @@ def test_draws_have_an_axis_of_parts_and_rows_are_nan_where_public_parameters_ar
     assert found.shape == (5, 2, 4, 2)
     assert (found[:, 0] == 2).all()
     assert np.isnan(found[:, 1]).all()
-    assert guarantee(scores, epsilon=1.0).neighbors == "add_remove"
+    assert decomposable_exponential.guarantee(scores, epsilon=1.0).neighbors == "add_remove"
 
 
 def test_errors():
@@ -110,4 +109,4 @@ def test_errors():
     with pytest.raises(ValueError, match="axis of parts"):
         decomposable_exponential(np.zeros(3), epsilon=1.0, sensitivity=1.0)
     with pytest.raises(ValueError, match="axis of parts"):
-        guarantee(np.zeros(3), epsilon=1.0, sensitivity=1.0, neighbors="swap")
+        decomposable_exponential.guarantee(np.zeros(3), epsilon=1.0, sensitivity=1.0, neighbors="swap")

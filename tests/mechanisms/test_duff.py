@@ -19,9 +19,8 @@ from dpjax import (
     triangle_count,
 )
 from dpjax.accounting.guarantee import Guarantee
-from dpjax.mechanisms.duff import duff, guarantee
-from dpjax.mechanisms.exponential import exponential
-from dpjax.statistics.mode import mode
+from dpjax.mechanisms import duff, exponential
+from dpjax.statistics import mode
 from tests.statistics.test_triangles import all_graphs, brute_force, flips
 from tests.support import oracle
 from tests.support.audit import audit, neighbouring_rows, padded
@@ -39,7 +38,7 @@ def duff_median(x, low, high, **options):
 
 def small_profile(datasets=DATASETS):
     x, count = padded(datasets, 4)
-    return duff_median(x, GRID[0], GRID[-1], count=count)
+    return duff_median(x, GRID[0], GRID[-1], num_records=count)
 
 
 def utility_as_printed(y, data, low, high):
@@ -60,7 +59,7 @@ def utility_as_printed(y, data, low, high):
 @pytest.mark.parametrize("n", [6, 7])
 def test_the_median_is_the_step_function_of_the_paper(n, x64):
     data = np.sort(np.random.default_rng(n).uniform(0.0, 1.0, n))
-    distribution = duff(duff_median(np.append(data, 0.0), 0.0, 1.0, count=np.int32(n)), EPSILON)  # one shape for both n
+    distribution = duff(duff_median(np.append(data, 0.0), 0.0, 1.0, num_records=np.int32(n)), EPSILON)  # one shape for both n
     edges = np.concatenate([[0.0], data, [1.0]])
     middles = (edges[:-1] + edges[1:]) / 2
     utility = np.array([utility_as_printed(y, list(data), 0.0, 1.0) for y in middles])
@@ -134,14 +133,14 @@ def test_the_mode_is_the_exponential_mechanism_on_the_gap(x64):
 def levels_and_distances(statistic, datasets):
     """The level of every value of the grid in the profiles of small datasets, and the changes to a dataset that has it."""
     x, count = padded(datasets, 3)
-    profile = statistic(jnp.asarray(x), lower=GRID[0], upper=GRID[-1], neighbors="add_remove", count=count)
+    profile = statistic(jnp.asarray(x), lower=GRID[0], upper=GRID[-1], neighbors="add_remove", num_records=count)
     sides = (np.asarray(side) for side in (profile.lower, profile.upper))
     lower, upper = (np.pad(side, [(0, 0), (0, 9 - side.shape[1])], mode="edge")[..., None] for side in sides)
     level = np.argmax((lower <= GRID) & (np.array(GRID) <= upper), axis=1)
     every = oracle.all_datasets(range(8), GRID)
     index = {data: row for row, data in enumerate(every)}
     x, count = padded(every, 7)
-    values = np.asarray(statistic(jnp.asarray(x), lower=GRID[0], upper=GRID[-1], neighbors="add_remove", count=count).value)
+    values = np.asarray(statistic(jnp.asarray(x), lower=GRID[0], upper=GRID[-1], neighbors="add_remove", num_records=count).value)
     pairs = np.array([(i, index[y]) for x, i in index.items() for y in oracle.neighbours_of(x, "add_remove", GRID) if y in index])
     distance = np.where(values[:, None] == np.array(GRID), 0, 99)
     for _ in range(8):
@@ -177,7 +176,7 @@ def test_profiles_that_give_another_distribution_than_the_paper_are_refused():
         whole.truncate(2),
         duff_median(x, 0, 5, truncate=2),
     ):
-        for call in (duff, guarantee):
+        for call in (duff, duff.guarantee):
             with pytest.raises(ValueError, match="not the paper's distances"):
                 call(profile, 1.0)
     duff(mean(x, values="hull", **options), 1.0)
@@ -232,9 +231,9 @@ def test_what_it_refuses_and_its_guarantee():
     with pytest.raises(TypeError, match=r"SensitivityProfile .*or CandidateScores"):
         duff(x, 1.0)
     profile = median(x, lower=0, upper=3, neighbors="add_remove", definition="lower")
-    assert guarantee(profile, 0.5) == guarantee(scores, 0.5) == Guarantee(0.5, 0.5, "add_remove")
+    assert duff.guarantee(profile, 0.5) == duff.guarantee(scores, 0.5) == Guarantee(0.5, 0.5, "add_remove")
     with pytest.raises(ValueError, match="add_remove"):
-        guarantee(replace(scores, neighbors="swap"), 0.5)
+        duff.guarantee(replace(scores, neighbors="swap"), 0.5)
     smooth = duff(profile, 1.0, rho=0.25)
     np.testing.assert_array_equal(smooth.edges, inverse_sensitivity(profile, 1.0, rho=0.25).edges)
 
@@ -254,7 +253,7 @@ def test_a_graph_is_the_set_of_its_edges():
     level = np.argmax((sides[0] <= values) & (values <= sides[1]), axis=-2)
     assert (level <= distance).all()
     assert (level < distance).any()
-    assert guarantee(profile, EPSILON) == Guarantee(EPSILON, EPSILON, "edge")
+    assert duff.guarantee(profile, EPSILON) == Guarantee(EPSILON, EPSILON, "edge")
     scores = from_distances(distance, candidates=values, neighbors="edge")
     for relation, bound in ((scores, 1.0), (replace(scores, scores=2 * scores.scores), 1.7)):  # the second one is the control
         cost = np.asarray(duff(relation, EPSILON).log_prob(values[:, None])).T

@@ -9,11 +9,10 @@ import pytest
 
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.selection import gumbel_max
-from dpjax.mechanisms.exponential import exponential, guarantee
-from dpjax.mechanisms.permute_and_flip import permute_and_flip
+from dpjax.mechanisms import exponential, permute_and_flip
 from dpjax.random import gumbel_from_uniform, uniform
 from dpjax.sensitivity.scores import CandidateScores
-from dpjax.statistics.mode import candidate_counts, mode
+from dpjax.statistics import candidate_counts, mode
 from tests.support import oracle, statistics
 from tests.support.audit import Audit, padded
 
@@ -25,12 +24,12 @@ EPSILONS = np.array([0.5, 3.0])
 
 def mode_scores(neighbors, datasets=None):
     x, count = padded(DATASETS[neighbors] if datasets is None else datasets, 5)
-    return mode(jnp.asarray(x), candidates=CANDIDATES, neighbors=neighbors, count=count)
+    return mode(jnp.asarray(x), candidates=CANDIDATES, neighbors=neighbors, num_records=count)
 
 
 def count_scores(neighbors, datasets=None):
     x, count = padded(DATASETS[neighbors] if datasets is None else datasets, 5)
-    return candidate_counts(jnp.asarray(x), candidates=CANDIDATES, neighbors=neighbors, count=count)
+    return candidate_counts(jnp.asarray(x), candidates=CANDIDATES, neighbors=neighbors, num_records=count)
 
 
 def audit(log_probabilities, datasets, neighbors):
@@ -134,10 +133,10 @@ def test_errors_and_guarantee():
         exponential(jnp.zeros(2), 1.0, sensitivity=1.0, candidates=[1, 2, 3])
     with pytest.raises(ValueError, match="at least one"):
         exponential(jnp.zeros((2, 0)), 1.0, sensitivity=1.0)
-    assert guarantee(scores, 0.5) == Guarantee(0.5, 0.5, "swap")
-    assert guarantee("edge", 0.5) == Guarantee(0.5, 0.5, "edge")
+    assert exponential.guarantee(scores, 0.5) == Guarantee(0.5, 0.5, "swap")
+    assert exponential.guarantee("edge", 0.5) == Guarantee(0.5, 0.5, "edge")
     with pytest.raises(TypeError, match="the relation itself"):
-        guarantee(jnp.zeros(2), 0.5)
+        exponential.guarantee(jnp.zeros(2), 0.5)
 
 
 @pytest.mark.parametrize("mechanism", [exponential, permute_and_flip])

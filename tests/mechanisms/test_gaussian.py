@@ -8,7 +8,6 @@ from scipy import special
 
 from dpjax import Gaussian, SphericalGaussian, gaussian, spherical_gaussian
 from dpjax.accounting import gdp_of
-from dpjax.mechanisms.gaussian import guarantee
 from dpjax.random import UniformPair
 from tests.support.statistics import assert_follows, assert_rejected
 
@@ -92,7 +91,7 @@ def test_vectors_as_drawn():
 @pytest.mark.parametrize("sigma", [0.7, 2.0])
 def test_the_promise_is_the_hockey_stick_of_the_densities(sigma, x64):
     """For two neighbours as far apart as the sensitivity, exactly; less noise than was paid for breaks it."""
-    cost = guarantee("swap", sigma, sensitivity=1.5)
+    cost = gaussian.guarantee("swap", sigma, sensitivity=1.5)
     y = np.linspace(-14 * sigma, 14 * sigma + 1.5, 40_001)
 
     def delta(epsilon, sigma):
@@ -103,7 +102,7 @@ def test_the_promise_is_the_hockey_stick_of_the_densities(sigma, x64):
         assert delta(epsilon, sigma) == pytest.approx(cost.delta_at(epsilon), rel=1e-4)
         assert delta(epsilon, 0.9 * sigma) > 1.05 * cost.delta_at(epsilon)
     assert cost.rho == pytest.approx(1.5**2 / (2 * sigma**2))
-    assert guarantee("swap", 1.5 / gdp_of(2.0, delta=1e-5), sensitivity=1.5).epsilon_at(1e-5) == pytest.approx(2, rel=1e-9)
+    assert gaussian.guarantee("swap", 1.5 / gdp_of(2.0, delta=1e-5), sensitivity=1.5).epsilon_at(1e-5) == pytest.approx(2, rel=1e-9)
 
 
 def test_a_vector_costs_what_its_longest_direction_does(x64):
@@ -120,5 +119,5 @@ def test_bad_parameters():
         with pytest.raises(ValueError, match="sigma must be finite and positive"):
             gaussian(0.0, sigma)
         with pytest.raises(ValueError, match="sigma must be finite and positive"):
-            guarantee("swap", sigma, sensitivity=1.0)
+            gaussian.guarantee("swap", sigma, sensitivity=1.0)
     assert np.isnan(gaussian(0.0, jnp.array([1.0, -1.0])).scale).tolist() == [False, True]

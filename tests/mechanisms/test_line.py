@@ -69,7 +69,7 @@ def test_exact_agreement_with_the_oracle(neighbors, definition, number, x64):
     rng = np.random.default_rng([len(neighbors), len(definition)])
     datasets = random_datasets(neighbors, definition, number, rng)
     x, count = padded(datasets, 33)
-    profile = median(x, lower=LOW, upper=HIGH, neighbors=neighbors, definition=definition, count=count)
+    profile = median(x, lower=LOW, upper=HIGH, neighbors=neighbors, definition=definition, num_records=count)
 
     def statistic(data):
         return oracle.quantile(data, Fraction(1, 2), definition, LOW, HIGH)

@@ -12,9 +12,7 @@ import pytest
 from dpjax.accounting.failures import retry_until_success
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.finite import Finite
-from dpjax.mechanisms.exponential import exponential
-from dpjax.mechanisms.never_fail import guarantee, never_fail, never_fail_distribution
-from dpjax.mechanisms.permute_and_flip import permute_and_flip
+from dpjax.mechanisms import exponential, never_fail, never_fail_distribution, permute_and_flip
 from dpjax.random import exponential as exponential_noise
 from tests.support.removals import log_probabilities
 from tests.support.statistics import assert_counts_follow, assert_counts_rejected
@@ -167,7 +165,7 @@ def test_private_over_all_score_vectors(mechanism, x64):
         )
         for accepted, logs in zip(sets, distributions, strict=True):
             failure = 1 - (masses * accepted).sum(-1).min()
-            claim = guarantee(one, failure=failure, attempts=attempts, fallback="public")
+            claim = never_fail.guarantee(one, failure=failure, attempts=attempts, fallback="public")
             assert hockey_stick(logs, pairs, claim.epsilon) <= claim.delta * (1 + 1e-9) + 1e-12
             if attempts == 1000:
                 there = logs[:, :4][:, accepted > 0]
@@ -228,4 +226,4 @@ def test_errors():
         never_fail_distribution(VALUES, VALUES, fallback=0.0, attempts=1)
     with pytest.raises(ValueError, match="4 candidates"):
         never_fail_distribution(distribution, np.ones(3), fallback=0.0, attempts=1)
-    assert guarantee(Guarantee(1.0, 1.0, "swap"), failure=0.5, attempts=2, fallback="private").bounded_range == inf
+    assert never_fail.guarantee(Guarantee(1.0, 1.0, "swap"), failure=0.5, attempts=2, fallback="private").bounded_range == inf

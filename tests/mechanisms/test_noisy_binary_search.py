@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dpjax import Guarantee
-from dpjax.mechanisms.noisy_binary_search import guarantee, noisy_binary_search, search_rounds, search_shift_for
+from dpjax.mechanisms import noisy_binary_search, search_rounds, search_shift_for
 from dpjax.sensitivity.down import DownSensitivity
 from dpjax.statistics.monotone import maximum
 from tests.support.removals import DEFINITIONS, down_sensitivity_of, finite_losses, log_probabilities, neighbouring
@@ -106,7 +106,7 @@ def test_control_the_published_scale(k, x64):
     """All records at the lowest candidate and one more person at the highest: the loss with the scale log2(k)/epsilon."""
     size = int(k)
     x = np.array([[1.0] * 5, [1.0] * 4 + [float(size)]])
-    down = maximum(x, lower=1.0, upper=float(size), count=np.array([4, 5]))
+    down = maximum(x, lower=1.0, upper=float(size), num_records=np.array([4, 5]))
     candidates, pair = np.arange(1.0, size + 1), np.array([[0], [1]])
     for tau in (1.0, 3.0):
         for epsilon in (0.5, 2.0):
@@ -152,7 +152,7 @@ def test_renyi_divergences_of_both_noises(name, x64):
 def test_control_gaussian_noise_for_the_published_rounds(x64):
     """With deviation 1 the divergence of order alpha is nearly R alpha / 2 at tau = alpha: too few rounds in the scale show."""
     x = np.array([[1.0] * 5, [1.0] * 4 + [6.0]])
-    down = maximum(x, lower=1.0, upper=6.0, count=np.array([4, 5]))
+    down = maximum(x, lower=1.0, upper=6.0, num_records=np.array([4, 5]))
     rho, alpha = search_rounds(6) / 2, 32.0
     pair = np.array([[0], [1]])
     right = renyi(noisy_binary_search(down, zcdp=rho, tau=alpha, candidates=np.arange(1.0, 7.0)), pair, alpha)
@@ -211,7 +211,7 @@ def test_draws_do_not_change_with_padding_or_further_rows(noise):
 
     @jax.jit
     def draw(x, count):
-        down = maximum(x, lower=0.0, upper=20.0, count=count)
+        down = maximum(x, lower=0.0, upper=20.0, num_records=count)
         distribution = noisy_binary_search(down, tau=3.0, candidates=jnp.linspace(-0.5, 20.0, 42), **{noise: 1.0})
         return distribution.sample(jax.random.key(0), (50,))
 
@@ -253,10 +253,10 @@ def test_shifts_and_guarantees():
     assert search_shift_for(num_candidates=6, failure=0.1, epsilon=0.5) == pytest.approx(3 / 0.5 * log(3 / 0.1))
     assert search_shift_for(num_candidates=6, failure=0.1, zcdp=0.5) == pytest.approx(sqrt(3 / 0.5 * log(3 / 0.1)))
     down = maximum(jnp.ones(3), lower=0.0, upper=2.0)
-    assert guarantee(down, num_candidates=6, epsilon=0.5) == Guarantee(0.5, 1.0, "add_remove", zcdp=0.25 / 6)
+    assert noisy_binary_search.guarantee(down, num_candidates=6, epsilon=0.5) == Guarantee(0.5, 1.0, "add_remove", zcdp=0.25 / 6)
     infinite = float("inf")
-    assert guarantee(down, num_candidates=6, zcdp=0.5) == Guarantee(infinite, infinite, "add_remove", zcdp=0.5)
-    assert replace(guarantee(down, num_candidates=2, zcdp=0.5), zcdp=1.0).zcdp == 1.0
+    assert noisy_binary_search.guarantee(down, num_candidates=6, zcdp=0.5) == Guarantee(infinite, infinite, "add_remove", zcdp=0.5)
+    assert replace(noisy_binary_search.guarantee(down, num_candidates=2, zcdp=0.5), zcdp=1.0).zcdp == 1.0
 
 
 @pytest.mark.slow

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from dpjax.accounting.guarantee import Guarantee
-from dpjax.mechanisms.noisy_tree import guarantee, noisy_tree, tree_rounds
+from dpjax.mechanisms import noisy_tree, tree_rounds
 from dpjax.sensitivity.scores import CandidateScores
-from dpjax.statistics.mode import candidate_counts
+from dpjax.statistics import candidate_counts
 from tests.support.removals import finite_losses, log_probabilities
 from tests.support.statistics import assert_counts_follow, assert_counts_rejected
 
@@ -191,12 +191,12 @@ def test_float32_agrees_with_float64(x64):
 
 def test_guarantees_and_errors():
     scores = CandidateScores(jnp.zeros(5), jnp.arange(5.0), neighbors="edge")
-    assert guarantee(scores, epsilon=0.6) == Guarantee(0.6, 1.2, "edge", zcdp=0.06)
+    assert noisy_tree.guarantee(scores, epsilon=0.6) == Guarantee(0.6, 1.2, "edge", zcdp=0.06)
     infinite = float("inf")
-    assert guarantee(jnp.zeros(5), zcdp=0.5, neighbors="swap") == Guarantee(infinite, infinite, "swap", zcdp=0.5)
-    assert guarantee(jnp.zeros(1), epsilon=2.0, neighbors="swap").epsilon == 2.0
+    assert noisy_tree.guarantee(jnp.zeros(5), zcdp=0.5, neighbors="swap") == Guarantee(infinite, infinite, "swap", zcdp=0.5)
+    assert noisy_tree.guarantee(jnp.zeros(1), epsilon=2.0, neighbors="swap").epsilon == 2.0
     with pytest.raises(TypeError, match="relation"):
-        guarantee(jnp.zeros(5), epsilon=0.5)
+        noisy_tree.guarantee(jnp.zeros(5), epsilon=0.5)
     for options, match in (
         ({}, "exactly one"),
         ({"epsilon": 1.0, "zcdp": 1.0}, "exactly one"),

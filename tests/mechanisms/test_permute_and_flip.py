@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from dpjax.accounting.guarantee import Guarantee
-from dpjax.mechanisms.exponential import exponential
-from dpjax.mechanisms.permute_and_flip import guarantee, permute_and_flip
+from dpjax.mechanisms import exponential, permute_and_flip
 from dpjax.random import exponential_from_uniform, uniform
 from tests.mechanisms.test_exponential import DATASETS, EPSILONS, audit, count_scores, mode_scores
 from tests.support import statistics
@@ -160,7 +159,7 @@ def test_the_range_that_two_candidates_attain(x64):
     attained = ratio.max(axis=-1) - ratio.min(axis=-1)
     np.testing.assert_allclose(attained, 2 * np.log(2 * np.exp(epsilon / 2) - 1), rtol=1e-12)
     assert (attained > epsilon * 1.1).all()
-    assert guarantee(mode_scores("swap"), 0.5) == Guarantee(0.5, 1.0, "swap")
+    assert permute_and_flip.guarantee(mode_scores("swap"), 0.5) == Guarantee(0.5, 1.0, "swap")
 
 
 @pytest.mark.slow

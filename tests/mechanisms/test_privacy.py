@@ -63,7 +63,7 @@ SMOOTH = {"sharp": {}, "rho": {"rho": RADII}, "rho extended": {"rho": RADII, "su
 
 def profile_of(statistic, neighbors, datasets=None):
     x, count = padded(DATASETS[neighbors] if datasets is None else datasets, 4)
-    return STATISTICS[statistic](jnp.asarray(x), lower=LOW, upper=HIGH, neighbors=neighbors, count=count)
+    return STATISTICS[statistic](jnp.asarray(x), lower=LOW, upper=HIGH, neighbors=neighbors, num_records=count)
 
 
 def check(distribution, neighbors, epsilon):
@@ -290,7 +290,7 @@ def test_control_the_last_interval_to_the_bound_is_missing(name, neighbors, x64)
 
 def test_control_steps_shorter_than_the_global_sensitivity(x64):
     x, count = padded(DATASETS["swap"], 4)
-    profile = median(jnp.asarray(x), lower=LOW, upper=HIGH, neighbors="swap", count=count)
+    profile = median(jnp.asarray(x), lower=LOW, upper=HIGH, neighbors="swap", num_records=count)
     for epsilon in EPSILONS:
         assert_caught(piecewise_laplace(profile.truncate(1, step=3.0), epsilon), "swap", epsilon)
 
@@ -304,7 +304,7 @@ def test_control_a_constant_radius_of_the_local_sensitivity(x64):
 def test_control_floor_instead_of_ceil_in_the_rank(x64):
     """The lower median read at floor((n + l)/2) on the upper side."""
     x, count = padded(DATASETS["add_remove"], 4, fill=HIGH)
-    profile = median(jnp.asarray(x), lower=LOW, upper=HIGH, neighbors="add_remove", definition="lower", count=count)
+    profile = median(jnp.asarray(x), lower=LOW, upper=HIGH, neighbors="add_remove", definition="lower", num_records=count)
     ordered = np.concatenate([np.full((len(x), 1), LOW), np.sort(x, axis=-1), np.full((len(x), 1), HIGH)], axis=-1)
     level = np.arange(profile.upper.shape[-1])
     floors = np.take_along_axis(ordered, np.minimum((count[:, None] + level[None]) // 2, 5), axis=-1)
@@ -369,7 +369,7 @@ def loss_on_cells(distribution, datasets, neighbors):
 def on_cells(name, neighbors, most):
     datasets = oracle.all_datasets([most] if neighbors == "swap" else range(most + 1), CELLS)
     x, count = padded(datasets, most)
-    options = {"lower": 0, "upper": 4, "neighbors": neighbors, "resolution": 1, "count": count}
+    options = {"lower": 0, "upper": 4, "neighbors": neighbors, "resolution": 1, "num_records": count}
     return datasets, ON_CELLS[name](jnp.asarray(x), **options)
 
 

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpjax.mechanisms.propose_test_release import ProposeTestRelease, propose_test_release
-from dpjax.statistics.local_sensitivity import local_sensitivity
+from dpjax.mechanisms import ProposeTestRelease, propose_test_release
+from dpjax.statistics import local_sensitivity
 from tests.mechanisms.test_smooth_noise import GRID, NEIGHBORS, local_of, pairs_of
 from tests.support.hockey_stick import hockey_stick
 from tests.support.statistics import assert_counts_follow, assert_counts_rejected, assert_follows

@@ -12,7 +12,8 @@ import pytest
 
 from dpjax import Guarantee, inverse_sensitivity, order_statistic, piecewise_laplace
 from dpjax.distributions.finite import Finite
-from dpjax.mechanisms.shifted_inverse import guarantee, removals, shift_for, shifted_inverse
+from dpjax.mechanisms import shift_for, shifted_inverse
+from dpjax.mechanisms.candidates import removals
 from dpjax.sensitivity.down import DownSensitivity
 from dpjax.statistics.monotone import distinct_count, maximum, nonnegative_sum, user_sum
 from tests.support import oracle
@@ -249,7 +250,7 @@ PIPELINES = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PIPELINES)
 def test_draws_do_not_change_with_padding_or_further_rows(name):
-    draw = jax.jit(lambda x, count: PIPELINES[name](x, count=count).sample(jax.random.key(0), (5,)))
+    draw = jax.jit(lambda x, count: PIPELINES[name](x, num_records=count).sample(jax.random.key(0), (5,)))
     plain = draw(X, jnp.full(3, 21, jnp.int32))
     more = draw(np.pad(np.concatenate([X, X + 1]), [(0, 0), (0, 43)], constant_values=7.0), jnp.full(6, 21, jnp.int32))
     np.testing.assert_array_equal(more[:, :3], plain)
@@ -320,5 +321,5 @@ def test_the_shift_reads_public_numbers_and_the_guarantee_names_the_relation():
     for epsilon, k, beta in ((0.1, 7, 0.3), (1.0, 1000, 0.05), (9.0, 2, 0.9)):
         assert shift_for(epsilon, num_candidates=k, failure=beta) == max(1, ceil(2 / epsilon * log(k / beta)))
     down = maximum(X, lower=0.0, upper=20.0)
-    assert guarantee(down, 0.7) == Guarantee(0.7, 0.7, "add_remove")
+    assert shifted_inverse.guarantee(down, 0.7) == Guarantee(0.7, 0.7, "add_remove")
     assert oracle.neighbours_of((1.0,), "add_remove", (2.0,)) == {(), (1.0, 2.0)}

@@ -15,13 +15,16 @@ import pytest
 from dpjax.accounting import zcdp_of
 from dpjax.distributions.cauchy import Cauchy
 from dpjax.distributions.clamped import Clamped
-from dpjax.mechanisms import smooth_cauchy as cauchy_file
-from dpjax.mechanisms import smooth_laplace as laplace_file
-from dpjax.mechanisms.optimal_beta import optimal_beta
-from dpjax.mechanisms.smooth_cauchy import cauchy_tail_bound, constants, smooth_cauchy
-from dpjax.mechanisms.smooth_laplace import smooth_laplace
-from dpjax.mechanisms.smooth_laplace_log_normal import optimal_sigma, smooth_laplace_log_normal
-from dpjax.statistics.local_sensitivity import local_sensitivity, smooth_sensitivity
+from dpjax.mechanisms import (
+    cauchy_tail_bound,
+    optimal_beta,
+    optimal_sigma,
+    smooth_cauchy,
+    smooth_laplace,
+    smooth_laplace_log_normal,
+)
+from dpjax.mechanisms._smooth_cauchy import constants
+from dpjax.statistics import local_sensitivity, smooth_sensitivity
 from tests.support import oracle
 from tests.support.audit import padded
 from tests.support.hockey_stick import hockey_stick
@@ -42,7 +45,7 @@ def pairs_of(neighbors):
 
 def local_of(neighbors, definition="lower"):
     x, count = padded(DATASETS[neighbors], 4)
-    return local_sensitivity(x, lower=GRID[0], upper=GRID[-1], neighbors=neighbors, definition=definition, count=count)
+    return local_sensitivity(x, lower=GRID[0], upper=GRID[-1], neighbors=neighbors, definition=definition, num_records=count)
 
 
 def with_local_sensitivity(smooth, local):
@@ -264,8 +267,8 @@ def test_an_infinite_budget_or_a_delta_beyond_1_is_no_distribution():
 
 def test_files_say_what_they_cost():
     smooth = local_of("swap").smooth(0.1)
-    assert cauchy_file.guarantee(smooth, 1.0).epsilon == 1
-    assert laplace_file.guarantee(smooth, 1.0, delta=1e-6).delta == 1e-6
+    assert smooth_cauchy.guarantee(smooth, 1.0).epsilon == 1
+    assert smooth_laplace.guarantee(smooth, 1.0, delta=1e-6).delta == 1e-6
 
 
 @pytest.mark.slow
@@ -301,7 +304,7 @@ def test_bounds_that_overflow_are_bad_for_every_dataset(distribution):
     """The scale of 8 records would fit into float32, that of 7 would not: a distribution for one of them tells them apart."""
     count = np.arange(13)
     narrow = smooth_sensitivity(
-        np.full(12, 5.0, np.float32), 0.2, lower=0, upper=3e29, neighbors="add_remove", definition="lower", count=count
+        np.full(12, 5.0, np.float32), 0.2, lower=0, upper=3e29, neighbors="add_remove", definition="lower", num_records=count
     )
     smooth = replace(narrow, upper=jnp.float32(3e38), bound=narrow.bound * np.float32(1e9))
     mechanisms = {
@@ -321,7 +324,7 @@ def test_long_ties_do_not_make_the_noise_collapse():
             np.arange(2900) < zeros[:, None], 0.0, np.float32(upper)
         )  # each zero takes the gap one step further away
         smooth = smooth_sensitivity(
-            records, 0.1, lower=0, upper=upper, neighbors="add_remove", definition="lower", count=zeros + 1000
+            records, 0.1, lower=0, upper=upper, neighbors="add_remove", definition="lower", num_records=zeros + 1000
         )
         steps = np.diff(np.log(np.asarray(smooth.bound, np.float64)))
         assert np.abs(steps).max() <= 0.1 * (1 + 1e-3)

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from dpjax import CandidateScores, Guarantee, stand_out
-from dpjax.mechanisms.stand_out import guarantee
 from tests.support.removals import log_probabilities
 
 BUDGETS = np.array([(0.4, 0.02), (1.0, 1e-3), (3.0, 0.1), (0.02, 0.05)])
@@ -99,7 +98,7 @@ def test_single_precision_extreme_budgets_and_rows_without_a_distribution():
 
 def test_guarantee_and_errors():
     scores = CandidateScores(jnp.zeros(5), jnp.arange(5.0), neighbors="edge")
-    assert guarantee(scores, 0.6, delta=1e-6) == Guarantee(0.6, float("inf"), "edge", delta=1e-6)
+    assert stand_out.guarantee(scores, 0.6, delta=1e-6) == Guarantee(0.6, float("inf"), "edge", delta=1e-6)
     for options in ({"epsilon": 0.0, "delta": 0.1}, {"epsilon": 1.0, "delta": 0.0}, {"epsilon": 1.0, "delta": 1.0}):
         with pytest.raises(ValueError, match=r"epsilon|delta"):
             stand_out(scores, fallback=0.0, **options)

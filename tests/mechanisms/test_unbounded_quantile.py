@@ -11,7 +11,7 @@ import pytest
 
 import dpjax
 from dpjax import Finite, Guarantee, unbounded_quantile
-from dpjax.mechanisms import unbounded_quantile as module
+from dpjax.mechanisms import _unbounded_quantile as module
 from tests.support import oracle
 from tests.support.audit import padded
 from tests.support.removals import neighbouring
@@ -33,7 +33,7 @@ PAID = {  # what epsilon is in units of r, and the power l, from the proof
 def small(neighbors):
     """All small datasets."""
     x, count = padded(DATASETS[neighbors], 4)
-    return {"x": jnp.asarray(x), "lower": 0.0, "neighbors": neighbors, "count": count}
+    return {"x": jnp.asarray(x), "lower": 0.0, "neighbors": neighbors, "num_records": count}
 
 
 def logs_of(neighbors, q, ladder, epsilons=EPSILONS):
@@ -51,7 +51,7 @@ def losses(logs, neighbors):
 def with_powers(neighbors, q, ladder, paid, below, above=5.0):
     """The same with powers, or an r, of one's own."""
     x, share = small(neighbors), module.Fraction(q)
-    present = np.arange(4) < x["count"][:, None]
+    present = np.arange(4) < x["num_records"][:, None]
     base, steps = LADDERS[ladder].values()
     gaps = module._gaps(module._grid(0.0, base, steps, np.float64), x["x"], jnp.asarray(present), share, neighbors)
     rate, scale = EPSILONS[:, None, None] / paid, log(base) / OVERSHOOTS[:, None]
@@ -66,7 +66,7 @@ def test_the_loss_stays_within_epsilon_and_attains_it(q, neighbors, x64):
         assert (loss <= EPSILONS * (1 + ROUNDING)).all()
         assert (loss >= EPSILONS * (1 - ROUNDING)).all()
         assert (spread <= 2 * EPSILONS * (1 + ROUNDING)).all()
-        assert module.guarantee(neighbors, 2.0) == Guarantee(2.0, 4.0, neighbors)
+        assert unbounded_quantile.guarantee(neighbors, 2.0) == Guarantee(2.0, 4.0, neighbors)
     assert (spread >= 1.9 * EPSILONS).all()  # on the long grid: no bounded range of epsilon may be promised
 
 
@@ -95,7 +95,7 @@ def test_control_the_sensitivity_of_the_other_relation(q, x64):
 def test_control_a_grid_that_depends_on_the_data(x64):
     """The steps are public: a grid that ends at the largest record is not."""
     x, count = padded([(0.0, 1.0), (0.0, 3.0)], 2)
-    options = {"lower": 0.0, "neighbors": "swap", "base": 2.0, "overshoot": 30.0, "count": count}
+    options = {"lower": 0.0, "neighbors": "swap", "base": 2.0, "overshoot": 30.0, "num_records": count}
     short, long = (np.asarray(unbounded_quantile(x, "0.9", 2.0, steps=k, **options).log_probabilities()) for k in (2, 3))
     assert np.abs(short[0, :2] - long[1, :2]).max() > 2.2
 
@@ -245,7 +245,7 @@ def test_data_never_raise():
 @pytest.mark.slow
 def test_counts_masks_and_integers():
     x, options = np.array([[3, 9, 27, 81], [5, 5, 6, 7]]), {"lower": 0, "neighbors": "add_remove", "base": 1.5, "steps": 12}
-    counted = unbounded_quantile(x, 0.75, 0.3, count=np.array([3, 2], np.uint8), **options)
+    counted = unbounded_quantile(x, 0.75, 0.3, num_records=np.array([3, 2], np.uint8), **options)
     masked = unbounded_quantile(
         x.astype(float), 0.75, 0.3, mask=np.array([[True] * 3 + [False], [True, True, False, False]]), **options
     )
@@ -281,7 +281,7 @@ def test_bad_public_parameters_raise():
         "base": (1.0, 0.5, float("nan"), float("inf"), 1 + 1e-9),
         "overshoot": (0.0, -1.0, float("nan")),
         "steps": (1, 2.5, 2**24 + 1, 10_000),
-        "count": (1.5,),
+        "num_records": (1.5,),
     }.items():
         for value in values:
             with pytest.raises(ValueError, match=r"must|hold|denominator"):
@@ -293,7 +293,7 @@ def test_bad_public_parameters_raise():
         unbounded_quantile(np.ones((2, 3)), **(fine | {"epsilon": np.ones(5)}))
     for epsilon in (0.0, -1.0, float("inf")):
         with pytest.raises(ValueError, match="epsilon"):
-            module.guarantee("swap", epsilon)
+            unbounded_quantile.guarantee("swap", epsilon)
 
 
 @pytest.mark.slow

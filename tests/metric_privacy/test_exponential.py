@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpjax.metric_privacy.exponential import guarantee, linear_selection, metric_exponential, selection_scale
+from dpjax.metric_privacy import linear_selection, metric_exponential, selection_scale
 from dpjax.metric_privacy.metrics import from_budgets, uniform
 from dpjax.metric_privacy.points import from_points, point_metric
 from tests.support.histograms import histograms, losses, moves
@@ -140,7 +140,7 @@ def test_points_sweeps_and_hostile_counts(x64):
 @pytest.mark.slow
 def test_errors_and_guarantee(x64):
     metric = from_budgets(BUDGETS)
-    promised = guarantee(metric).guarantee(neighbors="swap")
+    promised = metric_exponential.guarantee(metric).guarantee(neighbors="swap")
     assert (promised.epsilon, promised.bounded_range) == (pytest.approx(1.2), pytest.approx(1.2))
     for call, match in (
         (lambda: linear_selection([1.0, 2.0], metric, weights=np.eye(3)), "x must count 3 elements"),
@@ -151,7 +151,7 @@ def test_errors_and_guarantee(x64):
         (lambda: metric_exponential([1.0, 2.0], metric, sensitivity=np.ones((2, 2))), "sensitivity must be of shape"),
         (lambda: metric_exponential([1.0, 2.0], metric, sensitivity=-np.ones((3, 3))), "not negative"),
         (lambda: metric_exponential(1.0, metric, sensitivity=np.ones((3, 3))), "at least one candidate"),
-        (lambda: guarantee(metric * jnp.ones(2)), "batch"),
+        (lambda: metric_exponential.guarantee(metric * jnp.ones(2)), "batch"),
     ):
         with pytest.raises(ValueError, match=match):
             call()

@@ -7,14 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpjax.metric_privacy.exponential import linear_selection, metric_exponential
+from dpjax.metric_privacy import LaplaceAnswers, linear_selection, metric_exponential, metric_laplace, small_databases, small_db
+from dpjax.metric_privacy._multiplicative_weights import selection_distribution
 from dpjax.metric_privacy.histograms import counts_of, linear_answers, whole_histogram
-from dpjax.metric_privacy.laplace import LaplaceAnswers, metric_laplace
 from dpjax.metric_privacy.lipschitz import lipschitz_queries
 from dpjax.metric_privacy.metrics import from_budgets
-from dpjax.metric_privacy.multiplicative_weights import selection_distribution
 from dpjax.metric_privacy.scales import noise_scales
-from dpjax.metric_privacy.small_database import small_databases, small_db
 
 BUDGETS = np.array([[0, 1, 2, 3], [1, 0, 1.5, 2], [2, 1.5, 0, 0.5], [3, 2, 0.5, 0]])
 RECORDS = (10, 10**3, 10**5, 10**7, 10**9)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpjax.metric_privacy.laplace import LaplaceAnswers, guarantee, metric_laplace
+from dpjax.metric_privacy import LaplaceAnswers, metric_laplace
 from dpjax.metric_privacy.metrics import from_budgets, uniform
 from dpjax.metric_privacy.points import from_points
 from dpjax.metric_privacy.scales import noise_scales
@@ -177,8 +177,8 @@ def test_scales_that_overspend_are_refused():
 
 def test_the_guarantee_is_that_of_the_metric():
     known = from_points([[0.0], [1.0], [3.0]], epsilon=0.5)
-    assert guarantee(known).guarantee(neighbors="swap").epsilon == pytest.approx(1.5)
-    private = guarantee(known.with_absence(0.75)).guarantee(neighbors="add_remove")
+    assert metric_laplace.guarantee(known).guarantee(neighbors="swap").epsilon == pytest.approx(1.5)
+    private = metric_laplace.guarantee(known.with_absence(0.75)).guarantee(neighbors="add_remove")
     assert (private.epsilon, private.bounded_range) == (pytest.approx(0.75), pytest.approx(1.5))
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dpjax.metric_privacy.laplace import metric_laplace
+from dpjax.metric_privacy import metric_laplace
 from dpjax.metric_privacy.loads import load
 from dpjax.metric_privacy.means import fit_marginals, fit_statistics
 from dpjax.metric_privacy.metrics import from_budgets

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from dpjax.bounds.metric_selection import mwem_error, mwem_rounds
-from dpjax.metric_privacy import multiplicative_weights as module
+from dpjax.metric_privacy import _multiplicative_weights as module
+from dpjax.metric_privacy import mwem
+from dpjax.metric_privacy._multiplicative_weights import selection_distribution
 from dpjax.metric_privacy.lipschitz import LipschitzQueries, lipschitz_envelope, lipschitz_queries, mismatch
 from dpjax.metric_privacy.metrics import from_budgets
-from dpjax.metric_privacy.multiplicative_weights import guarantee, mwem, selection_distribution
 from dpjax.metric_privacy.points import from_points
 from dpjax.numerics.double_float import single
 from dpjax.random import words
@@ -227,17 +228,17 @@ def test_shapes_rows_and_hostile_counts(x64):
 def test_the_null_record(x64):
     metric = from_budgets(BUDGETS).with_absence(1.0)
     queries = lipschitz_queries(QUERIES, metric)
-    y = mwem(jax.random.key(0), ROWS, queries, rounds=3, total=10.0, output="last")
+    y = mwem(jax.random.key(0), ROWS, queries, rounds=3, public_n=10.0, output="last")
     assert y.shape == (len(ROWS), 4)
     np.testing.assert_allclose(y.sum(-1), 10.0, rtol=1e-12)
-    assert guarantee(queries, metric).guarantee(neighbors="add_remove").epsilon == pytest.approx(1.0)
+    assert mwem.guarantee(queries, metric).guarantee(neighbors="add_remove").epsilon == pytest.approx(1.0)
 
 
 @pytest.mark.slow
 def test_errors_and_guarantee(x64):
     metric = from_budgets(BUDGETS)
     queries = lipschitz_queries(QUERIES, metric)
-    promised = guarantee(queries, metric).guarantee(neighbors="swap")
+    promised = mwem.guarantee(queries, metric).guarantee(neighbors="swap")
     assert promised.epsilon == pytest.approx(1.2)
     assert promised.bounded_range == pytest.approx(1.8)
     key, x = jax.random.key(0), ROWS[0]
@@ -248,7 +249,7 @@ def test_errors_and_guarantee(x64):
         (lambda: mwem(key, x[:2], queries, rounds=2), "x must count 3 elements"),
         (lambda: mwem(key, x, lipschitz_queries(2 * QUERIES, metric), rounds=2), r"in \[-1, 1\]"),
         (lambda: mwem(key, x, lipschitz_queries(QUERIES, metric.with_absence(1.0)), rounds=2), "n is private"),
-        (lambda: guarantee(LipschitzQueries(queries.values, queries.scale / 2), metric), "up to 2 times"),
+        (lambda: mwem.guarantee(LipschitzQueries(queries.values, queries.scale / 2), metric), "up to 2 times"),
     ):
         with pytest.raises(ValueError, match=match):
             call()

@@ -6,7 +6,6 @@ import pytest
 from scipy.spatial.distance import cdist
 
 from dpjax.metric_privacy import nearest_point, planar_laplace
-from dpjax.metric_privacy.planar_laplace import guarantee
 from tests.support.statistics import assert_follows, assert_rejected
 
 PLACES = np.array([[0.0, 0.0], [30.0, 40.0], [-10.0, 5.0]])
@@ -33,7 +32,7 @@ def test_the_loss_is_the_distance(distance, metric, x64):
 
     np.testing.assert_allclose(largest(0.1), budgets, rtol=1e-9, atol=1e-12)
     assert np.all(largest(0.11)[budgets > 0] > 1.05 * budgets[budgets > 0])
-    promised = guarantee(PLACES, 0.1, distance=distance)
+    promised = planar_laplace.guarantee(PLACES, 0.1, distance=distance)
     assert promised.between(0, 1) == pytest.approx(budgets[0, 1], rel=1e-6)
 
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from dpjax.bounds.metric_selection import small_db_alpha, small_db_bound, small_db_error
+from dpjax.metric_privacy import small_databases, small_db, small_db_size
 from dpjax.metric_privacy.lipschitz import LipschitzQueries, fit_lipschitz_queries, lipschitz_envelope, lipschitz_queries
 from dpjax.metric_privacy.metrics import from_budgets
-from dpjax.metric_privacy.small_database import guarantee, small_databases, small_db, small_db_size
 from tests.support.histograms import histograms, losses
 
 GOLDEN = json.loads((pathlib.Path(__file__).parent.parent / "golden" / "D2_small_db.json").read_text())["smalldb"]
@@ -69,7 +69,9 @@ def test_the_null_record_makes_n_private(x64):
     metric = from_budgets(BUDGETS).with_absence([0.5, 0.8, 1.0])
     whole = np.array(metric.budgets)
     padded = np.concatenate([rows, 4 - rows.sum(-1, keepdims=True)], axis=-1)
-    loss, spread = losses(small_db(rows, lipschitz_queries(QUERIES, metric), size=M, total=4.0).log_probabilities(), padded, whole)
+    loss, spread = losses(
+        small_db(rows, lipschitz_queries(QUERIES, metric), size=M, public_n=4.0).log_probabilities(), padded, whole
+    )
     assert max(loss, spread) <= 1 + 1e-9
     # Control: n/m from the data, at a scale that does not know of the null record.
     whole[:3, 3] = whole[3, :3] = 0.1
@@ -134,16 +136,16 @@ def test_shapes_and_hostile_counts(x64):
 def test_errors_and_guarantee(x64):
     metric = from_budgets(BUDGETS)
     asked = lipschitz_queries(QUERIES, metric)
-    promised = guarantee(asked, metric).guarantee(neighbors="swap")
+    promised = small_db.guarantee(asked, metric).guarantee(neighbors="swap")
     assert promised.epsilon == promised.bounded_range == pytest.approx(1.2)
     with pytest.raises(ValueError, match=r"up to 1\.25 times"):
-        guarantee(LipschitzQueries(asked.values, asked.scale * 0.8), metric)
+        small_db.guarantee(LipschitzQueries(asked.values, asked.scale * 0.8), metric)
     with pytest.raises(ValueError, match="do not fit"):
-        guarantee(asked, metric.with_absence(1.0))
+        small_db.guarantee(asked, metric.with_absence(1.0))
     with pytest.raises(ValueError, match="batch"):
-        guarantee(asked, metric * np.ones(2))
+        small_db.guarantee(asked, metric * np.ones(2))
     with pytest.raises(TypeError, match="traced"):
-        jax.jit(lambda c: guarantee(LipschitzQueries(asked.values, c), metric) and c)(1.0)
+        jax.jit(lambda c: small_db.guarantee(LipschitzQueries(asked.values, c), metric) and c)(1.0)
     with pytest.raises(ValueError, match="there are 352716 databases of 10 records"):
         small_databases(12, 10)
     with pytest.raises(ValueError, match="size"):
@@ -155,4 +157,4 @@ def test_errors_and_guarantee(x64):
     with pytest.raises(ValueError, match="n is private"):
         small_db(ROWS[0], lipschitz_queries(QUERIES, metric.with_absence(1.0)), size=2)
     with pytest.raises(ValueError, match="total"):
-        small_db(ROWS[0], asked, size=2, total=-1.0)
+        small_db(ROWS[0], asked, size=2, public_n=-1.0)

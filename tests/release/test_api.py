@@ -443,7 +443,7 @@ def test_bad_parameters_and_traces_are_refused():
             statistic(np.zeros((2, 0)), **common)
     with pytest.raises(TypeError, match="not a JAX array"):
         release.median(RECORDS, **(common | {"resolution": jnp.float32(1)}))
-    for gone in ("variant", "law", "n_max"):
+    for gone in ("variant", "law", "max_records"):
         with pytest.raises(TypeError, match=gone):
             release.median(RECORDS, **common, **{gone: None})
     for needed in BOUNDS:

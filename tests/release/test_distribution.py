@@ -74,6 +74,10 @@ def test_closed_forms_are_sums_over_all_values(name, mechanism):
         outside = np.array([[-np.inf], [values[0] - 1], [values[-1] + 1], [1e300], [np.inf]])
         assert (found.pmf(outside) == 0).all()
         assert found.cdf(outside).T.tolist() == [[0, 0, 1, 1, 1]] * 4
+        np.testing.assert_allclose(np.exp(found.log_cdf(values[:, None])), below, rtol=0, atol=3e-15)
+        assert found.log_cdf(outside).T.tolist() == [[-np.inf, -np.inf, 0, 0, 0]] * 4
+        assert found.event_shape == ()
+        assert [end.tolist() for end in found.support] == [[values[0]] * 4, [values[-1]] * 4]
         for center in (*values[[0, len(values) // 3, -1]], values[1] + 0.37, values[0] - 5, values[-1] + 2.5):
             expected = np.sum(np.abs(values[:, None] - center) * p, axis=0)
             np.testing.assert_allclose(found.mean_abs_error(center), expected, rtol=1e-12, atol=1e-13)

@@ -95,8 +95,8 @@ def law_of_choice(monkeypatch, choose):
 
 
 CHOICES = {
-    "linear": lambda metric, total: lambda x: room.metric_choice(x, metric, weights=WEIGHTS, resolution=1, total=total),
-    "small_db": lambda metric, total: lambda x: room.small_db(x, QUERIES, metric, size=2, resolution=0.25, total=total),
+    "linear": lambda metric, total: lambda x: room.metric_choice(x, metric, weights=WEIGHTS, resolution=1, public_n=total),
+    "small_db": lambda metric, total: lambda x: room.small_db(x, QUERIES, metric, size=2, resolution=0.25, public_n=total),
 }
 
 

@@ -39,7 +39,7 @@ EVERY = [
     release.Quantiles([0.25, Fraction(1, 3)], **GRID, method="recursive"),
     release.Quantiles([0.25, Fraction(1, 3), 0.5], **GRID, method="nested"),
     release.Quantiles([0.25, Fraction(1, 3), 0.5], **GRID, method="auto"),
-    release.Quantiles((0.5,), grid=Floats(), n_max=100, reach=3, terms=4),
+    release.Quantiles((0.5,), grid=Floats(), max_records=100, reach=3, terms=4),
     release.ConfidenceInterval(0.5, 0, 100, 1, 500),
     release.ConfidenceInterval("1/2", 0, 100, "0.5", 500, coverage=0.9, ties=3, terms=8),
 ]
@@ -136,7 +136,7 @@ def test_equal_where_what_is_public_is_the_same():
         (lambda: release.Quantiles(0.5, **GRID), "several levels"),
         (lambda: release.Quantiles((0.5, 0.2), **GRID), "ascending|increasing|qs"),
         (lambda: release.Quantiles((0.5,), **GRID, method="both"), "method"),
-        (lambda: release.Quantiles((0.5,), **GRID, n_max=0), "n_max"),
+        (lambda: release.Quantiles((0.5,), **GRID, max_records=0), "max_records"),
         (lambda: release.Quantiles((0.5,), **GRID, reach=-1), "reach"),
         (lambda: release.ConfidenceInterval(1.5, 0, 9, 1, 10), "between 0 and 1"),
         (lambda: release.ConfidenceInterval(0.5, 0, 9, 1, 0), "n must"),

@@ -11,7 +11,7 @@ import pytest
 
 import dpjax
 from dpjax import from_local_sensitivity, inverse_sensitivity, local_sensitivity, mean_local_sensitivity, piecewise_laplace
-from dpjax.mechanisms.optimal_beta import optimal_beta
+from dpjax.mechanisms import optimal_beta
 from tests.mechanisms.test_propose_test_release import DELTA, exact_delta
 from tests.mechanisms.test_smooth_noise import DATASETS, GRID, cauchy_loss, pairs_of
 from tests.sensitivity.test_smooth_sensitivity import BETAS, at_distance_by_search, smoothness
@@ -41,7 +41,7 @@ def statistic_of(name):
 
 
 def local_of(name, x, neighbors, count, lower=LOW, upper=HIGH):
-    given = {"lower": lower, "upper": upper, "neighbors": neighbors, "count": count}
+    given = {"lower": lower, "upper": upper, "neighbors": neighbors, "num_records": count}
     if name == "mean":
         return mean_local_sensitivity(x, **given)
     how = {"rank": name} if isinstance(name, int) else dict(zip(("q", "definition"), name, strict=True))
@@ -223,7 +223,7 @@ def test_mechanisms_take_a_local_sensitivity_at_a_public_beta(x64):
     default = float(dpjax.smooth_laplace_log_normal(local, 0.5, sigma=0.3).scale)
     assert default <= 1.02 * min(scales)
     np.testing.assert_array_equal(dpjax.smooth_sensitivity(local, 0.1).bound, local.smooth(0.1).bound)
-    assert dpjax.mechanisms.smooth_cauchy.guarantee(local, 1.0).neighbors == "swap"
+    assert dpjax.smooth_cauchy.guarantee(local, 1.0).neighbors == "swap"
     assert dpjax.smooth_laplace(
         local_sensitivity(np.ones((3, 5)), lower=0, upper=2, neighbors="swap"), 1.0, delta=0.01
     ).batch_shape == (3,)

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from dpjax import CandidateScores, exponential, from_distances, permute_and_flip
-from dpjax.mechanisms.exponential import guarantee
 from dpjax.statistics import median
 from tests.support import oracle
 from tests.support.removals import finite_losses, neighbouring
@@ -60,7 +59,7 @@ def test_any_statistic_is_private_and_two_mistakes_are_not(neighbors, x64):
     assert largest == pytest.approx(1, rel=ROUNDING)
     assert twice >= 1.4
     assert left_out >= 1.4
-    assert guarantee(scores, 2.0).bounded_range == 2.0
+    assert exponential.guarantee(scores, 2.0).bounded_range == 2.0
 
 
 GOLDEN = {  # of a lower median on five cells, epsilon 1

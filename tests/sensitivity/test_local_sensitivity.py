@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 
 import dpjax
-from dpjax.mechanisms.inverse_sensitivity import inverse_sensitivity
-from dpjax.mechanisms.piecewise_laplace import piecewise_laplace
+from dpjax.mechanisms import inverse_sensitivity, piecewise_laplace
 from dpjax.sensitivity import profile as profile_file
 from dpjax.sensitivity.radii import from_local_sensitivity, from_radii
 from tests.support import oracle

@@ -12,7 +12,7 @@ import pytest
 
 from dpjax import mean, median, order_statistic, quantile
 from dpjax.sensitivity.local import local_sensitivity_bound
-from dpjax.statistics.local_sensitivity import local_sensitivity, smooth_sensitivity
+from dpjax.statistics import local_sensitivity, smooth_sensitivity
 from tests.support import oracle
 from tests.support.audit import padded
 
@@ -72,7 +72,7 @@ def searched():
 def test_local_sensitivity_at_every_distance_is_exact(neighbors, definition, searched, x64):
     datasets, exact = searched[neighbors, definition]
     x, count = padded(datasets, 4)
-    found = local_sensitivity(x, lower=LOW, upper=HIGH, neighbors=neighbors, definition=definition, count=count)
+    found = local_sensitivity(x, lower=LOW, upper=HIGH, neighbors=neighbors, definition=definition, num_records=count)
     assert found.at_distance.shape == (len(datasets), 5)
     for row, (data, wanted) in enumerate(zip(datasets, exact, strict=True)):
         # With every record changed, one more change is free: the formulas reach the whole range at k = n or before.
@@ -110,7 +110,7 @@ def smoothness(bound, datasets, neighbors):
 def test_the_bound_is_smooth_and_above_the_local_sensitivity(neighbors, definition, searched, x64):
     datasets, exact = searched[neighbors, definition]
     x, count = padded(datasets, 4)
-    found = local_sensitivity(x, lower=LOW, upper=HIGH, neighbors=neighbors, definition=definition, count=count)
+    found = local_sensitivity(x, lower=LOW, upper=HIGH, neighbors=neighbors, definition=definition, num_records=count)
     bound = found.smooth(BETAS[:, None]).bound
     assert (np.asarray(bound) >= np.array([a[0] for a in exact]) - 1e-12).all()
     attained = [smoothness(bound[i], datasets, neighbors) / beta for i, beta in enumerate(BETAS)]
@@ -123,7 +123,7 @@ def test_the_bound_is_smooth_and_above_the_local_sensitivity(neighbors, definiti
 def test_bounds_from_profiles_are_smooth_too(neighbors, searched, x64):
     datasets, _ = searched[neighbors, "lower"]
     x, count = padded(datasets, 4)
-    given = {"lower": LOW, "upper": HIGH, "neighbors": neighbors, "count": count}
+    given = {"lower": LOW, "upper": HIGH, "neighbors": neighbors, "num_records": count}
     for profile, statistic in (
         (quantile(x, 0.75, definition="lower", **given), lambda d: oracle.quantile(d, 0.75, "lower", LOW, HIGH)),
         (order_statistic(x, 2, **given).truncate(1), lambda d: d[1] if len(d) > 1 else HIGH),
@@ -150,7 +150,7 @@ def test_control_add_remove_values_under_swap(searched, x64):
     """Neither smooth, since one swap is two changes, nor above the local sensitivity."""
     datasets, exact = searched["swap", "lower"]
     x, count = padded(datasets, 4)
-    given = {"lower": LOW, "upper": HIGH, "definition": "lower", "count": count}
+    given = {"lower": LOW, "upper": HIGH, "definition": "lower", "num_records": count}
     bound = local_sensitivity(x, neighbors="add_remove", **given).smooth(0.3).bound
     assert smoothness(bound, datasets, "swap") > 1.2 * 0.3
     assert (np.asarray(bound) < np.array([a[0] for a in exact]) * 0.9).any()
@@ -160,7 +160,7 @@ def test_control_add_remove_values_under_swap(searched, x64):
 def test_control_distances_off_by_one_or_the_local_sensitivity_alone(neighbors, searched, x64):
     datasets, exact = searched[neighbors, "lower"]
     x, count = padded(datasets, 4)
-    found = local_sensitivity(x, lower=LOW, upper=HIGH, neighbors=neighbors, definition="lower", count=count)
+    found = local_sensitivity(x, lower=LOW, upper=HIGH, neighbors=neighbors, definition="lower", num_records=count)
     skipped = np.asarray(found.at_distance)[:, 1:] * np.exp(-0.3 * np.arange(4))  # A_{k+1} at k: still smooth, but too large
     assert (skipped.max(-1) > np.asarray(found.smooth(0.3).bound) * 1.2).any()
     late = np.concatenate([np.zeros((len(datasets), 1)), np.asarray(found.at_distance)], axis=-1) * np.exp(-0.3 * np.arange(6))
@@ -237,7 +237,7 @@ def test_padding_changes_no_bit(neighbors, definition):
     @partial(jax.jit, static_argnames="width")
     def bound(x, beta, width):
         padded = jnp.pad(x, ((0, 0), (0, width)), constant_values=9.0)
-        given = {"neighbors": neighbors, "definition": definition, "count": jnp.full(x.shape[:1], x.shape[1])}
+        given = {"neighbors": neighbors, "definition": definition, "num_records": jnp.full(x.shape[:1], x.shape[1])}
         smooth = smooth_sensitivity(padded, beta, lower=-3.0, upper=3.0, **given)
         return smooth.value, smooth.bound
 

@@ -14,9 +14,9 @@ import pytest
 import dpjax
 from dpjax import release
 from dpjax.release import Counts, exact_joint
+from dpjax.release._joint_quantiles import default_reach
 from dpjax.release.exact_chain import Parameters, errors
 from dpjax.release.exact_joint import Sampler, Weights, slots_of
-from dpjax.release.joint_quantiles import default_reach
 from dpjax.several_quantiles.far_records import far_records
 from tests.several_quantiles.test_joint import parts, places
 from tests.support import statistics
@@ -32,7 +32,7 @@ def tuples(m, cells=CELLS):
 
 
 def probabilities(x, law, middle, flat=True):
-    """Those of all tuples, as the head of dpjax/mechanisms/joint_quantiles.py has them, with 60 digits."""
+    """Those of all tuples, as the head of dpjax/mechanisms/_joint_quantiles.py has them, with 60 digits."""
     decimal.getcontext().prec = 60
     m, whole, n, unit = law.quantiles, law.whole, len(x), Decimal(law.unit.numerator) / law.unit.denominator
     all_aims = []
@@ -122,9 +122,9 @@ def most_of(counts):
 FIVE = counts_of([[0] * 5])  # parts of a number for up to five equal records
 
 
-def a_law(levels, epsilon, neighbors="add_remove", *, known=False, reach=None, terms=32, size=CELLS, n_max=5, counts=FIVE):
+def a_law(levels, epsilon, neighbors="add_remove", *, known=False, reach=None, terms=32, size=CELLS, max_records=5, counts=FIVE):
     exact = tuple(Fraction(q) for q in levels)
-    reach = default_reach(exact, Fraction(epsilon), size, n_max) if reach is None else reach
+    reach = default_reach(exact, Fraction(epsilon), size, max_records) if reach is None else reach
     return Parameters.of(exact, Fraction(epsilon), neighbors, size, known, reach, terms, most_of(counts))
 
 
@@ -149,7 +149,7 @@ def test_the_simulation_has_the_probabilities_of_the_definition(neighbors, n, x6
     for levels in (LEVELS, ["0.3"])[: 2 if n is None else 1]:
         law = a_law(levels, Fraction(3, 2), neighbors, known=n is not None)
         asked = dpjax.quantiles(np.array(rows, float), levels, neighbors=neighbors, **GRID)
-        simulated = dpjax.joint_quantiles(asked, 1.5, n=n).log_prob(jnp.array(tuples(len(levels)), float)[:, None])
+        simulated = dpjax.joint_quantiles(asked, 1.5, public_n=n).log_prob(jnp.array(tuples(len(levels)), float)[:, None])
         for i, row in enumerate(rows):
             exact = probabilities(row, law, 4)  # a public n beyond the columns is that of the columns
             np.testing.assert_allclose(exact.astype(float), np.exp(np.asarray(simulated))[:, i], rtol=1e-10)
@@ -181,10 +181,12 @@ def test_no_neighbour_loses_more_than_epsilon():
     assert max(audit(a_law(LEVELS[:2], 4, "swap"), rows, pairs)) > 2.5  # control
 
 
-@pytest.mark.parametrize("options", [{"neighbors": "add_remove"}, {"neighbors": "add_remove", "n": 5}, {"neighbors": "swap"}])
+@pytest.mark.parametrize(
+    "options", [{"neighbors": "add_remove"}, {"neighbors": "add_remove", "public_n": 5}, {"neighbors": "swap"}]
+)
 def test_draws_follow_the_probabilities(options):
     rows = [[0, 1, 1, 3, 3], [2, 2, 2, 2, 2]]
-    law = a_law(LEVELS, 2, options["neighbors"], known="n" in options, terms=6)
+    law = a_law(LEVELS, 2, options["neighbors"], known="public_n" in options, terms=6)
     found = release.joint_quantiles(rows, LEVELS, epsilon=2.0, draws=3000, terms=6, **options, **GRID)
     assert found.values.shape == (3000, 2, 3)
     number = {y: i for i, y in enumerate(tuples(3))}
@@ -199,7 +201,7 @@ def a_sampler(rng, rows, n, size, epsilon, known=False, levels=LEVELS, bits=None
     """Rows with ties, of different numbers of records."""
     cells, present = rng.integers(0, size, (rows, n)) // rng.integers(1, 6, (rows, 1)), rng.random((rows, n)) < 0.8
     counts = Counts.of_records(cells, present)
-    return Sampler(a_law(levels, epsilon, known=known, size=size, n_max=n, counts=counts), counts, bits=bits)
+    return Sampler(a_law(levels, epsilon, known=known, size=size, max_records=n, counts=counts), counts, bits=bits)
 
 
 def words_for(rng, sampler, draws):
@@ -353,20 +355,20 @@ def test_every_row_its_own_records():
     x = np.random.default_rng(0).permuted(np.arange(1.0, 102.0) + 101 * np.arange(4)[:, None], axis=1)
     options = {"lower": 0, "upper": 600, "resolution": 1, "neighbors": "add_remove"}
     expected = np.array([26.0, 51.0, 76.0]) + 101 * np.arange(4)[:, None]
-    for known in ({}, {"n": 101}, {"n": [101, 101, 100, 101]}):
+    for known in ({}, {"public_n": 101}, {"public_n": [101, 101, 100, 101]}):
         found = release.joint_quantiles(x, [0.25, 0.5, 0.75], epsilon=60.0, draws=3, **known, **options)
         assert np.abs(found.values - expected).max() <= 1
     assert (found.guarantee.epsilon, found.guarantee.bounded_range) == (180.0, 180.0)
     counted = release.joint_quantiles(
-        [1.0, 2.0, 3.0], [0.5], epsilon=60.0, counts=[[100, 0, 0], [0, 10, 100]], n_max=200, **options
+        [1.0, 2.0, 3.0], [0.5], epsilon=60.0, counts=[[100, 0, 0], [0, 10, 100]], max_records=200, **options
     )
     assert counted.values.tolist() == [[[1.0], [3.0]]]
 
 
 def test_counts_and_records_give_the_same_draws(monkeypatch):
     """The same words: from records, in any order, with absent ones, and from counts."""
-    x, options = [0.0, 1, 1, 3, 3, 3, 2], {"epsilon": 3.0, "neighbors": "add_remove", "n_max": 9, "draws": 30} | GRID
-    many = {"n": 200, "ties": 1, "terms": 4, "coverage": 0.3}  # what the promise is for, and not how many there are
+    x, options = [0.0, 1, 1, 3, 3, 3, 2], {"epsilon": 3.0, "neighbors": "add_remove", "max_records": 9, "draws": 30} | GRID
+    many = {"public_n": 200, "ties": 1, "terms": 4, "coverage": 0.3}  # what the promise is for, and not how many there are
     asked = [
         {"x": x},
         {"x": x[::-1]},
@@ -376,12 +378,12 @@ def test_counts_and_records_give_the_same_draws(monkeypatch):
     ]
     words = np.random.default_rng(6).integers(0, 2**64, (10, 30, 1), np.uint64)
     for file in ("joint_quantiles", "confidence_interval"):
-        room = importlib.import_module(f"dpjax.release.{file}")
+        room = importlib.import_module(f"dpjax.release._{file}")
         draw = room.draw_quantiles
         monkeypatch.setattr(
             room, "draw_quantiles", lambda *given, draw=draw: draw(*given[:4], words_of=lambda shape: words[: shape[0]])
         )
-    interval = {key: value for key, value in options.items() if key != "n_max"} | {"q": 0.5, **many}
+    interval = {key: value for key, value in options.items() if key != "max_records"} | {"q": 0.5, **many}
     for function, public in ((release.joint_quantiles, options | {"qs": LEVELS}), (release.confidence_interval, interval)):
         drawn = [function(**one, **public).values.tolist() for one in asked]
         assert all(one == drawn[0] for one in drawn)
@@ -390,7 +392,7 @@ def test_counts_and_records_give_the_same_draws(monkeypatch):
 
 def test_data_never_raise_and_bad_parameters_do():
     wild = [[float("nan"), float("inf"), -float("inf"), 1e300], [float("nan")] * 4]
-    for options in ({"neighbors": "add_remove"}, {"neighbors": "add_remove", "n": 10**6}, {"neighbors": "swap"}):
+    for options in ({"neighbors": "add_remove"}, {"neighbors": "add_remove", "public_n": 10**6}, {"neighbors": "swap"}):
         found = release.joint_quantiles(wild, LEVELS, epsilon=1.0, **options, **GRID)
         assert found.values.min() >= 0
         assert found.values.max() <= 3
@@ -407,10 +409,15 @@ def test_data_never_raise_and_bad_parameters_do():
         {"epsilon": 200.0},
         {"draws": 0},
         {"resolution": 2},
-        {"n": 2},
+        {"public_n": 2},
         {"terms": 1},
     )
-    for one in (*bad, {"n": 0.5, "neighbors": "add_remove"}, {"n": -1, "neighbors": "add_remove"}, {"qs": [Fraction(1, 2**27)]}):
+    for one in (
+        *bad,
+        {"public_n": 0.5, "neighbors": "add_remove"},
+        {"public_n": -1, "neighbors": "add_remove"},
+        {"qs": [Fraction(1, 2**27)]},
+    ):
         options = {"x": [1, 2], "qs": [0.5], "epsilon": 1.0, "neighbors": "swap"} | GRID | one
         with pytest.raises(ValueError, match=r"qs|epsilon|draws|multiples|n is|n must|terms"):
             release.joint_quantiles(**options)
@@ -423,7 +430,7 @@ def test_data_never_raise_and_bad_parameters_do():
 
 def test_intervals_are_two_joint_quantiles_with_a_coverage():
     x = np.random.default_rng(4).permutation(41)
-    public = {"lower": 0, "upper": 50, "resolution": 1, "neighbors": "swap", "ties": 1, "coverage": 0.6, "n": 41, "terms": 4}
+    public = {"lower": 0, "upper": 50, "resolution": 1, "neighbors": "swap", "ties": 1, "coverage": 0.6, "public_n": 41, "terms": 4}
     found = release.confidence_interval(x, 0.5, epsilon=12.0, draws=300, **public)
     assert found.values.shape == (300, 2)
     assert (found.values[:, 0] <= found.values[:, 1]).all()
@@ -431,8 +438,8 @@ def test_intervals_are_two_joint_quantiles_with_a_coverage():
     assert 0.6 <= found.coverage < 1
     read = release.ReleasedInterval.from_json(found.to_json())
     assert (read.coverage, read.guarantee, read.values.tolist()) == (found.coverage, found.guarantee, found.values.tolist())
-    with pytest.raises(ValueError, match="n is needed"):
-        release.confidence_interval(x, 0.5, epsilon=1.0, **public | {"n": None, "neighbors": "add_remove"})
+    with pytest.raises(ValueError, match="public_n is needed"):
+        release.confidence_interval(x, 0.5, epsilon=1.0, **public | {"public_n": None, "neighbors": "add_remove"})
     with pytest.raises(ValueError, match="coverage"):
         release.confidence_interval(x, 0.5, epsilon=0.01, **public | {"coverage": 0.99})
 
@@ -441,7 +448,16 @@ def test_intervals_are_two_joint_quantiles_with_a_coverage():
 @pytest.mark.parametrize("neighbors", ["swap", "add_remove"])
 def test_intervals_have_the_probabilities_and_the_coverage_of_the_simulation(neighbors):
     x = np.random.default_rng(4).permutation(41)
-    public = {"lower": 0, "upper": 50, "resolution": 1, "neighbors": neighbors, "ties": 1, "coverage": 0.6, "n": 41, "terms": 4}
+    public = {
+        "lower": 0,
+        "upper": 50,
+        "resolution": 1,
+        "neighbors": neighbors,
+        "ties": 1,
+        "coverage": 0.6,
+        "public_n": 41,
+        "terms": 4,
+    }
     simulated = dpjax.confidence_interval(x.astype(np.float32), 0.5, 12.0, **public)
     found = release.confidence_interval(x, 0.5, epsilon=12.0, draws=2000, **public)
     assert found.coverage == simulated.coverage
@@ -473,7 +489,7 @@ def test_many_equal_records_do_not_make_it_uniform():
 
 def test_heavy_ties_are_counted_in_full():
     public = {"lower": 0, "upper": 100, "resolution": 1, "neighbors": "add_remove"}
-    for known in ({}, {"n": 70}):
+    for known in ({}, {"public_n": 70}):
         found = release.joint_quantiles([40] * 30 + [70] * 40, LEVELS, epsilon=60.0, draws=20, **known, **public)
         assert found.values.tolist() == [[40, 70, 70]] * 20
 
@@ -530,16 +546,16 @@ def test_counts_of_any_size_never_raise_on_the_largest_grid():
     """Parts of the numbers of a grid are 64-bit integers: of 2^30 numbers and 2^40 equal records they would not be."""
     public = {"lower": 0, "upper": 2**31 - 4, "resolution": 1, "epsilon": 64.0, "neighbors": "add_remove"}
     for number in (1, 2**29, 2**30, 2**31, 2**40, 2**63 - 1, 10**5000):
-        found = release.joint_quantiles([5, 2**30], [0.25, 0.75], counts=[number, number], n_max=1000, **public)
+        found = release.joint_quantiles([5, 2**30], [0.25, 0.75], counts=[number, number], max_records=1000, **public)
         assert found.values.shape == (1, 2)
-        ends = release.confidence_interval([5, 2**30], 0.5, counts=[number, 1], n=1000, **public)
+        ends = release.confidence_interval([5, 2**30], 0.5, counts=[number, 1], public_n=1000, **public)
         assert ends.values.shape == (1, 2)
         assert found.values.tolist() == [[5.0, 2.0**30]] or number == 1
 
 
 def test_exact_draws_from_a_billion_records_look_at_those_near_the_quantiles():
     counts = Counts(np.array([0, 4]), np.array([1, 4, 6, 9]), np.array([4, 3, 2, 1]) * 10**8)
-    law = a_law(LEVELS, 20, terms=4, size=12, n_max=10**9, counts=counts)
+    law = a_law(LEVELS, 20, terms=4, size=12, max_records=10**9, counts=counts)
     sampler = Sampler(law, counts, bits=20)
     words = words_for(np.random.default_rng(8), sampler, 4)
     drawn = [sampler.exactly(0, words[:, draw, 0].tolist(), more) for draw in range(4)]

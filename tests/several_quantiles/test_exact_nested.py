@@ -227,7 +227,7 @@ def test_draws_are_near_the_quantiles_of_their_row():
     x = np.stack([rng.integers(0, 1000, 5000), rng.integers(0, 200, 5000) + 700])
     levels = [Fraction(k, 64) for k in range(1, 64)]
     options = {"lower": 0, "upper": 999, "resolution": 1, "epsilon": 8.0}
-    for neighbors, more_options in (("add_remove", {}), ("add_remove", {"n": [5000, 5000]}), ("swap", {})):
+    for neighbors, more_options in (("add_remove", {}), ("add_remove", {"public_n": [5000, 5000]}), ("swap", {})):
         found = release.nested_quantiles(x, levels, neighbors=neighbors, draws=3, **options, **more_options)
         assert found.values.shape == (3, 2, 63)
         assert found.guarantee.epsilon == 24.0
@@ -248,17 +248,18 @@ def test_data_never_raise_and_bad_parameters_do():
         public = {"lower": 0, "upper": 2**31 - 4, "resolution": 1, "epsilon": 64.0, "neighbors": "add_remove"}
         found = release.nested_quantiles([5, 2**30], SIXTHS, counts=[number, number], **public)
         assert found.values.shape == (1, 5)
-        assert release.nested_quantiles([5, 2**30], SIXTHS, counts=[number, 1], n=7, **public).values.shape == (1, 5)
+        assert release.nested_quantiles([5, 2**30], SIXTHS, counts=[number, 1], public_n=7, **public).values.shape == (1, 5)
     empty = release.nested_quantiles([[], []], SIXTHS, epsilon=1.0, neighbors="add_remove", **OPTIONS)
     assert empty.values.shape == (1, 2, 5)
     floats = release.nested_quantiles(
         wild, SIXTHS, epsilon=1.0, neighbors="swap", grid=release.Floats(digits=1, smallest=-1, largest=1)
     )
     assert floats.resolution is None
-    for bad in ({"qs": [0.2, 0.5]}, {"qs": [0.5, 0.2, 0.6]}, {"epsilon": 0.0}, {"epsilon": 2.0**-30}, {"draws": 0}, {"n": [3]},
+    for bad in ({"qs": [0.2, 0.5]}, {"qs": [0.5, 0.2, 0.6]}, {"epsilon": 0.0}, {"epsilon": 2.0**-30}, {"draws": 0},
+                {"public_n": [3]},
                 {"qs": ["0.1234567", "0.3", "0.4"]}):  # fmt: skip
         options = {"x": [1, 2], "qs": SIXTHS, "epsilon": 1.0, "neighbors": "swap"} | OPTIONS | bad
-        with pytest.raises(ValueError, match=r"qs|epsilon|draws|n is for|at least 3 levels"):
+        with pytest.raises(ValueError, match=r"qs|epsilon|draws|public_n is for|at least 3 levels"):
             release.nested_quantiles(**options)
 
 
@@ -269,7 +270,7 @@ def test_the_method_that_suits_what_is_public():
 
     assert [drawn_by(m, "swap") for m in (1, 2, 32, 33)] == ["joint", "joint", "joint", "nested"]
     assert [drawn_by(m, "add_remove") for m in (1, 2, 8, 9, 99)] == ["joint", "recursive", "recursive", "nested", "nested"]
-    assert drawn_by(32, "add_remove", n_max=9) == "joint"
+    assert drawn_by(32, "add_remove", max_records=9) == "joint"
     assert drawn_by(32, "swap", upper=10**6) == "nested"  # too many for so fine a grid
     assert drawn_by(999, "swap", upper=2**31 - 4) == "recursive"
     with pytest.raises(ValueError, match="39 are drawn together, and at most 18 can be"):

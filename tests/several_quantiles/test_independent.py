@@ -9,7 +9,6 @@ import pytest
 
 from dpjax import IndependentQuantiles, independent_quantiles, piecewise_laplace, quantile, quantiles
 from dpjax.accounting import bounded_range_epsilon
-from dpjax.mechanisms.independent_quantiles import guarantee
 from tests.several_quantiles.test_recursive import GRID, QUARTERS, pairs
 from tests.support import oracle, statistics
 from tests.support.audit import padded
@@ -21,7 +20,7 @@ DATA = np.random.default_rng(0).normal(size=(4, 15)).round(1)
 @pytest.mark.parametrize("neighbors", [pytest.param("add_remove", marks=pytest.mark.slow), "swap"])
 @pytest.mark.parametrize(("resolution", "truncate"), [(None, None), pytest.param("0.1", 3, marks=pytest.mark.slow)])
 def test_each_is_that_of_its_quantile(neighbors, resolution, truncate):
-    given = {"lower": -2, "upper": 2, "neighbors": neighbors, "resolution": resolution, "count": np.array([15, 6, 1, 14])}
+    given = {"lower": -2, "upper": 2, "neighbors": neighbors, "resolution": resolution, "num_records": np.array([15, 6, 1, 14])}
     asked = quantiles(DATA, LEVELS, **given)
     drawn = jax.jit(lambda asked: independent_quantiles(asked, 3.0, truncate=truncate))(asked)
     for number, q in enumerate(LEVELS):
@@ -45,7 +44,7 @@ def log_probabilities(neighbors, epsilon, **options):
     """Of every tuple before it is sorted: ``(datasets, tuples)``."""
     datasets = oracle.all_datasets({"add_remove": (0, 1, 2, 3), "swap": (4,)}[neighbors], GRID)
     x, count = padded(datasets, 4)
-    asked = quantiles(x, QUARTERS, lower=0, upper=3, neighbors=neighbors, resolution=1, count=count)
+    asked = quantiles(x, QUARTERS, lower=0, upper=3, neighbors=neighbors, resolution=1, num_records=count)
     unsorted = (
         _unsorted(asked, np.float64(epsilon))
         if not options.get("delta")
@@ -64,7 +63,9 @@ def test_they_are_private_for_every_small_dataset(neighbors, x64):
         one, other = pairs(datasets, neighbors)
         excess = np.maximum(np.exp(found[one]) - np.exp(epsilon + found[other]), 0.0).sum(axis=-1).max()
         assert excess <= delta + 1e-12
-        whole = guarantee(quantiles(DATA, QUARTERS, lower=0, upper=3, neighbors=neighbors), epsilon, delta=delta)
+        whole = independent_quantiles.guarantee(
+            quantiles(DATA, QUARTERS, lower=0, upper=3, neighbors=neighbors), epsilon, delta=delta
+        )
         ratio = found[one] - found[other]
         assert (ratio.max(axis=-1) - ratio.min(axis=-1)).max() <= whole.bounded_range * (1 + 1e-9)
         # The control: three times the budget.
@@ -103,7 +104,7 @@ def test_a_row_s_draws_are_its_own_and_bad_rows_are_nan():
 
 def test_guarantees():
     asked = quantiles(DATA, LEVELS, lower=-2, upper=2, neighbors="swap")
-    pure, loose = guarantee(asked, 1.2), guarantee(asked, 1.2, delta=1e-3)
+    pure, loose = independent_quantiles.guarantee(asked, 1.2), independent_quantiles.guarantee(asked, 1.2, delta=1e-3)
     assert (pure.epsilon, pure.bounded_range, pure.delta, pure.neighbors) == (1.2, 1.2, 0.0, "swap")
     assert pure.zcdp == pytest.approx(3 * 0.4**2 / 8)
     each = loose.bounded_range / 3

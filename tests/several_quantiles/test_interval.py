@@ -56,7 +56,7 @@ def tables():
 def test_coverage(names, options, tables):
     rows = ROWS if options["neighbors"] == "swap" else ROWS // 4
     x = np.stack([tables[name][0][:rows] for name in names])
-    interval = confidence_interval(x, 0.5, coverage=0.9, n=N, **options, **GRID)
+    interval = confidence_interval(x, 0.5, coverage=0.9, public_n=N, **options, **GRID)
     assert interval.batch_shape == (len(names), rows)
     assert 0.9 <= interval.coverage < 0.91
     draws = np.asarray(interval.sample(jax.random.key(0)))
@@ -157,18 +157,18 @@ def test_pairs_count_twice(x64):
 
 def test_binomial_part_is_that_of_order_statistics():
     # With a huge epsilon the lower end has a rank of at most 468: P(Binomial(1000, 1/2) <= 468) < 0.025 < P(... <= 469).
-    low, high = interval_levels(0.5, 1e4, n=1000, ties=1, neighbors="swap", **GRID)
+    low, high = interval_levels(0.5, 1e4, public_n=1000, ties=1, neighbors="swap", **GRID)
     assert 468 <= 1 + float(low) * 999 <= 469
     assert low + high == 1
-    assert interval_levels(0.5, 1e4, n=1000, ties=1, neighbors="add_remove", **GRID)[0] == low
-    third = interval_levels(Fraction(1, 3), 20.0, n=1000, ties=1, neighbors="swap", **GRID)
+    assert interval_levels(0.5, 1e4, public_n=1000, ties=1, neighbors="add_remove", **GRID)[0] == low
+    third = interval_levels(Fraction(1, 3), 20.0, public_n=1000, ties=1, neighbors="swap", **GRID)
     assert sum(third) == Fraction(2, 3)
 
 
 @pytest.mark.parametrize("neighbors", ["swap", pytest.param("add_remove", marks=pytest.mark.slow)])
 def test_what_makes_intervals_wider(neighbors):
     def width(**changes):
-        options = {"epsilon": 1.0, "n": 1000, "ties": 5, "neighbors": neighbors} | GRID | changes
+        options = {"epsilon": 1.0, "public_n": 1000, "ties": 5, "neighbors": neighbors} | GRID | changes
         low, high = interval_levels(0.5, **options)
         assert 0.95 <= interval_coverage((low, high), 0.5, **options) < 0.952
         nearer = (low + Fraction(1, 500), high - Fraction(1, 500))
@@ -179,15 +179,15 @@ def test_what_makes_intervals_wider(neighbors):
     assert width(epsilon=0.5) > usual > width(epsilon=2.0)
     assert width(upper=100_000) > usual > width(upper=1000)
     assert width(ties=20) > usual > width(ties=1)
-    assert width(n=500) > usual > width(n=2000)
+    assert width(public_n=500) > usual > width(public_n=2000)
     if neighbors == "add_remove":
         assert 1.2 * usual > width(terms=8) > usual
 
 
 def test_another_number_of_records():
     options = {"q": 0.5, "epsilon": 1.0, "neighbors": "add_remove", "ties": 5} | GRID
-    levels = interval_levels(n=1000, **options)
-    found = np.array([interval_coverage(levels, n=n, **options) for n in (800, 950, 1000, 1001, 1007, 1100, 2000)])
+    levels = interval_levels(public_n=1000, **options)
+    found = np.array([interval_coverage(levels, public_n=n, **options) for n in (800, 950, 1000, 1001, 1007, 1100, 2000)])
     assert (np.diff(found[[0, 1, 2, 5, 6]]) > 0).all()
     assert (found[2:] > 0.949).all()
     assert found[0] >= 0
@@ -195,7 +195,7 @@ def test_another_number_of_records():
 
 @pytest.mark.slow
 def test_table_of_widths():
-    public = {"n": 1000, "lower": 0, "upper": 10**6, "resolution": 100}
+    public = {"public_n": 1000, "lower": 0, "upper": 10**6, "resolution": 100}
     for neighbors in ("swap", "add_remove"):
         row = confidence_interval.__doc__.split(neighbors.replace("_", "/"))[1].split("\n")[0].split()
         cases = [(ties, epsilon) for ties in (None, 10) for epsilon in (0.5, 1.0, 2.0)]
@@ -209,7 +209,7 @@ def test_table_of_widths():
 def test_data_never_raise():
     wild = np.full((3, 200), np.nan, np.float32)
     wild[0, ::2], wild[1] = np.inf, 1e30
-    options = {"ties": 1, "n": 200, "coverage": 0.8} | GRID
+    options = {"ties": 1, "public_n": 200, "coverage": 0.8} | GRID
     for neighbors in ("swap", "add_remove"):
         draws = np.asarray(confidence_interval(wild, 0.5, 10.0, neighbors=neighbors, **options).sample(jax.random.key(0), (2,)))
         assert draws.shape == (2, 3, 2)
@@ -223,19 +223,19 @@ def test_draws_are_those_of_joint_quantiles():
     public = {"neighbors": "swap", "ties": 4} | GRID
 
     def given(data):
-        return confidence_interval(data[0], 0.5, 5.0, n=190, count=data[1], **public)
+        return confidence_interval(data[0], 0.5, 5.0, public_n=190, num_records=data[1], **public)
 
     interval, draws = jax.jit(lambda data: (given(data), given(data).sample(key, 3)))((x, count))
     assert isinstance(interval, ConfidenceInterval)
     assert interval.event_shape == (2,)
-    assert interval.levels == interval_levels(0.5, 5.0, n=190, **public)
-    assert interval.coverage == interval_coverage(interval.levels, 0.5, 5.0, n=190, **public)
-    asked = dpjax.quantiles(x, interval.levels, neighbors="swap", count=count, **GRID)
+    assert interval.levels == interval_levels(0.5, 5.0, public_n=190, **public)
+    assert interval.coverage == interval_coverage(interval.levels, 0.5, 5.0, public_n=190, **public)
+    asked = dpjax.quantiles(x, interval.levels, neighbors="swap", num_records=count, **GRID)
     np.testing.assert_array_equal(
         draws, jax.jit(lambda a: replace(dpjax.joint_quantiles(a, 5.0), aims="ranks").sample(key, 3))(asked)
     )
     np.testing.assert_array_equal(draws, dpjax.sharded_sample(key, given, (x, count), shape=(3,)))
-    assert dpjax.mechanisms.confidence_interval.guarantee("swap", 5.0) == dpjax.Guarantee(5.0, 5.0, "swap")
+    assert dpjax.confidence_interval.guarantee("swap", 5.0) == dpjax.Guarantee(5.0, 5.0, "swap")
 
 
 GOOD = {"q": 0.5, "epsilon": 5.0, "neighbors": "swap", "ties": 2} | GRID
@@ -249,10 +249,10 @@ GOOD = {"q": 0.5, "epsilon": 5.0, "neighbors": "swap", "ties": 2} | GRID
         ({"epsilon": 0.0}, "epsilon"),
         ({"epsilon": 0.01}, "largest is 0"),
         ({"neighbors": "both"}, "neighbors"),
-        ({"neighbors": "add_remove"}, "n is needed"),
-        ({"count": 100}, "n is needed"),
-        ({"n": 0}, "n must"),
-        ({"n": 301}, "n must"),
+        ({"neighbors": "add_remove"}, "public_n is needed"),
+        ({"num_records": 100}, "public_n is needed"),
+        ({"public_n": 0}, "public_n must"),
+        ({"public_n": 301}, "public_n must"),
         ({"ties": 0}, "ties"),
         ({"terms": 1}, "terms"),
         ({"coverage": 1.0}, "coverage"),
@@ -275,4 +275,4 @@ def test_bad_types_raise():
         confidence_interval(np.zeros(300), **(GOOD | {"epsilon": np.ones(2)}))
     for levels in (["0.4", "0.5"], ["0.6", "0.7"], ["0.6", "0.4"]):
         with pytest.raises(ValueError, match="levels"):
-            interval_coverage(levels, **(GOOD | {"n": 300}))
+            interval_coverage(levels, **(GOOD | {"public_n": 300}))

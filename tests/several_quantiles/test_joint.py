@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import dpjax
-from dpjax.mechanisms.joint_quantiles import guarantee, records_near, without_far
+from dpjax.mechanisms import joint_quantiles, records_near, without_far
 from tests.support import statistics
 
 CELLS = 4
@@ -100,7 +100,7 @@ def test_heavy_ties_are_counted_in_full():
     many = {"lower": 0, "upper": 100, "neighbors": "add_remove", "resolution": 1}
     two = dpjax.quantiles(np.repeat([40.0, 70.0], [30, 40]), ["0.25", "0.5", "0.75"], **many)
     assert dpjax.joint_quantiles(two, 60.0).sample(jax.random.key(0), 20).tolist() == [[40, 70, 70]] * 20
-    assert dpjax.joint_quantiles(two, 60.0, n=70).sample(jax.random.key(0), 20).tolist() == [[40, 70, 70]] * 20
+    assert dpjax.joint_quantiles(two, 60.0, public_n=70).sample(jax.random.key(0), 20).tolist() == [[40, 70, 70]] * 20
     zeros = dpjax.quantiles(np.repeat([0.0, 5000.0], [900, 100]), ["0.25", "0.5", "0.75"], **many | {"upper": 99999})
     for epsilon in (0.5, 8.0):
         marginals = dpjax.joint_quantiles(zeros, epsilon).marginals()
@@ -117,7 +117,7 @@ def log_probabilities(rows, qs, epsilon, neighbors="add_remove", **options):
     """Of all tuples, a row for each dataset."""
     padded = np.array([[*row, *[0] * (4 - len(row))] for row in rows], float)
     count = jnp.array([len(row) for row in rows], jnp.int32)
-    asked = dpjax.quantiles(padded, qs, lower=0, upper=CELLS - 1, neighbors=neighbors, resolution=1, count=count)
+    asked = dpjax.quantiles(padded, qs, lower=0, upper=CELLS - 1, neighbors=neighbors, resolution=1, num_records=count)
     distribution = dpjax.joint_quantiles(asked, epsilon, **options)
     return np.asarray(distribution.log_prob(tuples(len(qs))[:, None, :])).T
 
@@ -157,7 +157,7 @@ def test_no_neighbour_loses_more_than_epsilon(m, x64):
                 expected = reference(rows[40], LEVELS[m], epsilon, reach, spacing)
                 np.testing.assert_allclose(logs[40] - logs[40][0], expected - expected[0], atol=1e-12)
     for n in (2, 4, 9):  # right or not; more than the columns count as these
-        logs = log_probabilities(rows, LEVELS[m], 2.0, n=n)
+        logs = log_probabilities(rows, LEVELS[m], 2.0, public_n=n)
         loss, width = losses(logs, found)
         assert 1.5 <= max(loss, width) <= 2.0 * (1 + 1e-9)
         expected = reference(rows[40], LEVELS[m], 2.0, 0, number=min(n, 4) - 1)
@@ -183,7 +183,7 @@ def test_what_must_fail():
     own = np.array([reference(row, LEVELS[2], 1.0, 1, number=len(row) - 1) for row in rows])
     assert max(losses(own - np.log(np.exp(own).sum(-1, keepdims=True)), found)) > 1.1
     with pytest.raises(ValueError, match="neighbour relation"):
-        guarantee("edge", 1.0)
+        joint_quantiles.guarantee("edge", 1.0)
 
     # Parts as large as their multiple: its weight follows the number of its records.
     def large(x, value):
@@ -255,7 +255,7 @@ def test_on_the_line_draws_have_the_marginals(x64):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("known", [{}, {"n": 30}, {"terms": 5}])
+@pytest.mark.parametrize("known", [{}, {"public_n": 30}, {"terms": 5}])
 def test_draws_do_not_depend_on_padding_and_further_rows(known):
     x = np.random.default_rng(0).normal(size=(3, 40)).astype(np.float32)
     options = {"lower": -5, "upper": 5, "neighbors": "add_remove"}
@@ -263,7 +263,7 @@ def test_draws_do_not_depend_on_padding_and_further_rows(known):
 
     @jax.jit
     def draw(x, count, epsilon):
-        return dpjax.joint_quantiles(dpjax.quantiles(x, ["0.25", "0.5"], count=count, **options), epsilon, **known).sample(
+        return dpjax.joint_quantiles(dpjax.quantiles(x, ["0.25", "0.5"], num_records=count, **options), epsilon, **known).sample(
             key, (5,)
         )
 
@@ -275,11 +275,12 @@ def test_draws_do_not_depend_on_padding_and_further_rows(known):
     np.testing.assert_array_equal(draw(np.pad(x, ((0, 0), (0, 9))), count, epsilon), together)
 
 
-FURTHER = {"epsilon": 1e9, "n": 0}, {"epsilon": 1e-6}
+FURTHER = {"epsilon": 1e9, "public_n": 0}, {"epsilon": 1e-6}
 
 
 @pytest.mark.parametrize(
-    "options", [{"epsilon": 1.0, "n": 10**8}, {"epsilon": 1e9}, *(pytest.param(more, marks=pytest.mark.slow) for more in FURTHER)]
+    "options",
+    [{"epsilon": 1.0, "public_n": 10**8}, {"epsilon": 1e9}, *(pytest.param(more, marks=pytest.mark.slow) for more in FURTHER)],
 )
 def test_in_float32_no_size_or_epsilon_is_rounded_away(options):
     rows = np.array([[1, 2, 3, 4, 5, np.nan], [1, 2, 3, 4, 5, 6]], np.float32)
@@ -300,10 +301,10 @@ def test_data_never_raise_and_bad_parameters_do():
     for bad in ({"epsilon": 0.0}, {"epsilon": 1.0, "terms": 1}, {"epsilon": 1.0, "reach": -1}):
         with pytest.raises(ValueError, match=r"epsilon|terms|reach"):
             dpjax.joint_quantiles(asked, **bad)
-    with pytest.raises(ValueError, match="n must"):
-        dpjax.joint_quantiles(asked, 1.0, n=-1)
+    with pytest.raises(ValueError, match="public_n must"):
+        dpjax.joint_quantiles(asked, 1.0, public_n=-1)
     with pytest.raises(ValueError, match="public"):
-        dpjax.joint_quantiles(dpjax.quantiles(wild, ["0.5"], **options | {"neighbors": "swap"}), 1.0, n=5)
+        dpjax.joint_quantiles(dpjax.quantiles(wild, ["0.5"], **options | {"neighbors": "swap"}), 1.0, public_n=5)
     with pytest.raises(TypeError, match="SortedRecords"):
         dpjax.joint_quantiles(dpjax.median(wild, **options), 1.0)
     for levels in ([], ["0.5", "0.5"], ["0.5", "0.2"], [0.0], [1.5]):
@@ -315,14 +316,14 @@ def test_data_never_raise_and_bad_parameters_do():
 
 def test_guarantee():
     asked = dpjax.quantiles(jnp.arange(5.0), ["0.5"], lower=0, upper=5, neighbors="swap")
-    assert str(guarantee(asked, 0.5)) == "0.5-DP and 0.5-bounded-range under swap neighbors"
+    assert str(joint_quantiles.guarantee(asked, 0.5)) == "0.5-DP and 0.5-bounded-range under swap neighbors"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("neighbors", ["add_remove", "swap"])
 def test_without_records_far_from_all_quantiles_draws_and_bars_are_the_same(neighbors):
     levels, epsilon = (Fraction(1, 4), Fraction(1, 2)), np.array([[16.0], [24.0]], np.float32)
-    count = {"count": np.array([1500, 1203], np.int32)} if neighbors == "add_remove" else {}
+    count = {"num_records": np.array([1500, 1203], np.int32)} if neighbors == "add_remove" else {}
     n = np.array([1500, 1203])
 
     def near_of(x, resolution, epsilon):

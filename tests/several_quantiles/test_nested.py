@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from dpjax import nested_quantiles, quantiles
-from dpjax.mechanisms.nested_quantiles import guarantee
 from dpjax.release.exact_chain import Parameters
 from dpjax.several_quantiles.nesting import Nesting, Shares
 from tests.several_quantiles.test_exact_joint import probabilities
@@ -83,7 +82,7 @@ def simulated(levels, neighbors, epsilon, number=NUMBER, sizes=None):
     """The log-probabilities of all tuples for all datasets, ``(datasets, tuples)``, with all ranks of places added up."""
     datasets = oracle.all_datasets(sizes or SIZES[neighbors], GRID)
     rows, count = padded(datasets, max(map(len, datasets)))
-    asked = quantiles(rows, levels, lower=0, upper=GRID[-1], neighbors=neighbors, resolution=1, count=count)
+    asked = quantiles(rows, levels, lower=0, upper=GRID[-1], neighbors=neighbors, resolution=1, num_records=count)
     public = {} if neighbors == "swap" else {"public_n": number}
     return datasets, of_tuples(nested_quantiles(asked, float(epsilon), **public), levels).T
 
@@ -177,7 +176,7 @@ def test_bad_parameters_raise():
 
 def test_what_a_draw_costs():
     asked = quantiles(jnp.arange(9.0), SIXTHS, lower=0, upper=9, neighbors="add_remove")
-    cost, known = guarantee(asked, 2.0), guarantee(asked, 2.0, public_n=9)
+    cost, known = nested_quantiles.guarantee(asked, 2.0), nested_quantiles.guarantee(asked, 2.0, public_n=9)
     assert cost.epsilon == known.epsilon == 2
     assert (cost.neighbors, known.rho < cost.epsilon**2 / 8) == ("add_remove", True)
     shares = Shares.of(Nesting.of(SIXTHS), "add_remove", False)

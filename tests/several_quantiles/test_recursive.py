@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from dpjax import RecursiveQuantiles, piecewise_laplace, quantile, quantiles, recursive_quantiles
-from dpjax.mechanisms.recursive_quantiles import guarantee
 from dpjax.sensitivity.parts import Parts
 from dpjax.several_quantiles.halving import Part, equal_on_the_left, to_the_left
 from tests.support import oracle, statistics
@@ -101,7 +100,7 @@ def log_probabilities(levels, neighbors, truncate=None):
 def _log_probabilities(levels, neighbors, truncate):
     datasets = oracle.all_datasets(SIZES[neighbors], GRID)
     x, count = padded(datasets, max(SIZES[neighbors]))
-    asked = quantiles(x, levels, lower=0, upper=3, neighbors=neighbors, resolution=1, count=count)
+    asked = quantiles(x, levels, lower=0, upper=3, neighbors=neighbors, resolution=1, num_records=count)
     drawn = recursive_quantiles(asked, EPSILONS[:, None], truncate=truncate)
     points = jnp.asarray(tuples_of(levels), float)[:, None, None, None, :]
     noisy = jnp.asarray(np.tile(NUMBERS[:, None, None, None], len(levels)))
@@ -210,7 +209,7 @@ def test_draws_follow_the_joint_law():
 @pytest.mark.parametrize("neighbors", ["add_remove", "swap"])
 def test_one_quantile_is_that_of_piecewise_laplace(neighbors, x64):
     x = np.random.default_rng(1).normal(size=(4, 9))
-    given = {"lower": -2, "upper": 2, "neighbors": neighbors, "count": np.array([9, 5, 1, 9])}
+    given = {"lower": -2, "upper": 2, "neighbors": neighbors, "num_records": np.array([9, 5, 1, 9])}
     points = np.linspace(-1.9, 1.9, 12)
     one = recursive_quantiles(quantiles(x, [0.3], **given), 1.5).log_prob(points[:, None, None])
     other = piecewise_laplace(quantile(x, 0.3, **given), 1.5).log_prob(points[:, None])
@@ -228,7 +227,7 @@ def test_densities_on_the_line_are_private(neighbors, x64):
     given = {"lower": 0, "upper": 1, "neighbors": neighbors}
     points = np.sort(random.uniform(size=(400, 1, 3)), axis=-1)
     epsilon = np.where(np.arange(40) % 2, 1.0, 4.0)
-    counts = {} if neighbors == "swap" else {"count": np.stack([np.full(40, 6), np.full(40, 5)])}
+    counts = {} if neighbors == "swap" else {"num_records": np.stack([np.full(40, 6), np.full(40, 5)])}
     asked = quantiles(np.stack([x, moved]), [0.2, 0.5, 0.6], **given, **counts)
     found = np.asarray(recursive_quantiles(asked, epsilon).log_prob(points[:, None]))
     assert np.isfinite(found).all()
@@ -252,7 +251,7 @@ def rows_of(bad):
 @pytest.mark.parametrize("resolution", [None, "0.25"])
 def test_draws_of_any_row_ascend_between_the_bounds(neighbors, resolution):
     given = {"lower": -2, "upper": 2, "neighbors": neighbors, "resolution": resolution}
-    asked = quantiles(rows_of(True), LEVELS, **given, count=np.array([12, 12, 12, 12, 0]))
+    asked = quantiles(rows_of(True), LEVELS, **given, num_records=np.array([12, 12, 12, 12, 0]))
     epsilons = jnp.array([[1.0, 1.0, 1.0, 1.0, 1.0], [1e-3, 1e3, 1e3, 1e3, jnp.nan]])
     drawn = recursive_quantiles(asked, epsilons)
     assert (drawn.batch_shape, drawn.event_shape) == ((2, 5), (6,))
@@ -341,7 +340,7 @@ def test_a_part_has_the_records_of_its_ranks():
 
 def test_guarantees():
     asked = quantiles(np.arange(9.0), LEVELS, lower=0, upper=9, neighbors="swap")
-    pure, loose = guarantee(asked, 1.2), guarantee(asked, 1.2, delta=1e-6)
+    pure, loose = recursive_quantiles.guarantee(asked, 1.2), recursive_quantiles.guarantee(asked, 1.2, delta=1e-6)
     assert (pure.epsilon, pure.delta, pure.neighbors) == (1.2, 0.0, "swap")
     assert pure.bounded_range == pytest.approx(2.0)
     assert pure.zcdp == pytest.approx(3 * 0.4**2 / 8)
@@ -350,7 +349,7 @@ def test_guarantees():
     assert float(each) > 0.4
     assert loose.zcdp == pytest.approx(3 * float(each) ** 2 / 8, rel=1e-5)
     one = quantiles(np.arange(9.0), [0.5], lower=0, upper=9, neighbors="swap")
-    assert guarantee(one, 1.2).bounded_range == 1.2
+    assert recursive_quantiles.guarantee(one, 1.2).bounded_range == 1.2
 
 
 def test_bad_arguments():

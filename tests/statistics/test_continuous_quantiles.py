@@ -27,7 +27,9 @@ CASES = [  # the default run keeps one, CI runs all
 
 def continuous(neighbors, q, **options):
     x, count = padded(DATASETS[neighbors], 4)
-    return quantile(jnp.asarray(x), q, lower=LOW, upper=HIGH, neighbors=neighbors, definition="continuous", count=count, **options)
+    return quantile(
+        jnp.asarray(x), q, lower=LOW, upper=HIGH, neighbors=neighbors, definition="continuous", num_records=count, **options
+    )
 
 
 def losses(profile, neighbors, epsilon, **options):
@@ -43,7 +45,7 @@ def test_the_profile_is_the_interpolated_record_at_a_real_rank(neighbors, x64):
     x, count = padded([tuple(data) for data in datasets], 10)
     for q in (Fraction(1, 4), Fraction(1, 2), Fraction(9, 10)):
         step = 1.0 if neighbors == "swap" else float(max(q, 1 - q))
-        profile = quantile(x, q, lower=-3, upper=3, neighbors=neighbors, definition="continuous", count=count)
+        profile = quantile(x, q, lower=-3, upper=3, neighbors=neighbors, definition="continuous", num_records=count)
         assert not profile.integer_levels
         assert profile.interpolable
         for row, data in enumerate(datasets):
@@ -74,7 +76,7 @@ def test_at_one_half_piecewise_laplace_has_the_distribution_of_the_linear_median
     of = jax.jit(lambda distribution: (distribution.log_prob(y), distribution.cdf(y)))
 
     def known(x, neighbors, definition, count):
-        profile = median(x, lower=-3, upper=3, neighbors=neighbors, definition=definition, count=count)
+        profile = median(x, lower=-3, upper=3, neighbors=neighbors, definition=definition, num_records=count)
         return of(of_one_size(piecewise_laplace(profile, 1.7)))
 
     for neighbors, counts in (("add_remove", np.arange(10)), ("swap", np.repeat([1, 3, 5, 7, 9], 2))):
@@ -164,7 +166,7 @@ def test_padding_and_masks_change_nothing(neighbors):
 
     @jax.jit
     def both(x, key):
-        profile = quantile(x, Fraction(1, 4), lower=-2, upper=2, neighbors=neighbors, definition="continuous", count=count)
+        profile = quantile(x, Fraction(1, 4), lower=-2, upper=2, neighbors=neighbors, definition="continuous", num_records=count)
         return profile, piecewise_laplace(profile, 1.0).sample(key)
 
     (wide, draws), (narrow, same) = both(x, jax.random.key(1)), both(x[:, :33], jax.random.key(1))
@@ -173,7 +175,9 @@ def test_padding_and_masks_change_nothing(neighbors):
         a, b = getattr(wide, side), getattr(narrow, side)
         np.testing.assert_array_equal(a[:, : b.shape[-1]], b)
         np.testing.assert_array_equal(a[:, -1], b[:, -1])
-    near = quantile(x, Fraction(1, 4), lower=-2, upper=2, neighbors=neighbors, definition="continuous", count=count, truncate=3)
+    near = quantile(
+        x, Fraction(1, 4), lower=-2, upper=2, neighbors=neighbors, definition="continuous", num_records=count, truncate=3
+    )
     np.testing.assert_array_equal(near.upper[:, :3], wide.upper[:, :3])
     np.testing.assert_array_equal(near.lower[:, :3], wide.lower[:, :3])
     assert near.upper.shape[-1] <= 7

@@ -15,10 +15,10 @@ EDGES = [0.0, 1.0, 2.0, 3.0]
 
 def test_counts_are_numpy_s():
     assert count(X).value.tolist() == [7, 8]
-    assert count(X, count=np.array([7, 2])).value.tolist() == [6, 2]
+    assert count(X, num_records=np.array([7, 2])).value.tolist() == [6, 2]
     assert count(X, mask=X >= 2).value.tolist() == [4, 5]
-    for given in ({}, {"mask": X < 3}, {"count": np.array([4, 0])}):
-        kept = given.get("mask", np.arange(8) < given.get("count", np.array([8, 8]))[:, None])
+    for given in ({}, {"mask": X < 3}, {"num_records": np.array([4, 0])}):
+        kept = given.get("mask", np.arange(8) < given.get("num_records", np.array([8, 8]))[:, None])
         wanted = [np.histogram(row[there & np.isfinite(row)], EDGES)[0] for row, there in zip(X, kept, strict=True)]
         assert histogram(X, edges=EDGES, **given).value.tolist() == np.array(wanted).tolist()
         wanted = [[np.sum(row[there] == label) for label in (3.0, 2.0)] for row, there in zip(X, kept, strict=True)]
@@ -40,7 +40,7 @@ def test_one_record_more_or_less_costs_epsilon_in_all_bins_together():
     assert max(losses) == pytest.approx(0.7, rel=1e-5)
     assert largest_loss(row, np.where(row == 1.0, 2.5, row), 0.7) == pytest.approx(1.4, rel=1e-5)  # a swap is not covered
     profile = histogram(row, edges=EDGES)
-    assert dpjax.mechanisms.laplace.guarantee(profile, 0.7) == Guarantee(0.7, 1.4, "add_remove")
+    assert dpjax.laplace.guarantee(profile, 0.7) == Guarantee(0.7, 1.4, "add_remove")
 
 
 def test_what_laplace_does_with_profiles():

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpjax.sensitivity.scores import CandidateScores
-from dpjax.statistics.mode import candidate_counts, mode
+from dpjax.statistics import candidate_counts, mode
 from tests.support import oracle
 from tests.support.audit import padded
 
@@ -49,7 +49,7 @@ def distances(datasets, neighbors, test, grid=GRID):
 
 def scores_of(datasets, neighbors, candidates=CANDIDATES, size=8):
     x, count = padded(datasets, size)
-    return mode(jnp.asarray(x, jnp.float32), candidates=candidates, neighbors=neighbors, count=count)
+    return mode(jnp.asarray(x, jnp.float32), candidates=candidates, neighbors=neighbors, num_records=count)
 
 
 @pytest.mark.parametrize("neighbors", ["add_remove", "swap"])
@@ -108,7 +108,7 @@ def test_the_sensitivity_is_one_with_records_that_are_no_candidates(neighbors):
 @pytest.mark.parametrize("neighbors", ["add_remove", "swap"])
 def test_the_range_of_changes_of_counts_is_twice_their_sensitivity(neighbors):
     x, count = padded(DATASETS, 8)
-    found = candidate_counts(x, candidates=CANDIDATES, neighbors=neighbors, count=count)
+    found = candidate_counts(x, candidates=CANDIDATES, neighbors=neighbors, num_records=count)
     scores, index = np.asarray(found.scores), {data: row for row, data in enumerate(DATASETS)}
     expected = [[data.count(c) - max(map(data.count, CANDIDATES)) for c in CANDIDATES] for data in DATASETS]
     np.testing.assert_array_equal(scores, expected)
@@ -120,7 +120,7 @@ def test_the_range_of_changes_of_counts_is_twice_their_sensitivity(neighbors):
     ]
     assert max(ranges) == 2 * float(found.sensitivity) == (1.0 if neighbors == "add_remove" else 2.0)
     # Further from the best than the distance, for every candidate: a sharper distribution at the same sensitivity.
-    gap = np.asarray(mode(x, candidates=CANDIDATES, neighbors=neighbors, count=count).scores)
+    gap = np.asarray(mode(x, candidates=CANDIDATES, neighbors=neighbors, num_records=count).scores)
     sharper = (scores - scores.max(axis=-1, keepdims=True)) / float(found.sensitivity)
     assert (sharper <= gap - gap.max(axis=-1, keepdims=True)).all()
 
@@ -140,7 +140,7 @@ def test_masks_counts_and_own_candidates_for_each_row():
     found = mode(x, candidates=[1, 2], neighbors="add_remove", mask=mask)
     assert found.scores.tolist() == [[1.0, -1.0], [-1.0, 1.0]]
     assert found.batch_shape == (2,)
-    own = mode(x[0], candidates=np.array([[1.0, 2.0], [2.0, 7.0]]), neighbors="add_remove", count=np.array([3, 3]))
+    own = mode(x[0], candidates=np.array([[1.0, 2.0], [2.0, 7.0]]), neighbors="add_remove", num_records=np.array([3, 3]))
     assert own.scores.tolist() == [[1.0, -1.0], [1.0, -1.0]]
     assert mode(np.zeros((2, 0)), candidates=[1, 2], neighbors="swap").scores.tolist() == [[0.0, 0.0], [0.0, 0.0]]
 
@@ -155,7 +155,7 @@ def test_bad_public_parameters():
     with pytest.raises(ValueError, match="neighbors"):
         mode(x, candidates=[1, 2], neighbors="both")
     with pytest.raises(ValueError, match="not both"):
-        mode(x, candidates=[1, 2], neighbors="swap", count=np.int32(1), mask=np.ones(3, bool))
+        mode(x, candidates=[1, 2], neighbors="swap", num_records=np.int32(1), mask=np.ones(3, bool))
     with pytest.raises(ValueError, match="at least one"):
         mode(x, candidates=[], neighbors="swap")
     with pytest.raises(ValueError, match="k scores"):
@@ -182,7 +182,7 @@ def test_counts_beyond_the_integers_of_float32(monkeypatch):
     size = 2**24
     pairs = np.array([[size + 1, size + 9], [size + 2, size + 9], [size + 3, size + 9]], np.int32)
     monkeypatch.setattr(
-        importlib.import_module("dpjax.statistics.mode"),
+        importlib.import_module("dpjax.statistics._mode"),
         "_read",
         lambda *_: (jnp.asarray(pairs), jnp.asarray([0.0, 1.0], jnp.float32)),
     )

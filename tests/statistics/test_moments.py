@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from dpjax import statistics
-from dpjax.mechanisms.inverse_sensitivity import inverse_sensitivity
-from dpjax.mechanisms.piecewise_laplace import piecewise_laplace
+from dpjax.mechanisms import inverse_sensitivity, piecewise_laplace
 from dpjax.sensitivity.profile import SensitivityProfile
 from tests.support import oracle
 from tests.support.audit import audit, padded
@@ -28,16 +27,18 @@ DATASETS = {"swap": oracle.all_datasets([4], GRID), "add_remove": oracle.all_dat
 MECHANISMS = (piecewise_laplace, inverse_sensitivity)
 
 PROFILES = {  # of rows x with counts, by relation
-    ("mean", "swap"): lambda x, count: statistics.mean(x, neighbors="swap", count=count, **BOUNDS),
-    ("mean", "add_remove"): lambda x, count: statistics.mean(x, neighbors="add_remove", count=count, **BOUNDS),
-    ("hull", "add_remove"): lambda x, count: statistics.mean(x, neighbors="add_remove", values="hull", count=count, **BOUNDS),
-    ("sum", "swap"): lambda x, count: statistics.sum(x, neighbors="swap", count=count, **BOUNDS),
-    ("sum", "add_remove"): lambda x, count: statistics.sum(x, neighbors="add_remove", count=count, **BOUNDS),
+    ("mean", "swap"): lambda x, count: statistics.mean(x, neighbors="swap", num_records=count, **BOUNDS),
+    ("mean", "add_remove"): lambda x, count: statistics.mean(x, neighbors="add_remove", num_records=count, **BOUNDS),
+    ("hull", "add_remove"): lambda x, count: statistics.mean(x, neighbors="add_remove", values="hull", num_records=count, **BOUNDS),
+    ("sum", "swap"): lambda x, count: statistics.sum(x, neighbors="swap", num_records=count, **BOUNDS),
+    ("sum", "add_remove"): lambda x, count: statistics.sum(x, neighbors="add_remove", num_records=count, **BOUNDS),
     ("sum of at most 4", "add_remove"): lambda x, count: statistics.sum(
-        x, neighbors="add_remove", max_count=4, count=count, **BOUNDS
+        x, neighbors="add_remove", max_count=4, num_records=count, **BOUNDS
     ),
-    ("variance", "swap"): lambda x, count: statistics.variance(x, neighbors="swap", count=count, **BOUNDS),
-    ("truncated variance", "swap"): lambda x, count: statistics.variance(x, neighbors="swap", count=count, truncate=1, **BOUNDS),
+    ("variance", "swap"): lambda x, count: statistics.variance(x, neighbors="swap", num_records=count, **BOUNDS),
+    ("truncated variance", "swap"): lambda x, count: statistics.variance(
+        x, neighbors="swap", num_records=count, truncate=1, **BOUNDS
+    ),
 }
 
 
@@ -86,7 +87,7 @@ def test_sums_of_at_most_so_many_records(bounds, x64):
     grid = tuple(value for value in GRID if bounds[0] <= value <= bounds[1])
     datasets = oracle.all_datasets(range(4), grid)
     x, count = padded(datasets, 3, fill=bounds[0])
-    options = {"lower": bounds[0], "upper": bounds[1], "neighbors": "add_remove", "count": count}
+    options = {"lower": bounds[0], "upper": bounds[1], "neighbors": "add_remove", "num_records": count}
     profile = statistics.sum(x, max_count=5, **options)
     lowest, highest = 5 * min(bounds[0], 0), 5 * max(bounds[1], 0)
     np.testing.assert_array_equal(profile.support[0], np.full(len(x), lowest))
@@ -162,7 +163,7 @@ def test_larger_means_under_add_remove_against_every_number_of_removals(x64):
     rows = np.concatenate([rng.normal(size=(6, 40)) * 2, rng.choice([LOW, 0.0, HIGH], (6, 40)), rng.pareto(0.5, (6, 40))])
     count = np.array([40, 39, 17, 2, 1, 0] * 3)
     for values, least in (("extreme", 0), ("hull", 1)):
-        profile = statistics.mean(rows, neighbors="add_remove", values=values, count=count, **BOUNDS)
+        profile = statistics.mean(rows, neighbors="add_remove", values=values, num_records=count, **BOUNDS)
         upper, lower = np.asarray(profile.upper), np.asarray(profile.lower)
         for row, n in enumerate(count):
             data = np.sort(np.clip(rows[row, :n], LOW, HIGH))
@@ -405,7 +406,7 @@ def test_padding_and_further_rows_change_no_bit(name):
 
     @jax.jit
     def run(x, count, key):
-        profile = SHAPES[name](x, lower=-250.0, upper=300.7, count=count, **public)
+        profile = SHAPES[name](x, lower=-250.0, upper=300.7, num_records=count, **public)
         return profile, piecewise_laplace(profile, 0.3).sample(key)
 
     key = jax.random.key(1)
@@ -440,10 +441,10 @@ def test_records_are_clamped_counted_and_read_alike():
 @pytest.mark.slow
 def test_empty_rows_have_the_middle_as_their_mean():
     for columns in (0, 2):
-        profile = statistics.mean(jnp.zeros((1, columns)), neighbors="add_remove", count=np.array([0]), **BOUNDS)
+        profile = statistics.mean(jnp.zeros((1, columns)), neighbors="add_remove", num_records=np.array([0]), **BOUNDS)
         assert profile.upper[0, :2].tolist() == [1.5, 7.0]
         assert profile.lower[0, :2].tolist() == [1.5, -4.0]
-        assert statistics.sum(jnp.zeros((1, columns)), neighbors="add_remove", count=np.array([0]), **BOUNDS).upper[0, 0] == 0
+        assert statistics.sum(jnp.zeros((1, columns)), neighbors="add_remove", num_records=np.array([0]), **BOUNDS).upper[0, 0] == 0
 
 
 @pytest.mark.slow
@@ -479,7 +480,10 @@ def test_gradients_are_finite_with_ties_and_right_without(name, x64):
         (lambda: statistics.sum(jnp.ones(3), neighbors="swap", max_count=3, **BOUNDS), "for add_remove neighbors"),
         (lambda: statistics.sum(jnp.ones(0), neighbors="swap", **BOUNDS), "at least 1 individuals"),
         (lambda: inverse_sensitivity(statistics.sum(jnp.ones(3), neighbors="add_remove", **BOUNDS), 1.0), "num_steps"),
-        (lambda: statistics.mean(jnp.ones(3), neighbors="swap", count=1, mask=jnp.ones(3, bool), **BOUNDS), "count or mask"),
+        (
+            lambda: statistics.mean(jnp.ones(3), neighbors="swap", num_records=1, mask=jnp.ones(3, bool), **BOUNDS),
+            "num_records or mask",
+        ),
     ],
 )
 def test_bad_arguments_are_named(call, message):
@@ -497,7 +501,7 @@ def test_profiles_carry_their_relation():
 def test_no_rho_on_hulls(x64):
     """A value need not lie within the neighbour's first hull: mass around it costs two levels there."""
     x, count = np.array([[1.0, 0.0], [1.0, 0.0]]), np.array([2, 1])
-    hull = statistics.mean(x, lower=0, upper=1, neighbors="add_remove", values="hull", count=count)
+    hull = statistics.mean(x, lower=0, upper=1, neighbors="add_remove", values="hull", num_records=count)
     for rho in (0.3, jnp.float64(0.3)):
         with pytest.raises(ValueError, match="rho"):
             inverse_sensitivity(hull, 0.5, rho=rho)

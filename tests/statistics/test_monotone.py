@@ -35,7 +35,7 @@ CROWDS = [crowd for n in range(N_MAX + 1) for crowd in itertools.combinations_wi
 def user_sums(dtype=np.float64):
     rng = np.random.default_rng(0)
     amounts, who, count = (np.array(part) for part in zip(*(rows_of(crowd, rng) for crowd in CROWDS), strict=True))
-    return user_sum(jnp.asarray(amounts, dtype), who, upper=TOP, count=count)
+    return user_sum(jnp.asarray(amounts, dtype), who, upper=TOP, num_records=count)
 
 
 def brute_force(datasets, statistic, length):
@@ -86,13 +86,13 @@ def in_order(values, crowds=SHOPPERS):
 def test_distinct_items_of_persons_with_several():
     """Every small crowd: the items now, never more than what the worst removals leave, and in order between neighbours."""
     items, who, rows = (np.array(part) for part in zip(*map(items_of, SHOPPERS), strict=True))
-    down = distinct_count(items, who, upper=10, count=rows)
+    down = distinct_count(items, who, upper=10, num_records=rows)
     exact = brute_force(SHOPPERS, lambda crowd: float(len(set().union(*crowd))), 11)
     np.testing.assert_array_equal(down.values[:, 0], exact[:, 0])
     assert (down.values <= exact).all()
     assert (down.values[:, :5] == exact[:, :5]).mean() > 0.85
     assert in_order(down.values)
-    twice = distinct_count(np.repeat(items, 2, axis=-1), np.repeat(who, 2, axis=-1), upper=10, count=2 * rows)
+    twice = distinct_count(np.repeat(items, 2, axis=-1), np.repeat(who, 2, axis=-1), upper=10, num_records=2 * rows)
     np.testing.assert_array_equal(twice.values[:, :11], down.values)
     for tau in (1, 2):
         loss, spread = removals.finite_losses(
@@ -192,7 +192,7 @@ X = np.random.default_rng(2).normal(size=(3, 21)).astype(np.float32)
 def test_padding_counts_masks_and_absent_records_agree_bit_for_bit(name):
     statistic = jax.jit(STATISTICS[name])
     plain = statistic(X[:, :14]).values
-    count = statistic(X, count=jnp.full(3, 14, jnp.int32)).values
+    count = statistic(X, num_records=jnp.full(3, 14, jnp.int32)).values
     np.testing.assert_array_equal(count[:, :15], plain)
     np.testing.assert_array_equal(count[:, 15:], np.broadcast_to(plain[:, -1:], (3, 7)))
     scattered, mask = np.full((3, 21), 2.5, np.float32), np.zeros((3, 21), bool)
@@ -278,7 +278,7 @@ def test_static_facts_raise():
     with pytest.raises(ValueError, match="axis of individuals"):
         distinct_count(1, upper=1)
     with pytest.raises(ValueError, match="not both"):
-        nonnegative_sum(x, upper=1, count=2, mask=x > 0)
+        nonnegative_sum(x, upper=1, num_records=2, mask=x > 0)
     for upper in (0, 1e-35, 1e35):  # beyond those every row would be without a distribution, or its pieces without a width
         for call in (lambda upper: nonnegative_sum(x, upper=upper), lambda upper: distinct_count([[1, 2]], upper=upper)):
             with pytest.raises(ValueError, match="lower must be below upper"):

@@ -35,7 +35,7 @@ def test_quantiles_are_exact_by_breadth_first_search(neighbors, definition, x64)
     datasets = oracle.all_datasets(SIZES[neighbors], GRID)
     x, count = padded(datasets, 3)
     for q in QUANTILES:
-        profile = quantile(x, q, lower=GRID[0], upper=GRID[-1], neighbors=neighbors, definition=definition, count=count)
+        profile = quantile(x, q, lower=GRID[0], upper=GRID[-1], neighbors=neighbors, definition=definition, num_records=count)
         upper, lower = np.asarray(profile.upper), np.asarray(profile.lower)
         for row, data in enumerate(datasets):
             levels = min(len(data) + 1, 4)
@@ -55,7 +55,7 @@ def test_order_statistics_are_exact_by_breadth_first_search(neighbors, x64):
     datasets = oracle.all_datasets(SIZES[neighbors], GRID)
     x, count = padded(datasets, 3)
     for rank in (1, 2, 3):
-        profile = order_statistic(x, rank, lower=GRID[0], upper=GRID[-1], neighbors=neighbors, count=count)
+        profile = order_statistic(x, rank, lower=GRID[0], upper=GRID[-1], neighbors=neighbors, num_records=count)
         upper, lower = np.asarray(profile.upper), np.asarray(profile.lower)
         for row, data in enumerate(datasets):
             if neighbors == "swap" and len(data) < rank:
@@ -81,7 +81,7 @@ def test_larger_datasets_against_edited_ones(neighbors, definition, x64):
     ]
     x, count = padded(datasets, n_max)
     for q in [*QUANTILES[1::2], Fraction(1, 2)]:
-        profile = quantile(x, q, lower=lower, upper=upper, neighbors=neighbors, definition=definition, count=count)
+        profile = quantile(x, q, lower=lower, upper=upper, neighbors=neighbors, definition=definition, num_records=count)
         for row, data in enumerate(datasets):
             levels = len(data) + 1
             largest, smallest = oracle.extremes(
@@ -103,7 +103,7 @@ def test_every_profile_goes_outwards_and_ends_at_the_bounds(neighbors, definitio
     x = jax.random.normal(jax.random.key(0), (64, 33))
     count = jnp.arange(64) % 34
     for q in QUANTILES[2:]:
-        profile = quantile(x, q, lower=-1.5, upper=2.0, neighbors=neighbors, definition=definition, count=count)
+        profile = quantile(x, q, lower=-1.5, upper=2.0, neighbors=neighbors, definition=definition, num_records=count)
         assert (jnp.diff(profile.upper) >= 0).all()
         assert (jnp.diff(profile.lower) <= 0).all()
         assert (profile.upper[:, 0] == profile.lower[:, 0]).all()
@@ -143,14 +143,14 @@ def test_pieces_under_swap_are_not_padded_to_twice_their_number():
 
 def test_counts_beyond_every_record_and_integers_beyond_64_bits():
     for count in (2**40, np.array(2**32 + 1), 3):
-        assert float(median(jnp.array([1.0, 2.0, 5.0]), lower=0, upper=10, neighbors="swap", count=count).value) == 2.0
+        assert float(median(jnp.array([1.0, 2.0, 5.0]), lower=0, upper=10, neighbors="swap", num_records=count).value) == 2.0
     assert float(median([1, 2**64, 3], lower=0, upper=10, neighbors="swap").value) == 3.0
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.int16, np.uint32])
 def test_counts_of_any_integer_dtype(dtype):
     x = jnp.concatenate([jnp.ones(5), jnp.full(295, 9.0)])
-    assert float(median(x, lower=0, upper=10, neighbors="add_remove", count=np.array(5, dtype)).value) == 1.0
+    assert float(median(x, lower=0, upper=10, neighbors="add_remove", num_records=np.array(5, dtype)).value) == 1.0
 
 
 def test_nan_is_absent_under_add_remove_and_the_lower_bound_under_swap():
@@ -170,7 +170,7 @@ def test_count_and_mask_select_the_same_records_wherever_they_stand():
     count = np.array([0, 1, 4, 7, 8])
     mask = np.arange(8)[None, :] < count[:, None]
     for neighbors in ("add_remove", "swap"):
-        counted = median(x, lower=-3, upper=3, neighbors=neighbors, count=count)
+        counted = median(x, lower=-3, upper=3, neighbors=neighbors, num_records=count)
         masked = median(x, lower=-3, upper=3, neighbors=neighbors, mask=mask)
         backwards = median(x[:, ::-1], lower=-3, upper=3, neighbors=neighbors, mask=mask[:, ::-1])
         for a, b, c in zip(*map(jax.tree.leaves, (counted, masked, backwards)), strict=True):
@@ -247,8 +247,8 @@ def test_bounds_may_differ_by_row_and_a_bad_row_stays_alone():
         ({"x": 3.0}, ValueError, "axis of individuals"),
         ({"x": ["a", "b"]}, TypeError, "x must hold real numbers"),
         ({"x": jnp.array([1j])}, TypeError, "x must hold real numbers"),
-        ({"count": 2, "mask": jnp.ones(3, bool)}, ValueError, "count or mask"),
-        ({"count": 2.0}, ValueError, "count must hold integers"),
+        ({"num_records": 2, "mask": jnp.ones(3, bool)}, ValueError, "num_records or mask"),
+        ({"num_records": 2.0}, ValueError, "num_records must hold integers"),
         ({"mask": jnp.ones(2, bool)}, ValueError, "mask must be bool with last axis 3"),
         ({"mask": jnp.ones(3)}, ValueError, "mask must be bool"),
     ],

@@ -180,10 +180,10 @@ def test_truncate_reads_what_truncation_keeps(neighbors):
     x, _ = records(40)
     count = np.array([40, 39, 17, 1, 0], np.int32)
     makers = [
-        partial(median, x, count=count),
-        partial(quantile, x, 0.9, definition="lower", count=count),
-        partial(quantile, x, 0.25, count=None),
-        partial(order_statistic, x, 3, count=count),
+        partial(median, x, num_records=count),
+        partial(quantile, x, 0.9, definition="lower", num_records=count),
+        partial(quantile, x, 0.25, num_records=None),
+        partial(order_statistic, x, 3, num_records=count),
     ]
     for make in makers:
         for k in (0, 1, 7, 19, 41, 500):

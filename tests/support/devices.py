@@ -6,7 +6,6 @@ from unittest import mock
 import jax
 import numpy as np
 
-from dpjax.distributions import sampling
 from dpjax.numerics import batching
 
 
@@ -20,13 +19,6 @@ def as_on_other_devices():
     apart = jax.default_matmul_precision("highest")
     anywhere = mock.patch.object(batching, "runs_on_cpu", return_value=False)
     with anywhere, mock.patch.object(jax.lax, "platform_dependent", _default), apart:
-        yield
-
-
-@contextmanager
-def few_draws_by_gumbel_max():
-    """The CPU's way, but that few draws are made with the words that other devices use."""
-    with mock.patch.object(sampling, "by_platform", _default), jax.default_matmul_precision("high"):  # apart, as above
         yield
 
 

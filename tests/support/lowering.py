@@ -65,6 +65,32 @@ def traced_conditions(text):
     return found
 
 
+def turns(jaxpr):
+    """How many turns the loops of a program take one after the other; one for a loop of which the program does not say."""
+    number = 0
+    for equation in jaxpr.eqns:
+        inner = [turns(part) for part in _programs(list(equation.params.values()))]
+        if equation.primitive.name == "scan":
+            number += equation.params["length"] * max(1, sum(inner))
+        elif equation.primitive.name == "while":
+            number += max(1, sum(inner))
+        elif equation.primitive.name == "cond":
+            number += max(inner, default=0)
+        else:
+            number += sum(inner)
+    return number
+
+
+def _programs(parameters):
+    for part in parameters:
+        if isinstance(part, (list, tuple)):
+            yield from _programs(part)
+        elif hasattr(part, "eqns"):
+            yield part
+        elif hasattr(part, "jaxpr"):
+            yield part.jaxpr
+
+
 def _block(lines, start, end):
     stop = next(at for at in range(start, len(lines)) if lines[at].startswith(end))
     return lines[start:stop]

@@ -37,10 +37,8 @@ from dpjax import (
     unbounded_quantile,
     variance,
 )
-from dpjax.mechanisms.best_of import best_of_distribution
-from dpjax.mechanisms.bounded_loss import bounded_loss_distribution
-from dpjax.mechanisms.never_fail import never_fail_distribution
-from dpjax.metric_privacy.laplace import LaplaceAnswers
+from dpjax.mechanisms import best_of_distribution, bounded_loss_distribution, never_fail_distribution
+from dpjax.metric_privacy import LaplaceAnswers
 
 
 def between(x, a, b):
@@ -227,7 +225,7 @@ DRAWN = {
     "never fail, drawn": lambda key, x, eps, a, b: dpjax.never_fail(
         key, laplace(jnp.mean(x, -1), eps, sensitivity=b - a).sample, succeeded=lambda y: y < 1, fallback=b, attempts=4
     ),
-    "bounded loss, drawn": lambda key, x, eps, a, b: dpjax.mechanisms.bounded_loss.bounded_loss(
+    "bounded loss, drawn": lambda key, x, eps, a, b: dpjax.mechanisms.bounded_loss(
         key,
         laplace(jnp.mean(x, -1), eps, sensitivity=b - a).sample,
         loss=jnp.abs,

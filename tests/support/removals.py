@@ -34,11 +34,11 @@ def down_sensitivity_of(name, datasets=None, n_max=N_MAX):
     """The library's answer for a batch of datasets; |x|^2 / 2 comes as a function of one's own, from the counts."""
     x, count = padded(DATASETS if datasets is None else datasets, n_max)
     if name == "max":
-        return maximum(jnp.asarray(x), lower=0.0, upper=TOP, count=count)
+        return maximum(jnp.asarray(x), lower=0.0, upper=TOP, num_records=count)
     if name == "sum":
-        return nonnegative_sum(jnp.asarray(x), upper=TOP, count=count)
+        return nonnegative_sum(jnp.asarray(x), upper=TOP, num_records=count)
     if name == "distinct":
-        return distinct_count(jnp.asarray(x).astype(jnp.int32), upper=TOP, count=count)
+        return distinct_count(jnp.asarray(x).astype(jnp.int32), upper=TOP, num_records=count)
     left = np.maximum(count[:, None] - np.arange(n_max + 1), 0)
     return DownSensitivity(jnp.minimum(jnp.asarray(left**2 / 2.0), TOP), jnp.asarray(TOP))
 

@@ -1,0 +1,115 @@
+"""The Gaussian distribution, on the line and in R^d."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import exp, lgamma, log, pi, sqrt
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+
+from dpjax.distributions.base import Shape, compiled
+from dpjax.distributions.noise import SymmetricNoise, smaller_tail
+from dpjax.distributions.vectors import VectorDistribution
+from dpjax.random.noise import UniformPair
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, repr=False)
+class Gaussian(SymmetricNoise):
+    """``loc + scale * Z`` with Z standard normal.
+
+    Attributes:
+        loc: float ``(...)``.
+        scale: float ``(...)``, positive: the standard deviation.
+
+    >>> import jax.numpy as jnp
+    >>> noise = Gaussian(jnp.asarray(0.0), jnp.asarray(2.0))
+    >>> round(float(noise.survival(2.0)), 5), round(float(noise.mean_abs_error(0.0)), 5)
+    (0.15866, 1.59577)
+    """
+
+    _parameters = ("scale",)
+
+    @compiled
+    def log_cdf(self, y: ArrayLike) -> jax.Array:
+        """Log P(Y <= y), also where the probability itself underflows."""
+        z = self._standardized(y)
+        below = z < 0  # above 0 log_ndtr is rounded where log1p is not
+        upper_tail = jax.scipy.special.ndtr(-jnp.where(below, 1.0, z))
+        return jnp.where(below, jax.scipy.special.log_ndtr(jnp.where(below, z, -1.0)), jnp.log1p(-upper_tail))
+
+    def _log_density(self, z: jax.Array) -> jax.Array:
+        return -jnp.square(z) / 2 - log(2 * pi) / 2
+
+    def _tail(self, z: jax.Array) -> jax.Array:
+        return jax.scipy.special.erfc(z * sqrt(0.5)) / 2
+
+    def _tail_integral(self, z: jax.Array) -> jax.Array:
+        """By parts: z P(Z > z) plus the integral of t times the density."""
+        return jnp.where(z < jnp.inf, z, 0.0) * self._tail(z) - jnp.expm1(-jnp.square(z) / 2) / sqrt(2 * pi)
+
+    def _tail_quantile(self, p: jax.Array) -> jax.Array:
+        return -jax.scipy.special.ndtri(p)
+
+    def _mean_abs(self) -> jax.Array:
+        return jnp.asarray(sqrt(2 / pi), self.dtype)
+
+    def _mean_square(self) -> jax.Array:
+        return jnp.ones((), self.dtype)
+
+    def _standard(self, uniform: Callable[[int], UniformPair]) -> jax.Array:
+        tail, sign = smaller_tail(uniform(0))
+        return sign * self._tail_quantile(tail)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, repr=False)
+class SphericalGaussian(VectorDistribution):
+    """``loc + scale * Z`` with Z standard normal in R^d: all coordinates independent. Its norm is the Euclidean one.
+
+    Attributes:
+        loc: float ``(..., d)``.
+        scale: float ``(...)``, positive: the standard deviation of each coordinate.
+
+    >>> import jax.numpy as jnp
+    >>> noise = SphericalGaussian(jnp.zeros(100), jnp.asarray(1.0))
+    >>> round(float(noise.mean_norm_error()), 4), round(float(noise.norm_quantile(0.95)), 4)
+    (9.975, 11.1509)
+    """
+
+    loc: jax.Array
+    scale: jax.Array
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        """The broadcast shape of all parameters, without the axis of coordinates."""
+        return jnp.broadcast_shapes(self.loc.shape[:-1], self.scale.shape)
+
+    @property
+    def coordinates(self) -> Gaussian:
+        """The distributions of the coordinates, of batch shape ``(..., d)``."""
+        return Gaussian(self.loc, self.scale[..., None])
+
+    def sample(self, key: jax.Array, shape: Shape = ()) -> jax.Array:
+        """Draw vectors, of shape ``shape + batch_shape + (d,)``; see :meth:`Gaussian.sample`."""
+        return self.coordinates.sample(key, shape)
+
+    def _log_density(self, r: jax.Array) -> jax.Array:
+        d = self.loc.shape[-1]
+        return -jnp.square(r / self.scale) / 2 - d * (jnp.log(self.scale) + log(2 * pi) / 2)
+
+    def _norm_tails(self, r: jax.Array) -> tuple[jax.Array, jax.Array]:
+        half = jnp.square(r / self.scale) / 2
+        d = jnp.asarray(self.loc.shape[-1] / 2, self.dtype)
+        return jax.scipy.special.gammainc(d, half), jax.scipy.special.gammaincc(d, half)
+
+    def _norm_moment(self) -> jax.Array:
+        d = self.loc.shape[-1]
+        return self.scale * (sqrt(2) * exp(lgamma((d + 1) / 2) - lgamma(d / 2)))
+
+    def _norm_bound(self, survival: jax.Array) -> jax.Array:
+        """By Laurent and Massart (2000)."""
+        return self.scale * (sqrt(self.loc.shape[-1]) + jnp.sqrt(-2 * jnp.log(survival)))

@@ -1,0 +1,157 @@
+"""The release of statistics of a frame's columns, by groups: exact draws, and nothing else of the data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import reduce
+from operator import add
+from typing import Any
+
+import numpy as np
+
+from dpjax import release as exact
+from dpjax.accounting.ledger import Budget, charge
+from dpjax.checks import Neighbors
+from dpjax.frames.asked import Asked, Columns, asked_of
+from dpjax.frames.memory import Groups
+from dpjax.frames.persons import Persons, PerUnit, costs_of, persons_of, protecting
+from dpjax.frames.private_groups import PrivateGroups
+from dpjax.frames.result import FrameResult, result_of
+from dpjax.frames.tables import check_names, read_table
+from dpjax.frames.times import in_kind
+
+
+def release(
+    frame: Any,
+    columns: Columns,
+    *,
+    statistic: Callable[..., Any] | exact.Statistic = exact.median,
+    by: str | Sequence[str] | None = None,
+    groups: Iterable[Any] | PrivateGroups | None = None,
+    unit: Any = None,
+    per_unit: PerUnit | None = None,
+    max_groups: int = 1,
+    neighbors: Neighbors,
+    budget: Budget | None = None,
+    **options: Any,
+) -> FrameResult:
+    """Release a statistic of columns of a frame, of every group, drawn exactly.
+
+    Args:
+        frame: of pandas, Polars (eager or lazy), PyArrow, DuckDB, Ibis, PySpark or Dask, or a mapping of names to arrays. Engines
+            count by themselves, and only counts are fetched. Without ``unit`` a row is a record of one person.
+        columns: a name, or several; or a mapping from names to options of their own, such as bounds, or to a statistic object of
+            their own. Each costs its epsilon.
+        statistic: an object such as ``dpjax.release.Median(lower=0, upper=120, resolution=1)``, or a function of
+            :mod:`dpjax.release`, whose options then follow: ``median``, ``quantile`` with ``q=0.9``, ``order_statistic``,
+            ``joint_quantiles``, ``nested_quantiles`` or ``recursive_quantiles`` with ``qs=[0.1, 0.5, 0.9]``, ``mode``, ``maximum``,
+            ``nonnegative_sum``,
+            ``distinct_count`` (of labels of any kind), ``count`` (of the values that are not missing; under add/remove) or, under
+            swap, ``sum`` and ``mean``. The function that simulates it, such as ``dpjax.median``, or for several quantiles
+            ``dpjax.quantiles`` (joint ones), ``dpjax.nested_quantiles`` or ``dpjax.recursive_quantiles``, is taken for it.
+        by: the column of the group, or several.
+        groups: with ``by``: the public labels, of several columns tuples, whether the frame has them or not. They must be known
+            without the data: those that are read from it are not public. Or :class:`PrivateGroups`.
+        unit: the column that names the person. All rows of a person in a group become one record, and what is promised is promised
+            to a person with all rows. A row without a person counts nowhere.
+        per_unit: what those rows become: the ``"mean"`` (the default) or ``"sum"``, ``"min"`` or ``"max"`` of their values, or
+            their ``"count"``. A row without a value counts nowhere. Without a resolution a statistic takes ``"min"`` or ``"max"``.
+        max_groups: the most groups that a person counts in: those where the person has most rows, then by label. Each costs
+            epsilon.
+        neighbors: ``"add_remove"``, or without ``by`` also ``"swap"``.
+        budget: a :class:`dpjax.accounting.PrivacyFilter` or :class:`dpjax.accounting.Ledger`, charged before anything is drawn.
+        options: ``epsilon``, ``draws`` and ``mechanism``; beside a function also those of the statistic: ``lower``, ``upper``,
+            ``resolution`` and so on, all public. Joint quantiles under add/remove need ``max_records``, a guess of the most records
+            of a group.
+
+    Returns:
+        A :class:`FrameResult`. The frame is of the kind that was given, but of PyArrow for Spark, and of pandas for Dask. It has
+        the columns ``by``, of private groups ``noisy_size``, ``column``, of several quantiles ``quantile``, with ``draws=`` above 1
+        ``draw``, and then ``released`` and ``epsilon``, that of a draw (of several quantiles, of all of them together).
+
+    Raises:
+        BudgetExceeded: the budget has not so much left; nothing was drawn or charged.
+        ImportError: narwhals is not installed.
+        TypeError: no frame, a column that does not hold numbers, a string as ``groups``, a statistic that is none of
+            :mod:`dpjax.release`, or an option that it does not have.
+        ValueError: columns that are not there, ``groups`` without ``by`` or the other way round, ``by`` under swap, a label that
+            its column cannot hold, or a bad public parameter. Records never raise.
+
+    Privacy:
+        What ``guarantee`` says, for one row more or less, or replaced; with ``unit`` for a person with all rows, by the proof at
+        the top of ``persons.py``: a person changes at most one record in each of ``max_groups`` groups. Public: names and dtypes of
+        columns, the groups, and all options; of private groups those that are kept are released. See
+        :func:`dpjax.release.median` for what is not covered.
+
+    References:
+        McSherry (2009), Theorem 4: groups share no record, so all of them cost what one costs.
+
+    >>> import pytest  # narwhals and pandas may not be there
+    >>> _ = pytest.importorskip("narwhals")
+    >>> pandas = pytest.importorskip("pandas")
+    >>> people = pandas.DataFrame({"region": ["north"] * 40 + ["south"] * 30, "age": [34, 51] * 35})
+    >>> ages = exact.Median(lower=0, upper=120, resolution=1)
+    >>> regions = {"by": "region", "groups": ["north", "south", "west"]}
+    >>> found = release(people, {"age": ages}, **regions, epsilon=1.0, neighbors="add_remove")
+    >>> found.frame[["region", "released"]].shape
+    (3, 2)
+    >>> print(found.guarantee)
+    1-DP and 1-bounded-range under add_remove neighbors, for a row
+    """
+    asked = asked_of(columns, statistic, options, neighbors, simulated=False)
+    if (by is None) != (groups is None):
+        raise ValueError("by and groups go together: groups are public labels, or PrivateGroups(epsilon=..., delta=...).")
+    check_names(by, ("column", "released", "epsilon", "quantile", "draw", "noisy_size"))
+    if groups is not None and not isinstance(groups, PrivateGroups | str | bytes):
+        groups = list(groups)  # they are read, and written down
+    persons = persons_of(unit, per_unit, max_groups)
+    table = read_table(frame, asked, by, groups, neighbors, persons)
+    costs = costs_of(asked, neighbors, persons)
+    others, sizes = [], {}
+
+    def tallies(named: Groups) -> dict[Any, exact.Counts]:
+        statistics: Any = {column: own.statistic for column, own in asked.items()}
+        each = {column: table.rows.tally(column, known, named, neighbors) for column, known in statistics.items()}
+        if neighbors == "swap" and not all(one.numbers(1).any() for one in each.values()):
+            raise ValueError("under swap neighbors the number of records is public, and there is none.")
+        return {column: each[column].counts(known, len(named.names), neighbors) for column, known in statistics.items()}
+
+    # Records are read before the budget is charged, as far as it takes no draw to know which.
+    if isinstance(groups, PrivateGroups):
+        groups = replace(groups, max_groups=1 if persons is None else persons.max_groups)
+        others = [protecting(groups.guarantee, persons)]
+        there, numbers = table.groups(bounded=True)
+        charge(budget, reduce(add, [*others, *costs.values()]), _said(asked, by, groups, persons))
+        kept, noisy = groups.release(numbers)
+        named, sizes = there.only(kept.tolist(), some=True), {"noisy_size": noisy}
+        counts = tallies(named)
+    else:
+        named = table.named  # type: ignore[assignment]
+        counts = tallies(named)
+        charge(budget, reduce(add, [*others, *costs.values()]), _said(asked, by, groups, persons))
+    found = {}
+    for column, own in asked.items():
+        made: Any = own.statistic
+        (epsilon,) = own.epsilons
+        drawn = made.release(counts[column], epsilon, neighbors, mechanism=own.mechanism, draws=own.draws)
+        values = drawn.values.reshape(own.draws, len(named.names), max(len(own.levels), 1)).swapaxes(0, 1)
+        found[column] = {
+            **({"quantile": np.array(own.levels)} if own.levels else {}),
+            **({"draw": np.arange(1, own.draws + 1)[:, None]} if own.draws > 1 else {}),
+            "released": values[:, None] if own.kind is None else in_kind(values[:, None], table.kinds[column], made.lower),
+            "epsilon": np.array([float(epsilon)])[:, None, None],
+        }
+    return result_of(table, named, found, sizes, costs, others)
+
+
+def _said(asked: dict[Any, Asked], by: Any, groups: Any, persons: Persons | None) -> dict[str, Any]:
+    """What a budget writes down: all of it is public."""
+    statistics: Any = {str(column): own.statistic for column, own in asked.items()}
+    private = isinstance(groups, PrivateGroups)
+    return {
+        "columns": {column: statistic.to_dict() for column, statistic in statistics.items()},
+        "draws": {str(column): own.draws for column, own in asked.items()},
+        **({} if by is None else {"by": by, "groups": vars(groups) if private else list(groups)}),
+        **({} if persons is None else vars(persons)),
+    }

@@ -1,0 +1,203 @@
+"""A mechanism whose loss never exceeds target + 2 tau: retried until a private estimate of the loss is low (Steinke 2025).
+
+    for each of m attempts: y = draw(key),  z = loss(y) + truncated Laplace noise,  |noise| <= tau;
+    the first y with z <= target + tau, or else the fallback
+
+    tau = sensitivity/epsilon * log(1 + (e^epsilon - 1) / (2 delta))
+
+If loss(y) <= target then z <= target + tau, so an attempt fails with at most the probability that the mechanism misses the target;
+and z <= target + tau implies loss(y) <= target + 2 tau. Privacy: y and z together are a composition, success is read from z, and
+``dpjax.accounting.failures`` does the rest.
+"""
+
+from collections.abc import Callable, Sequence
+from math import expm1, inf, log1p
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+
+from dpjax import checks
+from dpjax.accounting.failures import Bound, Fallback, condition_on_success, retry_until_success
+from dpjax.accounting.guarantee import Guarantee
+from dpjax.accounting.mechanism import with_guarantee
+from dpjax.distributions import Finite, PiecewiseExponential
+from dpjax.mechanisms._bounded_noise_laplace import bounded_noise_laplace
+from dpjax.mechanisms._never_fail import never_fail, never_fail_distribution, where
+from dpjax.numerics.batching import fits_into
+from dpjax.random.keys import check_key
+
+Outcome = TypeVar("Outcome")
+
+
+def guarantee(
+    attempt: Guarantee,
+    *,
+    epsilon: float,
+    delta: float,
+    failure: float,
+    attempts: int | None,
+    fallback: Fallback,
+    bound: Bound = "sharp",
+) -> Guarantee:
+    """Return what one draw of :func:`bounded_loss` costs.
+
+    The attempt and the estimate of its loss compose to (attempt.epsilon + epsilon, attempt.delta + delta)-DP; then see
+    :func:`dpjax.accounting.failures.retry_until_success`. With ``bound="published"``, the same epsilon and delta for both and no
+    limit on the attempts, it is Theorem 2: 4 epsilon - log(1 - 2 delta/(1-failure)) and 2 delta/(1-failure).
+
+    Args:
+        attempt: the guarantee of one attempt, without the estimate of its loss.
+        epsilon: of the estimate, like ``delta``.
+        failure: in [0, 1), a bound on the probability that the loss of an attempt exceeds the target, on every dataset.
+        attempts: as for the draw, or None for the loop of the post, which ends with a success only.
+        fallback: as for the draw, ``"public"`` or ``"private"``.
+        bound: ``"sharp"`` or ``"published"``; see :func:`dpjax.accounting.failures.condition_on_success`.
+
+    >>> one = Guarantee(1.0, 1.0, "swap")
+    >>> print(bounded_loss.guarantee(one, epsilon=1.0, delta=1e-6, failure=0.1, attempts=6, fallback="public"))
+    (2.09174, 2.11111e-06)-DP under swap neighbors
+    """
+    estimate_epsilon, estimate_delta = checks.concrete_epsilon(epsilon), checks.concrete_delta(delta)
+    epsilon, delta = attempt.epsilon + estimate_epsilon, attempt.delta + estimate_delta
+    both = Guarantee(epsilon, inf, attempt.neighbors, delta, unit=attempt.unit)
+    if attempts is None:
+        return condition_on_success(both, failure, bound=bound)
+    return retry_until_success(both, failure, attempts=attempts, fallback=fallback, bound=bound)
+
+
+@with_guarantee(guarantee)
+def bounded_loss(
+    key: jax.Array,
+    draw: Callable[[jax.Array], Outcome],
+    *,
+    loss: Callable[[Outcome], jax.Array],
+    target: ArrayLike,
+    epsilon: ArrayLike,
+    delta: ArrayLike,
+    sensitivity: ArrayLike = 1.0,
+    fallback: Outcome,
+    attempts: int,
+) -> Outcome:
+    """Return the first of a fixed number of attempts whose privately estimated loss is low, for each row, or the fallback.
+
+    Args:
+        key: a scalar typed threefry key.
+        draw: one attempt of the mechanism: a function of a key, to an array or a pytree of arrays.
+        loss: from an outcome to float ``(...)``, read from the data too; the axes that all arrays of the outcome begin with. A loss
+            of NaN is a failure.
+        target: alpha, public, the loss that an attempt does not exceed except with its failure probability; broadcasts to the shape
+            of the loss, which it cannot widen, as do the next three.
+        epsilon: positive, of the truncated Laplace noise on the loss.
+        delta: in (0, 1/2), of that noise.
+        sensitivity: positive, of the loss of every outcome, as a function of the data.
+        fallback: a pytree like the outcome, public, or read from the data, such as the outcome of the smallest loss: then the loss
+            is bounded with probability 1 (and the guarantee asked for with ``fallback="private"``).
+        attempts: static, at least 1, chosen without the data; see :func:`dpjax.accounting.failures.attempts_for`.
+
+    Returns:
+        A pytree like the outcome. Apart from the fallback, its loss is at most target + 2 tau (:func:`loss_margin`), up to the
+        rounding of that sum. Floats are NaN in rows whose public parameters are bad.
+
+    Privacy:
+        (epsilon', delta')-DP, see ``bounded_loss.guarantee``, if on EVERY dataset an attempt's loss is within the target except
+        with the stated failure probability, and if the target does not depend on the data. An average that is within the target
+        bounds it by Markov: failure <= average/target for a loss that is never negative (footnote 9 of the post has the ratio
+        upside down).
+
+    References:
+        Steinke, "Differentially private algorithms that never fail", differentialprivacy.org (2025), Theorem 2.
+
+    >>> import jax
+    >>> from dpjax.random import exponential
+    >>> draw, noise = lambda key: 3 + 9 * exponential(key, (1000,)), {"epsilon": 1.0, "delta": 0.1}
+    >>> y = bounded_loss(jax.random.key(0), draw, loss=lambda y: y - 3.0, target=1.0, **noise, fallback=3.0, attempts=200)
+    >>> 1 < float(y.max()) - 3 <= 1 + 2 * loss_margin(**noise)
+    True
+    """
+    like = jax.eval_shape(lambda key: loss(draw(key)), check_key(key))
+    dtype = like.dtype if jnp.issubdtype(like.dtype, jnp.floating) else jnp.result_type(float)
+    public = _public(target, epsilon, delta, sensitivity, dtype)
+    for name, parameter in zip(("target", "epsilon", "delta", "sensitivity"), public, strict=True):
+        fits_into(like.shape, "the loss", **{name: parameter.shape})
+    own = like.shape[like.ndim - max(parameter.ndim for parameter in public[1:]) :]  # the axes along which the noise differs
+    noise, others = _noise(public, own), like.shape[: like.ndim - len(own)]
+
+    def attempt(key: jax.Array) -> tuple[Outcome, jax.Array]:
+        key_outcome, key_noise = jax.random.split(key)
+        outcome = draw(key_outcome)
+        return outcome, noise.sample(key_noise, others) <= _room(public, loss(outcome).astype(dtype))
+
+    end = (fallback, jnp.zeros((), jnp.bool_))
+    answer = never_fail(key, attempt, succeeded=lambda pair: pair[1], fallback=end, attempts=attempts)[0]
+    broken = jnp.broadcast_to(jnp.isnan(sum(public)), like.shape)
+    spoilt = jax.tree.map(lambda leaf: jnp.full_like(leaf, jnp.nan) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf, answer)
+    return where(broken, spoilt, answer)
+
+
+def bounded_loss_distribution(
+    distribution: Finite,
+    losses: ArrayLike,
+    *,
+    target: ArrayLike,
+    epsilon: ArrayLike,
+    delta: ArrayLike,
+    sensitivity: ArrayLike = 1.0,
+    fallback: ArrayLike,
+    attempts: int,
+) -> Finite:
+    """Return the exact distribution of :func:`bounded_loss` over candidates, from that of one attempt and the ``(..., k)`` losses.
+
+    A candidate is accepted with probability P[noise <= target + tau - loss], which is 1 up to the target and 0 beyond
+    target + 2 tau. The other arguments are those of :func:`bounded_loss`; they broadcast against the batch shape. The result has
+    k+1 values, the last the fallback; see :func:`dpjax.mechanisms.never_fail_distribution`.
+
+    >>> import jax.numpy as jnp
+    >>> one = Finite(jnp.arange(3.0), jnp.zeros(3), jnp.ones(()))
+    >>> options = {"target": 0.0, "epsilon": 1.0, "delta": 1e-3, "fallback": 0.0, "attempts": 9}
+    >>> found = bounded_loss_distribution(one, [0.0, 1.0, 30.0], **options)
+    >>> round(float(found.prob(1.0)), 4), float(found.prob(2.0))
+    (0.4997, 0.0)
+    """
+    checks.instance("bounded_loss_distribution", distribution, Finite, "such as dpjax.exponential(...)")
+    public = [parameter[..., None] for parameter in _public(target, epsilon, delta, sensitivity, distribution.dtype)]
+    room = _room(public, checks.float_array("losses", losses).astype(distribution.dtype))
+    found = never_fail_distribution(distribution, _noise(public).cdf(room), fallback=fallback, attempts=attempts)
+    return Finite(found.values, jnp.where(jnp.isnan(sum(public)), jnp.nan, found.cost), found.rate)
+
+
+def _public(target: ArrayLike, epsilon: ArrayLike, delta: ArrayLike, sensitivity: ArrayLike, dtype: Any) -> list[jax.Array]:
+    """The public parameters of the test; NaN where one is bad."""
+    return [
+        checks.finite("target", target, dtype),
+        checks.positive("epsilon", epsilon, dtype),
+        checks.probability("delta", delta, dtype, below=0.5),
+        checks.positive("sensitivity", sensitivity, dtype),
+    ]
+
+
+def _noise(public: Sequence[jax.Array], shape: tuple[int, ...] = ()) -> PiecewiseExponential:
+    _, epsilon, delta, sensitivity = public
+    return bounded_noise_laplace(jnp.zeros(shape, epsilon.dtype), epsilon, sensitivity=sensitivity, delta=delta)
+
+
+def _room(public: Sequence[jax.Array], loss: jax.Array) -> jax.Array:
+    """What the noise must not exceed. In this order of sums it never does where the loss is within the target."""
+    return (public[0] - loss) + _noise(public).edges[..., 2]
+
+
+def loss_margin(*, epsilon: float, delta: float, sensitivity: float = 1.0) -> float:
+    """Return tau, the largest error of the estimated loss; the loss is promised to be within target + 2 tau.
+
+        tau = sensitivity/epsilon * log(1 + (e^epsilon - 1) / (2 delta))
+
+    From Geng, Ding, Guo and Kumar (2020), Theorem 1. Footnote 4 of the post has the order of it, (1 + log(1/(2 delta)))/epsilon.
+
+    >>> round(loss_margin(epsilon=1.0, delta=1e-6), 3)
+    13.664
+    """
+    rate, failure = checks.concrete_epsilon(epsilon), checks.concrete_delta(delta)
+    if not (failure < 0.5 and 0 < sensitivity < inf):
+        raise ValueError(f"delta must be below 1/2 and sensitivity finite and positive, got {delta} and {sensitivity}.")
+    return sensitivity * (1 + log1p(-expm1(-rate) * (1 / (2 * failure) - 1)) / rate)

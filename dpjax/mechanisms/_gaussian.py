@@ -1,0 +1,85 @@
+"""The Gaussian mechanism (Dwork et al. 2006): value + N(0, sigma^2), for a number or a vector.
+
+Privacy: between neighbours the statistic moves by at most ``sensitivity`` (for a vector in the Euclidean norm). Gaussian noise is
+the same in every direction, so only the distance Delta of two values matters, and N(0, sigma^2) and N(Delta, sigma^2) are easier
+told apart the larger it is. The mechanism is (Delta/sigma)-GDP, and no better (Dong, Roth and Su 2022, Theorem 1), and
+Delta^2 / (2 sigma^2)-zCDP (Bun and Steinke 2016, Proposition 1.6). It has no epsilon at delta 0.
+"""
+
+from fractions import Fraction
+from math import inf
+
+from jax.typing import ArrayLike
+
+from dpjax import checks
+from dpjax.accounting.guarantee import Guarantee, rounded_up
+from dpjax.accounting.mechanism import with_guarantee
+from dpjax.distributions import Gaussian, SphericalGaussian
+from dpjax.mechanisms.relations import relation_of
+from dpjax.sensitivity.vectors import vectors
+
+
+def guarantee(relation: str, sigma: float, *, sensitivity: float) -> Guarantee:
+    """Return what one draw of :func:`gaussian` or :func:`spherical_gaussian` costs; it composes exactly with others of its kind.
+
+    >>> once = gaussian.guarantee("add_remove", 1.0, sensitivity=1.0)
+    >>> print(once)
+    0.5-zCDP and 1-GDP under add_remove neighbors
+    >>> round(once.epsilon_at(1e-6), 2), round((4 * once).epsilon_at(1e-6), 2)
+    (4.89, 11.0)
+    """
+    shift, deviation = checks.concrete_positive("sensitivity", sensitivity), checks.concrete_positive("sigma", sigma)
+    return Guarantee(inf, inf, relation_of(relation), gdp=rounded_up(Fraction(shift) / Fraction(deviation)))
+
+
+@with_guarantee(guarantee)
+def gaussian(value: ArrayLike, sigma: ArrayLike) -> Gaussian:
+    """Return the distribution of ``value + sigma * Z``, Z standard normal, for each number in ``value``.
+
+    Args:
+        value: float ``(...)``, the statistic of each dataset.
+        sigma: positive, the standard deviation. The smallest for an (epsilon, delta) is
+            ``sensitivity / dpjax.accounting.gdp_of(epsilon, delta=delta)``.
+
+    Returns:
+        A :class:`Gaussian`. Wrap it in :class:`Clamped` for a range (post-processing).
+
+    Privacy:
+        (sensitivity/sigma)-GDP, and so (sensitivity/sigma)^2 / 2-zCDP, under the relation that the sensitivity was computed for.
+        Float draws are simulations.
+
+    References:
+        Dwork, Kenthapadi, McSherry, Mironov and Naor (2006); Dong, Roth and Su (2022), Theorem 1.
+
+    >>> distribution = gaussian(3.0, 2.0)
+    >>> round(float(distribution.mean_abs_error(3.0)), 4), round(float(distribution.quantile(0.975)), 4)
+    (1.5958, 6.9199)
+    """
+    center = checks.float_array("value", value)
+    return Gaussian(center, checks.positive("sigma", sigma, center.dtype))
+
+
+@with_guarantee(guarantee)
+def spherical_gaussian(value: ArrayLike, sigma: ArrayLike) -> SphericalGaussian:
+    """Return the distribution of ``value + sigma * Z``, Z standard normal in R^d, for each vector in ``value``.
+
+    Args:
+        value: float ``(..., d)``, the statistic of each dataset.
+        sigma: positive, the standard deviation of each coordinate.
+
+    Returns:
+        A :class:`SphericalGaussian`.
+
+    Privacy:
+        As :func:`gaussian`, for the whole vector, where the sensitivity is in the Euclidean norm: clip the norm of what one
+        individual adds, not its coordinates.
+
+    References:
+        As :func:`gaussian`.
+
+    >>> distribution = spherical_gaussian([3.0, 4.0], 1.0)
+    >>> round(float(distribution.mean_norm_error()), 4)
+    1.2533
+    """
+    center = vectors("value", value)
+    return SphericalGaussian(center, checks.positive("sigma", sigma, center.dtype))

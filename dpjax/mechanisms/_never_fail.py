@@ -1,0 +1,172 @@
+"""Any mechanism, tried a fixed number of times until it succeeds (Steinke 2025).
+
+    for each of m attempts: outcome = draw(fresh key);  the first with succeeded(outcome), or else the fallback
+
+The post repeats as long as necessary, and the time that takes depends on the data. Here all m attempts are always made, which
+leaves a probability of failure^m to the fallback. Privacy: the argument is in ``dpjax.accounting.failures``, with its conditions:
+``succeeded`` reads the outcome and nothing else of the data, and ``failure`` bounds the probability of a failed attempt on EVERY
+dataset. A bound that holds for most datasets is none: where it fails, so does delta.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from math import prod
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+
+from dpjax import checks
+from dpjax.accounting.failures import Bound, Fallback, number_of_attempts, retry_until_success
+from dpjax.accounting.guarantee import Guarantee
+from dpjax.accounting.mechanism import with_guarantee
+from dpjax.distributions.finite import Finite, above_least
+from dpjax.numerics.batching import concatenate
+from dpjax.numerics.sums import pad, pairwise_sum
+from dpjax.random.keys import check_key
+
+Outcome = TypeVar("Outcome")
+
+
+def guarantee(attempt: Guarantee, *, failure: float, attempts: int, fallback: Fallback, bound: Bound = "sharp") -> Guarantee:
+    """Return what one draw of :func:`never_fail` costs.
+
+    ``failure`` bounds the probability that an attempt fails, on every dataset; see
+    :func:`dpjax.accounting.failures.retry_until_success`, also for ``fallback`` and ``bound``.
+
+    >>> print(never_fail.guarantee(Guarantee(1.0, 1.0, "swap"), failure=0.5, attempts=40, fallback="public"))
+    (1, 9.09495e-13)-DP under swap neighbors
+    """
+    return retry_until_success(attempt, failure, attempts=attempts, fallback=fallback, bound=bound)
+
+
+@with_guarantee(guarantee)
+def never_fail(
+    key: jax.Array,
+    draw: Callable[[jax.Array], Outcome],
+    *,
+    succeeded: Callable[[Outcome], jax.Array],
+    fallback: Outcome,
+    attempts: int,
+) -> Outcome:
+    """Return the first success of a fixed number of attempts, for each row of a batch, or the fallback.
+
+    Args:
+        key: a scalar typed threefry key.
+        draw: one attempt: a function of a key, to a float or integer array or a pytree of them, such as ``distribution.sample``.
+        succeeded: from the outcome of ``draw`` to bool ``(...)``: the axes that all arrays of the outcome begin with. Each of its
+            elements succeeds or fails on its own.
+        fallback: what is returned where no attempt succeeds: a pytree like the outcome, each array broadcasting against it.
+        attempts: static, at least 1, chosen without the data; see :func:`dpjax.accounting.failures.attempts_for`.
+
+    Returns:
+        A pytree like the outcome. Attempts of NaN, too, are what ``succeeded`` says they are.
+
+    Privacy:
+        That of :func:`dpjax.accounting.failures.retry_until_success` for the guarantee of one attempt and its failure probability
+        on the worst dataset. ``succeeded`` must be a fixed function of the outcome: a threshold that depends on the data breaks
+        the guarantee (:func:`dpjax.mechanisms.bounded_loss` tests a loss privately). The fallback is public, or read
+        from the data where the guarantee is asked for with ``fallback="private"``. Float draws are simulations.
+
+    References:
+        Steinke, "Differentially private algorithms that never fail", differentialprivacy.org (2025), Theorem 1.
+
+    >>> import jax
+    >>> from dpjax.random import exponential
+    >>> draw = lambda key: 3 + exponential(key, (1000,))
+    >>> y = never_fail(jax.random.key(0), draw, succeeded=lambda y: y < 4, fallback=3.5, attempts=20)
+    >>> bool((y < 4).all())
+    True
+    """
+    keys = jax.random.split(check_key(key), number_of_attempts(attempts))
+    outcome = jax.eval_shape(draw, keys[0])
+    success = jax.eval_shape(succeeded, outcome)
+    if success.dtype != jnp.bool_:
+        raise TypeError(f"succeeded must return booleans, got {success.dtype}.")
+    wanted, given = str(jax.tree.structure(outcome)), str(jax.tree.structure(fallback))
+    if wanted != given:
+        raise ValueError(f"fallback must be built like the outcome, {wanted}, got {given}.")
+    begins_with("succeeded", success.shape, outcome)
+
+    def attempt(state: tuple[Outcome, jax.Array], key: jax.Array) -> tuple[tuple[Outcome, jax.Array], None]:
+        held, done = state
+        found = draw(key)
+        success = succeeded(found)
+        return (where(success & ~done, found, held), done | success), None
+
+    start = jax.tree.map(lambda value, leaf: jnp.broadcast_to(jnp.asarray(value, leaf.dtype), leaf.shape), fallback, outcome)
+    return jax.lax.scan(attempt, (start, jnp.zeros(success.shape, jnp.bool_)), keys)[0][0]
+
+
+def begins_with(reader: str, shape: tuple[int, ...], outcome: Any) -> None:
+    """Raise where the arrays of an outcome do not begin with the axes of what a function reads of it."""
+    shapes = [leaf.shape for leaf in jax.tree.leaves(outcome)]
+    if any(own[: len(shape)] != shape for own in shapes):
+        raise ValueError(f"every array of the outcome must begin with the axes of {reader}, {shape}, got {shapes}.")
+
+
+def where(condition: jax.Array, new: Outcome, old: Outcome) -> Outcome:
+    """``new`` where the condition holds and ``old`` elsewhere, for pytrees of arrays that begin with its axes."""
+
+    def choose(new: jax.Array, old: jax.Array) -> jax.Array:
+        return jnp.where(jnp.expand_dims(condition, tuple(range(condition.ndim, new.ndim))), new, old)
+
+    return jax.tree.map(choose, new, old)
+
+
+def never_fail_distribution(distribution: Finite, acceptance: ArrayLike, *, fallback: ArrayLike, attempts: int) -> Finite:
+    """Return the distribution of :func:`never_fail` over candidates: P(y) a(y) (1 - q^m)/(1 - q), and q^m more for the fallback.
+
+    a(y) is the probability that y is accepted, 0 or 1 for a set of successes, and q = sum over y of P(y) (1 - a(y)).
+
+    Args:
+        distribution: of one attempt, of batch shape ``(...)``.
+        acceptance: float ``(k,)`` or ``(..., k)`` in [0, 1]; clipped to it, and 0 where it is NaN.
+        fallback: float ``(...)``.
+        attempts: m, as for :func:`never_fail`.
+
+    Returns:
+        A :class:`Finite` of k+1 values, the last the fallback (also if it is one of the candidates: equal values add up), with
+        minus log-probabilities as costs, at rate 1. A draw from it takes the same time whatever the data.
+
+    >>> import jax.numpy as jnp
+    >>> one = Finite(jnp.array([1.0, 2.0, 3.0]), jnp.zeros(3), jnp.ones(()))
+    >>> [round(float(p), 4) for p in never_fail_distribution(one, [1, 0, 0], fallback=9.0, attempts=2).probabilities()]
+    [0.5556, 0.0, 0.0, 0.4444]
+    """
+    checks.instance("never_fail_distribution", distribution, Finite, "such as dpjax.exponential(...)")
+    accepted = checks.float_array("acceptance", acceptance).astype(distribution.dtype)
+    if accepted.shape[-1:] != distribution.values.shape[-1:]:
+        k = distribution.values.shape[-1]
+        raise ValueError(f"{k} candidates need as many acceptance probabilities, got shape {accepted.shape}.")
+    last = checks.float_array("fallback", fallback).astype(distribution.dtype)
+    batch = jnp.broadcast_shapes(distribution.batch_shape, accepted.shape[:-1], last.shape)
+    values = concatenate(distribution.values, jnp.broadcast_to(last, batch)[..., None])
+    return Finite(values, _cost(distribution, accepted, batch, number_of_attempts(attempts)), jnp.ones((), distribution.dtype))
+
+
+@partial(jax.jit, static_argnames=("batch", "attempts"))
+def _cost(one: Finite, acceptance: jax.Array, batch: tuple[int, ...], attempts: int) -> jax.Array:
+    """Minus the log-probability of every candidate, and of the fallback."""
+    # Padded rows, products that no sum absorbs, and sums of neighbors: no further row or candidate changes a bit.
+    accepted = pad(jnp.where(jnp.isnan(acceptance), 0.0, jnp.clip(acceptance, 0.0, 1.0)))
+    above = above_least(pad(one.cost, value=jnp.inf))
+    reachable = above != jnp.inf
+    log_weight = -jnp.abs(jnp.where(reachable, above, 0.0) * one.rate[..., None])
+    weight = jnp.where(reachable, jnp.exp(log_weight), 0.0)
+    sums = (pairwise_sum(jnp.abs(weight * part)) for part in (jnp.ones_like(accepted), accepted, 1 - accepted))
+    total, success, failure = (pad(jnp.broadcast_to(part, (*batch, 1)).reshape(-1)) for part in sums)
+    success, failure = success / total, failure / total
+    # log q from whichever of q and 1 - q is the smaller; the masks keep the derivatives finite.
+    likely, sure, hopeless = success > failure, failure == 0, success == 0
+    small = jnp.log1p(-jnp.where(likely, 0.0, success))
+    log_failure = jnp.where(likely, jnp.where(sure, -jnp.inf, jnp.log(jnp.where(sure, 1.0, failure))), small)
+    some = -jnp.expm1(attempts * log_failure)  # 1 - q^m
+    log_repeats = jnp.log(jnp.where(hopeless, 1.0, some / jnp.where(hopeless, 1.0, success)))
+    rows = (column[: prod(batch)].reshape(*batch, 1) for column in (log_repeats - jnp.log(total), attempts * log_failure))
+    log_factor, log_rest = rows
+    kept = reachable & (accepted > 0)
+    log_kept = jnp.where(kept, log_weight, 0.0) + jnp.log(jnp.where(kept, accepted, 1.0)) + log_factor
+    own = jnp.where(kept | jnp.isnan(log_factor), -log_kept, jnp.inf)[..., : one.values.shape[-1]]
+    return jnp.concatenate([own, -log_rest], axis=-1)

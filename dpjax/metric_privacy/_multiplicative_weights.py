@@ -1,0 +1,229 @@
+"""MWEM, d-private (Kamalaruban et al. 2020, Algorithm 2): a synthetic histogram by multiplicative weights.
+
+From y = n times the uniform distribution, T times: draw a query with P(q) proportional to exp(|c q'(y) - c q'(x)| / (4cT)); measure
+m = c q'(x) + Laplace noise of scale 2cT; multiply y_i by exp(c q'_i (m - c q'(y)) / (2n)) and normalise to n.
+
+Privacy: with |q'_i - q'_j| <= d(i, j), moving a record from i to j changes each score, and the measured value, by at most
+c d(i, j). The selection then costs d/(2T) (Theorem 3 at the scale 2cT) and the measurement d/(2T); T rounds cost d (Theorem 7). All
+else reads the selected queries, the measurements and n only.
+
+Algorithm 2 as printed multiplies by exp(q'_i (m - q'(y)) / (2n)), which mixes the scales of q' and of m = c q'(x) + noise. That is
+private, but for c far from 1 it moves y away from x: in this module's tests (12 elements, 15 queries, c = 0.2) ten rounds without
+noise take the largest error from 0.29 n (uniform) to 0.56 n, and to 0.22 n with the update above. Theorem 8 needs |c q'_i| <= 1,
+too. The printed output is the average of y^0, ..., y^(T-1), which leaves out what the last round has learnt.
+"""
+
+from functools import partial
+from math import prod
+from typing import Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from dpjax import checks
+from dpjax.accounting.mechanism import with_guarantee
+from dpjax.distributions.base import Shape, draws_shape
+from dpjax.distributions.finite import Finite
+from dpjax.distributions.selection import gumbel_max
+from dpjax.metric_privacy.guarantees import MetricGuarantee, times
+from dpjax.metric_privacy.histograms import below_best, evaluate, linear_answers, whole_histogram
+from dpjax.metric_privacy.lipschitz import BEYOND_ONE, LipschitzQueries, allowed_by
+from dpjax.metric_privacy.metrics import Metric
+from dpjax.numerics.double_float import DoubleFloat, single
+from dpjax.numerics.two_words import Words
+from dpjax.random.keys import check_key, fold_in, fold_in_range, row_words
+from dpjax.random.noise import exponential_from_uniform, gumbel_from_uniform, uniform_from_words
+
+Output = Literal["average", "last"]
+OUTPUTS = ("average", "last")
+
+
+class _Problem(NamedTuple):
+    """What the runs have in common; leading axes broadcast against those of the runs, ``(*shape, *batch)``."""
+
+    values: jax.Array  # c Q', (..., K, N)
+    answers: DoubleFloat  # c Q'(x), (..., K): the only trace of the data, and unrounded
+    noise: jax.Array  # 2cT, the scale of a round's selection and of its noise, (..., 1)
+    total: jax.Array  # n, (..., 1)
+
+
+def guarantee(queries: LipschitzQueries, metric: Metric) -> MetricGuarantee:
+    """Return what one draw of :func:`mwem` costs: d, and 3/2 of d in range. The metric must allow the queries at their scale.
+
+    Half a budget goes to selections, whose range is no larger, and half to Laplace noise, whose range is twice that.
+
+    >>> from dpjax.metric_privacy.lipschitz import lipschitz_queries
+    >>> from dpjax.metric_privacy.metrics import from_budgets
+    >>> metric = from_budgets([[0.0, 2.0], [2.0, 0.0]])
+    >>> print(mwem.guarantee(lipschitz_queries([[0.0, 1.0]], metric), metric))
+    d-privacy on 2 elements with budgets 2 to 2, n public: 2-DP and 3-bounded-range under swap neighbors
+    """
+    whole = allowed_by(queries, metric)
+    return MetricGuarantee(whole, ranges=times(whole, 1.5))
+
+
+@with_guarantee(guarantee)
+def mwem(
+    key: jax.Array,
+    x: ArrayLike,
+    queries: LipschitzQueries,
+    *,
+    rounds: int,
+    shape: Shape = (),
+    output: Output = "average",
+    passes: int = 1,
+    public_n: ArrayLike | None = None,
+) -> jax.Array:
+    """Draw synthetic histograms by multiplicative weights and the exponential mechanism.
+
+    Args:
+        key: a scalar typed threefry key.
+        x: see :mod:`dpjax.metric_privacy`.
+        queries: what to answer, and at which scale c, with all values in [-1, 1] (Theorem 8 needs it); their batch broadcasts
+            against that of the data.
+        rounds: T, at least 1: how many queries are selected and measured.
+        shape: the shape of the draws for each dataset, an integer or several.
+        output: ``"average"``, of y^0 to y^(T-1) as in the paper (all that Theorem 8 speaks of; for T = 1 it is uniform), or
+            ``"last"``, y^T, which is nearly always closer.
+        passes: 1 is the paper's one update by each measurement. With more, each round goes on with ``passes - 1`` updates by each
+            measurement made so far (as Hardt, Ligett and McSherry do), at no cost in privacy. 10 with ``output="last"`` are a good
+            start: on 3 queries of 10 towns and 1001 records, with 10 rounds, the largest error is 29 in place of the paper's 196
+            (Laplace noise for just these queries: 2).
+        public_n: see :mod:`dpjax.metric_privacy`.
+
+    Returns:
+        Float of shape ``(*shape, *batch, N)``, the null record last if the metric has it: each sums to n. ``queries.answers`` of
+        it are the answers. NaN where the scale of the queries is infinite or a value is outside [-1, 1].
+
+    Raises:
+        ValueError: concrete queries all of which have a value outside [-1, 1].
+
+    Privacy:
+        d-private for each dataset and draw, under the relation of the metric of the queries; a shape of k draws costs k times
+        that. Public: the queries, c, the options, and n or its bound ``public_n``. Float draws are simulations: the low-order bits
+        of a measurement depend on the data (Mironov 2012). The noise reaches 45 nats. In float32 the exponents of a selection are
+        rounded by up to 2^-16: take float64 where the budget of a round is not far above that.
+
+    References:
+        Hardt, Ligett and McSherry (2012); Kamalaruban et al. (2020), Algorithm 2 and Theorem 7, repaired: the update has one scale.
+
+    >>> from dpjax.metric_privacy.lipschitz import lipschitz_queries
+    >>> from dpjax.metric_privacy.points import from_points
+    >>> metric = from_points([[0.0], [1.0], [2.0]], epsilon=20.0)
+    >>> queries = lipschitz_queries([[0.0, 0.5, 1.0], [1.0, 0.5, 1.0]], metric)
+    >>> x = jnp.array([50.0, 0.0, 950.0])
+    >>> y = mwem(jax.random.key(0), x, queries, rounds=20, output="last", passes=10)
+    >>> round(float(y.sum())), bool((abs(queries.answers(y) - queries.answers(x)) < 20).all())
+    (1000, True)
+    """
+    checks.one_of("output", output, OUTPUTS)
+    rounds, passes = checks.static_integer("rounds", rounds, 1), checks.static_integer("passes", passes, 1)
+    checks.instance("mwem", queries, LipschitzQueries, "lipschitz_queries(queries, metric)")
+    concrete = queries.values.size > 0 and not checks.is_traced(queries.values)
+    if concrete and np.all(np.max(np.abs(queries.values), axis=(-2, -1)) > 1):
+        raise ValueError(BEYOND_ONE)
+    counts, public = whole_histogram(x, queries.size, queries.neighbors, queries.dtype, public_n)
+    return _run(check_key(key), counts, public, queries, rounds, draws_shape(shape), output, passes)
+
+
+@partial(jax.jit, static_argnames=("rounds", "shape", "output", "passes"))
+def _run(
+    key: jax.Array,
+    counts: DoubleFloat,
+    total: jax.Array,
+    queries: LipschitzQueries,
+    rounds: int,
+    shape: tuple[int, ...],
+    output: Output,
+    passes: int,
+) -> jax.Array:
+    batch = jnp.broadcast_shapes(counts.high.shape[:-1], total.shape, queries.batch_shape)
+    runs, size = shape + batch, queries.size
+    if prod(runs) == 0:
+        return jnp.zeros((*runs, size), total.dtype)
+    problem = _problem(counts, total, queries, rounds)
+    keys = row_words(key, runs)
+    past = (jnp.zeros((rounds, *runs, size), total.dtype), jnp.zeros((rounds, *runs, 1), total.dtype))
+
+    def histogram(log_y: jax.Array) -> jax.Array:
+        return problem.total * jax.nn.softmax(log_y, axis=-1)
+
+    def updated(log_y: jax.Array, query: jax.Array, measured: jax.Array) -> jax.Array:
+        """The log-weights after a measurement: plus c q' (m - c q'(y)) / (2n)."""
+        found = jnp.sum(query * histogram(log_y), axis=-1, keepdims=True)
+        return log_y + query * (measured - found) / (2 * jnp.where(problem.total > 0, problem.total, 1.0))
+
+    def one_round(carry: tuple, number: jax.Array) -> tuple[tuple, None]:
+        log_y, sum_y, past = carry
+        y = histogram(log_y)
+        words = fold_in_range(fold_in(keys, jnp.broadcast_to(number, keys.high.shape)), queries.num_queries + 2)
+        query, measured = _measure(words, problem, _select(words, problem, y))
+        log_y = updated(log_y, query, measured)
+        if passes > 1:
+            past = tuple(seen.at[number].set(new) for seen, new in zip(past, (query, measured), strict=True))
+
+            def again(turn: jax.Array, log_y: jax.Array) -> jax.Array:
+                index = turn % rounds
+                made = index <= number.astype(index.dtype)
+                return jnp.where(made, updated(log_y, past[0][index], past[1][index]), log_y)
+
+            log_y = jax.lax.fori_loop(0, (passes - 1) * rounds, again, log_y)
+        return (log_y, sum_y + y, past), None
+
+    zeros = jnp.zeros((*runs, size), total.dtype)
+    start = (zeros, zeros, past if passes > 1 else ())
+    (log_y, sum_y, _), _ = jax.lax.scan(one_round, start, jnp.arange(rounds, dtype=jnp.uint32))
+    return sum_y / rounds if output == "average" else histogram(log_y)
+
+
+@partial(jax.jit, static_argnames="rounds")
+def _problem(counts: DoubleFloat, total: jax.Array, queries: LipschitzQueries, rounds: int) -> _Problem:
+    dtype = counts.high.dtype
+    values, scale = queries.values.astype(dtype), queries.scale.astype(dtype)[..., None]
+    fits = (jnp.max(jnp.abs(values), axis=(-2, -1))[..., None] <= 1) & (scale > 0) & (scale < jnp.inf)
+    noise = jnp.where(fits, 2 * rounds * scale, jnp.nan)
+    return _Problem(values, linear_answers(values, counts), noise, total[..., None])
+
+
+@jax.jit
+def _exponents(problem: _Problem, y: jax.Array) -> jax.Array:
+    """The logarithm of the selection's weights, ``(*runs, K)``: scores over 4cT, less the largest."""
+    misses = abs(single(evaluate(problem.values, y)).minus(problem.answers))
+    return -below_best(misses) / (2 * problem.noise)
+
+
+def _select(words: Words, problem: _Problem, y: jax.Array) -> jax.Array:
+    """The index of a query, by the first K of a round's K + 2 words."""
+    gumbels = gumbel_from_uniform(uniform_from_words(Words(*(word[..., :-2] for word in words)), y.dtype))
+    return gumbel_max(jnp.broadcast_to(_exponents(problem, y), gumbels.shape), gumbels)
+
+
+def _measure(words: Words, problem: _Problem, chosen: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The chosen query, ``(*runs, N)``, and its noisy answer, ``(*runs, 1)``, by the last two words of a round."""
+    size = exponential_from_uniform(uniform_from_words(Words(*(word[..., -2:-1] for word in words)), problem.values.dtype))
+    noise = jnp.where(words.high[..., -1:] >> 31 == 1, size, -size)
+    mark = jax.nn.one_hot(chosen, problem.values.shape[-2], dtype=problem.values.dtype)
+    query = jnp.matmul(mark[..., None, :], problem.values, precision=jax.lax.Precision.HIGHEST)[..., 0, :]
+    high, low = (jnp.sum(jnp.where(mark == 1, part, 0.0), axis=-1, keepdims=True) for part in problem.answers)
+    return query, high + (low + problem.noise * noise)
+
+
+def selection_distribution(
+    x: ArrayLike, y: ArrayLike, queries: LipschitzQueries, *, rounds: int, public_n: ArrayLike | None = None
+) -> Finite:
+    """Return the distribution of the query that a round of :func:`mwem` selects at the synthetic histogram y, for audits.
+
+    Arguments are those of :func:`mwem`; y is float ``(..., N)``, the null record included.
+
+    >>> from dpjax.metric_privacy.lipschitz import LipschitzQueries
+    >>> queries = LipschitzQueries(jnp.array([[0.0, 1.0], [1.0, 1.0]]), jnp.array(0.5))
+    >>> distribution = selection_distribution([3.0, 1.0], [2.0, 2.0], queries, rounds=2)
+    >>> round(float(jnp.log(distribution.prob(0.0) / distribution.prob(1.0))), 4)  # |2 - 1| / (4 * 0.5 * 2)
+    0.25
+    """
+    checks.instance("selection_distribution", queries, LipschitzQueries, "lipschitz_queries(queries, metric)")
+    counts, public = whole_histogram(x, queries.size, queries.neighbors, queries.dtype, public_n)
+    exponents = _exponents(_problem(counts, public, queries, rounds), jnp.asarray(y, public.dtype))
+    return Finite(jnp.arange(queries.num_queries, dtype=public.dtype), -exponents, jnp.ones((), public.dtype))

@@ -1,0 +1,251 @@
+"""Median, quantiles and order statistics: their sensitivity profiles under both neighbour relations.
+
+With x[1..n] sorted, x[j] = lower for j <= 0, x[j] = upper for j > n, and X the piecewise linear interpolation of j -> x[j], every
+profile here is x (or X) read at ranks that move outwards from a base rank by a fixed step per changed individual:
+
+    relation     statistic                            base rank     step           read
+    swap         quantile q, "linear"                 q n + 1 - q   1              X(rank)
+    swap         quantile q, "lower"                  q n           1              x[ceil(rank)]
+    add/remove   quantile q, "linear"                 q n + 1 - q   max(q, 1-q)    X(rank)
+    add/remove   quantile q, "lower"                  q n           max(q, 1-q)    x[ceil(rank)]
+    both         order statistic of fixed rank m      m             1              x[rank]
+    both         quantile q, "continuous"             q n + 1 - q   as "linear"    X(rank), and between the levels too
+
+A swap moves every order statistic by one place. Under add/remove, A records added at the top and R removed at the bottom shift the
+rank that the statistic reads by q A + (1-q) R, at most max(q, 1-q) each. These are the exact extreme values of the statistic, with
+one exception: a linear quantile other than the median, under add/remove, at levels that could empty the dataset, where they are
+an outer bound that keeps Corollary 3.1.
+
+"continuous" moves the rank by fractions of a step: the level of y is |rank of y - base rank| / step, a real number, and the profile
+has a knot at every record. It keeps the corollary at all real levels: with F(u) = X(h + s u), and F' that of a dataset with one
+record more, X'(r) <= X(r) <= X'(r + 1) at every real r, so F'(u) = X'(h + q + s u) <= X(h + s (u + 1)) = F(u + 1) because q <= s,
+and F(u) <= X'(h + s u + 1) <= X'(h + q + s (u + 1)) = F'(u + 1) because 1 - q <= s; below and under swap likewise. So the level of
+y changes by at most 1 between neighbours (Durfee's Theorem 1 without its integers).
+"""
+
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from dpjax import checks
+from dpjax.checks import Neighbors, Resolution
+from dpjax.numerics.multiples import most_multiples, to_multiples
+from dpjax.sensitivity.profile import Reached, SensitivityProfile, from_sides
+from dpjax.several_quantiles.ranks import DEFINITIONS, Definition, Ranks, ranks_of_order_statistic, ranks_of_quantile
+from dpjax.statistics.records import levels_kept, present_records
+from dpjax.statistics.sorting import Window, sort_rows
+from dpjax.statistics.values_at_ranks import Sides, continuous
+
+
+def median(
+    x: ArrayLike,
+    *,
+    lower: ArrayLike,
+    upper: ArrayLike,
+    neighbors: Neighbors,
+    resolution: Resolution | None = None,
+    definition: Definition | None = None,
+    num_records: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
+    truncate: int | None = None,
+) -> SensitivityProfile:
+    """Return the sensitivity profile of the median: :func:`quantile` at 1/2.
+
+    Without a resolution the default is the midpoint median, ``definition="linear"``; with one it is ``"lower"``, x[ceil(n/2)], the
+    median of the Duff paper. On evenly spaced data the midpoint is the better target under add/remove: at epsilon = 2 its error is
+    1.15 times smaller. On data with ties it is not: its multiples are half as far apart, and the median's own value keeps half the
+    mass. ``"continuous"`` gives piecewise Laplace the same distribution as ``"linear"`` under add/remove, with half the pieces.
+
+    Args:
+        x: float ``(..., n)``. The other arguments: :mod:`dpjax.statistics`.
+        definition: ``"linear"``, ``"lower"`` or ``"continuous"``; by default ``"linear"``, and with a resolution ``"lower"``.
+
+    Returns:
+        A profile of batch shape ``(...)``.
+
+    Privacy:
+        As :func:`quantile`.
+
+    References:
+        Durfee (2025), Section 3.1; Gillenwater and Munoz Medina, Section 4.
+
+    >>> import jax.numpy as jnp
+    >>> ages = jnp.array([[23.0, 35.0, 41.0, 62.0], [19.0, 20.0, 80.0, 0.0]])
+    >>> median(ages, lower=0, upper=100, neighbors="add_remove", resolution=1, num_records=jnp.array([4, 3])).value.tolist()
+    [35.0, 20.0]
+    """
+    options: Any = {"resolution": resolution, "num_records": num_records, "mask": mask, "truncate": truncate}
+    return quantile(x, Fraction(1, 2), lower=lower, upper=upper, neighbors=neighbors, definition=definition, **options)
+
+
+def quantile(
+    x: ArrayLike,
+    q: float | Fraction | str,
+    *,
+    lower: ArrayLike,
+    upper: ArrayLike,
+    neighbors: Neighbors,
+    resolution: Resolution | None = None,
+    definition: Definition | None = None,
+    num_records: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
+    truncate: int | None = None,
+) -> SensitivityProfile:
+    """Return the sensitivity profile of the q-quantile.
+
+    ``definition="linear"``, the default without a resolution, reads rank q n + 1 - q with interpolation (NumPy's default);
+    ``"lower"``, the default with one, is x[ceil(q n)] (NumPy's ``"inverted_cdf"``, Duff's convention). An empty dataset under
+    add/remove has the value lower + (1-q) (upper - lower), or ``lower`` for ``"lower"``: a constant that fits its neighbours.
+
+    ``"continuous"`` is the value of ``"linear"`` with another profile, for piecewise Laplace: the cost of y is the distance of its
+    (interpolated) rank from q n + 1 - q, in units of max(q, 1-q) under add/remove and 1 under swap. Its levels are not integers:
+    inverse sensitivity refuses it. On random rows of 1 to 100 records its mean error was that of ``"linear"`` times 1.02 at
+    epsilon = 1 and 1.07 at 4, and under add/remove that of ``"lower"`` (each against its own value) times 0.95 and 0.8,
+    though not in every row.
+
+    Args:
+        x: float ``(..., n)``. The other arguments: :mod:`dpjax.statistics`.
+        q: static, strictly between 0 and 1, read by its decimal value: 0.1 is 1/10. For 1/3 give ``Fraction(1, 3)``.
+        resolution: an interpolated quantile is a multiple of it over the denominator of q.
+        definition: which quantile, or how fine its profile is.
+
+    Returns:
+        A profile of batch shape ``(...)`` with levels 0, 1, 2, ...; about n+1 pieces in all under swap, 2(n+1) under add/remove
+        at the median. ``"continuous"``: n+2 pieces with fractional levels, each row its own where their numbers differ.
+
+    Raises:
+        TypeError: ``q`` is a JAX array.
+        ValueError: q outside (0, 1) or with a denominator too large for exact ranks.
+
+    Privacy:
+        The values interleave for neighbouring datasets as in Corollary 3.1, so mechanisms on this profile are epsilon-DP and
+        epsilon-bounded-range. Public: see :mod:`dpjax.statistics`.
+
+    References:
+        Durfee (2025), Section 3.1; Gillenwater and Munoz Medina, Section 4 (where the second case should read "n even").
+        ``"continuous"`` is in neither paper; the proof is at the head of this file.
+
+    >>> import jax.numpy as jnp
+    >>> profile = quantile(jnp.arange(1.0, 12.0), 0.9, lower=0, upper=20, neighbors="swap")
+    >>> float(profile.value), profile.upper.tolist()
+    (10.0, [10.0, 11.0, 20.0])
+    """
+    if definition is None:
+        definition = "linear" if resolution is None else "lower"
+    checks.one_of("definition", definition, DEFINITIONS)
+    checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
+    ranks = ranks_of_quantile(q, definition=definition, neighbors=neighbors)
+    return _profile(x, ranks, lower, upper, neighbors, resolution, num_records, mask, truncate)
+
+
+def order_statistic(
+    x: ArrayLike,
+    rank: int,
+    *,
+    lower: ArrayLike,
+    upper: ArrayLike,
+    neighbors: Neighbors,
+    resolution: Resolution | None = None,
+    num_records: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
+    truncate: int | None = None,
+) -> SensitivityProfile:
+    """Return the sensitivity profile of the ``rank``-th smallest record, x[rank] counted from 1: x[rank + l] and x[rank - l].
+
+    Args:
+        x: float ``(..., n)``. The other arguments: :mod:`dpjax.statistics`.
+        rank: static, 1..n, and fixed: it does not move when records come or go. With fewer than ``rank`` records present the
+            value is ``upper``.
+
+    Returns:
+        A profile of batch shape ``(...)``.
+
+    Privacy:
+        As :func:`quantile`; ``rank`` is public.
+
+    References:
+        Durfee (2025), Section 3.1.
+
+    >>> import jax.numpy as jnp
+    >>> order_statistic(jnp.array([3.0, 1.0, 2.0]), 1, lower=0, upper=9, neighbors="swap").upper.tolist()
+    [1.0, 2.0, 3.0, 9.0]
+    """
+    checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
+    ranks = ranks_of_order_statistic(rank, np.shape(x)[-1] if np.ndim(x) else 0)
+    return _profile(x, ranks, lower, upper, neighbors, resolution, num_records, mask, truncate)
+
+
+def check_size(ranks: Ranks, n: int, most: int) -> None:
+    """Raise if ranks up to ``most`` have numerators that are too large for 32-bit integers."""
+    if ranks.denominator * most >= 2**31:
+        raise ValueError(
+            f"q has the denominator {ranks.denominator}, too large for exact ranks of {n} records; "
+            "give a short decimal or a Fraction such as Fraction(1, 3)."
+        )
+
+
+def _profile(
+    x: ArrayLike,
+    ranks: Ranks,
+    lower: ArrayLike,
+    upper: ArrayLike,
+    neighbors: Neighbors,
+    resolution: Resolution | None,
+    num_records: ArrayLike | None,
+    mask: ArrayLike | None,
+    truncate: int | None,
+) -> SensitivityProfile:
+    keep = levels_kept(truncate)
+    records, present = present_records(x, num_records=num_records, mask=mask)
+    check_size(ranks, records.shape[-1], records.shape[-1] + 2)
+    low, high = checks.bounds(lower, upper, records.dtype)
+    step = None
+    if resolution is not None:
+        step = checks.resolution(resolution, (lower, upper), most_multiples(records.dtype) // ranks.refinement)
+    return _read(records, present, low, high, ranks, neighbors, keep, step)
+
+
+@partial(jax.jit, static_argnames=("ranks", "neighbors", "keep", "resolution"))
+def _read(
+    records: jax.Array,
+    present: jax.Array | None,
+    low: jax.Array,
+    high: jax.Array,
+    ranks: Ranks,
+    neighbors: Neighbors,
+    keep: int | None,
+    resolution: Fraction | None,
+) -> SensitivityProfile:
+    if resolution is not None:  # whole numbers; interpolated values are multiples of 1 / refinement
+        records, low, high = (to_multiples(array, resolution) for array in (records, low, high))
+    n_max = records.shape[-1]
+    down, up = ranks.levels(n_max)
+    ends_low, ends_high = (keep is not None and keep < levels for levels in (down, up))
+    if keep is not None:
+        down, up = min(down, keep), min(up, keep)
+    near = None
+    if ends_low or ends_high:
+        width = min((down + up) * ranks.step // ranks.denominator + 3, n_max + 2)
+        near = Window(ranks.per_record, ranks.constant - down * ranks.step, ranks.denominator, width)
+    read = None if ranks.definition == "continuous" else Sides(ranks, n_max, down, up, near)
+    x = sort_rows(records, present, low, high, neighbors=neighbors, window=near, read=read)
+    if read is None:
+        ends = (x.low if ends_low else None, x.high if ends_high else None)
+        (upper, upper_levels), (lower, lower_levels) = continuous(x.values, x.n, n_max, ranks, near, keep, ends)
+        found = SensitivityProfile(upper, lower, upper_levels, lower_levels, neighbors=neighbors, integer_levels=False)
+    else:
+        lower, upper = x.read
+        if ends_high:
+            upper = jnp.concatenate([upper, x.high], axis=-1)
+        if ends_low:
+            lower = jnp.concatenate([lower, x.low], axis=-1)
+        # Elsewhere the farthest values take removals alone, and those between need a record that is added there.
+        halfway = ranks.definition == "lower" and 2 * ranks.per_record == ranks.denominator and neighbors == "add_remove"
+        reached: Reached = "bounds" if ends_low or ends_high else "intervals" if halfway else "extremes"
+        found = from_sides(upper, lower, neighbors=neighbors, reached=reached)
+    return found if resolution is None else found.in_units(resolution, ranks.refinement)
