@@ -51,6 +51,7 @@ LINES = [
     (ESTIMATE, "Estimate(shape=(3,), count=2, mean=0 to 0.5, standard_error=0.707107, bins=1)"),
     (LOSS, "PrivacyLoss(batch_shape=(2,), dtype=float32, epsilon=0.5 to 1, bounded_range=1 to 2)"),
     (WORST, f"WorstNeighbor(score=1, place=2, value=3.5, loss={LOSS!r})"),
+    (WORST._replace(value=jnp.float32(jnp.nan)), f"WorstNeighbor(score=1, place=2, removed, loss={LOSS!r})"),
     (ONE_RUN, "OneRunAudit(epsilon=0.1, correct=7, guesses=8, canaries=9, confidence=0.95, tried=1)"),
     (BOUND, "BlackBoxBound(batch_shape=(2,), epsilon=0 to 0.5, confidence=0.9, delta=1e-06, tested_p=50, tested_q=60)"),
 ]

@@ -21,11 +21,12 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.auditing.segments import Distribution, Segments, of_candidates, of_lines
+from dpjax.auditing.segments import Distribution, Segments, multiples_of, of_candidates, of_lines, on_multiples
 from dpjax.batch import span
 from dpjax.display import Picture, Shown
 from dpjax.distributions.finite import Finite
 from dpjax.distributions.piecewise import PiecewiseExponential
+from dpjax.distributions.rounded import Rounded
 from dpjax.distributions.truncated_exponential import log_integral, mean_position
 from dpjax.numerics.batching import fits
 from dpjax.numerics.bisection import bisect
@@ -161,10 +162,11 @@ def privacy_loss(p: Distribution, q: Distribution, *, resolution: float | None =
     """Return the exact privacy loss between two distributions, or between two batches of them row by row.
 
     Args:
-        p: a :class:`PiecewiseExponential` or a :class:`Finite`, with the batch shape ``(...)``.
+        p: a :class:`PiecewiseExponential`, a :class:`Rounded` or a :class:`Finite`, with the batch shape ``(...)``.
         q: of the same kind and dtype, with a batch shape that broadcasts against it: one distribution against thousands of
             neighbours. Two finite ones have the same candidates in the same places, and a row in which they differ is NaN; the loss
-            is that of the place, and with equal candidates at several places can only be smaller for the value.
+            is that of the place, and with equal candidates at several places can only be smaller for the value. Two rounded ones
+            have one resolution, and are looked at multiple by multiple.
         resolution: not negative; an interval of at most this times the largest edge of the row, whose probability is below the
             root of the dtype's precision in both, is left out of suprema, and if it lies in the support of one distribution only,
             out of everything; tails whose scales differ by at most this much,
@@ -188,16 +190,28 @@ def privacy_loss(p: Distribution, q: Distribution, *, resolution: float | None =
     >>> round(float(loss.delta(0.5)), 4)
     0.2212
     """
+    if isinstance(p, Rounded) and isinstance(q, Rounded):
+        if p.resolution != q.resolution:
+            raise ValueError(f"p and q need one resolution, got {p.resolution} and {q.resolution}.")
+        ends = multiples_of(p, q)
+        p, q = on_multiples(p, ends), on_multiples(q, ends)
     lines, finite = (isinstance(p, kind) and isinstance(q, kind) for kind in (PiecewiseExponential, Finite))
     if not (lines or finite) or p.dtype != q.dtype:
         kinds = " and ".join(f"{type(of).__name__} of {getattr(of, 'dtype', None)}" for of in (p, q))
-        raise TypeError(f"privacy_loss takes two PiecewiseExponential or two Finite distributions of one dtype, got {kinds}.")
+        raise TypeError(
+            "privacy_loss takes two PiecewiseExponential, two Rounded or two Finite distributions of one dtype, "
+            f"got {kinds}; dpjax.auditing.lower_bound takes draws of anything."
+        )
     try:
         jnp.broadcast_shapes(p.batch_shape, q.batch_shape)
     except ValueError:
         raise ValueError(f"the batch shapes {p.batch_shape} of p and {q.batch_shape} of q do not broadcast.") from None
     width = checks.nonnegative("resolution", 16 * jnp.finfo(p.dtype).eps if resolution is None else resolution, p.dtype)
-    return PrivacyLoss(of_lines(p, q, width) if lines else of_candidates(p, q))
+    if isinstance(p, PiecewiseExponential) and isinstance(q, PiecewiseExponential):
+        return PrivacyLoss(of_lines(p, q, width))
+    assert isinstance(p, Finite)
+    assert isinstance(q, Finite)
+    return PrivacyLoss(of_candidates(p, q))
 
 
 def _directed(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:

@@ -18,14 +18,15 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.auditing._privacy_loss import PrivacyLoss, privacy_loss
-from dpjax.auditing.segments import Distribution
+from dpjax.auditing.segments import Distribution, multiples_of, on_multiples
 from dpjax.batch import span
 from dpjax.checks import Neighbors
 from dpjax.distributions.finite import Finite
 from dpjax.distributions.piecewise import PiecewiseExponential
+from dpjax.distributions.rounded import Rounded
 from dpjax.statistics.records import present_records
 
-DistributionOf = Callable[[jax.Array, jax.Array | None], Distribution]
+DistributionOf = Callable[[jax.Array, jax.Array], Distribution]
 Objective = Callable[[PrivacyLoss], jax.Array]
 Evaluate = Callable[[np.ndarray, np.ndarray], tuple[jax.Array, PrivacyLoss]]
 _STARTS, _POINTS = 16, 31  # of the refinement
@@ -40,7 +41,7 @@ class WorstNeighbor(NamedTuple):
         place: int32 scalar, the index of the record that differs; under add/remove, n for a new one.
         value: float scalar, its value in the neighbour; NaN if it was removed.
         x: float, the neighbour's records: ``(n,)`` under swap, ``(n + 1,)`` under add/remove.
-        mask: bool like ``x``, which of them are present; None under swap if all are.
+        mask: bool like ``x``, which of them are present.
     """
 
     score: jax.Array
@@ -48,11 +49,12 @@ class WorstNeighbor(NamedTuple):
     place: jax.Array
     value: jax.Array
     x: jax.Array
-    mask: jax.Array | None
+    mask: jax.Array
 
     def __repr__(self) -> str:
-        score, place, value = map(span, (self.score, self.place, self.value))
-        return f"WorstNeighbor(score={score}, place={place}, value={value}, loss={self.loss!r})"
+        score, place = map(span, (self.score, self.place))
+        value = "removed" if np.isnan(self.value) else f"value={span(self.value)}"
+        return f"WorstNeighbor(score={score}, place={place}, {value}, loss={self.loss!r})"
 
 
 def epsilon(loss: PrivacyLoss) -> jax.Array:
@@ -84,9 +86,9 @@ def worst_neighbor(
     Args:
         x: float ``(n,)``, one dataset. Records are clamped to the bounds; a NaN record is absent under ``"add_remove"`` and
             counts as ``lower`` under ``"swap"``.
-        distribution_of: from records ``(batch, n)`` and their mask, bool ``(batch, n)``, to a :class:`PiecewiseExponential` or
-            :class:`Finite` of batch shape ``(batch,)``. Under add/remove there is one place more than in ``x``; under swap the mask
-            is None, if all records are present. A pure JAX function.
+        distribution_of: from records ``(batch, n)`` and their mask, bool ``(batch, n)``, to a :class:`PiecewiseExponential`,
+            :class:`Rounded` or :class:`Finite` of batch shape ``(batch,)``. Under add/remove there is one place more than in ``x``.
+            A pure JAX function.
         lower: public lower bound of a record, scalar.
         upper: public upper bound of a record, scalar.
         neighbors: ``"add_remove"`` or ``"swap"``: the relation to search, not that which the mechanism was told.
@@ -128,13 +130,22 @@ def worst_neighbor(
         raise ValueError("lower and upper of worst_neighbor are scalars: it takes one dataset.")
     data, present = _dataset(np.asarray(records), None if there is None else np.asarray(there), low, neighbors)
     data = np.clip(data, low, high)
-    own = _distribution_of(None if present is None else present[None], data[None], distribution_of)
-    if not isinstance(own, (PiecewiseExponential, Finite)):
-        raise TypeError(f"distribution_of must return a PiecewiseExponential or a Finite, got {type(own).__name__}.")
+    own = _distribution_of(present[None], data[None], distribution_of)
+    if not isinstance(own, (PiecewiseExponential, Rounded, Finite)):
+        raise TypeError(
+            f"distribution_of must return a PiecewiseExponential, a Rounded or a Finite distribution, got {type(own).__name__}; "
+            "dpjax.auditing.lower_bound takes draws of anything."
+        )
     if own.batch_shape != (1,):
         raise ValueError(f"distribution_of must return one distribution for each row of x: of 1 row it made {own.batch_shape}.")
-    evaluate = partial(_evaluate, data, present, own, distribution_of=distribution_of, objective=objective, resolution=resolution)
-    here = np.arange(data.size) if present is None else np.flatnonzero(present)
+    ends = None
+    if isinstance(own, Rounded):  # the bounds are public, so the neighbours have the same multiples
+        ends = multiples_of(own)
+        own = on_multiples(own, ends)
+    evaluate = partial(
+        _evaluate, data, present, own, distribution_of=distribution_of, objective=objective, resolution=resolution, ends=ends
+    )
+    here = np.flatnonzero(present)
     grid = _grid(data[here], own, values, low, high)
 
     # A change is a place and the value that it takes, NaN where the record goes.
@@ -159,23 +170,23 @@ def worst_neighbor(
         place=jnp.asarray(place),
         value=jnp.asarray(entry),
         x=jnp.asarray(np.where(at & stays, entry, data)),
-        mask=None if present is None else jnp.asarray(np.where(at, stays, present)),
+        mask=jnp.asarray(np.where(at, stays, present)),
     )
 
 
-def _dataset(
-    records: np.ndarray, there: np.ndarray | None, low: np.ndarray, neighbors: Neighbors
-) -> tuple[np.ndarray, np.ndarray | None]:
+def _dataset(records: np.ndarray, there: np.ndarray | None, low: np.ndarray, neighbors: Neighbors) -> tuple[np.ndarray, np.ndarray]:
     """The records without NaN, and which are present; under add/remove with an empty place for one more."""
     missing = np.isnan(records)
     x = np.where(missing, low, records)
     if neighbors == "swap":
-        return x, there
+        return x, np.ones(x.shape, bool) if there is None else there
     present = ~missing if there is None else there & ~missing
     return np.append(x, low), np.append(present, False)
 
 
-def _grid(records: np.ndarray, own: Distribution, values: ArrayLike | None, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+def _grid(
+    records: np.ndarray, own: PiecewiseExponential | Finite, values: ArrayLike | None, low: np.ndarray, high: np.ndarray
+) -> np.ndarray:
     """The values to try, ascending: those given, or the bounds, the records and the breakpoints, and the middles between."""
     if values is not None:
         given = np.asarray(checks.float_array("values", values), records.dtype)
@@ -229,26 +240,29 @@ def _rank(score: np.ndarray) -> np.ndarray:
 
 
 @partial(jax.jit, static_argnames=("distribution_of",))
-def _distribution_of(mask: jax.Array | None, x: jax.Array, distribution_of: DistributionOf) -> Distribution:
+def _distribution_of(mask: jax.Array, x: jax.Array, distribution_of: DistributionOf) -> Distribution:
     return distribution_of(x, mask)
 
 
-@partial(jax.jit, static_argnames=("distribution_of", "objective", "resolution"))
+@partial(jax.jit, static_argnames=("distribution_of", "objective", "resolution", "ends"))
 def _evaluate(
     x: jax.Array,
-    mask: jax.Array | None,
+    mask: jax.Array,
     own: Distribution,
     places: jax.Array,
     entries: jax.Array,
     distribution_of: DistributionOf,
     objective: Objective,
     resolution: float | None,
+    ends: tuple[int, int] | None,
 ) -> tuple[jax.Array, PrivacyLoss]:
     """Score a batch of changes; also return the loss of the first one that is worst."""
     here = jnp.arange(x.size, dtype=jnp.int32)[None] == places[:, None]
     stays = ~jnp.isnan(entries)[:, None]
     rows = jnp.where(here & stays, entries[:, None], x[None])
-    masks = None if mask is None else jnp.where(here, stays, mask[None])
-    loss = privacy_loss(own, distribution_of(rows, masks), resolution=resolution)
+    other = distribution_of(rows, jnp.where(here, stays, mask[None]))
+    if isinstance(other, Rounded) and ends is not None:
+        other = on_multiples(other, ends)
+    loss = privacy_loss(own, other, resolution=resolution)
     scores = objective(loss)
     return scores, jax.tree.map(lambda field: field[jnp.argmax(scores)], loss)

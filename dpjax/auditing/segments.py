@@ -20,9 +20,12 @@ import numpy as np
 
 from dpjax.distributions.finite import Finite
 from dpjax.distributions.piecewise import PiecewiseExponential, Tails
+from dpjax.distributions.rounded import Rounded
 from dpjax.numerics.batching import broadcast_rows, concatenate, take
+from dpjax.numerics.multiples import from_multiples
 
-Distribution = PiecewiseExponential | Finite
+Distribution = PiecewiseExponential | Rounded | Finite
+_MULTIPLES = 2**20  # of a resolution that are looked at, one by one
 
 
 class Segments(NamedTuple):
@@ -88,6 +91,28 @@ def _log_most(costs: _Costs, log_unit: jax.Array) -> jax.Array:
     """Return the logarithm of an upper bound of the probability of each interval: its width times its largest density."""
     least = jnp.minimum(costs.start, costs.end)
     return jnp.where(costs.there, jax.lax.stop_gradient(log_unit - costs.rate * least - costs.log_normalizer), -jnp.inf)
+
+
+def multiples_of(*distributions: Rounded) -> tuple[int, int]:
+    """Return the numbers of the first and of the last multiple that any row can take, on the host."""
+    ends = [distribution._ends for distribution in distributions]
+    if any(isinstance(end, jax.core.Tracer) for pair in ends for end in pair):
+        raise TypeError("the multiples of a resolution are counted on the host: take the privacy loss outside jit and vmap.")
+    low, high = (np.concatenate([np.ravel(pair[k]) for pair in ends]) for k in (0, 1))
+    if np.isnan(low).all() or np.isnan(high).all():
+        return 0, 0
+    first, last = int(np.nanmin(low)), int(np.nanmax(high))
+    if last - first >= _MULTIPLES:
+        raise ValueError(f"there are {last - first + 1} multiples of the resolution, more than {_MULTIPLES}: take a coarser one.")
+    return first, last
+
+
+def on_multiples(distribution: Rounded, ends: tuple[int, int]) -> Finite:
+    """Return the same distribution with each multiple, from the first to the last of these numbers, as a candidate."""
+    values = from_multiples(jnp.arange(ends[0], ends[1] + 1).astype(distribution.dtype), distribution.resolution)
+    shape = (-1, *(1,) * len(distribution.batch_shape))
+    log_prob = jnp.moveaxis(distribution.log_prob(values.reshape(shape)), 0, -1)
+    return Finite(values, -log_prob, jnp.ones((), distribution.dtype))
 
 
 @jax.jit

@@ -27,6 +27,7 @@ from dpjax.checks.static import (
     Neighbors,
     Relation,
     Resolution,
+    counted_neighbors,
     exact,
     instance,
     one_of,

@@ -22,6 +22,12 @@ NEIGHBORS = ("add_remove", "swap")  # of a table of records
 RELATIONS = (*NEIGHBORS, "edge")  # and of a graph
 
 
+def counted_neighbors(neighbors: Any) -> None:
+    """Raise for another relation than that for which numbers of records are drawn."""
+    if one_of("neighbors", neighbors, NEIGHBORS) == "swap":
+        raise ValueError("numbers of records are drawn for add_remove neighbors: under swap how many there are is public.")
+
+
 def one_of(name: str, value: Any, options: Collection[str]) -> str:
     """Return a static option, or raise with the list of what is known."""
     if value not in options:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
+from importlib.util import find_spec
 from types import ModuleType
 from typing import Any, NamedTuple, Protocol
 
@@ -151,6 +152,8 @@ def _opened(frame: Any) -> _Opened:
         hint = ": give connection.table('trips')" if "Connection" in type(frame).__name__ else ""
         raise TypeError(f"frame must be of {kinds}, got {type(frame).__name__}{hint}.") from error
     lazy = isinstance(known, narwhals.LazyFrame)
+    if known.implementation.name.lower() == "duckdb" and find_spec("pyarrow") is None:  # before anything is charged
+        raise ImportError("a DuckDB relation is read through PyArrow: pip install pyarrow.")
     engine, remake = known.implementation.name.lower(), partial(_made, narwhals, known.implementation, lazy)
     columns = [names.get(name, name) for name in known.columns] if not lazy else list(known.collect_schema())
     if engine in _IN_ENGINES:

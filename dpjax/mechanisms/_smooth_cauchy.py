@@ -54,8 +54,8 @@ def smooth_cauchy(
             three times larger, and its true loss on medians 0.23 epsilon.
 
     Returns:
-        A :class:`Cauchy`. Its mean does not exist for gamma <= 2: see its ``clamped_mean_abs_error``, or wrap it in
-        :class:`Clamped` (post-processing).
+        A :class:`Cauchy`. Its mean does not exist for gamma <= 2, and its mean absolute error is infinite: clamp its draws to the
+        bounds, which costs nothing (:class:`Clamped`).
 
     Raises:
         ValueError: a beta that exhausts epsilon. Where epsilon or beta is a JAX array, that row is NaN instead.
@@ -68,10 +68,13 @@ def smooth_cauchy(
         Nissim, Raskhodnikova and Smith (2007), Lemmas 2.6 and 2.7; Gillenwater and Munoz Medina, Proposition 3.
 
     >>> import jax.numpy as jnp
-    >>> from dpjax.statistics import smooth_sensitivity
+    >>> from dpjax import Clamped, smooth_sensitivity
     >>> smooth = smooth_sensitivity(jnp.arange(101.0), 0.5, lower=0, upper=100, neighbors="add_remove")
-    >>> smooth_cauchy(smooth, 1.0).scale.item() == smooth.bound.item() / 0.5
+    >>> noisy = smooth_cauchy(smooth, 1.0)
+    >>> noisy.scale.item() == smooth.bound.item() / 0.5
     True
+    >>> float(noisy.mean_abs_error(50.0)), round(float(Clamped.of(noisy, lower=0, upper=100).mean_abs_error(50.0)), 2)
+    (inf, 3.64)
     """
 
     def beta() -> jax.Array:
@@ -114,7 +117,7 @@ def cauchy_tail_bound(smooth: SmoothSensitivity | LocalSensitivity, epsilon: Arr
     evaluation only.
 
     >>> import jax.numpy as jnp
-    >>> from dpjax.statistics import smooth_sensitivity
+    >>> from dpjax import Clamped, smooth_sensitivity
     >>> smooth = smooth_sensitivity(jnp.arange(101.0), 0.1, lower=0, upper=100, neighbors="add_remove")
     >>> error = cauchy_tail_bound(smooth, 1.0, failure=0.1)
     >>> round(float(smooth_cauchy(smooth, 1.0, calibration="published").survival(50.0 + error)), 6)

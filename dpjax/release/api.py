@@ -347,12 +347,21 @@ def mean(
     return _released(Mean(lower, upper, resolution), x, epsilon, neighbors, mechanism, draws, budget)
 
 
-def count(x: Any, *, epsilon: float, mask: Any = None, draws: int = 1, budget: Budget | None = None) -> Release:
+def count(
+    x: Any,
+    *,
+    epsilon: float,
+    neighbors: Neighbors = "add_remove",
+    mask: Any = None,
+    draws: int = 1,
+    budget: Budget | None = None,
+) -> Release:
     """Release the number of records of every row, drawn exactly: what ``dpjax.laplace(dpjax.count(x), epsilon)`` simulates.
 
     Args:
         x: numbers ``(..., n)``, of which NaN are absent; this and the rest as for :func:`median`.
         epsilon: from 2^-30 to 64 for each draw.
+        neighbors: only ``"add_remove"``: under swap the number of records is public.
         mask: which records count.
         draws: how many from each row.
         budget: as for :func:`median`.
@@ -371,7 +380,8 @@ def count(x: Any, *, epsilon: float, mask: Any = None, draws: int = 1, budget: B
     32-DP and 64-bounded-range under add_remove neighbors
     (4.0, None)
     """
-    return _released(Count(), x, epsilon, "add_remove", None, draws, budget, mask=mask)
+    checks.counted_neighbors(neighbors)
+    return _released(Count(), x, epsilon, neighbors, None, draws, budget, mask=mask)
 
 
 def histogram(
@@ -380,6 +390,7 @@ def histogram(
     epsilon: float,
     edges: Any = None,
     candidates: Any = None,
+    neighbors: Neighbors = "add_remove",
     mask: Any = None,
     draws: int = 1,
     budget: Budget | None = None,
@@ -391,6 +402,7 @@ def histogram(
         epsilon: for each draw of all bins.
         edges: ``(bins + 1,)``, public, increasing: each bin holds its lower edge, the last one its upper, too.
         candidates: ``(bins,)``, public, finite and increasing: instead of ``edges``.
+        neighbors: as for :func:`count`.
         mask: which records count.
         draws: how many of all bins.
         budget: as for :func:`median`.
@@ -410,7 +422,8 @@ def histogram(
     >>> histogram([31, 70, 28, 81], edges=[0, 30, 60, 90], epsilon=32.0).values.tolist()
     [[1.0, 1.0, 2.0]]
     """
-    return _released(Histogram(edges, candidates), x, epsilon, "add_remove", None, draws, budget, mask=mask)
+    checks.counted_neighbors(neighbors)
+    return _released(Histogram(edges, candidates), x, epsilon, neighbors, None, draws, budget, mask=mask)
 
 
 def mode(

@@ -114,7 +114,7 @@ def local_sensitivity(
     """Return the local sensitivity of a quantile at every distance, exactly: A_k = max of LS(z) over d(x, z) <= k.
 
     Args:
-        x: float ``(..., n)``. The other arguments: :mod:`dpjax.statistics`.
+        x: float ``(..., n)``. The other arguments: :mod:`dpjax.statistics`; there is no resolution.
         q: static, as in :func:`dpjax.quantile`; by default the median.
         neighbors: the median under ``"add_remove"`` costs O(n) operations a row. All else costs O(n^2), and linear quantiles under
             ``"add_remove"`` a multiple of it: 2 times at q = 0.9, 14 times at 0.99.

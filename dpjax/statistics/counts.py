@@ -10,27 +10,30 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
+from dpjax.checks import Neighbors
 from dpjax.numerics.multiples import most_multiples
 from dpjax.sensitivity.profile import SensitivityProfile
 from dpjax.statistics._mode import candidate_labels, count_labels
 from dpjax.statistics.records import present_records
 
 
-def count(x: ArrayLike, *, num_records: ArrayLike | None = None, mask: ArrayLike | None = None) -> SensitivityProfile:
+def count(
+    x: ArrayLike, *, neighbors: Neighbors = "add_remove", num_records: ArrayLike | None = None, mask: ArrayLike | None = None
+) -> SensitivityProfile:
     """Return the sensitivity profile of the number of records.
 
-    Under add/remove only: with swap neighbours the number of records is public. To count those that meet a condition, give it as
-    ``mask``.
+    To count those that meet a condition, give it as ``mask``.
 
     Args:
         x: float ``(..., n)``; NaN records are not there. The other arguments: :mod:`dpjax.statistics`.
+        neighbors: only ``"add_remove"``: with swap neighbours the number of records is public.
 
     Returns:
         A profile of batch shape ``(...)`` with the resolution 1, whose every level costs a step of 1. :func:`dpjax.laplace` makes
         the geometric mechanism of it.
 
     Raises:
-        ValueError: more columns than a float can count.
+        ValueError: more columns than a float can count; swap neighbours.
 
     Privacy:
         One record more or less changes the count by 1. Public: the shape of ``x``.
@@ -44,6 +47,7 @@ def count(x: ArrayLike, *, num_records: ArrayLike | None = None, mask: ArrayLike
     >>> round(float(distribution.prob(2.0)), 3), round(float(distribution.mean_abs_error(2.0)), 3)
     (0.462, 0.851)
     """
+    checks.counted_neighbors(neighbors)
     records, present = present_records(x, num_records=num_records, mask=mask)
     return _counted(_there(records, present), records)
 
@@ -53,6 +57,7 @@ def histogram(
     *,
     edges: ArrayLike | None = None,
     candidates: ArrayLike | None = None,
+    neighbors: Neighbors = "add_remove",
     num_records: ArrayLike | None = None,
     mask: ArrayLike | None = None,
 ) -> SensitivityProfile:
@@ -62,6 +67,7 @@ def histogram(
         x: float ``(..., n)``. A record in no bin counts for none. The other arguments: :mod:`dpjax.statistics`.
         edges: float ``(bins + 1,)``, public, increasing: as in NumPy, each bin holds its lower edge, the last one its upper, too.
         candidates: float ``(bins,)``, public, finite and distinct, as for :func:`dpjax.mode`: instead of ``edges``.
+        neighbors: only ``"add_remove"``, as for :func:`count`.
 
     Returns:
         A profile of batch shape ``(..., bins)``, as that of :func:`count`: a distribution, a draw and an error for each bin.
@@ -84,6 +90,7 @@ def histogram(
     >>> print(dpjax.laplace.guarantee(profile, 1.0))
     1-DP and 2-bounded-range under add_remove neighbors
     """
+    checks.counted_neighbors(neighbors)
     if (edges is None) == (candidates is None):
         raise ValueError("a histogram needs edges or candidates: exactly one of them.")
     records, present = present_records(x, num_records=num_records, mask=mask)

@@ -1,6 +1,7 @@
 """The search for the worst neighbour: exhaustive on a grid against the other audit, and mistakes that it must find."""
 
 from dataclasses import replace
+from fractions import Fraction
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpjax import exponential, inverse_sensitivity, laplace, median, piecewise_laplace, quantile
-from dpjax.auditing import worst_neighbor
+from dpjax.auditing import privacy_loss, worst_neighbor
 from tests.support import oracle
 from tests.support.audit import audit
 
@@ -66,7 +67,7 @@ def test_control_add_remove_values_used_under_swap(x64):
 
 
 def unmasked(x, mask):
-    assert mask is None
+    assert mask.shape == x.shape
     return add_remove_distribution(x, mask)
 
 
@@ -187,3 +188,42 @@ def test_a_refined_value_without_a_distribution_is_not_hidden():
     given = {"neighbors": "swap", "values": [0.0, 2.0, 4.0], "chunk_size": 32, "lower": 0, "upper": 4}
     assert float(worst_neighbor(np.array([1.0, 3.0]), distribution_of, refine=0, **given).score) == 1.5
     assert np.isnan(worst_neighbor(np.array([1.0, 3.0]), distribution_of, refine=1, **given).score)
+
+
+RESOLUTION = 0.5
+MULTIPLES = np.arange(0.0, 10.25, RESOLUTION)
+
+
+def rounded_distribution(neighbors, epsilon=1.0):
+    def distribution_of(x, mask):
+        return piecewise_laplace(median(x, lower=0, upper=10, neighbors=neighbors, mask=mask, resolution=RESOLUTION), epsilon)
+
+    return distribution_of
+
+
+@pytest.mark.parametrize("neighbors", ["swap", "add_remove"])
+def test_distributions_on_multiples_are_audited_multiple_by_multiple(neighbors, x64):
+    """The loss of the worst neighbour is the largest log-ratio over all multiples; one at twice the epsilon is found out."""
+    x, how = np.array([1.0, 4.5, 6.0, 6.0]), {"lower": 0.0, "upper": 10.0, "neighbors": neighbors, "values": MULTIPLES, "refine": 0}
+    found, wrong = (worst_neighbor(x, rounded_distribution(neighbors, epsilon), **how) for epsilon in (1.0, 2.0))
+    assert 0.5 < found.score <= 1 + 1e-12 < wrong.score
+    own = rounded_distribution(neighbors)(
+        np.append(x, 0.0) if neighbors == "add_remove" else x, None if neighbors == "swap" else np.arange(5) < 4
+    )
+    other = rounded_distribution(neighbors)(found.x, found.mask)
+    ratios = own.log_prob(MULTIPLES) - other.log_prob(MULTIPLES)
+    assert float(found.score) == pytest.approx(float(np.max(np.abs(ratios))), rel=1e-12)
+    assert float(privacy_loss(own, other).epsilon) == pytest.approx(float(found.score), rel=1e-12)
+
+
+def test_what_is_said_of_distributions_on_multiples_that_are_not_audited():
+    one, other = (rounded_distribution("swap")(jnp.array([1.0, 2.0, value]), None) for value in (3.0, 4.0))
+    with pytest.raises(TypeError, match="outside jit"):
+        jax.jit(lambda one: privacy_loss(one, other).epsilon)(one)
+    with pytest.raises(ValueError, match="one resolution"):
+        privacy_loss(one, replace(other, resolution=Fraction(1)))
+    wide = piecewise_laplace(median(jnp.array([1.0, 2.0]), lower=0, upper=2e6, neighbors="swap", resolution=1), 1.0)
+    with pytest.raises(ValueError, match="take a coarser one"):
+        privacy_loss(wide, wide)
+    with pytest.raises(TypeError, match="lower_bound takes draws of anything"):
+        worst_neighbor(np.ones(3), lambda x, mask: x, lower=0, upper=2, neighbors="swap")

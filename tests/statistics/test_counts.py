@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import dpjax
-from dpjax import Guarantee, count, histogram
+from dpjax import Guarantee, count, histogram, release
 from tests.support import statistics
 
 X = np.array([[0.0, 1.0, 1.5, 2.0, 3.0, 3.0, np.nan, 9.0], [2.0, 2.0, 2.0, -1.0, 3.0, 0.5, 0.5, np.inf]])
@@ -79,3 +79,18 @@ def test_draws_follow_the_distribution():
     statistics.assert_counts_follow([*seen, draws.size - sum(seen)], [*inside, 1 - inside.sum()])
     wrong = np.asarray(dpjax.laplace(count(X[0]), 0.5).prob(numbers))
     statistics.assert_counts_rejected([*seen, draws.size - sum(seen)], [*wrong, 1 - wrong.sum()])
+
+
+def test_a_relation_may_be_given_and_is_add_remove():
+    """The keywords that all other statistics take may be given to these, too."""
+    x = [1.0, 2.0, 2.0]
+    assert dpjax.count(x, neighbors="add_remove").value == dpjax.count(x).value == 3
+    assert release.count(x, epsilon=32, neighbors="add_remove").values == 3
+    for call in (
+        lambda: dpjax.count(x, neighbors="swap"),
+        lambda: dpjax.histogram(x, edges=[0, 1, 3], neighbors="swap"),
+        lambda: release.count(x, epsilon=1, neighbors="swap"),
+        lambda: release.histogram(x, epsilon=1, edges=[0, 1, 3], neighbors="swap"),
+    ):
+        with pytest.raises(ValueError, match="under swap how many there are is public"):
+            call()
