@@ -25,7 +25,7 @@ TURNS = {
     "smooth laplace of a quantile": 5000,
     "clamped smooth laplace-log-normal": 1600,
     "recursive quantiles": 500,  # a bisection for each quantile
-    "recursive quantiles on a grid": 700,
+    "recursive quantiles on a grid": 800,
     "k-norm": 1100,  # integrals over shells
     "plm of vectors": 1100,
     "planar laplace": 1100,

@@ -238,9 +238,10 @@ def _walk(drawn: RecursiveQuantiles, batch: tuple[int, ...], extra: Any, choose:
             if of_records:
                 profile = replace(profile, resolution=Fraction(1))
             found, noted = choose(own, step.middle, parts, piecewise_laplace(profile, epsilon * step.share.astype(dtype)))
-            cut, of_number = parts.around(found)[0], 0.0
+            (below, through), of_number = parts.around(found), 0.0
+            cut = below
             if drawn.splits is not None:
-                (below, through), ranks = parts.around(found), (step.ranks.numerator, step.ranks.denominator)
+                ranks = step.ranks.numerator, step.ranks.denominator
                 rate = splits * step.share.astype(dtype) / step.sensitivity.astype(dtype)
                 value = to_the_left(*ranks, below - parts.first, parts.last - through)
                 noisy, of_number = number(own, step.middle, value, DiscreteLaplace(jnp.zeros_like(rate), jnp.ones_like(rate), rate))
