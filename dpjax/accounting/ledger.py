@@ -225,7 +225,8 @@ def charge(budget: Budget | None, guarantee: Guarantee | Composition, what: Mapp
     if budget is None:
         return
     if not isinstance(budget, Budget):
-        raise TypeError(f"budget must be a PrivacyFilter or a Ledger of dpjax.accounting, got {type(budget).__name__}.")
+        hint = ": give Ledger(path, ...)" if isinstance(budget, str | os.PathLike) else ""
+        raise TypeError(f"budget must be a PrivacyFilter or a Ledger of dpjax.accounting, got {type(budget).__name__}{hint}.")
     budget.charge(guarantee, what)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import PurePath
 from types import ModuleType
 from typing import Any, NamedTuple, Protocol
 
@@ -150,6 +151,7 @@ def _opened(frame: Any) -> _Opened:
     except TypeError as error:
         kinds = "pandas, Polars, PyArrow, Dask, PySpark or Ibis, a DuckDB relation or a mapping of names to arrays"
         hint = ": give connection.table('trips')" if "Connection" in type(frame).__name__ else ""
+        hint = ": read the file first, as by pandas.read_csv" if isinstance(frame, str | PurePath) else hint
         raise TypeError(f"frame must be of {kinds}, got {type(frame).__name__}{hint}.") from error
     lazy = isinstance(known, narwhals.LazyFrame)
     if known.implementation.name.lower() == "duckdb" and find_spec("pyarrow") is None:  # before anything is charged

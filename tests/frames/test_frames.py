@@ -421,3 +421,12 @@ def test_numbers_of_different_ids_in_each_group():
         0, people, "id", by="g", statistic=release.DistinctCount(tau=1, upper=9), epsilon=60.0, neighbors="add_remove"
     )
     assert [(row["value"], row["records"], row["missing"]) for row in rows_of(found.frame)] == [(1.0, 2, 0), (3.0, 4, 1)]
+
+
+def test_a_path_in_the_place_of_a_frame_or_a_budget_is_told_what_to_give(tmp_path):
+    asked = {"lower": 0, "upper": 10, "resolution": 1, "epsilon": 1, "neighbors": "add_remove"}
+    for path in ("people.csv", tmp_path / "people.csv"):
+        with pytest.raises(TypeError, match="read the file first"):
+            frames.release(path, "age", **asked)
+        with pytest.raises(TypeError, match="give Ledger"):
+            frames.release({"age": np.array([1, 2])}, "age", budget=path, **asked)
