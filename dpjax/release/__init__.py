@@ -33,7 +33,7 @@ others), of which :func:`private_quantiles` takes the one that suits their numbe
 **Metric privacy**: :func:`metric_laplace` answers linear queries with discrete Laplace noise, :func:`metric_choice` and
 :func:`small_db` choose by integer scores; rates are the exact quotients of budgets and changes (``metric.py``).
 
-**Whose records.** The guarantee is for one record, and for one person where each person has one record: arrays do not say whose they
+**Whose records.** The guarantee is for one record, and for one person where each has one: arrays do not say whose records they
 are. Where a person can have several, ``dpjax.frames.release`` with ``unit=`` makes one of them.
 
 **What is not covered**: see :func:`median`.
