@@ -8,7 +8,8 @@ and :func:`dpjax.recursive_quantiles` makes log2(m + 1). Both together look at a
 
 **How many records a part has** is not public. Its ranks are those of a public guess, the share of its levels in the number of all
 records. That is public under swap; under add/remove it is given, or drawn with discrete Laplace noise for epsilon / 24. Privacy
-does not need the guess to be right (``_joint_quantiles.py``, one term), and what it is off by spreads evenly over the part.
+does not need the guess to be right (``_joint_quantiles.py``, one term), only that nothing private changes it; what it is off by
+spreads evenly over the part.
 
 **Privacy.** Under add/remove, given the first draw, one record more is one record more in one part. So the noisy number, the first
 draw and the second one compose: epsilons add up. Under swap a record may leave one part and another one enter a second part,
@@ -144,8 +145,9 @@ def guarantee(asked: SortedRecords, epsilon: float, *, public_n: ArrayLike | Non
     shares = Shares.of(Nesting.of(asked.levels), asked.neighbors, public_n is not None)
     count, first = epsilon * float(shares.number), epsilon * float(shares.first)
     second = epsilon - count - first
-    # Where the losses of the second draw lie depends on the first one, so their ranges do not add up. Both ends do.
-    return Guarantee(epsilon, 2 * count + first + 2 * second, asked.neighbors, 0.0, count**2 / 2 + first**2 / 8 + second**2 / 8)
+    # Where the losses of a draw lie depends on what was drawn before, so their ranges do not add up. Both ends do.
+    span = first + 2 * second if not count else 2 * epsilon
+    return Guarantee(epsilon, span, asked.neighbors, 0.0, count**2 / 2 + first**2 / 8 + second**2 / 8)
 
 
 @with_guarantee(guarantee)
@@ -232,7 +234,10 @@ def _between(
                 continue
             lower, upper, begin = (a[:, index] for a in (*bounds, first))
             held = jnp.maximum(last[:, index] - begin, 0)
-            taken = jnp.maximum(jnp.concatenate([records_of(each, number) for each in parts], axis=-1), 1)
+            # So many records a part has room for, mostly: twice as many as it would have if n were all. What it is taken to have is
+            # at most that, whichever room it is given: which one that is depends on the data.
+            room = min(ceil(2 * n * max(each.share for each in parts)) + 64, n)
+            taken = jnp.clip(jnp.concatenate([records_of(each, number) for each in parts], axis=-1), 1, max(room, 1))
 
             def of_parts(
                 room: int, shared: Any = shared, parts: Any = parts, held: Any = held, begin: Any = begin, low: Any = lower,
@@ -247,8 +252,6 @@ def _between(
                 return choose(part, taken, own, parts).reshape(size, -1)
 
             at = np.array([each.first + k for each in parts for k in range(len(shared))])
-            room = min(ceil(2 * n * max(each.share for each in parts)) + 64, n)
-            # Parts that are more than twice as long as they are taken to be are rare.
             crowded = jnp.any(held > room)
             chosen = of_parts(n) if room == n else jax.lax.cond(crowded, partial(of_parts, n), partial(of_parts, room))
             found = found.at[:, at].set(chosen)

@@ -26,6 +26,7 @@ from dpjax.several_quantiles.nesting import Nesting, Shares, ends_of, records_of
 
 _ENTRIES = 2**22  # of counts at a time
 _LARGEST = 2**62  # number of records, but for noise
+_RANKS, _MATTERING = 128, 2**24  # over epsilon: how far from a quantile ranks have a weight; how many of them may matter
 _MORE = 64  # and twice the number of records: a value that more of them equal counts as so many
 
 
@@ -46,6 +47,12 @@ class Nested:
         shares = Shares.of(self.nesting, neighbors, size_is_public)
         self._number, self._first, self._second = (epsilon * share for share in shares)
         exact_epsilon(self._first), exact_epsilon(self._second)
+        # Ranks that matter, all levels together: with large groups each is worked on. Memory must not depend on how large they are.
+        if (least := len(levels) * _RANKS / _MATTERING) > self._second:
+            smallest = float(epsilon * least / self._second)
+            raise ValueError(
+                f"epsilon is too small for {len(levels)} nested quantiles: give {smallest:.2g} or more, or fewer levels."
+            )
         check_rates([self._number] if self._number else [])
         # Parts of the same levels, whatever their share, are drawn together.
         parts = sorted((part for part in self.nesting.parts if part.levels), key=lambda part: part.levels)

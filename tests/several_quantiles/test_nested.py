@@ -182,3 +182,25 @@ def test_what_a_draw_costs():
     shares = Shares.of(Nesting.of(SIXTHS), "add_remove", False)
     assert sum(shares) == 1
     assert Shares.of(Nesting.of(SIXTHS), "swap", False).second * 2 == Fraction(9, 16)
+
+
+@pytest.mark.parametrize("epsilon", [0.05, 0.5, 2.0])
+def test_a_part_that_gets_as_long_as_the_room_for_it_draws_by_the_same_number(epsilon, x64):
+    """A guess that is far too large, and one record more, here or in another row: then a part takes the room of all records."""
+    n, room, levels = 300, 264, [f"{k}/9" for k in range(1, 9)]
+
+    def rows(*held):
+        x = np.where(np.arange(n) < np.array(held)[:, None], np.arange(n), np.nan)
+        return quantiles(jnp.asarray(x), levels, lower=-100, upper=400, neighbors="add_remove")
+
+    ends = [-90.0, -80.0, -1.5], [300.5, 310.0, 320.0]  # all records are in the middle part
+    y = jnp.array([[*ends[0], *inside, *ends[1]] for inside in ((87.5, 175.5), (99.5, 166.5), (20.5, 30.5))])[:, None]
+
+    def law(asked, guess):
+        return np.asarray(nested_quantiles(asked, epsilon, public_n=guess).log_prob(y))
+
+    shorter, longer, beside = (law(rows(*held), 100_000) for held in ((room,), (room + 1,), (room, room + 1)))
+    assert np.max(np.abs(longer - shorter)) <= epsilon
+    np.testing.assert_allclose(beside[:, :1], shorter, atol=1e-9)
+    told = law(rows(room + 1), 20)  # the control: a guess that follows the data
+    assert np.max(np.abs(told - shorter)) > epsilon
