@@ -267,7 +267,7 @@ def test_an_epsilon_with_which_large_groups_would_not_fit_into_memory_is_refused
     """Whatever the group: that a large one fails and a small one does not would say which it is."""
     percents, grid = [f"{k}/100" for k in range(1, 100)], {"lower": 0, "upper": 9, "resolution": 1, "neighbors": "add_remove"}
     for counts in ([1] * 10, [10**18] * 10):
-        with pytest.raises(ValueError, match="epsilon is too small for 99 nested quantiles: give 0.0014 or more"):
+        with pytest.raises(ValueError, match=r"epsilon is too small for 99 nested quantiles: give 0\.0014 or more"):
             release.nested_quantiles(range(10), percents, counts=counts, epsilon=1e-3, **grid)
         assert release.nested_quantiles(range(10), percents, counts=counts, epsilon=1.0, **grid).values.shape == (1, 99)
 
