@@ -156,5 +156,5 @@ def test_errors_and_guarantee(x64):
         small_db([1.0, 2.0], asked, size=2)
     with pytest.raises(ValueError, match="n is private"):
         small_db(ROWS[0], lipschitz_queries(QUERIES, metric.with_absence(1.0)), size=2)
-    with pytest.raises(ValueError, match="total"):
+    with pytest.raises(ValueError, match="public_n"):
         small_db(ROWS[0], asked, size=2, public_n=-1.0)
