@@ -18,11 +18,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dpjax import checks
 from dpjax.distributions.finite import Finite
 from dpjax.distributions.piecewise import PiecewiseExponential, Tails
 from dpjax.distributions.rounded import Rounded
 from dpjax.numerics.batching import broadcast_rows, concatenate, take
-from dpjax.numerics.multiples import from_multiples
+from dpjax.numerics.multiples import from_multiples, to_multiples
 
 Distribution = PiecewiseExponential | Rounded | Finite
 _MULTIPLES = 2**20  # of a resolution that are looked at, one by one
@@ -95,8 +96,8 @@ def _log_most(costs: _Costs, log_unit: jax.Array) -> jax.Array:
 
 def multiples_of(*distributions: Rounded) -> tuple[int, int]:
     """Return the numbers of the first and of the last multiple that any row can take, on the host."""
-    ends = [distribution._ends for distribution in distributions]
-    if any(isinstance(end, jax.core.Tracer) for pair in ends for end in pair):
+    ends = [[to_multiples(end, distribution.resolution) for end in distribution.support] for distribution in distributions]
+    if any(checks.is_traced(end) for pair in ends for end in pair):
         raise TypeError("the multiples of a resolution are counted on the host: take the privacy loss outside jit and vmap.")
     low, high = (np.concatenate([np.ravel(pair[k]) for pair in ends]) for k in (0, 1))
     if np.isnan(low).all() or np.isnan(high).all():

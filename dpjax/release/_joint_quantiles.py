@@ -25,7 +25,7 @@ from dpjax.release.counts import MOST, Counts
 from dpjax.release.entropy import More, further_word, seeded, system_words
 from dpjax.release.exact_chain import Parameters
 from dpjax.release.exact_joint import draw_quantiles
-from dpjax.release.exact_nested import Nested
+from dpjax.release.exact_nested import Nested, least_epsilon
 from dpjax.release.exact_recursive import draw_recursively
 from dpjax.release.exponentials import exact_epsilon
 from dpjax.release.grid import Floats, Multiples, grid_of
@@ -116,14 +116,15 @@ class Quantiles(Statistic):
             "Fractions such as Fraction(1, 3)."
         )  # fmt: skip
 
-    def drawn_by(self, neighbors: str) -> str:
-        """Return the method, for ``"auto"`` the one that suits what is public."""
+    def drawn_by(self, neighbors: str, epsilon: Fraction | None = None) -> str:
+        """Return the method, for ``"auto"`` the one that suits what is public; nested and recursive ones cost the same."""
         if self.method != "auto":
             return self.method
         m, sized = len(self.levels), neighbors == "swap" or self.max_records is not None or self.reach is not None
         if m == 1 or (m <= _JOINT and sized and not self._problem("joint")):
             return "joint"
-        nested = (m >= _NESTED and not self._problem("nested")) or self._problem("recursive")
+        enough = epsilon is None or epsilon >= least_epsilon(self.levels, neighbors, False)
+        nested = (m >= _NESTED and enough and not self._problem("nested")) or self._problem("recursive")
         return "nested" if nested else "recursive"
 
     @cached_property
@@ -157,7 +158,7 @@ class Quantiles(Statistic):
     ) -> Release:
         """Draw from each group of counts exactly; ``sizes`` are public numbers of records, int64 ``(groups,)``."""
         if budget is not None:
-            if self.drawn_by(neighbors) == "nested":
+            if self.drawn_by(neighbors, epsilon) == "nested":
                 self._nested(epsilon, neighbors, sizes is not None)
             else:
                 self._parameters(counts, epsilon, neighbors, sizes is not None)
@@ -195,7 +196,7 @@ class Quantiles(Statistic):
         more: More = further_word,
     ) -> np.ndarray:
         """Draw positions, int64 ``(draws, groups, m)``."""
-        size, method = self.records_grid.size, self.drawn_by(neighbors)
+        size, method = self.records_grid.size, self.drawn_by(neighbors, epsilon)
         if method == "recursive":
             return draw_recursively(self.levels, counts, size, epsilon, neighbors, draws, words, more)
         counts = countable(counts, size)
@@ -204,7 +205,7 @@ class Quantiles(Statistic):
         return draw_quantiles(self._parameters(counts, epsilon, neighbors, sizes is not None), counts, draws, sizes, words, more)
 
     def _check(self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str) -> None:
-        method = self.drawn_by(neighbors)
+        method = self.drawn_by(neighbors, epsilon)
         if method == "recursive":
             depths = depths_of(self.levels, neighbors)
             cost = Costs.of(len(depths), tied=True)
@@ -341,7 +342,7 @@ def nested_quantiles(
     Args:
         x: numbers ``(..., n)``; this and the rest as for :func:`median`.
         qs: levels between 0 and 1, ascending, 3 or more.
-        epsilon: from 2^-28 to 64 for all quantiles together, for each draw.
+        epsilon: up to 64 for all quantiles together, for each draw; of 99 levels not below 0.0014.
         neighbors: ``"add_remove"`` or ``"swap"``.
         lower: public, a multiple of the resolution.
         upper: public, a multiple of the resolution.

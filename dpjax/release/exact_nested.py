@@ -30,6 +30,12 @@ _RANKS, _MATTERING = 128, 2**24  # over epsilon: how far from a quantile ranks h
 _MORE = 64  # and twice the number of records: a value that more of them equal counts as so many
 
 
+def least_epsilon(levels: tuple[Fraction, ...], neighbors: str, size_is_public: bool) -> Fraction:
+    """Return the epsilon below which more ranks may matter than memory holds: in large groups only, so it is the same for all."""
+    second = Shares.of(Nesting.of(levels), neighbors, size_is_public).second
+    return Fraction(len(levels) * _RANKS, _MATTERING) / second
+
+
 class Nested:
     """What is public of nested quantiles.
 
@@ -47,12 +53,8 @@ class Nested:
         shares = Shares.of(self.nesting, neighbors, size_is_public)
         self._number, self._first, self._second = (epsilon * share for share in shares)
         exact_epsilon(self._first), exact_epsilon(self._second)
-        # Ranks that matter, all levels together: with large groups each is worked on. Memory must not depend on how large they are.
-        if (least := len(levels) * _RANKS / _MATTERING) > self._second:
-            smallest = float(epsilon * least / self._second)
-            raise ValueError(
-                f"epsilon is too small for {len(levels)} nested quantiles: give {smallest:.2g} or more, or fewer levels."
-            )
+        if epsilon < (least := least_epsilon(levels, neighbors, size_is_public)):
+            raise ValueError(f"epsilon is too small for {len(levels)} nested quantiles: give {float(least):.2g} or more.")
         check_rates([self._number] if self._number else [])
         # Parts of the same levels, whatever their share, are drawn together.
         parts = sorted((part for part in self.nesting.parts if part.levels), key=lambda part: part.levels)

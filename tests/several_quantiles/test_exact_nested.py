@@ -270,6 +270,7 @@ def test_an_epsilon_with_which_large_groups_would_not_fit_into_memory_is_refused
         with pytest.raises(ValueError, match=r"epsilon is too small for 99 nested quantiles: give 0\.0014 or more"):
             release.nested_quantiles(range(10), percents, counts=counts, epsilon=1e-3, **grid)
         assert release.nested_quantiles(range(10), percents, counts=counts, epsilon=1.0, **grid).values.shape == (1, 99)
+    assert release.private_quantiles(range(10), percents, epsilon=1e-3, **grid).values.shape == (1, 99)  # by the recursion
 
 
 def test_the_method_that_suits_what_is_public():
