@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from math import inf, log, nextafter
+from math import exp, inf, log, nextafter
 
 from dpjax import checks
 from dpjax.accounting.composition import Composition
@@ -58,7 +58,7 @@ def steps_within(each: Spent, *, epsilon: float, delta: float) -> int:
 
 
 def least_noise(spent: Callable[[float], Spent], *, epsilon: float, delta: float) -> float:
-    """Return the least noise with which a pipeline is (epsilon, delta)-DP, from above, to a relative error of 1e-6.
+    """Return the least noise with which a pipeline is (epsilon, delta)-DP, from above: its epsilon is within 1e-4 of the budget.
 
     Args:
         spent: from a positive amount of noise, such as a standard deviation, to what the pipeline costs, which falls with it.
@@ -75,20 +75,23 @@ def least_noise(spent: Callable[[float], Spent], *, epsilon: float, delta: float
     """
     within = _excess(epsilon, delta)
     excess = cache(lambda noise: within(spent(noise)))
-    noise = 1.0
+    noise, slope = 1.0, 1.0  # the slope of -log(epsilon) in log(noise): 1, until two points are known
     at = excess(noise)
-    factor = 2.0 if at > 0 else 0.5
     while True:
-        other = noise * factor
+        step = min(max(1.1 * abs(at) / slope, 0.05), 3.0)
+        other = noise * exp(step if at > 0 else -step)
         if not 2**-50 <= other <= 2**50:
             raise ValueError(f"{'no' if at > 0 else 'any'} noise from 2^-50 to 2^50 meets epsilon={epsilon} at delta={delta}.")
         at_other = excess(other)
         if (at_other > 0) != (at > 0):
             break
+        if abs(at) < inf and abs(at_other) < inf:
+            slope = max(abs(at - at_other) / step, 0.1)
         noise, at = other, at_other
-    found = crossing(excess, noise, other, 5e-7)
+    # Numerical accounting is smooth to about 1e-5 of epsilon.
+    found, more = crossing(excess, noise, other, 5e-7, near=5e-5), 5e-7
     while excess(found) > 0:
-        found *= 1 + 5e-7
+        found, more = found * (1 + more), 2 * more
     return found
 
 

@@ -27,6 +27,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpjax.accounting.dominating_pairs import Pair
+from dpjax.numerics.host_bisection import bisect_numbers
 
 Pairs = Sequence[tuple[Pair, int]]
 _RELATIVE, _TAIL = 1e-3, 1e-15  # of epsilon, what the lattice may add; of the tilted masses, what is cut off
@@ -70,8 +71,8 @@ def _epsilon(pairs: Pairs, back: bool, delta: float, enough: float) -> float:
         nonlocal tilt
         losses = _Losses(pairs, back, tilt, tail, step)
         found = losses.epsilon(delta)
-        if losses.hides(found) > 1e-4 * delta:  # the tilt is for losses that are larger
-            other = sums.tilt_at_epsilon(found)[0]
+        other = sums.tilt_at_epsilon(found)[0]
+        if other != tilt and losses.hides(found) > 1e-4 * delta:  # the tilt is for losses that are larger
             tilted = _Losses(pairs, back, other, tail, step)
             if (better := tilted.epsilon(delta)) < found:
                 tilt, losses, found = other, tilted, better
@@ -118,7 +119,7 @@ def _refined(at: Callable[[float], tuple[float, float, float]], step: float, eno
         gained, best = best - found, min(best, found)
         if best <= enough or added <= _RELATIVE or possible > 1.001 * step or gained <= 2 * _RELATIVE * best:
             break
-        step = possible * min(max(sqrt(_RELATIVE / added), 0.1), 0.5)
+        step = possible * min(max(0.7 * sqrt(_RELATIVE / added), 0.02), 0.5)  # what is added goes with its square
     return best
 
 
@@ -228,37 +229,33 @@ class _Losses:
         return max(log(here / there) / (ahead - epsilon), 1e-3 / ahead) if here > there else 1e-3 / ahead
 
     def epsilon(self, delta: float) -> float:
-        """Return an epsilon at which :meth:`delta` is not above a delta, to 1e-9 of the delta the least."""
+        """Return an epsilon at which :meth:`delta` is not above a delta, about the least."""
         if self.delta(0.0) <= delta:
             return 0.0
         if self.infinite >= delta:
             return inf
-        losses, masses = self.losses[self.losses > 0], self.masses[self.losses > 0]
+        start = int(np.searchsorted(self.losses, 0.0, "right"))
+        losses, masses = self.losses[start:], self.masses[start:]
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-            weights = masses * np.exp(self.log_scale - self.tilt * losses)
-            above = np.cumsum(weights[::-1])[::-1]
-            below = np.exp(losses) * np.cumsum((weights * np.exp(-losses))[::-1])[::-1]
-            hidden = self.hidden * np.exp(self.log_scale - self.tilt * losses)
-            passed = np.flatnonzero(above - below + hidden + self.infinite > delta)
-        low = float(losses[passed[-1]]) if passed.size else 0.0
-        high, width = low + self.step, self.step
-        while self.delta(high) > delta:
-            low, high, width = high, high + 2 * width, 2 * width
-        while low > 0 and self.delta(low) <= delta:
-            low, high, width = max(low - 2 * width, 0.0), low, 2 * width
-        # Between two losses of the lattice delta is linear in e^epsilon, but for what is hidden, and convex with it.
-        at_low, at_high = self.delta(low), self.delta(high)
-        for turn in range(60):
-            share = (at_low - delta) / (at_low - at_high) * (1 + 1e-12) if turn < 2 else 0.5
-            middle = low + log1p(min(share, 1.0) * expm1(high - low)) if high - low < 1 else (low + high) / 2
-            at = self.delta(middle)
-            if at > delta:
-                low, at_low = middle, at
-            else:
-                high, at_high = middle, at
-                if at >= delta * (1 - 1e-9):
-                    break
-        return high
+            scale = np.exp(np.minimum(self.log_scale - self.tilt * losses, 600.0))
+            above = np.cumsum((masses * scale)[::-1])[::-1]
+            below = np.cumsum((masses * scale * np.exp(-losses))[::-1])[::-1]
+            hidden = self.hidden * scale
+            passed = np.flatnonzero(above - np.exp(losses) * below + hidden + self.infinite > delta)
+        after = int(passed[-1]) + 1 if passed.size else 0
+        hidden_alone = (self.log_scale + log(self.hidden / (delta - self.infinite))) / self.tilt
+        found = max(float(losses[after - 1]) if after else 0.0, hidden_alone)
+        if after < losses.size and found < losses[after]:
+            a, b = float(above[after]) + self.infinite - delta, float(below[after])
+
+            def passes(epsilon: float) -> bool:  # within a cell of the lattice the other two numbers do not change
+                return a - exp(min(epsilon, 700.0)) * b + self.hides(epsilon) > 0
+
+            found = bisect_numbers(passes, found, float(losses[after]), 1e-13)[1]
+        more = 2.0**-40 * max(found, self.step)
+        while self.delta(found) > delta:
+            found, more = found + more, 2 * more
+        return found
 
 
 def _log_moments(losses: np.ndarray, masses: np.ndarray, tilts: np.ndarray) -> np.ndarray:
