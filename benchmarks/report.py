@@ -1,13 +1,16 @@
 """Run the benchmarks and the experiments, each in a fresh process, and print their tables, how long each took, and how it ended.
 
-python benchmarks/report.py [NAME ...] [--quick] [--folder FOLDER] [--tumult-python PYTHON]
+python benchmarks/report.py [NAME ...] [--quick] [--folder FOLDER] [--write] [--document FILE ...] [--tumult-python PYTHON]
 
 NAME is any of the scripts (default: all). Nothing stops the report: a script that fails is a row that says so, with its last error,
 and then the report itself ends with status 1. An experiment whose data are not there is skipped, and its row says why. --quick runs
-what takes longer than a minute at small sizes, and the rest whole. --folder keeps the JSON document of each script.
+what takes longer than a minute at small sizes, and the rest whole. --folder keeps the JSON document of each script. --write puts
+the figures of the benchmarks that ran whole into measured.json and both READMEs; --document does it, and runs nothing, with a
+document that a benchmark wrote elsewhere, such as on a machine with a GPU.
 """
 
 import argparse
+import json
 import pathlib
 import re
 import subprocess
@@ -15,6 +18,7 @@ import sys
 import tempfile
 import time
 
+import figures
 import tables
 
 HERE = pathlib.Path(__file__).parent
@@ -89,7 +93,13 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="small sizes: shows that everything runs, not how fast")
     parser.add_argument("--folder", help="keep the JSON documents here")
     parser.add_argument("--tumult-python", help="a Python that has tmlt.core, if this one has not")
+    parser.add_argument("--write", action="store_true", help="put the figures into measured.json and both READMEs")
+    parser.add_argument("--document", nargs="+", help="write the figures of these JSON documents, and run nothing")
     args = parser.parse_args()
+    if args.document:
+        found = [json.loads(pathlib.Path(name).read_text()) for name in args.document]
+        figures.write({document["benchmark"]: document for document in found}, BENCHMARKS)
+        return 0
     lines = []
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(args.folder or temporary)
@@ -99,6 +109,9 @@ def main() -> int:
             printed, line = run(name, folder, args)
             print(f"## {name}\n\n{printed}\n", flush=True)
             lines.append(line)
+        if args.write:
+            ran = [folder / f"{name}.json" for name, *_, status in lines if name in BENCHMARKS and status == "ran"]
+            figures.write({path.stem: json.loads(path.read_text()) for path in ran}, BENCHMARKS)
     print("## Summary\n\n" + tables.markdown(("script", "mode", "seconds", "status"), lines))
     return int(any(status.startswith("failed") for *_, status in lines))
 

@@ -264,3 +264,40 @@ def test_a_check_that_sees_nothing_ends_the_run(harness):
     )
     with pytest.raises(RuntimeError, match="does not reject"):
         tools.contest("controls", [control], tools.Case(8, 101, "swap"), tools.Case(512, 33, "swap"), 1, "median")
+
+
+@pytest.fixture
+def figures(monkeypatch):
+    monkeypatch.syspath_prepend(str(FOLDER))
+    import figures
+
+    return figures
+
+
+def test_no_figure_of_the_readmes_is_edited_by_hand(figures):
+    measured = json.loads(figures.MEASURED.read_text())
+    for path, text in figures.texts(measured).items():
+        assert path.read_text() == text, path
+    assert figures.sentences(measured).count("* ") == len(figures.SENTENCES)
+    row = next(row for row in measured["one_jit"]["rows"] if row["contestant"] == "dpjax, one jit")
+    row["ratio"] *= 2
+    assert all(path.read_text() != text for path, text in figures.texts(measured).items())
+
+
+def test_a_quick_run_writes_no_figures(figures, tmp_path, monkeypatch):
+    measured = json.loads(figures.MEASURED.read_text())
+    for name in ("MEASURED", "README", "TABLES"):
+        path = getattr(figures, name)
+        (tmp_path / f"{name}.txt").write_text(path.read_text())
+        monkeypatch.setattr(figures, name, tmp_path / f"{name}.txt")
+    environment = {"device": "cpu", "processor": "a processor", "cores": 1, "versions": {"numpy": "1", "jax": None}}
+    row = {"question": "sorts", "contestant": "ours", "relation": "swap", "shape": "3", "status": "measured", "value": 1.23456}
+    row |= {"unit": "s", "ratio": 2.0, "reference": "theirs", "bar": {"at_most": 3}, "met": True}
+    document = {"environment": environment, "rows": [row, row | {"bar": None}, row | {"status": "failed"}]}
+    figures.write({"memory": document | {"settings": {"quick": True}}}, BENCHMARKS)
+    assert json.loads(figures.MEASURED.read_text()).get("memory") == measured.get("memory")
+    figures.write({"memory": document | {"settings": {"quick": False}}}, BENCHMARKS)
+    kept = json.loads(figures.MEASURED.read_text())["memory"]
+    assert kept["machine"]["versions"] == {"numpy": "1"}
+    assert [line["value"] for line in kept["rows"]] == [1.235]
+    assert "| ours " in figures.TABLES.read_text()
