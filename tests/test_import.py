@@ -27,7 +27,7 @@ HOST = {
     ),
     "display": "import dpjax.display",
     "ranks": "from dpjax.several_quantiles.ranks import ranks_of_quantile as f; f(0.1, definition='lower', neighbors='swap')",
-    "asked": "from dpjax.several_quantiles.asked import levels_of, rank_steps; rank_steps(levels_of([0.1, '1/3']), 9, 'records')",
+    "asked": "from dpjax.several_quantiles.levels import levels_of, rank_steps; rank_steps(levels_of([0.1, '1/3']), 9, 'records')",
     "far records": "from dpjax.several_quantiles.far_records import far_records",
     "slots": "from dpjax.several_quantiles import slots",
     "halving": "from dpjax.several_quantiles import halving",

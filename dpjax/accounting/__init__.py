@@ -43,7 +43,7 @@ the sum of clipped gradients moves by twice the norm. On a linear scale the norm
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from dpjax.accounting._gaussian import delta_of_gdp, epsilon_of_gdp, gdp_of
+from dpjax.accounting._gaussian_dp import delta_of_gdp, epsilon_of_gdp, gdp_of
 from dpjax.accounting.budgeting import epsilon_per_query
 from dpjax.accounting.composition import Composition
 from dpjax.accounting.composition_theorems import (

@@ -14,7 +14,7 @@ import numpy as np
 
 from dpjax import checks
 from dpjax.accounting import composition_theorems, formulas, privacy_losses
-from dpjax.accounting._gaussian import delta_of_gdp, epsilon_of_gdp
+from dpjax.accounting._gaussian_dp import delta_of_gdp, epsilon_of_gdp
 from dpjax.accounting.dominating_pairs import Pair, pair_of
 from dpjax.accounting.guarantee import (
     Guarantee,
@@ -247,7 +247,7 @@ class Composition(Shown):
 
         References:
             Kairouz, Oh and Viswanath (2015); Dong, Durfee and Rogers (2020); Canonne, Kamath and Steinke (2020); Dong, Roth and Su
-            (2022); Zhu, Dong and Wang (2022). The files ``composition_theorems``, ``conversions``, ``gaussian`` and
+            (2022); Zhu, Dong and Wang (2022). The files ``composition_theorems``, ``conversions``, ``_gaussian_dp`` and
             ``privacy_losses`` say more.
         """
         target = checks.concrete_delta(delta)

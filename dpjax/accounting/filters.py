@@ -39,7 +39,7 @@ import numpy as np
 
 from dpjax import checks
 from dpjax.accounting import formulas
-from dpjax.accounting._gaussian import gdp_of
+from dpjax.accounting._gaussian_dp import gdp_of
 from dpjax.accounting.composition import Composition
 from dpjax.accounting.guarantee import Guarantee, exact_total, one_unit
 

@@ -9,7 +9,7 @@ small datasets, and what can be shown from draws alone.
 """
 
 from dpjax.auditing._privacy_loss import PrivacyLoss, privacy_loss
-from dpjax.auditing._trade_off import trade_off
+from dpjax.auditing._trade_off_curve import trade_off
 from dpjax.auditing._worst_neighbor import WorstNeighbor, worst_neighbor
 from dpjax.auditing.attack_scores import audit_scores, roc_lower_bound
 from dpjax.auditing.black_box import BlackBoxBound, log_ratio, lower_bound

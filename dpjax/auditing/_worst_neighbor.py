@@ -24,7 +24,7 @@ from dpjax.checks import Neighbors
 from dpjax.distributions.finite import Finite
 from dpjax.distributions.piecewise import PiecewiseExponential
 from dpjax.distributions.rounded import Rounded
-from dpjax.statistics.records import present_records
+from dpjax.statistics.padded_records import present_records
 
 DistributionOf = Callable[[jax.Array, jax.Array], Distribution]
 Objective = Callable[[PrivacyLoss], jax.Array]

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dpjax.command_line.asked import bounds_of
+from dpjax.command_line.arguments import bounds_of
 from dpjax.command_line.errors import UserError
 from dpjax.command_line.parser import LARGEST, LINE_MECHANISMS
 from dpjax.command_line.text import SIMULATION, aligned, as_json, promised, versions, versions_line, words_of, wrapped

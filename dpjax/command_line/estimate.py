@@ -10,9 +10,9 @@ import argparse
 import os
 from typing import Any
 
-from dpjax.command_line.asked import check_draws, columns_asked, complete, labels_read, persons_asked, times_read
+from dpjax.command_line.arguments import check_draws, columns_asked, complete, labels_read, persons_asked, times_read
 from dpjax.command_line.errors import UserError
-from dpjax.command_line.tables import labels_of, mistakes, source_of, table_of
+from dpjax.command_line.file_tables import labels_of, mistakes, source_of, table_of
 from dpjax.command_line.text import SIMULATION, cost_of_all, in_options, name_of, report, versions, wrapped
 from dpjax.frames import FrameResult, simulate
 from dpjax.frames.tables import kinds_of

@@ -118,9 +118,12 @@ def parser() -> Parser:
     _add_estimate_options(add)
     _add_quantile(add, required=True)
     note = "Records that cannot be read count as missing, and nothing is said of them."
-    _add_release_options(command("release", "release", "Release private medians or quantiles of the columns of a file.", note))
+    _add_release_options(
+        command("release", "release_command", "Release private medians or quantiles of the columns of a file.", note)
+    )
     note = "A ledger is the file of a budget. It is read and not changed, and holds no records."
-    _add_ledger_options(command("ledger", "ledger", "Show what was spent of a budget, on what, and what is left.", note))
+    summary = "Show what was spent of a budget, on what, and what is left."
+    _add_ledger_options(command("ledger", "ledger_command", summary, note))
     _add_demo_options(command("demo", "demo", "Measure private medians of simulated normal data; needs no file."))
     summary = "Audit every mechanism: its claim, its exact worst loss over small datasets, and what draws show."
     note = "No file is read. The exit code is 1 if an exact loss is above its claim."

@@ -14,16 +14,16 @@ PiecewiseExponential(batch_shape=(3,), dtype=float32, rate=0.5) (2,)
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from dpjax.distributions._gaussian import Gaussian, SphericalGaussian
-from dpjax.distributions._subsampled_laplace import SubsampledLaplace
+from dpjax.distributions._normal import Gaussian, SphericalGaussian
+from dpjax.distributions._subsample_count import SubsampledLaplace
 from dpjax.distributions.base import Distribution
 from dpjax.distributions.cauchy import Cauchy
 from dpjax.distributions.clamped import Clamped
 from dpjax.distributions.discrete_laplace import DiscreteLaplace
 from dpjax.distributions.finite import Finite
-from dpjax.distributions.interop import to_numpyro
 from dpjax.distributions.intervals import sample_intervals
 from dpjax.distributions.laplace_log_normal import LaplaceLogNormal
+from dpjax.distributions.numpyro_adapter import to_numpyro
 from dpjax.distributions.piecewise import PiecewiseExponential, Tails
 from dpjax.distributions.radial import Radial
 from dpjax.distributions.rounded import Rounded

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpjax.distributions.noise import SymmetricNoise, smaller_tail
-from dpjax.random.noise import UniformPair
+from dpjax.random.uniforms import UniformPair
 
 _STEPS = 7  # of Newton's method: monotone, and quadratic from the first
 

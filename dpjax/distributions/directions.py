@@ -11,11 +11,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dpjax.distributions.selection import choose
+from dpjax.distributions.fixed_point_choice import choose
 from dpjax.numerics.sums import pairwise_sum
 from dpjax.numerics.two_words import Words
 from dpjax.random.keys import fold_in_range
-from dpjax.random.noise import uniform_from_words
+from dpjax.random.uniforms import uniform_from_words
 
 _NEWTON_STEPS = 12
 _COORDINATES, _FACE = 1, 2  # what words are for

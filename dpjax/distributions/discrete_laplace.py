@@ -14,7 +14,7 @@ from jax.typing import ArrayLike
 
 from dpjax.distributions.base import compiled
 from dpjax.distributions.noise import SymmetricNoise, smaller_tail
-from dpjax.random.noise import UniformPair
+from dpjax.random.uniforms import UniformPair
 
 
 @jax.tree_util.register_dataclass

@@ -15,16 +15,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dpjax.distributions.fixed_point_choice import race
 from dpjax.distributions.line import Line
 from dpjax.distributions.place import Chosen, Piece, place
-from dpjax.distributions.selection import race
 from dpjax.distributions.weights import Base
 from dpjax.numerics.batching import broadcast_rows, by_platform, concatenate, in_memory, take, window
 from dpjax.numerics.elementwise import where
 from dpjax.numerics.sums import LANES, lane_sums, pad
 from dpjax.numerics.two_words import Words
-from dpjax.random.noise import UniformPair, exponential_from_uniform, uniform_from_words
 from dpjax.random.threefry import threefry
+from dpjax.random.uniforms import UniformPair, exponential_from_uniform, uniform_from_words
 
 _GROUPS = 8  # lane i of both sides is number i // 8 of group i % 8
 _STREAM = 8  # the words of place i of a draw have the stream 8 + i

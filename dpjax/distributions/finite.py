@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from dpjax.distributions.base import Distribution, Shape, compiled, draws_first, draws_shape
-from dpjax.distributions.selection import Table, choose
+from dpjax.distributions.fixed_point_choice import Table, choose
 from dpjax.numerics.batching import broadcast_rows, take
 from dpjax.numerics.powers import exponent_of, power_of_two
 from dpjax.numerics.sums import pad, pairwise_sum

@@ -6,13 +6,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dpjax.distributions.fixed_point_choice import gumbel_max
 from dpjax.distributions.line import Line
 from dpjax.distributions.place import Chosen, Piece, place
-from dpjax.distributions.selection import gumbel_max
 from dpjax.numerics.elementwise import where
 from dpjax.numerics.two_words import Words
 from dpjax.random.keys import fold_in_range
-from dpjax.random.noise import UniformPair, gumbel_from_uniform, uniform_from_words
+from dpjax.random.uniforms import UniformPair, gumbel_from_uniform, uniform_from_words
 
 _PLACE, _GUMBEL = (
     2,

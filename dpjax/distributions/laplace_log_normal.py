@@ -16,7 +16,7 @@ import jax.numpy as jnp
 
 from dpjax.distributions.noise import SymmetricNoise, smaller_tail
 from dpjax.numerics.bisection import bisect
-from dpjax.random.noise import UniformPair
+from dpjax.random.uniforms import UniformPair
 
 _STEP = 1 / 16  # the trapezoid rule's error is e^(-pi^2 / (sigma * step)): 7e-18 at sigma = 4
 _REACH = 9.0  # standard deviations on either side; what is left out is below 1e-17

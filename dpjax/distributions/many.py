@@ -1,4 +1,4 @@
-"""Many draws from each row: all pieces are tabulated, and chosen by inverse CDF in fixed point (``selection.py``)."""
+"""Many draws from each row: all pieces are tabulated, and chosen by inverse CDF in fixed point (``fixed_point_choice.py``)."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpjax.distributions import truncated_exponential as piece
+from dpjax.distributions.fixed_point_choice import Table
 from dpjax.distributions.line import Lengths, Line
 from dpjax.distributions.place import Chosen, Piece, place
-from dpjax.distributions.selection import Table
 from dpjax.numerics.batching import concatenate, in_memory, take
 from dpjax.numerics.elementwise import where
 from dpjax.numerics.two_words import Words
 from dpjax.random.keys import fold_in_range
-from dpjax.random.noise import uniform_from_words
+from dpjax.random.uniforms import uniform_from_words
 
 CHUNK = 2**18  # draws that are made together: they stay in the cache
 _SLOT, _PLACE = 1, 2  # the streams of a draw's words

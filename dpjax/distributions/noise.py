@@ -19,7 +19,7 @@ from jax.typing import ArrayLike
 from dpjax.distributions.base import Distribution, compiled, draws_first
 from dpjax.numerics.sums import LANES, pad
 from dpjax.random.keys import fold_in_range, row_words
-from dpjax.random.noise import UniformPair, uniform_from_words
+from dpjax.random.uniforms import UniformPair, uniform_from_words
 
 
 @dataclass(frozen=True, repr=False)

@@ -13,7 +13,7 @@ from dpjax.distributions.line import Ends, Line
 from dpjax.numerics.batching import take
 from dpjax.numerics.elementwise import clip, where
 from dpjax.numerics.sums import pad
-from dpjax.random.noise import UniformPair, exponential_from_uniform
+from dpjax.random.uniforms import UniformPair, exponential_from_uniform
 
 
 class Chosen(NamedTuple):

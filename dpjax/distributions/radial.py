@@ -16,14 +16,14 @@ import jax.numpy as jnp
 
 from dpjax.distributions.base import Shape, draws_shape
 from dpjax.distributions.directions import directions, log_volume
-from dpjax.distributions.selection import choose
+from dpjax.distributions.fixed_point_choice import choose
 from dpjax.distributions.shells import Shell
 from dpjax.distributions.vectors import VectorDistribution
 from dpjax.numerics.batching import concatenate, take
 from dpjax.numerics.sums import pad
 from dpjax.numerics.two_words import Words
 from dpjax.random.keys import check_key, fold_in_range, row_words
-from dpjax.random.noise import UniformPair, uniform_from_words
+from dpjax.random.uniforms import UniformPair, uniform_from_words
 
 _SHELL, _RADIUS, _DIRECTION = range(1, 4)  # what words are for
 

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dpjax.random.noise import UniformPair
+from dpjax.random.uniforms import UniformPair
 
 _NEWTON_STEPS = 12
 

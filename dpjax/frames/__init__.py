@@ -44,8 +44,8 @@ groups. In memory a frame's rows take about 100 bytes each.
 
 from dpjax.frames._release import release
 from dpjax.frames._simulate import simulate
+from dpjax.frames.frame_result import FrameResult
 from dpjax.frames.private_groups import PrivateGroups
-from dpjax.frames.result import FrameResult
 
 __all__ = ["FrameResult", "PrivateGroups", "release", "simulate"]
 

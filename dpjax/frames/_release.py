@@ -13,11 +13,11 @@ import numpy as np
 from dpjax import release as exact
 from dpjax.accounting.ledger import Budget, charge
 from dpjax.checks import Neighbors
-from dpjax.frames.asked import Asked, Columns, asked_of
+from dpjax.frames.column_options import Asked, Columns, asked_of
+from dpjax.frames.frame_result import FrameResult, result_of
 from dpjax.frames.memory import Groups
 from dpjax.frames.persons import Persons, PerUnit, costs_of, persons_of, protecting
 from dpjax.frames.private_groups import PrivateGroups
-from dpjax.frames.result import FrameResult, result_of
 from dpjax.frames.tables import check_names, read_table
 from dpjax.frames.times import in_kind
 

@@ -14,13 +14,13 @@ from dpjax import checks
 from dpjax.accounting.composition import Composition
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.checks import Neighbors
-from dpjax.frames.asked import Columns, asked_of
+from dpjax.frames.column_options import Columns, asked_of
 from dpjax.frames.drawn import drawn_from_counts
+from dpjax.frames.frame_result import ORDER, FrameResult, result_of
 from dpjax.frames.memory import Tally
 from dpjax.frames.notes import BOUND_SHARE, TIED_SHARE, words_of_bounds, words_of_crowded, words_of_lacking, words_of_ties
 from dpjax.frames.persons import PerUnit, costs_of, persons_of, protecting
 from dpjax.frames.private_groups import PrivateGroups
-from dpjax.frames.result import ORDER, FrameResult, result_of
 from dpjax.frames.tables import check_names, read_table
 from dpjax.frames.times import durations, in_kind
 from dpjax.release import Statistic

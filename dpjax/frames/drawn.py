@@ -10,7 +10,7 @@ import numpy as np
 
 from dpjax.accounting.composition import Composition
 from dpjax.accounting.guarantee import Guarantee
-from dpjax.frames.asked import BY_RANK, Asked
+from dpjax.frames.column_options import BY_RANK, Asked
 from dpjax.frames.truncated_laplace import TruncatedLaplace
 from dpjax.release import Counts, DistinctCount, Maximum, NonnegativeSum, Quantiles
 from dpjax.release.counts import sums_of

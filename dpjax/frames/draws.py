@@ -16,7 +16,7 @@ import numpy as np
 
 from dpjax import checks, mechanisms, statistics
 from dpjax.accounting import Composition, Guarantee
-from dpjax.frames.asked import Asked
+from dpjax.frames.column_options import Asked
 from dpjax.frames.drawn import MEASURED, Drawn
 from dpjax.mechanisms import laplace, records_near
 from dpjax.sensitivity import CandidateScores, SensitivityProfile, SortedRecords

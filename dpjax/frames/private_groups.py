@@ -22,8 +22,8 @@ import numpy as np
 
 from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
-from dpjax.release.discrete_laplace import draw_discrete_laplace
 from dpjax.release.exponentials import exact_epsilon, exponential
+from dpjax.release.integer_noise import draw_discrete_laplace
 from dpjax.release.result import cost_of
 
 _BITS = 128

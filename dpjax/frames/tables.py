@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from dpjax.frames.asked import Asked, check_kind
+from dpjax.frames.column_options import Asked, check_kind
 from dpjax.frames.columns import ArrayColumns, FrameColumns, kind_of_dtype
 from dpjax.frames.labels import check_zones, in_order, public_labels
 from dpjax.frames.memory import Groups, Memory, Tally

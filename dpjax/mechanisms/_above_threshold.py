@@ -39,7 +39,7 @@ from dpjax.mechanisms.relations import pure
 from dpjax.numerics.batching import broadcast_rows, concatenate, take
 from dpjax.numerics.sums import pad, running_sums
 from dpjax.random.keys import check_key, fold_in_range, row_words
-from dpjax.random.noise import UniformPair, uniform_from_words
+from dpjax.random.uniforms import UniformPair, uniform_from_words
 
 Changes = Literal["any", "one_direction"]
 _TAIL = 1.0  # k

@@ -23,7 +23,7 @@ from dpjax.accounting.mechanism import with_guarantee
 from dpjax.distributions import Finite, PiecewiseExponential, Rounded
 from dpjax.mechanisms._exponential import exponential
 from dpjax.mechanisms._inverse_sensitivity import inverse_sensitivity
-from dpjax.mechanisms.line import is_given
+from dpjax.mechanisms.from_profile import is_given
 from dpjax.mechanisms.relations import pure
 from dpjax.sensitivity import CandidateScores, SensitivityProfile
 

@@ -16,7 +16,7 @@ from dpjax.accounting.guarantee import Guarantee, rounded_up
 from dpjax.accounting.mechanism import with_guarantee
 from dpjax.distributions import Gaussian, SphericalGaussian
 from dpjax.mechanisms.relations import relation_of
-from dpjax.sensitivity.vectors import vectors
+from dpjax.sensitivity.vector_profile import vectors
 
 
 def guarantee(relation: str, sigma: float, *, sensitivity: float) -> Guarantee:

@@ -23,7 +23,7 @@ from dpjax.mechanisms._piecewise_laplace import piecewise_laplace
 from dpjax.numerics.batching import fits
 from dpjax.sensitivity import SensitivityProfile, SortedRecords
 from dpjax.sensitivity.parts import Parts, Ranks, Reading, rows_of
-from dpjax.statistics.records import levels_kept
+from dpjax.statistics.padded_records import levels_kept
 
 
 @jax.tree_util.register_dataclass

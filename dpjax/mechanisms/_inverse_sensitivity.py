@@ -3,7 +3,7 @@
 Density proportional to exp(-epsilon/2 * len(y)), where len(y) is how many individuals must change for the statistic to become y:
 piece l is chosen as in piecewise Laplace, and the point in it uniformly. Its median under add/remove neighbors is Duff's.
 Privacy: len(y) changes by at most 1 between neighbors. The flat piece of the rho-smooth variant has cost 1 - depth, 0 without ties;
-so has the value itself on the multiples of a resolution, where another multiple costs len(y) (``line.py``).
+so has the value itself on the multiples of a resolution, where another multiple costs len(y) (``from_profile.py``).
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.accounting.mechanism import with_guarantee
 from dpjax.distributions import PiecewiseExponential, Radial, Rounded
-from dpjax.mechanisms.line import PROFILES, Support, distribution_in_shells, distribution_on_line, is_given
+from dpjax.mechanisms.from_profile import PROFILES, Support, distribution_in_shells, distribution_on_line, is_given
 from dpjax.mechanisms.relations import pure
 from dpjax.sensitivity import SensitivityProfile, VectorProfile
 

@@ -57,9 +57,9 @@ from dpjax.mechanisms.relations import pure
 from dpjax.numerics.batching import broadcast_rows, concatenate, fits, take
 from dpjax.numerics.multiples import to_multiples
 from dpjax.sensitivity.sorted_records import SortedRecords
-from dpjax.several_quantiles.asked import Aims, aims_of, level_parts, log_parts, single_term
 from dpjax.several_quantiles.far_records import far_records, most_left, slots_left
 from dpjax.several_quantiles.joint import JointQuantiles
+from dpjax.several_quantiles.levels import Aims, aims_of, level_parts, log_parts, single_term
 from dpjax.several_quantiles.slots import slot_ends
 
 _RANGE = log(2.0**24)  # the range of the data over the distance of two records, which the flat term must not outweigh

@@ -15,7 +15,7 @@ from dpjax.accounting.guarantee import Guarantee
 from dpjax.accounting.mechanism import with_guarantee
 from dpjax.distributions.radial import Radial
 from dpjax.mechanisms.relations import pure
-from dpjax.sensitivity.vectors import vectors
+from dpjax.sensitivity.vector_profile import vectors
 
 
 def guarantee(relation: str, epsilon: float) -> Guarantee:

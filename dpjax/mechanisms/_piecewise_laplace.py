@@ -5,7 +5,8 @@ is chosen with probability proportional to its length times exp(-epsilon l / 2),
 Privacy: the cost changes by at most 1 between neighbors (Theorem 1, from Corollary 3.1), so this is the exponential mechanism. The
 flat piece of the rho-smooth variant has cost 2 - depth, 1 without ties (``SensitivityProfile.depth``): with 0 in the place of 1,
 its loss is 1.44 epsilon and its range 2 epsilon. On the multiples of a resolution, probabilities are proportional to
-exp(-epsilon/2 * cost) themselves: the value costs 1 - depth, and another multiple its level, linear in between (``line.py``).
+exp(-epsilon/2 * cost) themselves: the value costs 1 - depth, and another multiple its level, linear in between
+(``from_profile.py``).
 """
 
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.accounting.mechanism import with_guarantee
 from dpjax.distributions import PiecewiseExponential, Radial, Rounded
-from dpjax.mechanisms.line import PROFILES, Support, distribution_in_shells, distribution_on_line
+from dpjax.mechanisms.from_profile import PROFILES, Support, distribution_in_shells, distribution_on_line
 from dpjax.mechanisms.relations import pure
 from dpjax.sensitivity import SensitivityProfile, VectorProfile
 
@@ -70,7 +71,8 @@ def piecewise_laplace(
 
     Privacy:
         epsilon-DP and epsilon-bounded-range under the profile's neighbor relation (Theorem 1 and Proposition 2). Public: epsilon,
-        rho, and what the profile says is public. ``line.py`` has the proof for a resolution. The bounded range is attained: epsilon
+        rho, and what the profile says is public.
+        ``from_profile.py`` has the proof for a resolution. The bounded range is attained: epsilon
         cannot be halved as for plain Laplace. Float draws are simulations.
 
     References:

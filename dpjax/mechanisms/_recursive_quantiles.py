@@ -44,7 +44,7 @@ from dpjax.random.keys import check_key, fold_in, row_words
 from dpjax.sensitivity.parts import Parts, Ranks, Reading, rows_of
 from dpjax.sensitivity.sorted_records import SortedRecords
 from dpjax.several_quantiles.halving import Costs, depths_of, equal_on_the_left, to_the_left
-from dpjax.statistics.records import levels_kept
+from dpjax.statistics.padded_records import levels_kept
 
 _CHUNK = 2**17  # values of profiles that are held together
 # From some rows of arrays, the place of a level, its part and distribution to points, and what else is wanted of them.

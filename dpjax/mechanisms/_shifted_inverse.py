@@ -21,7 +21,7 @@ from dpjax.accounting.mechanism import with_guarantee
 from dpjax.distributions import Finite, PiecewiseExponential, Rounded
 from dpjax.mechanisms._piecewise_laplace import piecewise_laplace
 from dpjax.mechanisms.candidates import Candidates, finite_range, num_candidates_over, removals
-from dpjax.mechanisms.line import Support, is_given
+from dpjax.mechanisms.from_profile import Support, is_given
 from dpjax.mechanisms.relations import pure
 from dpjax.sensitivity.down import DownSensitivity
 

@@ -48,7 +48,7 @@ from dpjax.mechanisms._above_threshold import stopping_cost
 from dpjax.mechanisms.relations import pure
 from dpjax.numerics.batching import fits
 from dpjax.several_quantiles.ranks import ranks_of_quantile
-from dpjax.statistics.records import present_records
+from dpjax.statistics.padded_records import present_records
 
 _REACH = 1e12
 _MOST = 2**24  # steps

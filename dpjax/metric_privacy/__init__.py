@@ -43,8 +43,8 @@ The ``guarantee`` of a mechanism (``metric_laplace.guarantee``, and that of ``pl
 noise has a range of twice its budgets, a selection of no more than its budgets.
 """
 
-from dpjax.metric_privacy._exponential import linear_selection, metric_exponential, selection_scale
-from dpjax.metric_privacy._laplace import LaplaceAnswers, metric_laplace
+from dpjax.metric_privacy._linear_queries import LaplaceAnswers, metric_laplace
+from dpjax.metric_privacy._linear_selection import linear_selection, metric_exponential, selection_scale
 from dpjax.metric_privacy._multiplicative_weights import mwem
 from dpjax.metric_privacy._planar_laplace import nearest_point, planar_laplace
 from dpjax.metric_privacy._small_database import small_databases, small_db, small_db_size

@@ -26,7 +26,7 @@ from dpjax import checks
 from dpjax.accounting.mechanism import with_guarantee
 from dpjax.distributions.base import Shape, draws_shape
 from dpjax.distributions.finite import Finite
-from dpjax.distributions.selection import gumbel_max
+from dpjax.distributions.fixed_point_choice import gumbel_max
 from dpjax.metric_privacy.guarantees import MetricGuarantee, times
 from dpjax.metric_privacy.histograms import below_best, evaluate, linear_answers, whole_histogram
 from dpjax.metric_privacy.lipschitz import BEYOND_ONE, LipschitzQueries, allowed_by
@@ -34,7 +34,7 @@ from dpjax.metric_privacy.metrics import Metric
 from dpjax.numerics.double_float import DoubleFloat, single
 from dpjax.numerics.two_words import Words
 from dpjax.random.keys import check_key, fold_in, fold_in_range, row_words
-from dpjax.random.noise import exponential_from_uniform, gumbel_from_uniform, uniform_from_words
+from dpjax.random.uniforms import exponential_from_uniform, gumbel_from_uniform, uniform_from_words
 
 Output = Literal["average", "last"]
 OUTPUTS = ("average", "last")

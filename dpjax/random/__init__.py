@@ -2,7 +2,7 @@
 
 from dpjax.numerics.two_words import Words
 from dpjax.random.keys import check_key, row_keys
-from dpjax.random.noise import (
+from dpjax.random.uniforms import (
     UniformPair,
     exponential,
     exponential_from_uniform,

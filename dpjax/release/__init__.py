@@ -59,8 +59,8 @@ ones take one or two. Of millions of records in a group only those near the quan
 
 import importlib
 
-from dpjax.release._confidence_interval import ConfidenceInterval, ReleasedInterval, confidence_interval
-from dpjax.release._joint_quantiles import Quantiles, joint_quantiles, nested_quantiles, private_quantiles, recursive_quantiles
+from dpjax.release._released_interval import ConfidenceInterval, ReleasedInterval, confidence_interval
+from dpjax.release._released_quantiles import Quantiles, joint_quantiles, nested_quantiles, private_quantiles, recursive_quantiles
 from dpjax.release.api import (
     count,
     distinct_count,

@@ -34,8 +34,7 @@ import numpy as np
 
 from dpjax import checks
 from dpjax.display import Picture, Shown
-from dpjax.release import _permute_and_flip as permute_and_flip
-from dpjax.release import draw
+from dpjax.release import _exact_flip, draw
 from dpjax.release.counts import running_sums, sums_of
 from dpjax.release.entropy import More, further_word, seeded, system_words
 from dpjax.release.exponentials import exact_epsilon
@@ -194,7 +193,7 @@ class GridDistribution(Shown):
         """The probability of each piece of one dataset after the other in permute and flip, or its logarithm."""
         for first, last in itertools.pairwise(self.profile.starts.tolist()):
             costs, widths = self.costs[first:last], self.profile.length[first:last]
-            yield permute_and_flip.probabilities(self.rate, costs, widths, log)
+            yield _exact_flip.probabilities(self.rate, costs, widths, log)
 
     @cached_property
     def sums(self) -> np.ndarray:
@@ -320,7 +319,7 @@ class GridDistribution(Shown):
 
         ``words(shape)`` returns 64-bit words, and ``more(role, number)`` 32 bits that follow.
         """
-        way = permute_and_flip if self.mechanism == "permute_and_flip" else draw
+        way = _exact_flip if self.mechanism == "permute_and_flip" else draw
         return way.positions(self, draws, words, more)
 
     def _points(self, given: Any) -> tuple[np.ndarray, tuple[int, ...]]:

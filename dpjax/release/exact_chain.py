@@ -33,7 +33,7 @@ import numpy as np
 
 from dpjax import checks
 from dpjax.release.exponentials import exponential, powers
-from dpjax.several_quantiles.asked import Aims, aims_of, level_parts, rank_steps, single_term
+from dpjax.several_quantiles.levels import Aims, aims_of, level_parts, rank_steps, single_term
 
 _TILE = 2**13  # numbers that stay in the cache
 

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from dpjax.release.counts import Counts
-from dpjax.release.discrete_laplace import check_rates, draw_discrete_laplace
 from dpjax.release.entropy import More
 from dpjax.release.exact_chain import Parameters
 from dpjax.release.exact_joint import draw_quantiles
 from dpjax.release.exponentials import exact_epsilon
+from dpjax.release.integer_noise import check_rates, draw_discrete_laplace
 from dpjax.release.slices import Slices
 from dpjax.several_quantiles.nesting import Nesting, Shares, ends_of, records_of
 

@@ -9,11 +9,11 @@ import numpy as np
 
 from dpjax.release import profiles
 from dpjax.release.counts import Counts
-from dpjax.release.discrete_laplace import draw_discrete_laplace
 from dpjax.release.distribution import GridDistribution
 from dpjax.release.entropy import More, further_word, system_words
 from dpjax.release.exponentials import exact_epsilon
 from dpjax.release.grid import Multiples
+from dpjax.release.integer_noise import draw_discrete_laplace
 from dpjax.release.slices import Slices
 from dpjax.several_quantiles.halving import Costs, Part, depths_of, equal_on_the_left, to_the_left
 from dpjax.several_quantiles.ranks import ranks_of_quantile

@@ -3,7 +3,7 @@
 Queries are rounded to multiples of a public resolution, so that answers of integer counts are integers. One record that moves from
 element i to j changes answer k by m_ki - m_kj, and
 
-* discrete Laplace noise of rates lam_k (``discrete_laplace.py``) loses sum_k lam_k |m_ki - m_kj|, a rational number, which is at
+* discrete Laplace noise of rates lam_k (``integer_noise.py``) loses sum_k lam_k |m_ki - m_kj|, a rational number, which is at
   most d(i, j) for every pair: rates are divided by the largest load, as Fractions;
 * a choice with P(r) proportional to e^(lam score(r)) loses lam (max_r g_r - min_r g_r), where g_r is what the move adds to the
   score of r (the argument is at the head of ``metric_privacy/_exponential.py``): lam is the least quotient, as a Fraction.
@@ -30,8 +30,8 @@ from dpjax.metric_privacy.guarantees import MetricGuarantee
 from dpjax.metric_privacy.metrics import Metric
 from dpjax.metric_privacy.scales import OptimalScales, Strategy, noise_scales
 from dpjax.release.api import choice_between
-from dpjax.release.discrete_laplace import check_rates, draw_discrete_laplace
 from dpjax.release.grid import values_of
+from dpjax.release.integer_noise import check_rates, draw_discrete_laplace
 from dpjax.release.records import as_integers, refuse_traces
 from dpjax.release.result import Release, release_of
 

@@ -33,10 +33,10 @@ from dpjax.checks import Resolution
 from dpjax.release import profiles
 from dpjax.release.chunks import in_threads
 from dpjax.release.counts import Counts, sums_of
-from dpjax.release.discrete_laplace import CountDistribution
 from dpjax.release.distribution import GridDistribution, Mechanism
 from dpjax.release.exponentials import exact_epsilon
 from dpjax.release.grid import Candidates, Floats, Multiples, grid_of, kind_of
+from dpjax.release.integer_noise import CountDistribution
 from dpjax.release.profiles import Profile
 from dpjax.release.records import as_reals, codes_of, increasing
 from dpjax.release.result import Release, cost_of, release_of

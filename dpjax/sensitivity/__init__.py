@@ -6,7 +6,7 @@ from dpjax.sensitivity.profile import SensitivityProfile
 from dpjax.sensitivity.radii import from_local_sensitivity, from_radii
 from dpjax.sensitivity.scores import CandidateScores, from_distances
 from dpjax.sensitivity.sorted_records import SortedRecords
-from dpjax.sensitivity.vectors import VectorProfile, from_vector_radii
+from dpjax.sensitivity.vector_profile import VectorProfile, from_vector_radii
 
 __all__ = [
     "CandidateScores",

@@ -13,7 +13,7 @@ from dpjax.batch import Batch
 from dpjax.checks import Neighbors
 from dpjax.display import Picture
 from dpjax.numerics.batching import broadcast_rows, concatenate, take
-from dpjax.several_quantiles.asked import level_parts
+from dpjax.several_quantiles.levels import level_parts
 
 
 @jax.tree_util.register_dataclass

@@ -16,7 +16,7 @@ from dpjax.display import Picture
 from dpjax.distributions.base import Distribution, compiled, draws_first
 from dpjax.numerics.batching import broadcast_rows, concatenate, take
 from dpjax.random.keys import fold_in_range, row_words
-from dpjax.random.noise import uniform_from_words
+from dpjax.random.uniforms import uniform_from_words
 
 
 @jax.tree_util.register_dataclass

@@ -32,7 +32,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from dpjax.distributions.selection import choose
+from dpjax.distributions.fixed_point_choice import choose
 from dpjax.numerics.batching import by_platform, take
 from dpjax.numerics.sums import LANES, pad, pairwise_sum
 from dpjax.numerics.two_words import Words

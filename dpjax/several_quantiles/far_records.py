@@ -15,7 +15,7 @@ from itertools import pairwise
 from math import ceil
 from typing import Any
 
-from dpjax.several_quantiles.asked import level_parts
+from dpjax.several_quantiles.levels import level_parts
 
 
 def far_records(levels: tuple[Fraction, ...], n: Any, near: Any, spacing: Any, xp: Any) -> list[tuple[Any, Any]]:

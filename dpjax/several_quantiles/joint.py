@@ -22,9 +22,9 @@ from dpjax.numerics.multiples import from_multiples, to_multiples
 from dpjax.numerics.sums import LANES, pad
 from dpjax.numerics.two_words import Words, from_float, to_float, upper_product
 from dpjax.random.keys import check_key, fold_in_range, row_words
-from dpjax.random.noise import uniform_from_words
-from dpjax.several_quantiles.asked import Aims, level_parts, rank_steps
+from dpjax.random.uniforms import uniform_from_words
 from dpjax.several_quantiles.chain import NOTHING, Chains, draw_runs, forward, log, run_masses, total
+from dpjax.several_quantiles.levels import Aims, level_parts, rank_steps
 from dpjax.several_quantiles.marginals import QuantileMarginals, ends_of, slot_at, whole_width
 
 _MEMORY = 2**24  # numbers that the chains of one chunk of rows may keep: more are slower, for they leave the caches

@@ -1,7 +1,7 @@
 """Monte Carlo evaluation of distributions: any number of draws in bounded memory, on every device, resumable."""
 
-from dpjax.simulation.rows import sharded_sample
 from dpjax.simulation.run import Progress, simulate
+from dpjax.simulation.sharded_rows import sharded_sample
 from dpjax.simulation.summaries import Estimate
 
 __all__ = ["Estimate", "Progress", "sharded_sample", "simulate"]

@@ -19,7 +19,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from dpjax.simulation.rows import Rows
+from dpjax.simulation.sharded_rows import Rows
 from dpjax.simulation.summaries import State
 from dpjax.version import __version__
 

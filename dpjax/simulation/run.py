@@ -24,7 +24,7 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.random.keys import check_key
 from dpjax.simulation.checkpoint import Checkpoint, digest, fingerprint
-from dpjax.simulation.rows import AXIS, Devices, DistributionFn, Rows, evaluate, place
+from dpjax.simulation.sharded_rows import AXIS, Devices, DistributionFn, Rows, evaluate, place
 from dpjax.simulation.summaries import ChunkSummary, Estimate, State, summarize, to_host
 
 _VALUES = 2**20  # in a chunk, over all rows, unless the data hold more numbers than that

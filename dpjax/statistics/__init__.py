@@ -67,7 +67,7 @@ from dpjax.statistics._on_scale import on_scale
 from dpjax.statistics._quantiles import median, order_statistic, quantile
 from dpjax.statistics._sum import sum
 from dpjax.statistics._variance import variance
-from dpjax.statistics.counts import count, histogram
+from dpjax.statistics.counting import count, histogram
 from dpjax.statistics.monotone import distinct_count, maximum, nonnegative_sum, user_sum
 from dpjax.statistics.several_quantiles import quantiles
 from dpjax.statistics.triangles import (

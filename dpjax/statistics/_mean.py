@@ -32,7 +32,7 @@ from dpjax.numerics.double_float import DoubleFloat, prefix_sums, single
 from dpjax.numerics.multiples import from_multiples, to_multiples
 from dpjax.sensitivity.profile import SensitivityProfile, from_sides
 from dpjax.statistics._sum import sum
-from dpjax.statistics.records import bounded_records
+from dpjax.statistics.padded_records import bounded_records
 from dpjax.statistics.rounding import outwards, unit, with_slack
 from dpjax.statistics.sorting import sort_rows
 

@@ -26,7 +26,7 @@ from dpjax.numerics.batching import take
 from dpjax.numerics.bisection import count_leading
 from dpjax.numerics.double_float import DoubleFloat, prefix_sums, single
 from dpjax.sensitivity import LocalSensitivity
-from dpjax.statistics.records import bounded_records
+from dpjax.statistics.padded_records import bounded_records
 from dpjax.statistics.sorting import sort_rows
 
 

@@ -29,7 +29,7 @@ from dpjax.checks import Neighbors, Resolution
 from dpjax.numerics.batching import concatenate
 from dpjax.numerics.multiples import from_multiples, most_multiples, to_multiples
 from dpjax.sensitivity.scores import CandidateScores
-from dpjax.statistics.records import present_records
+from dpjax.statistics.padded_records import present_records
 
 
 def mode(

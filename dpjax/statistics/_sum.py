@@ -25,7 +25,7 @@ from dpjax.numerics.batching import take
 from dpjax.numerics.double_float import DoubleFloat, exact_product, prefix_sums, product, single
 from dpjax.numerics.multiples import most_multiples, to_multiples
 from dpjax.sensitivity.profile import SensitivityProfile, from_sides
-from dpjax.statistics.records import bounded_records
+from dpjax.statistics.padded_records import bounded_records
 from dpjax.statistics.rounding import outwards, unit, with_slack
 from dpjax.statistics.sorting import sort_rows
 

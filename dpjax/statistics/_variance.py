@@ -37,7 +37,7 @@ from dpjax.checks import Neighbors
 from dpjax.numerics.batching import take
 from dpjax.numerics.double_float import DoubleFloat, larger, largest, prefix_sums, product, single
 from dpjax.sensitivity.profile import SensitivityProfile, from_sides
-from dpjax.statistics.records import bounded_records, levels_kept
+from dpjax.statistics.padded_records import bounded_records, levels_kept
 from dpjax.statistics.rounding import outwards, unit
 from dpjax.statistics.sorting import SortedRows, sort_rows
 

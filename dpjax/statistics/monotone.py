@@ -23,7 +23,7 @@ from dpjax.numerics.batching import broadcast_rows, take
 from dpjax.numerics.multiples import from_multiples, most_multiples, to_multiples
 from dpjax.numerics.sums import running
 from dpjax.sensitivity.down import DownSensitivity
-from dpjax.statistics.records import beyond_64_bits, presence, present_records
+from dpjax.statistics.padded_records import beyond_64_bits, presence, present_records
 from dpjax.statistics.shared_items import least_left
 from dpjax.statistics.sorting import sort_rows
 

@@ -12,8 +12,8 @@ from dpjax import checks
 from dpjax.checks import Neighbors, Resolution
 from dpjax.numerics.multiples import from_multiples, most_multiples, to_multiples
 from dpjax.sensitivity.sorted_records import SortedRecords
-from dpjax.several_quantiles.asked import level_parts, levels_of
-from dpjax.statistics.records import present_records
+from dpjax.several_quantiles.levels import level_parts, levels_of
+from dpjax.statistics.padded_records import present_records
 from dpjax.statistics.sorting import sort_rows
 
 

@@ -22,7 +22,7 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.numerics.batching import concatenate
 from dpjax.sensitivity import LocalSensitivity, SensitivityProfile, from_radii
-from dpjax.statistics.records import beyond_64_bits
+from dpjax.statistics.padded_records import beyond_64_bits
 
 Sensitivity = Literal["exact", "cheap"]
 _BLOCK = 2**21  # paths of two edges that are sorted at a time

@@ -14,7 +14,7 @@ import pytest
 import dpjax
 from dpjax.distributions import sampling
 from dpjax.random.keys import fold_in_range, row_words
-from dpjax.random.noise import uniform_from_words
+from dpjax.random.uniforms import uniform_from_words
 from tests.support.distributions import of_one_size
 
 EPSILONS = np.geomspace(1e-6, 1e9, 31).astype(np.float32)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from dpjax.random.keys import fold_in_range, fold_in_streams, row_words
-from dpjax.random.noise import uniform_from_words
+from dpjax.random.uniforms import uniform_from_words
 
 
 @jax.jit

@@ -108,7 +108,7 @@ def test_a_mistake_is_one_line(run, write, command, content, changes, words):
     ],
 )
 def test_a_mistake_in_a_simulation(run, write, monkeypatch, changes, words):
-    monkeypatch.setattr("dpjax.command_line.asked.LARGEST", 50)
+    monkeypatch.setattr("dpjax.command_line.arguments.LARGEST", 50)
     assert words in run("median", write(GOOD), *options(changes)).mistake
 
 

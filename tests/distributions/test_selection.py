@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpjax.distributions.selection import Table, choose, gumbel_max, integer_sums, race
+from dpjax.distributions.fixed_point_choice import Table, choose, gumbel_max, integer_sums, race
 from dpjax.random import Words, exponential_from_uniform, gumbel_from_uniform, uniform_from_words
 
 ROWS = 3

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpjax import release
-from dpjax.frames.asked import asked_of
+from dpjax.frames.column_options import asked_of
 from dpjax.frames.columns import Labels
 from dpjax.frames.persons import Persons
 from dpjax.frames.tables import read_table

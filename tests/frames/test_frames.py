@@ -11,7 +11,7 @@ import pytest
 
 import dpjax
 from dpjax import frames, release
-from dpjax.frames.asked import asked_of
+from dpjax.frames.column_options import asked_of
 from dpjax.frames.tables import read_table
 
 narwhals = pytest.importorskip("narwhals")

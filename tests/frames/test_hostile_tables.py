@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dpjax import frames, release
-from dpjax.frames.asked import asked_of
+from dpjax.frames.column_options import asked_of
 from dpjax.frames.labels import text_of
 from dpjax.frames.persons import Persons
 from dpjax.frames.tables import read_table

@@ -8,7 +8,7 @@ import pytest
 
 from dpjax.command_line.text import in_options
 from dpjax.frames import simulate
-from dpjax.frames.asked import asked_of
+from dpjax.frames.column_options import asked_of
 from dpjax.frames.persons import Persons, costs_of
 from dpjax.frames.private_groups import PrivateGroups
 from dpjax.frames.tables import read_table

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dpjax.accounting.guarantee import Guarantee
-from dpjax.distributions.selection import gumbel_max
+from dpjax.distributions.fixed_point_choice import gumbel_max
 from dpjax.mechanisms import exponential, permute_and_flip
 from dpjax.random import gumbel_from_uniform, uniform
 from dpjax.sensitivity.scores import CandidateScores

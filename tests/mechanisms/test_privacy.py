@@ -28,7 +28,7 @@ from dpjax import (
     piecewise_laplace,
     quantile,
 )
-from dpjax.mechanisms.line import distribution_on_line
+from dpjax.mechanisms.from_profile import distribution_on_line
 from tests.support import oracle
 from tests.support.audit import Audit, audit, audit_pairs, neighbouring_rows, padded
 from tests.support.distributions import of_one_size

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dpjax import release
-from dpjax.release import _permute_and_flip as permute_and_flip
+from dpjax.release import _exact_flip as permute_and_flip
 from dpjax.release import draw, release_choice
 from dpjax.release.api import clamped_scores
 from dpjax.release.grid import Candidates

@@ -8,8 +8,8 @@ import pytest
 
 from dpjax import release
 from dpjax.release import Counts, Floats, GridDistribution, exact_distribution
-from dpjax.release.discrete_laplace import CountDistribution
 from dpjax.release.grid import Candidates
+from dpjax.release.integer_noise import CountDistribution
 from dpjax.release.statistics import choice_of
 from tests.support.statistics import assert_counts_follow, assert_counts_rejected
 

@@ -10,7 +10,7 @@ import pytest
 
 from dpjax import release
 from dpjax.release import Counts, Floats, GridDistribution, draw
-from dpjax.release import _permute_and_flip as permute_and_flip
+from dpjax.release import _exact_flip as permute_and_flip
 from dpjax.release.draw import MARGIN, choose_between
 from dpjax.release.entropy import Bits, further_word, system_words
 from dpjax.release.grid import Candidates, Multiples

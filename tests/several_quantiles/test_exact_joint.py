@@ -14,7 +14,7 @@ import pytest
 import dpjax
 from dpjax import release
 from dpjax.release import Counts, exact_joint
-from dpjax.release._joint_quantiles import default_reach
+from dpjax.release._released_quantiles import default_reach
 from dpjax.release.exact_chain import Parameters, errors
 from dpjax.release.exact_joint import Sampler, Weights, slots_of
 from dpjax.several_quantiles.far_records import far_records

@@ -12,7 +12,7 @@ import numpy as np
 from dpjax import checks
 from dpjax.accounting.ledger import Budget
 from dpjax.checks import Neighbors, Resolution
-from dpjax.release._joint_quantiles import countable
+from dpjax.release._released_quantiles import countable
 from dpjax.release.api import counts_of
 from dpjax.release.counts import Counts
 from dpjax.release.exact_chain import Parameters

@@ -9,13 +9,13 @@ from operator import add
 from typing import Any
 
 from dpjax.accounting.ledger import Ledger, left_text
-from dpjax.command_line.asked import check_draws, columns_asked, complete, labels_read, persons_asked, times_read
+from dpjax.command_line.arguments import check_draws, columns_asked, complete, labels_read, persons_asked, times_read
 from dpjax.command_line.csv_text import Source
 from dpjax.command_line.errors import UserError
-from dpjax.command_line.tables import empty_table, labels_of, mistakes, source_of, table_of
+from dpjax.command_line.file_tables import empty_table, labels_of, mistakes, source_of, table_of
 from dpjax.command_line.text import cost_of_all, name_of, report, versions, wrapped
 from dpjax.frames import FrameResult, PrivateGroups, release
-from dpjax.frames.asked import Asked, asked_of
+from dpjax.frames.column_options import Asked, asked_of
 from dpjax.frames.persons import costs_of, persons_of
 from dpjax.frames.tables import kinds_of, read_table
 

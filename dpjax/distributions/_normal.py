@@ -13,7 +13,7 @@ from jax.typing import ArrayLike
 from dpjax.distributions.base import Shape, compiled
 from dpjax.distributions.noise import SymmetricNoise, smaller_tail
 from dpjax.distributions.vectors import VectorDistribution
-from dpjax.random.noise import UniformPair
+from dpjax.random.uniforms import UniformPair
 
 
 @jax.tree_util.register_dataclass

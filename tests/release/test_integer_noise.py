@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpjax.release.discrete_laplace import decide, digits_of, draw_discrete_laplace, exact_noise, threshold
+from dpjax.release.integer_noise import decide, digits_of, draw_discrete_laplace, exact_noise, threshold
 from tests.support.exact_draws import more
 from tests.support.statistics import assert_counts_follow, assert_counts_rejected
 

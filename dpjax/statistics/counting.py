@@ -14,7 +14,7 @@ from dpjax.checks import Neighbors
 from dpjax.numerics.multiples import most_multiples
 from dpjax.sensitivity.profile import SensitivityProfile
 from dpjax.statistics._mode import candidate_labels, count_labels
-from dpjax.statistics.records import present_records
+from dpjax.statistics.padded_records import present_records
 
 
 def count(

@@ -32,8 +32,8 @@ from dpjax.release.grid import Floats, Multiples, grid_of
 from dpjax.release.records import shape_of
 from dpjax.release.result import Release, cost_of, release_of
 from dpjax.release.statistics import Statistic
-from dpjax.several_quantiles.asked import level_parts, levels_of, log_parts
 from dpjax.several_quantiles.halving import Costs, depths_of
+from dpjax.several_quantiles.levels import level_parts, levels_of, log_parts
 from dpjax.several_quantiles.nesting import Nesting
 from dpjax.several_quantiles.ranks import ranks_of_quantile
 
