@@ -108,7 +108,7 @@ def test_what_is_no_ledger(path, capsys):
     path.write_text("name,age\nAnn,31\n")
     code, out, err = shown(capsys, path)
     assert (code, out) == (2, "")
-    assert "is no ledger of dpjax, or a damaged one, in line 1" in err
+    assert "is not a dpjax ledger, or is damaged, at line 1" in err
     assert err.count("\n") == 1
     assert path.read_text() == "name,age\nAnn,31\n"
     assert shown(capsys, path.parent)[0] == 2

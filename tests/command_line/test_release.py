@@ -231,8 +231,8 @@ def test_a_ledger_outlives_a_command(run, answer, people, tmp_path):
     assert "remaining epsilon 0.5 of 2; there is no room for it." in run(*asked, "--dry-run").words
     assert "remaining epsilon 0.5 of 2; there is room for it." in run(*asked, "--dry-run", "--epsilon", 0.5).words
     for options, words in (
-        ((), "a cost of 1 passes the remaining budget, 0.5 of 2."),
-        (("--output", target), "a cost of 1 passes the remaining budget, 0.5 of 2."),
+        ((), "a cost of 1 exceeds the remaining budget, 0.5 of 2."),
+        (("--output", target), "a cost of 1 exceeds the remaining budget, 0.5 of 2."),
         (("--total-epsilon", 3), f"the ledger {ledger} has the total epsilon 2 and delta 0: give these, or none."),
         (("--unit", "sex", "--epsilon", 0.1), "guarantees for a row and for a person do not compose"),
         (("--neighbors", "swap"), f"the ledger {ledger} is one of --neighbors add_remove."),
@@ -249,8 +249,8 @@ def test_a_ledger_outlives_a_command(run, answer, people, tmp_path):
         ["age", "Median,", "0..127", "by", "1", "1", "1.5", "0", "0.5"],
         ["age", "Median,", "0..127", "by", "1", "1", "0.5", "0", "0"],
     ]
-    assert "is no ledger of dpjax" in run(*asked[:-1], people).mistake
-    assert "is no ledger of dpjax: it is not a file" in run(*asked[:-1], tmp_path).mistake
+    assert "is not a dpjax ledger" in run(*asked[:-1], people).mistake
+    assert "is not a dpjax ledger: it is not a regular file" in run(*asked[:-1], tmp_path).mistake
     assert "cannot open" in run(*asked[:-1], tmp_path / "no" / "people.ledger", "--total-epsilon", 2).mistake
 
 
