@@ -1,6 +1,6 @@
 """``dpjax audit``: what every mechanism claims, its exact worst loss over small datasets, and what draws alone can show.
 
-No file is read: the datasets are all multisets of up to four records from five values, and all their neighbours among them.
+No file is read: the datasets are all multisets of up to four records from five values, and all their neighbors among them.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def _audit(name: str, build: Build, family: Family, asked: argparse.Namespace, k
 
 
 def _padded(distribution: Distribution, rows: int) -> Distribution:
-    """The same distribution with an array for each row, and on the line with further pieces of width 0 at the end."""
+    """Return the same distribution with an array for each row, and on the line with further pieces of width 0 at the end."""
     rate = jnp.broadcast_to(distribution.rate, (rows,))
     if isinstance(distribution, Finite):
         return Finite(broadcast_rows(distribution.values, (rows,)), broadcast_rows(distribution.cost, (rows,)), rate)
@@ -126,7 +126,7 @@ def _rows(distribution: Distribution, rows: Any) -> Distribution:
 
 
 def _text(asked: argparse.Namespace, family: Family, audits: list[Audit]) -> str:
-    """The audits as a table with what they mean, and the verdict."""
+    """Return the audits as a table with what they mean, and the verdict."""
     table = aligned(
         {
             "mechanism": [a.mechanism for a in audits],
@@ -142,7 +142,7 @@ def _text(asked: argparse.Namespace, family: Family, audits: list[Audit]) -> str
     sizes = f"0 to {RECORDS}" if asked.neighbors == "add_remove" else f"{RECORDS}"
     head = (
         f"Audit at epsilon {promised(asked.epsilon)} under {asked.neighbors} neighbors: all {len(family.datasets)} datasets of "
-        f"{sizes} records from {_set(VALUES)}, all {family.pairs.shape[1]} neighbouring pairs of them."
+        f"{sizes} records from {_set(VALUES)}, all {family.pairs.shape[1]} neighboring pairs of them."
     )
     legend = wrapped(
         "exact loss: the supremum of abs(log p/q) over all outputs and pairs, of the distributions in exact arithmetic.",

@@ -47,7 +47,7 @@ Dataset = tuple[float, ...]
 
 @dataclass(frozen=True)
 class Family:
-    """Small datasets, padded, and the rows of all neighbouring pairs."""
+    """Small datasets, padded, and the rows of all neighboring pairs."""
 
     datasets: list[Dataset]
     x: jax.Array
@@ -65,7 +65,7 @@ Build = Callable[[Family, float], tuple[Distribution, Guarantee | MetricGuarante
 
 
 def family_of(neighbors: Neighbors) -> Family:
-    """Return all datasets of up to four records (under swap, of four) and their neighbouring pairs."""
+    """Return all datasets of up to four records (under swap, of four) and their neighboring pairs."""
     sizes = range(RECORDS + 1) if neighbors == "add_remove" else [RECORDS]
     datasets = [data for size in sizes for data in itertools.combinations_with_replacement(VALUES, size)]
     row = {data: i for i, data in enumerate(datasets)}
@@ -82,7 +82,7 @@ def family_of(neighbors: Neighbors) -> Family:
 
 
 def _of_profile(mechanism: Any, statistic: Callable[[Family], Any], **options: Any) -> Build:
-    """A mechanism, with its guarantee, on what ``statistic`` returns."""
+    """Return a mechanism, with its guarantee, on what ``statistic`` returns."""
 
     def build(family: Family, epsilon: float) -> tuple[Distribution, Guarantee]:
         profile = statistic(family)
@@ -112,7 +112,7 @@ def _noisy_tree(family: Family, epsilon: float) -> tuple[Distribution, Guarantee
 
 
 def _never_fail(family: Family, epsilon: float) -> tuple[Distribution, Guarantee]:
-    """Five attempts at the mode, where the last value is accepted with probability 0.5: no dataset fails more often than that."""
+    """Return Five attempts at the mode, where the last value is accepted with probability 0.5: no dataset fails more often than that."""
     attempt, cost = exponential(_counts(family), epsilon), exponential.guarantee(_counts(family), epsilon)
     accepted = np.array([1.0] * (len(VALUES) - 1) + [0.5])
     found = never_fail_distribution(attempt, accepted, fallback=LOWER, attempts=5)
@@ -120,7 +120,7 @@ def _never_fail(family: Family, epsilon: float) -> tuple[Distribution, Guarantee
 
 
 def _metric(family: Family, epsilon: float) -> Metric:
-    """Budgets by the distance of two values. A record more or less costs epsilon, and both ends are two such changes apart."""
+    """Return Budgets by the distance of two values. A record more or less costs epsilon, and both ends are two such changes apart."""
     ends = epsilon if family.neighbors == "swap" else 2 * epsilon
     metric = from_points(np.array(VALUES)[:, None], epsilon=ends / (UPPER - LOWER))
     return metric if family.neighbors == "swap" else metric.with_absence(epsilon)
@@ -138,7 +138,7 @@ def _metric_laplace(family: Family, epsilon: float) -> tuple[Distribution, Metri
 
 
 def _linear_selection(family: Family, epsilon: float) -> tuple[Distribution, MetricGuarantee]:
-    """The candidate with the least sum of distances to all records."""
+    """Return the candidate with the least sum of distances to all records."""
     metric, weights = _metric(family, epsilon), -np.abs(np.subtract.outer(VALUES, VALUES))
     found = linear_selection(_histograms(family), metric, weights=weights, candidates=np.array(VALUES))
     return found, linear_selection.guarantee(metric)

@@ -102,7 +102,7 @@ class LabelColumn:
         return [self._names.setdefault(name, len(self._names) - 1) for name in cells.texts(rows)]
 
     def _numbers_of(self, cells: Cells) -> np.ndarray:
-        """Number the cells: two have the same number if and only if their bytes agree, and long ones have -1.
+        """Return Number the cells: two have the same number if and only if their bytes agree, and long ones have -1.
 
         The first eight bytes have an even number. A number and that of the next eight bytes have an odd one.
         """

@@ -238,7 +238,7 @@ class _Table(NamedTuple):
 
 
 def _rectangular(table: _Table, width: int | None, source: Source) -> _Table:
-    """Leave out blank lines, and check that all records have ``width`` cells, or as many as the first."""
+    """Return Leave out blank lines, and check that all records have ``width`` cells, or as many as the first."""
     if source.delimiter == " ":
         blank = table.counts == 0
     else:

@@ -38,7 +38,7 @@ def run(asked: argparse.Namespace) -> tuple[str, int]:
 
 
 def _measure(mechanism: str, key: jax.Array, data: jax.Array, asked: argparse.Namespace) -> dict[str, Any]:
-    """One mechanism over all datasets: its error, exact and of draws, how many medians a second, and what compiling took."""
+    """Return One mechanism over all datasets: its error, exact and of draws, how many medians a second, and what compiling took."""
     bounds = asked.lower, asked.upper
 
     def distributions(data: jax.Array) -> tuple[SensitivityProfile, Any]:

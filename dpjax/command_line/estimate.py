@@ -69,7 +69,7 @@ def run(asked: argparse.Namespace) -> tuple[str, int]:
 
 
 def _text(asked: argparse.Namespace, columns: list[str], results: list[FrameResult], unread: dict[str, int]) -> str:
-    """The table of each mechanism, what it is of, notes, guarantees and the word on simulation."""
+    """Return the table of each mechanism, what it is of, notes, guarantees and the word on simulation."""
     step = "No resolution" if asked.resolution is None else f"Resolution {', '.join(map(str, asked.resolution))}"
     grouped = f" by {', '.join(asked.by)}" if asked.by else ""
     head = [
@@ -91,13 +91,13 @@ def _text(asked: argparse.Namespace, columns: list[str], results: list[FrameResu
 
 
 def _noted(results: list[FrameResult]) -> list[str]:
-    """The notes of all mechanisms, in options; what a release needs besides is said below."""
+    """Return the notes of all mechanisms, in options; what a release needs besides is said below."""
     notes = (in_options(found.note.partition("A release needs")[0].strip()) for found in results)
     return [note for note in dict.fromkeys(notes) if note]
 
 
 def _to_release(asked: argparse.Namespace) -> str:
-    """How dpjax release differs, which would print what is simulated here."""
+    """Return how dpjax release differs, which would print what is simulated here."""
     if asked.resolution is None:
         return "dpjax release needs a --resolution, and draws otherwise: give it here, too, to plan a release."
     others = ["no --seed"]

@@ -42,7 +42,7 @@ def _text(ledger: Ledger) -> str:
 
 
 def _table(entries: list[dict[str, Any]]) -> str:
-    """A line for each charge; of what it was for, the columns that any of them has."""
+    """Return a line for each charge; of what it was for, the columns that any of them has."""
     costs = [guarantee_of(entry) for entry in entries]
     what = [entry["what"] for entry in entries]
     named = {
@@ -72,25 +72,25 @@ def _listed(value: Any) -> str:
 
 
 def _groups(groups: Any) -> str:
-    """How many groups there are; those that a release finds have no number."""
+    """Return how many groups there are; those that a release finds have no number."""
     return str(len(groups)) if isinstance(groups, list) else "found" if isinstance(groups, dict) else str(groups)
 
 
 def _unit(what: dict[str, Any]) -> str:
-    """The column of the person, and of how many groups if that is more than one."""
+    """Return the column of the person, and of how many groups if that is more than one."""
     most = what.get("max_groups", 1)
     return str(what.get("unit", "")) + ("" if most == 1 else f", in {most} groups")
 
 
 def _draws(draws: Any) -> str:
-    """How many draws there are, of all columns if they have as many."""
+    """Return how many draws there are, of all columns if they have as many."""
     if not isinstance(draws, dict):
         return _listed(draws)
     return str(next(iter(draws.values()))) if len(set(map(str, draws.values()))) == 1 else _listed(list(draws.values()))
 
 
 def _statistic(given: Any) -> str:
-    """A statistic by its name, level and grid, or several of them, by their columns.
+    """Return a statistic by its name, level and grid, or several of them, by their columns.
 
     >>> _statistic({"statistic": "Quantile", "q": "1/3", "lower": 0.0, "upper": 9.0, "resolution": "1"})
     'Quantile 1/3, 0..9 by 1'

@@ -187,7 +187,7 @@ def _add_file_options(add: Callable[..., Any]) -> None:
 
 
 def _add_column_options(add: Callable[..., Any], *, private: bool, column: str, by: str, resolution: str) -> None:
-    """What is asked of the columns of a file, alike for a simulation and a release."""
+    """Return what is asked of the columns of a file, alike for a simulation and a release."""
     add("--column", nargs="+", required=private, metavar="NAME", help=f"Columns of numbers{column}")
     add(
         "--by",
@@ -371,7 +371,7 @@ _quantile = _number(Fraction, "a number or a fraction", "strictly between 0 and 
 
 
 def _bound(text: str) -> Any:
-    """A number, or a date, or a time."""
+    """Return a number, or a date, or a time."""
     for kind in (datetime.date, datetime.datetime):
         if re.match(r"\d{4}-\d", text):
             try:
@@ -382,7 +382,7 @@ def _bound(text: str) -> Any:
 
 
 def _step(text: str) -> Any:
-    """A number, or a duration: a number of days, hours, minutes or seconds."""
+    """Return a number, or a duration: a number of days, hours, minutes or seconds."""
     if found := re.fullmatch(r"(\d{1,9})(d|h|min|s)", text):
         units = {"d": "days", "h": "hours", "min": "minutes", "s": "seconds"}
         step = datetime.timedelta(**{units[found[2]]: int(found[1])})

@@ -121,7 +121,7 @@ def table_of(
 
 
 def _times_of(labels: Labels, dates: bool, missing: Collection[str]) -> tuple[np.ndarray, int]:
-    """The dates or times, without a zone, that cells stand for, as ISO 8601 writes them; how many are neither such nor missing."""
+    """Return the dates or times, without a zone, that cells stand for, as ISO 8601 writes them; how many are neither such nor missing."""
     values = [*(_time_of(name, dates) for name in labels.names), None]
     found = np.array(values, "datetime64[D]" if dates else "datetime64[us]")[labels.codes]
     wrong = np.array([*(name.lower() not in missing for name in labels.names), False])[labels.codes]
@@ -153,7 +153,7 @@ def empty_table(source: Source, numbers: Sequence[str], labels: Sequence[str], t
 
 
 def _scanned(source: Source, numbers: Sequence[str], labels: Sequence[str], times: Mapping[str, bool]) -> tuple[Any, list[str]]:
-    """A file of Parquet as a frame of which no record is read yet, or as a table of PyArrow; and its columns."""
+    """Return a file of Parquet as a frame of which no record is read yet, or as a table of PyArrow; and its columns."""
     try:
         with open(source.path, "rb") as file:
             start = file.read(4)
@@ -207,7 +207,7 @@ def labels_of(groups: Sequence[str], by: Sequence[str], kinds: Callable[[str], s
 
 
 def _parts(text: str) -> list[str]:
-    """The cells of a line of CSV."""
+    """Return the cells of a line of CSV."""
     try:
         return next(csv.reader([text]), []) or [""]
     except csv.Error:  # a line break outside of quotes
@@ -215,7 +215,7 @@ def _parts(text: str) -> list[str]:
 
 
 def _label(text: str, kind: str, column: str) -> Any:
-    """One label as the column holds it."""
+    """Return One label as the column holds it."""
     if not text:
         raise UserError("a missing label is in no group: --groups has one that is empty.")
     try:
@@ -235,7 +235,7 @@ def _label(text: str, kind: str, column: str) -> Any:
 
 
 def _integer(text: str) -> int:
-    """The number that a column of integers holds; ValueError if it can hold none of this kind."""
+    """Return the number that a column of integers holds; ValueError if it can hold none of this kind."""
     try:
         number = int(text)
     except ValueError:

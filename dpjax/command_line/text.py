@@ -166,7 +166,7 @@ def words_of(guarantee: Guarantee | Composition) -> str:
 
 
 def _decimal(value: float) -> float:
-    """The number of twelve digits that a float is but for rounding, or the float itself."""
+    """Return the number of twelve digits that a float is but for rounding, or the float itself."""
     short = float(f"{value:.12g}")
     return short if abs(value - short) <= value * 2.0**-50 else value
 

@@ -18,7 +18,7 @@ from a continuous distribution, by JAX, and its note says what a release needs b
 **Who is protected.** Without ``unit`` a row: one row more or less is one record, in one group, so that all groups together cost
 what one costs (parallel composition). With ``unit``, the column that names the person, a person with all rows: ``per_unit`` makes
 one record of the rows of a person in a group, and a person counts in at most ``max_groups`` groups, each of which costs epsilon
-(``persons.py`` has the proof). The guarantee says which of the two it is, and a budget takes only one kind. Under swap neighbours
+(``persons.py`` has the proof). The guarantee says which of the two it is, and a budget takes only one kind. Under swap neighbors
 a person could leave one group for another: ``by`` needs ``"add_remove"``.
 
 **Groups** are public, known without the data, and named by the caller; or found by a private threshold on their size

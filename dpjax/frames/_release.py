@@ -146,7 +146,7 @@ def release(
 
 
 def _said(asked: dict[Any, Asked], by: Any, groups: Any, persons: Persons | None) -> dict[str, Any]:
-    """What a budget writes down: all of it is public."""
+    """Return what a budget writes down: all of it is public."""
     statistics: Any = {str(column): own.statistic for column, own in asked.items()}
     private = isinstance(groups, PrivateGroups)
     return {

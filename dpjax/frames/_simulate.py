@@ -168,7 +168,7 @@ def simulate(
 
 
 def _seed_of(key: Any) -> list[int]:
-    """The seed of an integer or of a typed key, which is the only one that needs JAX."""
+    """Return the seed of an integer or of a typed key, which is the only one that needs JAX."""
     if isinstance(key, Integral) and not isinstance(key, bool):
         return [checks.static_integer("key", key, 0)]
     if not checks.is_jax_array(key):

@@ -155,7 +155,7 @@ def _asked(statistic: Any, options: Mapping[str, Any], neighbors: str, simulated
 
 
 def _name_of(statistic: Any) -> str | None:
-    """The name of the statistic that a function of the library stands for, by default the median; None for anything else."""
+    """Return the name of the statistic that a function of the library stands for, by default the median; None for anything else."""
     if statistic is None:
         return "median"
     module, name = getattr(statistic, "__module__", None) or "", getattr(statistic, "__name__", "")

@@ -203,7 +203,7 @@ def plain_labels(names: np.ndarray) -> list[Any]:
 
 
 def numbered_texts(cells: Sequence[Any]) -> tuple[np.ndarray, list[Any]]:
-    """Number objects by their text, the same for equal ones; None and NaN, and what has no text, are missing."""
+    """Return Number objects by their text, the same for equal ones; None and NaN, and what has no text, are missing."""
     index: dict[Any, int] = {}
     texts = [cell if type(cell) is str else None if is_missing(cell) else text_of(cell) for cell in cells]
     return np.array([index.setdefault(text, len(index)) for text in texts], np.int64), list(index)
@@ -233,14 +233,14 @@ def objects_of(series: Any) -> list[Any]:
 
 
 def _microseconds_of_the_day(times: Any) -> np.ndarray:
-    """The times of an array of Arrow as floats, NaN where one is missing."""
+    """Return the times of an array of Arrow as floats, NaN where one is missing."""
     name = str(times.type)
     ticks = as_floats(times.cast("int64" if "64" in name else "int32").to_numpy(zero_copy_only=False))
     return ticks / 1e3 if "ns" in name else ticks * {"s": 1e6, "m": 1e3, "u": 1.0}[name.partition("[")[2][0]]
 
 
 def _held(series: Any) -> Any:
-    """A column of Polars without the times that Python does not hold, at which Polars ends the program; others as they are."""
+    """Return a column of Polars without the times that Python does not hold, at which Polars ends the program; others as they are."""
     native = series.to_native()
     name, unit = str(series.dtype).partition("(")[0], getattr(series.dtype, "time_unit", "ns")
     if name not in TIMES or not hasattr(native, "to_physical"):

@@ -74,7 +74,7 @@ def drawn_from_counts(own: Asked, counts: Counts, neighbors: str, generator: np.
 
 
 def _tied(statistic: Any, counts: Counts, value: np.ndarray) -> np.ndarray:
-    """The share of the records that equal the statistic, ``(groups, quantiles)``."""
+    """Return the share of the records that equal the statistic, ``(groups, quantiles)``."""
     cells = statistic.records_grid.values_of(counts.values)
     equal = [sums_of(np.where(cells == one[counts.group], counts.counts, 0), counts.starts) for one in value.T]
     return np.stack(equal, axis=-1) / np.maximum(counts.totals, 1)[:, None]

@@ -80,7 +80,7 @@ def shapes_of(sizes: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, int]]
 
 
 def _tied(padded: np.ndarray, value: np.ndarray) -> np.ndarray:
-    """The share of each dataset's records that equal each of its statistics, ``(rows, quantiles)``."""
+    """Return the share of each dataset's records that equal each of its statistics, ``(rows, quantiles)``."""
     number = np.sum(~np.isnan(padded), axis=-1)
     equal = [np.sum(padded.astype(value.dtype) == one[:, None], axis=-1) for one in value.T]
     return np.stack(equal, axis=-1) / np.maximum(number, 1)[:, None]
@@ -126,7 +126,7 @@ def _batch(
 
 
 def _mechanism_of(profile: Any, own: Asked) -> str:
-    """The name of the mechanism for what a statistic returned, by default the first one."""
+    """Return the name of the mechanism for what a statistic returned, by default the first one."""
     if isinstance(profile, SortedRecords):
         if own.mechanism is not None:
             raise ValueError("several quantiles are drawn together, by a function of their own: give no mechanism.")
@@ -157,7 +157,7 @@ def _program(
     near: tuple[int, int] | None,
     draws: int,
 ) -> tuple[jax.Array, ...]:
-    """The statistic of each row, draws, and for each epsilon the error of a draw and where 95 % of the draws are."""
+    """Return the statistic of each row, draws, and for each epsilon the error of a draw and where 95 % of the draws are."""
     profile = statistic(records, **sizes, **dict(static), **ends)
     scored = isinstance(profile, CandidateScores)
     value = profile.candidates[jnp.argmax(profile.scores, axis=-1)] if scored else profile.value

@@ -95,15 +95,15 @@ class Engine:
         return Memory(FrameColumns(self._rows(groups, column).collect()), self._keys, None).records("value", groups)
 
     def _rows(self, groups: Groups | None, column: Any = None) -> Any:
-        """The rows that have a label, and one that is asked for, and a person: their labels, values and persons."""
+        """Return the rows that have a label, and one that is asked for, and a person: their labels, values and persons."""
         columns = [self._label(name).alias(key) for name, key in zip(self._by, self._keys, strict=True)]
         columns += [] if column is None else [nw.col(column).alias("value")]
         columns += [] if self._persons is None else [self._label(self._persons.unit).alias("unit")]
         rows = self._frame.select(*columns)
-        labelled = [*zip(self._by, self._keys, strict=True)]
+        labeled = [*zip(self._by, self._keys, strict=True)]
         if self._persons is not None:
-            labelled.append((self._persons.unit, "unit"))
-        for name, key in labelled:
+            labeled.append((self._persons.unit, "unit"))
+        for name, key in labeled:
             rows = rows.filter(~nw.col(key).is_null())
             if self._schema[name].is_float():
                 rows = rows.filter(~nw.col(key).is_nan())
@@ -116,7 +116,7 @@ class Engine:
         return rows
 
     def _labels_in(self, names: Sequence[Any]) -> list[tuple[Any, ...]]:
-        """Labels as the columns have them, as tuples, without those that a column cannot have."""
+        """Return Labels as the columns have them, as tuples, without those that a column cannot have."""
         columns = [names] if len(self._by) == 1 else [[name[place] for name in names] for place in range(len(self._by))]
         for place, name in enumerate(self._by):
             if (dtype := self._schema[name]).is_numeric():
@@ -124,7 +124,7 @@ class Engine:
         return [label for label in zip(*columns, strict=True) if None not in label]
 
     def _label(self, name: Any) -> Any:
-        """A column of labels: categories as text, and one zero among floats."""
+        """Return a column of labels: categories as text, and one zero among floats."""
         dtype = self._schema[name]
         if self._is_category(name):
             return nw.col(name).cast(nw.String)
@@ -140,7 +140,7 @@ class Engine:
         return there & ~nw.col("value").is_nan() if self._schema[column].is_float() else there
 
     def _number(self, column: Any, rounding: Rounding) -> Any:
-        """The value as a float; times in microseconds."""
+        """Return the value as a float; times in microseconds."""
         dtype, value = self._schema[column], nw.col("value")
         ends: list[Any]
         kind = kind_of_dtype(dtype)
@@ -179,7 +179,7 @@ class Engine:
         return days * 864e8 if kind == "Date" else days * 864e8 + time
 
     def _integer(self, column: Any, rounding: Rounding) -> Any:
-        """The integer of a value, as :class:`Rounding` says, still a float."""
+        """Return the integer of a value, as :class:`Rounding` says, still a float."""
         scaled = self._number(column, rounding) * rounding.times / rounding.over
         fine = scaled.clip(float(rounding.low), float(rounding.high)) * 2.0**rounding.bits
         return (fine + 0.5).floor() - float(rounding.offset) * 2.0**rounding.bits
@@ -187,7 +187,7 @@ class Engine:
     def _of_persons(
         self, rows: Any, column: Any, present: Any, grid: Multiples | None, rule: Any, neighbors: str, only_there: bool
     ) -> Any:
-        """One row for each person and group, whose value is the position of the record, or a value where there is no grid."""
+        """Return One row for each person and group, whose value is the position of the record, or a value where there is no grid."""
         if neighbors == "add_remove":
             rows, number = rows.filter(present), nw.len()
         else:  # a person is there, whatever the values are
@@ -205,7 +205,7 @@ class Engine:
         return rows if grid is None and not only_there else rows.with_columns(self._finished(grid, rule).alias("value"))
 
     def _finished(self, grid: Multiples | None, rule: Any) -> Any:
-        """The position of a person's record, from its rows put together; -1 where none has a value."""
+        """Return the position of a person's record, from its rows put together; -1 where none has a value."""
         rows, value = nw.col("rows").cast(nw.Float64), nw.col("value").cast(nw.Float64)
         some = nw.when(nw.col("rows") > 0).then(rows).otherwise(nw.lit(1.0))
         if grid is not None and rule not in ("min", "max"):
@@ -219,7 +219,7 @@ class Engine:
         return nw.when(nw.col("rows") > 0).then(value).otherwise(nw.lit(-1.0)).cast(nw.Int64)
 
     def _in_few_groups(self, rows: Any) -> Any:
-        """The rows of each person's groups with most rows, then by label."""
+        """Return the rows of each person's groups with most rows, then by label."""
         if not self._keys or self._persons is None:
             return rows
         rows = rows.with_columns((nw.col("rows") * -1).alias("fewer"))
@@ -227,14 +227,14 @@ class Engine:
         return rows.with_columns(place.alias("place")).filter(nw.col("place") <= self._persons.max_groups)
 
     def _counted(self, rows: Any, values: Sequence[str]) -> Memory:
-        """How many rows have the same labels and value, fetched."""
+        """Return how many rows have the same labels and value, fetched."""
         keys = [*self._keys, *values]
         found = rows.group_by(*keys).agg(nw.len().alias("count")).select(*keys, "count").collect()
         return Memory(FrameColumns(found), self._keys, None, "count")
 
 
 def _one_of(labels: Iterable[tuple[Any, ...]], keys: Sequence[str]) -> Any:
-    """Whether the columns of these names hold one of these tuples: a condition for each set of labels that follow a first one."""
+    """Return whether the columns of these names hold one of these tuples: a condition for each set of labels that follow a first one."""
     if len(keys) == 1:
         return nw.col(keys[0]).is_in([label for (label,) in labels])
     after: dict[Any, dict[Any, None]] = {}

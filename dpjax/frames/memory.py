@@ -117,7 +117,7 @@ class Memory:
         return int(np.count_nonzero(numbers > known.max_groups)), int(np.count_nonzero(numbers))
 
     def _group(self, groups: Groups, rows: int) -> np.ndarray:
-        """The number of the group of each row, -1 for none of these."""
+        """Return the number of the group of each row, -1 for none of these."""
         if not self._by:
             return np.zeros(rows, np.int32)
         places = [{name: code for code, name in enumerate(labels.names)} for labels in self._labels]
@@ -161,7 +161,7 @@ class Memory:
     def _of_persons(
         self, values: Any, present: Any, group: Any, grid: Any, rule: Any, neighbors: str, read: Callable[..., Any] | None
     ) -> Tally:
-        """One record of each person and group; ``read`` gives the position of a value that is kept."""
+        """Return One record of each person and group; ``read`` gives the position of a value that is kept."""
         order = self._order if self._by else np.zeros(len(values), np.int64)
         persons, ordered, (there, starts, rows) = self._sorted(np.where((group >= 0) & present, order, -1))
         position = together(values[there], starts, rows, grid, rule) if len(starts) else np.zeros(0, np.int64)
@@ -177,7 +177,7 @@ class Memory:
         return Tally(found, position, None)
 
     def _sorted(self, order: np.ndarray) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """The person and the group of each record, and its rows: sorted, where each record's start, and how many they are."""
+        """Return the person and the group of each record, and its rows: sorted, where each record's start, and how many they are."""
         unit: Any = self._unit
         rows = np.flatnonzero((unit >= 0) & (order >= 0))
         width = int(order.max(initial=0)) + 1
@@ -207,7 +207,7 @@ class Memory:
 
 
 def _together(columns: Sequence[Labels]) -> tuple[np.ndarray, np.ndarray]:
-    """The different tuples of numbers of labels, ascending, and which of them each row has; -1 where one is missing."""
+    """Return the different tuples of numbers of labels, ascending, and which of them each row has; -1 where one is missing."""
     if not columns:
         return np.zeros((1, 0), np.int64), np.zeros(0, np.int64)
     if len(columns) == 1:

@@ -75,7 +75,7 @@ class PrivateGroups:
         return Guarantee(whole, inf, "add_remove", delta=nextafter(float(delta), 1.0))
 
     def probability_kept(self, sizes: object) -> np.ndarray:
-        """The exact probability that groups of so many records are kept, float64: not private, for evaluation."""
+        """Return the exact probability that groups of so many records are kept, float64: not private, for evaluation."""
         beyond = self.threshold - np.asarray(sizes, np.float64)
         with np.errstate(over="ignore"):
             tail = np.exp(-self.epsilon * np.where(beyond > 0, beyond, 1 - beyond)) / (1 + np.exp(-self.epsilon))
@@ -89,7 +89,7 @@ class PrivateGroups:
 
 
 def _delta_of(rate: Fraction, threshold: int, groups: int) -> Fraction:
-    """An upper bound of 1 - (1 - p)^groups for p = e^(-rate (T - 1)) / (1 + e^-rate), by an enclosure of p."""
+    """Return an upper bound of 1 - (1 - p)^groups for p = e^(-rate (T - 1)) / (1 + e^-rate), by an enclosure of p."""
     found = exponential(rate * (threshold - 1), _BITS).over(exponential(rate, _BITS).one_plus(), _BITS)
     kept = Fraction(found.high, 2**found.scale)
     return 1 - (1 - kept) ** groups if groups > 1 else kept

@@ -65,7 +65,7 @@ class FrameResult:
         return f"<div>{native._repr_html_()}<p>{escape(str(self.guarantee))}</p>{note}</div>"
 
     def cells(self) -> dict[str, list[Any]]:
-        """The columns as lists."""
+        """Return the columns as lists."""
         return {
             str(name): column.tolist() if isinstance(column, np.ndarray) else list(column) for name, column in self.columns.items()
         }

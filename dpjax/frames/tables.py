@@ -177,7 +177,7 @@ def _opened(frame: Any) -> _Opened:
 
 
 def _with_text_names(frame: Any) -> tuple[Any, dict[str, Any]]:
-    """A pandas frame whose columns are named by text, as narwhals needs them, and their own names; others as they are."""
+    """Return a pandas frame whose columns are named by text, as narwhals needs them, and their own names; others as they are."""
     if not type(frame).__module__.startswith("pandas") or not hasattr(frame, "columns"):
         return frame, {}
     if not frame.columns.is_unique:
@@ -203,7 +203,7 @@ def _narwhals() -> ModuleType:
 
 
 def _made(narwhals: ModuleType, kind: Any, lazy: bool, columns: dict[Any, Any]) -> Any:
-    """A frame of the kind that was given; a table of PyArrow for Spark, and a frame of pandas for Dask."""
+    """Return a frame of the kind that was given; a table of PyArrow for Spark, and a frame of pandas for Dask."""
     engine = kind.name.lower()
     if engine == "pandas" and not all(isinstance(name, str) for name in columns):
         return import_module("pandas").DataFrame(columns)

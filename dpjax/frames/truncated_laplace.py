@@ -31,7 +31,7 @@ class TruncatedLaplace(NamedTuple):
         return self.rate * (self.value - self.lower), self.rate * (self.upper - self.value)
 
     def quantile(self, p: np.ndarray | float) -> np.ndarray:
-        """The value that the probability p is below."""
+        """Return the value that the probability p is below."""
         below, above = self._lengths
         mass = p * -(np.expm1(-below) + np.expm1(-above)) + np.expm1(-below)  # from the value on
         left = np.log(np.minimum(mass, 0) + 1)
@@ -39,11 +39,11 @@ class TruncatedLaplace(NamedTuple):
         return np.clip(found, self.lower, self.upper)
 
     def interval(self, level: float) -> tuple[np.ndarray, np.ndarray]:
-        """The ends of the central interval of probability ``level``."""
+        """Return the ends of the central interval of probability ``level``."""
         return self.quantile((1 - level) / 2), self.quantile((1 + level) / 2)
 
     def mean_abs_error(self, center: np.ndarray) -> np.ndarray:
-        """E|Y - center|, for the value as the center."""
+        """Return E|Y - center|, for the value as the center."""
         below, above = self._lengths
         found: np.ndarray = (_moment(below) + _moment(above)) / -(np.expm1(-below) + np.expm1(-above)) / self.rate
         return found
@@ -54,5 +54,5 @@ class TruncatedLaplace(NamedTuple):
 
 
 def _moment(length: np.ndarray) -> np.ndarray:
-    """The integral of x e^-x from 0 to a length."""
+    """Return the integral of x e^-x from 0 to a length."""
     return np.where(length < 1e-3, length**2 * (0.5 - length / 3 + length**2 / 8), -np.expm1(-length) - length * np.exp(-length))

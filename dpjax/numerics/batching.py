@@ -53,7 +53,7 @@ def take(array: jax.Array, index: jax.Array, where: jax.Array | None = None, siz
 
 
 def window(array: jax.Array, start: Any, size: int) -> jax.Array:
-    """``size`` entries of the last axis from ``start`` on, which may be traced."""
+    """Return ``size`` entries of the last axis from ``start`` on, which may be traced."""
     if isinstance(start, int):
         return jax.lax.slice_in_dim(array, start, start + size, axis=-1)
     return jax.lax.dynamic_slice_in_dim(array, start, size, axis=-1)
@@ -102,7 +102,7 @@ def runs_on_cpu() -> bool:
 
 
 def some_rows(tree: Any, batch: tuple[int, ...], start: Any, size: int, always: jax.Array | None = None) -> Any:
-    """``size`` rows of the flattened batch from ``start`` on, of every array ``(*batch, k)`` in a pytree: ``(size, k)``.
+    """Return ``size`` rows of the flattened batch from ``start`` on, of every array ``(*batch, k)`` in a pytree: ``(size, k)``.
 
     An array that broadcasts to the batch and is shared by all rows becomes ``(1, k)``; with ``always``, the others are kept in
     memory (see :func:`in_memory`).

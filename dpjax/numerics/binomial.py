@@ -39,7 +39,7 @@ def lower_tail(successes: ArrayLike, *, trials: ArrayLike, probability: ArrayLik
 
 
 def _tail(function: Callable[..., Array], k: Array, n: Array, probability: ArrayLike, at_zero: float) -> Array:
-    """The incomplete beta function of (k, n - k + 1), or its complement; ``at_zero`` for k up to 0, the other for k above n."""
+    """Return the incomplete beta function of (k, n - k + 1), or its complement; ``at_zero`` for k up to 0, the other for k above n."""
     inside = (k > 0) & (k <= n)
     tail = function(np.where(inside, k, 1.0), np.where(inside, n - k + 1, 1.0), probability)
     return np.where(inside, tail, np.where(k <= 0, at_zero, 1 - at_zero))

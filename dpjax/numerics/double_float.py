@@ -35,7 +35,7 @@ class DoubleFloat(NamedTuple):
         return DoubleFloat(jnp.where(below, -self.high, self.high), jnp.where(below, -self.low, self.low))
 
     def plus(self, other: "DoubleFloat") -> "DoubleFloat":
-        """The sum, to about twice the digits of a float (Dekker 1971; Knuth's exact sum of the high parts)."""
+        """Return the sum, to about twice the digits of a float (Dekker 1971; Knuth's exact sum of the high parts)."""
         total = self.high + other.high
         moved = total - self.high
         lost = (self.high - (total - moved)) + (other.high - moved)
@@ -44,34 +44,34 @@ class DoubleFloat(NamedTuple):
         return DoubleFloat(high, low - (high - total))
 
     def minus(self, other: "DoubleFloat") -> "DoubleFloat":
-        """The difference."""
+        """Return the difference."""
         return self.plus(-other)
 
     def times(self, factor: "jax.Array | DoubleFloat") -> "DoubleFloat":
-        """The product with a float or with a number of twice the digits."""
+        """Return the product with a float or with a number of twice the digits."""
         if not isinstance(factor, DoubleFloat):
             return exact_product(self.high, factor).plus(single(product(self.low, factor)))
         cross = product(self.high, factor.low) + product(self.low, factor.high)
         return exact_product(self.high, factor.high).plus(single(cross))
 
     def over(self, divisor: jax.Array) -> "DoubleFloat":
-        """The quotient by a float."""
+        """Return the quotient by a float."""
         first = self.high / divisor
         return single(first).plus(single(self.minus(exact_product(first, divisor)).value / divisor))
 
     def at(self, places: slice) -> "DoubleFloat":
-        """Some places of the last axis."""
+        """Return some places of the last axis."""
         return DoubleFloat(self.high[..., places], self.low[..., places])
 
 
 def larger(a: DoubleFloat, b: DoubleFloat) -> DoubleFloat:
-    """The larger of two."""
+    """Return the larger of two."""
     first = (a.high > b.high) | ((a.high == b.high) & (a.low >= b.low)) | jnp.isnan(a.high)
     return DoubleFloat(jnp.where(first, a.high, b.high), jnp.where(first, a.low, b.low))
 
 
 def largest(numbers: DoubleFloat, among: Any) -> DoubleFloat:
-    """The largest on the last axis of those that are ``among`` them, ``(..., n)`` to ``(...)``; -infinity of none."""
+    """Return the largest on the last axis of those that are ``among`` them, ``(..., n)`` to ``(...)``; -infinity of none."""
     high = jnp.where(among, numbers.high, -jnp.inf)
     top = jnp.max(high, axis=-1, keepdims=True)
     low = jnp.where(among & ((high == top) | jnp.isnan(high)), numbers.low, -jnp.inf)
@@ -79,12 +79,12 @@ def largest(numbers: DoubleFloat, among: Any) -> DoubleFloat:
 
 
 def product(a: jax.Array, b: jax.Array) -> jax.Array:
-    """The rounded product: the barrier keeps it from being fused into a sum."""
+    """Return the rounded product: the barrier keeps it from being fused into a sum."""
     return jax.lax.optimization_barrier(a * b)
 
 
 def exact_product(a: jax.Array, b: jax.Array) -> DoubleFloat:
-    """The product without rounding (Dekker 1971), unless it or its low part leaves the range of the dtype."""
+    """Return the product without rounding (Dekker 1971), unless it or its low part leaves the range of the dtype."""
     rounded = product(a, b)
     (a1, a2), (b1, b2) = _halves(a), _halves(b)
     # All products of halves and all sums of them but the last are exact: fusing them changes nothing.
@@ -92,9 +92,9 @@ def exact_product(a: jax.Array, b: jax.Array) -> DoubleFloat:
 
 
 def prefix_sums(terms: DoubleFloat) -> DoubleFloat:
-    """The sums of the first 0, 1, ..., n terms: ``(..., n)`` to ``(..., n + 1)``.
+    """Return the sums of the first 0, 1, ..., n terms: ``(..., n)`` to ``(..., n + 1)``.
 
-    The scan adds neighbours, and the sums of neighbours, counted from the start of the row: the order of the additions that make
+    The scan adds neighbors, and the sums of neighbors, counted from the start of the row: the order of the additions that make
     a prefix depends on its length only.
     """
     terms = DoubleFloat(*(jnp.pad(part, [(0, 0)] * (part.ndim - 1) + [(1, 0)]) for part in terms))
@@ -102,7 +102,7 @@ def prefix_sums(terms: DoubleFloat) -> DoubleFloat:
 
 
 def sum_of(terms: DoubleFloat) -> DoubleFloat:
-    """The sum over the last axis, in an order that depends on its length only: ``(..., n)`` to ``(...)``."""
+    """Return the sum over the last axis, in an order that depends on its length only: ``(..., n)`` to ``(...)``."""
     size = terms.high.shape[-1]
     if size == 0:
         return single(jnp.zeros(terms.high.shape[:-1], terms.high.dtype))
@@ -116,7 +116,7 @@ def sum_of(terms: DoubleFloat) -> DoubleFloat:
 
 
 def split(exact: np.ndarray, dtype: Any) -> DoubleFloat:
-    """NumPy's float64 in two narrower floats; what is too large for them is infinite."""
+    """Return NumPy's float64 in two narrower floats; what is too large for them is infinite."""
     with np.errstate(over="ignore", invalid="ignore"):
         high = exact.astype(dtype)
         low = np.where(np.isfinite(high), exact - high, 0.0).astype(dtype)
@@ -124,7 +124,7 @@ def split(exact: np.ndarray, dtype: Any) -> DoubleFloat:
 
 
 def single(array: jax.Array) -> DoubleFloat:
-    """A float as a number of twice the digits."""
+    """Return a float as a number of twice the digits."""
     return DoubleFloat(array, jnp.zeros_like(array))
 
 

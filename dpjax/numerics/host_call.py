@@ -110,7 +110,7 @@ def register(function: Function) -> np.ndarray:
 
 
 def registered() -> list[Function]:
-    """All functions that programs may call."""
+    """Return all functions that programs may call."""
     with _lock:
         return list(_functions.values())
 
@@ -119,13 +119,13 @@ _allowed = True
 
 
 def allowed() -> bool:
-    """Whether programs that are traced now may call NumPy."""
+    """Return whether programs that are traced now may call NumPy."""
     return _allowed
 
 
 @contextmanager
 def without_host_calls() -> Iterator[None]:
-    """Within it, programs are traced without calls of NumPy, so that ``jax.export`` can write them to be read by JAX alone.
+    """Return Within it, programs are traced without calls of NumPy, so that ``jax.export`` can write them to be read by JAX alone.
 
     Nothing is taken for granted about the device: a program that is written for CUDA has the way that is best there, also where it
     is written on a machine without a GPU. On the CPU sorting is XLA's, by the bits of the floats: the draws are the same, but rows

@@ -25,12 +25,12 @@ def pad(array: jax.Array, multiple: int = LANES, value: float = 0) -> jax.Array:
 
 
 def pair_sums(terms: jax.Array) -> jax.Array:
-    """Add neighbours on the last axis, which must be even."""
+    """Add neighbors on the last axis, which must be even."""
     return terms[..., 0::2] + terms[..., 1::2]
 
 
 def pairwise_sum(terms: jax.Array) -> jax.Array:
-    """The sum over the last axis, kept as an axis of size 1, by adds of neighbours: further zeros at the end change nothing."""
+    """Return the sum over the last axis, kept as an axis of size 1, by adds of neighbors: further zeros at the end change nothing."""
     while terms.shape[-1] > 1:
         terms = pair_sums(terms if terms.shape[-1] % 2 == 0 else pad(terms, 2))
     return terms
@@ -72,7 +72,7 @@ def lane_sums(some: Callable[[Any, int], jax.Array], size: int) -> jax.Array:
 
 
 def folded_sum(terms: jax.Array) -> jax.Array:
-    """The sum over the last axis, kept as an axis of size 1, by adding the second half to the first until 64 are left.
+    """Return the sum over the last axis, kept as an axis of size 1, by adding the second half to the first until 64 are left.
 
     On the CPU it takes a fraction of the time of XLA's ``sum`` where the terms are computed on the way.
     """
@@ -142,7 +142,7 @@ def running(values: Any, place: jax.Array, combine: Callable[[Any, Any], Any]) -
 
 
 def _shifted(values: Any, distance: Any) -> Any:
-    """What is ``distance`` before each value, and 0 where nothing is."""
+    """Return what is ``distance`` before each value, and 0 where nothing is."""
 
     def shift(array: jax.Array) -> jax.Array:
         size = array.shape[-1]

@@ -97,7 +97,7 @@ def fold_in(keys: Words, index: jax.Array) -> Words:
 
 
 def fold_in_streams(keys: Words, size: int, streams: Sequence[int], first: ArrayLike = 0) -> list[Words]:
-    """``[fold_in_range(keys, size, first, stream) for stream in streams]``, in one call."""
+    """Return ``[fold_in_range(keys, size, first, stream) for stream in streams]``, in one call."""
     index = jnp.arange(size, dtype=jnp.uint32) + jnp.asarray(first, jnp.uint32)
     high, low = jnp.meshgrid(np.asarray(streams, np.uint32), index, indexing="ij")
     words = threefry(Words(keys.high[..., None, None], keys.low[..., None, None]), Words(high, low))

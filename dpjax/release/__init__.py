@@ -1,7 +1,7 @@
 """Releases that floats do not undo: exact draws from piecewise Laplace distributions (or permute and flip) on a public grid.
 
 **Why.** A float draw from a continuous distribution gives its data away: the set of floats that the sampler can return depends on
-the data, so that a good part of the outputs are impossible for a neighbour, whatever the precision. Everything outside this package
+the data, so that a good part of the outputs are impossible for a neighbor, whatever the precision. Everything outside this package
 is for simulation; what is published comes from here: :func:`median`, :func:`quantile`, :func:`order_statistic`, :func:`mode` and,
 for integer scores of a user's own, :func:`release_choice`; :func:`count` and :func:`histogram`; under swap :func:`sum` and
 :func:`mean`; and, for statistics that one person can raise without bound, :func:`maximum`, :func:`nonnegative_sum`,
@@ -10,7 +10,7 @@ for integer scores of a user's own, :func:`release_choice`; :func:`count` and :f
     records --(round, count)--> counts --statistic--> profile --mechanism(epsilon)--> distribution --> a release, or its error bars
 
 **The distribution** is the one that ``dpjax.piecewise_laplace`` simulates for a statistic with the same ``resolution``; both are
-tested to agree. Records are rounded to multiples of a public resolution, one by one, so neighbours stay neighbours; then only how
+tested to agree. Records are rounded to multiples of a public resolution, one by one, so neighbors stay neighbors; then only how
 often each value occurs matters (``counts.py``). ``profiles.py`` has the values that a statistic can reach after each number of
 changes, ``distribution.py`` the weight of every number and the proof.
 

@@ -36,7 +36,7 @@ class ReleasedInterval(Release):
     coverage: float
 
     def to_dict(self) -> dict[str, Any]:
-        """As that of :class:`Release`, with the coverage."""
+        """Return As that of :class:`Release`, with the coverage."""
         return super().to_dict() | {"coverage": self.coverage}
 
 
@@ -95,7 +95,7 @@ class ConfidenceInterval(Statistic):
         self._parameters(countable(counts, self.records_grid.size), epsilon, neighbors)
 
     def _parameters(self, counts: Counts, epsilon: Fraction, neighbors: str) -> tuple[Parameters, float]:
-        """The public part of the joint distribution and the coverage, or an error where it is not reached."""
+        """Return the public part of the joint distribution and the coverage, or an error where it is not reached."""
         ties = self.public_n if self.ties is None else self.ties
         plan = plan_of(float(epsilon), self.lower, self.upper, self.resolution, neighbors, ties, self.terms)
         levels, coverage = planned_levels(plan, level_of(self.q), self.public_n, self.public_n, self.coverage)

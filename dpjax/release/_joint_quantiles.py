@@ -90,7 +90,7 @@ class Quantiles(Statistic):
         self._settle()
 
     def _problem(self, method: str) -> str:
-        """Why these levels on this grid are not drawn by this method; nothing if they are."""
+        """Return Why these levels on this grid are not drawn by this method; nothing if they are."""
         levels, size = self.levels, self.records_grid.size
         if method == "nested" and len(levels) < 3:
             return f"nested quantiles need at least 3 levels, got {len(levels)}: take dpjax.release.joint_quantiles."
@@ -217,11 +217,11 @@ class Quantiles(Statistic):
             self._parameters(counts, epsilon, neighbors, False)
 
     def _nested(self, epsilon: Fraction, neighbors: str, size_is_public: bool) -> Nested:
-        """The public part of nested draws, or an error where there is none."""
+        """Return the public part of nested draws, or an error where there is none."""
         return Nested(self.levels, self.records_grid.size, epsilon, neighbors, size_is_public)
 
     def _parameters(self, counts: Counts, epsilon: Fraction, neighbors: str, size_is_public: bool) -> Parameters:
-        """The public part of the joint distribution, or an error where there is none."""
+        """Return the public part of the joint distribution, or an error where there is none."""
         far, size = self.reach_of(epsilon, neighbors, size_is_public), self.records_grid.size
         most = int(np.max(countable(counts, size).counts, initial=1))
         return Parameters.of(self.levels, epsilon, neighbors, size, size_is_public, far, self.terms, most)
@@ -508,7 +508,7 @@ def private_quantiles(
 
 
 def _public_sizes(n: Any, batch: tuple[int, ...]) -> np.ndarray:
-    """A public number of records for each row, int64."""
+    """Return a public number of records for each row, int64."""
     sizes = np.asarray(n)
     if sizes.dtype.kind not in "iu" or np.any(sizes < 0):
         raise ValueError(f"public_n must be integers that are not negative, got {n}.")
@@ -516,7 +516,7 @@ def _public_sizes(n: Any, batch: tuple[int, ...]) -> np.ndarray:
 
 
 def default_reach(levels: Sequence[Fraction], epsilon: Fraction, size: int, max_records: int) -> int:
-    """R of :func:`dpjax.joint_quantiles` on a grid of so many numbers."""
+    """Return R of :func:`dpjax.joint_quantiles` on a grid of so many numbers."""
     return ceil(Fraction(log_parts(len(levels), max_records, log(size))) / (epsilon / 2))
 
 

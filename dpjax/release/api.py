@@ -270,7 +270,7 @@ def user_sum(
 
 
 def _totals_of_persons(positions: np.ndarray, present: np.ndarray, ids: np.ndarray, high: int) -> tuple[np.ndarray, np.ndarray]:
-    """The row and the total, at most ``high``, of each person in each row."""
+    """Return the row and the total, at most ``high``, of each person in each row."""
     row = np.repeat(np.arange(len(positions)), positions.shape[-1])[present.ravel()]
     person, amount = ids[present], positions[present].astype(np.int64)
     order = np.lexsort((person, row))
@@ -472,7 +472,7 @@ def release_choice(
         scores: integers ``(..., k)``, higher is better, candidates on the last axis, in memory (not traced). Each is clamped to
             the public range on its own.
         epsilon: for each draw; it and ``epsilon / sensitivity`` are from 2^-30 to 64.
-        sensitivity: a positive integer or Fraction, the most by which any score changes between neighbours, up or down. Where
+        sensitivity: a positive integer or Fraction, the most by which any score changes between neighbors, up or down. Where
             all scores change in the same direction, as counts do under add/remove, half of that is enough.
         lower: the public lower end of the scores, chosen without the data.
         upper: the public upper end, at most 2^62 above the lower one.
@@ -667,7 +667,7 @@ def _read(statistic: Statistic, x: Any, neighbors: str, mask: Any) -> tuple[np.n
 
 
 def _mask(mask: Any, rows: tuple[int, ...], batch: tuple[int, ...]) -> np.ndarray:
-    """A mask of records of a batch, as ``(rows, n)``."""
+    """Return a mask of records of a batch, as ``(rows, n)``."""
     given = as_array(mask)
     if given.dtype == object:
         given = np.array(given.tolist())

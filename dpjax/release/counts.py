@@ -144,14 +144,14 @@ class Counts:
 
 
 def running_sums(numbers: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """The running sums of integers within each segment: exact, since what overflows comes back when the start is taken off."""
+    """Return the running sums of integers within each segment: exact, since what overflows comes back when the start is taken off."""
     sums = np.cumsum(numbers)
     before = np.concatenate([np.zeros(1, sums.dtype), sums])[starts[:-1]]
     return sums - np.repeat(before, np.diff(starts))
 
 
 def sums_of(numbers: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """The sum of each segment, which may be empty; of integers it is exact."""
+    """Return the sum of each segment, which may be empty; of integers it is exact."""
     kind = numbers.dtype if numbers.dtype.kind == "f" else np.dtype(np.int64)
     found = np.zeros(len(starts) - 1, kind)
     filled = np.flatnonzero(np.diff(starts))

@@ -44,7 +44,7 @@ class CountDistribution:
     rate: Fraction
 
     def mean_abs_error(self, center: np.ndarray) -> np.ndarray:
-        """E|Y - center|, for centers that broadcast against the numbers."""
+        """Return E|Y - center|, for centers that broadcast against the numbers."""
         away = np.abs(np.asarray(center, np.float64) - self.value)
         whole, decay = np.floor(away), math.exp(-float(self.rate))
         # E|Z - a| is linear between integers, and n + 2 e^(-lam n) e^-lam / (1 - e^-2 lam) at the integer n.
@@ -53,7 +53,7 @@ class CountDistribution:
         return found
 
     def interval(self, level: float) -> tuple[np.ndarray, np.ndarray]:
-        """The ends of the central interval of probability ``level``: each side leaves out (1 - level) / 2."""
+        """Return the ends of the central interval of probability ``level``: each side leaves out (1 - level) / 2."""
         rate, outside = float(self.rate), (1 - checks.concrete_fraction("level", level)) / 2
         away = -math.log(outside * (1 + math.exp(-rate))) / rate  # P(Z <= -k) = e^(-lam k) / (1 + e^-lam)
         return self.value - math.floor(away), self.value + math.ceil(away) - 1.0
@@ -98,12 +98,12 @@ def check_rates(rates: Sequence[Fraction]) -> None:
 
 
 def digits_of(rate: Fraction) -> int:
-    """How many binary digits have a word of their own."""
+    """Return how many binary digits have a word of their own."""
     return max((_SURE * rate.denominator // rate.numerator).bit_length(), 0)
 
 
 def threshold(rate: Fraction, j: int) -> int:
-    """The first 32 bits of the probability that digit j is 1."""
+    """Return the first 32 bits of the probability that digit j is 1."""
     x = rate * 2**j
     if x > 2 * _SURE:
         return 0
@@ -112,7 +112,7 @@ def threshold(rate: Fraction, j: int) -> int:
 
 
 def decide(table: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The noise that words ``(2 (digits + 1), lanes, K)`` decide, int64 ``(lanes, K)``, and whether they do.
+    """Return the noise that words ``(2 (digits + 1), lanes, K)`` decide, int64 ``(lanes, K)``, and whether they do.
 
     ``table`` has the thresholds ``(digits + 1, K)``; that above the digits is 0: its word certifies unless it is 0 as well.
     """
@@ -125,7 +125,7 @@ def decide(table: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
 
 def exact_noise(rate: Fraction, digits: int, words: Sequence[int], more: More) -> int:
-    """The noise that the uniforms stand for, whatever it takes: those beginning with the words, and those that follow."""
+    """Return the noise that the uniforms stand for, whatever it takes: those beginning with the words, and those that follow."""
     each = digits + 1
     return _exact_geometric(rate, digits, words[:each], more, 0) - _exact_geometric(rate, digits, words[each:], more, _ROLES)
 
@@ -140,7 +140,7 @@ def _exact_geometric(rate: Fraction, digits: int, words: Sequence[int], more: Mo
 
 
 def _happens(x: Fraction, uniform: Bits, *, digit: bool) -> bool:
-    """Whether a uniform is below 1 / (1 + e^x), for a digit, or e^-x."""
+    """Return whether a uniform is below 1 / (1 + e^x), for a digit, or e^-x."""
     while uniform.value == 0 and uniform.count < x:
         uniform.read()
     if uniform.value and x > uniform.count:  # at least 2^-count, which is more than e^-x
