@@ -232,7 +232,7 @@ def _label(text: str, kind: str, column: str) -> Any:
             return {"Date": datetime.date, "Datetime": datetime.datetime}[kind].fromisoformat(text)
     except (ValueError, KeyError):
         holds = "number" if kind.startswith("Float") else kind.lower()
-        raise UserError(f"--groups must have {holds} labels for column {column!r}, got {text!r}.") from None
+        raise UserError(f"column {column!r} holds {holds} labels, so no group is {text!r}.") from None
     return text
 
 

@@ -87,8 +87,8 @@ def _without_unit(guarantee: Guarantee | Composition) -> Guarantee:
 def in_options(text: str) -> str:
     """Replace the arguments of the library in a message by options of the command line.
 
-    >>> in_options("by needs neighbors='add_remove'. A release needs resolution=, groups= besides.")
-    'by needs --neighbors add_remove. A release needs --resolution, --groups besides.'
+    >>> in_options("by needs neighbors='add_remove'. A release needs resolution=, groups= in addition.")
+    'by needs --neighbors add_remove. A release needs --resolution, --groups in addition.'
     """
 
     def option(found: re.Match[str]) -> str:

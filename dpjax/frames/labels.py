@@ -73,9 +73,7 @@ def _as_in(labels: list[Any], kind: str, column: str) -> tuple[list[Any], list[A
     wrong |= {each for each in set(map(type, labels)) if kind == "Date" and issubclass(each, datetime.datetime)}
     if wrong:
         holds = {"number": "numbers", "String": "text"}.get(sort, f"the dtype {kind}")
-        raise ValueError(
-            f"groups has the label {next(x for x in labels if type(x) in wrong)!r}, but column {column!r} holds {holds}."
-        )
+        raise ValueError(f"column {column!r} holds {holds}, so no group is {next(x for x in labels if type(x) in wrong)!r}.")
     shown = labels
     if sort == "number" and (
         len(set(map(type, labels))) > 1 or any(isinstance(x, int) and not -(2**63) <= x < 2**63 for x in labels)
@@ -95,7 +93,7 @@ def check_zones(labels: Iterable[Any], zoned: bool, column: Any) -> None:
     for label in labels:
         if isinstance(label, datetime.datetime) and (label.utcoffset() is not None) != zoned:
             holds = "times with a time zone" if zoned else "times without a time zone"
-            raise ValueError(f"groups has the label {label!r}, but column {column!r} holds {holds}.")
+            raise ValueError(f"column {column!r} holds {holds}, so no group is {label!r}.")
 
 
 def number_in(label: Any, dtype: Any) -> Any:

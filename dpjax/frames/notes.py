@@ -33,7 +33,7 @@ def words_of_crowded(persons: Sequence[int], max_groups: int) -> str:
 
 def words_of_lacking(lacking: Sequence[str]) -> str:
     """Return the note for arguments that a release would need in addition."""
-    return f"A release also needs {', '.join(lacking)}."
+    return f"A release needs {', '.join(lacking)} in addition."
 
 
 def _percent(shares: Sequence[float]) -> str:

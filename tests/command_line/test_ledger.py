@@ -76,7 +76,7 @@ def test_a_ledger_with_a_delta(path, capsys):
     assert lines[0].split() == ["time", "epsilon", "delta", "rho", "left"]
     assert lines[1].split()[1:4] == ["inf", "0", "0.001"]
     assert lines[2].split()[1:3] == ["0.02", "2e-08"]
-    assert "A delta of 5e-07 of it is for the mechanisms' own." in " ".join(out.split())
+    assert "A delta of 5e-07 is reserved for mechanisms with a delta." in " ".join(out.split())
 
 
 def test_json(path, capsys):

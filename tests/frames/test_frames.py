@@ -248,7 +248,7 @@ PEOPLE = {"region": ["a", "b"], "age": [1.0, 2.0], "code": [1, 2]}
         ({"columns": from_pandas(age=[1.0])["age"]}, "columns must be names of columns of the frame, got the Series itself"),
         ({"columns": "region"}, "column 'region' must have a dtype of numbers, dates, times or durations"),
         ({"by": "state"}, "no column 'state'"),
-        ({"groups": None}, "by and groups go together"),
+        ({"groups": None}, "by and groups must be given together"),
         ({"groups": ["a", "a"]}, "'a' twice"),
         ({"by": ["region", "code"]}, "must have 2 labels, got 'a'"),
         ({"by": "code"}, "column 'code' holds numbers, so no group is 'a'"),
