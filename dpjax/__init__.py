@@ -8,21 +8,21 @@ data --statistic--> sensitivity profile --mechanism(epsilon)--> distribution --k
 >>> distribution = dpjax.piecewise_laplace(profile, epsilon=1.0)
 >>> distribution
 Rounded(batch_shape=(2,), dtype=float32, rate=0.5, resolution=1)
->>> distribution.sample(jax.random.key(0), 100).shape  # simulated; dpjax.release.median draws for publication
+>>> distribution.sample(jax.random.key(0), 100).shape  # a simulation; to publish, dpjax.release.median
 (100, 2)
 >>> print(dpjax.piecewise_laplace.guarantee(profile, 1.0))
 1-DP and 1-bounded-range under add_remove neighbors
 
 ==================== ============================== ====================================== =============================
-what you hold        where it comes from            what it is                             who may see it
+object               returned by                    meaning                                may it be published?
 ==================== ============================== ====================================== =============================
-sensitivity profile  a statistic: ``median(x)``     how far the statistic moves when 1,    nobody: it is computed from
-                                                    2, ... individuals change              the data
-distribution         a mechanism:                   the law of what the mechanism          nobody: it depends on the
-                     ``piecewise_laplace(...)``     returns; exact errors and intervals    data
-draw                 ``distribution.sample(key)``,  a simulation in floating point, from   nobody: its low-order bits
-                     ``simulate``                   a seed, for analysis                   depend on the data
-released number      ``dpjax.release``,             an exact draw from the randomness of   everybody, at the price that
+sensitivity profile  a statistic: ``median(x)``     how far the statistic can move when    no: it is computed from
+                                                    1, 2, ... individuals change           the data
+distribution         a mechanism:                   the distribution of the output, with   no: it depends on the data
+                     ``piecewise_laplace(...)``     exact errors and intervals
+draw                 ``distribution.sample(key)``,  a floating-point simulation from a     no: its low-order bits depend
+                     ``simulate``                   seed, for analysis                     on the data
+released number      ``dpjax.release``,             an exact draw, with randomness from    yes, at the privacy cost that
                      ``dpjax.frames.release``       the operating system                   its guarantee states
 ==================== ============================== ====================================== =============================
 
@@ -32,33 +32,34 @@ Statistics
     of graphs: triangle_count, triangle_count_of_edges
     local and smooth sensitivities: local_sensitivity, mean_local_sensitivity, triangle_local_sensitivity,
     triangle_local_sensitivity_of_edges, smooth_sensitivity
-    of your own: from_radii, from_vector_radii, from_local_sensitivity, from_distances
-    what they return: SensitivityProfile, VectorProfile, CandidateScores, SortedRecords, DownSensitivity, LocalSensitivity,
+    custom: from_radii, from_vector_radii, from_local_sensitivity, from_distances
+    return types: SensitivityProfile, VectorProfile, CandidateScores, SortedRecords, DownSensitivity, LocalSensitivity,
     SmoothSensitivity
-Mechanisms (piecewise_laplace.guarantee is what a draw costs, a Guarantee, and so it is for every mechanism)
-    of a profile: piecewise_laplace, inverse_sensitivity, duff; of numbers: laplace, gaussian, spherical_gaussian,
-    subsampled_laplace; of vectors: k_norm, piecewise_laplace, inverse_sensitivity
+Mechanisms (each has an attribute ``guarantee``, a function that returns the cost of a draw as a Guarantee)
+    for a profile: piecewise_laplace, inverse_sensitivity, duff; for numbers: laplace, gaussian, spherical_gaussian,
+    subsampled_laplace; for vectors: k_norm, piecewise_laplace, inverse_sensitivity
     among candidates: exponential, permute_and_flip, noisy_tree, stand_out, best_of, above_threshold, decomposable_exponential
     several quantiles: private_quantiles, joint_quantiles, nested_quantiles, recursive_quantiles, independent_quantiles, private_cdf
-    an interval: confidence_interval, interval_levels, interval_coverage
-    without bounds or monotone: unbounded_quantile, shifted_inverse, noisy_binary_search (shift_for, search_shift_for)
-    with failures: never_fail, propose_test_release
+    intervals: confidence_interval, interval_levels, interval_coverage
+    for data without an upper bound, and for monotone statistics: unbounded_quantile, shifted_inverse, noisy_binary_search
+    (shift_for, search_shift_for)
+    with a failure probability: never_fail, propose_test_release
     additive noise: bounded_noise_laplace, smooth_cauchy, smooth_laplace, smooth_laplace_log_normal (optimal_beta,
     optimal_sigma)
-Distributions (sample, log_prob, cdf, quantile, interval, mean, stddev, mean_abs_error, plot; rows by index: distribution[0])
-    on the line: PiecewiseExponential with Tails, Cauchy, Gaussian, LaplaceLogNormal, SubsampledLaplace, Clamped; Transformed by
+Distributions (sample, log_prob, cdf, quantile, interval, mean, stddev, mean_abs_error, plot; ``distribution[0]`` is row 0)
+    on the real line: PiecewiseExponential with Tails, Cauchy, Gaussian, LaplaceLogNormal, SubsampledLaplace, Clamped; Transformed by
     Asinh, Log, LogCauchy or a Prior
     on multiples and candidates: Rounded, DiscreteLaplace, Finite
     of vectors and several quantiles: Radial, SphericalGaussian, JointQuantiles, NestedQuantiles, RecursiveQuantiles,
     IndependentQuantiles, QuantileMarginals, QuantileCdf, ConfidenceInterval
-    with a decision: AboveThreshold, ProposeTestRelease
+    of a mechanism that also decides or refuses: AboveThreshold, ProposeTestRelease
 Many draws
     simulate, sharded_sample, sample_intervals
 Packages
     release (draws for publication), frames (columns of data frames), accounting, auditing, metric_privacy, bounds, simulation,
     distributions, statistics, sensitivity, mechanisms, random
 
-``from dpjax import *`` leaves out what Python has under the same name: ``dpjax.sum``, ``dpjax.random`` and ``dpjax.statistics``.
+``from dpjax import *`` omits the names that would shadow Python's: ``dpjax.sum``, ``dpjax.random`` and ``dpjax.statistics``.
 """
 
 import builtins
@@ -90,8 +91,8 @@ if TYPE_CHECKING:
     from dpjax.simulation import sharded_sample, simulate
     from dpjax.statistics import *
 
-# The public packages, and which of their names are also names of ``dpjax``. Nothing is imported before it is used: the help of the
-# command line needs none of it, and not JAX.
+# The public packages, and which of their names ``dpjax`` exports too. They are imported on first use, so that the command line can
+# print its help without importing JAX.
 _NAMES: dict[str, tuple[str, ...]] = {
     "accounting": ("Guarantee",),
     "auditing": (),
@@ -218,7 +219,7 @@ __all__ = [name for name in _PUBLIC if name not in sys.stdlib_module_names and n
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used."""
+    """Import a public name on first use."""
     if name in _NAMES:
         return importlib.import_module(f"dpjax.{name}")
     if name not in _PACKAGE_OF:

@@ -1,4 +1,4 @@
-"""What all batched pytrees share: rows by index, and a repr that says the batch and prints no array."""
+"""Base class of batched pytrees: indexing by row, and a repr that shows the batch but no array."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ from dpjax.display import Shown, index_names
 
 
 class Batch(Shown):
-    """A pytree with a ``batch_shape``, whose fields broadcast against each other on the axes of the batch.
+    """A pytree with a ``batch_shape``, whose fields broadcast against each other along the batch axes.
 
-    ``batch[i]`` is its row i, ``batch[2:5]`` are three of them, as of a NumPy array; the index is static. A row of a distribution
-    draws what row 0 draws: the randomness of a row comes from its number.
+    ``batch[i]`` is row i and ``batch[2:5]`` are three rows, as for a NumPy array; the index is
+    static. A row taken out of a distribution draws what row 0 draws, because the randomness of a row
+    is derived from its index.
     """
 
-    _event_axes: ClassVar[tuple[str, ...]] = ()  # fields that have an axis beside those of the batch; twice, where they have two
-    _next_step: ClassVar[str] = ""  # what takes this, said where it does not fit
-    _parameters: ClassVar[tuple[str, ...]] = ()  # public numbers that the repr shows, as paths of attributes
+    _event_axes: ClassVar[tuple[str, ...]] = ()  # fields with a trailing event axis; named once per axis
+    _next_step: ClassVar[str] = ""  # which function accepts this object, for error messages
+    _parameters: ClassVar[tuple[str, ...]] = ()  # dotted attribute paths of public numbers for the repr
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
-        """The broadcast shape of all fields, without the axes of one event."""
+        """The broadcast shape of all fields, without their event axes."""
         shapes = []
         for path, leaf in jax.tree_util.tree_leaves_with_path(self, is_leaf=self._is_part):
             shape = leaf.batch_shape if isinstance(leaf, Batch) else np.shape(leaf)
@@ -38,7 +39,7 @@ class Batch(Shown):
 
     @property
     def dtype(self) -> Any:
-        """Float32 or float64: that of the first field."""
+        """The dtype of the first field, float32 or float64."""
         first: Any = next(iter(vars(self).values()))
         return first.dtype
 
@@ -53,21 +54,21 @@ class Batch(Shown):
 
     @property
     def _row_shape(self) -> tuple[int, ...]:
-        """The axes that an index chooses from."""
+        """The axes that ``__getitem__`` indexes."""
         return self.batch_shape
 
     def _first(self, rows: int) -> Self:
-        """The first so many rows, on one axis; a single one as it is."""
+        """Return the first ``rows`` rows on one axis, or the object itself if it has no batch axes."""
         shape = self._row_shape
         return self._take(np.arange(min(rows, prod(shape))), shape) if shape else self
 
     def _take(self, numbers: np.ndarray, batch: tuple[int, ...], more: int = 0) -> Self:
-        """The rows of these numbers, counted over ``batch``; what all rows share stays as it is.
+        """Return the rows with these flat indices; fields without batch axes are returned unchanged.
 
         Args:
-            numbers: of any shape, which becomes that of the batch.
-            batch: that the rows are counted over.
-            more: how many axes of this object's own batch lie behind those.
+            numbers: flat row indices into ``batch``; their shape becomes the batch shape.
+            batch: the shape that the flat indices refer to.
+            more: how many trailing batch axes of this object are not part of ``batch``.
         """
 
         def some(path: tuple[Any, ...], leaf: Any) -> Any:
@@ -79,8 +80,8 @@ class Batch(Shown):
             if split == 0:
                 return leaf
             rows = prod(shape[:split])
-            own = np.broadcast_to(np.arange(rows).reshape(shape[:split]), batch).reshape(-1)[numbers]
-            return leaf.reshape(rows, *shape[split:])[own]
+            rows_taken = np.broadcast_to(np.arange(rows).reshape(shape[:split]), batch).reshape(-1)[numbers]
+            return leaf.reshape(rows, *shape[split:])[rows_taken]
 
         return jax.tree_util.tree_map_with_path(some, self, is_leaf=self._is_part)
 
@@ -110,7 +111,7 @@ def _text(value: Any) -> str:
 
 
 def span(value: Any) -> str | None:
-    """Return a number as text, or the least and the largest of several; None where they are not at hand."""
+    """Return a number as text, or "least to largest" for several; None if the values are not available."""
     if is_traced(value) or not (isinstance(value, float | np.ndarray | jax.Array) and np.size(value)):
         return None
     if isinstance(value, jax.Array) and (value.is_deleted() or not value.is_fully_addressable):

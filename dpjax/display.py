@@ -1,4 +1,4 @@
-"""How objects show themselves: a short repr, a table with a small picture in notebooks, and a plot by matplotlib."""
+"""Display of objects: a short repr, an HTML table with a small plot in notebooks, and matplotlib."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-_WIDTH, _HEIGHT = 260, 90  # of a picture, in pixels
-TEXT_WIDTH = 100  # of a table in text, in characters
-_LINES, _CELL = 20, 40  # of it; and the characters of a cell
+_WIDTH, _HEIGHT = 260, 90  # of an inline plot, in pixels
+TEXT_WIDTH = 100  # the maximal width of a text table, in characters
+_LINES, _CELL = 20, 40  # the maximal rows of a text table, and characters of a cell
 _COLORS = ("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd")
 
 
 class Picture(NamedTuple):
-    """Lines through points ``(rows, k)``, one for each row; ``log`` is for the vertical axis."""
+    """Curves through points ``(rows, k)``, one per row; ``log`` makes the vertical axis logarithmic."""
 
     x: np.ndarray
     y: np.ndarray
@@ -26,19 +26,19 @@ class Picture(NamedTuple):
 
 
 class Shown:
-    """A mixin: a subclass says its facts, and what it looks like, or leaves out either."""
+    """A mixin for objects with a repr, an HTML table and a plot, which subclasses define."""
 
     def _facts(self) -> dict[str, Any]:
-        """What the repr says."""
+        """Return the names and values that the repr shows."""
         return {}
 
     def _looks(self, rows: int) -> tuple[dict[str, Any], Picture | None]:
-        """Columns of a table, with a number for each of the first so many rows, and a picture of them."""
+        """Return table columns, with an entry for each of the first ``rows`` rows, and a plot of these rows."""
         del rows
         return {}, None
 
     def _row_names(self, rows: int) -> list[str]:
-        """What the first so many rows of the table are called."""
+        """Return the labels of the first ``rows`` rows of the table."""
         return index_names((rows,), rows)
 
     def __repr__(self) -> str:
@@ -61,18 +61,18 @@ class Shown:
         return f"<div><code>{escape(repr(self))}</code><table>{''.join(table)}</table>{_svg(picture) if picture else ''}</div>"
 
     def plot(self, axes: Any = None) -> Any:
-        """Draw it with matplotlib, of a batch the first ten rows, and return the axes.
+        """Plot with matplotlib, at most the first ten rows of a batch, and return the axes.
 
         Args:
-            axes: of matplotlib, to draw on; by default new ones.
+            axes: matplotlib axes to draw on; by default new ones.
 
         Raises:
             ImportError: matplotlib is not installed.
-            TypeError: there is no picture of this kind.
+            TypeError: objects of this class have no plot.
         """
         _, picture = self._looks(10)
         if picture is None:
-            raise TypeError(f"{type(self).__name__} has no picture to plot.")
+            raise TypeError(f"{type(self).__name__} has no plot.")
         if axes is None:
             try:
                 import matplotlib.pyplot as plt
@@ -88,7 +88,7 @@ class Shown:
 
 
 def index_names(shape: tuple[int, ...], rows: int) -> list[str]:
-    """Return the indices of the first so many entries of an array, as text."""
+    """Return the indices of the first ``rows`` entries of an array of this shape, as text."""
     if len(shape) < 2:
         return [str(row) for row in range(rows)]
     return [str(tuple(map(int, np.unravel_index(row, shape)))) for row in range(min(rows, prod(shape)))]
@@ -103,7 +103,9 @@ def _number(value: Any) -> str:
 
 
 def text_table(columns: Mapping[str, Sequence[Any]], keys: int = 0) -> str:
-    """Return a table in text: the first twenty rows; columns beyond the width follow below, with the first so many again.
+    """Return a text table of the first twenty rows; columns that are too wide follow in further blocks.
+
+    Each block repeats the first ``keys`` columns.
 
     >>> print(text_table({"group": ["a", "bc"], "records": [1, 20], "value": [0.5, None]}, 1))
     group  records  value
@@ -121,19 +123,19 @@ def text_table(columns: Mapping[str, Sequence[Any]], keys: int = 0) -> str:
 
 
 def padded(name: str, cells: Iterable[str], left: bool) -> list[str]:
-    """Return a column of a table in text, its name first, in lines of one length."""
+    """Return a column of a text table: its name and its cells, padded to the same width."""
     lines = [name, *cells]
     width = max(map(len, lines))
     return [line.ljust(width) if left else line.rjust(width) for line in lines]
 
 
 def joined(columns: Iterable[Sequence[str]]) -> str:
-    """Return columns in text side by side."""
+    """Join columns of text side by side."""
     return "\n".join("  ".join(line).rstrip() for line in zip(*columns, strict=True))
 
 
 def cell_of(value: Any) -> str:
-    """Return a value in a table: of floats six digits, nothing for None; long text is cut, and what cannot be printed escaped."""
+    """Format a table cell: floats with six digits, None as "", long text cut, unprintable text escaped."""
     if value is None:
         return ""
     text = f"{value:.6g}" if isinstance(value, float) else str(value)
@@ -142,26 +144,26 @@ def cell_of(value: Any) -> str:
 
 
 def _svg(picture: Picture) -> str:
-    """The lines, with the ends of both axes in numbers."""
+    """Return the curves as SVG, with the ends of both axes as numbers."""
     kept = np.unique(np.linspace(0, max(picture.x.shape[-1] - 1, 0), 200).astype(int))
     x, heights = (np.asarray(a, np.float64)[:, kept] for a in picture[:2])
     with np.errstate(divide="ignore", invalid="ignore"):
         y = np.log(heights) if picture.log else heights
-    there = np.isfinite(x) & np.isfinite(y)
-    if not np.any(there):
+    finite = np.isfinite(x) & np.isfinite(y)
+    if not np.any(finite):
         return ""
 
     def scaled(values: np.ndarray, size: int) -> np.ndarray:
-        low, high = np.min(values[there]), np.max(values[there])
-        return (values - low) / ((high - low) or 1.0) * size
+        least, largest = np.min(values[finite]), np.max(values[finite])
+        return (values - least) / ((largest - least) or 1.0) * size
 
     across, up = scaled(x, _WIDTH), _HEIGHT - scaled(y, _HEIGHT)
     lines = []
-    for color, seen, horizontal, vertical in zip(_COLORS, there, across, up, strict=False):
+    for color, seen, horizontal, vertical in zip(_COLORS, finite, across, up, strict=False):
         points = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(horizontal[seen], vertical[seen], strict=True))
         lines.append(f'<polyline fill="none" stroke="{color}" points="{points}"/>')
-    left, right = _number(np.min(x[there])), _number(np.max(x[there]))
-    low, high = (_number(end(heights[there])) for end in (np.min, np.max))
+    left, right = _number(np.min(x[finite])), _number(np.max(x[finite]))
+    low, high = (_number(end(heights[finite])) for end in (np.min, np.max))
     label = escape(f"{picture.ylabel} ({low} to {high}) against {picture.xlabel}")
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH + 4}" height="{_HEIGHT + 34}" '

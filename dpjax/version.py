@@ -1,3 +1,3 @@
-"""The version, in one place: the package metadata reads it from here."""
+"""The version of the package, from which the package metadata is built."""
 
 __version__ = "0.3.0"

@@ -130,7 +130,7 @@ def test_plots_say_what_they_show():
     curve = axes.get_lines()[-1].get_xydata()
     assert axes.get_yscale() == "log"
     np.testing.assert_allclose(curve[5], [EACH.epsilon_at(curve[5, 1]), curve[5, 1]])
-    with pytest.raises(TypeError, match="AboveThreshold has no picture"):
+    with pytest.raises(TypeError, match="AboveThreshold has no plot"):
         dpjax.above_threshold(X, 1.0, threshold=1.0).plot()
 
 

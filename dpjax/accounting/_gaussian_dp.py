@@ -1,14 +1,14 @@
-"""Gaussian differential privacy: the exact cost of Gaussian noise, for numbers on the host, in float64.
+"""Gaussian differential privacy (GDP): the exact cost of Gaussian noise, for Python numbers, in float64.
 
-A mechanism is mu-GDP if telling neighbours apart by its output is no easier than telling N(0, 1) from N(mu, 1). Gaussian noise of
+A mechanism is mu-GDP if telling neighbors apart by its output is no easier than telling N(0, 1) from N(mu, 1). Gaussian noise of
 standard deviation sigma on a statistic of (L2) sensitivity Delta attains mu = Delta/sigma, adaptive mechanisms compose to
 sqrt(mu_1^2 + mu_2^2 + ...) (Dong, Roth and Su 2022, Theorem 4 and Corollary 3.3), and mu-GDP is mu^2/2-zCDP. At any epsilon,
 
     delta = Phi(-a) - e^epsilon Phi(-a - mu),    a = epsilon/mu - mu/2.
 
-Since e^epsilon phi(a + mu) = phi(a), this is phi(a) (R(a) - R(a + mu)) with Mills' ratio R(x) = Phi(-x) / phi(x), where nothing
-overflows or underflows. All is rounded outward: a down, which is the same curve at a smaller epsilon, and then delta up, by more
-than the functions of SciPy are off.
+Since e^epsilon phi(a + mu) = phi(a), this is phi(a) (R(a) - R(a + mu)) with Mills' ratio R(x) = Phi(-x) / phi(x), in which nothing
+overflows or underflows. Results are rounded conservatively: a is rounded down, which is the same curve at a smaller epsilon, and
+delta is rounded up by more than the error of SciPy's functions.
 """
 
 from __future__ import annotations
@@ -24,9 +24,14 @@ _FEW_ULPS = 2.0**-50
 
 
 def delta_of_gdp(gdp: float, *, epsilon: float) -> float:
-    """Return the smallest delta such that gdp-GDP implies (epsilon, delta)-DP, for a positive gdp (mu) and epsilon not negative.
+    """Return the smallest delta such that gdp-GDP implies (epsilon, delta)-DP.
 
-    It is at most 1, and at least the smallest normal float: 0 would say pure DP.
+    Args:
+        gdp: mu, positive.
+        epsilon: at least 0.
+
+    Returns:
+        A float of at most 1, and at least the smallest normal float, since a delta of 0 would state pure DP.
 
     References:
         Balle and Wang (2018), Theorem 8; Dong, Roth and Su (2022), Corollary 2.13.
@@ -40,25 +45,33 @@ def delta_of_gdp(gdp: float, *, epsilon: float) -> float:
 
 
 def epsilon_of_gdp(gdp: float, *, delta: float) -> float:
-    """Return the smallest epsilon such that gdp-GDP implies (epsilon, delta)-DP, for a delta in (0, 1).
+    """Return the smallest epsilon such that gdp-GDP implies (epsilon, delta)-DP.
 
-    The inverse of :func:`delta_of_gdp`, from above, with the same references.
+    The inverse of :func:`delta_of_gdp`, rounded up, with the same references.
 
-    >>> round(epsilon_of_gdp(1.0, delta=1e-6), 4)  # by zCDP 5.2215
+    Args:
+        gdp: mu, positive.
+        delta: in (0, 1).
+
+    >>> round(epsilon_of_gdp(1.0, delta=1e-6), 4)  # 5.2215 if converted by way of zCDP
     4.8866
     """
     mu, target = checks.concrete_positive("gdp", gdp), _log_target(delta)
     if _log_delta(mu, 0.0) <= target:
         return 0.0
-    # There a = sqrt(2 log(1/delta)), and delta is at most Phi(-a) <= e^(-a^2/2) / 2.
+    # At the upper end a = sqrt(2 log(1/delta)), so that delta is at most Phi(-a) <= e^(-a^2/2) / 2.
     return _crossing(lambda epsilon: _log_delta(mu, epsilon) > target, 0.0, mu * (mu / 2 + sqrt(-2 * target)))[1]
 
 
 def gdp_of(epsilon: float, *, delta: float) -> float:
-    """Return the largest mu such that mu-GDP implies (epsilon, delta)-DP, from below, for a positive epsilon and delta in (0, 1).
+    """Return the largest mu such that mu-GDP implies (epsilon, delta)-DP, rounded down.
 
-    The least Gaussian noise for a budget has the standard deviation ``sensitivity / gdp_of(epsilon, delta=delta)``, and for each of
-    k statistics sqrt(k) times as much.
+    The least Gaussian noise that meets a budget has the standard deviation
+    ``sensitivity / gdp_of(epsilon, delta=delta)``, and sqrt(k) times as much for each of k statistics.
+
+    Args:
+        epsilon: positive.
+        delta: in (0, 1).
 
     References:
         Balle and Wang (2018), Algorithm 1.
@@ -73,7 +86,7 @@ def gdp_of(epsilon: float, *, delta: float) -> float:
 
 
 def _log_delta(mu: float, epsilon: float) -> float:
-    """The logarithm of delta, rounded up."""
+    """Return the logarithm of delta, rounded up."""
     from scipy.special import erfcx, ndtr
 
     slope = epsilon / mu
@@ -82,19 +95,22 @@ def _log_delta(mu: float, epsilon: float) -> float:
     a = slope - mu / 2 - _FEW_ULPS * (slope + mu / 2)
     density = exp(-a * a / 2) / sqrt(2 * pi)
     beyond = sqrt(pi / 2) * float(erfcx((a + mu) / sqrt(2)))
-    if a < -1:  # then mu is above 2, and no difference cancels
+    if a < -1:  # then mu is above 2, and the difference below does not cancel
         return min(log(float(ndtr(-a)) - density * beyond) + 16 * _FEW_ULPS, 0.0)
     ratio = sqrt(pi / 2) * float(erfcx(a / sqrt(2)))
     return log(ratio - beyond + 16 * _FEW_ULPS * ratio) - log(2 * pi) / 2 - a * a / 2 * (1 - _FEW_ULPS) + _FEW_ULPS
 
 
 def _log_target(delta: float) -> float:
-    """The logarithm of a delta, rounded down."""
+    """Return log(delta), rounded down."""
     return log(checks.concrete_delta(delta)) * (1 + _FEW_ULPS) - _FEW_ULPS
 
 
 def _crossing(is_below: Callable[[float], bool], low: float, high: float) -> tuple[float, float]:
-    """Both ends of where it stops to be below, to 15 digits, after the upper one has grown to be beyond it."""
+    """Return the ends of an interval of relative width 1e-15 in which ``is_below`` turns false.
+
+    ``high`` is doubled first until ``is_below`` is false there.
+    """
     while is_below(high):
         low, high = high, 2 * high
     return bisect_numbers(is_below, low, high, 1e-15)

@@ -1,7 +1,8 @@
-"""Budgets as JAX arrays: shared by queries, the epsilon that an error needs, a budget split over queries.
+"""Budgets as JAX arrays: shared by several queries, chosen for a target error, or split over queries.
 
-The last two read the exact errors of distributions, which are functions of the data: for simulation and public data, never to
-choose the epsilon of a release on the data it is released from.
+:func:`epsilon_for_error` and :func:`allocate` read the exact errors of distributions, which are
+functions of the data. Use them for simulation and public data, never to choose the epsilon of a
+release from the data that is released.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ _HALVINGS = 60
 
 
 def shared_epsilon(epsilon: ArrayLike, *, count: int, delta: float, queries: Queries, dtype: Any) -> jax.Array:
-    """Return :func:`epsilon_per_query` of public budgets of any shape; with a delta, of Python and NumPy numbers only."""
+    """Return :func:`epsilon_per_query` for an array of budgets; if delta > 0, of NumPy numbers only."""
     if checks.concrete_fraction("delta", delta) == 0:
         return checks.positive("epsilon", epsilon, dtype) / count
     if isinstance(epsilon, jax.Array):
         raise TypeError(
-            "with a delta, epsilon must be a Python or NumPy number: its share is computed on the host, got a JAX array."
+            "epsilon must be a Python or NumPy number where delta > 0, since its share is computed on the host; got a JAX array."
         )
     given = checks.host_floats("epsilon", epsilon)
     each = [epsilon_per_query(count=count, epsilon=one, delta=delta, queries=queries) for one in given.ravel().tolist()]
@@ -48,23 +49,28 @@ def epsilon_for_error(
     lower: float = 1e-4,
     upper: float = 1e4,
 ) -> jax.Array:
-    """Return the epsilon at which the exact mean absolute error of a mechanism meets a target, for every row.
+    """Return the epsilon at which the exact mean absolute error of a mechanism meets a target, per row.
 
-    By bisection of log(epsilon): the error at the result is at most the target, and above it just below. (Where an error does not
-    fall everywhere, this is one of the places where it falls through the target.)
+    By bisection on log(epsilon): the error at the result is at most ``target``, and just below the
+    result it is above it. (If the error is not monotone in epsilon, the result is one of the points
+    where it falls below the target.)
 
     Args:
         profile: a profile with a ``value`` ``(...)``.
-        mechanism: from the profile and epsilon to a distribution with ``mean_abs_error``, such as ``dpjax.piecewise_laplace``.
-        target: positive; broadcasts against the batch.
-        lower: the smallest epsilon that is tried; the result where that is enough.
-        upper: the largest one.
+        mechanism: a function of the profile and epsilon that returns a distribution with ``mean_abs_error``, such as
+            ``dpjax.piecewise_laplace``.
+        target: the mean absolute error, positive; broadcasts against the batch.
+        lower: the smallest epsilon to try, and the result where it already meets the target.
+        upper: the largest epsilon to try.
 
     Returns:
-        Float of the broadcast shape; NaN where ``upper`` does not meet the target.
+        Float array of the broadcast shape; NaN where ``upper`` does not meet the target.
+
+    Raises:
+        ValueError: ``target`` is not positive, or not 0 < lower < upper.
 
     Privacy:
-        Not private: the result depends on the data. For simulation and public data.
+        Not private: the result depends on the data. Use it for simulation and public data only.
 
     >>> import dpjax
     >>> profile = dpjax.median(jnp.arange(101.0), lower=0, upper=100, neighbors="swap")
@@ -96,24 +102,25 @@ def allocate(
 ) -> jax.Array:
     """Split a budget over queries so that the sum of their errors is small.
 
-    By the gradient of the exact errors: at the optimum the last unit of budget is worth the same everywhere, so the shares are
-    multiplied by a power of what it is worth, which for errors proportional to 1/epsilon is the optimum in one step. A step that
-    does not improve the sum is halved: the result is a local optimum, and never worse than an even split.
+    By multiplicative gradient steps: at the optimum the marginal value of budget, minus the derivative of the error, is equal for
+    all queries, so each share is multiplied by a power of its marginal value. If errors are proportional to 1/epsilon, the first
+    step is optimal. A step that does not reduce the sum is taken back and halved: the result is a local optimum, and never worse
+    than an even split.
 
     Args:
-        errors: takes epsilons ``(..., queries)`` and returns the error of each query, of the same shape; differentiable, and each
-            depends on its own epsilon only.
+        errors: a differentiable function of epsilons ``(..., queries)`` that returns the error of each query, of the same shape;
+            each error depends on the epsilon of its own query only.
         total: positive ``(...)``: the sum of the epsilons, or with ``"zcdp"`` the root of the sum of their squares, since rho is
             proportional to epsilon^2 for mechanisms of one kind.
-        queries: how many, at least 1; static, as is ``steps``.
+        queries: the number of queries, at least 1; static, as is ``steps``.
         budget: ``"epsilon"`` (basic composition) or ``"zcdp"``.
-        steps: how many.
+        steps: the number of gradient steps.
 
     Returns:
         Epsilons ``(..., queries)``, the best split of all steps.
 
     Privacy:
-        Not private where the errors are functions of the data. For simulation and public data.
+        Not private where the errors are functions of the data: use it for simulation and public data only.
 
     >>> allocate(lambda epsilon: jnp.array([1.0, 4.0, 9.0]) / epsilon, 6.0, queries=3).round(4).tolist()
     [1.0, 2.0, 3.0]
@@ -129,16 +136,18 @@ def allocate(
         return jnp.sum(rows), rows
 
     def step(_: int, state: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
-        shares, least, slope, reach = state
-        worth = jnp.maximum(-slope, jnp.finfo(dtype).tiny)
-        worth = worth / jnp.max(worth, axis=-1, keepdims=True)
-        moved = shares * jnp.maximum(worth, 1e-6) ** (reach * power)[..., None]
+        shares, least, slope, step_size = state
+        marginal = jnp.maximum(-slope, jnp.finfo(dtype).tiny)
+        marginal = marginal / jnp.max(marginal, axis=-1, keepdims=True)
+        moved = shares * jnp.maximum(marginal, 1e-6) ** (step_size * power)[..., None]
         moved = moved / jnp.sum(moved, axis=-1, keepdims=True)
         (_, rows), new_slope = jax.value_and_grad(objective, has_aux=True)(moved)
         better = rows < least
-        reach = jnp.where(better, jnp.minimum(2 * reach, 1.0), reach / 2)  # a step that goes too far is taken back and halved
+        step_size = jnp.where(
+            better, jnp.minimum(2 * step_size, 1.0), step_size / 2
+        )  # a step that does not improve is taken back and halved
         row = better[..., None]
-        return jnp.where(row, moved, shares), jnp.minimum(rows, least), jnp.where(row, new_slope, slope), reach
+        return jnp.where(row, moved, shares), jnp.minimum(rows, least), jnp.where(row, new_slope, slope), step_size
 
     even = jnp.full((*whole.shape[:-1], queries), 1 / queries, dtype)
     (_, rows), slope = jax.value_and_grad(objective, has_aux=True)(even)

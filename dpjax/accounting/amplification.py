@@ -1,4 +1,4 @@
-"""The theorems of subsampling share a binomial sum over orders, and the zCDP that a curve of Renyi divergences implies."""
+"""Functions that the subsampling theorems share: a binomial sum over orders, and zCDP from a Renyi curve."""
 
 from __future__ import annotations
 
@@ -11,11 +11,15 @@ from dpjax import checks
 from dpjax.accounting.composition import Composition
 from dpjax.accounting.guarantee import Guarantee, Points, points_of
 
-ORDERS = np.array(sorted(set(np.rint(np.geomspace(2, 1e4, 128)).tolist())))  # np.unique would import numpy.ma
+ORDERS = np.array(sorted(set(np.rint(np.geomspace(2, 1e4, 128)).tolist())))  # sorted(set()), as np.unique imports numpy.ma
 
 
 def spent_on(sample: str, spent: Guarantee | Composition, neighbors: str) -> tuple[Composition, Guarantee]:
-    """Return what runs on one sample as a composition, and as one guarantee; raise under another relation."""
+    """Return the mechanisms that see one sample, as a composition and as one guarantee.
+
+    Raises:
+        ValueError: they are under another relation than ``neighbors``.
+    """
     whole = 1 * spent
     checks.instance(f"subsampling by {sample}", whole, Composition, "a sum of guarantees, or one of them")
     if whole.neighbors != neighbors:
@@ -27,14 +31,14 @@ def binomial_curve(log_terms: np.ndarray, taken: float, log_left: float, least: 
     """Return pairs of an order a and log(1 + sum over k = 2..a of C(a, k) taken^k left^(a-k) e^(log_terms(k))) / (a - 1).
 
     Args:
-        log_terms: ``(n,)``, for k = 2, 3, ..., n + 1: orders go so far.
+        log_terms: ``(n,)``, for k = 2, 3, ..., n + 1; n + 1 is the largest order.
         taken: in (0, 1).
-        log_left: of left.
-        least: what no divergence is below: a sum may underflow.
-        most: ``(orders,)`` what none is above.
+        log_left: the logarithm of left.
+        least: a lower limit of the divergences, since a sum may underflow to 0.
+        most: an upper limit of the divergences, ``(orders,)`` or a number.
 
     Returns:
-        Pairs at those of :data:`ORDERS` where it is finite.
+        Pairs at those of :data:`ORDERS` at which the divergence is finite.
     """
     from scipy.special import gammaln, logsumexp
 
@@ -45,21 +49,21 @@ def binomial_curve(log_terms: np.ndarray, taken: float, log_left: float, least: 
         ways = gammaln(order + 1) - gammaln(k + 1) - gammaln(order - k + 1)
         parts = ways, k * log(taken), (order - k) * log_left, log_terms[: k.size]
         with np.errstate(invalid="ignore"):
-            logs = sum(parts) + 2.0**-50 * np.nan_to_num(sum(map(np.abs, parts)), posinf=0.0)  # by more than each of them rounds
-        found.append(np.logaddexp(0.0, logsumexp(logs) + 1e-10) / (order - 1))  # rounded up, by what gammaln loses
+            logs = sum(parts) + 2.0**-50 * np.nan_to_num(sum(map(np.abs, parts)), posinf=0.0)  # above the rounding error
+        found.append(np.logaddexp(0.0, logsumexp(logs) + 1e-10) / (order - 1))  # 1e-10 covers the error of gammaln
     return points_of(orders, np.maximum(np.minimum(found, most), least))
 
 
 def zcdp_of_curve(curve: Points, *, near_one: float, limit: float) -> float:
-    """Return a rho of zCDP: the supremum over all orders a of D(a) / a, from above.
+    """Return a rho of zCDP, an upper bound of the supremum of D(a) / a over all orders a.
 
     Args:
         curve: pairs of an order, from 2 on, and D there.
         near_one: a bound of D(a) / a for orders up to 2.
         limit: a bound of D at every order.
 
-    Between two orders (a-1) D(a) is convex and lies below its chord c (a - t), and c (a - t) / (a (a-1)) is largest at an end or at
-    t +- sqrt(t^2 - t).
+    Between two orders (a-1) D(a) is convex and lies below its chord c (a - t), and
+    c (a - t) / (a (a-1)) is largest at an end or at t +- sqrt(t^2 - t).
     """
     if not curve:
         return float("inf")

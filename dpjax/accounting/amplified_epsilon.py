@@ -1,7 +1,8 @@
 """The epsilon of a mechanism on a Poisson subsample, and its inverse, as JAX arrays.
 
-``epsilon`` is positive and ``probability`` (p) above 0 and at most 1; as arrays ``(...)`` they broadcast against each other, and
-the result is a float of the broadcast shape. The promise is that of ``subsampling.py``, under add/remove neighbours.
+``epsilon`` is positive and ``probability`` (p) in (0, 1]; as arrays ``(...)`` they broadcast
+against each other, and the result is a float array of the broadcast shape. The guarantee is that
+of :func:`poisson_subsample`, under add/remove neighbors.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from dpjax import checks
 
 
 def subsampled_epsilon(epsilon: ArrayLike, *, probability: ArrayLike) -> jax.Array:
-    """Return the epsilon of an epsilon-DP mechanism that runs on a Poisson subsample: log(1 + p (e^epsilon - 1)).
+    """Return the epsilon of an epsilon-DP mechanism on a Poisson subsample, log(1 + p (e^epsilon - 1)).
 
     Privacy:
-        Under add/remove neighbours only, as the top of ``subsampling.py`` says.
+        Under add/remove neighbors only, as for :func:`poisson_subsample`.
 
     References:
         Steinke (2022), "Composition of Differential Privacy & Privacy Amplification by Subsampling", Theorem 29.
@@ -31,7 +32,7 @@ def subsampled_epsilon(epsilon: ArrayLike, *, probability: ArrayLike) -> jax.Arr
 
 @jax.jit
 def _amplified(epsilon: jax.Array, probability: jax.Array) -> jax.Array:
-    # log(1 + p expm1(e)); where that would overflow, expm1(e) as a logarithm.
+    # log(1 + p expm1(e)); where expm1(e) would overflow, its logarithm is used.
     small = epsilon < np.log(np.finfo(epsilon.dtype).max) / 2
     near, far = jnp.where(small, epsilon, 1.0), jnp.where(small, 1.0, epsilon)
     large = jnp.logaddexp(jnp.log(probability) + far + jnp.log1p(-jnp.exp(-far)), 0.0)
@@ -39,9 +40,10 @@ def _amplified(epsilon: jax.Array, probability: jax.Array) -> jax.Array:
 
 
 def epsilon_before_sampling(epsilon: ArrayLike, *, probability: ArrayLike) -> jax.Array:
-    """Return the epsilon that a mechanism may have on the subsample, for the whole to be epsilon-DP: log(1 + (e^epsilon - 1)/p).
+    """Return the largest epsilon of a mechanism that is epsilon-DP on a Poisson subsample.
 
-    The inverse of :func:`subsampled_epsilon`, under the same relation.
+    It is log(1 + (e^epsilon - 1)/p), the inverse of :func:`subsampled_epsilon`, under the same
+    relation.
 
     References:
         Steinke, "Limits of Privacy Amplification by Subsampling" (2025), Equation 3.
@@ -61,10 +63,12 @@ def _before(epsilon: jax.Array, probability: jax.Array) -> jax.Array:
 
 
 def sampling_efficiency(epsilon: ArrayLike, *, probability: ArrayLike) -> jax.Array:
-    """Return p epsilon_p / epsilon: the noise of a mean without subsampling, relative to that with it at the same privacy.
+    """Return p epsilon_p / epsilon, where epsilon_p is :func:`epsilon_before_sampling`.
 
-    At 1, its largest value, a subsample costs no accuracy (but its sampling error); it is at least p/(p + epsilon), and near that
-    where epsilon, that of the whole, is not far below p: there subsampling multiplies the noise.
+    This is the noise of a mean without subsampling relative to that with subsampling at the same
+    epsilon. At its largest value, 1, subsampling costs no accuracy but the sampling error. It is at
+    least p/(p + epsilon), and well below 1 unless epsilon is much smaller than p: there subsampling
+    multiplies the noise.
 
     References:
         Steinke, "Limits of Privacy Amplification by Subsampling" (2025), Equations 6 and 7.

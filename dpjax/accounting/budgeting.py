@@ -1,4 +1,4 @@
-"""Budgets the other way: the epsilon of each query, from that of all of them together."""
+"""The epsilon of each of several queries, from the epsilon and delta of all of them together."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ def epsilon_per_query(
 ) -> float:
     """Return the largest epsilon of each of ``count`` queries that together are (epsilon, delta)-DP.
 
-    By the tightest rule of :class:`Composition` but the numerical one, since the noise of a mechanism must not depend on what is
-    installed, and for fixed queries of bounded range by :func:`bounded_range_delta`, solved backwards to a relative error of 1e-6,
-    from below. As arrays and with gradients, by zCDP:
+    The inverse of the tightest rule of :class:`Composition`, and for fixed queries of bounded range of :func:`bounded_range_delta`,
+    rounded down, to a relative error of 1e-6. The rule ``"losses"`` is not used, since the noise of a mechanism must not depend on
+    which packages are installed. For JAX arrays and gradients, use zCDP instead:
     ``bounded_range_of_zcdp(zcdp_of(epsilon, delta=delta) / count)``, or ``pure_of_zcdp``.
 
     Args:
-        count: how many queries, at least 1.
-        epsilon: of the whole, positive.
-        delta: of the whole, in [0, 1); at 0 the budget is divided evenly.
-        promise: what each query promises: ``"bounded_range"`` epsilon (all exponential mechanisms of this library, piecewise
-            Laplace among them), or ``"pure"`` epsilon-DP only (Laplace noise).
+        count: the number of queries, at least 1.
+        epsilon: the epsilon of all queries together, positive.
+        delta: the delta of all queries together, in [0, 1); at 0 epsilon is divided evenly.
+        promise: the guarantee of each query: ``"bounded_range"`` epsilon (all exponential mechanisms of this library, among them
+            piecewise Laplace), or ``"pure"`` epsilon-DP only (Laplace noise).
         queries: ``"fixed"`` or ``"adaptive"``, as for :func:`bounded_range_delta`.
 
     >>> each = epsilon_per_query(count=4, epsilon=1.0, delta=1e-6)

@@ -1,4 +1,4 @@
-"""A composition is the sum of many mechanisms' guarantees, and takes the best of the rules that hold for it."""
+"""The total cost of many mechanisms, by the tightest composition rule that applies."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ from dpjax.accounting.guarantee import (
 )
 from dpjax.display import Picture, Shown
 
-_FEW_ULPS = 2.0**-48  # by more than the formulas of rules are off
+_FEW_ULPS = 2.0**-48  # above the rounding error of the rules' formulas
 Parts = tuple[tuple[Guarantee, int], ...]
-_MANY_KINDS = 512  # whose Renyi divergences are not summed one by one
-_MOST_KINDS = 32  # that are composed by their losses: each takes transforms of its own
+_MANY_KINDS = 512  # with more different guarantees, Renyi divergences are rounded up and merged before they are summed
+_MOST_KINDS = 32  # of different guarantees that are composed by their losses: each takes Fourier transforms
 
 
 @dataclass(frozen=True, repr=False)
 class Composition(Shown):
-    """The cost of a pipeline of mechanisms, each of which may depend on the answers before it (their costs may not).
+    """The cost of several mechanisms, each of which may depend on the previous answers, while its cost may not.
 
-    Sums of guarantees make it. Where the costs depend on answers too, a :class:`PrivacyFilter` is needed.
+    Sums and multiples of guarantees are compositions. Where the costs depend on answers too, use a :class:`PrivacyFilter`.
 
     Attributes:
-        parts: pairs of a guarantee and how many mechanisms have it, all under one neighbour relation and for one unit.
+        parts: pairs of a guarantee and the number of mechanisms that have it, all under one neighbor relation and for one unit.
 
     >>> each = Guarantee(0.1, 0.1, "add_remove")
     >>> spent = 100 * each + Guarantee(0.5, 1.0, "add_remove")
@@ -75,30 +75,30 @@ class Composition(Shown):
             return NotImplemented
         _check_relation({self.neighbors, other.neighbors})
         unit = one_unit((self.unit, other.unit))
-        # The parts are put together when they are asked for: a sum() of many would do it anew for each of them.
-        whole = object.__new__(Composition)
-        vars(whole).update(neighbors=self.neighbors, unit=unit, _terms=(self, other))
-        return whole
+        # The parts are merged on first use: sum() of many guarantees would otherwise take quadratic time.
+        total = object.__new__(Composition)
+        vars(total).update(neighbors=self.neighbors, unit=unit, _terms=(self, other))
+        return total
 
-    if not TYPE_CHECKING:  # a type checker would believe that every attribute is there
+    if not TYPE_CHECKING:  # with __getattr__ a type checker would accept any attribute
 
         def __getattr__(self, name: str) -> Any:
             if name != "parts":
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
             parts: list[tuple[Guarantee, int]] = []
-            left = [self]
-            while left:
-                one = left.pop()
-                if terms := vars(one).get("_terms"):
-                    left += reversed(terms)
+            stack = [self]
+            while stack:
+                term = stack.pop()
+                if terms := vars(term).get("_terms"):
+                    stack += reversed(terms)
                 else:
-                    parts += one.parts
+                    parts += term.parts
             Composition.__init__(self, tuple(parts))
-            vars(self).pop("_terms", None)  # after the parts are there, for other threads
+            vars(self).pop("_terms", None)  # only now, as another thread may be reading the terms
             return self.parts
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"parts": self.parts}  # without the terms of a sum, and theirs
+        return {"parts": self.parts}  # the terms of a sum are merged first
 
     def __radd__(self, other: int) -> Composition:
         return self if isinstance(other, int) and other == 0 else NotImplemented  # the start of sum()
@@ -128,38 +128,38 @@ class Composition(Shown):
         return {**numbers, "neighbors": repr(self.neighbors)} | ({"unit": repr(self.unit)} if self.unit else {})
 
     def _looks(self, rows: int) -> tuple[dict[str, Any], Picture | None]:
-        return {}, profile_of(self)  # which may take seconds: rules are recursions over all mechanisms
+        return {}, profile_of(self)  # may take seconds, as some rules are recursions over all mechanisms
 
     def _repr_html_(self) -> str:
         return f"<code>{escape(repr(self))}</code>"
 
     def to_json(self) -> str:
-        """Return all parts as JSON: a list of pairs of a guarantee and how many mechanisms have it."""
+        """Return all parts as JSON: a list of pairs of a guarantee and a number of mechanisms."""
         return json.dumps([(guarantee.to_dict(), count) for guarantee, count in self.parts])
 
     @classmethod
     def from_json(cls, text: str) -> Composition:
-        """Return the composition of :meth:`to_json`, exactly."""
+        """Return the composition that :meth:`to_json` wrote, exactly."""
         return cls(tuple((Guarantee.from_dict(guarantee), count) for guarantee, count in json.loads(text)))
 
     @property
     def count(self) -> int:
-        """How many mechanisms."""
+        """The number of mechanisms."""
         return sum(count for _, count in self.parts)
 
     @cached_property
     def neighbors(self) -> str:
-        """The relation of all of them."""
+        """The neighbor relation of all mechanisms."""
         return self.parts[0][0].neighbors
 
     @cached_property
     def unit(self) -> str:
-        """The unit of those that state one, or ``""``."""
+        """The unit of the guarantees that state one, or ``""``."""
         return one_unit(guarantee.unit for guarantee, _ in self.parts)
 
     @cached_property
     def epsilon(self) -> float:
-        """The sum, rounded up: epsilon of the whole at :attr:`delta` (basic composition)."""
+        """The sum of all epsilons, rounded up: the total epsilon at :attr:`delta` (basic composition)."""
         return rounded_up(exact_total((guarantee.epsilon, count) for guarantee, count in self.parts))
 
     @cached_property
@@ -169,14 +169,16 @@ class Composition(Shown):
 
     @property
     def slack(self) -> float:
-        """The probability with which :attr:`rho`, :meth:`rdp` and :attr:`gdp` need not hold: :attr:`delta`, by another name."""
+        """The probability with which :attr:`rho`, :meth:`rdp` and :attr:`gdp` need not hold; equal to :attr:`delta`."""
         return self.delta
 
     @property
     def bounded_range(self) -> float:
-        """The range of the whole. A single mechanism keeps its own; where the losses of a later one lie may depend on the draws.
+        """The range of all mechanisms together.
 
-        So each adds both its ends, up to its range or its epsilon on either side, but for the first, of which the least is saved.
+        A single mechanism keeps its range. Of several, the interval of a later mechanism's losses may
+        depend on the previous answers, so it adds twice the smaller of its range and its epsilon. Only the
+        first mechanism adds its range alone; it is taken to be the one for which this saves least.
         """
         ends = [2 * min(part.bounded_range, part.epsilon) for part, _ in self.parts]
         first = min(range(len(ends)), key=lambda at: max(ends[at] - self.parts[at][0].bounded_range, 0.0))
@@ -185,11 +187,18 @@ class Composition(Shown):
 
     @cached_property
     def rho(self) -> float:
-        """The sum of zCDP, each by its tightest conversion, rounded up; it holds except with probability :attr:`slack`."""
+        """The sum of the rho of zCDP of all mechanisms, rounded up; it holds except with probability :attr:`slack`."""
         return rounded_up(exact_total((guarantee.rho, count) for guarantee, count in self.parts))
 
     def rdp(self, order: Any) -> np.ndarray:
-        """Return the sum of Renyi divergences, except with probability :attr:`slack`; float64 of the shape of ``order``."""
+        """Return the sum of the Renyi divergences of an order, except with probability :attr:`slack`.
+
+        Args:
+            order: above 1, of any shape.
+
+        Returns:
+            Float64 of the shape of ``order``.
+        """
         usual = [(part, count) for part, count in self.parts if not part.renyi and part.noise is None]
         found = np.zeros(np.shape(order))
         with np.errstate(over="ignore"):
@@ -205,16 +214,16 @@ class Composition(Shown):
 
     @property
     def gdp(self) -> float:
-        """Mu of Gaussian DP of the whole, the root of the sum of squares; infinite if one of them does not promise it."""
+        """The mu of Gaussian DP of all mechanisms, the root of the sum of squares; infinite if one has none."""
         return _gdp(self.parts)
 
     def guarantee(self) -> Guarantee:
-        """Return all as one, by what adds up: epsilon, range, zCDP and Gaussian DP, except with the sum of the deltas.
+        """Return the total cost as one guarantee: epsilon, delta, range, zCDP and Gaussian DP.
 
-        Where there is no zCDP, the Renyi divergences at the parts' own orders are kept.
+        Without zCDP, it has the sum of the Renyi divergences at the orders of the parts' curves.
 
         Raises:
-            ValueError: nothing is promised, as when the deltas add up to 1.
+            ValueError: nothing is promised, for instance because the deltas add up to 1.
         """
         if self.delta >= 1:
             return promising(Guarantee(inf, inf, self.neighbors))
@@ -230,20 +239,27 @@ class Composition(Shown):
         return whole
 
     def rules_at(self, delta: float, *, numerical: bool = True) -> dict[str, float]:
-        """Return the epsilon at ``delta`` by every rule that applies, for adaptive mechanisms.
+        """Return the epsilon at ``delta`` by every rule that applies to adaptive mechanisms.
 
-        ``"basic"``: the sum. ``"optimal"``: exact for the worst pure mechanisms, if they have few outcomes together.
-        ``"bounded_range"``: the adaptive recursion, for up to 200 mechanisms of one range. ``"rdp"``: the best order of the summed
-        Renyi divergences (zCDP among them), each the tightest of its mechanism. ``"gaussian"``: the exact epsilon of all parts of
-        Gaussian DP together, and the sum of the other epsilons, if they have one. ``"losses"``: the privacy losses of pairs that
-        dominate the parts, composed numerically by dp-accounting: for up to 32 kinds of mechanisms that all promise an epsilon, a
-        range, Gaussian DP or a noise. It needs the extra ``accounting``, and without it the others hold, which can be far larger:
-        for Gaussian noise on subsamples ``"rdp"`` is the only one. Where the extra would add a rule, the text of a composition says
-        so. The parts' deltas are taken off ``delta`` first.
+        * ``"basic"``: the sum of the epsilons.
+        * ``"optimal"``: exact for pure mechanisms in the worst case, if the number of outcomes of their randomized responses is
+          small enough.
+        * ``"bounded_range"``: the adaptive recursion, for up to 200 mechanisms of one range.
+        * ``"rdp"``: the best order of the sum of Renyi divergences, each the tightest that its guarantee implies, zCDP included.
+        * ``"gaussian"``: the exact epsilon of all Gaussian DP mechanisms together, plus the sum of the epsilons of the others.
+        * ``"losses"``: the privacy loss distributions of pairs that dominate the mechanisms, composed numerically by dp-accounting:
+          for up to 32 different guarantees, each with an epsilon, a range, Gaussian DP or a noise. It needs the extra
+          ``accounting``. Without it epsilon can be far larger: for Gaussian noise on subsamples only ``"rdp"`` is left.
+          ``str(composition)`` says where installing the extra would add this rule.
+
+        The mechanisms' own deltas are subtracted from ``delta`` first.
 
         Args:
             delta: in (0, 1).
-            numerical: whether ``"losses"`` is among them: without it the result does not depend on what is installed.
+            numerical: whether to include ``"losses"``; if false, the result does not depend on which packages are installed.
+
+        Returns:
+            A dictionary from the name of each rule to its epsilon.
 
         References:
             Kairouz, Oh and Viswanath (2015); Dong, Durfee and Rogers (2020); Canonne, Kamath and Steinke (2020); Dong, Roth and Su
@@ -276,15 +292,15 @@ class Composition(Shown):
         return found
 
     def best_rule_at(self, delta: float) -> tuple[str, float]:
-        """The rule with the smallest epsilon at ``delta``, and that epsilon; ``("none", inf)`` if none applies."""
+        """Return the rule with the smallest epsilon at ``delta``, and that epsilon; ``("none", inf)`` if none applies."""
         return min(self.rules_at(delta).items(), key=lambda rule: rule[1], default=("none", inf))
 
     def epsilon_at(self, delta: float) -> float:
-        """The smallest epsilon of all rules at ``delta``, in (0, 1); inf if the parts' own deltas are larger."""
+        """Return the smallest epsilon of all rules at ``delta``, in (0, 1); infinite if no rule applies."""
         return self.best_rule_at(delta)[1]
 
     def delta_at(self, epsilon: float) -> float:
-        """The smallest delta at ``epsilon``, which is not negative, by the same rules; at most 1."""
+        """Return the smallest delta at ``epsilon``, at least 0, by the rules of :meth:`rules_at`; at most 1."""
         target = checks.concrete_nonnegative("epsilon", epsilon)
         found = [1.0]
         if self.epsilon <= target:
@@ -302,16 +318,16 @@ class Composition(Shown):
         if self._has_curve():
             nearly = target * (1 - _FEW_ULPS)
             least = exp(min(formulas.smallest_on_host(formulas.log_delta_at_order, self._rdp_up, nearly) + 1e-13, 0.0))
-            found.append(_together(max(least, float_info.min), self.parts))  # 0 would say pure DP
+            found.append(_together(max(least, float_info.min), self.parts))  # 0 would state pure DP
         return min(min(found), 1.0)
 
     def _rdp_up(self, order: np.ndarray) -> np.ndarray:
-        """Return :meth:`rdp`, rounded up; of many kinds, what it is at most, by fewer."""
+        """Return :meth:`rdp`, rounded up; of many different guarantees, an upper bound from fewer."""
         return self._fewer.rdp(order) * (1 + _FEW_ULPS)
 
     @cached_property
     def _fewer(self) -> Composition:
-        """The same mechanisms, of many kinds with promises that are rounded up by at most 0.3 %, so that there are fewer."""
+        """The same mechanisms with fewer different guarantees: of many, promises are rounded up by at most 0.3 %."""
         if len(self.parts) <= _MANY_KINDS:
             return self
         together: dict[tuple[float, ...], int] = {}
@@ -330,10 +346,10 @@ class Composition(Shown):
 
     @cached_property
     def _gaussian(self) -> tuple[float, float]:
-        """Mu of the parts that promise it, and the sum of the epsilons of the others; infinite if there is no mu.
+        """The mu of the parts that have Gaussian DP, and the sum of the epsilons of the others; infinite if no part has a mu.
 
-        The trade-off functions of all parts compose in any order (Dong, Roth and Su 2022, Section 3.1), so that the others may as
-        well come last, where they add their epsilons.
+        Trade-off functions compose in any order (Dong, Roth and Su 2022, Section 3.1), so that the others may be placed last, where
+        they add their epsilons.
         """
         gaussian = tuple(part for part in self.parts if 0 < part[0].gdp < inf)
         others = ((part.epsilon, count) for part, count in self.parts if part.gdp == inf)
@@ -341,9 +357,9 @@ class Composition(Shown):
 
     @cached_property
     def _pairs(self) -> list[tuple[Pair, int]]:
-        """Return pairs that dominate the parts, if they are known of all of them and they are of few kinds.
+        """Pairs that dominate the parts; empty if a part has no known pair or the parts are of too many kinds.
 
-        None where another rule is exact for the worst mechanisms, so that no sum of losses can be below it.
+        Also empty where another rule is exact in the worst case, so that no sum of losses can be smaller.
         """
         plain = all(part.noise is None and part.gdp == inf for part, _ in self.parts)
         pure = self._few_outcomes() and all(part.bounded_range >= 2 * part.epsilon for part, _ in self.parts)
@@ -354,7 +370,7 @@ class Composition(Shown):
         return known if len(known) == len(self.parts) <= _MOST_KINDS else []
 
     def _pure_parts(self) -> tuple[list[float], list[int]]:
-        """Epsilons above 0 and how often, as :func:`optimal_pure_delta` takes them."""
+        """Return the positive epsilons and their counts, as :func:`optimal_pure_delta` takes them."""
         parts = [(guarantee.epsilon, count) for guarantee, count in self.parts if guarantee.epsilon]
         return [epsilon for epsilon, _ in parts], [count for _, count in parts]
 
@@ -362,11 +378,11 @@ class Composition(Shown):
         return all(guarantee.rho < inf or guarantee.renyi for guarantee, _ in self.parts)
 
     def _few_outcomes(self) -> bool:
-        few = len(self.parts) <= 32  # a product of more is too large anyway
+        few = len(self.parts) <= 32  # the product of more counts is too large anyway
         return few and prod(count + 1 for _, count in self.parts) <= composition_theorems.MOST_OUTCOMES
 
     def _one_range(self) -> float | None:
-        """The range of all, if it is one and they are few."""
+        """Return the common bounded range of all parts, if there is one and at most 200 mechanisms."""
         ranges = {guarantee.bounded_range for guarantee, _ in self.parts}
         one = min(ranges)
         return one if len(ranges) == 1 and 0 < one < inf and self.count <= 200 else None
@@ -380,20 +396,20 @@ def _check_relation(relations: set[str]) -> None:
 
 
 def _gdp(parts: Parts) -> float:
-    """Mu of Gaussian DP of parts together, rounded up."""
+    """Return the mu of Gaussian DP of all parts together, rounded up."""
     return hypot(*(guarantee.gdp * sqrt(count) for guarantee, count in parts)) * (1 + 2.0**-50)
 
 
 def _log_kept(parts: Parts) -> float:
-    """The logarithm of the product of all 1 - delta."""
+    """Return log(prod(1 - delta_i)) over all mechanisms."""
     return fsum(count * log1p(-guarantee.delta) for guarantee, count in parts)
 
 
 def _without(delta: float, parts: Parts) -> float:
-    """Return what the deltas of parts leave of a delta: 1 - (1 - delta) / prod(1 - delta_i)."""
+    """Return the part of ``delta`` that the mechanisms' own deltas leave: 1 - (1 - delta) / prod(1 - delta_i)."""
     return -expm1(log1p(-delta) - _log_kept(parts))
 
 
 def _together(delta: float, parts: Parts) -> float:
-    """A delta and those of parts: 1 - (1 - delta) prod(1 - delta_i)."""
+    """Return ``delta`` combined with the mechanisms' own deltas: 1 - (1 - delta) prod(1 - delta_i)."""
     return -expm1(_log_kept(parts) + log1p(-delta)) if delta < 1 else 1.0

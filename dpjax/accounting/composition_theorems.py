@@ -1,13 +1,15 @@
-"""The composition theorems say what many mechanisms cost together, for numbers on the host, in float64.
+"""Composition theorems: the total cost of many mechanisms, for Python numbers, in float64.
 
-    advanced_epsilon       k epsilon-DP mechanisms by Dwork, Rothblum and Vadhan (2010); never better than the next
-    optimal_pure_*         any epsilon_i-DP mechanisms, adaptive: exact for the worst ones (Kairouz, Oh and Viswanath 2015)
-    bounded_range_*        k mechanisms of bounded range: exact for the worst fixed queries, and the adaptive ones, which are worse
+    advanced_epsilon       k epsilon-DP mechanisms by Dwork, Rothblum and Vadhan (2010); never better than optimal_pure_epsilon
+    optimal_pure_*         adaptive epsilon_i-DP mechanisms: exact in the worst case (Kairouz, Oh and Viswanath 2015)
+    bounded_range_*        k mechanisms of bounded range: exact for fixed queries in the worst case, an upper bound for adaptive
+                           queries, which cost more
 
-zCDP and Renyi DP compose by adding (``conversions``); :class:`Composition` takes the best of all rules that hold.
+zCDP and Renyi DP add up (``conversions``); :class:`Composition` takes the best of all rules that apply.
 
-``epsilons`` and ``bounded_range`` are of each mechanism and positive; ``counts`` or ``count`` say how many there are, at least 1.
-``epsilon`` (but that of :func:`advanced_epsilon`) and ``delta`` are of the whole, and may be 0: at a delta of 0 epsilons add up.
+``epsilons`` and ``bounded_range`` are those of each mechanism, and positive; ``counts`` and ``count`` are numbers of mechanisms, at
+least 1. ``epsilon`` (except in :func:`advanced_epsilon`) and ``delta`` are those of all mechanisms together, and may be 0: at a
+delta of 0 epsilons add up.
 """
 
 from __future__ import annotations
@@ -26,15 +28,16 @@ from dpjax.numerics.host_bisection import bisect_numbers
 
 Queries = Literal["fixed", "adaptive"]
 Curve = Callable[[float], float]
-MOST_OUTCOMES = 2_000_000  # of randomised responses with several epsilons
-_MOST_STEPS, _MOST_FIXED = 200, 500  # of the recursion, and of the formula for fixed queries
-_WIDEST = 500.0  # a range whose exponential is still a float; beyond, it says no more than pure DP
+MOST_OUTCOMES = 2_000_000  # the maximal number of outcomes of randomized responses with several epsilons
+_MOST_STEPS, _MOST_FIXED = 200, 500  # the maximal counts for the recursion, and for the formula of fixed queries
+_WIDEST = 500.0  # the largest range whose exponential is used; beyond it, the range is treated as pure DP
 
 
 def advanced_epsilon(epsilon: float, *, count: int, delta: float) -> float:
     """Return the epsilon at ``delta`` of ``count`` adaptive epsilon-DP mechanisms, by the advanced composition theorem.
 
-    sqrt(2 k log(1/delta)) epsilon + k epsilon (e^epsilon - 1). For comparison: :func:`optimal_pure_epsilon` is never larger.
+    It is sqrt(2 k log(1/delta)) epsilon + k epsilon (e^epsilon - 1), for k mechanisms, and meant for comparison:
+    :func:`optimal_pure_epsilon` is never larger.
 
     References:
         Dwork, Rothblum and Vadhan (2010), Theorem III.3.
@@ -51,8 +54,10 @@ def advanced_epsilon(epsilon: float, *, count: int, delta: float) -> float:
 def optimal_pure_delta(epsilons: Sequence[float], counts: Sequence[int], *, epsilon: float) -> float:
     """Return the smallest delta such that all adaptive compositions of these pure mechanisms are (epsilon, delta)-DP.
 
-    That of independent randomised responses, which attain it: the sum over their outcomes of (P - e^epsilon Q)_+. More than two
-    million outcomes (the product of the counts + 1) are refused: use zCDP or Renyi DP there.
+    Independent randomized responses attain it: the sum over their outcomes of (P - e^epsilon Q)_+.
+
+    Raises:
+        ValueError: more than two million outcomes, the product of all ``count + 1``: use zCDP or Renyi DP instead.
 
     References:
         Kairouz, Oh and Viswanath (2015), Theorem 3.3; Murtagh and Vadhan (2016), Theorem 1.5, for several epsilons.
@@ -76,22 +81,25 @@ def optimal_pure_epsilon(epsilons: Sequence[float], counts: Sequence[int], *, de
 
 
 def bounded_range_delta(bounded_range: float, *, count: int, epsilon: float, queries: Queries) -> float:
-    """Return a delta such that ``count`` mechanisms of that range are together (epsilon, delta)-DP.
+    """Return a delta such that ``count`` mechanisms of this bounded range are together (epsilon, delta)-DP.
 
-    Fixed queries: max over l of sum_i C(k, i) p^(k-i) (1-p)^i (e^(k t - i r) - e^epsilon)_+, where p = (e^-t - e^-r)/(1 - e^-r) at
-    t = clip((epsilon + (l+1) r)/(k+1), 0, r), which is the smallest one. Adaptive queries can choose their t by what they have
-    seen, and cost more: the recursion d_k(g) = max over t of q d_{k-1}(g - t) + (1-q) d_{k-1}(g + r - t) with
-    q = (1 - e^(t-r))/(1 - e^-r), on a grid, from above; never above that of pure epsilon-DP, which the range implies. It is larger
-    than the supremum by about 1e-4 of it for few mechanisms, by some percent for hundreds, and by more where epsilon is nearly the
-    sum. More than 200 mechanisms, and more than 500 fixed ones, whose formula takes count^2 steps, are bounded by their Renyi
+    Fixed queries: the smallest delta, max over l of sum_i C(k, i) p^(k-i) (1-p)^i (e^(k t - i r) - e^epsilon)_+, where
+    p = (e^-t - e^-r)/(1 - e^-r) at t = clip((epsilon + (l+1) r)/(k+1), 0, r).
+
+    Adaptive queries can choose t after seeing the previous answers, and cost more: an upper bound on a grid of the recursion
+    d_k(g) = max over t of q d_{k-1}(g - t) + (1-q) d_{k-1}(g + r - t) with q = (1 - e^(t-r))/(1 - e^-r), and never more than the
+    delta of pure epsilon-DP, which the range implies. It exceeds the supremum by about 1e-4 of it for few mechanisms, by some
+    percent for hundreds, and by more where epsilon is close to the sum of the ranges.
+
+    More than 200 adaptive mechanisms, and more than 500 fixed ones, whose formula takes count^2 steps, are bounded by their Renyi
     divergences.
 
     Args:
-        bounded_range: r.
-        count: k.
-        epsilon: of the whole.
-        queries: ``"fixed"`` if no query, and nothing of how it is answered, depends on an answer to another one; ``"adaptive"``
-            otherwise. There is no default: with the formula for fixed queries an adaptive pipeline promises too much.
+        bounded_range: r, of each mechanism.
+        count: k, the number of mechanisms.
+        epsilon: of all mechanisms together.
+        queries: ``"fixed"`` if neither a query nor the way it is answered depends on the answer to another one; ``"adaptive"``
+            otherwise. There is no default, since the formula for fixed queries understates the cost of adaptive ones.
 
     References:
         Dong, Durfee and Rogers (2020), Theorems 2 and 3.
@@ -106,7 +114,7 @@ def bounded_range_delta(bounded_range: float, *, count: int, epsilon: float, que
 
 
 def bounded_range_epsilon(bounded_range: float, *, count: int, delta: float, queries: Queries) -> float:
-    """Return an epsilon such that ``count`` mechanisms of that range are together (epsilon, delta)-DP.
+    """Return an epsilon such that ``count`` mechanisms of this bounded range are together (epsilon, delta)-DP.
 
     The inverse of :func:`bounded_range_delta`, with the same references, limits and ``queries``.
 
@@ -120,7 +128,7 @@ def bounded_range_epsilon(bounded_range: float, *, count: int, delta: float, que
 def _of_ranges(bounded_range: float, count: int, queries: Queries) -> tuple[Curve, float]:
     """Return an upper bound of the delta at an epsilon, and the epsilon at which it is 0."""
     ((r, count),) = _mechanisms([bounded_range], [count])
-    r = max(r, 1e-305)  # whose cells are normal numbers
+    r = max(r, 1e-305)  # so that the grid cells are normal numbers
     checks.one_of("queries", queries, ("fixed", "adaptive"))
     if queries == "fixed" and count <= _MOST_FIXED:
         return partial(_fixed, r, count), r * count
@@ -141,24 +149,27 @@ def _of_ranges(bounded_range: float, count: int, queries: Queries) -> tuple[Curv
 
     def adaptive(epsilon: float) -> float:
         after = int(np.searchsorted(g, epsilon))
-        low, high = divergence[after - 1], divergence[after]
+        left, right = divergence[after - 1], divergence[after]
         # A chord in e^g lies above the function.
         share = math.expm1(epsilon - g[after - 1]) / math.expm1(g[after] - g[after - 1])
-        return min(float(low + share * (high - low)), pure(epsilon))
+        return min(float(left + share * (right - left)), pure(epsilon))
 
     return adaptive, r * count
 
 
 def _mechanisms(epsilons: Sequence[float], counts: Sequence[int]) -> list[tuple[float, int]]:
-    """Pairs of Python numbers: arithmetic of NumPy's narrow types would overflow."""
+    """Return pairs of an epsilon and a count as Python numbers: NumPy's narrow types would overflow."""
     if len(epsilons) != len(counts) or not len(epsilons):
-        raise ValueError(f"give one count for each epsilon, got {len(epsilons)} and {len(counts)}.")
+        raise ValueError(f"epsilons and counts must be of one length, at least 1, got {len(epsilons)} and {len(counts)}.")
     integers = [checks.static_integer("counts", count, 1, must="integers from 1 on") for count in counts]
     return [(checks.concrete_epsilon(epsilon), count) for epsilon, count in zip(epsilons, integers, strict=True)]
 
 
 def _binomial(count: int, p: float, q: float) -> np.ndarray:
-    """The probabilities of 0..count successes, where q = 1 - p at full precision: ratios of neighbours from the mode outwards."""
+    """Return the probabilities of 0..count successes, for q = 1 - p at full precision.
+
+    They are computed from the ratios of neighboring terms, from the mode outwards.
+    """
     mode = min(int((count + 1) * p), count)
     weights, k = np.ones(count + 1), np.arange(count)
     with np.errstate(under="ignore"):
@@ -170,7 +181,10 @@ def _binomial(count: int, p: float, q: float) -> np.ndarray:
 
 
 def _responses(epsilons: Sequence[float], counts: Sequence[int]) -> Curve:
-    """The delta at an epsilon of independent randomised responses, without the outcomes that underflow."""
+    """Return the delta of independent randomized responses as a function of epsilon.
+
+    Outcomes whose probability underflows are left out.
+    """
     together: dict[float, int] = {}
     for epsilon, count in _mechanisms(epsilons, counts):
         together[epsilon] = together.get(epsilon, 0) + count
@@ -187,7 +201,10 @@ def _responses(epsilons: Sequence[float], counts: Sequence[int]) -> Curve:
 
 
 def _excess(loss: np.ndarray, probability: np.ndarray, epsilon: float) -> float:
-    """E_P[(1 - e^(epsilon - loss))_+], rounded up: losses and probabilities are products of a number for each mechanism."""
+    """Return E_P[(1 - e^(epsilon - loss))_+], rounded up.
+
+    Rounding covers losses and probabilities that were summed and multiplied over all mechanisms.
+    """
     loss = loss + 2.0**-52 * np.abs(loss)
     above = loss > epsilon
     return min(float(np.sum(probability[above] * -np.expm1(epsilon - loss[above]))) * (1 + 1e-15 * (16 + loss.size)), 1.0)
@@ -196,14 +213,14 @@ def _excess(loss: np.ndarray, probability: np.ndarray, epsilon: float) -> float:
 def _fixed(r: float, count: int, epsilon: float) -> float:
     wrong, best = np.arange(count + 1), 0.0
     for t in np.unique(np.clip((epsilon + (wrong + 1) * r) / (count + 1), 0, r)).tolist():
-        # P is e^loss Q: its probabilities of the losses t and t - r.
+        # The probabilities of the losses t and t - r under P, which is e^loss Q.
         up, down = math.expm1(t - r) / math.expm1(-r), math.exp(t - r) * math.expm1(-t) / math.expm1(-r)
         best = max(best, _excess(count * t - wrong * r, _binomial(count, down, up), epsilon))
     return best
 
 
 def _smallest(delta: Curve, target: float, most: float) -> float:
-    """The smallest epsilon in [0, most] with delta(epsilon) <= target, from above."""
+    """Return the smallest epsilon in [0, most] with delta(epsilon) <= target, rounded up."""
     if target == 0:
         return most
     if delta(0.0) <= target:

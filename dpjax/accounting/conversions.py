@@ -1,17 +1,17 @@
-"""From one notion of privacy to another, as arrays: jittable, and differentiable in every number.
+"""Conversions between notions of privacy, as JAX arrays: jittable, and differentiable in every number.
 
-    rdp_of_*       Renyi DP of an order of what is pure DP, of bounded range, Laplace noise
-    zcdp_of_*      zero-concentrated DP of the same, or the rho that an (epsilon, delta) allows
+    rdp_of_*       Renyi DP of an order, of pure DP, bounded range or Laplace noise
+    zcdp_of_*      zero-concentrated DP of the same, or the rho that implies an (epsilon, delta)
     epsilon_of_*   the epsilon at a delta, of zCDP or of a curve of Renyi divergences
     delta_of_*     the delta at an epsilon
-    pure_of_zcdp, bounded_range_of_zcdp   the largest epsilon of a mechanism whose cost is a rho
+    pure_of_zcdp, bounded_range_of_zcdp   the largest epsilon that costs at most a rho
 
-Arguments are numbers or arrays ``(...)`` that broadcast against each other; every result is a float of the broadcast shape. Where a
-function says nothing else, ``epsilon`` (or a range of that size) and ``zcdp`` (rho) are positive, ``order`` (a) is above 1, and
-``delta`` strictly between 0 and 1. A bad Python or NumPy number raises ``ValueError``; in a JAX array it makes its own element NaN.
+Arguments are numbers or arrays ``(...)`` that broadcast against each other; every result is a float array of the broadcast shape.
+Unless stated otherwise, ``epsilon`` (or the range) and ``zcdp`` (rho) are positive, ``order`` (a) is above 1, and ``delta`` is in
+(0, 1). A Python or NumPy number out of range raises ``ValueError``; an element of a JAX array that is out of range becomes NaN.
 
-All of them are exact for the worst pair of the notion, but for the search of the best order, where any order is valid, and for
-rounding: by some units in the last place of the dtype. ``Guarantee`` and ``Composition`` use the same formulas in float64.
+The conversions are exact in the worst case of each notion, up to the search for the best order, where every order gives a valid
+bound, and up to rounding by some units in the last place. ``Guarantee`` and ``Composition`` use the same formulas in float64.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Curve = Callable[[jax.Array], jax.Array]
 
 
 def rdp_of_pure(epsilon: ArrayLike, *, order: ArrayLike) -> jax.Array:
-    """Return the smallest r such that epsilon-DP implies (order, r)-Renyi DP; randomised response attains it.
+    """Return the smallest r such that epsilon-DP implies (order, r)-Renyi DP; randomized response attains it.
 
     r = log(cosh((a - 1/2) epsilon) / cosh(epsilon/2)) / (a - 1), which never overflows.
 
@@ -85,7 +85,7 @@ def zcdp_of_pure(epsilon: ArrayLike) -> jax.Array:
 
 
 def pure_of_zcdp(zcdp: ArrayLike) -> jax.Array:
-    """Return the largest epsilon such that epsilon-DP implies zcdp-zCDP: the inverse of :func:`zcdp_of_pure`, which see.
+    """Return the largest epsilon such that epsilon-DP implies zcdp-zCDP, the inverse of :func:`zcdp_of_pure`.
 
     >>> round(float(pure_of_zcdp(zcdp_of_pure(3.0))), 5)
     3.0
@@ -96,7 +96,7 @@ def pure_of_zcdp(zcdp: ArrayLike) -> jax.Array:
 @jax.jit
 def _pure_of_zcdp(rho: jax.Array) -> jax.Array:
     epsilon = jnp.maximum(jnp.sqrt(2 * rho), rho)
-    for _ in range(8):  # of Newton's method, from below
+    for _ in range(8):  # Newton steps, from below
         t = jnp.tanh(epsilon / 2)
         epsilon = epsilon - (epsilon * t - rho) / (t + epsilon / 2 * (1 - t * t))
     return epsilon
@@ -115,7 +115,7 @@ def zcdp_of_bounded_range(epsilon: ArrayLike) -> jax.Array:
 
 
 def bounded_range_of_zcdp(zcdp: ArrayLike) -> jax.Array:
-    """Return the largest range that implies zcdp-zCDP: sqrt(8 zcdp), the inverse of :func:`zcdp_of_bounded_range`, which see.
+    """Return the largest range that implies zcdp-zCDP, sqrt(8 zcdp): the inverse of :func:`zcdp_of_bounded_range`.
 
     >>> float(bounded_range_of_zcdp(0.5))
     2.0
@@ -127,8 +127,8 @@ def epsilon_of_zcdp(zcdp: ArrayLike, *, delta: ArrayLike) -> jax.Array:
     """Return the epsilon such that zcdp-zCDP implies (epsilon, delta)-DP, at the best order.
 
     epsilon = inf over a > 1 of  a rho + (log(1/delta) + (a-1) log(1 - 1/a) - log a) / (a-1), which is smaller than the classical
-    rho + 2 sqrt(rho log(1/delta)). Not the smallest for one mechanism, whose privacy profile may be better than its rho says. Of k
-    queries, each may cost ``zcdp_of(epsilon, delta=delta) / k``.
+    rho + 2 sqrt(rho log(1/delta)). A particular mechanism may have a smaller epsilon than its rho implies. Each of k queries may
+    cost ``zcdp_of(epsilon, delta=delta) / k``.
 
     References:
         Canonne, Kamath and Steinke (2020), Corollary 13; Bun and Steinke (2016), Proposition 1.3, for the classical form.
@@ -146,7 +146,7 @@ def _epsilon_of_zcdp(zcdp: jax.Array, delta: jax.Array) -> jax.Array:
 
 
 def delta_of_zcdp(zcdp: ArrayLike, *, epsilon: ArrayLike) -> jax.Array:
-    """Return the delta such that zcdp-zCDP implies (epsilon, delta)-DP, at most 1, for an epsilon that is not negative.
+    """Return the delta such that zcdp-zCDP implies (epsilon, delta)-DP, at most 1, for an epsilon of at least 0.
 
     The inverse of :func:`epsilon_of_zcdp`, with the same references.
 
@@ -163,11 +163,11 @@ def _delta_of_zcdp(zcdp: jax.Array, epsilon: jax.Array) -> jax.Array:
 
 
 def epsilon_of_rdp(curve: Curve, *, delta: ArrayLike, shape: tuple[int, ...] = ()) -> jax.Array:
-    """Return the epsilon at a delta, at least 0, of a curve of Renyi divergences, at the best order.
+    """Return the epsilon, at least 0, of a curve of Renyi divergences at a delta, by the best order.
 
     Args:
-        curve: takes orders ``(*batch, points)`` and returns r ``(*batch, points)`` such that (order, r)-Renyi DP holds, where
-            batch is the broadcast shape of ``shape`` and that of ``delta``. Sum the curves of what is composed.
+        curve: a function of orders ``(*batch, points)`` that returns r ``(*batch, points)`` such that (order, r)-Renyi DP holds,
+            where ``batch`` is the broadcast shape of ``shape`` and ``delta``. The curve of a composition is the sum of its curves.
         delta: in (0, 1), ``(...)``.
         shape: the batch shape of the curve.
 
@@ -183,17 +183,18 @@ def epsilon_of_rdp(curve: Curve, *, delta: ArrayLike, shape: tuple[int, ...] = (
 
 
 def delta_of_rdp(curve: Curve, *, epsilon: ArrayLike, shape: tuple[int, ...] = ()) -> jax.Array:
-    """Return the delta at an epsilon of a curve of Renyi divergences, at the best order.
+    """Return the delta of a curve of Renyi divergences at an epsilon, by the best order.
 
     The inverse of :func:`epsilon_of_rdp`, with the same references.
 
     Args:
-        curve: as there, with the shape of ``epsilon`` in the batch.
-        epsilon: not negative ``(...)``.
+        curve: as for :func:`epsilon_of_rdp`; ``batch`` is the broadcast shape of ``shape`` and ``epsilon``.
+        epsilon: at least 0, ``(...)``.
         shape: the batch shape of the curve.
 
     Returns:
-        Float of the broadcast shape, at most 1, and at least the smallest normal number of its dtype: 0 would say pure DP.
+        Float array of the broadcast shape, at most 1, and at least the smallest normal number of its dtype, since a delta of 0 would
+        state pure DP.
 
     >>> from dpjax.accounting import rdp_of_pure
     >>> float(delta_of_rdp(lambda order: 2 * rdp_of_pure(0.5, order=order), epsilon=0.9)) < 0.1
@@ -208,8 +209,8 @@ def zcdp_of(epsilon: ArrayLike, *, delta: ArrayLike, conversion: Literal["tight"
     """Return a rho such that rho-zCDP implies (epsilon, delta)-DP.
 
     Args:
-        epsilon: as above.
-        delta: as above.
+        epsilon: positive, ``(...)``.
+        delta: in (0, 1), ``(...)``.
         conversion: ``"tight"``: by the best order of the Renyi divergence, delta =
             e^((a-1)(a rho - epsilon)) (1 - 1/a)^a / (a - 1); ``"classical"``: epsilon = rho + 2 sqrt(rho log(1/delta)), which the
             published baseline used.
@@ -236,7 +237,10 @@ def _zcdp(epsilon: jax.Array, delta: jax.Array, tight: bool) -> jax.Array:
 
 
 def _at_best_order(formula: Callable[..., jax.Array], curve: Curve, shape: tuple[int, ...], *numbers: jax.Array) -> jax.Array:
-    """A formula of a curve at the order where it is smallest; the order is constant under differentiation (it is a minimum)."""
+    """Return a formula of a curve at the order that minimizes it.
+
+    The order is held constant under differentiation, as the derivative is 0 at a minimum.
+    """
 
     def objective(order: jax.Array, log_above: jax.Array) -> jax.Array:
         return formula(curve(order), order, log_above, *(number[..., None] for number in numbers), jnp)

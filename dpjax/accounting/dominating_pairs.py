@@ -1,15 +1,15 @@
-"""Pairs of distributions that dominate mechanisms: no neighbours are told apart more easily than P from Q.
+"""Dominating pairs of mechanisms: outputs on neighbors are no easier to tell apart than P and Q.
 
-    gaussian   N(mu, 1) and N(0, 1): of the place y the loss is mu y - mu^2/2
-    bounded    two atoms at losses +-top, and between +-inner a density c e^(l/2) of P and c e^(-l/2) of Q
+    gaussian   N(mu, 1) and N(0, 1): the loss at the outcome y is mu y - mu^2/2
+    bounded    two atoms at the losses +-top, and between +-inner a density of the loss l, c e^(l/2) under P and c e^(-l/2) under Q
 
-Laplace noise of size e is bounded with top = inner = e, and half of P at e. What is epsilon-DP and of range r has the divergence
-max over t of that of two losses t and t - r, t in [r - epsilon, epsilon] (Dong, Durfee and Rogers 2020, Lemma 3.2), which is that
-of one pair: top = epsilon, inner = 2 epsilon - r, c = e^(-r/2) / (1 - e^-r) / 2, and an atom (e^-epsilon - e^-r) / (1 - e^-r) of Q
-at epsilon. At r = 2 epsilon it is randomised response, and at r = epsilon it has no atoms.
+Laplace noise of size e is bounded with top = inner = e, and half of the mass of P at e. The divergence of an epsilon-DP mechanism
+of range r is the maximum over t in [r - epsilon, epsilon] of that of two losses t and t - r (Dong, Durfee and Rogers 2020, Lemma
+3.2). A single bounded pair attains it: top = epsilon, inner = 2 epsilon - r, c = e^(-r/2) / (1 - e^-r) / 2, and an atom
+(e^-epsilon - e^-r) / (1 - e^-r) of Q at epsilon. At r = 2 epsilon it is randomized response, and at r = epsilon it has no atoms.
 
 On a Poisson subsample with probability p the pair is ((1-p) Q + p P, Q) (Zhu, Dong and Wang 2022, Theorem 11): the loss l becomes
-log(1 - p + p e^l), and Q is what it was.
+log(1 - p + p e^l), and Q is unchanged.
 """
 
 from __future__ import annotations
@@ -29,7 +29,15 @@ _WIDEST = 60.0
 class Pair(NamedTuple):
     """A pair that dominates a mechanism except with probability ``lost``.
 
-    ``mu`` is above 0 for a Gaussian one; ``top``, ``inner``, ``scale`` (c) and the two atoms' masses of P are of a bounded one.
+    Attributes:
+        probability: of the Poisson subsample; 1 for all data.
+        lost: the mechanism's own delta.
+        mu: positive for a Gaussian pair, 0 for a bounded one.
+        top: the loss of the atoms of a bounded pair.
+        inner: the end of the density of a bounded pair.
+        scale: c, the factor of this density.
+        upper: the mass of P at ``top``.
+        lower: the mass of P at ``-top``.
     """
 
     probability: float
@@ -42,7 +50,10 @@ class Pair(NamedTuple):
     lower: float = 0.0
 
     def ends(self, back: bool, tail: float) -> tuple[float, float]:
-        """Return losses of the pair beyond which P (or ``back``, Q) has at most the mass of ``tail`` above (below)."""
+        """Return a lower and an upper loss beyond which little mass lies.
+
+        P has at most the mass ``tail`` above the upper one, or if ``back``, Q below the lower one.
+        """
         if not self.mu:
             return self._mixed(-self.top), self._mixed(self.top)
         from scipy.special import ndtri
@@ -54,12 +65,12 @@ class Pair(NamedTuple):
         return low, high
 
     def width(self, back: bool, tail: float) -> float:
-        """Return how far apart :meth:`ends` are."""
+        """Return the difference of :meth:`ends`."""
         low, high = self.ends(back, tail)
         return high - low
 
     def between(self, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the masses of P and of Q between neighbours of losses, without atoms."""
+        """Return the masses of P and Q between consecutive losses ``edges``, without the atoms."""
         base = self._unmixed(edges)
         if self.mu:
             places = np.clip(base / self.mu + self.mu / 2, -40.0, 40.0 + self.mu)
@@ -71,7 +82,7 @@ class Pair(NamedTuple):
         return (1 - self.probability) * q + self.probability * p, q
 
     def points(self) -> list[tuple[float, float, float]]:
-        """Return the atoms: their losses and masses of P and of Q."""
+        """Return the atoms: the loss of each, and its masses under P and Q."""
         found = []
         for loss, p in ((self.top, self.upper), (-self.top, self.lower)):
             if p:
@@ -80,7 +91,7 @@ class Pair(NamedTuple):
         return found
 
     def beyond(self, low: float, high: float) -> tuple[tuple[float, float], tuple[float, float]]:
-        """Return the masses of P and of Q below and above two losses, of a Gaussian pair: a bounded one ends there."""
+        """Return the masses of P and Q below ``low``, and those above ``high``; 0 for a bounded pair."""
         if not self.mu:
             return (0.0, 0.0), (0.0, 0.0)
         from scipy.special import ndtr
@@ -93,7 +104,7 @@ class Pair(NamedTuple):
         return ((1 - share) * q + share * p, q), ((1 - share) * q_up + share * p_up, q_up)
 
     def coarse(self, back: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Return some thousand losses and their masses, near enough to choose a lattice by."""
+        """Return about two thousand losses and their masses, accurate enough to choose a lattice."""
         low, high = (-self.top, self.top)
         if self.mu:
             low, high = (self.mu * (place + self.mu / 2) for place in (-12.0 - self.mu, 12.0))
@@ -109,7 +120,7 @@ class Pair(NamedTuple):
         return float(self._mixed_all(np.array(loss)))
 
     def _mixed_all(self, losses: np.ndarray) -> np.ndarray:
-        """log(1 - p + p e^loss)."""
+        """Return log(1 - p + p e^loss)."""
         return losses if self.probability == 1 else np.log1p(self.probability * np.expm1(losses))
 
     def _unmixed(self, losses: np.ndarray) -> np.ndarray:
@@ -121,7 +132,10 @@ class Pair(NamedTuple):
 
 
 def pair_of(part: Guarantee) -> Pair | None:
-    """Return a pair that dominates what has a guarantee, or None if none is known, or its numbers are extreme."""
+    """Return a pair that dominates a mechanism with this guarantee.
+
+    None if no pair is known or its parameters are out of range.
+    """
     name, size, probability = part.noise or ("gaussian", part.gdp, 1.0)
     if name == "gaussian" and size < inf:
         within = 1e-6 <= size <= 12 and probability >= 1e-12
@@ -139,7 +153,10 @@ def pair_of(part: Guarantee) -> Pair | None:
 
 
 def _normal(places: np.ndarray) -> np.ndarray:
-    """The normal probabilities between neighbours: by the middle of a narrow cell, whose ends' difference would round."""
+    """Return the normal probabilities between consecutive places.
+
+    In narrow cells the density at the middle is used, as the difference of two probabilities cancels.
+    """
     from scipy.special import ndtr
 
     width, middle = np.diff(places), (places[1:] + places[:-1]) / 2

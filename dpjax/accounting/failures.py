@@ -1,39 +1,41 @@
-"""A mechanism is made never to fail, at a cost: absorb the failures, condition on success, try a fixed number of times.
+"""Guarantees of mechanisms that must not fail: absorb failures, condition on success, or retry a fixed number of times.
 
-A mechanism M succeeds when its output falls into a fixed, public set S: a test that does not read the data again. With p its
-probability of success on x, q = 1 - p, and p', q' those on a neighbour, the guarantees below rest on q <= failure for EVERY
-dataset. A bound that holds for typical data only is no bound: the loss is then unbounded (footnote 2 of Steinke, "Differentially
-private algorithms that never fail", differentialprivacy.org, 2025: the post of all references in this file).
+A mechanism M succeeds when its output falls into a fixed, public set S: a test that does not read the data again. Let p be its
+probability of success on x, q = 1 - p, and p', q' those on a neighbor. All guarantees below require q <= failure for EVERY dataset:
+with a bound that holds for typical data only, the privacy loss is unbounded (footnote 2 of Steinke, "Differentially private
+algorithms that never fail", differentialprivacy.org, 2025, the post that all references in this file cite).
 
-Conditioning (Theorem 1). From P[M in T and S] <= e^eps P'[M in T and S] + delta follows, divided by p,
+Conditioning (Theorem 1). Dividing P[M in T and S] <= e^eps P'[M in T and S] + delta by p gives
 
     P[M in T | S] <= e^eps (p'/p) P'[M in T | S] + delta/p.
 
-The theorem bounds p'/p by e^eps / (1 - delta/(1-failure)), twice epsilon in all. But p' <= 1, p' <= e^eps p + delta and
-1 - p <= e^eps (1 - p') + delta say more, and all three bounds on p'/p are the larger the smaller p is. With s = 1 - failure,
+The theorem bounds p'/p by e^eps / (1 - delta/(1-failure)), so that epsilon doubles. But p' <= 1, p' <= e^eps p + delta and
+1 - p <= e^eps (1 - p') + delta give sharper bounds on p'/p, and all three of them decrease with p. With s = 1 - failure,
 
     p'/p <= r = min(1, e^eps s + delta, 1 - e^-eps (1 - s - delta)) / s,    epsilon' = epsilon + log r,   delta' = delta/s,
 
-never above the theorem: at failure 0.1 and epsilon 1 it is 1.07 and not 2. If delta = 0 and M has bounded range b (2 epsilon always
-is one), a ratio of conditional probabilities is the ratio of the plain ones times a constant: the range stays b, and since it holds
-0 the loss is at most b. So an epsilon-bounded-range mechanism conditioned on a fixed set of outputs stays epsilon-DP.
+never above the theorem: at failure 0.1 and epsilon 1 it is 1.07 instead of 2. Let delta = 0 and M have bounded range b (2 epsilon
+always is one). A ratio of conditional probabilities is the ratio of the unconditional ones times a constant, so the range stays b,
+and since the interval of the losses contains 0, the loss is at most b. So an epsilon-bounded-range mechanism conditioned on a fixed
+set of outputs stays epsilon-DP.
 
-Renyi divergences. Of densities f and f', those given S are f/p and f'/p', so
+Renyi divergences. The densities f and f' become f/p and f'/p' given S, so
 
     D_a(f/p || f'/p') = log(p^-a p'^(a-1) integral over S of f^a f'^(1-a)) / (a-1) <= D_a(f || f') + a/(a-1) log(1/s),
 
-since p' is at most 1. A divergence is at most that of any larger order.
+since p' is at most 1. Besides, divergences increase with the order.
 
 A fixed number m of attempts, then a fallback F. The output distribution is A + q^m F with A(T) = P[M in T and S] g(q),
 g(q) = 1 + q + ... + q^(m-1) = (1 - q^m) / (1 - q). Where q > q', g(q)/g(q') = (p'/p) (1 - q^m)/(1 - q'^m) <= p'/p <= r; elsewhere
-it is at most 1. So A(T) <= e^eps' A'(T) + delta g(q): the epsilon is that of the unbounded loop, and the leftover, which is
-charged to delta in full, makes delta' = delta g(failure) + failure^m. Nothing was asked of F, which may read the data, as in the
+it is at most 1. So A(T) <= e^eps' A'(T) + delta g(q): the epsilon is that of the unbounded loop, and the probability failure^m that
+all attempts fail is added to delta, which is delta' = delta g(failure) + failure^m. F is arbitrary and may read the data, as in the
 warm-up of the post: then there is no failure at all. If F is public, m attempts are also the composition of m draws.
 
-The warm-up itself (Equation 2) is wrong where the test reads the data. It promises (epsilon, delta + failure) when an output y
-with loss(y, x) > alpha is replaced, but its last step takes for granted that x' keeps what x keeps. Let M be epsilon-DP and y
-have probability failure on x', where it is replaced, and e^epsilon failure on x, where it is kept: one output says it was x, with a
-probability above delta + failure. What holds is P[M(x') in S*] <= P[M~(x') in S] + failure, so delta + (1 + e^epsilon) failure.
+The warm-up itself (Equation 2) is wrong where the test reads the data. It claims (epsilon, delta + failure)-DP when an output y
+with loss(y, x) > alpha is replaced, but its last step assumes that an output that is kept on x is kept on x'. Counterexample: let M
+be epsilon-DP, and let y have probability failure on x', where it is replaced, and e^epsilon failure on x, where it is kept. Then y
+reveals that the data are x, with a probability above delta + failure. What holds is P[M(x') in S*] <= P[M~(x') in S] + failure, so
+the delta is delta + (1 + e^epsilon) failure.
 """
 
 from __future__ import annotations
@@ -56,22 +58,22 @@ Test = Literal["public", "private"]
 def absorb_failure(guarantee: Guarantee, failure: float, *, test: Test = "private") -> Guarantee:
     """Return the guarantee of a mechanism whose failures are replaced by an answer that reads the data.
 
-        test "private": (epsilon, delta + (1 + e^epsilon) failure),   test "public": (epsilon, delta + failure)
+    With a private test it is (epsilon, delta + (1 + e^epsilon) failure)-DP, and with a public one (epsilon, delta + failure)-DP.
 
     Args:
-        guarantee: that of the mechanism, with a finite epsilon here and in the other functions.
+        guarantee: the guarantee of the mechanism, with a finite epsilon.
         failure: in [0, 1), a bound on the probability of a failure on every dataset.
-        test: ``"private"`` where the data say which outputs are failures, such as those of a high loss; ``"public"`` for a fixed
-            set of outputs.
+        test: ``"private"`` where it depends on the data which outputs are failures, such as outputs with a high loss;
+            ``"public"`` for a fixed set of outputs.
 
     Returns:
         A :class:`Guarantee`, with neither bounded range nor zCDP.
 
     Raises:
-        ValueError: also where delta would be 1 or more.
+        ValueError: epsilon is infinite, or a parameter is out of range, or the new delta would be 1 or more.
 
     Privacy:
-        None is spent. The post claims the second guarantee for both tests; the counterexample is at the top of this file.
+        Spends no privacy. The post claims the second guarantee for both tests; the module docstring has a counterexample.
 
     References:
         Steinke (2025), Equation 2, corrected.
@@ -94,22 +96,22 @@ def condition_on_success(guarantee: Guarantee, failure: float, *, bound: Bound =
         sharp:     epsilon' = epsilon + log r, r the largest ratio of two success probabilities; the same delta'
 
     Args:
-        guarantee: that of one attempt together with the outcome of its test.
-        failure: as for :func:`absorb_failure`.
-        bound: ``"sharp"``, derived at the top of this file, or ``"published"``, Theorem 1.
+        guarantee: the guarantee of one attempt together with the outcome of its test.
+        failure: in [0, 1), a bound on the probability of a failure on every dataset.
+        bound: ``"sharp"``, derived in the module docstring, or ``"published"``, Theorem 1.
 
     Returns:
-        A :class:`Guarantee`. If delta is 0 its bounded range is that of one attempt, or twice its epsilon, and ``"sharp"`` is never
-        above it: conditioning leaves an epsilon-bounded-range mechanism epsilon-DP. Of noise that is zCDP and has no epsilon, a
-        curve of Renyi divergences.
+        A :class:`Guarantee`. If delta is 0, its bounded range is the smaller of that of one attempt and twice its epsilon, and the
+        ``"sharp"`` epsilon is at most this range: conditioning leaves an epsilon-bounded-range mechanism epsilon-DP. For a
+        mechanism with zCDP but no epsilon, the result has a curve of Renyi divergences.
 
     Raises:
-        ValueError: also for ``delta >= 1 - failure``.
+        ValueError: a parameter is out of range, or ``delta >= 1 - failure``.
 
     Privacy:
-        None is spent. The success must be read from the output alone (a noisy estimate of the loss that is part of it, against a
-        threshold that does not depend on the data). The number of repetitions must stay secret: a loop that runs until success
-        tells it by the time it takes; :func:`retry_until_success` does not.
+        Spends no privacy. Success must be decided by the output alone, for example by a noisy estimate of the loss that is part of
+        the output, against a threshold that does not depend on the data. The number of repetitions must stay secret, but a loop
+        that runs until success reveals it by its running time; :func:`retry_until_success` does not.
 
     References:
         Steinke (2025), Theorem 1 and footnote 2.
@@ -140,25 +142,26 @@ def retry_until_success(
         epsilon' as in :func:`condition_on_success`,   delta' = delta (1 - failure^m) / (1 - failure) + failure^m
 
     Args:
-        guarantee: as for :func:`condition_on_success`.
-        failure: as for :func:`absorb_failure`.
+        guarantee: the guarantee of one attempt together with the outcome of its test.
+        failure: in [0, 1), a bound on the probability of a failure on every dataset.
         attempts: m, at least 1, chosen without the data; see :func:`attempts_for`.
-        fallback: ``"public"``, a value that does not depend on the data, or ``"private"``: then also the fallback's reading of the
-            data is paid for, by the same delta. Only for a single attempt does it make a difference here.
+        fallback: ``"public"`` for a value that does not depend on the data, or ``"private"`` for one that may; delta covers both.
+            This matters for a single attempt only.
         bound: as for :func:`condition_on_success`.
 
     Returns:
-        A :class:`Guarantee`. One attempt with a public fallback is post-processing and keeps that of the attempt. More of them are
-        also a post-processed composition of m attempts, which can be the better guarantee (m epsilon, and no leftover).
+        A :class:`Guarantee`. One attempt with a public fallback is post-processing and keeps the guarantee of the attempt. Several
+        attempts with a public fallback are also a post-processed composition of m attempts, whose guarantee, m epsilon and no
+        added failure probability, can be the better one.
 
     Raises:
-        ValueError: as :func:`condition_on_success`, and where delta' would be 1 or more.
+        ValueError: a parameter is out of range, ``delta >= 1 - failure``, or delta' would be 1 or more.
 
     Privacy:
-        None is spent. All attempts must be made, whatever came of the first ones.
+        Spends no privacy. All m attempts must be made, even after the first success.
 
     References:
-        Steinke (2025), Equation 2 and Theorem 1, for an unbounded loop; the top of this file for a fixed number of attempts.
+        Steinke (2025), Equation 2 and Theorem 1, for an unbounded loop; the module docstring for a fixed number of attempts.
 
     >>> print(retry_until_success(Guarantee(1.0, 1.0, "swap"), 0.1, attempts=9, fallback="public"))
     (1, 1e-09)-DP under swap neighbors
@@ -168,39 +171,43 @@ def retry_until_success(
     epsilon = _conditioned(guarantee, beta, bound)
     if count == 1:
         return guarantee if fallback == "public" else absorb_failure(guarantee, beta, test="public")
-    leftover = max(beta**count, float_info.min) if beta else 0.0  # a power that underflows is still no pure promise
+    leftover = max(beta**count, float_info.min) if beta else 0.0  # an underflow must not state pure DP
     return _promised(guarantee, epsilon, guarantee.delta * (1 - leftover) / (1 - beta) + leftover)
 
 
 def attempts_for(failure: float, *, leftover: float) -> int:
-    """Return the smallest number of attempts that all fail with probability at most ``leftover``, in (0, 1): failure^m <= leftover.
+    """Return the smallest number of attempts that all fail with probability at most ``leftover``.
 
-    It reads public numbers only.
+    This is the smallest m with failure^m <= leftover, from public numbers only.
+
+    Args:
+        failure: in [0, 1), a bound on the probability that one attempt fails.
+        leftover: in (0, 1).
 
     >>> attempts_for(0.5, leftover=1e-6), attempts_for(0.9, leftover=1e-6), attempts_for(0.0, leftover=0.5)
     (20, 132, 1)
     """
     beta, leftover = checks.concrete_fraction("failure", failure), checks.concrete_probability("leftover", leftover)
-    count = max(1, ceil(log(leftover) / log(beta)) - 1) if beta else 1  # from one below: the quotient of the logarithms rounds
+    count = max(1, ceil(log(leftover) / log(beta)) - 1) if beta else 1  # one less, as the quotient is rounded
     while beta**count > leftover:
         count += 1
     return count
 
 
 def number_of_attempts(attempts: int) -> int:
-    """Return a static number of attempts, at least 1; raise where it is none."""
+    """Validate a static number of attempts, at least 1, and return it."""
     return checks.static_integer("attempts", attempts, 1, 2**53)
 
 
 def _conditioned(guarantee: Guarantee, beta: float, bound: Bound) -> float:
-    """The epsilon of the distribution given success."""
+    """Return the epsilon of the output distribution given success."""
     checks.one_of("bound", bound, ("sharp", "published"))
     epsilon, delta, success = guarantee.epsilon, guarantee.delta, 1 - beta
     if bound == "published":
         return 2 * epsilon - log(1 - delta / success)
     if not beta:
         return epsilon
-    # Each of the three bounds as log r, without the difference of two numbers near 1; e^epsilon only where it decides.
+    # The three bounds on log r, in forms without cancellation; e^epsilon is computed only where that bound may be the smallest.
     grown = log1p(expm1(epsilon) + delta / success) if epsilon < -log(success) else inf
     fewer = log1p((-beta * expm1(-epsilon) + delta * exp(-epsilon)) / success)
     sharp = epsilon + min(-log(success), grown, fewer)
@@ -208,18 +215,18 @@ def _conditioned(guarantee: Guarantee, beta: float, bound: Bound) -> float:
 
 
 def _promised(guarantee: Guarantee, epsilon: float, delta: float) -> Guarantee:
-    """(epsilon, delta)-DP; without a delta, the range is that of the attempt, or twice its epsilon."""
+    """Return (epsilon, delta)-DP; if delta is 0, with the range of one attempt or twice its epsilon."""
     if not delta < 1:
-        raise ValueError(f"nothing is promised: delta would be {delta:g}.")
+        raise ValueError(f"nothing is promised: delta would be {delta:g}, and must be below 1.")
     kept = inf if delta else min(guarantee.bounded_range, 2 * guarantee.epsilon)
     return Guarantee(epsilon, kept, guarantee.neighbors, delta, unit=guarantee.unit)
 
 
 def _checked(guarantee: Guarantee, failure: float) -> float:
-    checks.instance("this", guarantee, Guarantee, "what one attempt costs")
+    checks.instance("this function", guarantee, Guarantee, "what one attempt costs")
     beta = checks.concrete_fraction("failure", failure)
     if not guarantee.epsilon < inf:
-        raise ValueError(f"a guarantee with a finite epsilon is needed, got {guarantee}: convert it first.")
+        raise ValueError(f"guarantee must have a finite epsilon, got {guarantee}: convert it first, by its epsilon_at(delta).")
     if not guarantee.delta < 1 - beta:
-        raise ValueError(f"delta must be below the probability of success, got delta={guarantee.delta} and failure={failure}.")
+        raise ValueError(f"the guarantee's delta must be below 1 - failure, got delta={guarantee.delta} and failure={failure}.")
     return beta

@@ -1,29 +1,30 @@
-"""Budgets for pipelines whose next cost may depend on the answers so far: a filter refuses what would pass its budget.
+"""Privacy filters: budgets for mechanisms whose costs may depend on the answers so far.
 
-In this fully adaptive setting a sum of costs is itself random, and composition theorems need not hold for it. They do for pure DP
-(Rogers et al. 2016), and for the Renyi divergence of one order, and so for zCDP (Feldman and Zrnic 2021), if the sum is stopped at
-a budget that was fixed before. Several such rules may run side by side, and any of them admit. Proof, for a delta of delta_0 for
-the mechanisms' own deltas and delta_i for each rule i of Renyi divergences:
+In this fully adaptive setting the sum of costs is itself random, and composition theorems need not hold for it. They do for pure DP
+(Rogers et al. 2016), for the Renyi divergence of one order, and so for zCDP (Feldman and Zrnic 2021), if mechanisms are refused
+beyond a budget that was fixed in advance. Several such rules may be used at once, where a mechanism is admitted if any rule admits
+it. Proof, with delta = delta_0 (for the mechanisms' own deltas) + the sum of delta_i over the rules i of Renyi divergences:
 
-* A mechanism that is (epsilon_j, delta_j)-DP draws, except with probability delta_j, from two distributions that are epsilon_j-DP
-  (Kairouz, Oh and Viswanath 2015, Theorem 3.1). On every transcript the delta_j add up to at most delta_0, which no rule may pass,
-  so the probability of any exception is at most delta_0 (Whitehouse et al. 2023). There is none from here on.
-* Let A be the transcripts whose epsilons add up to at most epsilon. There the loss is at most epsilon: A adds nothing to the delta.
-* Every other transcript ends within the budget of a rule; let B_i be those whose first one is i. Sums only grow, so none of B_i
-  ever passed the budget i, and each has the probability that it has in the pipeline that rule i alone stops, whose delta at epsilon
-  is at most delta_i. So B_i adds at most delta_i.
+* An (epsilon_j, delta_j)-DP mechanism draws, except with probability delta_j, from two distributions that are epsilon_j-DP
+  (Kairouz, Oh and Viswanath 2015, Theorem 3.1). The filter keeps the sum of the delta_j on every transcript within delta_0, so the
+  probability of any such exception is at most delta_0 (Whitehouse et al. 2023). Below, there is none.
+* Let A be the transcripts whose epsilons add up to at most epsilon. On these the loss is at most epsilon: A adds nothing to delta.
+* Every other transcript ends within the budget of some rule; let B_i be those for which the first such rule is i. Sums only grow,
+  so transcripts in B_i never exceeded the budget of rule i, and have the same probability as if rule i alone were used, whose delta
+  at epsilon is at most delta_i. So B_i adds at most delta_i.
 
-The rules need shares of delta, since what is left of them may depend on the answers; A needs none.
+The rules of Renyi divergences need shares of delta that add up, since it may depend on the answers which of them applies in the
+end; A needs none.
 
-Gaussian DP is such a rule: while the squares of mu add up to at most mu_0^2, all is mu_0-GDP, however the mechanisms are chosen
-(Smith and Thakurta 2022). It admits more than zCDP. What is charged first is chosen before there is an answer, so that the shares
-may depend on it: if it is Gaussian DP, that rule has 7/8 of the delta and zCDP, for what else may follow, 1/8; otherwise zCDP has
-all of it.
+Gaussian DP is such a rule, too: while the sum of the squares of mu is at most mu_0^2, all mechanisms together are mu_0-GDP, even if
+chosen adaptively (Smith and Thakurta 2022). It admits more than zCDP. The first mechanism is chosen before there is any answer, so
+the shares may depend on it: if it has Gaussian DP, that rule gets 7/8 of delta, and zCDP, for other mechanisms that may follow,
+gets 1/8; otherwise zCDP gets all of it.
 
-Concurrent composition. A mechanism may itself be interactive: charge it when it starts, with what it promises to every adversary
-that talks to it alone. Questions to all that have started may then be interleaved in any order: pure, (epsilon, delta), Renyi and
-Gaussian DP compose concurrently as they do one after the other (Vadhan and Wang 2021; Lyu 2022; Vadhan and Zhang 2023), also with
-filters and odometers whose costs depend on the answers (Haney, Shoemate, Tian, Vadhan, Vyrros, Xu and Zhang 2023).
+Concurrent composition. A mechanism may itself be interactive: charge it when it starts, with its guarantee against an adversary
+that interacts with it alone. Queries to all mechanisms that have started may then be interleaved in any order: pure, (epsilon,
+delta), Renyi and Gaussian DP compose concurrently as they do sequentially (Vadhan and Wang 2021; Lyu 2022; Vadhan and Zhang 2023),
+also with filters and odometers whose costs depend on the answers (Haney, Shoemate, Tian, Vadhan, Vyrros, Xu and Zhang 2023).
 """
 
 from __future__ import annotations
@@ -45,11 +46,19 @@ from dpjax.accounting.guarantee import Guarantee, exact_total, one_unit
 
 
 class BudgetExceeded(RuntimeError):
-    """A mechanism was refused: running it would pass the budget. Nothing was charged."""
+    """Raised when a mechanism would exceed a budget. The mechanism was refused and nothing was charged.
+
+    Example:
+        >>> try:
+        ...     PrivacyFilter(1.0, 0.0, "swap").charge(Guarantee(2.0, 2.0, "swap"))
+        ... except BudgetExceeded as error:
+        ...     print(error)
+        a cost of 2 exceeds the remaining budget, 1 of 1.
+    """
 
 
 class Lock:
-    """A lock whose copy is a new one, which is free."""
+    """A mutual-exclusion lock that can be copied and pickled: the copy is a new lock, not held."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -65,36 +74,36 @@ class Lock:
 
 
 class Unit:
-    """The unit, such as a person, of all guarantees charged to a budget or its sessions: once one states it, all others agree."""
+    """The unit, such as a person, that all guarantees charged to a budget and its sessions share."""
 
     def __init__(self) -> None:
         self.name, self._lock = "", Lock()
 
     def agree(self, unit: str) -> None:
-        """Take the unit of a guarantee, or raise where it is another one."""
+        """Record the unit of a guarantee; raise ``ValueError`` if it differs from the recorded one."""
         with self._lock:
             self.name = one_unit((self.name, unit))
 
 
 class Sums:
-    """The costs of mechanisms: epsilon, delta, and rho, or the Renyi divergence of each order over it; and their exact sums.
+    """The exact sums of the costs charged so far: epsilon, delta, mu^2/2, and rho of zCDP or Renyi divergences.
 
     Attributes:
-        orders: finite and above 1.
-        share: the delta that the mechanisms' own deltas leave for the rules of Renyi divergences.
-        lock: it is held from the look at the sums to the addition that it allows.
-        unit: that of the guarantees so far, which a session shares with the budget that it is of.
+        orders: of the Renyi divergences, finite and above 1; divergences are summed over their order.
+        share: the part of delta that is left for Renyi divergences after the mechanisms' own deltas.
+        lock: held while a cost is compared with the budget and added.
+        unit: the unit of the guarantees so far; a session shares it with its parent budget.
     """
 
     def __init__(self, name: str, delta: float, neighbors: str, mechanism_delta: float, orders: tuple[float, ...]) -> None:
         checks.one_of("neighbors", neighbors, checks.RELATIONS)
-        # As Python's floats: NumPy and JAX would compare with a float32 in float32.
+        # As Python floats, since NumPy and JAX would compare with a float32 in float32.
         delta, mechanism_delta = (
             checks.concrete_fraction("delta", delta),
             checks.concrete_fraction("mechanism_delta", mechanism_delta),
         )
         if mechanism_delta > delta:
-            raise ValueError(f"mechanism_delta must be at most delta, got {mechanism_delta} and {delta}.")
+            raise ValueError(f"mechanism_delta must be at most delta, got mechanism_delta={mechanism_delta} and delta={delta}.")
         self.orders = tuple(float(order) for order in orders)
         if not all(1 < order < inf for order in self.orders):
             raise ValueError(f"orders must be finite and above 1, got {orders}.")
@@ -105,11 +114,13 @@ class Sums:
         self._began: bool | None = None  # whether the first mechanism promises Gaussian DP, once there is one
 
     def costs(self, spent: Guarantee | Composition, most: float = inf) -> list[Any]:
-        """Return what is charged for a mechanism, exactly; infinite where it promises nothing.
+        """Return the exact costs of a mechanism; infinite where it promises nothing.
 
         Raises:
-            TypeError: neither of the two; a metric guarantee has the method ``guarantee``.
-            ValueError: another relation or unit, or no cost below ``most`` of the kind that is charged.
+            TypeError: ``spent`` is neither a guarantee nor a composition. (A metric guarantee can be
+                converted by its method ``guarantee``.)
+            ValueError: the relation or unit differs, or no cost of the kind that is charged is below
+                ``most``.
         """
         if not isinstance(spent, Guarantee | Composition):
             raise TypeError(f"this {self._name} charges a Guarantee or a Composition, got {type(spent).__name__}.")
@@ -125,8 +136,8 @@ class Sums:
             rhos = [exact_total((part.rho, count) for part, count in whole.parts)]
         if delta and not self.mechanism_delta:
             raise ValueError(
-                f"this {self._name} has no part for the deltas of mechanisms, and without its delta the guarantee does not promise "
-                f"anything: {spent}; set mechanism_delta."
+                f"this {self._name} reserves no delta for the mechanisms' own deltas, but the guarantee has one: {spent}; set "
+                "mechanism_delta when it is made."
             )
         kind = ("Renyi DP at its orders" if self.orders else "zCDP") if self.share else "pure DP"
         if not min(rhos if self.share else [epsilon]) < most:
@@ -137,22 +148,22 @@ class Sums:
         return [epsilon, delta, gaussian, *rhos]
 
     def add(self, costs: list[Any], unit: str) -> None:
-        """Add the costs of one mechanism, which is charged for this unit."""
+        """Add the costs of one mechanism whose guarantee is for this unit."""
         self.unit.agree(unit)
         self._began = self.gaussian(costs)
         self._exact = self._with(costs)
 
     def gaussian(self, costs: list[Any] | None = None) -> bool:
-        """Return whether the first mechanism promises Gaussian DP, where costs that are not added yet may be of it."""
+        """Return whether the first mechanism charged, or the one with ``costs`` if it is the first, has Gaussian DP."""
         return bool(costs and costs[2] < inf) if self._began is None else self._began
 
     def totals(self, costs: list[Any] | None = None) -> tuple[float, float, list[float]]:
-        """Return the sums of epsilon, of delta and of the rest, as nearest floats, after costs that are not added yet."""
+        """Return the sums of epsilon, of delta and of rho or divergences, as nearest floats, with ``costs`` added."""
         epsilon, delta, _, *rhos = (checks.nearest_float(total) for total in (self._with(costs) if costs else self._exact))
         return epsilon, delta, rhos
 
     def gaussian_rho(self, costs: list[Any] | None = None) -> float:
-        """Return half of the sum of squares of mu, infinite if one mechanism does not promise any, after such costs."""
+        """Return half the sum of squares of mu, with ``costs`` added; infinite if a mechanism has no mu."""
         return checks.nearest_float((self._with(costs) if costs else self._exact)[2])
 
     def _with(self, costs: list[Any]) -> list[Any]:
@@ -160,28 +171,30 @@ class Sums:
 
 
 class PrivacyFilter:
-    """A budget that mechanisms are charged to, in any order, each chosen after seeing all answers before.
+    """An (epsilon, delta) budget for mechanisms that may each be chosen after seeing all previous answers.
 
-    With ``delta = 0`` epsilons are summed, and the whole is epsilon-DP. With ``delta`` above 0 the budget is the zCDP that
-    implies (epsilon, delta)-DP, and each mechanism is charged the smallest rho that its guarantee implies; what keeps the sum of
-    epsilons within epsilon is admitted, too. A bounded range counts as an epsilon, and by its own Renyi divergences. Where the
-    first mechanism promises Gaussian DP, so is what keeps all together within the mu that implies (epsilon, 7/8 delta)-DP.
+    With ``delta = 0`` epsilons are summed, and all mechanisms together are epsilon-DP. With ``delta`` above 0 the budget is the
+    zCDP that implies (epsilon, delta)-DP, and each mechanism is charged the smallest rho that its guarantee implies; a mechanism is
+    also admitted if the sum of the epsilons stays within epsilon. If the first mechanism has Gaussian DP, a mechanism is also
+    admitted if all together stay within the mu that implies (epsilon, 7/8 delta)-DP. A bounded range counts as an epsilon, and is
+    converted to zCDP or Renyi DP by its own, smaller divergences.
 
-    Threads may share it: a charge looks and adds at once. ``copy.copy`` returns the same budget under another name; a deep or a
-    pickled copy has what was spent so far, and is a budget of its own from then on. For several processes there is
-    :class:`dpjax.accounting.Ledger`.
+    Threads may share a filter: each charge compares with the budget and adds its cost atomically. ``copy.copy`` returns the same
+    budget under another name; a deep copy or a pickled one starts with the costs charged so far and is independent from then on.
+    Several processes can share a :class:`dpjax.accounting.Ledger`.
 
     Args:
-        epsilon: of the whole, positive.
-        delta: of the whole, in [0, 1).
-        neighbors: the relation.
-        mechanism_delta: at most ``delta``: the part of it that the mechanisms' own deltas may add up to.
-        orders: public, above 1. Without any, zCDP is charged; otherwise the Renyi divergence of each order, against a budget of
-            its own with an even share of delta: for mechanisms that promise a curve, as on subsamples. One of them must hold.
+        epsilon: of all mechanisms together, positive.
+        delta: of all mechanisms together, in [0, 1).
+        neighbors: the neighbor relation of all guarantees.
+        mechanism_delta: the part of ``delta`` that is reserved for the mechanisms' own deltas, at most ``delta``.
+        orders: public orders of Renyi divergences, above 1. If empty, zCDP is charged. Otherwise the Renyi divergence of each order
+            has a separate budget with an equal share of delta, and a mechanism is admitted if one of them suffices; use this for
+            guarantees with a Renyi curve, as on subsamples.
 
     References:
         Rogers, Roth, Ullman and Vadhan (2016), Theorem 3.1; Feldman and Zrnic (2021), Theorem 4.3; Whitehouse, Ramdas, Rogers and
-        Wu (2023), Theorem 1; the top of this file, for rules side by side and for interactive mechanisms.
+        Wu (2023), Theorem 1; the module docstring, for the use of several rules and for interactive mechanisms.
 
     >>> budget = PrivacyFilter(1.0, 0.0, "swap")
     >>> for _ in range(3):
@@ -192,7 +205,7 @@ class PrivacyFilter:
     >>> budget.charge(Guarantee(0.3, 0.6, "swap", delta=1e-7))
     """
 
-    # No dataclass: dataclasses.replace would make a budget that has forgotten what was spent.
+    # Not a dataclass, as dataclasses.replace would return a budget without the costs charged so far.
     def __init__(
         self, epsilon: float, delta: float, neighbors: str, mechanism_delta: float = 0.0, orders: tuple[float, ...] = ()
     ) -> None:
@@ -214,45 +227,48 @@ class PrivacyFilter:
 
     @property
     def budget(self) -> float:
-        """Return what may be charged: epsilon, or the rho of zCDP; with orders, divergence over order where the most is left."""
+        """The total budget: epsilon, or rho of zCDP; with orders, divergence over order, of the order with most left."""
         return self._best()[1]
 
     @property
     def spent(self) -> float:
-        """Return what was charged so far; above a budget of zCDP where the epsilons alone were within theirs."""
+        """The cost charged so far, in the unit of :attr:`budget`.
+
+        It exceeds a budget of zCDP where mechanisms were admitted by the sum of their epsilons.
+        """
         return self._best()[2]
 
     @property
     def remaining(self) -> float:
-        """The remaining budget, as ``epsilon`` or as rho."""
+        """The remaining budget, in the unit of :attr:`budget`; at least 0."""
         return max(self._best()[0], 0.0)
 
     @property
     def unit(self) -> str:
-        """The unit of the guarantees so far, those of sessions too, or ``""`` where none states one."""
+        """The unit of the guarantees charged so far, including sessions, or ``""`` if none states one."""
         return self._sums.unit.name
 
     def allows(self, guarantee: Guarantee | Composition) -> bool:
-        """Return whether there is room for it. The answer depends on costs, not on data."""
+        """Return whether a guarantee fits into the remaining budget. The answer depends on costs, not on data."""
         return self._has_room(self._sums.costs(guarantee))
 
     def charge(self, guarantee: Guarantee | Composition, what: Mapping[str, Any] | None = None) -> None:
         """Charge a mechanism, before it runs; an interactive one, before its first answer.
 
         Args:
-            guarantee: what it costs.
-            what: not kept: a filter is called as a :class:`dpjax.accounting.Ledger` is, which writes it down.
+            guarantee: the cost of the mechanism.
+            what: ignored; accepted because :meth:`dpjax.accounting.Ledger.charge` records it.
 
         Raises:
-            BudgetExceeded: there is no room for it; nothing was charged.
-            ValueError: as :meth:`allows`: another relation or unit, or a promise that this budget cannot charge.
+            BudgetExceeded: the cost exceeds the remaining budget; nothing was charged.
+            ValueError: the relation or unit differs, or the guarantee lacks a promise of the kind that is charged.
         """
         with self._sums.lock:
             costs = self._sums.costs(guarantee)
             if not self._has_room(costs):
                 cost, delta = float(min(costs[3:]) if self._budgets else costs[0]), float(costs[1])
                 raise BudgetExceeded(
-                    f"a cost of {cost:g}{f' and a delta of {delta:g}' if delta else ''} passes the remaining budget, "
+                    f"a cost of {cost:g}{f' and a delta of {delta:g}' if delta else ''} exceeds the remaining budget, "
                     f"{self.remaining:g} of {self.budget:g}."
                 )
             self._sums.add(costs, guarantee.unit)
@@ -260,19 +276,19 @@ class PrivacyFilter:
     def session(
         self, epsilon: float, delta: float = 0.0, mechanism_delta: float = 0.0, orders: tuple[float, ...] = ()
     ) -> PrivacyFilter:
-        """Return a budget of its own, for an analyst or a part of the work, that this one is charged for now.
+        """Return a new budget, for example for one analyst, whose total is charged to this budget now.
 
-        What the session does is one interactive mechanism to this budget, whose other mechanisms may run in between. It is charged
-        in full, whether it is used or not.
+        To this budget, the session is one interactive mechanism: other mechanisms may run in between. It is charged in full,
+        whether it is used or not.
 
         Args:
             epsilon: of the session, positive.
-            delta: of the session; it counts as a mechanism's own delta here.
+            delta: of the session; this budget charges it as a mechanism's own delta.
             mechanism_delta: of the session, as for a :class:`PrivacyFilter`.
-            orders: of the session, in the same way.
+            orders: of the session, as for a :class:`PrivacyFilter`.
 
         Raises:
-            BudgetExceeded: there is no room for it; nothing was charged.
+            BudgetExceeded: the session exceeds the remaining budget; nothing was charged.
 
         References:
             Haney et al. (2023), "Concurrent Composition for Interactive Differential Privacy with Adaptive Privacy-Loss
@@ -285,7 +301,7 @@ class PrivacyFilter:
         (0.25, 0.25)
         """
         opened = PrivacyFilter(epsilon, delta, self.neighbors, mechanism_delta, orders)
-        opened._sums.unit = self._sums.unit  # the same: what is charged here and there is for one unit
+        opened._sums.unit = self._sums.unit  # shared, so that all guarantees are for one unit
         self.charge(Guarantee(opened.epsilon, inf, self.neighbors, delta=opened.delta, unit=self.unit))
         return opened
 
@@ -295,7 +311,7 @@ class PrivacyFilter:
         return delta <= self.mechanism_delta and (epsilon <= self.epsilon or within)
 
     def _rules(self, costs: list[Any] | None, rhos: list[float]) -> list[tuple[float, float]]:
-        """Return the budget of each rule with a share of delta and what it comes to, after costs that are not added yet."""
+        """Return pairs of the budget and the cost of each rule that has a share of delta, with ``costs`` added."""
         if not self.orders and self._budgets and self._sums.gaussian(costs):
             gaussian, beside = self._gaussian_budgets
             return [(beside, rhos[0]), (gaussian, self._sums.gaussian_rho(costs))]
@@ -303,25 +319,27 @@ class PrivacyFilter:
 
     @cached_property
     def _gaussian_budgets(self) -> tuple[float, float]:
-        """Half of the square of mu at 7/8 of delta, and the zCDP of the rest of it."""
+        """Half the square of mu at 7/8 of delta, and the rho of zCDP at the rest of it."""
         share = self._sums.share
         return gdp_of(self.epsilon, delta=share * 7 / 8) ** 2 / 2 * (1 - 2.0**-50), _zcdp_budget(self.epsilon, share / 8)
 
     def _best(self) -> tuple[float, float, float]:
-        """What is left, the budget and what was spent, of the rule with the most left."""
+        """Return the remaining budget, the budget and the cost of the rule with most left."""
         epsilon, _, rhos = self._sums.totals()
         return max((budget - used, budget, used) for budget, used in self._rules(None, rhos) or [(self.epsilon, epsilon)])
 
 
 def _zcdp_budget(epsilon: float, delta: float) -> float:
-    """The zCDP that implies (epsilon, delta)-DP, at the best order, from below."""
+    """Return the rho of zCDP that implies (epsilon, delta)-DP, at the best order, rounded down."""
     return -formulas.smallest_on_host(formulas.minus_rho_at_order, np.zeros_like, epsilon, -log(delta))
 
 
 def _order_budget(epsilon: float, delta: float, order: float) -> float:
-    """The Renyi divergence of that order that implies (epsilon, delta)-DP, over the order, from below."""
+    """Return the Renyi divergence of an order that implies (epsilon, delta)-DP, over the order, rounded down."""
     conversion = float(formulas.epsilon_at_order(0.0, order, log(order - 1), -log(delta), np))
     budget = (epsilon - conversion - 1e-12 * (epsilon + abs(conversion))) / order
     if budget <= 0:
-        raise ValueError(f"nothing fits at order {order:g}: with its share of delta it promises no epsilon below {conversion:g}.")
+        raise ValueError(
+            f"orders has {order:g}, at which nothing fits: with its share of delta epsilon cannot be below {conversion:g}."
+        )
     return budget

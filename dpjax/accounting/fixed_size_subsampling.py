@@ -1,9 +1,10 @@
-"""Privacy amplification by samples of a fixed size, with or without replacement, which holds under swap neighbours.
+"""Privacy amplification by samples of a fixed size, with or without replacement, which holds under swap neighbors.
 
-Of n records, n public, m are taken: all subsets of that size equally likely, or m independent draws with replacement. Neighbours
-differ in one record. K is how often it is taken, w_k = P(K = k) and p = 1 - w_0; let P_k, Q_k be the outputs on the two data sets
-given K = k. P_0 = Q_0, and P_k, Q_k and P_0 are outputs of the mechanism on samples that differ in k records (mixed alike over the
-others; in place of the record others are taken), so each pair of them keeps the promise to groups of k.
+Of n records, n public, m are taken: all subsets of that size equally likely, or m independent draws with replacement. Neighbors
+differ in one record. Let K be the number of times that it is taken, w_k = P(K = k) and p = 1 - w_0, and let P_k, Q_k be the
+distributions of the output on the two datasets given K = k. P_0 = Q_0, and P_k, Q_k and P_0 are mixtures of outputs on samples that
+differ in k records (with the same mixing over the other records; in P_0 other records take the place of the differing one), so each
+pair of them satisfies the guarantee for groups of k.
 
 * (epsilon, delta): P_k(S) <= e^(k epsilon) min(Q_k(S), P_0(S)) + delta_k. With a_k = Q_k(S), (w_0 P_0 + sum w_k e^(k epsilon)
   min(a_k, P_0)) / (w_0 P_0 + sum w_k a_k) is largest at a_k = P_0: so e^epsilon' = sum w_k e^(k epsilon) and delta' = sum w_k
@@ -12,11 +13,11 @@ others; in place of the record others are taken), so each pair of them keeps the
 * Renyi divergences: with A, B the mixtures of P_k and of Q_k over k >= 1, P = (1-p) P_0 + p A and Q = (1-p) P_0 + p B, so E_Q
   (P/Q)^a = 1 + sum over j >= 2 of C(a, j) p^j E_Q ((A-B)/Q)^j for integers a. The triple (A, B, Q) is a mixture of (A, B, P_0) and
   (A, B, B), and |a-b|^j / q^(j-1) is jointly convex: so E_Q |(A-B)/Q|^j is at most the mean over k of m_k(j), which bounds E
-  |(P_k-Q_k)/R|^j for R = P_0 and R = Q_k. Besides, Q >= (1-p) P_0, and by Minkowski's inequality it is at most (1-p)^(1-j) (mean of
-  m_k(j)^(1/j))^j, which is smaller where a large k is rare and costs much.
+  |(P_k-Q_k)/R|^j for R = P_0 and R = Q_k. Since Q >= (1-p) P_0, by Minkowski's inequality it is also at most (1-p)^(1-j) (mean of
+  m_k(j)^(1/j))^j, which is smaller where a large k is rare but has a large m_k(j).
 * m_k(j) = min(2, (e^(k epsilon) - 1)^j) e^((j-1) D_k(j)), where D_k bounds the Renyi divergences for groups of k, and 4 (e^(D_k(2))
-  - 1) for j = 2. Under mu-GDP it is also 2^j E |e^(k mu Z - (k mu)^2/2) - 1|^j: |a-b|^j <= 2^(j-1) (|a-r|^j + |b-r|^j), and each of
-  both is the divergence of a convex function, which is largest for two normal distributions.
+  - 1) for j = 2. Under mu-GDP it may also be 2^j E |e^(k mu Z - (k mu)^2/2) - 1|^j: |a-b|^j <= 2^(j-1) (|a-r|^j + |b-r|^j), and both
+  terms are divergences of a convex function, which are largest for two normal distributions.
 """
 
 from __future__ import annotations
@@ -33,35 +34,35 @@ from dpjax.accounting.amplification import ORDERS, binomial_curve, spent_on, zcd
 from dpjax.accounting.composition import Composition
 from dpjax.accounting.guarantee import Guarantee, Points, least_divergence
 
-_MOST_DRAWS, _MOST_ORDER = 100_000, 64  # with replacement, where every k is summed
+_MOST_DRAWS, _MOST_ORDER = 100_000, 64  # limits with replacement, where the sum is over every k
 
 
 def fixed_size_subsample(
     spent: Guarantee | Composition, *, taken: int, public_n: int, replacement: Literal["with", "without"]
 ) -> Guarantee:
-    """Return what a mechanism costs that runs on a sample of fixed size, or several that run on the same sample.
+    """Return the guarantee of mechanisms that run on one random sample of fixed size.
 
     Args:
-        spent: under swap neighbours, what runs on the ``taken`` records that it is given.
-        taken: m, how many records are taken; with replacement at most 100,000.
-        public_n: n, how many records there are.
+        spent: the guarantee of the mechanism on the sample, or the sum of those that see the same sample; under swap neighbors.
+        taken: m, the size of the sample; with replacement at most 100,000.
+        public_n: n, the number of records.
         replacement: ``"without"``, every subset of that size equally likely (m at most n), or ``"with"``, m independent draws.
 
     Returns:
-        A :class:`Guarantee`: (epsilon', delta')-DP as at the top of this file, and a Renyi curve at integer orders up to 10^4, or
-        up to 64 with replacement, where a divergence is known; with a finite epsilon also the zCDP that both imply.
+        A :class:`Guarantee`: (epsilon', delta')-DP as in the module docstring; where a Renyi divergence is known, a Renyi curve at
+        integer orders up to 10^4, or up to 64 with replacement; and if epsilon is finite, the zCDP that both imply.
 
     Raises:
-        ValueError: also where neither epsilon nor a Renyi divergence is known.
+        ValueError: a parameter is out of range, or neither an epsilon nor a Renyi divergence is known.
 
     Privacy:
-        Under swap neighbours only: the number of records is public. Who was taken stays secret. Mechanisms that see the same sample
-        are one mechanism: add them up before, and those on samples of their own afterwards.
+        Under swap neighbors only: the number of records is public. The sample must stay secret. Add the guarantees of mechanisms
+        that see the same sample before this call, and those of mechanisms on independent samples after it.
 
     References:
         Balle, Barthe and Gaboardi (2018), "Privacy Amplification by Subsampling", Theorems 9 and 10; Wang, Balle and
         Kasiviswanathan (2019), "Subsampled Renyi Differential Privacy and Analytical Moments Accountant", Theorem 9, for the Renyi
-        divergences without replacement; the top of this file, for those with it.
+        divergences without replacement; the module docstring, for those with replacement.
 
     >>> print(fixed_size_subsample(Guarantee(1.0, inf, "swap", delta=1e-6), taken=10, public_n=100, replacement="without"))
     (0.158566, 1e-07)-DP under swap neighbors
@@ -83,7 +84,7 @@ def fixed_size_subsample(
     delta = given.delta and max(given.delta * growth * (1 + 2.0**-48), float_info.min)
     if not (epsilon < inf and delta < 1):
         if not curve:
-            raise ValueError(f"neither an epsilon nor a Renyi divergence is known on the sample, given {given}.")
+            raise ValueError(f"neither an epsilon nor a Renyi divergence is known on the sample, for {given}.")
         return Guarantee(inf, inf, "swap", renyi=curve, unit=given.unit)
     zcdp = inf
     if not delta and curve:
@@ -92,7 +93,7 @@ def fixed_size_subsample(
 
 
 def _mixed(epsilon: float, share: float) -> float:
-    """log(1 + share (e^epsilon - 1)), from above."""
+    """Return log(1 + share (e^epsilon - 1)), rounded up."""
     if epsilon == inf:
         return inf
     near = log1p(share * expm1(epsilon)) if epsilon < 700 else max(epsilon + log(share), 0.0) + log(2)
@@ -100,7 +101,7 @@ def _mixed(epsilon: float, share: float) -> float:
 
 
 def _growth(mixed: float, epsilon: float, limit: float) -> float:
-    """(e^mixed - 1) / (e^epsilon - 1), and its limit at 0; from above."""
+    """Return (e^mixed - 1) / (e^epsilon - 1), or its limit at epsilon = 0; rounded up."""
     if epsilon == 0 or epsilon == inf:
         return limit if epsilon == 0 else inf
     if mixed < 700:
@@ -111,7 +112,7 @@ def _growth(mixed: float, epsilon: float, limit: float) -> float:
 
 
 def _curve(whole: Composition, pure: float, m: int, n: int, share: float, without: bool) -> tuple[Points, float]:
-    """The Renyi curve, and the bound of E ((A-B)/Q)^2."""
+    """Return the Renyi curve, and a bound of E ((A-B)/Q)^2."""
     orders = np.arange(2, (ORDERS[-1] if without else _MOST_ORDER) + 1.0)
     convex, norm = np.full(orders.size, -inf), np.full(orders.size, -inf)
     most_taken = 1 if without else m
@@ -125,14 +126,14 @@ def _curve(whole: Composition, pure: float, m: int, n: int, share: float, withou
     known = found[: np.flatnonzero(np.append(found, inf) == inf)[0]]
     if not known.size:
         return (), inf
-    # A mixture of pairs is no further apart than the furthest of them, which without replacement is a neighbour.
+    # The divergence of a mixture of pairs is at most the largest of theirs; without replacement these are neighbors.
     most = whole.rdp(ORDERS[known.size + 1 >= ORDERS]) if without else inf
     curve = binomial_curve(known, share, 0.0, float_info.min if whole.rho else 0.0, most)
     return curve, float(np.exp(min(known[0], 700.0)))
 
 
 def _log_terms(whole: Composition, k: np.ndarray, orders: np.ndarray, pure: float) -> np.ndarray:
-    """The logarithm of m_k(j), for j = 2, 3, ..., ``(k, orders)``."""
+    """Return log m_k(j) for j = 2, 3, ..., ``(k, orders)``."""
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         if k.size == 1 and k[0] == 1:
             divergences = whole.rdp(orders)[None]
@@ -147,22 +148,22 @@ def _log_terms(whole: Composition, k: np.ndarray, orders: np.ndarray, pure: floa
         if whole.gdp < inf:
             normal = _log_normal_moments(k * whole.gdp)[:, : orders.size]
             found[:, : normal.shape[1]] = np.fmin(found[:, : normal.shape[1]], normal)
-    return np.where(np.isnan(found), -inf, found)  # 0 times infinity: no divergence at all
+    return np.where(np.isnan(found), -inf, found)  # NaN is 0 times infinity, where the divergence is 0
 
 
 def _log_normal_moments(mu: np.ndarray) -> np.ndarray:
-    """The logarithm of 2^j E |e^(mu Z - mu^2/2) - 1|^j for j = 2..16, from above, by a binomial sum and what it may lose."""
+    """Return log(2^j E |e^(mu Z - mu^2/2) - 1|^j) for j = 2..16, rounded up, by a binomial sum."""
     i, even = np.arange(17), []
     for j in range(2, 18, 2):
         terms = np.array([comb(j, int(each)) for each in i[: j + 1]]) * np.exp(i[: j + 1] * (i[: j + 1] - 1) * mu * mu / 2)
         lost = 1e-14 * np.sum(terms, axis=1)
         even.append(np.log(np.maximum(np.sum(terms * (-1.0) ** i[: j + 1], axis=1), 0.0) + lost) + j * log(2))
-    odd = [(below + above) / 2 for below, above in pairwise(even)]  # Cauchy and Schwarz
+    odd = [(below + above) / 2 for below, above in pairwise(even)]  # the Cauchy-Schwarz inequality
     return np.stack([value for pair in zip_longest(even, odd) for value in pair if value is not None], axis=1)
 
 
 def _log_binomial(k: np.ndarray, m: int, n: int) -> np.ndarray:
-    """The logarithm of P(K = k), from above."""
+    """Return log P(K = k), rounded up."""
     from scipy.special import gammaln
 
     left = (m - k) * log1p(-1 / n) if n > 1 else np.where(k == m, 0.0, -inf)

@@ -1,4 +1,4 @@
-"""Guarantees for several individuals at once, and for mechanisms on disjoint parts of the data."""
+"""Group privacy, and parallel composition of mechanisms on disjoint parts of the data."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ from dpjax.accounting.guarantee import Guarantee, one_unit, orders_of, points_of
 
 
 def for_groups(guarantee: Guarantee, *, size: int) -> Guarantee:
-    """Return what the same mechanism promises to groups of ``size`` individuals, who may all change at once.
+    """Return the guarantee of the same mechanism for groups of ``size`` individuals, who may all change at once.
 
-    k epsilon, k times the range and mu of Gaussian DP, and k^2 rho; with a delta, k epsilon at delta (1 + e^epsilon + ... +
-    e^((k-1) epsilon)) alone.
+    It has k epsilon, k times the range and the mu of Gaussian DP, and k^2 rho. If delta > 0, it has only k epsilon, at
+    delta (1 + e^epsilon + ... + e^((k-1) epsilon)).
 
     Args:
-        guarantee: for one individual.
+        guarantee: the guarantee for one individual.
         size: k, at least 1 and at most 2^53.
 
     Returns:
-        A :class:`Guarantee` whose neighbours differ in up to k individuals, of the kind that its relation says.
+        A :class:`Guarantee` whose neighbors differ in up to k individuals, each of them added, removed or replaced as its relation
+        states.
 
     Raises:
         ValueError: nothing is promised to groups: delta would be 1 or more, or only Renyi divergences are known.
@@ -43,29 +44,34 @@ def for_groups(guarantee: Guarantee, *, size: int) -> Guarantee:
         delta *= expm1(epsilon) / expm1(guarantee.epsilon) * (1 + 1e-15) if epsilon < 700 else inf
     elif delta:
         delta *= size
-    if not (delta < 1 and epsilon < inf):  # it promises nothing
+    if not (delta < 1 and epsilon < inf):  # then (epsilon, delta)-DP promises nothing
         epsilon, delta = inf, 0.0
-    # The events of which a delta speaks are others for each pair on the way: only (epsilon, delta)-DP carries over then.
+    # A delta refers to events that differ between the consecutive pairs of a group: only (epsilon, delta)-DP carries over.
     kept = (size * guarantee.bounded_range, size**2 * guarantee.zcdp, size * guarantee.gdp)
     bounded_range, zcdp, gdp = (inf, inf, inf) if guarantee.delta else kept
     return promising(Guarantee(epsilon, bounded_range, guarantee.neighbors, delta, zcdp, gdp=gdp, unit=guarantee.unit))
 
 
 def parallel(*guarantees: Guarantee, membership: Literal["by_value", "by_position"]) -> Guarantee:
-    """Return what mechanisms cost together that each see one part of the data, where every record belongs to one part.
+    """Return the guarantee of mechanisms that each see one part of the data, where every record belongs to one part.
 
     Args:
-        guarantees: of the mechanisms, all under one relation and for one unit; the parts are public, and chosen without the data.
-        membership: ``"by_value"``: a record's part depends on the record, as with groups. Then one person more or less is in one
-            part, but a replaced one can leave a part for another: swap neighbours are refused. ``"by_position"``: it depends on the
-            record's number only, so that a replaced record stays in its part. (Under add/remove the others must keep their numbers:
-            places of a padded array, not what moves up when one is missing.)
+        guarantees: the guarantees of the mechanisms, one per part, all under one relation and for one unit. The parts are public,
+            and chosen without the data.
+        membership: ``"by_value"`` if a record's part depends on its value, as with groups. A record that is added or removed then
+            changes one part, but a replaced one can move to another part, so swap neighbors are refused. ``"by_position"`` if the
+            part depends on the record's position only, so that a replaced record stays in its part. (Under add/remove the other
+            records must keep their positions, as in a padded array, and not move up where one is missing.)
 
     Returns:
-        A :class:`Guarantee`: the largest of each promise, and of the zCDP that each part's promises imply. A part without an
-        epsilon beside one with a delta counts with its epsilon at the largest delta. Where a part has a curve of Renyi divergences
-        and no part has a delta, the largest of the parts' at each order, too: neighbours differ in one part, so the privacy loss of
-        all parts together is that of one.
+        A :class:`Guarantee` with the largest value of each promise, and of the zCDP that each part's guarantee implies. If some part
+        has a delta, a part without an epsilon counts with its epsilon at the largest delta. If some part has a Renyi curve and none
+        has a delta, the result has the largest divergence at each order, too: neighbors differ in one part, so the privacy loss of
+        all parts together is that of one part.
+
+    Raises:
+        TypeError: an argument is not a :class:`Guarantee`.
+        ValueError: the relations or units differ, or ``"by_value"`` with swap neighbors, or nothing is promised.
 
     References:
         McSherry (2009), Theorem 4.
@@ -78,7 +84,7 @@ def parallel(*guarantees: Guarantee, membership: Literal["by_value", "by_positio
         checks.instance("parallel", part, Guarantee, "what one part costs; of a Composition, its guarantee()")
     relations = sorted({part.neighbors for part in guarantees})
     if len(relations) != 1:
-        raise ValueError(f"parallel composition needs guarantees under one relation, got {relations}.")
+        raise ValueError(f"guarantees must be under one neighbor relation, got {relations}.")
     check_membership(membership, relations[0])
     unit = one_unit(part.unit for part in guarantees)
     delta = max(part.delta for part in guarantees)
@@ -96,9 +102,9 @@ def parallel(*guarantees: Guarantee, membership: Literal["by_value", "by_positio
 
 
 def check_membership(membership: str, neighbors: str) -> None:
-    """Refuse an unknown option, and replaced records that can change their part."""
+    """Validate ``membership``; ``"by_value"`` is refused under swap neighbors."""
     if checks.one_of("membership", membership, ("by_value", "by_position")) == "by_value" and neighbors == "swap":
         raise ValueError(
-            "a replaced record can move from one part to another, which changes the size of both; swap guarantees do not cover "
-            "that: use mechanisms under add_remove neighbors, whose sum for the two parts holds."
+            'membership="by_value" needs add_remove neighbors: a replaced record can move to another part and change the sizes of '
+            "both, which swap guarantees do not cover; under add_remove, replacing costs the sum over the two parts."
         )

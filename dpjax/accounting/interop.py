@@ -1,7 +1,8 @@
-"""Hand over to Google's dp-accounting, the field's accountant: a guarantee or a pipeline as one of its events.
+"""Export of guarantees and compositions to Google's dp-accounting, as its events.
 
-Needs the extra ``accounting``. What it has (Gaussian noise, subsampled, by privacy loss distributions) is not written here again;
-what it lacks is in this package: bounded range, and tight conversions of pure DP.
+This needs the extra ``accounting``. dp-accounting covers what this package does not reimplement,
+such as privacy loss distributions of subsampled Gaussian noise; this package adds bounded range and
+tight conversions of pure DP.
 """
 
 from __future__ import annotations
@@ -14,24 +15,27 @@ from dpjax import checks
 from dpjax.accounting.composition import Composition
 from dpjax.accounting.guarantee import Guarantee, half_square
 
-_MOST_EVENTS = 100_000  # of randomised responses, each an object of its own
+_MOST_EVENTS = 100_000  # the maximal number of randomized responses, each a separate object
 
 
 def to_dp_event(spent: Guarantee | Composition, *, accountant: Literal["rdp", "pld"]) -> Any:
-    """Return a ``dp_accounting.DpEvent`` for what was spent, which the accountant composes.
+    """Return a ``dp_accounting.DpEvent`` with the cost of a guarantee or composition.
 
-    For the RDP accountant a mechanism of bounded range r is ``ZCDpEvent(r^2 / 8)``, pure DP randomised response under replacement
-    and ``ZCDpEvent(epsilon tanh(epsilon/2))`` elsewhere; of a curve of Renyi divergences (:func:`poisson_subsample`) it gets the
-    rho that the rest of the guarantee implies. For the PLD accountant pure DP is randomised response on two values, which
-    dominates every epsilon-DP mechanism; it exists under replacement only, and is repeated instead of self-composed, since
-    release 0.6.0 ignores the count of that event.
+    For the RDP accountant, a mechanism of bounded range r becomes ``ZCDpEvent(r^2 / 8)``, and a pure DP mechanism becomes
+    randomized response under swap neighbors and ``ZCDpEvent(epsilon tanh(epsilon/2))`` otherwise. A curve of Renyi divergences
+    (:func:`poisson_subsample`) is replaced by the rho that the rest of the guarantee implies.
+
+    For the PLD accountant, a pure DP mechanism becomes randomized response on two values, which dominates every epsilon-DP
+    mechanism. dp-accounting has this event under replacement only. It is repeated instead of self-composed, since release 0.6.0
+    ignores the count of that event.
 
     Args:
-        spent: under the relation that the accountant has (:func:`dp_accounting_relation`).
+        spent: the cost, under the relation that the accountant is made for (:func:`dp_accounting_relation`).
         accountant: ``"rdp"`` for ``rdp.RdpAccountant``, ``"pld"`` for ``pld.PLDAccountant``.
 
     Raises:
-        ValueError: a promise that the accountant has no event for, or more than 100,000 mechanisms for the PLD accountant.
+        ImportError: dp-accounting is not installed.
+        ValueError: the accountant has no event for a guarantee, or more than 100,000 mechanisms for the PLD accountant.
 
     References:
         https://github.com/google/differential-privacy/tree/main/python/dp_accounting
@@ -43,13 +47,13 @@ def to_dp_event(spent: Guarantee | Composition, *, accountant: Literal["rdp", "p
     """
     library = _dp_accounting()
     checks.one_of("accountant", accountant, ("rdp", "pld"))
-    whole = 1 * spent
-    if accountant == "pld" and whole.count > _MOST_EVENTS:
+    composition = 1 * spent
+    if accountant == "pld" and composition.count > _MOST_EVENTS:
         raise ValueError(
-            f"{whole.count} events are too many for the PLD accountant: use Composition.epsilon_at, or the RDP accountant."
+            f"{composition.count} events are too many for the PLD accountant: use Composition.epsilon_at, or the RDP accountant."
         )
     events: list[Any] = []
-    for guarantee, count in whole.parts:
+    for guarantee, count in composition.parts:
         if accountant == "pld":
             events += [_for_pld(guarantee, library)] * count
         else:
@@ -59,7 +63,7 @@ def to_dp_event(spent: Guarantee | Composition, *, accountant: Literal["rdp", "p
 
 
 def dp_accounting_relation(spent: Guarantee | Composition) -> Any:
-    """Return the ``dp_accounting.NeighboringRelation`` of what was spent; an edge more or less is one of add or remove.
+    """Return the ``dp_accounting.NeighboringRelation`` of a cost; edge neighbors become ``ADD_OR_REMOVE_ONE``.
 
     >>> import pytest
     >>> _ = pytest.importorskip("dp_accounting")
@@ -72,10 +76,10 @@ def dp_accounting_relation(spent: Guarantee | Composition) -> Any:
 
 def _for_rdp(guarantee: Guarantee, library: ModuleType) -> Any:
     if guarantee.delta or guarantee.rho == inf:
-        alone = "what holds except with a delta" if guarantee.delta else "a curve of Renyi divergences alone"
-        raise ValueError(f"the RDP accountant has no event for {alone}: {guarantee}.")
+        kind = "guarantees with a delta" if guarantee.delta else "a curve of Renyi divergences alone"
+        raise ValueError(f"the RDP accountant has no event for {kind}: {guarantee}; use Composition.epsilon_at.")
     known = min(guarantee.zcdp, half_square(guarantee.gdp), guarantee.bounded_range * guarantee.bounded_range / 8)
-    # The whole curve of randomised response is smaller than that of its rho; for a tiny epsilon the accountant's would cancel.
+    # The Renyi curve of randomized response lies below that of its rho, but for a tiny epsilon the accountant loses all digits.
     if guarantee.neighbors == "swap" and guarantee.epsilon > 1e-6 and guarantee.rho < known:
         return _randomized_response(guarantee.epsilon, library)
     return library.ZCDpEvent(guarantee.rho)
@@ -84,8 +88,8 @@ def _for_rdp(guarantee: Guarantee, library: ModuleType) -> Any:
 def _for_pld(guarantee: Guarantee, library: ModuleType) -> Any:
     if guarantee.neighbors != "swap":
         raise ValueError(
-            "the PLD accountant has an event for pure DP under swap neighbors only (randomised response under replacement); under "
-            f"{guarantee.neighbors} use the RDP accountant, or Composition.epsilon_at, which knows the same worst pair."
+            "the PLD accountant has an event for pure DP under swap neighbors only (randomized response under replacement); under "
+            f"{guarantee.neighbors} neighbors use the RDP accountant, or Composition.epsilon_at, which uses the same worst-case pair."
         )
     if guarantee.epsilon == inf or guarantee.delta:
         raise ValueError(f"the PLD accountant has an event for pure DP only, not for {guarantee}.")
@@ -94,7 +98,7 @@ def _for_pld(guarantee: Guarantee, library: ModuleType) -> Any:
 
 def _randomized_response(epsilon: float, library: ModuleType) -> Any:
     noise = 2 * exp(-epsilon) / (1 + exp(-epsilon))
-    return library.RandomizedResponseDpEvent(nextafter(noise, 0.0), 2)  # noise rounded up would cost too little
+    return library.RandomizedResponseDpEvent(nextafter(noise, 0.0), 2)  # rounded down, as more noise would understate the cost
 
 
 def _dp_accounting() -> ModuleType:

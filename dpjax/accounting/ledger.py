@@ -1,15 +1,16 @@
-"""A budget in a file, which outlives the process and is shared by all that run at once.
+"""A privacy budget in a file, which outlives a process and can be shared by several.
 
-The file has a line of JSON for the totals, which are public, and one more for each charge: when, for what, its guarantee, and what
-was left. It is never written in place. A charge holds an exclusive lock on the file, reads it, writes all of it and one line more
-beside it, flushes that to the disk and renames it. So at every moment the name leads to a complete file, however a process ends,
-and a charge that has returned is on the disk. A release draws only after that: every value that anybody has seen is in the file.
+The file has one line of JSON for the totals, which are public, and one for each charge: its time, its purpose, its guarantee, and
+the remaining budget. The file is never modified in place. A charge takes an exclusive lock on the file, reads it, writes its lines
+and a new one to a temporary file in the same folder, flushes that to the disk and renames it over the ledger. So the path refers to
+a complete file at all times, even if a process is killed, and a charge that has returned is on the disk. A release draws only after
+that: every released value is recorded in the file.
 
-Whoever waits for the lock may get it on a file that has been renamed over. It then no longer is what the name leads to, and the
-newer one is opened and locked instead. A lock on the file that the name leads to excludes all others: only its holder renames.
+A process that waited for the lock may obtain it on a file that has been replaced meanwhile. It then opens and locks the newer file
+instead. Only the process that holds the lock on the current file replaces it.
 
-Whether there is room is decided by a :class:`dpjax.accounting.PrivacyFilter` that all lines were charged to. A file that has a line
-that cannot be read, or no end, is refused and left as it is: nobody knows what was spent.
+Whether a charge fits is decided by a :class:`dpjax.accounting.PrivacyFilter` that all lines are charged to. A file with an
+unreadable or incomplete line is refused and left unchanged, since the budget spent is unknown.
 """
 
 from __future__ import annotations
@@ -38,30 +39,30 @@ _ENTRY = {"time", "what", "guarantee", "remaining"}
 
 
 class Ledger:
-    """A budget in a file, charged like a :class:`PrivacyFilter`, by any number of threads and processes on one machine.
+    """A :class:`PrivacyFilter` in a file, which threads and processes on one machine can share.
 
-    It is kept for as long as the data are: the file holds no data, only what was asked of them. A copy of the file, or another
-    hard link to it, is another budget: keep one. Locks are those of ``flock``, which most network file systems do not share.
+    Keep the file as long as the data. It contains no data, only a record of the releases. A copy of the file, or another hard link
+    to it, would be a separate budget: keep only one. Locking uses ``flock``, which most network file systems do not support.
 
     Args:
-        path: of the file; a symbolic link is followed.
-        epsilon: of the whole, positive, to make the file if there is none. A file that is there must have the same totals. Without
-            it the file must be there, and has its own totals.
-        delta: of the whole, in [0, 1).
-        neighbors: the relation.
-        mechanism_delta: the part of ``delta`` for the mechanisms' own deltas, such as that of private groups. By default it is half
-            of it: what will be asked over the years is not known when the file is made, a ledger without such a part refuses all of
-            these mechanisms, and the half that is left costs the others little, about log(2) / log(1/delta) of their zCDP.
+        path: the path of the file; symbolic links are followed.
+        epsilon: of all mechanisms together, positive: the file is created if there is none, and an existing file must have the same
+            totals. Without ``epsilon`` the file must exist, and its totals are used.
+        delta: of all mechanisms together, in [0, 1).
+        neighbors: the neighbor relation of all guarantees.
+        mechanism_delta: the part of ``delta`` that is reserved for the mechanisms' own deltas, such as that of private groups; by
+            default half of it. Without such a part a ledger would refuse all of these mechanisms, which may be needed later, and
+            halving delta costs the others little, about log(2) / log(1/delta) of their zCDP.
 
     Raises:
-        FileNotFoundError: there is no file, and no ``epsilon`` to make one.
-        ValueError: a bad total; other totals than those of the file; a file that is no ledger, or a damaged one, which is left as
-            it is.
+        FileNotFoundError: the file does not exist, and ``epsilon`` is not given.
+        ValueError: a total is out of range or differs from that in the file, or the file is not a ledger or is damaged. The file is
+            left unchanged.
 
     Privacy:
-        All releases that were charged are (epsilon, delta)-DP together, however each was chosen by those before: the guarantee of
-        :class:`PrivacyFilter`. A charge is on the disk before it returns, and so before a value is drawn; a process that is killed
-        in between has spent more than it released.
+        All releases that were charged are together (epsilon, delta)-DP, even if each was chosen after seeing the previous ones: the
+        guarantee of :class:`PrivacyFilter`. A charge is on the disk before it returns, and so before a value is drawn; if the
+        process is killed in between, the ledger has spent more than was released.
 
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
@@ -86,7 +87,9 @@ class Ledger:
         self._state: _State | None = None
         if epsilon is None:
             if (delta, neighbors, mechanism_delta) != (0.0, "add_remove", None):
-                raise ValueError("a ledger that is there has its own totals: give epsilon with the others, or the path alone.")
+                raise ValueError(
+                    "delta, neighbors and mechanism_delta need epsilon: give it too, or the path alone to open an existing ledger."
+                )
             self._read()
             return
         whole, failure = checks.concrete_epsilon(epsilon), checks.concrete_fraction("delta", delta)
@@ -101,22 +104,22 @@ class Ledger:
 
     @property
     def path(self) -> str:
-        """The file, after symbolic links."""
+        """The path of the file, with symbolic links resolved."""
         return self._path
 
     @property
     def totals(self) -> dict[str, Any]:
-        """The public totals, by their names: epsilon, delta, neighbors, mechanism_delta."""
+        """The public totals by name: epsilon, delta, neighbors, mechanism_delta."""
         return _totals_of(self._read().filter)
 
     @property
     def unit(self) -> str:
-        """The unit of the guarantees so far, or ``""`` where none states one."""
+        """The unit of the guarantees so far, or ``""`` if none states one."""
         return self._read().filter.unit
 
     @property
     def budget(self) -> float:
-        """The sum that charges may come to, as :attr:`PrivacyFilter.budget`: epsilon, or the rho that implies the totals."""
+        """The total budget, as :attr:`PrivacyFilter.budget`: epsilon, or the rho that implies the totals."""
         return self._read().filter.budget
 
     @property
@@ -126,29 +129,30 @@ class Ledger:
 
     @property
     def remaining(self) -> float:
-        """The part that is left now, as :attr:`PrivacyFilter.remaining`: another process may spend it."""
+        """The remaining budget, as :attr:`PrivacyFilter.remaining`; another process may spend it at any time."""
         return self._read().filter.remaining
 
     @property
     def entries(self) -> list[dict[str, Any]]:
-        """All charges in their order: ``time``, ``what``, ``guarantee`` as :func:`guarantee_of` reads it, and ``remaining``."""
+        """All charges in order: dictionaries with ``time``, ``what``, ``guarantee`` and ``remaining``."""
         return [json.loads(line) for line in self._read().content.split(b"\n")[1:-1]]
 
     def allows(self, guarantee: Guarantee | Composition) -> bool:
-        """Return whether there is room for it now. The answer depends on costs, not on data."""
+        """Return whether a guarantee fits into the remaining budget. The answer depends on costs, not on data."""
         return self._read().filter.allows(guarantee)
 
     def charge(self, guarantee: Guarantee | Composition, what: Mapping[str, Any] | None = None) -> None:
         """Charge a mechanism, before it runs. The charge is on the disk when this returns.
 
         Args:
-            guarantee: what it costs.
-            what: what it is for, written down as JSON: numbers, text and lists as they are, and anything else as its text.
+            guarantee: the cost of the mechanism.
+            what: a public description, recorded as JSON; values that JSON does not have are converted to text.
 
         Raises:
-            BudgetExceeded: there is no room for it; nothing was charged.
-            ValueError: another relation or unit, a promise that this budget cannot charge, or a file that cannot be read.
-            OSError: the file could not be written. Draw nothing; only if the disk failed at the very end it may be charged.
+            BudgetExceeded: the cost exceeds the remaining budget; nothing was charged.
+            ValueError: the relation or unit differs, the guarantee lacks a promise of the kind that is charged, or the file is
+                damaged.
+            OSError: the file could not be written: do not draw. It was charged at most if the last step, syncing the folder, failed.
         """
         described = _plain({} if what is None else what)
         with _locked(self._path) as (content, mode):
@@ -158,7 +162,7 @@ class Ledger:
             cost = json.loads(guarantee.to_json())
             now = datetime.now(UTC).isoformat(timespec="seconds")
             line = _line({"time": now, "what": described, "guarantee": cost, "remaining": after.remaining})
-            _entry_of(line[:-1])  # a line that could not be read again would close the ledger for good
+            _entry_of(line[:-1])  # an unreadable line would make the ledger unusable
             _replace(self._path, content + line, mode)
             self._state = _State(content + line, after)
 
@@ -171,13 +175,13 @@ class Ledger:
         return f"Ledger({left_text(state.filter)}, {totals}, path={self._path!r})"
 
     def _read(self) -> _State:
-        """Return what the file says now. It needs no lock: the name always leads to a complete file."""
+        """Return the current state. This needs no lock, as the path always refers to a complete file."""
         with _opened(self._path, "rb") as file:
             self._state = state = self._after(file.read())
         return state
 
     def _after(self, content: bytes) -> _State:
-        """Return the filter that all lines were charged to; of lines that are known already nothing is computed again."""
+        """Return the content and the filter that its lines are charged to; known lines are not parsed again."""
         known = self._state
         if known is not None and content == known.content:
             return known
@@ -191,24 +195,24 @@ class Ledger:
             except _UNREADABLE as error:
                 self._refuse(1, error)
             if known is not None and _totals_of(spent) != _totals_of(known.filter):
-                raise ValueError(f"{self._path} has other totals than when it was opened: it is another ledger.")
+                raise ValueError(f"{self._path} has other totals than when it was opened: it was replaced by another ledger.")
         *lines, rest = content[len(seen) :].split(b"\n")
-        number = seen.count(b"\n")
+        line_number = seen.count(b"\n")
         for line in lines:
-            number += 1
+            line_number += 1
             try:
                 guarantee = guarantee_of(_entry_of(line))
-                spent._sums.add(spent._sums.costs(guarantee), guarantee.unit)  # it was admitted when it was written
+                spent._sums.add(spent._sums.costs(guarantee), guarantee.unit)  # not refused, as it was admitted when it was written
             except _UNREADABLE as error:
-                self._refuse(number, error)
+                self._refuse(line_number, error)
         if rest:
-            self._refuse(number + 1, ValueError("it has no end"))
+            self._refuse(line_number + 1, ValueError("the line is incomplete"))
         return _State(content, spent)
 
     def _refuse(self, line: int, error: Exception) -> NoReturn:
         raise ValueError(
-            f"{self._path} is no ledger of dpjax, or a damaged one, in line {line} ({error}): nothing is charged, and the file is "
-            "left as it is."
+            f"{self._path} is not a dpjax ledger, or is damaged, at line {line} ({error}): nothing was charged, and the file was "
+            "left unchanged."
         ) from error
 
 
@@ -216,30 +220,30 @@ Budget = PrivacyFilter | Ledger
 
 
 def charge(budget: Budget | None, guarantee: Guarantee | Composition, what: Mapping[str, Any]) -> None:
-    """Charge a budget, if there is one, for what is drawn next: call it after all checks and before any draw.
+    """Charge a budget, if it is not None. Call this after all checks and before any draw.
 
     Raises:
-        BudgetExceeded: there is no room for it; nothing was charged.
-        TypeError: ``budget`` is something else.
+        BudgetExceeded: the cost exceeds the remaining budget; nothing was charged.
+        TypeError: ``budget`` is neither a filter nor a ledger.
     """
     if budget is None:
         return
     if not isinstance(budget, Budget):
-        hint = ": give Ledger(path, ...)" if isinstance(budget, str | os.PathLike) else ""
+        hint = ": pass Ledger(path, ...)" if isinstance(budget, str | os.PathLike) else ""
         raise TypeError(f"budget must be a PrivacyFilter or a Ledger of dpjax.accounting, got {type(budget).__name__}{hint}.")
     budget.charge(guarantee, what)
 
 
 def guarantee_of(entry: Mapping[str, Any]) -> Guarantee | Composition:
     """Return the guarantee of one of :attr:`Ledger.entries`."""
-    given = entry["guarantee"]
-    if isinstance(given, dict):
-        return Guarantee.from_dict(given)
-    return Composition(tuple((Guarantee.from_dict(part), count) for part, count in given))
+    recorded = entry["guarantee"]
+    if isinstance(recorded, dict):
+        return Guarantee.from_dict(recorded)
+    return Composition(tuple((Guarantee.from_dict(part), count) for part, count in recorded))
 
 
 def left_text(budget: Budget) -> str:
-    """Return the words for what is left.
+    """Return a text of the remaining budget.
 
     >>> left_text(PrivacyFilter(1.0, 0.0, "swap"))
     'remaining epsilon 1 of 1'
@@ -253,7 +257,7 @@ def left_text(budget: Budget) -> str:
 
 
 class _State(NamedTuple):
-    """The content of a file, and the filter that all its lines were charged to."""
+    """The content of a ledger file, and the filter that all its lines are charged to."""
 
     content: bytes
     filter: PrivacyFilter
@@ -271,65 +275,65 @@ def _line(values: dict[str, Any]) -> bytes:
 
 
 def _parsed(line: bytes, names: set[str]) -> dict[str, Any]:
-    """Return the object of a line, which has these names and no others."""
+    """Return the JSON object of a line; raise ``ValueError`` if its names are not exactly ``names``."""
     found = json.loads(line.decode("ascii"), parse_constant=_no_constant)
     if not isinstance(found, dict) or set(found) != names:
-        raise ValueError("it does not have the names that a ledger has")
+        raise ValueError("the names in the line are not those of a ledger")
     return found
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 def _filter_of(line: bytes) -> PrivacyFilter:
-    """Return the filter of the totals in the first line, to which nothing was charged."""
+    """Return a new filter with the totals in the first line."""
     found = _parsed(line, {"format", "version", *_TOTALS})
     if found["format"] != _FORMAT:
-        raise ValueError("it has another format")
+        raise ValueError("the format is not that of a ledger")
     if found["version"] != _VERSION:
-        raise ValueError(f"it has the version {found['version']!r} of another version of dpjax")
+        raise ValueError(f"the format version {found['version']!r} is that of another version of dpjax")
     return PrivacyFilter(*(found[name] for name in _TOTALS))
 
 
 def _entry_of(line: bytes) -> dict[str, Any]:
-    """Return the charge in a line."""
+    """Parse and validate a line with a charge."""
     found = _parsed(line, _ENTRY)
     datetime.fromisoformat(found["time"])
     if not isinstance(found["what"], dict) or not isinstance(found["remaining"], float):
-        raise ValueError("it is no charge")
+        raise ValueError("the line is not a charge")
     return found
 
 
 @contextlib.contextmanager
 def _locked(path: str) -> Iterator[tuple[bytes, int]]:
-    """Hold the exclusive lock on the file that the path leads to, and give its content and its mode."""
-    import fcntl  # which Windows does not have
+    """Hold an exclusive lock on the current file, and yield its content and its permission bits."""
+    import fcntl  # not available on Windows
 
     while True:
         with _opened(path, "r+b") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             try:
                 status = os.fstat(file.fileno())
-                if os.path.samestat(status, os.stat(path)):  # else another process has renamed a newer one over it
+                if os.path.samestat(status, os.stat(path)):  # otherwise another process has replaced it
                     yield file.read(), stat.S_IMODE(status.st_mode)
                     return
             finally:
-                fcntl.flock(file, fcntl.LOCK_UN)  # a forked child may hold the same open file for longer
+                fcntl.flock(file, fcntl.LOCK_UN)  # explicitly, as a forked child may keep the file open
 
 
 def _opened(path: str, mode: str) -> Any:
-    """Open a file that is there, and no device or pipe."""
+    """Open an existing regular file; raise ``ValueError`` for a device or pipe."""
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
-            raise ValueError(f"{path} is no ledger of dpjax: it is not a file.")
+            raise ValueError(f"{path} is not a dpjax ledger: it is not a regular file.")
         return open(path, mode)
     except FileNotFoundError as error:
-        raise FileNotFoundError(error.errno, "there is no ledger here; to make one, give epsilon", path) from error
+        raise FileNotFoundError(error.errno, "there is no ledger at this path; give epsilon to create one", path) from error
 
 
 def _create(path: str, content: bytes) -> None:
-    """Make the file with this content, unless it is there by then."""
+    """Create the file with this content, unless it exists by then."""
     temporary = _beside(path, secrets.token_hex(8))
     try:
         _write(temporary, content, None)
@@ -341,9 +345,9 @@ def _create(path: str, content: bytes) -> None:
 
 
 def _replace(path: str, content: bytes, mode: int) -> None:
-    """Rename a file with this content and mode over it, after both are on the disk; for the holder of the lock."""
+    """Replace the file atomically by one with this content and mode. The caller holds the lock."""
     temporary = _beside(path, "next")
-    _remove(temporary)  # of a process that was killed
+    _remove(temporary)  # left by a process that was killed
     try:
         _write(temporary, content, mode)
         os.replace(temporary, path)
@@ -359,7 +363,7 @@ def _beside(path: str, name: str) -> str:
 
 
 def _write(path: str, content: bytes, mode: int | None) -> None:
-    """Write a new file to the disk, with the mode that new files have by default."""
+    """Write a new file and flush it to the disk; if ``mode`` is None, with default permissions."""
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if mode is None else 0o600), "wb") as file:
         if mode is not None:
             os.fchmod(file.fileno(), mode)
@@ -374,7 +378,7 @@ def _remove(path: str) -> None:
 
 
 def _sync_folder(path: str) -> None:
-    """Write the names in a folder to the disk."""
+    """Flush the directory entries of a folder to the disk."""
     folder = os.open(os.path.dirname(path), os.O_RDONLY)
     try:
         os.fsync(folder)
@@ -383,7 +387,7 @@ def _sync_folder(path: str) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """Return anything as what JSON knows: numbers, text, lists and objects as they are, and the rest as its text."""
+    """Convert a value to types that JSON has: numbers, text, lists and objects; anything else to text."""
     if isinstance(value, (np.datetime64, np.timedelta64)):
         return str(value)
     if isinstance(value, np.ndarray):

@@ -1,4 +1,4 @@
-"""A mechanism is a function that knows what it costs: its guarantee is an attribute of it."""
+"""Mechanisms: functions with an attribute ``guarantee`` that returns the cost of a draw."""
 
 from collections.abc import Callable
 from typing import Any, ParamSpec, Protocol, TypeVar, overload
@@ -11,14 +11,14 @@ _Typed = TypeVar("_Typed")
 
 
 class Mechanism(Protocol[_Arguments, _Outcome, _Public, _Promise]):
-    """The type of a function with a guarantee."""
+    """The type of a function with an attribute ``guarantee``."""
 
     @property
     def guarantee(self) -> Callable[_Public, _Promise]:
-        """What one draw costs."""
+        """A function of public arguments that returns the cost of one draw."""
 
     def __call__(self, *args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Outcome:
-        """Return what the mechanism returns."""
+        """Return the output distribution."""
 
 
 @overload
@@ -34,15 +34,15 @@ def with_guarantee(
 
 
 def with_guarantee(guarantee: Callable[..., Any], *, signatures: Any = None) -> Callable[[Any], Any]:
-    """Return a decorator that makes ``guarantee`` an attribute of a mechanism, and changes nothing else of it.
+    """Return a decorator that adds ``guarantee`` as an attribute to a mechanism.
 
     Args:
-        guarantee: a function that returns what one draw costs. Its qualified name becomes that of the attribute, so that it can be
-            pickled.
-        signatures: for a type checker alone, a protocol with the overloads of a mechanism that has several.
+        guarantee: a function that returns the cost of one draw. Its qualified name is set to that of the attribute, so that it can
+            be pickled.
+        signatures: used by type checkers only: a protocol with the overloads of the mechanism.
 
     Returns:
-        A decorator, which returns the same function.
+        A decorator that returns the function it is applied to.
 
     >>> def cost(epsilon):
     ...     return f"{epsilon}-DP"
@@ -55,7 +55,7 @@ def with_guarantee(guarantee: Callable[..., Any], *, signatures: Any = None) -> 
     del signatures
 
     def attach(mechanism: Any) -> Any:
-        if "." not in guarantee.__qualname__:  # of two mechanisms that share a guarantee, the first names it
+        if "." not in guarantee.__qualname__:  # if mechanisms share a guarantee, the first one names it
             guarantee.__qualname__ = f"{mechanism.__qualname__}.guarantee"
         mechanism.guarantee = guarantee
         return mechanism

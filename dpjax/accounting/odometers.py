@@ -1,12 +1,12 @@
-"""What was spent so far, at any time, by a pipeline whose next cost may depend on the answers so far.
+"""Privacy odometers: running bounds on the loss of mechanisms whose costs may depend on the answers so far.
 
-For one order a, e^((a-1) (loss - R)) with R the sum of the Renyi divergences so far has an expectation that never grows. So it
-passes m/delta at any time with probability at most delta/m (Ville's inequality), and at all times and for all of m public orders
-together,
+For one order a, let R be the sum of the Renyi divergences so far: e^((a-1) (loss - R)) is a supermartingale. So it ever exceeds
+m/delta with probability at most delta/m (Ville's inequality), and at all times and for all of m public orders together,
 
     loss <= R(a) + log(m/delta) / (a - 1),   except with probability delta.
 
-Deltas of mechanisms are exceptions, as in ``filters.py``, of a probability that is bounded until they pass their part.
+The mechanisms' own deltas are exceptions, as in ``filters``, whose probability is bounded until their sum exceeds the part of delta
+that is reserved for them.
 """
 
 from __future__ import annotations
@@ -20,20 +20,23 @@ from dpjax.accounting.guarantee import Guarantee
 
 
 class PrivacyOdometer:
-    """What was spent so far, at any time, while mechanisms are chosen by the answers before.
+    """A running bound on the privacy loss of mechanisms that may each be chosen after seeing all previous answers.
 
-    At all times together, with probability ``1 - delta`` over the answers, the privacy loss is at most :attr:`epsilon`; where
-    mechanisms have deltas of their own, that of the distributions conditioned on the events that their promises speak of. With
-    ``delta = 0`` that is the sum of epsilons. Otherwise it runs filters at budgets rho_0 2^f with delta_f = 6 delta /
-    (pi^2 (f+1)^2), f = 0, 1, 2, ..., and reports the first that is not used up: rho_f + 2 sqrt(rho_f log(1/delta_f)), which bounds
-    the loss itself and not only its (epsilon, delta). With orders it is the smallest bound of theirs and the sum of epsilons.
+    With probability ``1 - delta`` over the answers, the privacy loss is at most :attr:`epsilon` at all times. If mechanisms have
+    deltas, this is the loss of their distributions conditioned on the events that these deltas refer to.
+
+    With ``delta = 0`` :attr:`epsilon` is the sum of epsilons. Otherwise there are filters with budgets rho_f = rho_0 2^f and
+    delta_f = 6 delta / (pi^2 (f+1)^2), f = 0, 1, 2, ..., and the first one that is not exhausted gives the bound
+    rho_f + 2 sqrt(rho_f log(1/delta_f)), on the loss itself and not only on its (epsilon, delta). With ``orders``, it is the
+    smallest of the bounds of all orders and the sum of epsilons.
 
     Args:
         delta: in [0, 1).
-        neighbors: the relation.
-        first: rho_0, the smallest zCDP that is told apart; public.
-        mechanism_delta: at most ``delta``: its part for the mechanisms' own deltas; once they pass it, the reading is infinite.
-        orders: public, above 1; without any, zCDP is charged.
+        neighbors: the neighbor relation of all guarantees.
+        first: rho_0, the smallest zCDP budget of a filter; public.
+        mechanism_delta: the part of ``delta`` that is reserved for the mechanisms' own deltas, at most ``delta``. Once their sum
+            exceeds it, :attr:`epsilon` is infinite.
+        orders: public orders of Renyi divergences, above 1; if empty, zCDP is charged.
 
     References:
         Rogers, Roth, Ullman and Vadhan (2016), for odometers; Lecuyer (2021), Section 4, for the doubled filters; Whitehouse et al.
@@ -46,7 +49,7 @@ class PrivacyOdometer:
     1.062
     """
 
-    # No dataclass, as PrivacyFilter.
+    # Not a dataclass, for the reason given in PrivacyFilter.
     def __init__(
         self, delta: float, neighbors: str, first: float = 2.0**-10, mechanism_delta: float = 0.0, orders: tuple[float, ...] = ()
     ) -> None:
@@ -59,18 +62,22 @@ class PrivacyOdometer:
         return f"PrivacyOdometer({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
 
     def charge(self, guarantee: Guarantee | Composition) -> None:
-        """Add a mechanism; no budget is passed, but it needs a promise that this odometer reads."""
+        """Add the cost of a mechanism.
+
+        Raises:
+            ValueError: the relation or unit differs, or the guarantee lacks a promise of the kind charged.
+        """
         with self._sums.lock:
             self._sums.add(self._sums.costs(guarantee, most=1e300), guarantee.unit)
 
     @property
     def rho(self) -> float:
-        """The sum of zCDP so far, or of divergence over order, at the order where it is least."""
+        """The sum of zCDP so far; with orders, of divergence over order, at the order with the smallest sum."""
         return min(self._sums.totals()[2])
 
     @property
     def epsilon(self) -> float:
-        """The bound on the privacy loss so far; 0 before anything was charged."""
+        """The bound on the privacy loss so far; 0 before the first charge."""
         (epsilon, delta, rhos), share = self._sums.totals(), self._sums.share
         if delta > self.mechanism_delta:
             return inf

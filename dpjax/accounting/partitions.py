@@ -1,9 +1,9 @@
-"""A budget for each part of the data: mechanisms on different parts do not add up.
+"""A budget for each part of the data, as the costs of mechanisms on disjoint parts do not add up.
 
-Fix two neighbours; they differ in one part. A mechanism on another part draws from the same distribution for both, and costs
-nothing, whatever it was chosen by. So the costs of the mechanisms that see that part are all that counts, and they pass its filter;
-what happens on other parts is randomness that the adversary might as well have of its own. This holds for every part, and for
-costs and parts chosen by all answers before (parallel composition, McSherry 2009; a filter for each part, Lecuyer et al. 2019).
+Two neighbors differ in one part. A mechanism on another part has the same output distribution on both, and costs nothing, however
+it was chosen: to the adversary, its output is independent randomness. So only the costs of the mechanisms that see the differing
+part count, and the filter of that part bounds them. This holds for every part, and for costs and parts that are chosen after seeing
+all previous answers (parallel composition, McSherry 2009; a filter for each part, Lecuyer et al. 2019).
 """
 
 from __future__ import annotations
@@ -19,18 +19,19 @@ from dpjax.accounting.guarantee import Guarantee, one_unit
 
 
 class PartitionFilter:
-    """One (epsilon, delta) budget for all data, where a mechanism is charged to the parts that it sees.
+    """An (epsilon, delta) budget for all data, where a mechanism is charged only to the parts that it sees.
 
     Args:
-        parts: public names of the parts; every record belongs to one. Chosen without the data.
-        epsilon: of the whole, positive.
-        delta: of the whole, in [0, 1).
-        neighbors: the relation.
-        membership: ``"by_value"`` or ``"by_position"``, as for :func:`parallel`, which refuses swap neighbours by value, too.
-        mechanism_delta: as for :class:`PrivacyFilter`, like ``orders``.
+        parts: public names of the parts, chosen without the data; every record belongs to one part.
+        epsilon: of all mechanisms together, positive.
+        delta: of all mechanisms together, in [0, 1).
+        neighbors: the neighbor relation of all guarantees.
+        membership: ``"by_value"`` or ``"by_position"``, as for :func:`parallel`; ``"by_value"`` is refused under swap neighbors.
+        mechanism_delta: as for :class:`PrivacyFilter`.
+        orders: as for :class:`PrivacyFilter`.
 
     References:
-        The top of this file.
+        McSherry (2009) and Lecuyer et al. (2019), as the module docstring explains.
 
     >>> budget = PartitionFilter(("north", "south"), 1.0, 0.0, "add_remove", membership="by_value")
     >>> half = Guarantee(0.5, 0.5, "add_remove")
@@ -40,7 +41,7 @@ class PartitionFilter:
     (False, True)
     """
 
-    # No dataclass, as PrivacyFilter.
+    # Not a dataclass, for the reason given in PrivacyFilter.
     def __init__(
         self,
         parts: Iterable[Hashable],
@@ -54,7 +55,7 @@ class PartitionFilter:
     ) -> None:
         self.parts, self.membership, self._lock = tuple(parts), membership, Lock()
         if not self.parts or len(set(self.parts)) < len(self.parts):
-            raise ValueError(f"parts must be names, at least one and each once, got {self.parts}.")
+            raise ValueError(f"parts must be distinct names, at least one, got {self.parts}.")
         check_membership(membership, checks.one_of("neighbors", neighbors, checks.RELATIONS))
         self.filters = {part: PrivacyFilter(epsilon, delta, neighbors, mechanism_delta, orders) for part in self.parts}
 
@@ -62,22 +63,24 @@ class PartitionFilter:
         return f"PartitionFilter({self.parts}, {next(iter(self.filters.values()))}, membership={self.membership!r})"
 
     def allows(self, guarantee: Guarantee | Composition, parts: Iterable[Hashable] | None = None) -> bool:
-        """Whether there is room for it in all parts that it sees; ``None`` for all data."""
+        """Return whether a guarantee fits into the remaining budget of all parts that it sees; ``None`` for all."""
         return all(budget.allows(guarantee) for budget in self._seen(parts))
 
     def charge(self, guarantee: Guarantee | Composition, parts: Iterable[Hashable] | None = None) -> None:
-        """Charge a mechanism to the parts that it sees, before it runs; ``None`` for all data.
+        """Charge a mechanism to the parts that it sees, before it runs; ``None`` for all parts.
 
         Raises:
-            BudgetExceeded: there is no room for it in one of them; nothing was charged.
-            ValueError: as for :class:`PrivacyFilter`; all parts are for one unit.
+            BudgetExceeded: the cost exceeds the remaining budget of one of them; nothing was charged.
+            ValueError: as for :meth:`PrivacyFilter.charge`; all parts share one unit.
         """
         seen = self._seen(parts)
         with self._lock:
             one_unit((guarantee.unit, *(budget.unit for budget in self.filters.values())))
             for budget in seen:
                 if not budget.allows(guarantee):
-                    raise BudgetExceeded(f"this passes the remaining budget of a part, {budget.remaining:g} of {budget.budget:g}.")
+                    raise BudgetExceeded(
+                        f"the cost exceeds the remaining budget of a part, {budget.remaining:g} of {budget.budget:g}."
+                    )
             for budget in seen:
                 budget.charge(guarantee)
 
@@ -85,5 +88,5 @@ class PartitionFilter:
         names = list(dict.fromkeys(self.parts if parts is None else parts))
         unknown = [name for name in names if name not in self.filters]
         if unknown or not names or isinstance(parts, str):
-            raise ValueError(f"parts must be a list of some of {self.parts}, got {parts!r}.")
+            raise ValueError(f"parts must be a list of names among {self.parts}, got {parts!r}.")
         return [self.filters[name] for name in names]

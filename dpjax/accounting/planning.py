@@ -1,6 +1,7 @@
-"""Plans for a budget: how many steps fit, and the least noise for a number of steps.
+"""Planning for a budget: how many steps fit, and the least noise for a number of steps.
 
-With subsamples of probability p, k steps are k p epochs: each record is taken k p times on average.
+On Poisson subsamples with probability p, k steps are k p epochs: each record is taken k p times on
+average.
 """
 
 from __future__ import annotations
@@ -18,18 +19,21 @@ Spent = Guarantee | Composition
 
 
 def steps_within(each: Spent, *, epsilon: float, delta: float) -> int:
-    """Return how many steps of one kind are (epsilon, delta)-DP together, by :meth:`Composition.epsilon_at`; one more is not.
+    """Return the largest number of steps that are together (epsilon, delta)-DP by :meth:`Composition.epsilon_at`.
 
     Args:
-        each: what one step costs.
-        epsilon: of the whole, positive.
-        delta: of the whole, in [0, 1).
+        each: the cost of one step.
+        epsilon: of all steps together, positive.
+        delta: of all steps together, in [0, 1).
 
     Returns:
-        The number, 0 if not even one fits. More than 2^50 raise ``ValueError``: such a step costs nothing.
+        The number of steps; 0 if not even one fits.
+
+    Raises:
+        ValueError: more than 2^50 steps fit.
 
     References:
-        As :meth:`Composition.rules_at`. The post "Limits of Privacy Amplification by Subsampling" (2025) for epochs.
+        As for :meth:`Composition.rules_at`. The post "Limits of Privacy Amplification by Subsampling" (2025) for epochs.
 
     >>> noise = Guarantee(inf, inf, "add_remove", gdp=0.5)
     >>> steps_within(noise, epsilon=2.0, delta=1e-5)
@@ -37,7 +41,7 @@ def steps_within(each: Spent, *, epsilon: float, delta: float) -> int:
     >>> steps_within(Guarantee(0.01, 0.01, "swap"), epsilon=1.0, delta=0.0)
     100
     """
-    # A sum that is rounded up may pass its decimal by a unit in the last place: a hundred times 0.01 is within 1.
+    # A sum that is rounded up may exceed its decimal by one ulp: a hundred times 0.01 must be within 1.
     within = _excess(nextafter(checks.concrete_epsilon(epsilon), inf), delta)
     excess = cache(lambda steps: within(steps * each))
     if excess(1) > 0:
@@ -45,8 +49,8 @@ def steps_within(each: Spent, *, epsilon: float, delta: float) -> int:
     low, high, at_high = 1, 2, excess(2)
     while at_high <= 0:
         if high > 2**50:
-            raise ValueError(f"more than 2^50 steps fit: {each} costs nothing.")
-        # A power of the steps that just passes the budget, where epsilon grows at least as fast as their root.
+            raise ValueError(f"each must have a cost, but more than 2^50 steps fit: {each}.")
+        # If epsilon grows at least as fast as the root of the number of steps, the next number just exceeds the budget.
         low, high = high, min(high * max(2, int(1.1 * min(2 ** (-2 * at_high / log(2)), 2.0**20))), 2**51)
         at_high = excess(high)
     steps = round(crossing(lambda steps: excess(round(steps)), low, high, 0.25 / high))
@@ -58,15 +62,21 @@ def steps_within(each: Spent, *, epsilon: float, delta: float) -> int:
 
 
 def least_noise(spent: Callable[[float], Spent], *, epsilon: float, delta: float) -> float:
-    """Return the least noise with which a pipeline is (epsilon, delta)-DP, from above: its epsilon is within 1e-4 of the budget.
+    """Return the least noise with which a pipeline is (epsilon, delta)-DP, rounded up.
+
+    The epsilon of the pipeline with this noise is within a relative 1e-4 of the budget.
 
     Args:
-        spent: from a positive amount of noise, such as a standard deviation, to what the pipeline costs, which falls with it.
-        epsilon: of the whole, positive.
-        delta: of the whole, in [0, 1).
+        spent: a function of a positive amount of noise, such as a standard deviation, that returns the cost of the pipeline, which
+            must decrease with the noise.
+        epsilon: of the pipeline, positive.
+        delta: of the pipeline, in [0, 1).
 
     Returns:
-        An amount of noise, from 2^-50 to 2^50, at which the budget is met; otherwise it raises ``ValueError``.
+        An amount of noise in [2^-50, 2^50] that meets the budget.
+
+    Raises:
+        ValueError: all such amounts of noise meet the budget, or none does.
 
     >>> def training(sigma):  # 1000 steps on all records
     ...     return 1000 * Guarantee(inf, inf, "add_remove", gdp=1 / sigma)
@@ -96,7 +106,7 @@ def least_noise(spent: Callable[[float], Spent], *, epsilon: float, delta: float
 
 
 def _excess(epsilon: float, delta: float) -> Callable[[Spent], float]:
-    """Return the function of what was spent that is log(epsilon / budget): above 0 where it passes the budget."""
+    """Return the function log(epsilon(spent) / epsilon), which is positive where a cost exceeds the budget."""
     budget, allowed = checks.concrete_epsilon(epsilon), checks.concrete_fraction("delta", delta)
 
     def excess(spent: Spent) -> float:

@@ -1,19 +1,20 @@
-"""Numerical accounting: the privacy losses of many mechanisms together, from above, composed by Google's dp-accounting.
+"""Numerical accounting: upper bounds from privacy loss distributions, composed with Google's dp-accounting.
 
-Of a pair (P, Q) that dominates a mechanism, a loss is log P/Q at an outcome of P (``dominating_pairs.py``). The products of such
-pairs dominate adaptive compositions (Zhu, Dong and Wang 2022, Theorem 10), with delta(epsilon) = E[(1 - e^(epsilon - losses))_+].
+The privacy loss of a pair (P, Q) that dominates a mechanism is log P/Q at an outcome of P (``dominating_pairs``). The products of
+such pairs dominate adaptive compositions (Zhu, Dong and Wang 2022, Theorem 10), with
+delta(epsilon) = E[(1 - e^(epsilon - sum of losses))_+].
 
-Lattice. A cell of losses between two neighbours of a lattice of step h is split between them so that the masses of P and of Q
-stay: merging both again is post-processing, so the split pair dominates ("Connect the dots", Doroshenko et al. 2022). It adds a
-variance of at most h^2/4 to each loss, and moves epsilon by half of their sum times the slope of log(delta); h keeps that below
-0.1 % of it.
+Lattice. The mass in a cell between two adjacent points of a lattice with step h is split between these points so that the masses
+of P and of Q are preserved: merging both points again is post-processing, so the split pair dominates ("Connect the dots",
+Doroshenko et al. 2022). This adds a variance of at most h^2/4 to each loss, and increases epsilon by half the sum of these
+variances times the slope of log(delta); h is chosen so that this is below 0.1 % of epsilon.
 
-Tilt. Masses are multiplied by e^(t l - K), K the log of their moment generating function, before dp-accounting convolves them, and
-by the inverse afterwards. So its errors are relative to Chernoff's bound of delta, and not to 1: of a million untilted losses
-rounding alone would move a delta of 1e-10 by half of it, to either side. What rounding and the tails that are cut off may hide is
-added to delta.
+Tilt. Masses are multiplied by e^(t l - K), with K the log of their moment generating function, before dp-accounting convolves them,
+and by the inverse afterwards. So its errors are relative to Chernoff's bound of delta instead of 1: for a million losses without
+the tilt, rounding alone would move a delta of 1e-10 by half of it, in either direction. A bound on the effect of rounding and of
+truncated tails is added to delta.
 
-Needs the extra ``accounting``; without it no function here has an answer.
+This needs the extra ``accounting``: call the functions only where :func:`convolutions` is not None.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _FEW_POINTS, _MOST_POINTS, _ROUNDS = 20_000, 200_000, 4
 
 
 def convolutions() -> ModuleType | None:
-    """Return the module of dp-accounting for sums of losses, or None where it is not installed."""
+    """Return dp-accounting's module for convolutions, or None if dp-accounting is not installed."""
     try:
         import dp_accounting  # noqa: F401
         from dp_accounting.pld import common
@@ -45,7 +46,7 @@ def convolutions() -> ModuleType | None:
 
 
 def epsilon_of_pairs(pairs: Pairs, delta: float) -> float:
-    """Return an epsilon at ``delta``, in (0, 1), of all mechanisms together; infinite where their own deltas are larger."""
+    """Return an epsilon at ``delta``, in (0, 1), of all mechanisms; infinite if their own deltas exceed it."""
     left = _left(pairs, delta)
     found = 0.0 if left > 0 else inf
     for back in _directions(pairs) if left > 0 else ():
@@ -54,7 +55,7 @@ def epsilon_of_pairs(pairs: Pairs, delta: float) -> float:
 
 
 def delta_of_pairs(pairs: Pairs, epsilon: float) -> float:
-    """Return a delta at ``epsilon``, which is not negative, of all mechanisms together."""
+    """Return a delta at ``epsilon``, at least 0, of all mechanisms together."""
     found = 0.0
     for back in _directions(pairs):
         found = max(found, _delta(pairs, back, epsilon, found))
@@ -63,7 +64,7 @@ def delta_of_pairs(pairs: Pairs, epsilon: float) -> float:
 
 
 def _epsilon(pairs: Pairs, back: bool, delta: float, enough: float) -> float:
-    """Return the epsilon in one direction; what is not above ``enough`` is not refined."""
+    """Return the epsilon in one direction; the lattice is not refined for results of at most ``enough``."""
     sums, number = _Sums(pairs, back), sum(count for _, count in pairs)
     tilt, tail = sums.tilt_at_delta(log(delta)), delta * 1e-5 / number
 
@@ -72,7 +73,7 @@ def _epsilon(pairs: Pairs, back: bool, delta: float, enough: float) -> float:
         losses = _Losses(pairs, back, tilt, tail, step)
         found = losses.epsilon(delta)
         other = sums.tilt_at_epsilon(found)[0]
-        if other != tilt and losses.hides(found) > 1e-4 * delta:  # the tilt is for losses that are larger
+        if other != tilt and losses.hides(found) > 1e-4 * delta:  # the tilt suits larger losses than these
             tilted = _Losses(pairs, back, other, tail, step)
             if (better := tilted.epsilon(delta)) < found:
                 tilt, losses, found = other, tilted, better
@@ -85,10 +86,10 @@ def _epsilon(pairs: Pairs, back: bool, delta: float, enough: float) -> float:
 
 
 def _delta(pairs: Pairs, back: bool, epsilon: float, enough: float) -> float:
-    """Return the delta in one direction; what is not above ``enough`` is not refined."""
+    """Return the delta in one direction; the lattice is not refined for results of at most ``enough``."""
     sums, number = _Sums(pairs, back), sum(count for _, count in pairs)
     best, (tilt, guess) = 1.0, sums.tilt_at_epsilon(epsilon)
-    for _ in range(_ROUNDS):  # until the tilt and the tails are those of what is found
+    for _ in range(_ROUNDS):  # until the tilt and tails fit the delta that is found
         tail = guess * 1e-5 / number
 
         def at(step: float, tilt: float = tilt, tail: float = tail) -> tuple[float, float, float]:
@@ -106,12 +107,13 @@ def _delta(pairs: Pairs, back: bool, epsilon: float, enough: float) -> float:
 
 
 def _refined(at: Callable[[float], tuple[float, float, float]], step: float, enough: float) -> float:
-    """Return the least of what is found with finer and finer lattices, until they matter no more.
+    """Return the smallest result over finer and finer lattices, until refining changes little.
 
     Args:
-        at: from a step to what is found, about how much of it the lattice adds, relatively, and the step that was possible.
-        step: the first one.
-        enough: what need not be refined.
+        at: a function of a step that returns the result, the relative amount that the lattice adds to
+            it, and the step that was used, which may be larger.
+        step: the first step.
+        enough: a result of at most this is not refined.
     """
     best = inf
     for _ in range(_ROUNDS):
@@ -124,7 +126,7 @@ def _refined(at: Callable[[float], tuple[float, float, float]], step: float, eno
 
 
 def _left(pairs: Pairs, delta: float) -> float:
-    """Return what the mechanisms' own deltas leave of a delta."""
+    """Return the part of ``delta`` that the mechanisms' own deltas leave."""
     return -expm1(log1p(-delta) - sum(count * log1p(-pair.lost) for pair, count in pairs))
 
 
@@ -133,7 +135,10 @@ def _directions(pairs: Pairs) -> tuple[bool, ...]:
 
 
 class _Lattice(NamedTuple):
-    """Masses at the multiples ``first``, ``first`` + 1, ... of a step, the mass of an infinite loss, and the variance added."""
+    """Masses at the multiples ``first``, ``first`` + 1, ... of a step.
+
+    ``infinite`` is the mass of an infinite loss, and ``added`` the variance that the lattice adds.
+    """
 
     first: int
     masses: np.ndarray
@@ -142,7 +147,7 @@ class _Lattice(NamedTuple):
 
 
 class _Sums:
-    """The sum of losses on some thousand points each, near enough to choose a tilt and a first step by."""
+    """Approximate moments of the sum of losses, to choose a tilt and a first step."""
 
     def __init__(self, pairs: Pairs, back: bool) -> None:
         coarse = [(pair.coarse(back), count) for pair, count in pairs]
@@ -155,25 +160,25 @@ class _Sums:
         self.moments = sum(count * _log_moments(loss, mass, self.tilts) for (loss, mass), count in coarse)
 
     def tilt_at_delta(self, log_delta: float) -> float:
-        """Return the tilt with Chernoff's bound of epsilon at a delta."""
+        """Return the tilt that minimizes Chernoff's bound of epsilon at a delta."""
         return float(self.tilts[np.argmin((self.moments - log_delta) / self.tilts)])
 
     def tilt_at_epsilon(self, epsilon: float) -> tuple[float, float]:
-        """Return the tilt with Chernoff's bound of delta at an epsilon, and some delta that is not above it."""
+        """Return the tilt that minimizes Chernoff's bound of delta at an epsilon, and this bound, clipped."""
         bounds = self.moments - self.tilts * epsilon
         at = int(np.argmin(bounds))
         return float(self.tilts[at]), exp(min(max(float(bounds[at]), -600.0), -14.0))
 
 
 class _Losses:
-    """The sum of all losses in one direction, tilted, on a lattice.
+    """The tilted distribution of the sum of all losses in one direction, on a lattice.
 
     Args:
-        pairs: and how many mechanisms each dominates.
-        back: whether the individual is only in the second dataset.
-        tilt: positive.
-        tail: what may be called infinite of the mass of a loss.
-        step: of the lattice, which a wide pair makes larger.
+        pairs: dominating pairs, and the number of mechanisms that each dominates.
+        back: whether the individual is in the second dataset only.
+        tilt: t, positive.
+        tail: the mass of each loss that may be moved to infinity.
+        step: the step of the lattice; it is increased for a wide pair.
     """
 
     def __init__(self, pairs: Pairs, back: bool, tilt: float, tail: float, step: float) -> None:
@@ -181,7 +186,7 @@ class _Losses:
         tail = max(tail, 1e-290)
         step = max(step, *(pair.width(back, tail) / _MOST_POINTS for pair, _ in pairs))
         atoms = [loss for pair, _ in pairs for loss, _, _ in pair.points()[:1]]
-        if atoms:  # an atom on the lattice is not blurred
+        if atoms:  # a lattice point at the atom avoids splitting it
             step = atoms[0] / ceil(atoms[0] / step)
         self.tilt, self.step = tilt, step
         common = convolutions()
@@ -209,7 +214,7 @@ class _Losses:
         self.hidden = 4 * len(pairs) * _TAIL + 2.0**-52 * (number + 1000)
 
     def delta(self, epsilon: float) -> float:
-        """Return the delta at an epsilon, without the mechanisms' own."""
+        """Return the delta at an epsilon, without the mechanisms' own deltas."""
         if epsilon >= self.largest:
             return self.infinite
         start = int(np.searchsorted(self.losses, epsilon, "right"))
@@ -219,17 +224,17 @@ class _Losses:
         return min(exp(min(log(kept) + bound + 2.0**-46 * self.tilt * epsilon, 0.0)) + self.infinite, 1.0)
 
     def hides(self, epsilon: float) -> float:
-        """Return what is added to delta there, for rounding and what is cut off."""
+        """Return the amount that is added to the delta at an epsilon for rounding and truncated tails."""
         return self.hidden * exp(min(self.log_scale - self.tilt * epsilon, 700.0))
 
     def steepness(self, epsilon: float) -> float:
-        """Return how fast log(delta) falls there."""
+        """Return minus the slope of log(delta) at an epsilon."""
         ahead = epsilon + 2 * self.step
         here, there = self.delta(epsilon), max(self.delta(ahead), 1e-300)
         return max(log(here / there) / (ahead - epsilon), 1e-3 / ahead) if here > there else 1e-3 / ahead
 
     def epsilon(self, delta: float) -> float:
-        """Return an epsilon at which :meth:`delta` is not above a delta, about the least."""
+        """Return an epsilon with ``self.delta(epsilon) <= delta``, which is nearly the least one."""
         if self.delta(0.0) <= delta:
             return 0.0
         if self.infinite >= delta:
@@ -248,7 +253,7 @@ class _Losses:
         if after < losses.size and found < losses[after]:
             a, b = float(above[after]) + self.infinite - delta, float(below[after])
 
-            def passes(epsilon: float) -> bool:  # within a cell of the lattice the other two numbers do not change
+            def passes(epsilon: float) -> bool:  # a and b are constant within a cell of the lattice
                 return a - exp(min(epsilon, 700.0)) * b + self.hides(epsilon) > 0
 
             found = bisect_numbers(passes, found, float(losses[after]), 1e-13)[1]
@@ -259,17 +264,17 @@ class _Losses:
 
 
 def _log_moments(losses: np.ndarray, masses: np.ndarray, tilts: np.ndarray) -> np.ndarray:
-    """Return the log of the moment generating function at tilts, ``(n,)``."""
+    """Return the log of the moment generating function at tilts, of shape ``(n,)``."""
     exponents = np.log(np.maximum(masses, 1e-300)) + tilts[:, None] * losses
     top = exponents.max(axis=1)
     return top + np.log(np.exp(exponents - top[:, None]).sum(axis=1))
 
 
 def _power(masses: np.ndarray, count: int, common: ModuleType) -> tuple[int, np.ndarray]:
-    """Return where the masses of a sum of so many independent losses begin, and the masses, but for tails of together 1e-15.
+    """Return the first index and the masses of the sum of ``count`` independent losses, without tails of total mass 1e-15.
 
-    As ``self_convolve`` of dp-accounting, whose Chernoff bounds say where the tails begin; with orders that fit the sum, and real
-    transforms, it takes a fifth of the time.
+    Like ``self_convolve`` of dp-accounting, with its Chernoff bounds for the tails, but five times as fast, due to orders that fit
+    the sum and real Fourier transforms.
     """
     if count == 1:
         return 0, masses
@@ -291,7 +296,7 @@ def _power(masses: np.ndarray, count: int, common: ModuleType) -> tuple[int, np.
 
 
 def _product(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Return the masses of a sum of two independent losses."""
+    """Return the masses of the sum of two independent losses."""
     if first.size == 1:
         return first * second
     from scipy.signal import fftconvolve
@@ -301,7 +306,7 @@ def _product(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 @lru_cache(maxsize=8)
 def _on_lattice(pair: Pair, back: bool, tail: float, step: float) -> _Lattice:
-    """Return the losses of a pair, split to the multiples of a step, where more is rounded up than down."""
+    """Return the losses of a pair, split to multiples of a step, with rounding towards larger losses."""
     low, high = pair.ends(back, tail)
     first, last = floor(low / step), ceil(high / step)
     last = max(last, first + 1)

@@ -1,17 +1,18 @@
-"""Privacy amplification by Poisson subsampling, which holds under add/remove neighbours, and its limits.
+"""Privacy amplification by Poisson subsampling, under add/remove neighbors.
 
-Each individual is taken with probability p whatever the others are, and nothing else may depend on who was taken. A sample of fixed
-size, or a replaced individual, is another theorem.
+Each individual is taken with probability p, independently of all others, and nothing else may depend on who was taken. Samples of a
+fixed size, and swap neighbors, need other theorems (``fixed_size_subsampling``).
 
-Renyi divergences. Let D(k) bound those of the mechanism on the same data, between neighbours in both directions. On a subsample,
-for integers a >= 2 and K binomial (a, p), in both directions,
+Renyi divergences. Let D(k) bound the divergence of order k of the mechanism on its sample, between neighbors in both directions. On
+a Poisson subsample, for integers a >= 2 and K binomial (a, p), in both directions,
 
     D'(a) <= log(E e^((K-1) D(K))) / (a - 1),  where K = 0 and 1 count 1.
 
-Proof. Who else is taken makes mixtures of (1-p) Q + p P against Q, and the exponential of (a-1) times a Renyi divergence is jointly
-convex; so let P and Q be two outputs that differ by the individual. (1) With the individual first, E_Q (1-p+p P/Q)^a is a binomial
-sum of E_Q (P/Q)^k <= e^((k-1) D(k)): the bound. (2) Without it first, let x = P/Q, m = 1-p+p x and v = p+(1-p) x. The bound covers
-E_Q m^a, and with P and Q exchanged E_Q x (v/x)^a. For w = 3 (1-p) / (3-4p+2ap), in [0, 1],
+Proof. The outputs are mixtures, over who else is taken, of (1-p) Q + p P and of Q, and the exponential of (a-1) times a Renyi
+divergence is jointly convex; so it suffices to consider two outputs P and Q, with and without the individual. (1) From the dataset
+with the individual to that without it, E_Q (1-p+p P/Q)^a is a binomial sum of E_Q (P/Q)^k <= e^((k-1) D(k)): the bound. (2) In the
+other direction, let x = P/Q, m = 1-p+p x and v = p+(1-p) x. The bound covers E_Q m^a, and with P and Q exchanged E_Q x (v/x)^a. For
+w = 3 (1-p) / (3-4p+2ap), in [0, 1],
 
     F(x) = w m^a + (1-w) x (v/x)^a - m^(1-a) - c (x-1) >= 0,  where c makes F'(1) = 0,
 
@@ -34,30 +35,31 @@ from dpjax.accounting.guarantee import Guarantee, Points
 
 
 def poisson_subsample(spent: Guarantee | Composition, *, probability: float) -> Guarantee:
-    """Return what a mechanism costs that runs on a Poisson subsample of the data, or several that run on the same subsample.
+    """Return the guarantee of mechanisms that run on one Poisson subsample of the data.
 
     If q is the density of the output without an individual, averaged over who else is taken, it is (1 - p + p R) q with that
-    individual, where R is in [e^-epsilon, e^epsilon]. Renyi divergences are those at the top of this file, at up to 128 integer
-    orders from 2 to 10^4. That bound is exact for Gaussian noise, and within some percent for bounded range where p is small:
-    k draws of range epsilon on subsamples of their own cost about k p^2 epsilon^2/8 of zCDP, up to the orders that matter.
+    individual, where R is in [e^-epsilon, e^epsilon]. The Renyi divergences are bounded as in the module docstring, at up to 128
+    integer orders from 2 to 10^4. This bound is exact for Gaussian noise, and within some percent for bounded range if p is small:
+    k draws of range epsilon on independent subsamples cost about k p^2 epsilon^2/8 of zCDP, up to the orders that matter.
 
     Args:
-        spent: what runs on the subsample; a sum for mechanisms that see the same one.
+        spent: the guarantee of the mechanism on the subsample, or the sum of those that see the same subsample.
         probability: p in (0, 1], public, with which each individual is taken.
 
     Returns:
         A :class:`Guarantee`: (log(1 + p (e^epsilon - 1)), p delta)-DP, of range log(1 + p (e^epsilon - 1)) -
-        log(1 - p (1 - e^-epsilon)), and with a Renyi curve and zCDP where there are any. A small range of the mechanism does not
-        carry over, since different subsamples have different losses; its Renyi divergence does. Noise without an epsilon has no
-        zCDP below its own: on a subsample its divergence still grows like that of the whole. Of Gaussian DP alone the mechanism's
-        mu and the probability are kept, from which :class:`Composition` composes the privacy losses themselves.
+        log(1 - p (1 - e^-epsilon)), with a Renyi curve and zCDP if they are known. A range of the mechanism below 2 epsilon does
+        not carry over, since different subsamples have different losses, but its Renyi divergence does. For noise without an
+        epsilon, zCDP is not amplified, since at large orders the divergence on a subsample grows like that on all data. If the
+        mechanism has Gaussian DP, its mu and the probability are kept, so that :class:`Composition` can compose the privacy loss
+        distributions.
 
     Raises:
-        ValueError: also where neither epsilon nor a Renyi divergence is known.
+        ValueError: a parameter is out of range, or neither an epsilon nor a Renyi divergence is known.
 
     Privacy:
-        Under add/remove neighbours only. Who was taken stays secret, and so does how many. Mechanisms that see the same subsample
-        are one mechanism: add them up before, and those on subsamples of their own afterwards.
+        Under add/remove neighbors only. The subsample and its size must stay secret. Add the guarantees of mechanisms that see the
+        same subsample before this call, and those of mechanisms on independent subsamples after it.
 
     References:
         Steinke (2022), Theorem 29. For the Renyi divergences: Mironov, Talwar and Zhang (2019), "Renyi Differential Privacy of
@@ -79,22 +81,22 @@ def poisson_subsample(spent: Guarantee | Composition, *, probability: float) -> 
     if given.epsilon == inf:
         if not curve:
             raise ValueError(
-                "subsampling amplifies (epsilon, delta)-DP, and zCDP and Renyi divergences that hold without a delta, none of "
-                f"which is known here: {given}."
+                "spent must have a finite epsilon, or zCDP or Renyi divergences that hold without a delta, to be amplified by "
+                f"subsampling; got {given}."
             )
         return Guarantee(inf, inf, "add_remove", renyi=curve, noise=noise, unit=given.unit)
     most = log1p(p * expm1(given.epsilon)) if given.epsilon < 700 else given.epsilon
     least = -log1p(p * expm1(-given.epsilon))
     if given.epsilon:
-        most, least = max(most, float_info.min), max(least, float_info.min)  # a product that underflows
+        most, least = max(most, float_info.min), max(least, float_info.min)  # if a product underflows
     zcdp = inf if given.delta else _zcdp(whole, p, curve, most, min(least, given.epsilon))
     spread = inf if given.delta else most + least
-    delta = given.delta and max(p * given.delta, float_info.min)  # one that underflows is no pure promise
+    delta = given.delta and max(p * given.delta, float_info.min)  # an underflow must not state pure DP
     return Guarantee(most, spread, "add_remove", delta, zcdp, curve, noise=noise, unit=given.unit)
 
 
 def _sampled_noise(given: Guarantee, p: float) -> tuple[str, float, float] | None:
-    """Return the noise of a mechanism on a subsample of its data, if it is one whose losses are known."""
+    """Return the noise of a mechanism on a subsample of its data, if its privacy losses are known."""
     if given.noise:
         name, size, probability = given.noise
         return name, size, probability * p  # a subsample of a subsample
@@ -102,19 +104,21 @@ def _sampled_noise(given: Guarantee, p: float) -> tuple[str, float, float] | Non
 
 
 def _zcdp(whole: Composition, p: float, curve: Points, most: float, least: float) -> float:
-    """A rho of zCDP: the supremum over all orders of the Renyi divergence over the order.
+    """Return a rho of zCDP: the supremum over all orders of the Renyi divergence over the order.
 
-    From order 2 on that is the curve's. Up to it, by Taylor's theorem, it is at most p^2 (e^(D(2)) - 1) / 2 times e^(3 l), where no
-    loss is below -l: for 1 < a <= 2 the second derivatives of m^a and m^(1-a) are at most a (a-1) e^(3 l).
+    From order 2 on, the curve gives it. Below, by Taylor's theorem, the quotient is at most
+    p^2 (e^(D(2)) - 1) / 2 times e^(3 l), where no loss is below -l: for 1 < a <= 2 the second
+    derivatives of m^a and m^(1-a) are at most a (a-1) e^(3 l).
     """
     near_one = p * p * float(np.expm1(min(float(whole.rdp(2.0)), 700.0))) / 2 * exp(min(3 * least, 700.0))
     return min(zcdp_of_curve(curve, near_one=near_one, limit=most), whole.rho)
 
 
 def _subsampled_curve(whole: Composition, p: float) -> Points:
-    """Pairs of an order and the bound at the top of this file, where it is finite.
+    """Return pairs of an order and the bound in the module docstring, where it is finite.
 
-    K = 0 and 1 count 1, so the bound is log(1 + sum over k >= 2 of P(K = k) (e^((k-1) D(k)) - 1)) / (a - 1): nothing cancels.
+    As K = 0 and 1 count 1, it is log(1 + sum over k >= 2 of P(K = k) (e^((k-1) D(k)) - 1)) / (a - 1),
+    without cancellation.
     """
     k = np.arange(2, ORDERS[-1] + 1)
     with np.errstate(divide="ignore", over="ignore"):

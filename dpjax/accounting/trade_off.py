@@ -1,8 +1,8 @@
-"""f-DP of a guarantee: a lower bound of the false negative rate of every test between neighbours.
+"""The trade-off curve (f-DP) that a guarantee implies: a lower bound of the false negative rate of every test between neighbors.
 
-What is (epsilon, delta)-DP has a trade-off curve of at least max(0, 1 - delta - e^epsilon a, e^-epsilon (1 - delta - a)) (Wasserman
-and Zhou 2010), and mu-GDP one of at least Phi(Phi^-1(1 - a) - mu). Every pair of an epsilon and its delta gives a bound, and the
-largest of them is one: few of them cost tightness and no privacy.
+(epsilon, delta)-DP implies a trade-off curve of at least max(0, 1 - delta - e^epsilon a, e^-epsilon (1 - delta - a)) (Wasserman and
+Zhou 2010), and mu-GDP one of at least Phi(Phi^-1(1 - a) - mu). Every pair of an epsilon and its delta gives a valid bound, and so
+does the largest of them: using few pairs costs tightness but not privacy.
 """
 
 from __future__ import annotations
@@ -19,14 +19,17 @@ _EPSILONS, _LEAST_DELTA, _FURTHEST = 33, 1e-9, 30.0
 
 
 def trade_off_bound(spent: Guarantee | Composition, false_positive: ArrayLike) -> np.ndarray:
-    """Return a lower bound of the false negative rate of any test between neighbours, at each false positive rate.
+    """Return a lower bound of the false negative rate of any test between neighbors, at each false positive rate.
 
-    Exact for pure DP, (epsilon, delta)-DP and Gaussian DP; otherwise of 33 epsilons with their deltas, and some percent below.
-    That of two given distributions is :func:`dpjax.auditing.trade_off`.
+    It is exact for pure DP, (epsilon, delta)-DP and Gaussian DP. Otherwise it is the largest bound of 33 epsilons and their deltas,
+    and some percent below the exact one. For two given distributions, use :func:`dpjax.auditing.trade_off`.
 
     Args:
-        spent: what promises it.
-        false_positive: in [0, 1], of any shape, which is that of the float64 result.
+        spent: the guarantee or composition.
+        false_positive: in [0, 1], of any shape.
+
+    Returns:
+        Float64 of the shape of ``false_positive``.
 
     References:
         Dong, Roth and Su (2022), "Gaussian Differential Privacy", Propositions 3 and 6; Wasserman and Zhou (2010).

@@ -1,11 +1,12 @@
-"""How private output distributions are, measured: exactly from two of them, or from draws alone.
+"""Auditing of privacy guarantees, by exact privacy losses or by draws alone.
 
-The privacy loss of every distribution here is exact, so a mechanism can be tested on a dataset and all its neighbours
-(:func:`worst_neighbor`, :func:`privacy_loss`, :func:`trade_off`). What a training costs can be tested with canaries, records of
-which each is in by a coin: any score that tells those in from those out bounds epsilon from below (:func:`audit_scores` from one
-run, :func:`roc_lower_bound` and :func:`lower_bound` from many). How far the errors of a mechanism are from the best possible is
-told by ``dpjax.bounds``. ``python -m dpjax audit`` prints, for every mechanism, its claim, the exact worst loss over families of
-small datasets, and what can be shown from draws alone.
+The privacy loss between two distributions of this library is exact, so a mechanism can be tested on a
+dataset and its neighbors (:func:`privacy_loss`, :func:`worst_neighbor`, :func:`trade_off`). A training
+can be tested with canaries, records that are each included by a coin flip: any score that
+distinguishes included canaries from excluded ones gives a lower bound on epsilon
+(:func:`audit_scores` from one run, :func:`roc_lower_bound` and :func:`lower_bound` from many).
+``python -m dpjax audit`` prints, for every mechanism, its claim, the exact worst loss over families of
+small datasets, and the lower bound from draws alone. ``dpjax.bounds`` has lower bounds on errors.
 """
 
 from dpjax.auditing._privacy_loss import PrivacyLoss, privacy_loss

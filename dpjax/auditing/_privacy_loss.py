@@ -1,12 +1,13 @@
-"""The privacy loss between the output distributions of two neighbouring datasets, exactly.
+"""The exact privacy loss between the output distributions of two neighboring datasets.
 
-The loss at an output y is log p(y) - log q(y). Its supremum is epsilon, its supremum minus its infimum the bounded range, and
+The loss at an output y is log p(y) - log q(y). Its supremum is epsilon, its supremum minus its
+infimum is the bounded range, and the privacy profile (Balle, Barthe and Gaboardi 2018) is
 
-    delta(epsilon) = sup_S P(S) - e^epsilon Q(S) = integral of max(p - e^epsilon q, 0),
+    delta(epsilon) = sup_S P(S) - e^epsilon Q(S) = integral of max(p - e^epsilon q, 0).
 
-the privacy profile (Balle, Barthe and Gaboardi 2018). On each common segment of two distributions (``segments.py``) the loss is
-linear: its supremum is at an end, the integrand is positive on one side of at most one crossing, and the rest are integrals of
-exponentials. Nothing is sampled or put on a grid.
+On each common segment of two distributions (``segments``) the loss is linear: its supremum is at an
+end, the integrand is positive on one side of at most one crossing, and all integrals are of
+exponentials. Nothing is sampled or discretized.
 """
 
 from __future__ import annotations
@@ -38,12 +39,13 @@ _BISECTIONS = 64
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, repr=False)
 class PrivacyLoss(Shown):
-    """The loss of two distributions P and Q, from :func:`privacy_loss`; ``forward`` is P against Q, ``backward`` Q against P.
+    """The privacy loss between two distributions P and Q, or between batches of them.
 
-    Leading axes are a batch of pairs. It is a pytree: it passes through ``jit``, ``vmap`` and ``grad``. In float64, losses are
-    accurate to about 1e-15 times the largest log-density, and probabilities to as much absolutely; in float32, to 1e-6.
-    A row in which one of the distributions is NaN is NaN. Every method takes a ``direction``: ``"forward"``, ``"backward"``, or
-    ``"both"`` for the larger.
+    :func:`privacy_loss` returns it. It is a pytree, for ``jit``, ``vmap`` and ``grad``. Methods take a
+    ``direction``: ``"forward"`` is P against Q, ``"backward"`` Q against P, and ``"both"`` the larger
+    result of the two. In float64, losses are accurate to about 1e-15 times the largest log-density,
+    and probabilities to about 1e-15; in float32, to 1e-6 likewise. A row in which one of the
+    distributions is NaN gives NaN.
 
     Attributes:
         segments: the two distributions on their common segments.
@@ -57,7 +59,7 @@ class PrivacyLoss(Shown):
     segments: Segments
 
     def _facts(self) -> dict[str, Any]:
-        """With numbers where they are at hand: a repr adds nothing to a trace."""
+        """Return the facts of the repr; epsilon and range only outside a trace, to which a repr must add nothing."""
         numbers = ("epsilon", "bounded_range") if span(self.segments.length) is not None else ()
         shown = {"batch_shape": self.batch_shape, "dtype": jnp.dtype(self.dtype).name}
         return shown | {name: span(getattr(self, name)) for name in numbers}
@@ -77,74 +79,81 @@ class PrivacyLoss(Shown):
 
     @property
     def epsilon(self) -> jax.Array:
-        """The least epsilon of pure differential privacy, sup abs(log p/q), of shape ``batch_shape``; inf on unequal supports."""
+        """The least epsilon of pure DP, sup abs(log p/q), of shape ``batch_shape``.
+
+        It is infinite where the supports differ.
+        """
         return supremum(self, direction="both")
 
     @property
     def forward(self) -> jax.Array:
-        """Sup log p/q, which is the Renyi divergence of infinite order, of shape ``batch_shape``."""
+        """The supremum of log p/q, the Renyi divergence of infinite order, of shape ``batch_shape``."""
         return supremum(self, direction="forward")
 
     @property
     def backward(self) -> jax.Array:
-        """Sup log q/p, of shape ``batch_shape``."""
+        """The supremum of log q/p, of shape ``batch_shape``."""
         return supremum(self, direction="backward")
 
     @property
     def bounded_range(self) -> jax.Array:
-        """Sup log p/q minus inf log p/q (Durfee and Rogers 2019), of shape ``batch_shape``."""
+        """The supremum minus the infimum of log p/q (Durfee and Rogers 2019), of shape ``batch_shape``."""
         return self.forward + self.backward
 
     def reverse(self) -> PrivacyLoss:
-        """Return the loss of Q against P."""
+        """Return the loss with P and Q exchanged."""
         s = self.segments
         return PrivacyLoss(Segments(s.log_q, s.log_p, s.slope_q, s.slope_p, -s.loss_start, -s.loss_end, s.length, s.wide))
 
     def _sides(self, direction: Direction) -> list[PrivacyLoss]:
-        """Return this loss, the reverse one, or both, as ``direction`` says."""
+        """Return the losses that ``direction`` selects: this one, the reverse one, or both."""
         checks.one_of("direction", direction, ("both", "forward", "backward"))
         return ([] if direction == "backward" else [self]) + ([] if direction == "forward" else [self.reverse()])
 
     def delta(self, epsilon: ArrayLike, *, direction: Direction = "both") -> jax.Array:
-        """The least delta of (epsilon, delta)-differential privacy: the integral of max(p - e^epsilon q, 0).
+        """Return the least delta of (epsilon, delta)-DP, the integral of max(p - e^epsilon q, 0).
 
         Args:
-            epsilon: not negative; broadcasts against ``batch_shape``, so ``epsilon[:, None]`` is a curve for each pair of a batch.
-            direction: see the class.
+            epsilon: at least 0; broadcasts against ``batch_shape``, so that ``epsilon[:, None]`` gives a
+                curve for each pair of a batch.
+            direction: ``"forward"``, ``"backward"`` or ``"both"``, as described in the class.
 
         Returns:
-            Float of the broadcast shape; at epsilon 0, the total variation distance.
+            Float array of the broadcast shape; at epsilon 0, the total variation distance.
         """
         at = checks.nonnegative("epsilon", epsilon, self.dtype)
         fits(self.batch_shape, epsilon=at.shape)
         return delta_of_loss(self, at, direction=direction)
 
     def epsilon_at(self, delta: ArrayLike, *, direction: Direction = "both") -> jax.Array:
-        """The least epsilon of (epsilon, delta)-differential privacy, the inverse of :meth:`delta`.
+        """Return the least epsilon of (epsilon, delta)-DP, the inverse of :meth:`delta`.
 
-        By bisection; the result is the upper end of the last bracket: ``delta(result)``, as computed, is at most ``delta``, or the
-        result is the supremum of the loss. Its derivative is that of the implicit function.
+        By bisection, rounded up: the computed ``delta(result)`` is at most ``delta``, or the result is
+        the supremum of the loss. The derivative is that of the implicit function.
 
         Args:
             delta: in (0, 1); broadcasts against ``batch_shape``.
-            direction: see the class.
+            direction: ``"forward"``, ``"backward"`` or ``"both"``, as described in the class.
 
         Returns:
-            Float of the broadcast shape; inf where one distribution has more than ``delta`` outside the support of the other.
+            Float array of the broadcast shape; infinite where one distribution has a mass of more than
+            ``delta`` outside the support of the other.
         """
         at = checks.probability("delta", delta, self.dtype, below=1.0)
         fits(self.batch_shape, delta=at.shape)
         return _epsilon_at(self, at, direction=direction)
 
     def renyi(self, order: ArrayLike, *, direction: Direction = "both") -> jax.Array:
-        """The Renyi divergence log(integral of p^order q^(1 - order)) / (order - 1), accurate to rounding over order - 1.
+        """Return the Renyi divergence log(integral of p^order q^(1 - order)) / (order - 1).
+
+        It is accurate up to the rounding error divided by order - 1.
 
         Args:
             order: finite, above 1; broadcasts against ``batch_shape``.
-            direction: see the class.
+            direction: ``"forward"``, ``"backward"`` or ``"both"``, as described in the class.
 
         Returns:
-            Float of the broadcast shape; inf where the integral diverges.
+            Float array of the broadcast shape; infinite where the integral diverges.
 
         References:
             Mironov (2017), Definition 3.
@@ -154,33 +163,45 @@ class PrivacyLoss(Shown):
         return _renyi(self, at - 1, direction=direction)
 
     def kl(self, *, direction: Direction = "both") -> jax.Array:
-        """The Kullback-Leibler divergence E[log p/q], the Renyi divergence of order 1, of shape ``batch_shape``."""
+        """Return the Kullback-Leibler divergence E[log p/q], of shape ``batch_shape``.
+
+        It is the Renyi divergence of order 1.
+        """
         return _kl(self, direction=direction)
 
 
 def privacy_loss(p: Distribution, q: Distribution, *, resolution: float | None = None) -> PrivacyLoss:
-    """Return the exact privacy loss between two distributions, or between two batches of them row by row.
+    """Return the exact privacy loss between two distributions, or row by row between two batches.
 
     Args:
-        p: a :class:`PiecewiseExponential`, a :class:`Rounded` or a :class:`Finite`, with the batch shape ``(...)``.
-        q: of the same kind and dtype, with a batch shape that broadcasts against it: one distribution against thousands of
-            neighbours. Two finite ones have the same candidates in the same places, and a row in which they differ is NaN; the loss
-            is that of the place, and with equal candidates at several places can only be smaller for the value. Two rounded ones
-            have one resolution, and are looked at multiple by multiple.
-        resolution: not negative; an interval of at most this times the largest edge of the row, whose probability is below the
-            root of the dtype's precision in both, is left out of suprema, and if it lies in the support of one distribution only,
-            out of everything; tails whose scales differ by at most this much,
-            relatively, are taken to be parallel. By default 16 units in the last place.
+        p: a :class:`PiecewiseExponential`, a :class:`Rounded` or a :class:`Finite`, with the batch
+            shape ``(...)``.
+        q: a distribution of the same class and dtype, whose batch shape broadcasts against that of
+            ``p``, for example one distribution against thousands of neighbors. Two finite
+            distributions must have the same candidates at the same indices: a row in which they
+            differ is NaN. The loss is that of the index; if several indices have equal candidates,
+            the loss of the value can only be smaller. Two rounded distributions must have the same
+            resolution; every multiple is compared.
+        resolution: at least 0, by default 16 units in the last place. An interval of at most this times
+            the largest edge of its row, whose probability under both distributions is below the
+            square root of the dtype's precision, is excluded from suprema, and from everything if it
+            is in the support of only one distribution. Tails whose scales differ relatively by at
+            most ``resolution`` are treated as parallel.
 
     Returns:
         A :class:`PrivacyLoss` of the broadcast batch shape.
 
+    Raises:
+        TypeError: the distributions are of other classes, or of different classes or dtypes.
+        ValueError: their resolutions differ, or their batch shapes do not broadcast.
+
     Privacy:
-        None: it reads both distributions. The loss between those of two datasets is a function of private data, for evaluation and
-        tests only. It is that of distributions of real numbers, not of their samplers in floating point. Breakpoints that are equal
-        in exact arithmetic may differ in floats; without a ``resolution``, the sliver between them, of negligible mass, would be
-        the supremum. A supremum that data attain on gaps that small only, and with next to no probability, is missed in this
-        dtype: use float64, or move the origin.
+        Not private: the loss between the distributions of two datasets is a function of private data, for
+        evaluation and tests only. It is the loss of distributions of real numbers, not of their
+        floating-point samplers. Breakpoints that are equal in exact arithmetic may differ in floating
+        point; without a ``resolution``, the supremum would be that on the sliver between them, of
+        negligible mass. A true supremum that is attained only on gaps that small, with next to no
+        probability, is missed in this dtype: use float64, or shift the data towards 0.
 
     References:
         Balle, Barthe and Gaboardi (2018), Theorem 1; Durfee and Rogers (2019) for the bounded range.
@@ -192,7 +213,7 @@ def privacy_loss(p: Distribution, q: Distribution, *, resolution: float | None =
     """
     if isinstance(p, Rounded) and isinstance(q, Rounded):
         if p.resolution != q.resolution:
-            raise ValueError(f"p and q need one resolution, got {p.resolution} and {q.resolution}.")
+            raise ValueError(f"p and q must have the same resolution, got {p.resolution} and {q.resolution}.")
         ends = multiples_of(p, q)
         p, q = on_multiples(p, ends), on_multiples(q, ends)
     lines, finite = (isinstance(p, kind) and isinstance(q, kind) for kind in (PiecewiseExponential, Finite))
@@ -200,7 +221,7 @@ def privacy_loss(p: Distribution, q: Distribution, *, resolution: float | None =
         kinds = " and ".join(f"{type(of).__name__} of {getattr(of, 'dtype', None)}" for of in (p, q))
         raise TypeError(
             "privacy_loss takes two PiecewiseExponential, two Rounded or two Finite distributions of one dtype, "
-            f"got {kinds}; dpjax.auditing.lower_bound takes draws of anything."
+            f"got {kinds}; dpjax.auditing.lower_bound audits draws of any distribution."
         )
     try:
         jnp.broadcast_shapes(p.batch_shape, q.batch_shape)
@@ -215,7 +236,7 @@ def privacy_loss(p: Distribution, q: Distribution, *, resolution: float | None =
 
 
 def _directed(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
-    """A function of segments (and numbers), compiled for a loss and one of its directions; for both, the larger."""
+    """Return a jitted version of a function of segments that takes a loss and a direction; "both" is the larger."""
 
     @partial(jax.jit, static_argnames=("direction",))
     def call(loss: PrivacyLoss, *at: jax.Array, direction: Direction) -> jax.Array:
@@ -226,13 +247,13 @@ def _directed(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
 
 @_directed
 def supremum(s: Segments) -> jax.Array:
-    """The supremum of log p/q, which is below 0 by rounding only."""
-    nowhere = ~s.wide | (s.log_p == -jnp.inf) & (s.log_q == -jnp.inf)
-    return jnp.maximum(jnp.max(jnp.where(nowhere, -jnp.inf, jnp.maximum(s.loss_start, s.loss_end)), axis=-1), 0.0)
+    """Return the supremum of log p/q, at least 0 (it is below only by rounding)."""
+    excluded = ~s.wide | (s.log_p == -jnp.inf) & (s.log_q == -jnp.inf)
+    return jnp.maximum(jnp.max(jnp.where(excluded, -jnp.inf, jnp.maximum(s.loss_start, s.loss_end)), axis=-1), 0.0)
 
 
 def _change(s: Segments) -> jax.Array:
-    """The change of the loss over a unit of t, 0 where one of the distributions has no mass."""
+    """Return the change of the loss over a unit of t; 0 where one of the distributions has no mass."""
     both = (s.log_p > -jnp.inf) & (s.log_q > -jnp.inf)
     finite = both & (s.length < jnp.inf)
     within = jnp.where(finite, s.loss_end, 0.0) - jnp.where(finite, s.loss_start, 0.0)
@@ -241,7 +262,7 @@ def _change(s: Segments) -> jax.Array:
 
 @_directed
 def delta_of_loss(s: Segments, epsilon: jax.Array) -> jax.Array:
-    """The integral of max(p - e^epsilon q, 0)."""
+    """Return the integral of max(p - e^epsilon q, 0)."""
     epsilon = epsilon[..., None]
     there, alone = ~(s.log_p == -jnp.inf), s.log_q == -jnp.inf
     change, shared = _change(s), there & ~alone
@@ -254,7 +275,7 @@ def delta_of_loss(s: Segments, epsilon: jax.Array) -> jax.Array:
     width = jnp.where(part, end - begin, 1.0)
     log_p = log_integral(jnp.where(part, s.slope_p, -1.0), width)
     mass = jnp.exp(jnp.where(part, s.log_p + s.slope_p * begin, 0.0) + log_p)
-    # e^epsilon times the mass of q, relative to that of p: as a logarithm it cannot overflow. It is at most 1, but for rounding.
+    # The ratio of e^epsilon times the mass of q to that of p, at most 1 up to rounding; its logarithm cannot overflow.
     log_q = log_integral(jnp.where(part & shared, s.slope_q, -1.0), width)
     excess = jnp.where(shared & ~(crosses & ~falls), above, 0.0)
     share = jnp.where(part & shared, jnp.minimum(log_q - log_p - excess, 0.0), 0.0)
@@ -269,7 +290,7 @@ def _epsilon_at(loss: PrivacyLoss, delta: jax.Array, direction: Direction) -> ja
     fixed = jax.lax.stop_gradient(loss)
     top = supremum(fixed, direction=direction)
     top = jnp.broadcast_to(top, jnp.broadcast_shapes(top.shape, delta.shape))
-    # The bracket is one of log(1 + epsilon): relative for a large epsilon, absolute for a small one.
+    # Bisect on log(1 + epsilon), so that the error is relative for a large epsilon and absolute for a small one.
     reach = jnp.log1p(jnp.where(jnp.isinf(top), jnp.sqrt(jnp.finfo(delta.dtype).max), top))
 
     def too_small(at: jax.Array) -> jax.Array:
@@ -277,7 +298,7 @@ def _epsilon_at(loss: PrivacyLoss, delta: jax.Array, direction: Direction) -> ja
 
     low, high = bisect(too_small, jnp.zeros_like(reach), reach, _BISECTIONS)
     epsilon = jnp.where(high >= reach, top, jnp.where(low <= 0, 0.0, jnp.expm1(high)))
-    # A step of Newton's method of length 0, for the derivative.
+    # A Newton step of length 0 has the derivative of the implicit function.
     inner = (low > 0) & (high < reach)
     at = jax.lax.stop_gradient(jnp.where(inner, epsilon, 0.0))
     value, slope = jax.jvp(lambda e: delta_of_loss(loss, e, direction=direction), (at,), (jnp.ones_like(at),))
@@ -288,7 +309,7 @@ def _epsilon_at(loss: PrivacyLoss, delta: jax.Array, direction: Direction) -> ja
 
 @_directed
 def _renyi(s: Segments, above: jax.Array) -> jax.Array:
-    """Of order 1 + ``above``."""
+    """Return the Renyi divergence of order 1 + ``above``."""
     there, alone, more = ~(s.log_p == -jnp.inf), s.log_q == -jnp.inf, above[..., None]
     start = s.log_p + more * jnp.where(there & ~alone, s.loss_start, 0.0)
     slope = jnp.where(there, s.slope_p + more * _change(s), -1.0)

@@ -1,11 +1,14 @@
-"""The trade-off curve of two distributions: the least false negative rate of a test of P against Q, at each false positive rate.
+"""The trade-off curve of two distributions, the least false negative rate at each false positive rate.
 
-    f(a) = inf over rejection regions R with P(R) <= a of Q(not R) = sup over t > 0 of 1 - E_t - t a,   E_t = integral of max(q - t
-    p, 0),
+For tests of P against Q with rejection regions R it is
 
-since every 1 - E_t - t a is a lower bound that the test of the likelihood ratio at t attains (Neyman and Pearson). The function of
-t is concave with the slope P(q > t p) - a, whose sign is bisected in log t. With t = e^epsilon, E_t is the delta at epsilon of Q
-against P, also for a negative epsilon.
+    f(a) = inf over P(R) <= a of Q(not R) = sup over t > 0 of 1 - E_t - t a,
+    E_t = integral of max(q - t p, 0),
+
+since every 1 - E_t - t a is a lower bound, which the likelihood ratio test at the best t attains
+(Neyman and Pearson). As a function of t it is concave with the slope P(q > t p) - a, whose sign is
+bisected in log t. With t = e^epsilon, E_t is the delta at epsilon of Q against P, also for a negative
+epsilon.
 """
 
 from __future__ import annotations
@@ -25,18 +28,20 @@ _BISECTIONS = 64
 
 
 def trade_off(loss: PrivacyLoss, false_positive: ArrayLike, *, direction: Direction = "both") -> jax.Array:
-    """Return the least false negative rate of any test at a false positive rate: f-DP, of two exact distributions.
+    """Return the least false negative rate of any test between two distributions (f-DP).
 
     Args:
-        loss: of P and Q, from :func:`privacy_loss`.
-        false_positive: in (0, 1); broadcasts against the batch of pairs.
-        direction: ``"forward"`` tests P against Q, ``"backward"`` Q against P, ``"both"`` is the smaller.
+        loss: the loss of P and Q, from :func:`privacy_loss`.
+        false_positive: the false positive rate, in (0, 1); broadcasts against the batch of pairs.
+        direction: ``"forward"`` tests P against Q, ``"backward"`` Q against P, and ``"both"`` returns
+            the smaller rate.
 
     Returns:
-        Float of the broadcast shape, accurate to 64 units in the last place of 1, and as the deltas of the loss are.
+        Float array of the broadcast shape. Its absolute error is 64 units in the last place of 1, and
+        the error of the deltas of ``loss``.
 
     Privacy:
-        None: as :func:`privacy_loss`.
+        Not private, as for :func:`privacy_loss`.
 
     References:
         Dong, Roth and Su (2022), "Gaussian Differential Privacy", Definition 2 and Proposition 6.
@@ -55,8 +60,8 @@ def trade_off(loss: PrivacyLoss, false_positive: ArrayLike, *, direction: Direct
 @jax.jit
 def _trade_off(loss: PrivacyLoss, rate: jax.Array) -> jax.Array:
     shape = jnp.broadcast_shapes(loss.batch_shape, rate.shape)
-    low = -jnp.minimum(loss.forward, -jnp.log(64 * jnp.finfo(rate.dtype).eps))  # below, the bound is at most t
-    high = jnp.minimum(loss.backward, -jnp.log(rate))  # beyond 1/a the bound is negative
+    low = -jnp.minimum(loss.forward, -jnp.log(64 * jnp.finfo(rate.dtype).eps))  # for smaller t the bound is at most t
+    high = jnp.minimum(loss.backward, -jnp.log(rate))  # for t above 1/a the bound is negative
 
     def bound(at: jax.Array) -> jax.Array:
         return 1 - delta_of_loss(loss, at, direction="backward") - jnp.exp(at) * rate

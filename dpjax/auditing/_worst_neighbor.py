@@ -1,8 +1,9 @@
-"""The neighbour of a dataset whose output distribution is furthest from its own, by a search in batches of exact losses.
+"""A search for the neighbor of a dataset with the largest privacy loss, in batches of exact losses.
 
-All removals, and all values that a new or a changed record may take, from the bounds, the records, the breakpoints of the
-distribution and the middles of the gaps between them; then finer and finer values around the best, since the supremum is often a
-limit: a record that comes close to another one and does not meet it. What it finds is a lower bound of a mechanism's epsilon.
+It tries all removals, and as values of a new or changed record the bounds, the records, the breakpoints
+of the distribution and the midpoints between them. Then it tries finer and finer values around the
+best ones, since the supremum is often a limit, in which a record approaches another one. The result
+is a lower bound of a mechanism's epsilon.
 """
 
 from __future__ import annotations
@@ -29,19 +30,19 @@ from dpjax.statistics.padded_records import present_records
 DistributionOf = Callable[[jax.Array, jax.Array], Distribution]
 Objective = Callable[[PrivacyLoss], jax.Array]
 Evaluate = Callable[[np.ndarray, np.ndarray], tuple[jax.Array, PrivacyLoss]]
-_STARTS, _POINTS = 16, 31  # of the refinement
+_STARTS, _POINTS = 16, 31  # of the refinement: the number of values refined, and points tried around each
 
 
 class WorstNeighbor(NamedTuple):
-    """The neighbour that :func:`worst_neighbor` found.
+    """The neighbor that :func:`worst_neighbor` found.
 
     Attributes:
-        score: its objective, scalar; by default the epsilon of ``loss``.
-        loss: the :class:`PrivacyLoss` of the dataset's distribution against the neighbour's.
+        score: the objective, scalar; by default the epsilon of ``loss``.
+        loss: the :class:`PrivacyLoss` of the dataset's distribution against the neighbor's.
         place: int32 scalar, the index of the record that differs; under add/remove, n for a new one.
-        value: float scalar, its value in the neighbour; NaN if it was removed.
-        x: float, the neighbour's records: ``(n,)`` under swap, ``(n + 1,)`` under add/remove.
-        mask: bool like ``x``, which of them are present.
+        value: float scalar, the value of this record in the neighbor; NaN if it was removed.
+        x: float, the neighbor's records: ``(n,)`` under swap, ``(n + 1,)`` under add/remove.
+        mask: bool, of the shape of ``x``: which of the records are present.
     """
 
     score: jax.Array
@@ -58,7 +59,7 @@ class WorstNeighbor(NamedTuple):
 
 
 def epsilon(loss: PrivacyLoss) -> jax.Array:
-    """The objective of :func:`worst_neighbor` by default: the pure-DP loss of a pair."""
+    """Return the pure-DP loss of a pair, the default objective of :func:`worst_neighbor`."""
     return loss.epsilon
 
 
@@ -77,46 +78,52 @@ def worst_neighbor(
     chunk_size: int = 512,
     resolution: float | None = None,
 ) -> WorstNeighbor:
-    """Search the neighbours of one dataset for the largest privacy loss, a batch of neighbours at a time.
+    """Search the neighbors of one dataset for the largest privacy loss.
 
-    Of n records and m pieces it takes about 2 (n + m) distributions under add/remove and n times as many under swap. It runs on the
-    host, not under ``jit``; each pair of functions ``distribution_of`` and ``objective`` is compiled once for a shape (a new lambda
-    anew).
+    For n records and m pieces it computes about 2 (n + m) distributions under add/remove, and n times
+    as many under swap. It runs on the host, not under ``jit``. Each pair of functions
+    ``distribution_of`` and ``objective`` is compiled once per shape; a new lambda is compiled again.
 
     Args:
-        x: float ``(n,)``, one dataset. Records are clamped to the bounds; a NaN record is absent under ``"add_remove"`` and
-            counts as ``lower`` under ``"swap"``.
-        distribution_of: from records ``(batch, n)`` and their mask, bool ``(batch, n)``, to a :class:`PiecewiseExponential`,
-            :class:`Rounded` or :class:`Finite` of batch shape ``(batch,)``. Under add/remove there is one place more than in ``x``.
-            A pure JAX function.
+        x: float ``(n,)``, one dataset. Records are clamped to the bounds. A NaN record is absent under
+            ``"add_remove"`` and counts as ``lower`` under ``"swap"``.
+        distribution_of: a pure JAX function of records ``(batch, n)`` and their mask, bool
+            ``(batch, n)``, that returns a :class:`PiecewiseExponential`, :class:`Rounded` or
+            :class:`Finite` of batch shape ``(batch,)``. Under add/remove the arrays are
+            ``(batch, n + 1)``.
         lower: public lower bound of a record, scalar.
         upper: public upper bound of a record, scalar.
-        neighbors: ``"add_remove"`` or ``"swap"``: the relation to search, not that which the mechanism was told.
-        num_records: int scalar, how many leading records are present.
+        neighbors: ``"add_remove"`` or ``"swap"``: the relation to search, which may differ from that
+            of the mechanism.
+        num_records: int scalar, the number of leading records that are present.
         mask: bool ``(n,)``, which records are present.
-        values: float ``(k,)``, the values that a record may take, instead of all those above; with ``refine=0``, exhaustive for
-            discrete data.
-        objective: from a :class:`PrivacyLoss` of batch shape ``(batch,)`` to what is largest for the worst neighbour; also, for
-            example, ``lambda loss: loss.bounded_range`` or ``lambda loss: loss.delta(0.5)``.
-        refine: how many times to look between the values around the best ones, each time 15 times finer.
-        chunk_size: how many neighbours there are to a batch, at least 1; memory grows with it.
+        values: float ``(k,)``, the values to try for a record, instead of those of the search; with
+            ``refine=0`` the search is exhaustive for discrete data.
+        objective: a function of a :class:`PrivacyLoss` of batch shape ``(batch,)`` that returns the
+            quantity to maximize, such as ``lambda loss: loss.bounded_range`` or
+            ``lambda loss: loss.delta(0.5)``.
+        refine: the number of refinements around the best values, each 15 times finer.
+        chunk_size: the number of neighbors in a batch, at least 1; memory grows with it.
         resolution: as in :func:`dpjax.auditing.privacy_loss`.
 
     Returns:
-        A :class:`WorstNeighbor`. Its score is NaN if that of any neighbour is, and -inf if there is no neighbour.
+        A :class:`WorstNeighbor`. Its score is NaN if that of any neighbor is, and -inf if there is no
+        neighbor.
 
     Privacy:
-        None: the result is a function of the private records, exactly. For tests, for simulated and for public data.
+        Not private: the result is a function of the records. Use it for tests and for simulated or
+        public data.
 
     References:
-        Durfee (2025), Definition 2.1 and Corollary 3.1 (what the search would find violated).
+        Durfee (2025), Definition 2.1 and Corollary 3.1, whose violation the search would find.
 
     >>> import jax.numpy as jnp
     >>> from dpjax import median, piecewise_laplace
     >>> def distribution_of(x, mask):
     ...     profile = median(x, lower=0, upper=10, neighbors="add_remove", mask=mask)
     ...     return piecewise_laplace(profile, 1.0)
-    >>> worst = worst_neighbor(jnp.array([1.0, 5.0, 6.0]), distribution_of, lower=0, upper=10, neighbors="add_remove")
+    >>> x = jnp.array([1.0, 5.0, 6.0])
+    >>> worst = worst_neighbor(x, distribution_of, lower=0, upper=10, neighbors="add_remove")
     >>> bool(worst.score <= 1.0 + 1e-5), worst.x.shape
     (True, (4,))
     """
@@ -124,31 +131,31 @@ def worst_neighbor(
     records, there = present_records(x, num_records=num_records, mask=mask)
     refine, chunk_size = checks.static_integer("refine", refine, 0), checks.static_integer("chunk_size", chunk_size, 1)
     if records.ndim != 1 or (there is not None and there.ndim != 1):
-        raise ValueError(f"worst_neighbor takes one dataset of shape (n,), got {records.shape}: the search is itself a batch.")
+        raise ValueError(f"x must be one dataset of shape (n,), got {records.shape}: call worst_neighbor once per dataset.")
     low, high = (np.asarray(bound) for bound in checks.bounds(lower, upper, records.dtype))
     if low.ndim or high.ndim:
-        raise ValueError("lower and upper of worst_neighbor are scalars: it takes one dataset.")
+        raise ValueError(f"lower and upper must be scalars, got shapes {low.shape} and {high.shape}.")
     data, present = _dataset(np.asarray(records), None if there is None else np.asarray(there), low, neighbors)
     data = np.clip(data, low, high)
-    own = _distribution_of(present[None], data[None], distribution_of)
-    if not isinstance(own, (PiecewiseExponential, Rounded, Finite)):
+    base = _distribution_of(present[None], data[None], distribution_of)
+    if not isinstance(base, (PiecewiseExponential, Rounded, Finite)):
         raise TypeError(
-            f"distribution_of must return a PiecewiseExponential, a Rounded or a Finite distribution, got {type(own).__name__}; "
-            "dpjax.auditing.lower_bound takes draws of anything."
+            f"distribution_of must return a PiecewiseExponential, a Rounded or a Finite distribution, got {type(base).__name__}; "
+            "dpjax.auditing.lower_bound audits draws of any distribution."
         )
-    if own.batch_shape != (1,):
-        raise ValueError(f"distribution_of must return one distribution for each row of x: of 1 row it made {own.batch_shape}.")
+    if base.batch_shape != (1,):
+        raise ValueError(f"distribution_of must return one distribution per row, got batch shape {base.batch_shape} for 1 row.")
     ends = None
-    if isinstance(own, Rounded):  # the bounds are public, so the neighbours have the same multiples
-        ends = multiples_of(own)
-        own = on_multiples(own, ends)
+    if isinstance(base, Rounded):  # neighbors have the same multiples, as the bounds are public
+        ends = multiples_of(base)
+        base = on_multiples(base, ends)
     evaluate = partial(
-        _evaluate, data, present, own, distribution_of=distribution_of, objective=objective, resolution=resolution, ends=ends
+        _evaluate, data, present, base, distribution_of=distribution_of, objective=objective, resolution=resolution, ends=ends
     )
     here = np.flatnonzero(present)
-    grid = _grid(data[here], own, values, low, high)
+    grid = _grid(data[here], base, values, low, high)
 
-    # A change is a place and the value that it takes, NaN where the record goes.
+    # A change is an index and the new value of its record, NaN for a removal.
     gone = here if neighbors == "add_remove" else here[:0]
     changed = here if neighbors == "swap" else np.array([data.size - 1])
     places = np.concatenate([gone, np.repeat(changed, grid.size)]).astype(np.int32)
@@ -158,7 +165,9 @@ def worst_neighbor(
     if changed.size and grid.size and refine:
         table = scores[gone.size :].reshape(changed.size, grid.size)
         found.append(_refined(partial(_scores, evaluate, chunk_size=chunk_size), changed, grid, table, refine))
-    found.append((np.zeros(1, np.int32), np.full(1, np.nan, data.dtype), np.full(1, -np.inf, data.dtype)))  # for no record to swap
+    found.append(
+        (np.zeros(1, np.int32), np.full(1, np.nan, data.dtype), np.full(1, -np.inf, data.dtype))
+    )  # if there is no record to swap
     places, entries, scores = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
     best = _rank(scores).argmax()
     place, entry = places[best], entries[best]
@@ -175,7 +184,7 @@ def worst_neighbor(
 
 
 def _dataset(records: np.ndarray, there: np.ndarray | None, low: np.ndarray, neighbors: Neighbors) -> tuple[np.ndarray, np.ndarray]:
-    """The records without NaN, and which are present; under add/remove with an empty place for one more."""
+    """Return the records without NaN, and which are present; under add/remove with room for one more."""
     missing = np.isnan(records)
     x = np.where(missing, low, records)
     if neighbors == "swap":
@@ -187,24 +196,27 @@ def _dataset(records: np.ndarray, there: np.ndarray | None, low: np.ndarray, nei
 def _grid(
     records: np.ndarray, own: PiecewiseExponential | Finite, values: ArrayLike | None, low: np.ndarray, high: np.ndarray
 ) -> np.ndarray:
-    """The values to try, ascending: those given, or the bounds, the records and the breakpoints, and the middles between."""
+    """Return the values to try, ascending.
+
+    These are ``values``, or else the bounds, the records, the breakpoints and the midpoints between them.
+    """
     if values is not None:
-        given = np.asarray(checks.float_array("values", values), records.dtype)
-        if given.ndim != 1 or np.isnan(given).any():
-            raise ValueError("values must be real numbers of shape (k,).")
-        return np.unique(np.clip(given, low, high))
+        candidates = np.asarray(checks.float_array("values", values), records.dtype)
+        if candidates.ndim != 1 or np.isnan(candidates).any():
+            raise ValueError("values must be real numbers of shape (k,), without NaN.")
+        return np.unique(np.clip(candidates, low, high))
     breaks = np.asarray(own.edges if isinstance(own, PiecewiseExponential) else own.values).ravel()
     ends = np.unique(np.clip(np.concatenate([[low, high], records, breaks[~np.isnan(breaks)]]), low, high))
     return np.unique(np.concatenate([ends, ends[:-1] + np.diff(ends) / 2])).astype(records.dtype)
 
 
 def _scores(evaluate: Evaluate, places: np.ndarray, entries: np.ndarray, chunk_size: int) -> np.ndarray:
-    """The objective of each change; the last batch is filled up with its first change, so that all have one shape."""
+    """Return the objective of each change; the last batch is padded so that all have one shape."""
     found = [np.zeros(0, entries.dtype)]
     for first in range(0, places.size, chunk_size):
-        own = np.arange(first, first + chunk_size)
-        own = np.where(own < places.size, own, first)
-        scores, _ = evaluate(places[own], entries[own])
+        index = np.arange(first, first + chunk_size)
+        index = np.where(index < places.size, index, first)
+        scores, _ = evaluate(places[index], entries[index])
         found.append(np.asarray(scores))
     return np.concatenate(found)[: places.size]
 
@@ -212,10 +224,10 @@ def _scores(evaluate: Evaluate, places: np.ndarray, entries: np.ndarray, chunk_s
 def _refined(
     score: Callable[[np.ndarray, np.ndarray], np.ndarray], changed: np.ndarray, grid: np.ndarray, table: np.ndarray, rounds: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Look around the best values, each at the best of its places, in the gaps to its neighbours on the grid.
+    """Refine the best values, each at its best index, within the gaps to the adjacent grid values.
 
     Returns:
-        Places, values and scores of the best changes found.
+        Indices, values and scores of the best changes found.
     """
     ranks = _rank(table)
     order = np.argsort(-ranks.max(axis=0), kind="stable")[:_STARTS]
@@ -235,7 +247,7 @@ def _refined(
 
 
 def _rank(score: np.ndarray) -> np.ndarray:
-    """NaN first: a distribution that is not there must not pass for one that is private."""
+    """Return scores with NaN as infinity, as an undefined distribution must not pass for a private one."""
     return np.where(np.isnan(score), np.inf, score)
 
 
@@ -256,7 +268,7 @@ def _evaluate(
     resolution: float | None,
     ends: tuple[int, int] | None,
 ) -> tuple[jax.Array, PrivacyLoss]:
-    """Score a batch of changes; also return the loss of the first one that is worst."""
+    """Return the scores of a batch of changes, and the loss of the worst one."""
     here = jnp.arange(x.size, dtype=jnp.int32)[None] == places[:, None]
     stays = ~jnp.isnan(entries)[:, None]
     rows = jnp.where(here & stays, entries[:, None], x[None])

@@ -1,9 +1,10 @@
-"""A lower bound on epsilon from draws alone: choose an event on one half of them, test it on the other.
+"""A lower bound on epsilon from draws alone, with an event that is chosen on one half and tested on the other.
 
-If P and Q are the output distributions of a mechanism on two neighbouring datasets, (epsilon, delta)-DP says
-P(S) <= exp(epsilon) Q(S) + delta for every event S, so epsilon >= log((P(S) - delta) / Q(S)). The event is chosen where that looks
-best on the first half of the draws; the second half is independent of the choice, and Clopper-Pearson limits of its two counts
-bound the ratio. Choosing and testing on the same draws would be optimistic.
+If P and Q are the output distributions of a mechanism on two neighboring datasets, (epsilon, delta)-DP
+implies P(S) <= exp(epsilon) Q(S) + delta for every event S, so epsilon >= log((P(S) - delta) / Q(S)).
+The first half of the draws chooses the event. The second half is independent of this choice, and
+Clopper-Pearson limits of its two counts bound the ratio. Choosing and testing on the same draws would
+be optimistic.
 """
 
 from __future__ import annotations
@@ -24,26 +25,33 @@ from dpjax.batch import span
 from dpjax.display import Picture, Shown
 from dpjax.numerics.binomial import Array, lower_limit, upper_limit
 
-_UNIFORM, _TAIL = 32, 12  # candidate ends of the event: quantiles, evenly spaced and halving towards both ends
-_CHUNK = 64  # rows at a time where events are compared: some 50 kB each
+_UNIFORM, _TAIL = 32, 12  # candidate ends of the event: evenly spaced quantiles, and halving ones towards both ends
+_CHUNK = 64  # the number of rows whose events are compared at a time, about 50 kB each
 
 
 @dataclass(frozen=True, repr=False)
 class BlackBoxBound(Shown):
-    """A lower bound on epsilon that holds with a stated confidence, with the event and the counts that show it.
+    """A lower bound on epsilon with a confidence, from :func:`lower_bound`, and the event that shows it.
 
-    The event is ``low <= score <= high`` where ``inside``, and its complement elsewhere. Arrays have the batch shape of the draws.
+    The event is ``low <= score <= high`` where ``inside``, and its complement elsewhere. Arrays have the
+    batch shape of the draws.
 
     Attributes:
         epsilon: float64, the lower bound; 0 where nothing is shown.
-        confidence: of each row by itself, over the draws.
+        confidence: of each row separately, over the draws.
         delta: of the guarantee that is audited.
         low: float64, the lower end of the interval of scores.
         high: float64, its upper end.
-        inside: bool.
-        forward: bool, whether the event is the likelier under P.
-        count_p: integers, how many tested draws of P are in the event; ``count_q`` of Q.
-        tested_p: how many draws of P were tested; ``tested_q`` of Q.
+        inside: bool, whether the event is the interval or its complement.
+        forward: bool, whether the event is more likely under P.
+        count_p: integers, the number of tested draws of P in the event.
+        count_q: integers, the number of tested draws of Q in the event.
+        tested_p: the number of tested draws of P.
+        tested_q: the number of tested draws of Q.
+
+    >>> found = lower_bound(np.zeros(400), np.ones(400))
+    >>> found.tested_p, found.epsilon.shape, bool(found.epsilon > 3)
+    (200, (), True)
     """
 
     epsilon: Array
@@ -75,28 +83,31 @@ def lower_bound(
     delta: float = 0.0,
     score: Callable[[Any], Any] | None = None,
 ) -> BlackBoxBound:
-    """Return a lower bound on the epsilon of a mechanism from its draws on two neighbouring datasets.
+    """Return a lower bound on the epsilon of a mechanism from its draws on two neighboring datasets.
 
-    ``epsilon = log((lower limit of P(S) - delta) / upper limit of Q(S))``, each limit with half of the error. The events are
-    intervals of the score and their complements, between quantiles of the pooled first half, one-sided ones among them.
+    It is ``log((lower limit of P(S) - delta) / upper limit of Q(S))``, each limit with half of the error.
+    Events are intervals of the score, also one-sided ones, and their complements, between quantiles of
+    the pooled first half.
 
     Args:
-        draws_p: float ``(n, ...)``, independent draws on the first axis, as ``distribution.sample(key, (n,))`` returns them.
-        draws_q: float ``(m, ...)`` of the same batch shape: draws on the neighbouring dataset.
-        confidence: strictly between 0 and 1.
+        draws_p: float ``(n, ...)``, independent draws along the first axis, as
+            ``distribution.sample(key, (n,))`` returns them.
+        draws_q: float ``(m, ...)`` of the same batch shape: draws on the neighboring dataset.
+        confidence: in (0, 1).
         delta: in [0, 1).
-        score: what to look at instead of the draw: a function, fixed before the draws, from draws ``(n, ...)`` to real numbers of
-            that shape. The exact log-ratio, :func:`log_ratio`, is the sharpest. One with more digits than that also sees which
-            low-order bits each distribution can produce, and shows that float draws are not private.
+        score: a function, chosen without the draws, of draws ``(n, ...)`` that returns real numbers of
+            that shape, by default the draws themselves. The exact log-ratio, :func:`log_ratio`, is the
+            sharpest. A score with more digits also detects which low-order bits each distribution can
+            produce, and shows that floating-point draws are not private.
 
     Returns:
-        A :class:`BlackBoxBound` of the batch shape. NaN scores count as ``+inf``: they are one more outcome.
+        A :class:`BlackBoxBound` of the batch shape. NaN scores count as ``+inf``.
 
     Privacy:
-        If the mechanism is (epsilon, delta)-DP and the draws are independent, each row's bound is above epsilon with probability at
-        most ``1 - confidence``. Among many rows some are: for a statement about all of ``rows`` together, ask for the confidence
-        ``1 - (1 - confidence) / rows``. The two datasets are not protected: audit with data that may be shown. A low bound is no
-        evidence of privacy.
+        If the mechanism is (epsilon, delta)-DP and the draws are independent, each row's bound is above
+        epsilon with probability at most ``1 - confidence``. For a statement about all of ``rows``
+        together, pass the confidence ``1 - (1 - confidence) / rows``. The two datasets are not
+        protected: audit with data that may be published. A low bound is no evidence of privacy.
 
     References:
         Clopper and Pearson (1934); Jagielski, Ullman and Oprea (2020), for the bound from one event.
@@ -111,7 +122,7 @@ def lower_bound(
     confidence, delta = checks.concrete_probability("confidence", confidence), checks.concrete_fraction("delta", delta)
     p, q = _scores("draws_p", draws_p, score), _scores("draws_q", draws_q, score)
     if p.shape[1:] != q.shape[1:]:
-        raise ValueError(f"draws need one batch shape, got draws_p of shape {p.shape} and draws_q of shape {q.shape}.")
+        raise ValueError(f"draws_p and draws_q must have the same batch shape, got shapes {p.shape} and {q.shape}.")
     batch = p.shape[1:]
     (first_p, tested_p), (first_q, tested_q) = (np.split(of.reshape(len(of), -1), [len(of) // 2]) for of in (p, q))
     low, high, inside, forward = _choose(first_p, first_q, delta)
@@ -130,21 +141,22 @@ def lower_bound(
 
 
 def log_ratio(p: Distribution, q: Distribution, *, resolution: float = 2.0**-10) -> Callable[[ArrayLike], jax.Array]:
-    """Return the score ``log p(y) - log q(y)``, rounded to the resolution.
+    """Return the score ``log p(y) - log q(y)``, rounded to a resolution.
 
-    Rounding hides what floating point adds: unrounded, the last bits of the difference tell which grid of floats ``y`` lies on,
-    and that depends on the data. On float Laplace draws at epsilon 1 such a score shows an epsilon above 7, and that is no error.
+    Rounding removes the effect of floating point: without it, the last bits of the difference reveal on
+    which grid of floats ``y`` lies, which depends on the data. On floating-point Laplace draws at
+    epsilon 1 such a score correctly shows an epsilon above 7.
 
     Args:
         p: a distribution of batch shape ``(...)``.
-        q: another of the same batch shape.
-        resolution: positive, well above the rounding of a log-density.
+        q: another distribution of the same batch shape.
+        resolution: positive, well above the rounding error of a log-density.
 
     Returns:
-        A function from draws ``(n, ...)`` to scores of that shape, for :func:`lower_bound`.
+        A function of draws ``(n, ...)`` that returns scores of that shape, for :func:`lower_bound`.
 
     Privacy:
-        It looks at both distributions: for datasets that may be shown.
+        Not private: it reads both distributions. Use it for datasets that may be published.
 
     References:
         Mironov (2012), for the low-order bits.
@@ -170,7 +182,9 @@ def _scores(name: str, draws: ArrayLike, score: Callable[[Any], Any] | None) -> 
 
 
 def _choose(p: Array, q: Array, delta: float) -> tuple[Array, ...]:
-    """The event of each row with the best ratio of Wilson limits, closed forms near Clopper and Pearson's; any choice is valid.
+    """Return the event of each row with the best ratio of Wilson limits.
+
+    These are closed forms close to Clopper and Pearson's limits; every choice of an event is valid.
 
     Returns:
         ``low``, ``high``, ``inside`` and ``forward`` of :class:`BlackBoxBound`, ``(rows,)``.
@@ -180,10 +194,10 @@ def _choose(p: Array, q: Array, delta: float) -> tuple[Array, ...]:
     pooled = np.sort(np.concatenate([p, q]), axis=0)
     share = np.concatenate([2.0 ** -np.arange(2, 2 + _TAIL), np.linspace(0, 1, _UNIFORM), 1 - 2.0 ** -np.arange(2, 2 + _TAIL)])
     ends = pooled[np.unique(np.round(share * (len(pooled) - 1)).astype(int))]
-    # An interval from the end before or at another, or from -inf, to it, or to +inf.
+    # All intervals between two ends, -inf and +inf, also those of a single end.
     first, last = np.triu_indices(len(ends) + 1, -1)
     first, last = first[first <= last + 1], last[first <= last + 1]
-    # Wide limits, for all events at once: else the luckiest of the small events would be chosen.
+    # Limits that hold for all events at once, as otherwise a small event would be chosen by chance.
     z = NormalDist().inv_cdf(1 - 0.05 / (8 * len(first)))
     below_p, upto_p = _counts(p, ends)
     below_q, upto_q = _counts(q, ends)
@@ -203,17 +217,17 @@ def _choose(p: Array, q: Array, delta: float) -> tuple[Array, ...]:
 
 
 def _counts(scores: Array, ends: Array) -> tuple[Array, Array]:
-    """How many scores of each row are below each end (0 below -inf), and how many up to it (all up to +inf)."""
+    """Return the number of scores of each row below each end (0 below -inf), and up to it (all up to +inf)."""
     below = [np.zeros(scores.shape[1], int)]
     upto = []
-    for end in ends:  # a pass for each end, over all rows
+    for end in ends:
         below.append(np.count_nonzero(scores < end, axis=0))
         upto.append(np.count_nonzero(scores <= end, axis=0))
     return np.stack(below), np.stack([*upto, np.full(scores.shape[1], len(scores))])
 
 
 def _wilson(count: Array, trials: int, z: float) -> tuple[Array, Array]:
-    """The Wilson interval, kept above 0 and below 1 so that ratios exist."""
+    """Return the Wilson interval, kept above 0 and below 1 so that ratios are finite."""
     share, spread = count / trials, z * z / trials
     middle = (share + spread / 2) / (1 + spread)
     half = np.sqrt(spread * (share * (1 - share) + spread / 4)) / (1 + spread)

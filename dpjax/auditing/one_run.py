@@ -1,9 +1,10 @@
-"""Auditing in one run (Steinke, Nasr and Jagielski 2023): m canaries, each present by a fair coin, and guesses which.
+"""Auditing in one run (Steinke, Nasr and Jagielski 2023), by guesses which of m canaries were included.
 
-If one run is epsilon-DP in each coin, the number of correct ones among r guesses is stochastically at most
-Binomial(r, e^epsilon / (1 + e^epsilon)), however dependent the guesses are: randomized response is the best that an attacker can
-meet. So many correct guesses refute a small epsilon. An attacker may abstain: only the canaries with a guess count. With delta > 0
-(Theorem 5.2), for f(v) = P[Binomial(r, e^epsilon / (1 + e^epsilon)) >= v],
+Each canary is included by a fair coin. If the run is epsilon-DP in each coin, the number of correct
+guesses among r is stochastically at most Binomial(r, e^epsilon / (1 + e^epsilon)), however dependent
+the guesses are; randomized response attains this. So many correct guesses refute a small epsilon. An
+attacker may abstain: only the canaries with a guess count. With delta > 0 (Theorem 5.2), for
+f(v) = P[Binomial(r, e^epsilon / (1 + e^epsilon)) >= v],
 
     P[at least v correct] <= f(v) + 2 m delta max over i in 1..v of (f(v - i) - f(v)) / i
 """
@@ -25,32 +26,34 @@ from dpjax.display import Shown
 from dpjax.numerics.binomial import Array, upper_tail
 from dpjax.random.keys import check_key
 
-_ROUNDING, _ULP = 1e-10, 2.0**-52  # relative: of a tail, and of its probability, which is raised to as many powers as guesses
-_LARGEST = 64.0  # no audit shows more: it would take e^64 guesses
+_ROUNDING, _ULP = 1e-10, 2.0**-52  # relative errors: of a tail, and of the probability of a guess, once per guess
+_LARGEST = 64.0  # the largest epsilon of an audit, as more would take e^64 guesses
 _ITERATIONS = 60
-_STEPS = 1024.0  # of the largest score
+_STEPS = 1024.0  # the number of steps of the largest score to which scores are rounded
 
 
 def p_value(
     correct: ArrayLike, guesses: ArrayLike, *, epsilon: ArrayLike, canaries: int | None = None, delta: float = 0.0
 ) -> Array:
-    """Return an upper bound on the probability of as many correct guesses, if one run is (epsilon, delta)-DP.
+    """Return an upper bound on the probability of this many correct guesses, if a run is (epsilon, delta)-DP.
 
-    ``P[Binomial(guesses, e^epsilon / (1 + e^epsilon)) >= correct]``, and with ``delta`` the correction of Theorem 5.2.
+    It is ``P[Binomial(guesses, e^epsilon / (1 + e^epsilon)) >= correct]``, with the correction of
+    Theorem 5.2 if ``delta`` is positive.
 
     Args:
-        correct: integers ``(...)``, v, from 0 to ``guesses``.
-        guesses: integers that broadcast against them, r: how many canaries were guessed at all.
-        epsilon: not negative floats that broadcast against them.
-        canaries: m, at least ``guesses``; needed with ``delta``.
+        correct: v, the number of correct guesses, integers ``(...)`` from 0 to ``guesses``.
+        guesses: r, the number of canaries with a guess, integers that broadcast against ``correct``.
+        epsilon: floats of at least 0 that broadcast against them.
+        canaries: m, the number of coins, at least ``guesses``; needed if ``delta`` is positive.
         delta: in [0, 1).
 
     Returns:
-        float64 of the broadcast shape, at most 1, rounded up by at least 1e-10 of itself.
+        Float64 of the broadcast shape, at most 1, rounded up by at least 1e-10 of itself.
 
     Privacy:
-        The coins must be fair and independent, the guesses a function of the output alone, and the guarantee must hold for each
-        canary present or absent: add/remove, or swap with a fixed record in its place.
+        The coins must be fair and independent, the guesses a function of the output alone, and the
+        guarantee must hold for including or excluding each canary: under add/remove, or under swap
+        with a fixed record in its place.
 
     References:
         Steinke, Nasr and Jagielski (2023), "Privacy auditing with one (1) training run", Theorem 5.2.
@@ -60,7 +63,7 @@ def p_value(
     """
     at = np.asarray(epsilon, np.float64)
     if not np.all(at >= 0):
-        raise ValueError(f"epsilon must not be negative, got {epsilon}.")
+        raise ValueError(f"epsilon must not be negative or NaN, got {epsilon}.")
     v, r, at = np.broadcast_arrays(*_counts(correct, guesses, canaries, delta), at)
     return _p_value(v, r, at, canaries, delta)
 
@@ -68,23 +71,25 @@ def p_value(
 def epsilon_lower_bound(
     correct: ArrayLike, guesses: ArrayLike, *, confidence: float = 0.95, canaries: int | None = None, delta: float = 0.0
 ) -> Array:
-    """Return the largest epsilon that the guesses refute: where the p-value reaches ``1 - confidence``, or 0.
+    """Return the largest epsilon that the guesses refute, whose p-value is ``1 - confidence``; at least 0.
 
     Args:
-        correct: as for :func:`p_value`, like the others.
-        guesses: integers.
-        confidence: strictly between 0 and 1.
-        canaries: how many coins were tossed; needed with ``delta``.
+        correct: the number of correct guesses, integers ``(...)`` from 0 to ``guesses``.
+        guesses: the number of canaries with a guess, integers that broadcast against ``correct``.
+        confidence: in (0, 1).
+        canaries: the number of coins, at least ``guesses``; needed if ``delta`` is positive.
         delta: in [0, 1).
 
     Returns:
-        float64 of the broadcast shape: a number whose p-value passes, so rounded to the safe side.
+        Float64 of the broadcast shape, rounded down: its p-value is at most ``1 - confidence``, or it
+        is 0.
 
     Privacy:
-        If the run is (epsilon, delta)-DP for each canary, the bound is above epsilon with probability at most ``1 - confidence``,
-        over the coins and the run. Also with ``delta``, where the p-value need not grow with epsilon: among the counts that refute
-        something above the true epsilon, the smallest v refutes an epsilon' at which the run is (epsilon', delta)-DP too, so as
-        many correct guesses are as improbable as it says.
+        If the run is (epsilon, delta)-DP for each canary, the bound is above epsilon with probability at
+        most ``1 - confidence``, over the coins and the run. This holds also if ``delta`` is positive,
+        where the p-value need not increase with epsilon: among the counts that refute a value above
+        the true epsilon, the smallest, v, refutes an epsilon' at which the run is (epsilon',
+        delta)-DP too, so that at least v correct guesses are as improbable as the p-value states.
 
     References:
         Steinke, Nasr and Jagielski (2023), Theorem 5.2.
@@ -106,16 +111,20 @@ def epsilon_lower_bound(
 
 @dataclass(frozen=True, repr=False)
 class OneRunAudit(Shown):
-    """What one run showed.
+    """The result of an audit in one run.
 
     Attributes:
         epsilon: the lower bound.
-        correct: how many guesses were correct.
-        guesses: how many canaries were guessed.
-        canaries: how many coins were tossed.
+        correct: the number of correct guesses.
+        guesses: the number of canaries with a guess.
+        canaries: the number of canaries.
         confidence: of the bound.
-        delta: the delta of the guarantee that is audited.
-        tried: how many numbers of guesses were tried, of which these are the best.
+        delta: of the guarantee that is audited.
+        tried: the number of numbers of guesses that were tried; the result is the best of them.
+
+    >>> found = OneRunAudit(1.6, 90, 100, 100, 0.95, 0.0)
+    >>> bool(found.p_value(1.6) < 0.05)
+    True
     """
 
     epsilon: float
@@ -130,7 +139,7 @@ class OneRunAudit(Shown):
         return {name: f"{value:g}" for name, value in vars(self).items() if name != "delta" or value}
 
     def p_value(self, epsilon: ArrayLike) -> Array:
-        """The p-value of the claim that the run is (epsilon, delta)-DP; see :func:`p_value`; times the number of tries."""
+        """Return the p-value of the claim that the run is (epsilon, delta)-DP, times ``tried``; see :func:`p_value`."""
         alone = p_value(self.correct, self.guesses, epsilon=epsilon, canaries=self.canaries, delta=self.delta)
         return np.minimum(self.tried * alone, 1.0)
 
@@ -144,27 +153,30 @@ def audit_in_one_run(
     confidence: float = 0.95,
     delta: float = 0.0,
 ) -> OneRunAudit:
-    """Audit a mechanism in one run over m disjoint datasets, each with its canary or without it by a fair coin.
+    """Audit a mechanism in one run over m disjoint datasets, each with or without its canary by a fair coin.
 
-    One draw a row, from the one or the other; the attacker scores it by the exact log-ratio of the two, guesses by its sign
-    for the ``guesses`` rows with the largest absolute score, and abstains on the others.
+    Each row is drawn from one of its two distributions. The attacker scores the draw by their exact
+    log-ratio, guesses by its sign in the ``guesses`` rows with the largest absolute score, and abstains
+    in the others.
 
     Args:
         key: a scalar typed threefry key.
-        with_canary: batch shape ``(m,)``, the output distribution of each row with its canary.
-        without_canary: of the same kind and shape, that of each row without it (or with another record in its place).
-        guesses: static, from 1 to m, chosen without the draws. Fewer are surer, more are more: rows with a loss near epsilon are
-            worth a guess.
-        confidence: strictly between 0 and 1.
+        with_canary: the output distribution of each row with its canary, of batch shape ``(m,)``.
+        without_canary: the output distribution of each row without its canary (or with another record in
+            its place), of the same class and shape.
+        guesses: static, from 1 to m, chosen without the draws. With fewer guesses a larger share is
+            correct; rows with a loss close to epsilon are worth a guess.
+        confidence: in (0, 1).
         delta: in [0, 1).
 
     Returns:
-        :class:`OneRunAudit`.
+        A :class:`OneRunAudit`.
 
     Privacy:
-        Rows are disjoint parts of one dataset, so the whole run is epsilon-DP in each canary if every row's mechanism is (parallel
-        composition), and the bound is above epsilon with probability at most ``1 - confidence``. It looks at both distributions:
-        audit with data that may be shown. The relation is that of the two datasets of a row.
+        Rows are disjoint parts of one dataset, so the run is epsilon-DP in each canary if every row's
+        mechanism is (parallel composition), and the bound is above epsilon with probability at most
+        ``1 - confidence``. It reads both distributions: audit with data that may be published. The
+        relation is that of the two datasets of a row.
 
     References:
         Steinke, Nasr and Jagielski (2023), Algorithm 1.
@@ -180,7 +192,7 @@ def audit_in_one_run(
     confidence, delta = checks.concrete_probability("confidence", confidence), checks.concrete_fraction("delta", delta)
     shape, other = with_canary.batch_shape, without_canary.batch_shape
     if len(shape) != 1 or other != shape:
-        raise ValueError(f"distributions need one batch shape (m,), got {shape} with the canary and {other} without it.")
+        raise ValueError(f"with_canary and without_canary must have one batch shape (m,), got {shape} and {other}.")
     (canaries,) = shape
     guesses = checks.static_integer("guesses", guesses, 1, canaries, must=f"an integer from 1 to the {canaries} canaries")
     correct = int(correct_guesses(check_key(key), with_canary, without_canary, guesses))
@@ -192,7 +204,7 @@ def correct_guesses(key: jax.Array, with_canary: Distribution, without_canary: D
     """Run the experiment of :func:`audit_in_one_run` and return the number of correct guesses, int32."""
     key_coins, key_in, key_out = jax.random.split(key, 3)
     present = (jax.random.bits(key_coins, with_canary.batch_shape, jnp.uint32) & 1) == 1
-    # Not compiled as one: two distributions of the same shapes share their programs.
+    # Not jitted as a whole, so that distributions of the same shapes share compiled programs.
     draws = jnp.where(present, with_canary.sample(key_in), without_canary.sample(key_out))
     return _correct(with_canary.log_prob(draws) - without_canary.log_prob(draws), present, guesses)
 
@@ -200,7 +212,7 @@ def correct_guesses(key: jax.Array, with_canary: Distribution, without_canary: D
 @partial(jax.jit, static_argnames="guesses")
 def _correct(score: jax.Array, present: jax.Array, guesses: int) -> jax.Array:
     sure = jnp.where(jnp.isnan(score), 0.0, jnp.abs(score))
-    # Rounded, so that ties go by the index: the last bits of a score tell which grid of floats a draw lies on, not what it is.
+    # Rounded, so that ties are broken by the index: the last bits of a score depend on the grid of floats of the draw.
     largest = jnp.maximum(jnp.max(jnp.where(jnp.isinf(sure), 0.0, sure)), jnp.finfo(sure.dtype).tiny)
     chosen = jnp.argsort(-jnp.round(sure / largest * _STEPS), stable=True)[:guesses]
     return jnp.sum((score[chosen] > 0) == present[chosen], dtype=jnp.int32)
@@ -212,9 +224,9 @@ def _counts(correct: ArrayLike, guesses: ArrayLike, canaries: int | None, delta:
     if not np.all((v >= 0) & (v <= r) & (v == np.round(v)) & (r == np.round(r))):
         raise ValueError(f"correct must be integers from 0 to guesses, got {correct} of {guesses}.")
     if delta > 0 and canaries is None:
-        raise ValueError("delta > 0 counts against every canary: give canaries, also those without a guess.")
+        raise ValueError("canaries must be given if delta > 0: the number of all canaries, also those without a guess.")
     if canaries is not None and not np.all(r <= canaries):
-        raise ValueError(f"there cannot be more guesses than canaries, got {guesses} for {canaries}.")
+        raise ValueError(f"guesses must be at most canaries, got guesses={guesses} and canaries={canaries}.")
     return v, r
 
 

@@ -1,12 +1,13 @@
-"""Two distributions cut into common segments, on which both log-densities are linear: every exact audit is a sum over them.
+"""Two distributions on common segments, on which both log-densities are linear; exact audits sum over them.
 
-A segment has its own coordinate t in [0, length]. Between neighbouring edges of either distribution length is 1, and both costs are
-read from inside, at both ends: the density at an edge itself is one of its two limits, and misses the other. Beyond the outermost
-edges of both, t is the distance from there, and length is infinite. A candidate of a finite distribution is a segment on which
-nothing changes.
+A segment has a coordinate t in [0, length]. Between adjacent edges of the two distributions length is 1, and
+both costs are evaluated as limits from inside the segment at both ends, as the density at an edge is only
+one of its two limits. Beyond the outermost edges, t is the distance from them, and length is infinite. A
+candidate of a finite distribution is a segment of constant density.
 
-The loss log p - log q is a difference of costs times the rate plus one of the log-normalisers: never of exponentials, so it is as
-good where both densities are below the smallest float, and integer costs cancel without rounding, however large.
+The loss log p - log q is a difference of costs times the rate plus a difference of log-normalizers. No
+exponentials are subtracted, so it is accurate even where both densities underflow, and large integer costs
+cancel without rounding.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ from dpjax.numerics.batching import broadcast_rows, concatenate, take
 from dpjax.numerics.multiples import from_multiples, to_multiples
 
 Distribution = PiecewiseExponential | Rounded | Finite
-_MULTIPLES = 2**20  # of a resolution that are looked at, one by one
+_MULTIPLES = 2**20  # the maximal number of multiples of a resolution that are compared
 
 
 class Segments(NamedTuple):
     """Common segments of two distributions, on the last axis; every field is ``(*batch, k)``.
 
-    Where a distribution has no mass its log-density is -inf and its slope 0. The loss is +inf where only p has mass, -inf where
-    only q has, and 0 where neither.
+    Where a distribution has no mass, its log-density is -inf and its slope 0. The loss is +inf where
+    only p has mass, -inf where only q has mass, and 0 where neither has.
     """
 
     log_p: jax.Array  # log-density of p with respect to t at the start: log p(t) = log_p + slope_p * t
@@ -43,15 +44,15 @@ class Segments(NamedTuple):
     loss_start: jax.Array
     loss_end: jax.Array
     length: jax.Array
-    wide: jax.Array  # bool: whether a supremum is taken here
+    wide: jax.Array  # bool: whether suprema include the segment
 
 
 class _Costs(NamedTuple):
-    """One distribution on the segments: where it has mass, its cost at both ends, and how much it rises over a unit of t."""
+    """One distribution on the segments: where it has mass, its costs at both ends, and their slope in t."""
 
     there: jax.Array
     start: jax.Array
-    end: jax.Array  # of an infinite segment: as at its start
+    end: jax.Array  # equal to ``start`` for an infinite segment
     rise: jax.Array
     rate: jax.Array  # (..., 1)
     log_normalizer: jax.Array  # (..., 1)
@@ -59,9 +60,10 @@ class _Costs(NamedTuple):
 
 @jax.jit
 def of_lines(p: PiecewiseExponential, q: PiecewiseExponential, resolution: jax.Array) -> Segments:
-    """Cut two distributions on the line at all their edges.
+    """Split two distributions on the real line at all their edges.
 
-    Intervals up to ``resolution`` times the largest edge are not wide, if they have next to no probability.
+    Intervals of at most ``resolution`` times the largest edge are not wide, unless their probability is
+    above a threshold.
     """
     batch = jnp.broadcast_shapes(p.batch_shape, q.batch_shape)
     edges = jnp.concatenate([broadcast_rows(p.edges, batch), broadcast_rows(q.edges, batch)], axis=-1)
@@ -76,7 +78,7 @@ def of_lines(p: PiecewiseExponential, q: PiecewiseExponential, resolution: jax.A
     is_p = order < p.edges.shape[-1]
     costs_p, costs_q = _on_line(p, is_p, start, end, endless), _on_line(q, ~is_p, start, end, endless)
     log_unit = jnp.where(endless, 0.0, jnp.log(jnp.where(width > 0, width, 1.0)))
-    # What has a probability worth speaking of is no rounding, however narrow it is.
+    # An interval with more than negligible probability is not due to rounding, however narrow it is.
     for costs in (costs_p, costs_q):
         wide |= exists & (_log_most(costs, log_unit) > _log_negligible(p.dtype))
     length = jnp.where(endless, jnp.inf, jnp.ones_like(width))
@@ -84,32 +86,32 @@ def of_lines(p: PiecewiseExponential, q: PiecewiseExponential, resolution: jax.A
 
 
 def _log_negligible(dtype: jnp.dtype) -> float:
-    """Return the logarithm of the probability of a narrow interval that is left out: the root of the machine's precision."""
+    """Return the logarithm of the largest probability of an excluded interval, the root of the precision."""
     return float(np.log(np.finfo(dtype).eps)) / 2
 
 
 def _log_most(costs: _Costs, log_unit: jax.Array) -> jax.Array:
-    """Return the logarithm of an upper bound of the probability of each interval: its width times its largest density."""
+    """Return the logarithm of an upper bound of the probability of each interval: width times density."""
     least = jnp.minimum(costs.start, costs.end)
     return jnp.where(costs.there, jax.lax.stop_gradient(log_unit - costs.rate * least - costs.log_normalizer), -jnp.inf)
 
 
 def multiples_of(*distributions: Rounded) -> tuple[int, int]:
-    """Return the numbers of the first and of the last multiple that any row can take, on the host."""
+    """Return the indices of the first and last multiple that any row can take, on the host."""
     ends = [[to_multiples(end, distribution.resolution) for end in distribution.support] for distribution in distributions]
     if any(checks.is_traced(end) for pair in ends for end in pair):
-        raise TypeError("the multiples of a resolution are counted on the host: take the privacy loss outside jit and vmap.")
+        raise TypeError("the privacy loss of Rounded distributions cannot be traced: call privacy_loss outside jit and vmap.")
     low, high = (np.concatenate([np.ravel(pair[k]) for pair in ends]) for k in (0, 1))
     if np.isnan(low).all() or np.isnan(high).all():
         return 0, 0
     first, last = int(np.nanmin(low)), int(np.nanmax(high))
     if last - first >= _MULTIPLES:
-        raise ValueError(f"there are {last - first + 1} multiples of the resolution, more than {_MULTIPLES}: take a coarser one.")
+        raise ValueError(f"resolution has {last - first + 1} multiples, more than {_MULTIPLES}: use a coarser one.")
     return first, last
 
 
 def on_multiples(distribution: Rounded, ends: tuple[int, int]) -> Finite:
-    """Return the same distribution with each multiple, from the first to the last of these numbers, as a candidate."""
+    """Return a rounded distribution as a finite one, whose candidates are the multiples with these indices."""
     values = from_multiples(jnp.arange(ends[0], ends[1] + 1).astype(distribution.dtype), distribution.resolution)
     shape = (-1, *(1,) * len(distribution.batch_shape))
     log_prob = jnp.moveaxis(distribution.log_prob(values.reshape(shape)), 0, -1)
@@ -118,9 +120,9 @@ def on_multiples(distribution: Rounded, ends: tuple[int, int]) -> Finite:
 
 @jax.jit
 def of_candidates(p: Finite, q: Finite) -> Segments:
-    """Take each candidate for a segment; a row is NaN where the values of a possible candidate differ."""
+    """Return one segment per candidate; a row is NaN where values with positive probability differ."""
     if p.values.shape[-1] != q.values.shape[-1]:
-        raise ValueError(f"p and q need the same candidates, got {p.values.shape[-1]} and {q.values.shape[-1]} of them.")
+        raise ValueError(f"p and q must have the same candidates, got {p.values.shape[-1]} and {q.values.shape[-1]} of them.")
     costs_p, costs_q = _on_candidates(p), _on_candidates(q)
     other = jnp.any((costs_p.there | costs_q.there) & (p.values != q.values), axis=-1, keepdims=True)
     costs_p = costs_p._replace(log_normalizer=jnp.where(other, jnp.nan, costs_p.log_normalizer))
@@ -131,7 +133,7 @@ def of_candidates(p: Finite, q: Finite) -> Segments:
 
 def _on_candidates(distribution: Finite) -> _Costs:
     cost, rate = distribution.cost, distribution.rate[..., None]
-    there = ~(cost == jnp.inf)  # a NaN stays visible
+    there = ~(cost == jnp.inf)  # a NaN cost propagates
     least = jax.lax.stop_gradient(jnp.min(cost, axis=-1, keepdims=True))
     above = jnp.where(there, cost, least) - least
     total = jax.nn.logsumexp(jnp.where(there, -rate * above, -jnp.inf), axis=-1, keepdims=True)
@@ -139,12 +141,15 @@ def _on_candidates(distribution: Finite) -> _Costs:
 
 
 def _on_line(distribution: PiecewiseExponential, own: jax.Array, start: jax.Array, end: jax.Array, endless: jax.Array) -> _Costs:
-    """A distribution on segments from ``start`` to ``end``; ``own`` are those of the points between them that are its edges."""
+    """Return a distribution on the segments from ``start`` to ``end``.
+
+    ``own`` marks which of the points between the segments are edges of this distribution.
+    """
     lowered = _lowered(distribution)
     edges, zero, one = lowered.edges, jnp.zeros((), lowered.dtype), jnp.ones((1,), lowered.dtype)
     tails = lowered.tails or Tails(zero, zero, zero, zero)
     lower, upper, width = tails.lower_scale[..., None], tails.upper_scale[..., None], jnp.diff(edges)
-    # The cost as lines: the lower tail, the pieces, the upper tail. Over a distance of ``run`` it changes by ``rise``.
+    # The cost as lines for the lower tail, the pieces and the upper tail; over a distance of ``run`` it changes by ``rise``.
     lines = (
         concatenate(lower > 0, jnp.ones(width.shape[-1:], bool), upper > 0),
         concatenate(edges[..., :1], edges[..., :-1], edges[..., -1:]),
@@ -152,7 +157,7 @@ def _on_line(distribution: PiecewiseExponential, own: jax.Array, start: jax.Arra
         concatenate(*(jnp.where(run > 0, run, 1.0) for run in (lower, width, upper))),
         concatenate(-one, lowered.cost_right - lowered.cost_left, one),
     )
-    # How many of its edges are at or below the start. Where edges tie, the last segment alone has a width, and sees them all.
+    # The number of its edges up to the start. Of tied edges only the last segment has a width, and it counts all of them.
     index = concatenate(jnp.zeros_like(own[..., :1], jnp.int32), jnp.cumsum(own.astype(jnp.int32), axis=-1))
     there, origin, cost, run, rise = (take(field, index) for field in lines)
     at_start, at_end = (cost + rise * ((y - origin) / run) for y in (start, end))
@@ -161,7 +166,7 @@ def _on_line(distribution: PiecewiseExponential, own: jax.Array, start: jax.Arra
 
 
 def _lowered(distribution: PiecewiseExponential) -> PiecewiseExponential:
-    """The same distribution, its smallest cost with mass at 0: a large cost times the rate is rounded by more than it decides."""
+    """Return the same distribution with its smallest cost shifted to 0, as a large cost times the rate is rounded."""
     cost_left, cost_right, tails = distribution.cost_left, distribution.cost_right, distribution.tails
     costs = [jnp.where(jnp.diff(distribution.edges) > 0, jnp.minimum(cost_left, cost_right), jnp.inf)]
     if tails is not None:
@@ -178,7 +183,7 @@ def _lowered(distribution: PiecewiseExponential) -> PiecewiseExponential:
 def _segments(
     p: _Costs, q: _Costs, exists: jax.Array, wide: jax.Array, log_unit: jax.Array, length: jax.Array, resolution: jax.Array
 ) -> Segments:
-    # A sliver at the end of one support, which is that of the other but for rounding, would make every divergence infinite.
+    # A sliver at the end of one support, due to rounding of equal supports, would make every divergence infinite.
     has_p, has_q = exists & p.there & (wide | q.there), exists & q.there & (wide | p.there)
     shift = q.log_normalizer - p.log_normalizer
 
@@ -192,7 +197,7 @@ def _segments(
     change = loss(p.rise, q.rise)
     slope_p, slope_q = -p.rate * p.rise, -q.rate * q.rise
     endless = length == jnp.inf
-    # Tails of one scale that was rounded twice would be infinitely apart at infinity.
+    # Tails whose equal scales were rounded differently would have an infinite loss at infinity.
     parallel = jnp.abs(change) <= resolution * jnp.maximum(jnp.abs(slope_p), jnp.abs(slope_q))
     slope_q = jnp.where(endless & parallel, slope_p, slope_q)
     start = loss(p.start, q.start) + shift

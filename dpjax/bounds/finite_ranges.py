@@ -1,9 +1,9 @@
-"""What the posts on inverse and on down sensitivity promise about the error (Steinke 2023), for finite ranges of k candidates.
+"""Error bounds for k candidates, from the posts on inverse and on down sensitivity (Steinke 2023).
 
-The exponential mechanism on a loss that is 0 somewhere has a loss below (2/epsilon) log(k/beta), except with probability beta. The
-shifted mechanisms' shifts are ``dpjax.shift_for`` (down sensitivity, Theorem 4) and ``dpjax.search_shift_for`` (Theorem 5).
+The exponential mechanism on a loss whose minimum is 0 has a loss below (2/epsilon) log(k/beta), except with probability beta. The
+shifts of the shifted mechanisms are ``dpjax.shift_for`` (down sensitivity, Theorem 4) and ``dpjax.search_shift_for`` (Theorem 5).
 
-Slips in the posts. Inverse Sensitivity, Equation 8: the logarithm should be log(1/beta). Down Sensitivity, the last display in the
+Errors in the posts. Inverse Sensitivity, Equation 8: the logarithm should be log(1/beta). Down Sensitivity, the last display in the
 proof of Lemma 2: the final term should be l(x', y) + dist(x, x'). Theorem 5 fails where f(x) is the smallest candidate, which the
 search cannot return.
 """
@@ -20,10 +20,13 @@ from dpjax.sensitivity.profile import SensitivityProfile
 
 
 def loss_bound(epsilon: float, *, num_candidates: int, failure: float) -> float:
-    """Return the number of changes that inverse sensitivity on candidates stays below with probability ``1 - failure``.
+    """Return a bound on the loss of inverse sensitivity on candidates, in changes of the dataset.
 
-    P[len(M(x)) >= (2/epsilon) * log(num_candidates / failure)] <= failure, where len(y) is how many changes take f(x) to y:
-    "Beyond Global Sensitivity via Inverse Sensitivity", Lemma 3.
+    P[len(M(x)) >= (2/epsilon) * log(num_candidates / failure)] <= failure, where len(y) is the number of
+    changes that take f(x) to y.
+
+    References:
+        Steinke (2023), "Beyond Global Sensitivity via Inverse Sensitivity", Lemma 3.
 
     >>> round(loss_bound(1.0, num_candidates=100, failure=0.05), 2)
     15.2
@@ -32,11 +35,22 @@ def loss_bound(epsilon: float, *, num_candidates: int, failure: float) -> float:
 
 
 def local_sensitivity_error(profile: SensitivityProfile, epsilon: float, *, num_candidates: int, failure: float) -> jax.Array:
-    """Return LS^k, the error that inverse sensitivity on candidates keeps with probability ``1 - failure``.
+    """Return LS^k, a bound on the error of inverse sensitivity with probability ``1 - failure``.
 
-    P[abs(M(x) - f(x)) <= LS^k(x)] >= 1 - failure for k = floor(:func:`loss_bound`), where LS^k(x) is how far k changes can move f:
-    "Beyond Global Sensitivity via Inverse Sensitivity", Equation 2 and Theorem 4. It depends on the data and is not private. The
-    profile is the exact one of the statistic, with integer levels and without steps.
+    P[abs(M(x) - f(x)) <= LS^k(x)] >= 1 - failure for k = floor(:func:`loss_bound`), where LS^k(x) is the
+    largest change of f by k changes of the dataset.
+
+    Args:
+        profile: the exact profile of the statistic, with integer levels and without steps.
+        epsilon: positive.
+        num_candidates: at least 1.
+        failure: in (0, 1).
+
+    Privacy:
+        Not private: the result depends on the data.
+
+    References:
+        Steinke (2023), "Beyond Global Sensitivity via Inverse Sensitivity", Equation 2 and Theorem 4.
 
     >>> import jax.numpy as jnp
     >>> from dpjax import median
@@ -45,19 +59,25 @@ def local_sensitivity_error(profile: SensitivityProfile, epsilon: float, *, num_
     9.0
     """
     if not profile.integer_levels or profile.step is not None:
-        raise ValueError("LS^k is read from a profile with integer levels and bounds: this one has fractional levels or steps.")
+        raise ValueError("profile must have integer levels and bounds, but has fractional levels or steps.")
     k = floor(loss_bound(epsilon, num_candidates=num_candidates, failure=failure))
     sides = (jnp.abs(side[..., min(k, side.shape[-1] - 1)] - side[..., 0]) for side in (profile.upper, profile.lower))
     return jnp.maximum(*sides)
 
 
 def shifted_interval(down: DownSensitivity, *, tau: float) -> tuple[jax.Array, jax.Array]:
-    """Return the interval [f(x) - DS^(2 tau)(x), f(x)] that the shifted mechanisms on candidates promise.
+    """Return the interval [f(x) - DS^(2 tau)(x), f(x)] that bounds the shifted mechanisms on candidates.
 
-    With ``tau = shift_for(...)``, ``shifted_inverse`` on candidates lies in it with probability at least ``1 - failure``, and with
-    ``tau = search_shift_for(...)`` so does ``noisy_binary_search``, if all values of the statistic are candidates and (the search
-    only) f(x) is above the first one. For a monotone statistic f(x) - DS^k(x) = h(k). "Beyond Local Sensitivity via Down
-    Sensitivity", Equation 1, Theorems 4 and 5. It depends on the data and is not private.
+    With ``tau = shift_for(...)``, ``shifted_inverse`` on candidates lies in it with probability at least
+    ``1 - failure``. With ``tau = search_shift_for(...)`` so does ``noisy_binary_search``, if all values of
+    the statistic are candidates and (for the search only) f(x) is above the first candidate. For a
+    monotone statistic f(x) - DS^k(x) = h(k).
+
+    Privacy:
+        Not private: the result depends on the data.
+
+    References:
+        Steinke (2023), "Beyond Local Sensitivity via Down Sensitivity", Equation 1, Theorems 4 and 5.
 
     >>> import jax.numpy as jnp
     >>> from dpjax.statistics.monotone import maximum

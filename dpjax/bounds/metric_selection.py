@@ -1,11 +1,11 @@
-"""What is promised about the errors of d-private selections (Kamalaruban et al. 2020): Theorems 4, 6 and 8, Proposition 1.
+"""Error bounds of d-private selections (Kamalaruban et al. 2020): Theorems 4, 6 and 8, Proposition 1.
 
-Where the paper's statement fails, the repaired one is here, and why. All are about public numbers:
+Where the paper's statement fails, these are corrected statements, with the reason. All arguments are public numbers:
 
     num_records                    n, positive
     num_elements, num_queries      N and K, at least 1
-    num_candidates, num_best       R, and how many of them have the largest score u'
-    scale                          c, positive: a selection is proportional to exp(u' / (2c))
+    num_candidates, num_best       R, and the number of candidates with the largest score u'
+    scale                          c, positive: selection probabilities are proportional to exp(u' / (2c))
     failure                        the probability that the bound is exceeded, in (0, 1)
     mismatch                       the largest |q - c q'| (or |u - u'|), where values c q' are used for values q
 """
@@ -17,12 +17,13 @@ from dpjax.metric_privacy.lipschitz import unit_price
 
 
 def exponential_shortfall(num_candidates: int, *, scale: float, failure: float, num_best: int = 1, mismatch: float = 0.0) -> float:
-    """Return by how much the score of a draw is below the largest score u', at most.
+    """Return a bound on the difference between the largest score u' and the score of a draw.
 
         P[u(Z) <= max u' - mismatch - 2c (log(R / R_best) + log(1/failure))] <= failure
 
-    For the largest u in place of u', take twice the mismatch. Theorem 4, which has the mismatch with the wrong sign: for
-    u = (0, 0), u' = (1, 0) and c near 0 it says u(Z) > 2, and u(Z) is 0.
+    To bound it against the largest u instead of u', double the mismatch. This is Theorem 4, which has
+    the mismatch with the wrong sign: for u = (0, 0), u' = (1, 0) and c near 0 it claims u(Z) > 2, but
+    u(Z) is 0.
 
     >>> round(exponential_shortfall(8, scale=0.5, failure=0.05), 4)
     5.0752
@@ -44,13 +45,14 @@ def small_db_error(
     spread: float = 1.0,
     mismatch: float = 0.0,
 ) -> float:
-    """Return the largest error of SmallDB's answers, at most, for small databases of ``size`` m records.
+    """Return a bound on the largest error of SmallDB's answers, for small databases of ``size`` m records.
 
         n mismatch + n spread sqrt(log(2K) / (2m)) + 2c (log C(N + m - 1, m) + log(1/failure))
 
-    ``spread`` is the largest difference between two values of one query c q', positive. It is Proposition 1, for answers scaled to
-    n records, with the number of databases itself for N^m and Hoeffding's inequality for its consequence alpha (which needs a
-    spread of at most 1): never above the printed bound at the m of :func:`small_db_size`.
+    ``spread``, positive, is the largest difference between two values of one query c q'. This is
+    Proposition 1, for answers scaled to n records, with the exact number of databases in place of N^m,
+    and Hoeffding's inequality in place of its consequence alpha (which needs a spread of at most 1).
+    It is never above the printed bound at the m of ``small_db_size``.
 
     >>> round(small_db_error(100, num_elements=3, num_queries=3, scale=0.1, size=8, failure=0.05), 3)
     34.825
@@ -65,12 +67,13 @@ def small_db_error(
 def small_db_bound(
     num_records: float, *, num_elements: int, num_queries: int, scale: float, failure: float, mismatch: float = 0.0
 ) -> float:
-    """Return the largest error of SmallDB's answers, at most, for ``small_db_size(K, alpha=small_db_alpha(...) / 2)`` records.
+    """Return a bound on the largest error of SmallDB's answers, at its default size of the small databases.
 
         n mismatch + (c n^2 gamma)^(1/3),   gamma = 4 (4 log N l + log N + log(1/failure)),   l = max(log K, log(2K)/2)
 
-    Values c q' of one query differ by at most 1. Theorem 6; its gamma lacks 4 log N: the size of a database is rounded up, by up to
-    one record.
+    The size is ``small_db_size(K, alpha=small_db_alpha(...) / 2)``, and values c q' of one query differ
+    by at most 1. This is Theorem 6, whose gamma lacks the term 4 log N, since the size of a database
+    is rounded up by up to one record.
 
     >>> round(small_db_bound(100, num_elements=3, num_queries=3, scale=0.1, failure=0.05), 3)
     32.924
@@ -82,7 +85,7 @@ def small_db_bound(
 
 
 def small_db_alpha(num_records: float, *, num_elements: int, num_queries: int, scale: float, failure: float) -> float:
-    """Return the alpha of Theorem 6, (c gamma / n)^(1/3); see :func:`small_db_bound`. Above 1 the bound says nothing.
+    """Return the alpha of Theorem 6, (c gamma / n)^(1/3); see :func:`small_db_bound`. Above 1 it is vacuous.
 
     >>> round(small_db_alpha(100, num_elements=3, num_queries=3, scale=0.1, failure=0.05), 5)
     0.32924
@@ -101,13 +104,15 @@ def mwem_error(
     failure: float | None = None,
     mismatch: float = 0.0,
 ) -> float:
-    """Return the largest error of MWEM's answers, at most, for T ``rounds``, the output ``"average"`` and one pass.
+    """Return a bound on the largest error of MWEM's answers after T ``rounds``.
 
         n mismatch + 2n sqrt(log N / T) + T c (4 log K + 6 log(2T/failure))
 
-    Values c q' are in [-1, 1]. Without a failure it is the paper's 2T/K, and the last term 10 T c log K; above 1 nothing is
-    promised. Theorem 8; Hardt, Ligett and McSherry (2012), Theorem 2.2, whose proof gives the form above: with probability 1 - 2T
-    e^-t each selected score is within 4cT (log K + t) of the largest, and each noise within 2cT t.
+    It is for the output ``"average"``, one pass, and values c q' in [-1, 1]. By default ``failure`` is
+    the paper's 2T/K, and the last term is 10 T c log K; a 2T/K above 1 makes the bound vacuous.
+    Theorem 8; Hardt, Ligett and McSherry (2012), Theorem 2.2, whose proof gives this form: with
+    probability 1 - 2T e^-t each selected score is within 4cT (log K + t) of the largest, and each noise
+    within 2cT t.
 
     >>> round(mwem_error(1000, num_elements=20, num_queries=200, scale=0.1, rounds=10), 2)
     1147.65
@@ -120,18 +125,17 @@ def mwem_error(
 
 
 def mwem_rounds(num_records: float, *, num_elements: int, num_queries: int, scale: float) -> int:
-    """Return the number of rounds T for which the bound of Theorem 8 is smallest, at the failure 2T/K, for K >= 2.
+    """Return the number of rounds T that minimizes the bound of Theorem 8, at the failure 2T/K, for K >= 2.
 
-        the better of the integers around (n^2 log N / (100 c^2 log(K)^2))^(1/3)
-
-    The paper sets the two terms equal, which is 4^(1/3) times that.
+    It is the better of the integers around (n^2 log N / (100 c^2 log(K)^2))^(1/3). The paper sets the
+    two terms equal, which gives 4^(1/3) times as many.
 
     >>> mwem_rounds(10_000, num_elements=20, num_queries=200, scale=0.1)
     220
     """
     _check(num_records=num_records, num_elements=num_elements, num_queries=num_queries, scale=scale)
     if num_queries < 2:
-        raise ValueError("num_queries must be at least 2: for one query the bound falls with the number of rounds for ever.")
+        raise ValueError(f"num_queries must be at least 2, as for 1 the bound has no minimum; got {num_queries}.")
     best = (num_records**2 * log(num_elements) / (100 * scale**2 * log(num_queries) ** 2)) ** (1 / 3)
 
     def error(rounds: int) -> float:

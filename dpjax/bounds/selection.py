@@ -1,9 +1,9 @@
-"""What is promised about the expected excess loss of a selection: the loss of the candidate drawn above the smallest one.
+"""Bounds on the expected excess loss of a selection: the loss of the drawn candidate minus the smallest loss.
 
-The noisy tree loses 2 |q| where the noise of a query q goes wrong, at each of R = ceil(log2 k) nodes, whatever happened above; so
-at most 2 R scale max over v >= 0 of v P[noise >= v] in all. The bound is attained: by losses that are 2 v scale times the number
-of ones in the candidate's index. The exponential mechanism loses at most (2 sensitivity/epsilon) log k, which is what its entropy
-is worth to it, and permute and flip no more.
+The noisy tree loses 2 |q| if the noise of a query q exceeds it and reverses its sign, at each of R = ceil(log2 k)
+nodes, whatever happened at the nodes above; so at most 2 R scale max over v >= 0 of v P[noise >= v] in total. Losses of 2 v scale times
+the number of ones in the candidate's binary index attain this bound. The exponential mechanism loses at most (2 sensitivity/epsilon)
+log k, by a bound on its entropy, and permute and flip no more than that.
 """
 
 from math import e, log, sqrt
@@ -19,13 +19,14 @@ LAPLACE_WORST = 1 / (2 * e)  # max of v e^-v / 2, at v = 1
 def noisy_tree_excess(
     num_candidates: int, *, epsilon: float | None = None, zcdp: float | None = None, sensitivity: float = 1.0
 ) -> float:
-    """Return what the expected loss of the noisy tree is above the smallest loss, at most.
+    """Return a bound on the expected excess loss of the noisy tree.
 
         Gaussian: 2 R sqrt(R / (2 zcdp)) * 0.16997...   (0.34 R^(3/2) at a variance of R)
         Laplace:  2 R (R / epsilon) / (2 e) = R^2 / (e epsilon),   both times the sensitivity of the scores
 
-    Steinke, "Open problem: selection via low-sensitivity queries", differentialprivacy.org (2025), Equation 3; the Laplace
-    constant is worked out in the same way.
+    References:
+        Steinke, "Open problem: selection via low-sensitivity queries", differentialprivacy.org (2025),
+        Equation 3; the Laplace constant is derived in the same way.
 
     >>> round(noisy_tree_excess(1024, zcdp=0.5), 2), round(noisy_tree_excess(1024, epsilon=1.0), 2)
     (10.75, 36.79)
@@ -38,9 +39,12 @@ def noisy_tree_excess(
 
 
 def exponential_excess(num_candidates: int, epsilon: float, *, sensitivity: float = 1.0) -> float:
-    """Return what the expected loss of the exponential mechanism, and of permute and flip, is above the smallest loss, at most.
+    """Return a bound on the expected excess loss of the exponential mechanism, and of permute and flip.
 
-    (2 sensitivity / epsilon) log k: McSherry and Talwar (2007); McKenna and Sheldon (2020), Theorem 2.
+    It is (2 sensitivity / epsilon) log k, for k candidates.
+
+    References:
+        McSherry and Talwar (2007); McKenna and Sheldon (2020), Theorem 2.
 
     >>> round(exponential_excess(1024, 1.0), 2)
     13.86

@@ -1,4 +1,4 @@
-"""The form of a bound of an error that holds with a stated probability."""
+"""A bound of an error that holds with a stated probability."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ import jax
 
 
 class TailBound(NamedTuple):
-    """P(error > threshold) <= probability, both float ``(...)``."""
+    """A tail bound, P(error > threshold) <= probability; both are float arrays ``(...)``."""
 
     threshold: jax.Array
     probability: jax.Array

@@ -1,9 +1,9 @@
-"""Public parameters and arrays at the door of the library, in the three tiers that every function keeps.
+"""Validation of the arguments of public functions, by three rules.
 
-1. Static facts (dtype, rank, an unknown option) raise when the function is called or traced.
-2. A public parameter given as a Python or NumPy value is checked at once and raises ``ValueError``; the same parameter
-   given as a JAX array cannot be looked at under a trace, so a bad value becomes NaN for its own batch element.
-3. Data never raises: an error that depends on a record discloses it.
+1. Static properties (dtype, rank, an unknown option) raise when a function is called or traced.
+2. A public parameter that is a Python or NumPy value out of range raises ``ValueError``. The value of a
+   JAX array may be traced and cannot be tested, so a value out of range becomes NaN in its batch element.
+3. The values of private data never raise: an error that depends on a record would disclose it.
 
 Importing this package does not import JAX; the first use of a check that returns a JAX array does.
 """
@@ -67,7 +67,7 @@ else:
     )
 
     def __getattr__(name: str) -> Any:
-        """Import the checks that return JAX arrays when the first of them is used."""
+        """Import the checks that return JAX arrays on first use."""
         if name not in _OF_ARRAYS:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         arrays = importlib.import_module("dpjax.checks.arrays")

@@ -1,4 +1,4 @@
-"""Data and public parameters as arrays; see :mod:`dpjax.checks` for the tiers."""
+"""Validation of data and public parameters as JAX arrays, by the rules of :mod:`dpjax.checks`."""
 
 from collections.abc import Callable
 from functools import partial, reduce
@@ -15,13 +15,16 @@ from dpjax.checks.host import host_floats
 def float_array(name: str, value: Any) -> jax.Array:
     """Return ``value`` as a JAX array of float32 or float64, upcasting integers and half precision.
 
-    Integers become the default float (float32, or float64 with x64 enabled) before JAX sees them, so that a large
-    Python or NumPy integer is rounded and never wrapped around.
+    Python and NumPy integers become the default float (float32, or float64 with x64 enabled) before
+    they are passed to JAX, so that large integers are rounded and do not wrap around.
+
+    Raises:
+        TypeError: ``value`` does not hold real numbers.
     """
     if not isinstance(value, jax.Array):
         value = host_floats(name, value)
         if value.dtype.itemsize > jnp.result_type(float).itemsize:
-            # 1e300 becomes inf in float32, a signaling NaN a quiet one, without a warning that depends on the data.
+            # No warning, as it would depend on the data: 1e300 becomes inf in float32, a signaling NaN a quiet one.
             with np.errstate(over="ignore", invalid="ignore"):
                 value = value.astype(jnp.result_type(float))
     array = value if isinstance(value, jax.Array) else on_device(value)
@@ -33,19 +36,22 @@ def float_array(name: str, value: Any) -> jax.Array:
 
 
 def on_device(value: np.ndarray) -> jax.Array:
-    """Return a copy of NumPy numbers as a JAX array; ``jnp.asarray`` compiles a program for each new shape in some versions."""
-    return jax.device_put(np.array(value))  # which may share the memory of what it is given
+    """Return a copy of a NumPy array as a JAX array.
+
+    In some versions of JAX ``jnp.asarray`` compiles a program for each new shape.
+    """
+    return jax.device_put(np.array(value))  # device_put may share memory, so that it takes a copy
 
 
 def float_dtype(*values: Any) -> Any:
-    """Return the dtype to compute in: the widest float among JAX arrays, at least float32; the default where there is none."""
+    """Return the widest float dtype of the JAX arrays, at least float32; the default float if there is none."""
     found = [value.dtype for value in values if isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jnp.floating)]
     widest = max(found, key=lambda dtype: dtype.itemsize, default=jnp.result_type(float))
     return widest if widest.itemsize >= 4 else jnp.dtype("float32")
 
 
 def codes(given: jax.Array | np.ndarray) -> jax.Array:
-    """Return integers as int32, and -1 for those that are negative or do not fit: they must not wrap around into the range."""
+    """Return integers as int32, with -1 for those that are negative or do not fit, which would wrap around."""
     xp: Any = jnp if isinstance(given, jax.Array) else np
     held = (given >= 0) & (given <= min(np.iinfo(np.int32).max, np.iinfo(given.dtype).max))
     found = xp.where(held, given.astype(np.int32), np.int32(-1))
@@ -53,22 +59,22 @@ def codes(given: jax.Array | np.ndarray) -> jax.Array:
 
 
 def positive(name: str, value: ArrayLike, dtype: Any) -> jax.Array:
-    """Return a public parameter that must be finite and above zero (see the tiers above)."""
+    """Return a public parameter as an array; it must be finite and positive (rule 2 of :mod:`dpjax.checks`)."""
     return _checked(name, value, dtype, "finite and positive")
 
 
 def nonnegative(name: str, value: ArrayLike, dtype: Any) -> jax.Array:
-    """Return a public parameter that must be finite and not below zero (see the tiers above)."""
+    """Return a public parameter as an array; it must be finite and at least 0 (rule 2)."""
     return _checked(name, value, dtype, "finite and not negative")
 
 
 def finite(name: str, value: ArrayLike, dtype: Any) -> jax.Array:
-    """Return a public parameter that must be finite (see the tiers above)."""
+    """Return a public parameter as an array; it must be finite (rule 2)."""
     return _checked(name, value, dtype, "finite")
 
 
 def probability(name: str, value: ArrayLike, dtype: Any, *, below: float) -> jax.Array:
-    """Return a public probability strictly between 0 and ``below`` (see the tiers of ``dpjax.checks``)."""
+    """Return a public probability as an array; it must be strictly between 0 and ``below`` (rule 2)."""
     if isinstance(value, jax.Array):
         array = positive(name, value, dtype)
         return jnp.where(array < below, array, jnp.nan)
@@ -78,20 +84,21 @@ def probability(name: str, value: ArrayLike, dtype: Any, *, below: float) -> jax
 
 
 def proportion(name: str, value: ArrayLike, dtype: Any) -> jax.Array:
-    """Return a public probability above 0 and at most 1."""
+    """Return a public probability as an array; it must be above 0 and at most 1 (rule 2)."""
     return _checked(name, value, dtype, "above 0 and at most 1")
 
 
 def above_one(name: str, value: ArrayLike, dtype: Any) -> jax.Array:
-    """Return a public parameter that must be finite and above 1, such as the order of a Renyi divergence."""
+    """Return a public parameter, such as a Renyi order, as an array; it must be finite and above 1 (rule 2)."""
     return _checked(name, value, dtype, "finite and above 1")
 
 
 def bounds(lower: ArrayLike, upper: ArrayLike, dtype: Any) -> tuple[jax.Array, jax.Array]:
-    """Return the public bounds of the data: finite, ``lower < upper``, and apart by 2^-104 to 2^104 in float32.
+    """Return the public bounds of the data, finite and with ``lower < upper`` (rule 2).
 
-    In float64 the powers are 1000. What is made of the data stays inside the range of the dtype then: pieces that all underflow,
-    or one that overflows, would be a row without a distribution for some data and not for others.
+    Their difference must be from 2^-104 to 2^104 in float32, and from 2^-1000 to 2^1000 in float64.
+    Quantities computed from the data then stay within the range of the dtype: otherwise pieces that
+    all underflow, or one that overflows, could leave a row without a distribution for some data only.
     """
     low, high = finite("lower", lower, dtype), finite("upper", upper, dtype)
     most = 2.0**104 if low.dtype == jnp.float32 else 2.0**1000
@@ -115,14 +122,15 @@ def _apart(low: jax.Array, high: jax.Array, most: float) -> tuple[jax.Array, jax
 
 
 def remaining(message: str, rest: Callable[..., Any], *public: ArrayLike, dtype: Any) -> jax.Array:
-    """Return ``rest(xp, *public)``, which must be positive and finite, for ``xp`` NumPy or JAX.
+    """Return ``rest(xp, *public)``, a remaining budget that must be finite and positive.
 
-    If all public values are Python or NumPy numbers, it raises where nothing is left; otherwise those rows are NaN, and those of
-    public values that are not finite: of an infinite budget nothing would be left of the noise.
+    If all public values are Python or NumPy numbers, another result raises ``ValueError``. Otherwise
+    such rows are NaN, and so are rows of infinite public values, as an infinite budget would remove
+    all noise.
 
     Args:
-        message: what to say then, with a ``{}`` for each public value and for the rest.
-        rest: the computation.
+        message: of the error, with a ``{}`` for each public value and one for the result.
+        rest: a function of NumPy or ``jax.numpy``, and of the public values.
         public: numbers that broadcast against each other.
         dtype: of the result.
     """
@@ -139,7 +147,7 @@ def remaining(message: str, rest: Callable[..., Any], *public: ArrayLike, dtype:
         return on_device(np.asarray(concrete, dtype))
 
 
-# What is asked of a public parameter, for NumPy or JAX arrays. XLA takes a number below the smallest normal one for zero.
+# Conditions on public parameters, for NumPy or JAX arrays. XLA flushes numbers below the smallest normal one to zero.
 _MUST: dict[str, Callable[[Any, Any], Any]] = {
     "finite": lambda v, xp: xp.isfinite(v),
     "finite and not negative": lambda v, xp: xp.isfinite(v) & (v >= 0),
@@ -156,11 +164,11 @@ def _checked(name: str, value: ArrayLike, dtype: Any, must: str) -> jax.Array:
             raise TypeError(kind)
         return _or_nan(value, jnp.dtype(dtype), must)
     try:
-        given = host_floats(name, np.asarray(value))
+        numbers = host_floats(name, np.asarray(value))
     except TypeError:
         raise TypeError(kind) from None
     with np.errstate(over="ignore", under="ignore"):
-        concrete = given.astype(np.float64).astype(dtype)
+        concrete = numbers.astype(np.float64).astype(dtype)
     if not np.all(_MUST[must](concrete, np)):
         raise ValueError(f"{name} must be {must} (in {np.dtype(dtype).name}), got {value}.")
     return on_device(concrete)

@@ -1,6 +1,7 @@
-"""Data and public parameters as NumPy numbers, and whether a value is JAX's.
+"""Data and public parameters as NumPy arrays, and tests for JAX arrays.
 
-Nothing here imports JAX, or ``numpy.ma``: where a module was never imported, no value is of a type of its.
+This module does not import JAX or ``numpy.ma``: if a module was never imported, no value has one of
+its types.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ _NUMBERS = (int, float, np.integer, np.floating)
 
 
 def is_jax_array(value: Any) -> TypeGuard[jax.Array]:
-    """Return whether a value is a JAX array, traced or not; where JAX was never imported, no value is."""
+    """Return whether a value is a JAX array, traced or not."""
     return isinstance(value, getattr(sys.modules.get("jax"), "Array", ()))
 
 
 def is_traced(value: Any) -> bool:
-    """Return whether a value is a JAX array that has no numbers yet, because a program is being traced."""
+    """Return whether a value is a traced JAX array, which has no concrete value."""
     if not is_jax_array(value):
         return False
     import jax
@@ -31,7 +32,10 @@ def is_traced(value: Any) -> bool:
 
 
 def is_tracing(value: Any) -> bool:
-    """Return whether a program is being traced, by the value or by what is around it; a closure over the data shows neither."""
+    """Return whether a program is being traced, judging by the value and by the current trace.
+
+    A function that closes over the data shows neither.
+    """
     if "jax" not in sys.modules:
         return False
     import jax
@@ -40,36 +44,41 @@ def is_tracing(value: Any) -> bool:
 
 
 def host_floats(name: str, value: Any) -> np.ndarray:
-    """Return Python or NumPy numbers as a NumPy array of floats: their own, or float64 for integers."""
+    """Return Python or NumPy numbers as a NumPy array of their float dtype, or of float64 for integers.
+
+    Raises:
+        TypeError: a data frame, a masked array, or values that are not real numbers.
+        ValueError: rows of different lengths.
+    """
     refuse_frame(name, value)
     if isinstance(value, getattr(sys.modules.get("numpy.ma"), "MaskedArray", ())):
         raise TypeError(
-            f"{name} is a masked array, whose mask would be lost: give {name}.filled(np.nan), or a mask where one is taken."
+            f"{name} must not be a masked array, whose mask would be lost: pass {name}.filled(np.nan), or mask= if available."
         )
     try:
         value = np.asarray(value)
     except ValueError as error:  # rows of different lengths
-        raise ValueError(f"{name} has rows of different lengths: pad them with NaN, or give num_records=.") from error
+        raise ValueError(f"{name} has rows of different lengths: pad them with NaN, or pass num_records=.") from error
     if value.dtype.kind in "biu":
         value = value.astype(np.float64)
     elif value.dtype == object and all(isinstance(v, _NUMBERS) for v in value.flat):  # integers beyond 64 bits
         value = np.array([nearest_float(v) for v in value.flat], np.float64).reshape(value.shape)
-    if value.dtype.kind != "f" and not value.dtype.name.startswith(("bfloat", "float")):  # half precision of ml_dtypes, of kind V
+    if value.dtype.kind != "f" and not value.dtype.name.startswith(("bfloat", "float")):  # half precision of ml_dtypes has kind V
         raise TypeError(f"{name} must hold real numbers, got dtype {value.dtype}.")
     return value
 
 
 def refuse_frame(name: str, value: Any) -> None:
-    """Raise ``TypeError`` for a data frame or a table, whose rows would count as datasets."""
+    """Raise ``TypeError`` for a data frame or table, whose rows would be treated as datasets."""
     if hasattr(value, "columns"):
         raise TypeError(
-            f"{name} is a {type(value).__name__}, whose rows would be taken for datasets: give one of its columns, as an array, or "
-            "the whole to dpjax.frames.simulate or dpjax.frames.release, which take columns by name, and groups."
+            f"{name} is a {type(value).__name__}, whose rows would be treated as datasets: pass one of its columns as an array, or "
+            "the frame to dpjax.frames.simulate or dpjax.frames.release, which take columns by name, and groups."
         )
 
 
 def nearest_float(number: Any) -> float:
-    """Return an integer or a Fraction of any size as a float, which may be infinite."""
+    """Return an integer or a Fraction of any size as the nearest float, which may be infinite."""
     try:
         return float(number)
     except OverflowError:

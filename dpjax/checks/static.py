@@ -1,4 +1,4 @@
-"""Static facts: options, integers, types and resolutions, which are looked at when a function is called or traced."""
+"""Validation of static arguments: options, integers, types and resolutions, when a function is called or traced."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ if TYPE_CHECKING:
 Neighbors = Literal["add_remove", "swap"]
 Relation = Literal["add_remove", "swap", "edge"]
 Resolution = float | Fraction | str | datetime.timedelta
-NEIGHBORS = ("add_remove", "swap")  # of a table of records
-RELATIONS = (*NEIGHBORS, "edge")  # and of a graph
+NEIGHBORS = ("add_remove", "swap")  # the relations of a table of records
+RELATIONS = (*NEIGHBORS, "edge")  # and that of a graph
 
 
 def counted_neighbors(neighbors: Any) -> None:
-    """Raise for another relation than that for which numbers of records are drawn."""
+    """Raise ``ValueError`` unless the relation is add/remove, the only one under which counts are private."""
     if one_of("neighbors", neighbors, NEIGHBORS) == "swap":
-        raise ValueError("numbers of records are drawn for add_remove neighbors: under swap how many there are is public.")
+        raise ValueError('neighbors must be "add_remove" to draw numbers of records: under swap neighbors they are public.')
 
 
 def one_of(name: str, value: Any, options: Collection[str]) -> str:
-    """Return a static option, or raise with the list of what is known."""
+    """Return a static option; raise ``ValueError`` with the list of options if it is unknown."""
     if value not in options:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}; got {value!r}.")
     return str(value)
 
 
 def static_integer(name: str, value: Any, least: int, most: int | None = None, *, must: str | None = None) -> int:
-    """Return a static integer of Python, NumPy or JAX as a Python integer, or raise ``ValueError``; a bool is no number.
+    """Return a static Python, NumPy or JAX integer as a Python integer; raise ``ValueError`` if it is none.
 
     Args:
         name: of the argument.
-        value: what was given for it.
-        least: the smallest that is allowed.
-        most: the largest, if there is one.
-        must: what it must be, in words, where "an integer from 1 on" or "an integer from 0 to 9" does not say it well.
+        value: of the argument; a bool is not a number.
+        least: the smallest allowed integer.
+        most: the largest allowed integer, if there is one.
+        must: the condition in the error message, by default "an integer from 0 to 9", for example.
     """
     try:
         number = None if isinstance(value, bool) else operator.index(value)
@@ -56,7 +56,10 @@ def static_integer(name: str, value: Any, least: int, most: int | None = None, *
 
 
 def static_number(name: str, value: Any, least: float, most: float) -> float:
-    """Return a static number from ``least`` to ``most`` as a Python float, or raise ``ValueError``; a bool or a string is none."""
+    """Return a static number from ``least`` to ``most`` as a Python float; raise ``ValueError`` otherwise.
+
+    A bool or a string is not a number.
+    """
     try:
         number = None if isinstance(value, (bool, str)) else float(value)
     except (TypeError, ValueError):  # traced values too
@@ -67,19 +70,22 @@ def static_number(name: str, value: Any, least: float, most: float) -> float:
 
 
 def instance(caller: str, value: Any, kind: type, hint: str) -> None:
-    """Raise where an argument is of another type, and say where that type comes from, and what takes the argument."""
+    """Raise ``TypeError`` if an argument is not an instance of ``kind``.
+
+    The message has a hint where such objects come from, and which function takes the argument instead.
+    """
     if not isinstance(value, kind):
         found = "an array" if is_jax_array(value) or isinstance(value, np.ndarray) else type(value).__name__
         raise TypeError(f"{caller} takes a {kind.__name__} ({hint}), got {found}{getattr(value, '_next_step', '')}.")
 
 
 def resolution(value: Resolution, bounds: Sequence[ArrayLike], most: int) -> Fraction:
-    """Return a public resolution as the decimal that it is written as: 0.1 is 1/10.
+    """Return a public resolution as an exact decimal fraction: 0.1 is 1/10.
 
     Raises:
-        TypeError: a JAX array: the shape of a grid is static.
-        ValueError: a resolution that is not positive; bounds, given as Python or NumPy values, that are not multiples of it, or
-            more than ``most`` of them.
+        TypeError: the resolution is a JAX array, but the shape of a grid is static.
+        ValueError: the resolution is not positive, or a bound that is a Python or NumPy value is not a
+            multiple of it, or is more than ``most`` times the resolution.
     """
     if is_jax_array(value):
         raise TypeError("resolution must be a static number or Fraction, not a JAX array: grids are exact.")
@@ -88,18 +94,19 @@ def resolution(value: Resolution, bounds: Sequence[ArrayLike], most: int) -> Fra
         raise ValueError(f"resolution must be a positive number or a Fraction, got {value!r}.")
     for bound in bounds:
         for number in () if is_jax_array(bound) else np.ravel(bound):
-            place = exact(number)
-            if place is not None and (place / step).denominator != 1:
+            fraction = exact(number)
+            if fraction is not None and (fraction / step).denominator != 1:
                 raise ValueError(f"bounds and candidates must be multiples of the resolution {value}, got {number}.")
-            if place is not None and abs(place / step) > most:
-                raise ValueError(f"{number} is more than {most} times the resolution {value}: a float cannot count so far.")
+            if fraction is not None and abs(fraction / step) > most:
+                raise ValueError(f"{number} is more than {most} times the resolution {value}: use a coarser resolution.")
     return step
 
 
 def exact(value: Any) -> Fraction | None:
-    """Return a number as the decimal that it is written as, or None for what is no finite number.
+    """Return a number as the exact decimal fraction it is written as, or None if it is not a finite number.
 
-    A date or a time becomes the microseconds since 1970, a time of day those since midnight, and a duration its microseconds.
+    A date or time becomes microseconds since 1970, a time of day microseconds since midnight, and a
+    duration its microseconds.
 
     >>> exact(0.1), exact(datetime.timedelta(seconds=1)), exact(datetime.date(1970, 1, 2))
     (Fraction(1, 10), Fraction(1000000, 1), Fraction(86400000000, 1))
@@ -123,5 +130,5 @@ def _microseconds(value: datetime.date | datetime.time | datetime.timedelta) -> 
 
 
 def shift(tau: int) -> int:
-    """Return a static tau of a shift of levels, or raise ``ValueError``."""
+    """Return a static tau of a shift of levels; raise ``ValueError`` if it is not an integer of at least 1."""
     return static_integer("tau", tau, 1, must="an integer from 1 on, chosen without the data")

@@ -1,18 +1,18 @@
-"""``python -m dpjax``: medians and quantiles of the columns of a file, a demo and an audit that need none.
+"""The command line, ``python -m dpjax``: medians and quantiles of the columns of a file, a demo and an audit.
 
-A room that only reads the library: arguments -> a table of the file -> rows -> text or JSON.
+Input is well-formed CSV (RFC 4180) with any delimiter, gzipped or not, or Parquet (with Polars, DuckDB or
+PyArrow). A file that is not well-formed is refused before any budget is spent; with ``--records lines``
+each line is a record, whatever it contains. ``--decimal comma`` reads 1,5 as one and a half,
+``--thousands comma`` reads 1,200 as twelve hundred. Bounds such as 2024-01-31 and a resolution such as
+``1d`` are for dates. ``--json`` and ``--output`` produce machine-readable results.
 
-It reads well-formed CSV (RFC 4180) of any delimiter, gzipped or not, and Parquet (with Polars, DuckDB or PyArrow). A file that is
-not well-formed is refused before anything is spent; ``--records lines`` takes each line for a record, whatever is in it.
-``--decimal comma`` reads 1,5 as one and a half, ``--thousands comma`` 1,200 as twelve hundred; bounds such as 2024-01-31 and a
-resolution such as ``1d`` are those of dates. ``--json`` and ``--output`` are for machines.
+With ``--resolution``, ``median`` and ``quantile`` simulate what ``release`` draws, and report which
+options differ; these commands do not import JAX. Without it they compile for some seconds. ``release``
+prints private values and nothing else about the data: a record that it cannot read counts as missing,
+without a message. To test the options, use ``median`` on other data, or ``--dry-run``, which checks
+public properties and reads no records.
 
-With ``--resolution``, ``median`` and ``quantile`` simulate what ``release`` draws, on any grid that it takes, and say which options
-differ; they and ``release`` import no JAX and compile nothing. Without it they compile for some seconds. ``release`` prints private
-values and nothing else of the data: a record that it cannot read counts as missing, and it does not say so. Try the options on
-other data by ``median`` first, or with ``--dry-run``, which checks what is public and reads no record.
-
-A file with a resolution takes no memory for a line: what is kept is how many records each multiple has in each group, 16 bytes
-for each that occurs (more while it is read), so a grid as fine as the records saves nothing. Without a resolution a line takes
-about 20 bytes for each column.
+With a resolution, memory does not grow with the number of lines: only the number of records of each
+multiple and group is kept, 16 bytes for each that occurs (more while the file is read). Without a
+resolution each line takes about 20 bytes per column.
 """

@@ -1,6 +1,6 @@
-"""``dpjax audit``: what every mechanism claims, its exact worst loss over small datasets, and what draws alone can show.
+"""``dpjax audit``: the claim of every mechanism, its exact worst loss over small datasets, and a bound from draws.
 
-No file is read: the datasets are all multisets of up to four records from five values, and all their neighbours among them.
+No file is read: the datasets are all multisets of up to four records from five values.
 """
 
 from __future__ import annotations
@@ -35,22 +35,24 @@ from dpjax.metric_privacy import MetricGuarantee
 from dpjax.numerics.batching import broadcast_rows
 
 CONFIDENCE = 0.95
-ROUNDING = 1e-4  # relative; losses are differences of log-densities in float32, so 1e-5 besides
-_PIECES = 16  # distributions on the line are padded to so many, and share their compiled programs
+ROUNDING = 1e-4  # relative tolerance; 1e-5 is added, as losses are differences of log-densities in float32
+_PIECES = 16  # the number of pieces to which distributions are padded, to share compiled programs
 
 
 @dataclass(frozen=True)
 class Audit:
-    """One mechanism.
+    """The audit of one mechanism.
 
     Attributes:
-        mechanism: its name and statistic.
-        guarantee: what it claims of one draw, under a metric for the pair with the largest budget.
-        exact_loss: the exact largest log-ratio over all pairs and both directions, except with the probability delta of the claim.
-            Under a metric, of a pair relative to its budget, times the largest budget.
-        exact_range: the exact largest bounded range, relative in the same way.
-        from_draws: the lower bound on epsilon from draws on the pair with the largest loss, relative in the same way.
-        worst_pair: that pair.
+        mechanism: the name of the mechanism and its statistic.
+        guarantee: the guarantee of one draw; under a metric, that of the pair with the largest budget.
+        exact_loss: the exact largest log-ratio over all pairs and both directions, except with the
+            probability delta of the guarantee. Under a metric, the loss of a pair relative to its
+            budget, times the largest budget.
+        exact_range: the exact largest bounded range, scaled in the same way.
+        from_draws: the lower bound on epsilon from draws on the pair with the largest loss, scaled in
+            the same way.
+        worst_pair: the pair with the largest loss.
     """
 
     mechanism: str
@@ -62,13 +64,13 @@ class Audit:
 
     @property
     def holds(self) -> bool:
-        """Whether neither exact number is above its claim by more than rounding."""
+        """Whether the exact loss and range are at most the claimed ones, up to rounding."""
         pairs = ((self.exact_loss, self.guarantee.epsilon), (self.exact_range, self.guarantee.bounded_range))
         return all(found <= claim * (1 + ROUNDING) + 1e-5 for found, claim in pairs)
 
 
 def run(asked: argparse.Namespace) -> tuple[str, int]:
-    """Audit every mechanism that is defined for the relation; return the report and the exit code."""
+    """Audit every mechanism that is defined under the relation; return the report and the exit code."""
     family = family_of(asked.neighbors)
     key = jax.random.key(asked.seed)
     try:
@@ -107,7 +109,7 @@ def _audit(name: str, build: Build, family: Family, asked: argparse.Namespace, k
 
 
 def _padded(distribution: Distribution, rows: int) -> Distribution:
-    """The same distribution with an array for each row, and on the line with further pieces of width 0 at the end."""
+    """Broadcast a distribution to all rows, and pad it with pieces of width 0 if it is on the real line."""
     rate = jnp.broadcast_to(distribution.rate, (rows,))
     if isinstance(distribution, Finite):
         return Finite(broadcast_rows(distribution.values, (rows,)), broadcast_rows(distribution.cost, (rows,)), rate)
@@ -126,7 +128,7 @@ def _rows(distribution: Distribution, rows: Any) -> Distribution:
 
 
 def _text(asked: argparse.Namespace, family: Family, audits: list[Audit]) -> str:
-    """The audits as a table with what they mean, and the verdict."""
+    """Return the table of audits, its legend and the verdict."""
     table = aligned(
         {
             "mechanism": [a.mechanism for a in audits],
@@ -142,19 +144,19 @@ def _text(asked: argparse.Namespace, family: Family, audits: list[Audit]) -> str
     sizes = f"0 to {RECORDS}" if asked.neighbors == "add_remove" else f"{RECORDS}"
     head = (
         f"Audit at epsilon {promised(asked.epsilon)} under {asked.neighbors} neighbors: all {len(family.datasets)} datasets of "
-        f"{sizes} records from {_set(VALUES)}, all {family.pairs.shape[1]} neighbouring pairs of them."
+        f"{sizes} records from {_set(VALUES)}, all {family.pairs.shape[1]} neighboring pairs of them."
     )
     legend = wrapped(
         "exact loss: the supremum of abs(log p/q) over all outputs and pairs, of the distributions in exact arithmetic.",
-        "exact range: the largest log p/q minus the smallest, of one pair. Other datasets may lose more than these small ones.",
-        "With a delta, the exact loss is passed with no more than that probability. metric_laplace, linear_selection and small_db "
-        "promise less between values that are nearer: their losses are relative to the budget of the pair, times the largest.",
-        f"from draws: what {asked.draws} draws from each distribution of the worst pair show without the formula, a lower bound "
+        "exact range: the largest log p/q minus the smallest, of one pair. Other datasets may have larger losses than these.",
+        "With a delta, the exact loss holds except with that probability. The budgets of metric_laplace, linear_selection and "
+        "small_db depend on the distance of two values: their losses are relative to the budget of the pair, times the largest.",
+        f"from draws: a lower bound on epsilon from {asked.draws} draws of each distribution of the worst pair, "
         f"with {100 * CONFIDENCE:g} % confidence each (Clopper-Pearson; seed {asked.seed}).",
         versions_line(),
     )
     broken = [
-        f"BROKEN: {a.mechanism} claims {words_of(a.guarantee)}, and its exact loss is {a.exact_loss:.4f}, "
+        f"BROKEN: {a.mechanism} claims {words_of(a.guarantee)}, but its exact loss is {a.exact_loss:.4f} and "
         f"its range {a.exact_range:.4f}."
         for a in audits
         if not a.holds

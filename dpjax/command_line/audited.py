@@ -1,4 +1,4 @@
-"""The mechanisms that ``dpjax audit`` looks at, the small datasets that it gives them, and what each promises for every pair."""
+"""The mechanisms that ``dpjax audit`` tests, the small datasets it uses, and the budget of every pair."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ Dataset = tuple[float, ...]
 
 @dataclass(frozen=True)
 class Family:
-    """Small datasets, padded, and the rows of all neighbouring pairs."""
+    """Small datasets, padded to one size, and the indices of all neighboring pairs."""
 
     datasets: list[Dataset]
     x: jax.Array
@@ -57,7 +57,7 @@ class Family:
 
     @property
     def known(self) -> dict[str, Any]:
-        """What statistics of bounded records are told."""
+        """The keyword arguments of statistics of bounded records."""
         return {"lower": LOWER, "upper": UPPER, "neighbors": self.neighbors, "num_records": self.num_records}
 
 
@@ -65,13 +65,13 @@ Build = Callable[[Family, float], tuple[Distribution, Guarantee | MetricGuarante
 
 
 def family_of(neighbors: Neighbors) -> Family:
-    """Return all datasets of up to four records (under swap, of four) and their neighbouring pairs."""
+    """Return all datasets of up to four records (under swap, of four) and their neighboring pairs."""
     sizes = range(RECORDS + 1) if neighbors == "add_remove" else [RECORDS]
     datasets = [data for size in sizes for data in itertools.combinations_with_replacement(VALUES, size)]
     row = {data: i for i, data in enumerate(datasets)}
     pairs = set()
     for data, i in row.items():
-        fewer = [data[:place] + data[place + 1 :] for place in range(len(data))]
+        fewer = [data[:index] + data[index + 1 :] for index in range(len(data))]
         others = fewer if neighbors == "add_remove" else [tuple(sorted((*rest, value))) for rest in fewer for value in VALUES]
         pairs |= {(min(i, row[other]), max(i, row[other])) for other in others if other != data}
     x = np.zeros((len(datasets), RECORDS))
@@ -82,7 +82,7 @@ def family_of(neighbors: Neighbors) -> Family:
 
 
 def _of_profile(mechanism: Any, statistic: Callable[[Family], Any], **options: Any) -> Build:
-    """A mechanism, with its guarantee, on what ``statistic`` returns."""
+    """Return a function that builds a mechanism and its guarantee on the result of ``statistic``."""
 
     def build(family: Family, epsilon: float) -> tuple[Distribution, Guarantee]:
         profile = statistic(family)
@@ -112,7 +112,10 @@ def _noisy_tree(family: Family, epsilon: float) -> tuple[Distribution, Guarantee
 
 
 def _never_fail(family: Family, epsilon: float) -> tuple[Distribution, Guarantee]:
-    """Five attempts at the mode, where the last value is accepted with probability 0.5: no dataset fails more often than that."""
+    """Return five attempts at the mode, where the last value is accepted with probability 0.5.
+
+    So no dataset fails with a larger probability than 0.5.
+    """
     attempt, cost = exponential(_counts(family), epsilon), exponential.guarantee(_counts(family), epsilon)
     accepted = np.array([1.0] * (len(VALUES) - 1) + [0.5])
     found = never_fail_distribution(attempt, accepted, fallback=LOWER, attempts=5)
@@ -120,7 +123,10 @@ def _never_fail(family: Family, epsilon: float) -> tuple[Distribution, Guarantee
 
 
 def _metric(family: Family, epsilon: float) -> Metric:
-    """Budgets by the distance of two values. A record more or less costs epsilon, and both ends are two such changes apart."""
+    """Return a metric with budgets proportional to the distance of two values.
+
+    Adding or removing a record costs epsilon, and replacing one end by the other costs twice as much.
+    """
     ends = epsilon if family.neighbors == "swap" else 2 * epsilon
     metric = from_points(np.array(VALUES)[:, None], epsilon=ends / (UPPER - LOWER))
     return metric if family.neighbors == "swap" else metric.with_absence(epsilon)
@@ -138,7 +144,7 @@ def _metric_laplace(family: Family, epsilon: float) -> tuple[Distribution, Metri
 
 
 def _linear_selection(family: Family, epsilon: float) -> tuple[Distribution, MetricGuarantee]:
-    """The candidate with the least sum of distances to all records."""
+    """Return the selection of the candidate with the least sum of distances to all records."""
     metric, weights = _metric(family, epsilon), -np.abs(np.subtract.outer(VALUES, VALUES))
     found = linear_selection(_histograms(family), metric, weights=weights, candidates=np.array(VALUES))
     return found, linear_selection.guarantee(metric)
@@ -152,14 +158,16 @@ def _small_db(family: Family, epsilon: float) -> tuple[Distribution, MetricGuara
 
 
 def budgets(guarantee: Guarantee | MetricGuarantee, family: Family) -> np.ndarray:
-    """Return the epsilon that is promised for every pair of the family."""
+    """Return the epsilon that a guarantee promises for every pair of the family."""
     if isinstance(guarantee, Guarantee):
         return np.full(family.pairs.shape[1], guarantee.epsilon)
     found = []
     for one, other in family.pairs.T:
         here, there = (Counter(family.datasets[row]) for row in (one, other))
         ends = [*(here - there).elements(), *(there - here).elements()]
-        i, j = [VALUES.index(value) for value in ends] + [guarantee.metric.size - 1] * (2 - len(ends))  # or the null record
+        i, j = [VALUES.index(value) for value in ends] + [guarantee.metric.size - 1] * (
+            2 - len(ends)
+        )  # or the null record, for an absent value
         found.append(guarantee.between(i, j))
     return np.array(found)
 

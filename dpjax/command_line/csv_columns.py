@@ -1,7 +1,7 @@
-"""This module reads the cells of a column, a block of them at a time, as numbers or as labels.
+"""Conversion of the cells of a column, one block at a time, to numbers or labels.
 
-Cells are places in a block of bytes, and operations on whole arrays read nearly all of them. Python looks at
-one cell for each distinct label, and at numbers that are neither integers nor short decimals.
+Cells are ranges of a block of bytes, and array operations read nearly all of them. Python code parses one
+cell per distinct label, and numbers that are neither integers nor short decimals.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ import numpy as np
 
 from dpjax.command_line.csv_text import Source
 
-_WORD, _LONG = 8, 128  # bytes that are compared at a time; the longest label that is compared so
+_WORD, _LONG = 8, 128  # the number of bytes compared at a time, and the longest label compared in this way
 _MASKS = np.array([(1 << 8 * size) - 1 for size in range(_WORD + 1)], np.uint64)
-_EXACT = 2**53  # Integers up to it, and powers of ten up to 10^22, are exact: their quotient is rounded once, as by float().
-_DIGITS = 18  # so many fit in an int64
+_EXACT = 2**53  # integers up to this and powers of ten up to 10^22 are exact: their quotient is rounded once, as by float()
+_DIGITS = 18  # the number of decimal digits that an int64 holds
 _POWERS = 10.0 ** np.arange(_DIGITS + 1)
-_TRIMMED = 32  # blanks are cut from a cell in arrays
+_TRIMMED = 32  # the maximal number of blanks removed from either end of a cell by array operations
 
 
 class Cells(NamedTuple):
-    """Cells are bytes of a block: cell i is ``data[starts[i]:stops[i]]``.
+    """Cells of a block of bytes; cell i is ``data[starts[i]:stops[i]]``.
 
     Attributes:
-        data: uint8, with eight bytes more at the end.
+        data: uint8, with eight more bytes at the end.
         starts: int64 ``(n,)``.
-        stops: int64 ``(n,)``; a cell that is not there is empty.
-        literal: whether a quote stands for itself; otherwise two of them stand for one, as in CSV.
+        stops: int64 ``(n,)``; a cell that does not exist is empty.
+        literal: whether a quote is an ordinary character; otherwise two quotes stand for one, as in CSV.
     """
 
     data: np.ndarray
@@ -38,11 +38,11 @@ class Cells(NamedTuple):
     literal: bool
 
     def texts(self, rows: np.ndarray | slice = slice(None)) -> list[str]:
-        """Return the text of some cells, without blanks around it."""
+        """Return the text of these cells, without surrounding blanks."""
         return [_text_of(cell, self.literal) for cell in self.raw(rows)]
 
     def raw(self, rows: np.ndarray | slice) -> list[bytes]:
-        """Return the bytes of some cells."""
+        """Return the bytes of these cells."""
         data, starts, stops = self.data.data, self.starts[rows].tolist(), self.stops[rows].tolist()
         return [bytes(data[start:stop]) for start, stop in zip(starts, stops, strict=True)]
 
@@ -53,10 +53,10 @@ def _text_of(cell: bytes, literal: bool) -> str:
 
 
 class Labels(NamedTuple):
-    """Labels are a column of text, of which each distinct one is kept once.
+    """A column of text, with each distinct label stored once.
 
     Attributes:
-        codes: int32 ``(n,)``, the place of each record's label in ``names``, or -1 if its cell is empty.
+        codes: int32 ``(n,)``, the index of each record's label in ``names``, or -1 if its cell is empty.
         names: the labels that occur, sorted.
     """
 
@@ -65,16 +65,16 @@ class Labels(NamedTuple):
 
 
 class LabelColumn:
-    """Collects the labels of a column."""
+    """A builder of a column of labels."""
 
     def __init__(self) -> None:
         self._words, self._chains = _Numbering(), _Numbering()
         self._names: dict[str, int] = {"": -1}
-        self._codes_of = np.full(1, -2, np.int32)  # by the number of the bytes, -2 if they were not seen
+        self._codes_of = np.full(1, -2, np.int32)  # the code of each number of a cell's bytes; -2 if unseen
         self._codes = _Growing(np.int32)
 
     def add(self, cells: Cells) -> None:
-        """Take in the cells of a block."""
+        """Append the cells of a block."""
         numbers = self._numbers_of(cells)
         if (most := np.max(numbers, initial=-1)) >= len(self._codes_of):
             self._codes_of = np.concatenate([self._codes_of, np.full(most + 1, -2, np.int32)])
@@ -89,9 +89,9 @@ class LabelColumn:
         self._codes.add(codes)
 
     def labels(self) -> Labels:
-        """Return what was collected."""
+        """Return the labels of all blocks."""
         names = sorted(self._names.keys() - {""})
-        ranks = np.full(len(names) + 1, -1, np.int32)  # the last one is that of the empty cell
+        ranks = np.full(len(names) + 1, -1, np.int32)  # the last entry is for the empty cell
         ranks[[self._names[name] for name in names]] = np.arange(len(names))
         codes = self._codes.taken()
         for start in range(0, len(codes), 2**16):  # in place
@@ -102,13 +102,14 @@ class LabelColumn:
         return [self._names.setdefault(name, len(self._names) - 1) for name in cells.texts(rows)]
 
     def _numbers_of(self, cells: Cells) -> np.ndarray:
-        """Number the cells: two have the same number if and only if their bytes agree, and long ones have -1.
+        """Assign numbers to cells, equal if and only if their bytes are equal; long cells get -1.
 
-        The first eight bytes have an even number. A number and that of the next eight bytes have an odd one.
+        The first eight bytes get an even number. The combination of a number and that of the next eight bytes
+        gets an odd one.
         """
-        windows = np.ndarray((len(cells.data) - _WORD + 1,), "<u8", buffer=cells.data, strides=(1,))  # at every byte
+        windows = np.ndarray((len(cells.data) - _WORD + 1,), "<u8", buffer=cells.data, strides=(1,))  # one window at every byte
 
-        def words(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:  # there is no NUL in a cell
+        def words(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:  # cells contain no NUL
             return self._words.of(windows[starts] & _MASKS[np.minimum(lengths, _WORD)])
 
         lengths = cells.stops - cells.starts
@@ -125,17 +126,18 @@ class LabelColumn:
 
 
 def missing_words(source: Source) -> set[str]:
-    """Return the words that stand for a missing value, in lower case."""
+    """Return the words for a missing value, in lower case."""
     return {"", "na", "nan", *(word.strip().lower() for word in source.missing)}
 
 
 class NumberColumn:
-    """Collects the numbers of a column, with NaN for cells that are missing or no numbers.
+    """A builder of a column of numbers, with NaN for cells that are missing or not numbers.
 
-    A number is what :class:`float` reads, ``inf`` and exponents included, in ASCII and without underscores.
+    A number is any ASCII text without underscores that :class:`float` accepts, including ``inf`` and
+    exponents.
 
     Attributes:
-        wrong: how many cells are neither missing nor numbers.
+        wrong: the number of cells that are neither missing nor numbers.
     """
 
     def __init__(self, source: Source) -> None:
@@ -149,10 +151,10 @@ class NumberColumn:
         self._words = missing_words(source)
         read = [self._number(word) for word in self._words]
         self._values_of_words = [value for value in read if value is not None and not math.isnan(value)]
-        self._plain = source.decimal == "." and not self._values_of_words  # as float() reads numbers
+        self._plain = source.decimal == "." and not self._values_of_words  # whether float() reads the format of numbers
 
     def add(self, cells: Cells) -> None:
-        """Take in the cells of a block."""
+        """Append the cells of a block."""
         cells = _trimmed(cells)
         lengths, values = cells.stops - cells.starts, np.full(len(cells.starts), math.nan)
         for length in range(1, _DIGITS + 3):  # with a sign and a decimal mark
@@ -171,23 +173,23 @@ class NumberColumn:
         self._values.add(values)
 
     def numbers(self) -> np.ndarray:
-        """Return what was collected, float64."""
+        """Return the numbers of all blocks, float64."""
         return self._values.taken()
 
     def _read_one(self, cell: bytes, literal: bool) -> float | None:
-        """Return the number of a cell, NaN if it is missing, and None if it is neither."""
+        """Return the number in a cell, NaN if it is missing, and None if it is neither."""
         if self._plain and b"_" not in cell:
             try:
                 return float(cell)
-            except ValueError:  # it is missing, or grouped, or no number
+            except ValueError:  # missing, grouped digits, or not a number
                 pass
         text = _text_of(cell, literal)
         return math.nan if text.lower() in self._words else self._number(text)
 
     def _number(self, text: str) -> float | None:
-        """Read text as a number, None if it is none."""
-        if self._grouped and (whole := self._grouped.match(text)):
-            text = self._marks.sub("", whole[0]) + text[whole.end() :]
+        """Parse text as a number; None if it is not a number."""
+        if self._grouped and (integer := self._grouped.match(text)):
+            text = self._marks.sub("", integer[0]) + text[integer.end() :]
         if self._decimal == ",":
             text = text.translate({ord(","): ".", ord("."): "_"})
         try:
@@ -197,7 +199,7 @@ class NumberColumn:
 
 
 def _trimmed(cells: Cells) -> Cells:
-    """Cut blanks and tabs from both ends of cells; from a cell with very many of them some stay."""
+    """Remove blanks and tabs from both ends of cells, at most ``_TRIMMED`` at each end."""
     data, starts, stops = cells.data, cells.starts, cells.stops
     for ends, offset, step in ((starts, 0, 1), (stops, -1, -1)):
         rows, moved = np.arange(len(starts)), None
@@ -214,11 +216,11 @@ def _trimmed(cells: Cells) -> Cells:
 
 
 def _read(cells: Cells, rows: np.ndarray, length: int, decimal: int, values: np.ndarray) -> None:
-    """Set values of cells of this length that are integers or decimals whose digits a float64 holds exactly."""
+    """Set the values of cells of this length that are integers or decimals with exactly represented digits."""
     data, starts = cells.data, cells.starts[rows]
     total, other = np.zeros(len(rows), np.int64), np.zeros(len(rows), bool)
     for place in range(length):
-        digit = data[starts + place] - np.uint8(48)  # other characters wrap around to more than 9
+        digit = data[starts + place] - np.uint8(48)  # other characters wrap around to numbers above 9
         other |= digit > 9
         total = total * 10 + digit
     good = ~other & (length <= _DIGITS)
@@ -244,13 +246,13 @@ def _read(cells: Cells, rows: np.ndarray, length: int, decimal: int, values: np.
 
 
 class _Numbering:
-    """Numbers different uint64 from 0 on."""
+    """A map from distinct uint64 keys to consecutive numbers from 0."""
 
     def __init__(self) -> None:
         self._keys, self._numbers = np.zeros(0, np.uint64), np.zeros(0, np.int64)
 
     def of(self, keys: np.ndarray) -> np.ndarray:
-        """Return the numbers of keys, int64; those that are new get the next ones."""
+        """Return the numbers of keys, int64; new keys get the next numbers."""
         if not self._keys.size:
             known = np.zeros(len(keys), bool)
         else:
@@ -266,7 +268,7 @@ class _Numbering:
 
 
 class _Growing:
-    """An array that grows where it is, so that a column is never held twice."""
+    """An array that grows in place, so that a column is never copied."""
 
     def __init__(self, dtype: type) -> None:
         self._array: np.ndarray = np.zeros(0, dtype)

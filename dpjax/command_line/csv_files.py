@@ -1,12 +1,12 @@
-"""This module reads columns of numbers and of labels from a file of delimited text.
+"""Reading of columns of numbers and labels from delimited text.
 
-There are two readings. As ``csv``, a file is well-formed by RFC 4180, and then its records are those that
-every reader finds; any other file is refused by one sentence, which does not depend on what is wrong, before
-a column is returned. As ``lines``, each line is a record whatever it holds, and no record raises. In both, a
-cell that is no number counts as missing, and no record changes how another one is read.
+There are two modes. In the mode ``csv`` a file must be well-formed by RFC 4180, so that all readers agree
+on its records. Any other file is refused before a column is returned, with one message that does not
+depend on what is wrong. In the mode ``lines`` each line is a record whatever it contains, and no record
+raises. In both, a cell that is not a number counts as missing, and no record changes how another is read.
 
-A file is read a block of whole records at a time. Operations on whole arrays of bytes find its delimiters,
-line ends and quotes, so that Python looks only at cells and lines that are out of the ordinary.
+A file is read in blocks of complete records. Array operations on bytes find delimiters, line ends and
+quotes, so that Python code parses only unusual cells and lines.
 """
 
 from __future__ import annotations
@@ -26,18 +26,19 @@ from dpjax.command_line.errors import UserError
 from dpjax.command_line.parser import DELIMITERS
 
 _LF, _CR, _QUOTE, _TAB, _BLANK = b'\n\r"\t '
-_BLANK_LINES = re.compile(rb"(?:\r?\n)*"), re.compile(rb"(?:[ \t]*\r?\n)*")  # the second one for cells between blanks
-_PADDING = bytes(8)  # for what looks at eight bytes from any cell's start
-csv.field_size_limit(2**31 - 1)  # so that a line is read alike whether the csv module splits it or not
+_BLANK_LINES = re.compile(rb"(?:\r?\n)*"), re.compile(rb"(?:[ \t]*\r?\n)*")  # the second one if blanks separate cells
+_PADDING = bytes(8)  # for reads of eight bytes from any cell's start
+csv.field_size_limit(2**31 - 1)  # so that the csv module has no smaller limit than this module
 
 
 class Columns(NamedTuple):
-    """These are the columns that were read, with one entry for each record.
+    """Columns of a file, with one entry per record.
 
     Attributes:
-        numbers: by their names, float64 ``(n,)``, NaN for what is missing or no number.
-        labels: by their names; a column can be here and in ``numbers``.
-        not_numbers: by the names in ``numbers``, how many cells are neither missing nor numbers. This is private.
+        numbers: columns of numbers by name, float64 ``(n,)``, NaN where missing or not a number.
+        labels: columns of labels by name; a column can be both here and in ``numbers``.
+        not_numbers: for each name in ``numbers``, the number of cells that are neither missing nor
+            numbers. This is private.
     """
 
     numbers: dict[str, np.ndarray]
@@ -46,9 +47,10 @@ class Columns(NamedTuple):
 
 
 def header_of(source: Source) -> list[str]:
-    """Return the names of the columns, for which only the first record is looked at.
+    """Return the names of the columns, from the first record.
 
-    Without a header they are 1, 2, 3, ...: as many as the first record has cells, which is private then.
+    Without a header they are 1, 2, 3, ..., one for each cell of the first record; their number is
+    private then.
     """
     check(source)
     with closing(_records(source)) as blocks:
@@ -56,10 +58,10 @@ def header_of(source: Source) -> list[str]:
 
 
 def check_columns(source: Source, names: Sequence[str]) -> None:
-    """Check what is public of a file, for a dry run: it can be read, and its header has these columns.
+    """Check public properties of a file, for a dry run: it is readable, and its header has these columns.
 
     Raises:
-        UserError: one of the two is not so.
+        UserError: the file is not readable, or lacks a column.
     """
     check(source)
     _places(source, header_of(source) if source.header else [], names)
@@ -72,8 +74,8 @@ def read_columns(source: Source, numbers: Sequence[str] | None, labels: Sequence
     """Read columns of a file.
 
     Args:
-        source: what to read.
-        numbers: names of columns of numbers; None for the only column of the file, for a simulation.
+        source: the file and its format.
+        numbers: names of columns of numbers; None for the only column of the file, in a simulation.
         labels: names of columns of text.
 
     Raises:
@@ -112,10 +114,10 @@ def read_columns(source: Source, numbers: Sequence[str] | None, labels: Sequence
 
 
 def _malformed(source: Source) -> UserError:
-    """Return the one sentence for all that can be wrong with the records of a file."""
+    """Return the error for a file that is not well-formed, whatever is wrong."""
     return UserError(
         f"{source.name} is not well-formed CSV (RFC 4180) in this encoding, with as many cells in each record as in the first: "
-        "mend it, or give --records lines, where each line is a record."
+        "correct it, or give --records lines, which reads each line as a record."
     )
 
 
@@ -141,15 +143,15 @@ def _header(source: Source, blocks: Iterator[bytes]) -> tuple[list[str], Iterato
 
 
 def _places(source: Source, names: list[str], asked: Sequence[str]) -> list[int]:
-    """Return where columns are; without a header that does not depend on the records."""
+    """Return the indices of columns; without a header they do not depend on the records."""
     for column in asked:
         if not source.header:
             if not (column.isascii() and column.isdecimal()) or int(column) < 1:
-                raise UserError(f"with --no-header columns are called 1, 2, 3, ...; got {column!r}.")
+                raise UserError(f"with --no-header columns are named 1, 2, 3, ...; got {column!r}.")
         elif column not in names:
             if "\N{REPLACEMENT CHARACTER}" in "".join(names):
                 raise _not_text(source)
-            # Another delimiter that the first line has, where it has only one column.
+            # If the first line is a single column, look for another delimiter in it.
             other = [name for name, mark in DELIMITERS.items() if len(names) == 1 and mark != source.delimiter and mark in names[0]]
             hint = f" Its first line is {names[0][:60]!r}: is the --delimiter {other[0]}?" if other else ""
             raise UserError(f"{source.name} has no column {column!r}; its columns are {', '.join(names)}.{hint}")
@@ -169,13 +171,13 @@ def _has_quotes(source: Source) -> bool:
 
 
 def _records(source: Source) -> Generator[bytes, None, None]:
-    """Yield the text in blocks of whole records, each record ended by a line feed."""
+    """Yield the text in blocks of complete records, each terminated by a line feed."""
     by_line = source.records == "lines"
     rest, parts, size = b"", [], 0
     for text in _lines(utf8_blocks(source)) if by_line else utf8_blocks(source):
         parts.append(text)
         size += len(text)
-        if size < len(rest):  # a long record: it is looked at again when it has doubled
+        if size < len(rest):  # a long record is searched again only when the text has doubled
             continue
         block = b"".join([rest, *parts])
         end = block.rfind(b"\n") + 1
@@ -191,7 +193,7 @@ def _records(source: Source) -> Generator[bytes, None, None]:
 
 
 def _lines(texts: Iterable[bytes]) -> Iterator[bytes]:
-    """Put a line feed for each line end, and the replacement character for each NUL."""
+    """Replace line ends by line feeds, and each NUL by the replacement character."""
     held = b""
     for text in texts:
         text = held + text
@@ -205,7 +207,7 @@ def _lines(texts: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _last_end(block: bytes) -> int:
-    """Return where the last record ends: after a line feed with an even number of quotes before it."""
+    """Return the end of the last record: after a line feed with an even number of quotes before it."""
     data = np.frombuffer(block, np.uint8)
     ends = np.flatnonzero(data == _LF)
     ends = ends[np.searchsorted(np.flatnonzero(data == _QUOTE), ends) % 2 == 0]
@@ -213,12 +215,12 @@ def _last_end(block: bytes) -> int:
 
 
 class _Table(NamedTuple):
-    """A table says where the cells of a block of records are.
+    """The positions of the cells of a block of records.
 
     Attributes:
-        cells: all cells, in the order of the file unless the csv module split their line.
-        first: int64 ``(records,)``, the place of each record's first cell.
-        counts: int64 ``(records,)``, how many cells each record has, which lie one after the other.
+        cells: all cells, in the order of the file, but for lines that the csv module split.
+        first: int64 ``(records,)``, the index of each record's first cell.
+        counts: int64 ``(records,)``, the number of cells of each record, which are consecutive.
     """
 
     cells: Cells
@@ -226,19 +228,19 @@ class _Table(NamedTuple):
     counts: np.ndarray
 
     def column(self, place: int) -> Cells:
-        """Return one cell of each record, an empty one where there is none."""
-        there = self.counts > place
-        if np.all(there):
+        """Return the cell with this index of each record; empty where there is none."""
+        exists = self.counts > place
+        if np.all(exists):
             rows = self.first + place
             return self.cells._replace(starts=self.cells.starts[rows], stops=self.cells.stops[rows])
-        starts, stops = np.zeros(len(there), np.int64), np.zeros(len(there), np.int64)
-        rows = self.first[there] + place
-        starts[there], stops[there] = self.cells.starts[rows], self.cells.stops[rows]
+        starts, stops = np.zeros(len(exists), np.int64), np.zeros(len(exists), np.int64)
+        rows = self.first[exists] + place
+        starts[exists], stops[exists] = self.cells.starts[rows], self.cells.stops[rows]
         return self.cells._replace(starts=starts, stops=stops)
 
 
 def _rectangular(table: _Table, width: int | None, source: Source) -> _Table:
-    """Leave out blank lines, and check that all records have ``width`` cells, or as many as the first."""
+    """Drop blank lines, and check that all records have ``width`` cells, or as many as the first."""
     if source.delimiter == " ":
         blank = table.counts == 0
     else:
@@ -252,10 +254,10 @@ def _rectangular(table: _Table, width: int | None, source: Source) -> _Table:
 
 
 def _split(block: bytes, source: Source) -> _Table:
-    """Find the cells of whole records.
+    """Find the cells of complete records.
 
     Raises:
-        UserError: a block that is not well-formed, unless ``source.records`` is ``"lines"``.
+        UserError: the block is not well-formed, unless ``source.records`` is ``"lines"``.
     """
     if source.records == "csv" and b"\0" in block:
         raise _malformed(source)
@@ -295,7 +297,7 @@ def _split(block: bytes, source: Source) -> _Table:
 
 
 def _split_at_blanks(block: bytes, data: np.ndarray, source: Source) -> _Table:
-    """Find the cells where they are what is not blank."""
+    """Find the cells between blanks, where blanks separate cells."""
     if source.records == "csv" and b"\r" in block and np.any(data[np.flatnonzero(data == _CR) + 1] != _LF):
         raise _malformed(source)
     blank = (data == _BLANK) | (data == _TAB) | (data == _LF) | (data == _CR) | (data == 0)
@@ -307,7 +309,7 @@ def _split_at_blanks(block: bytes, data: np.ndarray, source: Source) -> _Table:
 
 
 def _misplaced(data: np.ndarray, opening: np.ndarray, closing: np.ndarray, delimiter: int) -> np.ndarray:
-    """Return whether quotes, in pairs, are elsewhere than around a cell and, doubled, within such a cell."""
+    """Return for each pair of quotes whether it is neither around a cell nor a doubled quote within one."""
     before, after = data[opening - 1], data[closing + 1]  # before the first byte is padding
     starts = (before == delimiter) | (before == _LF) | (before == _QUOTE) | (opening == 0)
     stops = (after == delimiter) | (after == _LF) | (after == _QUOTE) | (after == _CR)
@@ -315,7 +317,7 @@ def _misplaced(data: np.ndarray, opening: np.ndarray, closing: np.ndarray, delim
 
 
 def _whole_lines(data: np.ndarray, quotes: np.ndarray, ends: np.ndarray, delimiter: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the quotes of lines that are well-formed on their own, and the numbers of the other lines that have quotes."""
+    """Return the quotes of lines that are well-formed, and the indices of the other lines with quotes."""
     lines = np.searchsorted(ends, quotes)
     odd = np.bincount(lines, minlength=len(ends)) % 2 == 1
     wrong, whole = odd.copy(), ~odd[lines]
@@ -325,7 +327,7 @@ def _whole_lines(data: np.ndarray, quotes: np.ndarray, ends: np.ndarray, delimit
 
 
 def _with_split_lines(block: bytes, table: _Table, ends: np.ndarray, bad: np.ndarray, delimiter: str) -> _Table:
-    """Put the cells that the csv module finds in some lines behind those of the block."""
+    """Append the cells of these lines, split by the csv module, to those of the block."""
     first, counts = table.first.copy(), table.counts.copy()
     texts: list[bytes] = []
     for line in bad.tolist():

@@ -1,4 +1,4 @@
-"""This module yields delimited text as blocks of UTF-8, in one pass.
+"""Reading of delimited text as blocks of UTF-8, in one pass.
 
 The text comes from a file or from standard input, gzipped or not, in one of a fixed list of encodings.
 """
@@ -18,11 +18,11 @@ from typing import Any, NamedTuple
 
 from dpjax.command_line.errors import UserError
 
-_BLOCK = 2**20  # bytes at a time; what is read does not depend on it
-# In these no byte changes how later lines are decoded, and all but UTF-16 hold ASCII as it is.
+_BLOCK = 2**20  # the number of bytes read at a time; results do not depend on it
+# In these encodings no byte changes how later lines are decoded, and all but UTF-16 contain ASCII.
 _ENCODINGS = re.compile(r"utf-8(-sig)?|utf-16(-[lb]e)?|ascii|iso8859-\d+|cp125\d|koi8-[ru]")
 _LISTED = "utf-8, ascii, latin-1, iso-8859-1 to -16, windows-1250 to -1258, koi8-r, koi8-u, utf-16, utf-16-le and utf-16-be"
-_MARKS = {b"\xff\xfe", b"\xfe\xff"}  # UTF-16 begins with one of them
+_MARKS = {b"\xff\xfe", b"\xfe\xff"}  # the byte order marks of UTF-16
 
 
 def _nul(error: UnicodeError) -> tuple[str, int]:
@@ -33,18 +33,20 @@ codecs.register_error("dpjax-nul", _nul)
 
 
 class Source(NamedTuple):
-    """A source says which file of delimited text is read, and how.
+    """A file of delimited text, and its format.
 
     Attributes:
         path: the file, or ``"-"`` for standard input.
-        encoding: how its text is encoded. A byte order mark is dropped.
-        delimiter: one ASCII character; a blank stands for any run of blanks and tabs, and then quotes are text.
-        header: whether the first record names the columns. Without it they are called 1, 2, 3, ...
-        missing: words for a missing value in any case, besides the empty cell, ``NA`` and ``nan``.
+        encoding: the encoding of the text. A byte order mark is dropped.
+        delimiter: one ASCII character; a blank stands for any run of blanks and tabs, and then quotes are
+            ordinary characters.
+        header: whether the first record names the columns. Otherwise they are named 1, 2, 3, ...
+        missing: words for a missing value, in any case, in addition to the empty cell, ``NA`` and ``nan``.
         decimal: the decimal mark, a point or a comma.
-        thousands: the mark between groups of three digits, or ``""`` for none; a blank stands for no-break and
-            thin spaces, too.
-        records: ``"csv"`` if records are those of well-formed CSV, ``"lines"`` if each line is one, whatever it holds.
+        thousands: the mark between groups of three digits, or ``""`` for none; a blank includes no-break
+            and thin spaces.
+        records: ``"csv"`` for well-formed CSV, or ``"lines"`` if each line is a record, whatever it
+            contains.
     """
 
     path: str
@@ -58,39 +60,39 @@ class Source(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What messages call the file."""
+        """The name of the file in messages."""
         return "standard input" if self.path == "-" else self.path
 
     @property
     def is_parquet(self) -> bool:
-        """Whether the file is named as a Parquet file."""
+        """Whether the name of the file is that of a Parquet file."""
         return is_parquet(self.path)
 
 
 def is_parquet(path: str) -> bool:
-    """Return whether a file is named as a Parquet file."""
+    """Return whether the name of a file is that of a Parquet file."""
     return path.lower().endswith((".parquet", ".pq"))
 
 
 def check(source: Source) -> None:
-    """Raise a :class:`UserError` for what cannot be read, before a file is opened."""
+    """Raise :class:`UserError` for a format that cannot be read, before the file is opened."""
     if "\0" in source.path:
         raise UserError(f"cannot read {source.path!r}: no file can have this name.")
     if len(source.delimiter) != 1 or not source.delimiter.isascii() or source.delimiter in '"\r\n\0':
-        raise UserError(f"a delimiter is one ASCII character, no quote and no line break; got {source.delimiter!r}.")
+        raise UserError(f"--delimiter must be one ASCII character, no quote and no line break; got {source.delimiter!r}.")
     if source.thousands == source.decimal:
-        raise UserError(f"the decimal mark and the mark of thousands are both {source.decimal!r}: give another one.")
+        raise UserError(f"--decimal and --thousands must differ, and are both {source.decimal!r}.")
     if _codec(source) == "utf-16" and not source.header:
         raise UserError("without a header the first characters belong to a record: give --encoding utf-16-le or utf-16-be.")
 
 
 def utf8_blocks(source: Source) -> Generator[bytes, None, None]:
-    """Yield the text in UTF-8, cut between any two characters.
+    """Yield the text as UTF-8, split between any two characters.
 
-    A NUL stands for bytes that are no text in the encoding, or for itself.
+    A NUL stands for bytes that are invalid in the encoding, or for itself.
 
     Raises:
-        UserError: the file cannot be read or, if it has a header, begins as one of another format does.
+        UserError: the file cannot be read or, if it has a header, begins like another format.
     """
     codec, first = _codec(source), True
     try:
@@ -109,35 +111,35 @@ def utf8_blocks(source: Source) -> Generator[bytes, None, None]:
                     yield (text.removeprefix("\N{ZERO WIDTH NO-BREAK SPACE}") if first else text).encode()
                 block, first = file.read(_BLOCK), False
             yield decoder.decode(b"", final=True).encode()
-    except (OSError, EOFError, zlib.error) as error:  # gzip's own words would show a checksum of the data
-        reason = getattr(error, "strerror", None) or "it is not a whole gzip file"
+    except (OSError, EOFError, zlib.error) as error:  # gzip's message has a checksum of the data
+        reason = getattr(error, "strerror", None) or "it is not a complete gzip file"
         raise UserError(f"cannot read {source.name}: {reason}.") from error
 
 
 @contextmanager
 def _opened(source: Source) -> Iterator[Any]:
-    """Open the bytes of a file, which are decompressed if they are gzipped."""
+    """Open a file as bytes, decompressed if it is gzipped."""
     with nullcontext(sys.stdin.buffer) if source.path == "-" else Path(source.path).open("rb") as file:
         buffered: Any = file if hasattr(file, "peek") else io.BufferedReader(file)
-        # Without a header the first bytes are those of a record.
+        # Without a header the first bytes belong to a record, which must not change how the file is read.
         zipped = source.path.endswith(".gz") or (source.header and buffered.peek(2)[:2] == b"\x1f\x8b")
         yield gzip.GzipFile(fileobj=buffered) if zipped else buffered
 
 
 def _codec(source: Source) -> str:
-    """Return Python's name of the encoding, if it is in the list."""
+    """Return Python's name of the encoding; raise :class:`UserError` if it is not supported."""
     try:
         name = codecs.lookup(source.encoding).name
     except (LookupError, ValueError):
         name = ""
     if not _ENCODINGS.fullmatch(name):
-        raise UserError(f"--encoding {source.encoding} is not read: convert the file to UTF-8, or give one of {_LISTED}.")
+        raise UserError(f"--encoding must be one of {_LISTED}, got {source.encoding}: or convert the file to UTF-8.")
     return name
 
 
 def _check_start(start: bytes, codec: str, source: Source) -> None:
-    """Raise a :class:`UserError` if the first bytes of the header are those of another format."""
+    """Raise :class:`UserError` if the first bytes of the header are those of another format."""
     if start == b"PAR1":
         raise UserError(f"{source.name} is a Parquet file: it must be named .parquet, and not be standard input.")
     if start[:2] in _MARKS and not codec.startswith("utf-16"):
-        raise UserError(f"{source.name} begins as UTF-16 text does: give --encoding utf-16.")
+        raise UserError(f"{source.name} begins with a byte order mark of UTF-16: give --encoding utf-16.")

@@ -1,4 +1,4 @@
-"""``dpjax demo``: thousands of private medians in one call, without a file; their measured error beside the exact one."""
+"""``dpjax demo``: thousands of private medians in one call, without a file, with measured and exact errors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RUNS = 3
 
 
 def run(asked: argparse.Namespace) -> tuple[str, int]:
-    """Make the data, measure every mechanism on them, and return the report and the exit code."""
+    """Generate the data, measure every mechanism on them, and return the report and the exit code."""
     bounds_of([asked.lower], [asked.upper], ["the data"])
     if asked.datasets * asked.points > LARGEST:
         raise UserError(f"{asked.datasets} datasets of {asked.points} points are too many: at most {LARGEST} points in all.")
@@ -38,7 +38,7 @@ def run(asked: argparse.Namespace) -> tuple[str, int]:
 
 
 def _measure(mechanism: str, key: jax.Array, data: jax.Array, asked: argparse.Namespace) -> dict[str, Any]:
-    """One mechanism over all datasets: its error, exact and of draws, how many medians a second, and what compiling took."""
+    """Return the exact and measured errors of one mechanism over all datasets, its speed and compile time."""
     bounds = asked.lower, asked.upper
 
     def distributions(data: jax.Array) -> tuple[SensitivityProfile, Any]:
@@ -48,7 +48,7 @@ def _measure(mechanism: str, key: jax.Array, data: jax.Array, asked: argparse.Na
     start = time.perf_counter()
     private_medians = jax.jit(lambda key, data: distributions(data)[1].sample(key)).lower(key, data).compile()
     compile_seconds = time.perf_counter() - start
-    draws = private_medians(key, data).block_until_ready()  # also the warm-up
+    draws = private_medians(key, data).block_until_ready()  # and warm up
     seconds = []
     for _ in range(RUNS):
         start = time.perf_counter()
@@ -86,7 +86,7 @@ def _text(asked: argparse.Namespace, measurements: list[dict[str, Any]]) -> str:
         table,
         "",
         "exact: the expected distance of a draw from the median, in closed form, averaged over the datasets.",
-        "measured: the same of the draws, +- one standard error.",
+        "measured: the mean distance of the draws, +- one standard error.",
         f"medians per second: from data to draws, the median of {RUNS} runs after compilation.",
         versions_line(),
         "",

@@ -1,5 +1,5 @@
-"""The mistakes of the user."""
+"""Errors that are reported to the user without a traceback."""
 
 
 class UserError(Exception):
-    """A mistake in the arguments or in the file: one line on standard error and the exit code 2, never a traceback."""
+    """A mistake in the arguments or the file, printed as one line on standard error, with exit code 2."""

@@ -1,7 +1,7 @@
-"""``dpjax median`` and ``dpjax quantile``: draws, error bars and guarantees for every column and group of a file.
+"""``dpjax median`` and ``dpjax quantile``: draws, error bars and guarantees for each column and group of a file.
 
-They are those of :func:`dpjax.frames.simulate`: with a resolution, of the distributions that a release draws from, in NumPy;
-without one, of those of the array side, in JAX.
+They call :func:`dpjax.frames.simulate`: with a resolution, on the distributions of a release, in NumPy;
+without one, on those of JAX arrays.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from dpjax.frames import FrameResult, simulate
 from dpjax.frames.tables import kinds_of
 from dpjax.release import Quantile
 
-_JOINT = "joint_quantiles"  # of several quantiles together
-_NUMBERS = ("piecewise_laplace", "inverse_sensitivity", "laplace", _JOINT, "permute_and_flip")  # of a mechanism, in the seed
+_JOINT = "joint_quantiles"  # for several quantiles
+_NUMBERS = ("piecewise_laplace", "inverse_sensitivity", "laplace", _JOINT, "permute_and_flip")  # by their index in the seed
 
 
 def run(asked: argparse.Namespace) -> tuple[str, int]:
     """Return the report and the exit code."""
     complete(asked)
     if asked.resolution is None and "permute_and_flip" in asked.mechanism:
-        raise UserError("permute_and_flip draws on the multiples of a resolution: give a --resolution.")
+        raise UserError("--mechanism permute_and_flip needs a --resolution.")
     asked.mechanism = [_JOINT] if asked.several else asked.mechanism
     asked.seed = int.from_bytes(os.urandom(4), "little") if asked.seed is None else asked.seed
     source = source_of(asked)
-    if asked.column is not None:  # public numbers are checked before a record
+    if asked.column is not None:  # public numbers are checked before a record is read
         columns_asked(asked, asked.column)
     frame, columns, unread = table_of(source, asked.column, labels_read(asked), times_read(asked))
     given, function = columns_asked(asked, columns)
@@ -39,7 +39,7 @@ def run(asked: argparse.Namespace) -> tuple[str, int]:
     with mistakes(source):
         groups = None if asked.groups is None else labels_of(asked.groups, asked.by, kinds_of(frame))
         results = [
-            # Draws go by the mechanism's own number: they are the same whichever others are asked for.
+            # The seed depends on the mechanism only, so that draws do not change with the other mechanisms.
             simulate(
                 asked.seed * len(_NUMBERS) + _NUMBERS.index(mechanism),
                 frame,
@@ -69,7 +69,7 @@ def run(asked: argparse.Namespace) -> tuple[str, int]:
 
 
 def _text(asked: argparse.Namespace, columns: list[str], results: list[FrameResult], unread: dict[str, int]) -> str:
-    """The table of each mechanism, what it is of, notes, guarantees and the word on simulation."""
+    """Return the tables of all mechanisms, their legend, notes and guarantees, and that this is a simulation."""
     step = "No resolution" if asked.resolution is None else f"Resolution {', '.join(map(str, asked.resolution))}"
     grouped = f" by {', '.join(asked.by)}" if asked.by else ""
     head = [
@@ -77,10 +77,10 @@ def _text(asked: argparse.Namespace, columns: list[str], results: list[FrameResu
         f"{step}; seed {asked.seed}; {asked.draws} draw{'s' if asked.draws > 1 else ''} of each row.",
     ]
     legend = [
-        "value: the statistic itself. mean_abs_error: the expected distance of a draw from it. lower95, upper95: where 95 % of all "
-        "draws are."
+        "value: the statistic. mean_abs_error: the expected distance of a draw from it. lower95, upper95: the central interval of "
+        "95 % of the draws."
     ]
-    legend += [f"{count} cells of {name} cannot be read, and count as missing." for name, count in unread.items() if count]
+    legend += [f"{count} cells of {name} are not numbers, and count as missing." for name, count in unread.items() if count]
     legend += _noted(results)
     tables = []
     for mechanism, found in zip(asked.mechanism, results, strict=True):
@@ -91,15 +91,15 @@ def _text(asked: argparse.Namespace, columns: list[str], results: list[FrameResu
 
 
 def _noted(results: list[FrameResult]) -> list[str]:
-    """The notes of all mechanisms, in options; what a release needs besides is said below."""
+    """Return the notes of all mechanisms in terms of options, without what :func:`_to_release` says."""
     notes = (in_options(found.note.partition("A release needs")[0].strip()) for found in results)
     return [note for note in dict.fromkeys(notes) if note]
 
 
 def _to_release(asked: argparse.Namespace) -> str:
-    """How dpjax release differs, which would print what is simulated here."""
+    """Return how the options of dpjax release for the same distribution differ."""
     if asked.resolution is None:
-        return "dpjax release needs a --resolution, and draws otherwise: give it here, too, to plan a release."
+        return "dpjax release needs a --resolution, and draws from other distributions: give it here, too, to plan a release."
     others = ["no --seed"]
     others += ["one --mechanism"] * (len(asked.mechanism) > 1) + ["no laplace"] * ("laplace" in asked.mechanism)
     others += ["one --epsilon"] * (len(asked.epsilon) > 1)

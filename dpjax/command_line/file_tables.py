@@ -1,4 +1,4 @@
-"""From a file to a table that frames take: a mapping of columns of text files, or what Polars or PyArrow make of Parquet."""
+"""Conversion of a file to a table for ``dpjax.frames``: columns of text, or a frame of a Parquet file."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ _OF_TEXT = {
     "missing": [],
     "no_header": False,
 }
-_EXACT, _BEYOND = 2**53, 2**64  # integers up to here are floats; none of a column is as large as this
-_ENGINES = ("polars", "duckdb", "_duckdb", "pyarrow", "narwhals", "pyo3_runtime")  # whose own words may show what is in a file
+_EXACT, _BEYOND = 2**53, 2**64  # integers below these are exact floats, and fit into a column, respectively
+_ENGINES = ("polars", "duckdb", "_duckdb", "pyarrow", "narwhals", "pyo3_runtime")  # whose messages may show records
 
 
 def source_of(asked: argparse.Namespace) -> Source:
-    """Return the file of a command line; its output must be another one."""
+    """Return the file of a command line; raise :class:`UserError` if the output cannot be written."""
     names = tuple(asked.missing), asked.decimal, asked.thousands, asked.records
     source = Source(asked.file, asked.encoding, asked.delimiter, not asked.no_header, *names)
     check(source)
@@ -53,7 +53,7 @@ def source_of(asked: argparse.Namespace) -> Source:
 
 
 def _check_output(asked: argparse.Namespace) -> None:
-    """Refuse an output that cannot be written, or is the file that is read, before anything is spent."""
+    """Raise :class:`UserError` if the output cannot be written or is an input, before anything is spent."""
     folder = os.path.dirname(os.path.abspath(asked.output))
     if os.path.isdir(asked.output):
         raise UserError(f"cannot write {asked.output}: it is a folder.")
@@ -62,25 +62,26 @@ def _check_output(asked: argparse.Namespace) -> None:
     if not os.access(asked.output if os.path.exists(asked.output) else folder, os.W_OK):
         raise UserError(f"cannot write {asked.output}: permission denied.")
     if _same(asked.file, asked.output):
-        raise UserError(f"--output {asked.output} is the file that is read: its records would be lost.")
+        raise UserError(f"--output {asked.output} is the input file, whose records would be lost.")
     ledger = getattr(asked, "ledger", None)
     if ledger is not None and (_same(ledger, asked.output) or os.path.realpath(ledger) == os.path.realpath(asked.output)):
-        raise UserError(f"--output {asked.output} is the ledger: what was spent would be lost.")
+        raise UserError(f"--output {asked.output} is the ledger, whose charges would be lost.")
 
 
 def _same(path: str, other: str) -> bool:
-    """Return whether two paths lead to one file, through links, too; - is standard input."""
+    """Return whether two paths refer to one file, also through links; - is standard input."""
     try:
         return os.path.samestat(os.fstat(sys.stdin.fileno()) if path == "-" else os.stat(path), os.stat(other))
-    except (OSError, ValueError):  # one of them is not there
+    except (OSError, ValueError):  # one of them does not exist
         return False
 
 
 @contextmanager
 def mistakes(source: Source) -> Iterator[None]:
-    """Turn what is refused, here and by libraries, into a :class:`UserError`.
+    """Convert errors of this package and of other libraries to :class:`UserError`.
 
-    Our own libraries speak of public parameters, names and dtypes only. Of what is wrong with a Parquet file there is one sentence.
+    Messages of dpjax contain public parameters, names and dtypes only. All errors of Parquet readers, whose
+    messages may contain records, become one message.
     """
     try:
         yield
@@ -89,7 +90,7 @@ def mistakes(source: Source) -> Iterator[None]:
     except BaseException as error:
         of_file = type(error).__module__.partition(".")[0] in _ENGINES or (isinstance(error, OSError) and error.errno is None)
         if of_file:
-            raise UserError(f"cannot read {source.name}: it is a broken Parquet file, or has what is not read.") from None
+            raise UserError(f"cannot read {source.name}: it is a broken Parquet file, or has unsupported contents.") from None
         if isinstance(error, OSError):
             raise UserError(f"cannot open {error.filename}: {error.strerror}.") from error
         if isinstance(error, ValueError | TypeError | ImportError | BudgetExceeded):
@@ -100,9 +101,10 @@ def mistakes(source: Source) -> Iterator[None]:
 def table_of(
     source: Source, numbers: Sequence[str] | None, labels: Sequence[str], times: Mapping[str, bool]
 ) -> tuple[Any, list[str], dict[str, int]]:
-    """Return the table of a file, its columns of numbers, and how many cells of each are no numbers, where that is known.
+    """Return the table of a file, its columns of numbers, and for text the count of invalid cells of each.
 
-    Without ``numbers`` the file must have a single column. Those in ``times`` hold dates, or times where it says False.
+    Without ``numbers`` the file must have a single column. Columns in ``times`` hold dates where it is
+    True, and times where it is False.
     """
     _check_apart(numbers or (), labels)
     if source.is_parquet:
@@ -121,7 +123,7 @@ def table_of(
 
 
 def _times_of(labels: Labels, dates: bool, missing: Collection[str]) -> tuple[np.ndarray, int]:
-    """The dates or times, without a zone, that cells stand for, as ISO 8601 writes them; how many are neither such nor missing."""
+    """Parse cells as ISO 8601 dates or times without a zone; return them and the count of invalid cells."""
     values = [*(_time_of(name, dates) for name in labels.names), None]
     found = np.array(values, "datetime64[D]" if dates else "datetime64[us]")[labels.codes]
     wrong = np.array([*(name.lower() not in missing for name in labels.names), False])[labels.codes]
@@ -142,7 +144,7 @@ def _check_apart(numbers: Sequence[str], labels: Sequence[str]) -> None:
 
 
 def empty_table(source: Source, numbers: Sequence[str], labels: Sequence[str], times: Mapping[str, bool]) -> Any:
-    """Return a table of no record with the columns of a file, of which only what is public is looked at."""
+    """Return a table without records with the columns of a file, from its public properties only."""
     _check_apart(numbers, labels)
     if source.is_parquet:
         return _scanned(source, numbers, labels, times)[0]
@@ -153,14 +155,14 @@ def empty_table(source: Source, numbers: Sequence[str], labels: Sequence[str], t
 
 
 def _scanned(source: Source, numbers: Sequence[str], labels: Sequence[str], times: Mapping[str, bool]) -> tuple[Any, list[str]]:
-    """A file of Parquet as a frame of which no record is read yet, or as a table of PyArrow; and its columns."""
+    """Return a Parquet file as a lazy frame, or as a table of PyArrow, and the names of its columns."""
     try:
         with open(source.path, "rb") as file:
             start = file.read(4)
     except OSError as error:
         raise UserError(f"cannot read {source.name}: {error.strerror}.") from error
     if start != b"PAR1":
-        raise UserError(f"{source.name} is no Parquet file.")
+        raise UserError(f"{source.name} is not a Parquet file.")
     frame: Any
     with mistakes(source):
         if importlib.util.find_spec("polars"):
@@ -180,13 +182,13 @@ def _scanned(source: Source, numbers: Sequence[str], labels: Sequence[str], time
         for name in numbers:
             if name not in times and kinds_of(frame)(name) in TIMES:
                 raise UserError(
-                    f"column {name!r} holds dates or times: give --lower and --upper as such, and a --resolution such as 1d."
+                    f"column {name!r} has dates or times: --lower and --upper must be such, and --resolution a duration such as 1d."
                 )
     return frame, names
 
 
 def labels_of(groups: Sequence[str], by: Sequence[str], kinds: Callable[[str], str]) -> list[Any]:
-    """Return the labels that are named in words: read as CSV, and as what the columns hold.
+    """Parse the labels of groups, as CSV and by the kinds of the columns.
 
     >>> labels_of(["1", "2.0"], ["year"], lambda name: "number")
     [1, 2]
@@ -198,16 +200,16 @@ def labels_of(groups: Sequence[str], by: Sequence[str], kinds: Callable[[str], s
         parts = _parts(text)
         if len(parts) != len(by):
             if len(by) == 1:
-                said = f"{text!r} is one label with a comma, and --groups takes labels with blanks between them"
-                raise UserError(f"""{said}: to mean that label, quote it as '"{text}"'.""")
-            raise UserError(f"a group by {len(by)} columns is named by {len(by)} labels with commas, got {text}.")
+                said = f"--groups takes labels separated by blanks, and {text!r} has a comma"
+                raise UserError(f"""{said}: if this is one label, quote it as '"{text}"'.""")
+            raise UserError(f"--groups must have {len(by)} labels separated by commas for {len(by)} columns, got {text}.")
         label = tuple(_label(part.strip(), kinds(name), name) for part, name in zip(parts, by, strict=True))
         found.append(label if len(by) > 1 else label[0])
     return list(dict.fromkeys(found))
 
 
 def _parts(text: str) -> list[str]:
-    """The cells of a line of CSV."""
+    """Return the cells of one line of CSV."""
     try:
         return next(csv.reader([text]), []) or [""]
     except csv.Error:  # a line break outside of quotes
@@ -215,9 +217,9 @@ def _parts(text: str) -> list[str]:
 
 
 def _label(text: str, kind: str, column: str) -> Any:
-    """One label as the column holds it."""
+    """Parse one label by the kind of its column."""
     if not text:
-        raise UserError("a missing label is in no group: --groups has one that is empty.")
+        raise UserError("--groups must not have an empty label, as missing labels are in no group.")
     try:
         if kind == "number":
             return _integer(text)
@@ -235,7 +237,7 @@ def _label(text: str, kind: str, column: str) -> Any:
 
 
 def _integer(text: str) -> int:
-    """The number that a column of integers holds; ValueError if it can hold none of this kind."""
+    """Parse a label of an integer column; raise ``ValueError`` if no such column can hold it."""
     try:
         number = int(text)
     except ValueError:

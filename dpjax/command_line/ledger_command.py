@@ -1,4 +1,4 @@
-"""``dpjax ledger``: what was spent of the budget in a file, on what, and what is left. It reads the file and changes nothing."""
+"""``dpjax ledger``: the charges to the budget in a file, and what is left. It does not change the file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dpjax.accounting.ledger import guarantee_of, left_text
 from dpjax.command_line.errors import UserError
 from dpjax.command_line.text import aligned, as_json, promised, wrapped
 
-_LEVELS = ("q", "qs", "rank", "tau")  # what tells two statistics of one name apart
+_LEVELS = ("q", "qs", "rank", "tau")  # fields that distinguish statistics of one name
 
 
 def run(asked: argparse.Namespace) -> tuple[str, int]:
@@ -35,14 +35,16 @@ def _facts(ledger: Ledger) -> dict[str, Any]:
 def _text(ledger: Ledger) -> str:
     entries, totals = ledger.entries, ledger.totals
     whole = Guarantee(totals["epsilon"], inf, totals["neighbors"], totals["delta"], unit=ledger.unit)
-    reserved = f" A delta of {promised(totals['mechanism_delta'])} of it is for the mechanisms' own." if totals["delta"] else ""
+    reserved = (
+        f" A delta of {promised(totals['mechanism_delta'])} is reserved for mechanisms with a delta." if totals["delta"] else ""
+    )
     number = {0: "nothing was charged so far", 1: "one charge"}.get(len(entries), f"{len(entries)} charges")
     said = f"{ledger.path}: {number}; {left_text(ledger)}. All that is charged to it is {whole} together.{reserved}"
     return f"{_table(entries)}\n\n{wrapped(said)}" if entries else wrapped(said)
 
 
 def _table(entries: list[dict[str, Any]]) -> str:
-    """A line for each charge; of what it was for, the columns that any of them has."""
+    """Return a table with a line for each charge, without columns that are empty in all of them."""
     costs = [guarantee_of(entry) for entry in entries]
     what = [entry["what"] for entry in entries]
     named = {
@@ -72,25 +74,25 @@ def _listed(value: Any) -> str:
 
 
 def _groups(groups: Any) -> str:
-    """How many groups there are; those that a release finds have no number."""
+    """Return the number of groups as text; "found" for groups that a release finds."""
     return str(len(groups)) if isinstance(groups, list) else "found" if isinstance(groups, dict) else str(groups)
 
 
 def _unit(what: dict[str, Any]) -> str:
-    """The column of the person, and of how many groups if that is more than one."""
+    """Return the column of the person, with the number of groups if it is above one."""
     most = what.get("max_groups", 1)
     return str(what.get("unit", "")) + ("" if most == 1 else f", in {most} groups")
 
 
 def _draws(draws: Any) -> str:
-    """How many draws there are, of all columns if they have as many."""
+    """Return the number of draws as text, one number if it is equal for all columns."""
     if not isinstance(draws, dict):
         return _listed(draws)
     return str(next(iter(draws.values()))) if len(set(map(str, draws.values()))) == 1 else _listed(list(draws.values()))
 
 
 def _statistic(given: Any) -> str:
-    """A statistic by its name, level and grid, or several of them, by their columns.
+    """Return a statistic as text, by its name, level and grid; several of them by their columns.
 
     >>> _statistic({"statistic": "Quantile", "q": "1/3", "lower": 0.0, "upper": 9.0, "resolution": "1"})
     'Quantile 1/3, 0..9 by 1'

@@ -1,4 +1,4 @@
-"""The entry point: arguments to a command, its report to standard output, the user's mistakes to one line."""
+"""The entry point: runs a command, and prints its report, or a mistake of the user as one line."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from dpjax.command_line.parser import parsed
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line, with ``sys.argv[1:]`` by default.
 
-    Returns the exit code: 0, or 2 for a mistake of the user, or 1 if the reader of the output went away or an audit found a loss
-    above its claim.
+    Returns:
+        The exit code: 0; 2 for a mistake of the user; 1 if the output pipe was closed, or an audit found
+        a loss above its claim.
     """
     try:
         asked = parsed([_negative(word) for word in (sys.argv[1:] if arguments is None else arguments)])
-        # Every command is a module with run(asked), loaded when it is asked for.
+        # Every command is a module with run(asked), imported on use.
         report, code = import_module(f"dpjax.command_line.{asked.module}").run(asked)
         _print(report)
         return code
@@ -28,13 +29,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"dpjax: error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     except BrokenPipeError:
-        # Python flushes standard output once more at exit: give it somewhere to go.
+        # Python flushes standard output once more at exit, which must not raise again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
 
 
 def _negative(word: str) -> str:
-    """Keep argparse from reading -1e6 or -5. as an option: it knows negative numbers with digits last and no exponent only."""
+    """Add a blank to numbers such as -1e6 or -5., which argparse would read as options."""
     return f" {word}" if re.fullmatch(r"-((\d+\.?\d*|\.\d+)[eE][+-]?\d+|\d+\.)", word) else word
 
 

@@ -1,4 +1,4 @@
-"""The arguments of the command line: what there is, what it means, and what is refused before anything runs."""
+"""The command-line arguments: their definitions, help texts and validation."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from dpjax.version import __version__
 T = TypeVar("T")
 NEIGHBORS = ("add_remove", "swap")  # as in dpjax.checks, which would load NumPy
 PER_UNIT = ("mean", "sum", "min", "max", "count")
-GRID_MECHANISMS = ("piecewise_laplace", "inverse_sensitivity", "permute_and_flip")  # of a release
+GRID_MECHANISMS = ("piecewise_laplace", "inverse_sensitivity", "permute_and_flip")  # with a resolution
 LINE_MECHANISMS = ("piecewise_laplace", "inverse_sensitivity", "laplace")  # without a resolution
 MARKS = {"comma": ",", "point": ".", "blank": " ", "apostrophe": "'"}
-LARGEST = 50_000_000  # draws of an answer
+LARGEST = 50_000_000  # the maximal number of draws in a result
 DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|", "space": " "}
 
 _EXAMPLES = {
@@ -39,11 +39,11 @@ _EXAMPLES = {
   dpjax release people.csv.gz --column age income --quantile 0.1 0.5 0.9 --lower 0 --upper 128 1000000 --resolution 1 100 \\
       --neighbors add_remove --max-records 10000 --by region --groups north south --epsilon 0.5 --output found.csv
 
-  A rider has many trips: the privacy is that of a rider, who counts in at most two boroughs, with the mean fare of each.
+  A rider has many trips: privacy is per rider, who counts in at most two boroughs, with the mean fare in each.
   dpjax release trips.csv --column fare --lower 0 --upper 100 --resolution 0.5 --neighbors add_remove --by borough \\
       --groups Bronx Queens --unit rider --max-groups 2
 
-  All that is released with one ledger stays within its total, here 3: the first command makes it, and later ones name it.
+  All releases with one ledger stay within its total, here 3: the first command creates it, and later ones name it.
   dpjax release people.csv --column age --lower 0 --upper 128 --resolution 1 --neighbors add_remove \\
       --ledger people.ledger --total-epsilon 3
   dpjax release people.csv --column age --lower 0 --upper 128 --resolution 1 --neighbors add_remove --quantile 0.9 \\
@@ -64,37 +64,36 @@ _EXAMPLES = {
 }
 _SIMULATION = "Everything printed is a simulation and not a private release."
 _NEIGHBORS = (
-    "What one individual may change: add_remove adds or removes a record, swap replaces one and takes the number of records "
-    "as public."
+    "The neighbor relation: add_remove adds or removes a record, swap replaces one and treats the number of records as public."
 )
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors are :class:`UserError`, so that they end as every other mistake of the user does."""
+    """An argument parser whose errors are :class:`UserError`."""
 
     def error(self, message: str) -> NoReturn:
-        """Raise the message with the place where help is."""
+        """Raise the message with a hint to the help."""
         raise UserError(f"{message} (see {self.prog} --help)")
 
 
 def parsed(words: Sequence[str]) -> argparse.Namespace:
-    """Return what the words of a command line ask for."""
+    """Parse the words of a command line."""
     asked, rest = parser().parse_known_args(words)
     if not rest:
         return asked
     for option in ("--epsilon", "--mechanism") if asked.command == "release" else ():
         given = words[words.index(option) + 1 :][:2] if option in words else []
         if len(given) == 2 and not given[1].startswith("-"):
-            raise UserError(f"a release has one {option}: several are for dpjax median and dpjax quantile, which simulate.")
+            raise UserError(f"a release takes one {option}; dpjax median and dpjax quantile, which simulate, take several.")
     raise UserError(f"unrecognized arguments: {' '.join(rest)} (see dpjax {asked.command} --help)")
 
 
 def parser() -> Parser:
-    """Return the parser of ``dpjax``; the parsed ``module`` is the one that runs the command."""
+    """Return the parser of ``dpjax``; the parsed ``module`` is the module that runs the command."""
     top = Parser(
         prog="dpjax",
         description="Simulate differentially private medians and quantiles, with exact error bars; or release them, without. "
-        "Only what dpjax release prints is private: the other commands show what a release would look like and are none.",
+        "Only the output of dpjax release is private: the other commands simulate releases.",
         allow_abbrev=False,
     )
     top.add_argument("--version", action="version", version=f"dpjax {__version__}")
@@ -117,15 +116,14 @@ def parser() -> Parser:
     add = command("quantile", "estimate", "Draw private quantiles of the columns of a file.")
     _add_estimate_options(add)
     _add_quantile(add, required=True)
-    note = "Records that cannot be read count as missing, and nothing is said of them."
-    _add_release_options(
-        command("release", "release_command", "Release private medians or quantiles of the columns of a file.", note)
-    )
-    note = "A ledger is the file of a budget. It is read and not changed, and holds no records."
+    summary = "Release private medians or quantiles of the columns of a file."
+    note = "Records that cannot be read count as missing, without a message."
+    _add_release_options(command("release", "release_command", summary, note))
     summary = "Show what was spent of a budget, on what, and what is left."
+    note = "A ledger is a file with a budget and its charges. It contains no records, and is not changed."
     _add_ledger_options(command("ledger", "ledger_command", summary, note))
     _add_demo_options(command("demo", "demo", "Measure private medians of simulated normal data; needs no file."))
-    summary = "Audit every mechanism: its claim, its exact worst loss over small datasets, and what draws show."
+    summary = "Audit every mechanism: its claim, its exact worst loss over small datasets, and a lower bound from draws."
     note = "No file is read. The exit code is 1 if an exact loss is above its claim."
     _add_audit_options(command("audit", "audit", summary, note))
     return top
@@ -165,19 +163,19 @@ def _add_file_options(add: Callable[..., Any]) -> None:
         "--records",
         choices=("csv", "lines"),
         default="csv",
-        help="What a record is: csv, a record of well-formed CSV (RFC 4180), in which a quoted cell may hold line breaks and a "
-        "blank line is none, and any other file is refused; or lines, each line, whatever is in it (default csv).",
+        help="What a record is: csv (default), a record of well-formed CSV (RFC 4180), in which a quoted cell may contain line "
+        "breaks and blank lines are skipped, and any other file is refused; or lines, each line, whatever it contains.",
     )
-    add("--encoding", default="utf-8", metavar="NAME", help="Of the text, such as latin-1 or utf-16 (default utf-8).")
+    add("--encoding", default="utf-8", metavar="NAME", help="The encoding of the text, such as latin-1 or utf-16 (default utf-8).")
     add(
         "--missing",
         nargs="+",
         default=[],
         metavar="WORD",
-        help="Words for a missing value, in upper or lower case, besides an empty cell, NA and nan.",
+        help="Words for a missing value, in any case, in addition to an empty cell, NA and nan.",
     )
     add("--output", metavar="PATH", help="Write the rows to this file: JSON if it ends with .json, and CSV otherwise.")
-    add("--no-header", action="store_true", help="The first line holds records; columns are then called 1, 2, 3, ...")
+    add("--no-header", action="store_true", help="The first line holds records; columns are then named 1, 2, 3, ...")
     add("--neighbors", choices=NEIGHBORS, required=True, help=_NEIGHBORS)
     add(
         "--definition",
@@ -185,41 +183,53 @@ def _add_file_options(add: Callable[..., Any]) -> None:
         help="linear interpolates between records (the midpoint median), lower takes the record of rank ceil(Q n). "
         "The default is linear, and with a resolution lower.",
     )
-    add("--draws", type=_integer(1), default=1, metavar="K", help="How many draws of each value; each costs epsilon (default 1).")
+    add(
+        "--draws",
+        type=_integer(1),
+        default=1,
+        metavar="K",
+        help="The number of draws of each value; each costs epsilon (default 1).",
+    )
     add("--json", action="store_true", help="Print one JSON object instead of the table.")
 
 
 def _add_column_options(add: Callable[..., Any], *, private: bool, column: str, by: str, resolution: str) -> None:
-    """What is asked of the columns of a file, alike for a simulation and a release."""
+    """Add the options about the columns of a file, which a simulation and a release share."""
     add("--column", nargs="+", required=private, metavar="NAME", help=f"Columns of numbers{column}")
     add(
         "--by",
         nargs="+",
         default=[],
         metavar="NAME",
-        help=f"Cut every column into groups by this column{by} Who has no label is in none.",
+        help=f"Split every column into groups by this column{by} Records without a label are in no group.",
     )
     add(
         "--groups",
         nargs="+",
         action="extend",
         metavar="LABEL",
-        help="The groups: public, not read from the file; other records are left out. By several columns, such as north,women; a "
-        """label with a comma is quoted, '"a,b"'; those that begin with a dash are given as --groups=-low --groups=-high.""",
+        help="The groups: public, not read from the file; other records are left out. With several columns, such as north,women; a "
+        """label with a comma is quoted, '"a,b"'; labels that begin with a dash are given as --groups=-low --groups=-high.""",
     )
     add(
         "--unit",
         metavar="NAME",
-        help="The column that names the person, for files with several records of one person: all of them in a group become one, "
-        "and the privacy is that of a person. Without it the privacy is that of a record.",
+        help="The column that identifies the person, for files with several records of one person: all of them in a group are "
+        "combined into one, and privacy is per person. Without it privacy is per record.",
     )
-    add("--per-unit", choices=PER_UNIT, metavar="WHAT", help=f"What they become: one of {', '.join(PER_UNIT)} (default mean).")
+    add(
+        "--per-unit",
+        choices=PER_UNIT,
+        metavar="WHAT",
+        help=f"How records are combined: one of {', '.join(PER_UNIT)} (default mean).",
+    )
     add(
         "--max-groups",
         type=_integer(1),
         default=1,
         metavar="K",
-        help="The most groups that a person counts in, those with most records of the person (default 1); each costs epsilon.",
+        help="The maximal number of groups that a person counts in, those with most of the person's records (default 1); each "
+        "costs epsilon.",
     )
     add(
         "--lower",
@@ -228,7 +238,7 @@ def _add_column_options(add: Callable[..., Any], *, private: bool, column: str, 
         required=True,
         metavar="A",
         help="Lower bound of the data, one for all columns or one for each. Records are clamped to the bounds. "
-        "The bounds are public: choose them without looking at the data. Of dates such as 2024-01-31, of times 2024-01-31T12:00.",
+        "The bounds are public: choose them without looking at the data. Dates are 2024-01-31, times 2024-01-31T12:00.",
     )
     add("--upper", nargs="+", type=_bound, required=True, metavar="B", help="Upper bound of the data; as --lower.")
     add(
@@ -248,8 +258,8 @@ def _add_column_options(add: Callable[..., Any], *, private: bool, column: str, 
         "--max-records",
         type=_integer(1),
         metavar="N",
-        help="A guess of the most records of a group: public, for several quantiles with a resolution under add_remove, and not "
-        "read from the file.",
+        help="A guess of the size of the largest group: public, not read from the file; for several quantiles with a resolution "
+        "under add_remove.",
     )
 
 
@@ -260,7 +270,7 @@ def _add_quantile(add: Callable[..., Any], *, required: bool) -> None:
         type=_quantile,
         required=required,
         metavar="Q",
-        help="Which quantile, strictly between 0 and 1: a decimal such as 0.9, or a fraction such as 1/3 "
+        help="The level of the quantile, strictly between 0 and 1: a decimal such as 0.9, or a fraction such as 1/3 "
         f"({'needed' if required else 'default 1/2, the median'}). Several are drawn together, under one epsilon; with a "
         "resolution add_remove needs --max-records.",
     )
@@ -272,9 +282,9 @@ def _add_estimate_options(add: Callable[..., Any]) -> None:
         add,
         private=False,
         column=", one dataset each. Needed if the file has several columns.",
-        by=", or of several: one dataset for each group.",
-        resolution=" Draws and error bars are then those of dpjax release. Without it records are taken as they are, for data "
-        "without ties: a continuous distribution has no mass on a single value. laplace has no use for it.",
+        by=", or by several: one dataset for each group.",
+        resolution=" Draws and error bars are then those of dpjax release. Without it records are not rounded, for data "
+        "without ties: a continuous distribution has no mass on a single value. laplace does not use it.",
     )
     add(
         "--mechanism",
@@ -283,32 +293,45 @@ def _add_estimate_options(add: Callable[..., Any]) -> None:
         default=[GRID_MECHANISMS[0]],
         metavar="M",
         help=f"One or several of {', '.join(LINE_MECHANISMS)} and, with a resolution, {GRID_MECHANISMS[-1]} (default "
-        f"{GRID_MECHANISMS[0]}). laplace is the classical mechanism, with the sensitivity B - A that a quantile has in the worst "
-        "case.",
+        f"{GRID_MECHANISMS[0]}). laplace is the classical mechanism, with the worst-case sensitivity B - A of a quantile.",
     )
     add(
         "--seed",
         type=_SEED,
         metavar="S",
-        help="Seed of the draws. The same seed gives the same output. Without it a fresh one is drawn, and printed.",
+        help="Seed of the draws. The same seed gives the same output. By default a random seed is drawn and printed.",
     )
 
 
 def _add_release_options(add: Callable[..., Any]) -> None:
     _add_file_options(add)
-    _add_column_options(add, private=True, column="; each costs epsilon.", by=", or of several.", resolution="")
+    _add_column_options(add, private=True, column="; each costs epsilon.", by=", or by several.", resolution="")
     add("--group-epsilon", type=_positive, metavar="E", help="Find the groups instead, those whose noisy size reaches a threshold.")
-    add("--group-delta", type=_positive, metavar="D", help="How likely a group of one record is found at most, such as 1e-8.")
+    add(
+        "--group-delta",
+        type=_positive,
+        metavar="D",
+        help="The maximal probability that a group of one record is found, such as 1e-8.",
+    )
     _add_quantile(add, required=False)
-    add("--dry-run", action="store_true", help="Check the options, the file and its columns, and read no record: nothing is spent.")
+    add(
+        "--dry-run",
+        action="store_true",
+        help="Check the options, the file and its columns, without reading records or spending budget.",
+    )
     add(
         "--ledger",
         metavar="PATH",
-        help="A file that remembers what was spent on the same data, by all commands that name it, and refuses what would pass its "
-        "total. dpjax ledger shows it.",
+        help="A file that records what all commands with it spent on the same data, and refuses what would exceed its total. "
+        "dpjax ledger shows it.",
     )
-    add("--total-epsilon", type=_positive, metavar="E", help="The total of a ledger that is not there yet.")
-    add("--total-delta", type=_positive, metavar="D", help="Its delta (default 0); half of it is for the groups that are found.")
+    add("--total-epsilon", type=_positive, metavar="E", help="The total of a new ledger.")
+    add(
+        "--total-delta",
+        type=_positive,
+        metavar="D",
+        help="The total delta of a new ledger (default 0); half of it is for groups that are found.",
+    )
     add(
         "--mechanism",
         nargs=1,
@@ -327,8 +350,8 @@ def _add_ledger_options(add: Callable[..., Any]) -> None:
 
 def _add_demo_options(add: Callable[..., Any]) -> None:
     add("--json", action="store_true", help="Print one JSON object instead of the table.")
-    add("--datasets", type=_integer(2), default=4096, metavar="N", help="How many datasets (default 4096).")
-    add("--points", type=_integer(1), default=1001, metavar="N", help="How many records in each (default 1001).")
+    add("--datasets", type=_integer(2), default=4096, metavar="N", help="The number of datasets (default 4096).")
+    add("--points", type=_integer(1), default=1001, metavar="N", help="The number of records in each (default 1001).")
     _add_experiment_options(add, "Privacy of one draw", "the data and of the draws")
     add("--lower", type=_finite, default=-10.0, metavar="A", help="Lower bound of the data (default -10).")
     add("--upper", type=_finite, default=10.0, metavar="B", help="Upper bound of the data (default 10).")
@@ -336,7 +359,7 @@ def _add_demo_options(add: Callable[..., Any]) -> None:
 
 def _add_audit_options(add: Callable[..., Any]) -> None:
     add("--json", action="store_true", help="Print one JSON object instead of the table.")
-    _add_experiment_options(add, "The epsilon that every mechanism is asked for", "the draws")
+    _add_experiment_options(add, "The epsilon of every mechanism", "the draws")
     add(
         "--draws", type=_integer(2, 10**8), default=100_000, metavar="N", help="Draws from each dataset of a pair (default 100000)."
     )
@@ -374,7 +397,7 @@ _quantile = _number(Fraction, "a number or a fraction", "strictly between 0 and 
 
 
 def _bound(text: str) -> Any:
-    """A number, or a date, or a time."""
+    """Parse a number, a date or a time."""
     for kind in (datetime.date, datetime.datetime):
         if re.match(r"\d{4}-\d", text):
             try:
@@ -385,7 +408,7 @@ def _bound(text: str) -> Any:
 
 
 def _step(text: str) -> Any:
-    """A number, or a duration: a number of days, hours, minutes or seconds."""
+    """Parse a number, or a duration: a number of days, hours, minutes or seconds."""
     if found := re.fullmatch(r"(\d{1,9})(d|h|min|s)", text):
         units = {"d": "days", "h": "hours", "min": "minutes", "s": "seconds"}
         step = datetime.timedelta(**{units[found[2]]: int(found[1])})

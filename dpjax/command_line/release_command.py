@@ -1,4 +1,4 @@
-"""``dpjax release``: medians and quantiles of a file's columns. What is printed is private, so nothing else is said of the data."""
+"""``dpjax release``: private medians and quantiles of a file's columns, without further output about the data."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dpjax.frames.tables import kinds_of, read_table
 
 
 def run(asked: argparse.Namespace) -> tuple[str, int]:
-    """Return the report and the exit code; no record raises."""
+    """Release the columns; return the report and the exit code. No record raises."""
     complete(asked)
     _check_options(asked)
     check_draws(asked, asked.column)
@@ -29,7 +29,7 @@ def run(asked: argparse.Namespace) -> tuple[str, int]:
     given, function = columns_asked(asked, asked.column)
     options = {"epsilon": asked.epsilon[0], "draws": asked.draws}
     options |= {} if asked.several else {"mechanism": asked.mechanism[0]}
-    with mistakes(source):  # public numbers are checked before a record
+    with mistakes(source):  # public numbers are checked before a record is read
         found_by = None if asked.group_epsilon is None else PrivateGroups(asked.group_epsilon, asked.group_delta, asked.max_groups)
         known = asked_of(given, function, options, asked.neighbors, simulated=False)
         if asked.dry_run:
@@ -54,43 +54,44 @@ def run(asked: argparse.Namespace) -> tuple[str, int]:
 
 
 def _check_options(asked: argparse.Namespace) -> None:
-    """Refuse options that do not fit together."""
+    """Raise :class:`UserError` for options that cannot be combined."""
     if (asked.group_epsilon is None) != (asked.group_delta is None):
-        raise UserError("--group-epsilon and --group-delta go together.")
+        raise UserError("--group-epsilon and --group-delta must be given together.")
     if bool(asked.by) != (asked.groups is not None or asked.group_epsilon is not None):
         raise UserError(
-            "--by and --groups go together: the groups are public, and not read from the file. Or they are found, with "
-            "--group-epsilon and --group-delta in the place of --groups."
+            "--by needs --groups, public labels that are not read from the file, or --group-epsilon and --group-delta to find the "
+            "groups; and these need --by."
         )
     if asked.groups is not None and asked.group_epsilon is not None:
-        raise UserError("--groups are public, or found with --group-epsilon and --group-delta: not both.")
+        raise UserError("--groups cannot be given with --group-epsilon and --group-delta, which find the groups.")
     if asked.ledger is None and (asked.total_epsilon is not None or asked.total_delta is not None):
-        raise UserError("--total-epsilon and --total-delta are those of a --ledger.")
+        raise UserError("--total-epsilon and --total-delta need --ledger.")
     if asked.total_delta is not None and asked.total_epsilon is None:
-        raise UserError("--total-delta goes with --total-epsilon.")
+        raise UserError("--total-delta needs --total-epsilon.")
 
 
 def _ledger(asked: argparse.Namespace) -> Ledger | None:
     if asked.ledger is None:
         return None
     if asked.total_epsilon is None and not os.path.exists(asked.ledger):
-        raise UserError(f"there is no ledger {asked.ledger}: --total-epsilon makes it.")
-    given = {"epsilon": asked.total_epsilon, "delta": asked.total_delta or 0.0, "neighbors": asked.neighbors}
+        raise UserError(f"there is no ledger {asked.ledger}: give --total-epsilon to create it.")
+    totals = {"epsilon": asked.total_epsilon, "delta": asked.total_delta or 0.0, "neighbors": asked.neighbors}
     if not os.path.exists(asked.ledger):
-        return Ledger(asked.ledger, **given)
+        return Ledger(asked.ledger, **totals)
     ledger = Ledger(asked.ledger)
-    has = {name: ledger.totals[name] for name in given}
-    if has["neighbors"] != asked.neighbors:
-        raise UserError(f"the ledger {asked.ledger} is one of --neighbors {has['neighbors']}.")
-    if asked.total_epsilon is not None and has != given:
+    recorded = {name: ledger.totals[name] for name in totals}
+    if recorded["neighbors"] != asked.neighbors:
+        raise UserError(f"--neighbors must be {recorded['neighbors']}, as in the ledger {asked.ledger}.")
+    if asked.total_epsilon is not None and recorded != totals:
         raise UserError(
-            f"the ledger {asked.ledger} has the total epsilon {has['epsilon']:g} and delta {has['delta']:g}: give these, or none."
+            f"the ledger {asked.ledger} has the total epsilon {recorded['epsilon']:g} and delta {recorded['delta']:g}: give these, "
+            "or none."
         )
     return ledger
 
 
 def _dry_run(asked: argparse.Namespace, source: Source, known: dict[str, Asked], found_by: PrivateGroups | None) -> str:
-    """Check all that is public, and say what would be released: nothing of any record."""
+    """Check all public properties, and return a text of what would be released."""
     frame = empty_table(source, asked.column, labels_read(asked), times_read(asked))
     persons = persons_of(**persons_asked(asked)) if asked.unit else None
     labels = labels_of(asked.groups or (), asked.by, kinds_of(frame))
@@ -98,36 +99,36 @@ def _dry_run(asked: argparse.Namespace, source: Source, known: dict[str, Asked],
     cost = reduce(add, [*([found_by.guarantee] if found_by else []), *costs_of(known, asked.neighbors, persons).values()])
     groups = "the groups that are found" if found_by else f"{len(labels)} group{'s' * (len(labels) > 1)}"
     said = (
-        f"Dry run: no record was read, and nothing is spent. {asked.file} has the columns, and the options fit. Released would be "
-        f"a table for {', '.join(asked.column)}, of {groups if asked.by else 'all records'}, quantile "
+        f"Dry run: no record was read, and nothing was spent. {asked.file} has the columns, and the options are valid. The release "
+        f"would be a table for {', '.join(asked.column)}, of {groups if asked.by else 'all records'}, quantile "
         f"{', '.join(map(str, asked.quantile))}; draws of each: {asked.draws}. It would cost {cost_of_all(asked, cost)}"
     )
     lines = [said, *([f"The groups: {'; '.join(map(repr, labels))}."] if labels else [])]
     if asked.ledger is None:
         return wrapped(*lines)
     if asked.total_epsilon is not None and not os.path.exists(asked.ledger):
-        return wrapped(*lines, f"The ledger {asked.ledger} would be made, with the total epsilon {asked.total_epsilon:g}.")
+        return wrapped(*lines, f"The ledger {asked.ledger} would be created, with the total epsilon {asked.total_epsilon:g}.")
     ledger: Any = _ledger(asked)
-    fits = "there is room for it" if ledger.allows(cost) else "there is no room for it"
-    return wrapped(*lines, f"Of the ledger {asked.ledger}: {left_text(ledger)}; {fits}.")
+    fits = "the release fits" if ledger.allows(cost) else "the release does not fit"
+    return wrapped(*lines, f"Ledger {asked.ledger}: {left_text(ledger)}; {fits}.")
 
 
 def _notes(asked: argparse.Namespace, found: FrameResult, found_by: PrivateGroups | None, ledger: Ledger | None) -> str:
     steps = ", ".join(map(str, asked.resolution))
-    left_out = "are left out, and a group without records gets a value, too"
+    left_out = "are left out, and a group without records also gets a value"
     read_as = "count as the lower bound" if asked.neighbors == "swap" else left_out
     lines = [
         f"{name_of(asked.quantile)} (definition {asked.definition}) of records that are clamped to the bounds and rounded to "
         f"multiples of {steps}.",
-        f"All of it is {cost_of_all(asked, found.guarantee)}",
+        f"All values together are {cost_of_all(asked, found.guarantee)}",
     ]
     if found_by is not None:
         lines.append(f"Groups are those whose noisy size reaches {found_by.threshold}; noisy_size is that number.")
     if ledger is not None:
-        lines.append(f"Of the ledger {asked.ledger}: {left_text(ledger)}.")
+        lines.append(f"Ledger {asked.ledger}: {left_text(ledger)}.")
     lines.append(
-        f"The values were drawn exactly, with entropy of the operating system. Records that are no numbers {read_as}; nothing here "
-        "says how many there are. Not covered: running time, memory, and options that were chosen by looking at the data (bounds, "
-        "grid, groups, epsilon)."
+        f"The values were drawn exactly, with entropy of the operating system. Records that are not numbers {read_as}; their number "
+        "is not reported. Not covered by the guarantee: running time, memory, and options that were chosen by looking at the data "
+        "(bounds, grid, groups, epsilon)."
     )
     return wrapped(*lines)

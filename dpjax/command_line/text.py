@@ -1,4 +1,4 @@
-"""What every command prints: aligned tables, wrapped paragraphs, JSON, promises rounded up, and the mistakes of the user."""
+"""Output of the commands: aligned tables, wrapped paragraphs, JSON, and guarantees rounded up."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from dpjax.version import __version__
 
 _ARGUMENTS = "lower|upper|resolution|max_records|groups|unit|per_unit|max_groups|neighbors|draws|mechanism"
 SIMULATION = (
-    "Simulation: float draws reveal low-order bits of the records, and error bars, sizes, ties and group names are read from the "
-    "data. None of this is a private release."
+    "Simulation: floating-point draws reveal low-order bits of the records, and error bars, sizes, ties and group names are computed "
+    "from the data. None of this is a private release."
 )
 
 
 def report(asked: argparse.Namespace, results: Sequence[Any], facts: dict[str, Any], text: Callable[[], str]) -> str:
-    """Return what a command prints of results of frames, one for each mechanism: its text, or JSON, or where the rows are now.
+    """Return the output of a command for the results of each mechanism: text, JSON, or the path written to.
 
-    JSON has the facts and the rows; a file of CSV has the rows.
+    JSON has the facts and the rows; a CSV file has the rows.
     """
     if asked.output is None and not asked.json:
         return text()
@@ -61,18 +61,16 @@ def report(asked: argparse.Namespace, results: Sequence[Any], facts: dict[str, A
 
 
 def cost_of_all(asked: argparse.Namespace, guarantee: Guarantee | Composition) -> str:
-    """Return the words of a guarantee, and for whom it is: a person, or a record, line or row of the file."""
+    """Return the text of a guarantee, and for whom it holds: a person, or a record, line or row."""
     what = "row" if is_parquet(asked.file) else "line" if asked.records == "lines" else "record"
     change = " replaced" if asked.neighbors == "swap" else ", more or less"
     if asked.unit is None:
-        more = [f"A person with several {what}s is promised less: give --unit, the column that names the person."]
-        more += ["A record is in one group, so that all groups together cost that."] if asked.by else []
+        more = [f"A person with several {what}s has a weaker guarantee: give --unit, the column that identifies the person."]
+        more += ["A record is in one group, so that this is the cost of all groups together."] if asked.by else []
         whom = f"one {what} of the file{change}"
     else:
-        more = [
-            f"A person is all {what}s with one label in the column {asked.unit}, of which the {asked.per_unit or 'mean'} is taken."
-        ]
-        more += [f"The cost is that of {_groups(asked.max_groups)} that a person counts in at most."] if asked.by else []
+        more = [f"A person is all {what}s with one label in the column {asked.unit}, combined by the {asked.per_unit or 'mean'}."]
+        more += [f"The cost is that of {_groups(asked.max_groups)} in which a person counts at most."] if asked.by else []
         whom = f"one person with all {what}s{change}"
     return " ".join([f"{words_of(_without_unit(guarantee))}, for {whom}.", *more])
 
@@ -87,10 +85,10 @@ def _without_unit(guarantee: Guarantee | Composition) -> Guarantee:
 
 
 def in_options(text: str) -> str:
-    """Return a sentence of the library with the options of the command line in the place of its arguments.
+    """Replace the arguments of the library in a message by options of the command line.
 
-    >>> in_options("by needs neighbors='add_remove'. A release needs resolution=, groups= besides.")
-    'by needs --neighbors add_remove. A release needs --resolution, --groups besides.'
+    >>> in_options("by needs neighbors='add_remove'. A release needs resolution=, groups= in addition.")
+    'by needs --neighbors add_remove. A release needs --resolution, --groups in addition.'
     """
 
     def option(found: re.Match[str]) -> str:
@@ -101,7 +99,7 @@ def in_options(text: str) -> str:
 
 
 def name_of(quantiles: Sequence[Fraction]) -> str:
-    """Return what a table of quantiles is called.
+    """Return the title of a table of quantiles.
 
     >>> name_of([Fraction(1, 2)]), name_of([Fraction(1, 4), Fraction(3, 4)])
     ('Median', 'Quantiles 0.25, 0.75')
@@ -111,7 +109,7 @@ def name_of(quantiles: Sequence[Fraction]) -> str:
 
 
 def as_json(answer: dict[str, Any]) -> str:
-    r"""Return an object as JSON, with its guarantees and NumPy numbers; a number that is not finite is null.
+    r"""Return an object as JSON, including guarantees and NumPy numbers; a non-finite number is null.
 
     A float32 becomes the shortest decimal that reads back as the same float32.
 
@@ -122,7 +120,7 @@ def as_json(answer: dict[str, Any]) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Return a value as what JSON knows, as :func:`as_json` says."""
+    """Convert a value to types that JSON has, as :func:`as_json` does."""
     if isinstance(value, dict):
         return {name: plain(item) for name, item in value.items()}
     if isinstance(value, Composition):
@@ -138,7 +136,7 @@ def plain(value: Any) -> Any:
 
 
 def versions(*, jax: bool = False) -> dict[str, str]:
-    """Return what computed a report: the versions of dpjax and NumPy, or of JAX and its device."""
+    """Return the versions of dpjax and NumPy, or of dpjax, JAX and its device."""
     if not jax:
         return {"dpjax_version": __version__, "numpy_version": np.__version__}
     module = import_module("jax")
@@ -153,9 +151,9 @@ def versions_line() -> str:
 
 
 def words_of(guarantee: Guarantee | Composition) -> str:
-    """Return the words of a guarantee, or of a sum as one, with its numbers as of :func:`promised`.
+    """Return the text of a guarantee, or of a composition as one guarantee, rounded up as by :func:`promised`.
 
-    Sums of floats are read as the decimal that they stand for: ten times 0.1, rounded up, is 1.
+    Sums of floats are printed as the decimals that they approximate: ten times 0.1, rounded up, is 1.
 
     >>> words_of(Guarantee(0.12345649, 0.25, "swap")), words_of(Guarantee(1.0000000000000002, 2.0, "swap"))
     ('0.123457-DP and 0.25-bounded-range under swap neighbors', '1-DP and 2-bounded-range under swap neighbors')
@@ -166,13 +164,15 @@ def words_of(guarantee: Guarantee | Composition) -> str:
 
 
 def _decimal(value: float) -> float:
-    """The number of twelve digits that a float is but for rounding, or the float itself."""
+    """Return the decimal of twelve digits that a float equals up to rounding, or the float itself."""
     short = float(f"{value:.12g}")
     return short if abs(value - short) <= value * 2.0**-50 else value
 
 
 def aligned(fields: dict[str, Sequence[str] | None], *, left: Sequence[str] = ()) -> str:
-    r"""Return a table of columns of equal length, without those that are None; those named in ``left`` stay to the left.
+    r"""Return a text table of columns of equal length, without those that are None.
+
+    Columns in ``left`` are aligned to the left, the others to the right.
 
     >>> print(aligned({"name": ["a", "bcdef"], "n": ["1", "20"], "missing": None}, left=("name",)))
     name    n
@@ -186,6 +186,6 @@ def aligned(fields: dict[str, Sequence[str] | None], *, left: Sequence[str] = ()
 
 
 def wrapped(*paragraphs: str) -> str:
-    """Return paragraphs in lines of at most 118 characters, the further lines of each indented by two."""
+    """Return paragraphs in lines of at most 118 characters, with further lines indented by two."""
     fill = textwrap.TextWrapper(118, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False).fill
     return "\n".join(map(fill, paragraphs))

@@ -1,4 +1,4 @@
-"""The release of statistics of a frame's columns, by groups: exact draws, and nothing else of the data."""
+"""Exact releases of statistics of a frame's columns, by groups."""
 
 from __future__ import annotations
 
@@ -36,58 +36,63 @@ def release(
     budget: Budget | None = None,
     **options: Any,
 ) -> FrameResult:
-    """Release a statistic of columns of a frame, of every group, drawn exactly.
+    """Release a statistic of columns of a frame for every group, drawn exactly.
 
     Args:
-        frame: of pandas, Polars (eager or lazy), PyArrow, DuckDB, Ibis, PySpark or Dask, or a mapping of names to arrays. Engines
-            count by themselves, and only counts are fetched. Without ``unit`` a row is a record of one person.
-        columns: a name, or several; or a mapping from names to options of their own, such as bounds, or to a statistic object of
-            their own. Each costs its epsilon.
+        frame: a frame of pandas, Polars (eager or lazy), PyArrow, DuckDB, Ibis, PySpark or Dask, or a mapping of names
+            to arrays. Engines count the records, and only counts are fetched. Without ``unit`` each row is the record
+            of one person.
+        columns: a name, a list of names, or a mapping from names to options, such as bounds, or to statistic objects.
+            Each column costs its epsilon.
         statistic: an object such as ``dpjax.release.Median(lower=0, upper=120, resolution=1)``, or a function of
-            :mod:`dpjax.release`, whose options then follow: ``median``, ``quantile`` with ``q=0.9``, ``order_statistic``,
-            ``joint_quantiles``, ``nested_quantiles`` or ``recursive_quantiles`` with ``qs=[0.1, 0.5, 0.9]``, ``mode``, ``maximum``,
-            ``nonnegative_sum``,
-            ``distinct_count`` (of labels of any kind), ``count`` (of the values that are not missing; under add/remove) or, under
-            swap, ``sum`` and ``mean``. The function that simulates it, such as ``dpjax.median``, or for several quantiles
-            ``dpjax.quantiles`` (joint ones), ``dpjax.nested_quantiles`` or ``dpjax.recursive_quantiles``, is taken for it.
-        by: the column of the group, or several.
-        groups: with ``by``: the public labels, of several columns tuples, whether the frame has them or not. They must be known
-            without the data: those that are read from it are not public. Or :class:`PrivateGroups`.
-        unit: the column that names the person. All rows of a person in a group become one record, and what is promised is promised
-            to a person with all rows. A row without a person counts nowhere.
-        per_unit: what those rows become: the ``"mean"`` (the default) or ``"sum"``, ``"min"`` or ``"max"`` of their values, or
-            their ``"count"``. A row without a value counts nowhere. Without a resolution a statistic takes ``"min"`` or ``"max"``.
-        max_groups: the most groups that a person counts in: those where the person has most rows, then by label. Each costs
-            epsilon.
+            :mod:`dpjax.release`, with its options as ``options``: ``median``, ``quantile`` with ``q=0.9``,
+            ``order_statistic``, ``joint_quantiles``, ``nested_quantiles`` or ``recursive_quantiles`` with
+            ``qs=[0.1, 0.5, 0.9]``, ``mode``, ``maximum``, ``nonnegative_sum``, ``distinct_count`` (of labels of any
+            kind), ``count`` (of the values that are not missing; under add/remove) or, under swap, ``sum`` and
+            ``mean``. The corresponding function of a simulation is accepted, too, such as ``dpjax.median``, or for
+            several quantiles ``dpjax.quantiles`` (joint), ``dpjax.nested_quantiles`` or ``dpjax.recursive_quantiles``.
+        by: the column of group labels, or several.
+        groups: with ``by``, the public labels (tuples for several columns), whether they occur in the frame or not.
+            They must be known without the data: labels that are read from the data are not public. Or
+            :class:`PrivateGroups`.
+        unit: the column that identifies the person. All rows of a person in a group are combined into one record, and
+            the guarantee is for a person with all rows. Rows without a person are left out.
+        per_unit: how these rows are combined: the ``"mean"`` (default), ``"sum"``, ``"min"`` or ``"max"`` of their
+            values, or their ``"count"``. Rows without a value are left out. A statistic without a resolution takes
+            ``"min"`` or ``"max"``.
+        max_groups: the maximal number of groups that a person counts in: those with most of the person's rows, ties
+            by label. Each costs epsilon.
         neighbors: ``"add_remove"``, or without ``by`` also ``"swap"``.
-        budget: a :class:`dpjax.accounting.PrivacyFilter` or :class:`dpjax.accounting.Ledger`, charged before anything is drawn.
-        options: ``epsilon``, ``draws`` and ``mechanism``; beside a function also those of the statistic: ``lower``, ``upper``,
-            ``resolution`` and so on, all public. Joint quantiles under add/remove need ``max_records``, a guess of the most records
-            of a group.
+        budget: a :class:`dpjax.accounting.PrivacyFilter` or :class:`dpjax.accounting.Ledger`, charged before anything
+            is drawn.
+        options: ``epsilon``, ``draws`` and ``mechanism``; for a function also the options of the statistic, such as
+            ``lower``, ``upper`` and ``resolution``, all public. Joint quantiles under add/remove need ``max_records``,
+            a guess of the number of records of the largest group.
 
     Returns:
-        A :class:`FrameResult`. The frame is of the kind that was given, but of PyArrow for Spark, and of pandas for Dask. It has
-        the columns ``by``, of private groups ``noisy_size``, ``column``, of several quantiles ``quantile``, with ``draws=`` above 1
-        ``draw``, and then ``released`` and ``epsilon``, that of a draw (of several quantiles, of all of them together).
+        A :class:`FrameResult`. Its frame is of the kind of ``frame``, but of PyArrow for Spark, and of pandas for Dask.
+        It has the columns ``by``, ``noisy_size`` (for private groups), ``column``, ``quantile`` (for several quantiles),
+        ``draw`` (for ``draws`` above 1), ``released``, and ``epsilon``, of one draw (for several quantiles, of all of
+        them together).
 
     Raises:
-        BudgetExceeded: the budget has not so much left; nothing was drawn or charged.
+        BudgetExceeded: the cost exceeds the remaining budget; nothing was drawn or charged.
         ImportError: narwhals is not installed.
-        TypeError: no frame, a column that does not hold numbers, a string as ``groups``, a statistic that is none of
-            :mod:`dpjax.release`, or an option that it does not have.
-        ValueError: columns that are not there, ``groups`` without ``by`` or the other way round, ``by`` under swap, a label that
-            its column cannot hold, or a bad public parameter. Records never raise.
+        TypeError: ``frame`` is not a frame, a column does not hold numbers, ``groups`` is a string, ``statistic`` is not
+            one of :mod:`dpjax.release`, or it does not have an option.
+        ValueError: a column does not exist, only one of ``groups`` and ``by`` is given, ``by`` is given under swap, a
+            column cannot hold a label, or a public parameter is out of range. Records never raise.
 
     Privacy:
-        What ``guarantee`` says, for one row more or less, or replaced; with ``unit`` for a person with all rows, by the proof at
-        the top of ``persons.py``: a person changes at most one record in each of ``max_groups`` groups. Public: names and dtypes of
-        columns, the groups, and all options; of private groups those that are kept are released. See
+        As ``guarantee`` states, for a row that is added or removed, or replaced; with ``unit`` for a person with all
+        rows, by the proof in ``persons``: a person changes at most one record in each of ``max_groups`` groups. Public:
+        names and dtypes of columns, the groups, and all options; private groups that are kept are released. See
         :func:`dpjax.release.median` for what is not covered.
 
     References:
-        McSherry (2009), Theorem 4: groups share no record, so all of them cost what one costs.
+        McSherry (2009), Theorem 4: groups share no record, so all of them cost as much as one.
 
-    >>> import pytest  # narwhals and pandas may not be there
+    >>> import pytest  # narwhals and pandas may not be installed
     >>> _ = pytest.importorskip("narwhals")
     >>> pandas = pytest.importorskip("pandas")
     >>> people = pandas.DataFrame({"region": ["north"] * 40 + ["south"] * 30, "age": [34, 51] * 35})
@@ -101,10 +106,12 @@ def release(
     """
     asked = asked_of(columns, statistic, options, neighbors, simulated=False)
     if (by is None) != (groups is None):
-        raise ValueError("by and groups go together: groups are public labels, or PrivateGroups(epsilon=..., delta=...).")
+        raise ValueError(
+            "by and groups must be given together: groups= are public labels, or PrivateGroups(epsilon=..., delta=...)."
+        )
     check_names(by, ("column", "released", "epsilon", "quantile", "draw", "noisy_size"))
     if groups is not None and not isinstance(groups, PrivateGroups | str | bytes):
-        groups = list(groups)  # they are read, and written down
+        groups = list(groups)  # used twice
     persons = persons_of(unit, per_unit, max_groups)
     table = read_table(frame, asked, by, groups, neighbors, persons)
     costs = costs_of(asked, neighbors, persons)
@@ -114,10 +121,10 @@ def release(
         statistics: Any = {column: own.statistic for column, own in asked.items()}
         each = {column: table.rows.tally(column, known, named, neighbors) for column, known in statistics.items()}
         if neighbors == "swap" and not all(one.numbers(1).any() for one in each.values()):
-            raise ValueError("under swap neighbors the number of records is public, and there is none.")
+            raise ValueError("frame must have records under swap neighbors, where their number is public, but has none.")
         return {column: each[column].counts(known, len(named.names), neighbors) for column, known in statistics.items()}
 
-    # Records are read before the budget is charged, as far as it takes no draw to know which.
+    # Records are read before the budget is charged, unless the groups have to be drawn first.
     if isinstance(groups, PrivateGroups):
         groups = replace(groups, max_groups=1 if persons is None else persons.max_groups)
         others = [protecting(groups.guarantee, persons)]
@@ -146,7 +153,7 @@ def release(
 
 
 def _said(asked: dict[Any, Asked], by: Any, groups: Any, persons: Persons | None) -> dict[str, Any]:
-    """What a budget writes down: all of it is public."""
+    """Return the description of the release that a budget records; all of it is public."""
     statistics: Any = {str(column): own.statistic for column, own in asked.items()}
     private = isinstance(groups, PrivateGroups)
     return {

@@ -1,4 +1,4 @@
-"""Simulated statistics of a frame's columns, by groups, with their exact error bars."""
+"""Simulations of statistics of a frame's columns, by groups, with exact error bars."""
 
 from __future__ import annotations
 
@@ -45,48 +45,51 @@ def simulate(
     neighbors: Neighbors,
     **options: Any,
 ) -> FrameResult:
-    """Draw a statistic of columns of a frame, of every group, with the exact error bar of each draw: to plan a release.
+    """Draw a statistic of columns of a frame for every group, with exact error bars, to plan a release.
 
     Args:
-        key: an integer, the seed; or a typed key of JAX, whose data are the seed.
+        key: the seed, an integer or a typed JAX key.
         frame: as for :func:`dpjax.frames.release`.
-        columns: a name, or several; or a mapping from names to options of their own, such as bounds, or to a statistic object of
-            their own.
-        statistic: by default the median; all that :func:`dpjax.frames.release` takes. Only here, functions of ``dpjax`` need no
-            resolution; ``dpjax.sum`` and ``dpjax.mean`` no swap; ``dpjax.quantiles`` no ``max_records``; and it can be a function
-            of your own with the same arguments. These are drawn by JAX, from continuous distributions, and compiled.
-        by: the column of the group, or several.
-        groups: their labels, of several columns tuples; :class:`PrivateGroups`, or None, for all that are there.
-        unit: the column that names the person, with ``per_unit`` and ``max_groups`` as for a release; it needs a resolution.
-        per_unit: what all rows of a person in a group become.
-        max_groups: the most groups that a person counts in.
+        columns: a name, a list of names, or a mapping from names to options, such as bounds, or to statistic objects.
+        statistic: by default the median; as for :func:`dpjax.frames.release`. In a simulation, functions of ``dpjax``
+            need no resolution, ``dpjax.sum`` and ``dpjax.mean`` are not limited to swap, and ``dpjax.quantiles`` does not
+            need ``max_records``; a user's function with the same arguments is accepted, too. These are compiled by JAX
+            and drawn from continuous distributions.
+        by: the column of group labels, or several.
+        groups: the labels (tuples for several columns); :class:`PrivateGroups` or None for all groups in the data.
+        unit: the column that identifies the person, as for a release; it needs a resolution.
+        per_unit: how all rows of a person in a group are combined, as for a release.
+        max_groups: the maximal number of groups that a person counts in, as for a release.
         neighbors: ``"add_remove"``, or without ``by`` also ``"swap"``.
-        options: ``epsilon``, one or several; ``lower`` and ``upper``; ``draws``, how many; ``mechanism``, by its name; and those of
-            the statistic, such as ``resolution``. All that :func:`dpjax.frames.release` takes mean the same here, so that a call
-            becomes a release by its name, without the key, with a resolution and with public ``groups``. The mechanism is
-            ``"piecewise_laplace"``, ``"inverse_sensitivity"``, ``"permute_and_flip"`` (with a resolution) or, only here and of a
-            median or quantile, ``"laplace"`` on the whole range; of a mode ``"exponential"`` or ``"permute_and_flip"``; there is
-            no choice for several quantiles and for counts.
+        options: ``epsilon``, one or several; ``lower`` and ``upper``; ``draws``, the number of draws; ``mechanism``, a
+            name; and the options of the statistic, such as ``resolution``. Arguments of :func:`dpjax.frames.release` have
+            the same meaning here: for a release, change the function's name, drop the key, and give a resolution and
+            public ``groups``. The mechanism is ``"piecewise_laplace"``, ``"inverse_sensitivity"``,
+            ``"permute_and_flip"`` (with a resolution) or, only in a simulation of a median or quantile, ``"laplace"``
+            with the worst-case sensitivity ``upper - lower``; for a mode ``"exponential"`` or ``"permute_and_flip"``.
+            Several quantiles, and counts, have no choice of mechanism.
 
     Returns:
-        A :class:`FrameResult`. The frame has the columns ``by``, with private groups ``probability_kept``, ``column``, of several
-        quantiles ``quantile``, with ``draws=`` above 1 ``draw``, and then ``records`` and ``missing`` (numbers of records),
-        ``value`` (the statistic itself), ``simulated``, ``mean_abs_error``, ``lower95`` and ``upper95`` (where 95 % of all draws
-        are), of medians and quantiles ``tied_share`` (the share of the records that equal the statistic), and ``epsilon``, that of
-        a draw. Error bars are exact; of several quantiles they are measured on 1000 draws, but for joint ones without a
-        resolution. The ``note`` says where ties spoil the draws, where many records are at or beyond a bound, how many
-        persons have rows in more groups than they count in, and what a release by the same arguments lacks.
+        A :class:`FrameResult`. Its frame has the columns ``by``, ``probability_kept`` (for private groups), ``column``,
+        ``quantile`` (for several quantiles), ``draw`` (for ``draws`` above 1), ``records`` and ``missing`` (numbers of
+        records), ``value`` (the statistic), ``simulated``, ``mean_abs_error``, ``lower95`` and ``upper95`` (the central
+        interval of 95 % of the draws), ``tied_share`` (for medians and quantiles, the share of the records that equal
+        the statistic), and ``epsilon``, of one draw. Error bars are exact; those of several quantiles are estimated from
+        1000 draws, except for joint quantiles without a resolution. ``note`` says where ties make the draws inaccurate,
+        where many records are at or beyond a bound, how many persons have rows in more groups than they count in, and
+        which arguments a release would need in addition.
 
     Raises:
         ImportError: narwhals is not installed.
-        TypeError: no frame, a column that does not hold numbers, a string as ``groups``, or an option that the statistic does
-            not have.
-        ValueError: columns that are not there, ``groups`` without ``by``, ``by`` under swap, or a bad public parameter.
+        TypeError: ``frame`` is not a frame, a column does not hold numbers, ``groups`` is a string, or ``statistic`` does
+            not have an option.
+        ValueError: a column does not exist, ``groups`` is given without ``by``, ``by`` is given under swap, or a public
+            parameter is out of range.
 
     Privacy:
-        None: this is a simulation. What is printed are functions of the data, and draws come from a seed.
+        Not private: this is a simulation. The results are functions of the data, and draws come from a seed.
 
-    >>> import pytest  # narwhals and pandas may not be there
+    >>> import pytest  # narwhals and pandas may not be installed
     >>> _ = pytest.importorskip("narwhals")
     >>> pandas = pytest.importorskip("pandas")
     >>> people = pandas.DataFrame({"region": ["north"] * 40 + ["south"] * 30, "age": [34, 51] * 35})
@@ -168,7 +171,7 @@ def simulate(
 
 
 def _seed_of(key: Any) -> list[int]:
-    """The seed of an integer or of a typed key, which is the only one that needs JAX."""
+    """Return the seed of an integer or a typed key; only the latter needs JAX."""
     if isinstance(key, Integral) and not isinstance(key, bool):
         return [checks.static_integer("key", key, 0)]
     if not checks.is_jax_array(key):

@@ -1,4 +1,4 @@
-"""What is asked of each column: a statistic of a release, made of what was given, or a function that JAX simulates."""
+"""Conversion of the arguments of a simulation or release to a statistic, or a JAX function, per column."""
 
 from __future__ import annotations
 
@@ -16,33 +16,32 @@ from dpjax.release.grid import kind_of
 
 Columns = str | Iterable[str] | Mapping[str, Mapping[str, Any] | Statistic]
 
-# The functions of dpjax and of dpjax.release by their names, and the statistic that each of them stands for: OrderStatistic is that
-# of order_statistic.
+# The names of functions of dpjax and dpjax.release, and the statistic of each: order_statistic is OrderStatistic.
 _NAMES = ("median", "quantile", "order_statistic", "mode", "maximum", "nonnegative_sum", "sum", "mean", "count", "distinct_count")
 _METHODS = {"joint_quantiles": "joint", "nested_quantiles": "nested", "recursive_quantiles": "recursive"}  # of several quantiles
 _KINDS: dict[str, Any] = {name: Statistic.kinds[name.title().replace("_", "")] for name in _NAMES} | dict.fromkeys(
     _METHODS, Quantiles
 )
-_SIMULATED_AS = {"quantiles": "joint_quantiles", "candidate_counts": "mode"}  # by dpjax, under another name
-_NO_RELEASE = "dpjax.statistics._mode.mode"  # a profile of its own, which no release has
-ON_THE_LINE = (Median, Quantile, OrderStatistic, Quantiles, Sum, Mean)  # that JAX simulates without a resolution
+_SIMULATED_AS = {"quantiles": "joint_quantiles", "candidate_counts": "mode"}  # functions of dpjax with other names
+_NO_RELEASE = "dpjax.statistics._mode.mode"  # its profile has no release
+ON_THE_LINE = (Median, Quantile, OrderStatistic, Quantiles, Sum, Mean)  # simulated by JAX without a resolution
 BY_RANK = (Median, Quantile, OrderStatistic, Quantiles)
 _FOR_EACH = ("epsilon", "draws", "mechanism")
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What is asked of a column.
+    """The statistic of a column, and the options of its draws.
 
     Attributes:
-        statistic: of a release; None where only JAX simulates what is asked.
-        function: that JAX simulates, if ``statistic`` is None; None for the median.
+        statistic: the statistic of a release; None if only JAX can simulate it.
+        function: the function for JAX if ``statistic`` is None; None for the median.
         name: of the statistic.
         options: of the function.
-        epsilons: one for a release.
-        draws: how many, each of which costs epsilon.
-        mechanism: by its name, or None.
-        lacking: what a release needs besides, in words.
+        epsilons: one or several; one for a release.
+        draws: the number of draws, each of which costs epsilon.
+        mechanism: its name, or None.
+        lacking: what a release needs in addition, as text.
     """
 
     statistic: Statistic | None
@@ -56,41 +55,41 @@ class Asked:
 
     @property
     def levels(self) -> tuple[float, ...]:
-        """The levels of several quantiles, none for other statistics."""
+        """The levels of several quantiles; empty for other statistics."""
         return tuple(map(float, self.statistic.levels)) if isinstance(self.statistic, Quantiles) else ()
 
     @property
     def bounds(self) -> tuple[float | None, float | None]:
-        """The public bounds of records, None where there are none."""
+        """The public bounds of records; None where there are none."""
         has = isinstance(self.statistic, (*ON_THE_LINE, Maximum))
-        given: Any = self.options if self.statistic is None else vars(self.statistic) if has else {}
-        low, high = (None if given.get(name) is None else float(checks.exact(given[name]) or 0) for name in ("lower", "upper"))
+        values: Any = self.options if self.statistic is None else vars(self.statistic) if has else {}
+        low, high = (None if values.get(name) is None else float(checks.exact(values[name]) or 0) for name in ("lower", "upper"))
         return low, high
 
     @property
     def kind(self) -> str | None:
-        """Which kind of time the bounds are, by the name of a dtype; None for numbers."""
+        """The kind of the bounds if they are dates, times or durations, as the name of a dtype; None for numbers."""
         return kind_of(getattr(self.statistic, "lower", None)) or kind_of(getattr(self.statistic, "upper", None))
 
 
 def check_kind(column: Any, kind: str, asked: Asked) -> None:
-    """Raise where a column's dtype does not hold what is asked of it: numbers or, with such bounds, times."""
+    """Raise ``TypeError`` if a column's dtype does not hold numbers or, with such bounds, dates or times."""
     if isinstance(asked.statistic, Count) and not kind.startswith(("List", "Array", "Struct")):
-        return  # what is there is counted, whatever it is
+        return  # values of any kind can be counted
     if asked.kind is None and is_numbers(kind):
         return
     if asked.kind is None and kind in TIMES:
         raise TypeError(
-            f"column {column!r} holds {kind.lower()} values: give lower and upper as such, and a timedelta as the resolution."
+            f"column {column!r} holds {kind.lower()} values: lower and upper must be of this kind, and resolution a timedelta."
         )
     if asked.kind is None:
-        raise TypeError(f"column {column!r} must have a dtype of numbers, dates, times or durations: convert it before.")
+        raise TypeError(f"column {column!r} must have a dtype of numbers, dates, times or durations: convert it first.")
     if kind != asked.kind and (kind, asked.kind) != ("Datetime", "Date"):
-        raise TypeError(f"column {column!r} holds {kind.lower()} values, and the bounds are of the kind {asked.kind.lower()}.")
+        raise TypeError(f"column {column!r} holds {kind.lower()} values, but the bounds are of the kind {asked.kind.lower()}.")
 
 
 def asked_of(columns: Columns, statistic: Any, shared: dict[str, Any], neighbors: str, *, simulated: bool) -> dict[str, Asked]:
-    """Return what is asked of each column: the options of its own over the shared ones."""
+    """Return the statistic and options of each column; its options override the shared ones."""
     checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
     if isinstance(columns, Mapping):
         given: dict[str, tuple[Any, dict[str, Any]]] = {
@@ -112,30 +111,30 @@ def _asked(statistic: Any, options: Mapping[str, Any], neighbors: str, simulated
     own = {name: value for name, value in options.items() if value is not None}
     for arrays in ("counts", "mask"):
         if arrays in own:
-            raise ValueError(f"{arrays}= is for arrays: here every row of the frame is one record; filter the frame before.")
+            raise ValueError(f"{arrays}= is for arrays only: every row of a frame is one record; filter the frame first.")
     for weights in ("weights", "weight", "sample_weight", "sample_weights"):
         if weights in own:
             raise TypeError(
-                f"there are no weights, so no {weights}=: a person counts once, by one row, or with unit= by all rows of it. "
-                "Who counted w times would change the counts by w records, and be protected by w times epsilon instead of epsilon."
+                f"{weights}= is not supported: each person counts once, by one row, or with unit= by all rows. A person with "
+                "weight w would change the counts by w records, and have a guarantee of w times epsilon."
             )
     if "epsilon" not in own:
-        raise TypeError("epsilon is missing: give one for all columns, or for each in the mapping of columns.")
+        raise TypeError("epsilon= is missing: give one for all columns, or one for each in a mapping of columns.")
     if np.ndim(own["epsilon"]) and not simulated:
-        raise ValueError("a release has one epsilon, or one for each column: several are for simulate.")
+        raise ValueError("epsilon must be one number, or one for each column, in a release; simulate takes several.")
     epsilons = tuple(dict.fromkeys(np.atleast_1d(np.asarray(own.pop("epsilon"), object)).tolist()))
     draws, mechanism = checks.static_integer("draws", own.pop("draws", 1), 1), own.pop("mechanism", None)
     common: Any = {"epsilons": epsilons, "draws": draws, "mechanism": mechanism}
     name = _name_of(statistic)
     if isinstance(statistic, Statistic):
         if own:
-            raise TypeError(f"{statistic!r} takes epsilon, draws and mechanism here, and no {' or '.join(own)}.")
+            raise TypeError(f"{statistic!r} takes only epsilon, draws and mechanism as options, got {', '.join(own)}.")
         made, lacking = statistic, []
         if simulated and mechanism == "laplace" and isinstance(statistic, Median | Quantile):
             lacking = ["another mechanism"]
     elif name is None:
         _refuse_other(statistic, simulated)
-        called = f"function {getattr(statistic, '__name__', statistic)}"  # which may be that of a statistic
+        called = f"function {getattr(statistic, '__name__', statistic)}"  # its name may be that of a statistic
         return Asked(None, statistic, called, own, lacking=("another statistic",), **common)
     else:
         by_jax = simulated and not getattr(statistic, "__module__", "").startswith("dpjax.release")
@@ -155,7 +154,7 @@ def _asked(statistic: Any, options: Mapping[str, Any], neighbors: str, simulated
 
 
 def _name_of(statistic: Any) -> str | None:
-    """The name of the statistic that a function of the library stands for, by default the median; None for anything else."""
+    """Return the name of the statistic of a function of the library, or of None: the median; else None."""
     if statistic is None:
         return "median"
     module, name = getattr(statistic, "__module__", None) or "", getattr(statistic, "__name__", "")
@@ -166,7 +165,7 @@ def _name_of(statistic: Any) -> str | None:
 
 
 def _lacking(name: str, own: Mapping[str, Any], mechanism: str | None, neighbors: str) -> list[str]:
-    """Return what a release needs besides, where JAX can simulate without it."""
+    """Return the arguments that a release needs in addition, where JAX can simulate without them."""
     kind = _KINDS[name]
     if kind not in ON_THE_LINE or own.get("grid") is not None:
         return []
@@ -182,11 +181,11 @@ def _lacking(name: str, own: Mapping[str, Any], mechanism: str | None, neighbors
 
 
 def _made(name: str, own: Mapping[str, Any], neighbors: str) -> Statistic:
-    """Return the statistic of a function's name and options."""
+    """Return the statistic with this function name and these options."""
     kind, fixed = _KINDS[name], {"method": _METHODS[name]} if name in _METHODS else {}
     if name == "joint_quantiles" and "public_n" in own:
         raise ValueError(
-            "public_n= is not for frames: sizes are private. Give max_records=, a public guess of the most records of a group."
+            "public_n= is not for frames, whose sizes are private: give max_records=, a public guess of the largest group's size."
         )
     if neighbors == "swap" and name == "joint_quantiles" and "max_records" in own:
         raise ValueError("max_records is for add_remove neighbors: under swap the number of records is public.")
@@ -195,7 +194,7 @@ def _made(name: str, own: Mapping[str, Any], neighbors: str) -> Statistic:
         takes = [field for field in takes if field.name not in ("max_records", "reach", "terms")]
     if unknown := sorted(set(own) - {field.name for field in takes}):
         known = [*(field.name for field in takes), *_FOR_EACH[:2], *_FOR_EACH[2:] * bool(kind.mechanisms)]
-        raise TypeError(f"{name} has no option {unknown[0]!r}: it takes {', '.join(known)}.")
+        raise TypeError(f"{name} has no option {unknown[0]!r}: its options are {', '.join(known)}.")
     if missing := [field.name for field in takes if field.default is MISSING and field.name not in own]:
         raise TypeError(f"{name} needs {', '.join(f'{each}=' for each in missing)}.")
     made: Statistic = kind(**own, **fixed)
@@ -207,6 +206,6 @@ def _refuse_other(statistic: Any, simulated: bool) -> None:
         return
     raise TypeError(
         "statistic must be an object such as dpjax.release.Median(lower=0, upper=120, resolution=1), or one of these functions of "
-        f"dpjax.release: {', '.join(_KINDS)}; got {statistic!r}. Histograms and other results that are arrays are made by the "
-        "functions themselves, of a column as an array: dpjax.release.histogram(column, ...)."
+        f"dpjax.release: {', '.join(_KINDS)}; got {statistic!r}. For histograms and other results that are arrays, call the "
+        "function with a column as an array: dpjax.release.histogram(column, ...)."
     )

@@ -1,4 +1,4 @@
-"""Columns that are in memory, as numbers or as labels: of pandas and PyArrow by narwhals, or of a mapping of names to arrays."""
+"""Columns in memory as numbers or labels, of pandas and PyArrow (by narwhals), or of a mapping of arrays."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dpjax.release.records import as_floats, masked_arrays
 _TEXT = ("Object", "object", "null", "string_view")  # dtypes whose labels are compared as text
 TIMES = ("Date", "Datetime", "Duration", "Time")
 _MICROSECONDS = {"W": 6048e8, "D": 864e8, "h": 36e8, "m": 6e7, "s": 1e6, "ms": 1e3, "us": 1.0}
-_FINER = ("ns", "ps", "fs", "as")  # than microseconds, which are the finest that Python has
+_FINER = ("ns", "ps", "fs", "as")  # units below the microsecond, the finest of Python's datetime
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,8 @@ class Labels:
     """A column of labels.
 
     Attributes:
-        codes: int32 ``(n,)``, the number of each label in ascending order, -1 where it is missing.
-        names: the labels by number.
+        codes: int32 ``(n,)``, the index of each label in ascending order, -1 where it is missing.
+        names: the labels by index.
     """
 
     codes: np.ndarray
@@ -33,22 +33,22 @@ class Labels:
 
     @staticmethod
     def of(codes: np.ndarray, names: Sequence[Any]) -> Labels:
-        """Return labels that are numbered in any order: equal ones become one, None is missing, and the rest is sorted."""
+        """Return labels from codes in any order: equal names are merged, None is missing, the rest is sorted."""
         distinct = {name for name in names if name is not None}
         ordered = sorted(distinct)
-        place = {name: number for number, name in enumerate(ordered)}
-        places = np.array([*(place.get(name, -1) for name in names), -1], np.int32)
-        return Labels(places[codes], ordered)
+        index = {name: rank for rank, name in enumerate(ordered)}
+        ranks = np.array([*(index.get(name, -1) for name in names), -1], np.int32)
+        return Labels(ranks[codes], ordered)
 
 
 class Columns(Protocol):
-    """Columns of a table that are in memory."""
+    """The columns of a table in memory."""
 
     def kind(self, name: Any) -> str:
-        """Name what a column holds, by its dtype: ``"number"``, ``"String"``, ``"Boolean"``, ``"Date"``, ``"text"`` and so on."""
+        """Name the kind of a column by its dtype: ``"number"``, ``"String"``, ``"Boolean"``, ``"Date"``, ``"text"`` etc."""
 
     def numbers(self, name: Any) -> np.ndarray:
-        """Return the numbers of a column, floats or integers; times in microseconds; NaN where one is missing."""
+        """Return a column as floats or integers, NaN where missing; times in microseconds."""
 
     def labels(self, name: Any) -> Labels:
         """Return a column as labels."""
@@ -62,8 +62,8 @@ class ArrayColumns:
             plain = isinstance(getattr(column, "dtype", None), np.dtype) and not isinstance(column, masked_arrays())
             if not plain and not (hasattr(column, "codes") and hasattr(column, "names")):
                 raise TypeError(
-                    f"column {name!r} must be an array of NumPy, whose dtype no record decides, got {type(column).__name__}; "
-                    "missing values are NaN or NaT."
+                    f"column {name!r} must be a NumPy array, whose dtype does not depend on the records, got "
+                    f"{type(column).__name__}; missing values are NaN or NaT."
                 )
         self._arrays = {name: column if hasattr(column, "codes") else np.asarray(column) for name, column in arrays.items()}
         for name, column in self._arrays.items():
@@ -77,7 +77,7 @@ class ArrayColumns:
         return list(self._arrays)
 
     def kind(self, name: Any) -> str:
-        """Name what a column holds, by its dtype."""
+        """Name the kind of a column by its dtype."""
         column = self._arrays[name]
         if hasattr(column, "codes"):
             return "String"
@@ -94,7 +94,7 @@ class ArrayColumns:
         return known.get(column.dtype.kind, {"m": "Duration", "S": "Binary"}.get(column.dtype.kind, "text"))
 
     def numbers(self, name: Any) -> np.ndarray:
-        """Return the numbers of a column."""
+        """Return a column as floats or integers, as :meth:`Columns.numbers`."""
         return as_numbers(self._arrays[name])
 
     def labels(self, name: Any) -> Labels:
@@ -106,13 +106,13 @@ class ArrayColumns:
         if self.kind(name) == "text":
             return Labels.of(*numbered_texts(column.tolist()))
         if column.dtype.kind == "f":
-            column = column + 0.0  # there is one zero
+            column = column + 0.0  # -0.0 becomes 0.0
         names, codes = np.unique(column, return_inverse=True)
         return Labels.of(codes, plain_labels(names))
 
 
 class FrameColumns:
-    """The columns of an eager frame of narwhals."""
+    """The columns of an eager narwhals frame."""
 
     def __init__(self, frame: Any, texts: Mapping[Any, str] | None = None) -> None:
         self._frame, self._texts = frame, texts or {}
@@ -121,15 +121,15 @@ class FrameColumns:
         return self._frame[self._texts.get(name, name)]
 
     def kind(self, name: Any) -> str:
-        """Name what a column holds, by its dtype and never by what it holds."""
+        """Name the kind of a column by its dtype, never by its values."""
         return kind_of_series(self._series(name))
 
     def zoned(self, name: Any) -> bool:
-        """Return whether a column holds times with a time zone, by its dtype."""
+        """Return whether the dtype of a column has a time zone."""
         return getattr(self._series(name).dtype, "time_zone", None) is not None
 
     def numbers(self, name: Any) -> np.ndarray:
-        """Return the numbers of a column."""
+        """Return a column as floats or integers, as :meth:`Columns.numbers`."""
         series = self._series(name)
         if str(series.dtype) in ("Int128", "UInt128"):
             import narwhals
@@ -138,7 +138,7 @@ class FrameColumns:
         kind = kind_of_series(series)
         if kind == "Datetime" and getattr(series.dtype, "time_zone", None) is not None:
             series = series.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
-        if kind == "Date" or kind == "Time":  # of which others make objects
+        if kind == "Date" or kind == "Time":  # others convert these to objects
             arrow: Any = series.to_arrow()
             if kind == "Date":
                 return as_numbers(arrow.to_numpy(zero_copy_only=False))
@@ -176,10 +176,10 @@ def _series(native: Any) -> Any:
 
 
 def as_numbers(array: np.ndarray) -> np.ndarray:
-    """Return numbers as an array of floats or integers; times become microseconds, float64."""
+    """Return an array of floats or integers; times become microseconds, float64."""
     if array.dtype.kind in "mM":
         unit, step = np.datetime_data(array.dtype)
-        if unit in _FINER:  # NumPy's own cast wraps around at its end
+        if unit in _FINER:  # NumPy's cast would overflow near the end of the range
             ticks, parts = array.astype(np.int64), 1000 ** (_FINER.index(unit) + 1)
             microseconds = ticks // parts if step == 1 else np.floor(ticks * (step / parts))
             return np.where(np.isnat(array), np.nan, microseconds)
@@ -192,29 +192,29 @@ def as_numbers(array: np.ndarray) -> np.ndarray:
 
 
 def plain_labels(names: np.ndarray) -> list[Any]:
-    """Return labels of an array as Python objects, None for those that are missing, and for times that Python does not hold."""
+    """Return labels as Python objects; None for missing ones, and for times that Python cannot represent."""
     if names.dtype.kind in "mM":
-        whole = names
+        rounded = names
         if np.datetime_data(names.dtype)[0] in _FINER:
-            whole = names.astype(f"{names.dtype.kind}8[us]")
-            whole = np.where(whole == names, whole, np.array("NaT", whole.dtype))
-        return [name if isinstance(name, datetime.date | datetime.timedelta) else None for name in whole.tolist()]
+            rounded = names.astype(f"{names.dtype.kind}8[us]")
+            rounded = np.where(rounded == names, rounded, np.array("NaT", rounded.dtype))
+        return [name if isinstance(name, datetime.date | datetime.timedelta) else None for name in rounded.tolist()]
     return [None if is_missing(name) else name for name in names.tolist()]
 
 
 def numbered_texts(cells: Sequence[Any]) -> tuple[np.ndarray, list[Any]]:
-    """Number objects by their text, the same for equal ones; None and NaN, and what has no text, are missing."""
+    """Return codes of objects by their text, and the texts; None, NaN and objects without text are missing."""
     index: dict[Any, int] = {}
     texts = [cell if type(cell) is str else None if is_missing(cell) else text_of(cell) for cell in cells]
     return np.array([index.setdefault(text, len(index)) for text in texts], np.int64), list(index)
 
 
 def objects_of(series: Any) -> list[Any]:
-    """Return the cells of a column as Python objects that compare by their value, None for missing ones.
+    """Return the cells of a column as Python objects that compare by value; None for missing ones.
 
-    Different cells are different objects, or None: a person who counts in two of them must not count twice in one.
+    Distinct cells are distinct objects, or None, so that a person cannot count twice in one group.
     """
-    if getattr(series.dtype, "time_zone", None) is not None:  # Python takes both hours for equal when clocks are set back
+    if getattr(series.dtype, "time_zone", None) is not None:  # in Python the two hours when clocks are set back are equal
         series = series.dt.convert_time_zone("UTC")
     series = _held(series)
     if str(series.dtype) == "Time" and not hasattr(series.to_native(), "to_physical"):  # pandas drops nanoseconds
@@ -223,24 +223,24 @@ def objects_of(series: Any) -> list[Any]:
         return [(start + datetime.timedelta(microseconds=tick)).time() if tick % 1 == 0 else None for tick in ticks]
     if series.dtype.is_float():
         with np.errstate(invalid="ignore"):
-            numbers = series.to_numpy().astype(np.float64) + 0.0  # there is one zero
+            numbers = series.to_numpy().astype(np.float64) + 0.0  # -0.0 becomes 0.0
         return [None if gone else cell for cell, gone in zip(numbers.tolist(), np.isnan(numbers).tolist(), strict=True)]
     try:
         found, missing = series.to_list(), series.is_null()
-    except Exception:  # a date that Python does not hold, or a signaling NaN: one row must not change what becomes of the others
+    except Exception:  # a date that Python cannot represent, or a signaling NaN, must not change other rows
         return [_object(series, place) for place in range(len(series))]
     return [None if gone else cell for cell, gone in zip(found, missing.to_list(), strict=True)] if missing.any() else list(found)
 
 
 def _microseconds_of_the_day(times: Any) -> np.ndarray:
-    """The times of an array of Arrow as floats, NaN where one is missing."""
+    """Return the times of an Arrow array as floats in microseconds, NaN where missing."""
     name = str(times.type)
     ticks = as_floats(times.cast("int64" if "64" in name else "int32").to_numpy(zero_copy_only=False))
     return ticks / 1e3 if "ns" in name else ticks * {"s": 1e6, "m": 1e3, "u": 1.0}[name.partition("[")[2][0]]
 
 
 def _held(series: Any) -> Any:
-    """A column of Polars without the times that Python does not hold, at which Polars ends the program; others as they are."""
+    """Remove the times that Python cannot represent from a Polars column, as Polars would abort the process."""
     native = series.to_native()
     name, unit = str(series.dtype).partition("(")[0], getattr(series.dtype, "time_unit", "ns")
     if name not in TIMES or not hasattr(native, "to_physical"):
@@ -268,13 +268,13 @@ def _object(series: Any, place: int) -> Any:
 
 
 def kind_of_series(series: Any) -> str:
-    """Name what a column of narwhals holds, by the dtype and never by what it holds."""
+    """Name the kind of a narwhals column by its dtype, never by its values."""
     native = series.to_native()
     dtype = getattr(native, "dtype", getattr(native, "type", None))
     if {str(series.dtype), str(dtype)} & set(_TEXT):
         return "text"
     categories: Any = getattr(dtype, "categories", None)
-    if hasattr(categories, "to_series"):  # of pandas, which are of any dtype
+    if hasattr(categories, "to_series"):  # categories of pandas may have any dtype
         return kind_of_series(_series(categories.to_series()))
     if str(series.dtype).startswith(("Categorical", "Enum")):
         return "String" if "string" in str(getattr(dtype, "value_type", "string")) else "other"
@@ -282,7 +282,7 @@ def kind_of_series(series: Any) -> str:
 
 
 def kind_of_dtype(dtype: Any) -> str:
-    """Name what a dtype of narwhals holds."""
+    """Name the kind of a narwhals dtype."""
     if dtype.is_numeric() and not dtype.is_float():
         return "number"
     name = str(dtype).partition("(")[0]

@@ -1,4 +1,4 @@
-"""Draws of what a release would draw, by a seed and with error bars: of the counts of all groups, in NumPy."""
+"""Simulated draws from the distributions of a release, with error bars, from counts, in NumPy."""
 
 from __future__ import annotations
 
@@ -15,22 +15,23 @@ from dpjax.frames.truncated_laplace import TruncatedLaplace
 from dpjax.release import Counts, DistinctCount, Maximum, NonnegativeSum, Quantiles
 from dpjax.release.counts import sums_of
 
-MEASURED = 1000  # draws, where a mechanism has no error bar in closed form
-_ENTRIES = 2**16  # of counts, that are worked on together: what is computed between stays in the cache
-_GROUP = 32  # what a group counts for beside its entries
+MEASURED = 1000  # the number of draws for the error bars of mechanisms without a closed form
+_ENTRIES = 2**16  # the number of entries of counts processed together, so that temporary arrays stay in the cache
+_GROUP = 32  # the weight of a group in addition to its entries
 
 
 class Drawn(NamedTuple):
-    """What is said of a column.
+    """The simulated results of a column.
 
     Attributes:
-        value: the statistic itself, ``(groups, quantiles)``.
+        value: the statistic, ``(groups, quantiles)``.
         draws: ``(groups, epsilons, draws, quantiles)``.
-        bars: the mean absolute error and both ends of the interval that holds 95 % of the draws, ``(3, groups, epsilons,
-            quantiles)``.
-        tied: the share of the records that equal the statistic, ``(groups, quantiles)``, or None where no rank decides it.
-        costs: of all draws, for each epsilon.
-        levels: of several quantiles.
+        bars: the mean absolute error and both ends of the central interval of 95 % of the draws,
+            ``(3, groups, epsilons, quantiles)``.
+        tied: the share of the records that equal the statistic, ``(groups, quantiles)``, or None if the
+            statistic is not decided by ranks.
+        costs: the cost of all draws, for each epsilon.
+        levels: the levels of several quantiles.
     """
 
     value: np.ndarray
@@ -42,7 +43,10 @@ class Drawn(NamedTuple):
 
 
 def drawn_from_counts(own: Asked, counts: Counts, neighbors: str, generator: np.random.Generator) -> Drawn:
-    """Draw from the distributions of a release, of all groups. Error bars of several quantiles are measured on 1000 draws."""
+    """Draw from the distributions of a release for all groups.
+
+    Error bars of several quantiles are estimated from 1000 draws.
+    """
     statistic: Any = own.statistic
     shape = counts.groups, len(own.epsilons), own.draws, max(len(own.levels), 1)
     draws, value, bars = np.zeros(shape), np.zeros((shape[0], shape[3])), np.zeros((3, *shape[:2], shape[3]))
@@ -74,14 +78,14 @@ def drawn_from_counts(own: Asked, counts: Counts, neighbors: str, generator: np.
 
 
 def _tied(statistic: Any, counts: Counts, value: np.ndarray) -> np.ndarray:
-    """The share of the records that equal the statistic, ``(groups, quantiles)``."""
+    """Return the share of the records that equal the statistic, ``(groups, quantiles)``."""
     cells = statistic.records_grid.values_of(counts.values)
     equal = [sums_of(np.where(cells == one[counts.group], counts.counts, 0), counts.starts) for one in value.T]
     return np.stack(equal, axis=-1) / np.maximum(counts.totals, 1)[:, None]
 
 
 def _some_at_a_time(counts: Counts) -> Iterator[tuple[slice, Counts]]:
-    """Yield all groups in order, as many at a time as fit into the cache."""
+    """Yield all groups in order, in blocks that fit into the cache."""
     weight = counts.starts + _GROUP * np.arange(counts.groups + 1)
     ends = np.searchsorted(weight, np.arange(_ENTRIES, weight[-1], _ENTRIES), "right") - 1
     cuts = np.unique([0, *ends, counts.groups]).tolist()

@@ -1,6 +1,6 @@
-"""What only JAX simulates: statistics without a resolution, Laplace noise for comparison, and functions of a user's own.
+"""Simulations by JAX: statistics without a resolution, Laplace noise for comparison, and users' functions.
 
-Groups are padded to a few shapes, powers of two, and each shape is one compiled program for all groups of about that size.
+Groups are padded to a few shapes, powers of two, with one compiled program for all groups of a shape.
 """
 
 from __future__ import annotations
@@ -22,42 +22,42 @@ from dpjax.mechanisms import laplace, records_near
 from dpjax.sensitivity import CandidateScores, SensitivityProfile, SortedRecords
 from dpjax.several_quantiles.ranks import levels_needed
 
-_BOUNDS = ("lower", "upper")  # a program serves all of them
+_BOUNDS = ("lower", "upper")  # passed as arrays, so that one program serves all bounds
 _OF_THE_MECHANISM = ("terms", "reach")
 _OF_ONE_RANK = ("median", "quantile", "order_statistic")
-_MEASURED = ("nested_quantiles", "recursive_quantiles")  # that have no error bars in closed form
+_MEASURED = ("nested_quantiles", "recursive_quantiles")  # without error bars in closed form
 _SEVERAL = ("joint_quantiles", *_MEASURED)
-_LEAST = 64  # places for the records of a group
-_TOGETHER = 2**21  # cells up to which all groups have one shape: compiling takes longer than padding
-_CELLS = 2**22  # of a batch
+_LEAST = 64  # the least padded size of a group
+_TOGETHER = 2**21  # the number of cells up to which all groups have one shape, as compiling takes longer than padding
+_CELLS = 2**22  # the maximal number of cells of a batch
 
 
 def check(own: Asked) -> None:
-    """Raise for public numbers that arrays do not take."""
+    """Raise ``ValueError`` for public numbers that are out of range in the dtype of JAX's floats."""
     dtype, (low, high) = jnp.result_type(float), own.bounds
-    # Under a trace they are checked and nothing is computed.
+    # Under eval_shape they are checked without computing anything.
     jax.eval_shape(lambda: checks.positive("epsilon", np.array(own.epsilons, np.float64), dtype))
     if low is not None and high is not None:
         jax.eval_shape(lambda: checks.bounds(low, high, dtype))
 
 
 def drawn_by_jax(key: Any, place: int, records: np.ndarray, codes: np.ndarray, groups: int, own: Asked, neighbors: str) -> Drawn:
-    """Draw what is asked of the column of this number, float64 ``(n,)``, from every group: in the dtype of JAX's floats."""
+    """Draw the statistic of the ``place``-th column, float64 ``(n,)``, for every group, in JAX's float dtype."""
     check(own)
     key = jax.random.fold_in(key if checks.is_jax_array(key) else jax.random.key(key), place)
     epsilons = np.array(own.epsilons, np.float64).tolist()
     by_group, starts = np.argsort(codes, kind="stable"), np.searchsorted(np.sort(codes), np.arange(groups))
     group_sizes = np.bincount(codes + 1, minlength=groups + 1)[1:]
-    ordered = np.clip(records, *own.bounds)[by_group]  # in float64: none overflows in float32
-    nobody = np.zeros(0, np.int64), np.zeros(1, np.int64), _LEAST
-    whole = np.arange(1), group_sizes, len(records)  # under swap the number of records is public
-    batches = [whole] if neighbors == "swap" and groups == 1 else list(shapes_of(group_sizes)) or [nobody]
+    ordered = np.clip(records, *own.bounds)[by_group]  # in float64, before they could overflow in float32
+    empty = np.zeros(0, np.int64), np.zeros(1, np.int64), _LEAST
+    unpadded = np.arange(1), group_sizes, len(records)  # under swap the number of records is public
+    batches = [unpadded] if neighbors == "swap" and groups == 1 else list(shapes_of(group_sizes)) or [empty]
     parts: list[Any] = []
     for number, (some, sizes, width) in enumerate(batches):
         padded, there = np.full((len(sizes), width), np.nan), np.arange(width) < sizes[:, None]
         padded[there] = ordered[(np.pad(starts[some], (0, len(sizes) - len(some)))[:, None] + np.arange(width))[there]]
         if neighbors == "swap" and own.bounds[0] is not None:
-            padded[there & np.isnan(padded)] = own.bounds[0]  # as a missing record counts
+            padded[there & np.isnan(padded)] = own.bounds[0]  # a missing record counts as the lower bound
         found, costs, levels = _batch(jax.random.fold_in(key, number), padded, sizes, epsilons, own, neighbors)
         parts.append([part[: len(some)] for part in (*found, _tied(padded, found[0]))])
     order = np.argsort(np.concatenate([some for some, *_ in batches]))
@@ -67,7 +67,10 @@ def drawn_by_jax(key: Any, place: int, records: np.ndarray, codes: np.ndarray, g
 
 
 def shapes_of(sizes: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, int]]:
-    """Yield groups, their sizes with zeros for further rows, and a number of places: few shapes, powers of two on both axes."""
+    """Yield indices of groups, their sizes padded with zeros, and the padded width.
+
+    There are few shapes, with powers of two on both axes.
+    """
     bits = np.ceil(np.log2(np.maximum(sizes, _LEAST))).astype(np.int64)
     most = int(bits.max(initial=0))
     bits = np.full_like(bits, most) if len(sizes) << most <= _TOGETHER else bits + bits % 2
@@ -80,7 +83,7 @@ def shapes_of(sizes: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, int]]
 
 
 def _tied(padded: np.ndarray, value: np.ndarray) -> np.ndarray:
-    """The share of each dataset's records that equal each of its statistics, ``(rows, quantiles)``."""
+    """Return the share of each dataset's records that equal each of its statistics, ``(rows, quantiles)``."""
     number = np.sum(~np.isnan(padded), axis=-1)
     equal = [np.sum(padded.astype(value.dtype) == one[:, None], axis=-1) for one in value.T]
     return np.stack(equal, axis=-1) / np.maximum(number, 1)[:, None]
@@ -89,7 +92,7 @@ def _tied(padded: np.ndarray, value: np.ndarray) -> np.ndarray:
 def _batch(
     key: jax.Array, padded: np.ndarray, sizes: np.ndarray, epsilons: list[float], own: Asked, neighbors: str
 ) -> tuple[tuple[np.ndarray, ...], list[Guarantee], list[float]]:
-    """Draw from padded datasets: arrays as :class:`Drawn` has them, what one draw costs for each epsilon, and the levels."""
+    """Draw from padded datasets; return arrays as in :class:`Drawn`, the cost of a draw per epsilon, and levels."""
     ours = own.function is None or own.function.__module__.startswith("dpjax.mechanisms.")
     name = "quantiles" if own.name in _SEVERAL else own.name
     function: Callable[..., Any] = getattr(statistics, name) if ours else own.function  # type: ignore[assignment]
@@ -101,11 +104,11 @@ def _batch(
     count = {"num_records": sizes.astype(np.int32)} if neighbors == "add_remove" or np.any(sizes < padded.shape[-1]) else {}
     try:
         signature(function).bind(padded, **count, **static, **public, neighbors=neighbors)
-    except TypeError as error:  # by the name that was given
+    except TypeError as error:
         raise TypeError(f"{own.name}: {error}.") from error
     static |= {"neighbors": neighbors}
     shape = jax.ShapeDtypeStruct(padded.shape, jnp.result_type(float))
-    # Public numbers are checked, nothing is computed.
+    # This checks public numbers without computing anything.
     profile = jax.eval_shape(lambda records: function(records, **count, **static, **public), shape)
     word = _mechanism_of(profile, own)
     within = word == "laplace" and own.name in ("median", "quantile")
@@ -126,10 +129,10 @@ def _batch(
 
 
 def _mechanism_of(profile: Any, own: Asked) -> str:
-    """The name of the mechanism for what a statistic returned, by default the first one."""
+    """Return the name of the mechanism for the result of a statistic; by default the first one."""
     if isinstance(profile, SortedRecords):
         if own.mechanism is not None:
-            raise ValueError("several quantiles are drawn together, by a function of their own: give no mechanism.")
+            raise ValueError("mechanism must not be given for several quantiles, which are drawn together.")
         return own.name if own.name in _MEASURED else "joint_quantiles"
     if not isinstance(profile, SensitivityProfile | CandidateScores):
         raise TypeError(
@@ -157,7 +160,7 @@ def _program(
     near: tuple[int, int] | None,
     draws: int,
 ) -> tuple[jax.Array, ...]:
-    """The statistic of each row, draws, and for each epsilon the error of a draw and where 95 % of the draws are."""
+    """Return the statistic of each row, draws, and for each epsilon the error and 95 % interval of a draw."""
     profile = statistic(records, **sizes, **dict(static), **ends)
     scored = isinstance(profile, CandidateScores)
     value = profile.candidates[jnp.argmax(profile.scores, axis=-1)] if scored else profile.value
@@ -174,10 +177,10 @@ def _program(
 
 
 def distribution_of(word: str, profile: Any, epsilon: Any, within: tuple[Any, Any] | None = None, **options: Any) -> Any:
-    """Return the output distribution of a mechanism by its name.
+    """Return the output distribution of the mechanism with this name.
 
-    One record can move a quantile from one bound to the other: with these bounds as ``within``, Laplace noise takes their distance
-    as the sensitivity and stays between them.
+    With bounds as ``within`` it is Laplace noise between these bounds, whose sensitivity is their
+    distance, since one record can move a quantile from one bound to the other.
     """
     if within is not None:
         lower, upper = within

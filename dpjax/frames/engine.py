@@ -1,9 +1,9 @@
-"""A table in an engine: the engine rounds and counts, through narwhals, and only groups, positions and counts come back.
+"""Tables of engines, which round and count through narwhals; only groups, positions and counts are fetched.
 
-    table --one record a person and group--> few groups a person --cell--> group, cell, count
+    table --one record per person and group--> few groups per person --cell--> group, cell, count
 
-Cells are the same in every engine, and as in memory: they are written out in float64, by operations that are rounded alike
-everywhere. What is missing is taken out before anything is computed or cast, since an engine may raise there.
+Cells are equal in every engine and in memory: they are computed in float64, by operations that are rounded in the
+same way everywhere. Missing values are removed before anything is computed or cast, as an engine may raise for them.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from dpjax.release.grid import Multiples
 
 _SQL = ("duckdb", "ibis", "pyspark", "pyspark_connect")
 _DAYS = 719_163  # from the first day of the year 1 to 1970
-_HIGH = 2**62  # above every position
+_HIGH = 2**62  # larger than every position
 
 
 class Engine:
-    """A lazy frame of narwhals.
+    """The records of a lazy narwhals frame.
 
     Args:
         frame: the lazy frame.
         by: the columns of the groups.
-        persons: whose rows belong together; None where each row is a record.
+        persons: how rows are combined to persons; None if each row is a record.
     """
 
     def __init__(self, frame: Any, by: Sequence[Any], persons: Persons | None) -> None:
@@ -43,15 +43,18 @@ class Engine:
         self._schema = frame.collect_schema()
         self._engine = frame.implementation.name.lower()
         for name in (*by, *([] if persons is None else [persons.unit])):
-            if kind_of_dtype(self._schema[name]) in ("other", "text"):  # Python may take different ones for equal
-                raise TypeError(f"column {name!r} holds {self._schema[name]}, whose labels cannot be told apart: cast it to text.")
+            if kind_of_dtype(self._schema[name]) in ("other", "text"):  # distinct values may be equal in Python
+                raise TypeError(f"column {name!r} holds {self._schema[name]}, which cannot be used as labels: cast it to text.")
         if persons is not None and by and self._engine == "dask":
             raise TypeError(
-                "Dask has no window that bounds the groups of a person: give unit= without by=, or a frame of another engine."
+                "unit= and by= cannot be combined for Dask, which has no window functions: use a frame of another engine."
             )
 
     def there(self, bounded: bool) -> tuple[Groups, np.ndarray]:
-        """Return all groups that have a row, and how many rows or persons: with ``bounded`` a person counts in few groups."""
+        """Return all groups that have rows, and their numbers of rows or persons.
+
+        With ``bounded`` a person counts in at most ``max_groups`` groups.
+        """
         rows = self._rows(None)
         if self._persons is not None:
             rows = rows.group_by("unit", *self._keys).agg(nw.len().alias("rows"))
@@ -60,7 +63,7 @@ class Engine:
         return Groups(groups.names, dict(zip(self._by, groups.shown.values(), strict=True))), sizes
 
     def crowded(self, groups: Groups) -> tuple[int, int]:
-        """Return how many persons have rows in more of these groups than they count in, and how many have rows at all."""
+        """Return the number of persons with rows in more than ``max_groups`` of these groups, and of all persons."""
         known: Any = self._persons
         each = (
             self._rows(groups)
@@ -95,15 +98,15 @@ class Engine:
         return Memory(FrameColumns(self._rows(groups, column).collect()), self._keys, None).records("value", groups)
 
     def _rows(self, groups: Groups | None, column: Any = None) -> Any:
-        """The rows that have a label, and one that is asked for, and a person: their labels, values and persons."""
+        """Return the labels, values and persons of the rows that have a label among the groups, and a person."""
         columns = [self._label(name).alias(key) for name, key in zip(self._by, self._keys, strict=True)]
         columns += [] if column is None else [nw.col(column).alias("value")]
         columns += [] if self._persons is None else [self._label(self._persons.unit).alias("unit")]
         rows = self._frame.select(*columns)
-        labelled = [*zip(self._by, self._keys, strict=True)]
+        labeled = [*zip(self._by, self._keys, strict=True)]
         if self._persons is not None:
-            labelled.append((self._persons.unit, "unit"))
-        for name, key in labelled:
+            labeled.append((self._persons.unit, "unit"))
+        for name, key in labeled:
             rows = rows.filter(~nw.col(key).is_null())
             if self._schema[name].is_float():
                 rows = rows.filter(~nw.col(key).is_nan())
@@ -111,12 +114,12 @@ class Engine:
             labels = self._labels_in(groups.names)
             for place, key in enumerate(self._keys):
                 rows = rows.filter(nw.col(key).is_in(list(dict.fromkeys(label[place] for label in labels))))
-            if self._persons is not None and len(self._keys) > 1:  # a group that is not asked for takes no place of another one
+            if self._persons is not None and len(self._keys) > 1:  # other groups must not count towards max_groups
                 rows = rows.filter(_one_of(labels, self._keys))
         return rows
 
     def _labels_in(self, names: Sequence[Any]) -> list[tuple[Any, ...]]:
-        """Labels as the columns have them, as tuples, without those that a column cannot have."""
+        """Return the labels as tuples in the columns' dtypes, without those that a column cannot hold."""
         columns = [names] if len(self._by) == 1 else [[name[place] for name in names] for place in range(len(self._by))]
         for place, name in enumerate(self._by):
             if (dtype := self._schema[name]).is_numeric():
@@ -124,7 +127,7 @@ class Engine:
         return [label for label in zip(*columns, strict=True) if None not in label]
 
     def _label(self, name: Any) -> Any:
-        """A column of labels: categories as text, and one zero among floats."""
+        """Return an expression for a column of labels: categories as text, and -0.0 as 0.0."""
         dtype = self._schema[name]
         if self._is_category(name):
             return nw.col(name).cast(nw.String)
@@ -140,7 +143,7 @@ class Engine:
         return there & ~nw.col("value").is_nan() if self._schema[column].is_float() else there
 
     def _number(self, column: Any, rounding: Rounding) -> Any:
-        """The value as a float; times in microseconds."""
+        """Return an expression for the value as a float; times in microseconds."""
         dtype, value = self._schema[column], nw.col("value")
         ends: list[Any]
         kind = kind_of_dtype(dtype)
@@ -149,8 +152,8 @@ class Engine:
         if kind not in TIMES:
             return value.cast(nw.Float64)
         if kind == "Duration" and self._engine == "ibis":
-            raise TypeError("durations of Ibis cannot be counted: convert them to numbers, such as seconds.")
-        if kind == "Duration":  # microseconds count not as far as some engines' durations
+            raise TypeError(f"column {column!r} holds durations of Ibis, which are not supported: convert them to numbers.")
+        if kind == "Duration":  # clipped, as durations of some engines overflow in microseconds
             ends = [
                 datetime.timedelta(microseconds=round(end * rounding.over / rounding.times))
                 for end in (rounding.low, rounding.high)
@@ -162,7 +165,7 @@ class Engine:
             return time
         zone = getattr(dtype, "time_zone", None)
         if self._engine not in _SQL or (self._engine == "duckdb" and zone is not None):
-            # Once they are within bounds, Python holds all times. DuckDB's clock is that of the session.
+            # Within the bounds Python can represent all times. DuckDB's clock functions depend on the session's time zone.
             low, high = (np.datetime64(round(end * rounding.over / rounding.times), "us") for end in (rounding.low, rounding.high))
             ends = [end.item() for end in (low, high)]
             if kind == "Date":
@@ -179,7 +182,7 @@ class Engine:
         return days * 864e8 if kind == "Date" else days * 864e8 + time
 
     def _integer(self, column: Any, rounding: Rounding) -> Any:
-        """The integer of a value, as :class:`Rounding` says, still a float."""
+        """Return an expression for the integer of a value by :class:`Rounding`, as a float."""
         scaled = self._number(column, rounding) * rounding.times / rounding.over
         fine = scaled.clip(float(rounding.low), float(rounding.high)) * 2.0**rounding.bits
         return (fine + 0.5).floor() - float(rounding.offset) * 2.0**rounding.bits
@@ -187,13 +190,13 @@ class Engine:
     def _of_persons(
         self, rows: Any, column: Any, present: Any, grid: Multiples | None, rule: Any, neighbors: str, only_there: bool
     ) -> Any:
-        """One row for each person and group, whose value is the position of the record, or a value where there is no grid."""
+        """Return one row per person and group, with the position of the record, or a value if there is no grid."""
         if neighbors == "add_remove":
             rows, number = rows.filter(present), nw.len()
-        else:  # a person is there, whatever the values are
+        else:  # under swap a person counts, whatever the values are
             rows = rows.with_columns(nw.when(present).then(nw.lit(1)).otherwise(nw.lit(0)).alias("there"))
             number = nw.col("there").sum()
-        if grid is None and not only_there:  # what is missing is null: the largest number may be NaN
+        if grid is None and not only_there:  # missing values become null, as NaN may be the largest number
             label = nw.col("value").cast(nw.String) if self._is_category(column) else nw.col("value")
             rows = rows.with_columns(nw.when(present).then(label).alias("value"))
         else:
@@ -205,7 +208,7 @@ class Engine:
         return rows if grid is None and not only_there else rows.with_columns(self._finished(grid, rule).alias("value"))
 
     def _finished(self, grid: Multiples | None, rule: Any) -> Any:
-        """The position of a person's record, from its rows put together; -1 where none has a value."""
+        """Return an expression for the position of a person's combined record; -1 if no row has a value."""
         rows, value = nw.col("rows").cast(nw.Float64), nw.col("value").cast(nw.Float64)
         some = nw.when(nw.col("rows") > 0).then(rows).otherwise(nw.lit(1.0))
         if grid is not None and rule not in ("min", "max"):
@@ -219,7 +222,7 @@ class Engine:
         return nw.when(nw.col("rows") > 0).then(value).otherwise(nw.lit(-1.0)).cast(nw.Int64)
 
     def _in_few_groups(self, rows: Any) -> Any:
-        """The rows of each person's groups with most rows, then by label."""
+        """Return the rows of each person's groups with most rows, ties by label."""
         if not self._keys or self._persons is None:
             return rows
         rows = rows.with_columns((nw.col("rows") * -1).alias("fewer"))
@@ -227,14 +230,17 @@ class Engine:
         return rows.with_columns(place.alias("place")).filter(nw.col("place") <= self._persons.max_groups)
 
     def _counted(self, rows: Any, values: Sequence[str]) -> Memory:
-        """How many rows have the same labels and value, fetched."""
+        """Fetch the number of rows for each combination of labels and value."""
         keys = [*self._keys, *values]
         found = rows.group_by(*keys).agg(nw.len().alias("count")).select(*keys, "count").collect()
         return Memory(FrameColumns(found), self._keys, None, "count")
 
 
 def _one_of(labels: Iterable[tuple[Any, ...]], keys: Sequence[str]) -> Any:
-    """Whether the columns of these names hold one of these tuples: a condition for each set of labels that follow a first one."""
+    """Return an expression whether the columns hold one of these tuples.
+
+    It has one condition for each distinct set of labels that follow a first label.
+    """
     if len(keys) == 1:
         return nw.col(keys[0]).is_in([label for (label,) in labels])
     after: dict[Any, dict[Any, None]] = {}
@@ -244,6 +250,6 @@ def _one_of(labels: Iterable[tuple[Any, ...]], keys: Sequence[str]) -> Any:
     for first, follow in after.items():
         alike.setdefault(frozenset(follow), []).append(first)
     each = [nw.col(keys[0]).is_in(firsts) & _one_of(rest, keys[1:]) for rest, firsts in alike.items()]
-    while len(each) > 1:  # in pairs: a long chain is nested too deeply for some engines
+    while len(each) > 1:  # pairwise, as a long chain is nested too deeply for some engines
         each = [left | right for left, right in zip_longest(each[::2], each[1::2], fillvalue=nw.lit(value=False))]
     return each[0] if each else nw.lit(value=False)

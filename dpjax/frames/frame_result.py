@@ -1,4 +1,4 @@
-"""What comes of a frame: another frame, with a row for each group, column, epsilon, draw and quantile."""
+"""Results: a frame with a row for each group, column, epsilon, draw and quantile."""
 
 from __future__ import annotations
 
@@ -19,21 +19,29 @@ from dpjax.display import TEXT_WIDTH, cell_of, text_table
 from dpjax.frames.memory import Groups
 from dpjax.frames.tables import Table
 
-_SAID_ONCE = ("column", "missing", "epsilon")  # below a printed table, where they are the same in all rows
-_FIRST = ("records", "released")  # before these, a row says what it is of
+_SAID_ONCE = ("column", "missing", "epsilon")  # printed once below a table if equal in all rows
+_FIRST = ("records", "released")  # columns before these identify a row
 ORDER = ("quantile", "draw", "records", "missing", "value", "simulated", "mean_abs_error", "lower95", "upper95", "tied_share")
 
 
 @dataclass(frozen=True, repr=False)
 class FrameResult:
-    """What came of a frame. Printed, it is a table with what is the same in all rows, the guarantee and the note below.
+    """The result of a simulation or release of a frame. Its repr is a table, the guarantee and the note.
 
     Attributes:
-        frame: of the kind that was given, a row for each group, column, epsilon and quantile.
-        guarantee: what all of it costs together.
-        guarantees: by column and epsilon, what its draws cost, in all groups together: ``guarantees["age", 0.5]``.
-        note: what spoils a simulation, and what a release needs besides, in a few sentences; empty if nothing does.
-        columns: those of the frame, as arrays and lists.
+        frame: of the kind of the input, with a row for each group, column, epsilon and quantile.
+        guarantee: the total cost.
+        guarantees: the cost of the draws for each column and epsilon, over all groups:
+            ``guarantees["age", 0.5]``.
+        note: a few sentences on what makes a simulation inaccurate, and what a release would need in
+            addition; or empty.
+        columns: the columns of the frame, as arrays and lists.
+
+    >>> from dpjax import frames
+    >>> bounds = {"lower": 0, "upper": 9, "resolution": 1, "epsilon": 1.0}
+    >>> found = frames.simulate(0, {"x": np.arange(9.0)}, "x", neighbors="swap", **bounds)
+    >>> found.columns["value"].tolist(), found.guarantee.epsilon
+    ([4.0], 1.0)
     """
 
     frame: Any
@@ -43,7 +51,7 @@ class FrameResult:
     columns: Mapping[Any, Any] = field(default_factory=dict, compare=False)
 
     def table(self) -> str:
-        """Return the rows in text, and below them what is the same in all of them."""
+        """Return the rows as text, and below them the values that are equal in all rows."""
         cells = self.cells()
         same = {}
         if len(next(iter(cells.values()))) > 1:
@@ -65,7 +73,7 @@ class FrameResult:
         return f"<div>{native._repr_html_()}<p>{escape(str(self.guarantee))}</p>{note}</div>"
 
     def cells(self) -> dict[str, list[Any]]:
-        """The columns as lists."""
+        """Return the columns as lists."""
         return {
             str(name): column.tolist() if isinstance(column, np.ndarray) else list(column) for name, column in self.columns.items()
         }
@@ -80,15 +88,15 @@ def result_of(
     others: Sequence[Guarantee] = (),
     note: str = "",
 ) -> FrameResult:
-    """Make a frame of the kind of the one that was read.
+    """Return the result with a frame of the kind of the input.
 
     Args:
-        table: that was read.
+        table: the input.
         groups: of the result.
         found: for each column, arrays that broadcast to ``(groups, epsilons, draws, quantiles)``.
         sizes: further columns ``(groups,)``.
-        costs: of each column and epsilon.
-        others: what else was spent.
+        costs: the cost of each column and epsilon.
+        others: further costs.
         note: of the result.
     """
     shapes = {column: np.broadcast_shapes(*(part.shape for part in parts.values())) for column, parts in found.items()}

@@ -1,4 +1,4 @@
-"""Labels of groups: what a column's dtype, which is public, can hold, and the order in which labels are shown."""
+"""Labels of groups: which labels a column's public dtype can hold, and the order in which they are shown."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-_DIGITS = 38  # of decimals, in all engines
-_CLASSES: dict[str, tuple[type, ...]] = {  # by the name of a dtype, what its labels are
+_DIGITS = 38  # the maximal number of digits of decimals in all engines
+_CLASSES: dict[str, tuple[type, ...]] = {  # the classes of labels, by the name of a dtype
     "number": (Real, Decimal),
     "String": (str,),
     "Boolean": (bool,),
@@ -25,16 +25,16 @@ _CLASSES: dict[str, tuple[type, ...]] = {  # by the name of a dtype, what its la
 
 
 def public_labels(groups: Iterable[Any], by: Sequence[str], kinds: Sequence[str]) -> tuple[list[Any], list[list[Any]]]:
-    """Return the labels that the caller names: as the columns have them, and for each column as they are shown.
+    """Return the caller's labels in the columns' dtypes, and for each column as they are shown.
 
     Args:
-        groups: labels, of several columns tuples.
+        groups: labels, tuples for several columns.
         by: the names of the columns.
-        kinds: of the columns, by dtype.
+        kinds: the kinds of the columns, by dtype.
 
     Raises:
-        TypeError: a text instead of a list of labels.
-        ValueError: a label that the dtype of its column can never hold, or one that is there twice.
+        TypeError: ``groups`` is a text instead of a list of labels.
+        ValueError: the dtype of a column cannot hold a label, or a label occurs twice.
     """
     if isinstance(groups, str | bytes):
         raise TypeError(
@@ -43,26 +43,26 @@ def public_labels(groups: Iterable[Any], by: Sequence[str], kinds: Sequence[str]
     labels, several = list(groups), len(by) > 1
     for label in labels if several else ():
         if isinstance(label, str) or not hasattr(label, "__len__") or len(label) != len(by):
-            raise ValueError(f"a group by {', '.join(map(str, by))} must have {len(by)} labels, got {label!r}.")
+            raise ValueError(f"groups by {', '.join(map(str, by))} must be tuples of {len(by)} labels, got {label!r}.")
     parts = [[label[place] for label in labels] for place in range(len(by))] if several else [labels]
     if any(is_missing(part) for column in parts for part in column):
-        raise ValueError("a missing label is in no group: name the groups without None and NaN.")
+        raise ValueError("groups must not contain None or NaN, as missing labels are in no group.")
     pairs = [_as_in(part, kind, column) for part, kind, column in zip(parts, kinds, by, strict=True)]
     names = joined([matched for matched, _ in pairs])
     if len(set(names)) < len(names):
-        raise ValueError(f"groups name {next(name for place, name in enumerate(names) if name in names[:place])!r} twice.")
+        raise ValueError(f"groups contains {next(name for index, name in enumerate(names) if name in names[:index])!r} twice.")
     return names, [shown for _, shown in pairs]
 
 
 def joined(parts: Sequence[list[Any]]) -> list[Any]:
-    """Return one label for each entry of several columns, a tuple if they are several; None where one is missing."""
+    """Return one label per entry of several columns, a tuple if there are several; None if one is missing."""
     if len(parts) == 1:
         return parts[0]
     return [None if None in label else label for label in zip(*parts, strict=True)]
 
 
 def _as_in(labels: list[Any], kind: str, column: str) -> tuple[list[Any], list[Any]]:
-    """Return labels as a column of this kind has them, and as they are shown."""
+    """Return labels in the dtype of a column of this kind, and as they are shown."""
     if any(issubclass(each, np.generic) for each in set(map(type, labels))):
         labels = [_plain(label) if isinstance(label, np.generic) else label for label in labels]
     if kind == "text":
@@ -81,15 +81,15 @@ def _as_in(labels: list[Any], kind: str, column: str) -> tuple[list[Any], list[A
         try:
             shown = list(map(float, labels))  # a column has one dtype
         except OverflowError:
-            raise ValueError(f"column {column!r} holds numbers that are smaller than some of the groups.") from None
-    if kind in ("Float32", "Float16"):  # the numbers that the column has for them
+            raise ValueError(f"groups has numbers that column {column!r} cannot hold.") from None
+    if kind in ("Float32", "Float16"):  # labels are rounded to the column's dtype
         with np.errstate(over="ignore"):
             return np.array(list(map(float, labels)), kind.lower()).astype(np.float64).tolist(), shown
     return labels, shown
 
 
 def check_zones(labels: Iterable[Any], zoned: bool, column: Any) -> None:
-    """Raise where a column's times have a time zone and a label has none, or the other way round: they are never equal."""
+    """Raise ``ValueError`` if only one of a column's times and a label has a time zone, as they are never equal."""
     for label in labels:
         if isinstance(label, datetime.datetime) and (label.utcoffset() is not None) != zoned:
             holds = "times with a time zone" if zoned else "times without a time zone"
@@ -97,7 +97,7 @@ def check_zones(labels: Iterable[Any], zoned: bool, column: Any) -> None:
 
 
 def number_in(label: Any, dtype: Any) -> Any:
-    """Return a number as a dtype of narwhals has it, or None where it has no such number."""
+    """Return a number in a narwhals dtype, or None if the dtype cannot represent it."""
     try:
         if dtype.is_decimal():
             found: Any = as_decimal(label)
@@ -105,7 +105,7 @@ def number_in(label: Any, dtype: Any) -> Any:
         found = int(label) if dtype.is_integer() else float(label)
         if found != label:
             return None
-    except (ArithmeticError, ValueError):  # infinity is no integer, and not every integer is a float
+    except (ArithmeticError, ValueError):  # infinity is not an integer, and large integers are not floats
         return None
     name = str(dtype)
     bits = int(name.rpartition("nt")[2]) - name.startswith("I") if dtype.is_integer() else 0
@@ -113,14 +113,14 @@ def number_in(label: Any, dtype: Any) -> Any:
 
 
 def as_decimal(label: Any) -> Any:
-    """Return a number as the decimal that it is written as, and anything else as it is."""
+    """Return a Python number as the decimal it is written as; other objects are returned unchanged."""
     if isinstance(label, float | int):
         return Decimal(str(label)) if isinstance(label, float) else Decimal(label)
     return label
 
 
 def _plain(label: Any) -> Any:
-    """Return a scalar of NumPy as a Python object; times to microseconds, as Python has them."""
+    """Return a NumPy scalar as a Python object; times with microsecond precision, as in Python."""
     fine = label.dtype.kind in "mM" and np.datetime_data(label.dtype)[0] in ("ns", "ps", "fs", "as")
     return (label.astype(f"{label.dtype.kind}8[us]") if fine else label).item()
 
@@ -131,7 +131,7 @@ def is_missing(label: Any) -> bool:
 
 
 def text_of(label: Any) -> str | None:
-    """Return the text of any object; None where it has none, since a record must not raise."""
+    """Return the text of any object; None if ``str`` raises, since a record must not raise."""
     try:
         return str(label)
     except Exception:
@@ -139,7 +139,7 @@ def text_of(label: Any) -> str | None:
 
 
 def in_order(numbers: Iterable[int], labels: Sequence[Any], several: bool) -> list[int]:
-    """Sort the numbers of labels of a column, or of several columns, by their natural order."""
+    """Sort the indices of labels, of one column or several, in natural order."""
     if set(map(type, labels)) <= {int, float}:
         return sorted(numbers, key=labels.__getitem__)
     key: Any = (lambda k: list(map(natural_order, labels[k]))) if several else (lambda k: natural_order(labels[k]))
@@ -147,7 +147,7 @@ def in_order(numbers: Iterable[int], labels: Sequence[Any], several: bool) -> li
 
 
 def natural_order(label: Any) -> tuple[bool, float, str]:
-    """Sort key of any label, by its text: numbers first and by value.
+    """Return a sort key of any label, by its text: numbers first, by value.
 
     >>> sorted(["10", "b", 9, "a", ""], key=natural_order)
     [9, '10', '', 'a', 'b']

@@ -1,4 +1,4 @@
-"""A table in memory: the group of each row as a number, and of each column how many records have which position."""
+"""Tables in memory: the group of each row as an index, and the number of records at each position."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Groups(NamedTuple):
     """The groups of a result.
 
     Attributes:
-        names: a label each, of several columns a tuple, as the columns have them.
+        names: the label of each group in the columns' dtypes, a tuple for several columns.
         shown: for each column of groups, its labels as they are shown.
-        some: whether a table may have others, which count nowhere.
+        some: whether a table may have rows of other groups, which are left out.
     """
 
     names: list[Any]
@@ -30,17 +30,17 @@ class Groups(NamedTuple):
     some: bool = True
 
     def only(self, kept: Sequence[int], some: bool) -> Groups:
-        """Return the groups of these numbers."""
+        """Return the groups with these indices."""
         return Groups([self.names[k] for k in kept], {by: [part[k] for k in kept] for by, part in self.shown.items()}, some)
 
 
 class Tally(NamedTuple):
-    """How many records of which group have which position.
+    """The number of records at each position in each group.
 
     Attributes:
-        group: integers ``(rows,)``, from 0 on; -1 for no group that is asked for.
+        group: integers ``(rows,)``, from 0 on; -1 for none of the groups.
         position: integers ``(rows,)``, -1 where the value is missing.
-        weight: int64 ``(rows,)``, how many records, or None for one each.
+        weight: int64 ``(rows,)``, the number of records, or None for one each.
     """
 
     group: np.ndarray
@@ -48,9 +48,9 @@ class Tally(NamedTuple):
     weight: np.ndarray | None
 
     def counts(self, statistic: Statistic, groups: int, neighbors: str) -> Counts:
-        """Count how often each position occurs in each group."""
+        """Count the records at each position in each group."""
         group, position = self.group, self.position
-        if neighbors == "swap" and not isinstance(statistic, Mode | DistinctCount):  # a missing record is at the lower bound
+        if neighbors == "swap" and not isinstance(statistic, Mode | DistinctCount):  # a missing record counts as the lower bound
             position = np.maximum(position, 0)
         elif (missing := position < 0).any():
             group, position = np.where(missing, -1, group), np.maximum(position, 0)
@@ -59,38 +59,39 @@ class Tally(NamedTuple):
         return Counts.of_rows(group, position, self.weight, groups=groups)
 
     def numbers(self, groups: int, which: np.ndarray | None = None) -> np.ndarray:
-        """Return how many records each group has, of those that ``which`` is true for, int64."""
-        there = self.group >= 0 if which is None else which & (self.group >= 0)
-        group = self.group[there]
+        """Return the number of records of each group, int64, among those for which ``which`` is true."""
+        counted = self.group >= 0 if which is None else which & (self.group >= 0)
+        group = self.group[counted]
         if self.weight is None:
             return np.bincount(group, minlength=groups)
         found = np.zeros(groups, np.int64)
-        np.add.at(found, group, self.weight[there])
+        np.add.at(found, group, self.weight[counted])
         return found
 
 
 class Memory:
-    """A table whose columns are in memory.
+    """The records of a table in memory.
 
     Args:
-        columns: of the table.
-        by: the columns of the groups.
-        persons: whose rows belong together; None where each row is a record.
-        counts: the column that says how many records a row stands for; None for one each.
+        columns: the columns of the table.
+        by: the names of the columns of groups.
+        persons: how rows are combined to persons; None if each row is a record.
+        counts: the column with the number of records of each row; None for one each.
     """
 
     def __init__(self, columns: Columns, by: Sequence[Any], persons: Persons | None, counts: Any = None) -> None:
         self._columns, self._by, self._persons = columns, tuple(by), persons
         self._count = None if counts is None else np.asarray(columns.numbers(counts)).astype(np.int64)
         self._labels = [columns.labels(name) for name in by]
-        # The different labels of rows as numbers of each column's labels, ascending, and which of them each row has, -1 for none.
+        # The distinct combinations of label codes, ascending, and the index of each row's combination, -1 for none.
         self._different, self._order = _together(self._labels)
         self._unit = None if persons is None else columns.labels(persons.unit).codes
 
     def there(self, bounded: bool) -> tuple[Groups, np.ndarray]:
-        """Return all groups that have a row, in the order of their labels, and how many rows or persons they have.
+        """Return all groups that have rows, in the order of their labels, and their numbers of rows or persons.
 
-        With ``bounded`` a person counts in few groups, and groups without a person are left out.
+        With ``bounded`` a person counts in at most ``max_groups`` groups, and groups without a person are
+        left out.
         """
         group, count = self._order, self._count
         if self._unit is not None:
@@ -110,20 +111,20 @@ class Memory:
         return Groups(joined(parts), dict(zip(self._by, parts, strict=True))), sizes[found]
 
     def crowded(self, groups: Groups) -> tuple[int, int]:
-        """Return how many persons have rows in more of these groups than they count in, and how many have rows at all."""
+        """Return the number of persons with rows in more than ``max_groups`` of these groups, and of all persons."""
         known: Any = self._persons
         persons, _, _ = self._sorted(np.where(self._group(groups, len(self._order)) >= 0, self._order, -1))
         numbers = np.bincount(persons)
         return int(np.count_nonzero(numbers > known.max_groups)), int(np.count_nonzero(numbers))
 
     def _group(self, groups: Groups, rows: int) -> np.ndarray:
-        """The number of the group of each row, -1 for none of these."""
+        """Return the index of each row's group, -1 for none of these."""
         if not self._by:
             return np.zeros(rows, np.int32)
         places = [{name: code for code, name in enumerate(labels.names)} for labels in self._labels]
         several = len(places) > 1
-        place = {tuple(codes): number for number, codes in enumerate(self._different.tolist())} if several else {}
-        number = np.full(len(self._different) + 1, -1, np.int32)  # the last one is that of the rows of no group
+        place = {tuple(codes): index for index, codes in enumerate(self._different.tolist())} if several else {}
+        number = np.full(len(self._different) + 1, -1, np.int32)  # the last entry is for rows of no group
         decimals = [any(isinstance(name, Decimal) for name in labels.names) for labels in self._labels]
         for group, name in enumerate(groups.names):
             each = zip(places, name if several else (name,), decimals, strict=True)
@@ -146,7 +147,7 @@ class Memory:
             present = np.ones(len(numbers), bool) if numbers.dtype.kind in "iub" else ~np.isnan(numbers)
             values = rows_of(grid, self._persons.rule(statistic)).integers(np.where(present, numbers, 0).astype(np.float64))
         elif self._persons is not None and not isinstance(statistic, Count):
-            values = self._columns.numbers(column)  # of which one is kept, and read then
+            values = self._columns.numbers(column)  # one value per person is kept, and read later
             present = np.ones(len(values), bool) if values.dtype.kind in "iub" else ~np.isnan(values)
         else:
             values, present = statistic.read(self._columns.numbers(column))
@@ -161,7 +162,7 @@ class Memory:
     def _of_persons(
         self, values: Any, present: Any, group: Any, grid: Any, rule: Any, neighbors: str, read: Callable[..., Any] | None
     ) -> Tally:
-        """One record of each person and group; ``read`` gives the position of a value that is kept."""
+        """Return one record per person and group; ``read`` gives the position of a value that is kept."""
         order = self._order if self._by else np.zeros(len(values), np.int64)
         persons, ordered, (there, starts, rows) = self._sorted(np.where((group >= 0) & present, order, -1))
         position = together(values[there], starts, rows, grid, rule) if len(starts) else np.zeros(0, np.int64)
@@ -170,14 +171,14 @@ class Memory:
             position = np.where(known, found, -1)
         stays = self._in_few_groups(persons, ordered, rows)
         found, position = group[there[starts]][stays], position[stays]
-        if neighbors == "swap":  # a person is there, whatever the values are
+        if neighbors == "swap":  # a person counts, whatever the values are
             unit: Any = self._unit
             absent = len(np.unique(unit[unit >= 0])) - len(position)
             found, position = np.pad(found, (0, absent)), np.pad(position, (0, absent), constant_values=-1)
         return Tally(found, position, None)
 
     def _sorted(self, order: np.ndarray) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """The person and the group of each record, and its rows: sorted, where each record's start, and how many they are."""
+        """Return the person and group of each record, and its rows: sorted, with the start and number of each."""
         unit: Any = self._unit
         rows = np.flatnonzero((unit >= 0) & (order >= 0))
         width = int(order.max(initial=0)) + 1
@@ -196,18 +197,18 @@ class Memory:
         return in_few_groups(persons, group, rows, known.max_groups)
 
     def positions(self, column: Any, groups: Groups) -> Tally:
-        """Return a column of positions, -1 for a missing value."""
+        """Return a column of positions; -1 for missing values."""
         position = np.asarray(self._columns.numbers(column)).astype(np.int64)
         return Tally(self._group(groups, len(position)), position, self._count)
 
     def records(self, column: Any, groups: Groups) -> tuple[np.ndarray, np.ndarray]:
-        """Return the records of a column as numbers, float64, and the group of each: what has no public grid."""
+        """Return the records of a column without a public grid, float64, and the group of each."""
         values = np.asarray(self._columns.numbers(column), np.float64)
         return values, self._group(groups, len(values))
 
 
 def _together(columns: Sequence[Labels]) -> tuple[np.ndarray, np.ndarray]:
-    """The different tuples of numbers of labels, ascending, and which of them each row has; -1 where one is missing."""
+    """Return the distinct combinations of label codes, ascending, and each row's combination; -1 if missing."""
     if not columns:
         return np.zeros((1, 0), np.int64), np.zeros(0, np.int64)
     if len(columns) == 1:

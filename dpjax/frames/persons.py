@@ -1,16 +1,17 @@
-"""Persons with several rows: all rows of a person in a group become one record, and a person counts in few groups.
+"""Persons with several rows: the rows of a person in a group are combined, and a person counts in few groups.
 
-**Proof.** Let a table have one person more than another one. Rows of different persons never meet before they are counted: what a
-person's rows become, and in which groups (those where the person has most rows, then by label), is a function of the rows of that
-person and of public numbers alone. So the records of all others are the same in both tables, and the person adds at most one
-record to each of at most ``max_groups`` groups. A mechanism that is epsilon-DP for a record of a group draws from each group by
-itself, so that the losses of those groups add up to at most ``max_groups`` times epsilon; all other groups have the same
-distribution. Ranges add up likewise, since the groups are drawn independently. Without groups there is one record, and the cost
-is that of one.
+**Proof.** Let a table have one person more than another one. Rows of different persons are not combined before they
+are counted: the record of a person in a group, and the choice of the person's groups (those with most of the person's
+rows, ties by label), are functions of that person's rows and of public numbers alone. So the records of all others are
+equal in both tables, and the person adds at most one record to each of at most ``max_groups`` groups. A mechanism that
+is epsilon-DP for a record of a group draws independently for each group, so that the losses of these groups add up to
+at most ``max_groups`` times epsilon; all other groups have the same distribution. Ranges add up likewise, since the
+groups are drawn independently. Without groups there is one record, and the cost is that of one.
 
-**Why rows are rounded before they are added.** A sum of floats depends on their order, and an engine's order on other people's
-rows: then two persons' records could change at once. Rows become integers first, multiples of the resolution over a power of two
-that depends on public numbers only, whose sum is exact in every order (up to 2^32 rows of a person in a group).
+**Why rows are rounded before they are added.** A sum of floats depends on their order, and an engine's order may depend
+on other people's rows: then one person could change the records of several. So rows become integers first, multiples of
+the resolution over a power of two that depends on public numbers only, whose sum is exact in every order (up to 2^32
+rows of a person in a group).
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ from dpjax.release import Count, DistinctCount, Statistic
 from dpjax.release.grid import Multiples
 
 PerUnit = Literal["mean", "sum", "min", "max", "count"]
-_BITS = 31  # of the integer of a row
+_BITS = 31  # the number of bits of the integer of a row
 
 
 class Rounding(NamedTuple):
-    """The integer of a value x, floor(clip(x * times / over, low, high) * 2^bits + 1/2) - offset * 2^bits, in float64.
+    """Rounding of x to floor(clip(x * times / over, low, high) * 2^bits + 1/2) - offset * 2^bits, in float64.
 
-    With no bits it is the number of the nearest cell of a grid, counted from the lower bound.
+    With ``bits = 0`` it is the index of the nearest cell of a grid, counted from the lower bound.
     """
 
     times: float
@@ -45,26 +46,26 @@ class Rounding(NamedTuple):
     offset: float
 
     def integers(self, values: np.ndarray) -> np.ndarray:
-        """Return the integers of values that are numbers, int64."""
+        """Return the integers of values, which must not be NaN, int64."""
         with np.errstate(over="ignore"):
             cells = np.clip(values * self.times / self.over, self.low, self.high) * 2.0**self.bits
         return (np.floor(cells + 0.5) - self.offset * 2.0**self.bits).astype(np.int64)
 
 
 def cells_of(grid: Multiples) -> Rounding:
-    """Return the rounding of single records to a grid."""
+    """Return the rounding of single records to the cells of a grid."""
     end = grid.start + grid.size - 1
     return Rounding(float(grid.resolution.denominator), float(grid.resolution.numerator), grid.start, end, 0, grid.start)
 
 
 @dataclass(frozen=True)
 class Persons:
-    """Whose rows belong together, and what becomes of them.
+    """How the rows of a person are combined.
 
     Attributes:
-        unit: the column that names the person.
-        per_unit: what all rows of a person in a group become; None for the default of the statistic.
-        max_groups: the most groups that a person counts in.
+        unit: the column that identifies the person.
+        per_unit: how all rows of a person in a group are combined; None for the default of the statistic.
+        max_groups: the maximal number of groups that a person counts in.
     """
 
     unit: Any
@@ -72,33 +73,33 @@ class Persons:
     max_groups: int = 1
 
     def __post_init__(self) -> None:
-        """Raise for bad public parameters."""
+        """Raise for public parameters out of range."""
         if self.per_unit is not None:
             checks.one_of("per_unit", self.per_unit, get_args(PerUnit))
         checks.static_integer("max_groups", self.max_groups, 1)
 
     def rule(self, statistic: Statistic) -> PerUnit:
-        """Return what the rows of a person become for this statistic, or raise where that has no meaning."""
-        if isinstance(statistic, Count):  # of persons, whatever their values are
+        """Return how the rows of a person are combined for this statistic; raise if that is undefined."""
+        if isinstance(statistic, Count):  # counts persons, whatever their values are
             return "max"
         grid: Any = getattr(statistic, "records_grid", None)
         on_multiples = isinstance(grid, Multiples) and not isinstance(statistic, DistinctCount)
         if self.per_unit is None and not on_multiples:
             raise ValueError(
-                f"{type(statistic).__name__} with unit= needs per_unit='min' or 'max': one of a person's values is kept."
+                f"{type(statistic).__name__} with unit= needs per_unit='min' or 'max', which keep one of a person's values."
             )
         rule = self.per_unit or "mean"
         if not on_multiples and rule not in ("min", "max"):
             raise ValueError(
-                f"per_unit={rule!r} needs a statistic with a resolution: {type(statistic).__name__} keeps 'min' or 'max'."
+                f"per_unit={rule!r} needs a statistic with a resolution: {type(statistic).__name__} takes 'min' or 'max'."
             )
         if rule == "sum" and on_multiples and max(abs(grid.start), abs(grid.start + grid.size - 1)) >= 2**_BITS:
-            raise ValueError("per_unit='sum' needs bounds within 2^31 multiples of the resolution: take a coarser resolution.")
+            raise ValueError("per_unit='sum' needs bounds within 2^31 multiples of the resolution: use a coarser resolution.")
         return rule
 
 
 def rows_of(grid: Multiples, rule: PerUnit) -> Rounding:
-    """Return how a row is rounded before the rows of a person are put together."""
+    """Return the rounding of a row before the rows of a person are combined."""
     cells = cells_of(grid)
     if rule == "mean":
         return cells._replace(bits=_BITS - (grid.size - 1).bit_length())
@@ -109,7 +110,7 @@ def rows_of(grid: Multiples, rule: PerUnit) -> Rounding:
 
 
 def together(values: np.ndarray, starts: np.ndarray, rows: np.ndarray, grid: Multiples | None, rule: PerUnit) -> np.ndarray:
-    """Return the position of each person's record, int64: of rows that are sorted by person, as :func:`rows_of` rounds them."""
+    """Return the position of each person's record, int64, from rows sorted by person and rounded by :func:`rows_of`."""
     if grid is None or rule in ("min", "max"):
         return (np.minimum if rule == "min" else np.maximum).reduceat(values, starts)
     if rule == "count":
@@ -118,23 +119,23 @@ def together(values: np.ndarray, starts: np.ndarray, rows: np.ndarray, grid: Mul
 
 
 def finished(total: np.ndarray, rows: np.ndarray, grid: Multiples, rule: PerUnit) -> np.ndarray:
-    """Return the positions of the sums of persons' rows, or of their means."""
+    """Return the positions of the sums or means of persons' rows."""
     scale = 2.0 ** rows_of(grid, rule).bits
     if rule == "mean":
         return np.floor(total.astype(np.float64) / (rows * scale) + 0.5).astype(np.int64)
     cells = cells_of(grid)
-    whole = np.clip(np.floor(total.astype(np.float64) / scale + 0.5), cells.low, cells.high)
-    return (whole - cells.low).astype(np.int64)
+    cell = np.clip(np.floor(total.astype(np.float64) / scale + 0.5), cells.low, cells.high)
+    return (cell - cells.low).astype(np.int64)
 
 
 def in_few_groups(person: np.ndarray, group: np.ndarray, rows: np.ndarray, most: int) -> np.ndarray:
-    """Return which records stay, bool: of each person those of the groups with most rows, then by the order of the groups.
+    """Return which records are kept, bool: of each person those in the groups with most rows, ties by group.
 
     Args:
         person: int64 ``(n,)``.
-        group: int64 ``(n,)``, different for the records of one person, in the order of their labels.
-        rows: int64 ``(n,)``, how many rows each record is made of.
-        most: how many groups a person counts in.
+        group: int64 ``(n,)``, distinct for the records of one person, in the order of the labels.
+        rows: int64 ``(n,)``, the number of rows that each record combines.
+        most: the maximal number of groups that a person counts in.
 
     >>> in_few_groups(np.array([7, 7, 7, 4]), np.array([2, 0, 1, 0]), np.array([3, 1, 1, 1]), 2).tolist()
     [True, True, False, True]
@@ -148,16 +149,16 @@ def in_few_groups(person: np.ndarray, group: np.ndarray, rows: np.ndarray, most:
 
 
 def persons_of(unit: Any, per_unit: PerUnit | None, max_groups: int) -> Persons | None:
-    """Return whose rows belong together, None where each row is a record."""
+    """Return how the rows of persons are combined; None if each row is a record."""
     if unit is None:
         if per_unit is not None or max_groups != 1:
-            raise ValueError("per_unit and max_groups need unit, the column that names the person.")
+            raise ValueError("per_unit and max_groups need unit, the column that identifies the person.")
         return None
     return Persons(unit, per_unit, max_groups)
 
 
 def protecting(guarantee: Guarantee | Composition, persons: Persons | None) -> Any:
-    """Return a guarantee that says whom it protects: a row, or a person."""
+    """Return a guarantee with its unit: a row, or a person."""
     unit = "row" if persons is None else "person"
     if isinstance(guarantee, Composition):
         return Composition(tuple((replace(part, unit=unit), count) for part, count in guarantee.parts))
@@ -165,7 +166,7 @@ def protecting(guarantee: Guarantee | Composition, persons: Persons | None) -> A
 
 
 def costs_of(asked: Mapping[Any, Any], neighbors: str, persons: Persons | None) -> dict[tuple[Any, float], Guarantee]:
-    """Return what the draws from each column cost at each epsilon, in all groups together."""
+    """Return the cost of the draws from each column at each epsilon, over all groups."""
     times = 1 if persons is None else persons.max_groups
     return {
         (column, float(epsilon)): protecting(own.statistic.cost(epsilon, own.draws * times, neighbors, own.mechanism), persons)

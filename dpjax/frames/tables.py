@@ -1,4 +1,4 @@
-"""Tables of every kind: those in memory as arrays, those of an engine as queries, and frames of the same kind out of columns."""
+"""Access to tables of every kind, in memory or in an engine, and creation of frames of the same kind."""
 
 from __future__ import annotations
 
@@ -28,10 +28,13 @@ class Records(Protocol):
     """The records of a table, each in a group."""
 
     def there(self, bounded: bool) -> tuple[Groups, np.ndarray]:
-        """Return all groups that have a row, and how many rows or persons: with ``bounded`` a person counts in few groups."""
+        """Return all groups that have rows, and their numbers of rows or persons.
+
+        With ``bounded`` a person counts in at most ``max_groups`` groups.
+        """
 
     def crowded(self, groups: Groups) -> tuple[int, int]:
-        """Return how many persons have rows in more of these groups than they count in, and how many have rows at all."""
+        """Return the number of persons with rows in more than ``max_groups`` of these groups, and of all persons."""
 
     def tally(self, column: Any, statistic: Statistic, groups: Groups, neighbors: str) -> Tally:
         """Count the records of a column in these groups."""
@@ -42,13 +45,13 @@ class Records(Protocol):
 
 @dataclass(frozen=True)
 class Table:
-    """A table whose columns and groups have been checked: all that depends on public numbers, names and dtypes.
+    """A table whose columns and groups are validated, by public numbers, names and dtypes.
 
     Attributes:
-        rows: where the records are.
-        named: the public groups; None for those that have a record; without ``by`` the one of all records.
-        kinds: what each column that is asked for holds, by its dtype.
-        remake: makes a frame of the kind that was given from columns.
+        rows: the records.
+        named: the public groups; None for all groups in the data; without ``by`` a single group.
+        kinds: the kind of each requested column, by its dtype.
+        remake: a function that makes a frame of the kind of the input from columns.
     """
 
     rows: Records
@@ -57,7 +60,10 @@ class Table:
     remake: Callable[[dict[str, Any]], Any]
 
     def groups(self, *, bounded: bool) -> tuple[Groups, np.ndarray]:
-        """Return all groups that have a row, in order, and how many rows or persons; with ``bounded`` of persons in few groups."""
+        """Return all groups that have rows, in order, and their numbers of rows or persons.
+
+        With ``bounded`` a person counts in at most ``max_groups`` groups.
+        """
         groups, sizes = self.rows.there(bounded)
         ordered = in_order(range(len(groups.names)), groups.names, len(groups.shown) > 1)
         return groups.only(ordered, some=False), sizes[ordered]
@@ -71,65 +77,65 @@ def read_table(
     neighbors: str,
     persons: Persons | None = None,
 ) -> Table:
-    """Check the columns of a frame and the groups that are asked for, by names and dtypes alone; no record is read."""
+    """Validate the columns and groups of a frame by names and dtypes alone; no record is read."""
     keys = () if by is None else tuple(by) if isinstance(by, (list, tuple)) else (by,)
     if keys and neighbors == "swap":
         raise ValueError("by needs neighbors='add_remove': a replaced record can move from one group to another.")
     if not keys and groups is not None:
-        raise ValueError("groups need by, the column that they are in.")
+        raise ValueError("groups needs by, the column of the group labels.")
     if not keys and persons is not None and persons.max_groups != 1:
         raise ValueError("max_groups needs by: without groups a person counts once.")
-    given = _opened(frame)
-    columns, schema = given.columns, given.kind
+    opened = _opened(frame)
+    columns, schema = opened.columns, opened.kind
     needed = [*asked, *keys, *([] if persons is None else [persons.unit])]
     for name in needed:
         if name not in columns:
             raise ValueError(f"the frame has no column {name!r}; its columns are {', '.join(map(str, columns))}.")
     for name in needed[len(asked) :]:
         if schema(name).startswith(("List", "Array", "Struct")):
-            raise TypeError(f"column {name!r} holds {schema(name)}, which cannot name a group or a person.")
+            raise TypeError(f"column {name!r} holds {schema(name)}, which cannot identify a group or a person.")
     for name, own in asked.items():
         if persons is not None and own.statistic is None:
             raise ValueError("unit= needs a statistic with a resolution, as a release does.")
         if persons is not None and own.statistic is not None:
             rule = persons.rule(own.statistic)
             if own.kind is not None and (rule == "count" or (rule == "sum" and own.kind != "Duration")):
-                raise ValueError(f"per_unit={rule!r} is no {own.kind.lower()}: of column {name!r} take 'mean', 'min' or 'max'.")
+                raise ValueError(f"per_unit={rule!r} is not a {own.kind.lower()}: use 'mean', 'min' or 'max' for column {name!r}.")
         if not isinstance(own.statistic, DistinctCount):
             check_kind(name, schema(name), own)
     if len({None if own.kind is None else schema(name) for name, own in asked.items()}) > 1:
-        raise ValueError("a column of the result is of one kind: ask for dates, for times and for numbers one after the other.")
+        raise ValueError("columns must all be numbers, or all of one kind of dates or times: use separate calls otherwise.")
     named = None if keys else Groups([()], {})
     if keys and groups is not None and not isinstance(groups, PrivateGroups):
         names, shown = public_labels(groups, keys, [schema(key) for key in keys])
         for key, labels in zip(keys, shown, strict=True):
             if schema(key) == "Datetime":
-                check_zones(labels, given.zoned(key), key)
+                check_zones(labels, opened.zoned(key), key)
         named = Groups(names, dict(zip(keys, shown, strict=True)))
-    return Table(given.rows(keys, persons), named, {name: schema(name) for name in asked}, given.remake)
+    return Table(opened.rows(keys, persons), named, {name: schema(name) for name in asked}, opened.remake)
 
 
 def check_names(by: Any, taken: Iterable[str]) -> None:
-    """Raise where the result has another column of the name of a column of groups."""
+    """Raise ``ValueError`` if a column of groups has the name of a column of the result."""
     for name in by if isinstance(by, list | tuple) else (by,):
         if isinstance(name, str) and name in taken:
-            raise ValueError(f"the result has a column {name!r} of its own: rename the column of the groups before.")
+            raise ValueError(f"by must not be {name!r}, which is a column of the result: rename the column first.")
 
 
 def kinds_of(frame: Any) -> Callable[[Any], str]:
-    """Return what names the kind of a column of a frame by its dtype."""
+    """Return a function that names the kind of a column of a frame by its dtype."""
     return _opened(frame).kind
 
 
 class _Opened(NamedTuple):
-    """A frame that was given.
+    """A frame whose columns and dtypes are known.
 
     Attributes:
-        columns: their names.
-        kind: names what a column holds, by its dtype.
-        zoned: says whether the times of a column have a zone, by its dtype.
-        rows: makes the records, of columns of groups and of what becomes of persons.
-        remake: makes a frame of the kind that was given from columns.
+        columns: the names of the columns.
+        kind: a function that names the kind of a column by its dtype.
+        zoned: a function that returns whether the dtype of a column has a time zone.
+        rows: a function of the columns of groups and of how persons are combined that returns records.
+        remake: a function that makes a frame of the same kind from columns.
     """
 
     columns: list[Any]
@@ -140,7 +146,7 @@ class _Opened(NamedTuple):
 
 
 def _opened(frame: Any) -> _Opened:
-    """Look at a frame's columns and dtypes; no record is read."""
+    """Inspect a frame's columns and dtypes; no record is read."""
     if isinstance(frame, Mapping):
         arrays = ArrayColumns(frame)
         return _Opened(arrays.names(), arrays.kind, lambda _: False, partial(Memory, arrays), _arrays)
@@ -150,12 +156,12 @@ def _opened(frame: Any) -> _Opened:
         known = narwhals.from_native(plain)
     except TypeError as error:
         kinds = "pandas, Polars, PyArrow, Dask, PySpark or Ibis, a DuckDB relation or a mapping of names to arrays"
-        hint = ": give connection.table('trips')" if "Connection" in type(frame).__name__ else ""
+        hint = ": pass connection.table('trips')" if "Connection" in type(frame).__name__ else ""
         hint = ": read the file first, as by pandas.read_csv" if isinstance(frame, str | PurePath) else hint
         raise TypeError(f"frame must be of {kinds}, got {type(frame).__name__}{hint}.") from error
     lazy = isinstance(known, narwhals.LazyFrame)
     if known.implementation.name.lower() == "duckdb" and find_spec("pyarrow") is None:  # before anything is charged
-        raise ImportError("a DuckDB relation is read through PyArrow: pip install pyarrow.")
+        raise ImportError("a DuckDB relation needs PyArrow: pip install pyarrow.")
     engine, remake = known.implementation.name.lower(), partial(_made, narwhals, known.implementation, lazy)
     columns = [names.get(name, name) for name in known.columns] if not lazy else list(known.collect_schema())
     if engine in _IN_ENGINES:
@@ -177,11 +183,14 @@ def _opened(frame: Any) -> _Opened:
 
 
 def _with_text_names(frame: Any) -> tuple[Any, dict[str, Any]]:
-    """A pandas frame whose columns are named by text, as narwhals needs them, and their own names; others as they are."""
+    """Return a pandas frame with text as column names, as narwhals needs, and the original names.
+
+    Other frames are returned unchanged.
+    """
     if not type(frame).__module__.startswith("pandas") or not hasattr(frame, "columns"):
         return frame, {}
     if not frame.columns.is_unique:
-        raise ValueError("the frame has several columns of one name.")
+        raise ValueError("frame must not have several columns with the same name.")
     if all(isinstance(name, str) for name in frame.columns):
         return frame, {}
     names = {f"{place}:{name}": name for place, name in enumerate(frame.columns)}
@@ -197,13 +206,13 @@ def _narwhals() -> ModuleType:
         import narwhals
     except ImportError as error:
         raise ImportError(
-            "dpjax.frames needs narwhals, but for a mapping of names to arrays: pip install 'dpjax[frames]'."
+            "dpjax.frames needs narwhals, except for a mapping of names to arrays: pip install 'dpjax[frames]'."
         ) from error
     return narwhals
 
 
 def _made(narwhals: ModuleType, kind: Any, lazy: bool, columns: dict[Any, Any]) -> Any:
-    """A frame of the kind that was given; a table of PyArrow for Spark, and a frame of pandas for Dask."""
+    """Return a frame of this kind; a PyArrow table for Spark, and a pandas frame for Dask."""
     engine = kind.name.lower()
     if engine == "pandas" and not all(isinstance(name, str) for name in columns):
         return import_module("pandas").DataFrame(columns)

@@ -1,4 +1,4 @@
-"""Results of dates, times and durations in their own kind: statistics compute with microseconds."""
+"""Conversion of results to dates, times and durations from microseconds."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ _DAY = 86_400_000_000
 
 
 def in_kind(values: np.ndarray, kind: str, bound: Any) -> np.ndarray:
-    """Return values as a column of this kind has them.
+    """Return values as dates, times or durations.
 
     Args:
         values: microseconds, float64, since 1970 or since midnight.
-        kind: ``"Date"``, ``"Datetime"``, ``"Duration"`` or ``"Time"``, the dtype of the column. What lies between two dates becomes
-            the earlier one.
+        kind: ``"Date"``, ``"Datetime"``, ``"Duration"`` or ``"Time"``, the kind of the column. A value
+            between two dates becomes the earlier one.
         bound: a bound, whose time zone the results have.
     """
-    whole = np.rint(np.asarray(values)).astype(np.int64)
+    rounded = np.rint(np.asarray(values)).astype(np.int64)
     if kind == "Date":
-        return (whole // _DAY).astype("datetime64[D]")
+        return (rounded // _DAY).astype("datetime64[D]")
     if kind == "Duration":
-        return whole.astype("timedelta64[us]")
+        return rounded.astype("timedelta64[us]")
     zone = getattr(bound, "tzinfo", None)
     if kind == "Datetime" and zone is None:
-        return whole.astype("datetime64[us]")
+        return rounded.astype("datetime64[us]")
     start = datetime.datetime(1970, 1, 1, tzinfo=None if zone is None else datetime.UTC)
-    found = np.empty(whole.size, object)
-    moments = [start + datetime.timedelta(microseconds=each) for each in whole.ravel().tolist()]
+    found = np.empty(rounded.size, object)
+    moments = [start + datetime.timedelta(microseconds=each) for each in rounded.ravel().tolist()]
     found[:] = [moment.time() if kind == "Time" else moment.astimezone(zone) for moment in moments]
-    return found.reshape(whole.shape)
+    return found.reshape(rounded.shape)
 
 
 def durations(values: np.ndarray) -> np.ndarray:
-    """Return distances in microseconds as durations."""
+    """Return distances in microseconds as ``timedelta64[us]``."""
     return np.rint(np.asarray(values)).astype(np.int64).astype("timedelta64[us]")

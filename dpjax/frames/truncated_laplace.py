@@ -1,4 +1,4 @@
-"""The classical mechanism on the whole range, in NumPy: errors, intervals and draws for all groups at once."""
+"""Truncated Laplace noise, the classical mechanism, in NumPy, for all groups at once."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import numpy as np
 
 
 class TruncatedLaplace(NamedTuple):
-    """Laplace noise around values ``(groups,)`` between two bounds, at this epsilon.
+    """Laplace noise around values ``(groups,)``, truncated to two bounds.
 
-    One record can move a quantile from one bound to the other. Half of epsilon pays for that, and the other half for the mass
-    between the bounds, which depends on the value.
+    The sensitivity of a quantile is the distance of the bounds. Half of epsilon pays for it, and the other
+    half for the mass between the bounds, which depends on the value.
     """
 
     value: np.ndarray
@@ -22,28 +22,28 @@ class TruncatedLaplace(NamedTuple):
 
     @property
     def rate(self) -> float:
-        """The density falls by this power of e for each unit of distance."""
+        """The inverse scale of the noise."""
         return self.epsilon / 2 / (self.upper - self.lower)
 
     @property
     def _lengths(self) -> tuple[np.ndarray, np.ndarray]:
-        """How far the bounds are from the value, in units of the scale."""
+        """The distances of the value from both bounds, in units of the scale."""
         return self.rate * (self.value - self.lower), self.rate * (self.upper - self.value)
 
     def quantile(self, p: np.ndarray | float) -> np.ndarray:
-        """The value that the probability p is below."""
+        """Return the quantile at the probability p."""
         below, above = self._lengths
-        mass = p * -(np.expm1(-below) + np.expm1(-above)) + np.expm1(-below)  # from the value on
+        mass = p * -(np.expm1(-below) + np.expm1(-above)) + np.expm1(-below)  # signed, relative to the value
         left = np.log(np.minimum(mass, 0) + 1)
         found: np.ndarray = self.value + np.where(mass < 0, left, -np.log1p(-np.maximum(mass, 0))) / self.rate
         return np.clip(found, self.lower, self.upper)
 
     def interval(self, level: float) -> tuple[np.ndarray, np.ndarray]:
-        """The ends of the central interval of probability ``level``."""
+        """Return the ends of the central interval of probability ``level``."""
         return self.quantile((1 - level) / 2), self.quantile((1 + level) / 2)
 
     def mean_abs_error(self, center: np.ndarray) -> np.ndarray:
-        """E|Y - center|, for the value as the center."""
+        """Return the mean absolute error, E|Y - center|, where the center is the value."""
         below, above = self._lengths
         found: np.ndarray = (_moment(below) + _moment(above)) / -(np.expm1(-below) + np.expm1(-above)) / self.rate
         return found
@@ -54,5 +54,5 @@ class TruncatedLaplace(NamedTuple):
 
 
 def _moment(length: np.ndarray) -> np.ndarray:
-    """The integral of x e^-x from 0 to a length."""
+    """Return the integral of x e^-x from 0 to ``length``."""
     return np.where(length < 1e-3, length**2 * (0.5 - length / 3 + length**2 / 8), -np.expm1(-length) - length * np.exp(-length))

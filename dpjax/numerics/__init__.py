@@ -1,1 +1,1 @@
-"""Arithmetic that the rest stands on: numbers of two words, numbers of two floats, batches, sums of fixed order, bisection."""
+"""Numerical building blocks: 64-bit integers, double-float arithmetic, batches, ordered sums, bisection."""

@@ -1,6 +1,6 @@
-"""Batch axes: all but the last one (or, for parameters, all).
+"""Batch axes: all axes but the last one (or, for parameters, all axes).
 
-Helpers are compiled as one program where they are called outside ``jit``, and belong to the caller's program inside it.
+Outside ``jit`` a helper is compiled as one program; inside, it becomes part of the caller's program.
 """
 
 from collections.abc import Callable
@@ -17,27 +17,27 @@ from dpjax.numerics import host_call
 
 @partial(jax.jit, inline=True)
 def concatenate(*arrays: jax.Array) -> jax.Array:
-    """Join arrays along the last axis after broadcasting their leading axes (of any rank) against each other."""
+    """Join arrays along the last axis, broadcasting their leading axes (of any rank) against each other."""
     batch = jnp.broadcast_shapes(*(array.shape[:-1] for array in arrays))
     return jnp.concatenate([broadcast_rows(array, batch) for array in arrays], axis=-1)
 
 
 @partial(jax.jit, inline=True, static_argnames="batch")
 def broadcast_rows(array: jax.Array, batch: tuple[int, ...]) -> jax.Array:
-    """Broadcast the leading axes to ``batch`` and leave the last axis as it is."""
+    """Broadcast the leading axes to ``batch`` and keep the last axis."""
     return jnp.broadcast_to(array, (*batch, array.shape[-1]))
 
 
 @partial(jax.jit, inline=True, static_argnames="size")
 def take(array: jax.Array, index: jax.Array, where: jax.Array | None = None, size: int | None = None) -> jax.Array:
-    """Return ``array[..., index]``, for an array that broadcasts to ``(*batch, k)`` and indices ``(*batch, j)`` in ``0..k-1``.
+    """Return ``array[..., index]`` by one flat gather.
 
-    One flat gather: on the CPU several times faster than one that keeps the batch axes.
+    On the CPU it is several times faster than a gather that keeps the batch axes.
 
     Args:
-        array: of any dtype.
-        index: int32.
-        where: if given, something of the first row, which is in the cache, is read elsewhere.
+        array: of any dtype, broadcasts to ``(*batch, k)``.
+        index: int32 ``(*batch, j)``, in ``0..k-1``.
+        where: bool; where it is false, the first element is read instead, which is likely cached.
         size: if given, return ``array[..., index : index + size]`` on a new last axis.
     """
     batch, width = array.shape[:-1], array.shape[-1]
@@ -53,18 +53,22 @@ def take(array: jax.Array, index: jax.Array, where: jax.Array | None = None, siz
 
 
 def window(array: jax.Array, start: Any, size: int) -> jax.Array:
-    """``size`` entries of the last axis from ``start`` on, which may be traced."""
+    """Return ``size`` entries of the last axis from ``start`` on; ``start`` may be traced."""
     if isinstance(start, int):
         return jax.lax.slice_in_dim(array, start, start + size, axis=-1)
     return jax.lax.dynamic_slice_in_dim(array, start, size, axis=-1)
 
 
 def in_memory(always: jax.Array, compute: Callable[[], Any], instead: Any = None) -> Any:
-    """Return the arrays that ``compute`` returns, on the CPU kept in memory: they come out of a condition, which always holds.
+    """Return ``compute()``; on the CPU its arrays are materialized, as results of a ``cond`` that always holds.
 
-    XLA's CPU compiler would otherwise fuse reading from places that it does not know with all that is made of it, and run that one
-    number after the other. Arrays of the same shapes and dtypes that are at hand, ``instead``, spare the other branch its zeros. On
-    other devices there is no condition: the host would wait for each.
+    XLA's CPU compiler would otherwise fuse gathers with the operations that use them, and run these
+    without vectorization. On other devices there is no ``cond``, as the host would wait for each.
+
+    Args:
+        always: a traced bool that is true.
+        compute: a function without arguments that returns a pytree of arrays.
+        instead: arrays of the same shapes and dtypes for the other branch, by default zeros.
     """
     shapes: list[Any] = []
 
@@ -73,7 +77,7 @@ def in_memory(always: jax.Array, compute: Callable[[], Any], instead: Any = None
         shapes.append(jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), found))
         return found
 
-    def never() -> Any:  # traced after the other one
+    def never() -> Any:  # traced after ``once``
         if instead is not None:
             return instead
         return jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shapes[-1])
@@ -82,10 +86,10 @@ def in_memory(always: jax.Array, compute: Callable[[], Any], instead: Any = None
 
 
 def by_platform(*arrays: Any, cpu: Callable[..., Any], default: Callable[..., Any]) -> Any:
-    """Return what one of two equally good ways makes of the arrays: ``cpu`` on the CPU, ``default`` on every other device.
+    """Return ``cpu(*arrays)`` on the CPU, and ``default(*arrays)``, which must be equivalent, elsewhere.
 
-    The device that a program is lowered for decides. Where that can only be the CPU (:func:`runs_on_cpu`), the other way is not
-    traced.
+    The device that a program is lowered for decides. If it can only be the CPU (:func:`runs_on_cpu`),
+    ``default`` is not traced.
     """
     if runs_on_cpu():
         return cpu(*arrays)
@@ -93,31 +97,31 @@ def by_platform(*arrays: Any, cpu: Callable[..., Any], default: Callable[..., An
 
 
 def runs_on_cpu() -> bool:
-    """Return whether what is traced now can only run on the CPU.
+    """Return whether the program that is being traced can only run on the CPU.
 
-    That is so on a machine without an accelerator, unless programs are exported
-    (:func:`dpjax.numerics.host_call.without_host_calls`): those may run anywhere.
+    This holds on a machine without an accelerator, except for exported programs
+    (:func:`dpjax.numerics.host_call.without_host_calls`), which may run on any device.
     """
     return host_call.allowed() and jax.default_backend() == "cpu"
 
 
 def some_rows(tree: Any, batch: tuple[int, ...], start: Any, size: int, always: jax.Array | None = None) -> Any:
-    """``size`` rows of the flattened batch from ``start`` on, of every array ``(*batch, k)`` in a pytree: ``(size, k)``.
+    """Return rows ``start`` to ``start + size`` of the flattened batch, for a pytree of arrays ``(*batch, k)``.
 
-    An array that broadcasts to the batch and is shared by all rows becomes ``(1, k)``; with ``always``, the others are kept in
-    memory (see :func:`in_memory`).
+    They have the shape ``(size, k)``, or ``(1, k)`` for an array that all rows share by broadcasting.
+    With ``always``, the arrays are materialized on the CPU (see :func:`in_memory`).
     """
     rows = prod(batch)
     leaves, structure = jax.tree.flatten(tree)
     shared = [leaf.reshape(1, leaf.shape[-1]) if prod(leaf.shape[:-1]) == 1 else None for leaf in leaves]
 
     def some(leaf: jax.Array) -> jax.Array:
-        own = leaf.shape[:-1]
-        flat = leaf.reshape(prod(own), leaf.shape[-1])
+        leading = leaf.shape[:-1]
+        flat = leaf.reshape(prod(leading), leaf.shape[-1])
         if flat.shape[0] == rows:
             return jax.lax.dynamic_slice_in_dim(flat, start, size)
-        number = jnp.broadcast_to(jnp.arange(flat.shape[0], dtype=jnp.int32).reshape(own), batch).reshape(-1)
-        return flat[jax.lax.dynamic_slice_in_dim(number, start, size)]
+        index = jnp.broadcast_to(jnp.arange(flat.shape[0], dtype=jnp.int32).reshape(leading), batch).reshape(-1)
+        return flat[jax.lax.dynamic_slice_in_dim(index, start, size)]
 
     def read() -> list[jax.Array]:
         return [some(leaf) for leaf, whole in zip(leaves, shared, strict=True) if whole is None]
@@ -127,13 +131,14 @@ def some_rows(tree: Any, batch: tuple[int, ...], start: Any, size: int, always: 
 
 
 def by_chunks(compute: Callable[[Any, int], Any], rows: int, size: int, elsewhere: int | None = None) -> Any:
-    """Join ``compute(start, size)``, a pytree of arrays of ``size`` rows from ``start`` on: a small program for any number of rows.
+    """Compute rows in chunks and join them, with one small program for any number of rows.
 
     Args:
-        compute: one chunk.
-        rows: how many there are in all.
-        size: of a chunk on the CPU, where it should stay in the cache.
-        elsewhere: its size on other devices, which start a kernel for every step of every chunk; by default 16 times as large.
+        compute: a function of ``start`` and ``size`` that returns a pytree of arrays of ``size`` rows.
+        rows: the total number of rows.
+        size: the number of rows of a chunk on the CPU, small enough for the cache.
+        elsewhere: the same on other devices, which launch a kernel for every step of every chunk; by
+            default 16 times as large.
     """
     elsewhere = min(rows, 16 * size) if elsewhere is None else elsewhere
     if size >= rows:
@@ -144,7 +149,7 @@ def by_chunks(compute: Callable[[Any, int], Any], rows: int, size: int, elsewher
 def _chunks(compute: Callable[[Any, int], Any], rows: int, size: int) -> Any:
     if size >= rows:
         return compute(0, rows)
-    starts = np.minimum(np.arange(0, rows, size, dtype=np.int32), np.int32(rows - size))  # the last two may overlap
+    starts = np.minimum(np.arange(0, rows, size, dtype=np.int32), np.int32(rows - size))  # the last two chunks may overlap
     rest = rows - (len(starts) - 1) * size
 
     def join(found: jax.Array) -> jax.Array:
@@ -154,7 +159,10 @@ def _chunks(compute: Callable[[Any, int], Any], rows: int, size: int) -> Any:
 
 
 def fits_into(batch: tuple[int, ...], of: str, **public: tuple[int, ...]) -> None:
-    """Raise where the shape of a public parameter does not broadcast to that of something else, which it cannot widen."""
+    """Raise ``ValueError`` if the shape of a public parameter does not broadcast to the shape ``batch``.
+
+    The parameters are those of an object ``of`` that they cannot enlarge.
+    """
     for name, shape in public.items():
         try:
             fitting = jnp.broadcast_shapes(batch, shape) == batch
@@ -165,7 +173,7 @@ def fits_into(batch: tuple[int, ...], of: str, **public: tuple[int, ...]) -> Non
 
 
 def fits(batch: tuple[int, ...], **public: tuple[int, ...]) -> None:
-    """Raise where the shape of a public parameter does not broadcast against the batch."""
+    """Raise ``ValueError`` if the shape of a public parameter does not broadcast against the batch."""
     for name, shape in public.items():
         try:
             jnp.broadcast_shapes(batch, shape)

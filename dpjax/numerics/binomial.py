@@ -1,8 +1,9 @@
-"""Binomial tails and Clopper-Pearson limits, by the incomplete beta function: P[Binomial(n, p) >= k] = I_p(k, n - k + 1).
+"""Binomial tails and Clopper-Pearson limits, by the incomplete beta function.
 
-The relative error of SciPy's ``betainc`` is below 1e-12 up to 10^4 trials and below 1e-9 up to 10^7, and for p >= 1/2 below 1e-11,
-where the result does not underflow (that of ``bdtrc`` is up to 2e-4). The module takes a tenth of a second to import, so that it is
-imported where it is needed.
+P[Binomial(n, p) >= k] = I_p(k, n - k + 1). Where the result does not underflow, the relative error of
+SciPy's ``betainc`` is below 1e-12 up to 10^4 trials and below 1e-9 up to 10^7, and for p >= 1/2 below 1e-11
+(that of ``bdtrc`` is up to 2e-4). ``scipy.special`` is imported on first use, as this takes a tenth of a
+second.
 """
 
 from __future__ import annotations
@@ -39,7 +40,10 @@ def lower_tail(successes: ArrayLike, *, trials: ArrayLike, probability: ArrayLik
 
 
 def _tail(function: Callable[..., Array], k: Array, n: Array, probability: ArrayLike, at_zero: float) -> Array:
-    """The incomplete beta function of (k, n - k + 1), or its complement; ``at_zero`` for k up to 0, the other for k above n."""
+    """Return the incomplete beta function of (k, n - k + 1), or its complement.
+
+    For k up to 0 it is ``at_zero``, and for k above n ``1 - at_zero``.
+    """
     inside = (k > 0) & (k <= n)
     tail = function(np.where(inside, k, 1.0), np.where(inside, n - k + 1, 1.0), probability)
     return np.where(inside, tail, np.where(k <= 0, at_zero, 1 - at_zero))
@@ -48,16 +52,16 @@ def _tail(function: Callable[..., Array], k: Array, n: Array, probability: Array
 def lower_limit(successes: ArrayLike, *, trials: ArrayLike, error: ArrayLike) -> Array:
     """Return the Clopper-Pearson lower limit: the largest p with ``P[Binomial(trials, p) >= successes] <= error``.
 
-    The true probability is below it with probability at most ``error``, whatever it is. The limit is a number that passes that
-    test as it is computed, so it is rounded to the safe side.
+    The true probability is below the limit with probability at most ``error``. The limit satisfies the
+    inequality as computed, so that it is rounded down.
 
     Args:
         successes: integers ``(...)`` in 0..trials.
-        trials: positive integers that broadcast against them.
-        error: floats strictly between 0 and 1 that broadcast against them.
+        trials: positive integers that broadcast against ``successes``.
+        error: floats in (0, 1) that broadcast against them.
 
     Returns:
-        float64 of the broadcast shape; 0 for no success.
+        Float64 of the broadcast shape; 0 for no success.
 
     References:
         Clopper and Pearson (1934).
@@ -75,7 +79,8 @@ def lower_limit(successes: ArrayLike, *, trials: ArrayLike, error: ArrayLike) ->
 def upper_limit(successes: ArrayLike, *, trials: ArrayLike, error: ArrayLike) -> Array:
     """Return the Clopper-Pearson upper limit: the smallest p with ``P[Binomial(trials, p) <= successes] <= error``.
 
-    The true probability is above it with probability at most ``error``; 1 for no failure. Arguments as :func:`lower_limit`.
+    The true probability is above the limit with probability at most ``error``. It is 1 if all trials are
+    successes. Arguments are those of :func:`lower_limit`.
 
     >>> bool(np.isclose(upper_limit(0, trials=100, error=0.05), 1 - 0.05 ** (1 / 100)))
     True
@@ -89,7 +94,7 @@ def upper_limit(successes: ArrayLike, *, trials: ArrayLike, error: ArrayLike) ->
 
 
 def _until(passes: Callable[[Array], Array], found: Array, step: float) -> Array:
-    """Move by a relative step, twice it, four times it and so on until the test passes."""
+    """Move ``found`` by a relative step, which doubles each time, until the test passes."""
     while not np.all(good := passes(found) | (found >= 1)):
         found = np.where(good, found, np.minimum(found * (1 + step), 1.0))
         step *= 2

@@ -1,4 +1,4 @@
-"""Bisection of JAX arrays, of real numbers and of indices."""
+"""Bisection with JAX arrays, over real numbers or indices."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,16 +10,17 @@ from jax.typing import ArrayLike
 
 
 def bisect(is_below: Callable[[jax.Array], jax.Array], low: jax.Array, high: jax.Array, steps: int) -> tuple[jax.Array, jax.Array]:
-    """Halve ``[low, high]`` elementwise, keeping the half at whose lower end ``is_below`` holds and at whose upper end it does not.
+    """Bisect ``[low, high]`` elementwise to the point where ``is_below`` changes from true to false.
 
     Args:
-        is_below: true up to some point of the interval and false beyond it.
-        low: the lower ends, taken to hold.
-        high: the upper ends of the same shape, taken not to hold.
-        steps: how often; each is one evaluation.
+        is_below: a function of an array of points, true up to some point of the interval and false
+            beyond it.
+        low: the lower ends, where ``is_below`` is assumed to be true.
+        high: the upper ends, of the same shape, where it is assumed to be false.
+        steps: the number of halvings, each with one evaluation.
 
     Returns:
-        The ends of what is left.
+        The lower and upper ends of the remaining intervals.
     """
 
     def halve(_: int, ends: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
@@ -34,23 +35,23 @@ def bisect(is_below: Callable[[jax.Array], jax.Array], low: jax.Array, high: jax
 def count_leading(
     holds: Callable[[jax.Array], jax.Array], size: int, shape: tuple[int, ...], start: ArrayLike = 0, rounds: Any = None
 ) -> jax.Array:
-    """Return how many of the indices ``0..size-1`` hold, int32 of ``shape``, where those that hold come first.
+    """Return the number of leading indices among ``0..size-1`` for which ``holds`` is true, int32.
 
     Args:
-        holds: from indices, int32 of ``shape``, to bool.
-        size: static.
-        shape: of the searches that run side by side.
-        start: how many are known to hold, if any are, int32.
-        rounds: the answer is less than ``2**rounds`` above ``start``; by default every answer is found.
+        holds: a function of indices, int32 of ``shape``, that returns bool: true first, then false.
+        size: the number of indices, static.
+        shape: the shape of the independent searches.
+        start: a number of leading indices that are known to hold, int32.
+        rounds: the result must be less than ``2**rounds`` above ``start``; by default it may be any.
     """
     if not size:
         return jnp.zeros(shape, jnp.int32)
     rounds = np.int32(size.bit_length()) if rounds is None else rounds
 
-    def step(number: jax.Array, count: jax.Array) -> jax.Array:
-        stride = jnp.int32(1) << (rounds - 1 - number)
+    def step(round_index: jax.Array, count: jax.Array) -> jax.Array:
+        stride = jnp.int32(1) << (rounds - 1 - round_index)
         last = count + stride - 1
-        yes = (last < size) & holds(jnp.minimum(last, np.int32(size - 1)))
-        return jnp.where(yes, count + stride, count)
+        all_hold = (last < size) & holds(jnp.minimum(last, np.int32(size - 1)))
+        return jnp.where(all_hold, count + stride, count)
 
     return jax.lax.fori_loop(np.int32(0), rounds, step, jnp.broadcast_to(jnp.int32(start), shape))

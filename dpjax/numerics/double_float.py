@@ -1,12 +1,13 @@
-"""Numbers with twice the digits of a float, as unevaluated sums of two floats, and their sums.
+"""Double-float arithmetic: numbers with twice the digits of a float, as unevaluated sums of two floats.
 
-A plain ``sum`` or ``cumsum`` over rows of float32 is off by the square root of n units in the last place, and changes bitwise when
-the row is padded. Here every partial sum is a ``DoubleFloat``, so that the difference of two sums of 10^5 records near 10^6 still
-has all digits of float32. Sums and differences are rounded alike in every lane of every device; a product could be fused into a
-later sum in some lanes and not in others, which ``product`` prevents.
+A plain ``sum`` or ``cumsum`` of n float32 numbers has an error of about sqrt(n) units in the last place, and
+its bits change when the row is padded. With ``DoubleFloat`` partial sums, the difference of two sums of 10^5
+records near 10^6 still has all digits of float32. Sums and differences are rounded in the same way in every
+lane of every device; ``product`` prevents that a product is fused into a later sum in some lanes only.
 
-With u half the spacing of floats at 1 (2^-24 in float32), every operation here has a relative error below 16 u^2, where a
-difference counts relative to the sum of the sizes of its terms. Sums of n terms go through 2 log2(n) additions.
+With u half the spacing of floats at 1 (2^-24 in float32), every operation has a relative error below 16 u^2,
+for a difference relative to the sum of the magnitudes of its terms. A sum of n terms takes 2 log2(n)
+additions in sequence.
 """
 
 from typing import Any, NamedTuple
@@ -17,7 +18,7 @@ import numpy as np
 
 
 class DoubleFloat(NamedTuple):
-    """The number ``high + low``, where ``low`` is what rounding took from ``high``."""
+    """The number ``high + low``, where ``low`` is the rounding error of ``high``."""
 
     high: jax.Array
     low: jax.Array
@@ -35,7 +36,7 @@ class DoubleFloat(NamedTuple):
         return DoubleFloat(jnp.where(below, -self.high, self.high), jnp.where(below, -self.low, self.low))
 
     def plus(self, other: "DoubleFloat") -> "DoubleFloat":
-        """The sum, to about twice the digits of a float (Dekker 1971; Knuth's exact sum of the high parts)."""
+        """Return the sum (Dekker 1971; Knuth's exact sum of the high parts)."""
         total = self.high + other.high
         moved = total - self.high
         lost = (self.high - (total - moved)) + (other.high - moved)
@@ -44,34 +45,34 @@ class DoubleFloat(NamedTuple):
         return DoubleFloat(high, low - (high - total))
 
     def minus(self, other: "DoubleFloat") -> "DoubleFloat":
-        """The difference."""
+        """Return the difference."""
         return self.plus(-other)
 
     def times(self, factor: "jax.Array | DoubleFloat") -> "DoubleFloat":
-        """The product with a float or with a number of twice the digits."""
+        """Return the product with a float or a ``DoubleFloat``."""
         if not isinstance(factor, DoubleFloat):
             return exact_product(self.high, factor).plus(single(product(self.low, factor)))
         cross = product(self.high, factor.low) + product(self.low, factor.high)
         return exact_product(self.high, factor.high).plus(single(cross))
 
     def over(self, divisor: jax.Array) -> "DoubleFloat":
-        """The quotient by a float."""
+        """Return the quotient by a float."""
         first = self.high / divisor
         return single(first).plus(single(self.minus(exact_product(first, divisor)).value / divisor))
 
     def at(self, places: slice) -> "DoubleFloat":
-        """Some places of the last axis."""
+        """Return a slice of the last axis."""
         return DoubleFloat(self.high[..., places], self.low[..., places])
 
 
 def larger(a: DoubleFloat, b: DoubleFloat) -> DoubleFloat:
-    """The larger of two."""
+    """Return the elementwise maximum."""
     first = (a.high > b.high) | ((a.high == b.high) & (a.low >= b.low)) | jnp.isnan(a.high)
     return DoubleFloat(jnp.where(first, a.high, b.high), jnp.where(first, a.low, b.low))
 
 
 def largest(numbers: DoubleFloat, among: Any) -> DoubleFloat:
-    """The largest on the last axis of those that are ``among`` them, ``(..., n)`` to ``(...)``; -infinity of none."""
+    """Return the maximum over the last axis of the entries where ``among`` is true; -infinity if none is."""
     high = jnp.where(among, numbers.high, -jnp.inf)
     top = jnp.max(high, axis=-1, keepdims=True)
     low = jnp.where(among & ((high == top) | jnp.isnan(high)), numbers.low, -jnp.inf)
@@ -79,30 +80,29 @@ def largest(numbers: DoubleFloat, among: Any) -> DoubleFloat:
 
 
 def product(a: jax.Array, b: jax.Array) -> jax.Array:
-    """The rounded product: the barrier keeps it from being fused into a sum."""
+    """Return the rounded product, with a barrier that prevents its fusion into a sum."""
     return jax.lax.optimization_barrier(a * b)
 
 
 def exact_product(a: jax.Array, b: jax.Array) -> DoubleFloat:
-    """The product without rounding (Dekker 1971), unless it or its low part leaves the range of the dtype."""
+    """Return the exact product (Dekker 1971), unless it or its low part leaves the range of the dtype."""
     rounded = product(a, b)
     (a1, a2), (b1, b2) = _halves(a), _halves(b)
-    # All products of halves and all sums of them but the last are exact: fusing them changes nothing.
+    # All products of halves, and all their sums but the last, are exact, so that fusing them does not change the result.
     return DoubleFloat(rounded, ((a1 * b1 - rounded) + (a1 * b2 + a2 * b1)) + a2 * b2)
 
 
 def prefix_sums(terms: DoubleFloat) -> DoubleFloat:
-    """The sums of the first 0, 1, ..., n terms: ``(..., n)`` to ``(..., n + 1)``.
+    """Return the sums of the first 0, 1, ..., n terms: ``(..., n)`` to ``(..., n + 1)``.
 
-    The scan adds neighbours, and the sums of neighbours, counted from the start of the row: the order of the additions that make
-    a prefix depends on its length only.
+    The order of the additions of a prefix depends only on its length.
     """
     terms = DoubleFloat(*(jnp.pad(part, [(0, 0)] * (part.ndim - 1) + [(1, 0)]) for part in terms))
     return jax.lax.associative_scan(lambda a, b: a.plus(b), terms, axis=terms.high.ndim - 1)
 
 
 def sum_of(terms: DoubleFloat) -> DoubleFloat:
-    """The sum over the last axis, in an order that depends on its length only: ``(..., n)`` to ``(...)``."""
+    """Return the sum over the last axis, ``(..., n)`` to ``(...)``, in an order that depends only on n."""
     size = terms.high.shape[-1]
     if size == 0:
         return single(jnp.zeros(terms.high.shape[:-1], terms.high.dtype))
@@ -116,23 +116,26 @@ def sum_of(terms: DoubleFloat) -> DoubleFloat:
 
 
 def split(exact: np.ndarray, dtype: Any) -> DoubleFloat:
-    """NumPy's float64 in two narrower floats; what is too large for them is infinite."""
+    """Convert NumPy float64 to two narrower floats; numbers beyond their range become infinite."""
     with np.errstate(over="ignore", invalid="ignore"):
         high = exact.astype(dtype)
         low = np.where(np.isfinite(high), exact - high, 0.0).astype(dtype)
-    return DoubleFloat(jax.device_put(high), jax.device_put(low))  # without a program for each shape; nobody else has these arrays
+    return DoubleFloat(
+        jax.device_put(high), jax.device_put(low)
+    )  # device_put compiles no program per shape; no other code holds these arrays
 
 
 def single(array: jax.Array) -> DoubleFloat:
-    """A float as a number of twice the digits."""
+    """Return a float as a ``DoubleFloat``."""
     return DoubleFloat(array, jnp.zeros_like(array))
 
 
 @jax.custom_jvp
 def _halves(x: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Split a float into two of half as many digits: the first rounded to nearest, so that the second is at most half its unit.
+    """Split a float into two of half as many digits.
 
-    Truncated, the second would need a digit more, and the sum of the two mixed products would not be exact.
+    The first is rounded to nearest, so that the second is at most half its unit. If it were truncated,
+    the second would need one more digit, and the sum of the mixed products would not be exact.
     """
     bits = (jnp.finfo(x.dtype).nmant + 2) // 2
     kind = jnp.dtype(f"int{8 * x.dtype.itemsize}")

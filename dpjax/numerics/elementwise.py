@@ -1,4 +1,4 @@
-"""``where`` and ``clip`` without the nested call that each is in ``jax.numpy``: a draw has some sixty of them to compile."""
+"""``where`` and ``clip`` without the nested calls of ``jax.numpy``, to reduce the compile time of draws."""
 
 from typing import Any
 
@@ -8,7 +8,10 @@ import numpy as np
 
 
 def where(condition: jax.Array, x: Any, y: Any) -> jax.Array:
-    """Return ``x`` where the condition holds, else ``y``: arrays of one dtype that broadcast, or Python numbers beside an array."""
+    """Return ``x`` where the condition holds, else ``y``.
+
+    Both are arrays of one dtype that broadcast, or one of them is a Python number.
+    """
     dtype = jnp.result_type(x, y)
     shape = jnp.broadcast_shapes(np.shape(condition), np.shape(x), np.shape(y))
 
@@ -21,5 +24,5 @@ def where(condition: jax.Array, x: Any, y: Any) -> jax.Array:
 
 
 def clip(x: jax.Array, low: Any, high: Any) -> jax.Array:
-    """Return ``x`` within bounds that broadcast against it; a NaN stays."""
+    """Clip ``x`` to bounds that broadcast against it; a NaN is kept."""
     return jnp.minimum(jnp.maximum(x, low), high)

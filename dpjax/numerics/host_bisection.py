@@ -1,20 +1,21 @@
-"""Where a monotone function of one number changes, on the host, in Python floats."""
+"""Root finding for monotone functions of a Python float, on the host."""
 
 from collections.abc import Callable
 from math import exp, inf, log
 
 
 def bisect_numbers(is_below: Callable[[float], bool], low: float, high: float, tolerance: float) -> tuple[float, float]:
-    """Halve ``[low, high]`` until ``high - low`` is at most ``tolerance`` times ``high`` or no float is between them.
+    """Bisect ``[low, high]`` to the point where ``is_below`` changes from true to false.
 
     Args:
         is_below: true up to some point of the interval and false beyond it.
-        low: taken to hold.
-        high: taken not to hold.
-        tolerance: of the result.
+        low: the lower end, where ``is_below`` is assumed to be true.
+        high: the upper end, where it is assumed to be false.
+        tolerance: the width of the result relative to its upper end; it may be narrower than floats
+            allow.
 
     Returns:
-        The ends of what is left.
+        The lower and upper ends of the remaining interval.
 
     >>> bisect_numbers(lambda x: x * x < 2, 0.0, 2.0, 1e-3)
     (1.4140625, 1.4150390625)
@@ -28,20 +29,22 @@ def bisect_numbers(is_below: Callable[[float], bool], low: float, high: float, t
 
 
 def crossing(function: Callable[[float], float], low: float, high: float, tolerance: float, near: float = 0.0) -> float:
-    """Return about where a continuous function of positive numbers is 0, by false position in their logarithms (Illinois).
+    """Return an approximate root of a continuous function of positive numbers.
+
+    By false position with the Illinois modification, on the logarithm of the argument.
 
     Args:
-        function: of one sign at ``low`` and of the other at ``high``; infinite values count as 50.
-        low: one end of an interval, positive.
-        high: the other end.
-        tolerance: relative; the last step was not longer.
-        near: a value so close to 0 ends the search, too, with one more step.
+        function: of opposite signs at ``low`` and ``high``; values are clipped to [-50, 50].
+        low: one end of the interval, positive.
+        high: the other end, positive.
+        tolerance: the relative length of the last step.
+        near: the search also ends, after one more step, at a value so close to 0.
 
     >>> round(crossing(lambda x: x * x - 2, 1.0, 4.0, 1e-9), 8)
     1.41421356
     """
     ends = [(log(end), min(max(function(end), -50.0), 50.0)) for end in (low, high)]
-    found, kept = ends[0][0], None  # the last point, and which end has stayed
+    found, kept = ends[0][0], None  # the last point, and the index of the end that was kept
     at = inf
     for _ in range(200):
         (a, at_a), (b, at_b) = ends

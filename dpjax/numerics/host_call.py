@@ -1,8 +1,9 @@
-"""Calls of NumPy code from compiled programs on the CPU, through XLA's foreign function interface.
+"""Calls of NumPy code from compiled programs on the CPU, through XLA's foreign function interface (FFI).
 
-``jax.pure_callback`` makes JAX arrays of what it passes. Their copies wait for a thread of the pool that the callback itself may be
-blocking: with one core, or with as many callbacks at a time as there are cores, a program would wait for ever (jax-ml/jax#24255).
-Here the function gets views of XLA's own buffers, and writes into others: nothing is copied, and nothing waits.
+``jax.pure_callback`` converts its arguments to JAX arrays. These copies wait for a thread of a pool that the
+callbacks themselves may occupy: with one core, or with as many callbacks at a time as cores, a program
+deadlocks (jax-ml/jax#24255). Here a function gets views of XLA's buffers and writes to XLA's result buffers,
+without copies.
 """
 
 import ctypes
@@ -51,7 +52,7 @@ class _Buffers(ctypes.Structure):
 
 
 class _Call(ctypes.Structure):
-    """``XLA_FFI_CallFrame`` of XLA's c_api.h, which is stable: fields are only ever added behind these."""
+    """``XLA_FFI_CallFrame`` of XLA's c_api.h, which is stable: new fields are only added at the end."""
 
     _fields_ = (
         *(("size", c_size_t), ("extension", POINTER(_Extension)), ("api", POINTER(_Api)), ("context", c_void_p)),
@@ -62,7 +63,7 @@ class _Call(ctypes.Structure):
 _METADATA = 1
 _DTYPES = {1: np.bool_, 4: np.int32, 5: np.int64, 8: np.uint32, 11: np.float32, 12: np.float64}  # XLA_FFI_DataType
 _lock = threading.Lock()
-_functions: dict[tuple[int, ...], Function] = {}  # by a digest of what they are, which is the same in every process
+_functions: dict[tuple[int, ...], Function] = {}  # keyed by a digest of the function's repr, which is equal in every process
 
 
 def _view(buffer: _Buffer) -> np.ndarray:
@@ -75,7 +76,7 @@ def _view(buffer: _Buffer) -> np.ndarray:
 @ctypes.CFUNCTYPE(c_void_p, POINTER(_Call))
 def _handle(call: Any) -> None:
     frame = call.contents
-    if frame.extension and frame.extension.contents.kind == _METADATA:  # XLA asks once which version this was written for
+    if frame.extension and frame.extension.contents.kind == _METADATA:  # XLA asks once for the API version
         version = frame.extension.contents.metadata.contents.version
         version.major, version.minor = (frame.api.contents.version.major, frame.api.contents.version.minor) if frame.api else (0, 1)
         return
@@ -84,11 +85,11 @@ def _handle(call: Any) -> None:
         return
     try:
         which, *arguments = (_view(frame.arguments.buffers[i].contents) for i in range(frame.arguments.count))
-        function = _functions.get(tuple(which.reshape(-1)[:2].tolist()))  # under vmap it is repeated
-        if function is None:  # a program from elsewhere, that was not traced here
-            raise RuntimeError("a compiled program of another process calls a function that this one does not have.")
+        function = _functions.get(tuple(which.reshape(-1)[:2].tolist()))  # under vmap the digest is repeated
+        if function is None:  # a program that was compiled by another process
+            raise RuntimeError("a compiled program of another process calls a function that is not registered in this one.")
         function(results, *arguments)
-    except BaseException:  # none may pass through XLA
+    except BaseException:  # no exception may propagate into XLA
         for result in results:
             result.fill(np.nan)
         sys.excepthook(*sys.exc_info())
@@ -98,7 +99,7 @@ _ready = False
 
 
 def register(function: Function) -> np.ndarray:
-    """Let programs call a function, also those that another process compiled; return the digest by which they do."""
+    """Register a function that compiled programs, also of other processes, may call; return its digest."""
     global _ready
     which = np.frombuffer(hashlib.sha256(repr(function).encode()).digest()[:8], np.uint32)
     with _lock:
@@ -110,7 +111,7 @@ def register(function: Function) -> np.ndarray:
 
 
 def registered() -> list[Function]:
-    """All functions that programs may call."""
+    """Return all registered functions."""
     with _lock:
         return list(_functions.values())
 
@@ -119,18 +120,18 @@ _allowed = True
 
 
 def allowed() -> bool:
-    """Whether programs that are traced now may call NumPy."""
+    """Return whether programs that are traced now may call NumPy."""
     return _allowed
 
 
 @contextmanager
 def without_host_calls() -> Iterator[None]:
-    """Within it, programs are traced without calls of NumPy, so that ``jax.export`` can write them to be read by JAX alone.
+    """Make a context in which programs are traced without calls of NumPy, for ``jax.export``.
 
-    Nothing is taken for granted about the device: a program that is written for CUDA has the way that is best there, also where it
-    is written on a machine without a GPU. On the CPU sorting is XLA's, by the bits of the floats: the draws are the same, but rows
-    are sorted several times slower. Programs that were compiled before are forgotten at both ends, and compiled again. Not for
-    several threads at a time.
+    Exported programs then need JAX alone, and no device is assumed: a program that is lowered for CUDA
+    uses the code for CUDA, also if it is exported on a machine without a GPU. On the CPU, rows are
+    sorted by XLA, by the bits of the floats: draws are the same, but sorting is several times slower.
+    Compiled programs are discarded on entry and exit. This is not thread-safe.
 
     >>> import jax, jax.numpy as jnp, dpjax
     >>> def draw(key, x):
@@ -138,7 +139,7 @@ def without_host_calls() -> Iterator[None]:
     >>> from jax import export
     >>> with without_host_calls():
     ...     exported = export.export(jax.jit(draw), platforms=["cpu", "cuda", "tpu"])(jax.random.key(0), jnp.zeros(5))
-    >>> exported.platforms  # exported.serialize() is bytes, which export.deserialize reads anywhere
+    >>> exported.platforms  # exported.serialize() returns bytes for export.deserialize
     ('cpu', 'cuda', 'tpu')
     """
     global _allowed
@@ -152,12 +153,13 @@ def without_host_calls() -> Iterator[None]:
 
 
 def host_call(function: Function, results: Sequence[jax.ShapeDtypeStruct], *arguments: jax.Array) -> Sequence[jax.Array]:
-    """Return what ``function(results, *arguments)``, given NumPy arrays, writes into the results; for programs on the CPU only.
+    """Return the arrays that ``function(results, *arguments)`` fills, in programs for the CPU only.
 
     Args:
-        function: its ``repr`` says all that it does, so that programs are the same in every process. It must not call JAX, and it
-            leaves its arguments as they are. If it raises, the exception is printed and the results are NaN.
-        results: shapes and dtypes, of floats.
+        function: a function of NumPy arrays, which must not call JAX and must not change its arguments.
+            Its ``repr`` must determine its behavior, so that programs are equal in every process. If it
+            raises, the exception is printed and the results are NaN.
+        results: shapes and float dtypes of the results.
         *arguments: arrays of bool, int32 or floats.
     """
     return jax.ffi.ffi_call("dpjax_host_call", list(results), vmap_method="broadcast_all")(register(function), *arguments)

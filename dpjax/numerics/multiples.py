@@ -1,4 +1,4 @@
-"""Numbers on a public grid: the multiples of a resolution, counted as integers that a float holds exactly."""
+"""Numbers on a public grid: multiples of a resolution, by integer indices that floats hold exactly."""
 
 from fractions import Fraction
 from functools import partial
@@ -10,26 +10,26 @@ import jax.numpy as jnp
 
 @partial(jax.jit, inline=True, static_argnames="resolution")
 def to_multiples(x: jax.Array, resolution: Fraction) -> jax.Array:
-    """The number of the multiple that is nearest to x, of two the upper one: as in the engines of tables."""
+    """Return the index of the multiple nearest to x; halfway, the upper one, as in data frame engines."""
     return jnp.floor(_times(x, resolution.denominator, resolution.numerator) + 0.5)
 
 
 @partial(jax.jit, inline=True, static_argnames="resolution")
 def from_multiples(number: jax.Array, resolution: Fraction) -> jax.Array:
-    """The multiple of this number, rounded once: 29 hundredths are the float that is written 0.29."""
+    """Return the multiple with this index, rounded once: 29 hundredths are the float 0.29."""
     return _times(number, resolution.numerator, resolution.denominator)
 
 
 @partial(jax.jit, inline=True, static_argnames="resolution")
 def multiple_from(x: jax.Array, resolution: Fraction) -> jax.Array:
-    """The smallest multiple that is not below x, up to rounding."""
+    """Return the smallest multiple that is not below x, up to rounding."""
     number = to_multiples(x, resolution)
     below = from_multiples(number, resolution) < x * (1 - 8 * float(jnp.finfo(x.dtype).eps))
     return from_multiples(jnp.where(below, number + 1, number), resolution)
 
 
 def most_multiples(dtype: Any) -> int:
-    """Numbers up to this one, and half of one more, are floats."""
+    """Return the largest index up to which all indices and half-integers are exact floats."""
     return 2 ** (jnp.finfo(dtype).nmant - 1)
 
 
@@ -37,5 +37,5 @@ def _times(x: jax.Array, numerator: int, denominator: int) -> jax.Array:
     product = x * float(numerator) if numerator != 1 else x
     if denominator == 1:
         return product
-    # XLA multiplies by the reciprocal of a divisor that all elements share, which is off by one in the last place now and then.
+    # XLA replaces a constant divisor by its reciprocal, which sometimes changes the last bit; this divisor is not constant to XLA.
     return product / jnp.where(jnp.isnan(product), jnp.nan, float(denominator))

@@ -1,7 +1,8 @@
-"""Sums in a fixed order, so that a draw that is made of them never changes in a bit.
+"""Sums in a fixed order, so that draws are reproducible bit by bit.
 
-XLA's own ``sum`` and ``cumsum`` change in their last bits with the padding of a row and with further rows. Its vector loop and its
-remainder loop round ``log`` and ``exp`` differently, so rows are padded to a multiple of ``LANES`` before any of these.
+The last bits of XLA's ``sum`` and ``cumsum`` depend on the padding of a row and on the other rows. XLA's
+vectorized loop and its remainder loop round ``log`` and ``exp`` differently, so that rows are padded to a
+multiple of ``LANES`` first.
 """
 
 from collections.abc import Callable
@@ -18,30 +19,35 @@ _CHUNK = 64 * LANES
 
 
 def pad(array: jax.Array, multiple: int = LANES, value: float = 0) -> jax.Array:
-    """Pad the last axis to a multiple, at least one of it."""
+    """Pad the last axis to a multiple of ``multiple``, and at least to ``multiple``."""
     size = max(1, -(-array.shape[-1] // multiple)) * multiple
     more = [(0, 0, 0)] * (array.ndim - 1) + [(0, size - array.shape[-1], 0)]
     return jax.lax.pad(array, jnp.asarray(value, array.dtype), more)
 
 
 def pair_sums(terms: jax.Array) -> jax.Array:
-    """Add neighbours on the last axis, which must be even."""
+    """Add adjacent pairs on the last axis, whose size must be even."""
     return terms[..., 0::2] + terms[..., 1::2]
 
 
 def pairwise_sum(terms: jax.Array) -> jax.Array:
-    """The sum over the last axis, kept as an axis of size 1, by adds of neighbours: further zeros at the end change nothing."""
+    """Return the sum over the last axis, kept as an axis of size 1, by repeatedly adding adjacent pairs.
+
+    Trailing zeros do not change the result.
+    """
     while terms.shape[-1] > 1:
         terms = pair_sums(terms if terms.shape[-1] % 2 == 0 else pad(terms, 2))
     return terms
 
 
 def lane_sums(some: Callable[[Any, int], jax.Array], size: int) -> jax.Array:
-    """Add terms 32 apart, in pairs of pairs counted from the first: ``(..., 32)``. Further zeros at the end change nothing.
+    """Return 32 partial sums ``(..., 32)`` of terms that are 32 apart, by pairwise summation from the first.
+
+    Trailing zeros do not change the result.
 
     Args:
-        some: from where to start and how many, to so many terms on the last axis.
-        size: how many there are.
+        some: a function of ``start`` and ``size`` that returns this many terms on the last axis.
+        size: the total number of terms.
     """
 
     def chunk(first: Any, size: int) -> jax.Array:
@@ -59,10 +65,10 @@ def lane_sums(some: Callable[[Any, int], jax.Array], size: int) -> jax.Array:
 
     if size <= _CHUNK:
         return chunk(0, size)
-    whole = size // _CHUNK
-    found = jax.lax.map(lambda number: chunk(number * _CHUNK, _CHUNK), jnp.arange(whole, dtype=jnp.int32))
-    rest = [] if size % _CHUNK == 0 else [chunk(whole * _CHUNK, size % _CHUNK)]
-    # The chunks, too, in pairs of pairs counted from the first, a rest counting as one.
+    chunks = size // _CHUNK
+    found = jax.lax.map(lambda index: chunk(index * _CHUNK, _CHUNK), jnp.arange(chunks, dtype=jnp.int32))
+    rest = [] if size % _CHUNK == 0 else [chunk(chunks * _CHUNK, size % _CHUNK)]
+    # Chunks are summed pairwise from the first, too; an incomplete one counts as a chunk.
     while found.shape[0] > 1:
         if found.shape[0] % 2:
             rest = [found[-1] if not rest else found[-1] + rest[0]]
@@ -72,9 +78,10 @@ def lane_sums(some: Callable[[Any, int], jax.Array], size: int) -> jax.Array:
 
 
 def folded_sum(terms: jax.Array) -> jax.Array:
-    """The sum over the last axis, kept as an axis of size 1, by adding the second half to the first until 64 are left.
+    """Return the sum over the last axis, kept as an axis of size 1, by repeatedly adding its second half.
 
-    On the CPU it takes a fraction of the time of XLA's ``sum`` where the terms are computed on the way.
+    It stops folding at 64 terms. On the CPU it takes a fraction of the time of XLA's ``sum`` where the
+    terms are computed in the same program.
     """
     odd = []
     while (size := terms.shape[-1]) > 2 * LANES:
@@ -86,15 +93,16 @@ def folded_sum(terms: jax.Array) -> jax.Array:
 
 
 def running_sums(terms: Any, add: Callable[[Any, Any], Any] = jnp.add, read: Callable[[Any], Any] = lambda term: term) -> Any:
-    """Return the sum of each term and all before it on the last axis, for arrays or pytrees of arrays that ``add`` adds.
+    """Return the inclusive prefix sums over the last axis.
 
-    On the CPU, blocks of 32 are summed one term after the other, all blocks side by side; then the sums of the blocks before are
-    added (:func:`running`). Other devices add pairs, pairs of pairs, and so on. The order of the adds depends on the place only.
+    On the CPU, all blocks of 32 terms are summed sequentially in parallel, and then the sums of the
+    previous blocks are added (:func:`running`). Other devices use an associative scan. The order of the
+    additions depends on the position only.
 
     Args:
-        terms: ``(..., n)``.
-        add: the sum of two terms.
-        read: turns a term, ``(..., blocks)``, into what is summed.
+        terms: an array ``(..., n)``, or a pytree of them.
+        add: a function that adds two terms.
+        read: a function that converts terms, ``(..., blocks)``, to the summands.
     """
 
     def by_blocks(terms: Any) -> Any:
@@ -118,22 +126,26 @@ def _sums_by_blocks(terms: Any, add: Callable[[Any, Any], Any], read: Callable[[
 
     first = jax.tree.map(lambda a: a[0], blocks)
     zeros = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(read, first))
-    whole, inside = jax.lax.scan(step, zeros, blocks)
+    totals, inside = jax.lax.scan(step, zeros, blocks)
     if width < size:
-        place = jnp.arange(jax.tree.leaves(whole)[0].shape[-1], dtype=jnp.int32)
-        inside = add(inside, _shifted(running(whole, place, lambda own, before: add(before, own)), 1))
+        index = jnp.arange(jax.tree.leaves(totals)[0].shape[-1], dtype=jnp.int32)
+        inside = add(inside, _shifted(running(totals, index, lambda own, before: add(before, own)), 1))
     return jax.tree.map(lambda a: jnp.moveaxis(a, 0, -1).reshape(*a.shape[1:-1], -1)[..., :size], inside)
 
 
 def running(values: Any, place: jax.Array, combine: Callable[[Any, Any], Any]) -> Any:
-    """Combine every value with all before it in its segment, where ``place`` counts from 0 in each segment.
+    """Return an inclusive scan within segments (Hillis and Steele 1986).
 
-    For arrays, or pytrees of arrays that ``combine`` combines. The order of the operations (Hillis and Steele 1986) depends on the
-    place only.
+    The order of the operations depends on the position only.
+
+    Args:
+        values: an array ``(..., n)``, or a pytree of them.
+        place: int32, the position of each value in its segment, from 0.
+        combine: a function of a value and the one before it.
     """
 
-    def double(number: jax.Array, values: Any) -> Any:
-        distance = jnp.int32(1) << number
+    def double(round_index: jax.Array, values: Any) -> Any:
+        distance = jnp.int32(1) << round_index
         longer = combine(values, _shifted(values, distance))
         return jax.tree.map(lambda a, b: jnp.where(place >= distance, a, b), longer, values)
 
@@ -142,7 +154,7 @@ def running(values: Any, place: jax.Array, combine: Callable[[Any, Any], Any]) -
 
 
 def _shifted(values: Any, distance: Any) -> Any:
-    """What is ``distance`` before each value, and 0 where nothing is."""
+    """Return the values shifted by ``distance`` to the right, with 0 at the start."""
 
     def shift(array: jax.Array) -> jax.Array:
         size = array.shape[-1]

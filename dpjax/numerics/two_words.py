@@ -1,4 +1,4 @@
-"""Whole numbers below 2^64 as two 32-bit words: JAX has no 64-bit integer unless the whole process asks for it."""
+"""Unsigned 64-bit integers as two 32-bit words, as JAX has 64-bit integers only if x64 is enabled."""
 
 from typing import Any, NamedTuple
 
@@ -7,11 +7,15 @@ import jax.numpy as jnp
 
 
 class Words(NamedTuple):
-    """The whole number ``high * 2^32 + low``, or just two words; both uint32 of one shape.
+    """The unsigned integer ``high * 2^32 + low``, or a pair of words; both are uint32 of one shape.
 
     Attributes:
-        high: the first word.
-        low: the second word.
+        high: the upper (or first) word.
+        low: the lower (or second) word.
+
+    >>> import jax.numpy as jnp
+    >>> Words(jnp.uint32(1), jnp.uint32(2)).low.shape
+    ()
     """
 
     high: jax.Array
@@ -45,12 +49,12 @@ def select(condition: jax.Array, yes: Words, no: Words) -> Words:
 
 
 def to_float(a: Words, dtype: Any) -> jax.Array:
-    """Return the number as a float, to a relative error of one unit in the last place."""
+    """Return the number as a float, with a relative error of at most one unit in the last place."""
     return a.high.astype(dtype) * 2.0**32 + a.low.astype(dtype)
 
 
 def from_float(x: jax.Array) -> Words:
-    """Return the whole part of a float in ``[0, 2^64)``, exactly."""
+    """Return the integer part of a float in ``[0, 2^64)``, exactly."""
     high = jnp.floor(x * 2.0**-32)
     return Words(high.astype(jnp.uint32), (x - high * 2.0**32).astype(jnp.uint32))
 
@@ -69,7 +73,7 @@ def multiply(a: jax.Array, b: jax.Array) -> Words:
 
 
 def times_word(a: Words, b: jax.Array) -> tuple[jax.Array, Words]:
-    """Return the product of a number of two words and a word: the third word, and the lower two."""
+    """Return the product of a two-word number and a word: its third word, and its lower two words."""
     low, high = multiply(a.low, b), multiply(a.high, b)
     middle = high.low + low.high
     return high.high + (middle < low.high).astype(jnp.uint32), Words(middle, low.low)
@@ -80,7 +84,7 @@ def upper_product(a: Words, b: Words) -> Words:
     """Return floor(a b / 2^64)."""
     third, by_low = times_word(a, b.low)
     by_high_third, by_high = times_word(a, b.high)
-    # a b = by_high * 2^32 + by_low: the words of weight 2^32 are summed for their carry.
+    # a b = by_high * 2^32 + by_low, where the words of weight 2^32 are needed for their carry only.
     carried = add(Words(jnp.zeros_like(third), by_low.high), Words(jnp.zeros_like(third), by_high.low))
     middle = add(Words(jnp.zeros_like(third), third), Words(jnp.zeros_like(third), by_high.high))
     middle = add(middle, Words(jnp.zeros_like(third), carried.high))
@@ -88,7 +92,7 @@ def upper_product(a: Words, b: Words) -> Words:
 
 
 def shift_right(top: jax.Array, rest: Words, distance: jax.Array) -> Words:
-    """Return the lower 64 bits of a number of three words, shifted to the right by ``distance``, from 0 on."""
+    """Return the lower 64 bits of a three-word number shifted right by ``distance``, at least 0."""
     words, bits = distance >> _u(5), distance & _u(31)
     zero = jnp.zeros_like(top)
 
@@ -105,5 +109,5 @@ def shift_right(top: jax.Array, rest: Words, distance: jax.Array) -> Words:
 
 
 def bit_length(a: jax.Array) -> jax.Array:
-    """Return how many bits a word has, int32; 0 for 0."""
+    """Return the number of bits of a word, int32; 0 for 0."""
     return 32 - jax.lax.clz(a).astype(jnp.int32)

@@ -1,4 +1,4 @@
-"""Words, uniform pairs, and Gumbel and exponential noise with full-precision tails, one key a row."""
+"""Random words, uniform pairs, and Gumbel and exponential noise with full-precision tails, by row keys."""
 
 from dpjax.numerics.two_words import Words
 from dpjax.random.keys import check_key, row_keys

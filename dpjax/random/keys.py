@@ -1,4 +1,4 @@
-"""Keys: which ones are accepted, and one key for each row of a batch."""
+"""Validation of keys, and one key for each row of a batch."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -15,11 +15,11 @@ from dpjax.random.threefry import threefry
 
 
 def check_key(key: Any) -> jax.Array:
-    """Return ``key`` if it is one typed threefry key; raise with the fix if it is not.
+    """Return ``key`` if it is a single typed threefry key; raise otherwise.
 
-    ``rbg`` keys are refused because ``jax.vmap`` over them draws from the first key only, and a threefry that is not
-    partitionable because its i-th word changes with the number of words asked for: the draws of one row would depend
-    on the padding and on the other rows.
+    ``rbg`` keys are refused because ``jax.vmap`` over them draws from the first key only.
+    Non-partitionable threefry is refused because its i-th word depends on the number of words drawn:
+    the draws of a row would depend on the padding and on the other rows.
 
     Args:
         key: a scalar key made by ``jax.random.key(seed)``.
@@ -28,8 +28,9 @@ def check_key(key: Any) -> jax.Array:
         The same key.
 
     Raises:
-        TypeError: not a typed key (an integer, or a raw ``jax.random.PRNGKey`` array).
-        ValueError: a batch of keys, another key type, or ``jax_threefry_partitionable`` switched off.
+        TypeError: ``key`` is not a typed key, but an integer or a raw ``jax.random.PRNGKey`` array.
+        ValueError: ``key`` is a batch of keys or has another key type, or
+            ``jax_threefry_partitionable`` is off.
 
     >>> import jax
     >>> check_key(jax.random.key(0)).shape
@@ -37,7 +38,8 @@ def check_key(key: Any) -> jax.Array:
     """
     if isinstance(key, jax.Array | np.ndarray) and key.dtype == np.uint32:
         raise TypeError(
-            "key must be a typed key: jax.random.key(seed), not PRNGKey(seed). jax.random.wrap_key_data makes one of raw words."
+            "key must be a typed key: use jax.random.key(seed), not PRNGKey(seed), or convert raw key data by "
+            "jax.random.wrap_key_data."
         )
     if not (isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)):
         raise TypeError(f"key must be a typed key such as jax.random.key(0), got {type(key).__name__}.")
@@ -46,22 +48,23 @@ def check_key(key: Any) -> jax.Array:
     implementation = str(jax.random.key_impl(key))
     if implementation != "threefry2x32":
         raise ValueError(
-            f"key must be a threefry2x32 key, got {implementation!r}: under vmap it would repeat its words. "
-            "Make it with jax.random.key(seed, impl='threefry2x32')."
+            f"key must be a threefry2x32 key, got {implementation!r}, which repeats its words under vmap: use "
+            "jax.random.key(seed, impl='threefry2x32')."
         )
     if not getattr(jax.config, "jax_threefry_partitionable", True):
-        raise ValueError("jax_threefry_partitionable is off: draws would depend on the padding. Leave it on.")
+        raise ValueError("jax_threefry_partitionable must be on, as draws would depend on the padding otherwise.")
     return key
 
 
 def row_keys(key: jax.Array, batch_shape: tuple[int, ...], first: ArrayLike = 0) -> jax.Array:
-    """Return one key for each row of a batch, by nested ``fold_in`` over the row's index on each axis.
+    """Return one key for each row of a batch, by ``fold_in`` of the row's index on each axis.
 
-    The key of row ``(i, j)`` is ``fold_in(fold_in(key, first + i), j)``: it does not change when rows are added.
+    The key of row ``(i, j)`` is ``fold_in(fold_in(key, first + i), j)``, so that it does not change when
+    rows are added.
 
     Args:
-        key: a scalar typed key; or keys, one for each index on the first axes of the batch, which those axes then take as they are.
-        batch_shape: the shape of the batch; ``()`` gives back the key itself.
+        key: a scalar typed key, or an array of keys for the first axes of the batch.
+        batch_shape: the shape of the batch; for ``()`` the key itself is returned.
         first: the index of the first row on the first axis, for a device that holds a part of the batch.
 
     Returns:
@@ -76,7 +79,7 @@ def row_keys(key: jax.Array, batch_shape: tuple[int, ...], first: ArrayLike = 0)
 
 
 def row_words(key: jax.Array, batch_shape: tuple[int, ...], first: ArrayLike = 0) -> Words:
-    """Return the data of :func:`row_keys`, kept in memory: each draw of a row would otherwise compute its key again."""
+    """Return the key data of :func:`row_keys`, materialized, so that draws do not compute it again."""
     data = jax.random.key_data(key)
     keys = Words(data[..., 0], data[..., 1])
 
@@ -92,23 +95,24 @@ def row_words(key: jax.Array, batch_shape: tuple[int, ...], first: ArrayLike = 0
 
 
 def fold_in(keys: Words, index: jax.Array) -> Words:
-    """Return the data of new keys for keys and indices (uint32) of one shape: those of ``jax.random.fold_in``."""
+    """Return the key data of ``jax.random.fold_in``, for keys and indices (uint32) of one shape."""
     return threefry(keys, Words(jnp.zeros_like(index), index))
 
 
 def fold_in_streams(keys: Words, size: int, streams: Sequence[int], first: ArrayLike = 0) -> list[Words]:
-    """``[fold_in_range(keys, size, first, stream) for stream in streams]``, in one call."""
+    """Return ``[fold_in_range(keys, size, first, stream) for stream in streams]``, in one call."""
     index = jnp.arange(size, dtype=jnp.uint32) + jnp.asarray(first, jnp.uint32)
     high, low = jnp.meshgrid(np.asarray(streams, np.uint32), index, indexing="ij")
     words = threefry(Words(keys.high[..., None, None], keys.low[..., None, None]), Words(high, low))
-    return [Words(words.high[..., number, :], words.low[..., number, :]) for number in range(len(streams))]
+    return [Words(words.high[..., index, :], words.low[..., index, :]) for index in range(len(streams))]
 
 
 @partial(jax.jit, inline=True, static_argnames="size")
 def fold_in_range(keys: Words, size: int, first: ArrayLike = 0, stream: ArrayLike = 0) -> Words:
-    """Fold ``first, ..., first + size - 1`` into each key, on a new last axis: the words of the variates of these numbers.
+    """Fold ``first, ..., first + size - 1`` into each key, on a new last axis.
 
-    Different streams are independent; stream 0 is that of ``jax.random.fold_in``.
+    The result are the words of the variates with these indices. Different streams are independent;
+    stream 0 is that of ``jax.random.fold_in``.
     """
     index = jnp.arange(size, dtype=jnp.uint32) + jnp.asarray(first, jnp.uint32)
     counter = Words(jnp.full_like(index, jnp.asarray(stream, jnp.uint32)), index)

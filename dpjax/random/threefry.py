@@ -1,7 +1,7 @@
-"""Threefry-2x32 with 20 rounds (Salmon, Moraes, Dror and Shaw 2011): two random words for each key and counter.
+"""Threefry-2x32 with 20 rounds (Salmon, Moraes, Dror and Shaw 2011): two random words per key and counter.
 
-The same function as behind JAX's own keys (a test compares them word by word), written out because ``jax.random.bits`` throws
-one of its two words away, and because on the CPU its loop runs through memory, which makes it four times slower than this.
+It is the function behind JAX's keys (a test compares all words). ``jax.random.bits`` discards one of the
+two words, and on the CPU JAX's loop writes to memory, which makes it four times slower.
 """
 
 import jax
@@ -15,9 +15,9 @@ _PARITY = 0x1BD11BDA
 
 @jax.jit
 def threefry(key: Words, counter: Words) -> Words:
-    """Return the two words of each counter under each key; shapes broadcast.
+    """Return the two random words of each counter under each key; shapes broadcast.
 
-    ``jax.random.key_data(jax.random.fold_in(key, i))`` is the same for the counter ``(0, i)``.
+    For the counter ``(0, i)`` they equal ``jax.random.key_data(jax.random.fold_in(key, i))``.
     """
     schedule = (key.high, key.low, key.high ^ key.low ^ jnp.uint32(_PARITY))
     x, y = counter.high + schedule[0], counter.low + schedule[1]

@@ -1,9 +1,10 @@
-"""Words -> uniform pair -> exponential and Gumbel noise, each at full relative precision in both tails.
+"""Uniform, exponential and Gumbel variates with full relative precision in both tails.
 
-A variate takes two 32-bit words, read as the 64-bit integer W. The uniform is the pair (u, 1-u) with u = (W + 1/2) / 2^64,
-each of the two rounded on its own, so neither is ever 0 and a logarithm of the smaller one reaches 65 log 2 = 45 nats.
-``jax.random.gumbel`` and ``jax.random.exponential`` in float32 reach 15.9 nats: an event of probability below 2^-24 would
-never happen, and a private distribution would lose its tail.
+A variate takes two random 32-bit words, which form the 64-bit integer W. The uniform variate is the pair
+(u, 1-u) with u = (W + 1/2) / 2^64, both rounded separately, so that neither is ever 0 and minus the logarithm
+of the smaller one reaches 65 log 2 = 45 nats. ``jax.random.gumbel`` and ``jax.random.exponential`` in float32
+reach 15.9 nats: an event of probability below 2^-24 would never happen, and a private distribution would
+lose its tail.
 """
 
 from functools import partial
@@ -19,11 +20,15 @@ from dpjax.random.keys import check_key, fold_in_range, row_words
 
 
 class UniformPair(NamedTuple):
-    """A uniform variate and its complement, each at full relative precision; neither is ever 0.
+    """A uniform variate and its complement, each with full relative precision; neither is ever 0.
 
     Attributes:
         value: u, float of any shape, in [2^-65, 1].
-        complement: 1 - u, same shape and dtype, in [2^-65, 1].
+        complement: 1 - u, of the same shape and dtype, in [2^-65, 1].
+
+    >>> import jax.numpy as jnp
+    >>> float(UniformPair(jnp.float32(0.25), jnp.float32(0.75)).complement)
+    0.75
     """
 
     value: jax.Array
@@ -31,16 +36,19 @@ class UniformPair(NamedTuple):
 
 
 def words(key: jax.Array, shape: tuple[int, ...]) -> Words:
-    """Draw two 32-bit words for each variate: those of ``jax.random.key_data(jax.random.split(key, ...))``.
+    """Draw two 32-bit words per variate, equal to ``jax.random.key_data(jax.random.split(key, ...))``.
 
-    The words of variate i of a 1-D shape do not depend on how many variates are asked for.
+    The words of variate i of a 1-D shape do not depend on the number of variates.
 
     Args:
         key: a scalar typed threefry key.
         shape: the shape of the variates, fewer than 2^32 of them.
 
     Returns:
-        Two uint32 arrays of the given shape.
+        Two uint32 arrays of this shape.
+
+    Raises:
+        ValueError: ``shape`` has 2^32 or more elements.
 
     >>> import jax
     >>> words(jax.random.key(0), (3,)).high.shape
@@ -48,27 +56,27 @@ def words(key: jax.Array, shape: tuple[int, ...]) -> Words:
     """
     size = prod(shape)
     if size >= 2**32:
-        raise ValueError(f"one key gives fewer than 2^32 variates, got the shape {shape}; take several keys (jax.random.split).")
+        raise ValueError(f"shape must have fewer than 2^32 elements, got {shape}; use several keys (jax.random.split).")
     drawn = fold_in_range(row_words(check_key(key), ()), size)
     return Words(drawn.high.reshape(shape), drawn.low.reshape(shape))
 
 
 @partial(jax.jit, inline=True, static_argnames="dtype")
 def uniform_from_words(words: Words, dtype: Any) -> UniformPair:
-    """Turn pairs of words into pairs (u, 1-u) with u = (W + 1/2) / 2^64.
+    """Convert pairs of random words to uniform pairs (u, 1-u) with u = (W + 1/2) / 2^64.
 
-    The error of each is below two units in its own last place, however small it is: ``high`` holds every leading bit
-    that a float can keep, unless it is small, and then ``low`` supplies the rest.
+    The error of each is below two units in its last place, also if it is small: then ``low`` supplies the
+    digits that ``high`` lacks.
 
     Args:
         words: two uint32 arrays of any shape.
         dtype: float32 or float64.
 
     Returns:
-        A pair of arrays of that shape and the given dtype.
+        A pair of arrays of this shape and dtype.
 
     Raises:
-        TypeError: another dtype: half precision holds neither 2^-65 nor words of 32 bits.
+        TypeError: ``dtype`` is another one; half precision represents neither 2^-65 nor 32-bit words.
 
     >>> import jax.numpy as jnp
     >>> pair = uniform_from_words(Words(jnp.uint32(0), jnp.uint32(0)), jnp.float32)
@@ -76,10 +84,10 @@ def uniform_from_words(words: Words, dtype: Any) -> UniformPair:
     (True, 1.0)
     """
     if jnp.dtype(dtype) not in (jnp.float32, jnp.float64):
-        raise TypeError(f"uniforms, and the noise made of them, are float32 or float64, got dtype {jnp.dtype(dtype)}.")
+        raise TypeError(f"dtype must be float32 or float64, got {jnp.dtype(dtype)}.")
 
     def fraction(high: jax.Array, low: jax.Array) -> jax.Array:
-        # Both products are by powers of two and therefore exact: only the conversions and the sums round.
+        # Products by powers of two are exact, so that only the conversions and the sums round.
         return high.astype(dtype) * 2.0**-32 + (low.astype(dtype) + 0.5) * 2.0**-64
 
     return UniformPair(fraction(words.high, words.low), fraction(~words.high, ~words.low))
@@ -87,7 +95,7 @@ def uniform_from_words(words: Words, dtype: Any) -> UniformPair:
 
 @partial(jax.jit, inline=True)
 def exponential_from_uniform(pair: UniformPair) -> jax.Array:
-    """Return ``-log(u)``, a standard exponential variate at full relative precision at both ends.
+    """Return ``-log(u)``, a standard exponential variate with full relative precision in both tails.
 
     >>> import jax.numpy as jnp
     >>> ends = jnp.array([0, 2**32 - 1], jnp.uint32)

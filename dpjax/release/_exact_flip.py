@@ -1,12 +1,14 @@
-"""Permute and flip (McKenna and Sheldon 2020), drawn exactly.
+"""Exact draws of permute and flip (McKenna and Sheldon 2020).
 
-Every position is accepted with probability e^(-lam cost), the least cost being 0, and one of those accepted wins, each with the
-same chance: that is the position with the least U e^(lam cost), for uniforms U. Positions of one cost are a group. The least of w
-uniforms is 1 - (1 - V)^(1/w) for one uniform V, so that a draw needs one V for each group, and a place in the group that wins.
+Every position is accepted with probability e^(-lam cost), where the least cost is 0, and one of the accepted positions is selected
+uniformly: this is the position with the least U e^(lam cost), for independent uniforms U. Positions of equal cost form a group. The
+least of w uniforms is 1 - (1 - V)^(1/w) for one uniform V, so that a draw needs one V per group, and a position in the winning
+group.
 
-Nearly all groups lose by float64: the logarithm of the least U e^(lam cost) is computed for both ends of the interval that 53 bits
-of V leave open, widened far above every rounding. If several groups are left, their logarithms are enclosed in decimal arithmetic
-(whose ln and exp are rounded correctly), with more and more bits of the uniforms, until one group is below all others.
+Nearly all groups are excluded in float64: the logarithm of the least U e^(lam cost) is computed for both ends of the interval that
+53 bits of V leave open, widened by much more than the rounding errors. If several groups are left, their logarithms are enclosed in
+decimal arithmetic (whose ln and exp are correctly rounded), with more and more bits of the uniforms, until one group is below all
+others.
 """
 
 from __future__ import annotations
@@ -26,13 +28,14 @@ if TYPE_CHECKING:
 
 _NODES, _PARTS = np.polynomial.legendre.leggauss(20)
 _WIDENED = 2.0**-36
-_NUMBERS = 2**21  # of which a chunk of draws takes logarithms
+_NUMBERS = 2**21  # the number of logarithms computed in a chunk of draws
 
 
 def positions(distribution: GridDistribution, draws: int, words: Any, more: More, widened: float = _WIDENED) -> np.ndarray:
-    """Draw positions, int64 ``(draws, datasets)``; ``words(shape)`` are 64-bit words, ``more`` the bits that follow.
+    """Draw positions, int64 ``(draws, datasets)``.
 
-    With ``widened`` at 1 or more, no draw is decided by floats.
+    ``words(shape)`` returns 64-bit words, and ``more`` the bits that follow. With ``widened`` at 1 or more,
+    no draw is decided by floats.
     """
     profile, starts = distribution.profile, distribution.profile.starts
     found = np.zeros((draws, profile.groups), np.int64)
@@ -45,10 +48,10 @@ def positions(distribution: GridDistribution, draws: int, words: Any, more: More
         place, sure = place_in(profile.length[winner], placed)
         sure &= (np.add.reduceat(left, starts[:-1], axis=1, dtype=np.int64) == 1) & (widened < 1)
         for draw, dataset in zip(*np.nonzero(~sure), strict=True):
-            own = slice(starts[dataset], starts[dataset + 1])
-            costs, widths = distribution.costs[own].tolist(), profile.length[own].tolist()
-            words_of = drawn[draw, own].tolist()
-            uniforms = {group: Bits(words_of[group], 64, group, more) for group in np.flatnonzero(left[draw, own]).tolist()}
+            pieces = slice(starts[dataset], starts[dataset + 1])
+            costs, widths = distribution.costs[pieces].tolist(), profile.length[pieces].tolist()
+            words_of = drawn[draw, pieces].tolist()
+            uniforms = {group: Bits(words_of[group], 64, group, more) for group in np.flatnonzero(left[draw, pieces]).tolist()}
             first = exact_winner(distribution.exact_rate, costs, widths, uniforms)
             winner[draw, dataset] = starts[dataset] + first
             place[draw, dataset] = Bits(int(placed[draw, dataset]), 64, len(costs), more).times(widths[first])
@@ -57,7 +60,10 @@ def positions(distribution: GridDistribution, draws: int, words: Any, more: More
 
 
 def candidates(distribution: GridDistribution, words: np.ndarray, widened: float = _WIDENED) -> np.ndarray:
-    """Return which pieces may win by words ``(draws, pieces)``, bool: others are above the least upper bound of their dataset."""
+    """Return which pieces may win by words ``(draws, pieces)``, bool.
+
+    The others are above the least upper bound of their dataset.
+    """
     profile = distribution.profile
     shift = distribution.rate * distribution.costs
     bounds = []
@@ -66,14 +72,14 @@ def candidates(distribution: GridDistribution, words: np.ndarray, widened: float
             least = np.log(-np.expm1(np.log1p(-uniform) / profile.length)) + shift
             bounds.append(least + away * (1 + np.abs(least)))
     low, high = bounds
-    low[np.isnan(low)] = -np.inf  # of a uniform that may be 0
+    low[np.isnan(low)] = -np.inf  # where the uniform may be 0
     best = np.minimum.reduceat(high, profile.starts[:-1], axis=1)
     found: np.ndarray = low <= best[:, distribution.group]
     return found
 
 
 def exact_winner(rate: Fraction, costs: Sequence[int], widths: Sequence[int], uniforms: dict[int, Bits]) -> int:
-    """Return the group that wins among those that have a uniform, whatever it takes."""
+    """Return the winning group among those that have a uniform, with as many bits as it takes."""
     while True:
         ends = {group: _enclose(rate, costs[group], widths[group], uniform) for group, uniform in uniforms.items()}
         best = min(ends, key=lambda group: ends[group][1])
@@ -88,7 +94,8 @@ def exact_winner(rate: Fraction, costs: Sequence[int], widths: Sequence[int], un
 def _enclose(rate: Fraction, cost: int, width: int, uniform: Bits) -> tuple[decimal.Decimal, decimal.Decimal]:
     """Enclose the logarithm of (1 - (1 - V)^(1/w)) e^(lam cost).
 
-    V has b bits and b + 60 digits, and the difference from 1 is at least 2^-b / 2^53: the logarithm is off by less than 10^(-b/2).
+    V has b bits and b + 60 digits are used. The difference from 1 is at least 2^-b / 2^53, so the error of
+    the logarithm is below 10^(-b/2).
     """
     bits, context = uniform.count, decimal.Context(prec=uniform.count + 60, Emin=-(10**9), Emax=10**9)
     margin = context.power(10, -(bits // 2))
@@ -107,16 +114,23 @@ def _enclose(rate: Fraction, cost: int, width: int, uniform: Bits) -> tuple[deci
 
 
 def probabilities(rate: float, costs: np.ndarray, widths: np.ndarray, log: bool = False) -> np.ndarray:
-    """Return the probability that each group of so many positions of one cost wins, or its logarithm, by quadrature to about 1e-15.
+    """Return the probability that each group of equal costs wins, or its logarithm, to about 1e-15.
 
-    With arrival times t for their order, uniform on [0, 1], and q = exp(-rate cost) the chance to be accepted, that of w positions
-    is w q times the integral of (1 - t q)^(w - 1) times the product over all other groups of (1 - t q)^w.
+    By quadrature: let positions arrive at independent times t, uniform on [0, 1], and be accepted with probability
+    q = exp(-rate cost). A group of w positions wins with the probability w q times the integral over t of (1 - t q)^(w - 1) times
+    the product over all other groups of (1 - t q)^w.
+
+    Args:
+        rate: lam.
+        costs: the cost of each group.
+        widths: w, the number of positions of each group.
+        log: whether to return logarithms.
     """
     levels, level = np.unique(costs, return_inverse=True)
     total = np.bincount(level, weights=widths)
     with np.errstate(under="ignore"):
         accepted = np.exp(-rate * (levels - levels[0]))
-        # Panels between powers of two, from 1 / number of candidates on: in each the integrand is smooth.
+        # Panels between powers of two, from 1 / number of positions on, in each of which the integrand is smooth.
         ends = np.concatenate([[0.0], 2.0 ** np.arange(-int(np.sum(total)).bit_length(), 1)])
         t = (ends[1:, None] + ends[:-1, None] + np.diff(ends)[:, None] * _NODES).ravel() / 2
         parts = (np.diff(ends)[:, None] * _PARTS).ravel() / 2

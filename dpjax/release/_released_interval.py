@@ -1,4 +1,4 @@
-"""The release of a confidence interval for a quantile of the population: two joint quantiles, drawn exactly, and their coverage."""
+"""Release of a confidence interval for a quantile of the population: two joint quantiles, drawn exactly."""
 
 from __future__ import annotations
 
@@ -27,32 +27,41 @@ from dpjax.several_quantiles.ranks import level_of
 
 @dataclass(frozen=True, repr=False)
 class ReleasedInterval(Release):
-    """Confidence intervals, ``values`` being ``(draws, ..., 2)``, the lower and the upper end.
+    """Released confidence intervals, from :func:`confidence_interval`.
+
+    ``values`` has the shape ``(draws, ..., 2)``, the lower and the upper end.
 
     Attributes:
-        coverage: the computed lower bound on the probability that an interval holds the quantile of the population.
+        coverage: a lower bound on the probability that an interval contains the quantile of the population.
+
+    >>> public = {"lower": 0, "upper": 5000, "resolution": 1, "neighbors": "swap"}
+    >>> confidence_interval(range(2000), 0.5, epsilon=1.0, **public).values.shape
+    (1, 2)
     """
 
     coverage: float
 
     def to_dict(self) -> dict[str, Any]:
-        """As that of :class:`Release`, with the coverage."""
+        """Return the dictionary of :meth:`Release.to_dict`, with the coverage."""
         return super().to_dict() | {"coverage": self.coverage}
 
 
 @dataclass(frozen=True)
 class ConfidenceInterval(Statistic):
-    """A confidence interval for the population's q-quantile: two joint quantiles.
+    """A confidence interval for the population's q-quantile, from two joint quantiles.
 
     Attributes:
-        q: strictly between 0 and 1.
+        q: in (0, 1).
         lower: public, a multiple of the resolution.
         upper: public, a multiple of the resolution.
-        resolution: public; a finer one costs little width.
-        public_n: how many records a group has, for the promise alone.
-        coverage: what the bound must reach at least.
-        ties: public, how many records share one multiple at most, near the quantile; by default n, which always holds.
+        resolution: public; a finer one makes the interval little wider.
+        public_n: the number of records of a group, public, for which the coverage holds.
+        coverage: the least coverage.
+        ties: public, the maximal number of records that share one multiple near the quantile; by default n, which always holds.
         terms: as for :class:`Quantiles`.
+
+    >>> ConfidenceInterval(0.5, lower=0, upper=5000, resolution=1, public_n=2000).to_dict()["statistic"]
+    'ConfidenceInterval'
     """
 
     q: float | Fraction | str
@@ -65,7 +74,7 @@ class ConfidenceInterval(Statistic):
     terms: int = 32
 
     def __post_init__(self) -> None:
-        """Raise for bad public parameters."""
+        """Raise for public parameters out of range."""
         checks.static_integer("public_n", self.public_n, 1)
         checks.concrete_fraction("coverage", self.coverage)
         level_of(self.q)
@@ -95,7 +104,7 @@ class ConfidenceInterval(Statistic):
         self._parameters(countable(counts, self.records_grid.size), epsilon, neighbors)
 
     def _parameters(self, counts: Counts, epsilon: Fraction, neighbors: str) -> tuple[Parameters, float]:
-        """The public part of the joint distribution and the coverage, or an error where it is not reached."""
+        """Return the public parameters of the joint distribution and the coverage; raise if it is too low."""
         ties = self.public_n if self.ties is None else self.ties
         plan = plan_of(float(epsilon), self.lower, self.upper, self.resolution, neighbors, ties, self.terms)
         levels, coverage = planned_levels(plan, level_of(self.q), self.public_n, self.public_n, self.coverage)
@@ -124,36 +133,37 @@ def confidence_interval(
 ) -> ReleasedInterval:
     """Release a confidence interval for the population's q-quantile from every row, drawn exactly.
 
-    It is what :func:`dpjax.confidence_interval` simulates, which says what is promised and what it costs.
+    It is the interval that :func:`dpjax.confidence_interval` simulates, where its coverage and cost are described.
 
     Args:
-        x: numbers ``(..., n)``; this and the rest as for :func:`median`.
-        q: strictly between 0 and 1.
+        x: numbers ``(..., n)``, as for :func:`median`.
+        q: in (0, 1).
         epsilon: from 2^-28 to 64 for both ends together, for each draw.
         lower: public, a multiple of the resolution.
         upper: public, a multiple of the resolution.
-        resolution: public; a finer one costs little width.
+        resolution: public; a finer one makes the interval little wider.
         neighbors: ``"add_remove"`` or ``"swap"``.
-        coverage: what the bound must reach at least.
-        ties: public, how many records share one multiple at most, near the quantile; by default n, which always holds.
-        public_n: how many records a row has, for the promise alone; by default all columns of ``x``. Needed under add/remove.
+        coverage: the least coverage.
+        ties: public, the maximal number of records that share one multiple near the quantile; by default n, which always holds.
+        public_n: the number of records of a row, public, for which the coverage holds; by default the number of columns of ``x``.
+            Required under add/remove.
         terms: as for :func:`joint_quantiles`.
-        counts: how many records each entry of ``x`` stands for.
+        counts: the number of records that each entry of ``x`` stands for.
         mask: which records are present.
-        draws: how many intervals from each row; each costs epsilon.
+        draws: the number of intervals from each row; each costs epsilon.
         budget: as for :func:`median`.
 
     Returns:
         A :class:`ReleasedInterval` with ``values`` of the shape ``(draws, ..., 2)``.
 
     Raises:
-        ValueError: a coverage that so few records cannot reach at this epsilon.
+        ValueError: so few records cannot reach the coverage at this epsilon, or a parameter is out of range.
 
     Privacy:
-        That of :func:`joint_quantiles`. The coverage is computed from public numbers only.
+        As for :func:`joint_quantiles`. The coverage is computed from public numbers only.
 
     References:
-        As :func:`dpjax.confidence_interval`.
+        As for :func:`dpjax.confidence_interval`.
 
     >>> public = {"lower": 0, "upper": 5000, "resolution": 1, "neighbors": "swap"}
     >>> found = confidence_interval(range(2000), 0.5, epsilon=1.0, **public)
@@ -162,7 +172,7 @@ def confidence_interval(
     """
     if public_n is None:
         if neighbors == "add_remove":
-            raise ValueError("public_n is needed under add_remove: a public number of records to plan for.")
+            raise ValueError("public_n must be given under add_remove: a public number of records for the coverage.")
         shape = shape_of(x)
         public_n = shape[-1] if shape else 0
     statistic = ConfidenceInterval(q, lower, upper, resolution, public_n, coverage, ties, terms)

@@ -1,7 +1,7 @@
-"""The release of several quantiles in one draw, exactly and on the host: statistic objects and functions.
+"""Exact releases of several quantiles, on the host: the statistic object and functions.
 
 The distributions are those of ``dpjax.joint_quantiles``, ``dpjax.nested_quantiles`` and ``dpjax.recursive_quantiles``;
-``exact_joint.py``, ``exact_nested.py`` and ``exact_recursive.py`` draw them.
+``exact_joint``, ``exact_nested`` and ``exact_recursive`` draw from them.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from dpjax.several_quantiles.levels import level_parts, levels_of, log_parts
 from dpjax.several_quantiles.nesting import Nesting
 from dpjax.several_quantiles.ranks import ranks_of_quantile
 
-# For each quantile, the best tuple may have a part of about 2^-(bits of the grid + bits of max_records) of all weight. Beyond these
-# many bits, with up to a million records, it is lost in floats where many are equal, and draws in integers take minutes.
+# For each quantile, the best tuple may have a share of about 2^-(bits of the grid + bits of max_records) of the total weight. Beyond
+# this many bits, with up to a million records, it underflows in floats if many records are equal, and exact draws take minutes.
 _BITS_OF_PARTS, _BITS = 21, 960
-# Levels up to which a joint draw is the default, and from which on nested ones err less than recursive ones, whatever the records.
+# The number of levels up to which a joint draw is the default, and that from which on nested quantiles err less than recursive ones.
 _JOINT, _NESTED = 32, 9
 Method = Literal["auto", "joint", "nested", "recursive"]
 
@@ -50,17 +50,20 @@ class Quantiles(Statistic):
     """Several quantiles under one budget.
 
     Attributes:
-        qs: levels between 0 and 1, ascending.
+        qs: levels in (0, 1), ascending.
         lower: public, a multiple of the resolution.
         upper: public, a multiple of the resolution.
         resolution: public, that of the data.
-        grid: instead of these three, :class:`Floats`.
-        method: ``"joint"``, one draw of all of them; ``"nested"``, some of them jointly and then those between these; or
-            ``"recursive"``, the middle one first; or ``"auto"``, as for :func:`private_quantiles`.
-        max_records: for joint quantiles under add/remove: a public guess of the most records of a group, by which the error is
-            small.
-        reach: how far from the number of records the terms go, public; by default for ``max_records`` records.
-        terms: how many terms there are, at least 2.
+        grid: a :class:`Floats`, in place of the bounds and the resolution.
+        method: ``"joint"``, one draw of all quantiles; ``"nested"``, some of them jointly and then those between; ``"recursive"``,
+            the middle one first; or ``"auto"``, as for :func:`private_quantiles`.
+        max_records: a public guess of the number of records of the largest group, for joint quantiles under add/remove. It affects
+            the error, not privacy.
+        reach: the largest distance of terms from the number of records, public; by default that for ``max_records`` records.
+        terms: the number of terms, at least 2.
+
+    >>> Quantiles((0.25, 0.75), lower=0, upper=120, resolution=1).to_dict()["qs"]
+    [0.25, 0.75]
     """
 
     qs: Any
@@ -76,48 +79,48 @@ class Quantiles(Statistic):
     mechanisms: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
-        """Raise for bad public parameters."""
+        """Raise for public parameters out of range."""
         checks.one_of("method", self.method, get_args(Method))
         for name, least in (("max_records", 1), ("reach", 0)):
             if getattr(self, name) is not None:
                 checks.static_integer(name, getattr(self, name), least)
         if not isinstance(self.qs, str):
             object.__setattr__(self, "qs", tuple(self.qs) if isinstance(self.qs, Iterable) else self.qs)
-        some = ("nested", "recursive") if self.method == "auto" else (self.method,)
-        problems = [self._problem(method) for method in some]
+        methods = ("nested", "recursive") if self.method == "auto" else (self.method,)
+        problems = [self._problem(method) for method in methods]
         if all(problems):
             raise ValueError(problems[-1])
         self._settle()
 
     def _problem(self, method: str) -> str:
-        """Why these levels on this grid are not drawn by this method; nothing if they are."""
+        """Return an error message if this method cannot draw these levels on this grid, otherwise ""."""
         levels, size = self.levels, self.records_grid.size
         if method == "nested" and len(levels) < 3:
-            return f"nested quantiles need at least 3 levels, got {len(levels)}: take dpjax.release.joint_quantiles."
+            return f"qs must have at least 3 levels for nested quantiles, got {len(levels)}: use dpjax.release.joint_quantiles."
         most = _BITS // (size.bit_length() + _BITS_OF_PARTS)
         if method == "joint" and len(levels) > most:
             other = "nested" if len(levels) > 2 else "recursive"
             return (
                 f"{len(levels)} quantiles on a grid of {size} numbers are too many for one draw, at most {most}: "
-                f"take dpjax.release.{other}_quantiles, or a coarser resolution."
+                f"use dpjax.release.{other}_quantiles, or a coarser resolution."
             )
         if method == "nested" and (together := Nesting.of(levels).most) > most:
             return (
-                f"{len(levels)} nested quantiles on a grid of {size} numbers are too many: {together} are drawn together, and at "
-                f"most {most} can be. Take dpjax.release.recursive_quantiles, or a coarser resolution."
+                f"{len(levels)} nested quantiles on a grid of {size} numbers are too many: {together} are drawn together, at most "
+                f"{most} are supported. Use dpjax.release.recursive_quantiles, or a coarser resolution."
             )
         if method == "joint":
             return ""
         parts = [part.level.denominator for some in depths_of(levels, "swap") for part in some]
         denominator = level_parts(levels)[1] if method == "nested" else max(parts)
-        # Whatever the number of records, which may be private: ranks are 64-bit integers.
+        # Ranks are 64-bit integers for every number of records, which may be private.
         return "" if denominator < 2**22 else (
-            f"qs lead to ranks with the denominator {denominator}, too large for exact ones: give short decimals or "
+            f"qs lead to ranks with the denominator {denominator}, too large for exact ranks: use short decimals or "
             "Fractions such as Fraction(1, 3)."
         )  # fmt: skip
 
     def drawn_by(self, neighbors: str, epsilon: Fraction | None = None) -> str:
-        """Return the method, for ``"auto"`` the one that suits what is public; nested and recursive ones cost the same."""
+        """Return the method; ``"auto"`` is resolved by public numbers (nested and recursive ones cost the same)."""
         if self.method != "auto":
             return self.method
         m, sized = len(self.levels), neighbors == "swap" or self.max_records is not None or self.reach is not None
@@ -129,7 +132,7 @@ class Quantiles(Statistic):
 
     @cached_property
     def levels(self) -> tuple[Fraction, ...]:
-        """The levels exactly."""
+        """The levels as Fractions."""
         return levels_of(self.qs)
 
     @cached_property
@@ -156,7 +159,10 @@ class Quantiles(Statistic):
         sizes: np.ndarray | None,
         budget: Budget | None = None,
     ) -> Release:
-        """Draw from each group of counts exactly; ``sizes`` are public numbers of records, int64 ``(groups,)``."""
+        """Draw from each group of counts exactly.
+
+        ``sizes`` are public numbers of records, int64 ``(groups,)``, or None.
+        """
         if budget is not None:
             if self.drawn_by(neighbors, epsilon) == "nested":
                 self._nested(epsilon, neighbors, sizes is not None)
@@ -170,16 +176,16 @@ class Quantiles(Statistic):
     def sample(
         self, seed: int | np.random.Generator, draws: int, counts: Counts, epsilon: float | Fraction, neighbors: str
     ) -> np.ndarray:
-        """Draw for a simulation, by a seed or a generator of NumPy: float64 ``(draws, groups, m)``."""
+        """Draw for a simulation, by a seed or a NumPy generator: float64 ``(draws, groups, m)``."""
         return self.records_grid.values_of(self._draw(counts, exact_epsilon(epsilon), neighbors, draws, None, *seeded(seed)))
 
     def cost(self, epsilon: float | Fraction, draws: int, neighbors: str, mechanism: str | None = None) -> Guarantee:
-        """Return what so many draws cost together."""
+        """Return the cost of this many draws together."""
         several = self.drawn_by(neighbors) != "joint" and len(self.levels) > 1
-        return cost_of(epsilon, draws, neighbors, 2 if several else 1)  # the range is that of the losses of one draw after another
+        return cost_of(epsilon, draws, neighbors, 2 if several else 1)  # the range of several draws in sequence is twice epsilon
 
     def value(self, counts: Counts) -> np.ndarray:
-        """Return the quantiles themselves, float64 ``(groups, m)``."""
+        """Return the quantiles of the data, float64 ``(groups, m)``."""
         high = self.records_grid.size - 1
         ranks = [ranks_of_quantile(level, definition="lower", neighbors="add_remove") for level in self.levels]
         found = [profiles.quantile(counts, each, high=high, most=1).value for each in ranks]
@@ -217,25 +223,25 @@ class Quantiles(Statistic):
             self._parameters(counts, epsilon, neighbors, False)
 
     def _nested(self, epsilon: Fraction, neighbors: str, size_is_public: bool) -> Nested:
-        """The public part of nested draws, or an error where there is none."""
+        """Return the public parameters of nested draws; raise if epsilon is too small for them."""
         return Nested(self.levels, self.records_grid.size, epsilon, neighbors, size_is_public)
 
     def _parameters(self, counts: Counts, epsilon: Fraction, neighbors: str, size_is_public: bool) -> Parameters:
-        """The public part of the joint distribution, or an error where there is none."""
+        """Return the public parameters of the joint distribution."""
         far, size = self.reach_of(epsilon, neighbors, size_is_public), self.records_grid.size
         most = int(np.max(countable(counts, size).counts, initial=1))
         return Parameters.of(self.levels, epsilon, neighbors, size, size_is_public, far, self.terms, most)
 
     def reach_of(self, epsilon: Fraction, neighbors: str, size_is_public: bool) -> int:
-        """Return how far the terms go, or raise where a public number of records is needed and not given."""
+        """Return the reach of the terms; raise ``ValueError`` if ``max_records`` is needed and not given."""
         if self.reach is not None:
             return self.reach
         if self.drawn_by(neighbors) != "joint" or neighbors == "swap" or size_is_public or len(self.levels) == 1:
             return 0
         if self.max_records is None:
             raise ValueError(
-                "joint quantiles need max_records=, a public guess of the most records of a group: sizes are private. "
-                "Nested and recursive quantiles do not."
+                "joint quantiles need max_records=, a public guess of the size of the largest group, as sizes are private; "
+                "nested and recursive quantiles do not."
             )
         return default_reach(self.levels, epsilon, self.records_grid.size, self.max_records)
 
@@ -261,44 +267,45 @@ def joint_quantiles(
 ) -> Release:
     """Release several quantiles of every row under one epsilon, drawn exactly on a public grid.
 
-    It is what ``dpjax.joint_quantiles(dpjax.quantiles(x, qs, resolution=...), epsilon)`` simulates. Time grows with ``terms``, m^2
-    and the capacity of a row, up to some thousands of records: deciles of 1000 groups of 1000 records take a second with
-    ``public_n``, and 15 to 20 without it.
+    They are the quantiles that ``dpjax.joint_quantiles(dpjax.quantiles(x, qs, resolution=...), epsilon)`` simulates. Time grows with
+    ``terms``, m^2 and the capacity of a row, up to some thousands of records: deciles of 1000 groups of 1000 records take a second
+    with ``public_n``, and 15 to 20 without it.
 
     Args:
-        x: numbers ``(..., n)``; this and the rest as for :func:`median`.
-        qs: levels between 0 and 1, ascending.
+        x: numbers ``(..., n)``, as for :func:`median`.
+        qs: levels in (0, 1), ascending.
         epsilon: from 2^-28 to 64 for all quantiles together, for each draw.
         neighbors: ``"add_remove"`` or ``"swap"``.
         lower: public, a multiple of the resolution.
         upper: public, a multiple of the resolution.
         resolution: public, that of the data.
-        grid: instead of these three, :class:`Floats`.
-        counts: how many records each entry of ``x`` stands for.
-        max_records: a public guess of the most records of a row, by default the columns of ``x``; with ``counts`` it is needed.
+        grid: a :class:`Floats`, in place of the bounds and the resolution.
+        counts: the number of records that each entry of ``x`` stands for.
+        max_records: a public guess of the number of records of the largest row, by default the number of columns of ``x``; required
+            with ``counts``.
         mask: which records are present.
-        draws: how many from each row; each costs epsilon.
-        public_n: under add/remove: how many records there are, integers that broadcast against ``(...)``, if it is public; or
-            what is known of it. Then there is one term, and the error is 5 to 20 % smaller. Privacy does not need it to be right.
-        reach: how far from the number of records the terms go, public; by default as :func:`dpjax.joint_quantiles` says, for rows
-            of ``max_records`` records.
-        terms: how many terms there are otherwise, at least 2.
+        public_n: under add/remove, a public number of records, integers that broadcast against ``(...)``, if it is known at least
+            approximately. Then there is one term, and the error is 5 to 20 % smaller. Privacy does not depend on whether it is
+            right.
+        reach: the largest distance of terms from the number of records, public; by default that of :func:`dpjax.joint_quantiles`
+            for rows of ``max_records`` records.
+        terms: the number of terms without ``public_n``, at least 2.
+        draws: the number of draws from each row; each costs epsilon.
         budget: as for :func:`median`.
 
     Returns:
         A :class:`Release` whose ``values`` are ``(draws, ..., m)``, ascending.
 
     Raises:
-        ValueError: too many quantiles for so fine a grid, from 24 on a million numbers.
+        ValueError: too many quantiles for such a fine grid, such as 24 on a million numbers, or a parameter out of range.
 
     Privacy:
-        epsilon-DP and epsilon-bounded-range under the relation, for each draw of all quantiles together. What is not covered: see
-        :func:`median`. The width of ``x`` is public: where it comes from a private number of records, give ``reach`` and no
-        ``public_n``.
-        A draw that floats do not decide takes as long as a thousand others; it is one in 10^9.
+        epsilon-DP and epsilon-bounded-range under the relation, for each draw of all quantiles together. For what is not covered, see
+        :func:`median`. The number of columns of ``x`` is public: if it is derived from a private number of records, give ``reach``
+        and no ``public_n``. About one draw in 10^9 is not decided by floats, and takes as long as a thousand others.
 
     References:
-        Gillenwater, Joseph and Kulesza (2021), under swap. The cost under add/remove is in no paper.
+        Gillenwater, Joseph and Kulesza (2021), under swap. The cost under add/remove is not from a paper.
 
     >>> options = {"lower": 0, "upper": 2000, "resolution": 1, "neighbors": "add_remove"}
     >>> found = joint_quantiles(range(1001), [0.25, 0.5, 0.75], epsilon=50.0, **options)
@@ -334,40 +341,41 @@ def nested_quantiles(
     draws: int = 1,
     budget: Budget | None = None,
 ) -> Release:
-    """Release many quantiles of every row, some jointly and the others jointly between these, drawn exactly on a public grid.
+    """Release many quantiles of every row: some jointly, then those between them jointly, drawn exactly.
 
-    It is what ``dpjax.nested_quantiles`` simulates. A hundred quantiles of a million records take some seconds, and of a thousand
-    groups of 10,000 records most of a minute.
+    They are the quantiles that ``dpjax.nested_quantiles`` simulates. A hundred quantiles of a million records take some seconds, and
+    of a thousand groups of 10,000 records most of a minute.
 
     Args:
-        x: numbers ``(..., n)``; this and the rest as for :func:`median`.
-        qs: levels between 0 and 1, ascending, 3 or more.
-        epsilon: up to 64 for all quantiles together, for each draw; of 99 levels not below 0.0014.
+        x: numbers ``(..., n)``, as for :func:`median`.
+        qs: levels in (0, 1), ascending, 3 or more.
+        epsilon: at most 64 for all quantiles together, for each draw; for 99 levels at least 0.0014.
         neighbors: ``"add_remove"`` or ``"swap"``.
         lower: public, a multiple of the resolution.
         upper: public, a multiple of the resolution.
         resolution: public, that of the data.
-        grid: instead of these three, :class:`Floats`.
-        counts: how many records each entry of ``x`` stands for.
+        grid: a :class:`Floats`, in place of the bounds and the resolution.
+        counts: the number of records that each entry of ``x`` stands for.
         mask: which records are present.
-        public_n: under add/remove: how many records there are, integers that broadcast against ``(...)``, if it is public, or
-            what is known of it. Otherwise epsilon / 24 is spent on it. Privacy does not need it to be right.
-        draws: how many from each row; each costs epsilon.
+        public_n: under add/remove, a public number of records, integers that broadcast against ``(...)``, if it is known at least
+            approximately; otherwise epsilon / 24 is spent on it. Privacy does not depend on whether it is right.
+        draws: the number of draws from each row; each costs epsilon.
         budget: as for :func:`median`.
 
     Returns:
         A :class:`Release` whose ``values`` are ``(draws, ..., m)``, ascending.
 
     Raises:
-        ValueError: fewer than 3 levels, which :func:`joint_quantiles` draws.
+        ValueError: there are fewer than 3 levels (use :func:`joint_quantiles`), or a parameter is out of range.
 
     Privacy:
         epsilon-DP under the relation for each draw of all quantiles, by composition of the noisy number of records and two draws;
-        see ``dpjax/several_quantiles/nesting.py``. What is not covered: see :func:`median` and :func:`joint_quantiles`.
+        the proof is in ``dpjax/several_quantiles/nesting.py``. For what is not covered, see :func:`median` and
+        :func:`joint_quantiles`.
 
     References:
         Gillenwater, Joseph and Kulesza (2021), for each joint draw; Kaplan, Schnapp and Stemmer (2022), for draws between draws.
-        Their combination is in no paper.
+        Their combination is not from a paper.
 
     >>> options = {"lower": 0, "upper": 2000, "resolution": 1, "neighbors": "add_remove"}
     >>> found = nested_quantiles(range(1001), ["1/6", "1/3", "1/2", "2/3", "5/6"], epsilon=60.0, **options)
@@ -398,24 +406,24 @@ def recursive_quantiles(
     draws: int = 1,
     budget: Budget | None = None,
 ) -> Release:
-    """Release many quantiles of every row, drawn exactly on a public grid.
+    """Release many quantiles of every row, one after another, drawn exactly on a public grid.
 
-    It is what ``dpjax.recursive_quantiles`` simulates: the middle one of the levels first, by piecewise Laplace, then those below
-    it from the records up to that draw, and so on. How many of the records that equal a draw go to the left is said by noisy
-    numbers, which take 1/12 of epsilon.
+    They are the quantiles that ``dpjax.recursive_quantiles`` simulates: the middle level first, by piecewise Laplace, then the levels
+    below it from the records up to that draw, and so on. Noisy numbers, which take 1/12 of epsilon, decide how many of the records
+    that equal a draw belong to its left side.
 
     Args:
-        x: numbers ``(..., n)``; this and the rest as for :func:`median`.
-        qs: levels between 0 and 1, ascending.
+        x: numbers ``(..., n)``, as for :func:`median`.
+        qs: levels in (0, 1), ascending.
         epsilon: from 2^-24 to 64 for all quantiles together, for each draw.
         neighbors: ``"add_remove"`` or ``"swap"``.
         lower: public, a multiple of the resolution.
         upper: public, a multiple of the resolution.
         resolution: public, that of the data.
-        grid: instead of these three, :class:`Floats`.
-        counts: how many records each entry of ``x`` stands for.
+        grid: a :class:`Floats`, in place of the bounds and the resolution.
+        counts: the number of records that each entry of ``x`` stands for.
         mask: which records are present.
-        draws: how many from each row; each costs epsilon.
+        draws: the number of draws from each row; each costs epsilon.
         budget: as for :func:`median`.
 
     Returns:
@@ -423,8 +431,8 @@ def recursive_quantiles(
 
     Privacy:
         epsilon-DP under the relation for each draw of all quantiles, by adaptive composition over the ceil(log2(m + 1)) depths; one
-        record is in one part of each depth (add/remove), or in two (swap); see ``dpjax/several_quantiles/halving.py``. What is not
-        covered: see :func:`median`.
+        record affects one part of each depth (add/remove), or two (swap); see ``dpjax/several_quantiles/halving.py``. For what is
+        not covered, see :func:`median`.
 
     References:
         Kaplan, Schnapp and Stemmer (2022), Algorithm 1; Durfee (2025), Algorithm 1.
@@ -457,11 +465,11 @@ def private_quantiles(
     draws: int = 1,
     budget: Budget | None = None,
 ) -> Release:
-    """Release several quantiles of every row by the mechanism that suits their number, drawn exactly on a public grid.
+    """Release several quantiles of every row by the mechanism that suits their number, drawn exactly.
 
-    ``"auto"`` looks at public numbers alone. Up to 32 levels are a joint draw, under add/remove where ``max_records`` is given;
-    more than that, and from 9 on without it, are nested ones, and others recursive ones. Means of the largest rank error, in
-    records, of m evenly spaced levels of n normal records on a grid of a million numbers, at epsilon 1 under add/remove:
+    ``"auto"`` depends on public numbers only. Up to 32 levels are drawn jointly (under add/remove if ``max_records`` is given); more
+    levels, and 9 or more without ``max_records``, are nested; others are recursive. Means of the largest rank error, in records, of
+    m evenly spaced levels of n normal records on a grid of a million numbers, at epsilon 1 under add/remove:
 
         m      n         joint    nested    recursive
         7      1000      5.4      12        9.6
@@ -471,30 +479,30 @@ def private_quantiles(
         255    10,000             36        59
 
     Args:
-        x: numbers ``(..., n)``; this and the rest as for :func:`median`.
-        qs: levels between 0 and 1, ascending.
+        x: numbers ``(..., n)``, as for :func:`median`.
+        qs: levels in (0, 1), ascending.
         epsilon: for all quantiles together, for each draw.
         neighbors: ``"add_remove"`` or ``"swap"``.
         lower: public, a multiple of the resolution.
         upper: public, a multiple of the resolution.
         resolution: public, that of the data.
-        grid: instead of these three, :class:`Floats`.
-        counts: how many records each entry of ``x`` stands for.
-        max_records: a public guess of the most records of a row, for a joint draw.
+        grid: a :class:`Floats`, in place of the bounds and the resolution.
+        counts: the number of records that each entry of ``x`` stands for.
+        max_records: a public guess of the number of records of the largest row, for a joint draw.
         mask: which records are present.
-        method: or ``"joint"``, ``"nested"`` or ``"recursive"``.
-        draws: how many from each row; each costs epsilon.
+        method: ``"auto"``, ``"joint"``, ``"nested"`` or ``"recursive"``.
+        draws: the number of draws from each row; each costs epsilon.
         budget: as for :func:`median`.
 
     Returns:
         A :class:`Release` whose ``values`` are ``(draws, ..., m)``, ascending.
 
     Privacy:
-        epsilon-DP under the relation, for each draw of all quantiles together: that of :func:`joint_quantiles`,
+        epsilon-DP under the relation, for each draw of all quantiles together, as for :func:`joint_quantiles`,
         :func:`nested_quantiles` or :func:`recursive_quantiles`.
 
     References:
-        Those of the mechanism.
+        As for the mechanism that is selected.
 
     >>> options = {"lower": 0, "upper": 2000, "resolution": 1, "epsilon": 60.0}
     >>> found = private_quantiles(range(1001), [f"{k}/40" for k in range(1, 40)], neighbors="swap", **options)
@@ -508,21 +516,21 @@ def private_quantiles(
 
 
 def _public_sizes(n: Any, batch: tuple[int, ...]) -> np.ndarray:
-    """A public number of records for each row, int64."""
+    """Return a public number of records for each row, int64."""
     sizes = np.asarray(n)
     if sizes.dtype.kind not in "iu" or np.any(sizes < 0):
-        raise ValueError(f"public_n must be integers that are not negative, got {n}.")
+        raise ValueError(f"public_n must be integers of at least 0, got {n}.")
     return np.broadcast_to(sizes, batch).reshape(-1).astype(np.int64)
 
 
 def default_reach(levels: Sequence[Fraction], epsilon: Fraction, size: int, max_records: int) -> int:
-    """R of :func:`dpjax.joint_quantiles` on a grid of so many numbers."""
+    """Return R of :func:`dpjax.joint_quantiles` on a grid with ``size`` numbers."""
     return ceil(Fraction(log_parts(len(levels), max_records, log(size))) / (epsilon / 2))
 
 
 def countable(counts: Counts, size: int) -> Counts:
-    """Return the same counts on a grid of so many numbers, but that a larger one counts as the most whose parts 64 bits hold.
+    """Return the counts, each limited so that its parts fit into 64 bits on a grid with ``size`` numbers.
 
-    One record more or less still changes one count by one at most.
+    One record more or less still changes one count by at most one.
     """
     return Counts(counts.starts, counts.values, np.minimum(counts.counts, 2 ** (61 - size.bit_length())))

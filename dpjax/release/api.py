@@ -1,6 +1,6 @@
-"""The releases as functions: from records, or how often each value occurs, to draws and what they cost.
+"""Release functions, which take records, or counts of values, and return draws and their cost.
 
-Each of them makes a statistic of :mod:`dpjax.release.statistics`, counts the records, and lets it draw.
+Each of them creates a statistic of :mod:`dpjax.release.statistics`, counts the records, and draws from it.
 """
 
 from __future__ import annotations
@@ -60,54 +60,54 @@ def median(
 ) -> Release:
     """Release the median of every row, drawn exactly on the multiples of a public resolution.
 
-    It is the distribution that ``dpjax.piecewise_laplace(dpjax.median(x, resolution=...), epsilon)`` simulates. The draws have
-    exactly that distribution if the operating system's entropy is uniform and NumPy's exponentials err by less than 2^-45 relative:
-    floats decide a draw only where no rounding can change it, and exact arithmetic decides the others. There is no key and no seed;
-    two calls never give the same draws. After 128 / epsilon changes the profile is taken to be at the bounds, as with ``truncate=``
-    in :func:`dpjax.median`: what differs has a probability below e^-64 times the number of multiples.
-    :func:`exact_distribution` gives the probabilities.
+    It has the distribution that ``dpjax.piecewise_laplace(dpjax.median(x, resolution=...), epsilon)`` simulates. The draws have
+    exactly this distribution if the operating system's entropy is uniform and the relative errors of NumPy's exponentials are below
+    2^-45: floats decide a draw only where no rounding can change it, and exact arithmetic decides the others. There is no key and no
+    seed; every call draws anew. After 128 / epsilon changes the profile is assumed to be at the bounds, as with ``truncate=`` in
+    :func:`dpjax.median`: the outputs for which this makes a difference have a probability below e^-64 times the number of multiples.
+    :func:`exact_distribution` returns the probabilities.
 
     Args:
-        x: numbers ``(..., n)``, individuals on the last axis, in memory (not traced), in any container: the values alone decide.
-            Each is rounded to the nearest multiple, and those beyond the bounds are clamped to them. NaN is absent under
-            add/remove and the lower bound under swap.
+        x: numbers ``(..., n)``, individuals on the last axis, in memory (not traced), in any container. Each number is rounded to
+            the nearest multiple, and clamped to the bounds. NaN is absent under add/remove and counts as the lower bound under swap.
         epsilon: from 2^-30 to 64 for each draw.
         neighbors: ``"add_remove"`` or ``"swap"``.
         lower: public, a multiple of the resolution.
         upper: public, a multiple of the resolution.
         resolution: public, that of the data: 1 for integers, 0.01 for cents; 0.1 is 1/10.
-        grid: instead of these three, where no bounds are known: :class:`Floats`, numbers with a few significant digits.
+        grid: a :class:`Floats`, numbers with a few significant digits, in place of ``lower``, ``upper`` and ``resolution`` if no
+            bounds are known.
         definition: ``"lower"``, the record x[ceil(n/2)], or ``"linear"``, the midpoint median, a multiple of half the resolution.
-        counts: how many records each entry of ``x`` stands for, integers that broadcast against ``x`` (add/remove only); negative
-            ones count as 0, and those above 2^40 as that. For tables that are grouped already, with ``x`` the distinct values: a
-            row costs what its values cost, however many records there are.
+        counts: the number of records that each entry of ``x`` stands for, integers that broadcast against ``x`` (add/remove only);
+            negative numbers count as 0, and those above 2^40 as 2^40. For data that are already grouped, with the distinct values
+            as ``x``: the time depends on the number of distinct values, not of records.
         mask: bool that broadcasts against ``x``, which records are present (add/remove only).
         mechanism: ``"piecewise_laplace"``; ``"inverse_sensitivity"``; or ``"permute_and_flip"`` for a single release: at the same
-            epsilon its error is up to twice smaller, and its draw takes longer. It is that of :func:`dpjax.permute_and_flip` on
-            minus the number of changes that each multiple is away, for the value itself ``depth - 1``.
-        draws: how many from each row; each costs epsilon.
-        budget: a :class:`dpjax.accounting.PrivacyFilter` or :class:`dpjax.accounting.Ledger`, which is charged the ``guarantee`` of
-            what is returned, or refuses, after all arguments were checked and before anything is drawn. That is what all draws
-            from one row cost: where a person may be in several rows of a batch, charge the sum of theirs yourself.
+            epsilon its error is smaller by a factor of up to 2, but drawing takes longer. It is :func:`dpjax.permute_and_flip` with
+            minus the number of changes to reach a multiple as its score, and ``depth - 1`` for the value itself.
+        draws: the number of draws from each row; each costs epsilon.
+        budget: a :class:`dpjax.accounting.PrivacyFilter` or :class:`dpjax.accounting.Ledger`. After all arguments are validated and
+            before anything is drawn, it is charged the ``guarantee`` of the result, or refuses. This is the cost of all draws from
+            one row: if a person may be in several rows of a batch, charge the sum over these rows yourself.
 
     Returns:
         A :class:`Release`; ``float(found)`` is the value of a single draw from a single row.
 
     Raises:
-        TypeError: under a trace; ``x`` is not numeric, or a masked array; a ``resolution`` that is a JAX array.
-        ValueError: a bad public parameter. Records never raise.
-        BudgetExceeded: the budget has no room for it; nothing was charged, and nothing drawn.
+        TypeError: the call is traced; ``x`` is not numeric, or a masked array; ``resolution`` is a JAX array.
+        ValueError: a public parameter is out of range. Records never raise.
+        BudgetExceeded: the cost exceeds the remaining budget; nothing was charged or drawn.
 
     Privacy:
         epsilon-DP for each draw, under the relation, and epsilon-bounded-range; permute and flip 2 epsilon-bounded-range. Public:
-        all parameters, the shape and the dtype of ``x`` (under add/remove the number of records is private, but for the shape).
-        Not covered: timing (the time grows with the number of different values; a doubtful draw takes longer, with a probability of
-        about 2^-31 for a thousand pieces and 2^-42 for each number that a piece has, and more in permute and flip), caches, power,
-        memory that is not wiped, parameters chosen from the data, and a call inside a ``vmap`` that closes over the data, which
-        cannot be detected.
+        all parameters, the shape and the dtype of ``x`` (under add/remove the number of records is private, apart from the shape).
+        Not covered: timing (the time grows with the number of distinct values; a draw that floats do not decide takes longer, with
+        a probability of about 2^-31 for a thousand pieces and 2^-42 for each number in a piece, and more in permute and flip),
+        caches, power, memory that is not wiped, parameters chosen from the data, and a call inside a ``vmap`` that closes over the
+        data, which cannot be detected.
 
     References:
-        Durfee (2025), Algorithm 1; McKenna and Sheldon (2020); Mironov (2012), for what floats give away.
+        Durfee (2025), Algorithm 1; McKenna and Sheldon (2020); Mironov (2012), for what floating-point draws reveal.
 
     >>> ages = [31, 40, 28, 35, 52, 33, 47, 29, 38]
     >>> found = median(ages, lower=0, upper=120, resolution=1, epsilon=1.0, neighbors="add_remove")
@@ -137,10 +137,24 @@ def quantile(
     draws: int = 1,
     budget: Budget | None = None,
 ) -> Release:
-    """Release the q-quantile of every row; the rest is as for :func:`median`.
+    """Release the q-quantile of every row, drawn exactly.
 
-    ``q`` is strictly between 0 and 1, a short decimal or a Fraction. ``definition`` is ``"lower"``, the record x[ceil(q n)], or
-    ``"linear"``, NumPy's interpolation, whose values are multiples of the resolution over the denominator of q.
+    Args:
+        x: numbers ``(..., n)``; this and the arguments not listed are as for :func:`median`.
+        q: in (0, 1), a short decimal or a Fraction.
+        epsilon: from 2^-30 to 64 for each draw.
+        neighbors: ``"add_remove"`` or ``"swap"``.
+        lower: public, a multiple of the resolution.
+        upper: public, a multiple of the resolution.
+        resolution: public, that of the data.
+        grid: as for :func:`median`.
+        definition: ``"lower"``, the record x[ceil(q n)], or ``"linear"``, NumPy's interpolation, whose
+            values are multiples of the resolution over the denominator of q.
+        counts: as for :func:`median`.
+        mask: as for :func:`median`.
+        mechanism: as for :func:`median`.
+        draws: the number of draws from each row; each costs epsilon.
+        budget: as for :func:`median`.
 
     >>> ages = [31, 40, 28, 35, 52, 33, 47, 29, 38] * 20
     >>> float(quantile(ages, 0.9, lower=0, upper=127, resolution=1, epsilon=64.0, neighbors="swap"))
@@ -166,7 +180,7 @@ def order_statistic(
     draws: int = 1,
     budget: Budget | None = None,
 ) -> Release:
-    """Release the record of a fixed rank of every row, from 1 on; the rest is as for :func:`median`.
+    """Release the record of a fixed rank, from 1 on, of every row; all else is as for :func:`median`.
 
     >>> ages = [31, 40, 28, 35, 52, 33, 47, 29, 38] * 20
     >>> float(order_statistic(ages, 90, lower=0, upper=127, resolution=1, epsilon=64.0, neighbors="swap"))
@@ -196,9 +210,10 @@ def maximum(
     draws: int = 1,
     budget: Budget | None = None,
 ) -> Release:
-    """Release the largest record by shifted inverse sensitivity, which is near the (tau+1)-th largest.
+    """Release the largest record by shifted inverse sensitivity, close to the (tau+1)-th largest.
 
-    ``tau`` is at least 1, and chosen without the data, for example by :func:`dpjax.shift_for`; the rest is as for :func:`median`.
+    ``tau`` is at least 1, and chosen without the data, for example by :func:`dpjax.shift_for`; all else is
+    as for :func:`median`.
 
     References:
         Steinke (2023), Theorem 4; Fang, Dong and Yi (2022).
@@ -225,10 +240,11 @@ def nonnegative_sum(
     draws: int = 1,
     budget: Budget | None = None,
 ) -> Release:
-    """Release the sum of nonnegative records, with no bound on one of them but the sum's, by shifted inverse sensitivity.
+    """Release the sum of nonnegative records by shifted inverse sensitivity, without a bound on each record.
 
-    It lies near the sum without the ``tau`` largest records. ``upper`` is the public upper bound of the sum, a multiple of the
-    resolution: a larger sum counts as that, and so does a larger record. The rest is as for :func:`maximum`.
+    The result is close to the sum without the ``tau`` largest records. ``upper`` is the public upper bound
+    of the sum, a multiple of the resolution; larger sums and larger records are clamped to it. All else is
+    as for :func:`maximum`.
 
     >>> found = nonnegative_sum([3] * 100, tau=1, upper=999, resolution=1, epsilon=64.0, neighbors="swap")
     >>> abs(float(found) - 297) <= 3
@@ -251,10 +267,11 @@ def user_sum(
     draws: int = 1,
     budget: Budget | None = None,
 ) -> Release:
-    """Release the sum of nonnegative amounts, where all records of a person count as one individual, however many.
+    """Release the sum of nonnegative amounts, where all records of a person count as one individual.
 
-    It lies near the sum without the ``tau`` largest persons. ``person_ids`` are integers or text that broadcast against ``x``; a
-    record without one (None, NaN) is absent. The rest is as for :func:`nonnegative_sum`, for one person more or less.
+    The result is close to the sum without the ``tau`` largest persons. ``person_ids`` are integers or text
+    that broadcast against ``x``; a record without an id (None, NaN) is absent. All else is as for
+    :func:`nonnegative_sum`, under adding or removing one person.
 
     >>> options = {"tau": 1, "upper": 999, "resolution": 1, "epsilon": 64.0, "neighbors": "add_remove"}
     >>> abs(float(user_sum([1, 2] * 100, np.arange(200) // 2, **options)) - 297) <= 3
@@ -270,7 +287,7 @@ def user_sum(
 
 
 def _totals_of_persons(positions: np.ndarray, present: np.ndarray, ids: np.ndarray, high: int) -> tuple[np.ndarray, np.ndarray]:
-    """The row and the total, at most ``high``, of each person in each row."""
+    """Return the row and the total, clamped to ``high``, of each person in each row."""
     row = np.repeat(np.arange(len(positions)), positions.shape[-1])[present.ravel()]
     person, amount = ids[present], positions[present].astype(np.int64)
     order = np.lexsort((person, row))
@@ -293,11 +310,12 @@ def distinct_count(
     draws: int = 1,
     budget: Budget | None = None,
 ) -> Release:
-    """Release the number of different ids, one id a person, by shifted inverse sensitivity.
+    """Release the number of distinct ids, one id per person, by shifted inverse sensitivity.
 
-    It lies near the number that remains when ``tau`` people leave, those of the rarest ids first. ``ids`` are integers or text
-    ``(..., n)``, and anything else in a list is absent; ``upper`` is the largest possible count, public, and a larger one counts
-    as that. The rest is as for :func:`maximum`.
+    The result is close to the number that remains when ``tau`` people leave, those with the rarest ids
+    first. ``ids`` are integers or text ``(..., n)``, and anything else in a list is absent; ``upper`` is
+    the largest possible count, public, to which larger ones are clamped. All else is as for
+    :func:`maximum`.
 
     >>> float(distinct_count(["a", "b", "c"] * 100, tau=1, upper=19, epsilon=64.0, neighbors="add_remove"))
     3.0
@@ -317,7 +335,7 @@ def sum(
     draws: int = 1,
     budget: Budget | None = None,
 ) -> Release:
-    """Release the sum of every row, where the number of records is public; the rest is as for :func:`median`.
+    """Release the sum of every row, where the number of records is public; all else is as for :func:`median`.
 
     >>> found = sum([31, 40, 28] * 100, lower=0, upper=120, resolution=1, epsilon=64.0, neighbors="swap")
     >>> abs(float(found) - 9900) <= 120
@@ -338,7 +356,7 @@ def mean(
     draws: int = 1,
     budget: Budget | None = None,
 ) -> Release:
-    """Release the mean of every row, where the number of records is public: :func:`sum`, whose values are divided by it.
+    """Release the mean of every row, where the number of records is public: the :func:`sum` over this number.
 
     >>> found = mean([31, 40, 28] * 100, lower=0, upper=120, resolution=1, epsilon=64.0, neighbors="swap")
     >>> abs(float(found) - 33) <= 0.4
@@ -356,21 +374,23 @@ def count(
     draws: int = 1,
     budget: Budget | None = None,
 ) -> Release:
-    """Release the number of records of every row, drawn exactly: what ``dpjax.laplace(dpjax.count(x), epsilon)`` simulates.
+    """Release the number of records of every row, drawn exactly.
+
+    It is the number that ``dpjax.laplace(dpjax.count(x), epsilon)`` simulates.
 
     Args:
-        x: numbers ``(..., n)``, of which NaN are absent; this and the rest as for :func:`median`.
+        x: numbers ``(..., n)``, as for :func:`median`; NaN is absent.
         epsilon: from 2^-30 to 64 for each draw.
-        neighbors: only ``"add_remove"``: under swap the number of records is public.
-        mask: which records count.
-        draws: how many from each row.
+        neighbors: only ``"add_remove"``, since under swap the number of records is public.
+        mask: which records are counted.
+        draws: the number of draws from each row.
         budget: as for :func:`median`.
 
     Returns:
-        A :class:`Release` of integers ``(draws, ...)``, which may be negative: to clamp them costs nothing.
+        A :class:`Release` of integers ``(draws, ...)``, which may be negative; clamping them costs no privacy.
 
     Privacy:
-        Under add/remove, epsilon-DP for each draw, exactly. Public: the shape of ``x``. Not covered: as :func:`median`.
+        Under add/remove, epsilon-DP for each draw, exactly. Public: the shape of ``x``. Not covered: as for :func:`median`.
 
     References:
         Ghosh, Roughgarden and Sundararajan (2009).
@@ -395,26 +415,26 @@ def histogram(
     draws: int = 1,
     budget: Budget | None = None,
 ) -> Release:
-    """Release the number of records in each bin, or of those equal to each candidate: :func:`count` for all of them together.
+    """Release the number of records in each bin, or of those equal to each candidate, drawn exactly.
 
     Args:
-        x: numbers ``(..., n)``; this and the rest as for :func:`count`.
-        epsilon: for each draw of all bins.
-        edges: ``(bins + 1,)``, public, increasing: each bin holds its lower edge, the last one its upper, too.
-        candidates: ``(bins,)``, public, finite and increasing: instead of ``edges``.
+        x: numbers ``(..., n)``, as for :func:`count`.
+        epsilon: from 2^-30 to 64 for each draw of all bins.
+        edges: ``(bins + 1,)``, public, increasing. Each bin includes its lower edge, and the last one also its upper edge.
+        candidates: ``(bins,)``, public, finite and increasing, in place of ``edges``.
         neighbors: as for :func:`count`.
-        mask: which records count.
-        draws: how many of all bins.
+        mask: which records are counted.
+        draws: the number of draws of all bins.
         budget: as for :func:`median`.
 
     Returns:
         A :class:`Release` of integers ``(draws, ..., bins)``.
 
     Raises:
-        ValueError: not one of ``edges`` and ``candidates``, or ones that do not increase.
+        ValueError: both or neither of ``edges`` and ``candidates`` are given, or they are not increasing.
 
     Privacy:
-        That of :func:`count`, for all bins together: a record is in one of them only. Public: the bins and the shape of ``x``.
+        As for :func:`count`, for all bins together, since a record is in at most one bin. Public: the bins and the shape of ``x``.
 
     References:
         Ghosh, Roughgarden and Sundararajan (2009); McSherry (2009), Theorem 4.
@@ -439,12 +459,11 @@ def mode(
     draws: int = 1,
     budget: Budget | None = None,
 ) -> Release:
-    """Release the most frequent of finitely many public candidates: :func:`release_choice` by how often each occurs.
+    """Release the most frequent of public candidates: :func:`release_choice` with their counts as scores.
 
-    ``candidates`` are finite numbers, distinct and increasing, which float64 holds, chosen without the data. Integers are compared
-    with them exactly, however large they are, and a record that equals none counts for none. With a ``resolution`` the candidates
-    are multiples of it, and records are rounded to its multiples. Under add/remove, epsilon is at most 32. The rest is as for
-    :func:`median`.
+    ``candidates`` are finite float64 numbers, increasing, chosen without the data. Integers are compared with them exactly, however
+    large they are, and a record that equals none of them is not counted. With a ``resolution``, the candidates are multiples of it,
+    and records are rounded to its multiples. Under add/remove, epsilon is at most 32. All else is as for :func:`median`.
 
     >>> float(mode([3, 3, 5, 9, 3, 5, 7, 3, 3, 3], candidates=(3, 5, 9), epsilon=30.0, neighbors="add_remove"))
     3.0
@@ -464,33 +483,33 @@ def release_choice(
     draws: int = 1,
     budget: Budget | None = None,
 ) -> Release:
-    """Release one candidate of every row: drawn exactly, by the exponential mechanism or by permute and flip.
+    """Release one candidate of every row by integer scores, drawn exactly.
 
-    Their distributions are those of :func:`dpjax.exponential` and :func:`dpjax.permute_and_flip`.
+    The distributions are those of :func:`dpjax.exponential` and :func:`dpjax.permute_and_flip`.
 
     Args:
-        scores: integers ``(..., k)``, higher is better, candidates on the last axis, in memory (not traced). Each is clamped to
-            the public range on its own.
-        epsilon: for each draw; it and ``epsilon / sensitivity`` are from 2^-30 to 64.
-        sensitivity: a positive integer or Fraction, the most by which any score changes between neighbours, up or down. Where
-            all scores change in the same direction, as counts do under add/remove, half of that is enough.
+        scores: integers ``(..., k)``, higher is better, candidates on the last axis, in memory (not traced). Each score is clamped
+            to the public range.
+        epsilon: for each draw; it and ``epsilon / sensitivity`` must be from 2^-30 to 64.
+        sensitivity: a positive integer or Fraction, the largest change of any score between neighbors. If all scores change in the
+            same direction, as counts do under add/remove, half of it is enough.
         lower: the public lower end of the scores, chosen without the data.
-        upper: the public upper end, at most 2^62 above the lower one.
+        upper: the public upper end, at most ``lower + 2**62``.
         neighbors: the relation that the sensitivity holds for.
-        mechanism: ``"exponential"``, or ``"permute_and_flip"`` for a single release, with an error up to twice smaller.
-        draws: how many from each row.
+        mechanism: ``"exponential"``, or ``"permute_and_flip"`` for a single release, whose error is smaller by a factor of up to 2.
+        draws: the number of draws from each row.
         budget: as for :func:`median`.
 
     Returns:
-        A :class:`Release` whose values are numbers of candidates, 0, ..., k - 1; it has no resolution.
+        A :class:`Release` whose values are indices of candidates, 0, ..., k - 1; it has no resolution.
 
     Raises:
-        TypeError: ``scores`` that are not integers, a ``sensitivity`` that is a float. Integer scores never raise.
+        TypeError: ``scores`` are not integers, or ``sensitivity`` is a float. Integer scores never raise.
 
     Privacy:
-        epsilon-DP for each draw, and epsilon-bounded-range; permute and flip 2 epsilon-bounded-range. Clamping keeps every
-        score's change between 0 and what it was, so that the sensitivity stays what it is, of either kind. Public: all
-        parameters, the shape and the dtype of ``scores``. Not covered: as :func:`median`.
+        epsilon-DP for each draw, and epsilon-bounded-range; permute and flip 2 epsilon-bounded-range. Clamping a score keeps its
+        change between 0 and the original change, so that both kinds of sensitivity still hold. Public: all parameters, the shape
+        and the dtype of ``scores``. Not covered: as for :func:`median`.
 
     References:
         McSherry and Talwar (2007); McKenna and Sheldon (2020); Dong, Durfee and Rogers (2020), for the half where all change in
@@ -512,7 +531,7 @@ def release_choice(
 def choice_between(
     scores: Any, epsilon: float | Fraction, sensitivity: int | Fraction, lower: int, upper: int, mechanism: str
 ) -> GridDistribution:
-    """Return the distributions that choices by integer scores ``(..., k)`` are drawn from, as :func:`release_choice` has them."""
+    """Return the distributions that :func:`release_choice` draws from, for integer scores ``(..., k)``."""
     checks.one_of("mechanism", mechanism, get_args(ChoiceMechanism))
     least = checks.static_integer("lower", lower, -(2**999), must="an integer")
     most = checks.static_integer("upper", upper, least, least + 2**62, must="from lower to 2^62 above it")
@@ -531,8 +550,8 @@ def clamped_scores(scores: Any, lower: int, upper: int) -> np.ndarray:
     """Return scores as int64 ``(..., k)`` from 0 to upper - lower."""
     array = as_integers("scores", scores)
     if array.ndim == 0 or array.shape[-1] == 0:
-        raise ValueError(f"scores need a last axis with at least one candidate, got shape {array.shape}.")
-    # As Python's integers where the difference of two could pass 64 bits.
+        raise ValueError(f"scores must have a last axis with at least one candidate, got shape {array.shape}.")
+    # As Python integers where the difference of two scores could exceed 64 bits.
     wide = clip_integers(array, lower, upper).astype(object if max(abs(lower), abs(upper)) >= 2**62 else np.int64)
     return np.clip(wide - lower, 0, upper - lower).astype(np.int64)
 
@@ -547,10 +566,10 @@ def exact_distribution(
     counts: Any = None,
     mask: Any = None,
 ) -> GridDistribution:
-    """Return the distributions that a release of every row draws from: to know the utility before anything is spent.
+    """Return the distributions that a release of every row draws from, to know its errors in advance.
 
     Args:
-        statistic: such as ``dpjax.release.Median(lower=0, upper=120, resolution=1)``.
+        statistic: a statistic object, such as ``dpjax.release.Median(lower=0, upper=120, resolution=1)``.
         x: numbers ``(..., n)``, simulated or public data, since the distributions are functions of them.
         epsilon: of one draw.
         neighbors: as for the release.
@@ -560,13 +579,14 @@ def exact_distribution(
 
     Returns:
         A :class:`GridDistribution` with ``value``, ``pmf``, ``cdf``, ``quantile``, ``interval``, ``mean_abs_error`` and ``sample``;
-        of counts one with the last four.
+        for counts and histograms an object with ``value``, ``interval``, ``mean_abs_error`` and ``sample``.
 
     Raises:
-        TypeError, ValueError: as the release; several quantiles, which have no distribution in closed form here.
+        TypeError: as for the release.
+        ValueError: as for the release, or for several quantiles, which have no distribution in closed form.
 
     Privacy:
-        Functions of the private data: not a release.
+        Not private: the result is a function of the data.
 
     >>> ages = [31, 40, 28, 35, 52, 33, 47, 29, 38]
     >>> found = exact_distribution(Median(lower=0, upper=127, resolution=1), ages, epsilon=4.0, neighbors="swap")
@@ -610,9 +630,9 @@ def _released(
 def counts_of(
     statistic: Statistic, x: Any, neighbors: str, counts: Any = None, mask: Any = None, epsilon: float | None = None
 ) -> tuple[Counts, tuple[int, ...]]:
-    """Return the counts of every row of records ``(..., n)``, or of distinct values with their ``counts``, and the batch shape.
+    """Return the counts of every row of records ``(..., n)``, or of values with ``counts``, and the batch shape.
 
-    For a release with this epsilon, records that do not matter may be given other values.
+    With an epsilon, records that cannot matter in a release with it may be replaced by other values.
     """
     if counts is not None:
         return _of_given(statistic, x, neighbors, counts, mask)
@@ -622,7 +642,7 @@ def counts_of(
 
 
 def _of_given(statistic: Statistic, x: Any, neighbors: str, counts: Any, mask: Any) -> tuple[Counts, tuple[int, ...]]:
-    """Return the counts of distinct values, of each as many as are given."""
+    """Return the counts of distinct values with given numbers of records."""
     if neighbors == "swap":
         raise ValueError("counts are for add_remove neighbors: under swap the number of records is public.")
     given = as_integers("counts", counts)
@@ -645,7 +665,7 @@ def _of_given(statistic: Statistic, x: Any, neighbors: str, counts: Any, mask: A
 
 
 def _read(statistic: Statistic, x: Any, neighbors: str, mask: Any) -> tuple[np.ndarray, np.ndarray, tuple[int, ...]]:
-    """Read records as positions ``(rows, n)``, which of them are there, and the batch shape of the rows."""
+    """Return records as positions ``(rows, n)``, which of them are present, and the batch shape of the rows."""
     checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
     if neighbors == "swap" and mask is not None:
         raise ValueError("mask is for add_remove neighbors: under swap the number of records is public.")
@@ -654,10 +674,10 @@ def _read(statistic: Statistic, x: Any, neighbors: str, mask: Any) -> tuple[np.n
         refuse_text(x)
     array = as_array(x)
     if array.ndim == 0:
-        raise ValueError("x needs an axis of individuals (the last one); got a scalar.")
+        raise ValueError("x must have an axis of individuals, the last one; got a scalar.")
     positions, present = statistic.read(array)
-    if neighbors == "swap" and not isinstance(statistic, Mode | DistinctCount):  # where a missing one is no other record's equal
-        present = np.ones_like(present)  # a NaN has position 0
+    if neighbors == "swap" and not isinstance(statistic, Mode | DistinctCount):  # these have no lower bound for missing records
+        present = np.ones_like(present)  # the position of a NaN is 0
     *leading, n = positions.shape
     batch = tuple(leading)
     positions, present = (each.reshape(prod(batch), n) for each in (positions, present))
@@ -667,7 +687,7 @@ def _read(statistic: Statistic, x: Any, neighbors: str, mask: Any) -> tuple[np.n
 
 
 def _mask(mask: Any, rows: tuple[int, ...], batch: tuple[int, ...]) -> np.ndarray:
-    """A mask of records of a batch, as ``(rows, n)``."""
+    """Return a mask of the records of a batch, as ``(rows, n)``."""
     given = as_array(mask)
     if given.dtype == object:
         given = np.array(given.tolist())
@@ -677,8 +697,8 @@ def _mask(mask: Any, rows: tuple[int, ...], batch: tuple[int, ...]) -> np.ndarra
 
 
 def _like(given: np.ndarray, name: str, rows: tuple[int, ...], batch: tuple[int, ...]) -> np.ndarray:
-    """Broadcast something against records of a batch, as ``(rows, n)``."""
+    """Broadcast an array against the records of a batch, as ``(rows, n)``."""
     try:
         return np.broadcast_to(given, (*batch, rows[-1])).reshape(rows)
     except ValueError as error:
-        raise ValueError(f"{name} of shape {given.shape} does not fit x of shape {(*batch, rows[-1])}.") from error
+        raise ValueError(f"{name} of shape {given.shape} does not broadcast to x of shape {(*batch, rows[-1])}.") from error

@@ -1,7 +1,8 @@
-"""Work that is done a part at a time, so that memory is bounded, by as many threads as there are cores.
+"""Processing in parts of bounded memory, by as many threads as there are cores.
 
-NumPy works on several parts at once: it holds no lock while it computes. Threads wait for one another between its calls, so that
-parts of fewer than some hundred thousand numbers take longer by two threads than by one.
+NumPy releases the interpreter lock while it computes, so that several parts run in parallel. Between its
+calls threads wait for each other, so that parts of less than some hundred thousand numbers are slower
+with two threads than with one.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 
 def ranges(size: int, step: int) -> list[tuple[int, int]]:
-    """Split the numbers below ``size`` into ranges of so many.
+    """Split the integers below ``size`` into ranges of length ``step``.
 
     >>> ranges(5, 2)
     [(0, 2), (2, 4), (4, 5)]
@@ -21,7 +22,7 @@ def ranges(size: int, step: int) -> list[tuple[int, int]]:
 
 
 def in_threads(work: Callable[[int, int], None], parts: Sequence[tuple[int, int]]) -> None:
-    """Call ``work(first, last)`` for each range; several at a time, where there are several."""
+    """Call ``work(first, last)`` for each range, in parallel."""
     threads = min(len(parts), os.cpu_count() or 1)
     if threads < 2:
         for part in parts:

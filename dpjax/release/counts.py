@@ -1,4 +1,4 @@
-"""How often each value of a public grid occurs in each group: all that a release knows of its records."""
+"""The number of occurrences of each value of a public grid in each group: all that a release reads of records."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import numpy as np
 
 from dpjax.release.chunks import in_threads, ranges
 
-MOST = 2**40  # a larger count of one value counts as this: then no sum of counts passes 64 bits
-_RECORDS = 2**17  # that are sorted together
+MOST = 2**40  # larger counts of one value are clamped to this, so that no sum of counts exceeds 64 bits
+_RECORDS = 2**17  # the number of records sorted at a time
 
 
 @dataclass(frozen=True, eq=False)
 class Counts:
-    """The distinct values of each group, ascending, and how often each of them occurs, as flat arrays of all groups.
+    """The distinct values of each group, ascending, and their counts, as flat arrays for all groups.
 
     Attributes:
         starts: int64 ``(groups + 1,)``: group g has the entries from ``starts[g]`` to ``starts[g + 1]``.
-        values: int64 ``(entries,)``, positions on a public grid, not negative.
-        counts: int64 ``(entries,)``, positive.
+        values: int64 ``(entries,)``, positions on a public grid, at least 0.
+        counts: int64 ``(entries,)``, the number of records with each value, positive.
 
     >>> counts = Counts.of_rows([0, 0, 2, 0], [5, 3, 1, 5], [1, 2, 1, 1], groups=3)
     >>> counts.starts.tolist(), counts.values.tolist(), counts.counts.tolist()
@@ -33,13 +33,13 @@ class Counts:
 
     @staticmethod
     def of_rows(group: Any, value: Any, count: Any, *, groups: int) -> Counts:
-        """Return the counts of rows (group, value, count) in any order; equal ones are added up.
+        """Return the counts of rows (group, value, count) in any order; counts of equal values are added.
 
         Args:
             group: integers ``(rows,)`` from 0 to ``groups - 1``; rows of other groups are left out.
-            value: integers ``(rows,)``, not negative.
-            count: integers ``(rows,)``, of which those that are not positive are left out.
-            groups: how many groups there are.
+            value: integers ``(rows,)``, at least 0.
+            count: integers ``(rows,)``; rows with a count of 0 or less are left out.
+            groups: the number of groups.
         """
         group, value, count = (np.asarray(column).astype(np.int64, copy=False) for column in (group, value, count))
         there = (group >= 0) & (group < groups) & (count > 0)
@@ -56,31 +56,31 @@ class Counts:
 
     @staticmethod
     def of_matrix(positions: np.ndarray, counts: np.ndarray) -> Counts:
-        """Return the counts of rows ``(rows, k)``: of positions that broadcast against them, in any order, with these counts."""
+        """Return the counts of rows ``(rows, k)``, at positions that broadcast against them, in any order."""
         rows, k = counts.shape
         if not np.all(positions[..., 1:] > positions[..., :-1]):
-            whole = np.broadcast_to(positions, counts.shape)
-            return Counts.of_rows(np.repeat(np.arange(rows), k), whole.ravel(), counts.ravel(), groups=rows)
-        there = counts > 0
-        whole, number = np.broadcast_to(positions.astype(np.int64), counts.shape), counts
+            values = np.broadcast_to(positions, counts.shape)
+            return Counts.of_rows(np.repeat(np.arange(rows), k), values.ravel(), counts.ravel(), groups=rows)
+        occurs = counts > 0
+        values, number = np.broadcast_to(positions.astype(np.int64), counts.shape), counts
         starts = np.arange(rows + 1) * k
-        if there.all():
-            whole, number = whole.ravel(), number.ravel()
+        if occurs.all():
+            values, number = values.ravel(), number.ravel()
         else:
-            whole, number = whole[there], number[there]
-            starts = np.append(0, np.cumsum(np.count_nonzero(there, axis=1)))
+            values, number = values[occurs], number[occurs]
+            starts = np.append(0, np.cumsum(np.count_nonzero(occurs, axis=1)))
         number = np.minimum(number, MOST) if number.dtype.itemsize == 8 else number
-        return Counts(starts, whole, number.astype(np.int64, copy=False))
+        return Counts(starts, values, number.astype(np.int64, copy=False))
 
     @staticmethod
     def of_records(positions: np.ndarray, present: np.ndarray | None = None, near: tuple[int, int] | None = None) -> Counts:
         """Return the counts of each row of records ``(rows, n)``, by one sort.
 
         Args:
-            positions: integers, not negative.
-            present: which records are there, by default all.
-            near: if given, and all records are there, what is below the first of these two ranks counts as that record, and what is
-                above the other one as that.
+            positions: integers, at least 0.
+            present: which records are present, by default all.
+            near: two ranks, or None. If all records are present, records below the first rank count as the record at that rank, and
+                those above the second rank as the record at that rank.
         """
         rows, n = positions.shape
         if present is not None and not present.all():
@@ -106,7 +106,7 @@ class Counts:
 
     @staticmethod
     def of_groups(group: np.ndarray, positions: np.ndarray, groups: int) -> Counts:
-        """Return the counts of records ``(n,)``, each in the group of its number; those of other numbers are left out."""
+        """Return the counts of records ``(n,)`` in the groups with these indices; other groups are left out."""
         there = (group >= 0) & (group < groups)
         if not there.all():
             group, positions = group[there], positions[there]
@@ -124,7 +124,7 @@ class Counts:
 
     @property
     def groups(self) -> int:
-        """How many groups there are."""
+        """The number of groups."""
         return len(self.starts) - 1
 
     @property
@@ -134,24 +134,27 @@ class Counts:
 
     @property
     def totals(self) -> np.ndarray:
-        """How many records each group has, int64 ``(groups,)``."""
+        """The number of records of each group, int64 ``(groups,)``."""
         return sums_of(self.counts, self.starts)
 
     def some(self, start: int, stop: int) -> Counts:
-        """Return the counts of the groups from ``start`` to ``stop``."""
+        """Return the counts of groups ``start`` to ``stop - 1``."""
         starts = self.starts[start : stop + 1]
         return Counts(starts - starts[0], self.values[starts[0] : starts[-1]], self.counts[starts[0] : starts[-1]])
 
 
 def running_sums(numbers: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """The running sums of integers within each segment: exact, since what overflows comes back when the start is taken off."""
+    """Return the running sums of integers within each segment.
+
+    They are exact even if the total overflows, since the start of the segment is subtracted modulo 2^64.
+    """
     sums = np.cumsum(numbers)
     before = np.concatenate([np.zeros(1, sums.dtype), sums])[starts[:-1]]
     return sums - np.repeat(before, np.diff(starts))
 
 
 def sums_of(numbers: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """The sum of each segment, which may be empty; of integers it is exact."""
+    """Return the sum of each segment, which may be empty; for integers it is exact."""
     kind = numbers.dtype if numbers.dtype.kind == "f" else np.dtype(np.int64)
     found = np.zeros(len(starts) - 1, kind)
     filled = np.flatnonzero(np.diff(starts))

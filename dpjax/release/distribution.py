@@ -5,7 +5,7 @@ is reached (``profiles.py``). With lam = epsilon / 2,
 
     cost(f) = 1 - c,   cost(y) = L(y) for y != f,   P(y) proportional to exp(-lam cost(y)).
 
-**Privacy.** Corollary 3.1 of Durfee (2025), V'(l + 1) >= V(l) for neighbours and integers l, holds for the interpolations at all
+**Privacy.** Corollary 3.1 of Durfee (2025), V'(l + 1) >= V(l) for neighbors and integers l, holds for the interpolations at all
 real levels, so L'(y) <= L(y) + 1 wherever y is on the same side of f and f'. If f = f', then |c - c'| <= 1. If f != f', then
 c = c' = 1: both values cost 0 for their own dataset and at most 1 for the other, because f' is reached after one change, and a y
 strictly between them has L(y) <= 1 and L'(y) <= 1. So the cost changes by at most 1: epsilon-DP and epsilon-bounded-range. (With
@@ -89,7 +89,7 @@ class GridDistribution(Shown):
         return shown | {"mechanism": repr(self.mechanism)}
 
     def _looks(self, rows: int) -> tuple[dict[str, Any], Picture | None]:
-        """The probabilities of all values of the first dataset that have one worth seeing."""
+        """Return the probabilities of all values of the first dataset that have one worth seeing."""
         if not self.profile.groups:
             return {}, None
         positions, shares = self._all_of(0)
@@ -190,7 +190,7 @@ class GridDistribution(Shown):
             return weight - np.log(sums_of(np.exp(weight), self.profile.starts))[self.group]
 
     def _by_flips(self, log: bool) -> Iterator[np.ndarray]:
-        """The probability of each piece of one dataset after the other in permute and flip, or its logarithm."""
+        """Return the probability of each piece of one dataset after the other in permute and flip, or its logarithm."""
         for first, last in itertools.pairwise(self.profile.starts.tolist()):
             costs, widths = self.costs[first:last], self.profile.length[first:last]
             yield _exact_flip.probabilities(self.rate, costs, widths, log)
@@ -201,11 +201,11 @@ class GridDistribution(Shown):
         return running_sums(np.rint(self.shares * UNIT).astype(np.int64), self.profile.starts)
 
     def pmf(self, values: Any) -> np.ndarray:
-        """The probability of values; 0 where one is not on the grid."""
+        """Return the probability of values; 0 where one is not on the grid."""
         return np.exp(self.log_pmf(values))
 
     def log_pmf(self, values: Any) -> np.ndarray:
-        """The logarithm of :meth:`pmf`."""
+        """Return the logarithm of :meth:`pmf`."""
         given, shape = self._points(values)
         position, there = self._positions(given)
         piece = self._piece_at(np.clip(position, 0, self.size - 1))
@@ -216,7 +216,7 @@ class GridDistribution(Shown):
         return np.where(there & (position >= 0) & (position < self.size), found, -np.inf).reshape(shape)
 
     def cdf(self, values: Any) -> np.ndarray:
-        """P(Y <= value)."""
+        """Return P(Y <= value)."""
         given, shape = self._points(values)
         position, there = self._positions(given)
         position = np.where(~there & (self.grid.values_of(np.clip(position, 0, self.size - 1)) > given), position - 1, position)
@@ -229,12 +229,12 @@ class GridDistribution(Shown):
         return np.where(position < 0, 0.0, np.where(position >= self.size - 1, 1.0, found)).reshape(shape)
 
     def log_cdf(self, values: Any) -> np.ndarray:
-        """The logarithm of :meth:`cdf`, which is rounded to multiples of 2^-60; ``-inf`` where that is 0."""
+        """Return the logarithm of :meth:`cdf`, which is rounded to multiples of 2^-60; ``-inf`` where that is 0."""
         with np.errstate(divide="ignore"):
             return np.log(self.cdf(values))
 
     def quantile(self, p: Any) -> np.ndarray:
-        """The smallest value with ``cdf(value) >= p``, up to rounding; NaN outside [0, 1], where a single number is refused."""
+        """Return the smallest value with ``cdf(value) >= p``, up to rounding; NaN outside [0, 1], where a single number is refused."""
         if isinstance(p, int | float) and not 0 <= p <= 1:
             raise ValueError(f"p must be between 0 and 1, got {p}.")
         given, shape = self._points(p)
@@ -252,12 +252,12 @@ class GridDistribution(Shown):
         return np.where(there, found, np.nan).reshape(shape)
 
     def interval(self, level: float) -> tuple[np.ndarray, np.ndarray]:
-        """The ends of the central interval of probability ``level``, of the batch shape: each side leaves out (1 - level) / 2."""
+        """Return the ends of the central interval of probability ``level``, of the batch shape: each side leaves out (1 - level) / 2."""
         level = checks.concrete_fraction("level", level)
         return self.quantile((1 - level) / 2), self.quantile((1 + level) / 2)
 
     def mean_abs_error(self, center: Any) -> np.ndarray:
-        """E|Y - center|: the exact error bar of a draw."""
+        """Return E|Y - center|: the exact error bar of a draw."""
         given, shape = self._points(center)
         if not isinstance(self.grid, Multiples):
             datasets = np.arange(given.size) % max(self.profile.groups, 1)
@@ -272,7 +272,7 @@ class GridDistribution(Shown):
         return (found * unit.numerator / unit.denominator).reshape(shape)
 
     def _errors(self, center: np.ndarray) -> np.ndarray:
-        """E|Y - center| of each dataset, in positions."""
+        """Return E|Y - center| of each dataset, in positions."""
         sign, rate, steps, span = self.profile.sign, self.step_rate, self.steps, self.span
         ahead = center[self.group] - self.profile.near
         ahead = np.where(sign == 0, ahead + 1, sign * ahead)  # the positions of a piece are at 1, 2, ..., its length
@@ -295,7 +295,7 @@ class GridDistribution(Shown):
         return float(np.sum(np.abs(self.grid.values_of(positions) - center) * shares))
 
     def _all_of(self, group: int) -> tuple[np.ndarray, np.ndarray]:
-        """The positions of one dataset whose pieces are above 2^-60, ascending, and their probabilities."""
+        """Return the positions of one dataset whose pieces are above 2^-60, ascending, and their probabilities."""
         some = np.arange(self.profile.starts[group], self.profile.starts[group + 1])
         some = some[self.shares[some] > 2.0**-60]
         length = self.profile.length[some]
@@ -323,44 +323,44 @@ class GridDistribution(Shown):
         return way.positions(self, draws, words, more)
 
     def _points(self, given: Any) -> tuple[np.ndarray, tuple[int, ...]]:
-        """Points as float64, flat, and the shape of what is found: a whole number of batches."""
+        """Return points as float64, flat, and the shape of what is found: a whole number of batches."""
         array = np.asarray(given, np.float64)
         shape = np.broadcast_shapes(array.shape, self.batch_shape)
         return np.broadcast_to(array, shape).ravel(), shape
 
     def _positions(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The positions nearest to values, -1 and ``size`` beyond the ends, int64; and whether values are on the grid."""
+        """Return the positions nearest to values, -1 and ``size`` beyond the ends, int64; and whether values are on the grid."""
         position = self.grid.numbers_of(values)[0].astype(np.int64)
         there = np.isclose(self.grid.values_of(position), values, rtol=8 * np.finfo(np.float64).eps, atol=0)
         low, high = self.grid.values_of(np.array([0, self.size - 1]))
         return np.where(there, position, np.where(values < low, -1, np.where(values > high, self.size, position))), there
 
     def _piece_at(self, position: np.ndarray) -> np.ndarray:
-        """The piece of each position."""
+        """Return the piece of each position."""
         sign = self.profile.sign
         last = self.profile.near + np.where(sign > 0, self.profile.length, np.where(sign < 0, -1, 0))
         return self._locate(last, position)
 
     def _locate(self, ascending: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-        """The first piece of each dataset that has a number of at least what is wanted, or its last one."""
+        """Return the first piece of each dataset that has a number of at least what is wanted, or its last one."""
         starts = self.profile.starts
         rows = wanted.reshape(-1, max(self.profile.groups, 1))
         found = draw.first_above(ascending + 1, starts, self.group, rows)
         return found.reshape(wanted.shape)
 
     def _below(self, piece: np.ndarray) -> np.ndarray:
-        """The probability of all pieces of the dataset below a piece, in units of 2^-60."""
+        """Return the probability of all pieces of the dataset below a piece, in units of 2^-60."""
         return np.where(piece > self.profile.starts[self.group[piece]], self.sums[piece - 1], 0)
 
     def _share_of_first(self, piece: np.ndarray, number: np.ndarray) -> np.ndarray:
-        """How much of a piece's probability its first positions have, counted outwards."""
+        """Return how much of a piece's probability its first positions have, counted outwards."""
         rate, steps, span = self.step_rate[piece], self.steps[piece], self.span[piece]
         whole, part = np.divmod(number, span)
         before = _share(rate, whole, steps)
         return before + (_share(rate, np.minimum(whole + 1, steps), steps) - before) * (part / span)
 
     def _place_of_share(self, piece: np.ndarray, share: np.ndarray) -> np.ndarray:
-        """How many positions of a piece, counted outwards, have this share of its probability, as a real number."""
+        """Return how many positions of a piece, counted outwards, have this share of its probability, as a real number."""
         rate, steps, span = self.step_rate[piece], self.steps[piece], self.span[piece]
         with np.errstate(divide="ignore", invalid="ignore"):
             place = np.where(rate > 0, -np.log1p(share * np.expm1(-rate * steps)) / rate, share * steps)
@@ -372,13 +372,13 @@ class GridDistribution(Shown):
 
 
 def _share(rate: np.ndarray, number: Any, steps: np.ndarray) -> np.ndarray:
-    """P(t <= number) of a truncated geometric t = 1, ..., steps."""
+    """Return P(t <= number) of a truncated geometric t = 1, ..., steps."""
     with np.errstate(under="ignore", divide="ignore", invalid="ignore"):
         return np.where(rate > 0, np.expm1(-rate * number) / np.expm1(-rate * steps), number / steps)
 
 
 def _mean(rate: np.ndarray, steps: np.ndarray) -> np.ndarray:
-    """E[t] of a truncated geometric t = 1, ..., steps; some number for no steps."""
+    """Return E[t] of a truncated geometric t = 1, ..., steps; some number for no steps."""
     x, square = rate * steps, np.square(steps.astype(np.float64))
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         exact = -1 / np.expm1(-rate) - steps / np.expm1(x)

@@ -92,19 +92,19 @@ def first_above(sums: np.ndarray, starts: np.ndarray, group: np.ndarray, target:
 
 
 def open_interval(words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The ends of the interval that the first 53 bits of a uniform leave open."""
+    """Return the ends of the interval that the first 53 bits of a uniform leave open."""
     leading = words >> np.uint64(11)
     return leading.astype(np.float64) * 2.0**-53, (leading + np.uint64(1)).astype(np.float64) * 2.0**-53
 
 
 def _step(distribution: GridDistribution, piece: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The step of a piece that a uniform stands for, and whether further bits cannot change it."""
+    """Return the step of a piece that a uniform stands for, and whether further bits cannot change it."""
     decay = distribution.rate * distribution.profile.rise[piece]
     return step_in(distribution.step_rate[piece], distribution.steps[piece], decay, words)
 
 
 def step_in(rate: np.ndarray, steps: np.ndarray, decay: Any, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The truncated geometric number that a uniform stands for, int64, and whether further bits cannot change it."""
+    """Return the truncated geometric number that a uniform stands for, int64, and whether further bits cannot change it."""
     share, ends = -np.expm1(-decay), []
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         for uniform, away in zip(open_interval(words), (-_WIDENED, _WIDENED), strict=True):
@@ -116,7 +116,7 @@ def step_in(rate: np.ndarray, steps: np.ndarray, decay: Any, words: np.ndarray) 
 
 
 def place_in(width: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The integer floor(width U), and whether further bits cannot change it."""
+    """Return the integer floor(width U), and whether further bits cannot change it."""
     ends = zip(open_interval(words), (-(2.0**-50), 2.0**-50), strict=True)
     low, high = (np.clip(np.floor(width * end * (1 + away)), 0, width - 1).astype(np.int64) for end, away in ends)
     return low, low == high
@@ -171,7 +171,7 @@ class Exactly:
         return low * span >> 32, -(-high * span >> 32)
 
     def _step(self, piece: int, uniform: Bits) -> int:
-        """The least t with P(T <= t) above the uniform: a search, of which each comparison reads what it needs."""
+        """Return the least t with P(T <= t) above the uniform: a search, of which each comparison reads what it needs."""
         low, high = 1, self._steps[piece]
         while low < high:
             middle = (low + high) // 2

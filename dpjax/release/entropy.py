@@ -58,13 +58,13 @@ class Bits:
         self._next += 1
 
     def times(self, width: int) -> int:
-        """The integer floor(width U)."""
+        """Return the integer floor(width U)."""
         while (place := self.value * width >> self.count) != ((self.value + 1) * width - 1) >> self.count:
             self.read()
         return place
 
     def below(self, enclose: Callable[[int], Enclosure]) -> bool:
-        """Whether the uniform is below a number that ``enclose(bits)`` encloses."""
+        """Return whether the uniform is below a number that ``enclose(bits)`` encloses."""
         while True:
             number = enclose(self.count + 64)
             if (self.value + 1) << number.scale <= number.low << self.count:

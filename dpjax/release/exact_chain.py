@@ -65,7 +65,7 @@ class Arithmetic:
         return Decimal(10) ** (1 - self.digits) if self.digits else 2.0**-53
 
     def of(self, x: Fraction) -> Any:
-        """A fraction that neither overflows nor underflows."""
+        """Return a fraction that neither overflows nor underflows."""
         return self.context.divide(Decimal(x.numerator), Decimal(x.denominator)) if self.digits else float(x)
 
 
@@ -148,18 +148,18 @@ class Parameters(NamedTuple):
         return self.cut * 2 ** self.size.bit_length()
 
     def numbers(self, middle: int) -> range:
-        """The terms N of a row with the middle n - 1, or the only one."""
+        """Return the terms N of a row with the middle n - 1, or the only one."""
         if self.reach is None:
             return range(middle, middle + 1)
         return range(-((self.reach - middle) // self.spacing) * self.spacing, middle + self.reach + 1, self.spacing)
 
     def targets(self, number: int, count: int) -> tuple[int, int]:
-        """Where the first and the last quantile of the term cost nothing."""
+        """Return where the first and the last quantile of the term cost nothing."""
         steps = self.steps(number)
         return self.whole + steps[0], self.whole * (2 * count - 1) - steps[-1]
 
     def steps(self, number: int) -> list[int]:
-        """The distances of the quantiles of ``number + 1`` records."""
+        """Return the distances of the quantiles of ``number + 1`` records."""
         return rank_steps(self.levels, number, self.aims)
 
 
@@ -190,7 +190,7 @@ class Chain(NamedTuple):
 
 
 def from_target(parameters: Parameters, target: int, slots: int, arithmetic: Arithmetic) -> tuple[np.ndarray, int]:
-    """The weights e^(-unit |whole j - target|) of all slots, without a factor e^(-unit moved), and that integer."""
+    """Return the weights e^(-unit |whole j - target|) of all slots, without a factor e^(-unit moved), and that integer."""
     unit, whole, last = parameters.unit, parameters.whole, parameters.whole * (slots - 1)
     moved = max(-target, target - last, 0)
     peak = min(max(target, 0), last)
@@ -211,7 +211,7 @@ def _step(parameters: Parameters, number: int, k: int, slots: int, arithmetic: A
 
 
 def arrays_of(parameters: Parameters) -> int:
-    """How many numbers the memory for :func:`forward` has for each slot of each row."""
+    """Return how many numbers the memory for :func:`forward` has for each slot of each row."""
     return 2 * parameters.quantiles + 6
 
 
@@ -292,7 +292,7 @@ def _advance(after: np.ndarray, step: _Step, decay: np.ndarray, out: np.ndarray,
 
 
 def kernel(parameters: Parameters, number: int, k: int, slots: int, arithmetic: Arithmetic) -> np.ndarray:
-    """The kernel of the step to quantile k + 1, at the distances -J, ..., J of slots; 0 where they do not ascend."""
+    """Return the kernel of the step to quantile k + 1, at the distances -J, ..., J of slots; 0 where they do not ascend."""
     step, away = _step(parameters, number, k, slots, arithmetic), np.arange(1, slots + 1)
     powers_of, inside = decays(parameters.unit * parameters.whole, slots + 1, arithmetic), away <= step.window
     found = np.where(inside, step.inside, step.below) * powers_of[np.where(inside, step.window - away, away - step.window - 1)]
@@ -300,7 +300,7 @@ def kernel(parameters: Parameters, number: int, k: int, slots: int, arithmetic: 
 
 
 def errors(parameters: Parameters, slots: int, arithmetic: Arithmetic) -> tuple[Any, float]:
-    """How far any weight or running sum of weights is off: by rounding, as a part of itself, and by underflow."""
+    """Return how far any weight or running sum of weights is off: by rounding, as a part of itself, and by underflow."""
     longest = (parameters.quantiles + 1) * (6 * slots + 6 * parameters.quantiles + 64)
     lost = 0 if arithmetic.digits else 2.0 ** (parameters.quantiles - 1067) * (slots + parameters.quantiles)
     return arithmetic.rounding * longest, lost

@@ -59,7 +59,7 @@ class Slots(NamedTuple):
 
 
 def slots_of(counts: Counts, parameters: Parameters, index: np.ndarray | None = None, sizes: np.ndarray | None = None) -> Slots:
-    """The slots of some indices ``(R, J)``, by default all, on grids of so many numbers ``(R,)``, by default that of all."""
+    """Return the slots of some indices ``(R, J)``, by default all, on grids of so many numbers ``(R,)``, by default that of all."""
     n = counts.totals[:, None]
     if index is None:
         index = np.tile(np.arange(2 * int(np.max(n, initial=0)) + 1), (len(n), 1))
@@ -83,7 +83,7 @@ def slots_of(counts: Counts, parameters: Parameters, index: np.ndarray | None = 
 
 
 def near_slots(parameters: Parameters, n: np.ndarray, middle: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray, float]:
-    """The slots near the quantiles, ``(R, J)``, ``middle`` without the far records, and log2 of the least probability to trust.
+    """Return the slots near the quantiles, ``(R, J)``, ``middle`` without the far records, and log2 of the least probability to trust.
 
     A path of that probability, and so every choice on it, is off by 2^-(bits + 11) of itself at most. Which records are far is said
     in ``several_quantiles/far_records.py``. All tuples have the volume (size cut / scale)^m at most. Those that are far weigh
@@ -150,7 +150,7 @@ class Sampler:
             return self._draw(words, count)
 
     def exactly(self, row: int, words: list[int], more: More) -> list[int]:
-        """The same draw from one row, by as many digits and bits of each uniform as it takes."""
+        """Return the same draw from one row, by as many digits and bits of each uniform as it takes."""
         uniforms, digits = [Bits(word, 64, role, more) for role, word in enumerate(words)], 20
         public, sizes = (None if a is None else a[row : row + 1] for a in (self._public, self._sizes))
         while True:
@@ -165,7 +165,7 @@ class Sampler:
                 return found[0, 0].tolist()
 
     def _part(self, number: Any, scale: int) -> Any:
-        """Numbers as parts of a scale."""
+        """Return numbers as parts of a scale."""
         return number * self.arithmetic.of(Fraction(1, scale))
 
     def _draw(self, words: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -197,18 +197,18 @@ class Sampler:
         return found.reshape(draws, rows, -1), sure.reshape(draws, rows)
 
     def _widths(self, part: np.ndarray) -> np.ndarray:
-        """The widths of some rows, ``(J, rows)``, as parts of the scale."""
+        """Return the widths of some rows, ``(J, rows)``, as parts of the scale."""
         return self._part(self.slots.width[part].T, self.parameters.scale)
 
     def _chain(self, number: int, part: np.ndarray) -> Chain:
-        """The chains of one term and some rows, until the next ones are computed."""
+        """Return the chains of one term and some rows, until the next ones are computed."""
         needed = arrays_of(self.parameters) * self._size * len(part)
         if self._memory.size < needed:
             self._memory = np.empty(needed, self.arithmetic.dtype)
         return forward(self.parameters, number, self._widths(part), self._memory, self.arithmetic)
 
     def _draw_terms(self, row: np.ndarray, uniform: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Numbers of terms, of which the last is the flat one; which are certain; and log2 of their probabilities."""
+        """Return numbers of terms, of which the last is the flat one; which are certain; and log2 of their probabilities."""
         if self.parameters.reach is None:
             return np.searchsorted(self.numbers, self.middle)[row], np.ones(len(row), bool), np.zeros(len(row))
         return choose(self._terms, row, uniform, self._error, self._lost * self._terms.shape[-1])
@@ -231,14 +231,14 @@ class Sampler:
         return weights * np.array([[decay(unit * away, arithmetic) for away in row] for row in moved.tolist()])
 
     def _ends(self, number: int, part: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The weights of the last quantile of some rows by its slot, ``(J, rows)``, without factors e^(-unit moved)."""
+        """Return the weights of the last quantile of some rows by its slot, ``(J, rows)``, without factors e^(-unit moved)."""
         counts, own = np.unique(self.slots.records[part], return_inverse=True)
         targets = [self.parameters.targets(number, count)[1] for count in counts.tolist()]
         ends, moved = zip(*(from_target(self.parameters, target, self._size, self.arithmetic) for target in targets), strict=True)
         return np.stack(ends, axis=-1)[:, own], np.array(moved)[own]
 
     def _draw_runs(self, number: int, row: np.ndarray, uniforms: np.ndarray) -> tuple[np.ndarray, ...]:
-        """The slot of each quantile and the first one of its run, ``(L, m)``, by uniforms ``(2 m, L)``.
+        """Return the slot of each quantile and the first one of its run, ``(L, m)``, by uniforms ``(2 m, L)``.
 
         Also which draws are certain, and log2 of the probability of their path.
         """
@@ -280,14 +280,14 @@ class Weights:
         self._piece = sampler._part(parameters.cut, parameters.scale)
 
     def of_slots(self, row: np.ndarray, k: np.ndarray, above: np.ndarray) -> np.ndarray:
-        """Those of the slots of quantile k + 1 below that of the next one, ``(L, J)``; J stands for above the last quantile."""
+        """Return Those of the slots of quantile k + 1 below that of the next one, ``(L, J)``; J stands for above the last quantile."""
         m, slots, _ = self._chain.after.shape
         weights = self._chain.after[k, :, row]
         weights *= self._ends.T[row] if np.all(k == m - 1) else self._near[k[:, None], above[:, None] - np.arange(slots) + slots]
         return weights
 
     def of_firsts(self, row: np.ndarray, k: np.ndarray, slot: np.ndarray) -> np.ndarray:
-        """Those of the first quantiles 1, ..., m of a run in this slot that ends with quantile k + 1, ``(L, m)``."""
+        """Return Those of the first quantiles 1, ..., m of a run in this slot that ends with quantile k + 1, ``(L, m)``."""
         m, here = len(self._chain.before), self._widths[slot, row]
         found = np.zeros((len(row), m), here.dtype)
         coefficient = found[:, 0]
@@ -300,7 +300,7 @@ class Weights:
 
 
 def _place(width: np.ndarray, words: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """The integer floor(width U), by words of so many bits, and whether further bits cannot change it."""
+    """Return the integer floor(width U), by words of so many bits, and whether further bits cannot change it."""
     if words.dtype != object:
         return place_in(width, words)
     low, high = words * width >> count, (words + 1) * width - 1 >> count

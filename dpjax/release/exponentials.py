@@ -23,27 +23,27 @@ class Enclosure(NamedTuple):
     scale: int
 
     def times(self, other: Enclosure, bits: int) -> Enclosure:
-        """The product, to about so many bits."""
+        """Return the product, to about so many bits."""
         low, high = self.low * other.low, self.high * other.high
         drop = max(high.bit_length() - bits, 0)
         return Enclosure(low >> drop, -(-high >> drop), self.scale + other.scale - drop)
 
     def one_minus(self) -> Enclosure:
-        """1 less a number below 1."""
+        """Return 1 less a number below 1."""
         return Enclosure((1 << self.scale) - self.high, (1 << self.scale) - self.low, self.scale)
 
     def one_plus(self) -> Enclosure:
-        """1 more."""
+        """Return 1 more."""
         return Enclosure((1 << self.scale) + self.low, (1 << self.scale) + self.high, self.scale)
 
     def over(self, other: Enclosure, bits: int) -> Enclosure:
-        """The quotient, to about so many bits."""
+        """Return the quotient, to about so many bits."""
         shift = max(bits + other.high.bit_length() - self.low.bit_length() + 2, 0)
         low, high = (self.low << shift) // other.high, -((-self.high << shift) // other.low)
         return Enclosure(low, high, self.scale - other.scale + shift)
 
     def scaled(self, bits: int) -> tuple[int, int]:
-        """Both ends in units of 2^-bits, rounded outwards."""
+        """Return Both ends in units of 2^-bits, rounded outwards."""
         shift = bits - self.scale
         if shift >= 0:
             return self.low << shift, self.high << shift

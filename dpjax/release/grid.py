@@ -71,11 +71,11 @@ class Multiples:
         return Multiples(resolution, factor * self.start, factor * (self.size - 1) + 1)
 
     def values_of(self, number: Any) -> np.ndarray:
-        """The values of numbers counted from the lower bound, float64."""
+        """Return the values of numbers counted from the lower bound, float64."""
         return values_of(np.asarray(number) + self.start, self.resolution)
 
     def numbers_of(self, x: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Round every record to the nearest multiple, on the host: a map of one record at a time, so neighbours stay neighbours.
+        """Round every record to the nearest multiple, on the host: a map of one record at a time, so neighbors stay neighbors.
 
         Halfway between two it is the upper one: floor(x + 1/2), which every engine of tables computes alike. Records beyond the
         bounds are clamped to them; what :func:`as_reals` reads as NaN has the number 0. Returns numbers counted from the lower
@@ -153,11 +153,11 @@ class Floats:
         return len(_floats(self))
 
     def values_of(self, number: Any) -> np.ndarray:
-        """The values of numbers counted from the smallest, float64."""
+        """Return the values of numbers counted from the smallest, float64."""
         return _floats(self)[np.asarray(number)]
 
     def numbers_of(self, x: Any) -> tuple[np.ndarray, np.ndarray]:
-        """The numbers of the values that records are nearest to, and which records are numbers: as :meth:`Multiples.numbers_of`."""
+        """Return the numbers of the values that records are nearest to, and which records are numbers: as :meth:`Multiples.numbers_of`."""
         records, values = as_floats(x), _floats(self)
         present = ~np.isnan(records)
         halfway = values[:-1] + (values[1:] - values[:-1]) / 2
@@ -183,11 +183,11 @@ class Candidates:
         return len(self.labels)
 
     def values_of(self, number: Any) -> np.ndarray:
-        """The candidates of these numbers, float64."""
+        """Return the candidates of these numbers, float64."""
         return self.labels[np.asarray(number)]
 
     def numbers_of(self, x: Any) -> tuple[np.ndarray, np.ndarray]:
-        """The numbers of the candidates that values equal, else some number, and which values equal one."""
+        """Return the numbers of the candidates that values equal, else some number, and which values equal one."""
         values = np.asarray(x, np.float64)
         order = np.argsort(self.labels)
         place = order[np.searchsorted(self.labels[order], values).clip(0, self.size - 1)]
@@ -197,7 +197,7 @@ class Candidates:
 def grid_of(
     lower: float | None, upper: float | None, resolution: checks.Resolution | None, grid: Floats | None
 ) -> Multiples | Floats:
-    """The grid of a release: multiples of a resolution between bounds, or floats."""
+    """Return the grid of a release: multiples of a resolution between bounds, or floats."""
     if grid is not None:
         checks.instance("grid", grid, Floats, "dpjax.release.Floats(digits=3)")
         if not (lower is None and upper is None and resolution is None):
@@ -226,7 +226,7 @@ def kind_of(value: Any) -> str | None:
 
 @lru_cache(maxsize=4)
 def _floats(grid: Floats) -> np.ndarray:
-    """All values, ascending."""
+    """Return all values, ascending."""
     mantissas = range(10 ** (grid.digits - 1), 10**grid.digits)
     exponents = range(grid.smallest - grid.digits + 1, grid.largest - grid.digits + 1)
     positive = [float(f"{mantissa}e{exponent}") for exponent in exponents for mantissa in mantissas]
@@ -235,5 +235,5 @@ def _floats(grid: Floats) -> np.ndarray:
 
 
 def values_of(number: Any, resolution: Fraction) -> np.ndarray:
-    """Multiples of the resolution as float64, rounded once."""
+    """Return Multiples of the resolution as float64, rounded once."""
     return np.asarray(number, np.float64) * resolution.numerator / resolution.denominator

@@ -1,12 +1,12 @@
-"""Discrete Laplace noise, drawn exactly: P(z) = tanh(lam/2) e^(-lam abs(z)) for integers z, with a rational rate lam.
+"""Exact draws of discrete Laplace noise, P(z) = tanh(lam/2) e^(-lam abs(z)) for integers z, with a rational rate lam.
 
-It is the difference of two geometric numbers G, P(G = g) = (1 - e^-lam) e^(-lam g). The binary digits of G are independent, since
-e^(-lam g) is a product over them: digit j is 1 with probability 1 / (1 + e^(lam 2^j)), and what is above ``digits`` of them is
-geometric again, with the rate lam 2^digits, which is at least 32: it is 0 except with probability e^-32, and then counted one trial
-at a time. A word decides a digit unless it equals the first 32 bits of its probability; a draw with such a word is made anew on the
-host, which reads on in the same uniforms. Nothing is truncated.
+It is the difference of two geometric variables G, P(G = g) = (1 - e^-lam) e^(-lam g). The binary digits of G are independent, since
+e^(-lam g) is a product over them: digit j is 1 with probability 1 / (1 + e^(lam 2^j)). The part of G above the first ``digits``
+digits is geometric with the rate lam 2^digits, which is at least 32: it is 0 except with probability e^-32, and then counted by one
+trial at a time. A 32-bit word decides a digit unless it equals the first 32 bits of its probability; a draw with such a word is
+repeated in exact arithmetic, with further bits of the same uniforms. Nothing is truncated.
 
-Privacy: integers a and a' apart by s give P(z - a) <= e^(lam s) P(z - a') for every z.
+Privacy: for integers a and a' that differ by s, P(z - a) <= e^(lam s) P(z - a') for every z.
 
 References: Ghosh, Roughgarden and Sundararajan (2009), the geometric mechanism; Canonne, Kamath and Steinke (2020).
 """
@@ -26,25 +26,25 @@ from dpjax import checks
 from dpjax.release.entropy import Bits, More, further_word, system_words
 from dpjax.release.exponentials import digit_probability, exponential, floor_of
 
-_SURE = 32  # the rate from where on a geometric number is 0, but for a word of 0
-_WORDS = 2**22  # at a time
-_ROLES = 2**16  # of one geometric number: its digits, then the trials above them
+_SURE = 32  # the rate from which on a geometric variable is 0 unless its word is 0
+_WORDS = 2**22  # the number of words drawn at a time
+_ROLES = 2**16  # the number of uniforms reserved for one geometric variable: its digits, and the trials above them
 
 
 @dataclass(frozen=True, eq=False)
 class CountDistribution:
-    """Numbers with discrete Laplace noise: functions of the data, not private.
+    """The distributions of numbers with discrete Laplace noise; they are functions of the data, not private.
 
     Attributes:
-        value: the numbers themselves, int64 of any shape.
-        rate: of the noise, exactly: epsilon where one record more or less changes one number by 1.
+        value: the numbers without noise, int64 of any shape.
+        rate: the exact rate of the noise: epsilon, if one record changes one number by 1.
     """
 
     value: np.ndarray
     rate: Fraction
 
     def mean_abs_error(self, center: np.ndarray) -> np.ndarray:
-        """E|Y - center|, for centers that broadcast against the numbers."""
+        """Return E|Y - center|, for centers that broadcast against the numbers."""
         away = np.abs(np.asarray(center, np.float64) - self.value)
         whole, decay = np.floor(away), math.exp(-float(self.rate))
         # E|Z - a| is linear between integers, and n + 2 e^(-lam n) e^-lam / (1 - e^-2 lam) at the integer n.
@@ -53,13 +53,13 @@ class CountDistribution:
         return found
 
     def interval(self, level: float) -> tuple[np.ndarray, np.ndarray]:
-        """The ends of the central interval of probability ``level``: each side leaves out (1 - level) / 2."""
+        """Return the ends of the central interval of probability ``level``: each tail has (1 - level) / 2."""
         rate, outside = float(self.rate), (1 - checks.concrete_fraction("level", level)) / 2
         away = -math.log(outside * (1 + math.exp(-rate))) / rate  # P(Z <= -k) = e^(-lam k) / (1 + e^-lam)
         return self.value - math.floor(away), self.value + math.ceil(away) - 1.0
 
     def sample(self, seed: int | np.random.Generator, shape: int | Sequence[int] = ()) -> np.ndarray:
-        """Draw for a simulation, by a seed or a generator of NumPy: float64 of shape ``shape + value.shape``."""
+        """Draw for a simulation, by a seed or a NumPy generator: float64 of shape ``shape + value.shape``."""
         generator, success = np.random.default_rng(seed), -math.expm1(-float(self.rate))
         size = ((shape,) if isinstance(shape, int) else tuple(shape)) + self.value.shape
         noise = generator.geometric(success, size) - generator.geometric(success, size)
@@ -75,7 +75,7 @@ class CountDistribution:
 def draw_discrete_laplace(
     rates: Sequence[Fraction], rows: int, draws: int, words: Any = system_words, more: More = further_word
 ) -> np.ndarray:
-    """Draw noise ``(draws, rows, K)``, int64, with one rate in [2^-40, 2^20] for each of the K."""
+    """Draw noise ``(draws, rows, K)``, int64, with one rate in [2^-40, 2^20] for each of the K columns."""
     check_rates(rates)
     digits = digits_of(min(rates))
     table = np.array([[threshold(rate, j) for rate in rates] for j in range(digits + 1)], np.uint32)
@@ -91,19 +91,19 @@ def draw_discrete_laplace(
 
 
 def check_rates(rates: Sequence[Fraction]) -> None:
-    """Raise for noise that is too small or too large to draw."""
+    """Raise ``ValueError`` for noise that is too small or too large to draw."""
     for rate in rates:
         if not Fraction(1, 2**40) <= rate <= 2**20:
             raise ValueError(f"noise must be from 2^-20 to 2^40 times the resolution, got {float(1 / rate):g} times.")
 
 
 def digits_of(rate: Fraction) -> int:
-    """How many binary digits have a word of their own."""
+    """Return the number of binary digits that are drawn by a word each."""
     return max((_SURE * rate.denominator // rate.numerator).bit_length(), 0)
 
 
 def threshold(rate: Fraction, j: int) -> int:
-    """The first 32 bits of the probability that digit j is 1."""
+    """Return the first 32 bits of the probability that digit j is 1."""
     x = rate * 2**j
     if x > 2 * _SURE:
         return 0
@@ -112,9 +112,10 @@ def threshold(rate: Fraction, j: int) -> int:
 
 
 def decide(table: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The noise that words ``(2 (digits + 1), lanes, K)`` decide, int64 ``(lanes, K)``, and whether they do.
+    """Return the noise for words ``(2 (digits + 1), lanes, K)``, int64 ``(lanes, K)``, and whether it is certain.
 
-    ``table`` has the thresholds ``(digits + 1, K)``; that above the digits is 0: its word certifies unless it is 0 as well.
+    ``table`` has the thresholds ``(digits + 1, K)``; the threshold above the digits is 0, and its word is
+    certain unless it is 0 as well.
     """
     digits = table.shape[0] - 1
     halves = words.reshape(2, digits + 1, *words.shape[1:])
@@ -125,7 +126,7 @@ def decide(table: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
 
 def exact_noise(rate: Fraction, digits: int, words: Sequence[int], more: More) -> int:
-    """The noise that the uniforms stand for, whatever it takes: those beginning with the words, and those that follow."""
+    """Return the noise for the uniforms that begin with these words, with as many bits as it takes."""
     each = digits + 1
     return _exact_geometric(rate, digits, words[:each], more, 0) - _exact_geometric(rate, digits, words[each:], more, _ROLES)
 
@@ -140,9 +141,9 @@ def _exact_geometric(rate: Fraction, digits: int, words: Sequence[int], more: Mo
 
 
 def _happens(x: Fraction, uniform: Bits, *, digit: bool) -> bool:
-    """Whether a uniform is below 1 / (1 + e^x), for a digit, or e^-x."""
+    """Return whether a uniform is below e^-x, or, for a digit, below 1 / (1 + e^x)."""
     while uniform.value == 0 and uniform.count < x:
         uniform.read()
-    if uniform.value and x > uniform.count:  # at least 2^-count, which is more than e^-x
+    if uniform.value and x > uniform.count:  # the uniform is at least 2^-count, more than e^-x
         return False
     return uniform.below(partial(digit_probability, x) if digit else partial(exponential, x))

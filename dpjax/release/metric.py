@@ -244,7 +244,7 @@ def exact_rates(scales: np.ndarray, whole: np.ndarray, budgets: np.ndarray, step
 
 
 def least_ratio(change: Callable[[int, int], int], budgets: np.ndarray) -> Fraction:
-    """The least d(i, j) / change(i, j): the rate of a choice."""
+    """Return the least d(i, j) / change(i, j): the rate of a choice."""
     largest = _largest(change, budgets)
     if largest == 0:
         raise ValueError("no protected pair changes any difference of scores: the choice is public, and needs no mechanism.")
@@ -252,7 +252,7 @@ def least_ratio(change: Callable[[int, int], int], budgets: np.ndarray) -> Fract
 
 
 def _largest(change: Callable[[int, int], Any], budgets: np.ndarray) -> Fraction:
-    """The largest change(i, j) / d(i, j) over all protected pairs, exactly."""
+    """Return the largest change(i, j) / d(i, j) over all protected pairs, exactly."""
     largest = Fraction(0)
     for i in range(budgets.shape[-1]):
         for j in np.flatnonzero(budgets[i, :i] < np.inf).tolist():
@@ -265,7 +265,7 @@ def _largest(change: Callable[[int, int], Any], budgets: np.ndarray) -> Fraction
 
 
 def _rounded_down(rate: Fraction) -> Fraction:
-    """To about 53 bits."""
+    """Return To about 53 bits."""
     bits = 53 + rate.denominator.bit_length() - rate.numerator.bit_length()
     unit = Fraction(2) ** bits
     return int(rate * unit) / unit
@@ -274,7 +274,7 @@ def _rounded_down(rate: Fraction) -> Fraction:
 def _read(
     x: Any, queries: ArrayLike, metric: Metric, resolution: Resolution
 ) -> tuple[Fraction, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """The resolution, queries as its multiples with the null record and without, ``(K, N)``, the budgets in float64, and counts.
+    """Return the resolution, queries as its multiples with the null record and without, ``(K, N)``, the budgets in float64, and counts.
 
     Multiples and counts ``(..., N)`` are Python's integers, so that no sum overflows.
     """

@@ -5,7 +5,7 @@ V does not decrease. It is linear between integer levels s, and kept as its knot
 few for each distinct value of the data, whatever the number of records. After ``most`` changes, a public number, V is taken to be
 at the end of the range (``dpjax.SensitivityProfile.truncate``): what lies beyond weighs less than e^-64 times the size of the grid.
 
-The same statistics as in ``dpjax.statistics``, in integers: their values interleave between neighbours (Durfee 2025,
+The same statistics as in ``dpjax.statistics``, in integers: their values interleave between neighbors (Durfee 2025,
 Corollary 3.1), and those of shifted inverse sensitivity do, too (Steinke 2023).
 """
 
@@ -25,7 +25,7 @@ from dpjax.several_quantiles.ranks import Ranks
 
 @dataclass(frozen=True, eq=False)
 class Profile:
-    """Runs of neighbouring positions whose levels rise evenly, of all groups, in ascending order within each group.
+    """Runs of neighboring positions whose levels rise evenly, of all groups, in ascending order within each group.
 
     A piece of ``length`` g that starts at ``level`` l has the positions ``near + sign j`` for j = 1, ..., g, and the j-th is
     reached at the level l + rise j / g. The value itself is a piece of its own: one position, ``sign`` and ``rise`` 0, level

@@ -17,7 +17,7 @@ _TEXT = re.compile(r"(large_)?(str|string|utf8|category|categorical|enum|diction
 
 
 def as_floats(x: Any, low: int = -(10**308), high: int = 10**308) -> np.ndarray:
-    """Real numbers as a new array of float64; integers, which may be larger than that holds, are clipped. None warns."""
+    """Return Real numbers as a new array of float64; integers, which may be larger than that holds, are clipped. None warns."""
     array = as_reals(x)
     if array.dtype.kind in "iu":
         array = clip_integers(array, low, high)
@@ -94,7 +94,7 @@ def _items(row: Any) -> Any:
 
 
 def _is_sequence(record: Any) -> bool:
-    """Whether an element of a list is itself a list or an array with axes."""
+    """Return whether an element of a list is itself a list or an array with axes."""
     return isinstance(record, (list, tuple)) or getattr(record, "ndim", 0) > 0
 
 
@@ -117,7 +117,7 @@ def masked_arrays() -> Any:
 
 
 def _is_masked(x: Any) -> bool:
-    """Whether it is a masked array, or a list of them. One masked record in a list is data, and missing."""
+    """Return whether it is a masked array, or a list of them. One masked record in a list is data, and missing."""
     if isinstance(x, (list, tuple)):
         return any(map(_is_masked, x))
     return isinstance(x, masked_arrays()) and x.ndim > 0
@@ -143,12 +143,12 @@ def without_axes(value: Any) -> Any:
 
 
 def is_integer(value: Any) -> bool:
-    """Whether an object is an integer. A time difference is none, though NumPy counts it among them."""
+    """Return whether an object is an integer. A time difference is none, though NumPy counts it among them."""
     return isinstance(value, Integral) and not isinstance(value, np.timedelta64)
 
 
 def _real(value: Any) -> int | float:
-    """One object as a Python integer, or else as the nearest float; NaN if it is no real number, since a record must not raise."""
+    """Return One object as a Python integer, or else as the nearest float; NaN if it is no real number, since a record must not raise."""
     if type(value) in (int, float):
         return value
     value = without_axes(value)

@@ -47,7 +47,7 @@ class Release(Shown):
         return float(self.values.reshape(()))
 
     def __repr__(self) -> str:
-        """The values first, then what they are multiples of and what they cost."""
+        """Return the values first, then what they are multiples of and what they cost."""
         grid = "" if self.resolution is None else f", resolution={self.resolution}"
         shown = np.array2string(self.values, separator=", ", threshold=20, max_line_width=100, formatter={"float_kind": _shown})  # type: ignore[arg-type]
         return f"{type(self).__name__}(values={shown}, shape={self.values.shape}{grid}, guarantee={self.guarantee})"
@@ -66,7 +66,7 @@ class Release(Shown):
         return index_names(self.values.shape[1:-1] if self.values.ndim > 2 else self.values.shape[1:], rows)
 
     def _table(self) -> np.ndarray:
-        """The values as ``(draws, rows, k)``: of several batch axes the last one stands side by side."""
+        """Return the values as ``(draws, rows, k)``: of several batch axes the last one stands side by side."""
         k = self.values.shape[-1] if self.values.ndim > 2 else 1
         return self.values.reshape(self.draws, math.prod(self.values.shape[1:]) // max(k, 1), k)
 
@@ -89,7 +89,7 @@ class Release(Shown):
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Return the release of :meth:`to_json`; with metric privacy, with the guarantee for neighbours that follows."""
+        """Return the release of :meth:`to_json`; with metric privacy, with the guarantee for neighbors that follows."""
         given = json.loads(text)
         arrays = np.array(given.pop("values"), np.float64), np.array(given.pop("multiples"), np.int64)
         resolution, cost = given.pop("resolution"), given.pop("guarantee")
@@ -97,7 +97,7 @@ class Release(Shown):
         return cls(*arrays, None if resolution is None else Fraction(resolution), Guarantee.from_dict(cost), **given)
 
     def __str__(self) -> str:
-        """A table: a line for each row of the batch, a column for each draw; of long ones the first twenty lines.
+        """Return a table: a line for each row of the batch, a column for each draw; of long ones the first twenty lines.
 
         Of several batch axes the last one, such as that of quantiles, stands side by side, and a bar between draws.
         """
@@ -118,7 +118,7 @@ def release_of(numbers: np.ndarray, grid: Multiples | Floats | Candidates, guara
 
 
 def cost_of(epsilon: float | Fraction, draws: int, neighbors: str, ranges: int = 1) -> Guarantee:
-    """What so many draws cost together: the product, rounded up, and so many times that as the bounded range."""
+    """Return what so many draws cost together: the product, rounded up, and so many times that as the bounded range."""
     exact = Fraction(epsilon) * draws
     cost = float(exact) if Fraction(float(exact)) >= exact else math.nextafter(float(exact), math.inf)
     return Guarantee(cost, ranges * cost, neighbors)

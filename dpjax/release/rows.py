@@ -121,7 +121,7 @@ class _Table:
         return found.astype(np.int64), sure & (itself | certain)
 
     def _depths(self, lengths: np.ndarray, own: int) -> np.ndarray:
-        """The least number of changes that move each value."""
+        """Return the least number of changes that move each value."""
         depth = np.ones(len(lengths), np.int64)
         tied = np.flatnonzero((lengths[:, own - 1] == 0) & (lengths[:, own] == 0))
         if tied.size:

@@ -242,7 +242,7 @@ class _OnGrid(Statistic):
         """Raise for bad public parameters."""
         self._settle()
         if max(abs(end) for end in self._ends(self.values_grid())) > _COUNTED:
-            raise ValueError("a float cannot count so far: take a coarser resolution, or bounds closer to 0.")
+            raise ValueError("resolution is too fine for a float: use a coarser resolution, or bounds closer to 0.")
 
     @staticmethod
     def _ends(grid: Multiples | Floats) -> tuple[int, int]:
@@ -285,7 +285,7 @@ def _in_cache(counts: Counts, most: int) -> list[tuple[int, int]]:
 
 
 def _public_size(counts: Counts) -> int:
-    """How many records each group has, where all have the same public number."""
+    """Return how many records each group has, where all have the same public number."""
     return int(np.max(counts.totals, initial=0))
 
 
@@ -401,7 +401,7 @@ class _Shifted(_OnGrid):
         return np.asarray(grid.values_of(np.minimum(numbers, grid.size - 1)))
 
     def _numbers(self, counts: Counts) -> np.ndarray:
-        """The statistic of each group, in positions."""
+        """Return the statistic of each group, in positions."""
         raise NotImplementedError
 
 
@@ -473,7 +473,7 @@ class DistinctCount(_FromZero):
     resolution: ClassVar[int] = 1
 
     def read(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Number the ids; what is no integer and no text is absent."""
+        """Return Number the ids; what is no integer and no text is absent."""
         return codes_of(x)
 
     def profile(self, counts: Counts, neighbors: str, most: int = LEVELS) -> Profile:
@@ -523,7 +523,7 @@ class Sum(_OnGrid):
         return profiles.sum_of_records(counts, self._public_n(counts), high=self.records_grid.size - 1, most=most)
 
     def _public_n(self, counts: Counts) -> int:
-        """How many records each group has, at least 1, or raise for a number that has no sum."""
+        """Return how many records each group has, at least 1, or raise for a number that has no sum."""
         n = _public_size(counts)
         if n == 0 and counts.groups:
             raise ValueError("a sum or mean needs at least one record.")

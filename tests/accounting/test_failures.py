@@ -255,7 +255,7 @@ def test_bad_parameters_raise():
         condition_on_success(one, 0.5, bound="best")
     with pytest.raises(ValueError, match="finite epsilon"):
         retry_until_success(Guarantee(inf, inf, "swap", zcdp=1.0), 0.5, attempts=2, fallback="public")
-    with pytest.raises(ValueError, match="below the probability of success"):
+    with pytest.raises(ValueError, match="below 1 - failure"):
         condition_on_success(Guarantee(1.0, inf, "swap", delta=0.5), 0.5)
     with pytest.raises(ValueError, match="nothing is promised"):
         absorb_failure(Guarantee(1.0, inf, "swap", delta=0.3), 0.2)

@@ -32,7 +32,7 @@ def test_a_pure_budget():
     for _ in range(10):
         budget.charge(Guarantee(0.1, 0.1, "swap"))
     assert budget.remaining == 0
-    with pytest.raises(BudgetExceeded, match="passes"):
+    with pytest.raises(BudgetExceeded, match="exceeds"):
         budget.charge(Guarantee(1e-6, 1e-6, "swap"))
     assert budget.spent == 1.0  # a refusal is free
     half = PrivacyFilter(1.0, 0.0, "swap")
@@ -129,7 +129,7 @@ def test_what_a_budget_cannot_charge():
     for budget in (pure, loose):
         with pytest.raises(ValueError, match="neighbors"):
             budget.charge(Guarantee(0.1, 0.1, "add_remove"))
-        with pytest.raises(ValueError, match="does not promise"):
+        with pytest.raises(ValueError, match="reserves no delta"):
             budget.charge(Guarantee(0.1, inf, "swap", delta=1e-9))
     with pytest.raises(ValueError, match="pure DP"):
         pure.charge(Guarantee(inf, inf, "swap", zcdp=0.01))
@@ -472,13 +472,13 @@ def test_parts_have_budgets_of_their_own():
         ({"neighbors": "swapp"}, "must be one of"),
         ({"membership": "value"}, "must be one of"),
         ({"parts": ()}, "at least one"),
-        ({"parts": ("a", "a")}, "each once"),
+        ({"parts": ("a", "a")}, "distinct names"),
     ):
         given = {"parts": ("a", "b"), "neighbors": "add_remove", "membership": "by_value", **bad}
         with pytest.raises(ValueError, match=message):
             PartitionFilter(given["parts"], 1.0, 0.0, given["neighbors"], membership=given["membership"])
     for parts in (["d"], [], "a"):
-        with pytest.raises(ValueError, match="some of"):
+        with pytest.raises(ValueError, match="names among"):
             budget.allows(each, parts)
 
 

@@ -124,7 +124,7 @@ def test_mistakes_raise():
         ({"correct": 11, "guesses": 10}, "correct must be integers from 0 to guesses"),
         ({"correct": -1, "guesses": 10}, "correct must be"),
         ({"correct": 1.5, "guesses": 10}, "correct must be"),
-        ({"correct": 1, "guesses": 10, "canaries": 9}, "more guesses than canaries"),
+        ({"correct": 1, "guesses": 10, "canaries": 9}, "at most canaries"),
         ({"correct": 1, "guesses": 10, "delta": 1e-6}, "give canaries"),
         ({"correct": 1, "guesses": 10, "delta": 1.0}, "delta must be"),
         ({"correct": 1, "guesses": 10, "confidence": 0.0}, "confidence must be"),

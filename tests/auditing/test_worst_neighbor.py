@@ -170,7 +170,7 @@ def test_what_does_not_fit_is_named():
         ("refine", {"refine": -1}),
         ("chunk_size", {"chunk_size": 0}),
         ("values", {"values": [np.nan]}),
-        ("one distribution for each row", {"distribution_of": lambda x, mask: laplace(jnp.mean(x), 1.0, sensitivity=1.0)}),
+        ("one distribution per row", {"distribution_of": lambda x, mask: laplace(jnp.mean(x), 1.0, sensitivity=1.0)}),
     ):
         given = {"x": x, "distribution_of": swap_distribution, "neighbors": "swap", **RANGE, **options}
         with pytest.raises(ValueError, match=match):
@@ -220,10 +220,10 @@ def test_what_is_said_of_distributions_on_multiples_that_are_not_audited():
     one, other = (rounded_distribution("swap")(jnp.array([1.0, 2.0, value]), None) for value in (3.0, 4.0))
     with pytest.raises(TypeError, match="outside jit"):
         jax.jit(lambda one: privacy_loss(one, other).epsilon)(one)
-    with pytest.raises(ValueError, match="one resolution"):
+    with pytest.raises(ValueError, match="the same resolution"):
         privacy_loss(one, replace(other, resolution=Fraction(1)))
     wide = piecewise_laplace(median(jnp.array([1.0, 2.0]), lower=0, upper=2e6, neighbors="swap", resolution=1), 1.0)
-    with pytest.raises(ValueError, match="take a coarser one"):
+    with pytest.raises(ValueError, match="use a coarser one"):
         privacy_loss(wide, wide)
-    with pytest.raises(TypeError, match="lower_bound takes draws of anything"):
+    with pytest.raises(TypeError, match="lower_bound audits draws of any"):
         worst_neighbor(np.ones(3), lambda x, mask: x, lower=0, upper=2, neighbors="swap")

@@ -16,8 +16,8 @@ from dpjax.command_line.csv_files import Source, check_columns, header_of, read_
 from dpjax.command_line.errors import UserError
 
 SENTENCE = (
-    "{} is not well-formed CSV (RFC 4180) in this encoding, with as many cells in each record as in the first: mend it, or give "
-    "--records lines, where each line is a record."
+    "{} is not well-formed CSV (RFC 4180) in this encoding, with as many cells in each record as in the first: correct it, or give "
+    "--records lines, which reads each line as a record."
 )
 NUMBERS = [
     *("", "0", "7", "-0", "+5", " 5 ", "5.", ".5", "-.25", "inf", "-Infinity", "nan", "NA", "na ", "1e5", "1E-3", "1e400", "12,5"),
@@ -338,7 +338,7 @@ def test_thousands(tmp_path):
 def test_other_encodings_are_refused(name, tmp_path):
     path = tmp_path / "data.csv"
     path.write_text("n\n1\n")
-    assert "is not read: convert the file to UTF-8, or give one of utf-8, ascii" in outcome(Source(str(path), name), ["n"], [])
+    assert "--encoding must be one of utf-8, ascii" in outcome(Source(str(path), name), ["n"], [])
 
 
 def test_what_cannot_be_opened(tmp_path):
@@ -349,7 +349,7 @@ def test_what_cannot_be_opened(tmp_path):
     data = gzip.compress(b"n\n" + b"".join(b"%d\n" % (k * k) for k in range(999)))
     for broken in (data[:-20], data[:-8] + bytes(8), b"n\n1\n", data + b"more"):
         path.write_bytes(broken)
-        assert outcome(Source(str(path)), ["n"], []) == f"cannot read {path}: it is not a whole gzip file."
+        assert outcome(Source(str(path)), ["n"], []) == f"cannot read {path}: it is not a complete gzip file."
 
 
 @pytest.mark.parametrize(
@@ -361,7 +361,7 @@ def test_what_cannot_be_opened(tmp_path):
         ("", "is empty."),
         ("\n\r\n", "is empty."),
         (b"PAR1....", "is a Parquet file"),
-        ("n\n1\n".encode("utf-16"), "begins as UTF-16 text does: give --encoding utf-16."),
+        ("n\n1\n".encode("utf-16"), "begins with a byte order mark of UTF-16: give --encoding utf-16."),
         ("n\n1\n".encode("utf-16-le"), "is not UTF-8 text (in its first line)"),
         (b"\xe9,n\n1,2\n", "is not UTF-8 text (in its first line)"),
         ('"n\n1\n', "is not well-formed CSV"),

@@ -73,7 +73,7 @@ def test_missing_cells_are_absent_or_the_lower_bound(answer, ten, neighbors):
 def test_cells_that_are_no_numbers_are_counted(run, answer, ten):
     command = ("median", ten([*range(8), "eight", ""]), *TEN)
     assert answer(*command)["not_numbers"] == {"x": 1}
-    assert "1 cells of x cannot be read, and count as missing." in run(*command).words
+    assert "1 cells of x are not numbers, and count as missing." in run(*command).words
 
 
 @pytest.mark.parametrize("mechanism", [*GRID_MECHANISMS, "laplace"])
@@ -173,7 +173,9 @@ def test_several_quantiles_take_the_grid_a_seed_and_the_guess_of_a_release(run, 
     some = [answer(*command, *guess[:2], "--draws", 9, "--seed", seed)["rows"] for seed in (7, 7, 8)]
     assert some[0] == some[1] != some[2]
     for refused in (run(*command), run(*command[:-5], "--quantile", "0.5", "--resolution", 1, *guess, 7)):
-        assert "--max-records, a public guess of the most records of a group, goes with several quantiles under" in refused.mistake
+        assert (
+            "--max-records, a public guess of the size of the largest group, must be given for several quantiles" in refused.mistake
+        )
 
 
 def test_a_person_with_several_records_is_one(run, answer, write):
@@ -185,7 +187,7 @@ def test_a_person_with_several_records_is_one(run, answer, write):
     (row,) = answer(*command)["rows"]
     assert (row["records"], row["value"]) == (1400, 90)  # control
     said = run(*command, "--unit", "p").words
-    assert "for one person with all records, more or less. A person is all records with one label in the column p, of which" in said
+    assert "for one person with all records, more or less. A person is all records with one label in the column p, combined" in said
     counted = ("quantile", *command[1:], "--unit", "p", "--per-unit", "count", "--quantile", "0.999")
     (row,) = answer(*counted)["rows"]
     assert row["value"] == 100  # 500 records, within the bounds
@@ -205,11 +207,11 @@ def test_the_text_has_the_rows_and_says_that_it_is_a_simulation(run, answer, age
     assert lines[3] == ["column", "age,", "missing", "0,", "epsilon", "1"]
     for part in (
         "All draws together are 1-DP and 1-bounded-range under add_remove neighbors, for one record of the file, more or less. "
-        "A person with several records is promised less: give --unit, the column that names the person. A record is in one group, "
-        "so that all groups together cost that.",
+        "A person with several records has a weaker guarantee: give --unit, the column that identifies the person. A record is in one group, "
+        "so that this is the cost of all groups together.",
         "Median (definition lower) of age by group; neighbors add_remove. Resolution 1/2; seed 4; 1 draw of each row.",
         "with these differences: no --seed; --groups, or --group-epsilon and --group-delta.",
-        "Simulation: float draws reveal low-order bits",
+        "Simulation: floating-point draws reveal low-order bits",
         "None of this is a private release.",
     ):
         assert part in outcome.words
@@ -221,7 +223,7 @@ def test_what_differs_in_a_release_is_said(run, ages):
     said = run("median", ages, *column, *ASKED, "--mechanism", "permute_and_flip", "laplace", "--epsilon", 1, 2).words
     assert "with these differences: no --seed; one --mechanism; no laplace; one --epsilon." in said
     assert run("median", ages, *column, *ASKED[:4], "--mechanism", "permute_and_flip").mistake == (
-        "permute_and_flip draws on the multiples of a resolution: give a --resolution."
+        "--mechanism permute_and_flip needs a --resolution."
     )
 
 

@@ -33,7 +33,7 @@ def test_what_is_said(capsys):
         "The public resolution of the data, such as 1 for integers, 0.01 for cents, 1d (or h, min, s) for dates.",
     ):
         assert part in help_of("median", capsys=capsys)
-    assert "those that begin with a dash are given as --groups=-low --groups=-high." in help_of("release", capsys=capsys)
+    assert "labels that begin with a dash are given as --groups=-low --groups=-high." in help_of("release", capsys=capsys)
     assert all(command in help_of(capsys=capsys) for command in COMMANDS)
 
 

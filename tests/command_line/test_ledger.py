@@ -76,7 +76,7 @@ def test_a_ledger_with_a_delta(path, capsys):
     assert lines[0].split() == ["time", "epsilon", "delta", "rho", "left"]
     assert lines[1].split()[1:4] == ["inf", "0", "0.001"]
     assert lines[2].split()[1:3] == ["0.02", "2e-08"]
-    assert "A delta of 5e-07 of it is for the mechanisms' own." in " ".join(out.split())
+    assert "A delta of 5e-07 is reserved for mechanisms with a delta." in " ".join(out.split())
 
 
 def test_json(path, capsys):
@@ -108,7 +108,7 @@ def test_what_is_no_ledger(path, capsys):
     path.write_text("name,age\nAnn,31\n")
     code, out, err = shown(capsys, path)
     assert (code, out) == (2, "")
-    assert "is no ledger of dpjax, or a damaged one, in line 1" in err
+    assert "is not a dpjax ledger, or is damaged, at line 1" in err
     assert err.count("\n") == 1
     assert path.read_text() == "name,age\nAnn,31\n"
     assert shown(capsys, path.parent)[0] == 2

@@ -120,7 +120,7 @@ def test_columns_quantiles_and_groups_in_one_call(run, answer, people, tmp_path)
     assert answer("release", people, *columns, *several)["rows"] == expected
     outcome = run("release", people, *columns, *several)
     assert [row[:5] for row in printed(outcome.out)[1:3]] == [["s", "m", "age", "0.25", "51"], ["s", "m", "age", "0.5", "51"]]
-    assert "All of it is 128-DP and " in outcome.words
+    assert "All values together are 128-DP and " in outcome.words
     target = tmp_path / "found.csv"
     assert run("release", people, *columns, *several, "--output", target)[:2] == (0, f"Wrote {target}.\n")
     assert list(csv.reader(io.StringIO(target.read_text())))[:2] == [list(expected[0]), ["s", "m", "age", "0.25", "51.0", "64.0"]]
@@ -148,29 +148,35 @@ def test_groups_that_are_found(run, answer, write, tmp_path):
 def test_what_a_release_costs_is_never_printed_too_small(run, answer, write):
     path = write("\n".join(["age,size", *(f"{i},{i}" for i in range(9)), ""]))
     outcome = run("release", path, "--column", "age", *GRID, "--epsilon", 0.12345649)
-    assert "All of it is 0.123457-DP and 0.123457-bounded-range under add_remove" in outcome.words
+    assert "All values together are 0.123457-DP and 0.123457-bounded-range under add_remove" in outcome.words
     two = ("release", path, "--column", "age", "size", *GRID, "--draws", 5, "--epsilon", 0.1)
-    assert "All of it is 1-DP and " in run(*two).words
+    assert "All values together are 1-DP and " in run(*two).words
     assert Fraction(answer(*two)["guarantee"]["epsilon"]) >= 10 * Fraction(0.1) > 1
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (GRID, "for one record of the file, more or less. A person with several records is promised less: give --unit"),
-        ((*GRID[:-1], "swap"), "for one record of the file replaced. A person with several records is promised less: give --unit"),
-        ((*GRID, "--records", "lines"), "for one line of the file, more or less. A person with several lines is promised less"),
+        (GRID, "for one record of the file, more or less. A person with several records has a weaker guarantee: give --unit"),
+        (
+            (*GRID[:-1], "swap"),
+            "for one record of the file replaced. A person with several records has a weaker guarantee: give --unit",
+        ),
+        (
+            (*GRID, "--records", "lines"),
+            "for one line of the file, more or less. A person with several lines has a weaker guarantee",
+        ),
         (
             (*GRID, "--unit", "name"),
-            "one person with all records, more or less. A person is all records with one label in the column name, of",
+            "one person with all records, more or less. A person is all records with one label in the column name, combined",
         ),
         ((*GRID[:-1], "swap", "--unit", "name"), "under swap neighbors, for one person with all records replaced."),
-        ((*GRID, "--by", "g", "--groups", "a"), "A record is in one group, so that all groups together cost that."),
-        ((*GRID, "--unit", "name", "--by", "g", "--groups", "a"), "is that of the one group that a person counts in at most."),
+        ((*GRID, "--by", "g", "--groups", "a"), "A record is in one group, so that this is the cost of all groups together."),
+        ((*GRID, "--unit", "name", "--by", "g", "--groups", "a"), "is that of the one group in which a person counts at most."),
         (
             (*GRID, "--unit", "name", "--by", "g", "--groups", "a", "b", "--max-groups", 2, "--epsilon", 1.5),
             "3-DP and 3-bounded-range under add_remove neighbors, for one person with all records, more or less. A person is all "
-            "records with one label in the column name, of which the mean is taken. The cost is that of the 2 groups that a person",
+            "records with one label in the column name, combined by the mean. The cost is that of the 2 groups in which a person",
         ),
     ],
 )
@@ -222,21 +228,21 @@ def test_the_same_release_from_every_kind_of_file(run, answer, people, tmp_path,
 def test_a_ledger_outlives_a_command(run, answer, people, tmp_path):
     ledger, target = tmp_path / "people.ledger", tmp_path / "found.csv"
     asked = ("release", people, "--column", "age", *GRID, "--ledger", ledger)
-    assert run(*asked).mistake == f"there is no ledger {ledger}: --total-epsilon makes it."
+    assert run(*asked).mistake == f"there is no ledger {ledger}: give --total-epsilon to create it."
     planned = run(*asked, "--total-epsilon", 2, "--dry-run")
-    assert f"The ledger {ledger} would be made, with the total epsilon 2." in planned.words
+    assert f"The ledger {ledger} would be created, with the total epsilon 2." in planned.words
     assert not ledger.exists()
-    assert f"Of the ledger {ledger}: remaining epsilon 0.5 of 2." in run(*asked, "--total-epsilon", 2, "--epsilon", 1.5).words
+    assert f"Ledger {ledger}: remaining epsilon 0.5 of 2." in run(*asked, "--total-epsilon", 2, "--epsilon", 1.5).words
     before = ledger.read_bytes()
-    assert "remaining epsilon 0.5 of 2; there is no room for it." in run(*asked, "--dry-run").words
-    assert "remaining epsilon 0.5 of 2; there is room for it." in run(*asked, "--dry-run", "--epsilon", 0.5).words
+    assert "remaining epsilon 0.5 of 2; the release does not fit." in run(*asked, "--dry-run").words
+    assert "remaining epsilon 0.5 of 2; the release fits." in run(*asked, "--dry-run", "--epsilon", 0.5).words
     for options, words in (
-        ((), "a cost of 1 passes the remaining budget, 0.5 of 2."),
-        (("--output", target), "a cost of 1 passes the remaining budget, 0.5 of 2."),
+        ((), "a cost of 1 exceeds the remaining budget, 0.5 of 2."),
+        (("--output", target), "a cost of 1 exceeds the remaining budget, 0.5 of 2."),
         (("--total-epsilon", 3), f"the ledger {ledger} has the total epsilon 2 and delta 0: give these, or none."),
         (("--unit", "sex", "--epsilon", 0.1), "guarantees for a row and for a person do not compose"),
-        (("--neighbors", "swap"), f"the ledger {ledger} is one of --neighbors add_remove."),
-        (("--output", ledger), f"--output {ledger} is the ledger: what was spent would be lost."),
+        (("--neighbors", "swap"), f"--neighbors must be add_remove, as in the ledger {ledger}."),
+        (("--output", ledger), f"--output {ledger} is the ledger, whose charges would be lost."),
         (("--column", "sex", "height"), "has no column 'height'"),
     ):
         assert words in run(*asked, *options).mistake
@@ -249,8 +255,8 @@ def test_a_ledger_outlives_a_command(run, answer, people, tmp_path):
         ["age", "Median,", "0..127", "by", "1", "1", "1.5", "0", "0.5"],
         ["age", "Median,", "0..127", "by", "1", "1", "0.5", "0", "0"],
     ]
-    assert "is no ledger of dpjax" in run(*asked[:-1], people).mistake
-    assert "is no ledger of dpjax: it is not a file" in run(*asked[:-1], tmp_path).mistake
+    assert "is not a dpjax ledger" in run(*asked[:-1], people).mistake
+    assert "is not a dpjax ledger: it is not a regular file" in run(*asked[:-1], tmp_path).mistake
     assert "cannot open" in run(*asked[:-1], tmp_path / "no" / "people.ledger", "--total-epsilon", 2).mistake
 
 
@@ -269,10 +275,10 @@ def test_labels_that_begin_with_a_dash(run, answer, write):
 def test_a_label_with_a_comma_is_meant_only_where_it_is_quoted(run, answer, write):
     path = write('region,x\n"north,south",50\n' + '"north,south",50\n' * 60)
     asked = ("release", path, "--column", "x", *GRID, *EXACT, "--by", "region", "--groups")
-    assert "'north,south' is one label with a comma, and --groups takes labels with blanks" in run(*asked, "north,south").mistake
+    assert "--groups takes labels separated by blanks, and 'north,south' has a comma" in run(*asked, "north,south").mistake
     (row,) = answer(*asked, '"north,south"')["rows"]
     assert (row["region"], row["released"]) == ("north,south", 50)
-    assert "a missing label is in no group" in run(*asked, "").mistake
+    assert "missing labels are in no group" in run(*asked, "").mistake
 
 
 @pytest.mark.parametrize("groups", [("-5.", "-1e6"), ("-5.", "-1e6", "-7")])
@@ -443,7 +449,7 @@ def test_a_dry_run_reads_what_is_public_only(run, write, read):
     ((code, out, err),) = outcomes
     assert (code, err, read) == (0, "", [])
     words = " ".join(out.split())
-    assert "Dry run: no record was read, and nothing is spent." in words
+    assert "Dry run: no record was read, and nothing was spent." in words
     assert "It would cost 1-DP and 1-bounded-range under add_remove neighbors, for one record of the file, more or less." in words
     assert "of 2 groups, quantile 1/2; draws of each: 1." in words
     assert words.endswith("The groups: 'north'; 'south,east'.")
@@ -463,11 +469,11 @@ def test_the_output_is_never_the_file_that_is_read(run, people, tmp_path, monkey
     for name in ("release", "median"):
         asked = ("--column", "age", *GRID, "--output")
         for target in (people, tmp_path / "link.csv", tmp_path / "hard.csv", tmp_path / "folder" / "people.csv"):
-            assert "is the file that is read: its records would be lost." in run(name, people, *asked, target).mistake
-        assert "is the file that is read" in run(name, tmp_path / "link.csv", *asked, people).mistake
+            assert "is the input file, whose records would be lost." in run(name, people, *asked, target).mistake
+        assert "is the input file" in run(name, tmp_path / "link.csv", *asked, people).mistake
         with open(people) as stdin:
             monkeypatch.setattr("sys.stdin", stdin)
-            assert "is the file that is read" in run(name, "-", *asked, people).mistake
+            assert "is the input file" in run(name, "-", *asked, people).mistake
         assert f"cannot write {tmp_path}: it is a folder." == run(name, people, *asked, tmp_path).mistake
         assert "there is no such folder." in run(name, people, *asked, tmp_path / "no" / "found.csv").mistake
     assert Path(people).read_bytes() == before

@@ -183,7 +183,7 @@ def test_several_quantiles_are_joint_ones(run, answer, write):
     assert [row["value"] for row in rows] == pytest.approx(np.asarray(asked.value).repeat(2, axis=0).ravel())
     assert (found["resolution"], "jax_version" in found, "device" in found) == (None, True, True)
     assert "Quantiles 0.25, 0.75 (definition linear) of x by h, g; neighbors add_remove. No resolution;" in run(*command).words
-    assert "several quantiles are drawn together, by joint quantiles" in run(*command, "--mechanism", "laplace").mistake
+    assert "--mechanism and --definition cannot be given with several quantiles" in run(*command, "--mechanism", "laplace").mistake
 
 
 def test_ages_by_education(answer, data_folder):

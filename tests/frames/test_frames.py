@@ -233,7 +233,7 @@ def test_one_row_more_adds_one_record_to_one_group(row, named):
 def test_a_frame_is_refused_where_an_array_belongs(kind, statistic):
     asked = {"qs": [0.5]} if statistic is dpjax.quantiles else {}
     asked |= {"epsilon": 1.0, "resolution": 1} if "release" in statistic.__module__ else {}
-    with pytest.raises(TypeError, match=r"whose rows would be taken for datasets: give one of its columns.*dpjax\.frames"):
+    with pytest.raises(TypeError, match=r"whose rows would be treated as datasets: pass one of its columns.*dpjax\.frames"):
         statistic(kind(a=[1.0, 2.0], b=[3.0, 4.0]), lower=0, upper=9, neighbors="swap", **asked)
 
 
@@ -248,7 +248,7 @@ PEOPLE = {"region": ["a", "b"], "age": [1.0, 2.0], "code": [1, 2]}
         ({"columns": from_pandas(age=[1.0])["age"]}, "columns must be names of columns of the frame, got the Series itself"),
         ({"columns": "region"}, "column 'region' must have a dtype of numbers, dates, times or durations"),
         ({"by": "state"}, "no column 'state'"),
-        ({"groups": None}, "by and groups go together"),
+        ({"groups": None}, "by and groups must be given together"),
         ({"groups": ["a", "a"]}, "'a' twice"),
         ({"by": ["region", "code"]}, "must have 2 labels, got 'a'"),
         ({"by": "code"}, "column 'code' holds numbers, so no group is 'a'"),
@@ -428,5 +428,5 @@ def test_a_path_in_the_place_of_a_frame_or_a_budget_is_told_what_to_give(tmp_pat
     for path in ("people.csv", tmp_path / "people.csv"):
         with pytest.raises(TypeError, match="read the file first"):
             frames.release(path, "age", **asked)
-        with pytest.raises(TypeError, match="give Ledger"):
+        with pytest.raises(TypeError, match="pass Ledger"):
             frames.release({"age": np.array([1, 2])}, "age", budget=path, **asked)

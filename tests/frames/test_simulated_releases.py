@@ -220,7 +220,7 @@ def test_laplace_noise_has_the_bars_of_the_arrays():
     bars = [exact.mean_abs_error(profile.value), *exact.interval(0.95)]
     np.testing.assert_allclose(found.frame[["mean_abs_error", "lower95", "upper95"]].to_numpy()[0], bars, rtol=1e-4)
     assert abs(float(dpjax.piecewise_laplace(profile, 0.3).mean_abs_error(profile.value)) / float(bars[0]) - 1) > 1e-3  # control
-    assert found.note == "A release needs another mechanism besides."
+    assert found.note == "A release needs another mechanism in addition."
 
 
 @pytest.mark.slow
@@ -231,12 +231,12 @@ def test_ties_are_said_where_they_spoil_a_draw():
     assert plain.frame["tied_share"].tolist() == [0.6, pytest.approx(1 / 59)]
     assert "60 % of the records are tied: they equal the statistic." in plain.note
     assert "Give the resolution of the data as resolution= (1 for integers)" in plain.note
-    assert plain.note.endswith("A release needs resolution= besides.")
+    assert plain.note.endswith("A release needs resolution= in addition.")
     assert plain.note.split(" A continuous")[0] in repr(plain)
     with_resolution = frames.simulate(KEY, tied, ["age", "hours"], resolution=1, **options)
     assert with_resolution.frame["tied_share"].tolist() == [0.6, pytest.approx(1 / 59)]
     assert with_resolution.note == ""
-    assert frames.simulate(KEY, tied, "hours", **options).note == "A release needs resolution= besides."
+    assert frames.simulate(KEY, tied, "hours", **options).note == "A release needs resolution= in addition."
     assert "tied_share" not in frames.simulate(KEY, tied, "age", statistic=dpjax.mean, **options).frame
 
 
@@ -264,12 +264,12 @@ def test_many_records_at_or_beyond_a_bound_are_said():
 def test_a_function_of_a_users_own_is_drawn_by_jax():
     found = frames.simulate(KEY, PEOPLE, "age", statistic=partial(dpjax.quantile, q=0.5), **BOUNDS)
     assert found.frame["value"].tolist() == [float(np.sort(AGES)[29])]
-    assert found.note == "A release needs another statistic besides."
+    assert found.note == "A release needs another statistic in addition."
     assert "tied_share" not in found.frame
 
 
 def test_what_a_release_lacks_is_said():
-    assert frames.simulate(KEY, PEOPLE, "age", by="region", **BOUNDS).note == "A release needs groups= besides."
+    assert frames.simulate(KEY, PEOPLE, "age", by="region", **BOUNDS).note == "A release needs groups= in addition."
     assert frames.simulate(KEY, PEOPLE, "age", by="region", groups=["north"], **BOUNDS).note == ""
     assert frames.simulate(KEY, PEOPLE, "age", by="region", groups=frames.PrivateGroups(1.0, 1e-6), **BOUNDS).note == ""
 
@@ -310,7 +310,7 @@ def test_what_one_call_refuses_the_other_refuses_too(changes, message):
 
 def test_what_only_one_of_them_can_do_says_so():
     for changes, message in (
-        ({"epsilon": [0.5, 1.0]}, "a release has one epsilon"),
+        ({"epsilon": [0.5, 1.0]}, "epsilon must be one number"),
         ({"by": "region"}, "groups are public labels"),
         ({"statistic": dpjax.quantiles, "qs": QUARTILES}, "need max_records="),
     ):
@@ -357,7 +357,7 @@ def test_several_quantiles_without_a_resolution_come_from_jax(name):
     found = frames.simulate(KEY, PEOPLE, "age", by="region", **call)
     assert found.frame.shape[0] == 12
     lacking = "resolution=, max_records=, groups=" if name == "joint_quantiles" else "resolution=, groups="
-    assert found.note.endswith(f"A release needs {lacking} besides.")
+    assert found.note.endswith(f"A release needs {lacking} in addition.")
     assert found.frame["simulated"].between(0, 120).all()
 
 
@@ -376,7 +376,7 @@ def test_a_result_prints_in_a_hundred_columns_with_everything():
             assert sum(name in line.split() for line in lines) >= 1, name
         assert len([line for line in lines if line.startswith(("north", "south"))]) == 16 * (1 + ("" in lines))
         assert "missing 0" in lines
-        assert found.note == "A release needs groups= besides."
+        assert found.note == "A release needs groups= in addition."
         assert lines[-1] == found.note
         assert set(found.guarantees) == {(column, epsilon) for column in asked for epsilon in (0.5, 1.0)}
         assert found.guarantees["age", 0.5].bounded_range == 1.0

@@ -92,5 +92,5 @@ def test_a_relation_may_be_given_and_is_add_remove():
         lambda: release.count(x, epsilon=1, neighbors="swap"),
         lambda: release.histogram(x, epsilon=1, edges=[0, 1, 3], neighbors="swap"),
     ):
-        with pytest.raises(ValueError, match="under swap how many there are is public"):
+        with pytest.raises(ValueError, match="under swap neighbors they are public"):
             call()
