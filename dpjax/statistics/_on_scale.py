@@ -54,7 +54,7 @@ def on_scale(statistic: Callable[..., Found], x: ArrayLike, *args: Any, transfor
     [1.0, 40.0]
     """
     if not isinstance(transform, Transform):
-        raise TypeError(f"on_scale takes a Transform (such as Asinh(1.0)), got {transform!r}.")
+        raise TypeError(f"transform must be a Transform (such as Asinh(1.0)), got {transform!r}.")
     if not options.keys().isdisjoint(("lower", "upper")):
         raise TypeError(f"on_scale takes no bounds: give them to the transform, such as {type(transform).__name__}(upper=1e9).")
     if options.get("resolution") is not None:

@@ -435,9 +435,9 @@ def test_symmetric_noise_on_another_scale(dtype, x64):
 
 def test_what_is_public_and_wrong_is_refused():
     records = [1.0, 2.0]
-    with pytest.raises(TypeError, match="takes a Transform"):
+    with pytest.raises(TypeError, match="transform must be a Transform"):
         on_scale(median, records, transform=jnp.log, neighbors="swap")
-    with pytest.raises(TypeError, match="takes a Transform"):
+    with pytest.raises(TypeError, match="transform must be a Transform"):
         Transformed(laplace(0.0, 1.0, sensitivity=1.0), Log)
     with pytest.raises(TypeError, match=r"Log\(upper=1e9\)"):
         on_scale(median, records, transform=Log(), upper=3.0, neighbors="swap")
