@@ -23,25 +23,7 @@ VERBS = set(
     Subtract Sum Summarize Swap Tabulate Take Tell Test Transform Translate Trim Truncate Try Turn Undo Update Use Validate Verify Wait
     Warn Weigh Widen Wrap Write Yield""".split()
 )
-NO_SUBJECT = {
-    "Of",
-    "What",
-    "Where",
-    "Whether",
-    "How",
-    "Why",
-    "Which",
-    "That",
-    "By",
-    "From",
-    "To",
-    "With",
-    "As",
-    "At",
-    "Over",
-    "Within",
-    "Up",
-}
+NO_SUBJECT = {"Of", "What", "Where", "Whether", "How", "Why", "Which", "That", "By", "From", "To", "With", "As", "At", "Over", "Within", "Up"}
 # Idioms of this project alone, for which the field has its own words.
 IDIOMS = ("cacheful", "at the door", "leaves the house", "words of", "as it is well", "is as well", "goes in 0.")
 
@@ -80,7 +62,5 @@ def test_docstrings_begin_with_a_verb_and_use_the_words_of_the_field(room):
 
 def test_a_docstring_without_a_verb_is_a_fault(tmp_path):
     path = tmp_path / "example.py"
-    path.write_text(
-        '"""Of all of it."""\n\n\ndef mean(x):\n    """What a mean is, at the door."""\n\n\ndef total(x):\n    """Return the total."""\n'
-    )
+    path.write_text('"""Of all of it."""\n\n\ndef mean(x):\n    """What a mean is, at the door."""\n\n\ndef total(x):\n    """Return the total."""\n')
     assert len(_faults(path)) == 3

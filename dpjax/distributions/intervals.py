@@ -69,7 +69,9 @@ def sample_intervals(
     checks.one_of("within", within, ("exponential", "uniform"))
     widths, levels = checks.float_array("widths", widths), checks.float_array("levels", levels)
     if widths.ndim == 0 or levels.ndim == 0 or widths.shape[-1] == 0 or levels.shape[-1] != widths.shape[-1]:
-        raise ValueError(f"widths and levels must have the same nonempty last axis, got shapes {widths.shape} and {levels.shape}.")
+        raise ValueError(
+            f"widths and levels must have the same last axis, of size at least 1, got shapes {widths.shape} and {levels.shape}."
+        )
     rate = checks.positive("epsilon", epsilon, widths.dtype) / 2
     return _sample(check_key(key), widths, levels.astype(widths.dtype), rate, within == "exponential", draws_shape(shape))
 

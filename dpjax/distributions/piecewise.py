@@ -111,7 +111,8 @@ class PiecewiseExponential(Distribution):
     ) -> None:
         if edges.shape[-1] < 1 or not cost_left.shape[-1] == cost_right.shape[-1] == edges.shape[-1] - 1:
             raise ValueError(
-                "cost_left and cost_right must have one element fewer than edges on the last axis, got shapes "
+                "cost_left and cost_right must have one element fewer than edges on the last "
+                "axis, got shapes "
                 f"{cost_left.shape}, {cost_right.shape} and {edges.shape}."
             )
         center = checks.static_integer("center", center, 0, edges.shape[-1] - 1)

@@ -235,7 +235,8 @@ def best_of_distribution(distribution: Finite, scores: ArrayLike, *, attempts: A
     score = checks.float_array("scores", scores).astype(distribution.dtype)
     if score.shape[-1:] != distribution.values.shape[-1:]:
         raise ValueError(
-            f"scores must have one element for each of the {distribution.values.shape[-1]} candidates "
+            f"scores must have one element for each of the {distribution.values.shape[-1]} "
+            "candidates "
             f"on the last axis, got shape {score.shape}."
         )
     number = jnp.asarray(probabilities_of(attempts), distribution.dtype)

@@ -114,7 +114,8 @@ def duff(
 def _check(statistic: SensitivityProfile | CandidateScores) -> None:
     if not isinstance(statistic, (SensitivityProfile, CandidateScores)):
         raise TypeError(
-            "statistic must be a SensitivityProfile (from dpjax.median, dpjax.mean, ...) or CandidateScores (from dpjax.mode), got "
+            "statistic must be a SensitivityProfile (from dpjax.median, dpjax.mean, ...) or "
+            "CandidateScores (from dpjax.mode), got "
             f"{type(statistic).__name__}."
         )
     if statistic.neighbors not in ("add_remove", "edge"):
@@ -122,6 +123,8 @@ def _check(statistic: SensitivityProfile | CandidateScores) -> None:
         raise ValueError(f"duff supports add_remove and edge neighbors, got a statistic for {statistic.neighbors}: use {instead}.")
     if isinstance(statistic, SensitivityProfile) and statistic.neighbors == "add_remove" and statistic.reached != "intervals":
         raise ValueError(
-            "the levels of this profile must be the paper's distances: use median(..., definition='lower') or "
-            "mean(..., values='hull') without truncation, or inverse_sensitivity, which accepts any profile."
+            "the levels of this profile must be the paper's distances: use median(..., "
+            "definition='lower') or "
+            "mean(..., values='hull') without truncation, or inverse_sensitivity, which accepts "
+            "any profile."
         )

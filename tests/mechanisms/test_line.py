@@ -248,7 +248,7 @@ def exact_cdf(distribution):
 
 def test_refused_profiles_are_explained():
     profile = median(jnp.arange(5.0), lower=0, upper=9, neighbors="swap")
-    with pytest.raises(ValueError, match=r"not interpolable.*inverse_sensitivity"):
+    with pytest.raises(ValueError, match=r"must be interpolable.*inverse_sensitivity"):
         piecewise_laplace(replace(profile, interpolable=False), 1.0)
     inverse_sensitivity(replace(profile, interpolable=False), 1.0)
     with pytest.raises(ValueError, match="integer levels"):

@@ -34,7 +34,7 @@ def test_a_relation_by_its_name_is_enough(name):
     assert {guarantee(relation, 0.5, **BY_NAME[name]).neighbors for relation in ("swap", "add_remove")} == {"swap", "add_remove"}
     with pytest.raises(ValueError, match="the neighbour relation must be one of"):
         guarantee("replace", 0.5, **BY_NAME[name])
-    with pytest.raises(TypeError, match="takes first what the mechanism takes first"):
+    with pytest.raises(TypeError, match="must be that of the mechanism"):
         guarantee(0.5, 0.5, **BY_NAME[name])
 
 
@@ -42,7 +42,7 @@ def test_a_search_takes_a_relation_by_its_name():
     guarantee, budget = mechanisms.noisy_binary_search.guarantee, {"num_candidates": 100, "epsilon": 1.0}
     down = dpjax.maximum(jnp.arange(9.0), lower=0, upper=99)
     assert guarantee("add_remove", **budget) == guarantee(down, **budget)
-    with pytest.raises(TypeError, match="takes first what the mechanism takes first"):
+    with pytest.raises(TypeError, match="must be that of the mechanism"):
         guarantee(1.0, **budget)
 
 
