@@ -129,7 +129,7 @@ def test_errors_and_guarantee():
         exponential(scores, 0.0)
     with pytest.raises(ValueError, match="sensitivity"):
         exponential(replace(scores, sensitivity=-1.0), 1.0)
-    with pytest.raises(ValueError, match="k scores"):
+    with pytest.raises(ValueError, match="same last axis"):
         exponential(jnp.zeros(2), 1.0, sensitivity=1.0, candidates=[1, 2, 3])
     with pytest.raises(ValueError, match="at least one"):
         exponential(jnp.zeros((2, 0)), 1.0, sensitivity=1.0)

@@ -279,7 +279,7 @@ def test_bad_parameters_are_named(name, epsilon, options, error, message):
 def test_bad_laplace_parameters_are_named():
     for options, message in (
         ({"sensitivity": 0.0}, "sensitivity must be finite and positive"),
-        ({"sensitivity": 1.0, "lower": 0.0}, "both lower and upper"),
+        ({"sensitivity": 1.0, "lower": 0.0}, "lower and upper must be given together"),
         ({"sensitivity": 1.0, "lower": 1.0, "upper": 0.0}, "lower must be below upper"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -158,7 +158,7 @@ def test_bad_public_parameters():
         mode(x, candidates=[1, 2], neighbors="swap", num_records=np.int32(1), mask=np.ones(3, bool))
     with pytest.raises(ValueError, match="at least one"):
         mode(x, candidates=[], neighbors="swap")
-    with pytest.raises(ValueError, match="k scores"):
+    with pytest.raises(ValueError, match="same last axis"):
         _ = CandidateScores(jnp.zeros(3), jnp.zeros(2), neighbors="swap").batch_shape
 
 

@@ -137,7 +137,7 @@ def test_values_of_one_s_own_by_removals():
     assert not in_order(from_removals(itself, lower=-12, upper=6).values, crowds)
     assert from_removals([np.nan, 3.0, -1.0], lower=1, upper=6).values.tolist() == [1, 1, 1, 1]
     assert np.isnan(from_removals([3.0], lower=jnp.float32(jnp.nan), upper=6).values).all()
-    with pytest.raises(ValueError, match="axis of people who leave"):
+    with pytest.raises(ValueError, match="number of people who leave"):
         from_removals(3.0, lower=0, upper=6)
 
 
