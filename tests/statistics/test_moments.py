@@ -473,8 +473,14 @@ def test_gradients_are_finite_with_ties_and_right_without(name, x64):
             lambda: statistics.sum(jnp.ones(2 * 10**7), neighbors="swap", lower=0.0, upper=5e30),
             "must be smaller to sum 20000000 records in float32",
         ),
-        (lambda: statistics.variance(jnp.ones(2000), neighbors="swap", lower=0.0, upper=2e17, truncate=3), "must be smaller to sum 2000"),
-        (lambda: statistics.variance(jnp.ones(2000), neighbors="swap", lower=0.0, upper=1e-15, truncate=3), "must be further apart for 2000"),
+        (
+            lambda: statistics.variance(jnp.ones(2000), neighbors="swap", lower=0.0, upper=2e17, truncate=3),
+            "must be smaller to sum 2000",
+        ),
+        (
+            lambda: statistics.variance(jnp.ones(2000), neighbors="swap", lower=0.0, upper=1e-15, truncate=3),
+            "must be further apart for 2000",
+        ),
         (lambda: statistics.variance(jnp.ones(3), neighbors="swap", lower=0.0, upper=1e19), "must be smaller to sum 3 records"),
         (lambda: statistics.sum(jnp.ones(3), neighbors="add_remove", max_count=2, **BOUNDS), "max_count must be a static integer"),
         (lambda: statistics.sum(jnp.ones(3), neighbors="swap", max_count=3, **BOUNDS), "for add_remove neighbors"),

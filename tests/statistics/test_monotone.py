@@ -277,7 +277,7 @@ def test_static_facts_raise():
         maximum(1.0, lower=0, upper=1)
     with pytest.raises(ValueError, match="axis of individuals"):
         distinct_count(1, upper=1)
-    with pytest.raises(ValueError, match="not both"):
+    with pytest.raises(ValueError, match="only one of"):
         nonnegative_sum(x, upper=1, num_records=2, mask=x > 0)
     for upper in (0, 1e-35, 1e35):  # beyond those every row would be without a distribution, or its pieces without a width
         for call in (lambda upper: nonnegative_sum(x, upper=upper), lambda upper: distinct_count([[1, 2]], upper=upper)):
