@@ -1,8 +1,9 @@
-"""Distributions as JAX pytrees: exact densities, quantiles and error bars, and draws.
+"""Distributions as JAX pytrees, with exact densities, quantiles and error bars, and with sampling.
 
-``print`` says in one line what an object is, notebooks show it as a table with a small picture, and ``plot()`` draws it by
-matplotlib. A batch is indexed as a NumPy array is; a row alone draws as row 0. Keys are typed (``jax.random.key``) and carry at
-most 64 bits, an integer seed 32: that is right for reproducible simulations, and wrong for a release.
+``print`` describes an object in one line, notebooks show it as a table with a small picture, and
+``plot()`` draws it by matplotlib. A batch is indexed as a NumPy array is; a single row draws the
+same as row 0. Keys are typed (``jax.random.key``) and carry at most 64 bits, an integer seed 32
+bits: this suffices for reproducible simulations, but not for a release.
 
 >>> import jax, jax.numpy as jnp, dpjax
 >>> groups = 40_000 + 9_000 * jax.random.normal(jax.random.key(12), (3, 501))
@@ -68,8 +69,8 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    """Import the distributions of several quantiles, which are made of others, when they are asked for."""
-    files = {"JointQuantiles": "joint", "QuantileCdf": "cdf", "QuantileMarginals": "marginals"}
-    if name in files:
-        return getattr(importlib.import_module(f"dpjax.several_quantiles.{files[name]}"), name)
+    """Import the distributions of several quantiles, which use this package, on first access."""
+    modules = {"JointQuantiles": "joint", "QuantileCdf": "cdf", "QuantileMarginals": "marginals"}
+    if name in modules:
+        return getattr(importlib.import_module(f"dpjax.several_quantiles.{modules[name]}"), name)
     raise AttributeError(f"module 'dpjax.distributions' has no attribute {name!r}")

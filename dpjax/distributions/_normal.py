@@ -1,4 +1,4 @@
-"""The Gaussian distribution, on the line and in R^d."""
+"""The Gaussian distribution on the real line and in R^d."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class Gaussian(SymmetricNoise):
 
     @compiled
     def log_cdf(self, y: ArrayLike) -> jax.Array:
-        """Log P(Y <= y), also where the probability itself underflows."""
+        """Return log P(Y <= y), also where the probability itself underflows."""
         z = self._standardized(y)
-        below = z < 0  # above 0 log_ndtr is rounded where log1p is not
+        below = z < 0  # for z > 0, log1p is more accurate than log_ndtr
         upper_tail = jax.scipy.special.ndtr(-jnp.where(below, 1.0, z))
         return jnp.where(below, jax.scipy.special.log_ndtr(jnp.where(below, z, -1.0)), jnp.log1p(-upper_tail))
 
@@ -48,7 +48,7 @@ class Gaussian(SymmetricNoise):
         return jax.scipy.special.erfc(z * sqrt(0.5)) / 2
 
     def _tail_integral(self, z: jax.Array) -> jax.Array:
-        """By parts: z P(Z > z) plus the integral of t times the density."""
+        """Integrate by parts: z P(Z > z) plus the integral of t times the density."""
         return jnp.where(z < jnp.inf, z, 0.0) * self._tail(z) - jnp.expm1(-jnp.square(z) / 2) / sqrt(2 * pi)
 
     def _tail_quantile(self, p: jax.Array) -> jax.Array:
@@ -68,7 +68,7 @@ class Gaussian(SymmetricNoise):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, repr=False)
 class SphericalGaussian(VectorDistribution):
-    """``loc + scale * Z`` with Z standard normal in R^d: all coordinates independent. Its norm is the Euclidean one.
+    """``loc + scale * Z`` with Z standard normal in R^d and the Euclidean norm.
 
     Attributes:
         loc: float ``(..., d)``.
@@ -111,5 +111,5 @@ class SphericalGaussian(VectorDistribution):
         return self.scale * (sqrt(2) * exp(lgamma((d + 1) / 2) - lgamma(d / 2)))
 
     def _norm_bound(self, survival: jax.Array) -> jax.Array:
-        """By Laurent and Massart (2000)."""
+        """Bound the norm by Laurent and Massart (2000)."""
         return self.scale * (sqrt(self.loc.shape[-1]) + jnp.sqrt(-2 * jnp.log(survival)))

@@ -1,8 +1,9 @@
-"""Laplace noise on a count of a Poisson subsample: (K + noise) / p with K binomial, a mixture of Laplace distributions.
+"""Laplace noise on a count of a Poisson subsample: (K + noise) / p with K binomial.
 
-Between two neighbouring places k/p every density is of the form u e^(y/b) + v e^(-y/b), and the ratio of two of them a Moebius
-function of e^(2y/b), which is monotone; beyond all places it is constant. So the supremum of the privacy loss is taken at one of
-the places.
+This is a mixture of Laplace distributions. Between neighboring places k/p, every density is of the
+form u e^(y/b) + v e^(-y/b), and the ratio of two of them is a Moebius function of e^(2y/b), which
+is monotone; beyond all places the ratio is constant. So the supremum of the privacy loss is
+attained at one of the places.
 """
 
 from __future__ import annotations
@@ -27,16 +28,19 @@ _HALVINGS = 64
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, repr=False)
 class SubsampledLaplace(Distribution):
-    """``K / probability + scale * Z``, K binomial of ``loc`` and ``probability``, Z standard Laplace.
+    """``K / probability + scale * Z`` with K binomial and Z standard Laplace.
+
+    K has ``loc`` trials of probability ``probability``.
 
     Attributes:
         loc: float ``(...)``, the count, an integer from 0 to ``most``.
         scale: float ``(...)``, positive.
         probability: float ``(...)``, in (0, 1].
-        most: static: the largest count; closed forms are sums of so many terms.
+        most: static int, the largest count; closed forms are sums of ``most + 1`` terms.
 
     References:
-        Steinke, "Privacy Amplification by Subsampling" (2025), Equation 5, for queries with values 0 and 1.
+        Steinke, "Privacy Amplification by Subsampling" (2025), Equation 5, for queries with values
+        0 and 1.
 
     >>> import jax.numpy as jnp
     >>> noisy = SubsampledLaplace(jnp.asarray(30.0), jnp.asarray(2.0), jnp.asarray(0.1), most=50)
@@ -61,27 +65,27 @@ class SubsampledLaplace(Distribution):
 
     @property
     def places(self) -> jax.Array:
-        """``(..., most + 1)``: where the components are."""
+        """The locations of the mixture components, ``(..., most + 1)``."""
         return jnp.arange(self.most + 1, dtype=self.dtype) / self.probability[..., None]
 
     @compiled
     def log_prob(self, y: ArrayLike) -> jax.Array:
-        """Log-density at ``y``."""
+        """Return the log-density at ``y``."""
         return jax.nn.logsumexp(self._log_weights() - jnp.abs(self._from_places(y)), axis=-1) - jnp.log(2 * self.scale)
 
     @compiled
     def cdf(self, y: ArrayLike) -> jax.Array:
-        """P(Y <= y)."""
+        """Return P(Y <= y)."""
         return jnp.sum(self._weights() * _below(self._from_places(y)), axis=-1)
 
     @compiled
     def survival(self, y: ArrayLike) -> jax.Array:
-        """P(Y > y)."""
+        """Return P(Y > y)."""
         return jnp.sum(self._weights() * _below(-self._from_places(y)), axis=-1)
 
     @compiled
     def quantile(self, p: ArrayLike) -> jax.Array:
-        """The inverse of :meth:`cdf`, by bisection; NaN outside [0, 1]."""
+        """Return the inverse of :meth:`cdf`, by bisection; NaN outside [0, 1]."""
         p = jnp.asarray(p)
         tail = jnp.minimum(p, 1 - p)
         reach = self.scale * -jnp.log(2 * jnp.maximum(tail, jnp.finfo(self.dtype).tiny))
@@ -92,16 +96,16 @@ class SubsampledLaplace(Distribution):
         return jnp.where((p > 0) & (p < 1), (low + high) / 2, edge)
 
     def mean(self) -> jax.Array:
-        """The count itself."""
+        """Return the mean, which is the count ``loc``."""
         return jnp.broadcast_to(self.loc, self.batch_shape)
 
     def variance(self) -> jax.Array:
-        """Of the sample and of the noise."""
+        """Return the variance, the sum of those of the subsample and of the noise."""
         return self.loc * (1 - self.probability) / self.probability + 2 * jnp.square(self.scale)
 
     @compiled
     def mean_abs_error(self, center: ArrayLike) -> jax.Array:
-        """E|Y - center|."""
+        """Return E|Y - center|."""
         z = jnp.abs(self._from_places(center))
         return self.scale * jnp.sum(self._weights() * (z + jnp.exp(-z)), axis=-1)
 
@@ -109,7 +113,7 @@ class SubsampledLaplace(Distribution):
         return (y[..., None] - self.places) / self.scale[..., None]
 
     def _log_weights(self) -> jax.Array:
-        """Of K = 0, ..., most, by the ratios of neighbours, normalised: ``(..., most + 1)``."""
+        """Return log P(K = k), ``(..., most + 1)``, from the ratios of neighbors, normalized."""
         k = jnp.arange(self.most, dtype=self.dtype)
         left = jnp.maximum(self.loc[..., None] - k, 0.0)
         odds = jnp.log(self.probability) - jnp.log1p(-jnp.minimum(self.probability, 1 - jnp.finfo(self.dtype).epsneg))
@@ -125,7 +129,7 @@ class SubsampledLaplace(Distribution):
         return sample_noise(key, self, shape, first)
 
     def _standard(self, uniform: Callable[[int], UniformPair]) -> jax.Array:
-        """The draw, less the count, over the scale: K by inverse CDF from the nearer end."""
+        """Return the draw minus the count, over the scale; K by inverse cdf from the nearer end."""
         weights, pair = self._weights(), uniform(0)
         below, above = jnp.cumsum(weights, axis=-1), jnp.cumsum(weights[..., ::-1], axis=-1)[..., ::-1]
 
@@ -135,7 +139,7 @@ class SubsampledLaplace(Distribution):
             return jnp.take_along_axis(sums[..., 0, :], index, axis=-1)
 
         def passed(index: jax.Array) -> jax.Array:
-            """Whether P(K <= index) < u, or as well P(K > index) > 1 - u."""
+            """Test P(K <= index) < u, by P(K > index) > 1 - u if that is more precise."""
             over = at(above, jnp.minimum(index + 1, np.int32(self.most)))
             return (index < self.most) & jnp.where(
                 pair.value < pair.complement, at(below, index) < pair.value, over > pair.complement
@@ -147,6 +151,6 @@ class SubsampledLaplace(Distribution):
 
 
 def _below(z: jax.Array) -> jax.Array:
-    """P(Z <= z)."""
+    """Return P(Z <= z)."""
     tail = jnp.exp(-jnp.abs(z)) / 2
     return jnp.where(z < 0, tail, 1 - tail)

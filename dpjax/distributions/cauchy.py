@@ -1,9 +1,10 @@
-"""The generalised Cauchy distribution: density proportional to 1 / (1 + |z|^gamma), gamma > 1; the ordinary one has gamma = 2.
+"""The generalized Cauchy distribution, with density proportional to 1 / (1 + |z|^gamma), gamma > 1.
 
-With u = 1 / (1 + |z|^gamma), P(|Z| > z) is the incomplete beta function I_u(1 - 1/gamma, 1/gamma). Its two parameters add up to 1,
-so that one hypergeometric series of positive terms, 2F1(1, 1; p+1; u) = sum_k k! / (p+1)_k u^k, gives it (and the integral of the
-tail) to a few units in the last place: for |z| >= 1 in u <= 1/2, for |z| < 1 in 1 - u. Both are x / (1 + x) with x = r^gamma, where
-r is the smaller of |z| and 1/|z|.
+The ordinary Cauchy distribution has gamma = 2. With u = 1 / (1 + |z|^gamma), P(|Z| > z) is the
+regularized incomplete beta function I_u(1 - 1/gamma, 1/gamma). Its two parameters add up to 1, so a
+single hypergeometric series of positive terms, 2F1(1, 1; p+1; u) = sum_k k! / (p+1)_k u^k, gives
+both it and the integral of the tail to a few units in the last place: in u <= 1/2 for |z| >= 1, in
+1 - u for |z| < 1. Both are x / (1 + x) with x = r^gamma, r the smaller of |z| and 1/|z|.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import numpy as np
 from dpjax.distributions.noise import SymmetricNoise, smaller_tail
 from dpjax.random.uniforms import UniformPair
 
-_STEPS = 7  # of Newton's method: monotone, and quadratic from the first
+_STEPS = 7  # of Newton's method, which is monotone here and converges quadratically from the start
 
 
 @jax.tree_util.register_dataclass
@@ -28,16 +29,18 @@ _STEPS = 7  # of Newton's method: monotone, and quadratic from the first
 class Cauchy(SymmetricNoise):
     """``loc + scale * Z`` with density of Z proportional to ``1 / (1 + |z|^gamma)``.
 
-    The tail falls like z^(1 - gamma): the mean exists for gamma > 2, the variance for gamma > 3. Below, ``mean`` is NaN,
-    ``mean_abs_error`` and ``variance`` infinite; only clamped errors are finite. With gamma below 1.5, a float32 draw can overflow.
+    The tail falls like z^(1 - gamma): the mean exists for gamma > 2, the variance for gamma > 3.
+    For smaller gamma, ``mean`` is NaN, ``mean_abs_error`` and ``variance`` are infinite, and only
+    errors of the clamped distribution are finite. For gamma < 1.5, a float32 draw can overflow.
 
     Attributes:
         loc: float ``(...)``.
         scale: float ``(...)``, positive.
-        gamma: static, above 1; 2 has its own closed forms.
+        gamma: static float above 1. For gamma = 2, closed forms are used.
 
     References:
-        Nissim, Raskhodnikova and Smith (2007), Lemma 2.7; Gillenwater and Munoz Medina, Proposition 3.
+        Nissim, Raskhodnikova and Smith (2007), Lemma 2.7; Gillenwater and Munoz Medina, Proposition
+        3.
 
     >>> import jax, jax.numpy as jnp
     >>> cauchy = Cauchy(jnp.asarray(0.0), jnp.asarray(1.0))
@@ -53,7 +56,7 @@ class Cauchy(SymmetricNoise):
 
     @property
     def _beta(self) -> float:
-        """B(1/gamma, 1 - 1/gamma), which is gamma times the integral of 1 / (1 + z^gamma) over z > 0."""
+        """B(1/gamma, 1 - 1/gamma): gamma times the integral of 1 / (1 + z^gamma) over z > 0."""
         return pi / sin(pi / self.gamma)
 
     def _log_density(self, z: jax.Array) -> jax.Array:
@@ -70,7 +73,7 @@ class Cauchy(SymmetricNoise):
         return jnp.where(far, mass, 1 - mass) / 2
 
     def _tail_integral(self, z: jax.Array) -> jax.Array:
-        """By parts: z P(Z > z) plus the integral of t times the density."""
+        """Integrate by parts: z P(Z > z) plus the integral of t times the density."""
         g = self.gamma
         far, beyond, r = _split(z)
         x, rise = r**g, jnp.log(beyond)
@@ -91,7 +94,7 @@ class Cauchy(SymmetricNoise):
             return jnp.where(far, 1 / jnp.tan(pi * jnp.where(far, p, 0.25)), jnp.tan(pi * (0.5 - jnp.where(far, 0.25, p))))
         a, b = 1 - 1 / self.gamma, 1 / self.gamma
         far = p < _hypergeometric(a, 0.5) / (4 * a * self._beta)  # P(Z > 1)
-        # In w = |log z| the logarithms of both masses are concave and nearly linear: the slope is -rate / series.
+        # In w = |log z|, both log masses are concave and nearly linear, with slope -rate / series.
         rate = jnp.where(far, self.gamma - 1, 1.0).astype(p.dtype)
         target = jnp.log(jnp.where(far, 2 * p, 1 - 2 * p)) + jnp.where(far, log(a * self._beta), log(b * self._beta))
 
@@ -115,14 +118,14 @@ class Cauchy(SymmetricNoise):
 
 
 def _split(z: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Whether z > 1, the larger of z and 1, and the smaller of z and 1/z; differentiable."""
+    """Return z > 1, max(z, 1) and min(z, 1/z); the result is differentiable."""
     far = z > 1
     beyond = jnp.where(far, z, 1.0)
     return far, beyond, jnp.where(far, 1 / beyond, z)
 
 
 def _series(far: jax.Array, p: float, q: float, x: jax.Array) -> jax.Array:
-    """2F1(1, 1; p+1; u) at u = x / (1 + x) where ``far`` and 2F1(1, 1; q+1; u) elsewhere, for x in [0, 1]."""
+    """Evaluate 2F1(1, 1; p+1; u), with q for p where not ``far``, u = x / (1 + x), x in [0, 1]."""
     s = 4 * (x / (1 + x)) - 1
     degree = 11 if s.dtype == jnp.float32 else 23
 
@@ -132,16 +135,18 @@ def _series(far: jax.Array, p: float, q: float, x: jax.Array) -> jax.Array:
             total = total * s + coefficient
         return total
 
-    # Not one polynomial with chosen coefficients: XLA would move those out of a loop and keep them all in memory.
+    # A single polynomial with selected coefficients is not used: XLA would hoist the coefficients
+    # out of a loop and keep them all in memory.
     return jnp.where(far, polynomial(p), polynomial(q))
 
 
 @lru_cache
 def _coefficients(p: float, degree: int) -> tuple[float, ...]:
-    """2F1(1, 1; p+1; u) on [0, 1/2] as a polynomial in s = 4u - 1, from the highest power down.
+    """Compute 2F1(1, 1; p+1; u) on [0, 1/2] as a polynomial in s = 4u - 1, highest power first.
 
-    Interpolated at Chebyshev points: the singularity at u = 1 is s = 3, so the error falls like (3 + sqrt 8)^-degree, to 4e-9 and
-    3e-18 for the two in use, and the coefficients like 3^-k.
+    It is interpolated at Chebyshev points. The singularity at u = 1 is s = 3, so the error falls
+    like (3 + sqrt 8)^-degree, to 4e-9 and 3e-18 for the two degrees in use, and coefficients like
+    3^-k.
     """
     exact = np.vectorize(lambda s: _hypergeometric(p, (s + 1) / 4))
     fit = np.polynomial.Chebyshev.interpolate(exact, degree).convert(kind=np.polynomial.Polynomial)
@@ -149,7 +154,7 @@ def _coefficients(p: float, degree: int) -> tuple[float, ...]:
 
 
 def _hypergeometric(p: float, u: float) -> float:
-    """2F1(1, 1; p+1; u) for u in [0, 1/2]."""
+    """Compute 2F1(1, 1; p+1; u) for u in [0, 1/2]."""
     terms = [1.0]
     while terms[-1] > 1e-18:
         terms.append(terms[-1] * u * len(terms) / (p + len(terms)))

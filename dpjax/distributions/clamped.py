@@ -1,4 +1,4 @@
-"""A distribution whose draws are clamped to public bounds: post-processing, with the exact error."""
+"""Distributions clamped to public bounds, which is post-processing, with their exact errors."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ from dpjax.distributions.piecewise import PiecewiseExponential
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, repr=False)
 class Clamped(Distribution):
-    """``clip(Y, lower, upper)`` for a Y of another distribution: the mass beyond the bounds sits on them.
+    """The distribution of ``clip(Y, lower, upper)``, which has atoms at the two bounds.
 
-    Leading axes are a batch. All methods but ``sample`` are as exact as those of the distribution. A bound with further axes takes
-    the same draws of it.
+    Leading axes are a batch. All methods except ``sample`` are as exact as those of the
+    distribution. Along batch axes that only the bounds have, the same draws of Y are clamped.
 
     Attributes:
-        distribution: :class:`PiecewiseExponential`, :class:`Cauchy` or :class:`LaplaceLogNormal`.
+        distribution: the distribution of Y, such as :class:`PiecewiseExponential`, :class:`Cauchy`
+            or :class:`LaplaceLogNormal`.
         lower: float that broadcasts against the distribution's batch shape.
-        upper: the same, above ``lower``.
+        upper: float that broadcasts likewise, above ``lower``.
 
     >>> import jax.numpy as jnp
     >>> from dpjax.distributions.cauchy import Cauchy
@@ -41,14 +42,17 @@ class Clamped(Distribution):
 
     @staticmethod
     def of(distribution: PiecewiseExponential | SymmetricNoise, *, lower: ArrayLike, upper: ArrayLike) -> Clamped:
-        """Return the clamped distribution; bounds given as Python or NumPy values are checked.
+        """Return the clamped distribution; bounds that are Python or NumPy values are checked.
 
         Raises:
-            TypeError: another kind of distribution.
+            TypeError: ``distribution`` is of another class.
             ValueError: ``lower >= upper``.
         """
         if not isinstance(distribution, (PiecewiseExponential, SymmetricNoise)):
-            raise TypeError(f"Clamped takes a distribution with a density on the line, got {type(distribution).__name__}.")
+            raise TypeError(
+                "distribution must have a density on the real line (PiecewiseExponential, Cauchy, "
+                f"LaplaceLogNormal, ...), got {type(distribution).__name__}."
+            )
         return Clamped(distribution, *checks.bounds(lower, upper, distribution.dtype))
 
     @property
@@ -63,58 +67,58 @@ class Clamped(Distribution):
 
     @property
     def support(self) -> tuple[jax.Array, jax.Array]:
-        """The ends of the distribution, clamped, of shape ``batch_shape`` each."""
+        """The clamped bounds of the distribution's support, of shape ``batch_shape`` each."""
         low, high = (jnp.clip(end, self.lower, self.upper) for end in self.distribution.support)
         return low, high
 
     def _sample(self, key: jax.Array, shape: tuple[int, ...], first: ArrayLike = 0) -> jax.Array:
-        batch, own = self.batch_shape, self.distribution.batch_shape
-        draws = self.distribution._sample(key, shape, first if own[:1] == batch[:1] and len(own) == len(batch) else 0)
-        return jnp.clip(draws.reshape(*shape, *(1,) * (len(batch) - len(own)), *own), self.lower, self.upper)
+        batch, inner = self.batch_shape, self.distribution.batch_shape
+        draws = self.distribution._sample(key, shape, first if inner[:1] == batch[:1] and len(inner) == len(batch) else 0)
+        return jnp.clip(draws.reshape(*shape, *(1,) * (len(batch) - len(inner)), *inner), self.lower, self.upper)
 
     def cdf(self, y: ArrayLike) -> jax.Array:
-        """P(Y <= y)."""
+        """Return P(Y <= y)."""
         y = self._points("y", y)
         inside = self.distribution.cdf(jnp.clip(y, self.lower, self.upper))
         return jnp.where(y >= self.upper, 1.0, jnp.where(y < self.lower, 0.0, inside))
 
     def survival(self, y: ArrayLike) -> jax.Array:
-        """P(Y > y)."""
+        """Return P(Y > y)."""
         y = self._points("y", y)
         inside = self.distribution.survival(jnp.clip(y, self.lower, self.upper))
         return jnp.where(y >= self.upper, 0.0, jnp.where(y < self.lower, 1.0, inside))
 
     def quantile(self, p: ArrayLike) -> jax.Array:
-        """The smallest y with ``cdf(y) >= p``; NaN outside [0, 1]."""
+        """Return the smallest y with ``cdf(y) >= p``; NaN outside [0, 1]."""
         return jnp.clip(self.distribution.quantile(self._points("p", p)), self.lower, self.upper)
 
     def interval(self, level: ArrayLike) -> tuple[jax.Array, jax.Array]:
-        """The clamped ends of the distribution's central interval of probability ``level``."""
+        """Return the clamped ends of the distribution's central interval."""
         low, high = self.distribution.interval(self._points("level", level))
         return jnp.clip(low, self.lower, self.upper), jnp.clip(high, self.lower, self.upper)
 
     def mean(self) -> jax.Array:
-        """E[Y], of shape ``batch_shape``."""
-        whole = self.distribution
-        # From the point of the range that is nearest to the median: what lies on either side of it is small.
-        median = whole.loc if isinstance(whole, SymmetricNoise) else whole.quantile(0.5)
+        """Return the mean, E[Y], of shape ``batch_shape``."""
+        inner = self.distribution
+        # Split at the point of the range nearest to the median, where both terms are small.
+        median = inner.loc if isinstance(inner, SymmetricNoise) else inner.quantile(0.5)
         at = jnp.broadcast_to(jnp.clip(median, self.lower, self.upper), self.batch_shape)
-        at = jax.lax.stop_gradient(at)  # any point has the same sum
-        return at + (Clamped(whole, at, self.upper).mean_abs_error(at) - Clamped(whole, self.lower, at).mean_abs_error(at))
+        at = jax.lax.stop_gradient(at)  # the sum does not depend on the point
+        return at + (Clamped(inner, at, self.upper).mean_abs_error(at) - Clamped(inner, self.lower, at).mean_abs_error(at))
 
     def mean_abs_error(self, center: ArrayLike) -> jax.Array:
-        """E|Y - center|."""
+        """Return E|Y - center|."""
         at = self._points("center", center)
         if isinstance(self.distribution, SymmetricNoise):
             return self.distribution.clamped_mean_abs_error(at, self.lower, self.upper)
         below, mass, above = self._masses()
         inside = self.distribution.restrict(self.lower, self.upper).mean_abs_error(at)
-        # Where there is no mass inside, there is no error inside either.
+        # Without mass inside, there is no error inside.
         inside = jnp.where(mass > 0, mass * jnp.where(mass > 0, inside, 0.0), jnp.where(jnp.isnan(mass), mass, 0.0))
         return inside + below * jnp.abs(at - self.lower) + above * jnp.abs(at - self.upper)
 
     def _masses(self) -> tuple[jax.Array, jax.Array, jax.Array]:
-        """The probabilities on ``lower``, inside and on ``upper``: inside, the difference of the smaller tails."""
+        """Return the probabilities at ``lower``, inside (from smaller tails), and at ``upper``."""
         below, from_lower = self.distribution.cdf(self.lower), self.distribution.survival(self.lower)
         to_upper, above = self.distribution.cdf(self.upper), self.distribution.survival(self.upper)
         inside = jnp.where(from_lower < 0.5, from_lower - above, jnp.where(to_upper < 0.5, to_upper - below, 1 - below - above))

@@ -1,8 +1,9 @@
-"""Closed forms of the piecewise exponential distribution: normalizer, cdf, quantiles, moments, entropy.
+"""Closed forms of the piecewise exponential distribution: cdf, quantiles, moments, entropy.
 
-Everything is a sum over pieces of something known for one truncated exponential (``truncated_exponential.py``) times the weight
-that the sampler uses, so exponentials are taken once for each cost. On the CPU some rows are taken at a time: they and their
-temporaries stay in the cache. Sums of masses run from the far end of each side inwards, so that small tails keep all their digits.
+Each is a sum over pieces of a closed form for one truncated exponential distribution
+(``truncated_exponential.py``), weighted as in the sampler, so that each cost is exponentiated once.
+On the CPU, rows are processed in chunks that fit in the cache. Masses are summed from the far end
+of each side inwards, so that small tails keep their relative precision.
 """
 
 from __future__ import annotations
@@ -27,15 +28,15 @@ from dpjax.numerics.sums import LANES, folded_sum, pad
 
 
 class Half(NamedTuple):
-    """One side with its tail: what the closed forms read of it, on the last axis.
+    """One side with its tail, as the closed forms use it; pieces are on the last axis.
 
     Attributes:
         side: the pieces.
         sign: 1 above the center, -1 below.
-        weight: of the pieces, relative to the base of the row, ``(..., k)``.
+        weight: the weights of the pieces, relative to the base of the row, ``(..., k)``.
         tail: the weight of the tail, ``(..., 1)``; 0 without one.
-        scale: of the tail, ``(..., 1)``; 0 without one.
-        decay: over each piece.
+        scale: the scale of the tail, ``(..., 1)``; 0 without one.
+        decay: rate times the change of the cost over each piece, nonnegative.
         position: the mean of each piece, as a fraction of its width from the inner end.
     """
 
@@ -49,29 +50,30 @@ class Half(NamedTuple):
 
     @property
     def total(self) -> jax.Array:
-        """The weight of pieces and tail, ``(..., 1)``."""
+        """The total weight of the pieces and the tail, ``(..., 1)``."""
         return jnp.sum(self.weight, axis=-1, keepdims=True) + self.tail
 
     def mean_from(self, origin: jax.Array) -> jax.Array:
-        """The mean of each piece minus ``origin``, so that a large offset of the data costs no digits."""
+        """Return the mean of each piece minus ``origin``, without loss of precision by offsets."""
         near, far = self.side.values[..., :-1], self.side.values[..., 1:]
         return (near - origin) + (far - near) * self.position
 
     @property
     def end(self) -> jax.Array:
-        """Where the tail starts, ``(..., 1)``."""
+        """The point where the tail starts, ``(..., 1)``."""
         return self.side.values[..., -1:]
 
 
 class Resolved(NamedTuple):
-    """A distribution with the weights of its pieces.
+    """A distribution together with the weights of its pieces.
 
     Attributes:
         line: the distribution.
-        base: what weights are relative to.
-        weight: of the pieces of the lower side and of those of the upper one, ``(rows, pieces)``.
-        position: the mean of each piece, as a fraction of its width from the inner end, ``(rows, pieces)``.
-        halves: the lower and the upper half, with the same.
+        base: the base that weights are relative to.
+        weight: the weights of the pieces, lower side first, ``(rows, pieces)``.
+        position: the mean of each piece, as a fraction of its width from the inner end, ``(rows,
+            pieces)``.
+        halves: the lower and the upper half, which hold the same weights and positions.
     """
 
     line: Line
@@ -82,16 +84,16 @@ class Resolved(NamedTuple):
 
     @property
     def total(self) -> jax.Array:
-        """The weight of everything, ``(..., 1)``."""
+        """The total weight, ``(..., 1)``."""
         return self.halves[0].total + self.halves[1].total
 
     @property
     def log_normalizer(self) -> jax.Array:
-        """The log of Z, counted from exp(-rate * base.cost), ``(..., 1)``."""
+        """The log of Z relative to exp(-rate * base.cost), ``(..., 1)``."""
         return jnp.log(self.total) + self.base.log_unit
 
     def locate(self, y: jax.Array, upper: jax.Array, passes: jax.Array | None = None) -> jax.Array:
-        """How many pieces of its side end before each point y; with ``passes``, those that end at y too."""
+        """Count the pieces of its side that end before each y, or at y where ``passes``."""
         low, high = (half.side for half in self.halves)
         values, (first, last) = concatenate(low.values, high.values), self.places(upper, 1)
         sign = where(upper, 1.0, -1.0).astype(y.dtype)
@@ -103,9 +105,10 @@ class Resolved(NamedTuple):
         return count_leading(before, max(low.size, high.size), y.shape)
 
     def reached(self, beyond: jax.Array, outside: jax.Array, upper: jax.Array) -> jax.Array:
-        """How many pieces of its side have more than ``outside`` beyond their far end.
+        """Return the number of pieces of its side with more than ``outside`` beyond their far end.
 
-        ``beyond`` is what lies beyond the values of the lower side, followed by that of the upper side.
+        ``beyond`` is the weight beyond each value of the lower side, followed by those of the upper
+        side.
         """
         first, last = self.places(upper, 1)
 
@@ -115,14 +118,20 @@ class Resolved(NamedTuple):
         return count_leading(holds, max(half.side.size for half in self.halves), outside.shape)
 
     def places(self, upper: jax.Array, number: int) -> tuple[jax.Array, jax.Array]:
-        """The places of value ``number`` and of the last value of a side, where the upper side's values follow the lower side's."""
+        """Return the indices of value ``number`` and of the last value of a side.
+
+        The values of the upper side follow those of the lower side.
+        """
         below, above = (half.side.size for half in self.halves)
         ends = (below + 1 + number, number), (below + 1 + above, below)
         first, last = (where(upper, np.int32(one), np.int32(other)) for one, other in ends)
         return first, last
 
     def piece_at(self, upper: jax.Array, slot: jax.Array) -> Found:
-        """Read the pieces of these numbers, each on the side of its point; a side without pieces has one point, of weight 0."""
+        """Return the pieces of index ``slot`` on the side of each point.
+
+        A side without pieces is represented by a point of weight 0.
+        """
         if not self.line.pieces:
             point = jnp.broadcast_to(center_of(self), slot.shape)
             return Found(upper, point, point, *(jnp.zeros_like(point),) * 4)
@@ -152,10 +161,10 @@ def _resolve(line: Line, position: jax.Array) -> Resolved:
 
 
 def by_rows(compute: Callable[..., jax.Array], distribution: OnLine, *points: jax.Array) -> jax.Array:
-    """Call ``compute(resolved, *points)`` on the rows of a distribution, a cacheful at a time.
+    """Call ``compute(resolved, *points)`` on chunks of rows that fit in the cache.
 
-    Points broadcast against the batch and reach ``compute`` as ``(rows, samples)``; it returns an array of that shape,
-    or ``(rows, 1)`` if there are no points.
+    Points broadcast against the batch and are passed as ``(rows, samples)``; ``compute`` returns an
+    array of that shape, or ``(rows, 1)`` if there are no points.
     """
     shape = jnp.broadcast_shapes(distribution.batch_shape, *(p.shape for p in points))
     rank = len(shape) - len(distribution.batch_shape)
@@ -164,7 +173,7 @@ def by_rows(compute: Callable[..., jax.Array], distribution: OnLine, *points: ja
         return jnp.zeros(shape, distribution.dtype)
     columns = [jnp.moveaxis(jnp.broadcast_to(p, shape).reshape(-1, *batch), 0, -1) for p in points]
     line = replace(distribution.line(), batch=batch)
-    from_low = piece.mean_fraction(jnp.abs(line.rise))  # here and not in the loop, so that it is kept in memory
+    from_low = piece.mean_fraction(jnp.abs(line.rise))  # outside the loop, so that it is stored
     position = where(line.rise >= 0, from_low, 1 - from_low)
     rows, size = line.cacheful
 
@@ -179,7 +188,7 @@ def by_rows(compute: Callable[..., jax.Array], distribution: OnLine, *points: ja
 
 
 class Found(NamedTuple):
-    """The pieces that hold some points, ``(rows, samples)``: which side they are on, and what is read of them."""
+    """The pieces that contain some points, ``(rows, samples)``: their sides and parameters."""
 
     upper: jax.Array
     near: jax.Array
@@ -191,32 +200,35 @@ class Found(NamedTuple):
 
     @property
     def decay(self) -> jax.Array:
-        """Rate times the rise of the cost, from the low-cost end."""
+        """Rate times the change of the cost, from the end of lower cost."""
         return jnp.abs(self.rise)
 
     @property
     def rises(self) -> jax.Array:
-        """Whether the low-cost end is the inner one."""
+        """True where the end of lower cost is the inner one."""
         return self.rise >= 0
 
     def share(self, y: jax.Array) -> jax.Array:
-        """Where y lies in the piece, as a fraction of its width from the inner end."""
+        """Return the position of y in the piece, as a fraction of its width from the inner end."""
         width = where(self.far != self.near, self.far - self.near, 1.0)
         return clip((y - self.near) / width, 0.0, 1.0)
 
 
 def _beyond(half: Half) -> jax.Array:
-    """The weight further out than each value, ``(rows, k+1)``."""
+    """Return the weight beyond each value, ``(rows, k+1)``."""
     return _sums_inwards(jnp.concatenate([half.weight, jnp.broadcast_to(half.tail, (*half.weight.shape[:-1], 1))], axis=-1))
 
 
 def _sums_outwards(terms: jax.Array) -> jax.Array:
-    """The sum of each term and all before it on the last axis."""
+    """Return the cumulative sums on the last axis, from the first term on."""
     return jnp.flip(_sums_inwards(jnp.flip(terms, -1)), -1)
 
 
 def _sums_inwards(terms: jax.Array) -> jax.Array:
-    """The sum of each term and all after it on the last axis: blocks of 32 as a product of matrices, then the blocks after."""
+    """Return the cumulative sums on the last axis, from the last term back.
+
+    Blocks of 32 are summed by a matrix product, and the sums of later blocks are added.
+    """
     size = terms.shape[-1]
     blocks = pad(terms, LANES).reshape(*terms.shape[:-1], -1, LANES)
     later = jnp.tril(jnp.ones((LANES, LANES), terms.dtype))
@@ -241,7 +253,7 @@ def log_prob(distribution: OnLine, y: jax.Array) -> jax.Array:
     def compute(r: Resolved, y: jax.Array) -> jax.Array:
         low, high = r.halves
         top, bottom, center = high.end, low.end, center_of(r)
-        # The limit from the right, at the top from the left.
+        # The density is the limit from the right; at the top, from the left.
         at_top = y == top
         upper = (y >= center) & ~(at_top & (top == center))
         here = r.piece_at(upper, r.locate(y, upper, at_top != upper))
@@ -265,16 +277,18 @@ def cdf(distribution: OnLine, y: jax.Array) -> jax.Array:
     def compute(r: Resolved, y: jax.Array) -> jax.Array:
         low, high = r.halves
         upper = y >= center_of(r)
-        # The weight below each piece: on the lower side what is further out, on the upper side what is further in.
+        # Weight below each piece: on the lower side, the pieces further out; on the upper, further
+        # in.
         within = low.total + jnp.concatenate([jnp.zeros_like(high.tail), _sums_outwards(high.weight)], axis=-1)
         below, slot = concatenate(_beyond(low), within), r.locate(y, upper)
         here, (first, last) = r.piece_at(upper, slot), r.places(upper, 0)
         start = take(below, jnp.minimum(first + slot + where(upper, np.int32(0), np.int32(1)), last))
         inner = here.share(y)
         outer = 1 - inner
-        # How far y is from the end of the piece that its mass is counted from, and whether that is the low-cost end.
+        # Distance of y from the end of the piece where its mass starts, and from the other end.
         near, far = where(upper, inner, outer), where(upper, outer, inner)
-        falling = jnp.exp(-here.decay * far) * piece.cdf_fraction(near, here.decay)  # a product where a difference would cancel
+        # A product avoids a cancelling difference.
+        falling = jnp.exp(-here.decay * far) * piece.cdf_fraction(near, here.decay)
         part = where(here.rises == upper, piece.cdf_fraction(near, here.decay), falling)
         value = (start + here.weight * part) / r.total
         for half in r.halves:
@@ -289,7 +303,10 @@ def cdf(distribution: OnLine, y: jax.Array) -> jax.Array:
 
 @jax.jit
 def quantile(distribution: OnLine, p: jax.Array, complement: jax.Array) -> jax.Array:
-    """The point with mass ``p`` below and ``complement`` = 1 - p above, of which the smaller needs its digits."""
+    """Return the point with mass ``p`` below and ``complement`` = 1 - p above it.
+
+    The result is as precise as the smaller of the two.
+    """
 
     def compute(r: Resolved, p: jax.Array, complement: jax.Array) -> jax.Array:
         sums = [_beyond(half) for half in r.halves]
@@ -319,7 +336,7 @@ def quantile(distribution: OnLine, p: jax.Array, complement: jax.Array) -> jax.A
 
 @jax.jit
 def interval(distribution: OnLine, outside: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The points that leave out ``outside`` on either side: each is found from the tail that it cuts off."""
+    """Return the points that leave out ``outside`` on either side, each found from its own tail."""
     outside = jnp.broadcast_to(outside, jnp.broadcast_shapes(outside.shape, distribution.batch_shape))
     ends = quantile(distribution, jnp.stack([outside, 1 - outside]), jnp.stack([1 - outside, outside]))
     return ends[0], ends[1]
@@ -331,12 +348,12 @@ def mean(distribution: OnLine) -> jax.Array:
 
 
 def mean_from(r: Resolved, origin: jax.Array) -> jax.Array:
-    """The mean, with the digits of its distance from ``origin``."""
+    """Return the mean, with the relative precision of its distance from ``origin``."""
     return origin + average(r, lambda half: half.mean_from(origin), lambda half: half.end - origin + half.sign * half.scale)
 
 
 def average(r: Resolved, of_pieces: Callable[[Half], jax.Array], of_tail: Callable[[Half], jax.Array]) -> jax.Array:
-    """The mean of something known for each piece and for each tail, ``(rows, 1)``."""
+    """Average a quantity that is known for each piece and for each tail, ``(rows, 1)``."""
     total = jnp.zeros_like(r.total)
     for half in r.halves:
         total = total + jnp.sum(half.weight * of_pieces(half), axis=-1, keepdims=True) + half.tail * of_tail(half)
@@ -347,7 +364,7 @@ def average(r: Resolved, of_pieces: Callable[[Half], jax.Array], of_tail: Callab
 def stddev(distribution: OnLine) -> jax.Array:
     def compute(r: Resolved) -> jax.Array:
         low, high = r.halves
-        # In units of a power of two near the width of everything: squares of small numbers would underflow.
+        # Scaled by a power of two near the total width, so that squares do not underflow.
         span = jnp.maximum(high.end - low.end, jnp.maximum(high.scale, low.scale))
         unit = power_of_two(clip(-log2_floor(jax.lax.stop_gradient(span)), -100, 100), span.dtype)
         origin = jax.lax.stop_gradient(mean_from(r, center_of(r)))
@@ -370,12 +387,12 @@ def mean_abs_error(distribution: OnLine, center: jax.Array) -> jax.Array:
     def compute(r: Resolved, center: jax.Array) -> jax.Array:
         total = sum_at(lambda point: [half.weight * jnp.abs(half.mean_from(point)) for half in r.halves], center)
         for half in r.halves:
-            # E|T - d| for an exponential T of this scale and a center that lies d inside the tail.
+            # E|T - d| for an exponential T of this scale and a center at depth d inside the tail.
             depth = half.sign * (center - half.end)
             safe = where(half.scale > 0, half.scale, 1.0)
             inside = depth - half.scale + 2 * half.scale * jnp.exp(-jnp.maximum(depth, 0.0) / safe)
             total = total + half.tail * where(depth > 0, inside, half.scale - depth)
-        # In the one piece that has the center inside, E|Y - c| takes the place of |E Y - c|, which is not larger.
+        # In the piece that contains the center, E|Y - c| replaces |E Y - c|, which is not larger.
         upper = center >= center_of(r)
         here = r.piece_at(upper, r.locate(center, upper))
         share, width = here.share(center), jnp.abs(here.far - here.near)
@@ -394,7 +411,10 @@ def mean_abs_error(distribution: OnLine, center: jax.Array) -> jax.Array:
 
 
 def sum_at(terms: Callable[[jax.Array], list[jax.Array]], points: jax.Array) -> jax.Array:
-    """The sums over the pieces of both sides of what ``terms`` makes of a point ``(rows, 1)``, for points ``(rows, samples)``."""
+    """Return the sum over all pieces of ``terms(point)``, for points ``(rows, samples)``.
+
+    ``terms`` maps a point ``(rows, 1)`` to the terms of the lower and of the upper side.
+    """
 
     def at(point: jax.Array) -> jax.Array:
         below, above = terms(point)
@@ -406,7 +426,7 @@ def sum_at(terms: Callable[[jax.Array], list[jax.Array]], points: jax.Array) -> 
 
 
 def each_point(mean_from: Callable[[jax.Array], jax.Array], points: jax.Array) -> jax.Array:
-    """The means of all pieces minus each of several points: ``(rows, samples, k)``."""
+    """Return the means of all pieces minus each of several points: ``(rows, samples, k)``."""
     return jax.vmap(lambda point: mean_from(point[:, None]), in_axes=1, out_axes=1)(points)
 
 

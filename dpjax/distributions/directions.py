@@ -1,8 +1,8 @@
-"""The direction of a vector whose density depends on its L_p norm only: the cone measure on the unit sphere of L_p.
+"""Directions of vectors whose density depends on the L_p norm: the cone measure.
 
-Independent coordinates with the density proportional to exp(-|x|^p), divided by their norm, have it and do not depend on the norm
-(Schechtman and Zinn 1990). For p = infinity the coordinates are uniform in the cube, and one of them, each with the same
-probability, is set to 1 or -1.
+Independent coordinates with density proportional to exp(-|x|^p), divided by their norm, follow it
+and are independent of the norm (Schechtman and Zinn 1990). For p = infinity, the coordinates are
+uniform in the cube, and one of them, chosen uniformly, is set to 1 or -1.
 """
 
 from math import inf, lgamma, log
@@ -18,11 +18,13 @@ from dpjax.random.keys import fold_in_range
 from dpjax.random.uniforms import uniform_from_words
 
 _NEWTON_STEPS = 12
-_COORDINATES, _FACE = 1, 2  # what words are for
+_COORDINATES, _FACE = 1, 2  # streams of random words
 
 
 def log_volume(d: int, p: float) -> float:
-    """Return the logarithm of the volume of the unit ball of L_p in R^d, (2 Gamma(1 + 1/p))^d / Gamma(1 + d/p).
+    """Return the logarithm of the volume of the unit ball of L_p in R^d.
+
+    The volume is (2 Gamma(1 + 1/p))^d / Gamma(1 + d/p).
 
     >>> from math import exp
     >>> [round(exp(log_volume(2, p)), 4) for p in (1.0, 2.0, inf)]
@@ -35,7 +37,8 @@ def directions(keys: Words, d: int, p: float, dtype: jnp.dtype) -> jax.Array:
     """Return a vector of norm 1 for each key: float ``(..., d)``."""
     pair = uniform_from_words(fold_in_range(keys, d, stream=_COORDINATES), dtype)
     sign = jnp.where(pair.value <= pair.complement, -1.0, 1.0).astype(dtype)
-    # The sign and the size of a coordinate are independent. A size of 0, which rounding makes, has no direction.
+    # The sign and the magnitude are independent. A magnitude of 0, due to rounding, has no
+    # direction.
     size = jnp.maximum(_size(2 * jnp.minimum(pair.value, pair.complement), p), float(jnp.finfo(dtype).eps))
     if p == inf:
         face = choose(jnp.ones((d,), dtype), fold_in_range(keys, 1, stream=_FACE))
@@ -50,18 +53,22 @@ def directions(keys: Words, d: int, p: float, dtype: jnp.dtype) -> jax.Array:
 
 
 def _size(survival: jax.Array, p: float) -> jax.Array:
-    """The x that |X| is above with this probability, for X with the density proportional to exp(-|x|^p)."""
+    """Return x with P(|X| > x) = ``survival``, for X with density proportional to exp(-|x|^p)."""
     if p == 1:
         return -jnp.log(survival)
     if p == 2:
-        return -jax.scipy.special.ndtri(survival / 2)  # in another unit, which the norm takes away
+        # In another unit, which dividing by the norm removes.
+        return -jax.scipy.special.ndtri(survival / 2)
     if p == inf:
         return 1 - survival
     return _generalized_normal(survival, p)
 
 
 def _generalized_normal(survival: jax.Array, p: float) -> jax.Array:
-    """By Newton's method on the logarithm of the smaller tail, which is concave: from a start too far out it never passes x."""
+    """Invert the survival function by Newton's method on the logarithm of the smaller tail.
+
+    That logarithm is concave: from a start beyond the root, iterates never cross it.
+    """
     shape, scale = jnp.asarray(1 / p, survival.dtype), lgamma(1 + 1 / p)
     upper = survival <= 0.5
     target = jnp.log(jnp.where(upper, survival, 1 - survival))

@@ -1,4 +1,4 @@
-"""Discrete Laplace noise, the geometric mechanism's: P(K = k) = tanh(rate / 2) exp(-rate |k|) for integers k.
+"""Discrete Laplace (geometric) noise: P(K = k) = tanh(rate / 2) exp(-rate |k|) for integers k.
 
 With q = exp(-rate), P(K > k) = q^(k+1) / (1 + q) for k >= 0.
 """
@@ -24,8 +24,8 @@ class DiscreteLaplace(SymmetricNoise):
 
     Attributes:
         loc: float ``(...)``.
-        scale: float ``(...)``, positive: the distance of two values.
-        rate: float ``(...)``, positive: epsilon, for a count.
+        scale: float ``(...)``, positive: the distance between adjacent values.
+        rate: float ``(...)``, positive; epsilon, for a count.
 
     References:
         Ghosh, Roughgarden and Sundararajan (2009).
@@ -42,7 +42,7 @@ class DiscreteLaplace(SymmetricNoise):
 
     @compiled
     def log_prob(self, y: ArrayLike) -> jax.Array:
-        """Log P(Y = y); ``-inf`` between the values."""
+        """Return log P(Y = y); ``-inf`` between the values."""
         z = jnp.abs(self._standardized(y))
         number = self._last(z)
         there = jnp.abs(z - number) <= _NEAR
@@ -51,17 +51,17 @@ class DiscreteLaplace(SymmetricNoise):
 
     @compiled
     def cdf(self, y: ArrayLike) -> jax.Array:
-        """P(Y <= y) at full relative precision in the lower tail."""
+        """Return P(Y <= y), at full relative precision in the lower tail."""
         return self._beyond(-self._last(self._standardized(y)) - 1)
 
     @compiled
     def survival(self, y: ArrayLike) -> jax.Array:
-        """P(Y > y) at full relative precision in the upper tail."""
+        """Return P(Y > y), at full relative precision in the upper tail."""
         return self._beyond(self._last(self._standardized(y)))
 
     @compiled
     def quantile(self, p: ArrayLike) -> jax.Array:
-        """The smallest value with ``cdf(value) >= p``, up to rounding; NaN outside [0, 1]."""
+        """Return the least value with ``cdf(value) >= p``, up to rounding; NaN outside [0, 1]."""
         p = jnp.asarray(p)
         log_of_both = jnp.log1p(jnp.exp(-self.rate))
         low = jnp.ceil((jnp.log(p) + log_of_both) / self.rate)
@@ -69,13 +69,13 @@ class DiscreteLaplace(SymmetricNoise):
         return self.loc + self.scale * jnp.where(low < 0, low, jnp.maximum(high, 0.0))
 
     def _beyond(self, z: jax.Array) -> jax.Array:
-        """P(K > z), for integers z of any sign."""
+        """Return P(K > z), for integers z of any sign."""
         tail = self._tail(jnp.where(z >= 0, z, -z - 1))
         return jnp.where(z >= 0, tail, 1 - tail)
 
     @staticmethod
     def _last(z: jax.Array) -> jax.Array:
-        """The last integer up to z, up to rounding."""
+        """Return the floor of z, where a z just below an integer counts as that integer."""
         return jnp.floor(z + _NEAR)
 
     def _tail(self, z: jax.Array) -> jax.Array:
@@ -98,4 +98,4 @@ class DiscreteLaplace(SymmetricNoise):
         return sign * jnp.maximum(number, 0.0)
 
 
-_NEAR = 1e-3  # what is so near to an integer is one: numbers are counted where a float holds them and halves
+_NEAR = 1e-3  # a value this close to an integer counts as that integer

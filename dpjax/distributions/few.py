@@ -1,8 +1,9 @@
-"""One or a few draws from each row: pieces 32 apart are added up (a lane), a lane is chosen, and then a piece of it.
+"""One or a few draws from each row: a lane (every 32nd piece of a side), then a piece of it.
 
-Nothing of the size of the data is stored. Each choice is a race: exponential noise divided by weights, of which the least wins.
-That is Gumbel-max without its logarithms, from the top down: the sum of a lane races for its pieces. Sums are explicit adds counted
-from the center, so that draws are bitwise the same whatever the padding and the other rows are.
+No array of the size of the data is stored. Each choice is an exponential race: the least quotient
+of exponential noise and weight wins. This is the Gumbel-max trick without its logarithms, applied
+top down: the sum of a lane races for its pieces. Sums are explicit additions in an order counted
+from the center, so that draws are bitwise independent of the padding and of other rows.
 """
 
 from __future__ import annotations
@@ -27,19 +28,19 @@ from dpjax.random.threefry import threefry
 from dpjax.random.uniforms import UniformPair, exponential_from_uniform, uniform_from_words
 
 _GROUPS = 8  # lane i of both sides is number i // 8 of group i % 8
-_STREAM = 8  # the words of place i of a draw have the stream 8 + i
+_STREAM = 8  # the random words of place i of a draw have stream 8 + i
 
 
 def few(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.Array]:
-    """Choose one of 8 groups of lanes (or a tail), then one of its 8 lanes, then one of the slots in that lane.
+    """Draw one of 8 groups of lanes (or a tail), then a lane of it, then a slot of the lane.
 
     Args:
-        rows: the words of each row's key, ``batch``.
-        line: with at least one piece.
-        draws: how many from each row.
+        rows: the two-word form of each row's key, of shape ``batch``.
+        line: the distribution on the line, with at least one piece.
+        draws: the number of draws from each row.
 
     Returns:
-        The chosen slots, counted outwards, int32, and the points, both ``(*batch, draws)``.
+        The chosen slots, counted outwards, int32, and the drawn points, both ``(*batch, draws)``.
     """
     base, lanes, tails, always = lane_weights(line)
     groups = lanes
@@ -47,9 +48,11 @@ def few(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.Array]:
         half = groups.shape[-1] // 2
         groups = groups[..., :half] + groups[..., half:]
     groups = groups if tails is None else pad(jnp.concatenate([groups, tails], axis=-1), 2 * _GROUPS)
-    exists, first = jnp.max(groups, axis=-1, keepdims=True) > 0, groups.shape[-1]  # a NaN is the largest, and not above 0
+    # A NaN is the maximum, and NaN > 0 is false.
+    exists, first = jnp.max(groups, axis=-1, keepdims=True) > 0, groups.shape[-1]
     slots = -(-max(side.size for side in line.sides) // LANES)
-    # For each draw: noise for the groups, for the lanes of one, for the slots of one, and at last one number for the point.
+    # For each draw: noise for the groups, the lanes of a group and the slots of a lane, and one
+    # number for the point.
     size = first + _GROUPS + slots + 1
     noise = in_memory(always, lambda: _exponentials(rows, draws, size, groups.dtype))
     group = race(groups[..., None, :], noise[..., :first])
@@ -57,7 +60,7 @@ def few(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.Array]:
     members = take(lanes, number.reshape(*line.batch, -1)).reshape(number.shape)
     member = race(members, noise[..., first : first + _GROUPS])
 
-    # What follows from these two is computed again wherever it is used: a condition would keep each of its inputs in memory.
+    # This is recomputed wherever it is used: a condition would keep its inputs in memory.
     def found() -> tuple[jax.Array, jax.Array, jax.Array | None]:
         lane = jax.lax.rem(group, np.int32(_GROUPS)) + np.int32(_GROUPS) * member
         in_tail = None if tails is None else group >= _GROUPS
@@ -74,15 +77,16 @@ def few(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.Array]:
         upper, lane, in_tail = found()
         return Chosen(upper, lane + np.int32(LANES) * within, in_tail, exists)
 
-    own = in_memory(always, lambda: Piece.at(line, chosen()))
+    piece = in_memory(always, lambda: Piece.at(line, chosen()))
     last = noise[..., size - 1]
-    return chosen().slot, place(UniformPair(jnp.exp(-last), -jnp.expm1(-last)), line, chosen(), own)
+    return chosen().slot, place(UniformPair(jnp.exp(-last), -jnp.expm1(-last)), line, chosen(), piece)
 
 
 def _exponentials(rows: Words, draws: int, size: int, dtype: Any) -> jax.Array:
-    """Standard exponential noise for places 0 to ``size`` - 1, ``(*batch, draws, at least size)``.
+    """Return standard exponential noise for places 0 to ``size`` - 1, ``(*batch, draws, >= size)``.
 
-    The number at a place depends on its row, its draw and its place, and at the last place on its row and its draw only.
+    The noise depends on the row, the draw and the place; at the last place, the stream does not
+    depend on ``size``.
     """
     place, draw = (jnp.arange(n, dtype=jnp.uint32) for n in (-(-size // LANES) * LANES, draws))
     stream = _STREAM + where(place == size - 1, np.uint32(0), place + np.uint32(1))
@@ -91,7 +95,7 @@ def _exponentials(rows: Words, draws: int, size: int, dtype: Any) -> jax.Array:
 
 
 def _weights_at(line: Line, upper: jax.Array, slot: jax.Array, base: Base) -> jax.Array:
-    """The weights of slots ``(*batch, draws, j)`` of one side for each draw; 0 beyond its end."""
+    """Return the weights of slots ``(*batch, draws, j)`` of one side each; 0 beyond its end."""
     flat = (*line.batch, -1)
     upper, index = jnp.broadcast_to(upper[..., None], slot.shape).reshape(flat), slot.reshape(flat)
     near, far = line.ends(upper, index)
@@ -103,15 +107,17 @@ def _weights_at(line: Line, upper: jax.Array, slot: jax.Array, base: Base) -> ja
 
 
 def lane_weights(line: Line) -> tuple[Base, jax.Array, jax.Array | None, jax.Array]:
-    """The weights added up by lanes: slot i of a side is number i // 32 of lane i % 32. They have no gradient.
+    """Sum the weights by lanes: slot i of a side belongs to lane i % 32. The sums have no gradient.
 
-    Almost all rows can be weighed from cost 0, with one product for each piece and nothing stored. Where a row has all its mass far
-    above it (long ties, a large epsilon) or in tiny pieces, all are weighed again, each from a base of its own. A base only changes
-    powers of two, and with them no draw.
+    For almost all rows, weights relative to cost 0 are representable: one product a piece, nothing
+    stored. If any row has all its mass far above cost 0 (long ties, a large epsilon) or in tiny
+    pieces, all rows are weighed again, each relative to its own base. A base changes weights by
+    powers of two only, and so changes no draw.
 
     Returns:
-        What they are relative to; the lanes of the lower and of the upper side, ``(*batch, 64)``; the weights of the tails,
-        ``(*batch, 2)`` or None; and a condition that is true, but only when the program runs.
+        The base of the weights; the lanes of the lower, then of the upper side, ``(*batch, 64)``;
+        the weights of the tails, ``(*batch, 2)`` or None; and a condition that is always true, but
+        is only known at run time.
     """
     line = jax.lax.stop_gradient(line)
     tables = line.parts(line.heights.from_zero())
@@ -134,7 +140,7 @@ def lane_weights(line: Line) -> tuple[Base, jax.Array, jax.Array | None, jax.Arr
 
 
 def _weighed_in_turns(line: Line, fits: jax.Array, plain: Any) -> Any:
-    """Return ``plain``, the lanes from cost 0, if they fit in all rows; else those of all rows, some rows at a time."""
+    """Return ``plain``, the lanes relative to cost 0, if they fit; else recompute in chunks."""
     rows, size = line.cacheful
 
     def again(number: jax.Array, found: Any) -> Any:
@@ -146,7 +152,7 @@ def _weighed_in_turns(line: Line, fits: jax.Array, plain: Any) -> Any:
         put = jax.lax.dynamic_update_slice_in_dim
         return jax.tree.map(lambda all, some: put(all, some.astype(all.dtype), start, 0), found, own)
 
-    # A loop of as many turns as needed, mostly none: a condition would copy what it hands through.
+    # A loop that mostly runs zero times: a condition would copy its operands.
     turns = jnp.max(where(fits, 0.0, float(-(-rows // size)))).astype(jnp.int32)
     found = jax.tree.map(lambda a: a.reshape(rows, a.shape[-1]), plain)
     found = jax.lax.fori_loop(np.int32(0), turns, again, found)
@@ -154,10 +160,10 @@ def _weighed_in_turns(line: Line, fits: jax.Array, plain: Any) -> Any:
 
 
 def _weighed_at_once(line: Line, fits: jax.Array, plain: Any) -> Any:
-    """Return the same by one condition, in whose other branch no weight is stored: it is made where it is added.
+    """Return the same as ``_weighed_in_turns``, by a condition that stores no weights.
 
-    The barrier keeps it a condition: XLA's GPU compiler otherwise runs both branches and selects, and one draw from 65,536 rows of
-    1001 records took 499 microseconds on an H200 in place of 181.
+    The barrier keeps it a condition: XLA's GPU compiler otherwise runs both branches and selects.
+    With that, one draw from 65,536 rows of 1001 records took 499 microseconds on an H200, not 181.
     """
 
     def again() -> Any:
@@ -184,11 +190,14 @@ def _joined(sides: list[jax.Array], tails: list[jax.Array]) -> list[jax.Array]:
 
 
 def _fits(heaviest: jax.Array, length: jax.Array) -> jax.Array:
-    """Whether the weights that matter, and quotients of noise and them, are normal floats; a NaN is left as it is.
+    """Return True where relevant weights, and noise divided by them, are normal floats.
+
+    A NaN counts as fitting.
 
     Args:
         heaviest: the largest of up to 66 sums of weights.
-        length: of all pieces: where heights are too small for a float, it bounds what they weigh together.
+        length: the total length of the pieces, which bounds the weight of those whose heights
+            underflow.
     """
     info = jnp.finfo(heaviest.dtype)
     small = heaviest <= jnp.maximum(2.0**76, 2.0**62 * length) * 2.0**info.minexp

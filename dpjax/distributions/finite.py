@@ -1,4 +1,4 @@
-"""The distribution on finitely many values: probabilities proportional to exp(-rate * cost), as of the exponential mechanism."""
+"""Distributions on finitely many values, with probabilities proportional to exp(-rate * cost)."""
 
 from __future__ import annotations
 
@@ -18,23 +18,26 @@ from dpjax.numerics.powers import exponent_of, power_of_two
 from dpjax.numerics.sums import pad, pairwise_sum
 from dpjax.random.keys import check_key, fold_in_range, row_words
 
-_FEW = 64  # up to so many draws from a row cost less by counting than by a table
+_FEW = 64  # up to this many draws a row, counting costs less than a table
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, repr=False)
 class Finite(Distribution):
-    """A distribution on the candidates ``values`` with probabilities proportional to ``exp(-rate * cost)``.
+    """A distribution on ``values``, with probabilities proportional to ``exp(-rate * cost)``.
 
-    Leading axes are a batch; the fields broadcast against each other, so candidates shared by all rows stay of shape ``(k,)`` and a
-    sweep over epsilon is a ``rate`` of shape ``(sweep, 1)``. A candidate of infinite cost (padding) has probability 0, and at an
-    infinite rate so has every candidate but the best. A row has no distribution, and all its results are NaN, where a cost or the
-    rate is NaN, or no cost is finite. All methods but ``sample`` and ``sample_index`` are exact sums.
+    It is the output distribution of the exponential mechanism.
+
+    Leading axes are a batch. The fields broadcast against each other: candidates shared by all rows
+    have shape ``(k,)``, and a sweep over epsilon is a ``rate`` of shape ``(sweep, 1)``. A candidate
+    of infinite cost (padding) has probability 0; at an infinite rate, so has every candidate but
+    the best. All results of a row are NaN where a cost or the rate is NaN, or no cost is finite.
+    All methods except ``sample`` and ``sample_index`` are exact sums.
 
     Attributes:
-        values: float ``(..., k)``, in any order; equal values add up.
+        values: float ``(..., k)``, in any order; the probabilities of equal values add up.
         cost: float ``(..., k)``.
-        rate: float ``(...)``, epsilon/2 for the exponential mechanism.
+        rate: float ``(...)``; epsilon/2 for the exponential mechanism.
 
     References:
         McSherry and Talwar (2007).
@@ -54,26 +57,31 @@ class Finite(Distribution):
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
-        """The broadcast shape of all fields, without the axis of candidates."""
+        """The broadcast shape of all fields without the axis of candidates."""
         if self.values.shape[-1:] != self.cost.shape[-1:] or self.values.shape[-1:] == (0,):
-            raise ValueError(f"k >= 1 values need k costs, got shapes {self.values.shape} and {self.cost.shape}.")
+            raise ValueError(
+                "values and cost must have the same last axis, of size k >= 1, "
+                f"got shapes {self.values.shape} and {self.cost.shape}."
+            )
         return jnp.broadcast_shapes(self.values.shape[:-1], self.cost.shape[:-1], jnp.shape(self.rate))
 
     @property
     def dtype(self) -> Any:
         """The dtype of the values and of every result."""
-        return jax.dtypes.canonicalize_dtype(self.values.dtype)  # NumPy fields may be wider than JAX's
+        # NumPy fields may be wider than JAX's.
+        return jax.dtypes.canonicalize_dtype(self.values.dtype)
 
     @property
     def support(self) -> tuple[jax.Array, jax.Array]:
-        """The smallest and the largest value that have a probability, of shape ``batch_shape`` each."""
+        """The smallest and largest value of positive probability, of shape ``batch_shape``."""
         there = self.log_probabilities() > -jnp.inf
         return jnp.min(jnp.where(there, self.values, jnp.inf), axis=-1), jnp.max(jnp.where(there, self.values, -jnp.inf), axis=-1)
 
     def sample_index(self, key: jax.Array, shape: Shape = ()) -> jax.Array:
-        """Draw the indices of candidates, each with its probability to a few units in the last place; reaches about 2^-60.
+        """Draw candidate indices; probabilities down to about 2^-60 are reached.
 
-        The arguments are those of ``sample``, which draws the values at these indices.
+        Each has its probability to a few units in the last place. The arguments are those of
+        ``sample``, which draws the values at these indices.
 
         Returns:
             int32 of shape ``shape + batch_shape``; -1 for a row without a distribution.
@@ -87,30 +95,34 @@ class Finite(Distribution):
 
     @compiled
     def log_probabilities(self) -> jax.Array:
-        """The log-probability of each candidate, ``(*batch_shape, k)``; ``-inf`` at infinite cost."""
+        """Return the log-probability of each candidate, ``(*batch_shape, k)``.
+
+        It is ``-inf`` at infinite cost.
+        """
         above = above_least(self.cost)
         absent = above == jnp.inf
-        rate = jnp.minimum(self.rate, float(jnp.finfo(self.rate.dtype).max))[..., None]  # 0 times it is 0
+        # Finite, so that 0 * rate is 0.
+        rate = jnp.minimum(self.rate, float(jnp.finfo(self.rate.dtype).max))[..., None]
         weighted = jnp.where(absent, -jnp.inf, -rate * jnp.where(absent, 0.0, above))
         return broadcast_rows(jax.nn.log_softmax(weighted, axis=-1), self.batch_shape)
 
     def probabilities(self) -> jax.Array:
-        """The probability of each candidate, ``(*batch_shape, k)``."""
+        """Return the probability of each candidate, ``(*batch_shape, k)``."""
         return jnp.exp(self.log_probabilities())
 
     @compiled
     def expectation(self, function_values: ArrayLike) -> jax.Array:
-        """E[g(Y)] for values of g at the candidates, ``(..., k)``: of shape ``batch_shape``.
+        """Return E[g(Y)], ``batch_shape``, for values of g at the candidates, ``(..., k)``.
 
-        Candidates of probability 0 do not count, whatever g is there.
+        Candidates of probability 0 do not count, even where g is infinite or NaN.
         """
         mass = self.probabilities()
-        # Twice: neither the sum nor its derivative may meet 0 * inf.
+        # Masked twice, so that neither the sum nor its derivative has 0 * inf.
         return jnp.sum(jnp.where(mass == 0, 0.0, mass * jnp.where(mass == 0, 0.0, function_values)), axis=-1)
 
     @compiled
     def log_prob(self, y: ArrayLike) -> jax.Array:
-        """Log P(Y = y); ``-inf`` where ``y`` is no candidate."""
+        """Return log P(Y = y); ``-inf`` where ``y`` is not a candidate."""
         mass = self.log_probabilities()
         here = (self.values == jnp.expand_dims(y, -1)) & (mass > -jnp.inf)
         total = jax.nn.logsumexp(jnp.where(here | jnp.isnan(mass), mass, -jnp.inf), axis=-1)
@@ -118,19 +130,20 @@ class Finite(Distribution):
 
     @compiled
     def cdf(self, y: ArrayLike) -> jax.Array:
-        """P(Y <= y)."""
+        """Return P(Y <= y)."""
         return self._total(self.values <= jnp.expand_dims(y, -1), y)
 
     @compiled
     def survival(self, y: ArrayLike) -> jax.Array:
-        """P(Y > y), summed from the upper tail."""
+        """Return P(Y > y), summed from the upper tail."""
         return self._total(self.values > jnp.expand_dims(y, -1), y)
 
     @compiled
     def quantile(self, p: ArrayLike) -> jax.Array:
-        """The smallest candidate with ``cdf(candidate) >= p``; NaN for a ``p`` outside [0, 1].
+        """Return the smallest candidate with ``cdf(candidate) >= p``; NaN for ``p`` outside [0, 1].
 
-        Sums round: at a ``p`` that is a probability of the distribution, the neighbouring candidate may come instead.
+        Sums are rounded: for a ``p`` equal to a value of the cdf, an adjacent candidate may be
+        returned.
         """
         p, mass = jnp.asarray(p), self.probabilities()
         values = broadcast_rows(self.values, self.batch_shape)
@@ -138,21 +151,22 @@ class Finite(Distribution):
         ordered = jnp.take_along_axis(values, order, axis=-1)
         below = jnp.cumsum(jnp.take_along_axis(mass, order, axis=-1), axis=-1)
         reached = (below >= p[..., None]) & (below > 0)
-        last = jnp.max(jnp.where(mass > 0, values, -jnp.inf), axis=-1)  # for a sum that stays below a p near 1
+        # In case the rounded total stays below a p near 1.
+        last = jnp.max(jnp.where(mass > 0, values, -jnp.inf), axis=-1)
         found = jnp.minimum(jnp.min(jnp.where(reached, ordered, jnp.inf), axis=-1), last)
         return jnp.where((p >= 0) & (p <= 1) & ~jnp.any(jnp.isnan(mass), axis=-1), found, jnp.nan)
 
     def mean(self) -> jax.Array:
-        """E[Y], of shape ``batch_shape``."""
+        """Return the mean, E[Y], of shape ``batch_shape``."""
         return self.expectation(self.values)
 
     def variance(self) -> jax.Array:
-        """E[(Y - E[Y])^2], of shape ``batch_shape``; 0 where it underflows."""
+        """Return the variance, E[(Y - E[Y])^2], of shape ``batch_shape``; 0 where it underflows."""
         return self.mean_squared_error(self.mean())
 
     @compiled
     def stddev(self) -> jax.Array:
-        """The standard deviation, of shape ``batch_shape``, also where the variance underflows or overflows."""
+        """Return the standard deviation, even where the variance under- or overflows."""
         distances = jnp.abs(self.values - self.mean()[..., None])
         largest = jnp.max(jnp.where(self.probabilities() > 0, distances, 0.0), axis=-1)
         unit = jax.lax.stop_gradient(jnp.where(largest > 0, largest, 1.0))
@@ -160,44 +174,46 @@ class Finite(Distribution):
 
     @compiled
     def mean_abs_error(self, center: ArrayLike) -> jax.Array:
-        """E|Y - center|."""
+        """Return E|Y - center|."""
         return self.expectation(jnp.abs(self.values - jnp.expand_dims(center, -1)))
 
     @compiled
     def mean_squared_error(self, center: ArrayLike) -> jax.Array:
-        """E[(Y - center)^2]."""
+        """Return E[(Y - center)^2]."""
         return self.expectation(jnp.square(self.values - jnp.expand_dims(center, -1)))
 
     @compiled
     def entropy(self) -> jax.Array:
-        """Entropy of the index in nats, of shape ``batch_shape``."""
+        """Return the entropy of the index in nats, of shape ``batch_shape``."""
         return self.expectation(-self.log_probabilities())
 
     def _total(self, counted: jax.Array, y: ArrayLike) -> jax.Array:
-        """The probability of the candidates that are counted; NaN where y is."""
+        """Return the probability of the candidates selected by ``counted``; NaN where y is NaN."""
         mass = self.probabilities()
         total = jnp.sum(jnp.where(counted | jnp.isnan(mass), mass, 0.0), axis=-1)
         return jnp.where(jnp.isnan(y), jnp.nan, jnp.clip(total, 0.0, 1.0))
 
 
 def above_least(cost: jax.Array) -> jax.Array:
-    """The cost above the smallest of its row: a product of large costs with the rate would be rounded by more than it decides.
+    """Subtract the smallest cost of each row: large costs times a rate would lose precision.
 
-    Infinite stays infinite; NaN everywhere in a row without a finite cost, or with a cost of -inf or NaN.
+    Infinite costs stay infinite. A row with no finite cost, or with a cost of -inf or NaN, is NaN.
     """
-    least = jax.lax.stop_gradient(jnp.min(cost, axis=-1, keepdims=True))  # a common shift: no derivative depends on it
+    # A common shift, on which no derivative depends.
+    least = jax.lax.stop_gradient(jnp.min(cost, axis=-1, keepdims=True))
     absent = (cost == jnp.inf) & (least < jnp.inf)
     return jnp.where(absent, jnp.inf, jnp.where(absent, 0.0, cost) - least)
 
 
 @partial(jax.jit, static_argnames=("draws",))
 def _choose(key: jax.Array, distribution: Finite, draws: int, first: ArrayLike) -> jax.Array:
-    """Indices of candidates, int32 ``(*batch, draws)``; -1 for a row without a distribution."""
+    """Draw candidate indices, int32 ``(*batch, draws)``; -1 for a row without a distribution."""
     batch = distribution.batch_shape
     if draws == 0 or prod(batch) == 0:
         return jnp.zeros((*batch, draws), jnp.int32)
     above = pad(above_least(distribution.cost), value=jnp.inf)
-    bits = jnp.minimum(distribution.rate, 2.0**60)[..., None] * log2(e)  # a larger rate decides nothing else, and would overflow
+    # Larger rates give the same draws but would overflow.
+    bits = jnp.minimum(distribution.rate, 2.0**60)[..., None] * log2(e)
     far = above * bits >= 64
     exponent, fraction = exponent_of(jnp.where(far, 0.0, above), bits)
     weights = jnp.where(far | (above == jnp.inf), 0.0, jnp.exp2(-fraction) * power_of_two(-exponent, distribution.dtype))

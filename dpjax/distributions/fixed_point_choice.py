@@ -1,8 +1,9 @@
-"""Selection of one slot with probability proportional to its weight: inverse CDF in 63-bit fixed point, or Gumbel-max.
+"""Selection of slots by their weights: inverse cdf in 63-bit fixed point, or Gumbel-max.
 
-Weights become integers that add up to less than 2^63, and their running sums are exact, so it does not matter in which order they
-are added: neither slots of weight 0 nor further rows change a draw. A uniform integer below the total then falls into the stretch
-of one slot. Every probability is right to 2^-61 and a few units in the last place of its weight; a cumulative sum in float32 cannot
+Weights become integers that add up to less than 2^63. Their cumulative sums are exact, so the order
+of additions does not matter: neither slots of weight 0 nor further rows change a draw. A uniform
+integer below the total then falls into the range of one slot. Every probability is exact up to
+2^-61 and a few units in the last place of its weight, whereas a cumulative sum in float32 cannot
 even reach a slot of 2^-24 behind a large one.
 """
 
@@ -21,26 +22,27 @@ from dpjax.numerics.powers import log2_floor, power_of_two
 from dpjax.numerics.sums import lane_sums, pairwise_sum
 from dpjax.numerics.two_words import Words
 
-_FINE = 50  # from a distance of 2^50 to an end on, of 2^62, the guide has more buckets
-_BUCKETS = (63 << 1) + (63 - _FINE << 4) + 1  # of each half, the last of which no number is in
+_FINE = 50  # from 2^50 away from an end, out of 2^62, the guide has more buckets
+_BUCKETS = (63 << 1) + (63 - _FINE << 4) + 1  # in each half; no number is in the last bucket
 
 
 def gumbel_max(log_weights: jax.Array, gumbels: jax.Array) -> jax.Array:
-    """Return the index of the largest ``log_weights + gumbels``, int32 of shape ``(...)``, for slots on the last axis."""
+    """Return the index of the largest ``log_weights + gumbels`` on the last axis, int32."""
     return jnp.argmax(log_weights + gumbels, axis=-1).astype(jnp.int32)
 
 
 def race(weights: jax.Array, exponentials: jax.Array) -> jax.Array:
-    """Return the index of the least ``exponentials / weights``, int32 of shape ``(...)``: Gumbel-max without its logarithms.
+    """Return the index of the least ``exponentials / weights``, int32 of shape ``(...)``.
 
-    Slots of weight 0 never win. Every other is the first with a probability proportional to its weight, to a few units in the last
-    place of the dtype, however small it is.
+    This is the Gumbel-max trick without its logarithms. Slots of weight 0 never win. Every other
+    slot wins with a probability proportional to its weight, to a few units in the last place of the
+    dtype, however small the weight is.
     """
     return jnp.argmin(jnp.where(weights > 0, exponentials / weights, jnp.inf), axis=-1).astype(jnp.int32)
 
 
 def integer_sums(weights: jax.Array, center: int = 0) -> Words:
-    """Turn float weights ``(..., n)`` into integers below 2^62 in all, and return their running sums, of the same shape.
+    """Convert weights ``(..., n)`` to integers with total below 2^62; return their cumulative sums.
 
     Further slots of weight 0 at the end, or before the slot ``center``, change no sum.
     """
@@ -48,7 +50,8 @@ def integer_sums(weights: jax.Array, center: int = 0) -> Words:
     lanes = [lane_sums(partial(window, part), part.shape[-1]) for part in parts]
     power = power_of_two(61 - log2_floor(pairwise_sum(reduce(jnp.add, lanes))), weights.dtype)
 
-    def integer(weight: jax.Array) -> Words:  # inside the loop: the compiler would otherwise weigh all slots again for either word
+    # Inside the loop: otherwise XLA computes all weights once for each word.
+    def integer(weight: jax.Array) -> Words:
         scaled = weight * power
         return two_words.from_float(jnp.where(scaled < 2.0**62, scaled, 0.0))
 
@@ -60,10 +63,10 @@ def choose(weights: jax.Array, words: Words) -> jax.Array:
 
     Args:
         weights: float ``(..., draws or 1, n)``.
-        words: 64 uniform bits a draw, ``(..., draws)``.
+        words: 64 uniform bits for each draw, ``(..., draws)``.
 
     Returns:
-        The chosen slots, int32 ``(..., draws)``; the last one of a row without any weight.
+        The chosen slots, int32 ``(..., draws)``; the last slot in a row without weight.
     """
     ends = integer_sums(weights)
     target = two_words.upper_product(words, Words(ends.high[..., -1], ends.low[..., -1]))
@@ -72,17 +75,18 @@ def choose(weights: jax.Array, words: Words) -> jax.Array:
 
 
 class Table(NamedTuple):
-    """Running sums, and a guide to them (Chen and Asau 1974): best for many draws from each row.
+    """Cumulative sums with a guide table (Chen and Asau 1974): best for many draws from each row.
 
-    There are two halves, the slots before and from a center on. The stretches of the slots become short towards the end of either
-    half, so the buckets of the guide become short with the distance to it. Then few slots share a bucket, and few steps of a binary
-    search are left.
+    There are two halves, the slots before and after a center. The ranges of the slots become short
+    towards the end of either half, so the width of the guide's buckets decreases with the distance
+    to it. Then few slots share a bucket, and few steps of a binary search remain.
 
     Attributes:
-        ends: the running sums, ``(..., n)``.
+        ends: the cumulative sums, ``(..., n)``.
         middle: the sum of the first half, ``(..., 1)``.
-        guide: for each bucket how many of them lie in buckets before it, int32 ``(..., buckets + 1)``.
-        rounds: how many steps the search needs in the fullest bucket, int32.
+        guide: for each bucket, the number of sums in the buckets before it, int32 ``(..., buckets +
+            1)``.
+        rounds: the number of search steps needed in the fullest bucket, int32.
     """
 
     ends: Words
@@ -92,35 +96,37 @@ class Table(NamedTuple):
 
     @staticmethod
     def of(weights: jax.Array, center: int = 0) -> "Table":
-        """Tabulate weights ``(..., n)``, best in an order in which those of either half become small towards its end."""
+        """Tabulate weights ``(..., n)``; they should decrease towards the end of either half."""
         ends = integer_sums(weights, center)
         batch, n = ends.high.shape[:-1], ends.high.shape[-1]
         total, middle = (Words(ends.high[..., at - 1 : at], ends.low[..., at - 1 : at]) for at in (n, max(center, 1)))
         if not center:
             middle = Words(*map(jnp.zeros_like, middle))
-        # Every draw has passed a sum of 0, those of the second half that of the first, and none that of all, which is alone in the
-        # last bucket: however many slots have these sums, they are not searched.
-        own = jnp.where(two_words.equal(ends, middle), np.int32(_BUCKETS), _bucket(ends, middle, total))
-        own = jnp.where((ends.high | ends.low) == 0, -1, own)
+        # A sum of 0 lies below every draw, that of the first half below every draw in the second,
+        # and the total, alone in the last bucket, below none: slots with these sums are not
+        # searched.
+        bucket_of_sum = jnp.where(two_words.equal(ends, middle), np.int32(_BUCKETS), _bucket(ends, middle, total))
+        bucket_of_sum = jnp.where((ends.high | ends.low) == 0, -1, bucket_of_sum)
         bucket = jnp.arange(2 * _BUCKETS + 1, dtype=jnp.int32)
-        guide = count_leading(lambda index: take(own, index) < bucket, n, (*batch, bucket.size))
+        guide = count_leading(lambda index: take(bucket_of_sum, index) < bucket, n, (*batch, bucket.size))
         searched = np.isin(np.arange(2 * _BUCKETS), (_BUCKETS, 2 * _BUCKETS - 1), invert=True)
-        inside = jnp.where(searched, guide[..., 1:] - guide[..., :-1], 0).astype(jnp.float32)  # XLA has vector code for floats
+        # XLA vectorizes floats.
+        inside = jnp.where(searched, guide[..., 1:] - guide[..., :-1], 0).astype(jnp.float32)
         rounds = 32 - jax.lax.clz(jnp.max(inside, initial=0).astype(jnp.int32))
         return Table(ends, middle, guide, rounds)
 
     def choose(self, bits: Callable[[], Words]) -> jax.Array:
-        """Choose a slot for each draw, int32 ``(..., draws)``, by the 64 uniform bits that ``bits`` computes, of the same shape."""
+        """Draw slots, int32 ``(..., draws)``, by 64 uniform bits each, computed by ``bits``."""
         size = self.ends.high.shape[-1]
         total = Words(self.ends.high[..., -1:], self.ends.low[..., -1:])
-        # In memory: a product of words that are computed on the way would compute them again, and has no vector code.
+        # In memory: otherwise the product would compute its words again, and without vector code.
         target = two_words.upper_product(in_memory(self.rounds >= 0, bits), total)
         start = take(self.guide, _bucket(target, self.middle, total))
 
         def passed(index: jax.Array) -> jax.Array:
             return two_words.at_most(Words(take(self.ends.high, index), take(self.ends.low, index)), target)
 
-        # On other devices than the CPU the host would have to read how many steps are needed.
+        # On devices other than the CPU, the host would have to read the number of steps.
         found = by_platform(
             cpu=lambda: count_leading(passed, size, start.shape, start, self.rounds),
             default=lambda: count_leading(passed, size, start.shape, start),
@@ -129,9 +135,10 @@ class Table(NamedTuple):
 
 
 def _bucket(number: Words, middle: Words, total: Words) -> jax.Array:
-    """The bucket of a number, nondecreasing: below ``_BUCKETS`` or, from the middle on, above it.
+    """Return the bucket of a number, nondecreasing: above ``_BUCKETS`` from ``middle`` on.
 
-    By the leading digits of the distance to the end of its half: two buckets for each power of two, and from 2^50 on 16 more.
+    It depends on the leading digits of the distance to the end of the half: two buckets for each
+    power of two, and 16 more from 2^50 on.
     """
     upper = two_words.at_most(middle, number)
     rest = two_words.to_float(two_words.subtract(two_words.select(upper, total, middle), number), jnp.float32)
@@ -140,5 +147,5 @@ def _bucket(number: Words, middle: Words, total: Words) -> jax.Array:
 
 
 def _digits(x: jax.Array, after: int) -> jax.Array:
-    """The exponent of a float32 and the first binary digits after the point."""
+    """Return the exponent of a float32 and its first ``after`` fractional bits."""
     return jax.lax.bitcast_convert_type(x, jnp.int32) >> np.int32(23 - after)

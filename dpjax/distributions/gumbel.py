@@ -1,4 +1,7 @@
-"""Gumbel-max over all pieces: the reference. It takes two words for each piece, so that no piece is too light to be drawn."""
+"""The Gumbel-max trick over all pieces, a reference implementation.
+
+Two words are drawn for each piece, so that no piece is too light to be drawn.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +17,13 @@ from dpjax.numerics.two_words import Words
 from dpjax.random.keys import fold_in_range
 from dpjax.random.uniforms import UniformPair, gumbel_from_uniform, uniform_from_words
 
-_PLACE, _GUMBEL = (
-    2,
-    3,
-)  # the streams of a draw's words: the second is that of the lower side, before those of the upper and the tails
+# Streams of a draw's words; _GUMBEL is that of the lower side, followed by the upper side and
+# tails.
+_PLACE, _GUMBEL = 2, 3
 
 
 def by_gumbel_max(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.Array]:
-    """Take two words for each slot and draw, the tails being the slots of a third side; otherwise as ``few``."""
+    """Draw by two words a slot and draw; tails are the slots of a third side. See ``few``."""
     weights = jax.lax.stop_gradient(line).weights()[1]
     log_weights = jnp.log(weights)
     sizes = [part.shape[-1] for part in line.parts(weights)]
@@ -29,8 +31,8 @@ def by_gumbel_max(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.A
     def one(number: jax.Array) -> jax.Array:
         drawn = []
         for side, size in enumerate(sizes):
-            own = fold_in_range(rows, 1, number, stream=_GUMBEL + side)
-            drawn.append(uniform_from_words(fold_in_range(Words(own.high[..., 0], own.low[..., 0]), size), log_weights.dtype))
+            words = fold_in_range(rows, 1, number, stream=_GUMBEL + side)
+            drawn.append(uniform_from_words(fold_in_range(Words(words.high[..., 0], words.low[..., 0]), size), log_weights.dtype))
         joined = UniformPair(*(jnp.concatenate(part, axis=-1) for part in zip(*drawn, strict=True)))
         return gumbel_max(log_weights, gumbel_from_uniform(joined))
 

@@ -1,4 +1,4 @@
-"""The sampler for those who bring their own intervals: choose one, then place a point inside it (Durfee 2025, Algorithm 1)."""
+"""The sampler of piecewise mechanisms for intervals from elsewhere (Durfee 2025, Algorithm 1)."""
 
 from functools import partial
 from math import prod
@@ -25,31 +25,38 @@ def sample_intervals(
     within: Literal["exponential", "uniform"] = "exponential",
     shape: Shape = (),
 ) -> tuple[jax.Array, jax.Array]:
-    """Choose an interval with probability proportional to ``width * exp(-epsilon/2 * level)``, and a point inside it.
+    """Draw an interval with probability proportional to ``width * exp(-epsilon/2 * level)``.
 
-    ``within="exponential"`` places the point by a truncated exponential that decays by ``epsilon/2`` over the interval (piecewise
-    Laplace), ``within="uniform"`` uniformly (inverse sensitivity).
+    A point is then drawn inside the interval.
+
+    With ``within="exponential"``, the point has a truncated exponential distribution that decays by
+    ``epsilon/2`` over the interval (piecewise Laplace); with ``within="uniform"`` it is uniform
+    (inverse sensitivity).
 
     Args:
         key: a scalar typed threefry key.
-        widths: float ``(..., m)``, the lengths; an interval of width 0 (padding, ties) is never chosen; a negative one counts as 0.
-        levels: float ``(m,)`` or ``(..., m)``, the level of each interval: how many individuals must change to reach it; one of
-            level ``inf`` is never chosen.
+        widths: float ``(..., m)``, the lengths of the intervals. An interval of width 0 (padding,
+            ties) is never chosen; a negative width counts as 0.
+        levels: float ``(m,)`` or ``(..., m)``, the level of each interval: the number of
+            individuals who must change to reach it. An interval of level ``inf`` is never chosen.
         epsilon: float that broadcasts against the batch shape ``(...)``.
-        within: how the point is placed.
-        shape: the shape of the draws from each row, an integer or several.
+        within: the distribution of the point inside its interval.
+        shape: the shape of the draws from each row, an integer or a sequence of integers.
 
     Returns:
-        The chosen index, int32, and the offset inside it, a length in ``[0, width]`` counted from the interval's low-cost end;
-        both of shape ``shape + batch_shape``. A row without any width, or with a NaN, gives a NaN offset.
+        The index of the interval, int32, and the offset of the point, a length in ``[0, width]``
+        from the interval's low-cost end, both of shape ``shape + batch_shape``. The offset is NaN
+        for a row with a NaN or without a positive width.
 
     Raises:
-        TypeError: a key or an array of the wrong kind.
-        ValueError: an epsilon that is not positive (as a Python or NumPy value), an unknown ``within``, shapes that do not fit.
+        TypeError: ``key`` is not a typed key, or an array is not numeric.
+        ValueError: ``epsilon`` (as a Python or NumPy value) is not positive, ``within`` is unknown,
+            or shapes do not fit.
 
     Privacy:
-        None by itself: it is epsilon-DP and epsilon-bounded-range if the intervals of neighbouring datasets interleave as in
-        Corollary 3.1 of the paper, as those of this library's statistics do. A float draw is a simulation, not a release.
+        The sampler alone gives no guarantee. It is epsilon-DP and epsilon-bounded-range if the
+        intervals of neighboring datasets interleave as in Corollary 3.1 of the paper, as those of
+        this library's statistics do. A draw in floating point is a simulation, not a release.
 
     References:
         Durfee (2025), Algorithm 1; Gillenwater and Munoz Medina, Algorithm 1.
@@ -62,7 +69,9 @@ def sample_intervals(
     checks.one_of("within", within, ("exponential", "uniform"))
     widths, levels = checks.float_array("widths", widths), checks.float_array("levels", levels)
     if widths.ndim == 0 or levels.ndim == 0 or widths.shape[-1] == 0 or levels.shape[-1] != widths.shape[-1]:
-        raise ValueError(f"widths and levels need the same last axis, got shapes {widths.shape} and {levels.shape}.")
+        raise ValueError(
+            f"widths and levels must have the same last axis, of size at least 1, got shapes {widths.shape} and {levels.shape}."
+        )
     rate = checks.positive("epsilon", epsilon, widths.dtype) / 2
     return _sample(check_key(key), widths, levels.astype(widths.dtype), rate, within == "exponential", draws_shape(shape))
 
@@ -78,12 +87,16 @@ def _sample(
     lengths = jnp.where(never | (widths < 0), 0.0, widths)
     line = line_of_intervals(lengths, jnp.where(never, 0.0, levels), rate[..., None], sloped)
     index, offset = draw(key, line, prod(shape), "auto")
-    index = jnp.minimum(index, np.int32(widths.shape[-1] - 1))  # of a row without width it is anything
+    # Arbitrary in a row without a positive width.
+    index = jnp.minimum(index, np.int32(widths.shape[-1] - 1))
     return index.reshape(shape + batch), offset.reshape(shape + batch)
 
 
 def line_of_intervals(widths: jax.Array, levels: jax.Array, rate: jax.Array, sloped: bool) -> Line:
-    """Intervals ``(..., m)`` that all start at 0, with a rate ``(..., 1)``: a point is then the offset in its interval."""
+    """Return a line of intervals ``(..., m)`` that all start at 0; ``rate`` is ``(..., 1)``.
+
+    A point on it is then the offset in its interval.
+    """
     batch = jnp.broadcast_shapes(widths.shape[:-1], levels.shape[:-1], rate.shape[:-1])
     pieces = Lengths(widths, levels, levels + (1.0 if sloped else 0.0))
     none = Lengths(*(field[..., :0] for field in pieces))

@@ -1,8 +1,9 @@
-"""The Laplace-log-normal distribution of Bun and Steinke (2019): X e^(sigma Y) with X standard Laplace and Y standard normal.
+"""The Laplace-log-normal distribution of Bun and Steinke (2019): X e^(sigma Y).
 
-With Psi(z) = E exp(-z e^(-sigma Y)): the tail is P(Z > z) = Psi(z)/2, the density e^(sigma^2/2) Psi(z e^(sigma^2)) / 2. The
-integrand of Psi is log-concave with curvature at least 1, so a trapezoid rule around its peak (at a value of Lambert's W) has
-relative precision however far out z is: the sum is off by less than 1e-13 for sigma up to 4.
+X is standard Laplace and Y standard normal. With Psi(z) = E exp(-z e^(-sigma Y)), the tail is P(Z >
+z) = Psi(z)/2 and the density e^(sigma^2/2) Psi(z e^(sigma^2)) / 2. The integrand of Psi is
+log-concave with curvature at least 1, so a trapezoidal rule around its peak (located by Lambert's
+W) has the same relative precision however large z is: its error is below 1e-13 for sigma up to 4.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from dpjax.distributions.noise import SymmetricNoise, smaller_tail
 from dpjax.numerics.bisection import bisect
 from dpjax.random.uniforms import UniformPair
 
-_STEP = 1 / 16  # the trapezoid rule's error is e^(-pi^2 / (sigma * step)): 7e-18 at sigma = 4
-_REACH = 9.0  # standard deviations on either side; what is left out is below 1e-17
+# The error of the trapezoidal rule is e^(-pi^2 / (sigma * step)): 7e-18 at sigma = 4.
+_STEP = 1 / 16
+_REACH = 9.0  # standard deviations on either side; the integral beyond is below 1e-17
 _BISECTIONS = 40
 
 
@@ -28,14 +30,14 @@ _BISECTIONS = 40
 class LaplaceLogNormal(SymmetricNoise):
     """``loc + scale * X e^(sigma Y)`` with X standard Laplace and Y standard normal, independent.
 
-    All moments are finite: E|Z| = e^(sigma^2/2), E[Z^2] = 2 e^(2 sigma^2). (The Duff paper writes Y ~ N(0, sigma) beside
-    e^(sigma Y), which counts sigma twice.) Densities, tails and clamped errors are quadratures with an error below 1e-13 for sigma
-    up to 4.
+    All moments are finite: E|Z| = e^(sigma^2/2), E[Z^2] = 2 e^(2 sigma^2). (The Duff paper writes Y
+    ~ N(0, sigma) together with e^(sigma Y), which counts sigma twice.) Densities, tails and clamped
+    errors are quadratures with an error below 1e-13 for sigma up to 4.
 
     Attributes:
         loc: float ``(...)``.
         scale: float ``(...)``, positive.
-        sigma: float ``(...)``, not negative; 0 is the Laplace distribution.
+        sigma: float ``(...)``, nonnegative; 0 is the Laplace distribution.
 
     References:
         Bun and Steinke (2019), Section 3.
@@ -56,7 +58,7 @@ class LaplaceLogNormal(SymmetricNoise):
         return jnp.exp(self._log_psi(z)) / 2
 
     def _tail_integral(self, z: jax.Array) -> jax.Array:
-        """Half of E[e^(sigma Y) (1 - exp(-z e^(-sigma Y)))], whose factor e^(sigma Y) shifts Y by sigma."""
+        """Return E[e^(sigma Y) (1 - exp(-z e^(-sigma Y)))] / 2; e^(sigma Y) shifts Y by sigma."""
         start = -self.sigma / 2  # the weight lies between -sigma, for small z, and 0
         z = z * jnp.exp(-jnp.square(self.sigma))
 
@@ -67,7 +69,7 @@ class LaplaceLogNormal(SymmetricNoise):
         return jnp.exp(jnp.square(self.sigma) / 2) / 2 * _trapezoid(term, start + z, _REACH + 2)
 
     def _tail_quantile(self, p: jax.Array) -> jax.Array:
-        """By bisection: z exceeds x e^(sigma y) only if X > x or Y > y, each of probability p/2."""
+        """Bisect: z exceeds x e^(sigma y) only if X > x or Y > y, each of probability p/2."""
         high = -jnp.log(p) * jnp.exp(-self.sigma * jax.scipy.special.ndtri(p / 2))
         low, high = bisect(lambda z: self._tail(z) > p, jnp.zeros_like(high), high, _BISECTIONS)
         return (low + high) / 2
@@ -84,8 +86,9 @@ class LaplaceLogNormal(SymmetricNoise):
         return sign * -jnp.log(2 * half) * jnp.exp(self.sigma * normal)
 
     def _log_psi(self, z: jax.Array) -> jax.Array:
-        """Log of E exp(-z e^(-sigma Y)), for z >= 0."""
-        # The peak solves y = sigma z e^(-sigma y), that is sigma y = W(sigma^2 z). It need not be exact: the rule is insensitive.
+        """Return log E exp(-z e^(-sigma Y)), for z >= 0."""
+        # The peak solves y = sigma z e^(-sigma y), that is, sigma y = W(sigma^2 z). It need not be
+        # exact.
         fixed_sigma, fixed_z = jax.lax.stop_gradient((self.sigma, z))
         peak = fixed_sigma * fixed_z * jnp.exp(-_lambert_w(jnp.square(fixed_sigma) * fixed_z))
         top = -jnp.square(peak) / 2 - fixed_z * jnp.exp(-fixed_sigma * peak)
@@ -98,7 +101,7 @@ class LaplaceLogNormal(SymmetricNoise):
 
 
 def _trapezoid(term: Callable[[jax.Array], jax.Array], like: jax.Array, reach: float) -> jax.Array:
-    """Integrate a function of y over [-reach, reach] against dy / sqrt(2 pi), of the shape of ``like``: only the sum is kept."""
+    """Integrate ``term(y)`` dy / sqrt(2 pi) over [-reach, reach]; only the sum is stored."""
     count = round(reach / _STEP)
 
     def add(number: jax.Array, total: jax.Array) -> jax.Array:
@@ -108,7 +111,7 @@ def _trapezoid(term: Callable[[jax.Array], jax.Array], like: jax.Array, reach: f
 
 
 def _lambert_w(x: jax.Array) -> jax.Array:
-    """The w with w e^w = x, for x >= 0: Newton's method on w + log w = log x."""
+    """Return the w with w e^w = x, for x >= 0, by Newton's method on w + log w = log x."""
     safe = jnp.maximum(x, jnp.finfo(x.dtype).tiny)
     w = jnp.log1p(safe)
     for _ in range(4):

@@ -1,8 +1,9 @@
-"""A density on the line as it is drawn from: exp(-rate * cost(y)) / Z, where the cost is linear on the pieces of two sides.
+"""Densities on the real line, exp(-rate * cost(y)) / Z, as samplers and closed forms use them.
 
-The two sides go outwards from a center, as those of a sensitivity profile do. They are never laid out in ascending order: on the
-CPU, reversing and joining arrays of the size of the data costs more than a draw. Padding at the far end of a side has no width, and
-changes nothing before it.
+The cost is linear on the pieces of two sides, which extend outwards from a center, as those of a
+sensitivity profile do. The sides are never joined in ascending order: on the CPU, reversing and
+joining arrays of the size of the data costs more than a draw. Padding at the far end of a side has
+width 0 and does not affect the values before it.
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ from dpjax.distributions.weights import Base, Heights
 from dpjax.numerics.batching import broadcast_rows, concatenate, in_memory, some_rows, take, window
 from dpjax.numerics.elementwise import clip, where
 
-_BLOCK = 2**18  # pieces that are worked on together: they and their temporaries stay in the cache
+_BLOCK = 2**18  # pieces that are processed together, so that they and temporaries fit in the cache
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Side:
-    """The pieces on one side of the center: piece i lies between values i and i + 1.
+    """The pieces on one side of the center; piece i lies between values i and i + 1.
 
     Attributes:
-        values: float ``(..., k+1)``, monotone, going outwards.
+        values: float ``(..., k+1)``, monotone, from the center outwards.
         cost_near: float ``(..., k)``, the cost at the inner end of each piece.
         cost_far: float ``(..., k)``, the cost at the outer end.
     """
@@ -47,7 +48,7 @@ class Side:
 
     @property
     def length(self) -> jax.Array:
-        """The length of all pieces together, ``(..., 1)``."""
+        """The total length of the pieces, ``(..., 1)``."""
         return jnp.abs(self.values[..., -1:] - self.values[..., :1])
 
     @property
@@ -56,12 +57,12 @@ class Side:
         return jnp.minimum(self.cost_near, self.cost_far)
 
     def widths(self, start: Any = 0, size: int | None = None) -> jax.Array:
-        """The lengths of ``size`` pieces from ``start`` on, by default of all."""
+        """Return the lengths of ``size`` pieces from index ``start`` on, by default of all."""
         size = self.size if size is None else size
         return jnp.abs(window(self.values, start + 1, size) - window(self.values, start, size))
 
     def ends(self, index: jax.Array, condition: jax.Array | None = None) -> tuple[jax.Array, jax.Array]:
-        """The inner and the outer end of pieces ``(*batch, j)``; where the condition is false, those of any piece."""
+        """Return inner and outer ends of pieces ``(*batch, j)``; arbitrary if not ``condition``."""
         if not self.size:
             end = take(self.values, index)
             return end, end
@@ -69,12 +70,12 @@ class Side:
         return pair[..., 0], pair[..., 1]
 
     def negated(self) -> Side:
-        """The side that has -y where this one has y."""
+        """Return the mirror image of the side, with -y in place of y."""
         return Side(-self.values, self.cost_near, self.cost_far)
 
 
 class Lengths(NamedTuple):
-    """Pieces that all start at 0, in the place of a ``Side``: a point inside is then its own offset."""
+    """Pieces that all start at 0, in place of a ``Side``: points are offsets in their pieces."""
 
     lengths: jax.Array
     cost_near: jax.Array
@@ -87,21 +88,21 @@ class Lengths(NamedTuple):
 
     @property
     def length(self) -> jax.Array:
-        """The length of all pieces together, ``(..., 1)``."""
+        """The total length of the pieces, ``(..., 1)``."""
         return jnp.sum(self.lengths, axis=-1, keepdims=True)
 
     def widths(self, start: Any = 0, size: int | None = None) -> jax.Array:
-        """The lengths of ``size`` pieces from ``start`` on, by default of all."""
+        """Return the lengths of ``size`` pieces from index ``start`` on, by default of all."""
         return window(self.lengths, start, self.size if size is None else size)
 
     def ends(self, index: jax.Array, condition: jax.Array | None = None) -> tuple[jax.Array, jax.Array]:
-        """0 and the length of pieces ``(*batch, j)``; where the condition is false, that of any piece."""
+        """Return 0 and the length of pieces ``(*batch, j)``; arbitrary where not ``condition``."""
         length = take(self.lengths, index, condition)
         return jnp.zeros_like(length), length
 
 
 class Ends(NamedTuple):
-    """Exponential tails beyond both sides, on the last axis: where they start, their scale in y, and the cost there."""
+    """Exponential tails beyond the two sides, on the last axis: start, scale in y, and cost."""
 
     start: jax.Array
     scale: jax.Array
@@ -109,7 +110,7 @@ class Ends(NamedTuple):
 
 
 class OnLine(Protocol):
-    """A distribution that is drawn from, and has closed forms, by its :class:`Line`."""
+    """A distribution whose draws and closed forms are computed from its :class:`Line`."""
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
@@ -120,22 +121,26 @@ class OnLine(Protocol):
         """The dtype of every result."""
 
     def line(self) -> Line:
-        """What is drawn from."""
+        """Return the density in the form that samplers and closed forms use."""
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Line:
-    """What is drawn from. Its slots are the pieces of the lower side, those of the upper side, both outwards, and two tails.
+    """A density on the real line, in the form that samplers and closed forms use.
+
+    Its slots are the pieces of the lower side and of the upper side, both outwards, and two tails.
 
     Attributes:
         sides: the lower and the upper side.
         tails: two tails, or None.
-        rise: rate times that of the cost over each piece, from its inner to its outer end, ``(..., pieces)``.
-        heights: of all slots.
+        rise: rate times the change of the cost over each piece, from its inner to its outer end,
+            ``(..., pieces)``.
+        heights: the heights of all slots.
         rate: ``(..., 1)``, epsilon/2 for exponential mechanisms.
         batch: static, the broadcast shape without the last axis.
-        cells: static, whether pieces are runs of cells of width 1, each with the mass of its outer end (see :meth:`measure`).
+        cells: static; if true, pieces are runs of cells of width 1, each with the mass of its outer
+            end (see :meth:`measure`).
     """
 
     sides: tuple[Side | Lengths, Side | Lengths]
@@ -148,7 +153,7 @@ class Line:
 
     @staticmethod
     def of(sides: tuple[Any, Any], rate: jax.Array, tails: Ends | None, batch: tuple[int, ...], cells: bool = False) -> Line:
-        """Take the exponentials, once for each cost; rate is ``(..., 1)``."""
+        """Create a line and compute exponentials, once for each cost; ``rate`` is ``(..., 1)``."""
         near, far = (concatenate(*(getattr(side, end) for side in sides)) for end in ("cost_near", "cost_far"))
         cost, most = jnp.minimum(near, far), float(jnp.finfo(rate.dtype).max)
         rise = clip(rate * (far - near), -most, most)
@@ -159,61 +164,63 @@ class Line:
 
     @property
     def pieces(self) -> int:
-        """How many pieces there are on both sides."""
+        """The number of pieces on both sides."""
         return self.sides[0].size + self.sides[1].size
 
     def parts(self, slots: jax.Array) -> list[jax.Array]:
-        """Split something of all slots into that of each side, and of the tails if there are any."""
+        """Split an array of all slots into those of each side and, if any, of the tails."""
         ends = [self.sides[0].size, self.pieces][: 1 if self.tails is None else 2]
         return jnp.split(slots, ends, axis=-1)
 
     def measure(self, lengths: jax.Array, rise: jax.Array) -> jax.Array:
-        """What the heights of pieces are multiplied by to give their mass: their length, if the mass is an integral.
+        """Return the ratios of mass to height of pieces: their lengths, if masses are integrals.
 
-        Where it is a sum over cells of the height at the outer end, that is the same fraction of the mean height in every cell of a
-        piece, and so the sum is that fraction of the integral.
+        If masses are sums, over cells, of the height at the outer end: that height is the same
+        fraction of the mean height in every cell of a piece, and so the sum is that fraction of the
+        integral.
         """
         return lengths * piece.far_height(jnp.abs(rise) / jnp.maximum(lengths, 1.0)) if self.cells else lengths
 
     def measures(self) -> list[jax.Array]:
-        """The measures of the pieces of each side, and the scales of the tails if there are any."""
+        """Return the measures of the pieces of each side, then the scales of tails, if any."""
         rises = jnp.split(self.rise, [self.sides[0].size], axis=-1)
         pieces = [self.measure(side.widths(), rise) for side, rise in zip(self.sides, rises, strict=True)]
         return [*pieces, *(() if self.tails is None else (self.tails.scale,))]
 
     def reader(self, number: int) -> Callable[[Any, int], jax.Array]:
-        """Return what reads the measures of so many pieces of one side, from a place on."""
+        """Return a function of (start, size) that reads the measures of the pieces of one side."""
         if not self.cells:
             return self.sides[number].widths
-        return partial(window, self.measures()[number])  # made in one piece: a smaller program, and a faster one
+        # Computed at once: a smaller and faster program.
+        return partial(window, self.measures()[number])
 
     def base(self) -> tuple[Base, jax.Array]:
-        """What the weights of each row are relative to, and the measures of all slots."""
+        """Return the base of the weights of each row, and the measures of all slots."""
         measures = concatenate(*self.measures())
         measures = measures.astype(jnp.result_type(measures, self.heights.mantissa))
         return jax.tree.map(lambda column: broadcast_rows(column, self.batch), self.heights.base(measures)), measures
 
     def weights(self) -> tuple[Base, jax.Array]:
-        """The weights of all slots, ``(*batch, slots)``: each row from its own base.
+        """Return the weights of all slots, ``(*batch, slots)``, relative to the base of each row.
 
-        The heaviest is about 1, whatever the costs, the rate and the widths are.
+        The largest is about 1, whatever the costs, the rate and the widths are.
         """
         base, measures = self.base()
-        always = base.cost.reshape(-1)[0] != jnp.inf  # true, but only when the program runs
+        always = base.cost.reshape(-1)[0] != jnp.inf  # always true, but only known at run time
         instead = broadcast_rows(measures, self.batch)
         weights = in_memory(always, lambda: broadcast_rows(self.heights.weight(measures, base), self.batch), instead)
         return base, weights
 
     def place_of(self, upper: jax.Array, slot: jax.Array) -> jax.Array:
-        """The place of slots ``(*batch, j)`` among those of the lower side followed by those of the upper one."""
+        """Return indices of slots ``(*batch, j)`` in the lower side followed by the upper side."""
         return jnp.minimum(where(upper, np.int32(self.sides[0].size), np.int32(0)) + slot, np.int32(self.pieces - 1))
 
     def ends(self, upper: jax.Array, slot: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """The inner and outer ends of slots ``(*batch, j)``, each from the side that it is on."""
+        """Return the inner and outer ends of slots ``(*batch, j)``, each on its side."""
         found = []
-        for side, own in zip(self.sides, (~upper, upper), strict=True):
-            if side.size:  # of the other side, one place is read
-                found.append(side.ends(clip(slot, 0, side.size - 1), own))
+        for side, condition in zip(self.sides, (~upper, upper), strict=True):
+            if side.size:  # for slots of the other side, an arbitrary piece is read
+                found.append(side.ends(clip(slot, 0, side.size - 1), condition))
         if len(found) == 1:
             return found[0]
         (near_below, far_below), (near_above, far_above) = found
@@ -221,11 +228,11 @@ class Line:
 
     @property
     def cacheful(self) -> tuple[int, int]:
-        """The number of rows, and of those that stay in the cache while they are worked on."""
+        """The number of rows, and the number of rows that fit in the cache together."""
         rows = prod(self.batch)
         return rows, max(1, min(rows, _BLOCK // max(self.pieces, 1)))
 
     def rows(self, columns: Any, start: Any, size: int, always: jax.Array | None = None) -> tuple[Line, Any]:
-        """``size`` rows from ``start`` on, of the line and of columns ``(*batch, j)``; see :func:`some_rows`."""
+        """Return ``size`` rows from index ``start`` on, of this and of columns ``(*batch, j)``."""
         line, columns = some_rows((self, columns), self.batch, start, size, always)
         return replace(line, batch=(size,)), columns

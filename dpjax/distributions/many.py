@@ -1,4 +1,7 @@
-"""Many draws from each row: all pieces are tabulated, and chosen by inverse CDF in fixed point (``fixed_point_choice.py``)."""
+"""Many draws from each row: all pieces are tabulated and drawn by inverse cdf in fixed point.
+
+See ``fixed_point_choice.py``.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +23,12 @@ from dpjax.numerics.two_words import Words
 from dpjax.random.keys import fold_in_range
 from dpjax.random.uniforms import uniform_from_words
 
-CHUNK = 2**18  # draws that are made together: they stay in the cache
+CHUNK = 2**18  # draws that are made together, so that they fit in the cache
 _SLOT, _PLACE = 1, 2  # the streams of a draw's words
 
 
 def many(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.Array]:
-    """Tabulate the slots of both sides outwards, each after its tail; arguments and results are those of ``few``."""
+    """Tabulate the slots of each side outwards, after its tail; otherwise as ``few``."""
     lower, upper, *tails = line.parts(jax.lax.stop_gradient(line).weights()[1])
     if tails:
         lower, upper = (jnp.concatenate([tails[0][..., i : i + 1], side], axis=-1) for i, side in enumerate((lower, upper)))
@@ -44,14 +47,15 @@ def many(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.Array]:
         chosen = Chosen(above, slot, index == 0 if tails else None, exists)
         at = line.place_of(above, slot)
         rise, kept, lost = (take(part, at) for part in (line.rise, *exponentials))
-        own = Piece(*ends(at, above), rise, piece.Decay(jnp.abs(rise), kept, lost))
+        piece_of_slot = Piece(*ends(at, above), rise, piece.Decay(jnp.abs(rise), kept, lost))
         pair = uniform_from_words(fold_in_range(rows, step, first, _PLACE), line.rate.dtype)
-        return slot, place(pair, line, chosen, own)
+        return slot, place(pair, line, chosen, piece_of_slot)
 
     if step == draws:
         return chunk(jnp.int32(0))
     count = -(-draws // step)
-    # Under a condition: out of the loop itself XLA moves what does not change, one small kernel for each operation.
+    # Under a condition: otherwise XLA hoists the loop's invariants, one small kernel for each
+    # operation.
     found = jax.lax.map(lambda number: in_memory(number >= 0, lambda: chunk(number)), jnp.arange(count, dtype=jnp.int32))
 
     def joined(parts: jax.Array) -> jax.Array:
@@ -61,7 +65,7 @@ def many(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.Array]:
 
 
 def from_tails(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.Array]:
-    """Draw where there are no pieces: choose one of two tails, the lighter one where a uniform is below its share."""
+    """Draw from a line without pieces: the lighter tail if a uniform variate is below its share."""
     weights = jax.lax.stop_gradient(line).weights()[1]
     below, above = weights[..., :1], weights[..., 1:]
     share = jnp.minimum(below, above) / (below + above)
@@ -73,7 +77,7 @@ def from_tails(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.Arra
 
 
 def _ends_in_one(line: Line) -> Callable[[jax.Array, jax.Array], tuple[jax.Array, jax.Array]]:
-    """Join the ends of both sides in one array; they are read by places as in ``Line.place_of`` and whether they are above."""
+    """Join the ends of both sides; return a function of ``Line.place_of`` and the side."""
     lower, upper = line.sides
     if isinstance(lower, Lengths) or isinstance(upper, Lengths):
         lengths = concatenate(*(side.widths() for side in line.sides))

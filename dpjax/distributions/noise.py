@@ -1,7 +1,8 @@
-"""Symmetric noise: what all distributions of ``loc + scale * Z`` with Z symmetric around 0 have in common.
+"""The base class of the distributions of ``loc + scale * Z`` with Z symmetric around 0.
 
-A subclass describes Z by six functions of z >= 0 (or of a probability) and one of uniform variates; everything else follows here.
-Draws are by inverse CDF from pairs of words (``dpjax.random``), so that both tails are there at full precision.
+A subclass describes Z by six functions of z >= 0 (or of a probability) and one of uniform variates,
+from which all other methods follow. Draws are by inverse cdf from pairs of words
+(``dpjax.random``), so that both tails have full precision.
 """
 
 from __future__ import annotations
@@ -24,10 +25,11 @@ from dpjax.random.uniforms import UniformPair, uniform_from_words
 
 @dataclass(frozen=True, repr=False)
 class SymmetricNoise(Distribution):
-    """``loc + scale * Z`` for a Z that is symmetric around 0; see :class:`Cauchy` and :class:`LaplaceLogNormal`.
+    """``loc + scale * Z`` for a Z that is symmetric around 0, such as :class:`Cauchy`.
 
-    Leading axes are a batch, and the fields broadcast against each other. ``scale`` is positive; a NaN makes its own row NaN.
-    Draws reach tails of probability 2^-64. Under jit, they do not change with further draws from the same row either.
+    Leading axes are a batch, and the fields broadcast against each other. ``scale`` is positive; a
+    NaN makes its row NaN. Draws reach tails of probability 2^-64. Under jit, draws do not change
+    when more are drawn from the same row.
     """
 
     loc: jax.Array
@@ -45,28 +47,28 @@ class SymmetricNoise(Distribution):
 
     @compiled
     def log_prob(self, y: ArrayLike) -> jax.Array:
-        """Log-density at ``y``."""
+        """Return the log-density at ``y``."""
         return self._log_density(jnp.abs(self._standardized(y))) - jnp.log(self.scale)
 
     @compiled
     def cdf(self, y: ArrayLike) -> jax.Array:
-        """P(Y <= y) at full relative precision in the lower tail."""
+        """Return P(Y <= y), at full relative precision in the lower tail."""
         return self._beyond(-self._standardized(y))
 
     @compiled
     def survival(self, y: ArrayLike) -> jax.Array:
-        """P(Y > y) at full relative precision in the upper tail."""
+        """Return P(Y > y), at full relative precision in the upper tail."""
         return self._beyond(self._standardized(y))
 
     @compiled
     def quantile(self, p: ArrayLike) -> jax.Array:
-        """The inverse of :meth:`cdf`; NaN outside [0, 1]."""
+        """Return the inverse of :meth:`cdf`; NaN outside [0, 1]."""
         p = jnp.asarray(p)
         tail = jnp.broadcast_to(jnp.minimum(p, 1 - p), jnp.broadcast_shapes(p.shape, self.batch_shape))
         inside = (tail > 0) & (tail <= 0.5)
         safe = jnp.where(inside, tail, 0.25)
-        # A step of Newton's method from the inverse, which makes it differentiable too. Far out the density underflows, and the
-        # step with it: the inverse is then the answer.
+        # One step of Newton's method from the inverse, which also makes it differentiable. Far out,
+        # the density and so the step underflow, and the inverse is returned.
         z = jax.lax.stop_gradient(self._tail_quantile(safe))
         slope = jax.lax.stop_gradient(safe / jnp.exp(self._log_density(z)))
         slope = jnp.where((slope > 0) & (slope < jnp.finfo(z.dtype).max / 2), slope, 0.0)
@@ -75,44 +77,48 @@ class SymmetricNoise(Distribution):
         return self.loc + self.scale * jnp.where(p < 0.5, -z, z)
 
     def interval(self, level: ArrayLike) -> tuple[jax.Array, jax.Array]:
-        """The lower and upper end of the central interval of probability ``level``; NaN outside [0, 1]."""
+        """Return the ends of the central interval of probability ``level``; NaN outside [0, 1]."""
         level = self._points("level", level)
-        reach = jnp.abs(self.loc - self.quantile((1 - level) / 2))  # at the precision of the lower tail
+        # At the precision of the lower tail.
+        reach = jnp.abs(self.loc - self.quantile((1 - level) / 2))
         reach = jnp.where(level >= 0, reach, jnp.nan)
         return self.loc - reach, self.loc + reach
 
     def mean(self) -> jax.Array:
-        """E[Y], of shape ``batch_shape``; NaN if it does not exist."""
+        """Return the mean, E[Y], of shape ``batch_shape``; NaN if it does not exist."""
         return jnp.where(self._mean_abs() < jnp.inf, self.loc + 0 * self.scale, jnp.nan)
 
     def variance(self) -> jax.Array:
-        """E[(Y - loc)^2], of shape ``batch_shape``; infinite if it does not exist, 0 where it underflows."""
+        """Return the variance, of shape ``batch_shape``.
+
+        It is infinite if it does not exist, and 0 where it underflows.
+        """
         return jnp.broadcast_to(jnp.square(self.scale) * self._mean_square(), self.batch_shape)
 
     def stddev(self) -> jax.Array:
-        """The standard deviation, of shape ``batch_shape``, also where the variance underflows or overflows."""
+        """Return the standard deviation, even where the variance under- or overflows."""
         return jnp.broadcast_to(self.scale * jnp.sqrt(self._mean_square()), self.batch_shape)
 
     @compiled
     def mean_abs_error(self, center: ArrayLike) -> jax.Array:
-        """E|Y - center|; infinite if the mean does not exist."""
+        """Return E|Y - center|; infinite if the mean does not exist."""
         z = jnp.abs(self._standardized(center))
         return self.scale * (self._mean_abs() + (z - 2 * self._tail_integral(z)))
 
     def mean_squared_error(self, center: ArrayLike) -> jax.Array:
-        """E[(Y - center)^2]; infinite if the variance does not exist."""
+        """Return E[(Y - center)^2]; infinite if the variance does not exist."""
         return self.variance() + jnp.square(self.loc - self._points("center", center))
 
     @compiled
     def clamped_mean_abs_error(self, center: ArrayLike, lower: ArrayLike, upper: ArrayLike) -> jax.Array:
-        """E|clip(Y, lower, upper) - center|, always finite; ``lower`` and ``upper`` broadcast too."""
+        """Return E|clip(Y, lower, upper) - center|, always finite; the bounds broadcast."""
         inside = jnp.clip(center, lower, upper)
         points = jnp.broadcast_arrays(lower, inside, upper, jnp.zeros(self.batch_shape, self.dtype))[:3]
         low, middle, high = z = self._standardized(jnp.stack(points))
         to_low, to_middle, to_high = self._tail_integral(jnp.abs(z))
 
         def integral(z: jax.Array, to_z: jax.Array) -> jax.Array:
-            """The integral of P(Z > t) from 0 to z, of any sign."""
+            """Integrate P(Z > t) from 0 to z, of any sign."""
             return jnp.where(z >= 0, to_z, to_z - jnp.abs(z))
 
         above = integral(high, to_high) - integral(middle, to_middle)
@@ -123,58 +129,58 @@ class SymmetricNoise(Distribution):
         return (y - self.loc) / self.scale
 
     def _beyond(self, z: jax.Array) -> jax.Array:
-        """P(Z > z) for z of any sign."""
+        """Return P(Z > z) for z of any sign."""
         tail = self._tail(jnp.abs(z))
         return jnp.where(z >= 0, tail, 1 - tail)
 
     def _sample(self, key: jax.Array, shape: tuple[int, ...], first: ArrayLike = 0) -> jax.Array:
         return sample_noise(key, self, shape, first)
 
-    if TYPE_CHECKING:  # what describes Z; the fields of a subclass broadcast against z
+    if TYPE_CHECKING:  # the description of Z; fields broadcast against z
 
         def _log_density(self, z: jax.Array) -> jax.Array:
-            """Log-density of Z."""
+            """Return the log-density of Z."""
 
         def _tail(self, z: jax.Array) -> jax.Array:
-            """P(Z > z)."""
+            """Return P(Z > z)."""
 
         def _tail_integral(self, z: jax.Array) -> jax.Array:
-            """The integral of P(Z > t) over t in [0, z]."""
+            """Integrate P(Z > t) over t in [0, z]."""
 
         def _tail_quantile(self, p: jax.Array) -> jax.Array:
-            """The z with P(Z > z) = p, for p in (0, 1/2], near enough for one step of Newton's method."""
+            """Return z with P(Z > z) = p, p in (0, 1/2]; one Newton step must make it exact."""
 
         def _mean_abs(self) -> jax.Array:
-            """E|Z|."""
+            """Return E|Z|."""
 
         def _mean_square(self) -> jax.Array:
-            """E[Z^2]."""
+            """Return E[Z^2]."""
 
         def _standard(self, uniform: Callable[[int], UniformPair]) -> jax.Array:
-            """Z from independent uniform variates, ``uniform(0)``, ``uniform(1)`` and so on; the fields have their layout."""
+            """Return Z from independent uniform variates, ``uniform(0)``, ``uniform(1)``, ..."""
 
 
 def smaller_tail(pair: UniformPair) -> tuple[jax.Array, jax.Array]:
-    """Return the smaller of u and 1-u, and the sign of the variate that has it as its tail: -1 where u is the smaller."""
+    """Return the smaller of u and 1-u, and the sign of the variate: -1 where u is the smaller."""
     return jnp.minimum(pair.value, pair.complement), jnp.where(pair.value <= pair.complement, -1.0, 1.0).astype(pair.value.dtype)
 
 
 @partial(jax.jit, static_argnames=("shape",))
 def sample_noise(key: jax.Array, distribution: Any, shape: tuple[int, ...], first: ArrayLike) -> jax.Array:
-    """Draw ``loc + scale * _standard(uniform)`` of a distribution whose fields all broadcast to the batch."""
+    """Draw ``loc + scale * _standard(uniform)`` for fields that broadcast to the batch."""
     batch, draws = distribution.batch_shape, prod(shape)
     rows = row_words(key, batch, first)
     lanes = 1 if draws == 1 else -(-draws // LANES) * LANES
 
-    def in_lanes(array: jax.Array) -> jax.Array:  # one draw a row: the rows are the lanes
+    def in_lanes(array: jax.Array) -> jax.Array:  # with one draw per row, the rows are the lanes
         return pad(array.reshape(-1)) if lanes == 1 else array
 
     def uniform(number: int) -> UniformPair:
         pair = uniform_from_words(fold_in_range(rows, lanes, stream=number + 1), distribution.dtype)
         return UniformPair(in_lanes(pair.value), in_lanes(pair.complement))
 
-    whole = jax.tree.map(lambda field: jnp.broadcast_to(field, batch)[..., None], distribution)
-    noise = jax.tree.map(in_lanes, whole)._standard(uniform)
+    full = jax.tree.map(lambda field: jnp.broadcast_to(field, batch)[..., None], distribution)
+    noise = jax.tree.map(in_lanes, full)._standard(uniform)
     noise = noise[: prod(batch)].reshape(*batch, 1) if lanes == 1 else noise[..., :draws]
-    # The barrier keeps the product from being fused into the sum in some lanes and not in others.
-    return draws_first(whole.loc + jax.lax.optimization_barrier(whole.scale * noise), shape)
+    # The barrier prevents the product and the sum from being fused in some lanes and not in others.
+    return draws_first(full.loc + jax.lax.optimization_barrier(full.scale * noise), shape)

@@ -1,4 +1,4 @@
-"""Hand over to NumPyro: the distribution of a private draw as one of its own, so that models have its exact likelihood.
+"""Conversion to NumPyro distributions, which gives models the exact likelihood of draws.
 
 Needs the extra ``numpyro``.
 """
@@ -17,24 +17,27 @@ from dpjax.distributions.finite import Finite
 
 
 def to_numpyro(distribution: Any) -> Any:
-    """Return a ``numpyro.distributions.Distribution`` with the draws and the density of one of this library.
+    """Return a ``numpyro.distributions.Distribution`` with the same draws and density.
 
-    Mostly for what was released, as ``numpyro.sample("released", to_numpyro(...), obs=...)``: the posterior then knows the noise
-    exactly. Parameters, and the records themselves, may be latent; the log-density is differentiable in all of them.
+    It is mainly for conditioning on a released value, ``numpyro.sample("released", to_numpyro(...),
+    obs=...)``: the posterior then accounts for the noise exactly. Parameters, and the records
+    themselves, may be latent; the log-density is differentiable in all of them.
 
     Args:
-        distribution: any with ``sample`` and ``log_prob``. One on a grid is discrete for NumPyro: to be observed, not sampled by
-            Hamiltonian Monte Carlo.
+        distribution: a distribution with ``sample`` and ``log_prob``. One on a grid is discrete in
+            NumPyro: it can be observed, but not sampled by Hamiltonian Monte Carlo.
 
     Returns:
-        The same distribution, of the same batch and event shape. It takes NumPyro's keys.
+        The same distribution, with the same batch and event shape. Its ``sample`` takes NumPyro's
+        keys.
 
     Raises:
         ImportError: NumPyro is not installed.
-        TypeError: there is no density.
+        TypeError: ``distribution`` has no ``sample`` or no ``log_prob``.
 
     References:
-        Phan, Pradhan and Jankowiak (2019), for NumPyro; Bernstein and Sheldon (2018), for inference from private draws.
+        Phan, Pradhan and Jankowiak (2019), for NumPyro; Bernstein and Sheldon (2018), for inference
+        from private draws.
 
     >>> import pytest
     >>> _ = pytest.importorskip("numpyro")
@@ -44,20 +47,20 @@ def to_numpyro(distribution: Any) -> Any:
     ((), -0.6931)
     """
     if not (hasattr(distribution, "sample") and hasattr(distribution, "log_prob")):
-        raise TypeError(f"to_numpyro takes a distribution with sample and log_prob, got {type(distribution).__name__}.")
+        raise TypeError(f"distribution must have the methods sample and log_prob, got {type(distribution).__name__}.")
     return _adapter()(distribution)
 
 
 @lru_cache(maxsize=1)
 def _adapter() -> Any:
-    """The class, which NumPyro registers as a pytree once."""
+    """Create the class, once, as NumPyro registers it as a pytree."""
     try:
         import numpyro.distributions as of_numpyro
         from numpyro.distributions import constraints
     except ImportError as error:
         raise ImportError('NumPyro is not installed: pip install "dpjax[numpyro]".') from error
 
-    from dpjax.several_quantiles.cdf import QuantileCdf  # which is made of distributions
+    from dpjax.several_quantiles.cdf import QuantileCdf  # imports this package
 
     class PrivateDraw(of_numpyro.Distribution):
         pytree_data_fields = ("distribution",)
@@ -71,7 +74,8 @@ def _adapter() -> Any:
             on_grid = getattr(self.distribution, "resolution", None) is not None
             if on_grid or isinstance(self.distribution, Finite | DiscreteLaplace):
                 return constraints.independent(constraints.integer_interval(-inf, inf), len(self.event_shape))
-            bounded = isinstance(self.distribution, QuantileCdf)  # all others are taken for densities on the real line
+            # All others count as densities on the real line.
+            bounded = isinstance(self.distribution, QuantileCdf)
             inside = constraints.interval(*self.distribution.support) if bounded else constraints.real
             return constraints.independent(inside, len(self.event_shape))
 

@@ -1,4 +1,7 @@
-"""The one distribution of the line: a density whose logarithm is linear between sorted edges, with optional exponential tails."""
+"""The piecewise exponential distribution: its log-density is linear between sorted edges.
+
+It may have exponential tails beyond the outer edges.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +28,9 @@ class Tails:
 
     Attributes:
         lower_cost: the cost where the lower tail starts, ``(...)``.
-        lower_scale: its scale in y for each unit of cost, ``(...)``; 0 for no tail.
-        upper_cost: the same for the upper tail.
-        upper_scale: the same for the upper tail.
+        lower_scale: the scale in y of the lower tail per unit of cost, ``(...)``; 0 for no tail.
+        upper_cost: the cost where the upper tail starts, ``(...)``.
+        upper_scale: the scale in y of the upper tail per unit of cost, ``(...)``; 0 for no tail.
     """
 
     lower_cost: jax.Array
@@ -39,23 +42,26 @@ class Tails:
 @jax.tree_util.register_pytree_with_keys_class
 @dataclass(init=False, repr=False, eq=False, kw_only=True)
 class PiecewiseExponential(Distribution):
-    """A distribution on the line with density ``exp(-rate * cost(y)) / Z``, where ``cost`` is linear between sorted edges.
+    """The distribution with density ``exp(-rate * cost(y)) / Z`` for a piecewise linear cost.
 
-    It carries every continuous one-dimensional mechanism of this library: piecewise Laplace (cost linear in a piece), inverse
-    sensitivity (constant), truncated, rho-smooth and radius-bounded variants, and the Laplace distribution itself (two tails).
+    All continuous one-dimensional mechanisms of this library return it: piecewise Laplace (cost
+    linear on each piece), inverse sensitivity (cost constant on each piece), their truncated,
+    rho-smooth and radius-bounded variants, and the Laplace distribution itself (two tails).
 
-    Leading axes are a batch; the fields broadcast against each other, so costs that all rows share stay of shape ``(m,)`` and a
-    sweep over epsilon is a ``rate`` of shape ``(sweep, 1)``. It is a pytree: it passes through ``jit``, ``vmap`` and ``grad``.
-    All methods but ``sample`` are closed forms. Pieces of width 0 (ties, padding) have no mass. It is kept as two sides that go
-    outwards from a center, as a sensitivity profile is; the attributes below give it in ascending order.
+    Leading axes are a batch. The fields broadcast against each other: costs shared by all rows have
+    shape ``(m,)``, and a sweep over epsilon is a ``rate`` of shape ``(sweep, 1)``. As a pytree it
+    passes through ``jit``, ``vmap`` and ``grad``. All methods except ``sample`` are closed forms.
+    Pieces of width 0 (ties, padding) have no mass. It is stored as two sides that extend outwards
+    from a center, as a sensitivity profile is; the attributes below are in ascending order.
 
     Attributes:
         edges: float ``(..., m+1)``, nondecreasing.
         cost_left: float ``(..., m)``, the cost at the left end of each piece.
         cost_right: float ``(..., m)``, the cost at the right end.
-        rate: float ``(...)``, epsilon/2 for exponential mechanisms.
+        rate: float ``(...)``; epsilon/2 for exponential mechanisms.
         tails: exponential tails beyond the outer edges, or None.
-        center: static index of the edge that splits the two sides; a draw's randomness is indexed outwards from there.
+        center: static index of the edge that separates the two sides; a draw's
+            randomness is indexed outwards from there.
 
     References:
         Durfee (2025), Definition 3.1 and Algorithm 1; Gillenwater and Munoz Medina, Algorithm 1.
@@ -82,7 +88,8 @@ class PiecewiseExponential(Distribution):
     def _cost_right(self) -> jax.Array:
         return concatenate(jnp.flip(self.lower.cost_near, -1), self.upper.cost_far)
 
-    # The fields of the constructor, so that ``dataclasses.replace`` works; what is kept are the two sides.
+    # Fields of the constructor, so that ``dataclasses.replace`` works; the two sides are what is
+    # stored.
     edges: jax.Array = property(_edges)  # type: ignore[assignment]  # noqa: RUF009
     cost_left: jax.Array = property(_cost_left)  # type: ignore[assignment]  # noqa: RUF009
     cost_right: jax.Array = property(_cost_right)  # type: ignore[assignment]  # noqa: RUF009
@@ -104,8 +111,9 @@ class PiecewiseExponential(Distribution):
     ) -> None:
         if edges.shape[-1] < 1 or not cost_left.shape[-1] == cost_right.shape[-1] == edges.shape[-1] - 1:
             raise ValueError(
-                "m+1 edges need m costs on the left and on the right, got shapes "
-                f"{edges.shape}, {cost_left.shape} and {cost_right.shape}."
+                "cost_left and cost_right must have one element fewer than edges on the last "
+                "axis, got shapes "
+                f"{cost_left.shape}, {cost_right.shape} and {edges.shape}."
             )
         center = checks.static_integer("center", center, 0, edges.shape[-1] - 1)
         self.lower: Side
@@ -116,23 +124,23 @@ class PiecewiseExponential(Distribution):
     @classmethod
     def from_sides(cls, lower: Side, upper: Side, rate: jax.Array, tails: Tails | None = None) -> PiecewiseExponential:
         """Return the distribution with these two sides, whose first values are the same point."""
-        made = object.__new__(cls)
-        made.lower, made.upper, made.rate, made.tails = lower, upper, rate, tails
-        return made
+        distribution = object.__new__(cls)
+        distribution.lower, distribution.upper, distribution.rate, distribution.tails = lower, upper, rate, tails
+        return distribution
 
     def tree_flatten_with_keys(self) -> Any:
-        """The two sides, the rate and the tails."""
+        """Return the two sides, the rate and the tails, with their names."""
         names = ("lower", "upper", "rate", "tails")
         return tuple((jax.tree_util.GetAttrKey(name), getattr(self, name)) for name in names), None
 
     @classmethod
     def tree_unflatten(cls, _: Any, children: Any) -> PiecewiseExponential:
-        """The inverse of :meth:`tree_flatten_with_keys`."""
+        """Invert :meth:`tree_flatten_with_keys`."""
         return cls.from_sides(*children)
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
-        """The broadcast shape of all fields, without the axis of pieces."""
+        """The broadcast shape of all fields without the axis of pieces."""
         sides = [leaf.shape[:-1] for leaf in jax.tree.leaves((self.lower, self.upper))]
         return jnp.broadcast_shapes(*sides, *(leaf.shape for leaf in jax.tree.leaves((self.rate, self.tails))))
 
@@ -142,7 +150,7 @@ class PiecewiseExponential(Distribution):
         return self.upper.values.dtype
 
     def line(self) -> Line:
-        """What the sampler and the closed forms read; every array gets the axis of pieces."""
+        """Return the form that sampler and closed forms use; every array gets an axis of pieces."""
         rate, tails = self.rate[..., None], None
         if self.tails is not None:
             batch = (*self.batch_shape, 1)
@@ -156,26 +164,29 @@ class PiecewiseExponential(Distribution):
         return Line.of((self.lower, self.upper), rate, tails, self.batch_shape)
 
     def sample(self, key: jax.Array, shape: Shape = (), *, method: sampling.Method = "auto") -> jax.Array:
-        """Draw from the distribution.
+        """Draw samples from each row.
 
-        A piece is chosen with its exact probability (to a few units in the last place), down to about 2^-60; the point inside is
-        placed by inverse CDF from the piece's low-cost end and reaches 45 nats into a tail. Under jit, draws are bitwise unchanged
-        by padding and by further rows of the batch.
+        A piece is drawn with its exact probability (to a few units in the last place), down to
+        about 2^-60. The point inside it is drawn by inverse cdf from the end of lower cost, and
+        reaches 45 nats into a tail. Under jit, draws are bitwise independent of padding and of
+        further rows of the batch.
 
         Args:
             key: a scalar typed threefry key.
-            shape: the shape of the draws from each row, an integer or several.
-            method: ``"tree"`` reads the data once and keeps nothing of their size, ``"table"`` makes a table of each row and then
-                needs little for each draw, ``"gumbel"`` is Gumbel-max with two words for each piece and draw, the reference. All
-                draw from the same distribution, with other words. ``"auto"`` takes the first for up to 64 draws a row, then
-                the second.
+            shape: the shape of the draws from each row, an integer or a sequence of integers.
+            method: ``"tree"`` reads the data once and stores no array of their size. ``"table"``
+                tabulates each row, after which draws are cheap. ``"gumbel"`` is the Gumbel-max
+                trick with two words for each piece and draw, a reference. All draw from the same
+                distribution, but use the key differently. ``"auto"`` is ``"tree"`` for up to 64
+                draws a row, and else ``"table"``.
 
         Returns:
-            Float of shape ``shape + batch_shape``; NaN for a row whose parameters are bad.
+            Float of shape ``shape + batch_shape``; NaN for a row whose parameters are invalid.
 
         Raises:
             TypeError: ``key`` is not a typed key.
-            ValueError: another kind of key, or an unknown method.
+            ValueError: ``key`` is a typed key, but not a scalar threefry key; or ``method`` is
+                unknown.
         """
         checks.one_of("method", method, ("auto", "tree", "table", "gumbel"))
         return sampling.sample(check_key(key), self, draws_shape(shape), method)
@@ -184,7 +195,9 @@ class PiecewiseExponential(Distribution):
         return sampling.sample(key, self, shape, "auto", first)
 
     def log_prob(self, y: ArrayLike) -> jax.Array:
-        """Log-density at ``y``, ``-inf`` outside the support; at an edge, the limit from the right (from the left at the top).
+        """Return the log-density at ``y``, ``-inf`` outside the support.
+
+        At an edge it is the limit from the right, at the last edge from the left.
 
         Args:
             y: float that broadcasts against ``batch_shape``.
@@ -196,7 +209,7 @@ class PiecewiseExponential(Distribution):
 
     @property
     def support(self) -> tuple[jax.Array, jax.Array]:
-        """The outer edges, of shape ``batch_shape``, or minus infinity and infinity where there is a tail beyond them."""
+        """The outer edges, each of shape ``batch_shape``, or -inf and inf where there is a tail."""
         low, high = self.lower.values[..., -1], self.upper.values[..., -1]
         if self.tails is not None:
             low = jnp.where(self.tails.lower_scale > 0, -jnp.inf, low)
@@ -204,65 +217,66 @@ class PiecewiseExponential(Distribution):
         return jnp.broadcast_to(low, self.batch_shape), jnp.broadcast_to(high, self.batch_shape)
 
     def cdf(self, y: ArrayLike) -> jax.Array:
-        """P(Y <= y), for a ``y`` that broadcasts against ``batch_shape``."""
+        """Return P(Y <= y), for ``y`` that broadcasts against ``batch_shape``."""
         return closed_forms.cdf(self, self._points("y", y))
 
     def survival(self, y: ArrayLike) -> jax.Array:
-        """P(Y > y) at full relative precision in the upper tail, for a ``y`` that broadcasts against ``batch_shape``."""
+        """Return P(Y > y), at full relative precision in the upper tail."""
         return closed_forms.cdf(self.reflect(), -self._points("y", y))
 
     def quantile(self, p: ArrayLike) -> jax.Array:
-        """The inverse of :meth:`cdf`, for a ``p`` that broadcasts against ``batch_shape``; NaN outside [0, 1].
+        """Return the inverse of :meth:`cdf`; NaN outside [0, 1].
 
-        Pieces whose mass underflows in the dtype are not reached: in float32, ``quantile(1.0)`` can lie inside the support.
+        Pieces whose mass underflows are not reached: in float32, ``quantile(1.0)`` can lie inside
+        the support.
         """
         p = self._points("p", p)
         return closed_forms.quantile(self, p, 1 - p)
 
     def interval(self, level: ArrayLike) -> tuple[jax.Array, jax.Array]:
-        """The central interval of probability ``level``: each side leaves out ``(1 - level) / 2``.
+        """Return the central interval of probability ``level``; each side has ``(1 - level) / 2``.
 
         Args:
             level: float in [0, 1] that broadcasts against ``batch_shape``.
 
         Returns:
-            Its lower and upper end.
+            The lower and the upper end.
         """
         return closed_forms.interval(self, (1 - self._points("level", level)) / 2)
 
     def mean(self) -> jax.Array:
-        """E[Y], of shape ``batch_shape``."""
+        """Return the mean, E[Y], of shape ``batch_shape``."""
         return closed_forms.mean(self)
 
     def variance(self) -> jax.Array:
-        """E[(Y - E[Y])^2], of shape ``batch_shape``; it underflows where :meth:`stddev` does not."""
+        """Return the variance, ``batch_shape``; it can underflow where :meth:`stddev` does not."""
         return jnp.square(closed_forms.stddev(self))
 
     def stddev(self) -> jax.Array:
-        """The standard deviation, of shape ``batch_shape``."""
+        """Return the standard deviation, of shape ``batch_shape``."""
         return closed_forms.stddev(self)
 
     def mean_abs_error(self, center: ArrayLike) -> jax.Array:
-        """E|Y - center|, for a ``center`` that broadcasts against ``batch_shape``: the exact error bar of a draw."""
+        """Return E|Y - center|, the exact error of a draw."""
         return closed_forms.mean_abs_error(self, self._points("center", center))
 
     def entropy(self) -> jax.Array:
-        """Differential entropy -E[log p(Y)] in nats, of shape ``batch_shape``."""
+        """Return the differential entropy -E[log p(Y)] in nats, of shape ``batch_shape``."""
         return closed_forms.entropy(self)
 
     def log_normalizer(self) -> jax.Array:
-        """Log of Z, the integral of ``exp(-rate * cost(y))``, of shape ``batch_shape``."""
+        """Return log Z, Z the integral of ``exp(-rate * cost(y))``, of shape ``batch_shape``."""
         return closed_forms.log_normalizer(self)
 
     def restrict(self, lower: ArrayLike, upper: ArrayLike) -> PiecewiseExponential:
-        """Return the distribution conditioned on ``[lower, upper]``: pieces and tails are cut there, costs stay where they are.
+        """Return the distribution conditioned on ``[lower, upper]``; costs are unchanged.
 
         Args:
             lower: float that broadcasts against ``batch_shape``.
-            upper: the same.
+            upper: float that broadcasts against ``batch_shape``.
 
         Returns:
-            A distribution without tails. Where nothing is left of a row, its results are NaN.
+            A distribution without tails. A row whose support does not meet the interval is NaN.
         """
         return _restrict(self, self._points("lower", lower), self._points("upper", upper))
 
@@ -296,25 +310,27 @@ def _sides(edges: jax.Array, cost_left: jax.Array, cost_right: jax.Array, center
 
 
 def _tail_as_piece(side: Side, batch: tuple[int, ...], bound: jax.Array, sign: int, cost: jax.Array, scale: jax.Array) -> Side:
-    """Replace a tail by one linear piece that reaches at least to the bound on its side."""
+    """Replace a tail by one linear piece that extends at least to the bound on its side."""
     edge = side.values[..., -1]
     none = scale <= 0  # a NaN scale stays visible and makes the row NaN
     length = jnp.where(none, 0.0, jnp.maximum(sign * (bound - edge), 0.0))
-    end = jnp.where(length > 0, bound, edge)  # not edge + length, which rounds: the support is public
+    # Not edge + length, which is rounded: the support is public.
+    end = jnp.where(length > 0, bound, edge)
     far = cost + length / jnp.where(none, 1.0, scale)
     values, near, far = (jnp.broadcast_to(one, batch)[..., None] for one in (end, cost, far))
     return Side(concatenate(side.values, values), concatenate(side.cost_near, near), concatenate(side.cost_far, far))
 
 
 def _clip(side: Side, low: jax.Array, high: jax.Array) -> Side:
-    """Cut every piece to ``[low, high]``; the cost at a cut is where the line passes."""
+    """Cut every piece to ``[low, high]``; costs at the cuts are interpolated."""
     values = jnp.clip(side.values, low, high)
     near, far = side.values[..., :-1], side.values[..., 1:]
     width = jnp.where(far != near, far - near, 1.0)
 
     def cost_at(cut: jax.Array) -> jax.Array:
         share = jnp.clip((cut - near) / width, 0.0, 1.0)
-        # At the ends exactly: a cost must not move where nothing is cut. A piece of width 0 keeps both.
+        # Exact at the ends: a cost must not change where nothing is cut. A piece of width 0 keeps
+        # both.
         inside = side.cost_near + (side.cost_far - side.cost_near) * share
         return jnp.where(cut == far, side.cost_far, jnp.where(cut == near, side.cost_near, inside))
 

@@ -1,4 +1,4 @@
-"""The last step of a draw: the chosen piece is known, and a point is placed in it by inverse CDF, from its low-cost end."""
+"""The last step of a draw: a point in the chosen piece, by inverse cdf from its low-cost end."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from dpjax.random.uniforms import UniformPair, exponential_from_uniform
 
 
 class Chosen(NamedTuple):
-    """What was chosen for each draw, ``(*batch, draws)``.
+    """The piece or tail that was drawn, ``(*batch, draws)``.
 
     Attributes:
-        upper: bool, whether it is on the upper side.
-        slot: int32, the piece, counted outwards.
-        in_tail: bool, whether it is the tail of that side instead; None without tails.
-        exists: whether the row has a distribution at all, ``(*batch, 1)``: mass, and no NaN anywhere.
+        upper: bool, true on the upper side.
+        slot: int32, the index of the piece, counted outwards.
+        in_tail: bool, true for the tail of that side; None without tails.
+        exists: bool ``(*batch, 1)``, true if the row has a distribution: positive mass and no NaN.
     """
 
     upper: jax.Array
@@ -36,10 +36,10 @@ class Piece(NamedTuple):
     """The piece of each draw, ``(*batch, draws)``.
 
     Attributes:
-        near: its inner end.
-        far: its outer end.
-        rise: rate times the rise of the cost from the one to the other.
-        decay: from its low-cost end, where it is read from a table; None where its exponentials are to be taken.
+        near: the inner end.
+        far: the outer end.
+        rise: rate times the change of the cost from the inner to the outer end.
+        decay: the decay from the low-cost end, if read from a table; None if it is to be computed.
     """
 
     near: jax.Array
@@ -55,13 +55,13 @@ class Piece(NamedTuple):
 
 
 def place(pair: UniformPair, line: Line, chosen: Chosen, own: Piece | None) -> jax.Array:
-    """Place each draw in its piece, or in its tail, by a uniform variate: ``(*batch, draws)``.
+    """Draw the point of each draw in its piece or tail from a uniform variate: ``(*batch, draws)``.
 
-    Transcendental functions run over a multiple of 32 lanes, since XLA's vector loop and its remainder loop round differently, and
-    a draw must not depend on what is beside it.
+    Transcendental functions run over a multiple of 32 lanes: XLA's vector loop and its remainder
+    loop round differently, and a draw must not depend on the draws next to it.
     """
     shape = chosen.slot.shape
-    alone = shape[-1] == 1  # one draw a row: the rows are the lanes of XLA's loops
+    alone = shape[-1] == 1  # with one draw per row, the rows are the lanes of XLA's loops
 
     def in_lanes(array: jax.Array) -> jax.Array:
         return pad(jnp.broadcast_to(array, shape).reshape(-1)) if alone else array
@@ -77,15 +77,16 @@ def place(pair: UniformPair, line: Line, chosen: Chosen, own: Piece | None) -> j
         rises = own.rise >= 0
         start, stop = where(rises, own.near, own.far), where(rises, own.far, own.near)
         width = stop - start
-        # It lies between these anyway: they keep the product from being fused into a sum, which would change the last bit, in some
-        # programs and not in others.
+        # The clip changes no value, but keeps the product from being fused into a sum, which would
+        # change the last bit in some programs and not in others.
         offset = clip(width * fraction, jnp.minimum(width, 0.0), jnp.maximum(width, 0.0))
         points = clip(start + offset, jnp.minimum(start, stop), jnp.maximum(start, stop))
     if line.tails is not None and chosen.in_tail is not None:
         noise = out(exponential_from_uniform(pair))
         below, above = (Ends(*(part[..., i : i + 1] for part in line.tails)) for i in (0, 1))
-        reach = jnp.maximum(where(chosen.upper, above.scale, below.scale) * noise, 0.0)  # as above
+        # Max() as the clip above.
+        reach = jnp.maximum(where(chosen.upper, above.scale, below.scale) * noise, 0.0)
         beyond = where(chosen.upper, above.start + reach, below.start - reach)
         points = where(chosen.in_tail, beyond, points)
-    # A row without any mass, or with a NaN anywhere, has no distribution.
+    # A row without mass, or with a NaN, has no distribution.
     return where(chosen.exists, points, jnp.nan)

@@ -1,7 +1,8 @@
-"""A distribution on R^d whose density falls, piece by piece, with the L_p norm of the distance.
+"""Distributions on R^d whose density is piecewise log-linear in the L_p norm of the distance.
 
-Its norm and its direction are independent: the norm has the density r^(d-1) times that of the pieces, the direction is that of the
-norm's ball (cone measure). So a draw is a radius, by inverse CDF, times a direction, and nothing is ever rejected.
+The norm and the direction are independent: the density of the norm is r^(d-1) times the piecewise
+density, and the direction follows the cone measure of the L_p ball. So a draw is a radius, by
+inverse cdf, times a direction, without rejection.
 """
 
 from __future__ import annotations
@@ -25,28 +26,32 @@ from dpjax.numerics.two_words import Words
 from dpjax.random.keys import check_key, fold_in_range, row_words
 from dpjax.random.uniforms import UniformPair, uniform_from_words
 
-_SHELL, _RADIUS, _DIRECTION = range(1, 4)  # what words are for
+_SHELL, _RADIUS, _DIRECTION = range(1, 4)  # streams of random words
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, repr=False)
 class Radial(VectorDistribution):
-    """Density ``exp(-rate * cost(r)) / Z`` on R^d, where ``r`` is the L_p norm of ``y - loc`` and ``cost`` is linear in shells.
+    """The distribution with density ``exp(-rate * cost(r)) / Z`` on R^d.
 
-    Beyond the last radius the cost goes on from where it is, by 1 for every ``step``. Leading axes are a batch; the fields
-    broadcast against each other. Integrals are right to about d rounding errors, for d from 1 to thousands.
+    r is the L_p norm of ``y - loc``, and the cost is linear in each shell. Beyond the last radius
+    it continues with slope ``1 / step``. Leading axes are a batch; the fields broadcast against
+    each other. Integrals have a relative error of about d rounding errors, for d from 1 to
+    thousands.
 
     Attributes:
         loc: float ``(..., d)``.
-        radii: float ``(..., k+1)``, nondecreasing from 0: where the k shells begin and end.
+        radii: float ``(..., k+1)``, nondecreasing from 0: the boundaries of the k shells.
         cost_near: float ``(..., k)``, the cost at the inner end of each shell.
-        cost_far: float ``(..., k)``, the cost at the outer end, not below that at the inner end.
-        rate: float ``(...)``, positive: epsilon/2 for exponential mechanisms.
-        step: float ``(...)``, positive.
-        p: static, from 1 to ``inf``.
+        cost_far: float ``(..., k)``, the cost at the outer end, at least that at the inner end.
+        rate: float ``(...)``, positive; epsilon/2 for exponential mechanisms.
+        step: float ``(...)``, positive: the distance in which the cost rises by 1 beyond the last
+            radius.
+        p: static float from 1 to ``inf``.
 
     References:
-        Durfee (2025), Section 5.1, where draws for p = 1 are by rejection; Hardt and Talwar (2010), without shells.
+        Durfee (2025), Section 5.1, where p = 1 is sampled by rejection; Hardt and Talwar (2010),
+        without shells.
 
     >>> import jax.numpy as jnp
     >>> none = jnp.zeros((0,))
@@ -68,33 +73,37 @@ class Radial(VectorDistribution):
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
-        """The broadcast shape of all parameters, without the axis of coordinates."""
+        """The broadcast shape of all parameters without the axis of coordinates."""
         pieces = (self.loc, self.radii, self.cost_near, self.cost_far)
         return jnp.broadcast_shapes(*(one.shape[:-1] for one in pieces), self.rate.shape, self.step.shape)
 
     def sample(self, key: jax.Array, shape: Shape = ()) -> jax.Array:
-        """Draw vectors, of shape ``shape + batch_shape + (d,)``; what is drawn from a row does not depend on other rows.
+        """Draw vectors, of shape ``shape + batch_shape + (d,)``; rows do not affect each other.
 
-        A shell is chosen with its exact probability, down to about 2^-60, and the radius in it by inverse CDF: it reaches 44 nats
-        into the tail. A row whose parameters define no distribution is NaN.
+        A shell is drawn with its exact probability, down to about 2^-60, and the radius in it by
+        inverse cdf, up to 44 nats into the tail. A row whose parameters define no distribution is
+        NaN.
 
         Args:
             key: a scalar typed threefry key.
-            shape: the shape of the draws from each row, an integer or several.
+            shape: the shape of the draws from each row, an integer or a sequence of integers.
 
         Raises:
             TypeError: ``key`` is not a typed key.
-            ValueError: another kind of key.
+            ValueError: ``key`` is a typed key, but not a scalar threefry key.
         """
         return _sample(check_key(key), self, draws_shape(shape))
 
     def _unit(self) -> jax.Array:
-        """About the largest radius with much mass, ``(..., 1)``: in it, powers of radii neither overflow nor vanish."""
+        """Return a radius beyond most mass, ``(..., 1)``, a unit that keeps powers finite."""
         reach = self.loc.shape[-1] * (self.step / self.rate)
         return jax.lax.stop_gradient(jnp.maximum(self.radii[..., -1], reach))[..., None]
 
     def _shells(self) -> tuple[Shell, jax.Array]:
-        """The shells, the endless one last, in the unit, and rate * cost at their inner ends, both ``(..., k+1)``."""
+        """Return the shells, unbounded one last, and rate * cost at inner ends: ``(..., k+1)``.
+
+        Radii are in multiples of ``_unit``.
+        """
         unit, rate = self._unit(), self.rate[..., None]
         edges = self.radii / unit
         fall, width = rate * (self.cost_far - self.cost_near), (self.radii[..., 1:] - self.radii[..., :-1]) / unit
@@ -110,12 +119,13 @@ class Radial(VectorDistribution):
     def _log_density(self, r: jax.Array) -> jax.Array:
         d, unit = self.loc.shape[-1], self._unit()
         shells, start = self._shells()
-        passed = ~(r[..., None] < self.radii)  # not of quotients, which may be rounded in two ways; a NaN is beyond all
+        # Not by quotients, whose rounding may differ; a NaN is beyond all.
+        passed = ~(r[..., None] < self.radii)
         inside = passed & ~concatenate(passed[..., 1:], jnp.zeros((1,), bool))
         above = jnp.maximum(r[..., None] / unit - shells.near, 0.0)
         cost = jnp.sum(jnp.where(inside, start + shells.slope * above, 0.0), axis=-1)
-        whole = jax.nn.logsumexp(self._log_masses(), axis=-1)
-        return -cost - whole - d * jnp.log(unit[..., 0]) - (log(d) + log_volume(d, self.p))
+        total = jax.nn.logsumexp(self._log_masses(), axis=-1)
+        return -cost - total - d * jnp.log(unit[..., 0]) - (log(d) + log_volume(d, self.p))
 
     def _norm_tails(self, r: jax.Array) -> tuple[jax.Array, jax.Array]:
         shells, start = self._shells()
@@ -131,7 +141,7 @@ class Radial(VectorDistribution):
         return jnp.sum(jax.nn.softmax(masses - start, axis=-1) * means * self._unit(), axis=-1)
 
     def _norm_bound(self, survival: jax.Array) -> jax.Array:
-        """The norm is at most the last radius and a sum of d exponential variates; by Laurent and Massart (2000)."""
+        """Bound the norm by the last radius plus d exponentials (Laurent and Massart 2000)."""
         d, nats = self.loc.shape[-1], -jnp.log(survival)
         return self.radii[..., -1] + self.step / self.rate * (d + jnp.sqrt(2 * d * nats) + nats)
 
@@ -153,7 +163,8 @@ def _sample(key: jax.Array, distribution: Radial, shape: tuple[int, ...]) -> jax
     keys = fold_in_range(rows, draws, stream=_DIRECTION)
     flat = Words(*(pad(part.reshape(-1)) for part in keys))
     unit_vectors = directions(flat, d, distribution.p, distribution.dtype)[: radius.size].reshape(*radius.shape, d)
-    # The barriers keep products from being fused into sums, which would change the last bit in some programs.
+    # The barriers keep products from being fused into sums, which would change the last bit in some
+    # programs.
     radius = jax.lax.optimization_barrier(radius * distribution._unit())
     moved = jax.lax.optimization_barrier(radius[..., None] * unit_vectors)
     points = jnp.broadcast_to(distribution.loc, (*batch, d))[..., None, :] + moved
@@ -165,6 +176,9 @@ def _radius(value: jax.Array, rest: jax.Array, near: jax.Array, far: jax.Array, 
 
 
 def _in_lanes(function: Callable[..., jax.Array], *arrays: jax.Array) -> jax.Array:
-    """Apply an elementwise function to arrays of one shape, in a multiple of 32 lanes: see ``dpjax.numerics.sums``."""
+    """Apply an elementwise function to arrays of one shape, in a multiple of 32 lanes.
+
+    See ``dpjax.numerics.sums``.
+    """
     shape = arrays[0].shape
     return function(*(pad(array.reshape(-1)) for array in arrays))[: prod(shape)].reshape(shape)

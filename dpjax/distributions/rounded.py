@@ -1,13 +1,15 @@
-"""A distribution on the multiples of a public resolution, with probabilities proportional to exp(-rate * cost).
+"""Distributions on the multiples of a public resolution, with probabilities ~ exp(-rate * cost).
 
-The cost is linear on runs of multiples, as on the pieces of a :class:`PiecewiseExponential`, and is evaluated at the multiples:
-nothing is integrated over cells. In a run of g multiples with the costs l + r/g, l + 2 r/g, ..., l + r, the number of a multiple is
-a truncated geometric variable, and that is a truncated exponential variable rounded up. So a draw is made on the line, where the
-run is a piece of length g whose cost goes from l to l + r, and moves to the middle of its cell. Only the mass of the piece differs:
-it is x / (e^x - 1) times the integral over the piece, with x = rate * r / g (``Line.measure``).
+The cost is linear on runs of multiples, as on the pieces of a :class:`PiecewiseExponential`, and is
+evaluated at the multiples: there are no integrals over cells. In a run of g multiples with the
+costs l + r/g, l + 2 r/g, ..., l + r, the index of a multiple is a truncated geometric variable,
+that is, a truncated exponential variable rounded up. So a draw is made on the real line, where the
+run is a piece of length g whose cost rises from l to l + r, and is moved to the middle of its cell.
+Only the mass of the piece differs: it is x / (e^x - 1) times the integral over the piece, with x =
+rate * r / g (``Line.measure``).
 
-In a piece the place inside a cell is independent of the cell, so a mean or a variance on the grid is that of the line less what the
-place contributes.
+In a piece, the position inside a cell is independent of the cell, so a mean or variance on the grid
+is that on the real line minus the contribution of this position.
 """
 
 from __future__ import annotations
@@ -32,19 +34,21 @@ from dpjax.numerics.multiples import from_multiples, to_multiples
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, repr=False)
 class Rounded(Distribution):
-    """A distribution on the multiples of a public resolution: P(y) is proportional to ``exp(-rate * cost(y))``.
+    """A distribution on the multiples of a public resolution, P(y) ~ ``exp(-rate * cost(y))``.
 
-    Leading axes are a batch. It is what a mechanism makes of a profile with a resolution, and what ``dpjax.release`` draws exactly.
-    All methods but ``sample`` are closed forms; probabilities are those of single multiples.
+    Leading axes are a batch. Mechanisms return it for a profile with a resolution, and
+    ``dpjax.release`` draws from it exactly. All methods except ``sample`` are closed forms;
+    probabilities are those of single multiples.
 
-    It is kept as two sides that go outwards, in units of the resolution. All edges are integers and a half, so that a multiple is a
-    cell of width 1. The cost of the multiple is that at the outer end of its cell; it does not decrease outwards.
+    It is stored as two sides that extend outwards, in units of the resolution. All edges are
+    half-integers, so that a multiple is a cell of width 1. The cost of a multiple is the cost at
+    the outer end of its cell; it is nondecreasing outwards.
 
     Attributes:
-        lower: the pieces from below the value on.
-        upper: the pieces from the value on; its first one is the cell of the value.
-        rate: float ``(...)``, epsilon/2 for exponential mechanisms.
-        resolution: static.
+        lower: the pieces below the value, outwards.
+        upper: the pieces from the value on, outwards; the first one is the cell of the value.
+        rate: float ``(...)``; epsilon/2 for exponential mechanisms.
+        resolution: static fraction, the distance between adjacent values.
 
     >>> import jax.numpy as jnp
     >>> from dpjax import median, piecewise_laplace
@@ -68,7 +72,7 @@ class Rounded(Distribution):
         return self.upper.values.dtype
 
     def line(self) -> Line:
-        """What the sampler and the closed forms read, in units of the resolution."""
+        """Return the form that the sampler and closed forms use, in units of the resolution."""
         return Line.of((self.lower, self.upper), self.rate[..., None], None, self.batch_shape, cells=True)
 
     @property
@@ -86,47 +90,53 @@ class Rounded(Distribution):
 
     @compiled
     def log_prob(self, y: ArrayLike) -> jax.Array:
-        """Log P(Y = y); ``-inf`` where ``y`` is no multiple of the resolution, up to rounding."""
+        """Return log P(Y = y); ``-inf`` where ``y`` is no multiple, up to rounding."""
         number = to_multiples(jnp.asarray(y), self.resolution)
         there = self._is_near(y, number)
         return jnp.where(there | jnp.isnan(y), _log_prob(self, number), -jnp.inf)
 
     @compiled
     def cdf(self, y: ArrayLike) -> jax.Array:
-        """P(Y <= y)."""
+        """Return P(Y <= y)."""
         return closed_forms.cdf(self, self._last(y) + 0.5)
 
     @compiled
     def survival(self, y: ArrayLike) -> jax.Array:
-        """P(Y > y), summed from the upper tail."""
+        """Return P(Y > y), summed from the upper tail."""
         negated = replace(self, lower=self.upper.negated(), upper=self.lower.negated())
         return closed_forms.cdf(negated, -(self._last(y) + 0.5))
 
     @compiled
     def quantile(self, p: ArrayLike) -> jax.Array:
-        """The smallest multiple with ``cdf(multiple) >= p``, up to rounding; NaN for a ``p`` outside [0, 1]."""
+        """Return the smallest multiple with ``cdf(multiple) >= p``, up to rounding.
+
+        It is NaN for ``p`` outside [0, 1].
+        """
         p = jnp.asarray(p)
         return self._value(jnp.ceil(closed_forms.quantile(self, p, 1 - p) - 0.5))
 
     @compiled
     def interval(self, level: ArrayLike) -> tuple[jax.Array, jax.Array]:
-        """The lower and upper end of the central interval of probability ``level``: each side leaves out ``(1 - level) / 2``."""
+        """Return the ends of the central interval of probability ``level``.
+
+        Each side leaves out at most ``(1 - level) / 2``, up to rounding.
+        """
         ends = closed_forms.interval(self, (1 - jnp.asarray(level)) / 2)
         low, high = (self._value(jnp.ceil(end - 0.5)) for end in ends)
         return low, high
 
     @compiled
     def mean(self) -> jax.Array:
-        """E[Y], of shape ``batch_shape``."""
+        """Return the mean, E[Y], of shape ``batch_shape``."""
         return from_multiples(by_rows(lambda r: _mean_from(r, center_of(r)), self), self.resolution)
 
     def variance(self) -> jax.Array:
-        """E[(Y - E[Y])^2], of shape ``batch_shape``."""
+        """Return the variance, E[(Y - E[Y])^2], of shape ``batch_shape``."""
         return jnp.square(self.stddev())
 
     @compiled
     def stddev(self) -> jax.Array:
-        """The standard deviation, of shape ``batch_shape``."""
+        """Return the standard deviation, of shape ``batch_shape``."""
 
         def compute(r: Resolved) -> jax.Array:
             origin = jax.lax.stop_gradient(_mean_from(r, center_of(r)))
@@ -137,14 +147,15 @@ class Rounded(Distribution):
 
             square = average(r, of_pieces, _no_tail)
             square = jnp.maximum(square - jnp.square(_mean_from(r, origin) - origin), 0.0)
-            certain = square == 0  # a large epsilon leaves the value alone; a root has no slope there
+            # All mass on one value, at a large epsilon; sqrt has no derivative at 0.
+            certain = square == 0
             return jnp.where(certain, 0.0, jnp.sqrt(jnp.where(certain, 1.0, square)))
 
         return from_multiples(by_rows(compute, self), self.resolution)
 
     @compiled
     def mean_abs_error(self, center: ArrayLike) -> jax.Array:
-        """E|Y - center|: the exact error bar of a draw."""
+        """Return E|Y - center|, the exact error of a draw."""
         at = jnp.asarray(center) * (self.resolution.denominator / self.resolution.numerator)
         near = to_multiples(jnp.asarray(center), self.resolution)
         at = jnp.where(self._is_near(center, near), near, at)
@@ -152,10 +163,10 @@ class Rounded(Distribution):
 
     @compiled
     def entropy(self) -> jax.Array:
-        """Entropy in nats, of shape ``batch_shape``."""
+        """Return the entropy in nats, of shape ``batch_shape``."""
 
         def of_places(half: Half) -> jax.Array:
-            """How much more than the mean over a cell its outer end costs."""
+            """Return the cost at the outer end of a cell minus the mean cost over the cell."""
             s = _of_a_cell(half)
             return s * (1 - piece.mean_fraction(s))
 
@@ -165,28 +176,31 @@ class Rounded(Distribution):
         return from_multiples(jnp.clip(number, *self._ends), self.resolution)
 
     def _is_near(self, y: ArrayLike, number: jax.Array) -> jax.Array:
-        """Whether y is the multiple of this number, up to rounding."""
+        """Return True where y is this multiple, up to rounding."""
         value = from_multiples(number, self.resolution)
         return jnp.abs(y - value) <= 8 * float(jnp.finfo(self.dtype).eps) * jnp.abs(value)
 
     def _last(self, y: ArrayLike) -> jax.Array:
-        """The number of the last multiple up to y."""
+        """Return the index of the largest multiple up to y."""
         number = to_multiples(jnp.asarray(y), self.resolution)
         return jnp.where((from_multiples(number, self.resolution) <= y) | self._is_near(y, number), number, number - 1)
 
 
 def _cells(half: Half) -> jax.Array:
-    """How many cells each piece has."""
+    """Return the number of cells of each piece."""
     return jnp.abs(half.side.values[..., 1:] - half.side.values[..., :-1])
 
 
 def _of_a_cell(half: Half) -> jax.Array:
-    """The decay over one cell of each piece."""
+    """Return the decay over one cell of each piece."""
     return half.decay / jnp.maximum(_cells(half), 1.0)
 
 
 def _means(half: Half, origin: jax.Array) -> jax.Array:
-    """The mean of each piece on the grid minus ``origin``: the middle of a cell is further out than the mean inside it."""
+    """Return the mean of each piece on the grid minus ``origin``.
+
+    The middle of a cell is further out than the mean inside it.
+    """
     return half.mean_from(origin) + half.sign * (0.5 - piece.mean_fraction(_of_a_cell(half)))
 
 
@@ -199,7 +213,7 @@ def _mean_from(r: Resolved, origin: jax.Array) -> jax.Array:
 
 
 def _piece_of(r: Resolved, number: jax.Array) -> tuple[Found, jax.Array, jax.Array]:
-    """The piece that holds a cell, how many cells it has, and how many of them are further in."""
+    """Return the piece that contains a cell, its number of cells, and how many are further in."""
     upper = number >= center_of(r)
     here = r.piece_at(upper, r.locate(number, upper))
     cells = jnp.maximum(jnp.abs(here.far - here.near), 1.0)
@@ -225,10 +239,11 @@ def _mean_abs_error(distribution: OnLine, center: jax.Array) -> jax.Array:
         for half in r.halves:
             means = each_point(partial(_means, half), center)
             total = total + jnp.sum(half.weight[..., None, :] * jnp.abs(means), axis=-1)
-        # In the one piece that has the center inside, E|Y - c| takes the place of |E Y - c|, which is not larger.
+        # In the piece that contains the center, E|Y - c| replaces |E Y - c|, which is not larger.
         here, cells, _ = _piece_of(r, jnp.floor(center + 0.5))
         s = here.decay / cells
-        d = jnp.abs(center - here.near) - 0.5  # the cells of the piece lie at 0, 1, ..., cells - 1, counted outwards
+        # The cells of the piece lie at 0, 1, ..., cells - 1, counted outwards.
+        d = jnp.abs(center - here.near) - 0.5
         inside = (d > 0) & (d < cells - 1) & ((center - here.near) * (here.far - center) > 0)
         first = jnp.clip(jnp.floor(d) + 1, 0.0, cells)
         rest = cells - first

@@ -1,7 +1,7 @@
-"""Draws from a distribution on the line: choose a piece by its weight, then place the draw inside it by inverse CDF.
+"""Sampling from a density on the line: a piece by its weight, then a point in it by inverse cdf.
 
-``few.py`` is for one or a few draws from each row, ``many.py`` for more, and ``gumbel.py`` is the reference; ``place.py`` is the
-second step of all three, ``line.py`` what they draw from.
+``few.py`` is for one or a few draws from each row, ``many.py`` for more, and ``gumbel.py`` is a
+reference; ``place.py`` is the second step of all three, and ``line.py`` the density.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from dpjax.distributions.line import Line, OnLine
 from dpjax.distributions.many import from_tails, many
 from dpjax.random.keys import row_words
 
-FEW = 64  # up to so many draws from a row cost less by lanes than by a table
+FEW = 64  # up to this many draws from a row, lanes cost less than a table
 Method = Literal["auto", "tree", "table", "gumbel"]
 
 
 def draw(key: jax.Array, line: Line, draws: int, method: Method, first: ArrayLike = 0) -> tuple[jax.Array, jax.Array]:
-    """Draw from each row: the chosen slots, counted outwards on their side (int32), and the points, both ``(draws, *batch)``."""
+    """Draw slots, counted outwards on their side (int32), and points, both ``(draws, *batch)``."""
     rows = row_words(key, line.batch, first)
     if not line.pieces:
         found = from_tails(rows, line, draws)
@@ -40,7 +40,7 @@ def draw(key: jax.Array, line: Line, draws: int, method: Method, first: ArrayLik
 
 @partial(jax.jit, static_argnames=("shape", "method"))
 def sample(key: jax.Array, distribution: OnLine, shape: tuple[int, ...], method: Method, first: ArrayLike = 0) -> jax.Array:
-    """Draw from a distribution: float of shape ``shape + batch_shape``; ``first`` is the index of its first row."""
+    """Draw floats of shape ``shape + batch_shape``; ``first`` is the index of the first row."""
     batch, draws = distribution.batch_shape, prod(shape)
     if draws == 0 or prod(batch) == 0:
         return jnp.zeros(shape + batch, distribution.dtype)

@@ -1,9 +1,10 @@
-"""A distribution that was made on another scale, mapped back to the data's.
+"""Distributions on a transformed scale, mapped back to the scale of the data.
 
-Probabilities and quantiles are those of the scale at T(y), densities have the derivative of T besides. Moments are quadratures in
-each piece, because the distribution has kinks and jumps at its edges: Gauss-Legendre with 16 nodes in w, where w^4 is the
-probability of the piece beyond a point, seen from its low-cost end. The fourth power resolves steep pieces, and the last one, in
-which x may grow by sixty decades.
+Probabilities and quantiles are those of the transformed scale at T(y); densities are multiplied by
+the derivative of T. Moments are quadratures in each piece, because the distribution has kinks and
+jumps at its edges: Gauss-Legendre with 16 nodes in w, where w^4 is the probability of the piece
+beyond a point, counted from its low-cost end. The fourth power resolves steep pieces and the last
+piece, in which x may grow by sixty decades.
 """
 
 from __future__ import annotations
@@ -28,29 +29,33 @@ from dpjax.distributions.transforms import Transform, ends_on_scale, in_whole_la
 
 Term = Callable[[jax.Array, jax.Array], jax.Array]
 Sum = Callable[[Term], jax.Array]
-_NATS = {4: 85, 8: 230}  # how far tails are followed, by the size of the dtype: float32 holds e^-87
+_NATS = {4: 85, 8: 230}  # the integrated length of tails, by size of the dtype: float32 holds e^-87
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, repr=False)
 class Transformed(Distribution):
-    """The distribution of ``transform.inverse(Y)`` for a Y of another distribution, with values between the transform's bounds.
+    """The distribution of ``transform.inverse(Y)``, with values between the transform's bounds.
 
-    A public map of a draw is post-processing: the guarantee is that of ``distribution``, and so is every privacy loss between two
-    of them with the same transform. Leading axes are a batch.
+    A public map of a draw is post-processing: the guarantee is that of ``distribution``, and so is
+    every privacy loss between two of them with the same transform. Leading axes are a batch.
 
-    All methods but ``sample`` and the moments are as exact as those of ``distribution``, up to the rounding of T (see the
-    transform). The moments (``mean``, ``variance``, ``stddev``, ``mean_abs_error``, ``mean_squared_error``) and ``entropy`` are
-    quadratures with 16 nodes in each piece, with a relative error below 1e-7 in float64. Only where the last piece, which reaches
-    to the bounds, dominates a moment it is 1e-5, and 2e-2 for ``LogCauchy``. (A private median of few records comes from there now
-    and then. Its mean error is then as large as it says, and ``quantile`` tells more.) Moments are finite, because the bounds are;
-    float32 may not hold a variance, and what has a probability below e^-87 is not in its moments. Tails and symmetric
-    noise are followed down to a probability of e^-85 (float32) or e^-230, in panels of 1/8 and then of 1 in its logarithm with 8
-    nodes each; with a centre or a bound inside them, which is a kink, the relative error is below 1e-3.
+    All methods except ``sample`` and the moments are as exact as those of ``distribution``, up to
+    the rounding of T (see the transform). The moments (``mean``, ``variance``, ``stddev``,
+    ``mean_abs_error``, ``mean_squared_error``) and ``entropy`` are quadratures with 16 nodes in
+    each piece, with a relative error below 1e-7 in float64. Where the last piece, which extends to
+    the bounds, dominates a moment, the error is 1e-5, and 2e-2 for ``LogCauchy``. (A private median
+    of few records sometimes comes from this piece. Its mean error is then as large as reported, and
+    ``quantile`` is more informative.) Moments are finite, because the bounds are; a variance may
+    overflow float32, and events of probability below e^-87 are left out of its moments. Tails and
+    symmetric noise are integrated down to a probability of e^-85 (float32) or e^-230, in panels of
+    1/8 and then of 1 in its logarithm with 8 nodes each; with a center or a bound inside them,
+    which is a kink, the relative error is below 1e-3.
 
     Attributes:
-        distribution: :class:`PiecewiseExponential`, :class:`Cauchy` or :class:`LaplaceLogNormal`, on the scale.
-        transform: static.
+        distribution: the distribution of Y on the transformed scale, such as
+            :class:`PiecewiseExponential`, :class:`Cauchy` or :class:`LaplaceLogNormal`.
+        transform: static, the map T.
 
     >>> import jax.numpy as jnp
     >>> from dpjax import Log, median, on_scale, piecewise_laplace
@@ -66,12 +71,15 @@ class Transformed(Distribution):
     transform: Transform = field(metadata={"static": True})
 
     def __post_init__(self) -> None:
-        given = self.distribution  # inside JAX, the leaves of a pytree need not be arrays
-        dense = isinstance(given, (PiecewiseExponential, SymmetricNoise)) and not isinstance(given, DiscreteLaplace)
-        if isinstance(given, Distribution) and not dense:
-            raise TypeError(f"Transformed takes a distribution with a density on the line, got {type(given).__name__}.")
+        distribution = self.distribution  # inside JAX, the leaves of a pytree need not be arrays
+        dense = isinstance(distribution, (PiecewiseExponential, SymmetricNoise)) and not isinstance(distribution, DiscreteLaplace)
+        if isinstance(distribution, Distribution) and not dense:
+            raise TypeError(
+                "distribution must have a density on the real line (PiecewiseExponential, Cauchy, "
+                f"LaplaceLogNormal, ...), got {type(distribution).__name__}."
+            )
         if not isinstance(self.transform, Transform):
-            raise TypeError(f"Transformed takes a Transform (such as Log()), got {self.transform!r}.")
+            raise TypeError(f"transform must be a Transform (such as Log()), got {self.transform!r}.")
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
@@ -85,7 +93,7 @@ class Transformed(Distribution):
 
     @property
     def support(self) -> tuple[jax.Array, jax.Array]:
-        """The ends of the distribution on the scale of y, within the bounds of the transform, of shape ``batch_shape`` each."""
+        """The bounds of the support in units of y, within the transform's bounds."""
         low, high = (self._value(end) for end in self.distribution.support)
         return low, high
 
@@ -94,46 +102,49 @@ class Transformed(Distribution):
 
     @compiled
     def log_prob(self, y: ArrayLike) -> jax.Array:
-        """Log-density at ``y``: that of the distribution at T(y), and the logarithm of the derivative of T at y."""
+        """Return the log-density at ``y``: that at T(y) plus the log of the derivative of T."""
         y, x = jnp.asarray(y), self._clipped(y)
         value = self.distribution.log_prob(self.transform.forward(x)) + self.transform.log_derivative(x)
         return jnp.where((y < self.transform.lower) | (y > self.transform.upper), -jnp.inf, value)
 
     @compiled
     def cdf(self, y: ArrayLike) -> jax.Array:
-        """P(Y <= y)."""
+        """Return P(Y <= y)."""
         y, inside = jnp.asarray(y), self.distribution.cdf(self.transform.forward(self._clipped(y)))
         return jnp.where(y >= self.transform.upper, 1.0, jnp.where(y < self.transform.lower, 0.0, inside))
 
     @compiled
     def survival(self, y: ArrayLike) -> jax.Array:
-        """P(Y > y), at the precision of the distribution's upper tail."""
+        """Return P(Y > y), at the precision of the distribution's upper tail."""
         y, inside = jnp.asarray(y), self.distribution.survival(self.transform.forward(self._clipped(y)))
         return jnp.where(y >= self.transform.upper, 0.0, jnp.where(y < self.transform.lower, 1.0, inside))
 
     @compiled
     def quantile(self, p: ArrayLike) -> jax.Array:
-        """The smallest y with ``cdf(y) >= p``, up to rounding; NaN outside [0, 1]."""
+        """Return the smallest y with ``cdf(y) >= p``, up to rounding; NaN outside [0, 1]."""
         return self._value(self.distribution.quantile(p))
 
     @compiled
     def interval(self, level: ArrayLike) -> tuple[jax.Array, jax.Array]:
-        """The lower and upper end of the central interval of probability ``level``: each side leaves out ``(1 - level) / 2``."""
+        """Return the ends of the central interval of probability ``level``.
+
+        Each side leaves out ``(1 - level) / 2``.
+        """
         low, high = self.distribution.interval(level)
         return self._value(low), self._value(high)
 
     @compiled
     def mean(self) -> jax.Array:
-        """E[Y], of shape ``batch_shape``."""
+        """Return the mean, E[Y], of shape ``batch_shape``."""
         return self._integrate(self._mean)
 
     def variance(self) -> jax.Array:
-        """E[(Y - E[Y])^2], of shape ``batch_shape``; infinite where only the dtype does not hold it, see :meth:`stddev`."""
+        """Return the variance, ``batch_shape``; infinite if it overflows, see :meth:`stddev`."""
         return jnp.square(self.stddev())
 
     @compiled
     def stddev(self) -> jax.Array:
-        """The standard deviation, of shape ``batch_shape``."""
+        """Return the standard deviation, of shape ``batch_shape``."""
 
         def compute(total: Sum, origin: jax.Array) -> jax.Array:
             mean = jax.lax.stop_gradient(self._mean(total, origin))
@@ -141,7 +152,8 @@ class Transformed(Distribution):
             unit = jnp.where(unit > 0, unit, 1.0)
 
             def term(p: jax.Array, z: jax.Array) -> jax.Array:
-                root = jnp.where(p > 0, jnp.sqrt(jnp.where(p > 0, p, 1.0)), 0.0)  # inside the square, which could overflow
+                # Inside the square, which could otherwise overflow.
+                root = jnp.where(p > 0, jnp.sqrt(jnp.where(p > 0, p, 1.0)), 0.0)
                 return jnp.square((self._value(z) - mean) / unit * root)
 
             return unit * jnp.sqrt(total(term))
@@ -150,7 +162,7 @@ class Transformed(Distribution):
 
     @compiled
     def entropy(self) -> jax.Array:
-        """Differential entropy -E[log p(Y)] in nats, of shape ``batch_shape``; :class:`PiecewiseExponential` has one."""
+        """Return the differential entropy in nats; only for a :class:`PiecewiseExponential`."""
 
         def term(p: jax.Array, z: jax.Array) -> jax.Array:
             return jnp.where(p > 0, p * self.transform.log_derivative(self._value(z)), 0.0)
@@ -159,7 +171,7 @@ class Transformed(Distribution):
 
     @compiled
     def mean_abs_error(self, center: ArrayLike) -> jax.Array:
-        """E|Y - center|, for a ``center`` in the units of the data that broadcasts against ``batch_shape``."""
+        """Return E|Y - center|, for a ``center`` in units of the data."""
         center = jnp.asarray(center)
         if isinstance(self.distribution, SymmetricNoise):
             return _over_noise(self.distribution, lambda p, z: p * jnp.abs(self._value(z) - center), rank=center.ndim)
@@ -179,7 +191,7 @@ class Transformed(Distribution):
                 p, values = _tail(self.dtype)
                 values = self._value(half.end + half.sign * half.scale * values) - origin
                 error = error + half.tail * jnp.sum(p * jnp.abs(values[..., None, :] - away[..., None]), axis=-1)
-        # In the one piece that has the center inside, E|Y - c| takes the place of |E Y - c|, which is not larger.
+        # In the piece that contains the center, E|Y - c| replaces |E Y - c|, which is not larger.
         upper = z >= center_of(r)
         here = r.piece_at(upper, r.locate(z, upper))
         low, high = jnp.where(here.rises, here.near, here.far), jnp.where(here.rises, here.far, here.near)
@@ -199,22 +211,22 @@ class Transformed(Distribution):
         return origin + total(lambda p, z: p * (self._value(z) - origin))
 
     def _integrate(self, compute: Callable[[Sum, jax.Array], jax.Array]) -> jax.Array:
-        """Call ``compute(total, origin)``, where ``total(term)`` adds up ``term(p, z)`` over points z of probability p."""
-        whole = self.distribution
-        if isinstance(whole, SymmetricNoise):
-            return compute(partial(_over_noise, whole), self._value(jnp.broadcast_to(whole.loc, self.batch_shape)))
-        return by_rows(lambda r: compute(partial(_over_pieces, r), self._value(center_of(r))), whole)
+        """Call ``compute(total, origin)``; ``total(term)`` sums ``term(mass, point)``."""
+        distribution = self.distribution
+        if isinstance(distribution, SymmetricNoise):
+            return compute(partial(_over_noise, distribution), self._value(jnp.broadcast_to(distribution.loc, self.batch_shape)))
+        return by_rows(lambda r: compute(partial(_over_pieces, r), self._value(center_of(r))), distribution)
 
     def _clipped(self, y: ArrayLike) -> jax.Array:
         return jnp.clip(jnp.asarray(y), self.transform.lower, self.transform.upper)
 
     def _value(self, z: jax.Array) -> jax.Array:
-        """The inverse of T, within the transform's bounds."""
+        """Invert T, within the transform's bounds."""
         return self._clipped(self.transform.inverse(jnp.clip(z, *ends_on_scale(self.transform, self.dtype))))
 
 
 def _over_pieces(r: Resolved, term: Term) -> jax.Array:
-    """The sum of ``term`` over the nodes in all pieces and tails, ``(rows, 1)``."""
+    """Sum ``term`` over the nodes in all pieces and tails, ``(rows, 1)``."""
     found = jnp.zeros_like(r.total)
     for half in r.halves:
         sums = _in_pieces(*_ends(half), half.decay, half.weight / r.total, term)
@@ -227,16 +239,16 @@ def _over_pieces(r: Resolved, term: Term) -> jax.Array:
 
 
 def _ends(half: Half) -> tuple[jax.Array, jax.Array]:
-    """The low-cost and the high-cost end of each piece."""
+    """Return the low-cost and the high-cost end of each piece."""
     near, far, rises = half.side.values[..., :-1], half.side.values[..., 1:], half.side.cost_near <= half.side.cost_far
     return jnp.where(rises, near, far), jnp.where(rises, far, near)
 
 
 def _in_pieces(low: jax.Array, high: jax.Array, decay: jax.Array, mass: jax.Array, term: Term) -> jax.Array:
-    """The sum of ``term`` over the nodes in each piece, from its low-cost to its high-cost end, of the shape of ``mass``."""
+    """Sum ``term`` over the nodes in each piece, low-cost end first, of the shape of ``mass``."""
     y, weights = np.polynomial.legendre.leggauss(16)
     w = (1 - y) / 2
-    # The probability before each node, beyond it and at it.
+    # The probability before each node, beyond it, and at it.
     rule = jnp.asarray([1 - w**4, w**4, 2 * w**3 * weights], mass.dtype)
 
     def add(number: jax.Array, found: jax.Array) -> jax.Array:
@@ -247,17 +259,24 @@ def _in_pieces(low: jax.Array, high: jax.Array, decay: jax.Array, mass: jax.Arra
 
 
 def _over_noise(noise: SymmetricNoise, term: Term, rank: int = 0) -> jax.Array:
-    """The sum of ``term`` over nodes on both sides of symmetric noise; a term has up to ``rank`` axes beside that of the nodes."""
+    """Sum ``term`` over nodes on both sides of symmetric noise.
+
+    A term has up to ``rank`` axes in addition to that of the nodes.
+    """
     p, nats = (nodes.reshape(-1, *(1,) * max(rank, len(noise.batch_shape))) for nodes in _tail(noise.dtype))
     below = noise.quantile(jnp.exp(-nats) / 2)
     return jnp.sum(term(p / 2, below) + term(p / 2, 2 * noise.loc - below), axis=0)
 
 
 def _tail(dtype: Any) -> tuple[jax.Array, jax.Array]:
-    """Nodes for an exponential variate of rate 1, their probabilities and where they are: eight in every panel."""
+    """Return the probabilities and positions of nodes for an exponential variate of rate 1.
+
+    There are eight nodes in each panel.
+    """
     y, weights = np.polynomial.legendre.leggauss(8)
     last = _NATS[jnp.dtype(dtype).itemsize]
-    panels = np.concatenate([np.arange(0, 16, 1 / 8), np.arange(16, last + 1)])  # finer where a kink shows
+    # Finer where a kink matters.
+    panels = np.concatenate([np.arange(0, 16, 1 / 8), np.arange(16, last + 1)])
     nats = ((panels[:-1] + panels[1:])[:, None] + np.diff(panels)[:, None] * y) / 2
     masses = np.diff(panels)[:, None] / 2 * weights * np.exp(-nats)
     return jnp.asarray(masses.reshape(-1), dtype), jnp.asarray(nats.reshape(-1), dtype)

@@ -1,8 +1,9 @@
-"""Public increasing maps between data and the scale on which something is drawn.
+"""Public increasing maps between data and the scale on which a mechanism draws.
 
-A map that is chosen without the data keeps every guarantee, both ways: records are mapped one by one, and a draw is mapped back.
-On a logarithmic scale 60 decades are 138 units long, on the scale of a prior's distribution function the whole line has length 1.
-So the bounds of the data need not be known.
+A map chosen without the data preserves every guarantee in both directions: records are mapped one
+by one, and a draw is mapped back. On a logarithmic scale 60 decades have length 138, and on the
+scale of a prior's distribution function the whole line has length 1. So bounds on the data need not
+be known.
 """
 
 from __future__ import annotations
@@ -22,15 +23,16 @@ from dpjax.numerics.sums import pad
 
 @dataclass(frozen=True, kw_only=True)
 class Transform:
-    """A public increasing map T from data to a scale, static and hashable: a frozen dataclass of Python numbers and functions.
+    """A public increasing map T from data to a scale, static and hashable.
 
-    A subclass provides the three methods, elementwise, for ``lower <= x <= upper``; nothing else is ever given to them. Two
-    transforms that are equal share compiled programs.
+    It is a frozen dataclass of Python numbers and functions. A subclass provides the three methods,
+    elementwise, for ``lower <= x <= upper``, and is only called there. Equal transforms share
+    compiled programs.
 
     Attributes:
-        lower: static, public, chosen without the data: records below it count as equal to it, and draws stay above it. By default
-            -1e15, and never below -1e30.
-        upper: the same above; 1e15.
+        lower: static, public, chosen without the data: smaller records count as equal to it, and
+            draws are at least ``lower``. By default -1e15, and at least -1e30.
+        upper: likewise, the upper bound of records and draws. By default 1e15, and at most 1e30.
 
     >>> import jax.numpy as jnp
     >>> @dataclass(frozen=True)
@@ -59,23 +61,24 @@ class Transform:
     if TYPE_CHECKING:
 
         def forward(self, x: jax.Array) -> jax.Array:
-            """T(x), increasing."""
+            """Return T(x), increasing."""
 
         def inverse(self, z: jax.Array) -> jax.Array:
-            """The x with T(x) = z."""
+            """Return the x with T(x) = z."""
 
         def log_derivative(self, x: jax.Array) -> jax.Array:
-            """The logarithm of the derivative of T at x."""
+            """Return the logarithm of the derivative of T at x."""
 
 
 @dataclass(frozen=True)
 class Log(Transform):
-    """The logarithm, for positive data; zero and less count as ``lower``.
+    """The logarithm, for positive data; records up to 0 count as ``lower``.
 
-    In float32, T(x) has steps of 1e-6 at 1e5 and of 4e-6 at 1e15: records that differ by less, relatively, can become one.
+    In float32, T(x) has steps of 1e-6 at 1e5 and of 4e-6 at 1e15: records with a smaller relative
+    difference can become equal.
 
     Attributes:
-        lower: as for :class:`Transform`; 1e-15 by default, and never below 1e-30.
+        lower: as for :class:`Transform`; 1e-15 by default, and at least 1e-30.
         upper: as for :class:`Transform`.
 
     >>> import jax.numpy as jnp
@@ -90,30 +93,30 @@ class Log(Transform):
         super().__post_init__()
 
     def forward(self, x: jax.Array) -> jax.Array:
-        """Log x."""
+        """Return log x."""
         return jnp.log(x)
 
     def inverse(self, z: jax.Array) -> jax.Array:
-        """Exp z."""
+        """Return exp z."""
         return jnp.exp(z)
 
     def log_derivative(self, x: jax.Array) -> jax.Array:
-        """-log x."""
+        """Return -log x."""
         return -jnp.log(x)
 
 
 @dataclass(frozen=True)
 class Asinh(Transform):
-    """asinh(x / scale): linear near 0 and logarithmic further out, for data of both signs.
+    """The map asinh(x / scale): linear near 0, logarithmic further out, for data of both signs.
 
-    In float32, T(x) has steps of 1e-6 at 1e5 ``scale`` and of 4e-6 at 1e15 ``scale``: records that differ by less, relatively, can
-    become one.
+    In float32, T(x) has steps of 1e-6 at 1e5 ``scale`` and of 4e-6 at 1e15 ``scale``: records with
+    a smaller relative difference can become equal.
 
     Attributes:
-        scale: static, from 1e-8 to 1e30, chosen without the data: about how large records are. If they have both signs, one that is
-            a hundred times too small costs the median of 1000 records up to 3 % of its error, a thousand times up to 20 %. One
-            that is a thousand times too large costs nothing, or up to 40 % where the bounds are reached now and then (swap, epsilon
-            = 0.2).
+        scale: static, from 1e-8 to 1e30, chosen without the data: the typical magnitude of records.
+            If they have both signs, a scale 100 times too small costs the median of 1000 records up
+            to 3 % of its error, 1000 times up to 20 %. A scale 1000 times too large costs nothing,
+            or up to 40 % where draws sometimes reach the bounds (swap, epsilon = 0.2).
         lower: as for :class:`Transform`.
         upper: as for :class:`Transform`.
 
@@ -129,30 +132,33 @@ class Asinh(Transform):
         object.__setattr__(self, "scale", checks.static_number("scale", self.scale, 1e-8, 1e30))
 
     def forward(self, x: jax.Array) -> jax.Array:
-        """asinh(x / scale)."""
+        """Return asinh(x / scale)."""
         return jnp.arcsinh(x / self.scale)
 
     def inverse(self, z: jax.Array) -> jax.Array:
-        """Scale times sinh z."""
+        """Return scale * sinh(z)."""
         return self.scale * jnp.sinh(z)
 
     def log_derivative(self, x: jax.Array) -> jax.Array:
-        """-log of the square root of x^2 + scale^2."""
+        """Return -log sqrt(x^2 + scale^2)."""
         z = jnp.abs(jnp.arcsinh(x / self.scale))
-        return log(2) - log(self.scale) - z - jnp.log1p(jnp.exp(-2 * z))  # the square of x could overflow
+        # The square of x could overflow.
+        return log(2) - log(self.scale) - z - jnp.log1p(jnp.exp(-2 * z))
 
 
 @dataclass(frozen=True)
 class LogCauchy(Transform):
-    """The distribution function of a public prior with heavy tails: asinh(X / scale) is standard Cauchy, and so, nearly, is log X.
+    """The distribution function of a public prior with heavy tails.
 
-    T(x) = 2 P(X <= x) - 1, from -1 to 1 and symmetric around 0, where floats have their digits. Half of the prior's mass lies
-    between -1.18 and 1.18 ``scale``. Far out T moves slowly: in float32, records can become one that differ relatively by less than
-    4e-5 at 1e6 ``scale``, and by 2e-4 at 1e15 ``scale``; in float64 it is 1e-12.
+    asinh(X / scale) is standard Cauchy. The distribution of log |X| is then nearly Cauchy. T(x) = 2
+    P(X <= x) - 1 is symmetric, from -1 to 1, with 0 at x = 0, where floats are most precise. Half
+    of the prior's mass lies between -1.18 and 1.18 ``scale``. Far out, T grows slowly: in float32,
+    records with a relative difference below 4e-5 at 1e6 ``scale``, and 2e-4 at 1e15 ``scale``, can
+    become equal; in float64 it is 1e-12.
 
     Attributes:
-        scale: as that of :class:`Asinh`. If records have both signs, one that is a hundred times too small costs up to 30 %; one
-            that is a thousand times too large costs nothing.
+        scale: as that of :class:`Asinh`. If records have both signs, a scale 100 times too small
+            costs up to 30 % of the error; a scale 1000 times too large costs nothing.
         lower: as for :class:`Transform`.
         upper: as for :class:`Transform`.
 
@@ -168,33 +174,34 @@ class LogCauchy(Transform):
         object.__setattr__(self, "scale", checks.static_number("scale", self.scale, 1e-8, 1e30))
 
     def forward(self, x: jax.Array) -> jax.Array:
-        """Twice the arc tangent of asinh(x / scale), over pi."""
+        """Return (2 / pi) arctan(asinh(x / scale))."""
         return (2 / pi) * jnp.arctan(jnp.arcsinh(x / self.scale))
 
     def inverse(self, z: jax.Array) -> jax.Array:
-        """Scale times the sinh of tan(pi z / 2)."""
+        """Return scale * sinh(tan(pi z / 2))."""
         size = jnp.where(z < 0, -z, z)
-        far = size > 0.5  # the distance from 1 is exact, and the tangent is steep there
+        far = size > 0.5  # where the tangent is steep, and the distance from 1 is exact
         tangent = jnp.tan(pi / 2 * jnp.where(far, 1 - size, size))
         x = self.scale * jnp.sinh(jnp.where(far, 1 / jnp.where(far, tangent, 1.0), tangent))
         return jnp.where(z < 0, -x, x)
 
     def log_derivative(self, x: jax.Array) -> jax.Array:
-        """The log-density of the prior, and log 2."""
+        """Return the log-density of the prior plus log 2."""
         return log(2 / pi) - jnp.log1p(jnp.square(jnp.arcsinh(x / self.scale))) + Asinh(self.scale).log_derivative(x)
 
 
 @dataclass(frozen=True)
 class Prior(Transform):
-    """The distribution function of any public prior with a continuous density, from functions of JAX.
+    """The distribution function of any public prior with a continuous density, from JAX functions.
 
-    The scale goes from 0 to 1. Where the distribution function rounds to 1, records cannot be told apart: in float32, a standard
-    normal prior ends at 5.4, and before that it has steps of 6e-8 of its mass. Take a prior with heavy tails, or float64.
+    The scale is [0, 1]. Where the distribution function rounds to 1, records cannot be
+    distinguished: in float32, a standard normal prior ends at 5.4, and has steps of 6e-8 in
+    probability before. Use a prior with heavy tails, or float64.
 
     Attributes:
-        cdf: static, of x; functions are compared by identity, so define them once.
+        cdf: static function of x; functions are compared by identity, so define them once.
         quantile: static, the inverse of ``cdf``; not NaN on [0, 1].
-        log_density: static, the logarithm of the derivative of ``cdf``; below infinity.
+        log_density: static, the logarithm of the derivative of ``cdf``; less than infinity.
         lower: as for :class:`Transform`.
         upper: as for :class:`Transform`.
 
@@ -210,24 +217,27 @@ class Prior(Transform):
     log_density: Callable[[jax.Array], jax.Array]
 
     def forward(self, x: jax.Array) -> jax.Array:
-        """P(X <= x)."""
+        """Return P(X <= x)."""
         return self.cdf(x)
 
     def inverse(self, z: jax.Array) -> jax.Array:
-        """The quantile."""
+        """Return the quantile at z."""
         return self.quantile(z)
 
     def log_derivative(self, x: jax.Array) -> jax.Array:
-        """The log-density."""
+        """Return the log-density of the prior."""
         return self.log_density(x)
 
 
 def ends_on_scale(transform: Transform, dtype: Any) -> np.ndarray:
-    """T at the transform's bounds, known while tracing, too."""
+    """Return T at the transform's bounds, as a constant also while tracing."""
     with jax.ensure_compile_time_eval():
         return np.asarray(transform.forward(jnp.asarray([transform.lower, transform.upper], dtype)))
 
 
 def in_whole_lanes(function: Callable[[jax.Array], jax.Array], values: jax.Array) -> jax.Array:
-    """Call an elementwise function on values padded to whole lanes: no bit of a result depends on how many there are."""
+    """Call an elementwise function on values padded to full lanes of 32.
+
+    So no bit of a result depends on the number of values.
+    """
     return function(pad(values.reshape(-1), value=1))[: values.size].reshape(values.shape)

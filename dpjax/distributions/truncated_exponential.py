@@ -1,9 +1,10 @@
-"""One piece of a piecewise exponential distribution: density ~ exp(-s r), r in [0, 1] from its low-cost end.
+"""One piece of a piecewise exponential distribution: density ~ exp(-s r), r in [0, 1].
 
-``s >= 0`` is the decay over the whole piece, rate * (cost at the far end - cost at the near end); s = 0 is uniform.
-Every function is elementwise, finite with finite gradients for all s >= 0, and accurate to a few units in the last place:
-where the closed form cancels (small s), the Taylor series is summed instead. Its coefficients are Bernoulli numbers, because
-1/s - 1/(e^s - 1) = 1/2 - sum_k B_2k s^(2k-1) / (2k)!.
+r is the distance from the low-cost end in units of the width, and ``s >= 0`` the decay over the
+piece, rate * (cost at the far end - cost at the near end); s = 0 is uniform. All functions are
+elementwise, finite with finite gradients for all s >= 0, and accurate to a few units in the last
+place: where the closed form cancels (small s), the Taylor series is summed instead. Its
+coefficients are Bernoulli numbers, since 1/s - 1/(e^s - 1) = 1/2 - sum_k B_2k s^(2k-1) / (2k)!.
 """
 
 from fractions import Fraction
@@ -16,12 +17,12 @@ import jax.numpy as jnp
 
 from dpjax.numerics.elementwise import where
 
-_SERIES_BELOW = 1.0  # below this decay the two moments use their series
-_TERMS = 10  # the first term left out is below (1 / 2 pi)^22 * 42 = 1e-16 at s = 1
+_SERIES_BELOW = 1.0  # below this decay, mean and variance are computed from their series
+_TERMS = 10  # the first omitted term is below (1 / 2 pi)^22 * 42 = 1e-16 at s = 1
 
 
 def _bernoulli_ratios(count: int) -> list[float]:
-    """B_2k / (2k)! for k = 1..count, by the defining recurrence in exact arithmetic."""
+    """Return B_2k / (2k)! for k = 1..count, by the defining recurrence in exact arithmetic."""
     numbers = [Fraction(1)]
     for m in range(1, 2 * count + 1):
         numbers.append(-sum((comb(m + 1, j) * numbers[j] for j in range(m)), Fraction(0)) / (m + 1))
@@ -32,7 +33,7 @@ _BERNOULLI = _bernoulli_ratios(_TERMS)
 
 
 def _bernoulli_series(s: jax.Array) -> jax.Array:
-    """The sum of B_2k / (2k)! s^(2k-2) over k = 1, 2, ..."""
+    """Sum B_2k / (2k)! s^(2k-2) over k = 1, 2, ..."""
     series = jnp.zeros_like(s)
     for ratio in reversed(_BERNOULLI):
         series = series * s * s + ratio
@@ -41,15 +42,15 @@ def _bernoulli_series(s: jax.Array) -> jax.Array:
 
 @partial(jax.jit, inline=True)
 def log_mass_fraction(s: jax.Array) -> jax.Array:
-    """Return log phi0(s), phi0(s) = (1 - e^-s) / s: the log of the mass relative to a flat piece at the near end's height."""
-    small = s < 1e-3  # the series' first term left out is s^4 / 2880
+    """Return log phi0(s), phi0(s) = (1 - e^-s) / s; see :func:`mass_fraction`."""
+    small = s < 1e-3  # the first omitted term of the series is s^4 / 2880
     safe = where(small, 1.0, s)
     return where(small, s * (s / 24 - 0.5), jnp.log(-jnp.expm1(-safe) / safe))
 
 
 @partial(jax.jit, inline=True)
 def mass_fraction(s: jax.Array) -> jax.Array:
-    """Return phi0(s) = (1 - e^-s) / s, the mass relative to a flat piece at the near end's height."""
+    """Return phi0(s) = (1 - e^-s) / s: mass relative to a flat piece of the near end's height."""
     flat = s <= 0
     safe = where(flat, 1.0, s)
     return where(flat, 1.0, -jnp.expm1(-safe) / safe)
@@ -59,7 +60,8 @@ def mass_fraction(s: jax.Array) -> jax.Array:
 def far_height(s: jax.Array) -> jax.Array:
     """Return s / (e^s - 1), the height at the far end relative to the mean height.
 
-    From 1 on, the relative error is that of e^-s: s units in the last place. The result is 0 where e^-s is.
+    For s >= 1 the relative error is that of e^-s, s units in the last place. The result is 0 where
+    e^-s is.
     """
     small = s < _SERIES_BELOW
     below, above = where(small, s, 0.0), where(small, 1.0, s)
@@ -98,7 +100,7 @@ def cdf_fraction(r: jax.Array, s: jax.Array) -> jax.Array:
 
 
 class Decay(NamedTuple):
-    """What the inverse CDF needs of a decay s: itself, e^-s and e^-s - 1."""
+    """The functions of a decay s that the inverse cdf uses: s, e^-s and e^-s - 1."""
 
     total: jax.Array
     kept: jax.Array
@@ -107,30 +109,36 @@ class Decay(NamedTuple):
     @staticmethod
     @partial(jax.jit, inline=True)
     def of(s: jax.Array) -> "Decay":
-        """Take the two exponentials."""
+        """Compute the two exponentials."""
         return Decay(s, jnp.exp(-s), jnp.expm1(-s))
 
 
 @partial(jax.jit, inline=True)
 def quantile_fraction(p: jax.Array, complement: jax.Array, decay: Decay) -> jax.Array:
-    """Return the r whose mass from the near end is ``p``, given ``complement`` = 1 - p at full relative precision.
+    """Return the r whose mass from the near end is ``p``; ``complement`` is 1 - p.
 
-    r = -log1p(x) / s with x = p (e^-s - 1). Where 1 + x cancels (x near -1: p near 1 and s large) it is written as
-    (1 - p) + p e^-s, which does not.
+    ``complement`` must have full relative precision.
+
+    r = -log1p(x) / s with x = p (e^-s - 1). Where 1 + x cancels (x near -1: p near 1 and s large),
+    it is computed as (1 - p) + p e^-s.
     """
     flat = decay.total < jnp.finfo(jnp.result_type(decay.total)).eps
     x = p * decay.lost
     high = x < -0.5
     low = where(high, 0.0, x)
-    rest = where(high, complement + jnp.abs(p * decay.kept), 1 + low)  # abs(): no compiler fuses the product into the sum
-    # log1p with a single logarithm: to first order, which is enough, what 1 + x has lost by rounding.
+    # Abs() keeps the product from being fused into the sum.
+    rest = where(high, complement + jnp.abs(p * decay.kept), 1 + low)
+    # log1p with a single logarithm, and a first-order correction for the rounding of 1 + x.
     log_rest = jnp.log(rest) + where(high, 0.0, (low - (rest - 1)) / rest)
     return where(flat, p, jnp.minimum(-log_rest / where(flat, 1.0, decay.total), 1.0))
 
 
 @partial(jax.jit, inline=True)
 def log_integral(slope: jax.Array, length: jax.Array) -> jax.Array:
-    """Return the log of the integral of e^(slope t) over [0, length]; ``length`` may be infinite, and then so may be the result."""
+    """Return the log of the integral of e^(slope t) over [0, length].
+
+    ``length`` may be infinite; then the result is infinite unless the slope is negative.
+    """
     endless = length == jnp.inf
     finite = where(endless, 1.0, length)
     steep = where(endless & (slope < 0), -slope, 1.0)
@@ -142,7 +150,10 @@ def log_integral(slope: jax.Array, length: jax.Array) -> jax.Array:
 
 @partial(jax.jit, inline=True)
 def mean_position(slope: jax.Array, length: jax.Array) -> jax.Array:
-    """Return the mean of t under the density proportional to e^(slope t) on [0, length]; infinite ``length`` needs slope < 0."""
+    """Return the mean of t under the density proportional to e^(slope t) on [0, length].
+
+    An infinite ``length`` needs a negative slope.
+    """
     endless = length == jnp.inf
     finite = where(endless, 1.0, length)
     from_near = mean_fraction(jnp.abs(slope) * finite)

@@ -1,4 +1,4 @@
-"""What the distributions on R^d around ``loc`` share whose density depends on a norm of the distance only."""
+"""Base class of the distributions on R^d whose density depends on a norm of the distance to loc."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ _HALVINGS = 64
 
 
 class VectorDistribution(Batch):
-    """A batch of distributions on R^d, as a pytree: draws and points have the coordinates on a last axis of their own.
+    """A batch of distributions on R^d, as a pytree; the last axis of draws is coordinates.
 
-    A subclass describes the density and the norm of ``Y - loc``; ``p`` says which norm: of L_p, from 1 to infinity.
+    A subclass describes the density and the norm of ``Y - loc``, which is the L_p norm of its
+    attribute ``p``, from 1 to infinity.
     """
 
     p = 2.0
@@ -33,23 +34,23 @@ class VectorDistribution(Batch):
 
         @property
         def batch_shape(self) -> tuple[int, ...]:
-            """The broadcast shape of all parameters, without the axis of coordinates."""
+            """The broadcast shape of all parameters without the axis of coordinates."""
 
         def _log_density(self, r: jax.Array) -> jax.Array:
-            """Log-density of Y where the norm of Y - loc is r."""
+            """Return the log-density of Y where the norm of Y - loc is r."""
 
         def _norm_tails(self, r: jax.Array) -> tuple[jax.Array, jax.Array]:
-            """P(norm <= r) and P(norm > r), each at full relative precision where it is small."""
+            """Return P(norm <= r) and P(norm > r), each at full relative precision where small."""
 
         def _norm_moment(self) -> jax.Array:
-            """The mean of the norm, of shape ``batch_shape``."""
+            """Return the mean of the norm, of shape ``batch_shape``."""
 
         def _norm_bound(self, survival: jax.Array) -> jax.Array:
-            """A number that the norm exceeds with at most this probability."""
+            """Return a number that the norm exceeds with at most this probability."""
 
     @property
     def dtype(self) -> Any:
-        """Float32 or float64, of every result."""
+        """The dtype of every result, float32 or float64."""
         return self.loc.dtype
 
     @property
@@ -59,35 +60,44 @@ class VectorDistribution(Batch):
 
     @property
     def support(self) -> tuple[jax.Array, jax.Array]:
-        """Two ends between which all coordinates lie, of shape ``batch_shape`` each: minus infinity and infinity."""
+        """The bounds of all coordinates, -inf and inf, each of shape ``batch_shape``."""
         return real_line(self)
 
     @compiled
     def log_prob(self, y: ArrayLike) -> jax.Array:
-        """Log-density of vectors ``(..., d)``, of the shape that their leading axes and ``batch_shape`` broadcast to."""
+        """Return the log-density of vectors ``(..., d)``.
+
+        The result has the shape to which leading axes and ``batch_shape`` broadcast.
+
+        Raises:
+            ValueError: the last axis of ``y`` does not have size d.
+        """
         if jnp.shape(y)[-1:] != self.event_shape:
-            raise ValueError(f"y needs a last axis of {self.event_shape[0]} coordinates, got shape {jnp.shape(y)}.")
+            raise ValueError(f"y must have a last axis of size {self.event_shape[0]} (coordinates), got shape {jnp.shape(y)}.")
         return self._log_density(norm(jnp.asarray(y) - self.loc, self.p))
 
     def prob(self, y: ArrayLike) -> jax.Array:
-        """Density of vectors; see :meth:`log_prob`."""
+        """Return the density of vectors; see :meth:`log_prob`."""
         return jnp.exp(self.log_prob(y))
 
     @compiled
     def norm_cdf(self, r: ArrayLike) -> jax.Array:
-        """P(norm of Y - loc <= r), at full relative precision for small r."""
+        """Return P(norm of Y - loc <= r), at full relative precision for small r."""
         r = jnp.asarray(r)
         return jnp.where(r > 0, self._norm_tails(jnp.maximum(r, 0.0))[0], 0.0)
 
     @compiled
     def norm_survival(self, r: ArrayLike) -> jax.Array:
-        """P(norm of Y - loc > r), at full relative precision for large r: the probability of an error above r."""
+        """Return P(norm of Y - loc > r), at full relative precision for large r."""
         r = jnp.asarray(r)
         return jnp.where(r > 0, self._norm_tails(jnp.maximum(r, 0.0))[1], 1.0)
 
     @compiled
     def norm_quantile(self, p: ArrayLike) -> jax.Array:
-        """The inverse of :meth:`norm_cdf`: the radius of the ball around ``loc`` of probability p; NaN outside [0, 1]."""
+        """Return the inverse of :meth:`norm_cdf`; NaN outside [0, 1].
+
+        It is the radius of the ball around ``loc`` of probability p.
+        """
         p = jnp.broadcast_to(p, jnp.broadcast_shapes(jnp.shape(p), self.batch_shape))
         inside = (p > 0) & (p < 1)
         safe = jnp.where(inside, p, 0.5)
@@ -102,7 +112,7 @@ class VectorDistribution(Batch):
 
     @compiled
     def mean_norm_error(self) -> jax.Array:
-        """E[norm of Y - loc], of shape ``batch_shape``."""
+        """Return E[norm of Y - loc], of shape ``batch_shape``."""
         return jnp.broadcast_to(self._norm_moment(), self.batch_shape)
 
     def _points(self, name: str, value: ArrayLike) -> jax.Array:
@@ -111,7 +121,7 @@ class VectorDistribution(Batch):
 
 @partial(jax.jit, inline=True, static_argnames="p")
 def norm(vectors: jax.Array, p: float) -> jax.Array:
-    """The L_p norm over the last axis, for p from 1 to infinity, without overflow of powers.
+    """Return the L_p norm over the last axis, for p in [1, inf], without overflow of powers.
 
     >>> float(norm(jnp.array([3.0, 4.0]), 2.0)), float(norm(jnp.array([3.0, -4.0]), float("inf")))
     (5.0, 4.0)

@@ -1,55 +1,66 @@
-"""From a sensitivity profile and epsilon to an output distribution: each mechanism says what a draw costs, by its ``guarantee``.
+"""Mechanisms: from a sensitivity profile and epsilon to an output distribution and a guarantee.
 
-Draws in floating point are simulations: their low-order bits depend on the data (Mironov 2012). ``dpjax.release`` is exact.
+Draws in floating point are simulations: their low-order bits depend on the data (Mironov 2012).
+``dpjax.release`` draws exactly.
 
-**Which mechanism.** For a statistic with a profile, :func:`piecewise_laplace` or :func:`inverse_sensitivity`: at epsilon up to 1
-they differ by some percent on a dense median, from epsilon 2 on, on ties and on other statistics by more. For a single draw among
-candidates or on a grid, :func:`permute_and_flip` has up to half the error at the same epsilon, and twice the bounded range. For a
-vector, radii pay where they are many or epsilon is large: volumes grow with the power d of a radius, and the share of what is far
-away grows with them. With few radii and a small epsilon :func:`k_norm` is closer.
+**Choice of a mechanism.** For a statistic with a profile, use :func:`piecewise_laplace` or
+:func:`inverse_sensitivity`: at epsilon up to 1 their errors differ by some percent on a dense
+median, and by more from epsilon 2 on, with ties, and for other statistics. For a single draw among
+candidates or on a grid, :func:`permute_and_flip` has as little as half the error at the same
+epsilon, and twice the bounded range. For a vector, radii are worthwhile if there are many or
+epsilon is large: volumes grow with the power d of a radius, and with them the probability of
+distant points. With few radii and a small epsilon, :func:`k_norm` has a smaller error.
 
-**Several quantiles.** :func:`joint_quantiles` draws up to 32 of them under one epsilon. A public number of records,
-``public_n=``, makes that 5 to 20 % more accurate and many times faster. Whatever is computed from the draws, such as an
-interquartile range, costs nothing more, and :func:`private_cdf` joins one draw by straight lines to a cdf, a histogram, a mean
-and synthetic records.
+**Several quantiles.** :func:`joint_quantiles` draws up to 32 of them under one epsilon. A public
+number of records, ``public_n=``, makes this 5 to 20 % more accurate and many times faster.
+Functions of the draws, such as an interquartile range, cost nothing more, and :func:`private_cdf`
+interpolates one draw linearly to a cdf, a histogram, a mean and synthetic records.
 
-**Extreme quantiles.** At n (1-q) epsilon below about 20, no mechanism that draws from a range up to a bound finds the q-quantile:
-piecewise Laplace on [0, 10^9] is off by 2000 times the 0.99-quantile of 1000 incomes at epsilon = 1. :func:`unbounded_quantile`
-is off by 3 to 4 %.
+**Extreme quantiles.** At n (1-q) epsilon below about 20, no mechanism that draws from a range up to
+a bound finds the q-quantile: on [0, 10^9] the error of piecewise Laplace is 2000 times the
+0.99-quantile of 1000 incomes at epsilon = 1. That of :func:`unbounded_quantile` is 3 to 4 %.
 
-**Selection.** :func:`exponential` and :func:`permute_and_flip` choose among candidates with scores, and
-:func:`decomposable_exponential` chooses part by part where scores are sums. :func:`stand_out` finds a candidate far ahead of the
-rest at no cost in the number of candidates, :func:`above_threshold` the first large one of many queries for one epsilon, and
-:func:`best_of` the best of many private runs for little more than the cost of one. Runs of bounded range, such as a random
-candidate with a private median for its score, cost together what one of them costs, if their number has a logarithmic
-distribution:
+**Selection.** :func:`exponential` and :func:`permute_and_flip` select among candidates with scores,
+and :func:`decomposable_exponential` selects part by part where scores are sums. :func:`stand_out`
+finds a candidate far ahead of the rest at no cost in the number of candidates,
+:func:`above_threshold` the first large one of many queries for one epsilon, and :func:`best_of` the
+best of many private runs for little more than the cost of one. Runs of bounded range, such as a
+random candidate with a private median for its score, cost together as much as one of them if their
+number has a logarithmic distribution:
 
 >>> runs = negative_binomial(1000)  # up to 1000 runs, 134 in the mean
 >>> round(best_of.guarantee(piecewise_laplace.guarantee("swap", 0.5), attempts=runs).epsilon, 3)
 0.5
 
-**Counts.** :func:`laplace` of :func:`dpjax.count` or :func:`dpjax.histogram` is the geometric mechanism, whose draws are integers.
-They may be negative: ``dpjax.Clamped.of(noisy, lower=0, upper=1000)`` clamps them at no cost.
+**Counts.** :func:`laplace` of :func:`dpjax.count` or :func:`dpjax.histogram` is the geometric
+mechanism, whose draws are integers. They may be negative: ``dpjax.Clamped.of(noisy, lower=0,
+upper=1000)`` clamps them at no cost.
 
-**Public numbers** that mechanisms need come from public numbers: beta from :func:`optimal_beta`, a shift from :func:`shift_for`.
-:func:`shifted_inverse` of :func:`dpjax.user_sum` needs no bound on what one person spends.
+**Parameters.** Those that mechanisms need are computed from public numbers: beta by
+:func:`optimal_beta`, a shift by :func:`shift_for`. :func:`shifted_inverse` of
+:func:`dpjax.user_sum` needs no bound on the contribution of a person.
 
-Public parameters broadcast against the batch shape ``(...)`` of the data, so ``epsilon[:, None]`` is a sweep over a batch of rows.
-A bad one raises ``ValueError``; as an element of a JAX array it makes its own row NaN instead. They are chosen without the data.
-Arguments that mechanisms share:
+Public parameters broadcast against the batch shape ``(...)`` of the data, so ``epsilon[:, None]``
+is a sweep over a batch of rows. An invalid one raises ``ValueError``; as an element of a JAX array
+it makes its row NaN instead. They must be chosen without the data. Arguments that mechanisms share:
 
 * ``epsilon``: positive. ``delta``: in (0, 1). ``zcdp``: positive, the rho of zero-concentrated DP.
-* ``scores``: :class:`CandidateScores`, or float ``(..., k)``, higher is better. A score of ``-inf`` excludes a candidate; that must
-  be public, the same for every dataset. Where a score is NaN or ``+inf``, or all are ``-inf``, the distribution's row is NaN.
-* ``candidates``: float ``(k,)`` or ``(..., k)``, public, what an array of scores belongs to; without it, the indices 0..k-1.
-* ``sensitivity``: positive ``(...)``, the most by which any score (or the statistic) changes between neighbours; required with an
-  array of scores, where :class:`CandidateScores` carry theirs.
-* ``asked``: the :class:`SortedRecords` of :func:`dpjax.quantiles`: records and the m levels that are asked of them.
-* ``key``: a scalar typed threefry key. ``shape``: that of the draws from each row, an integer or several. What is drawn from a row
-  does not change, under jit, when rows are added to the batch.
+* ``scores``: :class:`CandidateScores`, or float ``(..., k)``, higher is better. A score of ``-inf``
+  excludes a candidate; this must be public, the same for every dataset. Where a score is NaN or
+  ``+inf``, or all are ``-inf``, the row is NaN.
+* ``candidates``: float ``(k,)`` or ``(..., k)``, public, the values of the candidates of an array
+  of scores; by default the indices 0..k-1.
+* ``sensitivity``: positive ``(...)``, the largest change of any score (or of the statistic) between
+  neighbors; required with an array of scores, whereas :class:`CandidateScores` carry their own.
+* ``asked``: the :class:`SortedRecords` that :func:`dpjax.quantiles` returns: records and the m
+  requested levels.
+* ``key``: a scalar typed threefry key. ``shape``: the shape of the draws from each row, an integer
+  or a sequence of integers. Under jit, the draws of a row do not change when rows are added to the
+  batch.
 
-What one draw costs is an attribute of every mechanism, as ``piecewise_laplace.guarantee(profile, 1.0)``. It takes first what the
-mechanism takes first, or the name of the neighbour relation where that does not say it.
+The guarantee of one draw is returned by the attribute ``guarantee`` of every mechanism, as in
+``piecewise_laplace.guarantee(profile, 1.0)``. Its first argument is that of the mechanism, or the
+name of the neighbor relation if that argument does not determine it.
 """
 
 from dpjax.mechanisms._above_threshold import AboveThreshold, above_threshold

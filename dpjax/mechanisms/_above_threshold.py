@@ -1,23 +1,29 @@
-"""Above threshold, the sparse vector technique (Dwork and Roth 2014): the first of many queries that is above, and by how much.
+"""Above threshold, the sparse vector technique (Dwork and Roth 2014), with an exact distribution.
 
-The textbook adds noise to every query and to the threshold T. Here the threshold has all the noise, and a smooth maximum takes the
-place of the largest query so far, as in :mod:`dpjax.mechanisms.unbounded_quantile`. With
+It returns the first of many queries that is above a threshold, and the gap between the two. The
+textbook adds noise to every query and to the threshold T. Here only the threshold has noise, and a
+smooth maximum replaces the largest query so far, as in :mod:`dpjax.mechanisms.unbounded_quantile`.
+With
 
     w_i = exp(r (q_i - T)),    A_i = w_0 + ... + w_(i-1),    psi(z) = min(z^(l-1), z^-(k+1)),    k = 1,
 
-draw Z > 0 with density C psi, C = l k / (l + k), and stop at the i where A_i < Z <= A_(i+1), or never. log(Z)/r is the noise of the
-threshold, with exponential tails of rates r l below and r k above. Write Z = A_i + s w_i: the density of the pair (i, s) is
+draw Z > 0 with density C psi, C = l k / (l + k), and stop at the i where A_i < Z <= A_(i+1), or
+never. log(Z)/r is the noise of the threshold, with exponential tails of rates r l below and r k
+above. Write Z = A_i + s w_i: the density of the pair (i, s) is
 
     C w_i psi(A_i + s w_i),    0 < s <= 1,
 
-and the gap is -log(s)/r >= 0. Where the queries before are small against q_i, the gap is q_i less the noisy threshold.
+and the gap is -log(s)/r >= 0. Where the earlier queries are small against q_i, the gap is q_i minus
+the noisy threshold.
 
-Privacy. Compare the density of a neighbour at the same (i, s), so that s, and the gap, are free. Let every query change by at most
-the sensitivity, and r' = r * sensitivity. Then log(w'/w) = a and log(z'/z) = b are both in [-r', r'], and log(psi(z')/psi(z)) lies
-between (l-1) b and -(k+1) b. So the log-ratio is at most max(r' + (l-1) r', r' + (k+1) r') = r' max(l, k+2) on either side. For no
-stop at all, P = C * integral of psi from A on, and log(P'/P) lies between l b and -k b, by substituting z for z'. So
-epsilon = r' (k+2), with l = k+2. If all queries change in one direction, a and b have one sign, and a + (l-1) b <= l r',
-a - (k+1) b >= -(k+1) r': epsilon = r' (k+1), with l = k+1.
+Privacy. Compare the density for a neighboring dataset at the same (i, s): so s, and with it the
+gap, costs nothing more. Let every query change by at most the sensitivity, and r' = r *
+sensitivity. Then log(w'/w) = a and log(z'/z) = b are both in [-r', r'], and log(psi(z')/psi(z))
+lies between (l-1) b and -(k+1) b. So the log-ratio is at most max(r' + (l-1) r', r' + (k+1) r') =
+r' max(l, k+2) on either side. If the mechanism never stops, P = C * integral of psi from A on, and
+log(P'/P) lies between l b and -k b, by substituting z for z'. So epsilon = r' (k+2), with l = k+2.
+If all queries change in one direction, a and b have the same sign, and a + (l-1) b <= l r', a -
+(k+1) b >= -(k+1) r': epsilon = r' (k+1), with l = k+1.
 """
 
 from dataclasses import dataclass, field
@@ -43,20 +49,26 @@ from dpjax.random.uniforms import UniformPair, uniform_from_words
 
 Changes = Literal["any", "one_direction"]
 _TAIL = 1.0  # k
-_FAR = 1e4  # in place of logarithms that are infinite: of A_1 / A_0, and of the weights of very small and large queries
+# Replaces infinite logarithms: of A_1 / A_0, and of weights of very small or large queries.
+_FAR = 1e4
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, repr=False)
 class AboveThreshold(Batch):
-    """The exact joint distribution of where above threshold stops, and of the gap there; a pytree.
+    """The exact joint distribution of the index where above threshold stops and the gap; a pytree.
 
-    A draw is a pair of two kinds, so there is no shape of an event, no support and no cdf of it: :meth:`index` has them.
+    A draw is a pair, so there is no event shape, support or cdf; those of the index are in
+    :meth:`index`.
 
     Attributes:
-        weight: r (q_i - threshold), float ``(..., m)``; ``-inf`` for a query that is left out.
+        weight: r (q_i - threshold), float ``(..., m)``; ``-inf`` for a query that is excluded.
         rate: r, float ``(...)``, broadcasting against ``weight[..., 0]``.
-        below: static, l.
+        below: static, the exponent l of the lower tail.
+
+        >>> import jax.numpy as jnp
+        >>> above_threshold(jnp.array([3.0, 0.0, 8.0, 61.0, 20.0]), 1.0, threshold=35.0).weight.shape
+        (5,)
     """
 
     weight: jax.Array
@@ -67,30 +79,31 @@ class AboveThreshold(Batch):
     _parameters = ("rate",)
 
     def index(self) -> Finite:
-        """Return the distribution of the index of the query where it stops, with m for no stop at all."""
+        """Return the distribution of the index where it stops; m stands for no stop."""
         return _index(self)
 
     def sample(self, key: jax.Array, shape: Shape = ()) -> tuple[jax.Array, jax.Array]:
         """Draw indices and gaps.
 
         Returns:
-            Indices, int32 of shape ``shape + batch_shape``, m where no query is above, -1 in a row whose parameters are bad; and
-            gaps, float, NaN where there is none.
+            Indices, int32 of shape ``shape + batch_shape``: m where no query is above, -1 in a row
+            with invalid parameters. And gaps, float, NaN where there is none.
         """
         shape = draws_shape(shape)
         index, gap = _draw(check_key(key), self, prod(shape))
         return draws_first(index, shape), draws_first(gap, shape)
 
     def log_prob(self, index: ArrayLike, gap: ArrayLike) -> jax.Array:
-        """The logarithm of the joint density of an index below m and a gap, of their broadcast shape with ``batch_shape``.
+        """Return the joint log-density of an index below m and a gap.
 
-        It is the log-probability of no stop where the index is m, whatever the gap; ``-inf`` where there is no such outcome.
+        The shape is the broadcast shape of both and ``batch_shape``. Where the index is m, it is
+        the log-probability of no stop, whatever the gap; ``-inf`` where there is no such outcome.
         """
         return _log_prob(self, jnp.asarray(index, jnp.int32), checks.float_array("gap", gap).astype(self.dtype))
 
 
 def guarantee(relation: str, epsilon: float) -> Guarantee:
-    """Return what one draw of :func:`above_threshold` costs, the gap included.
+    """Return the guarantee of one draw of :func:`above_threshold`, including the gap.
 
     >>> print(above_threshold.guarantee("add_remove", 1.0))
     1-DP and 2-bounded-range under add_remove neighbors
@@ -102,16 +115,19 @@ def guarantee(relation: str, epsilon: float) -> Guarantee:
 def above_threshold(
     queries: ArrayLike, epsilon: ArrayLike, *, threshold: ArrayLike, sensitivity: ArrayLike = 1.0, changes: Changes = "any"
 ) -> AboveThreshold:
-    """Return the distribution of the first query that is above a threshold, and of its gap to the noisy threshold.
+    """Return the distribution of the first query above a threshold, and of its gap to it.
 
-    The cost does not depend on the number m of queries. The probability to stop too early is about ``(m exp(-r d))^l / (l + 1)`` if
-    all are d below the threshold, and to pass one that is d above it about ``exp(-r d)``; r = epsilon / (3 sensitivity) and l = 3,
-    or epsilon / (2 sensitivity) and 2 for changes in one direction. So have the threshold about ``log(m) / r`` above queries that
-    are not to be found.
+    The gap is that to the noisy threshold.
 
-    Probability to miss the query that is above: m queries of 0 and then one of G, epsilon = 1, sensitivity 1, each mechanism at its
-    best threshold, the textbook with the split of epsilon of Lyu, Su and Li, with Laplace or exponential noise on the queries:
+    The cost does not depend on the number m of queries. The probability of stopping too early is
+    about ``(m exp(-r d))^l / (l + 1)`` if all queries are d below the threshold, and that of
+    passing a query d above it about ``exp(-r d)``; here r = epsilon / (3 sensitivity) and l = 3, or
+    r = epsilon / (2 sensitivity) and l = 2 for changes in one direction. So set the threshold about
+    ``log(m) / r`` above queries that should not be found.
 
+    Probability of missing the query that is above, for m queries of 0 followed by one of G, epsilon
+    = 1, sensitivity 1, each mechanism at its best threshold, the textbook mechanism with the split
+    of epsilon of Lyu, Su and Li and Laplace or exponential noise on the queries:
                      any changes                    in one direction
         m      G     here   Laplace  exponential    here    Laplace  exponential
         10     20    0.038  0.230    0.156          0.0059  0.061    0.037
@@ -119,24 +135,28 @@ def above_threshold(
         10000  40    0.046  0.311    0.232          0.0008  0.017    0.0089
 
     Args:
-        queries: float ``(..., m)``, in the order in which they are asked; ``-inf``, publicly, leaves one out.
-        epsilon: positive, like ``sensitivity``, which is that of each query.
+        queries: float ``(..., m)``, in the order of evaluation; ``-inf``, publicly, excludes a
+            query.
+        epsilon: positive.
         threshold: public, ``(...)``.
-        changes: static, ``"any"``, or ``"one_direction"`` if between two neighbours no query grows where another falls, as with
-            counts under add/remove.
+        sensitivity: positive, the sensitivity of each query.
+        changes: static, ``"any"``, or ``"one_direction"`` if between two neighbors no query
+            increases while another decreases, as with counts under add/remove.
 
     Returns:
-        An :class:`AboveThreshold`. ``index()`` is the exact :class:`Finite` of where it stops. Rows with a NaN or bad public
-        parameters are NaN. Queries further than 10^4 / r from the threshold count as if they were that far.
+        An :class:`AboveThreshold`. ``index()`` is the exact :class:`Finite` of the index where it
+        stops. Rows with a NaN or invalid public parameters are NaN. Queries further than 10^4 / r
+        from the threshold count as if they were that far.
 
     Privacy:
-        epsilon-DP for index and gap together, under the relation that the sensitivity holds for; the proof is at the head of this
-        file. The range is up to 2 epsilon. Public: all but the queries. To go on, leave out the queries up to the index that was
-        drawn, and ask again: another epsilon. Float draws are simulations.
+        epsilon-DP for index and gap together, under the relation that the sensitivity holds for
+        (proof in the module docstring). The bounded range is up to 2 epsilon. Public: all arguments
+        except the queries. To continue, exclude the queries up to the drawn index and call it
+        again, at the cost of another epsilon. Float draws are simulations.
 
     References:
-        Dwork and Roth (2014), Section 3.6; Lyu, Su and Li (2017); Ding, Wang, Zhang and Kifer (2019, 2023), for the free gap. The
-        distribution is not from there.
+        Dwork and Roth (2014), Section 3.6; Lyu, Su and Li (2017); Ding, Wang, Zhang and Kifer
+        (2019, 2023), for the free gap. The distribution is not taken from these papers.
 
     >>> import jax.numpy as jnp
     >>> visits = jnp.array([3.0, 0.0, 8.0, 61.0, 20.0])
@@ -144,20 +164,20 @@ def above_threshold(
     >>> [round(float(p), 4) for p in found.index().probabilities()]
     [0.0, 0.0, 0.0, 1.0, 0.0, 0.0]
     """
-    asked = checks.float_array("queries", queries)
-    if asked.ndim == 0 or asked.shape[-1] == 0:
-        raise ValueError(f"queries need a last axis with at least one query, got shape {asked.shape}.")
-    level = checks.finite("threshold", threshold, asked.dtype)
-    unit = checks.positive("sensitivity", sensitivity, asked.dtype)
+    values = checks.float_array("queries", queries)
+    if values.ndim == 0 or values.shape[-1] == 0:
+        raise ValueError(f"queries must have a last axis of size at least 1, got shape {values.shape}.")
+    level = checks.finite("threshold", threshold, values.dtype)
+    unit = checks.positive("sensitivity", sensitivity, values.dtype)
     below = _TAIL + (2 if checks.one_of("changes", changes, ("any", "one_direction")) == "any" else 1)
-    return _distribution(asked, level, unit, checks.positive("epsilon", epsilon, asked.dtype), below)
+    return _distribution(values, level, unit, checks.positive("epsilon", epsilon, values.dtype), below)
 
 
 @partial(jax.jit, static_argnames="below")
-def _distribution(asked: jax.Array, level: jax.Array, unit: jax.Array, epsilon: jax.Array, below: int) -> AboveThreshold:
+def _distribution(values: jax.Array, level: jax.Array, unit: jax.Array, epsilon: jax.Array, below: int) -> AboveThreshold:
     rate = jnp.minimum(epsilon, 2.0**60) / (below * unit)
-    absent = asked == -jnp.inf
-    gaps = jnp.where(absent, 0.0, asked) - level[..., None]
+    absent = values == -jnp.inf
+    gaps = jnp.where(absent, 0.0, values) - level[..., None]
     weight = jnp.where(absent, -jnp.inf, jnp.clip(rate[..., None] * gaps, -_FAR, _FAR))
     return AboveThreshold(weight, rate, below)
 
@@ -170,7 +190,7 @@ def _index(found: AboveThreshold) -> Finite:
 
 
 def _with_end(weight: jax.Array) -> jax.Array:
-    """The weights that sums are made of, and an interval without an end after them."""
+    """Return the weights that are summed, followed by that of an unbounded last interval."""
     return jnp.maximum(concatenate(weight, jnp.zeros((1,), weight.dtype)), -_FAR)
 
 
@@ -187,19 +207,21 @@ def _draw(key: jax.Array, found: AboveThreshold, draws: int) -> tuple[jax.Array,
     parts = (broadcast_rows(part, batch) for part in _intervals(_with_end(found.weight)))
     before, width, low, high, end = (take(part, jnp.maximum(index, 0)) for part in parts)
     mass_low, mass_high = _masses(before, low, high, end, found.below, _TAIL)
-    # In t = log Z the density is exponential on both sides of 0; how far t is from the start and from the end of its interval.
+    # In t = log Z the density is exponential on both sides of 0. Compute the distances of t from
+    # the start and from the end of its interval.
     first = jnp.log(side.value) <= mass_low - jnp.logaddexp(mass_low, mass_high)
     back = -_log_mixture(place, found.below * low) / found.below
     near = found.below * low < 1
     ahead = jnp.where(near, jnp.log1p(place.value * jnp.expm1(jnp.where(near, found.below * low, 0.0))) / found.below, low - back)
     beyond = -_log_mixture(UniformPair(place.complement, place.value), _TAIL * high) / _TAIL
     from_start, to_end = jnp.where(first, ahead, low + beyond), jnp.where(first, high + back, high - beyond)
-    gap = (to_end + _log_decayed(width) - _log_decayed(from_start)) / found.rate[..., None]  # s = (e^t - A) / w
+    # S = (e^t - A) / w.
+    gap = (to_end + _log_decayed(width) - _log_decayed(from_start)) / found.rate[..., None]
     return index, jnp.where((index >= 0) & (index < size), jnp.maximum(gap, 0.0), jnp.nan)
 
 
 def _log_mixture(pair: UniformPair, t: jax.Array) -> jax.Array:
-    """log(u + (1 - u) exp(-t))."""
+    """Return log(u + (1 - u) exp(-t))."""
     small = pair.value < 0.5
     near = jnp.where(small, pair.value + pair.complement * jnp.exp(-t), 1.0)
     return jnp.where(small, jnp.log(near), jnp.log1p(jnp.where(small, 0.0, pair.complement) * jnp.expm1(-t)))
@@ -225,22 +247,26 @@ def _log_prob(found: AboveThreshold, index: jax.Array, gap: jax.Array) -> jax.Ar
 
 
 def stopping_cost(weight: jax.Array, below: float, above: float) -> jax.Array:
-    """Return minus the log-probability of stopping at each query, for weights ``(..., m)`` and a threshold around 1.
+    """Return minus the log-probability of stopping at each query, for weights ``(..., m)``.
 
-    The last interval has no end, whatever its weight.
+    The threshold is noisy around 1. The last interval is unbounded, whatever its weight.
     """
     before, _, low, high, end = _intervals(weight)
     return -jnp.logaddexp(*_masses(before, low, high, end, below, above))[..., : weight.shape[-1]]
 
 
 def _intervals(weight: jax.Array) -> tuple[jax.Array, ...]:
-    """The start and width of each interval of log Z, its parts below and above 0, and the end of the part below; padded."""
+    """Return start, width, lengths below and above 0, and lower end of each interval of log Z.
+
+    The lower end is the end of the part below 0. All are padded.
+    """
     size = weight.shape[-1]
-    weight = pad(weight)  # log and exp round alike in all rows
+    weight = pad(weight)  # so that log and exp round equally in all rows
     after, _ = running_sums((weight, jnp.ones_like(weight, bool)), _add_exponentials)  # log A_(i+1)
     start = jnp.minimum(after[..., :1], 0.0) - _FAR
     before = jnp.concatenate([start, after[..., :-1]], axis=-1)  # log A_i
-    # After - before, without its rounding; where it underflows, so that no logarithm of a probability is infinite.
+    # after - before without its rounding error, bounded from below so that no log-probability is
+    # infinite.
     width = jnp.maximum(jax.nn.softplus(weight - before), float(jnp.finfo(weight.dtype).tiny))
     last = jnp.arange(weight.shape[-1]) == size - 1
     low = jnp.where(before >= 0, 0.0, jnp.where(after <= 0, width, -before))
@@ -252,17 +278,17 @@ def _intervals(weight: jax.Array) -> tuple[jax.Array, ...]:
 def _masses(
     before: jax.Array, low: jax.Array, high: jax.Array, end: jax.Array, below: float, above: float
 ) -> tuple[jax.Array, jax.Array]:
-    """The log-probabilities of the two parts of intervals."""
+    """Return the log-probabilities of the parts of intervals below and above 0."""
     mass_low = jnp.log(above / (below + above)) + below * end + _log_decayed(below * low)
     return mass_low, jnp.log(below / (below + above)) - above * jnp.maximum(before, 0.0) + _log_decayed(above * high)
 
 
 def _add_exponentials(one: tuple[jax.Array, jax.Array], other: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-    """The logarithm of a sum, of logarithms and whether they count: where there is nothing, sums in blocks put zeros."""
+    """Return log(e^a + e^b) where both are flagged as present, else the present one."""
     (a, has_a), (b, has_b) = one, other
     return jnp.where(has_a & has_b, jnp.logaddexp(a, b), jnp.where(has_a, a, b)), has_a | has_b
 
 
 def _log_decayed(t: jax.Array) -> jax.Array:
-    """log(1 - exp(-t)), ``-inf`` at 0."""
+    """Return log(1 - exp(-t)), ``-inf`` at 0."""
     return jnp.where(t > 0, jnp.log(-jnp.expm1(-jnp.where(t > 0, t, 1.0))), -jnp.inf)

@@ -1,21 +1,28 @@
-"""Selection among private candidates (Liu and Talwar 2019; Papernot and Steinke 2022): the best of a random number of attempts.
+"""Selection among private candidates (Liu and Talwar 2019; Papernot and Steinke 2022).
 
-Draw K from a public distribution p on 1, ..., m, attempt K times, and return the outcome of the best score, which is a part of what
-each attempt gives: a hyper-parameter with a noisy accuracy, say. With f(x) = sum of p_k x^k and F the distribution function of
-the scores, the best is y with probability Q(y) times the mean of f' over [F(<y), F(<=y)] (equal scores share what they have
-together). K is bounded: p is the distribution of what is run, not an infinite one with its tail cut off.
+It returns the best of a random number of attempts. Draw K from a public distribution p on 1, ...,
+m, attempt K times, and return the outcome with the best score, where the score is part of the
+outcome of an attempt: a hyperparameter with a noisy accuracy, for example. With f(x) = sum of p_k
+x^k and F the distribution function of the scores, the best outcome is y with probability Q(y) times
+the mean of f' over [F(<y), F(<=y)] (outcomes of equal scores share their total). K is bounded: p is
+the distribution of the number of attempts that is used, not an infinite distribution with its tail
+cut off.
 
-Privacy. For neighbours, let q and q' be such values of F at the same place. The loss is at most log(Q/Q') + log(f'(q)/f'(q')),
-for the largest q that an attempt allows. If it is epsilon-DP, that is q <= e^epsilon q' and 1 - q >= e^-epsilon (1 - q').
-If it has range R, let e^t be the largest ratio, t from R - epsilon to epsilon: Q <= e^t Q', and with s = 1 - q, s' = 1 - q',
-q <= e^t q' and s >= e^(t-R) s'. While the first of the two is the smaller bound, f'(q)/f'(q') grows with q', since log f'(e^x) is
-convex; beyond, log f'(1 - s) falls by s f''/f' for each unit of log s, at most S say, and the loss is at most t + (R - t) S.
-For Renyi divergences the sum of Q^a Q'^(1-a) is at most e^((a-1) D_a), and f'(q)^a f'(q')^(1-a) at most its largest value over all
-q, q' that an attempt allows. All suprema are over cells, each with f' at the end that makes them larger: they are never too small.
+Privacy. For neighboring datasets, let q and q' be such values of F at the same place. The loss is
+at most log(Q/Q') + log(f'(q)/f'(q')), for the largest q that the guarantee of an attempt allows. If
+an attempt is epsilon-DP, q <= e^epsilon q' and 1 - q >= e^-epsilon (1 - q'). If it has range R, let
+e^t be the largest ratio, t from R - epsilon to epsilon: Q <= e^t Q', and with s = 1 - q, s' = 1 -
+q', q <= e^t q' and s >= e^(t-R) s'. While the first of the two is the smaller bound, f'(q)/f'(q')
+increases with q', since log f'(e^x) is convex; beyond, log f'(1 - s) falls by s f''/f' per unit of
+log s, at most S say, and the loss is at most t + (R - t) S. For Renyi divergences, the sum of Q^a
+Q'^(1-a) is at most e^((a-1) D_a), and f'(q)^a f'(q')^(1-a) at most its largest value over all q, q'
+that the guarantee of an attempt allows. All suprema are over cells, each with f' at the end that
+makes it larger, so they are never underestimated.
 
-Why K has such distributions. The slope of log f'(e^x) is the mean of K - 1 with K p_K tilted by e^(xK). Leaving out large K
-makes it smaller, so p conditioned on K <= m costs no more than p. For p_k proportional to gamma(k + eta) / k! without an end the
-slope is (1 + eta) q / (1 - q), and the cost is (2 + eta) epsilon. Taking min(K, m) instead costs up to m epsilon.
+Choice of the distribution of K. The slope of log f'(e^x) is the mean of K - 1 with K p_K tilted by
+e^(xK). Removing large K decreases it, so p conditioned on K <= m costs no more than p. For
+unbounded p_k proportional to gamma(k + eta) / k! the slope is (1 + eta) q / (1 - q), and the cost
+is (2 + eta) epsilon. Using min(K, m) instead costs up to m epsilon.
 """
 
 from collections.abc import Callable
@@ -37,16 +44,17 @@ from dpjax.numerics.sums import pad, running_sums
 from dpjax.random.keys import check_key
 
 Outcome = TypeVar("Outcome")
-_CELLS = 2**17  # of log(q / (1 - q)), between +-_END
+_CELLS = 2**17  # cells of log(q / (1 - q)) between -_END and _END
 _END = 32.0
 
 
 def negative_binomial(most: int, *, eta: float = 0.0, gamma: float = 0.0) -> np.ndarray:
-    """Return probabilities of 1, ..., most attempts, proportional to (1 - gamma)^k Gamma(k + eta) / k!.
+    """Return probabilities of 1, ..., most attempts, ~ (1 - gamma)^k Gamma(k + eta) / k!.
 
-    The truncated negative binomial distribution (Papernot and Steinke 2022, Definition 1), given at most so many attempts.
-    ``eta=0`` is logarithmic and ``eta=1`` geometric; a smaller eta, above -1, costs less, and more of its mass is on few attempts.
-    With ``gamma=0`` the mean is (most + 1)/2 for eta = 1, and most / (1 + 1/2 + ... + 1/most) for eta = 0.
+    This is the truncated negative binomial distribution (Papernot and Steinke 2022, Definition 1),
+    conditioned on at most ``most`` attempts. ``eta=0`` is logarithmic and ``eta=1`` geometric; a
+    smaller eta, above -1, costs less, but puts more mass on few attempts. With ``gamma=0`` the mean
+    is (most + 1)/2 for eta = 1, and most / (1 + 1/2 + ... + 1/most) for eta = 0.
 
     >>> negative_binomial(3, eta=1.0).round(3).tolist(), negative_binomial(3).round(3).tolist()
     ([0.333, 0.333, 0.333], [0.545, 0.273, 0.182])
@@ -59,10 +67,11 @@ def negative_binomial(most: int, *, eta: float = 0.0, gamma: float = 0.0) -> np.
 
 
 def poisson(most: int, *, mean: float) -> np.ndarray:
-    """Return probabilities of 1, ..., most attempts, proportional to mean^k / k! (Papernot and Steinke 2022, Theorem 6).
+    """Return probabilities of 1, ..., most attempts, proportional to mean^k / k!.
 
-    ``mean`` is that of the whole Poisson distribution. K is hardly ever small where it is large, and an epsilon-DP attempt then
-    costs up to about (1 + mean/2) epsilon.
+    ``mean`` is that of the unconditioned Poisson distribution (Papernot and Steinke 2022, Theorem
+    6). For a large mean, K is rarely small, and the cost for epsilon-DP attempts is up to about (1
+    + mean/2) epsilon.
 
     >>> poisson(4, mean=2.0).round(3).tolist()
     [0.333, 0.333, 0.222, 0.111]
@@ -80,19 +89,27 @@ def _from_ratios(ratios: np.ndarray) -> np.ndarray:
 
 
 def guarantee(attempt: Guarantee, *, attempts: ArrayLike) -> Guarantee:
-    """Return what the best of several attempts costs, for the number of attempts that is drawn, and not for one without an end.
+    """Return the guarantee of :func:`best_of`, for this bounded number of attempts.
 
     Args:
-        attempt: of one attempt, its score included: pure, or by bounded range, zCDP or Renyi divergences.
-        attempts: as for :func:`best_of`.
+        attempt: the guarantee of one attempt, including its score: pure, bounded-range, zCDP or
+            Renyi.
+        attempts: see :func:`best_of`.
 
     Returns:
-        A :class:`Guarantee` with a curve of Renyi divergences, and pure if an attempt is, rounded up by about a thousandth. For
-        :func:`negative_binomial` its epsilon is up to (2 + eta) times that of an attempt. For attempts of bounded range epsilon,
-        such as those of :func:`dpjax.exponential`, it is up to (1 + eta) times: for eta up to 0, many cost what one costs.
+        A :class:`Guarantee` with a curve of Renyi divergences, pure if ``attempt`` is, rounded up
+        by about a thousandth. For :func:`negative_binomial` its epsilon is up to (2 + eta) times
+        that of an attempt. For attempts of bounded range epsilon, such as those of
+        :func:`dpjax.exponential`, it is up to (1 + eta) times: for eta up to 0, many attempts cost
+        the same as one.
+
+    Raises:
+        TypeError: ``attempt`` is not a :class:`Guarantee`, or ``attempts`` is a JAX array.
+        ValueError: ``attempt`` has a delta, or ``attempts`` are not probabilities.
 
     References:
-        Papernot and Steinke (2022), Lemma 7, Theorem 2 and Corollary 3. For bounded range the bound is not from there.
+        Papernot and Steinke (2022), Lemma 7, Theorem 2 and Corollary 3. The bound for bounded range
+        is not taken from there.
 
     >>> one = Guarantee(0.1, 0.2, "swap")
     >>> round(best_of.guarantee(one, attempts=negative_binomial(200)).epsilon, 3)
@@ -100,29 +117,32 @@ def guarantee(attempt: Guarantee, *, attempts: ArrayLike) -> Guarantee:
     """
     checks.instance("this", attempt, Guarantee, "what one attempt costs")
     if attempt.delta:
-        raise ValueError(f"a pure, zCDP or Renyi promise of an attempt is needed, without a delta, got {attempt}.")
+        raise ValueError(f"attempt must be a pure, zCDP or Renyi guarantee without delta, got {attempt}.")
     number = probabilities_of(attempts)
     pure = attempt.epsilon
     spread = min(attempt.bounded_range, 2 * pure)
     orders = 1 + np.geomspace(1e-3, 1e4, 128)
     each = attempt.rdp(orders)
-    # Cells of q' by its odds, the outermost ones without an end: f'(q') at the left end, and f'(q) at the node above the largest q.
+    # Cells of q' by its log-odds, the outermost ones unbounded: f'(q') at the left end of the cell,
+    # and f'(q) at the node above the largest q.
     odds = np.linspace(-_END, _END, _CELLS + 1)
     slope, bend = _slopes(number, odds)
     highest = np.append(_largest_odds(odds, pure, spread, orders, each), inf)
-    place = np.ceil(np.minimum((highest + _END) * (_CELLS / (2 * _END)) + 1e-6, _CELLS + 1)).astype(np.int64)
-    above, below = np.log(slope[1:])[place], np.log(slope[:-1])
+    index = np.ceil(np.minimum((highest + _END) * (_CELLS / (2 * _END)) + 1e-6, _CELLS + 1)).astype(np.int64)
+    above, below = np.log(slope[1:])[index], np.log(slope[:-1])
     grown = above - below
     epsilon = inf
     if pure < inf:
-        # By the steepest part of log f', for all t from R - epsilon to epsilon; or by the largest ratio.
+        # By the steepest part of log f', for all t from R - epsilon to epsilon, or by the largest
+        # ratio.
         least = (exp(-pure) - exp(-spread)) / -expm1(-spread) if spread else 0.0
         steepest = float(np.max((np.append(1.0, _share(-odds)) * bend[1:] / slope[:-1])[np.append(_share(odds), 1.0) >= least]))
         ends = pure + (spread - pure) * steepest, spread - pure + pure * steepest
         epsilon = min(max(ends), pure + float(grown.max())) * (1 + 1e-9)
     extra = np.array([np.max(above / (order - 1) + grown) for order in orders])
     bound = np.minimum((each + extra) * (1 + 1e-9), epsilon)
-    bound = np.minimum.accumulate(bound[::-1])[::-1]  # a divergence is at most that of a larger order
+    # Renyi divergences are nondecreasing in the order.
+    bound = np.minimum.accumulate(bound[::-1])[::-1]
     points = tuple((order, value) for order, value in zip(orders.tolist(), bound.tolist(), strict=True) if value < inf)
     return Guarantee(epsilon, 2 * epsilon, attempt.neighbors, renyi=points, unit=attempt.unit)
 
@@ -131,23 +151,31 @@ def guarantee(attempt: Guarantee, *, attempts: ArrayLike) -> Guarantee:
 def best_of(
     key: jax.Array, draw: Callable[[jax.Array], Outcome], *, score: Callable[[Outcome], jax.Array], attempts: ArrayLike
 ) -> Outcome:
-    """Return the outcome of the best score among a random number of attempts, for each row of a batch.
+    """Return the outcome with the best score of a random number of attempts.
 
-    All ``m`` attempts are made, whatever K is: the time that it takes says nothing.
+    All ``m`` attempts are made, whatever K is, so the running time reveals nothing about K.
 
     Args:
         key: a scalar typed threefry key.
-        draw: one attempt: a private function of a key, to a float or integer array or a pytree of them.
-        score: from the outcome of ``draw`` to float ``(...)``, higher is better: the axes that all arrays of the outcome begin
-            with. Each of its elements is selected on its own, with a number of attempts of its own. NaN is the worst.
-        attempts: static float ``(m,)``, the probabilities of 1, ..., m attempts, such as :func:`negative_binomial`; public.
+        draw: one attempt, a private function from a key to a float or integer array or a pytree of
+            them.
+        score: a function from the outcome of ``draw`` to float ``(...)``, higher is better, whose
+            shape must be the leading axes of all arrays of the outcome. Each element is selected
+            separately, with its own number of attempts. NaN is the worst score.
+        attempts: static float ``(m,)``, public, the probabilities of 1, ..., m attempts, such as
+            :func:`negative_binomial`.
 
     Returns:
-        A pytree like the outcome. Of equal scores, the first.
+        A pytree like the outcome. The first of equal scores is returned.
+
+    Raises:
+        TypeError: ``attempts`` is a JAX array, or ``key`` is not a typed key.
+        ValueError: ``attempts`` are not probabilities, or the shape of the scores does not fit.
 
     Privacy:
-        That of ``best_of.guarantee`` for the guarantee of one attempt, the score included: ``score`` must read the outcome, and
-        nothing else of the data. Not told is how many attempts there were. Float draws are simulations.
+        ``best_of.guarantee`` of the guarantee of one attempt, score included: ``score`` must depend
+        on the data only through the outcome. The number of attempts is not revealed. Float draws
+        are simulations.
 
     References:
         Liu and Talwar (2019), Theorem 3.2; Papernot and Steinke (2022), Algorithm 1.
@@ -171,10 +199,10 @@ def best_of(
     def attempt(state: tuple[Outcome, jax.Array], at: tuple[jax.Array, jax.Array]) -> tuple[tuple[Outcome, jax.Array], None]:
         held, best = state
         found = draw(at[1])
-        given = jnp.asarray(score(found), best.dtype)
-        given = jnp.where(jnp.isnan(given), -jnp.inf, given)
-        better = (at[0] == 0) | ((at[0] <= counted) & (given > best))
-        return where(better, (found, given), (held, best)), None
+        value = jnp.asarray(score(found), best.dtype)
+        value = jnp.where(jnp.isnan(value), -jnp.inf, value)
+        better = (at[0] == 0) | ((at[0] <= counted) & (value > best))
+        return where(better, (found, value), (held, best)), None
 
     dtype = goodness.dtype if jnp.issubdtype(goodness.dtype, jnp.floating) else jnp.result_type(float)
     start = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), like), jnp.zeros(goodness.shape, dtype)
@@ -182,16 +210,18 @@ def best_of(
 
 
 def best_of_distribution(distribution: Finite, scores: ArrayLike, *, attempts: ArrayLike) -> Finite:
-    """Return the exact distribution of :func:`best_of` over candidates, from that of one attempt.
+    """Return the exact distribution of :func:`best_of` over candidates.
 
     Args:
-        distribution: of one attempt, of batch shape ``(...)``.
-        scores: float ``(k,)`` or ``(..., k)``, of each candidate, higher is better, as it comes with the outcome: the same for
-            every dataset. A candidate that can have several scores is several candidates.
-        attempts: as for :func:`best_of`.
+        distribution: the distribution of one attempt, of batch shape ``(...)``.
+        scores: float ``(k,)`` or ``(..., k)``, the score of each candidate, higher is better; the
+            same for every dataset. A candidate that can have several scores is entered several
+            times.
+        attempts: see :func:`best_of`.
 
     Returns:
-        A :class:`Finite` on the same values; its costs are minus log-probabilities, at rate 1.
+        A :class:`Finite` on the same values; its costs are minus log-probabilities, and its rate is
+        1.
 
     References:
         Papernot and Steinke (2022), Lemma 7.
@@ -202,11 +232,15 @@ def best_of_distribution(distribution: Finite, scores: ArrayLike, *, attempts: A
     [0.375, 0.625]
     """
     checks.instance("best_of_distribution", distribution, Finite, "such as dpjax.exponential(...)")
-    given = checks.float_array("scores", scores).astype(distribution.dtype)
-    if given.shape[-1:] != distribution.values.shape[-1:]:
-        raise ValueError(f"{distribution.values.shape[-1]} candidates need as many scores, got shape {given.shape}.")
+    score = checks.float_array("scores", scores).astype(distribution.dtype)
+    if score.shape[-1:] != distribution.values.shape[-1:]:
+        raise ValueError(
+            f"scores must have one element for each of the {distribution.values.shape[-1]} "
+            "candidates "
+            f"on the last axis, got shape {score.shape}."
+        )
     number = jnp.asarray(probabilities_of(attempts), distribution.dtype)
-    return Finite(distribution.values, _cost(distribution, given, number), jnp.ones((), distribution.dtype))
+    return Finite(distribution.values, _cost(distribution, score, number), jnp.ones((), distribution.dtype))
 
 
 @jax.jit
@@ -218,7 +252,7 @@ def _cost(one: Finite, scores: jax.Array, number: jax.Array) -> jax.Array:
     )
 
     def add(state: tuple[jax.Array, jax.Array, jax.Array], p: jax.Array) -> tuple[Any, None]:
-        total, terms, power = state  # terms: sum of upto^i before^(k-1-i)
+        total, terms, power = state  # terms is the sum of upto^i before^(k-1-i)
         return (total + p * terms, upto * terms + power * before, power * before), None
 
     ones = jnp.ones_like(upto)
@@ -227,7 +261,7 @@ def _cost(one: Finite, scores: jax.Array, number: jax.Array) -> jax.Array:
 
 
 def _distribution_function(scores: jax.Array, mass: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """P(score <= that of each candidate) and P(score < it)."""
+    """Return P(score <= s) and P(score < s) for the score s of each candidate."""
     order = jnp.argsort(scores)
     ordered = scores[order]
     sums = jnp.minimum(jnp.concatenate([jnp.zeros((1,), mass.dtype), running_sums(pad(mass[order]))]), 1.0)
@@ -235,22 +269,22 @@ def _distribution_function(scores: jax.Array, mass: jax.Array) -> tuple[jax.Arra
 
 
 def probabilities_of(attempts: ArrayLike) -> np.ndarray:
-    """Return the probabilities of 1, ..., m attempts as float64; raise where they are none, or exclude a single attempt."""
+    """Return the probabilities of 1, ..., m attempts as float64, or raise if they are invalid."""
     if isinstance(attempts, jax.Array):
-        raise TypeError("attempts must be static numbers, not a JAX array.")
+        raise TypeError("attempts must be a static sequence of numbers, not a JAX array.")
     number = checks.host_floats("attempts", attempts).astype(np.float64)
     if number.ndim != 1 or not np.all(number >= 0) or abs(number.sum() - 1) > 1e-6 or not number[0] > 0:
-        raise ValueError(f"attempts must be the probabilities of 1, 2, ... attempts, that of 1 above 0, got {attempts}.")
+        raise ValueError(f"attempts must be the probabilities of 1, 2, ... attempts, with that of 1 positive, got {attempts}.")
     return number / number.sum()
 
 
 def _share(odds: np.ndarray) -> np.ndarray:
-    """q, for log(q / (1 - q))."""
+    """Return q from its log-odds log(q / (1 - q))."""
     return 1 / (1 + np.exp(-odds))
 
 
 def _slopes(number: np.ndarray, odds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The derivatives f' and f'' at 0, at these odds, and at 1."""
+    """Return the derivatives f' and f'' at 0, at these log-odds, and at 1."""
     q, k = np.concatenate([[0.0], _share(odds), [1.0]]), np.arange(1, len(number) + 1)
     slope, bend, power = np.full_like(q, number[0]), np.zeros_like(q), np.ones_like(q)
     for once, twice in zip((k * number)[1:], (k * (k - 1) * number)[1:], strict=True):
@@ -261,9 +295,9 @@ def _slopes(number: np.ndarray, odds: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 
 def _largest_odds(odds: np.ndarray, pure: float, spread: float, orders: np.ndarray, divergences: np.ndarray) -> np.ndarray:
-    """The largest odds of q for those of q', by everything that an attempt promises."""
+    """Return the largest log-odds of q for those of q' that the guarantee of an attempt allows."""
     log_q, log_s = -np.log1p(np.exp(-odds)), -np.log1p(np.exp(odds))
-    # From above on log q, from below on log(1 - q).
+    # Upper bounds on log q, lower bounds on log(1 - q).
     most, least = log_q + pure, log_s - pure
     for order, divergence in zip(orders, divergences, strict=True):
         most = np.minimum(most, (1 - 1 / order) * (log_q + divergence))

@@ -1,13 +1,16 @@
-"""A mechanism whose loss never exceeds target + 2 tau: retried until a private estimate of the loss is low (Steinke 2025).
+"""A mechanism with loss at most target + 2 tau: retry until a private loss estimate is low.
+
+It is from Steinke (2025):
 
     for each of m attempts: y = draw(key),  z = loss(y) + truncated Laplace noise,  |noise| <= tau;
-    the first y with z <= target + tau, or else the fallback
+    return the first y with z <= target + tau, or else the fallback
 
     tau = sensitivity/epsilon * log(1 + (e^epsilon - 1) / (2 delta))
 
-If loss(y) <= target then z <= target + tau, so an attempt fails with at most the probability that the mechanism misses the target;
-and z <= target + tau implies loss(y) <= target + 2 tau. Privacy: y and z together are a composition, success is read from z, and
-``dpjax.accounting.failures`` does the rest.
+If loss(y) <= target then z <= target + tau, so an attempt fails with at most the probability that
+the mechanism misses the target; and z <= target + tau implies loss(y) <= target + 2 tau. Privacy: y
+and z together are a composition, success is a function of z, and ``dpjax.accounting.failures``
+bounds the cost of the retries.
 """
 
 from collections.abc import Callable, Sequence
@@ -41,19 +44,24 @@ def guarantee(
     fallback: Fallback,
     bound: Bound = "sharp",
 ) -> Guarantee:
-    """Return what one draw of :func:`bounded_loss` costs.
+    """Return the guarantee of one draw of :func:`bounded_loss`.
 
-    The attempt and the estimate of its loss compose to (attempt.epsilon + epsilon, attempt.delta + delta)-DP; then see
-    :func:`dpjax.accounting.failures.retry_until_success`. With ``bound="published"``, the same epsilon and delta for both and no
-    limit on the attempts, it is Theorem 2: 4 epsilon - log(1 - 2 delta/(1-failure)) and 2 delta/(1-failure).
+    The attempt and the estimate of its loss compose to (attempt.epsilon + epsilon, attempt.delta +
+    delta)-DP, to which :func:`dpjax.accounting.failures.retry_until_success` is applied. With
+    ``bound="published"``, the same epsilon and delta for both and no limit on the attempts, this is
+    Theorem 2: 4 epsilon - log(1 - 2 delta/(1-failure)) and 2 delta/(1-failure).
 
     Args:
         attempt: the guarantee of one attempt, without the estimate of its loss.
-        epsilon: of the estimate, like ``delta``.
-        failure: in [0, 1), a bound on the probability that the loss of an attempt exceeds the target, on every dataset.
-        attempts: as for the draw, or None for the loop of the post, which ends with a success only.
-        fallback: as for the draw, ``"public"`` or ``"private"``.
-        bound: ``"sharp"`` or ``"published"``; see :func:`dpjax.accounting.failures.condition_on_success`.
+        epsilon: the epsilon of the estimate of the loss.
+        delta: the delta of the estimate of the loss.
+        failure: in [0, 1), a bound on the probability that the loss of an attempt exceeds the
+            target, on every dataset.
+        attempts: as in :func:`bounded_loss`, or None for the loop of the blog post, which only ends
+            with a success.
+        fallback: ``"public"`` or ``"private"``, whether the fallback depends on the data.
+        bound: ``"sharp"`` or ``"published"``; see
+            :func:`dpjax.accounting.failures.condition_on_success`.
 
     >>> one = Guarantee(1.0, 1.0, "swap")
     >>> print(bounded_loss.guarantee(one, epsilon=1.0, delta=1e-6, failure=0.1, attempts=6, fallback="public"))
@@ -80,34 +88,42 @@ def bounded_loss(
     fallback: Outcome,
     attempts: int,
 ) -> Outcome:
-    """Return the first of a fixed number of attempts whose privately estimated loss is low, for each row, or the fallback.
+    """Return, for each batch element, the first attempt whose privately estimated loss is low.
+
+    If there is none in a fixed number of attempts, return the fallback.
 
     Args:
         key: a scalar typed threefry key.
-        draw: one attempt of the mechanism: a function of a key, to an array or a pytree of arrays.
-        loss: from an outcome to float ``(...)``, read from the data too; the axes that all arrays of the outcome begin with. A loss
-            of NaN is a failure.
-        target: alpha, public, the loss that an attempt does not exceed except with its failure probability; broadcasts to the shape
-            of the loss, which it cannot widen, as do the next three.
+        draw: one attempt of the mechanism, a function from a key to an array or a pytree of arrays.
+        loss: a function from an outcome to float ``(...)``, which may read the data. Its shape must
+            be the leading axes of all arrays of the outcome. A loss of NaN is a failure.
+        target: alpha, public, the loss that an attempt does not exceed except with its failure
+            probability. It must broadcast to the shape of the loss, as must the next three.
         epsilon: positive, of the truncated Laplace noise on the loss.
         delta: in (0, 1/2), of that noise.
-        sensitivity: positive, of the loss of every outcome, as a function of the data.
-        fallback: a pytree like the outcome, public, or read from the data, such as the outcome of the smallest loss: then the loss
-            is bounded with probability 1 (and the guarantee asked for with ``fallback="private"``).
-        attempts: static, at least 1, chosen without the data; see :func:`dpjax.accounting.failures.attempts_for`.
+        sensitivity: positive, the sensitivity of the loss of every outcome, as a function of the
+            data.
+        fallback: a pytree like the outcome, either public or computed from the data, such as the
+            outcome of the smallest loss. In the second case the loss is bounded with probability 1,
+            and the guarantee needs ``fallback="private"``.
+        attempts: static, at least 1, chosen without the data; see
+            :func:`dpjax.accounting.failures.attempts_for`.
 
     Returns:
-        A pytree like the outcome. Apart from the fallback, its loss is at most target + 2 tau (:func:`loss_margin`), up to the
-        rounding of that sum. Floats are NaN in rows whose public parameters are bad.
+        A pytree like the outcome. Unless it is the fallback, its loss is at most target + 2 tau
+        (:func:`loss_margin`), up to the rounding of that sum. Floats are NaN in batch elements
+        whose public parameters are invalid.
 
     Privacy:
-        (epsilon', delta')-DP, see ``bounded_loss.guarantee``, if on EVERY dataset an attempt's loss is within the target except
-        with the stated failure probability, and if the target does not depend on the data. An average that is within the target
-        bounds it by Markov: failure <= average/target for a loss that is never negative (footnote 9 of the post has the ratio
-        upside down).
+        (epsilon', delta')-DP, see ``bounded_loss.guarantee``, if on EVERY dataset the loss of an
+        attempt is within the target except with the stated failure probability, and if the target
+        does not depend on the data. A bound on the average loss gives one by Markov's inequality:
+        failure <= average/target for a nonnegative loss (footnote 9 of the post has the ratio
+        inverted).
 
     References:
-        Steinke, "Differentially private algorithms that never fail", differentialprivacy.org (2025), Theorem 2.
+        Steinke, "Differentially private algorithms that never fail", differentialprivacy.org
+        (2025), Theorem 2.
 
     >>> import jax
     >>> from dpjax.random import exponential
@@ -121,8 +137,9 @@ def bounded_loss(
     public = _public(target, epsilon, delta, sensitivity, dtype)
     for name, parameter in zip(("target", "epsilon", "delta", "sensitivity"), public, strict=True):
         fits_into(like.shape, "the loss", **{name: parameter.shape})
-    own = like.shape[like.ndim - max(parameter.ndim for parameter in public[1:]) :]  # the axes along which the noise differs
-    noise, others = _noise(public, own), like.shape[: like.ndim - len(own)]
+    # The axes along which the noise varies.
+    noise_shape = like.shape[like.ndim - max(parameter.ndim for parameter in public[1:]) :]
+    noise, others = _noise(public, noise_shape), like.shape[: like.ndim - len(noise_shape)]
 
     def attempt(key: jax.Array) -> tuple[Outcome, jax.Array]:
         key_outcome, key_noise = jax.random.split(key)
@@ -132,8 +149,8 @@ def bounded_loss(
     end = (fallback, jnp.zeros((), jnp.bool_))
     answer = never_fail(key, attempt, succeeded=lambda pair: pair[1], fallback=end, attempts=attempts)[0]
     broken = jnp.broadcast_to(jnp.isnan(sum(public)), like.shape)
-    spoilt = jax.tree.map(lambda leaf: jnp.full_like(leaf, jnp.nan) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf, answer)
-    return where(broken, spoilt, answer)
+    invalid = jax.tree.map(lambda leaf: jnp.full_like(leaf, jnp.nan) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf, answer)
+    return where(broken, invalid, answer)
 
 
 def bounded_loss_distribution(
@@ -147,11 +164,13 @@ def bounded_loss_distribution(
     fallback: ArrayLike,
     attempts: int,
 ) -> Finite:
-    """Return the exact distribution of :func:`bounded_loss` over candidates, from that of one attempt and the ``(..., k)`` losses.
+    """Return the exact distribution of :func:`bounded_loss` over candidates.
 
-    A candidate is accepted with probability P[noise <= target + tau - loss], which is 1 up to the target and 0 beyond
-    target + 2 tau. The other arguments are those of :func:`bounded_loss`; they broadcast against the batch shape. The result has
-    k+1 values, the last the fallback; see :func:`dpjax.mechanisms.never_fail_distribution`.
+    ``distribution`` is that of one attempt, and ``losses`` ``(..., k)`` are the losses of its
+    candidates. A candidate is accepted with probability P[noise <= target + tau - loss], which is 1
+    up to the target and 0 beyond target + 2 tau. The other arguments are those of
+    :func:`bounded_loss`; they broadcast against the batch shape. The result has k+1 values, of
+    which the last is the fallback; see :func:`dpjax.mechanisms.never_fail_distribution`.
 
     >>> import jax.numpy as jnp
     >>> one = Finite(jnp.arange(3.0), jnp.zeros(3), jnp.ones(()))
@@ -168,7 +187,7 @@ def bounded_loss_distribution(
 
 
 def _public(target: ArrayLike, epsilon: ArrayLike, delta: ArrayLike, sensitivity: ArrayLike, dtype: Any) -> list[jax.Array]:
-    """The public parameters of the test; NaN where one is bad."""
+    """Return the public parameters of the test; NaN where they are invalid."""
     return [
         checks.finite("target", target, dtype),
         checks.positive("epsilon", epsilon, dtype),
@@ -183,16 +202,20 @@ def _noise(public: Sequence[jax.Array], shape: tuple[int, ...] = ()) -> Piecewis
 
 
 def _room(public: Sequence[jax.Array], loss: jax.Array) -> jax.Array:
-    """What the noise must not exceed. In this order of sums it never does where the loss is within the target."""
+    """Return the upper bound on the noise, which always holds where the loss is within the target.
+
+    The order of the sums ensures this in spite of rounding.
+    """
     return (public[0] - loss) + _noise(public).edges[..., 2]
 
 
 def loss_margin(*, epsilon: float, delta: float, sensitivity: float = 1.0) -> float:
-    """Return tau, the largest error of the estimated loss; the loss is promised to be within target + 2 tau.
+    """Return tau, the largest error of the estimated loss; the loss is at most target + 2 tau.
 
         tau = sensitivity/epsilon * log(1 + (e^epsilon - 1) / (2 delta))
 
-    From Geng, Ding, Guo and Kumar (2020), Theorem 1. Footnote 4 of the post has the order of it, (1 + log(1/(2 delta)))/epsilon.
+    From Geng, Ding, Guo and Kumar (2020), Theorem 1. Footnote 4 of the post has its order of
+    magnitude, (1 + log(1/(2 delta)))/epsilon.
 
     >>> round(loss_margin(epsilon=1.0, delta=1e-6), 3)
     13.664

@@ -1,11 +1,13 @@
-"""Laplace noise conditioned on [-T, T] (Geng, Ding, Guo and Kumar 2020): an error that is never above T, at the price of delta.
+"""Laplace noise conditioned on [-T, T]: bounded errors, for approximate DP.
 
-value + Z, density of Z proportional to exp(-epsilon |z| / sensitivity) on [-T, T], with
+The mechanism is from Geng, Ding, Guo and Kumar (2020). The output is value + Z with density of Z
+proportional to exp(-epsilon |z| / sensitivity) on [-T, T],
 
     T = sensitivity/epsilon * log(1 + (e^epsilon - 1) / (2 delta)).
 
-Privacy: where two such densities overlap their ratio is at most e^epsilon. What only one of them reaches is the end of its support,
-of length at most s, the sensitivity, and of mass at most e^(-epsilon T/s) (e^epsilon - 1) / (2 (1 - e^(-epsilon T/s))) = delta.
+Privacy. Where two such densities overlap, their ratio is at most e^epsilon. What only one of them
+reaches is the end of its support, of length at most s, the sensitivity, and of mass at most
+e^(-epsilon T/s) (e^epsilon - 1) / (2 (1 - e^(-epsilon T/s))) = delta.
 """
 
 import jax
@@ -20,7 +22,7 @@ from dpjax.mechanisms.relations import approximate
 
 
 def guarantee(relation: str, epsilon: float, *, delta: float) -> Guarantee:
-    """Return what one draw of :func:`bounded_noise_laplace` costs.
+    """Return the guarantee of one draw of :func:`bounded_noise_laplace`.
 
     >>> print(bounded_noise_laplace.guarantee("swap", 1.0, delta=1e-6))
     (1, 1e-06)-DP under swap neighbors
@@ -32,9 +34,10 @@ def guarantee(relation: str, epsilon: float, *, delta: float) -> Guarantee:
 def bounded_noise_laplace(
     value: ArrayLike, epsilon: ArrayLike, *, sensitivity: ArrayLike, delta: ArrayLike
 ) -> PiecewiseExponential:
-    """Return the distribution of ``value`` plus Laplace noise of scale ``sensitivity/epsilon``, conditioned on [-T, T].
+    """Return the distribution of ``value`` plus Laplace noise conditioned on [-T, T].
 
-    Not :func:`laplace` with bounds: those are fixed bounds of the output, which is then epsilon-DP at twice the scale.
+    The scale is ``sensitivity/epsilon``. This differs from :func:`laplace` with bounds: those are
+    fixed bounds of the output, which is then epsilon-DP at twice the scale.
 
     Args:
         value: float ``(...)``, the statistic.
@@ -46,11 +49,13 @@ def bounded_noise_laplace(
         A :class:`PiecewiseExponential` of two pieces, on ``value - T`` to ``value + T``.
 
     Privacy:
-        (epsilon, delta)-DP under the relation that ``sensitivity`` was computed for, and for no smaller delta. The support
-        moves with the data: some outputs are impossible for a neighbor. Float draws are simulations.
+        (epsilon, delta)-DP under the relation that ``sensitivity`` was computed for, and for no
+        smaller delta. The support depends on the data: some outputs are impossible for a neighbor.
+        Float draws are simulations.
 
     References:
-        Geng, Ding, Guo and Kumar (2020), Theorem 1; Steinke, "Algorithms that never fail", differentialprivacy.org (2024).
+        Geng, Ding, Guo and Kumar (2020), Theorem 1; Steinke, "Algorithms that never fail",
+        differentialprivacy.org (2024).
 
     >>> distribution = bounded_noise_laplace(10.0, 1.0, sensitivity=1.0, delta=1e-3)
     >>> [round(float(edge), 3) for edge in distribution.edges], float(distribution.mean())
@@ -67,7 +72,8 @@ def _distribution(center: jax.Array, rate: jax.Array, scale: jax.Array, failure:
     # log(1 + (e^epsilon - 1) / (2 delta)) without overflow, and exact for small epsilon.
     reach = 1 + jnp.log1p(-jnp.expm1(-rate) * (1 / (2 * failure) - 1)) / rate
     center = jnp.broadcast_to(center, jnp.broadcast_shapes(center.shape, reach.shape, scale.shape))
-    # A value whose neighboring floats are further away than the noise still needs a piece to each side.
+    # A value whose neighboring floats are further away than the noise still needs a piece on each
+    # side.
     fixed, far = jax.lax.stop_gradient(center), jnp.full_like(center, jnp.inf)
     below = jnp.minimum(center - scale * reach, jnp.nextafter(fixed, -far))
     above = jnp.maximum(center + scale * reach, jnp.nextafter(fixed, far))

@@ -1,9 +1,10 @@
-"""The Gaussian mechanism (Dwork et al. 2006): value + N(0, sigma^2), for a number or a vector.
+"""The Gaussian mechanism (Dwork et al. 2006), value + N(0, sigma^2), for scalars and vectors.
 
-Privacy: between neighbours the statistic moves by at most ``sensitivity`` (for a vector in the Euclidean norm). Gaussian noise is
-the same in every direction, so only the distance Delta of two values matters, and N(0, sigma^2) and N(Delta, sigma^2) are easier
-told apart the larger it is. The mechanism is (Delta/sigma)-GDP, and no better (Dong, Roth and Su 2022, Theorem 1), and
-Delta^2 / (2 sigma^2)-zCDP (Bun and Steinke 2016, Proposition 1.6). It has no epsilon at delta 0.
+Privacy: between neighbors the statistic changes by at most ``sensitivity`` (for a vector in the
+Euclidean norm). Gaussian noise is isotropic, so only the distance Delta of two values matters, and
+N(0, sigma^2) and N(Delta, sigma^2) are easier to distinguish the larger it is. The mechanism is
+(Delta/sigma)-GDP, which is tight (Dong, Roth and Su 2022, Theorem 1), and Delta^2 / (2
+sigma^2)-zCDP (Bun and Steinke 2016, Proposition 1.6). It has no finite epsilon at delta 0.
 """
 
 from fractions import Fraction
@@ -20,7 +21,9 @@ from dpjax.sensitivity.vector_profile import vectors
 
 
 def guarantee(relation: str, sigma: float, *, sensitivity: float) -> Guarantee:
-    """Return what one draw of :func:`gaussian` or :func:`spherical_gaussian` costs; it composes exactly with others of its kind.
+    """Return the guarantee of one draw of :func:`gaussian` or :func:`spherical_gaussian`.
+
+    Guarantees of this kind compose exactly.
 
     >>> once = gaussian.guarantee("add_remove", 1.0, sensitivity=1.0)
     >>> print(once)
@@ -34,19 +37,19 @@ def guarantee(relation: str, sigma: float, *, sensitivity: float) -> Guarantee:
 
 @with_guarantee(guarantee)
 def gaussian(value: ArrayLike, sigma: ArrayLike) -> Gaussian:
-    """Return the distribution of ``value + sigma * Z``, Z standard normal, for each number in ``value``.
+    """Return the distribution of ``value + sigma * Z``, elementwise, with Z standard normal.
 
     Args:
         value: float ``(...)``, the statistic of each dataset.
-        sigma: positive, the standard deviation. The smallest for an (epsilon, delta) is
+        sigma: positive, the standard deviation. The smallest one for (epsilon, delta)-DP is
             ``sensitivity / dpjax.accounting.gdp_of(epsilon, delta=delta)``.
 
     Returns:
-        A :class:`Gaussian`. Wrap it in :class:`Clamped` for a range (post-processing).
+        A :class:`Gaussian`. Use :class:`Clamped` to restrict the range (post-processing).
 
     Privacy:
-        (sensitivity/sigma)-GDP, and so (sensitivity/sigma)^2 / 2-zCDP, under the relation that the sensitivity was computed for.
-        Float draws are simulations.
+        (sensitivity/sigma)-GDP, and so (sensitivity/sigma)^2 / 2-zCDP, under the relation that the
+        sensitivity was computed for. Float draws are simulations.
 
     References:
         Dwork, Kenthapadi, McSherry, Mironov and Naor (2006); Dong, Roth and Su (2022), Theorem 1.
@@ -61,7 +64,7 @@ def gaussian(value: ArrayLike, sigma: ArrayLike) -> Gaussian:
 
 @with_guarantee(guarantee)
 def spherical_gaussian(value: ArrayLike, sigma: ArrayLike) -> SphericalGaussian:
-    """Return the distribution of ``value + sigma * Z``, Z standard normal in R^d, for each vector in ``value``.
+    """Return the distribution of ``value + sigma * Z``, Z standard normal in R^d, for each vector.
 
     Args:
         value: float ``(..., d)``, the statistic of each dataset.
@@ -71,11 +74,11 @@ def spherical_gaussian(value: ArrayLike, sigma: ArrayLike) -> SphericalGaussian:
         A :class:`SphericalGaussian`.
 
     Privacy:
-        As :func:`gaussian`, for the whole vector, where the sensitivity is in the Euclidean norm: clip the norm of what one
-        individual adds, not its coordinates.
+        As :func:`gaussian`, for the vector as a whole, with the sensitivity in the Euclidean norm:
+        clip the norm of the contribution of an individual, not its coordinates.
 
     References:
-        As :func:`gaussian`.
+        See :func:`gaussian`.
 
     >>> distribution = spherical_gaussian([3.0, 4.0], 1.0)
     >>> round(float(distribution.mean_norm_error()), 4)

@@ -1,8 +1,9 @@
-"""Independent quantiles: m draws of piecewise Laplace from the same records, which share epsilon, in ascending order.
+"""Independent quantiles: m draws of piecewise Laplace from the same records, which share epsilon.
 
-The baseline of the mechanisms for several quantiles, and for few levels or a delta a good one. No draw depends on another, so m
-draws of bounded range e are together (epsilon, delta)-DP by the theorem for fixed queries, the best there is; without a delta
-e = epsilon / m. Sorting is post-processing, and never further from the quantiles.
+They are returned in ascending order. This is the baseline of the mechanisms for several quantiles,
+and a good choice for few levels or with a delta. No draw depends on another, so m draws of bounded
+range e are together (epsilon, delta)-DP by the optimal composition theorem for fixed queries;
+without a delta e = epsilon / m. Sorting is post-processing, and does not increase the error.
 """
 
 from dataclasses import dataclass, replace
@@ -33,6 +34,12 @@ class IndependentQuantiles(Batch):
 
     Attributes:
         unsorted: the distribution of each draw, of batch shape ``(..., m)``.
+
+        >>> import jax.numpy as jnp
+        >>> from dpjax import quantiles
+        >>> asked = quantiles(jnp.arange(9.0), [0.2, 0.8], lower=0, upper=9, neighbors="swap")
+        >>> independent_quantiles(asked, 1.0).event_shape
+        (2,)
     """
 
     unsorted: PiecewiseExponential | Rounded
@@ -41,22 +48,25 @@ class IndependentQuantiles(Batch):
 
     @property
     def event_shape(self) -> tuple[int, ...]:
-        """How many quantiles, ``(m,)``."""
+        """The number of quantiles, ``(m,)``."""
         return self.unsorted.batch_shape[-1:]
 
     @property
     def support(self) -> tuple[jax.Array, jax.Array]:
-        """Two ends between which all quantiles lie, of shape ``batch_shape`` each."""
+        """The bounds of all quantiles, each of shape ``batch_shape``."""
         low, high = self.unsorted.support
         return jnp.min(low, axis=-1), jnp.max(high, axis=-1)
 
     def sample(self, key: jax.Array, shape: Shape = ()) -> jax.Array:
-        """Draw all quantiles: float of shape ``shape + batch_shape + (m,)``, ascending; NaN for a row whose parameters are bad."""
+        """Draw all quantiles, ascending: float of shape ``shape + batch_shape + (m,)``.
+
+        Rows with invalid parameters are NaN.
+        """
         return jnp.sort(self.unsorted.sample(key, shape), axis=-1)
 
 
 def guarantee(asked: SortedRecords, epsilon: float, *, delta: float = 0.0) -> Guarantee:
-    """Return what one draw of :func:`independent_quantiles` costs.
+    """Return the guarantee of one draw of :func:`independent_quantiles`.
 
     >>> import jax.numpy as jnp
     >>> from dpjax import quantiles
@@ -64,7 +74,7 @@ def guarantee(asked: SortedRecords, epsilon: float, *, delta: float = 0.0) -> Gu
     >>> print(independent_quantiles.guarantee(asked, 1.0))
     1-DP and 1-bounded-range and 0.03125-zCDP under swap neighbors
     """
-    checks.instance("guarantee", asked, SortedRecords, "from dpjax.quantiles: what it costs depends on how many there are")
+    checks.instance("guarantee", asked, SortedRecords, "from dpjax.quantiles: the guarantee depends on the number of levels")
     m = len(asked.levels)
     each = epsilon_per_query(count=m, epsilon=epsilon, delta=delta, queries="fixed")
     return Guarantee(epsilon, m * each if delta else epsilon, asked.neighbors, delta, m * each * each / 8)
@@ -76,21 +86,23 @@ def independent_quantiles(
 ) -> IndependentQuantiles:
     """Return the distribution of independent draws of all quantiles, in ascending order.
 
-    Each is that of :func:`dpjax.piecewise_laplace` for :func:`dpjax.quantile`, at the epsilon of each query:
-    ``accounting.epsilon_per_query(count=m, epsilon=epsilon, delta=delta, queries="fixed")``, without a delta epsilon/m.
+    Each is that of :func:`dpjax.piecewise_laplace` for :func:`dpjax.quantile`, at the epsilon per
+    query ``accounting.epsilon_per_query(count=m, epsilon=epsilon, delta=delta, queries="fixed")``,
+    which is epsilon/m without a delta.
 
     Args:
-        asked: and all other arguments, as for :func:`dpjax.recursive_quantiles`.
+        asked: as for :func:`dpjax.recursive_quantiles`, like all other arguments.
 
     Returns:
         An :class:`IndependentQuantiles` of the broadcast batch shape.
 
     Raises:
-        TypeError: an epsilon that is a JAX array, with a delta.
+        TypeError: ``epsilon`` is a JAX array and ``delta`` is positive.
 
     Privacy:
-        (epsilon, delta)-DP under the relation of ``asked``; with each draw's e also m e-DP, m e-bounded-range and m e^2/8-zCDP.
-        Public: epsilon, delta, and what :func:`dpjax.quantiles` says is public. Float draws are simulations.
+        (epsilon, delta)-DP under the relation of ``asked``; with e the epsilon of each draw, also m
+        e-DP, m e-bounded-range and m e^2/8-zCDP. Public: epsilon, delta, and what
+        :func:`dpjax.quantiles` documents as public. Float draws are simulations.
 
     References:
         Dong, Durfee and Rogers (2020), Theorem 2; Durfee (2025), Definition 3.1.
@@ -109,7 +121,7 @@ def independent_quantiles(
 
 
 def _profile(asked: SortedRecords, *, truncate: int | None) -> SensitivityProfile:
-    """The profiles of all quantiles of all records, batch shape ``(..., m)``."""
+    """Return the profiles of all quantiles of all records, of batch shape ``(..., m)``."""
     shape = (*asked.batch_shape, len(asked.levels))
     rows, last = rows_of(asked), jnp.broadcast_to(asked.num_records[..., None], shape)
     ends = (jnp.broadcast_to(rows[..., end, None], shape) for end in (0, -1))

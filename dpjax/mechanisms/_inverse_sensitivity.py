@@ -1,9 +1,12 @@
-"""Inverse sensitivity (Asi and Duchi 2020; McSherry and Talwar 2007): the exponential mechanism on the number of changes.
+"""Inverse sensitivity (Asi and Duchi 2020; McSherry and Talwar 2007).
 
-Density proportional to exp(-epsilon/2 * len(y)), where len(y) is how many individuals must change for the statistic to become y:
-piece l is chosen as in piecewise Laplace, and the point in it uniformly. Its median under add/remove neighbors is Duff's.
-Privacy: len(y) changes by at most 1 between neighbors. The flat piece of the rho-smooth variant has cost 1 - depth, 0 without ties;
-so has the value itself on the multiples of a resolution, where another multiple costs len(y) (``from_profile.py``).
+It is the exponential mechanism on the number of changes: density proportional to exp(-epsilon/2 *
+len(y)), where len(y) is the number of individuals who must change for the statistic to become y.
+Piece l is chosen as in piecewise Laplace, and the point in it uniformly. For the median under
+add/remove neighbors it is the mechanism of the Duff paper. Privacy: len(y) changes by at most 1
+between neighbors. The flat piece of the rho-smooth variant has cost 1 - depth, which is 0 without
+ties; so has the value itself on the multiples of a resolution, where another multiple costs len(y)
+(``from_profile.py``).
 """
 
 from collections.abc import Callable
@@ -22,7 +25,7 @@ from dpjax.sensitivity import SensitivityProfile, VectorProfile
 
 
 def guarantee(profile: SensitivityProfile | VectorProfile | str, epsilon: float) -> Guarantee:
-    """Return what one draw of :func:`inverse_sensitivity` costs.
+    """Return the guarantee of one draw of :func:`inverse_sensitivity`.
 
     >>> print(inverse_sensitivity.guarantee("add_remove", 2))
     2-DP and 2-bounded-range under add_remove neighbors
@@ -31,7 +34,7 @@ def guarantee(profile: SensitivityProfile | VectorProfile | str, epsilon: float)
 
 
 class _InverseSensitivity(Protocol):
-    """The signatures of :func:`inverse_sensitivity`."""
+    """The overloaded signatures of :func:`inverse_sensitivity`."""
 
     guarantee: Callable[..., Guarantee]
 
@@ -53,25 +56,27 @@ def inverse_sensitivity(
     For a finite range, such as categories, see :func:`dpjax.from_distances`.
 
     Args:
-        profile: the sensitivity profile of a statistic, batch shape ``(...)``, with integer levels; or of a vector
-            (:func:`dpjax.from_vector_radii`), whose steps after the last radius have a slope, as in piecewise Laplace.
+        profile: the sensitivity profile of a statistic, batch shape ``(...)``, with integer levels;
+            or of a vector (:func:`dpjax.from_vector_radii`), whose steps beyond the last radius
+            have a slope, as in piecewise Laplace.
         epsilon: positive.
         rho: as for :func:`dpjax.piecewise_laplace`, like ``support``.
 
     Returns:
-        As :func:`dpjax.piecewise_laplace`.
+        See :func:`dpjax.piecewise_laplace`.
 
     Raises:
-        ValueError: if ``profile`` has fractional levels, or steps whose number is not static; a ``rho`` (also a JAX array of zeros)
-            for a profile that is not interpolable, or that of a vector.
+        ValueError: ``profile`` has fractional levels or an unbounded number of steps; or ``rho``
+            (also a JAX array of zeros) is given for a profile that is not interpolable, or for a
+            vector.
 
     Privacy:
-        epsilon-DP and epsilon-bounded-range under the profile's neighbor relation. Public: epsilon, rho, and what the profile says
-        is public. Float draws are simulations.
+        epsilon-DP and epsilon-bounded-range under the profile's neighbor relation. Public: epsilon,
+        rho, and what the profile documents as public. Float draws are simulations.
 
     References:
-        Durfee (2025), Definition 4.1 and mechanism M.2; Asi and Duchi (2020), whose rho-smooth variant is ``"extended"``;
-        Gillenwater and Munoz Medina, Section 4.
+        Durfee (2025), Definition 4.1 and mechanism M.2; Asi and Duchi (2020), whose rho-smooth
+        variant is ``"extended"``; Gillenwater and Munoz Medina, Section 4.
 
     >>> import jax, jax.numpy as jnp
     >>> from dpjax import median
@@ -83,16 +88,18 @@ def inverse_sensitivity(
         return distribution_in_shells(profile, epsilon, piece_costs=_costs, rho=rho, support=support)
     checks.instance("inverse_sensitivity", profile, SensitivityProfile, PROFILES)
     if not profile.integer_levels:
-        raise ValueError("inverse sensitivity needs integer levels: this profile's are fractional. Use piecewise_laplace.")
+        raise ValueError("inverse_sensitivity needs a profile with integer levels, got fractional levels: use piecewise_laplace.")
     if profile.step is not None:
         raise ValueError(
-            "inverse sensitivity needs one piece for each level: write profile.truncate(k), or give truncate a num_steps. "
-            "piecewise_laplace takes steps without end."
+            "inverse_sensitivity needs one piece for each level: use profile.truncate(k), or "
+            "truncate with num_steps, or "
+            "piecewise_laplace, which accepts an unbounded number of steps."
         )
     if not profile.interpolable and is_given(rho):
         raise ValueError(
-            "rho gives the value itself a cost, and this profile's values hold almost everywhere only: it leaks 1.2 epsilon. "
-            "Give no rho, or a profile that is interpolable."
+            "rho must not be given for a profile that is not interpolable, whose values hold "
+            "almost everywhere only: "
+            "with it the loss reaches 1.2 epsilon."
         )
     return distribution_on_line(profile, epsilon, piece_costs=_costs, flat_cost=0.0, rho=rho, support=support)
 

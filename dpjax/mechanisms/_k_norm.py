@@ -1,8 +1,9 @@
-"""Laplace noise for vectors: the K-norm mechanism (Hardt and Talwar 2010) with the ball of an L_p norm.
+"""Laplace noise for vectors: the K-norm mechanism (Hardt and Talwar 2010) with K an L_p ball.
 
-Density proportional to exp(-epsilon ||y - value||_p / sensitivity). Privacy: by the triangle inequality the norm changes by at most
-the sensitivity between neighbours, and the normaliser is the same for every value. With p = 1 the coordinates are independent
-Laplace variates; for another norm, independent noise would need the sensitivity in the L_1 norm, which is up to d times larger.
+The density is proportional to exp(-epsilon ||y - value||_p / sensitivity). Privacy: by the triangle
+inequality the norm changes by at most the sensitivity between neighbors, and the normalizer is the
+same for every value. With p = 1 the coordinates are independent Laplace variates; for another norm,
+independent noise would need the sensitivity in the L_1 norm, which is up to d times larger.
 """
 
 from math import inf
@@ -19,7 +20,7 @@ from dpjax.sensitivity.vector_profile import vectors
 
 
 def guarantee(relation: str, epsilon: float) -> Guarantee:
-    """Return what one draw of :func:`k_norm` costs.
+    """Return the guarantee of one draw of :func:`k_norm`.
 
     >>> print(k_norm.guarantee("swap", 1.0))
     1-DP and 2-bounded-range under swap neighbors
@@ -29,21 +30,22 @@ def guarantee(relation: str, epsilon: float) -> Guarantee:
 
 @with_guarantee(guarantee)
 def k_norm(value: ArrayLike, epsilon: ArrayLike, *, sensitivity: ArrayLike, p: float) -> Radial:
-    """Return the distribution of the K-norm mechanism around ``value``, for K the ball of radius ``sensitivity`` in L_p.
+    """Return the distribution of the K-norm mechanism, K the L_p ball of radius ``sensitivity``.
 
     Args:
-        value: float ``(..., d)``, the statistic of each dataset, its components on the last axis.
+        value: float ``(..., d)``, the statistic of each dataset, with components on the last axis.
         epsilon: positive.
         sensitivity: positive, the global sensitivity of the statistic in the L_p norm.
-        p: static, from 1 to ``inf``: which norm.
+        p: static, from 1 to ``inf``, the order of the norm.
 
     Returns:
-        A :class:`Radial` of the broadcast batch shape: its norm is ``sensitivity/epsilon`` times a Gamma(d) variate. For K an image
-        A B of a ball, such as an ellipsoid, draw around A^-1 f(x) and multiply the draws by A.
+        A :class:`Radial` of the broadcast batch shape, centered at ``value``; its norm is
+        ``sensitivity/epsilon`` times a Gamma(d) variate. For K an image A B of a ball, such as an
+        ellipsoid, draw around A^-1 f(x) and multiply the draws by A.
 
     Privacy:
-        epsilon-DP under the relation that ``sensitivity`` was computed for; the range is 2 epsilon. Public: epsilon, the
-        sensitivity and the norm. Float draws are simulations.
+        epsilon-DP under the relation that ``sensitivity`` was computed for; the bounded range is
+        2 epsilon. Public: epsilon, the sensitivity and the norm. Float draws are simulations.
 
     References:
         Hardt and Talwar (2010), "On the Geometry of Differential Privacy".

@@ -1,9 +1,10 @@
-"""The Laplace mechanism (Dwork et al. 2006), on the line and on an interval.
+"""The Laplace mechanism (Dwork et al. 2006), on the real line and on an interval.
 
-On the line: value + Laplace noise of scale sensitivity/epsilon, two exponential tails at rate epsilon and nothing else.
-On [lower, upper]: density proportional to exp(-epsilon/2 * |y - value| / sensitivity), the exponential mechanism, scale
-2 * sensitivity/epsilon. Renormalising the first density on an interval instead leaks up to 1.86 epsilon, because the normaliser
-depends on the data. Piecewise Laplace with all increments equal to the sensitivity is exactly the second.
+On the real line: value + Laplace noise of scale sensitivity/epsilon, two exponential tails at rate
+epsilon. On [lower, upper]: density proportional to exp(-epsilon/2 * |y - value| / sensitivity), the
+exponential mechanism, scale 2 * sensitivity/epsilon. Renormalizing the first density on an interval
+instead leaks up to 1.86 epsilon, because the normalizer depends on the data. The second is exactly
+piecewise Laplace with all increments equal to the sensitivity.
 """
 
 from collections.abc import Callable
@@ -22,20 +23,23 @@ from dpjax.sensitivity.profile import SensitivityProfile
 
 
 def guarantee(profile: SensitivityProfile | str, epsilon: float, *, bounded: bool = False, continuous: bool = False) -> Guarantee:
-    """Return what one draw of :func:`laplace` costs.
+    """Return the guarantee of one draw of :func:`laplace`.
 
-    The losses of noise on the real line are smaller than those of any epsilon-DP mechanism, and sums of such guarantees are smaller
-    for it. Noise on multiples of a resolution has larger ones: those of a count are those of randomised response. So a guarantee
-    names the noise where it is known to be on the real line: of a profile without a resolution, or where ``continuous`` says so.
+    The privacy losses of noise on the real line are smaller than those of a general epsilon-DP
+    mechanism, and so are compositions of such guarantees. Noise on multiples of a resolution has
+    larger losses: those of a count are those of randomized response. So the guarantee records the
+    noise only where it is known to be on the real line: for a profile without a resolution, or with
+    ``continuous=True``.
 
     Args:
-        profile: of the statistic, or the relation by its name.
+        profile: the profile of the statistic, or the name of the relation.
         epsilon: positive.
-        bounded: whether the mechanism has ``lower`` and ``upper``.
-        continuous: of a relation by its name: whether the noise is added to a single number without a resolution.
+        bounded: true if the mechanism has ``lower`` and ``upper``.
+        continuous: for the name of a relation: true if the noise is added to a single number
+            without a resolution.
 
     Raises:
-        ValueError: ``continuous`` beside bounds or a profile with a resolution.
+        ValueError: ``continuous`` is true with bounds or for a profile with a resolution.
 
     >>> noise = laplace.guarantee("swap", 1.0, continuous=True)
     >>> print(noise)
@@ -46,14 +50,14 @@ def guarantee(profile: SensitivityProfile | str, epsilon: float, *, bounded: boo
     promise = pure(profile, epsilon, ranges=1 if bounded else 2)
     discrete = bounded or getattr(profile, "resolution", None) is not None
     if continuous and discrete:
-        raise ValueError("noise between bounds or on multiples of a resolution is not that of the real line: continuous=False.")
+        raise ValueError("continuous must be False for noise between bounds or on multiples of a resolution.")
     if discrete or not (continuous or isinstance(profile, SensitivityProfile)):
         return promise
     return replace(promise, noise=("laplace", promise.epsilon, 1.0))
 
 
 class _Laplace(Protocol):
-    """The signatures of :func:`laplace`."""
+    """The overloaded signatures of :func:`laplace`."""
 
     guarantee: Callable[..., Guarantee]
 
@@ -86,24 +90,28 @@ def laplace(
     """Return the distribution of the Laplace mechanism around ``value``.
 
     Args:
-        value: float ``(...)``, the statistic. With bounds it is clamped to them. Or the profile of a statistic whose steps are a
-            global sensitivity: :func:`dpjax.count`, :func:`dpjax.histogram`, :func:`dpjax.sum` under add/remove.
+        value: float ``(...)``, the statistic, clamped to the bounds if there are any; or the
+            profile of a statistic whose steps are a global sensitivity: :func:`dpjax.count`,
+            :func:`dpjax.histogram`, :func:`dpjax.sum` under add/remove.
         epsilon: positive.
-        sensitivity: positive, the global sensitivity of the statistic; a profile has its own.
-        lower: bound of the output; with ``upper`` or not at all.
+        sensitivity: positive, the global sensitivity of the statistic; not for a profile, which has
+            its own.
+        lower: lower bound of the output; give both bounds or neither.
+        upper: upper bound of the output.
 
     Returns:
-        A :class:`PiecewiseExponential`: without bounds, scale ``sensitivity/epsilon``; with bounds, scale
-        ``2 * sensitivity/epsilon``, conditioned on them. Of a profile with a resolution, such as a count, a
-        :class:`DiscreteLaplace` on its multiples.
+        A :class:`PiecewiseExponential`: without bounds, of scale ``sensitivity/epsilon``; with
+        bounds, of scale ``2 * sensitivity/epsilon``, conditioned on them. For a profile with a
+        resolution, such as that of a count, a :class:`DiscreteLaplace` on its multiples.
 
     Raises:
-        ValueError: only one bound; no sensitivity, or one beside a profile; a profile without steps; bounds beside a resolution.
+        ValueError: only one bound is given; there is no sensitivity, or one with a profile; the
+            profile has no steps; or bounds are given for a profile with a resolution.
 
     Privacy:
-        epsilon-DP under the relation that ``sensitivity`` was computed for; without bounds the range is 2 epsilon, with bounds it
-        is epsilon. Clamp the draws without bounds yourself if you want both the smaller scale and a range: that is post-processing.
-        Float draws are simulations.
+        epsilon-DP under the relation that ``sensitivity`` was computed for. The bounded range is 2
+        epsilon without bounds, and epsilon with bounds. For the smaller scale and a range, clamp
+        draws of the unbounded mechanism, which is post-processing. Float draws are simulations.
 
     References:
         Dwork, McSherry, Nissim and Smith (2006); Durfee (2025), Section 4.1.
@@ -113,20 +121,22 @@ def laplace(
     (1.0, -0.6931)
     """
     if (lower is None) != (upper is None):
-        raise ValueError("laplace takes both lower and upper, or neither.")
+        raise ValueError("lower and upper must be given together, or neither of them.")
     resolution = None
     if isinstance(value, SensitivityProfile):
         if value.step is None or sensitivity is not None:
-            raise ValueError("laplace takes a profile with steps, such as of dpjax.count, or a value and its sensitivity.")
+            raise ValueError("laplace takes a profile with steps (such as from dpjax.count) alone, or a value and its sensitivity.")
         sensitivity, resolution, value = value.step, value.resolution, value.value
     elif sensitivity is None:
-        raise ValueError("laplace needs the global sensitivity of an array: sensitivity=...")
+        raise ValueError("sensitivity must be given: the global sensitivity of value.")
     center = checks.float_array("value", value)
     rate = checks.positive("epsilon", epsilon, center.dtype)
     scale = checks.positive("sensitivity", sensitivity, center.dtype)
     if resolution is not None:
         if lower is not None:
-            raise ValueError("a count is drawn without bounds: clamp the draws (dpjax.Clamped.of), which costs nothing.")
+            raise ValueError(
+                "lower and upper must not be given for a profile with a resolution: clamp the draws (dpjax.Clamped.of)."
+            )
         unit = jnp.asarray(float(resolution), center.dtype)
         return DiscreteLaplace(center, unit, rate * unit / scale)
     tails = Tails(jnp.zeros_like(scale), scale, jnp.zeros_like(scale), scale)

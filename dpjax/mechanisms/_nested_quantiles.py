@@ -1,28 +1,34 @@
-"""Hundreds of quantiles: a joint draw of some of them, and then joint draws of those between two of these.
+"""Hundreds of quantiles: a joint draw of some of them, then joint draws of the levels between them.
 
-    draw every 10th, say, of the levels asked, jointly; the draws split the records into parts
+    draw, say, every 10th of the requested levels jointly; the draws split the records into parts
     draw the other levels of each part jointly, from its records, between the two draws
 
-Each record is in one part, so all parts together cost what one of them costs: there are two draws, whatever the number m of levels,
-and :func:`dpjax.recursive_quantiles` makes log2(m + 1). Both together look at about m n slots, a joint draw of all levels at m^2 n.
+Each record is in one part, so all parts together cost as much as one: there are two draws, whatever
+the number m of levels, whereas :func:`dpjax.recursive_quantiles` makes log2(m + 1). Both draws
+together process about m n slots, a joint draw of all levels m^2 n.
 
-**How many records a part has** is not public. Its ranks are those of a public guess, the share of its levels in the number of all
-records. That is public under swap; under add/remove it is given, or drawn with discrete Laplace noise for epsilon / 24. Privacy
-does not need the guess to be right (``_joint_quantiles.py``, one term), only that nothing private changes it; what it is off by
-spreads evenly over the part.
+**Number of records of a part.** It is private. The ranks of a part are those of a public guess, the
+share of its levels times the number of all records. The latter is public under swap; under
+add/remove it is an argument, or drawn with discrete Laplace noise for epsilon / 24. Privacy does
+not require the guess to be correct (``_joint_quantiles.py``, one term), only that it does not
+depend on private data; its error spreads evenly over the part.
 
-**Privacy.** Under add/remove, given the first draw, one record more is one record more in one part. So the noisy number, the first
-draw and the second one compose: epsilons add up. Under swap a record may leave one part and another one enter a second part,
-so each part has half of the second draw's epsilon.
+**Privacy.** Under add/remove, conditional on the first draw, one more record is one more record in
+one part. So the noisy number, the first draw and the second one compose: epsilons add up. Under
+swap a record may leave one part and another one enter a second part, so each part has half of the
+second draw's epsilon.
 
-**Ties.** On a grid a joint draw is of places: a multiple with c records is cut into c parts by public points, the i-th part is that
-of its i-th record, and the multiple of a place is shown (``joint_quantiles.py``). Records are split by the place, which is drawn
-anyhow and costs nothing: of the equal ones those of the parts up to that of the place go to the left, and the others to the right.
-One record more is one point more: it halves a part on the left of the place, or on the right of it, or that of the place itself,
-whose other half then lies on one of the sides, so that one record more is one more on one side and none on the other. The epsilon
-of the first draw is that of its places, and what is shown follows from them. So each part has as many records as the ranks of the
-places say, however many are equal, and no joint draw of a part is far from the number that it is taken to have. (By shares of
-equal records, whatever is drawn on either side of them, parts were off by as many records as there are too many on one side.)
+**Ties.** On a grid a joint draw is of places: a multiple with c records is cut into c parts by
+public points, the i-th part is that of its i-th record, and the output is the multiple of a place
+(``joint_quantiles.py``). Records are split by the place, which is drawn anyway, at no further cost:
+of the equal records, those of the parts up to that of the place go to the left, and the others to
+the right. One more record is one more point: it halves a part to the left of the place, or to the
+right of it, or the part of the place itself, whose other half then lies on one of the sides, so
+that one more record is one more on one side and none on the other. The epsilon of the first draw is
+that of its places, of which the output is a function. So each part has as many records as the ranks
+of the places say, however many are equal, and no joint draw of a part is far from its assumed
+number of records. (If equal records were split by shares, whatever is drawn on either side of them,
+the numbers of parts would be off by the excess of records on one side.)
 """
 
 from __future__ import annotations
@@ -53,18 +59,25 @@ from dpjax.sensitivity.sorted_records import SortedRecords
 from dpjax.several_quantiles.joint import JointQuantiles
 from dpjax.several_quantiles.nesting import Nesting, Part, Shares, ends_of, records_of
 
-_SLOTS = 2**21  # of all parts, in the memory of a chunk of draws
+_SLOTS = 2**21  # slots of all parts, in the memory of a chunk of draws
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, repr=False)
 class NestedQuantiles(Batch):
-    """The joint distribution of quantiles of which some are drawn between others, as a pytree.
+    """The joint distribution of quantiles, some of which are drawn between others, as a pytree.
 
     Attributes:
-        asked: the records and the levels.
-        epsilon: float ``(...)``, of all draws.
-        public_n: int32 ``(...)``, what is known of the number of records; None where it is public by the relation, or drawn.
+        asked: the records and the requested levels.
+        epsilon: float ``(...)``, of all draws together.
+        public_n: int32 ``(...)``, the public number of records or a guess of it; None where it is
+            public by the relation, or drawn.
+
+        >>> import jax.numpy as jnp
+        >>> from dpjax import quantiles
+        >>> asked = quantiles(jnp.arange(9.0), [0.2, 0.4, 0.6], lower=0, upper=9, neighbors="swap")
+        >>> nested_quantiles(asked, 1.0).event_shape
+        (3,)
     """
 
     asked: SortedRecords
@@ -75,7 +88,7 @@ class NestedQuantiles(Batch):
 
     @property
     def event_shape(self) -> tuple[int, ...]:
-        """How many quantiles, ``(m,)``."""
+        """The number of quantiles, ``(m,)``."""
         return (len(self.asked.levels),)
 
     @property
@@ -85,55 +98,65 @@ class NestedQuantiles(Batch):
         return low, high
 
     def sample(self, key: jax.Array, shape: Shape = ()) -> jax.Array:
-        """Draw all quantiles: float of shape ``shape + batch_shape + (m,)``, ascending; NaN for a row whose parameters are bad."""
+        """Draw all quantiles, ascending: float of shape ``shape + batch_shape + (m,)``.
+
+        Rows with invalid parameters are NaN.
+        """
         return _sample(check_key(key), self, draws_shape(shape))
 
     def log_prob(self, y: ArrayLike, ranks: ArrayLike | None = None) -> jax.Array:
-        """The joint log-density at ``y``, or log-probability where the records have a resolution; ``-inf`` where it descends.
+        """Return the joint log-density at ``y``, or log-probability if records have a resolution.
+
+        It is ``-inf`` where ``y`` is not ascending.
 
         Args:
-            y: float ``(..., m)``, whose leading axes broadcast against ``batch_shape``, as do those of the result.
-            ranks: with a resolution: how many records are up to the place of each quantile that is drawn first, int32 ``(..., k)``,
-                of which the probability is that, too.
+            y: float ``(..., m)``, whose leading axes broadcast against ``batch_shape``; the result
+                has the broadcast shape.
+            ranks: required with a resolution: int32 ``(..., k)``, the number of records up to the
+                place of each quantile of the first draw. The probability is then the joint one with
+                these ranks.
 
         Raises:
-            ValueError: the number of records is drawn, too, or with a resolution no ranks are given: then the law of the quantiles
-                is a mixture over them.
+            ValueError: the number of records is drawn, too, or no ranks are given with a
+                resolution: then the distribution of the quantiles is a mixture over them.
         """
         if self.public_n is None and self.asked.neighbors == "add_remove":
-            raise ValueError("log_prob needs the noisy number of records: nested_quantiles(..., public_n=number).")
+            raise ValueError("log_prob needs a fixed number of records: use nested_quantiles(..., public_n=number).")
         points = checks.float_array("y", y).astype(self.dtype)
         if points.ndim == 0 or points.shape[-1:] != self.event_shape:
-            raise ValueError(f"y needs a last axis of {self.event_shape[0]} quantiles, got shape {points.shape}.")
+            raise ValueError(f"y must have a last axis of size {self.event_shape[0]} (quantiles), got shape {points.shape}.")
         if self.asked.resolution is None:
             return _log_prob(self, points, None)
         k = len(self.nesting.first)
         if ranks is None:
-            raise ValueError(f"log_prob of records with a resolution needs ranks=, how many are up to the places of {k} draws.")
+            raise ValueError(
+                "log_prob needs ranks= for records with a resolution: the number of records up to "
+                f"the place of each of the {k} first draws."
+            )
         numbers = jnp.asarray(ranks)
         if numbers.shape[-1:] != (k,) or not jnp.issubdtype(numbers.dtype, jnp.integer):
-            raise ValueError(f"ranks needs integers with a last axis of {k}, got shape {numbers.shape}.")
+            raise ValueError(f"ranks must be integers with a last axis of size {k}, got shape {numbers.shape}.")
         return _log_prob(self, points, numbers.astype(jnp.int32))
 
     def first(self, number: jax.Array) -> JointQuantiles:
-        """Return the distribution of the quantiles that are drawn first, for a public number of records ``(..., *batch)``."""
+        """Return the distribution of the first draw, for a public ``number`` of records."""
         asked = replace(self.asked, levels=tuple(self.asked.levels[k] for k in self.nesting.first))
-        known = None if asked.neighbors == "swap" else number
-        return joint_quantiles(asked, self.epsilon * float(self.shares.first), public_n=known)
+        public_n = None if asked.neighbors == "swap" else number
+        return joint_quantiles(asked, self.epsilon * float(self.shares.first), public_n=public_n)
 
     @property
     def nesting(self) -> Nesting:
-        """Which quantiles are drawn first."""
+        """The assignment of levels to the first and the second draw."""
         return Nesting.of(self.asked.levels)
 
     @property
     def shares(self) -> Shares:
-        """What each draw costs, as a part of epsilon."""
+        """The cost of each draw, as a fraction of epsilon."""
         return Shares.of(self.nesting, self.asked.neighbors, self.public_n is not None)
 
 
 def guarantee(asked: SortedRecords, epsilon: float, *, public_n: ArrayLike | None = None) -> Guarantee:
-    """Return what one draw of :func:`nested_quantiles` costs.
+    """Return the guarantee of one draw of :func:`nested_quantiles`.
 
     >>> import jax.numpy as jnp
     >>> from dpjax import quantiles
@@ -141,38 +164,41 @@ def guarantee(asked: SortedRecords, epsilon: float, *, public_n: ArrayLike | Non
     >>> print(nested_quantiles.guarantee(asked, 1.0))
     1-DP and 1.5625-bounded-range and 0.0634766-zCDP under swap neighbors
     """
-    checks.instance("guarantee", asked, SortedRecords, "from dpjax.quantiles: what it costs depends on the relation")
+    checks.instance("guarantee", asked, SortedRecords, "from dpjax.quantiles: the guarantee depends on the relation")
     shares = Shares.of(Nesting.of(asked.levels), asked.neighbors, public_n is not None)
     count, first = epsilon * float(shares.number), epsilon * float(shares.first)
     second = epsilon - count - first
-    # Where the losses of a draw lie depends on what was drawn before, so their ranges do not add up. Both ends do.
+    # The interval of the losses of a draw depends on earlier draws, so ranges do not add up. Their
+    # ends do.
     span = first + 2 * second if not count else 2 * epsilon
     return Guarantee(epsilon, span, asked.neighbors, 0.0, count**2 / 2 + first**2 / 8 + second**2 / 8)
 
 
 @with_guarantee(guarantee)
 def nested_quantiles(asked: SortedRecords, epsilon: ArrayLike, *, public_n: ArrayLike | None = None) -> NestedQuantiles:
-    """Return the distribution of many quantiles, some drawn jointly and the others jointly between them.
+    """Return the distribution of many quantiles, some drawn jointly, the others between them.
 
     Args:
-        asked: from :func:`dpjax.quantiles`, batch shape ``(...)``, with at least 3 levels.
+        asked: the result of :func:`dpjax.quantiles`, batch shape ``(...)``, with at least 3 levels.
         epsilon: positive, of all draws together.
-        public_n: under add/remove: the number of records, integers that broadcast against ``(...)``, if it is public, or what is
-            known of it. Otherwise epsilon / 24 is spent on it.
+        public_n: under add/remove, the number of records or a public estimate of it, integers that
+            broadcast against ``(...)``. Without it, epsilon / 24 is spent on an estimate.
 
     Returns:
-        A :class:`NestedQuantiles` of the broadcast batch shape. A draw looks at about 2 m^1.5 values of each record.
+        A :class:`NestedQuantiles` of the broadcast batch shape. A draw processes about 2 m^1.5
+        values for each record.
 
     Raises:
-        ValueError: fewer than 3 levels, which :func:`dpjax.joint_quantiles` draws.
+        ValueError: there are fewer than 3 levels; use :func:`dpjax.joint_quantiles`.
 
     Privacy:
-        epsilon-DP under the relation of ``asked``, for all quantiles together; the proof is at the head of this file. Public:
-        epsilon, and what :func:`dpjax.quantiles` says is public. Float draws are simulations.
+        epsilon-DP under the relation of ``asked``, for all quantiles together (proof in the module
+        docstring). Public: epsilon, and what :func:`dpjax.quantiles` documents as public. Float
+        draws are simulations.
 
     References:
-        Gillenwater, Joseph and Kulesza (2021), for each joint draw; Kaplan, Schnapp and Stemmer (2022), for draws between draws.
-        Their combination is in no paper.
+        Gillenwater, Joseph and Kulesza (2021), for each joint draw; Kaplan, Schnapp and Stemmer
+        (2022), for draws between draws. Their combination is not published elsewhere.
 
     >>> import jax, jax.numpy as jnp
     >>> from dpjax import quantiles
@@ -190,29 +216,31 @@ def nested_quantiles(asked: SortedRecords, epsilon: ArrayLike, *, public_n: Arra
     if public_n is None:
         return NestedQuantiles(asked, each)
     if asked.neighbors == "swap":
-        raise ValueError("public_n is for add_remove neighbors: under swap the number of records is public.")
+        raise ValueError("public_n is only for add_remove neighbors: under swap the number of records is already public.")
     number = public_size(public_n)
     fits(asked.batch_shape, public_n=number.shape)
     return NestedQuantiles(asked, each, number)
 
 
-# From the records of alike parts of some rows, ``(rows, parts)``, the number that each is taken to have, and arrays of these rows:
-# what is wanted of the levels of all of them, ``(rows, parts, levels)``.
+# Maps the records of parts with the same levels in some rows, ``(rows, parts)``, their assumed
+# numbers of records, and arrays of these rows, to an array of all levels, ``(rows, parts,
+# levels)``.
 _Choice = Callable[[SortedRecords, jax.Array, Any, list[Part]], jax.Array]
 
 
 def _between(
     nested: NestedQuantiles, draws: jax.Array, cuts: jax.Array | None, number: jax.Array, extra: Any, choose: _Choice
 ) -> jax.Array:
-    """Join what ``choose`` makes of all parts, ``(rows, m)``; at the levels that were drawn first it is 0.
+    """Join the results of ``choose`` for all parts, ``(rows, m)``; 0 at the first draw's levels.
 
     Args:
-        nested: whose fields broadcast to the batch.
-        draws: of the first levels, ``(*batch, k)``.
-        cuts: how many records are up to the places of these, int32 of that shape; None for those below them.
-        number: what all records are taken to be, int32 ``(*batch)``.
+        nested: the distribution, whose fields broadcast to the batch.
+        draws: the first draw, ``(*batch, k)``.
+        cuts: int32 of that shape, the number of records up to the place of each draw; None for the
+            number below it.
+        number: int32 ``(*batch)``, the assumed number of all records.
         extra: arrays that broadcast to ``(*batch, j)``, for ``choose``.
-        choose: see there.
+        choose: see ``_Choice``.
     """
     asked, nesting, batch = nested.asked, nested.nesting, draws.shape[:-1]
     n, m = asked.values.shape[-1], len(asked.levels)
@@ -234,8 +262,9 @@ def _between(
                 continue
             lower, upper, begin = (a[:, index] for a in (*bounds, first))
             held = jnp.maximum(last[:, index] - begin, 0)
-            # So many records a part has room for, mostly: twice as many as it would have if n were all. What it is taken to have is
-            # at most that, whichever room it is given: which one that is depends on the data.
+            # The usual capacity of a part, twice its number of records if n were all. The assumed
+            # number is at most that, whichever capacity is used, because which one is used depends
+            # on the data.
             room = min(ceil(2 * n * max(each.share for each in parts)) + 64, n)
             taken = jnp.clip(jnp.concatenate([records_of(each, number) for each in parts], axis=-1), 1, max(room, 1))
 
@@ -243,7 +272,7 @@ def _between(
                 room: int, shared: Any = shared, parts: Any = parts, held: Any = held, begin: Any = begin, low: Any = lower,
                 high: Any = upper, taken: Any = taken,
             ) -> jax.Array:  # fmt: skip
-                """What is wanted of parts that have room for so many records."""
+                """Return the result of ``choose`` for parts with this capacity."""
                 place = jnp.arange(room, dtype=jnp.int32)
                 there = take(values, jnp.minimum(begin[..., None] + place, np.int32(max(n - 1, 0))).reshape(size, -1))
                 there = jnp.clip(there.reshape(*held.shape, room), low[..., None], high[..., None])
@@ -303,9 +332,10 @@ def _log_prob(nested: NestedQuantiles, y: jax.Array, ranks: jax.Array | None) ->
         at = jnp.stack([given[:, each.first : each.first + len(part.levels)] for each in parts], axis=1)
         epsilon = jnp.broadcast_to(epsilon, (number.shape[0], 1))
         found = joint_quantiles(part, epsilon, public_n=number).log_prob(at)
-        point = jnp.all(at == part.lower[..., None], axis=-1)  # a part without width has one point, and no density
+        # A part of width 0 is a single point, without a density.
+        point = jnp.all(at == part.lower[..., None], axis=-1)
         found = jnp.where(part.lower == part.upper, jnp.where(point, 0.0, -jnp.inf), found)
-        # Each part's is written to its first level.
+        # The result of each part is stored at its first level.
         return jnp.where(np.arange(len(part.levels)) == 0, found[..., None], 0.0)
 
     each = nested.epsilon[..., None] * float(nested.shares.second)

@@ -1,11 +1,13 @@
-"""Any mechanism, tried a fixed number of times until it succeeds (Steinke 2025).
+"""Retries of any mechanism, a fixed number of times, until it succeeds (Steinke 2025).
 
-    for each of m attempts: outcome = draw(fresh key);  the first with succeeded(outcome), or else the fallback
+    for each of m attempts: outcome = draw(fresh key);  the first with succeeded(outcome), or else
+    the fallback
 
-The post repeats as long as necessary, and the time that takes depends on the data. Here all m attempts are always made, which
-leaves a probability of failure^m to the fallback. Privacy: the argument is in ``dpjax.accounting.failures``, with its conditions:
-``succeeded`` reads the outcome and nothing else of the data, and ``failure`` bounds the probability of a failed attempt on EVERY
-dataset. A bound that holds for most datasets is none: where it fails, so does delta.
+The post repeats as long as necessary, which takes a time that depends on the data. Here all m
+attempts are always made, which leaves a probability of failure^m to the fallback. Privacy: the
+argument and its conditions are in ``dpjax.accounting.failures``: ``succeeded`` depends on the data
+only through the outcome, and ``failure`` bounds the probability of a failed attempt on EVERY
+dataset. A bound that holds for most datasets only is not enough: where it fails, so does delta.
 """
 
 from collections.abc import Callable
@@ -30,10 +32,10 @@ Outcome = TypeVar("Outcome")
 
 
 def guarantee(attempt: Guarantee, *, failure: float, attempts: int, fallback: Fallback, bound: Bound = "sharp") -> Guarantee:
-    """Return what one draw of :func:`never_fail` costs.
+    """Return the guarantee of one draw of :func:`never_fail`.
 
-    ``failure`` bounds the probability that an attempt fails, on every dataset; see
-    :func:`dpjax.accounting.failures.retry_until_success`, also for ``fallback`` and ``bound``.
+    ``failure`` bounds the probability that an attempt fails, on every dataset. See
+    :func:`dpjax.accounting.failures.retry_until_success` for it, ``fallback`` and ``bound``.
 
     >>> print(never_fail.guarantee(Guarantee(1.0, 1.0, "swap"), failure=0.5, attempts=40, fallback="public"))
     (1, 9.09495e-13)-DP under swap neighbors
@@ -50,27 +52,39 @@ def never_fail(
     fallback: Outcome,
     attempts: int,
 ) -> Outcome:
-    """Return the first success of a fixed number of attempts, for each row of a batch, or the fallback.
+    """Return the first success of a fixed number of attempts, or the fallback, per element.
 
     Args:
         key: a scalar typed threefry key.
-        draw: one attempt: a function of a key, to a float or integer array or a pytree of them, such as ``distribution.sample``.
-        succeeded: from the outcome of ``draw`` to bool ``(...)``: the axes that all arrays of the outcome begin with. Each of its
-            elements succeeds or fails on its own.
-        fallback: what is returned where no attempt succeeds: a pytree like the outcome, each array broadcasting against it.
-        attempts: static, at least 1, chosen without the data; see :func:`dpjax.accounting.failures.attempts_for`.
+        draw: one attempt, a function from a key to a float or integer array or a pytree of them,
+            such as ``distribution.sample``.
+        succeeded: a function from the outcome of ``draw`` to bool ``(...)``, whose shape must be
+            the leading axes of all arrays of the outcome. Each element succeeds or fails
+            separately.
+        fallback: the result where no attempt succeeds: a pytree like the outcome, each array
+            broadcasting against it.
+        attempts: static, at least 1, chosen without the data; see
+            :func:`dpjax.accounting.failures.attempts_for`.
 
     Returns:
-        A pytree like the outcome. Attempts of NaN, too, are what ``succeeded`` says they are.
+        A pytree like the outcome. An attempt with NaN succeeds if ``succeeded`` says so.
+
+    Raises:
+        TypeError: ``succeeded`` does not return booleans.
+        ValueError: the structure of ``fallback`` or the shape of ``succeeded`` does not fit the
+            outcome.
 
     Privacy:
-        That of :func:`dpjax.accounting.failures.retry_until_success` for the guarantee of one attempt and its failure probability
-        on the worst dataset. ``succeeded`` must be a fixed function of the outcome: a threshold that depends on the data breaks
-        the guarantee (:func:`dpjax.mechanisms.bounded_loss` tests a loss privately). The fallback is public, or read
-        from the data where the guarantee is asked for with ``fallback="private"``. Float draws are simulations.
+        That of :func:`dpjax.accounting.failures.retry_until_success` for the guarantee of one
+        attempt and its failure probability on the worst dataset. ``succeeded`` must be a fixed
+        function of the outcome: a threshold that depends on the data breaks the guarantee
+        (:func:`dpjax.mechanisms.bounded_loss` tests a loss privately). The fallback is public, or
+        depends on the data, for which the guarantee needs ``fallback="private"``. Float draws are
+        simulations.
 
     References:
-        Steinke, "Differentially private algorithms that never fail", differentialprivacy.org (2025), Theorem 1.
+        Steinke, "Differentially private algorithms that never fail", differentialprivacy.org
+        (2025), Theorem 1.
 
     >>> import jax
     >>> from dpjax.random import exponential
@@ -84,9 +98,9 @@ def never_fail(
     success = jax.eval_shape(succeeded, outcome)
     if success.dtype != jnp.bool_:
         raise TypeError(f"succeeded must return booleans, got {success.dtype}.")
-    wanted, given = str(jax.tree.structure(outcome)), str(jax.tree.structure(fallback))
-    if wanted != given:
-        raise ValueError(f"fallback must be built like the outcome, {wanted}, got {given}.")
+    expected, found = str(jax.tree.structure(outcome)), str(jax.tree.structure(fallback))
+    if expected != found:
+        raise ValueError(f"fallback must have the pytree structure of the outcome, {expected}, got {found}.")
     begins_with("succeeded", success.shape, outcome)
 
     def attempt(state: tuple[Outcome, jax.Array], key: jax.Array) -> tuple[tuple[Outcome, jax.Array], None]:
@@ -100,14 +114,14 @@ def never_fail(
 
 
 def begins_with(reader: str, shape: tuple[int, ...], outcome: Any) -> None:
-    """Raise where the arrays of an outcome do not begin with the axes of what a function reads of it."""
+    """Raise if the arrays of an outcome do not have ``shape`` as their leading axes."""
     shapes = [leaf.shape for leaf in jax.tree.leaves(outcome)]
-    if any(own[: len(shape)] != shape for own in shapes):
-        raise ValueError(f"every array of the outcome must begin with the axes of {reader}, {shape}, got {shapes}.")
+    if any(leaf_shape[: len(shape)] != shape for leaf_shape in shapes):
+        raise ValueError(f"every array of the outcome must begin with the axes of {reader}, {shape}, got shapes {shapes}.")
 
 
 def where(condition: jax.Array, new: Outcome, old: Outcome) -> Outcome:
-    """``new`` where the condition holds and ``old`` elsewhere, for pytrees of arrays that begin with its axes."""
+    """Select ``new`` where the condition holds, else ``old``, in pytrees with its leading axes."""
 
     def choose(new: jax.Array, old: jax.Array) -> jax.Array:
         return jnp.where(jnp.expand_dims(condition, tuple(range(condition.ndim, new.ndim))), new, old)
@@ -116,19 +130,21 @@ def where(condition: jax.Array, new: Outcome, old: Outcome) -> Outcome:
 
 
 def never_fail_distribution(distribution: Finite, acceptance: ArrayLike, *, fallback: ArrayLike, attempts: int) -> Finite:
-    """Return the distribution of :func:`never_fail` over candidates: P(y) a(y) (1 - q^m)/(1 - q), and q^m more for the fallback.
+    """Return the distribution of :func:`never_fail` over candidates.
 
-    a(y) is the probability that y is accepted, 0 or 1 for a set of successes, and q = sum over y of P(y) (1 - a(y)).
+    It is P(y) a(y) (1 - q^m)/(1 - q), plus q^m for the fallback. a(y) is the probability that y is
+    accepted, 0 or 1 for a set of successes, and q = sum over y of P(y) (1 - a(y)).
 
     Args:
-        distribution: of one attempt, of batch shape ``(...)``.
-        acceptance: float ``(k,)`` or ``(..., k)`` in [0, 1]; clipped to it, and 0 where it is NaN.
+        distribution: the distribution of one attempt, of batch shape ``(...)``.
+        acceptance: float ``(k,)`` or ``(..., k)``, clipped to [0, 1], and 0 where it is NaN.
         fallback: float ``(...)``.
-        attempts: m, as for :func:`never_fail`.
+        attempts: the number m of attempts, as for :func:`never_fail`.
 
     Returns:
-        A :class:`Finite` of k+1 values, the last the fallback (also if it is one of the candidates: equal values add up), with
-        minus log-probabilities as costs, at rate 1. A draw from it takes the same time whatever the data.
+        A :class:`Finite` of k+1 values, the last being the fallback (also if it equals a candidate:
+        the probabilities of equal values add up), with minus log-probabilities as costs, at rate 1.
+        A draw from it takes the same time for all data.
 
     >>> import jax.numpy as jnp
     >>> one = Finite(jnp.array([1.0, 2.0, 3.0]), jnp.zeros(3), jnp.ones(()))
@@ -139,7 +155,9 @@ def never_fail_distribution(distribution: Finite, acceptance: ArrayLike, *, fall
     accepted = checks.float_array("acceptance", acceptance).astype(distribution.dtype)
     if accepted.shape[-1:] != distribution.values.shape[-1:]:
         k = distribution.values.shape[-1]
-        raise ValueError(f"{k} candidates need as many acceptance probabilities, got shape {accepted.shape}.")
+        raise ValueError(
+            f"acceptance must have one element for each of the {k} candidates on the last axis, got shape {accepted.shape}."
+        )
     last = checks.float_array("fallback", fallback).astype(distribution.dtype)
     batch = jnp.broadcast_shapes(distribution.batch_shape, accepted.shape[:-1], last.shape)
     values = concatenate(distribution.values, jnp.broadcast_to(last, batch)[..., None])
@@ -148,8 +166,9 @@ def never_fail_distribution(distribution: Finite, acceptance: ArrayLike, *, fall
 
 @partial(jax.jit, static_argnames=("batch", "attempts"))
 def _cost(one: Finite, acceptance: jax.Array, batch: tuple[int, ...], attempts: int) -> jax.Array:
-    """Minus the log-probability of every candidate, and of the fallback."""
-    # Padded rows, products that no sum absorbs, and sums of neighbors: no further row or candidate changes a bit.
+    """Return minus the log-probability of every candidate, and of the fallback."""
+    # Padded rows, products that are not fused into sums, and pairwise sums: further rows or
+    # candidates change no bit.
     accepted = pad(jnp.where(jnp.isnan(acceptance), 0.0, jnp.clip(acceptance, 0.0, 1.0)))
     above = above_least(pad(one.cost, value=jnp.inf))
     reachable = above != jnp.inf
@@ -158,7 +177,7 @@ def _cost(one: Finite, acceptance: jax.Array, batch: tuple[int, ...], attempts: 
     sums = (pairwise_sum(jnp.abs(weight * part)) for part in (jnp.ones_like(accepted), accepted, 1 - accepted))
     total, success, failure = (pad(jnp.broadcast_to(part, (*batch, 1)).reshape(-1)) for part in sums)
     success, failure = success / total, failure / total
-    # log q from whichever of q and 1 - q is the smaller; the masks keep the derivatives finite.
+    # log q from the smaller of q and 1 - q; the masks keep the derivatives finite.
     likely, sure, hopeless = success > failure, failure == 0, success == 0
     small = jnp.log1p(-jnp.where(likely, 0.0, success))
     log_failure = jnp.where(likely, jnp.where(sure, -jnp.inf, jnp.log(jnp.where(sure, 1.0, failure))), small)
@@ -168,5 +187,5 @@ def _cost(one: Finite, acceptance: jax.Array, batch: tuple[int, ...], attempts: 
     log_factor, log_rest = rows
     kept = reachable & (accepted > 0)
     log_kept = jnp.where(kept, log_weight, 0.0) + jnp.log(jnp.where(kept, accepted, 1.0)) + log_factor
-    own = jnp.where(kept | jnp.isnan(log_factor), -log_kept, jnp.inf)[..., : one.values.shape[-1]]
-    return jnp.concatenate([own, -log_rest], axis=-1)
+    cost = jnp.where(kept | jnp.isnan(log_factor), -log_kept, jnp.inf)[..., : one.values.shape[-1]]
+    return jnp.concatenate([cost, -log_rest], axis=-1)

@@ -1,6 +1,9 @@
-"""Noisy binary search for a monotone function's shifted value (Steinke 2023; the idea is Blum, Ligett and Roth's, 2008).
+"""Noisy binary search for a monotone function's shifted value (Steinke 2023).
 
-With l(y) the number of people to remove until f <= y, search the sorted candidates for one where it is about tau:
+The idea is that of Blum, Ligett and Roth (2008).
+
+With l(y) the number of people to remove until f <= y, search the sorted candidates for one with l
+near tau:
 
     low, high = 0, k-1
     while low + 1 < high:  (at most R = ceil(log2(k - 1)) rounds)
@@ -8,9 +11,10 @@ With l(y) the number of people to remove until f <= y, search the sorted candida
         high = middle  if l(candidates[middle]) + noise <= tau,  else  low = middle
     return candidates[high]
 
-The search tree is public, so the probability of each leaf is a product of R noise probabilities, exactly. Privacy: each round is a
-noisy count of sensitivity 1, and R rounds compose. The post counts ceil(log2 k) - 1 rounds and sets the Laplace scale to
-log2(k)/epsilon, which is too small: for the maximum with k = 6 candidates, all records at the lowest one and one more person at the
+The search tree is public, so the probability of each leaf is exactly a product of R noise
+probabilities. Privacy: each round is a noisy count of sensitivity 1, and R rounds compose. The post
+counts ceil(log2 k) - 1 rounds and sets the Laplace scale to log2(k)/epsilon, which is too small:
+for the maximum with k = 6 candidates, all records at the lowest one and one more person at the
 highest, the loss is 1.16 epsilon (k = 11: 1.156 epsilon). Here the scale is R/epsilon.
 """
 
@@ -36,7 +40,7 @@ from dpjax.sensitivity.down import DownSensitivity
 def guarantee(
     down: DownSensitivity | str, *, num_candidates: int, epsilon: float | None = None, zcdp: float | None = None
 ) -> Guarantee:
-    """Return what one draw of :func:`noisy_binary_search` costs.
+    """Return the guarantee of one draw of :func:`noisy_binary_search`.
 
     >>> import jax.numpy as jnp
     >>> from dpjax.statistics.monotone import maximum
@@ -59,29 +63,34 @@ def noisy_binary_search(
     epsilon: ArrayLike | None = None,
     zcdp: ArrayLike | None = None,
 ) -> Finite:
-    """Return the distribution of the noisy binary search, with the exact probability of every candidate.
+    """Return the distribution of the noisy binary search, exact for every candidate.
 
-    ``epsilon`` means Laplace noise of scale R/epsilon, ``zcdp`` Gaussian noise of variance R/(2 zcdp), R = :func:`search_rounds`.
-    The first candidate is never returned (nor asked about), so the post's utility theorem fails, with probability 1, where f(x) is
-    the first candidate: put one value below the range of f in front.
+    ``epsilon`` selects Laplace noise of scale R/epsilon, ``zcdp`` Gaussian noise of variance R/(2
+    zcdp), R = :func:`search_rounds`. The first candidate is never returned (nor queried), so the
+    post's utility theorem fails, with probability 1, where f(x) is the first candidate: put a value
+    below the range of f in front.
 
     Args:
         down: the down sensitivity of a monotone statistic, batch shape ``(...)``.
-        tau: positive, chosen without the data, for example by :func:`search_shift_for`; it need not be an integer.
+        tau: positive, chosen without the data, for example by :func:`search_shift_for`; not
+            necessarily an integer.
         candidates: the public finite range, as for :func:`dpjax.shifted_inverse`.
-        epsilon: positive; or
-        zcdp: positive. Exactly one of the two.
+        epsilon: positive. Exactly one of epsilon and zcdp must be given.
+        zcdp: positive.
 
     Returns:
-        A :class:`Finite` of the broadcast batch shape; its costs are minus log-probabilities, at rate 1.
+        A :class:`Finite` of the broadcast batch shape; its costs are minus log-probabilities, and
+        its rate is 1.
 
     Privacy:
-        epsilon-DP, or zcdp-zCDP, for one person more or less, and for one person replaced. With Laplace noise also
-        epsilon^2/(2 R)-zCDP, so ``epsilon = sqrt(2 R rho)`` is the mechanism of Theorem 5. Public: tau, the candidates, epsilon
-        or zcdp, and what the statistic says is public. No noise is drawn: a ``sample`` is a leaf of the tree.
+        epsilon-DP, or zcdp-zCDP, for one person more or less, and for one person replaced. With
+        Laplace noise also epsilon^2/(2 R)-zCDP, so ``epsilon = sqrt(2 R rho)`` is the mechanism of
+        Theorem 5. Public: tau, the candidates, epsilon or zcdp, and what the statistic documents as
+        public. The noise itself is not drawn: a ``sample`` is a leaf of the tree.
 
     References:
-        Steinke (2023), "Beyond Local Sensitivity via Down Sensitivity", Theorem 5 and footnote 6; Blum, Ligett and Roth (2008).
+        Steinke (2023), "Beyond Local Sensitivity via Down Sensitivity", Theorem 5 and footnote 6;
+        Blum, Ligett and Roth (2008).
 
     >>> import jax.numpy as jnp
     >>> from dpjax.statistics.monotone import maximum
@@ -99,19 +108,23 @@ def noisy_binary_search(
 
 @partial(jax.jit, static_argnames=("noise",))
 def _cost(to_at_most: jax.Array, tau: jax.Array, scale: jax.Array, noise: Noise) -> jax.Array:
-    """Minus the log-probability of every candidate, from how many people must leave until f is at most it."""
+    """Return minus the log-probability of every candidate.
+
+    ``to_at_most`` is the number of people who must leave until f is at most the candidate.
+    """
     batch, size = jnp.broadcast_shapes(to_at_most.shape[:-1], tau.shape, scale.shape), to_at_most.shape[-1]
-    never = to_at_most == jnp.inf  # below f(empty): the search goes on upwards; kept out of the arithmetic for the gradients' sake
+    # Below f(empty), where the search goes up; masked so that gradients are finite.
+    never = to_at_most == jnp.inf
     margin = (tau[..., None] - pad(jnp.where(never, 0.0, to_at_most))) / scale[..., None]
     go_down, go_up = (log_cdf(sign * margin, noise)[..., :size] for sign in (1, -1))
     go_down, go_up = jnp.where(never, -jnp.inf, go_down), jnp.where(never, 0.0, go_up)
     total = jnp.zeros((*batch, size), to_at_most.dtype)
-    # On the way to every candidate at once; explicit adds, in the order of the rounds.
+    # The paths to all candidates at once; explicit additions, in the order of the rounds.
     candidate, low, high = np.arange(size), np.zeros(size, int), np.full(size, size - 1)
     for _ in range(search_rounds(size)):
-        middle, asked = (low + high) // 2, low + 1 < high
+        middle, active = (low + high) // 2, low + 1 < high
         below = candidate <= middle
-        total = jnp.where(asked, total + jnp.where(below, go_down[..., middle], go_up[..., middle]), total)
+        total = jnp.where(active, total + jnp.where(below, go_down[..., middle], go_up[..., middle]), total)
         low, high = np.where(below, low, middle), np.where(below, middle, high)
     cost = jnp.where(candidate >= min(1, size - 1), -total, jnp.inf)
     broken = jnp.isnan(to_at_most[..., :1] + scale[..., None] + tau[..., None])
@@ -119,9 +132,9 @@ def _cost(to_at_most: jax.Array, tau: jax.Array, scale: jax.Array, noise: Noise)
 
 
 def search_rounds(num_candidates: int) -> int:
-    """Return the largest number of rounds of the search: ``ceil(log2(num_candidates - 1))``, and 0 for one candidate.
+    """Return the largest number of rounds, ``ceil(log2(num_candidates - 1))``; 0 for one candidate.
 
-    The post says ``ceil(log2(num_candidates)) - 1``, which is too few already for 4 candidates.
+    The post has ``ceil(log2(num_candidates)) - 1``, which is too small from 4 candidates on.
 
     >>> [search_rounds(k) for k in (2, 3, 4, 5, 6, 9, 10)]
     [0, 1, 2, 2, 3, 3, 4]
@@ -130,26 +143,28 @@ def search_rounds(num_candidates: int) -> int:
 
 
 def search_shift_for(*, num_candidates: int, failure: float, epsilon: float | None = None, zcdp: float | None = None) -> float:
-    """Return the shift with which the search ends in ``[h(2 tau), f(x)]`` with probability at least ``1 - failure``.
+    """Return the shift with which the search ends in ``[h(2 tau), f(x)]``, up to ``failure``.
 
-    By a union bound over the R rounds: Laplace noise of scale R/epsilon passes tau = (R/epsilon) log(R/failure) with probability
-    failure/R, Gaussian noise of deviation sqrt(R/(2 zcdp)) passes sqrt((R/zcdp) log(R/failure)) with less. Both need f(x) above the
-    first candidate.
+    The probability is at least ``1 - failure`` by a union bound over the R rounds: Laplace noise of
+    scale R/epsilon exceeds tau = (R/epsilon) log(R/failure) with probability failure/R, Gaussian
+    noise of standard deviation sqrt(R/(2 zcdp)) exceeds sqrt((R/zcdp) log(R/failure)) with less.
+    Both need f(x) above the first candidate.
 
     Args:
         num_candidates: the size of the finite range, at least 1.
         failure: beta, strictly between 0 and 1.
-        epsilon: positive; or
-        zcdp: positive. Exactly one of the two, as for the search itself.
+        epsilon: positive. Exactly one of epsilon and zcdp must be given, as for the search itself.
+        zcdp: positive.
 
     Returns:
         A Python float.
 
     Privacy:
-        None is spent: it reads public numbers only.
+        No privacy is spent, because only public numbers are read.
 
     References:
-        Steinke (2023), "Beyond Local Sensitivity via Down Sensitivity", Theorem 5 and footnote 6, with R for log2(num_candidates).
+        Steinke (2023), "Beyond Local Sensitivity via Down Sensitivity", Theorem 5 and footnote 6,
+        with R in place of log2(num_candidates).
 
     >>> round(search_shift_for(num_candidates=1002, failure=0.05, epsilon=2.0), 1)
     26.5

@@ -1,13 +1,14 @@
-"""Selection through queries of low sensitivity: the noisy binary tree (Steinke 2025).
+"""Selection by low-sensitivity queries: the noisy binary tree (Steinke 2025).
 
 The k candidates are the leaves of a complete binary tree. At each node on the way down, the query
 
     q = (smallest loss in the left subtree - smallest loss in the right subtree) / 2
 
-gets fresh noise; a positive answer leads to the right. The tree is public, so the probability of each leaf is a product of
-R = ceil(log2 k) noise probabilities, exactly. Privacy: between neighbors each loss changes by at most the sensitivity (up to a
-common shift, which cancels), hence so does each of the two minima, and q by at most (s + s)/2 = s; R queries compose. Where one
-subtree holds excluded candidates only (publicly), or the padding of the leaves, no query is made.
+gets fresh noise; a positive answer leads to the right. The tree is public, so the probability of
+each leaf is exactly a product of R = ceil(log2 k) noise probabilities. Privacy: between neighbors
+each loss changes by at most the sensitivity (up to a common shift, which cancels), hence so does
+each of the two minima, and q by at most (s + s)/2 = s; R queries compose. If one subtree only
+contains excluded candidates (publicly) or padding, no query is made.
 """
 
 from functools import partial
@@ -30,7 +31,9 @@ from dpjax.sensitivity.scores import CandidateScores
 def guarantee(
     scores: CandidateScores | ArrayLike, *, epsilon: float | None = None, zcdp: float | None = None, neighbors: str | None = None
 ) -> Guarantee:
-    """Return what one draw of :func:`noisy_tree` costs; ``neighbors`` is the relation of an array of scores.
+    """Return the guarantee of one draw of :func:`noisy_tree`.
+
+    ``neighbors`` is required for an array of scores.
 
     >>> import jax.numpy as jnp
     >>> print(noisy_tree.guarantee(jnp.zeros(16), epsilon=1.0, neighbors="swap"))
@@ -39,8 +42,8 @@ def guarantee(
     0.5-zCDP under swap neighbors
     """
     noise, budget = noise_of(epsilon, zcdp)
-    given = scores.scores if isinstance(scores, CandidateScores) else checks.float_array("scores", scores)
-    return guarantee_of(noise, budget, rounds=max(tree_rounds(given.shape[-1]), 1), neighbors=relation_of(scores, neighbors))
+    values = scores.scores if isinstance(scores, CandidateScores) else checks.float_array("scores", scores)
+    return guarantee_of(noise, budget, rounds=max(tree_rounds(values.shape[-1]), 1), neighbors=relation_of(scores, neighbors))
 
 
 @with_guarantee(guarantee)
@@ -52,29 +55,33 @@ def noisy_tree(
     candidates: ArrayLike | None = None,
     sensitivity: ArrayLike | None = None,
 ) -> Finite:
-    """Return the distribution of the noisy binary tree, with the exact probability of each candidate; loss = -score.
+    """Return the distribution of the noisy binary tree, exact for each candidate; loss = -score.
 
-    ``epsilon`` means Laplace noise of scale R sensitivity/epsilon, ``zcdp`` Gaussian noise of variance R sensitivity^2 / (2 zcdp).
-    It is the answer to whether selection needs the exponential mechanism, not a rival of it: its expected excess loss grows as
-    (log k)^(3/2) with Gaussian and (log k)^2 with Laplace noise, and depends on the order of the candidates.
+    ``epsilon`` selects Laplace noise of scale R sensitivity/epsilon, ``zcdp`` Gaussian noise of
+    variance R sensitivity^2 / (2 zcdp). It answers whether selection needs the exponential
+    mechanism, but does not compete with it: its expected excess loss grows as (log k)^(3/2) with
+    Gaussian and (log k)^2 with Laplace noise, and depends on the order of the candidates.
 
     Args:
         scores: see :mod:`dpjax.mechanisms`, also for ``candidates`` and ``sensitivity``.
-        epsilon: positive; or
-        zcdp: positive. Exactly one of the two.
+        epsilon: positive. Exactly one of epsilon and zcdp must be given.
+        zcdp: positive.
 
     Returns:
-        A :class:`Finite` of the broadcast batch shape; its costs are minus log-probabilities, at rate 1.
+        A :class:`Finite` of the broadcast batch shape; its costs are minus log-probabilities, and
+        its rate is 1.
 
     Privacy:
-        epsilon-DP, or zcdp-zCDP, under the relation that the sensitivity holds for; with Laplace noise also epsilon^2/(2 R)-zCDP,
-        and no bounded range below 2 epsilon is promised. Composition is not tight here, since the queries share their minima: the
-        largest loss found is x + (R-1) log(2 - e^-x) for x = epsilon/R. The noise is not made smaller for it, as that is not
-        proved. Public: the budget, the sensitivity, the candidates and their order. No noise is drawn: a ``sample`` is a leaf of
-        the tree.
+        epsilon-DP, or zcdp-zCDP, under the relation that the sensitivity holds for; with Laplace
+        noise also epsilon^2/(2 R)-zCDP, but no bounded range below 2 epsilon is guaranteed.
+        Composition is not tight here, since the queries share their minima: the largest loss found
+        is x + (R-1) log(2 - e^-x) for x = epsilon/R. The noise is not reduced accordingly, as this
+        is not proved. Public: the budget, the sensitivity, the candidates and their order. The
+        noise itself is not drawn: a ``sample`` is a leaf of the tree.
 
     References:
-        Steinke, "Open problem: selection via low-sensitivity queries", differentialprivacy.org (2025), Equation 2.
+        Steinke, "Open problem: selection via low-sensitivity queries", differentialprivacy.org
+        (2025), Equation 2.
 
     >>> import jax.numpy as jnp
     >>> distribution = noisy_tree(jnp.array([0.0, 9.0, 0.0]), epsilon=4.0, sensitivity=1.0)
@@ -82,29 +89,31 @@ def noisy_tree(
     [0.0001, 0.9999, 0.0001]
     """
     noise, budget = noise_of(epsilon, zcdp)
-    given = candidate_scores(scores, candidates=candidates, sensitivity=sensitivity, caller="noisy_tree")
-    rounds = max(tree_rounds(given.scores.shape[-1]), 1)
-    scale = noise_scale(noise, budget, rounds=rounds, dtype=given.dtype)
-    scale = scale * checks.positive("sensitivity", given.sensitivity, given.dtype)
-    return Finite(given.candidates, _cost(given.scores, scale, noise), jnp.ones((), given.dtype))
+    candidate_set = candidate_scores(scores, candidates=candidates, sensitivity=sensitivity, caller="noisy_tree")
+    rounds = max(tree_rounds(candidate_set.scores.shape[-1]), 1)
+    scale = noise_scale(noise, budget, rounds=rounds, dtype=candidate_set.dtype)
+    scale = scale * checks.positive("sensitivity", candidate_set.sensitivity, candidate_set.dtype)
+    return Finite(candidate_set.candidates, _cost(candidate_set.scores, scale, noise), jnp.ones((), candidate_set.dtype))
 
 
 @partial(jax.jit, static_argnames=("noise",))
 def _cost(scores: jax.Array, scale: jax.Array, noise: Noise) -> jax.Array:
-    """Minus the log-probability of every candidate."""
+    """Return minus the log-probability of every candidate."""
     batch, size = jnp.broadcast_shapes(scores.shape[:-1], scale.shape), scores.shape[-1]
     rounds = max(tree_rounds(size), 1)
-    best, gaps, asked = pad(scores, 2**rounds, -jnp.inf), [], []  # of all nodes of a level, from the leaves' parents up to the root
+    # For all nodes of a level, from the parents of leaves up.
+    best, gaps, asked = pad(scores, 2**rounds, -jnp.inf), [], []
     for _ in range(rounds):
         left, right = best[..., 0::2], best[..., 1::2]
         asked.append((left > -jnp.inf) & (right > -jnp.inf))
         gaps.append(jnp.where(asked[-1], right - left, 0.0) / 2)
         best = jnp.maximum(left, right)
-    # All nodes at once, the root first; padded rows, so that log and exp round alike in all of them.
+    # All nodes at once, the root first; rows are padded, so that log and exp round equally in all
+    # of them.
     there, margin = jnp.concatenate(asked[::-1], axis=-1), pad(jnp.concatenate(gaps[::-1], axis=-1)) / scale[..., None]
     ways = [jnp.where(there, log_cdf(sign * margin, noise)[..., : there.shape[-1]], 0.0) for sign in (-1, 1)]
     decisions, total = jnp.stack(ways, axis=-1), jnp.zeros((*batch, 1), scores.dtype)
-    for depth in range(rounds):  # explicit adds, from the root down
+    for depth in range(rounds):  # explicit additions, from the root down
         level = decisions[..., 2**depth - 1 : 2 ** (depth + 1) - 1, :]
         total = (total[..., None] + level).reshape(*batch, 2 ** (depth + 1))
     cost = jnp.where(scores == -jnp.inf, jnp.inf, -total[..., :size])
@@ -112,7 +121,7 @@ def _cost(scores: jax.Array, scale: jax.Array, noise: Noise) -> jax.Array:
 
 
 def tree_rounds(num_candidates: int) -> int:
-    """Return the number of queries on the way to a leaf: ``ceil(log2(num_candidates))``, for at least one candidate.
+    """Return the number of queries on the way to a leaf, ``ceil(log2(num_candidates))``.
 
     >>> [tree_rounds(k) for k in (1, 2, 3, 4, 5, 8, 9)]
     [0, 1, 2, 2, 3, 3, 4]

@@ -1,7 +1,8 @@
-"""A good beta without a look at the data, for the three noises on smooth sensitivity.
+"""Data-independent choices of beta, for the three noise distributions scaled by smooth sensitivity.
 
-On dense data, where A_k = (k + 1) A_0, the smooth sensitivity is close to A_0 e^(beta - 1) / beta, and the scale of the noise is
-this divided by alpha: its minimum depends on public numbers only. It is capped at log 2, from where on dense data do not gain.
+On dense data, where A_k = (k + 1) A_0, the smooth sensitivity is close to A_0 e^(beta - 1) / beta,
+and the scale of the noise is this divided by alpha: its minimum depends on public numbers only. It
+is capped at log 2, above which dense data do not gain.
 """
 
 from collections.abc import Callable
@@ -21,31 +22,33 @@ Noise = Literal["cauchy", "laplace", "laplace_log_normal"]
 
 
 def optimal_beta(epsilon: ArrayLike, *, noise: Noise, delta: ArrayLike | None = None, gamma: float = 2.0) -> jax.Array:
-    """Return the beta that is best for dense data.
+    """Return the optimal beta for dense data.
 
     Args:
         epsilon: positive ``(...)``.
-        noise: ``"cauchy"``, ``"laplace"`` or ``"laplace_log_normal"`` (with the tight conversion to zCDP and
-            :func:`optimal_sigma`).
-        delta: in (0, 1); not for ``"cauchy"``.
-        gamma: for ``"cauchy"``: static, above 1.
+        noise: ``"cauchy"``, ``"laplace"`` or ``"laplace_log_normal"`` (with the tight conversion to
+            zCDP and :func:`optimal_sigma`).
+        delta: in (0, 1); None for ``"cauchy"``.
+        gamma: static, above 1; used for ``"cauchy"``.
 
     Returns:
         Float of the broadcast shape.
 
-    Privacy:
-        A function of public numbers only. The published baselines minimise bound/alpha on the private data instead, and their
+    No privacy is spent: it is a function of public numbers. The published baselines minimize
+    bound/alpha on the private data instead, with which their guarantee does not hold.
         guarantee then does not hold.
 
     References:
-        Gillenwater and Munoz Medina, Section 6, for what is avoided here.
+        Gillenwater and Munoz Medina, Section 6, for the choice that is avoided here.
 
     >>> round(float(optimal_beta(1.0, noise="cauchy")), 4), round(float(optimal_beta(1.0, noise="laplace", delta=1e-3)), 4)
     (0.382, 0.076)
     """
     checks.one_of("noise", noise, ("cauchy", "laplace", "laplace_log_normal"))
     if (delta is None) != (noise == "cauchy"):
-        raise ValueError(f"delta is for the noises that need one, and only for them: got delta={delta} for {noise!r}.")
+        raise ValueError(
+            f"delta must be given for laplace and laplace_log_normal noise, and not for cauchy, got delta={delta} for {noise!r}."
+        )
     dtype = checks.float_dtype(epsilon)
     budget = checks.positive("epsilon", epsilon, dtype)
     if delta is None:
@@ -58,12 +61,15 @@ def optimal_beta(epsilon: ArrayLike, *, noise: Noise, delta: ArrayLike | None = 
 
 
 def best_for_dense_data(budget: jax.Array, stretch: jax.Array) -> jax.Array:
-    """Return the beta, at most log 2, where e^beta / (beta (budget - stretch beta)) is smallest: a root of a quadratic equation."""
+    """Return the beta, at most log 2, that minimizes e^beta / (beta (budget - stretch beta)).
+
+    It is a root of a quadratic equation.
+    """
     return jnp.minimum(2 * budget / (budget + 2 * stretch + jnp.hypot(budget, 2 * stretch)), log(2))
 
 
 def constants(gamma: float) -> tuple[float, float]:
-    """Return sup|h'/h| and sup|1 + z h'/h|: what alpha and beta cost.
+    """Return sup|h'/h| and sup|1 + z h'/h|, the costs of alpha and beta.
 
     >>> constants(2.0)
     (1.0, 1.0)
@@ -74,7 +80,7 @@ def constants(gamma: float) -> tuple[float, float]:
 
 
 def smoothed(caller: str, given: SmoothSensitivity | LocalSensitivity, beta: Callable[[], jax.Array]) -> SmoothSensitivity:
-    """Return a smooth sensitivity as it is, and a local one at a public beta."""
+    """Return a smooth sensitivity unchanged, and a local one smoothed at a public beta."""
     if isinstance(given, LocalSensitivity):
         return given.smooth(beta())
     checks.instance(caller, given, SmoothSensitivity, "or a LocalSensitivity, such as dpjax.local_sensitivity(x, ...)")
@@ -82,35 +88,42 @@ def smoothed(caller: str, given: SmoothSensitivity | LocalSensitivity, beta: Cal
 
 
 def _laplace(epsilon: jax.Array, delta: jax.Array) -> jax.Array:
-    """Minimise e^beta / (beta alpha), whose logarithm is convex."""
+    """Minimize e^beta / (beta alpha), whose logarithm is convex."""
     epsilon, delta = jnp.broadcast_arrays(epsilon, delta)
     nats = -jnp.log(delta)
 
     def gain(beta: jax.Array) -> jax.Array:
-        """Minus the derivative of the logarithm."""
+        """Return minus the derivative of the logarithm."""
         first, second = jnp.expm1(beta) * nats - beta, beta
         alpha = epsilon - jnp.maximum(first, second)
         slope = jnp.where(first > second, jnp.exp(beta) * nats - 1, 1.0)
         return jnp.where(alpha <= 0, -jnp.inf, 1 / beta - 1 - slope / alpha)
 
-    # For delta above e^-2, alpha has a kink, which can be the minimum.
+    # For delta above e^-2, alpha has a kink, where the minimum can be.
     return _root(gain, jnp.minimum(epsilon, log(2)), smooth=delta <= exp(-2))
 
 
 def _laplace_log_normal(c: jax.Array) -> jax.Array:
-    """Minimise e^(beta + 2 sigma^2) / (beta (c - beta/sigma)) over both: beta = 1 - 4 sigma^2, with c falling in sigma."""
+    """Minimize e^(beta + 2 sigma^2) / (beta (c - beta/sigma)) over both: beta = 1 - 4 sigma^2.
+
+    c decreases in sigma, which is found as a root.
+    """
 
     def excess(sigma: jax.Array) -> jax.Array:
         square = 4 * jnp.square(sigma)
         return jnp.log1p(-square) + jnp.log1p(1 / square) - jnp.log(sigma * c)
 
     sigma = _root(excess, jnp.full_like(c, 0.5))
-    # 1 - 4 sigma^2 from its equation: it cancels near sigma = 1/2, where epsilon is small.
+    # 1 - 4 sigma^2 from its equation: the difference cancels near sigma = 1/2, where epsilon is
+    # small.
     return c * 4 * sigma * jnp.square(sigma) / (4 * jnp.square(sigma) + 1)
 
 
 def _root(falling: Callable[[jax.Array], jax.Array], high: jax.Array, smooth: jax.Array | bool = True) -> jax.Array:
-    """Where a falling function passes 0, between 0 and ``high``; a last step of Newton's method has the derivatives of the root."""
+    """Return the zero of a decreasing function between 0 and ``high``.
+
+    A last step of Newton's method gives it the derivatives of the root.
+    """
     root = jax.lax.stop_gradient(bisect(lambda x: falling(x) > 0, jnp.zeros_like(high), high, 60)[0])
     value, slope = jax.jvp(falling, (root,), (jnp.ones_like(root),))
     return root - jnp.where(smooth, value / jax.lax.stop_gradient(slope), 0 * value)

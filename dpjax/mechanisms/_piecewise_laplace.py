@@ -1,11 +1,13 @@
-"""Piecewise Laplace (Durfee 2025): Laplace noise with the scale of the local sensitivity, piece by piece.
+"""Piecewise Laplace (Durfee 2025): Laplace noise scaled by the local sensitivity, piece by piece.
 
-Density proportional to exp(-epsilon/2 * cost(y)), where the cost of the value at level l is l + 1 and is linear in between: piece l
-is chosen with probability proportional to its length times exp(-epsilon l / 2), and the point in it by a truncated exponential.
-Privacy: the cost changes by at most 1 between neighbors (Theorem 1, from Corollary 3.1), so this is the exponential mechanism. The
-flat piece of the rho-smooth variant has cost 2 - depth, 1 without ties (``SensitivityProfile.depth``): with 0 in the place of 1,
-its loss is 1.44 epsilon and its range 2 epsilon. On the multiples of a resolution, probabilities are proportional to
-exp(-epsilon/2 * cost) themselves: the value costs 1 - depth, and another multiple its level, linear in between
+The density is proportional to exp(-epsilon/2 * cost(y)), where the cost of the value at level l is
+l + 1 and is linear in between: piece l is chosen with probability proportional to its length times
+exp(-epsilon l / 2), and the point in it by a truncated exponential distribution. Privacy: the cost
+changes by at most 1 between neighbors (Theorem 1, from Corollary 3.1), so this is the exponential
+mechanism. The flat piece of the rho-smooth variant has cost 2 - depth, 1 without ties
+(``SensitivityProfile.depth``): with 0 instead of 1, its loss is 1.44 epsilon and its range 2
+epsilon. On the multiples of a resolution, probabilities themselves are proportional to
+exp(-epsilon/2 * cost): the value costs 1 - depth, and another multiple its level, linear in between
 (``from_profile.py``).
 """
 
@@ -25,7 +27,7 @@ from dpjax.sensitivity import SensitivityProfile, VectorProfile
 
 
 def guarantee(profile: SensitivityProfile | VectorProfile | str, epsilon: float) -> Guarantee:
-    """Return what one draw of :func:`piecewise_laplace` costs.
+    """Return the guarantee of one draw of :func:`piecewise_laplace`.
 
     >>> print(piecewise_laplace.guarantee("swap", 0.5))
     0.5-DP and 0.5-bounded-range under swap neighbors
@@ -34,7 +36,7 @@ def guarantee(profile: SensitivityProfile | VectorProfile | str, epsilon: float)
 
 
 class _PiecewiseLaplace(Protocol):
-    """The signatures of :func:`piecewise_laplace`."""
+    """The overloaded signatures of :func:`piecewise_laplace`."""
 
     guarantee: Callable[..., Guarantee]
 
@@ -54,34 +56,39 @@ def piecewise_laplace(
     """Return the distribution of the piecewise Laplace mechanism.
 
     Args:
-        profile: the sensitivity profile of a statistic, batch shape ``(...)``; or of a vector (:func:`dpjax.from_vector_radii`).
+        profile: the sensitivity profile of a statistic, batch shape ``(...)``; or that of a vector
+            (:func:`dpjax.from_vector_radii`).
         epsilon: positive.
-        rho: not negative; puts mass within rho of the value even where the data are tied, the more the more individuals must
-            change to move it (``profile.depth``). Chosen without the data. For data with a resolution give that to the statistic.
-        support: with ``rho``, whether the output stays in the profile's range (``"restricted"``) or may leave it by rho
-            (``"extended"``).
+        rho: nonnegative, chosen without the data. It puts mass within rho of the value even where
+            records are tied; the mass increases with the number of individuals who must change to
+            move the value (``profile.depth``). For data with a resolution, pass ``resolution`` to
+            the statistic instead.
+        support: with ``rho``, whether the output stays in the profile's range (``"restricted"``) or
+            may exceed it by rho (``"extended"``).
 
     Returns:
-        A :class:`PiecewiseExponential` of the broadcast batch shape; for a profile with a resolution a :class:`Rounded`, on its
-        multiples; for that of a vector a :class:`Radial`.
+        A :class:`PiecewiseExponential` of the broadcast batch shape; for a profile with a
+        resolution a :class:`Rounded` on its multiples; for that of a vector a :class:`Radial`.
 
     Raises:
-        ValueError: if ``profile`` must not be interpolated; a ``rho`` or a ``support`` for a profile that has a resolution, or that
-            of a vector.
+        ValueError: ``profile`` is not interpolable; or ``rho`` or ``support`` is given for a
+            profile that has a resolution, or for that of a vector.
 
     Privacy:
-        epsilon-DP and epsilon-bounded-range under the profile's neighbor relation (Theorem 1 and Proposition 2). Public: epsilon,
-        rho, and what the profile says is public.
-        ``from_profile.py`` has the proof for a resolution. The bounded range is attained: epsilon
-        cannot be halved as for plain Laplace. Float draws are simulations.
+        epsilon-DP and epsilon-bounded-range under the profile's neighbor relation (Theorem 1 and
+        Proposition 2). Public: epsilon, rho, and what the profile documents as public. ``from_profile.py``
+        has the proof for a resolution. The bounded range is attained: epsilon cannot be halved as
+        for plain Laplace. Float draws are simulations.
 
     References:
-        Durfee (2025), Definition 3.1, Algorithm 1, Theorem 1, Lemma 5.2 (vectors), Section 4.2 (rho-smooth, whose density reaches
-        rho beyond the range: that is ``"extended"``, the default is conditioned on the range). Propositions 1 and 2 print
-        epsilon/Delta_q where epsilon times Delta_q is meant; here Delta_q is 1. Theorem 2 (never a larger error than inverse
-        sensitivity) does not extend to rho > 0. The paper calls smoothing generally unnecessary; so it is without ties. For 100
-        equal records in [0, 100] and epsilon 0.1 under add/remove, the error is 28.5 without it, 0.384 with rho = 1/2, and 0.137
-        with ``resolution=1`` in the statistic.
+        Durfee (2025), Definition 3.1, Algorithm 1, Theorem 1, Lemma 5.2 (vectors), Section 4.2
+        (rho-smooth, whose density extends rho beyond the range, as with ``"extended"``; the default
+        is conditioned on the range). Propositions 1 and 2 print epsilon/Delta_q where epsilon times
+        Delta_q is meant; here Delta_q is 1. Theorem 2 (never a larger error than inverse
+        sensitivity) does not extend to rho > 0. The paper calls smoothing generally unnecessary,
+        which holds without ties. For 100 equal records in [0, 100] and epsilon 0.1 under
+        add/remove, the error is 28.5 without it, 0.384 with rho = 1/2, and 0.137 with
+        ``resolution=1`` in the statistic.
 
     >>> import jax, jax.numpy as jnp
     >>> from dpjax import median
@@ -93,9 +100,7 @@ def piecewise_laplace(
         return distribution_in_shells(profile, epsilon, piece_costs=_costs, rho=rho, support=support)
     checks.instance("piecewise_laplace", profile, SensitivityProfile, PROFILES)
     if not profile.interpolable:
-        raise ValueError(
-            "this profile is not interpolable: linear interpolation between its values is not private. Use inverse_sensitivity."
-        )
+        raise ValueError("profile must be interpolable, as linear interpolation is not private otherwise: use inverse_sensitivity.")
     return distribution_on_line(profile, epsilon, piece_costs=_costs, flat_cost=1.0, rho=rho, support=support)
 
 

@@ -1,4 +1,4 @@
-"""A private cdf: several private quantiles in one draw, joined by straight lines."""
+"""Private cdfs: several private quantiles from one draw, interpolated linearly."""
 
 import jax
 from jax.typing import ArrayLike
@@ -12,7 +12,7 @@ from dpjax.several_quantiles.cdf import QuantileCdf
 
 
 def guarantee(asked: SortedRecords, epsilon: float, *, method: Method = "auto") -> Guarantee:
-    """Return what one :func:`private_cdf` costs.
+    """Return the guarantee of one :func:`private_cdf`.
 
     >>> import jax.numpy as jnp
     >>> from dpjax import quantiles
@@ -24,22 +24,25 @@ def guarantee(asked: SortedRecords, epsilon: float, *, method: Method = "auto") 
 
 @with_guarantee(guarantee)
 def private_cdf(key: jax.Array, asked: SortedRecords, epsilon: ArrayLike, *, method: Method = "auto") -> QuantileCdf:
-    """Draw all quantiles that are asked and return the cdf through them, from 0 at the lower bound to 1 at the upper one.
+    """Draw all requested quantiles and return the cdf through them.
 
-    It is monotone by construction, and what is made of it (a histogram, a mean, synthetic records) costs nothing more.
+    It rises from 0 at the lower bound to 1 at the upper bound and is monotone. Functions of it (a
+    histogram, a mean, synthetic records) cost nothing more.
 
     Args:
         key: a scalar typed threefry key.
-        asked: as for :func:`dpjax.private_quantiles`, like ``epsilon`` and ``method``; its levels are where the cdf is drawn.
+        asked: as for :func:`dpjax.private_quantiles`, like ``epsilon`` and ``method``; its levels
+            are the values of the cdf at the drawn quantiles.
 
     Returns:
         A :class:`QuantileCdf` of the broadcast batch shape.
 
     Privacy:
-        That of :func:`dpjax.private_quantiles`, for the whole cdf.
+        That of :func:`dpjax.private_quantiles`, for the cdf as a whole.
 
     References:
-        Those of the mechanism; what is made of its draws is post-processing (Dwork and Roth 2014, Proposition 2.1).
+        Those of the mechanism; functions of its draws are post-processing (Dwork and Roth 2014,
+        Proposition 2.1).
 
     >>> import jax, jax.numpy as jnp
     >>> from dpjax import quantiles

@@ -1,4 +1,4 @@
-"""Several private quantiles by the mechanism that suits their number."""
+"""Several private quantiles, by a mechanism chosen from the number of levels."""
 
 from typing import Literal, get_args
 
@@ -19,14 +19,14 @@ _JOINT = 32  # levels up to which a joint draw is the default
 
 
 def guarantee(asked: SortedRecords, epsilon: float, *, method: Method = "auto") -> Guarantee:
-    """Return what one draw of :func:`private_quantiles` costs.
+    """Return the guarantee of one draw of :func:`private_quantiles`.
 
     >>> import jax.numpy as jnp
     >>> from dpjax import quantiles
     >>> print(private_quantiles.guarantee(quantiles(jnp.arange(9.0), [0.25, 0.75], lower=0, upper=9, neighbors="swap"), 0.5))
     0.5-DP and 0.5-bounded-range under swap neighbors
     """
-    checks.instance("guarantee", asked, SortedRecords, "from dpjax.quantiles: what it costs depends on how many there are")
+    checks.instance("guarantee", asked, SortedRecords, "from dpjax.quantiles: the guarantee depends on the number of levels")
     chosen = _chosen(asked, method)
     if chosen == "joint":
         return joint_quantiles.guarantee(asked, epsilon)
@@ -39,10 +39,11 @@ def guarantee(asked: SortedRecords, epsilon: float, *, method: Method = "auto") 
 def private_quantiles(
     asked: SortedRecords, epsilon: ArrayLike, *, method: Method = "auto"
 ) -> JointQuantiles | NestedQuantiles | RecursiveQuantiles | IndependentQuantiles:
-    """Return the joint distribution of all quantiles that are asked, by the mechanism that suits their number.
+    """Return the joint distribution of all requested quantiles, by a mechanism for their number.
 
-    ``"auto"`` looks at the number m of levels alone, which is public: one is a draw of piecewise Laplace, 2 to 32 are a joint
-    draw, more are nested ones. Mean absolute errors of m evenly spaced levels of 1000 incomes between 0 and 10^6:
+    ``"auto"`` depends on the number m of levels only, which is public: one level uses piecewise
+    Laplace, 2 to 32 a joint draw, and more nested draws. Mean absolute errors for m evenly spaced
+    levels of 1000 incomes between 0 and 10^6:
 
         m     joint, epsilon .5    recursive    joint, epsilon 2    recursive
         3     370                  420          98                  120
@@ -50,17 +51,20 @@ def private_quantiles(
         31    7000                 13000        520                 710
         63    70000                24000        960                 2600
 
-    The cost of a joint draw grows with m^2, that of the recursion with m. A public number of records halves the error of extreme
-    quantiles and makes a joint draw cheap: see :func:`dpjax.joint_quantiles`.
+    The cost of a joint draw is proportional to m^2, that of the recursion to m. A public number of
+    records halves the error of extreme quantiles and makes a joint draw cheap: see
+    :func:`dpjax.joint_quantiles`.
 
     Args:
-        asked: from :func:`dpjax.quantiles`, batch shape ``(...)``.
+        asked: the result of :func:`dpjax.quantiles`, batch shape ``(...)``.
         epsilon: positive, for all quantiles together.
-        method: or ``"joint"``, ``"nested"``, ``"recursive"`` or ``"independent"``; of many levels, nested ones err half as much as
-            recursive ones, which are drawn faster from long rows with ``truncate`` in :func:`dpjax.recursive_quantiles`.
+        method: ``"auto"``, ``"joint"``, ``"nested"``, ``"recursive"`` or ``"independent"``. For
+            many levels, nested draws have half the error of recursive ones, which are faster for
+            long rows with ``truncate`` in :func:`dpjax.recursive_quantiles`.
 
     Returns:
-        What that mechanism returns: ``.sample(key, shape)`` has the quantiles on its last axis.
+        The distribution that the mechanism returns; ``.sample(key, shape)`` has quantiles on its
+        last axis.
 
     Privacy:
         epsilon-DP under the relation of ``asked``; see the mechanism.

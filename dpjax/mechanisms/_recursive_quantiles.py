@@ -1,17 +1,20 @@
-"""Recursive quantiles (Kaplan, Schnapp and Stemmer 2022): many quantiles, each from the records between two that are drawn already.
+"""Recursive quantiles (Kaplan, Schnapp and Stemmer 2022): each drawn between two earlier ones.
 
-    draw the middle one of the levels asked, by piecewise Laplace; the draw splits the records in two parts;
-    go on with the levels below it in the left part and with those above it in the right part
+    draw the middle one of the requested levels by piecewise Laplace; the draw splits the records in
+    two; continue with the levels below it in the left part and with those above it in the right
+    part
 
-A level q between q_left and q_right is the (q - q_left) / (q_right - q_left) quantile of its part. The parts of one depth have no
-record in common, and m levels need ceil(log2(m + 1)) depths, which divide epsilon evenly: into log(m) shares and not into m.
+A level q between q_left and q_right is the (q - q_left) / (q_right - q_left) quantile of its part.
+The parts of one depth are disjoint, and m levels need ceil(log2(m + 1)) depths, which divide
+epsilon evenly: into log(m) shares rather than m.
 
-Privacy. Given the draws so far, every record is in one part. One record more or less changes one part of each depth, by one record:
-how many records a part has is private, so each part uses the profile for add/remove, and each depth costs epsilon / depths. Under
-swap a record may leave one part and another record enter a second one: two changes, so each part gets half of that. Only at the
-first depth is the number of records public: it uses the profile for swap.
-Records with a resolution may equal a draw: how many of these go to the left is said by noisy numbers, which take 1/12 of epsilon
-(see ``several_quantiles/halving.py``).
+Privacy. Given the draws so far, every record is in one part. Adding or removing a record changes
+one part of each depth, by one record: the number of records of a part is private, so each part uses
+the profile for add/remove, and each depth costs epsilon / depths. Under swap a record may leave one
+part and another record enter a second one, which are two changes, so each part gets half of that.
+Only at the first depth is the number of records public: it uses the profile for swap. Records with
+a resolution may equal a draw: the number of these that go to the left is determined by noisy
+numbers, which cost 1/12 of epsilon (see ``several_quantiles/halving.py``).
 """
 
 from __future__ import annotations
@@ -46,10 +49,12 @@ from dpjax.sensitivity.sorted_records import SortedRecords
 from dpjax.several_quantiles.halving import Costs, depths_of, equal_on_the_left, to_the_left
 from dpjax.statistics.padded_records import levels_kept
 
-_CHUNK = 2**17  # values of profiles that are held together
-# From some rows of arrays, the place of a level, its part and distribution to points, and what else is wanted of them.
+_CHUNK = 2**17  # values of profiles that are in memory together
+# Maps arrays of some rows, the index of a level, its part and its distribution to points and a
+# result.
 _Choice = Callable[[Any, jax.Array, Parts, PiecewiseExponential | Rounded], tuple[jax.Array, Any]]
-# From the same, the place of a level and the distribution of the noise to a noisy number, and what else is wanted of it.
+# Maps arrays of some rows, the index of a level and the noise distribution to a noisy number and a
+# result.
 _Noisy = Callable[[Any, jax.Array, jax.Array, DiscreteLaplace], tuple[jax.Array, Any]]
 
 
@@ -59,11 +64,17 @@ class RecursiveQuantiles(Batch):
     """The joint distribution of recursively drawn quantiles, as a pytree.
 
     Attributes:
-        asked: the records and the levels.
-        epsilon: float ``(...)``, of all draws of one depth.
-        splits: float ``(...)``, of all noisy numbers of one depth, by which records that equal a draw are split; None where
-            there are none.
-        truncate: static, how many levels of each profile are kept; None for all.
+        asked: the records and the requested levels.
+        epsilon: float ``(...)``, for all draws of one depth.
+        splits: float ``(...)``, for all noisy numbers of one depth, which split the records equal
+            to a draw; None if there are none.
+        truncate: static, the number of levels of each profile that are kept; None for all.
+
+        >>> import jax.numpy as jnp
+        >>> from dpjax import quantiles
+        >>> asked = quantiles(jnp.arange(9.0), [0.2, 0.4, 0.6], lower=0, upper=9, neighbors="swap")
+        >>> recursive_quantiles(asked, 1.0).event_shape
+        (3,)
     """
 
     asked: SortedRecords
@@ -75,7 +86,7 @@ class RecursiveQuantiles(Batch):
 
     @property
     def event_shape(self) -> tuple[int, ...]:
-        """How many quantiles, ``(m,)``."""
+        """The number of quantiles, ``(m,)``."""
         return (len(self.asked.levels),)
 
     @property
@@ -85,30 +96,38 @@ class RecursiveQuantiles(Batch):
         return low, high
 
     def sample(self, key: jax.Array, shape: Shape = ()) -> jax.Array:
-        """Draw all quantiles: float of shape ``shape + batch_shape + (m,)``, ascending; NaN for a row whose parameters are bad."""
+        """Draw all quantiles, ascending: float of shape ``shape + batch_shape + (m,)``.
+
+        Rows with invalid parameters are NaN.
+        """
         return _sample(check_key(key), self, draws_shape(shape))
 
     def log_prob(self, y: ArrayLike, noisy: ArrayLike | None = None) -> jax.Array:
-        """The joint log-density at ``y``, or log-probability where the records have a resolution; ``-inf`` where it descends.
+        """Return the joint log-density at ``y``, or log-probability if records have a resolution.
+
+        It is ``-inf`` where ``y`` is not ascending.
 
         Args:
-            y: float ``(..., m)``, whose leading axes broadcast against ``batch_shape``, as do those of the result.
-            noisy: with a resolution and more than one level: the noisy number for each draw, int32 ``(..., m)``, of which the
-                probability is that, too; those for draws of the last depth do not matter.
+            y: float ``(..., m)``, whose leading axes broadcast against ``batch_shape``; the result
+                has the broadcast shape.
+            noisy: required with a resolution and more than one level: int32 ``(..., m)``, the noisy
+                number for each draw. The probability is then the joint one with these numbers;
+                those for draws of the last depth are ignored.
 
         Raises:
-            ValueError: there are noisy numbers and none are given: then the law of the quantiles is a mixture over them.
+            ValueError: there are noisy numbers and ``noisy`` is not given: then the distribution of
+                the quantiles is a mixture over them.
         """
         points = checks.float_array("y", y).astype(self.dtype)
         if points.ndim == 0 or points.shape[-1:] != self.event_shape:
-            raise ValueError(f"y needs a last axis of {self.event_shape[0]} quantiles, got shape {points.shape}.")
+            raise ValueError(f"y must have a last axis of size {self.event_shape[0]} (quantiles), got shape {points.shape}.")
         if self.splits is None:
             return _log_prob(self, points, jnp.zeros(points.shape, jnp.int32))
         if noisy is None:
-            raise ValueError("log_prob of records with a resolution needs the noisy numbers that split equal ones: noisy=.")
+            raise ValueError("log_prob needs noisy= for records with a resolution: the noisy numbers that split equal records.")
         numbers = jnp.asarray(noisy)
         if numbers.shape[-1:] != self.event_shape or not jnp.issubdtype(numbers.dtype, jnp.integer):
-            raise ValueError(f"noisy needs integers with a last axis of {self.event_shape[0]}, got shape {numbers.shape}.")
+            raise ValueError(f"noisy must be integers with a last axis of size {self.event_shape[0]}, got shape {numbers.shape}.")
         return _log_prob(self, points, numbers.astype(jnp.int32))
 
 
@@ -117,7 +136,7 @@ def _costs(asked: SortedRecords) -> Costs:
 
 
 def guarantee(asked: SortedRecords, epsilon: float, *, delta: float = 0.0) -> Guarantee:
-    """Return what one draw of :func:`recursive_quantiles` costs.
+    """Return the guarantee of one draw of :func:`recursive_quantiles`.
 
     >>> import jax.numpy as jnp
     >>> from dpjax import quantiles
@@ -125,11 +144,12 @@ def guarantee(asked: SortedRecords, epsilon: float, *, delta: float = 0.0) -> Gu
     >>> print(recursive_quantiles.guarantee(asked, 1.0))
     1-DP and 1.5-bounded-range and 0.0625-zCDP under swap neighbors
     """
-    checks.instance("guarantee", asked, SortedRecords, "from dpjax.quantiles: what it costs depends on how many there are")
+    checks.instance("guarantee", asked, SortedRecords, "from dpjax.quantiles: the guarantee depends on the number of levels")
     depths, cost = len(asked.levels).bit_length(), _costs(asked)
     each = epsilon_per_query(count=depths, epsilon=epsilon * float(cost.draw * depths), delta=delta)
     split, splits = epsilon * float(cost.split), depths - 1
-    # Where the losses of a draw lie depends on the draws before it, so their ranges do not add up. Both ends do.
+    # The interval of the losses of a draw depends on earlier draws, so ranges do not add up. Their
+    # ends do.
     span, zcdp = (2 * depths - 1) * each + 2 * splits * split, depths * each * each / 8 + splits * split * split / 2
     return Guarantee(epsilon, span, asked.neighbors, delta, zcdp)
 
@@ -138,37 +158,43 @@ def guarantee(asked: SortedRecords, epsilon: float, *, delta: float = 0.0) -> Gu
 def recursive_quantiles(
     asked: SortedRecords, epsilon: ArrayLike, *, delta: float = 0.0, truncate: int | None = None
 ) -> RecursiveQuantiles:
-    """Return the distribution of many quantiles that are drawn one inside the other.
+    """Return the distribution of many quantiles, drawn recursively.
 
-    Each part's quantile is that of :func:`dpjax.quantile` for its records: interpolated, and with a resolution x[ceil(q n)].
-    Mean errors for deciles of 1000 incomes (median 36,000) between 0 and 10^6, add/remove, epsilon .5, 1 and 2: 1690, 800 and 410,
-    where :func:`dpjax.independent_quantiles` has 35,000, 7600 and 1040; quartiles at epsilon 1: 240 and 415.
+    Each part's quantile is that of :func:`dpjax.quantile` for its records: interpolated, and with a
+    resolution x[ceil(q n)]. Mean errors for deciles of 1000 incomes (median 36,000) between 0 and
+    10^6, add/remove, epsilon .5, 1 and 2: 1690, 800 and 410, compared to 35,000, 7600 and 1040 for
+    :func:`dpjax.independent_quantiles`; for quartiles at epsilon 1: 240 and 415.
 
-    A draw reads about 2 (n + 1) m values, or 2 (truncate + 2) m. For long rows truncate: with ``truncate`` = 80 depths / epsilon
-    under add/remove (twice that under swap), what is cut has e^-40 of its height. At n = 10^5, 255 levels and epsilon = 1 it is 700
-    times faster and draws the same.
+    A draw reads about 2 (n + 1) m values, or 2 (truncate + 2) m. For long rows, truncate: with
+    ``truncate`` = 80 depths / epsilon under add/remove (twice that under swap), the removed part
+    has e^-40 of its height. At n = 10^5, 255 levels and epsilon = 1 this is 700 times faster and
+    draws the same.
 
     Args:
-        asked: from :func:`dpjax.quantiles`, batch shape ``(...)``.
-        epsilon: positive, of all draws together; with a delta, not a JAX array.
-        delta: static, of all draws together, in [0, 1).
-        truncate: static k, chosen without the data: the levels of each profile from k + 1 on reach to the bounds of the part.
+        asked: the result of :func:`dpjax.quantiles`, batch shape ``(...)``.
+        epsilon: positive, for all draws together; with a delta, not a JAX array.
+        delta: static, in [0, 1), for all draws together.
+        truncate: static k, chosen without the data: from level k + 1 on, each profile extends to
+            the bounds of the part.
 
     Returns:
         A :class:`RecursiveQuantiles` of the broadcast batch shape.
 
     Raises:
-        TypeError: an epsilon that is a JAX array, with a delta.
+        TypeError: ``epsilon`` is a JAX array and ``delta`` is positive.
 
     Privacy:
-        (epsilon, delta)-DP under the relation of ``asked``, by adaptive composition of depths = ceil(log2(m + 1)) draws of bounded
-        range e; e = epsilon / depths without a delta. Also depths e^2/8-zCDP. All draws together do not have the range epsilon.
-        Of several levels of records with a resolution, epsilon / 12 is spent on noisy numbers and the rest on the draws.
-        Public: epsilon, delta, and what :func:`dpjax.quantiles` says is public. Float draws are simulations.
+        (epsilon, delta)-DP under the relation of ``asked``, by adaptive composition of depths =
+        ceil(log2(m + 1)) draws of bounded range e; e = epsilon / depths without a delta. Also
+        depths e^2/8-zCDP. All draws together do not have bounded range epsilon. For several levels
+        of records with a resolution, epsilon / 12 is spent on noisy numbers and the rest on the
+        draws. Public: epsilon, delta, and what :func:`dpjax.quantiles` documents as public. Float
+        draws are simulations.
 
     References:
-        Kaplan, Schnapp and Stemmer (2022), "Differentially private approximate quantiles", Algorithm 1, with the exponential
-        mechanism of the rank error in each part. Durfee (2025), Definition 3.1. Dong, Durfee and Rogers (2020), for a delta.
+        Kaplan, Schnapp and Stemmer (2022), "Differentially private approximate quantiles",
+        Algorithm 1, with the exponential mechanism of the rank error in each part. Durfee (2025),
+        Definition 3.1. Dong, Durfee and Rogers (2020), for a delta.
 
     >>> import jax, jax.numpy as jnp
     >>> from dpjax import quantiles
@@ -178,19 +204,20 @@ def recursive_quantiles(
     """
     checks.instance("recursive_quantiles", asked, SortedRecords, "from dpjax.quantiles")
     depths, cost = len(asked.levels).bit_length(), _costs(asked)
-    given = epsilon if not cost.split else epsilon * float(cost.draw * depths)
-    each = shared_epsilon(given, count=depths, delta=delta, queries="adaptive", dtype=asked.dtype)
+    draws_epsilon = epsilon if not cost.split else epsilon * float(cost.draw * depths)
+    each = shared_epsilon(draws_epsilon, count=depths, delta=delta, queries="adaptive", dtype=asked.dtype)
     fits(asked.batch_shape, epsilon=each.shape)
     splits = checks.positive("epsilon", epsilon, asked.dtype) * float(cost.split) if cost.split else None
     return RecursiveQuantiles(asked, each, splits, levels_kept(truncate))
 
 
 class _Steps(NamedTuple):
-    """The levels in the order in which they are drawn, an array ``(m, 1)`` each.
+    """The levels in the order in which they are drawn, each field an array ``(m, 1)``.
 
-    ``middle`` is drawn between the draws of ``left`` and ``right``, of which 0 stands for the lower bound and m + 1 for the upper
-    one; ``ranks`` is where the profiles read, ``share`` the part of the epsilon of a depth, ``sensitivity`` that of the noisy
-    number, and ``split`` whether there is one.
+    Level ``middle`` is drawn between the draws of ``left`` and ``right``, where 0 is the lower
+    bound and m + 1 the upper one; ``ranks`` are the ranks that the profiles read, ``share`` the
+    fraction of the epsilon of a depth, ``sensitivity`` that of the noisy number, and ``split`` true
+    if there is a noisy number.
     """
 
     left: np.ndarray
@@ -215,9 +242,14 @@ class _Steps(NamedTuple):
 
 
 def _walk(drawn: RecursiveQuantiles, batch: tuple[int, ...], extra: Any, choose: _Choice, number: _Noisy) -> tuple[jax.Array, Any]:
-    """Choose all quantiles of a batch, part by part: ``(prod(batch), m)`` in units of the resolution, and what was noted.
+    """Draw or evaluate all quantiles of a batch, level by level.
 
-    ``extra`` are arrays ``(..., k)`` that broadcast to the batch, which ``choose`` and ``number`` read.
+    ``extra`` are arrays ``(..., k)`` that broadcast to the batch and are passed to ``choose`` and
+    ``number``.
+
+    Returns:
+        The quantiles ``(prod(batch), m)`` in units of the resolution, and the results of ``choose``
+        and ``number``.
     """
     asked, m, dtype = drawn.asked, len(drawn.asked.levels), drawn.dtype
     splits = jnp.ones((1,), dtype) if drawn.splits is None else drawn.splits[..., None]
@@ -270,7 +302,7 @@ def _sample(key: jax.Array, drawn: RecursiveQuantiles, shape: tuple[int, ...]) -
         keys = Words(*(jnp.broadcast_to(word, parts.lower.shape) for word in row_keys))
         keys = fold_in(keys, jnp.broadcast_to(middle.astype(jnp.uint32), parts.lower.shape))
         found = distribution._sample(jax.random.wrap_key_data(jnp.stack(keys, axis=-1), impl="threefry2x32"), ())
-        # A part without width has no distribution on the line, and one point.
+        # A part of width 0 has no distribution on the line, but a single point.
         return jnp.where(jnp.isnan(found) & ~jnp.isnan(epsilon), parts.lower, found), None
 
     def number(own: Any, middle: jax.Array, value: jax.Array, noise: DiscreteLaplace) -> tuple[jax.Array, None]:

@@ -1,11 +1,15 @@
-"""Shifted inverse sensitivity (Fang, Dong and Yi 2022): for monotone functions that one more person can raise without bound.
+"""Shifted inverse sensitivity (Fang, Dong and Yi 2022), for monotone functions.
 
-Aim below f(x), at h(tau) = min{f(z): z a subset of x with at most tau people removed}, since only removals have bounded effect. On
-finitely many values: the exponential mechanism with the cost of the post's footnote 4, max(l - tau, tau - lbar). On the line:
-piecewise Laplace between the values h(tau - s) above and h(tau + s) below; that interpolation is not in the papers.
-Privacy: l and lbar change by at most 1 between neighbors (Proposition 3), and so do tau - lbar, l - tau and their maximum. On the
-line the values at level s lie within the neighbor's at level s+1 (:meth:`dpjax.sensitivity.down.DownSensitivity.shift`):
-Corollary 3.1, so the cost changes by at most 1. tau must be chosen without the data.
+An additional person can raise such a function without bound, whereas removals have a bounded
+effect. So the mechanism aims below f(x), at h(tau) = min{f(z): z a subset of x with at most tau
+people removed}. On finitely many values it is the exponential mechanism with the cost of the post's
+footnote 4, max(l - tau, tau - lbar). On the real line it is piecewise Laplace between the values
+h(tau - s) above and h(tau + s) below; that interpolation is not in the papers.
+
+Privacy: l and lbar change by at most 1 between neighbors (Proposition 3), and so do tau - lbar, l -
+tau and their maximum. On the real line the values at level s lie within the neighbor's at level s+1
+(:meth:`dpjax.sensitivity.down.DownSensitivity.shift`): by Corollary 3.1 the cost changes by at most
+1. tau must be chosen without the data.
 """
 
 from collections.abc import Callable
@@ -27,7 +31,7 @@ from dpjax.sensitivity.down import DownSensitivity
 
 
 def guarantee(down: DownSensitivity | str, epsilon: float) -> Guarantee:
-    """Return what one draw of :func:`shifted_inverse` costs.
+    """Return the guarantee of one draw of :func:`shifted_inverse`.
 
     >>> print(shifted_inverse.guarantee("add_remove", 0.5))
     0.5-DP and 0.5-bounded-range under add_remove neighbors
@@ -36,7 +40,7 @@ def guarantee(down: DownSensitivity | str, epsilon: float) -> Guarantee:
 
 
 class _ShiftedInverse(Protocol):
-    """The signatures of :func:`shifted_inverse`."""
+    """The overloaded signatures of :func:`shifted_inverse`."""
 
     guarantee: Callable[..., Guarantee]
 
@@ -59,34 +63,39 @@ def shifted_inverse(
     rho: ArrayLike = 0.0,
     support: Support = "restricted",
 ) -> PiecewiseExponential | Rounded | Finite:
-    """Return the distribution of the shifted inverse sensitivity mechanism, on the line or on finitely many candidates.
+    """Return the distribution of shifted inverse sensitivity, on the real line or on candidates.
 
-    On the line, piecewise Laplace on ``down.shift(tau)``: the cost is s+1 at h(tau - s) above h(tau) and at h(tau + s) below it,
-    linear in between. On candidates, l(y) and lbar(y) count the people to remove until f <= y and until f < y (infinitely many if
-    even f(empty) is not).
+    On the real line, it is piecewise Laplace on ``down.shift(tau)``: the cost is s+1 at h(tau - s)
+    above h(tau) and at h(tau + s) below it, linear in between. On candidates, l(y) and lbar(y) are
+    the numbers of people to remove until f <= y and until f < y (infinite if not even f(empty) is).
 
     Args:
         down: the down sensitivity of a monotone statistic, batch shape ``(...)``.
         epsilon: positive.
-        tau: static, at least 1, chosen without the data, for example by :func:`dpjax.shift_for`. On the line, ``upper`` over a
-            public resolution stands for the number of candidates; for a small mean error take ``failure = resolution / upper``,
-            since what lies above f(x) may reach up to the bound.
-        candidates: None for the line; or the public finite range, increasing, ``(k,)``. The utility theorem needs every value of
-            the statistic among them: records or amounts in multiples of the range's step. Otherwise only the utility is unproven.
-        rho: on the line only, as in :func:`dpjax.piecewise_laplace`, like ``support``. On candidates ties are no obstruction.
+        tau: static, at least 1, chosen without the data, for example by :func:`dpjax.shift_for`. On
+            the real line, use ``upper`` over a public resolution as the number of candidates; for a
+            small mean error use ``failure = resolution / upper``, since outputs above f(x) may
+            extend up to the bound.
+        candidates: None for the real line; or the public finite range, increasing, ``(k,)``. The
+            utility theorem needs every value of the statistic among them: records or amounts in
+            multiples of the range's step. Otherwise only the utility is unproven.
+        rho: on the real line only, as in :func:`dpjax.piecewise_laplace`, like ``support``.
+            Candidates need no smoothing for ties.
 
     Returns:
-        A :class:`PiecewiseExponential` on the line, or a :class:`Rounded` if the statistic has a resolution; a :class:`Finite` on
-        candidates; of the broadcast batch shape.
+        A :class:`PiecewiseExponential` on the real line, or a :class:`Rounded` if the statistic has
+        a resolution; a :class:`Finite` on candidates; of the broadcast batch shape.
 
     Privacy:
-        epsilon-DP and epsilon-bounded-range for one person more or less, and for one person replaced. Public: epsilon, tau, rho,
-        the candidates, and what the statistic says is public. Float draws on the line are simulations.
+        epsilon-DP and epsilon-bounded-range for one person more or less, and for one person
+        replaced. Public: epsilon, tau, rho, the candidates, and what the statistic documents as
+        public. Float draws on the real line are simulations.
 
     References:
-        Steinke (2023), "Beyond Local Sensitivity via Down Sensitivity", Theorem 4 and footnote 4 (the last term of the last
-        display in the proof of Lemma 2 should be l(x', y) + dist(x, x')); Fang, Dong and Yi (2022); Durfee (2025), Theorem 1.
-        Theorem 6 (a shift of 2^O(log*) for approximate DP) is not implemented.
+        Steinke (2023), "Beyond Local Sensitivity via Down Sensitivity", Theorem 4 and footnote 4
+        (the last term of the last display in the proof of Lemma 2 should be l(x', y) + dist(x,
+        x')); Fang, Dong and Yi (2022); Durfee (2025), Theorem 1. Theorem 6 (a shift of 2^O(log*)
+        for approximate DP) is not implemented.
 
     >>> import jax.numpy as jnp
     >>> from dpjax.statistics.monotone import maximum
@@ -101,7 +110,7 @@ def shifted_inverse(
     if candidates is None:
         return piecewise_laplace(down.shift(tau), epsilon, rho=rho, support=support)
     if is_given(rho):
-        raise ValueError("rho smooths the distribution on the line; with candidates ties need no smoothing, leave it out.")
+        raise ValueError("rho must be left at 0 with candidates: it smooths distributions on the real line.")
     checks.shift(tau)
     values = finite_range(candidates, down.dtype)
     to_at_most, to_below = removals(down, values)
@@ -110,10 +119,12 @@ def shifted_inverse(
 
 
 def shift_for(epsilon: float, *, num_candidates: int, failure: float) -> int:
-    """Return the smallest shift for which Theorem 4 holds: ``ceil((2/epsilon) * log(num_candidates / failure))``.
+    """Return the least shift for which Theorem 4 holds.
 
-    With it, the distribution on candidates is within ``[h(2 tau), f(x)]`` with probability at least ``1 - failure``. For the line,
-    see :func:`shifted_inverse`.
+    It is ceil(2/epsilon * log(num_candidates/failure)).
+
+    With it, the distribution on candidates is within ``[h(2 tau), f(x)]`` with probability at least
+    ``1 - failure``. For the real line, see :func:`shifted_inverse`.
 
     Args:
         epsilon: positive.
@@ -124,7 +135,7 @@ def shift_for(epsilon: float, *, num_candidates: int, failure: float) -> int:
         A Python integer, at least 1.
 
     Privacy:
-        None is spent: it reads public numbers only.
+        No privacy is spent, because only public numbers are read.
 
     References:
         Steinke (2023), "Beyond Local Sensitivity via Down Sensitivity", Theorem 4.

@@ -1,13 +1,15 @@
-"""Laplace noise on the smooth sensitivity (Nissim, Raskhodnikova and Smith 2007; Bun and Steinke 2019): (epsilon, delta)-DP.
+"""Laplace noise scaled by smooth sensitivity: (epsilon, delta)-DP.
 
+See Nissim, Raskhodnikova and Smith (2007) and Bun and Steinke (2019). The output is
 value + bound/alpha * Z, Z standard Laplace, where bound is beta-smooth and L = log(1/delta):
 
     alpha + max((e^beta - 1) L - beta, beta) <= epsilon.
 
-Privacy: with scales N and N e^-t, |t| <= beta, and values alpha N e^-t apart, the log-ratio at value + N z is at most
-alpha - t + |z| (e^t - 1). This is convex in t: at t = beta and |z| <= L it is alpha - beta + L (e^beta - 1), at t = -beta it is at
-most alpha + beta. And |z| > L has probability delta. The published condition lacks the second case; for delta <= e^-2 the first is
-the larger and the two agree.
+Privacy: with scales N and N e^-t, |t| <= beta, and values alpha N e^-t apart, the log-ratio at
+value + N z is at most alpha - t + |z| (e^t - 1). This is convex in t: at t = beta and |z| <= L it
+is alpha - beta + L (e^beta - 1), at t = -beta it is at most alpha + beta. And |z| > L has
+probability delta. The published condition lacks the second case; for delta <= e^-2 the first is the
+larger and the two agree.
 """
 
 from typing import Any
@@ -27,7 +29,7 @@ from dpjax.sensitivity.local import LocalSensitivity, SmoothSensitivity, represe
 
 
 def guarantee(smooth: SmoothSensitivity | LocalSensitivity | str, epsilon: float, *, delta: float) -> Guarantee:
-    """Return what one draw of :func:`smooth_laplace` costs.
+    """Return the guarantee of one draw of :func:`smooth_laplace`.
 
     >>> print(smooth_laplace.guarantee("swap", 1.0, delta=1e-6))
     (1, 1e-06)-DP under swap neighbors
@@ -40,24 +42,28 @@ def smooth_laplace(smooth: SmoothSensitivity | LocalSensitivity, epsilon: ArrayL
     """Return the distribution of ``value + bound/alpha * Z`` with Z standard Laplace.
 
     Args:
-        smooth: the statistic and its smooth sensitivity, of batch shape ``(...)``; its beta uses a part of epsilon. Or its local
-            sensitivity, which is smoothed at the beta of :func:`optimal_beta`.
+        smooth: the statistic and its smooth sensitivity, of batch shape ``(...)``, whose beta uses
+            a part of epsilon. Or its local sensitivity, which is smoothed at the beta of
+            :func:`optimal_beta`.
         epsilon: positive.
         delta: in (0, 1).
 
     Returns:
-        A :class:`PiecewiseExponential` of two tails. Wrap it in :class:`Clamped` for a range (post-processing).
+        A :class:`PiecewiseExponential` of two tails. Use :class:`Clamped` to restrict the range
+        (post-processing).
 
     Raises:
-        ValueError: a beta that exhausts epsilon.
+        ValueError: beta exhausts epsilon.
 
     Privacy:
-        (epsilon, delta)-DP under the relation of ``smooth``; not tight: at delta = 1e-3 an exact analysis would allow an alpha 1.4
-        to 1.9 times larger. Public: epsilon, delta, beta, and what ``smooth`` says is public; a beta chosen on the data breaks
-        the guarantee. Float draws are simulations.
+        (epsilon, delta)-DP under the relation of ``smooth``; not tight: at delta = 1e-3 an exact
+        analysis would allow an alpha 1.4 to 1.9 times larger. Public: epsilon, delta, beta, and
+        what ``smooth`` documents as public; a beta that depends on the data breaks the guarantee.
+        Float draws are simulations.
 
     References:
-        Bun and Steinke (2019), Theorem 34; Gillenwater and Munoz Medina, Proposition 2 (its "- beta" is right).
+        Bun and Steinke (2019), Theorem 34; Gillenwater and Munoz Medina, Proposition 2 (its "-
+        beta" is correct).
 
     >>> import jax.numpy as jnp
     >>> from dpjax.statistics import smooth_sensitivity
@@ -73,7 +79,7 @@ def smooth_laplace(smooth: SmoothSensitivity | LocalSensitivity, epsilon: ArrayL
 
 
 def alpha_of(epsilon: ArrayLike, *, beta: ArrayLike, delta: ArrayLike, dtype: Any = None) -> jax.Array:
-    """Return alpha, what remains of epsilon beside beta; the scale of the noise is bound/alpha.
+    """Return alpha, the remainder of epsilon after beta; the scale of the noise is bound/alpha.
 
     >>> round(float(alpha_of(1.0, beta=0.1, delta=1e-3)), 4)
     0.3735

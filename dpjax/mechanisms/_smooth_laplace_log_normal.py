@@ -1,12 +1,14 @@
-"""Laplace-log-normal noise on the smooth sensitivity (Bun and Steinke 2019): concentrated differential privacy.
+"""Laplace-log-normal noise scaled by smooth sensitivity (Bun and Steinke 2019): concentrated DP.
 
-value + bound/s * X e^(sigma Y), X standard Laplace, Y standard normal, where bound is beta-smooth:
+The output is value + bound/s * X e^(sigma Y), X standard Laplace, Y standard normal, bound
+beta-smooth:
 
     sqrt(2 rho) = beta/sigma + e^(3 sigma^2 / 2) s    for rho-zCDP.
 
-Privacy: Theorem 4 of the paper, by Renyi divergences; a shift costs e^(3 sigma^2 / 2) s, a stretch beta/sigma. The paper writes
-"epsilon^2/2-concentrated" for rho = epsilon^2/2. Numerical divergences are 0.1 to 0.9 of the bound, most for a
-small sigma: it is valid, and loose where sigma is not small.
+Privacy: Theorem 4 of the paper, by Renyi divergences; a shift costs e^(3 sigma^2 / 2) s, a stretch
+beta/sigma. The paper writes "epsilon^2/2-concentrated" for rho = epsilon^2/2. Numerical divergences
+are 0.1 to 0.9 of the bound, the most for a small sigma: it is valid, and loose where sigma is not
+small.
 """
 
 from math import inf
@@ -26,9 +28,10 @@ from dpjax.sensitivity.local import LocalSensitivity, SmoothSensitivity, represe
 
 
 def guarantee(smooth: SmoothSensitivity | LocalSensitivity | str, zcdp: float) -> Guarantee:
-    """Return what one draw of :func:`smooth_laplace_log_normal` costs: zCDP.
+    """Return the zCDP guarantee of one draw of :func:`smooth_laplace_log_normal`.
 
-    Where ``zcdp`` was computed by :func:`dpjax.accounting.zcdp_of` from an epsilon and a delta, it implies these.
+    If ``zcdp`` was computed by :func:`dpjax.accounting.zcdp_of` from an epsilon and a delta, it
+    implies these.
 
     >>> print(smooth_laplace_log_normal.guarantee("swap", 0.1))
     0.1-zCDP under swap neighbors
@@ -43,23 +46,28 @@ def smooth_laplace_log_normal(
     """Return the distribution of ``value + bound/s * X e^(sigma Y)``.
 
     Args:
-        smooth: the statistic and its smooth sensitivity, of batch shape ``(...)``; its beta uses a part of the budget. Or its
-            local sensitivity, which is smoothed at the beta that is best for dense data at this sigma.
-        zcdp: positive, rho. For an (epsilon, delta) take :func:`dpjax.accounting.zcdp_of`.
-        sigma: positive, above beta / sqrt(2 rho), chosen without the data (see :func:`optimal_sigma`).
+        smooth: the statistic and its smooth sensitivity, of batch shape ``(...)``, whose beta uses
+            a part of the budget. Or its local sensitivity, which is smoothed at the optimal beta
+            for dense data at this sigma.
+        zcdp: positive, rho. For an epsilon and a delta, use :func:`dpjax.accounting.zcdp_of`.
+        sigma: positive, above beta / sqrt(2 rho), chosen without the data (see
+            :func:`optimal_sigma`).
 
     Returns:
-        A :class:`LaplaceLogNormal`. Wrap it in :class:`Clamped` for a range (post-processing).
+        A :class:`LaplaceLogNormal`. Use :class:`Clamped` to restrict the range (post-processing).
 
     Raises:
-        ValueError: a beta that exhausts the budget. Where one of the parameters is a JAX array, that row is NaN instead.
+        ValueError: beta exhausts the budget. Where a parameter is a JAX array, that row is NaN
+            instead.
 
     Privacy:
-        rho-zCDP under the relation of ``smooth``. Public: rho, sigma, beta, and what ``smooth`` says is public; a beta or sigma
-        chosen on the data breaks the guarantee. Float draws are simulations.
+        rho-zCDP under the relation of ``smooth``. Public: rho, sigma, beta, and what ``smooth``
+        documents as public; a beta or sigma that depends on the data breaks the guarantee. Float
+        draws are simulations.
 
     References:
-        Bun and Steinke (2019), Section 3; Gillenwater and Munoz Medina, Section 6 (where sigma is counted twice).
+        Bun and Steinke (2019), Section 3; Gillenwater and Munoz Medina, Section 6 (where sigma is
+        counted twice).
 
     >>> import jax.numpy as jnp
     >>> from dpjax.statistics import smooth_sensitivity
@@ -86,27 +94,31 @@ def smooth_laplace_log_normal(
 
 
 def optimal_sigma(zcdp: ArrayLike, *, beta: ArrayLike) -> jax.Array:
-    """Return the sigma of the smallest mean absolute error: the root of 4 c sigma^3 = beta (4 sigma^2 + 1), c = sqrt(2 rho).
+    """Return the sigma with the smallest mean absolute error.
+
+    It is the root of 4 c sigma^3 = beta (4 sigma^2 + 1), c = sqrt(2 rho).
 
     Args:
         zcdp: positive ``(...)``, rho.
         beta: positive.
 
     Returns:
-        Float of the broadcast shape, above beta/c: some of the budget always remains for the noise.
+        Float of the broadcast shape, above beta/c, so that some of the budget remains for the
+        noise.
 
     Privacy:
-        A function of public numbers only.
+        No privacy is spent: it is a function of public numbers.
 
     References:
-        Bun and Steinke (2019), Section 3.2, with 5 for 4: they minimise the variance.
+        Bun and Steinke (2019), Section 3.2, with 5 in place of 4, as they minimize the variance.
 
     >>> round(float(optimal_sigma(0.5, beta=0.1)), 4)
     0.3298
     """
     dtype = checks.float_dtype(zcdp)
     least = checks.positive("beta", beta, dtype) / jnp.sqrt(2 * checks.positive("zcdp", zcdp, dtype))
-    sigma = least + jnp.cbrt(least / 4)  # above the root, where the cubic is convex: Newton's method falls to it
+    # Above the root, where the cubic is convex: Newton's method decreases to it.
+    sigma = least + jnp.cbrt(least / 4)
     for _ in range(8):
         cubic = 4 * jnp.square(sigma) * (sigma - least) - least
         sigma = sigma - cubic / (12 * jnp.square(sigma) - 8 * least * sigma)

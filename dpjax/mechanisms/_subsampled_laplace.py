@@ -1,7 +1,8 @@
-"""The subsampled Laplace mechanism (Steinke 2025): a count of a Poisson subsample with Laplace noise, over the probability.
+"""The subsampled Laplace mechanism (Steinke 2025): a noisy count of a Poisson subsample, rescaled.
 
-Privacy: with epsilon_p = log(1 + (e^epsilon - 1)/p) for the noise on the subsample the whole is epsilon-DP under add/remove
-neighbours (``dpjax.accounting.subsampling``), and no better: the loss between the counts 1 and 0 is epsilon far out.
+Privacy: with epsilon_p = log(1 + (e^epsilon - 1)/p) for the noise on the subsample, the mechanism
+is epsilon-DP under add/remove neighbors (``dpjax.accounting.subsampling``), which is tight: the
+loss between the counts 1 and 0 tends to epsilon in the tails.
 """
 
 from jax.typing import ArrayLike
@@ -15,7 +16,7 @@ from dpjax.mechanisms.relations import pure
 
 
 def guarantee(relation: str, epsilon: float) -> Guarantee:
-    """Return what one draw of :func:`subsampled_laplace` costs, under ``"add_remove"``, where it is amplified.
+    """Return the guarantee of one draw, amplified by subsampling under ``"add_remove"``.
 
     >>> print(subsampled_laplace.guarantee("add_remove", 1.0))
     1-DP and 2-bounded-range under add_remove neighbors
@@ -25,22 +26,24 @@ def guarantee(relation: str, epsilon: float) -> Guarantee:
 
 @with_guarantee(guarantee)
 def subsampled_laplace(count: ArrayLike, epsilon: ArrayLike, *, probability: ArrayLike, most: int) -> SubsampledLaplace:
-    """Return the distribution of ``(K + noise) / p``, K the count in a Poisson subsample, an unbiased estimate of ``count``.
+    """Return the distribution of ``(K + noise) / p``, K the count in a Poisson subsample.
 
-    The noise on K has the scale 1 / epsilon_p. Without sampling it is at most as large: see
-    :func:`dpjax.accounting.sampling_efficiency`.
+    It is an unbiased estimate of ``count``. The noise on K has scale 1 / epsilon_p. Without
+    sampling the noise is at most as large: see :func:`dpjax.accounting.sampling_efficiency`.
 
     Args:
-        count: ``(...)``, how many records have a property; clamped to integers from 0 to ``most``.
-        epsilon: positive, of the whole.
-        probability: p in (0, 1], public, with which each record is taken.
+        count: ``(...)``, the number of records with a property, clamped to integers from 0 to
+            ``most``.
+        epsilon: positive, of the mechanism including subsampling.
+        probability: p in (0, 1], public, the probability with which each record is sampled.
         most: static and public, the largest count.
 
     Returns:
         A :class:`SubsampledLaplace`.
 
     Privacy:
-        epsilon-DP under add/remove neighbours; who was taken stays secret. Float draws are simulations.
+        epsilon-DP under add/remove neighbors, if the subsample stays secret. Float draws are
+        simulations.
 
     References:
         Steinke, "Privacy Amplification by Subsampling" (2025), Equations 5 to 8.

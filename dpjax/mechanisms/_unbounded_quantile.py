@@ -1,33 +1,40 @@
-"""Quantiles of data without an upper bound: above threshold on a growing public grid, after Durfee (2023).
+"""Quantiles of data without an upper bound: above threshold on a growing public grid (Durfee 2023).
 
-Go up the grid b_0 = lower, b_i = lower + base^i - 1, and stop where c_i = #{records <= b_i} has reached q n. As in
-:mod:`dpjax.mechanisms.above_threshold`, only the threshold has noise, and a smooth maximum takes the place of the largest query so
-far. With
+Search the grid b_0 = lower, b_i = lower + base^i - 1 upwards, and stop where c_i = #{records <=
+b_i} has reached q n. As in :mod:`dpjax.mechanisms.above_threshold`, only the threshold has noise,
+and a smooth maximum replaces the largest query so far. With
 
-    w_i = log(base) exp(r (c_i - q n)),    A_i = w_0 + ... + w_(i-1),    psi(z) = min((z / overshoot)^(l-1), (z / overshoot)^-(k+1))
+    w_i = log(base) exp(r (c_i - q n)),    A_i = w_0 + ... + w_(i-1),
+    psi(z) = min((z / overshoot)^(l-1), (z / overshoot)^-(k+1))
 
-draw Z > 0 with density proportional to psi, and answer the b_i where A_i < Z <= A_(i+1), or the last point where A_last < Z. The
-probabilities are closed forms:
+draw Z > 0 with density proportional to psi, and return the b_i with A_i < Z <= A_(i+1), or the last
+point if A_last < Z. The probabilities are closed forms:
 
-    p_i = C * integral of psi from A_i to A_(i+1) = C w_i * integral over s from 0 to 1 of psi(A_i + s w_i).
+    p_i = C * integral of psi from A_i to A_(i+1) = C w_i * integral over s from 0 to 1 of psi(A_i +
+    s w_i).
 
-Privacy. The slope of log psi by log z is l-1 or -(k+1), so log(psi(f z) / psi(z)) lies between (l-1) log f and -(k+1) log f for all
-positive f and z. Compare p_i' of a neighbour with p_i at each s: there z = A_i + s w_i, and f = z'/z. At the last point f = A'/A,
-and the integral of psi beyond A' is f times that of psi(f z) beyond A. So log(p_i'/p_i) lies in these intervals.
+Privacy. The slope of log psi by log z is l-1 or -(k+1), so log(psi(f z) / psi(z)) lies between
+(l-1) log f and -(k+1) log f for all positive f and z. Compare p_i' of a neighbor with p_i at each
+s: there z = A_i + s w_i, and f = z'/z. At the last point f = A'/A, and the integral of psi beyond
+A' is f times that of psi(f z) beyond A. So log(p_i'/p_i) lies in these intervals.
 
-One record more; t is the first point that it is not above; w_i' is exp(-q r) w_i for i < t, and exp((1-q) r) w_i from t on.
+One more record; t is the first point that is not below it; w_i' is exp(-q r) w_i for i < t, and
+exp((1-q) r) w_i from t on.
     i < t: log f = -q r, as is log(w_i'/w_i): r [-q l, q k].
-    i >= t: log f is in r [-q, 1-q], and log(w_i'/w_i) = r (1-q): r [min(-k (1-q), 1 - q l), max(l (1-q), 1 + q k)].
+    i >= t: log f is in r [-q, 1-q], and log(w_i'/w_i) = r (1-q):
+      r [min(-k (1-q), 1 - q l), max(l (1-q), 1 + q k)].
     Last point: log f is in r [-q, 1-q]: r [-max(q l, k (1-q)), max(q k, l (1-q))].
-  So epsilon = r max(1 + q k, k (1-q), l max(q, 1-q)), with the largest l that does not raise it.
-One record replaced by a smaller one; w_i' is exp(r) w_i for the points between them, and w_i elsewhere.
-    Before them: 0. Between them: log f is in [0, r], and log(w_i'/w_i) = r: r [-k, l]. After them: r [-(k+1), l-1].
-    Last point: r [-k, l].
+  So epsilon = r max(1 + q k, k (1-q), l max(q, 1-q)), with the largest l that does not increase it.
+One record replaced by a smaller one; w_i' is exp(r) w_i for the points between them, and w_i
+elsewhere.
+    Before them: 0. Between them: log f is in [0, r], and log(w_i'/w_i) = r: r [-k, l].
+    After them: r [-(k+1), l-1]. Last point: r [-k, l].
   So epsilon = r (k+1), and l = k+1.
 
-Neither constant can be improved: the bound with l is attained at the first point, that with k is approached on long grids.
-Nothing is asked of the grid but that it does not decrease. Here k = 5: if all records are far below the last point, which is 10^12
-above lower, its probability is below (log(10^12) / overshoot)^-5 = 10^-12, and its share in the mean error is small.
+Neither constant can be improved: the bound with l is attained at the first point, that with k is
+approached on long grids. The grid only needs to be nondecreasing. Here k = 5: if all records are
+far below the last point, which is 10^12 above lower, its probability is below (log(10^12) /
+overshoot)^-5 = 10^-12, and its contribution to the mean error is small.
 """
 
 from fractions import Fraction
@@ -56,7 +63,7 @@ _TAIL = 5  # k
 
 
 def guarantee(relation: str, epsilon: float) -> Guarantee:
-    """Return what one draw of :func:`unbounded_quantile` costs.
+    """Return the guarantee of one draw of :func:`unbounded_quantile`.
 
     >>> print(unbounded_quantile.guarantee("add_remove", 1.0))
     1-DP and 2-bounded-range under add_remove neighbors
@@ -78,11 +85,12 @@ def unbounded_quantile(
     num_records: ArrayLike | None = None,
     mask: ArrayLike | None = None,
 ) -> Finite:
-    """Return the distribution of a private q-quantile of data that have a lower bound only.
+    """Return the distribution of a private q-quantile of data that only have a lower bound.
 
-    Use it for n (1-q) epsilon below about 20, and :func:`dpjax.piecewise_laplace` above: below, that one draws from the whole range
-    up to the bound. Exact mean absolute errors, as a part of the quantile, of 1000 incomes spread like exp(10.5 + 0.8 N(0, 1)),
-    under add/remove:
+    Use it for n (1-q) epsilon below about 20, and :func:`dpjax.piecewise_laplace` above: for
+    smaller values, piecewise Laplace draws from the whole range up to the bound. Exact mean
+    absolute errors, relative to the quantile, for 1000 incomes distributed as exp(10.5 + 0.8 N(0,
+    1)), under add/remove:
 
         q     epsilon  n (1-q) epsilon  here   piecewise Laplace on [0, 10^6]  on [0, 10^9]
         0.99  0.2      2                0.306  1.34                            2120
@@ -93,31 +101,37 @@ def unbounded_quantile(
         0.9   0.5      50               0.041  0.017                           0.018
         0.5   0.2      100              0.039  0.010                           0.010
 
-    Above threshold with exponential noise on the queries, too, is off by 0.309, 0.079 and 0.042 in the rows of 0.99, with base and
-    shares of epsilon chosen in hindsight. Where n epsilon is below about 60, the search can stop near ``lower`` already.
+    Above threshold with exponential noise also on the queries has errors 0.309, 0.079 and 0.042 in
+    the rows of 0.99, with base and shares of epsilon chosen in hindsight. Where n epsilon is below
+    about 60, the search can stop already near ``lower``.
 
     Args:
-        x: float ``(..., n)``. The other arguments: :mod:`dpjax.statistics`. Records are clamped from below; where they are bounded
-            above only, give ``-x``, ``1 - q`` and minus the bound, and negate the answer.
+        x: float ``(..., n)``. See :mod:`dpjax.statistics` for it and for the arguments not listed
+            here. Records are clamped from below; if they only have an upper bound, pass ``-x``, ``1
+            - q`` and minus the bound, and negate the result.
         q: static, strictly between 0 and 1, read by its decimal value: 0.99 is 99/100.
         epsilon: positive.
-        base: public and static, above 1. Points are ``base - 1`` apart, and that times the value where values are far above 1: have
-            the data in small units. For the rest the distribution hardly depends on it.
-        overshoot: public, positive: how far the search goes on beyond q n, as a part of the value. Where records are dense, the
-            answer is up to about 0.4 times it too large; a smaller one lets the search stop too early where they are sparse.
-        steps: public and static, the number of grid points, at least 2; by default up to 10^12 above ``lower``.
+        base: public and static, above 1. Points are ``base - 1`` apart, times the value for values
+            far above 1: use small units for the data. Otherwise the distribution hardly depends on
+            it.
+        overshoot: public, positive: how far the search goes beyond q n, relative to the value.
+            Where records are dense, the result is up to about 0.4 times it too large; with a
+            smaller one the search stops too early where records are sparse.
+        steps: public and static, the number of grid points, at least 2; by default up to 10^12
+            above ``lower``.
 
     Returns:
-        A :class:`Finite` of the broadcast batch shape on the grid; its costs are minus log-probabilities, at rate 1. Each
-        probability is right to about 1e-12 of it in float64, and to 1e-5 in float32 where it is above 1e-12.
+        A :class:`Finite` of the broadcast batch shape on the grid; its costs are minus
+        log-probabilities, and its rate is 1. Probabilities have a relative error of about 1e-12 in
+        float64, and of 1e-5 in float32 where they are above 1e-12.
 
     Privacy:
-        epsilon-DP under the relation given; the range is up to 2 epsilon. Public: q, the grid, ``overshoot``, and see
-        :mod:`dpjax.statistics`. The proof is at the head of this file.
+        epsilon-DP under ``neighbors``; the bounded range is up to 2 epsilon (proof in the module
+        docstring). Public: q, the grid, ``overshoot``, and what :mod:`dpjax.statistics` lists.
 
     References:
-        Durfee, "Unbounded differentially private quantile and maximum estimation" (2023), for the grid and the search. The
-        distribution of the threshold is not from there.
+        Durfee, "Unbounded differentially private quantile and maximum estimation" (2023), for the
+        grid and the search. The distribution of the threshold is not taken from there.
 
     >>> import jax.numpy as jnp
     >>> incomes = 10_000 * jnp.exp(jnp.linspace(-2.0, 2.0, 1001))
@@ -129,7 +143,9 @@ def unbounded_quantile(
     ranks = ranks_of_quantile(q, definition="lower", neighbors=neighbors)
     records, present = present_records(x, num_records=num_records, mask=mask)
     if ranks.denominator * (records.shape[-1] + 1) >= 2**31:
-        raise ValueError(f"q has the denominator {ranks.denominator}, too large for exact ranks of {records.shape[-1]} records.")
+        raise ValueError(
+            f"q must have a smaller denominator for exact ranks of {records.shape[-1]} records, got {ranks.denominator}."
+        )
     rate, more = checks.positive("epsilon", epsilon, records.dtype), checks.positive("overshoot", overshoot, records.dtype)
     grid = _grid(lower, base, steps, records.dtype)
     share = Fraction(ranks.per_record, ranks.denominator)
@@ -147,7 +163,7 @@ def _distribution(grid: jax.Array, gaps: jax.Array, rate: jax.Array, scale: jax.
 
 
 def _powers(q: Fraction, neighbors: Neighbors) -> tuple[float, float]:
-    """What epsilon is in units of r, and l."""
+    """Return epsilon in units of r, and l."""
     if neighbors == "swap":
         return _TAIL + 1.0, _TAIL + 1.0
     largest = max(1 + _TAIL * q, _TAIL * (1 - q))
@@ -155,18 +171,22 @@ def _powers(q: Fraction, neighbors: Neighbors) -> tuple[float, float]:
 
 
 def _grid(lower: ArrayLike, base: float, steps: int | None, dtype: np.dtype) -> jax.Array:
-    """The grid ``(..., steps)``; NaN where a ``lower`` is bad."""
+    """Return the grid ``(..., steps)``; NaN where ``lower`` is invalid."""
     if isinstance(base, jax.Array):
-        raise TypeError("base must be a static number, not a JAX array: the grid is made on the host.")
+        raise TypeError("base must be a static number, not a JAX array: the grid is computed on the host.")
     checks.above_one("base", base, np.float64)
     size = checks.static_integer("steps", ceil(log1p(_REACH) / log(base)) + 1 if steps is None else steps, 2, _MOST)
     low = checks.finite("lower", lower, dtype)
     with np.errstate(over="ignore"):
         above = np.power(float(base), np.arange(size)) - 1
-        given = np.zeros(()) if isinstance(lower, jax.Array) else checks.host_floats("lower", np.asarray(lower)).astype(np.float64)
-        points = (given[..., None] + above).astype(dtype)
+        host_lower = (
+            np.zeros(()) if isinstance(lower, jax.Array) else checks.host_floats("lower", np.asarray(lower)).astype(np.float64)
+        )
+        points = (host_lower[..., None] + above).astype(dtype)
     if not np.all(np.isfinite(points[..., -1]) & (points[..., -1] > points[..., 0])):
-        raise ValueError(f"{np.dtype(dtype)} does not hold a grid from lower={lower} to {above[-1]:.3g} above it.")
+        raise ValueError(
+            f"the grid from lower={lower} to {above[-1]:.3g} above it must be increasing and finite in {np.dtype(dtype)}."
+        )
     if not isinstance(lower, jax.Array):
         return jnp.asarray(points)
     grid = low[..., None] + jnp.asarray(points)
@@ -175,11 +195,11 @@ def _grid(lower: ArrayLike, base: float, steps: int | None, dtype: np.dtype) -> 
 
 @partial(jax.jit, static_argnames=("q", "neighbors"))
 def _gaps(grid: jax.Array, records: jax.Array, present: jax.Array | None, q: Fraction, neighbors: Neighbors) -> jax.Array:
-    """#{records <= grid point} - q n, ``(..., steps)``, by integers."""
+    """Return #{records <= grid point} - q n, ``(..., steps)``, computed in integers."""
     absent = jnp.isnan(records)
     there = jnp.ones(records.shape, bool) if present is None else present
     there = there if neighbors == "swap" else there & ~absent
-    records = jnp.where(absent, -jnp.inf, records)  # under swap it counts as the lower bound
+    records = jnp.where(absent, -jnp.inf, records)  # under swap, a NaN counts as the lower bound
 
     def counts(grid: jax.Array, records: jax.Array, there: jax.Array) -> jax.Array:
         place = jnp.searchsorted(grid, records)
@@ -192,5 +212,8 @@ def _gaps(grid: jax.Array, records: jax.Array, present: jax.Array | None, q: Fra
 
 @jax.jit
 def _cost(gaps: jax.Array, rate: jax.Array, scale: jax.Array, below: float, above: float) -> jax.Array:
-    """Minus the log-probabilities, for weights ``scale * exp(rate * gaps)`` and the powers l and k, with a threshold around 1."""
+    """Return minus the log-probabilities, for weights ``scale * exp(rate * gaps)``.
+
+    ``below`` and ``above`` are the powers l and k; the threshold is around 1.
+    """
     return stopping_cost(rate[..., None] * gaps + jnp.log(scale)[..., None], below, above)

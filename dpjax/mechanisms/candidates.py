@@ -1,4 +1,4 @@
-"""Public candidates of a monotone statistic, a finite range: what all mechanisms on them share, and the bounds on their errors."""
+"""Public candidates of a monotone statistic (a finite range), for mechanisms and error bounds."""
 
 from collections.abc import Sequence
 from math import prod
@@ -14,26 +14,27 @@ Candidates = jax.Array | np.ndarray | Sequence[float]
 
 
 def finite_range(candidates: Candidates, dtype: jnp.dtype) -> jax.Array:
-    """Return public candidates as a float array ``(k,)``; see :mod:`dpjax.checks` for the tiers."""
+    """Return public candidates as a float array ``(k,)``, checked as in :mod:`dpjax.checks`."""
     values = checks.float_array("candidates", candidates).astype(dtype)
     if values.ndim != 1 or values.shape[0] == 0:
-        raise ValueError(f"candidates need one axis and at least one value, got shape {values.shape}.")
+        raise ValueError(f"candidates must be one-dimensional with at least one value, got shape {values.shape}.")
     if not isinstance(candidates, jax.Array):
-        given = checks.host_floats("candidates", candidates)
+        on_host = checks.host_floats("candidates", candidates)
         with np.errstate(over="ignore"):
-            representable = np.all(np.isfinite(given.astype(dtype)))
-        if not (representable and np.all(given[1:] > given[:-1])):
+            representable = np.all(np.isfinite(on_host.astype(dtype)))
+        if not (representable and np.all(on_host[1:] > on_host[:-1])):
             raise ValueError(f"candidates must be finite and increasing (in {jnp.dtype(dtype).name}).")
-    # Out of order they would still be private, but nothing that is promised of them would hold.
+    # Unsorted candidates would still be private, but without the documented properties.
     good = jnp.all(jnp.isfinite(values)) & jnp.all(values[1:] >= values[:-1])
     return jnp.where(good, values, jnp.nan)
 
 
 @jax.jit
 def removals(down: DownSensitivity, values: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return how many people must leave until f <= y, and until f < y (the post's l and lbar), for values y, ``(k,)``.
+    """Return how many people must leave until f <= y, and until f < y, for values y, ``(k,)``.
 
-    Two float arrays ``(..., k)``: infinite where no removal suffices; NaN in a row whose statistic is NaN.
+    These are l and lbar of the post: two float arrays ``(..., k)``, infinite where no removal
+    suffices, and NaN in a row whose statistic is NaN.
     """
     batch, size = down.values.shape[:-1], down.values.shape[-1]
     rows = jnp.flip(down.values, -1).reshape(prod(batch), size)  # ascending

@@ -1,19 +1,25 @@
-"""From a profile and a cost for each piece to a distribution: what piecewise Laplace and inverse sensitivity share.
+"""Distributions from a profile and a cost for each piece, for all mechanisms on profiles.
 
-On the multiples of a resolution a cost is evaluated at the multiples, and never integrated over cells. Let f be the value and c its
-depth, V(s) the line through the values that f reaches after s changes on one side, and L(y) the least real s with V(s) at or beyond
-y. The value costs 1 - c; another multiple y on that side costs L(y) in piecewise Laplace and ceil(L(y)) in inverse sensitivity.
+On the multiples of a resolution, the cost is evaluated at the multiples, and not integrated over
+cells. Let f be the value and c its depth, V(s) the linear interpolation of the values that f
+reaches after s changes on one side, and L(y) the least real s with V(s) at or beyond y. The value
+costs 1 - c; another multiple y on that side costs L(y) in piecewise Laplace and ceil(L(y)) in
+inverse sensitivity.
 
-Privacy. Between neighbors these costs change by at most 1, which makes the exponential mechanism of epsilon/2 epsilon-DP and
-epsilon-bounded-range. Let x' be a neighbor of x, with f', c', V' and L'.
+Privacy. Between neighbors these costs change by at most 1, so the exponential mechanism of
+epsilon/2 is epsilon-DP and epsilon-bounded-range. Let x' be a neighbor of x, with f', c', V' and
+L'.
 
-* V(s) is never further out than V'(s + 1): at integers by Corollary 3.1, and so on the lines between them. Hence L'(y) <= L(y) + 1
-  for every y on the same side of f and f'; and then ceil(L'(y)) <= ceil(L(y)) + 1.
-* If f = f', only the cost of f is left, and |c - c'| <= 1 (``SensitivityProfile.depth``).
-* If f and f' differ, one change moves either of them: c = c' = 1, and each costs 0 for its own dataset. For the other dataset it
-  costs more than 0 and at most 1, and so does every y between them for both datasets.
+* V(s) is never further out than V'(s + 1): at integers by Corollary 3.1, and so on the lines
+  between them. Hence L'(y) <= L(y) + 1 for every y on the same side of f and f'; and then
+  ceil(L'(y)) <= ceil(L(y)) + 1.
+* If f = f', only the cost of f remains, and |c - c'| <= 1 (``SensitivityProfile.depth``).
+* If f and f' differ, one change moves either of them: c = c' = 1, and each costs 0 for its own
+  dataset. For the other dataset it costs more than 0 and at most 1, and so does every y between
+  them for both datasets.
 
-With 2 - 2 c in the place of 1 - c the range is 1.5 epsilon, with -c it is 2 epsilon, and the loss passes epsilon with either.
+With 2 - 2 c instead of 1 - c the range is 1.5 epsilon, with -c it is 2 epsilon, and the loss
+exceeds epsilon with either.
 """
 
 from collections.abc import Callable
@@ -39,7 +45,7 @@ PROFILES = "from a statistic of data, such as dpjax.median(x, ...)"
 
 
 def is_given(rho: ArrayLike) -> bool:
-    """Whether a rho is other than 0; a JAX array, whose elements are not looked at, always is."""
+    """Return True unless rho is 0; a JAX array always counts as given, whatever its elements."""
     return isinstance(rho, jax.Array) or bool(np.any(np.asarray(rho) != 0))
 
 
@@ -52,35 +58,38 @@ def distribution_on_line(
     rho: ArrayLike,
     support: Support,
 ) -> PiecewiseExponential | Rounded:
-    """Lay the two sides of a profile on the line, with density proportional to exp(-epsilon/2 * cost).
+    """Return the distribution of a profile with density proportional to exp(-epsilon/2 * cost).
 
-    Steps of the profile become tails that go on with a cost of 1 for each. A profile with a resolution has a distribution on its
-    multiples, as above.
+    Steps of the profile become tails whose cost rises by 1 a step. A profile with a resolution has
+    a distribution on its multiples, as described in the module docstring.
 
     Args:
-        profile: of any batch shape.
+        profile: a profile of any batch shape.
         epsilon: positive.
-        piece_costs: from the levels of one side, ``(..., k+1)`` going outwards, to the costs at the near and at the far end of its
-            k pieces, ``(..., k)`` each.
-        flat_cost: the cost within ``rho`` of the value if one change can move it; each further change that it takes is 1 less. On a
-            resolution, the cost of the value itself.
-        rho: not negative; shifts both sides outwards, which leaves a flat piece of length 2 rho around the value.
-        support: ``"restricted"`` conditions on the profile's range, for every dataset alike; ``"extended"`` keeps rho more on
-            either side.
+        piece_costs: a function from the levels of one side, ``(..., k+1)``, outwards, to the costs
+            at the near and at the far end of its k pieces, ``(..., k)`` each.
+        flat_cost: the cost within ``rho`` of the value if one change can move it; each further
+            change that is needed lowers it by 1. With a resolution, the cost of the value itself.
+        rho: nonnegative; shifts both sides outwards, which leaves a flat piece of length 2 rho
+            around the value.
+        support: ``"restricted"`` conditions on the profile's range, the same for every dataset;
+            ``"extended"`` adds rho on either side.
 
     Privacy:
-        None by itself: epsilon-DP and epsilon-bounded-range hold if the cost changes by at most 1 between neighbours, which the
-        mechanism that gives the costs must show for a flat piece of ``flat_cost``. For less at a greater depth see
-        ``SensitivityProfile.depth``.
+        No guarantee by itself: epsilon-DP and epsilon-bounded-range hold if the cost changes by at
+        most 1 between neighbors, which the mechanism that defines the costs must show for a flat
+        piece of ``flat_cost``. For lower costs at a greater depth see ``SensitivityProfile.depth``.
     """
     checks.one_of("support", support, ("restricted", "extended"))
     rate = checks.positive("epsilon", epsilon, profile.dtype) / 2
     smooth = is_given(rho)
     if profile.resolution is not None:
         if profile.support is None:
-            raise ValueError("a count has the same steps everywhere, without an end: dpjax.laplace is its mechanism.")
+            raise ValueError(
+                "profile must have a bounded support; for a count, which has equal unbounded steps, use dpjax.laplace."
+            )
         if smooth or support != "restricted":
-            raise ValueError("this profile has a resolution, and its draws lie on multiples of it: give no rho and no support.")
+            raise ValueError("rho and support must not be given for a profile with a resolution, whose draws are its multiples.")
         return _on_grid(profile, rate, piece_costs, flat_cost)
     radius = checks.nonnegative("rho", rho, profile.dtype) if smooth else None
     fits(profile.batch_shape, epsilon=rate.shape, rho=() if radius is None else radius.shape)
@@ -105,7 +114,7 @@ def _distribution(
         batch = jnp.broadcast_shapes(radius.shape, profile.batch_shape)
         shift = jnp.broadcast_to(radius, batch)[..., None]
         lower, upper = replace(lower, values=lower.values - shift), replace(upper, values=upper.values + shift)
-        # The flat piece between the two values opens the upper side.
+        # The flat piece between the two values comes first on the upper side.
         flat = flat_cost + 1 - profile.depth[..., None]
         near, far = (concatenate(flat, costs) for costs in (upper.cost_near, upper.cost_far))
         upper = Side(concatenate(lower.values[..., :1], upper.values), near, far)
@@ -128,9 +137,10 @@ def _on_grid(
 ) -> Rounded:
     """Return the distribution on the multiples of the profile's resolution.
 
-    Its pieces are those of the rho-smooth distribution in units of the resolution, rho being 1/2: every edge lies between two
-    integers, and the cost at the outer end of a cell is that of the multiple in it. In piecewise Laplace all costs are 1 higher
-    than above, which changes no probability.
+    Its pieces are those of the rho-smooth distribution in units of the resolution, with rho = 1/2:
+    every edge lies between two integers, and the cost at the outer end of a cell is that of the
+    multiple in it. In piecewise Laplace all costs are 1 higher than in the module docstring, which
+    changes no probability.
     """
     resolution = profile.resolution
     assert resolution is not None
@@ -145,18 +155,19 @@ def _on_grid(
 def distribution_in_shells(
     profile: VectorProfile, epsilon: ArrayLike, *, piece_costs: Costs, rho: ArrayLike, support: str
 ) -> Radial:
-    """The density proportional to exp(-epsilon/2 * cost) on all of R^d, with the costs at both ends of the k shells.
+    """Return the density ~ exp(-epsilon/2 * cost) on R^d, with the costs at the ends of k shells.
 
-    ``rho`` and ``support`` are for profiles on the line.
+    ``rho`` and ``support`` are only for profiles on the real line.
 
     Privacy:
-        Let u(y) be the number of the ball whose surface y is on, linear in the norm between two balls. Lemma 5.2 of Durfee (2025)
-        shows that u changes by at most 1 between neighbours. A cost g(u) does so too if g is nondecreasing with
-        g(u + 1) <= g(u) + 1: piecewise Laplace has g(u) = u, and inverse sensitivity g(u) = ceil(u) in the k shells and g(u) = u
+        Let u(y) be the index of the ball whose surface contains y, interpolated linearly in the
+        norm between two balls. Lemma 5.2 of Durfee (2025) shows that u changes by at most 1 between
+        neighbors. So does a cost g(u) if g is nondecreasing with g(u + 1) <= g(u) + 1: piecewise
+        Laplace has g(u) = u, and inverse sensitivity g(u) = ceil(u) in the k shells and g(u) = u
         beyond them.
     """
     if is_given(rho) or support != "restricted":
-        raise ValueError("the profile of a vector has all of R^d for its support, and no flat piece: give no rho and no support.")
+        raise ValueError("rho and support must not be given for the profile of a vector.")
     rate = checks.positive("epsilon", epsilon, profile.dtype) / 2
     fits(profile.batch_shape, epsilon=rate.shape)
     near, far = piece_costs(jnp.arange(profile.radii.shape[-1], dtype=profile.dtype))

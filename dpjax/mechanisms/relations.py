@@ -1,4 +1,4 @@
-"""The neighbour relation that a guarantee holds under: that of what a mechanism takes, or by its name."""
+"""The neighbor relation of a guarantee: that of a mechanism's first argument, or a name."""
 
 from math import inf
 from typing import Any
@@ -8,30 +8,32 @@ from dpjax.accounting.guarantee import Guarantee
 
 
 def relation_of(statistic: Any, neighbors: str | None = None, *, known: tuple[str, ...] = checks.RELATIONS) -> str:
-    """Return the relation of a statistic (a profile, scores, records, a guarantee), or the one of this name.
+    """Return the relation of a profile, scores, records or a guarantee, or the one of a name.
 
-    ``neighbors`` is that of an array whose shape matters; ``known`` are those that the mechanism is private under.
+    ``neighbors`` is the relation if ``statistic`` is an array; ``known`` are the relations under
+    which the mechanism is private.
 
     >>> relation_of("swap"), relation_of(Guarantee(1.0, 1.0, "edge"))
     ('swap', 'edge')
     """
     found = getattr(statistic, "neighbors", statistic if neighbors is None else neighbors)
     if neighbors not in (None, found):
-        raise ValueError(f"these scores hold under {found} neighbors, not {neighbors}.")
+        raise ValueError(f"neighbors must be {found!r}, the relation of these scores, got {neighbors!r}.")
     if not isinstance(found, str):
         raise TypeError(
-            "a guarantee takes first what the mechanism takes first, if that knows its neighbour relation, and otherwise the "
-            f"relation itself, such as 'add_remove' or 'swap'; got {type(statistic).__name__}."
+            "the first argument of guarantee must be that of the mechanism, if it has a neighbor "
+            "relation, and otherwise the "
+            f"name of the relation, such as 'add_remove' or 'swap'; got {type(statistic).__name__}."
         )
-    return checks.one_of("the neighbour relation", found, known)
+    return checks.one_of("the neighbor relation", found, known)
 
 
 def pure(statistic: Any, epsilon: float, *, ranges: int = 1, known: tuple[str, ...] = checks.RELATIONS) -> Guarantee:
-    """Return epsilon-DP with a bounded range of ``ranges`` epsilon, under the relation of a statistic."""
+    """Return an epsilon-DP guarantee with bounded range ``ranges * epsilon``."""
     cost = checks.concrete_epsilon(epsilon)
     return Guarantee(cost, ranges * cost, relation_of(statistic, known=known))
 
 
 def approximate(statistic: Any, epsilon: float, delta: float) -> Guarantee:
-    """Return (epsilon, delta)-DP under the relation of a statistic."""
+    """Return an (epsilon, delta)-DP guarantee under the relation of a statistic."""
     return Guarantee(checks.concrete_epsilon(epsilon), inf, relation_of(statistic), delta=checks.concrete_delta(delta))

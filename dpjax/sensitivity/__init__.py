@@ -1,4 +1,4 @@
-"""What a mechanism needs to know about a statistic on a dataset: how far it moves when 1, 2, ... individuals change."""
+"""Objects that describe how far a statistic changes when 1, 2, ... individuals change."""
 
 from dpjax.sensitivity.down import DownSensitivity, from_removals
 from dpjax.sensitivity.local import LocalSensitivity, SmoothSensitivity, local_sensitivity_bound

@@ -1,16 +1,18 @@
-"""Down sensitivity: the values of a monotone statistic after the worst l removals, and the profile around a shifted level.
+"""Down sensitivity: the values of a monotone statistic after the worst l removals.
 
-Adding one person can raise a maximum or a sum by any amount, but removing people can lower it no further than the data at hand
-allow. With
+Adding one person can raise a maximum or a sum by any amount, but how far removals can lower it is a
+property of the dataset. With
 
-    h(l) = min{f(z): z a subset of x with at most l people removed},   h(0) = f(x),   h(l) = f(empty) for l >= n,
+    h(l) = min{f(z): z a subset of x with at most l people removed},   h(0) = f(x),
+    h(l) = f(empty) for l >= n,
 
-and x' = x minus one person, h_x(l+1) <= h_x'(l) <= h_x(l) (the post's Lemmas 1 and 2, read backwards).
-:mod:`dpjax.statistics.monotone` has such statistics.
+and x' = x minus one person, h_x(l+1) <= h_x'(l) <= h_x(l) (the post's Lemmas 1 and 2, read in the
+other direction). Such statistics are in :mod:`dpjax.statistics.monotone`.
 
-A person replaced is one removed and one added, which move h in opposite directions: through y = x without the old one,
-h_x(l+1) <= h_y(l) <= h_x'(l). So everything here that is private for one person more or less is so for one replaced, at the same
-epsilon. (That does not hold for profiles in general.)
+Replacing a person is one removal and one addition, which move h in opposite directions: with y = x
+without the old person, h_x(l+1) <= h_y(l) <= h_x'(l). So every guarantee here for one person more
+or less also holds for one person replaced, at the same epsilon. (This is not true of profiles in
+general.)
 """
 
 from dataclasses import dataclass, field, replace
@@ -31,18 +33,22 @@ from dpjax.sensitivity.profile import SensitivityProfile, extend, from_sides
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, repr=False)
 class DownSensitivity(Batch):
-    """The values that a monotone statistic keeps at least, after 0, 1, 2, ... people leave.
+    """Lower bounds on a monotone statistic after 0, 1, 2, ... people leave.
 
-    ``values[..., l]`` is h(l). The statistics of :mod:`dpjax.statistics.monotone` make it, and :func:`from_removals` that of a
-    monotone function of your own. It is a pytree and differentiable in the data; leading axes are a batch.
+    ``values[..., l]`` is h(l). It is returned by the statistics of
+    :mod:`dpjax.statistics.monotone`, and by :func:`from_removals` for any monotone function. It is
+    a pytree and differentiable in the data; leading axes are a batch.
 
     Attributes:
-        values: float ``(..., L+1)``, nonincreasing from f(x) to f(empty), which is public; h stays there beyond level L.
-        upper: float ``(...)``, public upper bound of the statistic's range.
-        resolution: static, a public number that all values are multiples of; see :class:`SensitivityProfile`.
+        values: float ``(..., L+1)``, nonincreasing from f(x) to f(empty), which is public; h is
+            constant beyond level L.
+        upper: float ``(...)``, the public upper bound of the statistic's range.
+        resolution: static, a public number of which all values are multiples; see
+            :class:`SensitivityProfile`.
 
     References:
-        Steinke (2023), "Beyond Local Sensitivity via Down Sensitivity", Equations 1 and 4; Fang, Dong and Yi (2022).
+        Steinke (2023), "Beyond Local Sensitivity via Down Sensitivity", Equations 1 and 4; Fang,
+        Dong and Yi (2022).
 
     >>> import jax.numpy as jnp
     >>> from dpjax.statistics.monotone import maximum
@@ -60,47 +66,53 @@ class DownSensitivity(Batch):
 
     @property
     def value(self) -> jax.Array:
-        """The statistic itself, f(x), of shape ``batch_shape``. It is not private."""
+        """The statistic itself, f(x), of shape ``batch_shape``; not private."""
         return self.values[..., 0]
 
     @property
     def lower(self) -> jax.Array:
-        """The value of the empty dataset, public, of the values' leading shape."""
+        """The value of the empty dataset, public, of the leading shape of ``values``."""
         return self.values[..., -1]
 
     @property
     def neighbors(self) -> Relation:
-        """The relation of the guarantees, one person more or less; they also hold for one person replaced."""
+        """The neighbor relation, one person more or less; guarantees also hold for a person replaced."""
         return "add_remove"
 
     def at(self, level: int) -> jax.Array:
-        """h(level) for a static level from 0 on. It is not private."""
+        """Return h(level) for a static level >= 0; not private."""
         return self.values[..., min(checks.static_integer("level", level, 0), self.values.shape[-1] - 1)]
 
     def down_sensitivity(self, level: int) -> jax.Array:
-        """DS^level of the post's Equation 1: how far removing that many people can lower the statistic. It is not private."""
+        """Return DS^level (the post's Equation 1), the largest decrease if ``level`` people leave.
+
+        It is not private.
+        """
         return self.value - self.at(level)
 
     def shift(self, tau: int) -> SensitivityProfile:
-        """Return the sensitivity profile around h(tau), which makes any mechanism on the line a shifted inverse sensitivity.
+        """Return the sensitivity profile around h(tau), for shifted inverse sensitivity.
 
-        With H the linear interpolation of h: upwards H(tau - s) at level s = 1..tau and then the bound, downwards H(tau + s).
-        ``inverse_sensitivity`` on it is the step version, ``piecewise_laplace`` the interpolated one
-        (:func:`dpjax.shifted_inverse`). For the maximum it is the profile of the (tau+1)-th largest
-        record, counted from the top.
+        With H the linear interpolation of h: upwards it has H(tau - s) at level s = 1..tau and then
+        the bound, downwards H(tau + s). ``inverse_sensitivity`` of it is the step version,
+        ``piecewise_laplace`` the interpolated one (:func:`dpjax.shifted_inverse`). For the maximum
+        it is the profile of the (tau+1)-th largest record.
 
         Args:
-            tau: static, at least 1, and chosen without the data: ``shift_for`` of the mechanism's module.
+            tau: static, at least 1, chosen without the data, for example by
+                :func:`dpjax.shift_for`.
 
         Returns:
-            A profile of the same batch shape, with integer levels, that may be interpolated.
+            An interpolable profile of the same batch shape, with integer levels.
 
         Privacy:
-            For x' = x minus one person, h_x(l+1) <= h_x'(l) <= h_x(l) at integer levels, so H_x(s+1) <= H_x'(s) <= H_x(s) at all
-            real s >= 0 (the two share their fractional part). Hence upwards H_x'(tau - s) <= H_x(tau - s) <= H_x'(tau - (s+1)),
-            and the bound is the largest value of all; downwards H_x'(tau + s) >= H_x(tau + s + 1) and
-            H_x(tau + s) >= H_x'(tau + s). So the values at level s never lie beyond those of the neighbour at level s+1, on
-            either side and in both directions: Corollary 3.1, also between integer levels.
+            For x' = x minus one person, h_x(l+1) <= h_x'(l) <= h_x(l) at integer levels, so
+            H_x(s+1) <= H_x'(s) <= H_x(s) at all real s >= 0 (both have the same fractional part).
+            Hence upwards H_x'(tau - s) <= H_x(tau - s) <= H_x'(tau - (s+1)), and the bound is the
+            largest value of all; downwards H_x'(tau + s) >= H_x(tau + s + 1) and H_x(tau + s) >=
+            H_x'(tau + s). So the values at level s never lie beyond those of the neighbor at level
+            s+1, on either side and in both directions: this is Corollary 3.1, also between integer
+            levels.
 
         >>> import jax.numpy as jnp
         >>> from dpjax.statistics.monotone import maximum
@@ -117,47 +129,58 @@ class DownSensitivity(Batch):
 def from_removals(
     values: ArrayLike, *, lower: ArrayLike, upper: ArrayLike, resolution: Resolution | None = None
 ) -> DownSensitivity:
-    """Return the down sensitivity of a monotone statistic of your own, from the least that is left when 0, 1, ..., L people leave.
+    """Return the down sensitivity of a monotone statistic, from its minima after removals.
 
-    Of any function g of datasets, f(x) = max{g(z): z a subset of x} is monotone: where g may rise when people leave, take the least
-    values of that. L may be less than the number of people: when more than L leave, ``lower`` is left.
+    For any function g of datasets, f(x) = max{g(z): z a subset of x} is monotone: if g may rise
+    when people leave, pass the minima of f. L may be less than the number of people: when more than
+    L leave, the value is ``lower``.
 
     Args:
-        values: float ``(..., L+1)``, h(l) = min{f(z): z is x without at most l people}, from h(0) = f(x).
-        lower: float ``(...)``, public: f of nobody, and the least value that there is.
-        upper: float ``(...)``, public: the largest.
-        resolution: a public number that all values are multiples of; as in :mod:`dpjax.statistics`.
+        values: float ``(..., L+1)``, h(l) = min{f(z): z is x without at most l people}, from h(0) =
+            f(x).
+        lower: float ``(...)``, public: f of the empty dataset, and the smallest possible value.
+        upper: float ``(...)``, public: the largest possible value.
+        resolution: a public number of which all values are multiples; as in
+            :mod:`dpjax.statistics`.
 
     Returns:
-        A :class:`DownSensitivity` with L+2 values, within the bounds and falling, the last of them ``lower``.
+        A :class:`DownSensitivity` with L+2 values, within the bounds and nonincreasing, the last of
+        which is ``lower``.
 
     Raises:
-        ValueError: values without an axis of people who leave, or bad bounds.
+        ValueError: ``values`` have no axis of people who leave, or the bounds are invalid.
 
     Privacy:
-        Rests on the caller's promise that the values are these minima, or at least that h_x(l+1) <= h_x'(l) <= h_x(l) for x' = x
-        minus one person: values of one greedy order of removals may break it. Running minima, the bounds and a number L that is
-        chosen without the data keep it.
+        It depends on the caller's guarantee that the values are these minima, or at least that
+        h_x(l+1) <= h_x'(l) <= h_x(l) for x' = x minus one person: the values of one greedy order of
+        removals may violate it. Taking running minima, applying the bounds, and a number L chosen
+        without the data preserve it.
 
     References:
-        Steinke (2023), "Beyond Local Sensitivity via Down Sensitivity", Equations 1 and 4 and "Monotonicity Assumption".
+        Steinke (2023), "Beyond Local Sensitivity via Down Sensitivity", Equations 1 and 4 and
+        "Monotonicity Assumption".
 
     >>> from_removals([9.0, 4.0, 3.0], lower=0, upper=100).values.tolist()
     [9.0, 4.0, 3.0, 0.0]
     """
-    given = checks.float_array("values", values)
-    if given.ndim == 0 or given.shape[-1] == 0:
-        raise ValueError(f"values need an axis of people who leave (the last one), with at least f(x), got shape {given.shape}.")
-    low, high = checks.bounds(lower, upper, given.dtype)
+    array = checks.float_array("values", values)
+    if array.ndim == 0 or array.shape[-1] == 0:
+        raise ValueError(
+            f"values must have a last axis of the number of people who leave, with at least f(x), got shape {array.shape}."
+        )
+    low, high = checks.bounds(lower, upper, array.dtype)
     if resolution is None:
-        return DownSensitivity(_falling(given, low, high), high)
-    step = checks.resolution(resolution, (lower, upper), most_multiples(given.dtype))
-    given, low, high = (to_multiples(array, step) for array in (given, low, high))
-    return DownSensitivity(from_multiples(_falling(given, low, high), step), from_multiples(high, step), step)
+        return DownSensitivity(_falling(array, low, high), high)
+    step = checks.resolution(resolution, (lower, upper), most_multiples(array.dtype))
+    array, low, high = (to_multiples(array, step) for array in (array, low, high))
+    return DownSensitivity(from_multiples(_falling(array, low, high), step), from_multiples(high, step), step)
 
 
 @jax.jit
 def _falling(values: jax.Array, low: jax.Array, high: jax.Array) -> jax.Array:
-    """Running minima within the bounds, and the lower one at the end; NaN where a bound is, and NaN values count as the bound."""
+    """Return running minima within the bounds, followed by the lower bound.
+
+    They are NaN where a bound is NaN; NaN values count as the lower bound.
+    """
     inside = jnp.clip(jnp.where(jnp.isnan(values), low[..., None], values), low[..., None], high[..., None])
     return concatenate(jax.lax.cummin(inside, axis=inside.ndim - 1), low[..., None])

@@ -1,4 +1,4 @@
-"""The local sensitivity of a statistic among the datasets within 0, 1, 2, ... changes, and its smooth upper bound."""
+"""The local sensitivity of a statistic within 0, 1, 2, ... changes, and its smooth upper bound."""
 
 from dataclasses import dataclass, field
 
@@ -17,21 +17,29 @@ from dpjax.sensitivity.profile import SensitivityProfile, extend
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, repr=False)
 class SmoothSensitivity(Batch):
-    """A statistic and a beta-smooth upper bound of its local sensitivity; data, not private.
+    """A statistic and a beta-smooth upper bound of its local sensitivity, which are not private.
 
-    Privacy rests on: ``bound`` is at least the local sensitivity, and changes by a factor of at most e^beta between neighbours.
+    The privacy of mechanisms requires that ``bound`` is at least the local sensitivity, and changes
+    by a factor of at most e^beta between neighbors.
 
     Attributes:
         value: float ``(...)``, the statistic.
         bound: float ``(...)``, the smooth sensitivity, positive.
-        beta: ``(...)``, public. It stays a NumPy array where it was given as a Python or NumPy value: mechanisms can then still
-            raise if it exhausts epsilon.
+        beta: ``(...)``, public. It remains a NumPy array if it was a Python or NumPy value:
+            mechanisms can then raise if it exhausts epsilon.
         lower: float ``(...)``, the public lower bound of the statistic.
         upper: float ``(...)``, the public upper bound.
-        neighbors: static, the relation.
+        neighbors: static, the neighbor relation.
 
     References:
-        Nissim, Raskhodnikova and Smith (2007), Definitions 2.1 and 2.2; Gillenwater and Munoz Medina, Definition 6.
+        Nissim, Raskhodnikova and Smith (2007), Definitions 2.1 and 2.2; Gillenwater and Munoz
+        Medina, Definition 6.
+
+    >>> import jax.numpy as jnp
+    >>> from dpjax.statistics import smooth_sensitivity
+    >>> public = {"lower": 0, "upper": 100, "neighbors": "add_remove"}
+    >>> round(float(smooth_sensitivity(jnp.array([20.0, 30.0, 50.0]), 0.5, **public).bound), 2)
+    14.72
     """
 
     value: jax.Array
@@ -48,18 +56,19 @@ class SmoothSensitivity(Batch):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, repr=False)
 class LocalSensitivity(Batch):
-    """The local sensitivity of a statistic at every distance, A_0, A_1, ...; data, not private.
+    """The local sensitivity of a statistic at every distance, A_0, A_1, ..., which is not private.
 
-    Privacy of what is built on it rests on two properties: A_0(x) is at least the local sensitivity of x, and
-    A_k(x) <= A_{k+1}(x') for neighbours x and x'. :func:`local_sensitivity`, :func:`mean_local_sensitivity` and
-    :func:`triangle_local_sensitivity` give the exact values, which have both.
+    The privacy of what is built on it requires two properties: A_0(x) is at least the local
+    sensitivity of x, and A_k(x) <= A_{k+1}(x') for neighbors x and x'. :func:`local_sensitivity`,
+    :func:`mean_local_sensitivity` and :func:`triangle_local_sensitivity` return the exact values,
+    which have both.
 
     Attributes:
         value: float ``(...)``, the statistic.
-        at_distance: float ``(..., K)``, nondecreasing; the last one is the largest of all.
+        at_distance: float ``(..., K)``, nondecreasing; the last one is the global maximum.
         lower: float ``(...)``, the public lower bound of the statistic.
         upper: float ``(...)``, the public upper bound.
-        neighbors: static, the relation.
+        neighbors: static, the neighbor relation.
 
     >>> import jax.numpy as jnp
     >>> from dpjax.statistics import local_sensitivity
@@ -81,36 +90,44 @@ class LocalSensitivity(Batch):
         """Return the smooth upper bound max_k A_k e^{-beta k}.
 
         Args:
-            beta: positive, chosen without the data; broadcasts against ``batch_shape``, so ``beta[:, None]`` is a sweep.
+            beta: positive, chosen without the data; broadcasts against ``batch_shape``, so
+                ``beta[:, None]`` is a sweep.
         """
         rate = checks.positive("beta", beta, self.dtype)
         bound = smooth_bound(self.at_distance, rate)
-        given = rate if isinstance(beta, jax.Array) else np.asarray(beta, self.dtype)
-        return SmoothSensitivity(self.value, bound, given, self.lower, self.upper, neighbors=self.neighbors)
+        stored = rate if isinstance(beta, jax.Array) else np.asarray(beta, self.dtype)
+        return SmoothSensitivity(self.value, bound, stored, self.lower, self.upper, neighbors=self.neighbors)
 
 
 def local_sensitivity_bound(profile: SensitivityProfile) -> LocalSensitivity:
-    """Return an upper bound of the local sensitivity at every distance, from any profile with integer levels.
+    """Return an upper bound of the local sensitivity at every distance, from a profile.
 
-    A_k = max(U[k+1] - L[k], U[k] - L[k+1]) with U, L the largest and smallest values within k changes.
+    The profile must have integer levels.
+
+    A_k = max(U[k+1] - L[k], U[k] - L[k+1]) with U, L the largest and smallest values within k
+    changes.
 
     Args:
-        profile: of batch shape ``(...)``, interpolable, with levels 0, 1, 2, ... and no steps beyond the last one.
+        profile: a profile of batch shape ``(...)``, interpolable, with levels 0, 1, 2, ... and no
+            steps beyond the last one.
 
     Returns:
-        A :class:`LocalSensitivity`. A_0 is exact if one change reaches all that the profile says; A_k may be 2k + 1 times too
-        large, since it is the length of 2k + 1 moves of one change. In the example the exact one is 2.25, 2.5, 2.5, 2.5. Take the
-        exact one where there is one (see :class:`LocalSensitivity`).
+        A :class:`LocalSensitivity`. A_0 is exact if one change reaches all values of the profile;
+        A_k may be 2k + 1 times too large, since it is the length of 2k + 1 moves of one change. In
+        the example the exact values are 2.25, 2.5, 2.5, 2.5. Prefer exact values where available
+        (see :class:`LocalSensitivity`).
 
     Raises:
-        ValueError: another profile (the hull of a mean, which is not interpolable, leaves out values that neighbours have).
+        ValueError: the profile is another one (the hull of a mean, which is not interpolable,
+            leaves out values that neighbors have).
 
     Privacy:
-        Within k changes the statistic is in [L[k], U[k]], its neighbours' in [L[k+1], U[k+1]]: A_k is a bound. By Corollary 3.1,
-        U[k](x) <= U[k+1](x') and L[k](x) >= L[k+1](x'), hence A_k(x) <= A_{k+1}(x').
+        Within k changes the statistic is in [L[k], U[k]], that of neighbors in [L[k+1], U[k+1]], so
+        A_k is an upper bound. By Corollary 3.1, U[k](x) <= U[k+1](x') and L[k](x) >= L[k+1](x'),
+        hence A_k(x) <= A_{k+1}(x').
 
     References:
-        Durfee (2025), Corollary 3.1, for the property that is used.
+        Durfee (2025), Corollary 3.1, for the property above.
 
     >>> import jax.numpy as jnp
     >>> from dpjax import mean
@@ -119,10 +136,10 @@ def local_sensitivity_bound(profile: SensitivityProfile) -> LocalSensitivity:
     [2.25, 5.75, 8.25, 9.75]
     """
     if not profile.integer_levels or profile.step is not None:
-        raise ValueError("local_sensitivity_bound needs integer levels that end at a bound: truncate the profile without a step.")
+        raise ValueError("profile must have integer levels that end at a bound: truncate it without a step.")
     if not profile.interpolable:
         raise ValueError(
-            "the values of this profile are not all that neighbours have, and bound no sensitivity: it is not interpolable."
+            "profile must be interpolable, got one that is not interpolable: its values do not bound those of neighbors."
         )
     size = max(profile.upper.shape[-1], profile.lower.shape[-1]) + 1
     up, down = extend(profile.upper, size), extend(profile.lower, size)
@@ -133,19 +150,25 @@ def local_sensitivity_bound(profile: SensitivityProfile) -> LocalSensitivity:
 
 
 def representable(smooth: SmoothSensitivity, rate: jax.Array) -> jax.Array:
-    """Return ``rate``, or NaN where ``bound/rate`` could overflow: for every dataset alike, since that would tell them apart."""
+    """Return ``rate``, or NaN where ``bound/rate`` could overflow.
+
+    This is decided equally for every dataset, since it would otherwise distinguish datasets.
+    """
     width = smooth.upper - smooth.lower
     return jnp.where(width < rate * (float(jnp.finfo(rate.dtype).max) * 2.0**-20), rate, jnp.nan)
 
 
 @jax.jit
 def smooth_bound(at_distance: jax.Array, beta: jax.Array) -> jax.Array:
-    """max_k A_k e^{-beta k}, of the broadcast batch shape."""
-    # A multiple of 32 exponentials: XLA rounds those of a remainder loop differently, and padded data must give the same draws.
+    """Return max_k A_k e^{-beta k}, of the broadcast batch shape."""
+    # A multiple of 32 exponentials: XLA rounds those of a remainder loop differently, and draws
+    # must not depend on padding.
     size = at_distance.shape[-1]
     lengths = jnp.pad(at_distance, [(0, 0)] * (at_distance.ndim - 1) + [(0, -size % LANES)], mode="edge")
-    # In halves: e^(-beta k) itself can underflow where its product with a long gap does not.
+    # As a product of two factors: e^(-beta k) itself can underflow where its product with a long
+    # gap does not.
     half = jnp.exp(-beta[..., None] / 2 * jnp.arange(lengths.shape[-1], dtype=lengths.dtype))
     bound = jnp.max(lengths * half * half, axis=-1)
-    # Long ties make it underflow. The maximum with a constant keeps both properties of a smooth bound, and a positive scale.
+    # It underflows for long ties. The maximum with a constant preserves smoothness and a positive
+    # scale.
     return jnp.maximum(bound, float(jnp.finfo(bound.dtype).tiny) * 2.0**20)

@@ -1,9 +1,10 @@
-"""Parts of sorted records: ranks that follow one another, and the sensitivity profile of a quantile of each part.
+"""Parts of sorted records (ranges of ranks), and the profile of a quantile of each part.
 
-With z[1..c] the records of a part between its bounds, z[j] = lower for j <= 0 and z[j] = upper for j > c, the profile of its u/v
-quantile is that of :func:`dpjax.quantile`: z at the ranks (u c + v - u +- step l) / v, interpolated, or, of records, z at the ranks
-(u c +- step l) / v rounded up. The records of the row outside a part lie outside its bounds, so z is the row itself, clamped to
-them, and nothing is copied.
+With z[1..c] the records of a part between its bounds, z[j] = lower for j <= 0 and z[j] = upper for
+j > c, the profile of its u/v quantile is that of :func:`dpjax.quantile`: z at the ranks (u c + v -
+u +- step l) / v, interpolated, or, if quantiles are records, z at the ranks (u c +- step l) / v
+rounded up. The records of the row outside a part lie outside its bounds, so z is the row itself,
+clamped to the bounds, and nothing is copied.
 """
 
 from __future__ import annotations
@@ -27,7 +28,13 @@ from dpjax.sensitivity.sorted_records import SortedRecords
 
 
 class Ranks(NamedTuple):
-    """Where the profile of the u/v quantile of each part reads: u, v, and v times the step of a level's rank, int32 ``(p,)``."""
+    """The ranks read by the profile of the u/v quantile of each part, int32 ``(p,)``.
+
+    Attributes:
+        numerator: u.
+        denominator: v.
+        step: v times the distance of the ranks of adjacent levels.
+    """
 
     numerator: Any
     denominator: Any
@@ -35,20 +42,20 @@ class Ranks(NamedTuple):
 
     @staticmethod
     def of(levels: Sequence[Fraction], neighbors: Neighbors) -> Ranks:
-        """The ranks of these levels; ``"swap"`` where the number of records in the part is public."""
+        """Return the ranks of levels; ``"swap"`` if the number of records of a part is public."""
         u, v = (np.array([getattr(q, name) for q in levels], np.int32) for name in ("numerator", "denominator"))
         return Ranks(u, v, v if neighbors == "swap" else np.maximum(u, v - u))
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What a profile reads of a part, static.
+    """The values of a part that a profile reads, static.
 
     Attributes:
-        of_records: whether the quantile is a record, z[ceil(q c)]; otherwise it is interpolated.
-        down: how many levels are read below the quantile.
-        up: how many above it.
-        ends: for both sides, whether the level after the last one reaches to the bound.
+        of_records: true if the quantile is a record, z[ceil(q c)]; otherwise it is interpolated.
+        down: the number of levels below the quantile.
+        up: the number of levels above it.
+        ends: for both sides, true if the level after the last one extends to the bound.
     """
 
     of_records: bool
@@ -58,7 +65,7 @@ class Reading:
 
     @staticmethod
     def of(ranks: Ranks, n: int, *, of_records: bool, truncate: int | None) -> Reading:
-        """All levels that a part of up to ``n`` records has, or the first k = ``truncate``."""
+        """Return all levels of a part of up to ``n`` records, or the first k = ``truncate``."""
         u, v, step = (part.astype(np.int64) for part in ranks)
         base = u * n if of_records else u * n + v - u
         down = int(np.max(-(-base // step)))
@@ -69,19 +76,22 @@ class Reading:
 
     @property
     def size(self) -> int:
-        """How many values are read of each part."""
+        """The number of values that are read of each part."""
         return self.down + self.up + 2 + sum(self.ends)
 
 
 class Parts(NamedTuple):
-    """p parts of each row of sorted records.
+    """Several parts (p of them) of each row of sorted records.
 
     Attributes:
-        rows: float ``(..., n + 2)``: the lower bound of all records, the records in order, and the upper bound.
-        first: int32 ``(..., p)``, how many records of the row come before the part.
+        rows: float ``(..., n + 2)``: the lower bound of all records, the sorted records, and the
+            upper bound.
+        first: int32 ``(..., p)``, the number of records of the row before the part.
         last: int32 ``(..., p)``, the rank of its last record.
-        lower: float ``(..., p)``; the part's records and those after them are not below it, those before it not above.
-        upper: float ``(..., p)``; the part's records and those before them are not above it, those after it not below.
+        lower: float ``(..., p)``; not above the part's records and those after them, not below
+            those before.
+        upper: float ``(..., p)``; not below the part's records and those before them, not above
+            those after.
     """
 
     rows: jax.Array
@@ -92,9 +102,10 @@ class Parts(NamedTuple):
 
     @partial(jax.jit, inline=True, static_argnames="reading")
     def profile(self, ranks: Ranks, reading: Reading) -> SensitivityProfile:
-        """The sensitivity profile of one quantile of each part under add/remove, or under swap for ranks that say so.
+        """Return the profile of one quantile of each part, of batch shape ``(..., p)``.
 
-        Batch shape ``(..., p)``. Ranks are exact for denominators below 2^31 / 4(n + 2).
+        It is valid under add/remove, or under swap with the ranks for swap. Ranks are exact for
+        denominators below 2^31 / 4(n + 2).
         """
         v = ranks.denominator[:, None]
         constant = 0 if reading.of_records else ranks.denominator - ranks.numerator
@@ -108,29 +119,33 @@ class Parts(NamedTuple):
                 whole = numerator // v
                 share = (numerator - whole * v).astype(self.rows.dtype) / v.astype(self.rows.dtype)
                 below, above = self._at(whole), self._at(whole + np.int32(1))
-                # The barrier keeps the product from being fused into the sum in some lanes and not in others.
+                # The barrier keeps the product from being fused into the sum in some lanes and not
+                # in others.
                 values = jnp.minimum(below + jax.lax.optimization_barrier(share * (above - below)), above)
             sides.append(jnp.concatenate([values, bound[..., None]], axis=-1) if reading.ends[end] else values)
         return from_sides(sides[1], sides[0], neighbors="add_remove")
 
     @partial(jax.jit, inline=True)
     def around(self, at: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Up to which rank of the row the records of each part are below a point ``(..., p)``, and up to which not above it."""
+        """Return the ranks of the last record of each part below a point, and of the last up to it.
+
+        Both are ranks in the row, for points ``(..., p)``.
+        """
         size = self.rows.shape[-1] - 2
         below = count_leading(lambda index: take(self.rows, index + 1) < at, size, at.shape)
         through = count_leading(lambda index: take(self.rows, index + 1) <= at, size, at.shape)
-        # Equal records may belong to the parts before and after this one, too.
+        # Equal records may also belong to the parts before and after this one.
         return jnp.clip(below, self.first, self.last), jnp.clip(through, self.first, self.last)
 
     def _at(self, rank: jax.Array) -> jax.Array:
-        """z[rank] of each part, for ranks ``(..., p, k)`` that are counted in the part."""
+        """Return z[rank] of each part, for ranks ``(..., p, k)`` within the part."""
         place = jnp.clip(self.first[..., None] + rank, 0, np.int32(self.rows.shape[-1] - 1))
         found = take(self.rows, place.reshape(*place.shape[:-2], -1)).reshape(place.shape)
         return jnp.clip(found, self.lower[..., None], self.upper[..., None])
 
 
 def rows_of(asked: SortedRecords) -> jax.Array:
-    """Return the lower bound, the records and the upper bound, ``(..., n + 2)``, counted in multiples of a resolution."""
+    """Return records and bounds, ``(..., n + 2)``, in multiples of the resolution, if any."""
     values, ends = asked.values, (asked.lower[..., None], asked.upper[..., None])
     if asked.resolution is None:
         return concatenate(ends[0], values, ends[1])

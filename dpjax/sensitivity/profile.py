@@ -1,4 +1,4 @@
-"""The sensitivity profile: the values that a statistic can reach after 1, 2, ... individuals change, and its algebra."""
+"""The sensitivity profile: the values that a statistic can reach after 1, 2, ... changes."""
 
 from __future__ import annotations
 
@@ -26,33 +26,39 @@ Reached = Literal["bounds", "extremes", "intervals"]
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, repr=False)
 class SensitivityProfile(Batch):
-    """Around f(x), going outwards on each side, the values that f can reach after l individuals change.
+    """The extreme values of a statistic f after l individuals change, on either side of f(x).
 
-    ``upper[..., i]`` is the largest value of f within ``upper_levels[..., i]`` changes of the dataset, ``lower`` the smallest
-    (Durfee's overline-f and underline-f). The privacy of every mechanism rests on one property, Corollary 3.1: for neighbouring
-    x and x', the value at level l of x is never further out than the value at level l+1 of x'. Statistics return profiles that
-    have it; for a profile of your own (``from_radii``, or this class) it is your promise.
+    ``upper[..., i]`` is the largest value of f within ``upper_levels[..., i]`` changes of the
+    dataset, ``lower`` the smallest (Durfee's overline-f and underline-f). The privacy of every
+    mechanism requires one property, Corollary 3.1: for neighbors x and x', the value at level l of
+    x is never further out than the value at level l+1 of x'. The profiles of statistics have it;
+    for other profiles (``from_radii``, or this class) the caller must ensure it.
 
-    Leading axes are a batch. Padding repeats the last value and level: an interval of width 0 has no mass. The two sides may
-    have different lengths. A pytree, differentiable in the data.
+    Leading axes are a batch. Padding repeats the last value and level: an interval of width 0 has
+    no mass. The two sides may have different lengths. It is a pytree and differentiable in the
+    data.
 
     Attributes:
         upper: float ``(..., U+1)``, nondecreasing from f(x).
         lower: float ``(..., D+1)``, nonincreasing from f(x).
         upper_levels: float ``(U+1,)`` or ``(..., U+1)``, from 0.
         lower_levels: float ``(D+1,)`` or ``(..., D+1)``, from 0.
-        step: float ``(...)`` or None: the length in y of every further level after the last entry of a side (a global
-            sensitivity). None: nothing follows, the last entry is the bound.
-        bounds: two floats ``(...)`` that the steps are cut at, or None: the last entry of each side is the bound.
+        step: float ``(...)`` or None: the length in y of every further level after the last entry
+            of a side (a global sensitivity). None: there are no further levels, and the last entry
+            is the bound.
+        bounds: two floats ``(...)`` where the steps are cut, or None: the last entry of each side
+            is the bound.
         neighbors: static, the relation that the profile is valid for.
-        interpolable: static, whether the entries interleave between neighbours up from level 0 (Corollary 3.1). Without that,
-            flat pieces may still be private, but neither slopes (piecewise Laplace) nor a rho around the value are.
-        integer_levels: static, whether levels are 0, 1, 2, ... (inverse sensitivity needs it).
-        resolution: static, a public number that all values are multiples of, on which mechanisms then draw; None: there is none,
-            and the profile is for data without ties.
-        reached: static, what so many changes are known to reach, which no guarantee rests on: ``"bounds"``, nothing that is known
-            (radii, truncated profiles, your own); ``"extremes"``, the values at each level themselves; ``"intervals"``, all that is
-            between the two sides too, so that levels are the distances of :func:`dpjax.duff`.
+        interpolable: static, whether the entries interleave between neighbors from level 0 on
+            (Corollary 3.1). Otherwise flat pieces may still be private, but neither slopes
+            (piecewise Laplace) nor a rho around the value are.
+        integer_levels: static, whether levels are 0, 1, 2, ... (as inverse sensitivity requires).
+        resolution: static, a public number of which all values are multiples, as are draws. None:
+            there is no resolution, and the profile is for data without ties.
+        reached: static, which values are known to be reached with that many changes; no guarantee
+            depends on it. ``"bounds"``: none (radii, truncated and other profiles); ``"extremes"``:
+            the values at each level; ``"intervals"``: also all values between the two sides, so
+            that levels are the distances of :func:`dpjax.duff`.
 
     References:
         Durfee (2025), Section 3.1 and Corollary 3.1.
@@ -79,7 +85,7 @@ class SensitivityProfile(Batch):
     _event_axes = ("upper", "lower", "upper_levels", "lower_levels")
 
     def _looks(self, rows: int) -> tuple[dict[str, Any], Picture | None]:
-        """The values that can be reached against the number of changes; not private."""
+        """Return the reachable values against the number of changes, which are not private."""
         few = self._first(rows)
         ends = {name: np.broadcast_to(side[..., -1], few.batch_shape) for name, side in (("least", few.lower), ("most", few.upper))}
         values, levels = (
@@ -93,20 +99,21 @@ class SensitivityProfile(Batch):
     @property
     @partial(jax.jit, inline=True)
     def value(self) -> jax.Array:
-        """The statistic itself, f(x), of shape ``batch_shape``. It is not private."""
+        """The statistic itself, f(x), of shape ``batch_shape``; not private."""
         return self.upper[..., 0]
 
     @property
     @partial(jax.jit, inline=True)
     def depth(self) -> jax.Array:
-        """How many individuals must change to move f(x): the least l >= 1 with U(l) > f(x) or L(l) < f(x), float ``(...)``.
+        """The number of individuals who must change to move f(x), float ``(...)``; not private.
 
-        It is 1 without ties, and not private. Between neighbours with the same value it changes by at most 1, and where the values
-        differ it is 1 in both: so a mechanism may take depth - 1 off the cost of the value itself.
+        It is the least l >= 1 with U(l) > f(x) or L(l) < f(x), and 1 without ties. Between
+        neighbors with the same value it changes by at most 1, and where the values differ it is 1
+        in both: so a mechanism may subtract depth - 1 from the cost of the value itself.
         """
 
         def unmoved(values: jax.Array, levels: jax.Array) -> jax.Array:
-            """Up to which level a side stays at the value; infinite where it never leaves it."""
+            """Return the last level at which a side still has the value, inf if on all levels."""
             there = values == values[..., :1]
             last = jnp.max(jnp.where(there, levels, 0.0), axis=-1)
             return last if self.step is not None else jnp.where(there[..., -1], jnp.inf, last)
@@ -118,15 +125,16 @@ class SensitivityProfile(Batch):
     @property
     @partial(jax.jit, inline=True)
     def support(self) -> tuple[jax.Array, jax.Array] | None:
-        """The range of the output, the same for neighbouring datasets, or None where it is the whole line."""
+        """The range of the output, the same for neighbors, or None if it is the whole real line."""
         if self.bounds is not None:
             return self.bounds
         return (self.lower[..., -1], self.upper[..., -1]) if self.step is None else None
 
     def in_units(self, resolution: Fraction, refinement: int = 1) -> SensitivityProfile:
-        """Return the profile of a statistic whose records are counted in multiples of ``resolution``, with values in data units.
+        """Convert the profile of records counted in multiples of ``resolution`` to data units.
 
-        Its values, up to rounding multiples of ``1 / refinement``, become multiples of ``resolution / refinement``.
+        Its values, which are multiples of ``1 / refinement`` up to rounding, become multiples of
+        ``resolution / refinement``.
         """
         step = resolution / refinement
         fits = jnp.maximum(abs(self.lower[..., -1:]), abs(self.upper[..., -1:])) * refinement <= most_multiples(self.dtype)
@@ -135,38 +143,46 @@ class SensitivityProfile(Batch):
         return replace(self, upper=upper, lower=lower, resolution=step)
 
     def truncate(self, k: int, *, step: ArrayLike | None = None, num_steps: int | None = None) -> SensitivityProfile:
-        """Keep the first ``k`` pieces of each side and replace the rest by something coarser that needs less of the data.
+        """Keep the first ``k`` pieces of each side and replace the rest by a coarser one.
 
-        Without ``step``, piece k+1 reaches to the bound. With ``step``, every level beyond k costs that length until the bound:
-        one linear piece (piecewise Laplace only), or, if ``num_steps`` is given, that many separate pieces clamped to the bound
-        and one more that reaches it (for inverse sensitivity too).
+        Fewer records then need to be read. Without ``step``, piece k+1 extends to the bound. With
+        ``step``, every level beyond k adds that length until the bound: as one linear piece
+        (piecewise Laplace only), or, if ``num_steps`` is given, as that many separate pieces
+        clamped to the bound and one more that extends to it (for inverse sensitivity too).
 
-        Fractional levels are cut at level k exactly, wherever the knots are, and the rest up to the bound stays at level k: the
-        level min(level, k) changes by at most 1 between neighbours, whatever the profile. A slope from level k at the cut to k+1 at
-        the bound, as with integer levels, is not private there: neighbours have other knots, and the range is 1.5 epsilon.
+        Fractional levels are cut at level k exactly, wherever the knots are, and the rest up to the
+        bound stays at level k: the level min(level, k) changes by at most 1 between neighbors, for
+        any profile. A slope from level k at the cut to k+1 at the bound, as with integer levels, is
+        not private there: neighbors have other knots, and the range is 1.5 epsilon.
 
         Args:
-            k: static and chosen without the data: a k that depends on it has been found to leak 3.48 epsilon.
-            step: positive, at least the global sensitivity of the statistic; broadcasts against ``batch_shape``. Shorter steps
-                leak 2.75 epsilon.
+            k: static and chosen without the data: a k that depends on it has been found to leak
+                3.48 epsilon.
+            step: positive, at least the global sensitivity of the statistic; broadcasts against
+                ``batch_shape``. Shorter steps leak 2.75 epsilon.
             num_steps: static, at least 1.
 
         Returns:
             A profile with the same relation and range of the output.
 
         Raises:
-            ValueError: ``num_steps`` without a step, a jump to a bound that does not exist, or a step after fractional levels (a
-                value can move by more than a fraction of the step in that fraction of a level).
+            ValueError: ``num_steps`` is given without a step; there are neither bounds nor a step;
+                or a step is given with fractional levels (a value can move by more than a fraction
+                of the step in that fraction of a level).
 
         Privacy:
-            Keeps Corollary 3.1 if k and step are public and step is at least the global sensitivity. Entries that are further
-            out than the steps allow (radii may be upper bounds) move inwards: V(l) becomes the smallest V(j) + (l-j) step over
-            j <= l. The minimum of interleaving sequences interleaves: for j >= 1 V(j) <= V'(j+1), and V(0) <= V'(0) + step.
+            Preserves Corollary 3.1 if k and step are public and step is at least the global
+            sensitivity. Entries further out than the steps allow (radii may be upper bounds) move
+            inwards: V(l) becomes the smallest V(j) + (l-j) step over j <= l. The minimum of
+            interleaving sequences interleaves: for j >= 1 V(j) <= V'(j+1), and V(0) <= V'(0) +
+            step.
 
         References:
-            Durfee (2025), Section 5.2. Its k = O(1/epsilon) hides log(range/gap): a piece that reaches to the bound has to weigh
-            nothing. On 1001 normal records the error is 1 % larger at k = 4 log(range/gap)/epsilon, or a few levels more: 38 levels
-            at epsilon 1 and a range of 20, 84 at 2 million, under swap. At k = 10/epsilon it is 800 times as large
+            Durfee (2025), Section 5.2. Its k = O(1/epsilon) hides log(range/gap): a piece that
+            extends to the bound must have negligible weight. On 1001 normal records the error is 1
+            % larger at k = 4 log(range/gap)/epsilon, or a few levels more: 38 levels at epsilon 1
+            and a range of 20, 84 at 2 million, under swap. At k = 10/epsilon it is 800 times as
+            large
             (``benchmarks/experiments/approximations.py``).
 
         >>> import jax.numpy as jnp
@@ -178,22 +194,26 @@ class SensitivityProfile(Batch):
         if num_steps is not None:
             num_steps = checks.static_integer("num_steps", num_steps, 1, must="an integer, num_steps >= 1")
             if step is None:
-                raise ValueError(f"num_steps says how many steps truncate adds: give a step, too, got num_steps={num_steps}.")
+                raise ValueError(
+                    f"step must be given with num_steps, the number of steps that truncate adds, got num_steps={num_steps}."
+                )
         support = self.support
         if not self.integer_levels:
             if step is not None or self.step is not None or support is None:
-                raise ValueError("a profile with fractional levels is truncated by a jump to its bounds only: give no step.")
+                raise ValueError(
+                    "step must not be given for a profile with fractional levels, which truncate only extends to its bounds."
+                )
             return self._with_sides(partial(_cap, k))
         size = None if step is None else checks.positive("step", step, self.dtype)
         if size is not None and self.resolution is not None:
-            size = multiple_from(size, self.resolution)  # a longer step keeps the promise
+            size = multiple_from(size, self.resolution)  # a longer step is also valid
         if size is None and support is None:
-            raise ValueError("this profile has no bounds to jump to: give truncate a step.")
+            raise ValueError("step must be given, because this profile has no bounds.")
         ends_in_a_jump = support is not None and (size is None or num_steps is not None)
 
         def cut(values: jax.Array, levels: jax.Array, sign: int) -> tuple[jax.Array, jax.Array]:
             if ends_in_a_jump and self.step is None and values.shape[-1] - 1 <= k:
-                return values, levels  # the bound comes first
+                return values, levels  # the bound is within the first k levels
             values, levels = values[..., : k + 1], levels[..., : k + 1]
             if size is not None:
                 values = _no_faster_than(values, levels, sign * size)
@@ -209,11 +229,11 @@ class SensitivityProfile(Batch):
     def _with_sides(
         self, change: Callable[[jax.Array, jax.Array, int], tuple[jax.Array, jax.Array]], **fields: Any
     ) -> SensitivityProfile:
-        """The profile with other sides, each from its values, its levels and its sign, and with other fields."""
+        """Return the profile with new fields and sides; ``change`` maps values, levels and sign."""
         lower, lower_levels = change(self.lower, self.lower_levels, -1)
         upper, upper_levels = change(self.upper, self.upper_levels, 1)
-        whole = lower is self.lower and upper is self.upper  # nothing was cut
-        fields |= {"upper_levels": upper_levels, "lower_levels": lower_levels, "reached": self.reached if whole else "bounds"}
+        unchanged = lower is self.lower and upper is self.upper  # nothing was changed
+        fields |= {"upper_levels": upper_levels, "lower_levels": lower_levels, "reached": self.reached if unchanged else "bounds"}
         return replace(self, upper=upper, lower=lower, **fields)
 
 
@@ -239,10 +259,11 @@ def _counted(sizes: tuple[int, ...], dtype: Any) -> list[jax.Array]:
 
 @partial(jax.jit, inline=True, static_argnames="sign")
 def jump(values: jax.Array, bounds: tuple[jax.Array, jax.Array], sign: int) -> jax.Array:
-    """Let the next level of a side reach its bound, and clamp values beyond the bounds.
+    """Append a level at the bound of a side, and clamp values beyond the bounds.
 
-    Clamping (min and max with a constant) keeps Corollary 3.1. Cutting the line between two values there would not: a neighbour
-    may jump to the bound where this dataset's values pass it, and its cost at the bound is then more than 1 higher.
+    Clamping (min and max with a constant) preserves Corollary 3.1. Cutting the line between two
+    values there would not: a neighbor may jump to the bound where this dataset's values pass it,
+    and its cost at the bound is then more than 1 higher.
     """
     low, high = (bound[..., None] for bound in bounds)
     return concatenate(jnp.clip(values, low, high), high if sign > 0 else low)
@@ -250,11 +271,11 @@ def jump(values: jax.Array, bounds: tuple[jax.Array, jax.Array], sign: int) -> j
 
 @partial(jax.jit, inline=True)
 def _no_faster_than(values: jax.Array, levels: jax.Array, step: jax.Array) -> jax.Array:
-    """Move values inwards so that no level is further out than an inner one and the signed steps in between."""
+    """Move values inwards so that none exceeds an inner value plus the signed steps in between."""
     path, outwards = step[..., None] * levels, jnp.sign(step[..., None])
     ahead = outwards * (values - path)
     least = jax.lax.cummin(ahead, axis=ahead.ndim - 1)
-    # Not the sum for all: what is not too far out keeps its last digit.
+    # Values that are not too far out are kept, without the rounding of the sum.
     return jnp.where(ahead > least, outwards * least + path, values)
 
 
@@ -276,6 +297,6 @@ def _add_levels(levels: jax.Array, count: int) -> jax.Array:
 
 
 def extend(side: jax.Array, size: int) -> jax.Array:
-    """Repeat the last value up to ``size`` entries."""
+    """Repeat the last value until there are ``size`` entries."""
     missing = max(size - side.shape[-1], 0)
     return jnp.pad(side, [(0, 0)] * (side.ndim - 1) + [(0, missing)], mode="edge")[..., :size]

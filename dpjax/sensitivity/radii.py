@@ -1,4 +1,4 @@
-"""Sensitivity profiles from radius bounding functions, and from local sensitivities: Section 5 of Durfee (2025)."""
+"""Sensitivity profiles from radii and local sensitivities (Durfee 2025, Section 5)."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -26,37 +26,42 @@ def from_radii(
     upper: ArrayLike | None = None,
     step: ArrayLike | None = None,
 ) -> SensitivityProfile:
-    """Return the profile of radius bounding functions: f(x) plus and minus R_1, R_1 + R_2, and so on.
+    """Return the profile of radius bounding functions: f(x) plus and minus R_1, R_1 + R_2, ...
 
-    Each element of ``value`` is the statistic of a dataset of its own. For a statistic with several components see
-    :func:`from_vector_radii`: here each of d components would spend an epsilon of its own.
+    Each element of ``value`` is the statistic of a separate dataset. For a statistic with several
+    components see :func:`from_vector_radii`: here each of d components would spend its own epsilon.
 
     Args:
         value: float ``(...)``, the statistic f(x) of each dataset.
-        radii: float ``(..., k)``, with an axis for each axis of ``value``: the increments R_1..R_k of Definition 5.1, not negative
-            (a negative one counts as 0). Above and below, unless ``radii_below`` is given. For radii that all datasets of a batch
-            share, write ``radii[None]``.
-        neighbors: ``"add_remove"``, ``"swap"`` or ``"edge"`` (a graph with one edge more or less), the relation under which the
-            radii hold.
+        radii: float ``(..., k)``, with an axis for each axis of ``value``: the increments R_1..R_k
+            of Definition 5.1, nonnegative (negative ones count as 0), above f(x), and also below it
+            unless ``radii_below`` is given. For radii shared by all datasets of a batch, pass
+            ``radii[None]``.
+        neighbors: ``"add_remove"``, ``"swap"`` or ``"edge"`` (a graph with one edge more or less),
+            the relation under which the radii hold.
         radii_below: the increments below f(x), for the asymmetric relaxation of Section 5.2.
-        lower: float ``(...)``, public lower bound; with ``upper`` or not at all. Values beyond the bounds are clamped to them after
-            the radii are added.
+        lower: float ``(...)``, public lower bound; give both bounds or neither. Values beyond the
+            bounds are clamped to them after the radii are added.
         upper: float ``(...)``, public upper bound.
-        step: positive ``(...)``, the global sensitivity, used for every level after the last radius; with bounds, the steps are cut
-            there. Equal radii above and below are clamped to it. Without it, the level after the last radius reaches to the bound,
-            so bounds are then required.
+        step: positive ``(...)``, the global sensitivity, used for every level after the last
+            radius; with bounds, the steps are cut there. Equal radii above and below are clamped to
+            it. Without it, the level after the last radius extends to the bound, so bounds are
+            required.
 
     Returns:
         A profile of the batch shape of ``value`` and the radii.
 
     Raises:
-        ValueError: radii without an axis for each axis of ``value``; neither bounds nor ``step``; or bad public parameters.
+        ValueError: ``radii`` have no axis for each axis of ``value``; there are neither bounds nor
+            ``step``; or a public parameter is invalid.
 
     Privacy:
-        Rests on the caller's promise that for neighbours x and x': R_l(x) <= R_{l+1}(x') and R_1(x) >= abs(f(x) - f(x'))
-        (take x' = x: the radii must not decrease); for one array a side, that Corollary 3.1 holds on each side, the steps
-        included. A constant R_l = LS(x) breaks it (a cost sensitivity of 3). In floating point f(x) + R is rounded: the radii must
-        be well above the spacing of floats at f(x) (0.06 at 10^6 in float32), or whole levels move; subtract a public origin first.
+        It depends on the caller's guarantee that for neighbors x and x': R_l(x) <= R_{l+1}(x') and
+        R_1(x) >= abs(f(x) - f(x')) (take x' = x: the radii must not decrease); for separate radii
+        on each side, that Corollary 3.1 holds on each side, including the steps. A constant R_l =
+        LS(x) violates it (a cost sensitivity of 3). In floating point f(x) + R is rounded: the
+        radii must be well above the spacing of floats at f(x) (0.06 at 10^6 in float32), or whole
+        levels move; subtract a public origin first.
 
     References:
         Durfee (2025), Definition 5.1, Corollaries 5.1 and 5.2.
@@ -67,26 +72,27 @@ def from_radii(
     """
     checks.one_of("neighbors", neighbors, checks.RELATIONS)
     if (lower is None) != (upper is None):
-        raise ValueError("from_radii takes both lower and upper, or neither.")
+        raise ValueError("lower and upper must be given together, or neither of them.")
     if lower is None and step is None:
-        raise ValueError("from_radii needs to know what follows the last radius: give lower and upper, or step, or all three.")
+        raise ValueError("lower and upper, or step, or all three must be given: they determine the levels after the last radius.")
     center = checks.float_array("value", value)
     above = checks.float_array("radii", radii).astype(center.dtype)
     below = above if radii_below is None else checks.float_array("radii_below", radii_below).astype(center.dtype)
     if above.ndim == 0 or below.ndim == 0:
-        raise ValueError("radii need an axis of levels (the last one); for one radius write [radius].")
+        raise ValueError("radii must have a last axis of levels; for one radius pass [radius].")
     if min(above.ndim, below.ndim) <= center.ndim:
         raise ValueError(
-            f"value of shape {center.shape} and radii of shape {above.shape}: for a statistic with several components "
-            "take from_vector_radii. For a batch of datasets give radii (..., k) with an axis for each axis of value: radii[None] "
-            "are shared by all."
+            "radii must be (..., k) with an axis for each axis of value (radii[None] are shared "
+            f"by all datasets), got shapes {above.shape} and {center.shape}; for a statistic with several "
+            "components use from_vector_radii."
         )
     bounds = None if lower is None or upper is None else checks.bounds(lower, upper, center.dtype)
     size = None if step is None else checks.positive("step", step, center.dtype)
     shapes = [leaf.shape for leaf in jax.tree.leaves((center, size, bounds))]
     batch = jnp.broadcast_shapes(*shapes, above.shape[:-1], below.shape[:-1])
     center, bounds = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, batch), (center, bounds))
-    if size is not None and radii_below is None:  # R_K <= R_{K+1} = step; min with a constant keeps Definition 5.1
+    # R_K <= R_{K+1} = step; min with a constant preserves Definition 5.1.
+    if size is not None and radii_below is None:
         above = below = jnp.minimum(above, size[..., None])
 
     def side(increments: jax.Array, sign: int) -> jax.Array:
@@ -131,16 +137,20 @@ def from_local_sensitivity(
     step: ArrayLike | None = None,
     **given: Any,
 ) -> SensitivityProfile:
-    """Return the profile whose l-th increment is the largest local sensitivity within l-1 changes, R_1 = LS(x).
+    """Return the profile whose l-th increment is the largest local sensitivity within l-1 changes.
+
+    In particular, R_1 = LS(x).
 
     Args:
-        value: a :class:`LocalSensitivity`, beside which only ``num_levels`` and ``step`` may be given; or float ``(...)``, the
-            statistic f(x) of each dataset.
-        local_sensitivity_at: the local sensitivity at distance 0, 1, 2, ...: the largest change that one individual can make to
-            f at any dataset within that many changes of x, or an upper bound A_k of it that keeps A_k(x) <= A_{k+1}(x') for
-            neighbours. Either a function from the distance, a Python integer, to an array ``(...)``, or an array ``(..., k)``,
-            with an axis for each axis of ``value``. Made nondecreasing by a running maximum.
-        num_levels: static, how many distances to use; by default all of an array, required for a function.
+        value: a :class:`LocalSensitivity`, with which only ``num_levels`` and ``step`` may be
+            given; or float ``(...)``, the statistic f(x) of each dataset.
+        local_sensitivity_at: the local sensitivity at distance 0, 1, 2, ...: the largest change
+            that one individual can make to f at any dataset within that many changes of x, or an
+            upper bound A_k of it with A_k(x) <= A_{k+1}(x') for neighbors. Either a function from
+            the distance, a Python integer, to an array ``(...)``, or an array ``(..., k)``, with an
+            axis for each axis of ``value``. A running maximum makes it nondecreasing.
+        num_levels: static, the number of distances that are used; by default all of an array,
+            required for a function.
         step: as in :func:`from_radii`.
         **given: ``neighbors``, ``lower`` and ``upper``, as in :func:`from_radii`.
 
@@ -148,17 +158,20 @@ def from_local_sensitivity(
         A profile of the batch shape of ``value`` and the local sensitivities.
 
     Raises:
-        ValueError: a ``num_levels`` that is missing or beyond the array; and as :func:`from_radii`.
+        ValueError: ``num_levels`` is missing or exceeds the array; and as :func:`from_radii`.
 
     Privacy:
-        Keeps Definition 5.1 if the local sensitivities are what they are said to be: a dataset within l-1 changes of x is within
-        l of any neighbour x', so R_l(x) <= R_{l+1}(x'), and R_1(x) = LS(x) >= abs(f(x) - f(x')). Corollary 5.1 as printed takes the
-        distance l where l-1 does: private too, but with more noise. LS(x) at every distance is not private: cost sensitivity 3.
+        Definition 5.1 holds if the local sensitivities are correct: a dataset within l-1 changes of
+        x is within l of any neighbor x', so R_l(x) <= R_{l+1}(x'), and R_1(x) = LS(x) >= abs(f(x) -
+        f(x')). Corollary 5.1 as printed uses the distance l in place of l-1: private too, but with
+        more noise. LS(x) at every distance is not private: its cost sensitivity is 3.
 
     References:
-        Durfee (2025), Corollary 5.1; Nissim, Raskhodnikova and Smith (2007), for the local sensitivity at distance k. Easier to
-        compute, and not for free: on the median of 1001 normal records the error is that of the exact profile times 12, 6 and 3
-        at epsilon 0.5, 1 and 2 under swap, times 24, 12 and 5 under add/remove (``benchmarks/experiments/approximations.py``).
+        Durfee (2025), Corollary 5.1; Nissim, Raskhodnikova and Smith (2007), for the local
+        sensitivity at distance k. It is easier to compute, but less accurate: on the median of 1001
+        normal records the error is that of the exact profile times 12, 6 and 3 at epsilon 0.5, 1
+        and 2 under swap, times 24, 12 and 5 under add/remove
+        (``benchmarks/experiments/approximations.py``).
 
     >>> profile = from_local_sensitivity(5.0, lambda k: 1.0 + k, neighbors="swap", num_levels=2, lower=0, upper=10)
     >>> profile.upper.tolist()
@@ -168,20 +181,22 @@ def from_local_sensitivity(
         num_levels = checks.static_integer("num_levels", num_levels, 1, must="a positive integer")
     if isinstance(value, LocalSensitivity):
         if local_sensitivity_at is not None or given:
-            raise TypeError("a LocalSensitivity has its bounds and its relation: give no more than num_levels and step.")
+            raise TypeError("only num_levels and step can be given with a LocalSensitivity, which has its own bounds and relation.")
         local_sensitivity_at = value.at_distance
         given = {"neighbors": value.neighbors, "lower": value.lower, "upper": value.upper}
         value = value.value
     center = checks.float_array("value", value)
     if callable(local_sensitivity_at):
         if num_levels is None:
-            raise ValueError("local_sensitivity_at is a function: give num_levels, how many distances to use.")
+            raise ValueError("num_levels must be given if local_sensitivity_at is a function: the number of distances to use.")
         each = [checks.float_array("local_sensitivity_at", local_sensitivity_at(k)) for k in range(num_levels)]
         at = concatenate(*(one.astype(center.dtype)[..., None] for one in each))
     else:
         at = checks.float_array("local_sensitivity_at", local_sensitivity_at).astype(center.dtype)
         if at.ndim == 0 or at.shape[-1] < (num_levels or 1):
-            raise ValueError(f"local_sensitivity_at needs {num_levels or 'some'} distances on its last axis, got shape {at.shape}.")
+            raise ValueError(
+                f"local_sensitivity_at must have at least {num_levels or 1} distances on its last axis, got shape {at.shape}."
+            )
         at = at[..., :num_levels]
     radii = jax.lax.cummax(at, axis=at.ndim - 1)
     return from_radii(center, radii, step=step, **given)

@@ -1,4 +1,4 @@
-"""Scores of finitely many candidates: what a sensitivity profile is for a statistic that takes values on the line."""
+"""Scores of finitely many candidates: the counterpart of a sensitivity profile for selection."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,16 +17,17 @@ from dpjax.display import Picture
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, repr=False)
 class CandidateScores(Batch):
-    """How well each of k candidates fits a dataset, for the exponential mechanism and permute-and-flip; higher is better.
+    """Scores of k candidates on a dataset, for mechanisms of selection; higher is better.
 
-    The privacy of a mechanism rests on one property: between neighbouring datasets, and up to a shift that is common to all
-    candidates (which the mechanisms do not see), the score of each changes by at most ``sensitivity``. Statistics return scores
-    that have it; for scores of your own it is your promise. Leading axes are a batch; the fields broadcast against each other. It
-    is a pytree.
+    The privacy of a mechanism requires one property: between neighbors, and up to a shift common to
+    all candidates (which cancels in the mechanisms), each score changes by at most ``sensitivity``.
+    The scores of statistics have it; for other scores the caller must ensure it. Leading axes are a
+    batch; the fields broadcast against each other. It is a pytree.
 
     Attributes:
-        scores: float ``(..., k)``. A candidate with the score ``-inf`` is excluded: publicly, so for every dataset alike.
-        candidates: float ``(k,)`` or ``(..., k)``, what comes out; public.
+        scores: float ``(..., k)``. A candidate with score ``-inf`` is excluded; that must be
+            public, the same for every dataset.
+        candidates: float ``(k,)`` or ``(..., k)``, public, the possible outputs.
         sensitivity: float ``(...)``, public.
         neighbors: static, the relation that ``sensitivity`` holds for.
 
@@ -49,7 +50,7 @@ class CandidateScores(Batch):
     _next_step = ": dpjax.exponential and dpjax.permute_and_flip take it"
 
     def _looks(self, rows: int) -> tuple[dict[str, Any], Picture | None]:
-        """The scores of all candidates; not private."""
+        """Return the scores of all candidates, which are not private."""
         few = self._first(rows)
         shape = (*few.batch_shape, self.scores.shape[-1])
         labels, scores = (np.broadcast_to(a, shape).reshape(-1, shape[-1]) for a in (few.candidates, few.scores))
@@ -59,39 +60,49 @@ class CandidateScores(Batch):
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
-        """The broadcast shape of all fields, without the axis of candidates."""
+        """The broadcast shape of all fields without the axis of candidates."""
         if self.scores.shape[-1:] != self.candidates.shape[-1:] or self.scores.shape[-1:] in ((), (0,)):
-            raise ValueError(f"k >= 1 candidates need k scores, got shapes {self.candidates.shape} and {self.scores.shape}.")
+            raise ValueError(
+                "scores and candidates must have the same last axis, of size k >= 1, got shapes "
+                f"{self.scores.shape} and {self.candidates.shape}."
+            )
         return jnp.broadcast_shapes(self.scores.shape[:-1], self.candidates.shape[:-1], jnp.shape(self.sensitivity))
 
 
 def from_distances(distances: ArrayLike, *, candidates: ArrayLike, neighbors: Relation) -> CandidateScores:
-    """Return the scores of the inverse sensitivity mechanism on a finite range: minus how many individuals must change.
+    """Return the scores of the inverse sensitivity mechanism on a finite range.
 
-        score(y) = -distance(y);  for the value itself, at distance 0, the least distance of all others, less 1
+        score(y) = -distance(y);  for the value itself, at distance 0, the least distance of all
+        others, minus 1
 
-    Without the second part :func:`dpjax.exponential` is Equation 5 of the post. With it, a value that many changes leave as it is
-    gets the more probability, at no cost (``SensitivityProfile.depth`` says the same of a statistic on the line).
+    Without the second part :func:`dpjax.exponential` is Equation 5 of the post. With it, a value
+    that many changes do not move has a higher probability, at no cost (``SensitivityProfile.depth``
+    is the counterpart for a statistic on the real line).
 
     Args:
-        distances: float ``(..., k)``: how many individuals must change for the statistic to be each candidate; 0 for its value,
-            ``inf`` for a candidate that no dataset has (publicly, so in every row alike).
+        distances: float ``(..., k)``, the number of individuals who must change for the statistic
+            to be each candidate; 0 for its value, ``inf`` for a candidate that no dataset has
+            (publicly, so in every row).
         candidates: float ``(k,)`` or ``(..., k)``, public: all values that the statistic can take.
-        neighbors: what a change is: ``"add_remove"``, ``"swap"`` or ``"edge"``.
+        neighbors: the relation: ``"add_remove"``, ``"swap"`` or ``"edge"``.
 
     Returns:
-        :class:`CandidateScores` of sensitivity 1, for :func:`dpjax.exponential`, :func:`dpjax.permute_and_flip`,
-        :func:`dpjax.noisy_tree` and :func:`dpjax.release.release_choice`.
+        :class:`CandidateScores` of sensitivity 1, for :func:`dpjax.exponential`,
+        :func:`dpjax.permute_and_flip`, :func:`dpjax.noisy_tree` and
+        :func:`dpjax.release.release_choice`.
 
     Privacy:
-        Sensitivity 1, if the distances are what they are said to be, or any others that change by at most 1 between neighbours and
-        are 0 for at least one candidate of every dataset. If neighbours have the same value, both parts change by at most 1. If y
-        is the value of one of them only, it is at distance d <= 1 from the other, which has another value at distance 0, at most 1
-        away from the first: the scores of y are 0 and -d. So a range that leaves out the value of some dataset is not private.
+        Sensitivity 1, if the distances are correct, or any others that change by at most 1 between
+        neighbors and are 0 for at least one candidate of every dataset. If neighbors have the same
+        value, both parts change by at most 1. If y is the value of one of them only, it is at
+        distance d <= 1 from the other, which has another value at distance 0, at most 1 away from
+        the first: the scores of y are 0 and -d. So a range without the value of some dataset is not
+        private.
 
     References:
-        Asi and Duchi (2020); Steinke, "Beyond global sensitivity via inverse sensitivity", differentialprivacy.org (2023),
-        Equations 4 and 5. The score of the value itself is not from there.
+        Asi and Duchi (2020); Steinke, "Beyond global sensitivity via inverse sensitivity",
+        differentialprivacy.org (2023), Equations 4 and 5. The score of the value itself is not
+        taken from there.
 
     >>> import jax.numpy as jnp
     >>> from dpjax import exponential
@@ -111,7 +122,8 @@ def from_distances(distances: ArrayLike, *, candidates: ArrayLike, neighbors: Re
 def _scores_of(distances: jax.Array) -> jax.Array:
     if distances.shape[-1] == 1:
         return jnp.where(jnp.isnan(distances), jnp.nan, 0.0)
-    # The least distance of all others, where this one is the least: the second smallest. inf if no other can be reached.
+    # The least distance of all others, where this one is the least: the second smallest; inf if no
+    # other candidate can be reached.
     second = -jax.lax.top_k(-distances, 2)[0][..., 1:]
     depth = jnp.where(second < jnp.inf, jnp.maximum(second - 1, 0.0), 0.0)
     scores = jnp.where(distances <= 0, depth, -distances)

@@ -1,4 +1,4 @@
-"""A distribution on the line by some of its quantiles: what private quantiles say about the data they were drawn from."""
+"""The distribution on the real line defined by some of its quantiles, such as private quantiles."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from dpjax.random.uniforms import uniform_from_words
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, repr=False)
 class QuantileCdf(Distribution):
-    """The distribution with given quantiles, even between them; its cdf is piecewise linear, with a jump where quantiles are equal.
+    """The distribution with given quantiles and uniform between them: its cdf is piecewise linear.
 
-    Made of private quantiles it is private at no further cost: a cdf, a histogram, and by ``sample`` records like those of the
-    data. Leading axes are a batch.
+    The cdf has a jump where quantiles are equal. If the quantiles are private, so is it at no
+    further cost: a cdf, a histogram, and by ``sample`` synthetic records. Leading axes are a batch.
 
     Attributes:
         values: ascending, ``(..., m + 2)``, from the lower to the upper bound.
@@ -46,7 +46,7 @@ class QuantileCdf(Distribution):
 
     @staticmethod
     def through(quantiles: jax.Array, levels: Iterable[Any], lower: jax.Array, upper: jax.Array) -> QuantileCdf:
-        """Return the distribution with these quantiles, ``(..., m)``, at static levels, and the bounds ``(...)``."""
+        """Return the distribution with quantiles ``(..., m)`` at static levels, between bounds."""
         values = concatenate(lower[..., None], quantiles, upper[..., None])
         return QuantileCdf(values, jnp.asarray(np.array([0.0, *map(float, levels), 1.0]), quantiles.dtype))
 
@@ -57,7 +57,7 @@ class QuantileCdf(Distribution):
 
     @property
     def dtype(self) -> Any:
-        """That of the values."""
+        """The dtype of the values."""
         return self.values.dtype
 
     @property
@@ -73,39 +73,44 @@ class QuantileCdf(Distribution):
 
     @compiled
     def cdf(self, y: ArrayLike) -> jax.Array:
-        """P(Y <= y), for a ``y`` that broadcasts against ``batch_shape``."""
+        """Return P(Y <= y), for ``y`` that broadcasts against ``batch_shape``."""
         return self._read(jnp.asarray(y), self.values, self.levels)
 
     @compiled
     def quantile(self, p: ArrayLike) -> jax.Array:
-        """The inverse of :meth:`cdf`, for a ``p`` that broadcasts against ``batch_shape``; NaN outside [0, 1]."""
+        """Return the inverse of :meth:`cdf`; NaN outside [0, 1]."""
         p = jnp.asarray(p)
         return jnp.where((p >= 0) & (p <= 1), self._read(p, self.levels, self.values), jnp.nan)
 
     def histogram(self, edges: ArrayLike) -> jax.Array:
-        """The probability of each bin ``(edges[i], edges[i + 1]]``, ``(..., bins)``; a first one at the lower bound includes it.
+        """Return the probability of each bin ``(edges[i], edges[i + 1]]``, ``(..., bins)``.
+
+        A first edge at the lower bound is included in the first bin.
 
         Args:
-            edges: ascending, ``(bins + 1,)``.
+            edges: float ``(bins + 1,)``, ascending, at least two.
+
+        Raises:
+            ValueError: ``edges`` are not one-dimensional or fewer than two.
         """
         ends = checks.float_array("edges", edges).astype(self.dtype)
         if ends.ndim != 1 or ends.shape[0] < 2:
-            raise ValueError(f"edges must be two or more ascending numbers, got shape {ends.shape}.")
+            raise ValueError(f"edges must be one-dimensional with at least two ascending numbers, got shape {ends.shape}.")
         upto = jnp.moveaxis(self.cdf(ends.reshape(-1, *[1] * len(self.batch_shape))), 0, -1)
         first = jnp.where(ends[0] <= self.values[..., :1], 0.0, upto[..., :1])
         return jnp.diff(jnp.concatenate([first, upto[..., 1:]], axis=-1), axis=-1)
 
     def mean(self) -> jax.Array:
-        """E[Y], of shape ``batch_shape``."""
+        """Return the mean, E[Y], of shape ``batch_shape``."""
         return jnp.sum(jnp.diff(self.levels) * self._middles(), axis=-1)
 
     def variance(self) -> jax.Array:
-        """E[(Y - E[Y])^2], of shape ``batch_shape``."""
+        """Return the variance, E[(Y - E[Y])^2], of shape ``batch_shape``."""
         around = self._middles() - self.mean()[..., None]
         return jnp.sum(jnp.diff(self.levels) * (around**2 + jnp.diff(self.values) ** 2 / 12), axis=-1)
 
     def _looks(self, rows: int) -> tuple[dict[str, Any], Picture | None]:
-        """All of it, and not as other distributions some quantiles of it."""
+        """Return a table and a picture of the full cdf, not of some of its quantiles."""
         values = np.asarray(self.values).reshape(-1, self.values.shape[-1])[:rows]
         table = {f"{level:.4g}": column for level, column in zip(np.asarray(self.levels), values.T, strict=True)}
         return table, Picture(values, np.broadcast_to(np.asarray(self.levels), values.shape), "value", "share of records up to it")
@@ -114,7 +119,7 @@ class QuantileCdf(Distribution):
         return (self.values[..., 1:] + self.values[..., :-1]) / 2
 
     def _read(self, at: jax.Array, x: jax.Array, y: jax.Array) -> jax.Array:
-        """The line through the points (x, y), at some places; the last of points with the same x."""
+        """Interpolate the points (x, y) linearly; of points with the same x, use the last."""
         batch = jnp.broadcast_shapes(at.shape, self.batch_shape)
         place = jnp.broadcast_to(at, batch)[..., None]
         x, y = (broadcast_rows(a, batch) for a in (x, y))

@@ -1,23 +1,29 @@
-"""Chains of quantiles: the weight of all ways to place y_1 <= ... <= y_m among the records, for costs that add up over neighbours.
+"""Chains of quantiles: the weight of all ways to place y_1 <= ... <= y_m among the records.
 
-The records cut the line into slots of equal rank, numbered 0, 1, ...; the weight of y_1, ..., y_m in the slots j_1 <= ... <= j_m is
+Costs are sums over adjacent quantiles. The records cut the line into slots of equal rank, numbered
+0, 1, ...; the weight of y_1, ..., y_m in the slots j_1 <= ... <= j_m is
 
-    start(j_1) * product over k of exp(-rate |j_k - j_{k-1} - step_k|) * end(j_m) * the volume of such tuples,
+    start(j_1) * product over k of exp(-rate |j_k - j_{k-1} - step_k|) * end(j_m) * the volume of
+    such tuples,
 
-where c quantiles in one slot of width w have the volume w (w + u) ... (w + (c-1) u) / c!: w^c / c! on the line (u = 0), and on a
-grid of w points (u = 1) the number of multisets; w may be a part of a point. Forward filtering adds up over the slots, one quantile
-at a time:
+where c quantiles in one slot of width w have the volume w (w + u) ... (w + (c-1) u) / c!: w^c / c!
+on the real line (u = 0), and on a grid of w points (u = 1) the number of multisets; w may be a part
+of a point. Forward filtering sums over the slots, one quantile at a time:
 
-    before[k](j) = weight of y_1, ..., y_k in slots below j, with the cost of the step to a y_{k+1} in slot j
-    after[k](j)  = weight of y_1, ..., y_k with y_k in slot j and no later one there
-                 = sum over c = 1, ..., k of before[k-c](j) * volume of c in the slot * the cost of c - 1 steps of length 0.
+    before[k](j) = weight of y_1, ..., y_k in slots below j, with the cost of the step to a y_{k+1}
+    in slot j after[k](j)  = weight of y_1, ..., y_k with y_k in slot j and no later one there
+                 = sum over c = 1, ..., k of before[k-c](j) * volume of c in the slot * the cost of
+                 c - 1 steps
+                   of length 0.
 
-From after[k] to before[k] the kernel has its peak at a distance of step, so it splits there. With b = floor(step), the slots more
-than b below j are a geometric sum, read b slots further down. Those within b are a window of b slots, whose weights grow with the
-distance; it is the end of one block of b slots and the beginning of the next (van Herk 1992). So nothing is subtracted, and the
-work is linear in the slots, whatever the steps are.
+From after[k] to before[k] the kernel has its peak at a distance of step, so it is split there. With
+b = floor(step), the slots more than b below j are a geometric sum, read b slots further down. Those
+within b are a window of b slots, whose weights grow with the distance; it is the end of one block
+of b slots and the beginning of the next (van Herk 1992). So nothing is subtracted, and the work is
+linear in the number of slots, whatever the steps are.
 
-Weights are logarithms: in float32 they are right to about 1e-4 of themselves, in float64 to 1e-12.
+Weights are stored as logarithms; the relative errors of weights are about 1e-4 in float32 and 1e-12
+in float64.
 """
 
 from __future__ import annotations
@@ -37,20 +43,21 @@ from dpjax.numerics.batching import by_platform, take
 from dpjax.numerics.sums import LANES, pad, pairwise_sum
 from dpjax.numerics.two_words import Words
 
-NOTHING = -1e30  # the logarithm of no weight: finite, so that no difference of two is NaN
+NOTHING = -1e30  # in place of log 0: finite, so that no difference of two is NaN
 
 
 class Chains(NamedTuple):
-    """T chains for each of B rows, over J slots; arrays of all chains have the last axes ``(B, T)``.
+    """T chains for each of B rows, over J slots; the last axes of arrays are ``(B, T)``.
 
     Attributes:
         width: the widths of the slots, ``(J, B, 1)``.
         start: the logarithm of the weight of the first quantile in each slot, ``(J, B, T)``.
-        end: that of the last.
-        step: the whole part of the steps to the second, third, ... quantile, int32 ``(m - 1, B, T)``.
-        part: the rest of them, in [0, 1).
-        rate: for each slot of distance, ``(B, 1)``.
-        unit: u.
+        end: the logarithm of the weight of the last quantile in each slot, ``(J, B, T)``.
+        step: the integer part of the steps to the second, third, ... quantile, int32 ``(m - 1, B,
+            T)``.
+        part: the fractional part of the steps, in [0, 1).
+        rate: the cost of a distance of one slot, ``(B, 1)``.
+        unit: the u of the volumes, 0 or 1.
     """
 
     width: jax.Array
@@ -62,16 +69,19 @@ class Chains(NamedTuple):
     unit: int
 
     def rows(self, number: int) -> Chains:
-        """The chains of the first rows."""
+        """Return the chains of the first rows."""
         return self._replace(**{name: getattr(self, name)[..., :number, :] for name in self._fields[:-1]})
 
     def volumes(self) -> jax.Array:
-        """The logarithms of the volumes of 1, ..., m quantiles in each slot, ``(m, J, B, 1)``."""
+        """Return the log volumes of 1, ..., m quantiles in each slot, ``(m, J, B, 1)``."""
         size = jnp.arange(self.step.shape[0] + 1).astype(self.width.dtype)[:, None, None, None]
         return jnp.cumsum(log((self.width + size * self.unit) / (size + 1)), axis=0)
 
     def stays(self, count: ArrayLike) -> jax.Array:
-        """The logarithm of the weight of all steps in runs on top of 0, 1, ... quantiles, up to ``count``: ``(m, B, T)``."""
+        """Return the log weights of the steps of length 0 in runs that follow 0, 1, ... quantiles.
+
+        The runs end at quantile ``count``; the result is ``(m, B, T)``.
+        """
         each = -self.rate * jnp.abs(self.step.astype(self.part.dtype) + self.part)
         from_, to = jnp.arange(each.shape[0] + 1, dtype=jnp.int32)[:, None], jnp.arange(each.shape[0], dtype=jnp.int32)
         within = (from_ <= to) & (to < count - 1)
@@ -79,27 +89,35 @@ class Chains(NamedTuple):
 
 
 def log(x: jax.Array) -> jax.Array:
-    """The logarithm, ``NOTHING`` for 0."""
+    """Return the logarithm, and ``NOTHING`` for 0."""
     return jnp.where(x > 0, jnp.log(jnp.where(x > 0, x, 1.0)), NOTHING)
 
 
 def add(a: jax.Array, b: jax.Array) -> jax.Array:
-    """The logarithm of the sum of two numbers, by their logarithms."""
-    most = jnp.maximum(a, b)  # not abs(a - b): at a tie its derivative is 1, and that of the larger one is shared
-    return most + jnp.log(1 + jnp.exp(jnp.minimum(a, b) - most))  # its own error is below that of the larger one
+    """Return the logarithm of the sum of two numbers given by their logarithms."""
+    # Not abs(a - b), whose derivative at a tie is 1; the maximum shares it.
+    most = jnp.maximum(a, b)
+    # Its error is below that of the larger term.
+    return most + jnp.log(1 + jnp.exp(jnp.minimum(a, b) - most))
 
 
 def log_sum(terms: Sequence[jax.Array]) -> jax.Array:
-    """The logarithm of the sum of a few arrays. A reduction over a short axis is not vectorised on the CPU: 25 times slower."""
+    """Return the logarithm of the sum of a few arrays.
+
+    A reduction over a short axis is not vectorized on the CPU, and 25 times slower.
+    """
     most = reduce(jnp.maximum, terms)
     return most + jnp.log(reduce(jnp.add, [jnp.exp(term - most) for term in terms]))
 
 
 def forward(chains: Chains, volumes: jax.Array | None = None) -> tuple[jax.Array, jax.Array]:
-    """Return the logarithms of ``before[0], ..., before[m-1]`` and of ``after[1], ..., after[m]``, each ``(m, J, B, T)``.
+    """Return the logs of ``before[0], ..., before[m-1]`` and of ``after[1], ..., after[m]``.
 
-    ``volumes`` are the logarithms of the volumes of the runs of all quantiles from the first to the last, ``(m, m, J, B, 1)`` by
-    last and first, instead of those that their sizes have.
+    Each is ``(m, J, B, T)``.
+
+    ``volumes`` are the logarithms of the volumes of the runs of all quantiles from the first to the
+    last, ``(m, m, J, B, 1)`` by last and first; by default those determined by the number of
+    quantiles in a run.
     """
     slots, *lanes = chains.start.shape
     m, rate, dtype = chains.step.shape[0] + 1, chains.rate, chains.start.dtype
@@ -111,13 +129,13 @@ def forward(chains: Chains, volumes: jax.Array | None = None) -> tuple[jax.Array
     sizes = jnp.concatenate([sizes, jnp.full_like(sizes, NOTHING)])
 
     def place(before: jax.Array, count: jax.Array) -> jax.Array:
-        """after[count]."""
+        """Return after[count]."""
         runs = jax.lax.dynamic_slice_in_dim(sizes, m - count, m) if volumes is None else volumes[count - 1]
         stays = chains.stays(count)
         return jnp.maximum(log_sum([before[k] + (runs[k] + stays[k]) for k in range(m)]), NOTHING)
 
-    def advance(before: jax.Array, given: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        count, step, part = given
+    def advance(before: jax.Array, inputs: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        count, step, part = inputs
         found = place(before, count)
         window = jnp.maximum(step, 0)
         below = -rate * ((window - step + 1).astype(dtype) - part)
@@ -127,7 +145,8 @@ def forward(chains: Chains, volumes: jax.Array | None = None) -> tuple[jax.Array
             found, window, cpu=partial(_block_sums, rate), default=partial(_block_sums_by_doubling, rate)
         )
         first = jnp.maximum(first + enters, NOTHING)
-        source = jnp.maximum(number - window, 0) * np.int32(prod(lanes)) + lane  # a flat gather is faster
+        # A flat gather is faster.
+        source = jnp.maximum(number - window, 0) * np.int32(prod(lanes)) + lane
 
         def moved(sums: jax.Array) -> jax.Array:
             there = sums.reshape(-1).at[source].get(mode="promise_in_bounds")
@@ -137,22 +156,24 @@ def forward(chains: Chains, volumes: jax.Array | None = None) -> tuple[jax.Array
         following = jnp.maximum(following, NOTHING)
         return before.at[count].set(following, mode="drop"), found
 
-    # One step more than there are, for after[m]; what it makes of before[m] is dropped.
+    # One more step than there are, for after[m]; its contribution to before[m] is dropped.
     step, part = (jnp.concatenate([a, jnp.zeros_like(chains.start[:1], a.dtype)]) for a in (chains.step, chains.part))
     return jax.lax.scan(advance, start, (jnp.arange(1, m + 1, dtype=jnp.int32), step, part))
 
 
 def _block_sums(rate: jax.Array, found: jax.Array, window: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Add up over slots i for each slot j, ``(J, B, T)``, where blocks of ``window`` slots are counted from the first.
+    """Sum over slots i for each slot j, ``(J, B, T)``, in blocks of ``window`` slots.
 
     Returns:
-        The logarithms of the sums of found[i] times exp(-rate (j - 1 - i)) over all i < j; of exp(rate (j - 1 - i)) over those in
-        the block of j; and of exp(-rate (i - j)) over all i >= j in the block of j.
+        The logarithms of the sums of found[i] times exp(-rate (j - 1 - i)) over all i < j; of
+        exp(rate (j - 1 - i)) over those in the block of j; and of exp(-rate (i - j)) over all i >=
+        j in the block of j.
     """
     nothing, slots = jnp.full_like(found[0], NOTHING), found.shape[0]
 
     def up(state: tuple[jax.Array, jax.Array, jax.Array], found: jax.Array) -> tuple[Any, tuple[jax.Array, jax.Array]]:
-        sums, first, left = state  # of all slots below, of those of the block, and how many more it has
+        # Sums over all slots below and over the block; slots left in the block.
+        sums, first, left = state
         ends = left <= 1
         following = jnp.where(ends, NOTHING, add(first + rate, found))
         return (add(sums - rate, found), following, jnp.where(ends, window, left - 1)), (sums, first)
@@ -160,7 +181,7 @@ def _block_sums(rate: jax.Array, found: jax.Array, window: jax.Array) -> tuple[j
     _, (sums, first) = jax.lax.scan(up, (nothing, nothing, window), found)
 
     def down(state: tuple[jax.Array, jax.Array], found: jax.Array) -> tuple[Any, jax.Array]:
-        last, left = state  # of those of the block from here on, and how many of it are still to come
+        last, left = state  # sum over the block from here on, and slots left in the block
         last = add(found, jnp.where(left == 0, NOTHING, last - rate))
         return (last, jnp.where(left == 0, window, left) - 1), last
 
@@ -168,13 +189,17 @@ def _block_sums(rate: jax.Array, found: jax.Array, window: jax.Array) -> tuple[j
 
 
 def _block_sums_by_doubling(rate: jax.Array, found: jax.Array, window: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Return the same in log2(J) steps for all slots at once, where a step for each slot is a kernel (Hillis and Steele 1986)."""
+    """Return the same in log2(J) steps for all slots at once (Hillis and Steele 1986).
+
+    On accelerators, a step for each slot would be a kernel launch each.
+    """
     slots, block = found.shape[0], jnp.maximum(window, 1)
     number = jnp.arange(slots, dtype=jnp.int32)[:, None, None]
     inside = jax.lax.rem(*jnp.broadcast_arrays(number, block))
     ahead = jnp.minimum(block - 1 - inside, np.int32(slots - 1) - number)
 
-    def before(sums: jax.Array, distance: Any) -> jax.Array:  # a negative distance: what comes after
+    # A negative distance reads later slots.
+    def before(sums: jax.Array, distance: Any) -> jax.Array:
         padded = jnp.pad(sums, ((slots, slots), (0, 0), (0, 0)))
         return jax.lax.dynamic_slice_in_dim(padded, slots - distance, slots)
 
@@ -198,7 +223,7 @@ def total(chains: Chains, after: jax.Array) -> jax.Array:
     def in_turns(terms: jax.Array) -> jax.Array:
         return jax.lax.scan(lambda sums, slot: (add(sums, slot), None), jnp.full_like(terms[0], NOTHING), terms)[0]
 
-    def in_pairs(terms: jax.Array) -> jax.Array:  # further slots without weight at the end change nothing
+    def in_pairs(terms: jax.Array) -> jax.Array:  # slots without weight at the end change nothing
         while terms.shape[0] > 1:
             terms = jnp.pad(terms, ((0, terms.shape[0] % 2), (0, 0), (0, 0)), constant_values=NOTHING)
             terms = add(terms[0::2], terms[1::2])
@@ -208,16 +233,17 @@ def total(chains: Chains, after: jax.Array) -> jax.Array:
 
 
 def reflect(chains: Chains) -> Chains:
-    """Return the chains read from above: y_m first."""
+    """Return the chains in reverse order, with y_m first."""
     up = partial(jnp.flip, axis=0)
     return Chains(up(chains.width), up(chains.end), up(chains.start), up(chains.step), up(chains.part), chains.rate, chains.unit)
 
 
 def run_masses(chains: Chains, before: jax.Array, log_weight: jax.Array) -> jax.Array:
-    """Return the probability that just the quantiles l <= k < l + c are in a slot, ``(m (m + 1) / 2, J, B)``.
+    """Return the probability that exactly the quantiles l <= k < l + c are in a slot.
 
-    Pairs (l, c) are in the order of :func:`dpjax.several_quantiles.marginals.runs`; ``log_weight``, ``(B,)``, is that of all
-    chains and whatever else there is.
+    The result is ``(m (m + 1) / 2, J, B)``, with pairs (l, c) in the order of
+    :func:`dpjax.several_quantiles.marginals.runs`; ``log_weight``, ``(B,)``, is the total log
+    weight.
     """
     m = before.shape[0]
     beyond = jnp.flip(forward(reflect(chains))[0], axis=1)
@@ -234,18 +260,19 @@ def run_masses(chains: Chains, before: jax.Array, log_weight: jax.Array) -> jax.
 
 
 def draw_runs(chains: Chains, before: jax.Array, after: jax.Array, weights: jax.Array, words: Words) -> tuple[jax.Array, ...]:
-    """Draw a term by its weight, and from its chain the slots of all quantiles.
+    """Draw a term by its weight, and the slots of all quantiles from its chain.
 
     Args:
-        chains: of some rows.
-        before: and
+        chains: the chains of some rows.
+        before: from :func:`forward`.
         after: from :func:`forward`.
-        weights: of all terms; those from T on are not chains, and their slots mean nothing.
-        words: ``(2 m + 1, 2, B, D)``.
+        weights: the log weights of all terms; those from T on are not chains, and their slots are
+            arbitrary.
+        words: random words ``(2 m + 1, 2, B, D)``.
 
     Returns:
-        The terms ``(B, D)``, the slot of each quantile ``(m, B, D)``, and the first quantile, counted from 0, of those that share
-        it; all int32.
+        The terms ``(B, D)``, the slot of each quantile ``(m, B, D)``, and the index (from 0) of the
+        first quantile in the same slot, all int32.
     """
     m, slots, rows, terms = after.shape
     row, shape = jnp.arange(rows, dtype=jnp.int32)[:, None], words.high.shape[2:]
@@ -256,20 +283,23 @@ def draw_runs(chains: Chains, before: jax.Array, after: jax.Array, weights: jax.
     def by_lane(array: jax.Array) -> jax.Array:  # (..., B, T) -> (..., B T)
         return array.reshape(*array.shape[:-2], rows * terms)
 
-    below, placed, stays = by_lane(before), jnp.moveaxis(by_lane(after), 1, 2), by_lane(chains.stays(m))  # placed: slots last
+    # Placed: slots last.
+    below, placed, stays = by_lane(before), jnp.moveaxis(by_lane(after), 1, 2), by_lane(chains.stays(m))
     volumes, ending, rate = chains.volumes()[..., 0], jnp.moveaxis(by_lane(chains.end), 0, 1), chains.rate[..., None]
-    # One step more, so that there is one; it is not used.
+    # An additional step, so that there is at least one; it is not used.
     step, part = (by_lane(jnp.concatenate([a, jnp.zeros_like(chains.start[:1], a.dtype)])) for a in (chains.step, chains.part))
 
     def run(state: tuple[jax.Array, ...], words: Words) -> tuple[tuple[jax.Array, ...], None]:
-        last, above, slots, firsts = state  # the run ends before the quantile ``last``, which is in the slot ``above``
+        # The run ends before quantile ``last``, which is in slot ``above``.
+        last, above, slots, firsts = state
         index = jnp.maximum(last - 1, 0)
         distance = (above[..., None] - number - step[index, lane][..., None]).astype(rate.dtype) - part[index, lane][..., None]
         near = jnp.where(number < above[..., None], -rate * jnp.abs(distance), NOTHING)
         slot = pick(placed[index, lane] + jnp.where(last[..., None] == m, ending[lane], near), Words(words.high[0], words.low[0]))
         size = last[..., None] - 1 - levels
         volume = jnp.where(size >= 0, volumes[jnp.maximum(size, 0), slot[..., None], row[..., None]], NOTHING)
-        # Steps above the run count too: they are the same for all.
+        # The steps of length 0 above the run are included too: they are the same for all
+        # candidates.
         runs = below[levels, slot[..., None], lane[..., None]] + stays[levels, lane[..., None]] + volume
         first = jnp.minimum(pick(runs, Words(words.high[1], words.low[1])), last)
         inside = (first <= quantiles) & (quantiles < last)
@@ -282,9 +312,10 @@ def draw_runs(chains: Chains, before: jax.Array, after: jax.Array, weights: jax.
 
 
 def pick(log_weights: jax.Array, words: Words) -> jax.Array:
-    """Choose by logarithms of weights ``(..., draws or 1, k)``, int32 ``(..., draws)``, by words ``(2, ..., draws)``.
+    """Draw slots from log weights ``(..., draws or 1, k)``: int32 ``(..., draws)``.
 
-    The first word chooses a block of slots, the second one a slot in it.
+    ``words`` are ``(2, ..., draws)``: the first word selects a block of slots, the second a slot in
+    it.
     """
     weights = jnp.exp(pad(log_weights - jnp.max(log_weights, axis=-1, keepdims=True), value=NOTHING))
     weights = jnp.broadcast_to(weights, (*words.high.shape[1:], weights.shape[-1]))

@@ -1,4 +1,4 @@
-"""The joint distribution of several private quantiles: a mixture of chains over the slots between the records."""
+"""The joint distribution of several private quantiles: a mixture of chains over slots."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ from dpjax.several_quantiles.chain import NOTHING, Chains, draw_runs, forward, l
 from dpjax.several_quantiles.levels import Aims, level_parts, rank_steps
 from dpjax.several_quantiles.marginals import QuantileMarginals, ends_of, slot_at, whole_width
 
-_MEMORY = 2**24  # numbers that the chains of one chunk of rows may keep: more are slower, for they leave the caches
+# Numbers stored for the chains of a chunk of rows; more exceed the caches and are slower.
+_MEMORY = 2**24
 
 
 @jax.tree_util.register_dataclass
@@ -35,32 +36,42 @@ _MEMORY = 2**24  # numbers that the chains of one chunk of rows may keep: more a
 class JointQuantiles(Batch):
     """The exact joint distribution of m private quantiles y_1 <= ... <= y_m of each row.
 
-    The density of a tuple depends on the ranks of its values alone. With d_k = r(y_k) - r(y_{k-1}), r(y_0) = 1, r(y_{m+1}) = n and
-    p_k the difference of two levels, it is proportional to
+    The density of a tuple only depends on the ranks of its values. With d_k = r(y_k) - r(y_{k-1}),
+    r(y_0) = 1, r(y_{m+1}) = n and p_k the difference of two levels, it is proportional to
 
-        sum over N of exp(-rate * sum over k of |d_k - p_k N|) + 2 exp(-rate (reach + 1)) / (1 - exp(-rate))
+        sum over N of exp(-rate * sum over k of |d_k - p_k N|) + 2 exp(-rate (reach + 1)) / (1 -
+        exp(-rate))
 
-    over the multiples N of a public spacing, ceil((2 reach + 1) / terms), that are at most ``reach`` away from n - 1. If
-    ``terms`` is 1, there is only the term for N = ``number``. The p_k N are the steps between the ranks 1 + q_k N, or what ``aims``
-    rounds them to. With a resolution, it is the probability of a tuple and a place in each value. Leading axes are a batch. It is a
+    over the multiples N of a public spacing, ceil((2 reach + 1) / terms), that are at most
+    ``reach`` away from n - 1. If ``terms`` is 1, there is only the term for N = ``number``. The p_k
+    N are the steps between the ranks 1 + q_k N, rounded according to ``aims``. With a resolution,
+    it is the probability of a tuple and a place in each value. Leading axes are a batch. It is a
     pytree.
 
     Attributes:
-        left: the first point of each slot, ``(..., J)``. A slot is a stretch of the line without a record, of rank j + 1/2. With a
-            resolution it is a stretch of multiples or a part of one, of rank (j + 1) / 2, and points are given by their numbers.
-        width: the widths of the slots, or how many multiples they have, ``(..., J)``: whole numbers, or less than 1.
+        left: the first point of each slot, ``(..., J)``. A slot is an interval without a record, of
+            rank j + 1/2. With a resolution it is a range of multiples or a part of one, of rank (j
+            + 1) / 2, and points are counted in multiples.
+        width: the widths of the slots, or their numbers of multiples, ``(..., J)``: integers, or
+            less than 1.
         num_records: n, int32 ``(...)``.
         rate: float ``(...)``.
         reach: int32 ``(...)``.
         number: int32 ``(...)``.
         levels: static, the m quantile levels.
-        terms: static.
-        aims: static, the ranks of the quantiles: ``"ranks"`` 1 + q N, ``"slots"`` floor(1 + q N) + 1/2, or ``"records"``
-            ceil(q (N + 1)).
-        resolution: static, what draws are multiples of, or None.
+        terms: static, the number of terms N.
+        aims: static, the ranks of the quantiles: ``"ranks"`` 1 + q N, ``"slots"`` floor(1 + q N) +
+            1/2, or ``"records"`` ceil(q (N + 1)).
+        resolution: static, the number of which draws are multiples, or None.
 
     References:
         Gillenwater, Joseph and Kulesza (2021), "Differentially private quantiles": one term.
+
+    >>> import jax.numpy as jnp
+    >>> from dpjax import joint_quantiles, quantiles
+    >>> asked = quantiles(jnp.arange(100.0), [0.25, 0.75], lower=0, upper=100, neighbors="swap")
+    >>> joint_quantiles(asked, 1.0).event_shape
+    (2,)
     """
 
     left: jax.Array
@@ -79,28 +90,29 @@ class JointQuantiles(Batch):
 
     @property
     def event_shape(self) -> tuple[int]:
-        """``(m,)``."""
+        """The shape of one draw, ``(m,)``."""
         return (len(self.levels),)
 
     @property
     def support(self) -> tuple[jax.Array, jax.Array]:
-        """The smallest and the largest value that a quantile can have, of shape ``batch_shape`` each."""
+        """The smallest and largest possible value of a quantile, of shape ``batch_shape`` each."""
         low, high = (jnp.broadcast_to(end, self.batch_shape) for end in ends_of(self.left, self.width, self.resolution))
         return low, high
 
     def sample(self, key: jax.Array, shape: Shape = ()) -> jax.Array:
-        """Draw tuples; under jit, what is drawn from a row does not change when rows are added to the batch.
+        """Draw tuples; under jit, the draws of a row do not change when rows are added.
 
         Args:
             key: a scalar typed threefry key.
-            shape: the shape of the draws from each row, an integer or several.
+            shape: the shape of the draws from each row, an integer or a sequence of integers.
 
         Returns:
-            Float of shape ``shape + batch_shape + (m,)``, ascending on the last axis; NaN for a row whose parameters are bad.
+            Float of shape ``shape + batch_shape + (m,)``, ascending on the last axis; NaN for a row
+            with invalid parameters.
 
         Raises:
             TypeError: ``key`` is not a typed key.
-            ValueError: another kind of key.
+            ValueError: ``key`` is a typed key, but not a scalar threefry key.
         """
         return self._sample(check_key(key), draws_shape(shape))
 
@@ -109,64 +121,71 @@ class JointQuantiles(Batch):
         return jnp.moveaxis(draws, -2, 0).reshape(*shape, *self.batch_shape, *self.event_shape)
 
     def sample_ranked(self, key: jax.Array, shape: tuple[int, ...]) -> tuple[jax.Array, jax.Array]:
-        """Draw tuples as :meth:`sample`, and with them how many records are up to the place of each quantile, int32 of that shape.
+        """Draw tuples, and the number of records up to each place, int32 of that shape.
 
-        With a resolution these are private: a place is a part of a multiple, which is drawn and not shown.
+        With a resolution these numbers are private: a place is a part of a multiple, which is not
+        released.
         """
         draws = _draw(key, self, prod(shape), 0, ranked=True)
         points, ranks = (jnp.moveaxis(a, -2, 0).reshape(*shape, *self.batch_shape, *self.event_shape) for a in draws)
         return points, ranks
 
     def log_prob_ranked(self, y: jax.Array, ranks: jax.Array) -> jax.Array:
-        """:meth:`log_prob` of tuples and how many records are up to the place of each quantile, integers ``(..., m)``."""
+        """Return the log-probability of tuples and of the numbers of records up to their places.
+
+        ``ranks`` are integers ``(..., m)``; see :meth:`log_prob` and :meth:`sample_ranked`.
+        """
         return _log_prob(self, y, ranks)
 
     def log_prob(self, y: ArrayLike) -> jax.Array:
-        """Log-density, or log-probability with a resolution, of tuples ``(..., m)``; -inf where they do not ascend.
+        """Return the log-density, or log-probability with a resolution, of tuples ``(..., m)``.
+
+        It is -inf where they do not ascend.
 
         Returns:
             Float of the shape that the leading axes of ``y`` and ``batch_shape`` broadcast to.
         """
-        given = checks.float_array("y", y).astype(self.dtype)
-        if given.shape[-1:] != self.event_shape:
-            raise ValueError(f"y needs a last axis of {self.event_shape[0]} quantiles, got shape {given.shape}.")
-        return _log_prob(self, given, None)
+        points = checks.float_array("y", y).astype(self.dtype)
+        if points.shape[-1:] != self.event_shape:
+            raise ValueError(f"y must have a last axis of size {self.event_shape[0]} (quantiles), got shape {points.shape}.")
+        return _log_prob(self, points, None)
 
     def marginals(self) -> QuantileMarginals:
-        """Return the distribution of each quantile by itself, with ``batch_shape + (m,)`` as its batch shape."""
+        """Return the marginal distributions, of batch shape ``batch_shape + (m,)``."""
         mass, flat = _masses(self)
         batch = self.batch_shape
         left, width = (jnp.broadcast_to(a, (*batch, a.shape[-1])) for a in (self.left, self.width))
         return QuantileMarginals(left, width, mass, flat, size=len(self.levels), resolution=self.resolution)
 
     def log_normalizer(self) -> jax.Array:
-        """The logarithm of what :meth:`log_prob` divides by, ``batch_shape``."""
+        """Return the logarithm of the normalizer of :meth:`log_prob`, of shape ``batch_shape``."""
         return _log_normalizer(self)
 
     @property
     def per_rank(self) -> int:
-        """How many slots lie between the ranks of two records that follow each other."""
+        """The number of slots between the ranks of two successive records."""
         return 1 if self.resolution is None else 2
 
     @property
     def unit(self) -> int:
-        """The least distance of two values: 0 on the line, 1 on a grid."""
+        """The least distance of two values: 0 on the real line, 1 on a grid."""
         return self.per_rank - 1
 
 
 def _by_rows(joint: JointQuantiles, compute: Callable[..., Any], *arrays: jax.Array) -> Any:
-    """Join ``compute(rows, *arrays)`` over chunks of rows: fields and arrays are ``(B, k)`` there, results ``(B, ...)``.
+    """Apply ``compute(rows, *arrays)`` to chunks of rows: fields and arrays are ``(B, k)`` there.
 
-    Slots are filled up to a whole number of vectors, and so are the terms of all rows of a chunk together: exponentials of a
-    remainder would be rounded otherwise, and draws would depend on how many rows there are. The arrays have only the rows that
-    there are; of results the rest is dropped.
+    Results are ``(B, ...)``. Slots are padded to a whole number of vectors, and so are the terms of
+    all rows of a chunk together: otherwise exponentials in a remainder loop would be rounded
+    differently, and draws would depend on the number of rows. The arrays are not padded; results of
+    padding are dropped.
     """
     batch, width = joint.batch_shape, pad(joint.width)
     left = jnp.pad(joint.left, [(0, 0)] * (joint.left.ndim - 1) + [(0, width.shape[-1] - joint.width.shape[-1])], "edge")
     others = {name: getattr(joint, name)[..., None] for name in ("num_records", "rate", "reach", "number")}
     spread = replace(joint, left=left, width=width, **others)
     rows, kept = prod(batch), 4 * width.shape[-1] * joint.terms * len(joint.levels)
-    lanes = LANES // gcd(LANES, joint.terms)  # so many rows have whole vectors
+    lanes = LANES // gcd(LANES, joint.terms)  # this many rows fill whole vectors
     size = min(max(_MEMORY // kept // lanes, 1) * lanes, rows)
 
     def some(start: Any, size: int) -> Any:
@@ -175,15 +194,15 @@ def _by_rows(joint: JointQuantiles, compute: Callable[..., Any], *arrays: jax.Ar
         def padded(a: jax.Array) -> jax.Array:
             return jnp.pad(jnp.broadcast_to(a, (size, a.shape[-1])), ((0, more), (0, 0)), "edge")
 
-        own, given = some_rows((spread, arrays), batch, start, size)
-        return jax.tree.map(lambda a: a[:size], compute(jax.tree.map(padded, own), *given))
+        chunk, chunk_arrays = some_rows((spread, arrays), batch, start, size)
+        return jax.tree.map(lambda a: a[:size], compute(jax.tree.map(padded, chunk), *chunk_arrays))
 
     found = by_chunks(some, rows, size)
     return jax.tree.map(lambda a: a.reshape(*batch, *a.shape[1:]), found)
 
 
 def _numbers(joint: JointQuantiles) -> tuple[jax.Array, jax.Array]:
-    """The terms N, int32 ``(B, T)``, and which of them count."""
+    """Return the terms N, int32 ``(B, T)``, and which of them are within reach."""
     if joint.terms == 1:
         return joint.number, jnp.ones(joint.number.shape, bool)
     middle = joint.num_records - 1
@@ -194,9 +213,10 @@ def _numbers(joint: JointQuantiles) -> tuple[jax.Array, jax.Array]:
 
 
 def _chains(joint: JointQuantiles, slot: Any = None) -> Chains:
-    """The chains of some rows, with the weights of the first and the last quantile in all slots, or in these ``(..., B, 1)``."""
+    """Return the chains of some rows, with the start and end weights of slots, or of ``slot``."""
     (number, there), whole = _numbers(joint), np.int32(level_parts(joint.levels)[1])
-    steps = jnp.stack(rank_steps(joint.levels, number, joint.aims)) * np.int32(joint.per_rank)  # in parts 1 / (2 whole) of a slot
+    # In units of 1 / (2 whole) of a slot.
+    steps = jnp.stack(rank_steps(joint.levels, number, joint.aims)) * np.int32(joint.per_rank)
     j = jnp.arange(joint.width.shape[-1], dtype=jnp.int32)[:, None, None] if slot is None else slot
     rate, each, half = joint.rate / joint.per_rank, 2 * whole, whole * np.int32(joint.per_rank)
 
@@ -211,12 +231,12 @@ def _chains(joint: JointQuantiles, slot: Any = None) -> Chains:
 
 
 def _log_flat(joint: JointQuantiles) -> jax.Array:
-    """The logarithm of the flat term."""
+    """Return the logarithm of the flat term."""
     return -joint.rate * (joint.reach + 1).astype(joint.dtype) + jnp.log(-2 / jnp.expm1(-joint.rate))
 
 
 def _log_weights(joint: JointQuantiles, chains: Chains, after: jax.Array) -> jax.Array:
-    """The logarithms of the weights of all terms and, last, of the flat one, ``(B, T + 1)``."""
+    """Return the log weights of all terms, followed by that of the flat term, ``(B, T + 1)``."""
     weights, width = total(chains, after), whole_width(joint.left, joint.width)
     if joint.terms == 1:
         return jnp.concatenate([weights, jnp.full_like(weights, NOTHING)], axis=-1)
@@ -226,14 +246,14 @@ def _log_weights(joint: JointQuantiles, chains: Chains, after: jax.Array) -> jax
 
 
 def _weighted(joint: JointQuantiles) -> tuple[Chains, jax.Array, jax.Array, jax.Array]:
-    """The chains of some rows, what :func:`forward` makes of them, and the logarithms of the weights of all terms."""
+    """Return the chains of some rows, the results of :func:`forward`, and all log weights."""
     chains = _chains(joint)
     before, after = forward(chains)
     return chains, before, after, _log_weights(joint, chains, after)
 
 
 def _is_bad(joint: JointQuantiles) -> jax.Array:
-    """Which rows have a parameter or a bound that is NaN."""
+    """Return True for rows with a NaN parameter or bound."""
     return jnp.isnan(joint.rate + whole_width(joint.left, joint.width)[..., 0])
 
 
@@ -241,21 +261,22 @@ def _is_bad(joint: JointQuantiles) -> jax.Array:
 def _draw(
     key: jax.Array, joint: JointQuantiles, draws: int, first: ArrayLike, ranked: bool = False
 ) -> tuple[jax.Array, jax.Array | None]:
-    """Tuples ``(*batch, draws, m)``, and if it is asked the ranks of their places."""
+    """Draw tuples ``(*batch, draws, m)``, and if ``ranked`` the ranks of their places."""
     batch, m = joint.batch_shape, len(joint.levels)
     if draws == 0 or prod(batch) == 0:
         none = jnp.zeros((*batch, draws, m), joint.dtype)
         return none, none.astype(jnp.int32) if ranked else None
-    each = 5 * m + 2  # two for each choice, and one for each place
+    each = 5 * m + 2  # two words for each choice, and one for each place
     words = fold_in_range(row_words(key, batch, first), draws * each)
 
     def compute(rows: JointQuantiles, high: jax.Array, low: jax.Array) -> jax.Array:
         chains, before, after, weights = _weighted(rows)
-        # Draws have whole vectors of slots: no more rows are needed than there are.
+        # Draws use whole vectors of slots, so padded rows are no longer needed.
         size = high.shape[0]
         rows, chains, weights = jax.tree.map(lambda a: a[:size], rows), chains.rows(size), weights[:size]
         before, after = before[..., :size, :], after[..., :size, :]
-        pack = [jnp.moveaxis(array.reshape(-1, draws, each), 0, -1) for array in (high, low)]  # (draws, each, B)
+        # (draws, each, B).
+        pack = [jnp.moveaxis(array.reshape(-1, draws, each), 0, -1) for array in (high, low)]
         size = max(_MEMORY // (8 * rows.width.size), 1)
 
         def some(start: Any, size: int) -> tuple[jax.Array, jax.Array | None]:
@@ -274,12 +295,12 @@ def _draw(
 def _values(
     joint: JointQuantiles, chains: Chains, before: jax.Array, after: jax.Array, weights: jax.Array, words: Words
 ) -> tuple[jax.Array, jax.Array]:
-    """Tuples ``(B, D, m)``, and their slots, by words ``(5 m + 2, B, D)``."""
+    """Return tuples ``(B, D, m)`` and their slots from words ``(5 m + 2, B, D)``."""
     m = len(joint.levels)
     choices = Words(*(array[:-m].reshape(-1, 2, *array.shape[1:]) for array in words))
     term, slot, first = draw_runs(chains, before, after, weights, choices)
     flat = term == joint.terms
-    # All quantiles of the flat term form one run, in one slot as wide as the range.
+    # All quantiles of the flat term are one run, in one slot as wide as the range.
     lowest, total = joint.left[..., :1], whole_width(joint.left, joint.width)
     first = jnp.where(flat, 0, first)
 
@@ -287,26 +308,30 @@ def _values(
         return jnp.where(flat, whole, jax.vmap(lambda slot: take(array, slot))(slot))
 
     left, width = at_slot(joint.left, lowest), at_slot(joint.width, total)
-    given = Words(words.high[-m:], words.low[-m:])
-    place = _on_line(width, given) if joint.resolution is None else _on_grid(width, first, given)
+    place_words = Words(words.high[-m:], words.low[-m:])
+    place = _on_line(width, place_words) if joint.resolution is None else _on_grid(width, first, place_words)
     points = jnp.clip(left + place, lowest, lowest + total - joint.unit)
     return jnp.moveaxis(jnp.sort(points, axis=0), 0, -1), jnp.moveaxis(slot, 0, -1)
 
 
 def _on_line(width: jax.Array, words: Words) -> jax.Array:
-    """A uniform place in each slot; when they are sorted, so are those of a run."""
+    """Draw a uniform place in each slot; sorting also sorts those of a run."""
     return width * uniform_from_words(words, width.dtype).value
 
 
 def _on_grid(width: jax.Array, first: jax.Array, words: Words) -> jax.Array:
-    """Polya's urn: a cell anew, or that of an earlier quantile of the run. So all multisets are equally likely."""
+    """Draw cells by Polya's urn: a new cell, or that of an earlier quantile of the run.
+
+    So all multisets are equally likely.
+    """
     m = width.shape[0]
     before = jnp.arange(m, dtype=jnp.int32)[:, None, None] - first
     earlier = before.astype(width.dtype)
     ball = to_float(upper_product(words, from_float(width + earlier)), width.dtype)
     # A part of a multiple has less weight than an earlier quantile.
     along = jnp.where(width < 1, uniform_from_words(words, width.dtype).value * (width + earlier), ball) - width
-    again = jnp.where(along >= 0, first + jnp.minimum(along, earlier - 1).astype(jnp.int32), -1)  # which quantile's
+    # The index of the copied quantile.
+    again = jnp.where(along >= 0, first + jnp.minimum(along, earlier - 1).astype(jnp.int32), -1)
     again = jnp.where(before > 0, again, -1)
 
     def copy(k: Any, place: jax.Array) -> jax.Array:
@@ -324,7 +349,7 @@ def _log_normalizer(joint: JointQuantiles) -> jax.Array:
 
 @jax.jit
 def _masses(joint: JointQuantiles) -> tuple[jax.Array, jax.Array]:
-    """The probabilities of all runs in all slots, and of the flat term."""
+    """Return the probabilities of all runs in all slots, and of the flat term."""
 
     def compute(rows: JointQuantiles) -> tuple[jax.Array, jax.Array]:
         chains, before, _, weights = _weighted(rows)
@@ -354,10 +379,10 @@ def _log_prob(joint: JointQuantiles, y: jax.Array, ranks: jax.Array | None) -> j
         point, *given = (jnp.pad(a, ((0, rows.width.shape[0] - a.shape[0]), (0, 0)), "edge") for a in (point, *own))
         if resolution is None:
             weights = _log_weights_along(rows, point)
-        else:  # of all places in the multiples of a tuple, by chains that go there
+        else:  # all places in the multiples of a tuple, by chains restricted to them
             chains = _chains(rows)
             weights = total(chains, forward(chains, _volumes_at(rows, point, *given))[1])
-        if joint.terms > 1:  # the flat term has all multisets alike
+        if joint.terms > 1:  # the flat term has equal weights for all multisets
             weights = jnp.concatenate([weights, _log_flat(rows)], axis=-1)
         return jax.nn.logsumexp(weights, axis=-1)
 
@@ -368,7 +393,7 @@ def _log_prob(joint: JointQuantiles, y: jax.Array, ranks: jax.Array | None) -> j
 
 
 def _log_weights_along(joint: JointQuantiles, y: jax.Array) -> jax.Array:
-    """The logarithms of the weights of a tuple ``(B, m)`` on the line in all terms."""
+    """Return the log weights of a tuple ``(B, m)`` on the real line in all terms."""
     slot = jnp.maximum(slot_at(joint.left, joint.width, y), 0).T[..., None]
     chains = _chains(joint, slot)
     steps = jnp.abs((slot[1:] - slot[:-1] - chains.step).astype(joint.dtype) - chains.part)
@@ -376,19 +401,22 @@ def _log_weights_along(joint: JointQuantiles, y: jax.Array) -> jax.Array:
 
 
 def _volumes_at(joint: JointQuantiles, number: jax.Array, ranks: jax.Array | None = None) -> jax.Array:
-    """The logarithms of the volumes of runs in each slot at the multiples ``(B, m)`` alone: ``(m, m, J, B, 1)``, last and first.
+    """Return the log volumes of runs in each slot at the multiples ``(B, m)`` only.
 
-    With ``ranks`` ``(B, m)``, in slots up to whose places there are so many records.
+    The result is ``(m, m, J, B, 1)``, by last and first quantile. With ``ranks`` ``(B, m)``, only
+    slots with these numbers of records up to their places count.
     """
     m = number.shape[-1]
     y, left, width = jnp.moveaxis(number, -1, 0)[:, None], joint.left.T, joint.width.T
-    part = jnp.where((left <= y) & (y < left + jnp.ceil(width)), jnp.minimum(width, 1.0), 0.0)  # (m, J, B)
+    # (m, J, B).
+    part = jnp.where((left <= y) & (y < left + jnp.ceil(width)), jnp.minimum(width, 1.0), 0.0)
     if ranks is not None:
         slot = (jnp.arange(left.shape[0], dtype=jnp.int32) + joint.unit) // joint.per_rank
         part = jnp.where(slot[:, None] == jnp.moveaxis(ranks, -1, 0)[:, None], part, 0.0)
     level = np.arange(m, dtype=np.int32)
     earlier = (level[:, None, None, None] < level[:, None, None]) & (y[:, None] == y)
-    longest = np.maximum(level - level[:, None], 0)[..., None, None]  # how many a run has before a quantile, by its first one
+    # Quantiles of a run before a quantile, by its first one.
+    longest = np.maximum(level - level[:, None], 0)[..., None, None]
     before = jnp.minimum(jnp.sum(earlier, axis=0, dtype=jnp.int32), longest).astype(part.dtype)
     inside = (level[:, None] <= level)[..., None, None]
     grown = jnp.where(part > 0, log((part + before) / (before + 1)), NOTHING)
@@ -397,7 +425,7 @@ def _volumes_at(joint: JointQuantiles, number: jax.Array, ranks: jax.Array | Non
 
 
 def _ascends(joint: JointQuantiles, point: jax.Array) -> jax.Array:
-    """Whether tuples ascend between the bounds."""
+    """Return True where tuples ascend between the bounds."""
     lowest = joint.left[..., :1]
     inside = (point >= lowest) & (point <= lowest + whole_width(joint.left, joint.width) - joint.unit)
     return jnp.all(inside, axis=-1) & jnp.all(point[..., 1:] >= point[..., :-1], axis=-1)

@@ -1,4 +1,4 @@
-"""The distribution of each of several private quantiles by itself."""
+"""The marginal distributions of several private quantiles."""
 
 from __future__ import annotations
 
@@ -18,30 +18,39 @@ from dpjax.numerics.batching import take
 from dpjax.numerics.bisection import bisect
 from dpjax.numerics.multiples import from_multiples, to_multiples
 
-_STEPS = {32: 64, 64: 100}  # halvings of the range, by the bits of a float
+_STEPS = {32: 64, 64: 100}  # bisection steps, by the number of bits of a float
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, repr=False)
 class QuantileMarginals(Distribution):
-    """The distribution of y_k, for each of the m quantiles of a :class:`JointQuantiles`; the quantiles are the last batch axis.
+    """The distribution of y_k, for each of the m quantiles of a :class:`JointQuantiles`.
 
-    It mixes two kinds of parts: a run, the quantiles l <= k < l + c (counted from 0) alone in one slot, and, for the flat term, all
-    of them in the whole range. Of c values in a slot of width w, all tuples y_1 <= ... <= y_c are equally likely. So the number
-    b of those within the first r has the probability
+    The quantiles are the last batch axis. It mixes two kinds of parts: a run, in which exactly the
+    quantiles l <= k < l + c (counted from 0) are in one slot, and, for the flat term, all of them
+    in the whole range. Of c values in a slot of width w, all tuples y_1 <= ... <= y_c are equally
+    likely. So the number b of those within the first r has the probability
 
-        C(c, b) r (r + u) ... (r + (b-1) u) * (w - r) ... (w - r + (c-b-1) u) / (w (w + u) ... (w + (c-1) u)),
+        C(c, b) r (r + u) ... (r + (b-1) u) * (w - r) ... (w - r + (c-b-1) u) / (w (w + u) ... (w +
+        (c-1) u)),
 
-    binomial on the line (u = 0), and Polya's distribution on a grid of w points (u = 1). All methods are closed forms but
-    ``quantile`` and ``interval``, which bisect.
+    binomial on the real line (u = 0), and Polya's distribution on a grid of w points (u = 1). All
+    methods are closed forms except ``quantile`` and ``interval``, which use bisection.
 
     Attributes:
         left: the first point of each slot, ``(..., J)``, as in :class:`JointQuantiles`.
         width: their widths, ``(..., J)``.
-        mass: the probability of each run in each slot, ``(..., m (m + 1) / 2, J)``, in the order of :func:`runs`.
+        mass: the probability of each run in each slot, ``(..., m (m + 1) / 2, J)``, in the order of
+            :func:`runs`.
         flat: the probability of the flat term, ``(...)``.
-        size: static, m.
-        resolution: static, what values are multiples of, or None.
+        size: static, the number m of quantiles.
+        resolution: static, the number of which values are multiples, or None.
+
+    >>> import jax.numpy as jnp
+    >>> from dpjax import joint_quantiles, quantiles
+    >>> asked = quantiles(jnp.arange(100.0), [0.25, 0.75], lower=0, upper=100, neighbors="swap")
+    >>> joint_quantiles(asked, 1.0).marginals().batch_shape
+    (2,)
     """
 
     left: jax.Array
@@ -55,12 +64,12 @@ class QuantileMarginals(Distribution):
 
     @property
     def _row_shape(self) -> tuple[int, ...]:
-        """Without the quantiles: they stay together."""
+        """The batch shape without the quantiles, which stay together."""
         return self.mass.shape[:-2]
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
-        """The batch shape of the joint distribution, and m."""
+        """The batch shape of the joint distribution, followed by m."""
         return (*self.mass.shape[:-2], self.size)
 
     @property
@@ -76,12 +85,12 @@ class QuantileMarginals(Distribution):
 
     @compiled
     def cdf(self, y: ArrayLike) -> jax.Array:
-        """P(y_k <= y), for a ``y`` that broadcasts against ``batch_shape``."""
+        """Return P(y_k <= y), for ``y`` that broadcasts against ``batch_shape``."""
         return self._cdf(self._place(jnp.asarray(y)))
 
     @compiled
     def quantile(self, p: ArrayLike) -> jax.Array:
-        """The smallest value with ``cdf(value) >= p``, up to rounding; NaN for a ``p`` outside [0, 1]."""
+        """Return the least value with ``cdf(value) >= p``, up to rounding; NaN outside [0, 1]."""
         p = jnp.asarray(p)
         shape = jnp.broadcast_shapes(p.shape, self.batch_shape)
         target, lowest = jnp.broadcast_to(p, shape), self.left[..., :1]
@@ -89,19 +98,19 @@ class QuantileMarginals(Distribution):
         high = jnp.broadcast_to(lowest + whole_width(self.left, self.width), shape)
         if self.resolution is None:
             found = bisect(lambda y: self._cdf(y) < target, low, high, _STEPS[jnp.finfo(self.dtype).bits])[1]
-        else:  # between whole numbers: below all of them the cdf is 0
+        else:  # between integers: below all of them the cdf is 0
             steps = jnp.finfo(self.dtype).nmant + 2
             found = jnp.floor(bisect(lambda y: self._cdf(y) < target, low - 1, high - 1, steps)[1])
         return jnp.where((target >= 0) & (target <= 1), self._value(found), jnp.nan)
 
     @compiled
     def mean(self) -> jax.Array:
-        """E[y_k], of shape ``batch_shape``."""
+        """Return the mean, E[y_k], of shape ``batch_shape``."""
         return self._value(self._mean())
 
     @compiled
     def variance(self) -> jax.Array:
-        """E[(y_k - E[y_k])^2], of shape ``batch_shape``."""
+        """Return the variance, E[(y_k - E[y_k])^2], of shape ``batch_shape``."""
         origin = jax.lax.stop_gradient(self._mean())
         square, offset = (
             sum(jnp.sum(of(part, origin), axis=-1) for part in self._parts()) for of in (_Part.squares, _Part.offsets)
@@ -111,7 +120,7 @@ class QuantileMarginals(Distribution):
 
     @compiled
     def mean_abs_error(self, center: ArrayLike) -> jax.Array:
-        """E|y_k - center|, for a ``center`` that broadcasts against ``batch_shape``: the exact error bars of a draw."""
+        """Return E|y_k - center|, the exact error of a draw."""
         at = self._place(jnp.asarray(center))
         at = jnp.broadcast_to(at, jnp.broadcast_shapes(at.shape, self.batch_shape))
         counted = at if self.resolution is None else jnp.floor(at)
@@ -128,12 +137,12 @@ class QuantileMarginals(Distribution):
         return found
 
     def _parts(self) -> list[_Part]:
-        """The slots; and the whole range as one, with the flat term's run of all quantiles."""
+        """Return the slots, and the range as one slot with the flat term's run of all quantiles."""
         everything = np.array([run == (0, self.size) for run in runs(self.size)])
         flat = jnp.where(everything, self.flat[..., None], 0.0)[..., None]
         whole = whole_width(self.left, self.width)
         unit = 0 if self.resolution is None else 1
-        # All quantiles in a part of a multiple have its value, as in the whole of it.
+        # All quantiles in a part of a multiple have its value, as those in the whole multiple.
         width = jnp.where(self.width > 0, jnp.maximum(self.width, unit), 0.0)
         return [
             _Part(self.left, width, self.mass, self.size, unit),
@@ -144,7 +153,7 @@ class QuantileMarginals(Distribution):
         return number if self.resolution is None else from_multiples(number, self.resolution)
 
     def _place(self, y: jax.Array) -> jax.Array:
-        """A value as a number of multiples, whole where it is one up to rounding."""
+        """Return a value in multiples, an integer where it is one up to rounding."""
         if self.resolution is None:
             return y
         near = to_multiples(y, self.resolution)
@@ -167,15 +176,18 @@ class _Here(NamedTuple):
     """The slot at a place, for each quantile ``(..., m)``."""
 
     slot: jax.Array
-    offset: jax.Array  # of the place, from the first point of the slot
-    near: jax.Array  # how much of the slot lies up to the place
+    offset: jax.Array  # distance of the place from the first point of the slot
+    near: jax.Array  # length of the slot up to the place
     width: jax.Array
     mass: jax.Array  # (..., m, runs)
     size: int
     unit: int
 
     def share(self, more: int) -> jax.Array:
-        """P(y_k is within ``near``) in each run, if it had ``more`` values more, which go below y_k; ``(..., m, runs)``."""
+        """Return P(y_k within ``near``) in each run with ``more`` values added below y_k.
+
+        The result is ``(..., m, runs)``.
+        """
         most, index = self.size + 1, _order(self.size)
         place = np.where(index.there > 0, (index.runs + more - 1) * (most + 1) + index.order + more, 0).astype(np.int32)
         table = _within(self.near, self.width, self.unit, most)
@@ -184,7 +196,7 @@ class _Here(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """Slots that follow each other, ``(..., J)``, and the masses of all runs in them, ``(..., runs, J)``."""
+    """Adjacent slots, ``(..., J)``, and the masses of all runs in them, ``(..., runs, J)``."""
 
     left: jax.Array
     width: jax.Array
@@ -193,26 +205,29 @@ class _Part(NamedTuple):
     unit: int
 
     def _sum(self, table: np.ndarray) -> jax.Array:
-        """The sum over runs, ``(..., m, J)``."""
+        """Sum over runs, ``(..., m, J)``."""
         return jnp.einsum("kr,...rj->...kj", jnp.asarray(table, self.mass.dtype), self.mass, precision=jax.lax.Precision.HIGHEST)
 
     def there(self) -> jax.Array:
-        """P(y_k is in the slot)."""
+        """Return P(y_k in the slot)."""
         return self._sum(_order(self.size).there)
 
     def offsets(self, origin: jax.Array) -> jax.Array:
-        """E[y_k - origin; y_k is in the slot], for an origin ``(..., m)``."""
+        """Return E[y_k - origin; y_k in the slot], for an origin ``(..., m)``."""
         near = self.left[..., None, :] - origin[..., None]
         return self.there() * near + self._sum(_order(self.size).mean) * (self.width - self.unit)[..., None, :]
 
     def squares(self, origin: jax.Array) -> jax.Array:
-        """E[(y_k - origin)^2; y_k is in the slot]."""
+        """Return E[(y_k - origin)^2; y_k in the slot]."""
         index, wide, near = _order(self.size), (self.width - self.unit)[..., None, :], self.left[..., None, :] - origin[..., None]
         inside = self._sum(index.square) * wide**2 + self._sum(index.spread) * wide * self.unit
         return self.there() * near**2 + 2 * near * wide * self._sum(index.mean) + inside
 
     def locate(self, point: jax.Array) -> _Here:
-        """The slot at a point ``(..., m)``: the last one that has width and begins up to it, or else the first."""
+        """Return the slot at a point ``(..., m)``: the last of positive width that begins up to it.
+
+        If there is none, it is the first slot.
+        """
         left, width = (jnp.broadcast_to(a[..., None, :], (*point.shape, a.shape[-1])) for a in (self.left, self.width))
         slot = jnp.maximum(slot_at(self.left, self.width, point), 0)
         wide, first = take(width, slot[..., None])[..., 0], take(left, slot[..., None])[..., 0]
@@ -222,10 +237,10 @@ class _Part(NamedTuple):
         return _Here(slot, point - first, near, wide, mass, self.size, self.unit)
 
     def inside(self, here: _Here, rest: jax.Array) -> jax.Array:
-        """E[|y_k - at|; y_k is in the slot], for a point ``rest`` above that of ``here``.
+        """Return E[|y_k - at|; y_k in the slot], for a point ``rest`` above that of ``here``.
 
-        The mean of the a-th of c values up to a point is a (w + c u) / (c + 1) times the probability that the (a+1)-th of c + 1 is,
-        less a u times its own.
+        The mean of the a-th of c values, restricted to values up to a point, is a (w + c u) / (c +
+        1) times the probability that the (a+1)-th of c + 1 is, minus a u times its own.
         """
         index, wide = _Order(*(table.astype(self.mass.dtype) for table in _order(self.size))), here.width[..., None]
         share = here.share(0)
@@ -236,12 +251,21 @@ class _Part(NamedTuple):
 
 
 class _Order(NamedTuple):
-    """For the k-th quantile and each run ``(m, runs)``: whether it is in it, and the a-th of c values."""
+    """Tables for the k-th quantile and each run ``(m, runs)``: membership, and order statistics.
+
+    Attributes:
+        there: 1 if the quantile is in the run, else 0.
+        order: a, if the quantile is the a-th of the run.
+        runs: c, the number of quantiles of the run.
+        mean: the mean of its place in the slot, as a fraction of the width.
+        square: its second moment, likewise.
+        spread: the factor of the width times the unit in the second moment.
+    """
 
     there: np.ndarray
     order: np.ndarray
     runs: np.ndarray
-    mean: np.ndarray  # of its place in the slot, as a part of the width
+    mean: np.ndarray
     square: np.ndarray
     spread: np.ndarray
 
@@ -257,9 +281,10 @@ def _order(m: int) -> _Order:
 
 
 def _within(near: jax.Array, width: jax.Array, unit: int, most: int) -> jax.Array:
-    """P(the a-th of c values is within ``near``), for c = 1, ..., ``most`` and a = 0, ..., ``most``: ``(..., most (most + 1))``.
+    """Return P(a-th of c values within ``near``), for c = 1, ..., ``most``, a = 0, ..., ``most``.
 
-    Polya's urn: after c values, b of them within, the next one is within with probability (near + b u) / (width + c u).
+    The result is ``(..., most (most + 1))``, by Polya's urn: after c values, b of them within, the
+    next one is within with probability (near + b u) / (width + c u).
     """
     near, wide, b = near[..., None], jnp.where(width > 0, width, 1.0)[..., None], np.arange(most + 1).astype(near.dtype)
 
@@ -274,25 +299,25 @@ def _within(near: jax.Array, width: jax.Array, unit: int, most: int) -> jax.Arra
 
 
 def slot_at(left: jax.Array, width: jax.Array, point: jax.Array) -> jax.Array:
-    """The slot at points ``(..., m)``: the last one that has width and begins up to it, or -1."""
+    """Return the last slot of positive width that begins up to each point ``(..., m)``, or -1."""
     begun = (left[..., None, :] <= point[..., None]) & (width[..., None, :] > 0)
     return jnp.max(jnp.where(begun, jnp.arange(left.shape[-1], dtype=jnp.int32), -1), axis=-1)
 
 
 def whole_width(left: jax.Array, width: jax.Array) -> jax.Array:
-    """The range of all slots, ``(..., 1)``; a sum of parts of multiples would be rounded."""
+    """Return the length of all slots together, ``(..., 1)``; a sum of widths would be rounded."""
     return jnp.max(left + width, axis=-1, keepdims=True) - left[..., :1]
 
 
 def ends_of(left: jax.Array, width: jax.Array, resolution: Fraction | None) -> tuple[jax.Array, jax.Array]:
-    """Return the smallest and the largest value in all slots, ``(...)`` each."""
+    """Return the smallest and the largest value of all slots, ``(...)`` each."""
     low = left[..., 0]
     high = low + whole_width(left, width)[..., 0]
     return (low, high) if resolution is None else (from_multiples(low, resolution), from_multiples(high - 1, resolution))
 
 
 def runs(m: int) -> list[tuple[int, int]]:
-    """Return all runs (l, c) of m quantiles: c of them on top of l.
+    """Return all runs (l, c) of m quantiles: c quantiles that follow l others.
 
     >>> runs(2)
     [(0, 1), (0, 2), (1, 1)]

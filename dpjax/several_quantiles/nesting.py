@@ -1,11 +1,11 @@
-"""Which quantiles are drawn first when some are drawn between others, what each draw costs, and which records each part has."""
+"""Assignment of levels to the first and second draw of nested quantiles, with its costs."""
 
 from fractions import Fraction
 from itertools import pairwise
 from math import isqrt
 from typing import Any, NamedTuple
 
-# Parts of epsilon, and of the rest of it: near them the largest rank error is least.
+# Shares of epsilon, and of the remainder: the largest rank error is smallest near them.
 _NUMBER, _FIRST = Fraction(1, 24), Fraction(7, 16)
 
 
@@ -13,9 +13,9 @@ class Part(NamedTuple):
     """Levels that are drawn between two others.
 
     Attributes:
-        first: how many levels come before them.
-        levels: among the records of the part, strictly between 0 and 1.
-        share: of all records, those of the part.
+        first: the number of levels before them.
+        levels: the levels among the records of the part, strictly between 0 and 1.
+        share: the share of all records that are in the part.
     """
 
     first: int
@@ -24,7 +24,7 @@ class Part(NamedTuple):
 
 
 class Nesting(NamedTuple):
-    """The levels that are drawn first, and the parts between them; levels are counted from 0.
+    """The levels of the first draw, and the parts between them; levels are counted from 0.
 
     >>> nesting = Nesting.of(tuple(Fraction(k, 100) for k in range(1, 100)))
     >>> nesting.first, len(nesting.parts), nesting.parts[1].first, nesting.parts[1].levels[0]
@@ -36,15 +36,15 @@ class Nesting(NamedTuple):
 
     @property
     def most(self) -> int:
-        """How many levels are drawn together at most."""
+        """The largest number of levels that are drawn together."""
         return max(len(self.first), *(len(part.levels) for part in self.parts))
 
     @staticmethod
     def of(levels: tuple[Fraction, ...]) -> "Nesting":
-        """Return parts of as nearly the same number of levels as possible, and about as many as each of them has levels."""
+        """Return parts with nearly equal numbers of levels, about as many parts as levels each."""
         steps = len(levels) + 1
         root = isqrt(steps)
-        # A number of parts that divides the steps makes all parts alike, and their programs one.
+        # If the number of parts divides the steps, all parts are alike, and share one program.
         even = [number for number in range(max(root * 2 // 3, 2), root * 3 // 2 + 1) if steps % number == 0]
         number = min(even, key=lambda number: (max(number * number / steps, steps / number**2), -number), default=root)
         first = tuple(i * steps // number - 1 for i in range(1, number))
@@ -56,7 +56,7 @@ class Nesting(NamedTuple):
 
 
 class Shares(NamedTuple):
-    """Parts of epsilon: for the noisy number of records, for the first draw, and for each part of the second one."""
+    """Shares of epsilon for the number of records, the first draw, and each part of the second."""
 
     number: Fraction
     first: Fraction
@@ -64,24 +64,27 @@ class Shares(NamedTuple):
 
     @staticmethod
     def of(nesting: Nesting, neighbors: str, size_is_public: bool) -> "Shares":
-        """Return them; under swap a part has half of the second draw's: a record may leave it and another enter a second one."""
+        """Return the shares; under swap a part has half of the second draw's.
+
+        A record may leave one part and another enter a second one.
+        """
         number = Fraction(0) if neighbors == "swap" or size_is_public else _NUMBER
         first = (1 - number) * _FIRST
         return Shares(number, first, (1 - number - first) / (2 if neighbors == "swap" else 1))
 
 
 def records_of(part: Part, number: Any) -> Any:
-    """Return how many records a part is taken to have, of a public number of all records: an integer."""
+    """Return the assumed number of records of a part, an integer share of a public number."""
     u, v = part.share.numerator, part.share.denominator
     return u * (number // v) + u * (number % v) // v
 
 
 def ends_of(cuts: Any, number: Any, xp: Any) -> tuple[Any, Any]:
-    """Return after how many records each part begins, and up to which rank it goes.
+    """Return the number of records before each part, and the rank of its last record.
 
     Args:
-        cuts: how many records are up to the place of each draw, ``(..., k)``, ascending.
-        number: of all records, ``(..., 1)``.
+        cuts: the number of records up to the place of each draw, ``(..., k)``, ascending.
+        number: the number of all records, ``(..., 1)``.
         xp: ``numpy`` or ``jax.numpy``.
 
     >>> import numpy as np

@@ -1,21 +1,23 @@
-"""The slots of a grid in the order of their ranks: slot 2 i is between record i and the next one, slot 2 i - 1 is that of record i.
+"""The slots of a grid by rank: slot 2 i - 1 of record i, slot 2 i between records i and i + 1.
 
-"Ties" at the head of ``dpjax/mechanisms/_joint_quantiles.py`` says what each record has of a number.
+The part of a multiple that belongs to each record is defined in "Ties" in
+``dpjax/mechanisms/_joint_quantiles.py``.
 """
 
 from typing import Any
 
 
 def slot_ends(index: Any, value: Any, following: Any, place: Any, equal: Any, power: Any, xp: Any) -> tuple[Any, Any, Any]:
-    """Return the first number of some slots, and their widths as fractions: how many numbers, and by what that is divided.
+    """Return the first multiple of some slots, and their widths as numerators and denominators.
 
     Args:
-        index: of the slots; this and all others are arrays of integers, or of floats that are, which broadcast.
-        value: that of record i, or the number below the grid if i is 0.
-        following: that of the record after it, or the number above the grid.
-        place: how many of the records with the same value come before record i.
-        equal: how many records have that value.
-        power: the power of two up to it.
+        index: the indices of the slots; this and all others are arrays of integers, or of
+            integer-valued floats, that broadcast.
+        value: the multiple of record i, or the one below the grid if i is 0.
+        following: the multiple of the next record, or the one above the grid.
+        place: the number of records with the same value before record i.
+        equal: the number of records with that value.
+        power: the largest power of two up to ``equal``.
         xp: ``numpy`` or ``jax.numpy``.
 
     >>> import numpy as np

@@ -1,4 +1,4 @@
-"""Monte Carlo evaluation of distributions: any number of draws in bounded memory, on every device, resumable."""
+"""Monte Carlo evaluation of distributions: in bounded memory, on all devices, resumable."""
 
 from dpjax.simulation.run import Progress, simulate
 from dpjax.simulation.sharded_rows import sharded_sample

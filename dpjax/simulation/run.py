@@ -1,7 +1,8 @@
-"""Monte Carlo in bounded memory: chunks of draws, summarised where they are drawn and merged on the host.
+"""Monte Carlo in bounded memory: chunks of draws are summarized on devices and merged on the host.
 
-Chunk number i draws with ``fold_in(key, i)``, so its draws do not depend on how many chunks come after. The distributions are
-evaluated once; then each chunk is one jitted call on all devices, and the next one is under way while the host merges the last.
+Chunk number i draws with ``fold_in(key, i)``, so its draws do not depend on the number of later
+chunks. The distributions are evaluated once; then each chunk is one jitted call on all devices, and
+the next chunk is computed while the host merges the last one.
 """
 
 from __future__ import annotations
@@ -27,20 +28,23 @@ from dpjax.simulation.checkpoint import Checkpoint, digest, fingerprint
 from dpjax.simulation.sharded_rows import AXIS, Devices, DistributionFn, Rows, evaluate, place
 from dpjax.simulation.summaries import ChunkSummary, Estimate, State, summarize, to_host
 
-_VALUES = 2**20  # in a chunk, over all rows, unless the data hold more numbers than that
-_SECONDS = 5.0  # between two lines of progress
+_VALUES = 2**20  # values of a chunk over all rows, unless the data have more numbers
+_SECONDS = 5.0  # between lines of progress
 Statistic = Callable[[jax.Array, Any], jax.Array]
 Chunks = Callable[[int, int], ChunkSummary]
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a run is.
+    """The progress of a run, as passed to the ``progress`` function of :func:`dpjax.simulate`.
 
     Attributes:
-        done: draws of each row so far, those of a resumed run included.
-        total: draws of each row in all.
-        seconds: since this call began its first chunk.
+        done: the number of draws of each row so far, including those of a resumed run.
+        total: the total number of draws of each row.
+        seconds: the time since this call started its first chunk.
+
+        >>> Progress(done=500, total=1000, seconds=2.0).done
+        500
     """
 
     done: int
@@ -66,50 +70,61 @@ def simulate(
     checkpoint: str | PathLike[str] | None = None,
     checkpoint_every: float = 60.0,
 ) -> Estimate:
-    """Estimate the mean and the histogram of a statistic of the draws from every row, in bounded memory, on every device.
+    """Estimate the mean and histogram of a statistic of draws from every row, in bounded memory.
 
-    Where the distribution has what you want in closed form (``mean_abs_error``, ``quantile``), that is exact and cheaper.
+    Closed forms of the distribution (``mean_abs_error``, ``quantile``) are exact and cheaper, where
+    available.
 
-    The numbers depend on the key, on ``chunk`` and on the kind of device, and not on how many devices there are, bitwise. (With a
-    ``statistic`` that takes logarithms, exponentials or sums, they may differ in the last place, which XLA rounds by the shape of
-    the array.) Draw j of chunk i is draw j of ``distribution.sample(jax.random.fold_in(key, i), (chunk,))``.
+    Results depend on the key, on ``chunk`` and on the kind of device, but not on the number of
+    devices, bitwise. (With a ``statistic`` that computes logarithms, exponentials or sums, they may
+    differ in the last place, which XLA rounds according to the shape of the array.) Draw j of chunk
+    i is draw j of ``distribution.sample(jax.random.fold_in(key, i), (chunk,))``.
 
     Args:
         key: a scalar typed threefry key.
-        distribution_fn: from rows of ``data`` to a distribution whose batch shape starts with them: ``(rows, ...)``. It is traced
-            for the rows of one device, so it must treat rows independently; and, like a function under ``jax.jit``, once for equal
-            shapes: name a function that you call with again. Any distribution of this library will do, and any other pytree with
-            ``sample(key, shape)`` and ``batch_shape``; that is evaluated and sampled a row at a time under ``jax.vmap``, row r with
-            ``fold_in(key, r)``, and its numbers are as exact as its own rounding.
-        data: a pytree of arrays with a common leading axis of rows. On several processes (``jax.distributed``), each passes its own
-            rows and gets their estimates; nothing but the numbers of rows is exchanged.
-        draws: how many from each row; any number.
-        statistic: from draws, ``(chunk, rows, ...)``, and the same rows of ``data`` to values with the same two leading axes; the
-            draws themselves by default. Arrays that belong to rows must come through ``data``.
+        distribution_fn: a function from rows of ``data`` to a distribution whose batch shape starts
+            with them: ``(rows, ...)``. It is traced for the rows of one device, so it must treat
+            rows independently; and, as under ``jax.jit``, once for equal shapes: pass the same
+            function object again. Any distribution of this library is accepted, and any other
+            pytree with ``sample(key, shape)`` and ``batch_shape``; that is evaluated and sampled
+            row by row under ``jax.vmap``, row r with ``fold_in(key, r)``, up to its own rounding.
+        data: a pytree of arrays with a common leading axis of rows. On several processes
+            (``jax.distributed``), each passes its own rows and gets their estimates; only the
+            numbers of rows are exchanged.
+        draws: the number of draws from each row, at least 1.
+        statistic: a function from draws, ``(chunk, rows, ...)``, and the same rows of ``data`` to
+            values with the same two leading axes; by default the draws themselves. Arrays that
+            belong to rows must be part of ``data``.
         bins: ascending edges ``(k+1,)`` of a histogram.
-        chunk: how many draws of each row exist at a time; by default so many that there are 2^20 values over all rows, or as many
-            as there are numbers in ``data``.
-        devices: a list of devices of this process, or a mesh (its axes are flattened); all of them by default. Rows are spread over
-            devices, so one row runs on one.
-        first_row: the number of this process's first row in the whole batch. By default processes come in order, which takes
-            one exchange of their numbers of rows; given, there is none (and the default ``chunk`` counts these rows only).
-        progress: a function that takes a :class:`dpjax.simulation.Progress` after each chunk (a bar of tqdm ``bar`` goes on by
-            ``bar.update(progress.done - bar.n)``); ``"auto"`` for a bar of tqdm where stderr is a terminal, and nothing
-            otherwise; without tqdm for a line on stderr every five seconds.
-        checkpoint: a file that keeps the state. The same call continues a run that was killed, to the same numbers, bitwise. It
-            may ask for more draws than before: the last partial chunk is never saved but drawn again as a part of a whole one, so
-            the result is that of one run. Each process needs a file of its own.
+        chunk: the number of draws of each row that are in memory at a time; by default such that
+            there are 2^20 values over all rows, or as many as there are numbers in ``data``.
+        devices: a list of devices of this process, or a mesh (its axes are flattened); by default
+            all. Rows are distributed over devices, so one row runs on one device.
+        first_row: the index of this process's first row in the whole batch. By default processes
+            are in order, which takes one exchange of their numbers of rows; with it, there is none
+            (and the default ``chunk`` counts these rows only).
+        progress: a function that takes a :class:`dpjax.simulation.Progress` after each chunk (a
+            tqdm bar ``bar`` is advanced by ``bar.update(progress.done - bar.n)``); ``"auto"`` for a
+            tqdm bar if stderr is a terminal, and nothing otherwise; without tqdm for a line on
+            stderr every five seconds.
+        checkpoint: a file for the state. The same call continues a run that was interrupted, with
+            bitwise the same results. It may ask for more draws than before: the last partial chunk
+            is never saved but drawn again as part of a full one, so the result is that of one run.
+            Each process needs its own file.
         checkpoint_every: seconds between saves; 0 for every chunk.
 
     Returns:
-        An :class:`dpjax.simulation.Estimate`; its ``standard_error`` is that of the Monte Carlo, not of the data.
+        An :class:`dpjax.simulation.Estimate`; its ``standard_error`` is that of the Monte Carlo
+        simulation, not of the data.
 
     Raises:
-        TypeError: ``distribution_fn`` or ``statistic`` returns something else.
-        ValueError: a batch that does not start with the rows, a checkpoint of another run or damaged.
+        TypeError: ``distribution_fn`` or ``statistic`` returns an object of the wrong type.
+        ValueError: the batch does not start with the rows, or the checkpoint is of another run or
+            damaged.
 
     Privacy:
-        Estimates are functions of the data, with any number of draws: they evaluate a mechanism and are not its output.
+        Estimates are functions of the data, with any number of draws: they evaluate a mechanism and
+        are not its private output.
 
     References:
         Chan, Golub and LeVeque (1983), Algorithms for computing the sample variance.
@@ -141,10 +156,10 @@ def simulate(
     if keep is not None:
         state = keep.load(fingerprint(key, rows, distribution_fn, data, statistic, sampled, edges), state)
         if state.draws > draws:
-            raise ValueError(f"{keep} already has {state.draws} draws of each row; draws={draws} asks for fewer.")
-        # The same program may round differently on another machine; one chunk again tells.
+            raise ValueError(f"draws must be at least {state.draws}, the number that {keep} already has, got {draws}.")
+        # The same program may round differently on another machine, which one repeated chunk shows.
         if state.chunks and keep.first_chunk != digest(to_host(run(0, chunk), rows.here)):
-            raise ValueError(f"{keep}: the first chunk comes out differently on this machine. {keep.REDO}")
+            raise ValueError(f"{keep} is of a machine on which the first chunk differs. {keep.REDO}")
     report = _report_to_stderr() if progress == "auto" else progress
     return _run(run, state, draws, chunk, rows.here, report, keep).estimate(edges)
 
@@ -158,15 +173,17 @@ def _chunks(
     bins: ArrayLike | None,
     chunk: int,
 ) -> tuple[Chunks, jax.ShapeDtypeStruct, jax.ShapeDtypeStruct, np.ndarray | None]:
-    """Return what draws and summarises a chunk by its number, the shapes of its draws and of a summary, and the bins' edges."""
-    # Two programs: in one, XLA's CPU compiler repeats the draws in every sum that takes them, and may not come to an end.
+    """Return a function that draws and summarizes chunks, its shapes, and the edges."""
+    # Two programs: in one, XLA's CPU compiler repeats the draws in every sum, and may not
+    # terminate.
     sample = rows.sampler((chunk,))
     draws = sample.eval_shape(key, distribution)
     edges = None if bins is None else _edges(bins, draws.dtype)
     drawn, by_row = PartitionSpec(None, AXIS), PartitionSpec(AXIS)
     static = statistic, None if edges is None else tuple(edges.tolist())
     summary = rows.map(_summary, (drawn, PartitionSpec(), by_row), by_row, *static)
-    placed = jax.ShapeDtypeStruct(draws.shape, draws.dtype, sharding=NamedSharding(rows.mesh, drawn))  # as the draws will be
+    # Like the draws.
+    placed = jax.ShapeDtypeStruct(draws.shape, draws.dtype, sharding=NamedSharding(rows.mesh, drawn))
     found = summary.eval_shape(placed, np.int32(0), data).minimum
 
     def run(number: int, keep: int) -> ChunkSummary:
@@ -178,7 +195,7 @@ def _chunks(
 def _summary(
     statistic: Statistic | None, edges: tuple[float, ...] | None, draws: jax.Array, keep: jax.Array, data: Any
 ) -> ChunkSummary:
-    """Of the draws of one device's rows."""
+    """Summarize the draws of one device's rows."""
     values = draws if statistic is None else _values(statistic(draws, data), draws)
     return summarize(values, keep, None if edges is None else jnp.asarray(edges, draws.dtype))
 
@@ -188,16 +205,16 @@ def _values(found: Any, draws: jax.Array) -> jax.Array:
     if not isinstance(found, jax.Array) or not (jnp.issubdtype(found.dtype, jnp.floating) or found.dtype.kind in "bui"):
         raise TypeError(f"statistic must return one array of real numbers, got {found}.")
     if found.shape[:2] != draws.shape[:2]:
-        raise ValueError(
-            f"statistic must keep the axes of draws and rows, {draws.shape[:2]} here, and returned shape {found.shape}."
-        )
+        raise ValueError(f"statistic must preserve the axes of draws and rows, {draws.shape[:2]} here, got shape {found.shape}.")
     return found.astype(draws.dtype)
 
 
 def _edges(bins: ArrayLike, dtype: Any) -> np.ndarray:
     edges = np.asarray(bins)
     if edges.ndim != 1 or not len(edges) or edges.dtype.kind not in "buif":
-        raise ValueError(f"bins must be a row of one or more edges, got shape {edges.shape} and dtype {edges.dtype}.")
+        raise ValueError(
+            f"bins must be a one-dimensional array of at least one edge, got shape {edges.shape} and dtype {edges.dtype}."
+        )
     edges = edges.astype(dtype)
     if not np.all(edges[1:] > edges[:-1]) or np.isnan(edges).any():
         raise ValueError(f"bins must be ascending (in {np.dtype(dtype).name}), got {bins}.")
@@ -205,16 +222,16 @@ def _edges(bins: ArrayLike, dtype: Any) -> np.ndarray:
 
 
 def _run(run: Chunks, state: State, draws: int, chunk: int, rows: int, report: Reporter | None, keep: Checkpoint | None) -> State:
-    """Go on from a state of whole chunks to ``draws`` draws."""
+    """Run the chunks that follow a state of full chunks, up to ``draws`` draws."""
     start = time.monotonic()
 
     def start_chunk(number: int) -> tuple[int, ChunkSummary | None]:
-        size = max(0, min(chunk, draws - number * chunk))  # how many of its draws count
+        size = max(0, min(chunk, draws - number * chunk))  # number of its draws that count
         return size, run(number, size) if size else None
 
     if keep is not None:
         keep.save(state)
-    whole = state
+    complete = state
     size, ahead = start_chunk(state.chunks)
     try:
         while ahead is not None:
@@ -223,21 +240,21 @@ def _run(run: Chunks, state: State, draws: int, chunk: int, rows: int, report: R
             summary = to_host(current, rows)
             state = state.merge(summary, count)
             if count == chunk:
-                whole = state
+                complete = state
                 if keep is not None and number == 0:
                     keep.first_chunk = digest(summary)
             if report is not None:
                 report(Progress(state.draws, draws, time.monotonic() - start))
             if keep is not None:
-                keep.save_if_due(whole)
+                keep.save_if_due(complete)
     finally:
         if keep is not None:
-            keep.save(whole)
+            keep.save(complete)
     return state
 
 
 def _report_to_stderr() -> Reporter:
-    """Return what shows progress: a bar of tqdm on a terminal and nothing in a pipe, or lines where tqdm is not installed."""
+    """Return a reporter: a tqdm bar on a terminal and nothing in a pipe, or lines without tqdm."""
     return _bar() if importlib.util.find_spec("tqdm") else _lines()
 
 
@@ -259,7 +276,7 @@ def _bar() -> Reporter:
 
 
 def _lines() -> Reporter:
-    """Return a function that writes a line every few seconds, and one at the end of a run that needed any."""
+    """Return a function that writes a line every few seconds, and a last one if there were any."""
     written = 0.0
 
     def report(progress: Progress) -> None:

@@ -1,7 +1,8 @@
-"""The rows of a batch over devices: placed, padded to the same number on each, evaluated and sampled where they lie.
+"""Rows of a batch on devices: placed, padded to equal numbers, evaluated and sampled locally.
 
-Everything runs inside ``jax.shard_map``, so that each device sorts and samples its own rows and nothing is exchanged. A row's
-randomness comes from its number in the whole batch: the same key gives the same draws on any number of devices, bitwise.
+Everything runs inside ``jax.shard_map``, so that each device sorts and samples its own rows and
+there is no communication. The randomness of a row depends on its index in the whole batch: the same
+key gives bitwise the same draws on any number of devices.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ DistributionFn = Callable[[Any], Any]
 
 
 class Rows(NamedTuple):
-    """Which rows this process holds, and on which devices.
+    """The rows of this process, and the devices that they are on.
 
     Attributes:
         mesh: the devices, on one axis.
-        here: the number of rows, without padding.
-        first: the number of the first one in the whole batch.
+        here: the number of rows of this process, without padding.
+        first: the index of its first row in the whole batch.
         everywhere: the number of rows of all processes.
     """
 
@@ -40,24 +41,25 @@ class Rows(NamedTuple):
 
     @property
     def each(self) -> int:
-        """How many rows a device holds."""
+        """The number of rows on each device."""
         return -(-self.here // self.mesh.size)
 
     def map(self, function: Callable[..., Any], in_specs: Any, out_specs: Any, *static: Any) -> Any:
-        """What runs ``function(*static, *arrays)`` on every device's own rows, jitted.
+        """Return a jitted function that runs ``function(*static, *arrays)`` on each device.
 
-        The same function, with the same functions and equal other values as ``static``, is not compiled again for equal shapes.
+        With the same functions and equal other values as ``static``, it is not compiled again for
+        equal shapes.
         """
         return _program(function, tuple(_Same(s) if callable(s) else s for s in static), self.mesh, in_specs, out_specs)
 
     def sampler(self, shape: tuple[int, ...]) -> Any:
-        """What draws from the rows' distributions as :func:`evaluate` returns them, by a key: ``shape + batch_shape``."""
+        """Return a function that draws ``shape + batch_shape`` from results of :func:`evaluate`."""
         spec = PartitionSpec(*[None] * len(shape), AXIS)
         return self.map(_draw, (PartitionSpec(), PartitionSpec(AXIS)), spec, self.each, self.first, shape)
 
 
 class _Same:
-    """A function, equal to itself alone: objects that are called may have no hash."""
+    """A wrapper that compares functions by identity: callable objects may not be hashable."""
 
     def __init__(self, function: Any) -> None:
         self.function = function
@@ -69,15 +71,15 @@ class _Same:
         return isinstance(other, _Same) and self.function is other.function
 
 
-@lru_cache(maxsize=32)  # it keeps its functions, and what they hold, alive
+@lru_cache(maxsize=32)  # keeps its functions, and their closures, alive
 def _program(function: Callable[..., Any], static: tuple[Any, ...], mesh: Mesh, in_specs: Any, out_specs: Any) -> Any:
-    """One program over devices, without the checks of replication, which forbid the library's loops."""
-    own = partial(function, *(s.function if isinstance(s, _Same) else s for s in static))
-    return jax.jit(jax.shard_map(own, mesh=mesh, in_specs=in_specs, out_specs=out_specs, check_vma=False))
+    """Compile a program on all devices, without replication checks, which disallow loops."""
+    bound = partial(function, *(s.function if isinstance(s, _Same) else s for s in static))
+    return jax.jit(jax.shard_map(bound, mesh=mesh, in_specs=in_specs, out_specs=out_specs, check_vma=False))
 
 
 def _draw(each: int, first: int, shape: tuple[int, ...], key: jax.Array, distribution: Any) -> jax.Array:
-    """Draws of a device's rows from its part of what :func:`evaluate` returns."""
+    """Draw from the rows of a device, given its part of the result of :func:`evaluate`."""
     start = jax.lax.axis_index(AXIS).astype(jnp.uint32) * jnp.uint32(each) + jnp.uint32(first)
     distribution = jax.tree.map(lambda leaf: leaf[0], distribution)
     if hasattr(distribution, "_sample"):
@@ -99,25 +101,29 @@ def sharded_sample(
     devices: Devices | None = None,
     first_row: int | None = None,
 ) -> jax.Array:
-    """Draw from the distribution of every row, each device its own rows; bitwise the same on any number of devices.
+    """Draw from the distribution of every row, on several devices, bitwise as on one.
 
-    The draws are those of ``distribution_fn(data).sample(key, shape)``. Under plain ``jit`` with sharded inputs XLA moves rows
-    between devices on the way; here each device sorts and samples its own.
+    The draws are those of ``distribution_fn(data).sample(key, shape)``. Under plain ``jit`` with
+    sharded inputs XLA moves rows between devices; here each device sorts and samples its own.
 
     Args:
         key: a scalar typed threefry key.
-        distribution_fn: from rows of ``data`` to their distribution, as in :func:`dpjax.simulate`.
+        distribution_fn: a function from rows of ``data`` to their distribution, as in
+            :func:`dpjax.simulate`.
         data: a pytree of arrays with a common leading axis of rows.
-        shape: the shape of the draws from each row, an integer or several.
+        shape: the shape of the draws from each row, an integer or a sequence of integers.
         devices: as in :func:`dpjax.simulate`.
-        first_row: as there; each process passes its own rows and gets their draws.
+        first_row: as in :func:`dpjax.simulate`; each process passes its own rows and gets their
+            draws.
 
     Returns:
-        Float of shape ``shape + batch_shape``, one array over the devices.
+        Float of shape ``shape + batch_shape``, one array on all devices.
 
     Raises:
-        TypeError: ``key`` is not a typed key, or ``distribution_fn`` does not return a distribution.
-        ValueError: no rows, leaves without a common leading axis, a batch that does not start with it, unusable devices.
+        TypeError: ``key`` is not a typed key, or ``distribution_fn`` does not return a
+            distribution.
+        ValueError: there are no rows, leaves have no common leading axis, the batch does not start
+            with it, or devices are unusable.
 
     Privacy:
         Draws are simulations: their low-order bits depend on the data.
@@ -138,7 +144,7 @@ def sharded_sample(
 
 
 def place(data: Any, devices: Devices | None, first_row: int | None) -> tuple[Rows, Any]:
-    """Put rows on devices; the last row is repeated to give every device as many."""
+    """Put rows on devices; the last row is repeated so that all devices have equal numbers."""
     leaves = jax.tree.leaves(data)
     shapes = [np.shape(leaf) for leaf in leaves]
     if not leaves or any(not shape or shape[0] != shapes[0][0] for shape in shapes):
@@ -147,7 +153,7 @@ def place(data: Any, devices: Devices | None, first_row: int | None) -> tuple[Ro
     if count == 0:
         raise ValueError("data must have at least one row, got none.")
     if any(isinstance(leaf, jax.Array) and not leaf.is_fully_addressable for leaf in leaves):
-        raise ValueError("data must be this process's own rows, got an array over several processes; pass the local part of it.")
+        raise ValueError("data must be this process's own rows, got an array on several processes: pass its local part.")
     first, everywhere = _position(count, first_row)
     mesh = Mesh(np.array(_local(devices)[:count]), (AXIS,))
     rows = Rows(mesh, count, first, everywhere)
@@ -164,7 +170,7 @@ def place(data: Any, devices: Devices | None, first_row: int | None) -> tuple[Ro
 
 
 def _narrowed(leaf: Any) -> np.ndarray:
-    """NumPy data in a dtype that JAX has: too large an integer becomes a float and is not wrapped around, too large a float inf."""
+    """Convert NumPy data to a JAX dtype: too large integers become floats, too large floats inf."""
     leaf = np.asarray(leaf)
     narrow = jax.dtypes.canonicalize_dtype(leaf.dtype)
     if leaf.dtype.kind in "iu" and leaf.size and not np.iinfo(narrow).min <= leaf.min() <= leaf.max() <= np.iinfo(narrow).max:
@@ -186,26 +192,27 @@ def _local(devices: Devices | None) -> list[jax.Device]:
 
 
 def _position(count: int, first_row: int | None) -> tuple[int, int]:
-    """The number of this process's first row in the whole batch, and how many rows there are in all."""
+    """Return the index of this process's first row in the whole batch, and the number of rows."""
     if first_row is not None:
         if not 0 <= first_row <= 2**32 - count:
             raise ValueError(f"first_row must be between 0 and 2^32 less the number of rows, got {first_row}.")
         return first_row, count
     if jax.process_count() == 1:
         return 0, count
-    from jax.experimental import multihost_utils  # only where there are several processes
+    from jax.experimental import multihost_utils  # only needed with several processes
 
     counts = multihost_utils.process_allgather(np.array(count, np.int32))
     return int(np.sum(counts[: jax.process_index()])), int(np.sum(counts))
 
 
 def evaluate(rows: Rows, distribution_fn: DistributionFn, data: Any) -> tuple[Any, int]:
-    """Evaluate the distributions once, each device those of its own rows.
+    """Evaluate the distributions once, on each device those of its rows.
 
     Returns:
-        The distribution, each leaf with a new leading axis of devices: which leaves hold rows is the distribution's own affair. One
-        without the library's hook ``_sample(key, shape, first)`` is evaluated a row at a time, on a second new axis.
-        How many values a row has: the product of the batch axes after the rows.
+        The distribution, each leaf with a new leading axis of devices, since only the distribution
+        knows which leaves have rows. One without the hook ``_sample(key, shape, first)`` is
+        evaluated row by row, on a second new axis. And the number of values of a row, the product
+        of the batch axes after the rows.
     """
     distribution = rows.map(_evaluate, PartitionSpec(AXIS), PartitionSpec(AXIS), distribution_fn, rows.each)(data)
     new_axes = 1 if hasattr(distribution, "_sample") else 2
@@ -215,7 +222,7 @@ def evaluate(rows: Rows, distribution_fn: DistributionFn, data: Any) -> tuple[An
 
 
 def _evaluate(distribution_fn: DistributionFn, each: int, data: Any) -> Any:
-    """The distribution of a device's rows."""
+    """Return the distribution of a device's rows."""
     distribution = distribution_fn(data)
     if not (hasattr(distribution, "sample") and hasattr(distribution, "batch_shape")):
         raise TypeError(
@@ -225,8 +232,9 @@ def _evaluate(distribution_fn: DistributionFn, each: int, data: Any) -> Any:
     batch = distribution.batch_shape
     if batch[:1] != (each,):
         raise ValueError(
-            f"the batch of the distribution must start with the rows of data: distribution_fn got {each} rows and "
-            f"returned a distribution of batch shape {batch}. For a sweep, put the parameters on later axes."
+            "the batch of the distribution must start with the rows of data, but distribution_fn "
+            f"got {each} rows and "
+            f"returned batch shape {batch}: for a sweep, put the parameters on later axes."
         )
     if not hasattr(distribution, "_sample"):
         distribution = jax.vmap(lambda row: distribution_fn(jax.tree.map(lambda leaf: leaf[None], row)))(data)

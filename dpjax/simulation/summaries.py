@@ -1,11 +1,13 @@
-"""Running summaries: each chunk of draws on its device in the dtype of the draws, merged on the host in float64 and int64.
+"""Running summaries: chunks are summarized on devices in their dtype, and merged on the host.
 
-Bitwise the same on any number of devices: sums over a chunk are explicit pairwise adds (XLA's own sum changes with the shape), the
-merge goes chunk by chunk in order. Accuracy: a chunk is first centred on its own mean, so an offset of the data costs nothing, and
-the mean of n values is off by at most (log2(n) + 4) u times their mean absolute deviation, the sum of squares by that relative
-error, where u is 2^-24 for float32. At 2^20 draws a chunk that is below 1.5e-6 of a standard deviation: less than the standard
-error of the mean up to 4e11 draws. Deviations are also scaled by their range, so that no square over- or underflows
-in float32; in float64 the variance does where it is no float64.
+The host uses float64 and int64. Results are bitwise the same on any number of devices: sums over a
+chunk are explicit pairwise additions (XLA's own sum changes with the shape), and chunks are merged
+in order. Accuracy: a chunk is first centered on its mean, so an offset of the data costs no
+precision, and the error of the mean of n values is at most (log2(n) + 4) u times their mean
+absolute deviation, the relative error of the sum of squares likewise, where u is 2^-24 for float32.
+At 2^20 draws a chunk that is below 1.5e-6 of a standard deviation: less than the standard error of
+the mean up to 4e11 draws. Deviations are also scaled by their range, so that no square over- or
+underflows in float32; in float64 the variance may if it is not representable.
 """
 
 from __future__ import annotations
@@ -23,10 +25,11 @@ from dpjax.display import Picture, Shown
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Estimate(Shown):
-    """What :func:`dpjax.simulate` found, for each value separately; NumPy arrays.
+    """The result of :func:`dpjax.simulate`, for each value separately; NumPy arrays.
 
-    The values have the shape ``(rows, ...)``: that of the distribution's batch, or of the statistic without its first axis.
-    Where a row has no distribution (bad parameters), its numbers are NaN and its counts 0.
+    The values have the shape ``(rows, ...)``: that of the distribution's batch, or of the statistic
+    without its first axis. If a row has no distribution (invalid parameters), its numbers are NaN
+    and its counts 0.
 
     Attributes:
         count: the number of draws from each row.
@@ -34,9 +37,15 @@ class Estimate(Shown):
         variance: the sample variance, with ``count - 1`` in the denominator; NaN for one draw.
         minimum: the smallest value.
         maximum: the largest value.
-        bins: the edges as they were used, rounded to the dtype of the values, ``(k+1,)``; None without bins.
-        counts: int64 ``(rows, ..., k+2)``: how many values lie below the first edge, in each ``[bins[i], bins[i+1])``, and from
-            the last edge on; None without bins.
+        bins: the edges, rounded to the dtype of the values, ``(k+1,)``; None without bins.
+        counts: int64 ``(rows, ..., k+2)``: the numbers of values below the first edge, in each
+            ``[bins[i], bins[i+1])``, and from the last edge on; None without bins.
+
+    >>> import jax, jax.numpy as jnp, dpjax
+    >>> means = jnp.array([1.0, 5.0])
+    >>> distribution_fn = lambda x: dpjax.laplace(x, 1.0, sensitivity=1.0)
+    >>> dpjax.simulate(jax.random.key(0), distribution_fn, means, draws=1000).mean.shape
+    (2,)
     """
 
     count: int
@@ -53,7 +62,7 @@ class Estimate(Shown):
         return {"shape": self.mean.shape, "count": self.count, **numbers, **bins}
 
     def _looks(self, rows: int) -> tuple[dict[str, Any], Picture | None]:
-        """The histogram of each row, or without bins the mean against the row."""
+        """Return the histogram of each row, or without bins the mean against the row."""
         table = {"mean": self.mean, "standard error": self.standard_error, "minimum": self.minimum, "maximum": self.maximum}
         if self.bins is None or self.counts is None:
             mean = self.mean.reshape(1, -1)
@@ -64,16 +73,19 @@ class Estimate(Shown):
 
     @property
     def standard_error(self) -> np.ndarray:
-        """The estimated standard deviation of ``mean`` over runs with other keys: ``sqrt(variance / count)``.
+        """The estimated standard deviation of ``mean`` over keys, ``sqrt(variance / count)``.
 
-        By the central limit theorem the expected value lies within 1.96 of it in 95 % of the runs. It measures the
-        randomness of the draws only, not that of the data, and cannot see rare values that no draw has met.
+        By the central limit theorem the expected value is within 1.96 of it in 95 % of the runs. It
+        only measures the randomness of the draws, not that of the data, and does not include rare
+        values that were never drawn.
         """
         return np.sqrt(self.variance / self.count)
 
 
 class ChunkSummary(NamedTuple):
-    """One chunk of values v, on a device, in terms of d = (v - shift) / spread; all fields ``(rows, ...)``.
+    """The summary of one chunk of values v, on a device; fields are ``(rows, ...)``.
+
+    It is expressed in d = (v - shift) / spread.
 
     Attributes:
         shift: the mean of v, up to rounding.
@@ -95,7 +107,17 @@ class ChunkSummary(NamedTuple):
 
 
 class State(NamedTuple):
-    """Everything so far, on the host: the number of whole chunks and of draws, and float64 and int64 ``(rows, ...)``."""
+    """The state of a run on the host; arrays are float64 and int64 ``(rows, ...)``.
+
+    Attributes:
+        chunks: the number of chunks so far.
+        draws: the number of draws of each row so far.
+        mean: the mean of the values.
+        squares: the sum of squared deviations from the mean.
+        minimum: the smallest value.
+        maximum: the largest value.
+        counts: the histogram, or None.
+    """
 
     chunks: int
     draws: int
@@ -107,19 +129,20 @@ class State(NamedTuple):
 
     @staticmethod
     def empty(shape: tuple[int, ...], bins: int | None) -> State:
-        """Nothing yet."""
+        """Return the state before the first chunk."""
         zero, inf = np.zeros(shape), np.full(shape, np.inf)
         return State(0, 0, zero, zero, inf, -inf, None if bins is None else np.zeros((*shape, bins + 1), np.int64))
 
     def merge(self, chunk: ChunkSummary, size: int) -> State:
-        """Add a chunk of ``size`` draws that was brought to the host (Chan, Golub and LeVeque)."""
+        """Add a chunk of ``size`` draws that was copied to the host (Chan, Golub and LeVeque)."""
         with np.errstate(all="ignore"):  # a row without a distribution is NaN, quietly
             shift, spread, first, second = (np.asarray(field, np.float64) for field in chunk[:4])
             mean = shift + spread * (first / size)
             squares = np.square(spread) * np.maximum(second - first * first / size, 0.0)
             total = self.draws + size
             step = mean - self.mean
-            apart = step * step * (self.draws * (size / total)) if self.draws else 0.0  # which may be infinite, and 0 inf is NaN
+            # Step may be infinite, and 0 * inf is NaN.
+            apart = step * step * (self.draws * (size / total)) if self.draws else 0.0
             return State(
                 chunks=self.chunks + 1,
                 draws=total,
@@ -131,21 +154,22 @@ class State(NamedTuple):
             )
 
     def estimate(self, bins: np.ndarray | None) -> Estimate:
-        """Finish."""
+        """Return the estimate of the finished run."""
         variance = self.squares / (self.draws - 1) if self.draws > 1 else np.full(self.mean.shape, np.nan)
         return Estimate(self.draws, self.mean, variance, self.minimum, self.maximum, bins, self.counts)
 
 
 def summarize(values: jax.Array, keep: jax.Array, edges: jax.Array | None) -> ChunkSummary:
-    """Summarise the first ``keep`` (int32) of the values, ``(chunk, rows, ...)``."""
+    """Summarize the first ``keep`` (int32) of the values, ``(chunk, rows, ...)``."""
     values = jax.lax.optimization_barrier(values)
     number = jnp.arange(values.shape[0], dtype=jnp.int32)
     kept = jnp.broadcast_to((number < keep).reshape((-1,) + (1,) * (values.ndim - 1)), values.shape)
     minimum = jnp.min(jnp.where(kept, values, jnp.inf), axis=0)
     maximum = jnp.max(jnp.where(kept, values, -jnp.inf), axis=0)
     spread = jnp.where(maximum > minimum, maximum - minimum, 1.0)
-    # These clips change numbers by a rounding at most. They stand between each product and the sum that takes it, so that the
-    # compiler cannot fuse the two into one multiply-add in one loop and not in another.
+    # These clips change numbers by at most a rounding. They separate each product from the sum that
+    # uses it, so that the compiler cannot fuse the two into one multiply-add in some loops and not
+    # in others.
     shift = jnp.clip(pairwise_sum(jnp.where(kept, values, 0.0)) / keep.astype(values.dtype), minimum, maximum)
     deviations = jnp.clip(jnp.where(kept, (values - shift) / spread, 0.0), -2.0, 2.0)
     squares = jnp.minimum(deviations * deviations, 4.0)
@@ -154,7 +178,7 @@ def summarize(values: jax.Array, keep: jax.Array, edges: jax.Array | None) -> Ch
 
 
 def pairwise_sum(values: jax.Array) -> jax.Array:
-    """Sum over the first axis by a fixed tree of adds."""
+    """Sum over the first axis by a fixed tree of additions."""
     while values.shape[0] > 1:
         quarter = -(-values.shape[0] // 4)
         values = jnp.pad(values, [(0, 4 * quarter - values.shape[0])] + [(0, 0)] * (values.ndim - 1))
@@ -165,7 +189,8 @@ def pairwise_sum(values: jax.Array) -> jax.Array:
 
 def _count(values: jax.Array, kept: jax.Array, edges: jax.Array) -> jax.Array:
     places = edges.shape[0] + 1
-    # Unrolled bisection: three times as fast on the CPU as a loop. What does not count is sent beyond the end and dropped.
+    # Unrolled bisection is three times as fast on the CPU as a loop. Values that do not count are
+    # moved beyond the end and dropped.
     bin_of = jnp.searchsorted(edges, values, side="right", method="scan_unrolled").astype(jnp.int32)
     bin_of = jnp.where(kept & ~jnp.isnan(values), bin_of, np.int32(places)).reshape(values.shape[0], -1)
     cell = jnp.broadcast_to(jnp.arange(bin_of.shape[1], dtype=jnp.int32)[None], bin_of.shape)
@@ -174,5 +199,5 @@ def _count(values: jax.Array, kept: jax.Array, edges: jax.Array) -> jax.Array:
 
 
 def to_host(chunk: ChunkSummary, rows: int) -> Any:
-    """Wait for a chunk and drop the rows that were padding."""
+    """Wait for a chunk and drop padded rows."""
     return jax.tree.map(lambda array: np.asarray(array)[:rows], chunk)

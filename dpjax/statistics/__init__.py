@@ -1,11 +1,12 @@
-"""From data to a sensitivity profile: what a statistic can become after 1, 2, ... individuals change.
+"""Statistics: from data to a sensitivity profile, the values after 1, 2, ... individuals change.
 
-**Neighbours.** Add/remove and swap promise different things, and the choice is worth about a factor of two in error. Numbers for
-one must not be compared with numbers for the other.
+**Neighbors.** Add/remove and swap are different guarantees, and the choice changes the error by
+about a factor of two. Results under one must not be compared with results under the other.
 
-**Ties.** Ages, ratings, hours and clicks have few distinct values. A continuous distribution has no mass on a single value: if
-most records are equal, it draws from the gaps further out, and for a constant column almost uniformly over the whole range. With
-``resolution=``, draws lie on the multiples of the resolution and the value itself has mass. The errors with and without it:
+**Ties.** Ages, ratings, hours and clicks have few distinct values. A continuous distribution has no
+mass on a single value: if most records are equal, it draws from the gaps further out, and for a
+constant column almost uniformly from the whole range. With ``resolution=``, draws are multiples of
+the resolution and the value itself has mass. The errors without and with it:
 
 >>> import jax.numpy as jnp, dpjax
 >>> constant, ties = jnp.full(100, 30.0), {"lower": 0, "upper": 100, "neighbors": "add_remove"}
@@ -14,13 +15,14 @@ most records are equal, it draws from the gaps further out, and for a constant c
 >>> round(float(dpjax.piecewise_laplace(dpjax.median(constant, resolution=1, **ties), 0.1).mean_abs_error(30.0)), 3)
 0.137
 
-**No bounds.** Where nobody knows how large a record can be, map the records by a public increasing function, take the statistic
-there (:func:`on_scale`), and map the draw back (:class:`dpjax.Transformed`); neither map costs privacy. :class:`dpjax.Log` is for
-positive data, :class:`dpjax.Asinh` for both signs, :class:`dpjax.LogCauchy` and :class:`dpjax.Prior` are the distribution
-functions of public priors. Over 100 samples of 1000 lognormal, normal, Pareto or Student t records, the exact mean error of the
-median is within 0.5 % of that between good bounds (both relations, epsilon 0.2 and 1, ``Asinh(1.0)`` and ``LogCauchy(1.0)``).
-Few records or extreme quantiles need bounds, see :func:`on_scale` and :func:`dpjax.unbounded_quantile`.
-
+**No bounds.** If no bounds on the records are known, map the records by a public increasing
+function, compute the statistic there (:func:`on_scale`), and map the draw back
+(:class:`dpjax.Transformed`); neither map costs privacy. :class:`dpjax.Log` is for positive data,
+:class:`dpjax.Asinh` for data of both signs, and :class:`dpjax.LogCauchy` and :class:`dpjax.Prior`
+are the distribution functions of public priors. Over 100 samples of 1000 lognormal, normal, Pareto
+or Student t records, the exact mean error of the median is within 0.5 % of that between good bounds
+(both relations, epsilon 0.2 and 1, ``Asinh(1.0)`` and ``LogCauchy(1.0)``). Few records or extreme
+quantiles need bounds, see :func:`on_scale` and :func:`dpjax.unbounded_quantile`.
 >>> scale = dpjax.Asinh(1.0)
 >>> earnings = jnp.exp(10.5 + 0.7 * jnp.linspace(-2, 2, 1001))
 >>> profile = dpjax.on_scale(dpjax.median, earnings, transform=scale, neighbors="add_remove")
@@ -29,32 +31,40 @@ Few records or extreme quantiles need bounds, see :func:`on_scale` and :func:`dp
 >>> bool(free.mean_abs_error(earnings[500]) < 1.02 * between.mean_abs_error(earnings[500]))
 True
 
-**Your own statistic** with several components has one profile, :func:`dpjax.from_vector_radii`, and its distribution is around
-the whole vector, in any dimension. :func:`dpjax.from_local_sensitivity` costs several times the exact profile of a median. A
-truncation needs about log(range/gap)/epsilon levels, not 1/epsilon (``benchmarks/experiments/approximations.py``).
+**Your own statistic** with several components has one profile, :func:`dpjax.from_vector_radii`, and
+its distribution is around **Other statistics.** A statistic with several components has one
+profile, :func:`dpjax.from_vector_radii`, and one distribution of the vector, in any dimension. The
+error with :func:`dpjax.from_local_sensitivity` is several times that of the exact profile of a
+median. A truncation needs about log(range/gap)/epsilon levels, not 1/epsilon
+(``benchmarks/experiments/approximations.py``).
 
-Arguments that statistics share:
+* ``x``: float ``(..., n)``, individuals on the last axis, every other axis a batch. Integers become
+  floats. Records are clamped to ``[lower, upper]``. A NaN record is absent under add/remove; under
+  swap, where the number of records is public, it counts as
+  * ``x``: float ``(..., n)``, individuals on the last axis; every other axis is a batch. Integers
+    become floats. Records are clamped to ``[lower, upper]``. A NaN record is absent under
+    add/remove; under swap, where the number of records is public, it counts as ``lower``.
+  * ``lower``, ``upper``: float ``(...)``, the public bounds of a record, ``lower < upper``, in
+    float32 2^-104 to 2^104 apart.
+  * ``neighbors``: ``"add_remove"`` (one record more or less) or ``"swap"`` (one record replaced).
+    There is no default, because the guarantees differ, and a profile for one is not valid for the
+    other: values for add/remove leak 1.97 epsilon under swap.
+  * ``resolution``: public and static, that of the data: 1 for integers, 0.01 for cents (read by its
+    decimal value). Records are rounded to its multiples, one by one, the bounds must be multiples
+    of it, and draws are multiples: the value of the statistic has mass, which increases with the
+    number of individuals who must change to move it. Set it whenever records can be equal: without
+    one, a profile is for data without ties, and mechanisms draw from the gaps between records.
+  * ``num_records``: int ``(...)``, the number of leading records of each row that are present,
+    clamped to 0..n; the rest is padding. Public under swap, private under add/remove.
+  * ``mask``: bool ``(..., n)``, the records that are present; in place of ``num_records``.
+  * ``truncate``: static k, chosen without the data; the same as ``.truncate(k)`` afterwards, but
+    only reads the records near the statistic: 2 to 4 times faster from 10^5 records on.
 
-* ``x``: float ``(..., n)``, individuals on the last axis, every other axis a batch. Integers become floats. Records are clamped to
-  ``[lower, upper]``. A NaN record is absent under add/remove; under swap, where the number of records is public, it counts as
-  ``lower``.
-* ``lower``, ``upper``: float ``(...)``, the public bounds of a record, ``lower < upper``, in float32 2^-104 to 2^104 apart.
-* ``neighbors``: ``"add_remove"`` (one record more or less) or ``"swap"`` (one record replaced). It has no default, since the two
-  promise different things, and a profile made for one is not valid for the other: add/remove values under swap leak 1.97 epsilon.
-* ``resolution``: public and static, that of the data: 1 for integers, 0.01 for cents (read by its decimal value). Records are
-  rounded to its multiples, one by one, the bounds are multiples of it, and mechanisms draw on them: the value of the statistic
-  keeps mass, the more the more individuals must change to move it. Give it wherever records can be equal: without one, a profile
-  is for data without ties, and mechanisms draw from the gaps between records.
-* ``num_records``: int ``(...)``, how many leading records of each row are present, clamped to 0..n; the rest is padding. Public
-  under swap, private under add/remove.
-* ``mask``: bool ``(..., n)``, which records are present; instead of ``num_records``.
-* ``truncate``: static k, chosen without the data; the same as ``.truncate(k)`` afterwards, but reads only the records near the
-  statistic: 2 to 4 times faster from 10^5 records on.
+  The bounds, the shape of ``x`` and static arguments are public; under swap also the number of
+  records (so ``num_records`` and ``mask``), but not under add/remove.
 
-What is public: the bounds, the shape of ``x`` and static arguments; under swap also the number of records (so ``num_records`` and
-``mask``), under add/remove not.
-
-All raise ``TypeError`` if ``x`` is not numeric, and ``ValueError`` for ``lower >= upper``, an unknown option, or both
+  All raise ``TypeError`` if ``x`` is not numeric, and ``ValueError`` for ``lower >= upper``, an
+  unknown option, or both
 ``num_records`` and ``mask``.
 """
 

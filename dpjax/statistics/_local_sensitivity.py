@@ -1,29 +1,34 @@
-"""Local sensitivity of quantiles and order statistics at every distance, and its smooth upper bound.
+"""Local sensitivity of quantiles and order statistics at every distance, and its smooth bound.
 
-With A_k the largest local sensitivity of the datasets z within k changes, the beta-smooth sensitivity is max_k A_k e^{-beta k}
-(Nissim, Raskhodnikova and Smith 2007). Let x[1..n] be sorted, x[j] = lower for j <= 0 and x[j] = upper for j > n; likewise z, of
-N records. Let q >= 1/2: a smaller q is that of the mirrored records.
+With A_k the largest local sensitivity of the datasets z within k changes, the beta-smooth
+sensitivity is max_k A_k e^{-beta k} (Nissim, Raskhodnikova and Smith 2007). Let x[1..n] be sorted,
+x[j] = lower for j <= 0 and x[j] = upper for j > n; likewise z, of N records. Let q >= 1/2: a
+smaller q is that of the mirrored records.
 
-One more change moves the rank r(N) that is read by s = 1 under swap, and under add/remove by at most s = q, when a record comes
-or goes at the top. So the local sensitivity is the rise of z over the ranks r to r + s or r - s to r, which are r(N) to r(N + 1)
-or r(N - 1) to r(N) under add/remove. Such an interval has its largest part, a, in a gap (z[g], z[g + 1]), and s - a in a gap next
-to it. Let c records of x go, p come below and u above. The rise is linear in the records, and with i = g - p largest where all c
-go from the first gap:
+One more change moves the rank r(N) that is read by s = 1 under swap, and under add/remove by at
+most s = q, when a record is added or removed at the top. So the local sensitivity is the rise of z
+over the ranks r to r + s or r - s to r, which are r(N) to r(N + 1) or r(N - 1) to r(N) under
+add/remove. Such an interval has its largest part, a, in a gap (z[g], z[g + 1]), and s - a in an
+adjacent gap. Let c records of x be removed, p added below and u added above. The rise is linear in
+the records, and with i = g - p it is largest if all c are removed from the first gap:
 
-    V = a (x[i + c + 1] - x[i]) + (s - a) (x[i + c + 2] - x[i + c + 1], or x[i] - x[i - 1] if the other gap is below)
+    V = a (x[i + c + 1] - x[i]) + (s - a) (x[i + c + 2] - x[i + c + 1], or x[i] - x[i - 1] if the
+    other gap is
+        below)
 
     swap          c = k; N = n; p = 0, ..., k above r, and p = 1, ..., k + 1 below it
     add/remove    c = (k + n - N) / 2, rounded down; N and p any with c >= 0 and u = k - c - p >= 0
 
-Rounding down adds the intervals that end at z, not start; those with u > 0 are no news. A_k is the largest V: O(n^2) operations a
-row, whatever the number of betas.
+Rounding down includes the intervals that end at z rather than start there; those with u > 0 add
+nothing new. A_k is the largest V: O(n^2) operations a row, for any number of betas.
 
-Under add/remove p is of use only if a is smaller at N - 2, ..., N - 2p than at N: if j of the p records do not come and j more
-go, N falls by 2j, and the first gap grows to both sides. Hence most N have p = 0 only. At q = 1/2 u = 0 too, and A_k is read at c
-= k: O(n).
+Under add/remove, p > 0 only helps if a is smaller at N - 2, ..., N - 2p than at N: if j of the p
+records are not added and j more are removed, N decreases by 2j, and the first gap grows on both
+sides. Hence most N have p = 0 only. At q = 1/2, u = 0 too, and A_k is read at c = k: O(n).
 
-A statistic that reads one record, ``definition="lower"`` or a fixed rank, moves by a whole gap: a = s = 1. Then r(N) to r(N + 1)
-is the gap below rank r(N + 1), and it ends at z only if r(N + 1) > r(N). A fixed rank m is q = 0.
+A statistic that reads one record, ``definition="lower"`` or a fixed rank, moves by a complete gap:
+a = s = 1. Then r(N) to r(N + 1) is the gap below rank r(N + 1), and it ends at z only if r(N + 1) >
+r(N). A fixed rank m is q = 0.
 """
 
 from fractions import Fraction
@@ -69,24 +74,30 @@ def smooth_sensitivity(
 
 
 def smooth_sensitivity(x: ArrayLike | LocalSensitivity, beta: ArrayLike, **of_records: Any) -> SmoothSensitivity:
-    """Return the beta-smooth sensitivity of a quantile, by default the median: max_k A_k e^{-beta k}.
+    """Return the beta-smooth sensitivity of a quantile (or the median), max_k A_k e^{-beta k}.
 
-    The same as ``local_sensitivity(...).smooth(beta)``, which costs less for several betas.
+    It equals ``local_sensitivity(...).smooth(beta)``, which is cheaper for several betas.
 
     Args:
-        x: a :class:`LocalSensitivity`, of whatever statistic; or records, and everything else as in :func:`local_sensitivity`.
-        beta: positive, chosen **without the data**, broadcasts against ``(...)``; :func:`optimal_beta` gives a good one. The
-            published baselines choose beta (and alpha) to minimise bound/alpha on the private dataset itself, which is not private.
+        x: a :class:`LocalSensitivity` of any statistic; or records, with the other arguments as in
+            :func:`local_sensitivity`.
+        beta: positive, chosen **without the data**, broadcasts against ``(...)``;
+            :func:`optimal_beta` returns a good one. The published baselines choose beta (and alpha)
+            to minimize bound/alpha on the private dataset, which is not private.
+
+    Raises:
+        TypeError: further arguments are given with a :class:`LocalSensitivity`.
 
     Returns:
         A :class:`SmoothSensitivity`.
 
     Privacy:
-        None by itself: an input of :func:`smooth_cauchy`, :func:`smooth_laplace` and :func:`smooth_laplace_log_normal`. Public:
-        beta, and see :mod:`dpjax.statistics`.
+        No guarantee by itself: it is an input of :func:`smooth_cauchy`, :func:`smooth_laplace` and
+        :func:`smooth_laplace_log_normal`. Public: beta, and what :mod:`dpjax.statistics` lists.
 
     References:
-        Nissim, Raskhodnikova and Smith (2007), Definition 2.2 and Claim 3.3; Gillenwater and Munoz Medina, Definition 6.
+        Nissim, Raskhodnikova and Smith (2007), Definition 2.2 and Claim 3.3; Gillenwater and Munoz
+        Medina, Definition 6.
 
     >>> import jax.numpy as jnp
     >>> smooth_sensitivity(jnp.arange(1.0, 10.0), jnp.log(2.0), lower=0, upper=10, neighbors="swap").bound.item()
@@ -95,7 +106,9 @@ def smooth_sensitivity(x: ArrayLike | LocalSensitivity, beta: ArrayLike, **of_re
     if not isinstance(x, LocalSensitivity):
         x = local_sensitivity(x, **of_records)
     elif of_records:
-        raise TypeError(f"a LocalSensitivity has its relation and its bounds: give beta only, not {', '.join(of_records)}.")
+        raise TypeError(
+            f"only beta can be given with a LocalSensitivity, which has its own relation and bounds, got {', '.join(of_records)}."
+        )
     return x.smooth(beta)
 
 
@@ -111,29 +124,37 @@ def local_sensitivity(
     num_records: ArrayLike | None = None,
     mask: ArrayLike | None = None,
 ) -> LocalSensitivity:
-    """Return the local sensitivity of a quantile at every distance, exactly: A_k = max of LS(z) over d(x, z) <= k.
+    """Return the local sensitivity of a quantile at every distance k.
+
+    It is A_k = max of LS(z) over d(x, z) <= k, exactly.
 
     Args:
-        x: float ``(..., n)``. The other arguments: :mod:`dpjax.statistics`; there is no resolution.
+        x: float ``(..., n)``. See :mod:`dpjax.statistics` for it and for the arguments not listed
+            here; there is no resolution.
         q: static, as in :func:`dpjax.quantile`; by default the median.
-        neighbors: the median under ``"add_remove"`` costs O(n) operations a row. All else costs O(n^2), and linear quantiles under
-            ``"add_remove"`` a multiple of it: 2 times at q = 0.9, 14 times at 0.99.
+        neighbors: the median under ``"add_remove"`` costs O(n) operations a row. All else costs
+            O(n^2), and linear quantiles under ``"add_remove"`` a multiple of it: 2 times at q =
+            0.9, 14 times at 0.99.
         definition: ``"linear"`` or ``"lower"``, as in :func:`dpjax.quantile`.
-        rank: static; x[rank], as in :func:`dpjax.order_statistic`, instead of a quantile.
+        rank: static; if given, the statistic is x[rank], as in :func:`dpjax.order_statistic`, not a
+            quantile.
 
     Returns:
-        A :class:`LocalSensitivity` of batch shape ``(...)``, with ``at_distance`` of shape ``(..., n + 1)``; of a rank under
-        ``"add_remove"`` ``(..., n + rank)``, since all records may have to go and ``rank`` - 1 others to come.
+        A :class:`LocalSensitivity` of batch shape ``(...)``, with ``at_distance`` of shape ``(...,
+        n + 1)``; for a rank under ``"add_remove"`` ``(..., n + rank)``, since all records may be
+        removed and ``rank`` - 1 others added.
 
     Raises:
-        ValueError: as :func:`dpjax.quantile`; a ``rank`` beside a ``q``.
+        ValueError: as :func:`dpjax.quantile`; or both ``rank`` and ``q`` are given.
 
     Privacy:
-        None by itself; A_k(x) <= A_{k+1}(x') for neighbours, which smooth bounds and propose-test-release rest on.
+        No guarantee by itself; A_k(x) <= A_{k+1}(x') for neighbors, as smooth bounds and
+        propose-test-release require.
 
     References:
-        Nissim, Raskhodnikova and Smith (2007), Claim 3.3 (swap, fixed rank). The other forms, at the head of this file, are this
-        library's, compared with a search over all datasets on a grid in its tests.
+        Nissim, Raskhodnikova and Smith (2007), Claim 3.3 (swap, fixed rank). The other forms, in
+        the module docstring, are new; the tests compare them with a search over all datasets on a
+        grid.
 
     >>> import jax.numpy as jnp
     >>> local_sensitivity(jnp.array([20.0, 30.0, 50.0]), lower=0, upper=100, neighbors="add_remove").at_distance.tolist()
@@ -142,13 +163,13 @@ def local_sensitivity(
     checks.one_of("definition", definition, ("linear", "lower"))
     checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
     if rank is not None and q != 0.5:
-        raise ValueError(f"give q or rank, not both: got q={q} and rank={rank}.")
+        raise ValueError(f"only one of q and rank can be given, got q={q} and rank={rank}.")
     records, present = present_records(x, num_records=num_records, mask=mask)
     if rank is None:
         ranks = ranks_of_quantile(q, definition=definition, neighbors=neighbors)
     else:
         ranks = ranks_of_order_statistic(rank, records.shape[-1])
-        if neighbors == "add_remove":  # columns without a record, for as many distances more
+        if neighbors == "add_remove":  # columns without a record, one for each additional distance
             more = [(0, 0)] * (records.ndim - 1) + [(0, rank - 1)]
             records = jnp.pad(records, more, constant_values=jnp.nan)
             present = None if present is None else jnp.pad(present, more[-present.ndim :])
@@ -162,7 +183,7 @@ def local_sensitivity(
 def _local_sensitivity(
     records: jax.Array, present: jax.Array | None, low: jax.Array, high: jax.Array, ranks: Ranks, neighbors: Neighbors
 ) -> tuple[jax.Array, jax.Array]:
-    """The statistic ``(...)`` and A_0, A_1, ..."""
+    """Return the statistic ``(...)`` and A_0, A_1, ..."""
     x = sort_rows(records, present, low, high, neighbors=neighbors)
     value = Sides(ranks, x.n_max, 0, 0, None)(x.values, x.n)[0][..., 0]
     batch, size, u, v = value.shape, x.n_max + 1, ranks.per_record, ranks.denominator
@@ -183,7 +204,8 @@ def _local_sensitivity(
         return value, found.reshape(*batch, size)
     counts, below = _datasets(ranks, u, 2 * size)
     found = _largest_rise(rows, n, ranks, u, counts, below, ranks.definition == "lower")
-    if ranks.definition == "linear":  # of one record, when it goes: the empty dataset has a value of its own
+    # Removal of a single record: the empty dataset has its own value.
+    if ranks.definition == "linear":
         one = jnp.concatenate([rows[:, 1:2], take(rows, n)], axis=-1) - rows[:, :1]
         share = float(1 - Fraction(u, v))
         rise = jnp.maximum(share * one, abs(one - share * (rows[:, -1:] - rows[:, :1])))
@@ -192,21 +214,23 @@ def _local_sensitivity(
 
 
 def _interval(ranks: Ranks, step: int, count: Any) -> tuple[Any, Any, Any, Any, Any]:
-    """Return g, a and s - a of the ranks r(N) to r(N) + s, whether s - a is in the gap above, and whether it ends at a dataset.
+    """Return g, a and s - a of the ranks r(N) to r(N) + s, and two flags, for integers N.
 
-    For integers N, NumPy or JAX; a and s - a in units of half the denominator.
+    The flags are true if s - a is in the gap above, and if the interval ends at a dataset; a and s
+    - a are in units of half the denominator.
     """
     u, constant, _, v, definition = ranks
     if definition == "lower":
         gap, place = divmod(u * count + constant - 1 + step, v)
         return gap, 0 * gap + 2 * v, 0 * gap, gap > gap, place < u
-    gap, place = divmod(2 * (u * count + constant) + step, 2 * v)  # of the middle of the interval
+    # Gap of the middle of the interval.
+    gap, place = divmod(2 * (u * count + constant) + step, 2 * v)
     part = (v - abs(place - v) + step).clip(max=2 * step)
     return gap, part, 2 * step - part, place > v, count > 0
 
 
 def _datasets(ranks: Ranks, step: int, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return all N < size and p that may be of use under add/remove."""
+    """Return all pairs of N < size and p that can be optimal under add/remove."""
     counts = [np.arange(size, dtype=np.int32)]
     while (last := counts[-1]).size:
         fewer = last - 2 * len(counts)
@@ -217,9 +241,10 @@ def _datasets(ranks: Ranks, step: int, size: int) -> tuple[np.ndarray, np.ndarra
 def _largest_rise(
     rows: jax.Array, n: jax.Array, ranks: Ranks, step: int, counts: np.ndarray | None, below: np.ndarray, one_part: bool
 ) -> jax.Array:
-    """Return the largest V at k = 0, 1, ..., ``(rows, size)``, over pairs of N and p; without ``counts`` N = n.
+    """Return the largest V at k = 0, 1, ..., ``(rows, size)``, over pairs of N and p.
 
-    For a derivative, which costs O(n), the search also says at which pair it is; searching without that is 10 times faster.
+    Without ``counts``, N = n. The search for the maximizing pair is only run for derivatives, which
+    then cost O(n): without it the search is 10 times faster.
     """
     size, width = rows.shape[-1] - 1, 1 if counts is None else 2
     pad = (size + int(below[-1]) + 4, 2 * size + 4)
@@ -242,7 +267,8 @@ def _largest_rise(
                 rise = part.astype(x.dtype) * rise + rest.astype(x.dtype) * next_to
             first = p - 1 if counts is None else jnp.maximum(more, 2 * p - more - ends.astype(jnp.int32))
             rise = jnp.where(k >= first, rise, -1.0)
-            # The maximum reads the best once: a chain of selections would be compiled in exponential time.
+            # The maximum reads the best value once: a chain of selections would take exponential
+            # time to compile.
             return jnp.maximum(best[0], rise), jnp.where(rise > best[0], number, best[1])
 
         start = jnp.full(size, -1, x.dtype), jnp.zeros(size, jnp.int32)
@@ -263,7 +289,7 @@ def _largest_rise(
 def _rise(
     rows: jax.Array, n: jax.Array, ranks: Ranks, step: int, count: jax.Array, p: Any, one_part: bool, width: int = 2
 ) -> jax.Array:
-    """V at k = 0, 1, ..., each at its N and p."""
+    """Return V at k = 0, 1, ..., each at its N and p."""
     size, unit = rows.shape[-1] - 1, 2.0 * ranks.denominator
     gap, part, rest, above, _ = _interval(ranks, step, count)
     i = gap - p

@@ -1,18 +1,22 @@
 """The mean of clamped records.
 
-With x[1..n] sorted, T their sum, and a, b the bounds, the largest values within l changes (the smallest by symmetry) are:
+With x[1..n] sorted, T their sum, and a, b the bounds, the largest values within l changes (the
+smallest by symmetry) are:
 
     swap          (T + sum over i <= l of (b - x[i])) / n
     add/remove    max over R of (T - x[1] - ... - x[R] + (l - R) b) / (n - 2 R + l): R smallest removed, l - R added at b
 
-Both are exact. Under add/remove the best change at each step is not the best in the end: of {0, 0, 0.8} in [0, 1], two changes
-chosen one by one reach 0.6, and removing both zeros reaches 0.8. But the numerator is concave in R and the denominator affine, so
-the ratio is quasi-concave; it rises to the best R without a pause, then falls. It rises from R to R + 1 exactly where it is above
-(x[R+1] + b) / 2, the mean of the record that goes and the addition that does not come, and the best R is found by bisection.
+Both are exact. Under add/remove a greedy choice of changes is not optimal: for {0, 0, 0.8} in [0,
+1], two changes chosen one by one reach 0.6, and removing both zeros reaches 0.8. But the numerator
+is concave in R and the denominator affine, so the ratio is quasi-concave: it strictly increases up
+to the best R, then decreases. It increases from R to R + 1 exactly where it is above (x[R+1] + b) /
+2, the mean of the record that is removed and the addition that is omitted, so the best R is found
+by bisection.
 
-In floating point, records are distances from the lower bound, which all neighbours share, as numbers with twice the digits. Those
-that stay are added up from their own end, so that a mean is off by at most 2^10 u^2 of the width of the bounds, including what a
-comparison of the bisection may miss, and 2^4 u^2 of their size: see ``rounding``.
+In floating point, records are distances from the lower bound, which all neighbors share, as pairs
+of floats with twice the precision. The remaining records are summed from their own end, so that the
+error of a mean is at most 2^10 u^2 of the width of the bounds, including the effect of comparisons
+in the bisection, and 2^4 u^2 of their magnitude: see ``rounding``.
 """
 
 from dataclasses import replace
@@ -52,32 +56,37 @@ def mean(
 ) -> SensitivityProfile:
     """Return the sensitivity profile of the mean, (x[1] + ... + x[n]) / n.
 
-    Under swap the l smallest records become ``upper``. Under add/remove records come and go and n is private; the mean is then not
-    sample-monotone (of {0, 1}, removing one record reaches 0 and 1, but 0.9 takes two changes), and there are two profiles.
-    ``values="extreme"`` has the largest and the smallest mean within l changes: right for piecewise Laplace, and for inverse
-    sensitivity too. ``values="hull"`` has what l changes reach with at least one addition, a whole interval: inverse sensitivity
-    on it is Duff's mean. It is a little narrower and cannot be interpolated: piecewise Laplace would have a loss of 1.08 epsilon
-    and a range of 1.5 epsilon.
+    Under swap the l smallest records become ``upper``. Under add/remove records are added and
+    removed and n is private; the mean is then not sample-monotone (for {0, 1}, removing one record
+    reaches 0 and 1, but 0.9 takes two changes), and there are two profiles. ``values="extreme"``
+    has the largest and the smallest mean within l changes, for piecewise Laplace and for inverse
+    sensitivity. ``values="hull"`` has the interval that l changes with at least one addition reach:
+    inverse sensitivity on it is Duff's mean. It is slightly narrower and not interpolable:
+    piecewise Laplace would have a loss of 1.08 epsilon and a range of 1.5 epsilon.
 
     Args:
-        x: float ``(..., n)``. The other arguments: :mod:`dpjax.statistics`.
+        x: float ``(..., n)``. See :mod:`dpjax.statistics` for it and for the arguments not listed
+            here.
         values: ``"extreme"``, or under add/remove ``"hull"``.
-        resolution: for ``"swap"`` and without ``num_records`` and ``mask``: the mean is then a multiple of resolution / n.
+        resolution: for ``"swap"`` without ``num_records`` and ``mask``: the mean is then a multiple
+            of resolution / n.
 
     Returns:
-        A profile of batch shape ``(...)``, n levels under swap and n+1 under add/remove. An empty dataset has the value
-        (lower + upper) / 2.
+        A profile of batch shape ``(...)``, n levels under swap and n+1 under add/remove. An empty
+        dataset has the value (lower + upper) / 2.
 
     Raises:
-        ValueError: a resolution where the means are on no common grid; bounds so large that the sum of n records overflows, or
-            closer than about 2^-66 in float32 and 2^-904 in float64.
+        ValueError: there is a resolution where the means are not on a common grid; the bounds are
+            so large that the sum of n records overflows, or closer than about 2^-66 in float32 and
+            2^-904 in float64.
 
     Privacy:
-        The values keep Corollary 3.1, also as they are rounded (the hull only beyond level 0: flat pieces, no ``rho``). Public:
-        see :mod:`dpjax.statistics`.
+        The values satisfy Corollary 3.1, also after rounding (the hull only beyond level 0: flat
+        pieces, no ``rho``). Public: see :mod:`dpjax.statistics`.
 
     References:
-        Durfee (2025), Section 3.1; Gillenwater and Munoz Medina, Section 4.1, which calls for a dynamic program: none is needed.
+        Durfee (2025), Section 3.1; Gillenwater and Munoz Medina, Section 4.1, which calls for a
+        dynamic program that is not needed.
 
     >>> import jax.numpy as jnp
     >>> profile = mean(jnp.array([1.0, 2.0, 3.0, 6.0]), lower=0, upper=10, neighbors="swap")
@@ -87,11 +96,11 @@ def mean(
     checks.one_of("values", values, ("extreme", "hull"))
     checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
     if values == "hull" and neighbors == "swap":
-        raise ValueError('values="hull" is for add_remove neighbors; under swap the mean has one profile.')
+        raise ValueError('values="hull" is only for add_remove neighbors, got swap, under which the mean has one profile.')
     if resolution is not None:
         if neighbors != "swap" or num_records is not None or mask is not None:
             raise ValueError(
-                "a mean has a resolution where n is the same for all rows and neighbours: swap neighbors, no count and no mask."
+                "resolution needs swap neighbors, without num_records and mask: n must be the same for all rows and neighbors."
             )
         total = sum(x, lower=lower, upper=upper, neighbors=neighbors, resolution=resolution)
         assert total.resolution is not None
@@ -119,13 +128,13 @@ def _mean(
     error = (2.0**10 * (high - low) + 2.0**4 * jnp.maximum(abs(low), abs(high))) * unit(dtype)
     slack, width = 2 * error * level.astype(dtype), single(high).minus(single(low))
 
-    # The records that stay are the largest above, and the smallest below.
+    # The remaining records are the largest above, and the smallest below.
     descending = x.at(jnp.maximum(n - np.arange(n_max, dtype=np.int32), 0))
     distances = (single(records).minus(single(low)) for records in (x.values[..., 1:-1], descending))
     smallest, largest = (prefix_sums(DoubleFloat(*map(x.present, distance))) for distance in distances)
 
     def mean_of(kept: Any, added: Any, sign: int) -> DoubleFloat:
-        """The mean less ``low`` of the records that stay and of others at the bound."""
+        """Return the mean minus ``low`` of the records kept and of others at the bound."""
         total = DoubleFloat(*(take(part, kept) for part in (largest if sign > 0 else smallest)))
         total = total.plus(width.times(added.astype(dtype))) if sign > 0 else total
         return total.over(jnp.maximum(kept + added, 1).astype(dtype))
@@ -135,7 +144,8 @@ def _mean(
 
     def side(sign: int) -> jax.Array:
         bound = high if sign > 0 else low
-        # The empty dataset is left out: its value, the middle, is never beyond what one record and one bound reach.
+        # The empty dataset is excluded: its value, the midpoint, never exceeds what one record and
+        # one bound reach.
         most = jnp.where(level == n, n - 1, jnp.minimum(level, n)) if values == "extreme" else jnp.minimum(level - 1, n)
 
         def rises(gone: jax.Array) -> jax.Array:

@@ -1,19 +1,22 @@
-"""Counts of candidates, and how far a dataset is from having each of them as a mode.
+"""Counts of candidates, and the distance of a dataset from having each of them as a mode.
 
-With n_y records equal to candidate y and n_max the largest count, candidate x becomes *a* mode after (exactly)
+With n_y records equal to candidate y and n_max the largest count, candidate x becomes *a* mode
+after exactly
 
     add/remove   n_max - n_x changes: add as many records x
-    swap         the least d with sum over y of max(0, n_y - n_x - d) <= d: every swap adds one x, and takes one record from
-                 a candidate that is still ahead; = max over j of ceil((S_j - j n_x) / (1 + j)), S_j the sum of the j largest counts
+    swap         the least d with sum over y of max(0, n_y - n_x - d) <= d: every swap adds one x, and removes one
+                 record of a candidate that is still ahead; = max over j of ceil((S_j - j n_x) / (1
+                 + j)), S_j the sum of the j largest counts
 
-and, if it is the only mode with a lead of g over the next one, stays a mode through g changes (add/remove) or floor(g/2) swaps.
-The distance to a set of datasets, and minus how far a dataset is inside of it, change by at most 1 between neighbours: these are
-scores of sensitivity 1 (negated). A gap
-closes by two a swap, but ceil((n_max - n_x)/2) is the distance only if one candidate is ahead: at the counts (0, 3, 3, 3) it says
-2, and the first candidate needs 3.
+and, if it is the only mode with a lead of g over the next one, it remains a mode through g changes
+(add/remove) or floor(g/2) swaps. The distance to a set of datasets, and minus the depth of a
+dataset inside it, change by at most 1 between neighbors, so these are (negated) scores of
+sensitivity 1. A gap closes by two a swap, but ceil((n_max - n_x)/2) is the distance only if one
+candidate is ahead: for the counts (0, 3, 3, 3) it is 2, whereas the first candidate needs 3.
 
-For the mode, distance is not the best score. Mechanisms over candidates do not see a shift that is common to all scores, and up to
-one the counts themselves have sensitivity 1/2 under add/remove (n_y - n/2 changes by 1/2) and 1 under swap: twice as sharp.
+For the mode, distance is not the best score. Mechanisms over candidates ignore a shift that is
+common to all scores, and up to such a shift the counts themselves have sensitivity 1/2 under
+add/remove (n_y - n/2 changes by 1/2) and 1 under swap.
 """
 
 from functools import partial
@@ -41,28 +44,32 @@ def mode(
     num_records: ArrayLike | None = None,
     mask: ArrayLike | None = None,
 ) -> CandidateScores:
-    """Return the scores of candidates for the mode: minus the number of individuals that must change before each is a mode.
+    """Return scores of candidates for the mode: minus the number of changes to make it a mode.
 
-    Under add/remove that is ``n_x - n_max``; under swap see the head of ``dpjax/statistics/_mode.py``. A dataset may have several
-    modes, with the score 0. The score of a single mode is how many individuals may change and leave it one: the number that
-    takes it away, less 1. (Without that it would be 0, as in the Duff paper, however far the others are behind.)
+    Under add/remove the score is ``n_x - n_max``; for swap see the docstring of
+    ``dpjax/statistics/_mode.py``. A dataset may have several modes, with score 0. The score of a
+    single mode is the number of individuals who may change without it ceasing to be one: the number
+    of changes that do, minus 1. (Without that it would be 0, as in the Duff paper, however far the
+    others are behind.)
 
     Args:
-        x: float ``(..., n)``. A record that equals no candidate, or is NaN, counts for none. The other arguments:
-            :mod:`dpjax.statistics`.
-        candidates: float ``(k,)`` or ``(..., k)``, public, finite and distinct in the dtype of ``x``: integers above 2^24 are not
-            all distinct in float32. Multiples of a resolution, if there is one.
+        x: float ``(..., n)``. A record that equals no candidate, or is NaN, is not counted. See
+            :mod:`dpjax.statistics` for the arguments not listed here.
+        candidates: float ``(k,)`` or ``(..., k)``, public, finite and distinct in the dtype of
+            ``x``: integers above 2^24 are not all distinct in float32. With a resolution, they must
+            be multiples of it.
 
     Returns:
-        :class:`CandidateScores` of sensitivity 1 and of the broadcast batch shape. At the same epsilon, :func:`candidate_counts`
-        is never worse.
+        :class:`CandidateScores` of sensitivity 1 and of the broadcast batch shape. At the same
+        epsilon, :func:`candidate_counts` is never less accurate.
 
     Privacy:
-        Sensitivity 1 under the relation. Public: the candidates, which must not be read off the data, and see
-        :mod:`dpjax.statistics`.
+        Sensitivity 1 under the relation. Public: the candidates, which must not be taken from the
+        data, and what :mod:`dpjax.statistics` lists.
 
     References:
-        Gillenwater and Munoz Medina, Section 4.1, for add/remove. The score of a single mode is not in the paper.
+        Gillenwater and Munoz Medina, Section 4.1, for add/remove. The score of a single mode is not
+        in the paper.
 
     >>> import jax.numpy as jnp
     >>> mode(jnp.array([2.0, 2.0, 3.0, 9.0]), candidates=[1, 2, 3], neighbors="add_remove").scores.tolist()
@@ -81,22 +88,26 @@ def candidate_counts(
     num_records: ArrayLike | None = None,
     mask: ArrayLike | None = None,
 ) -> CandidateScores:
-    """Return how many records equal each candidate, less the largest of these counts, as scores: the best way to the mode.
+    """Return the number of records that equal each candidate minus the largest count, as scores.
+
+    They are the most accurate scores for the mode.
 
     Args:
-        x: as in :func:`mode`, like all others.
+        x: as in :func:`mode`, like all other arguments.
 
     Returns:
-        :class:`CandidateScores` of sensitivity 1/2 under add/remove and 1 under swap. The difference is taken in integers: the
-        scores that matter are exact in float32, whatever the counts.
+        :class:`CandidateScores` of sensitivity 1/2 under add/remove and 1 under swap. The
+        difference is computed in integers: the relevant scores are exact in float32, whatever the
+        counts.
 
     Privacy:
-        Up to a shift common to all candidates, which no mechanism over candidates sees, the counts have that sensitivity: one more
-        record y changes n_y - n/2 by 1/2 and the others by -1/2; a swap changes two counts by 1. Public: as in :func:`mode`.
+        Up to a shift common to all candidates, which mechanisms over candidates ignore, the counts
+        have that sensitivity: one more record y changes n_y - n/2 by 1/2 and the others by -1/2; a
+        swap changes two counts by 1. Public: as in :func:`mode`.
 
     References:
-        Gillenwater and Munoz Medina, Section 4.1: their score of the mode is this one but for a common shift, at twice its
-        sensitivity.
+        Gillenwater and Munoz Medina, Section 4.1: their score of the mode is this one up to a
+        common shift, with twice its sensitivity.
 
     >>> import jax.numpy as jnp
     >>> votes = candidate_counts(jnp.array([2.0, 2.0, 3.0, 9.0]), candidates=[1, 2, 3], neighbors="add_remove")
@@ -116,7 +127,7 @@ def _read(
     num_records: ArrayLike | None,
     mask: ArrayLike | None,
 ) -> tuple[jax.Array, jax.Array]:
-    """The counts, int32 ``(..., k)``, and the candidates."""
+    """Return the counts, int32 ``(..., k)``, and the candidates."""
     checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
     records, present = present_records(x, num_records=num_records, mask=mask)
     labels = candidate_labels(candidates, records.dtype)
@@ -129,20 +140,20 @@ def _read(
 
 
 def candidate_labels(candidates: ArrayLike, dtype: Any) -> jax.Array:
-    """Public candidates ``(..., k)``; Python and NumPy values that are not finite and distinct are refused."""
+    """Return public candidates ``(..., k)``; host values must be finite and distinct."""
     labels = checks.float_array("candidates", candidates).astype(dtype)
     if labels.ndim == 0 or labels.shape[-1] == 0:
-        raise ValueError(f"candidates need a last axis with at least one of them, got shape {labels.shape}.")
+        raise ValueError(f"candidates must have a last axis with at least one candidate, got shape {labels.shape}.")
     if not isinstance(candidates, jax.Array):
-        given = np.sort(np.asarray(candidates, np.float64).astype(dtype), axis=-1)
-        if not np.all(np.isfinite(given)) or np.any(given[..., 1:] == given[..., :-1]):
+        ordered = np.sort(np.asarray(candidates, np.float64).astype(dtype), axis=-1)
+        if not np.all(np.isfinite(ordered)) or np.any(ordered[..., 1:] == ordered[..., :-1]):
             raise ValueError(f"candidates must be finite and distinct (in {np.dtype(dtype).name}), got {candidates}.")
     return labels
 
 
 @jax.jit
 def count_labels(records: jax.Array, present: jax.Array | None, labels: jax.Array) -> jax.Array:
-    """How many records equal each label, int32 ``(..., k)``."""
+    """Return the number of records that equal each label, int32 ``(..., k)``."""
     there = records if present is None else jnp.where(present, records, jnp.nan)
     return jnp.vectorize(_counts, signature="(n),(k)->(k)")(there, labels)
 
@@ -165,14 +176,17 @@ def _below_most(counts: jax.Array, labels: jax.Array) -> jax.Array:
 
 
 def _sound(scores: jax.Array, labels: jax.Array) -> jax.Array:
-    """The scores as floats; NaN where the candidates are not finite and distinct."""
+    """Return the scores as floats; NaN where the candidates are not finite and distinct."""
     ordered = jnp.sort(labels, axis=-1)
     sound = jnp.all(jnp.isfinite(labels), axis=-1) & jnp.all(ordered[..., 1:] != ordered[..., :-1], axis=-1)
     return jnp.where(sound[..., None], scores.astype(labels.dtype), jnp.nan)
 
 
 def _counts(records: jax.Array, labels: jax.Array) -> jax.Array:
-    """How many records equal each label, int32 ``(k,)``: a search and an addition a record, whatever k is."""
+    """Return the number of records that equal each label, int32 ``(k,)``.
+
+    The cost is a search and an addition for each record, for any k.
+    """
     ordered = jnp.sort(labels)
     place = jnp.minimum(jnp.searchsorted(ordered, records), labels.shape[0] - 1)
     found = (ordered[place] == records).astype(jnp.int32)
@@ -181,15 +195,17 @@ def _counts(records: jax.Array, labels: jax.Array) -> jax.Array:
 
 
 def _swaps(counts: jax.Array) -> jax.Array:
-    """How many swaps make each candidate a mode, int32 ``(k,)``.
+    """Return the number of swaps that make each candidate a mode, int32 ``(k,)``.
 
-    Candidate x reaches t records by t - n_x swaps, which pay for sum_y max(0, n_y - t): t - sum_y max(0, n_y - t) >= n_x. The left
-    side increases with t; where it takes which value n_x is looked up among its values at the counts themselves.
+    Candidate x reaches t records by t - n_x swaps, which remove sum_y max(0, n_y - t) records of
+    others: t - sum_y max(0, n_y - t) >= n_x. The left side increases with t; the t where it reaches
+    n_x is found among its values at the counts themselves.
     """
     largest = -jnp.sort(-counts)
     above = jnp.cumsum(largest)
     number = jnp.arange(1, counts.shape[0] + 1, dtype=jnp.int32)
     at_counts = (1 + number) * largest - above  # nonincreasing, at most 2n
-    ahead = jnp.searchsorted(-at_counts, -counts).astype(jnp.int32)  # how many candidates are above t
+    # Number of candidates with more than t records.
+    ahead = jnp.searchsorted(-at_counts, -counts).astype(jnp.int32)
     sums = concatenate(jnp.zeros((1,), jnp.int32), above)[ahead]
     return -(-(sums + counts) // (1 + ahead)) - counts

@@ -1,4 +1,4 @@
-"""Statistics on another scale: what is known of the data is a transform instead of bounds."""
+"""Statistics on a transformed scale, where a transform replaces bounds on the data."""
 
 from collections.abc import Callable
 from functools import partial
@@ -15,37 +15,43 @@ Found = TypeVar("Found")
 
 
 def on_scale(statistic: Callable[..., Found], x: ArrayLike, *args: Any, transform: Transform, **options: Any) -> Found:
-    """Return what a statistic says of records that are mapped to another scale one by one; bounds need not be known.
+    """Return a statistic of records that are mapped to another scale; bounds need not be known.
 
-    The distribution that a mechanism makes of it is mapped back by :class:`dpjax.Transformed`, with the same transform. Its target
-    is ``transform.inverse(profile.value)``: the statistic of the data for order statistics and quantiles with
-    ``definition="lower"``, a value between the same two records for interpolated ones such as the midpoint median, and the
-    geometric mean for a mean on a logarithmic scale.
+    The distribution that a mechanism returns for it is mapped back by :class:`dpjax.Transformed`,
+    with the same transform. Its target is ``transform.inverse(profile.value)``: the statistic of
+    the data for order statistics and quantiles with ``definition="lower"``, a value between the
+    same two records for interpolated ones such as the midpoint median, and the geometric mean for a
+    mean on a logarithmic scale.
 
-    Inner quantiles cost nothing extra. Extreme ones, with n q epsilon or n (1 - q) epsilon below about 10, are drawn from beyond
-    the data now and then, from as far as the transform's bounds are: there, give it what is known of them.
+    Inner quantiles lose no accuracy. Extreme ones, with n q epsilon or n (1 - q) epsilon below
+    about 10, are sometimes drawn from beyond the data, as far as the transform's bounds: set these
+    bounds to what is known about the data.
 
     Args:
-        statistic: such as :func:`dpjax.median`: it takes records, ``lower`` and ``upper``.
-        x: float ``(..., n)``, in the units of the data. Records beyond the transform's bounds are clamped to them, infinite ones
-            too, and NaN is what it is for the statistic.
+        statistic: a function of records, ``lower`` and ``upper``, such as :func:`dpjax.median`.
+        x: float ``(..., n)``, in the units of the data. Records beyond the transform's bounds are
+            clamped to them, infinite ones too; NaN records are treated as by the statistic.
         *args: further arguments of the statistic, such as the q of a quantile.
-        transform: :class:`dpjax.Log`, :class:`dpjax.Asinh`, :class:`dpjax.LogCauchy`, :class:`dpjax.Prior` or a
-            :class:`dpjax.distributions.Transform` of your own, chosen without the data.
-        **options: of the statistic, such as ``neighbors``; not its bounds or a resolution.
+        transform: :class:`dpjax.Log`, :class:`dpjax.Asinh`, :class:`dpjax.LogCauchy`,
+            :class:`dpjax.Prior` or any other :class:`dpjax.distributions.Transform`, chosen without
+            the data.
+        **options: options of the statistic, such as ``neighbors``; not its bounds or a resolution.
 
     Returns:
-        What the statistic returns, on the scale: a profile, for most.
+        The result of the statistic on the scale, usually a profile.
 
     Raises:
-        TypeError: ``lower`` or ``upper``, which are the transform's.
-        ValueError: the transform's bounds are one float on the scale; a ``resolution``.
+        TypeError: ``transform`` is not a transform, or ``lower`` or ``upper`` are given.
+        ValueError: the transform's bounds are the same float on the scale; or there is a
+            ``resolution``.
 
     Privacy:
-        As the statistic: neighbouring datasets are neighbours on the scale, since records are mapped one by one by a public map.
+        As the statistic: neighboring datasets are neighbors on the scale, since records are mapped
+        one by one by a public map.
 
     References:
-        Durfee (2025), Section 3.1, for the statistics; the map back is post-processing (Dwork and Roth 2014, Proposition 2.1).
+        Durfee (2025), Section 3.1, for the statistics; the map back is post-processing (Dwork and
+        Roth 2014, Proposition 2.1).
 
     >>> import jax.numpy as jnp
     >>> from dpjax import Asinh, median
@@ -54,11 +60,13 @@ def on_scale(statistic: Callable[..., Found], x: ArrayLike, *args: Any, transfor
     [1.0, 40.0]
     """
     if not isinstance(transform, Transform):
-        raise TypeError(f"on_scale takes a Transform (such as Asinh(1.0)), got {transform!r}.")
+        raise TypeError(f"transform must be a Transform (such as Asinh(1.0)), got {transform!r}.")
     if not options.keys().isdisjoint(("lower", "upper")):
-        raise TypeError(f"on_scale takes no bounds: give them to the transform, such as {type(transform).__name__}(upper=1e9).")
+        raise TypeError(
+            f"on_scale takes no lower and upper: pass them to the transform, such as {type(transform).__name__}(upper=1e9)."
+        )
     if options.get("resolution") is not None:
-        raise ValueError("on_scale takes no resolution: multiples of a number are none on another scale. See release.Floats.")
+        raise ValueError("on_scale takes no resolution, as multiples do not stay multiples on another scale: see release.Floats.")
     records = checks.float_array("x", x)
     lower, upper = ends_on_scale(transform, records.dtype)
     return statistic(_forward(records, transform), *args, lower=lower, upper=upper, **options)
@@ -66,5 +74,5 @@ def on_scale(statistic: Callable[..., Found], x: ArrayLike, *args: Any, transfor
 
 @partial(jax.jit, static_argnames="transform")
 def _forward(records: jax.Array, transform: Transform) -> jax.Array:
-    """The records on the scale; NaN stays."""
+    """Map the records to the scale; NaN is kept."""
     return in_whole_lanes(transform.forward, jnp.clip(records, transform.lower, transform.upper))

@@ -1,7 +1,8 @@
-"""Median, quantiles and order statistics: their sensitivity profiles under both neighbour relations.
+"""Median, quantiles and order statistics: their sensitivity profiles under both neighbor relations.
 
-With x[1..n] sorted, x[j] = lower for j <= 0, x[j] = upper for j > n, and X the piecewise linear interpolation of j -> x[j], every
-profile here is x (or X) read at ranks that move outwards from a base rank by a fixed step per changed individual:
+With x[1..n] sorted, x[j] = lower for j <= 0, x[j] = upper for j > n, and X the piecewise linear
+interpolation of j -> x[j], every profile here is x (or X) read at ranks that move outwards from a
+base rank by a fixed step per changed individual:
 
     relation     statistic                            base rank     step           read
     swap         quantile q, "linear"                 q n + 1 - q   1              X(rank)
@@ -11,16 +12,19 @@ profile here is x (or X) read at ranks that move outwards from a base rank by a 
     both         order statistic of fixed rank m      m             1              x[rank]
     both         quantile q, "continuous"             q n + 1 - q   as "linear"    X(rank), and between the levels too
 
-A swap moves every order statistic by one place. Under add/remove, A records added at the top and R removed at the bottom shift the
-rank that the statistic reads by q A + (1-q) R, at most max(q, 1-q) each. These are the exact extreme values of the statistic, with
-one exception: a linear quantile other than the median, under add/remove, at levels that could empty the dataset, where they are
-an outer bound that keeps Corollary 3.1.
+A swap moves every order statistic by one place. Under add/remove, A records added at the top and R
+removed at the bottom shift the rank that the statistic reads by q A + (1-q) R, at most max(q, 1-q)
+each. These are the exact extreme values of the statistic, with one exception: for a linear quantile
+other than the median, under add/remove, at levels that could empty the dataset, they are an outer
+bound that satisfies Corollary 3.1.
 
-"continuous" moves the rank by fractions of a step: the level of y is |rank of y - base rank| / step, a real number, and the profile
-has a knot at every record. It keeps the corollary at all real levels: with F(u) = X(h + s u), and F' that of a dataset with one
-record more, X'(r) <= X(r) <= X'(r + 1) at every real r, so F'(u) = X'(h + q + s u) <= X(h + s (u + 1)) = F(u + 1) because q <= s,
-and F(u) <= X'(h + s u + 1) <= X'(h + q + s (u + 1)) = F'(u + 1) because 1 - q <= s; below and under swap likewise. So the level of
-y changes by at most 1 between neighbours (Durfee's Theorem 1 without its integers).
+"continuous" moves the rank by fractions of a step: the level of y is |rank of y - base rank| /
+step, a real number, and the profile has a knot at every record. It satisfies the corollary at all
+real levels: with F(u) = X(h + s u), and F' that of a dataset with one record more, X'(r) <= X(r) <=
+X'(r + 1) at every real r, so F'(u) = X'(h + q + s u) <= X(h + s (u + 1)) = F(u + 1) because q <= s,
+and F(u) <= X'(h + s u + 1) <= X'(h + q + s (u + 1)) = F'(u + 1) because 1 - q <= s; below and under
+swap likewise. So the level of y changes by at most 1 between neighbors (Durfee's Theorem 1 for real
+levels).
 """
 
 from fractions import Fraction
@@ -56,20 +60,24 @@ def median(
 ) -> SensitivityProfile:
     """Return the sensitivity profile of the median: :func:`quantile` at 1/2.
 
-    Without a resolution the default is the midpoint median, ``definition="linear"``; with one it is ``"lower"``, x[ceil(n/2)], the
-    median of the Duff paper. On evenly spaced data the midpoint is the better target under add/remove: at epsilon = 2 its error is
-    1.15 times smaller. On data with ties it is not: its multiples are half as far apart, and the median's own value keeps half the
-    mass. ``"continuous"`` gives piecewise Laplace the same distribution as ``"linear"`` under add/remove, with half the pieces.
+    Without a resolution the default is the midpoint median, ``definition="linear"``; with one it is
+    ``"lower"``, x[ceil(n/2)], the median of the Duff paper. On evenly spaced data the midpoint has
+    the smaller error under add/remove: by a factor of 1.15 at epsilon = 2. On data with ties it
+    does not: its multiples are half as far apart, and the median itself has half the mass.
+    ``"continuous"`` gives piecewise Laplace the same distribution as ``"linear"`` under add/remove,
+    with half the pieces.
 
     Args:
-        x: float ``(..., n)``. The other arguments: :mod:`dpjax.statistics`.
-        definition: ``"linear"``, ``"lower"`` or ``"continuous"``; by default ``"linear"``, and with a resolution ``"lower"``.
+        x: float ``(..., n)``. See :mod:`dpjax.statistics` for it and for the arguments not listed
+            here.
+        definition: ``"linear"``, ``"lower"`` or ``"continuous"``; by default ``"linear"``, and with
+            a resolution ``"lower"``.
 
     Returns:
         A profile of batch shape ``(...)``.
 
     Privacy:
-        As :func:`quantile`.
+        See :func:`quantile`.
 
     References:
         Durfee (2025), Section 3.1; Gillenwater and Munoz Medina, Section 4.
@@ -98,37 +106,43 @@ def quantile(
 ) -> SensitivityProfile:
     """Return the sensitivity profile of the q-quantile.
 
-    ``definition="linear"``, the default without a resolution, reads rank q n + 1 - q with interpolation (NumPy's default);
-    ``"lower"``, the default with one, is x[ceil(q n)] (NumPy's ``"inverted_cdf"``, Duff's convention). An empty dataset under
-    add/remove has the value lower + (1-q) (upper - lower), or ``lower`` for ``"lower"``: a constant that fits its neighbours.
+    ``definition="linear"``, the default without a resolution, reads rank q n + 1 - q with
+    interpolation (NumPy's default); ``"lower"``, the default with one, is x[ceil(q n)] (NumPy's
+    ``"inverted_cdf"``, Duff's convention). An empty dataset under add/remove has the value lower +
+    (1-q) (upper - lower), or ``lower`` for ``"lower"``: a constant consistent with its neighbors.
 
-    ``"continuous"`` is the value of ``"linear"`` with another profile, for piecewise Laplace: the cost of y is the distance of its
-    (interpolated) rank from q n + 1 - q, in units of max(q, 1-q) under add/remove and 1 under swap. Its levels are not integers:
-    inverse sensitivity refuses it. On random rows of 1 to 100 records its mean error was that of ``"linear"`` times 1.02 at
-    epsilon = 1 and 1.07 at 4, and under add/remove that of ``"lower"`` (each against its own value) times 0.95 and 0.8,
-    though not in every row.
+    ``"continuous"`` is the value of ``"linear"`` with another profile, for piecewise Laplace: the
+    cost of y is the distance of its (interpolated) rank from q n + 1 - q, in units of max(q, 1-q)
+    under add/remove and 1 under swap. Its levels are not integers, so inverse sensitivity rejects
+    it. On random rows of 1 to 100 records its mean error was that of ``"linear"`` times 1.02 at
+    epsilon = 1 and 1.07 at 4, and under add/remove that of ``"lower"`` (each relative to its own
+    value) times 0.95 and 0.8, though not in every row.
 
     Args:
-        x: float ``(..., n)``. The other arguments: :mod:`dpjax.statistics`.
-        q: static, strictly between 0 and 1, read by its decimal value: 0.1 is 1/10. For 1/3 give ``Fraction(1, 3)``.
+        x: float ``(..., n)``. See :mod:`dpjax.statistics` for it and for the arguments not listed
+            here.
+        q: static, strictly between 0 and 1, read by its decimal value: 0.1 is 1/10. For 1/3 pass
+            ``Fraction(1, 3)``.
         resolution: an interpolated quantile is a multiple of it over the denominator of q.
-        definition: which quantile, or how fine its profile is.
+        definition: ``"linear"``, ``"lower"`` or ``"continuous"``, as above.
 
     Returns:
-        A profile of batch shape ``(...)`` with levels 0, 1, 2, ...; about n+1 pieces in all under swap, 2(n+1) under add/remove
-        at the median. ``"continuous"``: n+2 pieces with fractional levels, each row its own where their numbers differ.
+        A profile of batch shape ``(...)`` with levels 0, 1, 2, ...; about n+1 pieces in total under
+        swap, 2(n+1) under add/remove at the median. ``"continuous"``: n+2 pieces with fractional
+        levels, which differ between rows if their numbers of records do.
 
     Raises:
         TypeError: ``q`` is a JAX array.
-        ValueError: q outside (0, 1) or with a denominator too large for exact ranks.
+        ValueError: ``q`` is outside (0, 1) or its denominator is too large for exact ranks.
 
     Privacy:
-        The values interleave for neighbouring datasets as in Corollary 3.1, so mechanisms on this profile are epsilon-DP and
-        epsilon-bounded-range. Public: see :mod:`dpjax.statistics`.
+        The values interleave for neighboring datasets as in Corollary 3.1, so mechanisms on this
+        profile are epsilon-DP and epsilon-bounded-range. Public: see :mod:`dpjax.statistics`.
 
     References:
-        Durfee (2025), Section 3.1; Gillenwater and Munoz Medina, Section 4 (where the second case should read "n even").
-        ``"continuous"`` is in neither paper; the proof is at the head of this file.
+        Durfee (2025), Section 3.1; Gillenwater and Munoz Medina, Section 4 (where the second case
+        should read "n even"). ``"continuous"`` is in neither paper; its proof is in the module
+        docstring.
 
     >>> import jax.numpy as jnp
     >>> profile = quantile(jnp.arange(1.0, 12.0), 0.9, lower=0, upper=20, neighbors="swap")
@@ -155,18 +169,21 @@ def order_statistic(
     mask: ArrayLike | None = None,
     truncate: int | None = None,
 ) -> SensitivityProfile:
-    """Return the sensitivity profile of the ``rank``-th smallest record, x[rank] counted from 1: x[rank + l] and x[rank - l].
+    """Return the sensitivity profile of the ``rank``-th smallest record.
+
+    Its values are x[rank + l] and x[rank - l].
 
     Args:
-        x: float ``(..., n)``. The other arguments: :mod:`dpjax.statistics`.
-        rank: static, 1..n, and fixed: it does not move when records come or go. With fewer than ``rank`` records present the
-            value is ``upper``.
+        x: float ``(..., n)``. See :mod:`dpjax.statistics` for it and for the arguments not listed
+            here.
+        rank: static, 1..n, and fixed: it does not change when records are added or removed. With
+            fewer than ``rank`` records present the value is ``upper``.
 
     Returns:
         A profile of batch shape ``(...)``.
 
     Privacy:
-        As :func:`quantile`; ``rank`` is public.
+        See :func:`quantile`; ``rank`` is public.
 
     References:
         Durfee (2025), Section 3.1.
@@ -184,8 +201,9 @@ def check_size(ranks: Ranks, n: int, most: int) -> None:
     """Raise if ranks up to ``most`` have numerators that are too large for 32-bit integers."""
     if ranks.denominator * most >= 2**31:
         raise ValueError(
-            f"q has the denominator {ranks.denominator}, too large for exact ranks of {n} records; "
-            "give a short decimal or a Fraction such as Fraction(1, 3)."
+            f"q must have a smaller denominator for exact ranks of {n} records, got "
+            f"{ranks.denominator}: "
+            "use a short decimal or a Fraction such as Fraction(1, 3)."
         )
 
 
@@ -221,7 +239,7 @@ def _read(
     keep: int | None,
     resolution: Fraction | None,
 ) -> SensitivityProfile:
-    if resolution is not None:  # whole numbers; interpolated values are multiples of 1 / refinement
+    if resolution is not None:  # integers; interpolated values are multiples of 1 / refinement
         records, low, high = (to_multiples(array, resolution) for array in (records, low, high))
     n_max = records.shape[-1]
     down, up = ranks.levels(n_max)
@@ -244,7 +262,8 @@ def _read(
             upper = jnp.concatenate([upper, x.high], axis=-1)
         if ends_low:
             lower = jnp.concatenate([lower, x.low], axis=-1)
-        # Elsewhere the farthest values take removals alone, and those between need a record that is added there.
+        # Elsewhere the extreme values are reached by removals only, and those between need an
+        # addition there.
         halfway = ranks.definition == "lower" and 2 * ranks.per_record == ranks.denominator and neighbors == "add_remove"
         reached: Reached = "bounds" if ends_low or ends_high else "intervals" if halfway else "extremes"
         found = from_sides(upper, lower, neighbors=neighbors, reached=reached)

@@ -1,14 +1,16 @@
 """The sum of clamped records.
 
-With x[1..n] sorted, T their sum, and a, b the bounds, the largest values within l changes (the smallest by symmetry) are:
+With x[1..n] sorted, T their sum, and a, b the bounds, the largest values within l changes (the
+smallest by symmetry) are:
 
     swap          T + sum over i <= l of (b - x[i])
     add/remove    T + sum over i <= l of max(b, 0, -x[i]): each change adds b or removes the smallest record
 
-Both are exact. In floating point, sums have twice the digits: k numbers up to B in size add up to within 2^8 u^2 k B, and a value
-is off by at most e (n + l), or e n under swap, with e = 2^8 u^2 B. Under add/remove n differs between neighbours. The slack of
-level l is then 2 e l (n + l + 2), which from n at level l to n + 1 or n - 1 at level l + 1 grows by at least the errors of both,
-e (2 n + 2 l + 2): see ``rounding``.
+Both are exact. In floating point, sums have twice the precision: the error of a sum of k numbers up
+to B in magnitude is at most 2^8 u^2 k B, and that of a value at most e (n + l), or e n under swap,
+with e = 2^8 u^2 B. Under add/remove n differs between neighbors. The slack of level l is then 2 e l
+(n + l + 2), which from n at level l to n + 1 or n - 1 at level l + 1 grows by at least the errors
+of both, e (2 n + 2 l + 2): see ``rounding``.
 """
 
 from functools import partial
@@ -30,7 +32,7 @@ from dpjax.statistics.rounding import outwards, unit, with_slack
 from dpjax.statistics.sorting import sort_rows
 
 
-def sum(  # the name it has in NumPy and JAX
+def sum(  # named as in NumPy and JAX
     x: ArrayLike,
     *,
     lower: ArrayLike,
@@ -43,28 +45,33 @@ def sum(  # the name it has in NumPy and JAX
 ) -> SensitivityProfile:
     """Return the sensitivity profile of the sum, x[1] + ... + x[n], of clamped records.
 
-    Under swap the output ranges over [n lower, n upper]. Under add/remove n is private and the sum of a neighbour may be larger
-    than any bound: after the levels at which all records are gone, every further one costs the global sensitivity
-    max(abs(lower), abs(upper)), without end. (Each column of padding is one more exact level before those steps, and so makes the
-    noise far out a little smaller.) With ``max_count``, a public bound on the number of records, the range is
+    Under swap the output range is [n lower, n upper]. Under add/remove n is private and the sum of
+    a neighbor may exceed any bound: after the levels at which all records are removed, every
+    further one adds the global sensitivity max(abs(lower), abs(upper)), without bound. (Each column
+    of padding is one more exact level before those steps, and so makes the noise in the tails
+    slightly smaller.) With ``max_count``, a public bound on the number of records, the range is
     [max_count * min(lower, 0), max_count * max(upper, 0)].
 
     Args:
-        x: float ``(..., n)``. The other arguments: :mod:`dpjax.statistics`.
-        max_count: static and public, at least the number of columns of ``x``; for ``"add_remove"`` only.
-        resolution: under add/remove it needs ``max_count``.
+        x: float ``(..., n)``. See :mod:`dpjax.statistics` for it and for the arguments not listed
+            here.
+        max_count: static and public, at least the number of columns of ``x``; for ``"add_remove"``
+            only.
+        resolution: under add/remove it requires ``max_count``.
 
     Returns:
-        A profile of batch shape ``(...)``: n levels, under add/remove followed by steps (which inverse sensitivity refuses) or,
-        with ``max_count``, n + max_count levels. Under swap a row without records has no distribution.
+        A profile of batch shape ``(...)``: n levels, under add/remove followed by steps (which
+        inverse sensitivity does not accept) or, with ``max_count``, n + max_count levels. Under
+        swap a row without records has no distribution.
 
     Raises:
-        ValueError: as :func:`dpjax.mean`; a ``max_count`` under swap or below the columns of ``x``; no column under swap; a
-            resolution under add/remove without ``max_count``, or one of which a float cannot count the sums.
+        ValueError: as :func:`dpjax.mean`; ``max_count`` is given under swap or is less than the
+            columns of ``x``; there is no column under swap; or there is a resolution under
+            add/remove without ``max_count``, or one for which floats cannot represent the sums.
 
     Privacy:
-        The values keep Corollary 3.1, also as they are rounded; so do the steps, as one change moves each of them by at most the
-        global sensitivity. Public: see :mod:`dpjax.statistics`.
+        The values satisfy Corollary 3.1, also after rounding; so do the steps, as one change moves
+        each of them by at most the global sensitivity. Public: see :mod:`dpjax.statistics`.
 
     References:
         Durfee (2025), Sections 3.1 and 5.2.
@@ -90,11 +97,11 @@ def sum(  # the name it has in NumPy and JAX
     multiple = None
     if resolution is not None:
         if neighbors == "add_remove" and max_count is None:
-            raise ValueError("a resolution needs max_count under add_remove neighbors: a sum without bounds is on no finite grid.")
+            raise ValueError("resolution needs max_count under add_remove neighbors, as an unbounded sum is not on a finite grid.")
         records, present, low, high = arrays
         multiple = checks.resolution(resolution, (lower, upper), most_multiples(records.dtype) // max(columns, max_count or 1))
         arrays = to_multiples(records, multiple), present, to_multiples(low, multiple), to_multiples(high, multiple)
-    slack = 0.0 if multiple is not None else 1.0  # integers are added exactly
+    slack = 0.0 if multiple is not None else 1.0  # sums of integers are exact
     above, below = _swap(*arrays, slack) if neighbors == "swap" else _add_remove(*arrays, slack, max_count)
     step = None
     if neighbors == "add_remove" and max_count is None:

@@ -1,26 +1,35 @@
-"""The population variance of clamped records: its extreme values within l swaps, from the sum of squares SSE = n variance.
+"""The population variance of clamped records: its extreme values within l swaps.
 
-Largest: SSE is convex in each replaced record, so these go to a bound, a or b. It is also convex in each kept record: were a kept
-record y between replaced ones x1 <= y <= x2, keeping x1 or x2 in its place would not be worse; so the replaced ones are
-neighbours in the sorted row, x[s+1..s+l]. With j of them at b, SSE is a concave quadratic in j with its vertex at n/2 - P/w, for
-w = b - a and P the sum of (kept - a): best at an integer next to it.
+They are those of the sum of squares, SSE = n variance.
 
-Smallest: replaced records go to the mean of the kept ones, and leave their SSE. About the mean of kept records, the n - l nearest
-records have no larger sum of squares, and about their own mean a smaller one still; they are neighbours in the sorted row. So it is
-the smallest SSE of n - l consecutive records, a window.
+Largest: SSE is convex in each replaced record, so these move to a bound, a or b. It is also convex
+in each kept record: for a kept record y between replaced ones x1 <= y <= x2, keeping x1 or x2 in
+its place would not be worse; so the replaced ones are adjacent in the sorted row, x[s+1..s+l]. With
+j of them at b, SSE is a concave quadratic in j with its vertex at n/2 - P/w, for w = b - a and P
+the sum of (kept - a): it is largest at an integer next to it.
 
-In floating point the values must interleave (see ``rounding``) where they are 10^-12 of the range and near its top. So each is
-computed within a factor 1 +- e of itself, from numbers with twice the digits, e = 2^14 u^2:
+Smallest: replaced records move to the mean of the kept ones, and do not change their SSE. About the
+mean of kept records, the n - l nearest records have no larger sum of squares, and about their own
+mean a smaller one still; they are adjacent in the sorted row. So it is the smallest SSE of n - l
+consecutive records, a window.
 
-* Sums are taken about the median record m, outwards from it, so nothing outside a window enters its sums. If the mean of a set is t
-  standard deviations from m, its sum of squares about m is (1 + t^2) SSE; that is what errors are a multiple of, 2^11 u^2 at most.
-* The whole set has t <= 1. A window with l <= n/4 has at least a third of its records on either side of m, so t^2 <= 2 (Cantelli).
-* Of the largest values: 2 SSE(x) + l w^2, with the replaced records, is at most 10 times SSE after l swaps, since this is
-  at least SSE(x) and at least l w^2 / 8 (half of them at a, half at b; for l = 1 the one that is further from the mean).
-* Shorter windows grow record by record, from one record to 3 n/4. With G the sum of (last - x) over a window of k records, one more
-  record at a distance g gives G + k g, and SSE + (G + k g)^2 / (k (k + 1)): no differences, so e grows by 16 u^2 a record.
-* Units are powers of two such that w is between 1 and 2. What is below the square root of the smallest float may have lost digits
-  to underflow and becomes 0: a monotone map.
+In floating point the values must interleave (see ``rounding``) where they are 10^-12 of the range
+and near its top. So each is computed within a factor of 1 +- e, from numbers with twice the
+precision, e = 2^14 u^2:
+
+* Sums are taken about the median record m, outwards from it, so that nothing outside a window
+  enters its sums. If the mean of a set is t standard deviations from m, its sum of squares about m
+  is (1 + t^2) SSE; errors are a multiple of that, at most 2^11 u^2.
+* The full set has t <= 1. A window with l <= n/4 has at least a third of its records on either side
+  of m, so t^2 <= 2 (Cantelli).
+* For the largest values, 2 SSE(x) + l w^2, with the replaced records, is at most 10 times SSE after
+  l swaps, since this is at least SSE(x) and at least l w^2 / 8 (half of them at a, half at b; for l
+  = 1 the one that is further from the mean).
+* Shorter windows grow record by record, from one record to 3 n/4. With G the sum of (last - x) over
+  a window of k records, one more record at a distance g gives G + k g, and SSE + (G + k g)^2 / (k
+  (k + 1)): there are no differences, so e grows by 16 u^2 a record.
+* Units are powers of two such that w is between 1 and 2. Values below the square root of the
+  smallest float may have lost precision by underflow and become 0, which is a monotone map.
 """
 
 from collections.abc import Callable
@@ -41,7 +50,8 @@ from dpjax.statistics.padded_records import bounded_records, levels_kept
 from dpjax.statistics.rounding import outwards, unit
 from dpjax.statistics.sorting import SortedRows, sort_rows
 
-Apart = Callable[[jax.Array, jax.Array], DoubleFloat]  # the difference of records, in the units of the file
+# The difference of records, in the units of the module docstring.
+Apart = Callable[[jax.Array, jax.Array], DoubleFloat]
 
 
 def variance(
@@ -54,26 +64,31 @@ def variance(
     mask: ArrayLike | None = None,
     truncate: int | None = None,
 ) -> SensitivityProfile:
-    """Return the sensitivity profile of the population variance, sum of (x[i] - mean)^2 / n, under swap neighbours.
+    """Return the sensitivity profile of the population variance under swap.
 
-    It takes O(n) operations a level: give ``truncate`` = k, for O(n k), where n is in the thousands.
+    The variance is the sum of (x[i] - mean)^2 / n.
+
+    It takes O(n) operations a level: pass ``truncate`` = k, for O(n k), if n is in the thousands.
 
     Args:
-        x: float ``(..., n)``, n >= 2. The other arguments: :mod:`dpjax.statistics`.
-        neighbors: ``"swap"``. Under add/remove the exact profile is not known to this library.
+        x: float ``(..., n)``, n >= 2. See :mod:`dpjax.statistics` for it and for the arguments not
+            listed here.
+        neighbors: ``"swap"``. Under add/remove no exact profile is known to the authors of this
+            library.
 
     Returns:
-        A profile of batch shape ``(...)`` with range [0, (upper - lower)^2 floor(n/2) ceil(n/2) / n^2], which n records can reach.
-        A row of fewer than two records has no distribution.
+        A profile of batch shape ``(...)`` with range [0, (upper - lower)^2 floor(n/2) ceil(n/2) /
+        n^2], which n records can attain. A row of fewer than two records has no distribution.
 
     Raises:
-        ValueError: as :func:`dpjax.mean`; ``neighbors="add_remove"``, fewer than two columns, a bad ``truncate``.
+        ValueError: as :func:`dpjax.mean`; ``neighbors="add_remove"``, fewer than two columns, or an
+            invalid ``truncate``.
 
     Privacy:
-        The values keep Corollary 3.1, also as they are rounded. Public: see :mod:`dpjax.statistics`.
+        The values satisfy Corollary 3.1, also after rounding. Public: see :mod:`dpjax.statistics`.
 
     References:
-        Durfee (2025), Section 3.1; the extreme values are derived at the head of the source file.
+        Durfee (2025), Section 3.1; the extreme values are derived in the module docstring.
 
     >>> import jax.numpy as jnp
     >>> profile = variance(jnp.array([1.0, 2.0, 3.0, 4.0]), lower=0, upper=4, neighbors="swap")
@@ -82,7 +97,7 @@ def variance(
     """
     checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
     if neighbors != "swap":
-        raise ValueError('variance has a profile under neighbors="swap" only: under add_remove none is known to be exact.')
+        raise ValueError('neighbors must be "swap" for variance: no exact profile is known under add_remove.')
     keep = levels_kept(truncate)
 
     def squares(width: Any, size: Any, n: int, square: float) -> tuple[Any, Any]:
@@ -101,8 +116,9 @@ def _variance(
     n, number, dtype, size = x.n, jnp.maximum(x.n, 1).astype(x.low.dtype), x.low.dtype, x.n_max
     kept_levels = size - 1 if keep is None else min(keep, size - 1)
     width = x.high - x.low
-    given = jax.lax.stop_gradient(width)
-    scale = given / jnp.frexp(given)[0] / 2  # a power of two: dividing by it is exact
+    fixed_width = jax.lax.stop_gradient(width)
+    # A power of two, by which division is exact.
+    scale = fixed_width / jnp.frexp(fixed_width)[0] / 2
     center = jnp.broadcast_to((n + 1) // 2, width.shape)
 
     def apart(a: jax.Array, b: jax.Array) -> DoubleFloat:
@@ -114,8 +130,8 @@ def _variance(
     total = sums.between(jnp.zeros_like(center), center - center + n)
 
     def largest_of(level: jax.Array) -> DoubleFloat:
-        """The largest SSE after so many swaps."""
-        kept, kept_squares = (whole.minus(window) for whole, window in zip(total, sums.windows_of(level, size + 1), strict=True))
+        """Return the largest SSE after ``level`` swaps."""
+        kept, kept_squares = (full.minus(window) for full, window in zip(total, sums.windows_of(level, size + 1), strict=True))
         replaced = level.astype(dtype)
         vertex = a.plus(b).times(number / 2).minus(kept).minus(a.times(replaced)).value / w
         at_b = jnp.clip(jnp.stack([jnp.floor(vertex), jnp.floor(vertex) + 1]), 0, replaced)
@@ -126,7 +142,7 @@ def _variance(
         return larger(*(DoubleFloat(*(part[choice] for part in found)) for choice in (0, 1)))
 
     def smallest_of(level: jax.Array) -> DoubleFloat:
-        """The smallest SSE of a window of so many records less, at levels up to n/4."""
+        """Return the smallest SSE of a window of n - level records, at levels up to n/4."""
         start: Any = np.arange(kept_levels + 1, dtype=np.int32)
         moved, squares = sums.between(start, start + jnp.maximum(n - level, 0))
         sse = squares.minus(moved.times(moved).over(jnp.maximum(n - level, 1).astype(dtype)))
@@ -138,7 +154,7 @@ def _variance(
     level: Any = np.arange(kept_levels + 1, dtype=np.int32)
     above, below = jax.tree.map(lambda parts: jnp.moveaxis(parts, 0, -1), jax.lax.map(both, level))
     quarter = n // 4
-    few = max(1, min(size, 4 * kept_levels))  # longer rows have no level beyond n/4
+    few = max(1, min(size, 4 * kept_levels))  # longer rows have no levels beyond n/4
     by_size = _smallest_of_short_windows(x, apart, few)
     place = jnp.clip(n - level, 0, by_size.high.shape[-1] - 1)
     below = jax.tree.map(lambda long, short: jnp.where(level <= quarter, long, take(short, place)), below, by_size)
@@ -163,13 +179,16 @@ def _variance(
 
 
 class _Sums(NamedTuple):
-    """Sums of the distances to the median record and of their squares over x[1..p], less a constant, for p = 0, 1, ..."""
+    """Sums of distances to the median record, and of their squares, over x[1..p] for p = 0, 1, ...
+
+    A constant is subtracted.
+    """
 
     distances: DoubleFloat
     squares: DoubleFloat
 
     def between(self, start: jax.Array, end: jax.Array) -> tuple[DoubleFloat, DoubleFloat]:
-        """The sums over x[start+1..end]."""
+        """Return the sums over x[start+1..end]."""
 
         def one(sums: DoubleFloat) -> DoubleFloat:
             at_end, at_start = (DoubleFloat(*(take(part, index) for part in sums)) for index in (end, start))
@@ -178,7 +197,7 @@ class _Sums(NamedTuple):
         return one(self.distances), one(self.squares)
 
     def windows_of(self, length: jax.Array, count: int) -> tuple[DoubleFloat, DoubleFloat]:
-        """The sums over x[s+1..s+length], s = 0, ..., count - 1."""
+        """Return the sums over x[s+1..s+length], s = 0, ..., count - 1."""
 
         def one(sums: DoubleFloat) -> DoubleFloat:
             at_end = DoubleFloat(*(jax.lax.dynamic_slice_in_dim(part, length, count, axis=-1) for part in sums))
@@ -188,7 +207,7 @@ class _Sums(NamedTuple):
 
 
 def _sums_from_the_median(x: SortedRows, apart: Apart, center: jax.Array, length: int) -> _Sums:
-    """The sums that are 0 at the median record, x[center]: below it, minus what lies between."""
+    """Return the sums from the median record x[center], where they are 0; negative below it."""
     reach = np.arange(x.n_max // 2 + 1, dtype=np.int32)
     left, right = center - reach, center + 1 + reach
     index = jnp.stack([jnp.maximum(left, 0), jnp.minimum(right, x.n)])
@@ -210,7 +229,10 @@ def _sums_from_the_median(x: SortedRows, apart: Apart, center: jax.Array, length
 
 
 def _smallest_of_short_windows(x: SortedRows, apart: Apart, columns: int) -> DoubleFloat:
-    """The smallest SSE of 0, 1, 2, ... consecutive records, up to three quarters of the columns: ``(..., sizes)``."""
+    """Return the smallest SSE of 0, 1, 2, ... consecutive records, ``(..., sizes)``.
+
+    Sizes go up to three quarters of the columns.
+    """
     records, most = x.values[..., 1 : columns + 1], columns - columns // 4
     gaps = apart(records[..., 1:], records[..., :-1])
     gaps = DoubleFloat(*(jnp.pad(part, [(0, 0)] * (part.ndim - 1) + [(0, most + 1)]) for part in gaps))

@@ -1,4 +1,4 @@
-"""How many records there are, and how many in each bin: one individual more or less changes one of these counts by 1."""
+"""Counts of records, and of records in bins: one record more or less changes one of them by 1."""
 
 from fractions import Fraction
 from functools import partial
@@ -22,18 +22,19 @@ def count(
 ) -> SensitivityProfile:
     """Return the sensitivity profile of the number of records.
 
-    To count those that meet a condition, give it as ``mask``.
+    To count the records that satisfy a condition, pass it as ``mask``.
 
     Args:
-        x: float ``(..., n)``; NaN records are not there. The other arguments: :mod:`dpjax.statistics`.
-        neighbors: only ``"add_remove"``: with swap neighbours the number of records is public.
+        x: float ``(..., n)``; NaN records are absent. See :mod:`dpjax.statistics` for the other
+            arguments.
+        neighbors: only ``"add_remove"``: under swap the number of records is public.
 
     Returns:
-        A profile of batch shape ``(...)`` with the resolution 1, whose every level costs a step of 1. :func:`dpjax.laplace` makes
-        the geometric mechanism of it.
+        A profile of batch shape ``(...)`` with resolution 1, in which every level adds a step of 1.
+        :func:`dpjax.laplace` of it is the geometric mechanism.
 
     Raises:
-        ValueError: more columns than a float can count; swap neighbours.
+        ValueError: there are more columns than a float can count, or ``neighbors`` is ``"swap"``.
 
     Privacy:
         One record more or less changes the count by 1. Public: the shape of ``x``.
@@ -61,23 +62,29 @@ def histogram(
     num_records: ArrayLike | None = None,
     mask: ArrayLike | None = None,
 ) -> SensitivityProfile:
-    """Return the sensitivity profile of the number of records in each bin, or of those equal to each candidate.
+    """Return the profile of the number of records in each bin, or equal to each candidate.
 
     Args:
-        x: float ``(..., n)``. A record in no bin counts for none. The other arguments: :mod:`dpjax.statistics`.
-        edges: float ``(bins + 1,)``, public, increasing: as in NumPy, each bin holds its lower edge, the last one its upper, too.
-        candidates: float ``(bins,)``, public, finite and distinct, as for :func:`dpjax.mode`: instead of ``edges``.
+        x: float ``(..., n)``. A record in no bin is not counted. See :mod:`dpjax.statistics` for
+            the arguments not listed here.
+        edges: float ``(bins + 1,)``, public, increasing: as in NumPy, each bin includes its lower
+            edge, the last one also its upper edge.
+        candidates: float ``(bins,)``, public, finite and distinct, as for :func:`dpjax.mode`; in
+            place of ``edges``.
         neighbors: only ``"add_remove"``, as for :func:`count`.
 
     Returns:
-        A profile of batch shape ``(..., bins)``, as that of :func:`count`: a distribution, a draw and an error for each bin.
+        A profile of batch shape ``(..., bins)``, as that of :func:`count`, with a distribution,
+        draw and error for each bin.
 
     Raises:
-        ValueError: not one of ``edges`` and ``candidates``; more columns than a float can count.
+        ValueError: not exactly one of ``edges`` and ``candidates`` is given; ``edges`` do not
+            increase; or there are more columns than a float can count.
 
     Privacy:
-        Add/remove. A record is in one bin only, so that a draw of all bins costs what that of one bin costs (parallel composition,
-        :func:`dpjax.accounting.parallel`). Public: the bins and the shape of ``x``.
+        Add/remove. A record is in one bin only, so a draw of all bins costs the same as that of one
+        bin (parallel composition, :func:`dpjax.accounting.parallel`). Public: the bins and the
+        shape of ``x``.
 
     References:
         Dwork, McSherry, Nissim and Smith (2006); McSherry (2009), Theorem 4.
@@ -92,32 +99,33 @@ def histogram(
     """
     checks.counted_neighbors(neighbors)
     if (edges is None) == (candidates is None):
-        raise ValueError("a histogram needs edges or candidates: exactly one of them.")
+        raise ValueError("exactly one of edges and candidates must be given.")
     records, present = present_records(x, num_records=num_records, mask=mask)
     if candidates is not None:
         labels = candidate_labels(candidates, records.dtype)
         return _counted(count_labels(records, present, labels), records)
     ends = checks.float_array("edges", edges).astype(records.dtype)
-    given = None if isinstance(edges, jax.Array) else np.asarray(edges, np.float64).astype(records.dtype)
-    if ends.ndim != 1 or ends.size < 2 or (given is not None and not np.all(np.diff(given) > 0)):
-        raise ValueError(f"edges must be two or more increasing numbers, got {edges}.")
+    host_edges = None if isinstance(edges, jax.Array) else np.asarray(edges, np.float64).astype(records.dtype)
+    if ends.ndim != 1 or ends.size < 2 or (host_edges is not None and not np.all(np.diff(host_edges) > 0)):
+        raise ValueError(f"edges must be one-dimensional with at least two increasing numbers, got {edges}.")
     return _counted(_in_bins(records, present, ends), records)
 
 
 @jax.jit
 def _there(records: jax.Array, present: jax.Array | None) -> jax.Array:
-    """How many records there are, int32 ``(...)``."""
+    """Return the number of records, int32 ``(...)``."""
     there = ~jnp.isnan(records) if present is None else present & ~jnp.isnan(records)
     return jnp.sum(there, axis=-1, dtype=jnp.int32)
 
 
 @jax.jit
 def _in_bins(records: jax.Array, present: jax.Array | None, edges: jax.Array) -> jax.Array:
-    """How many records are in each bin, int32 ``(..., bins)``; -1 where the edges do not increase."""
+    """Return the number of records in each bin, ``(..., bins)``; -1 if edges do not increase."""
     there = records if present is None else jnp.where(present, records, jnp.nan)
 
     def count(row: jax.Array) -> jax.Array:
-        place = jnp.searchsorted(edges, row, side="right")  # 0 below all bins; beyond the last edge, which NaN is, it is dropped
+        # 0 below all bins; values beyond the last edge, and NaN, are dropped.
+        place = jnp.searchsorted(edges, row, side="right")
         place = jnp.where(row == edges[-1], edges.size - 1, place)
         return jnp.zeros(edges.shape, jnp.int32).at[place].add(1, mode="drop")[1:]
 
@@ -125,10 +133,12 @@ def _in_bins(records: jax.Array, present: jax.Array | None, edges: jax.Array) ->
 
 
 def _counted(number: jax.Array, records: jax.Array) -> SensitivityProfile:
-    """The profile of counts of records; a negative one stands for bad parameters."""
+    """Return the profile of counts of records; a negative count means invalid parameters."""
     dtype = records.dtype
     if records.shape[-1] > most_multiples(dtype):
-        raise ValueError(f"{dtype} counts to {most_multiples(dtype)} only: x has {records.shape[-1]} columns. Count in float64.")
+        raise ValueError(
+            f"x must have at most {most_multiples(dtype)} columns to be counted in {dtype}, got {records.shape[-1]}: use float64."
+        )
     value, level, step = _as_profile(number, dtype)
     return SensitivityProfile(value, value, level, level, step=step, neighbors="add_remove", resolution=Fraction(1))
 

@@ -1,11 +1,13 @@
-"""Statistics that can only fall when people leave, as down sensitivities: see :mod:`dpjax.sensitivity.down`.
+"""Statistics that can only decrease when people leave, as down sensitivities.
 
-statistic          h(l)                                                   people
-maximum            the (l+1)-th largest record                            one record each
-distinct count     the values left after the rarest l records are gone    one record each
-                   at least the values that n - l persons hold            many rows each
-nonnegative sum    the total without the l largest records                one record each
-user sum           the total without the l largest persons' totals        many rows each
+See :mod:`dpjax.sensitivity.down`.
+
+statistic          h(l)                                                       people
+maximum            the (l+1)-th largest record                                one record each
+distinct count     the number of values left without the rarest l records     one record each
+                   at least the number of values that n - l persons have      many rows each
+nonnegative sum    the total without the l largest records                    one record each
+user sum           the total without the l largest persons' totals            many rows each
 """
 
 from collections.abc import Callable
@@ -37,17 +39,21 @@ def maximum(
     num_records: ArrayLike | None = None,
     mask: ArrayLike | None = None,
 ) -> DownSensitivity:
-    """Return the down sensitivity of the largest record: h(l) is the (l+1)-th largest, and ``lower`` when all are gone.
+    """Return the down sensitivity of the largest record: h(l) is the (l+1)-th largest record.
+
+    If all records are removed, it is ``lower``.
 
     Args:
-        x: float ``(..., n)``, one record a person. The other arguments: :mod:`dpjax.statistics`.
-        lower: public, ``(...)``: also the maximum of no records.
+        x: float ``(..., n)``, one record a person. See :mod:`dpjax.statistics` for the arguments
+            not listed here.
+        lower: public, ``(...)``, also the maximum of the empty dataset.
 
     Returns:
         A :class:`DownSensitivity` with n+1 values.
 
     Privacy:
-        Valid for one record more or less. Public: the bounds and the shape of ``x``; the number of records is not.
+        Valid for one record more or less. Public: the bounds and the shape of ``x``; the number of
+        records is private.
 
     References:
         Steinke (2023), "Beyond Local Sensitivity via Down Sensitivity"; Fang, Dong and Yi (2022).
@@ -64,14 +70,15 @@ def maximum(
 def _down(
     values: Callable[..., jax.Array], resolution: Resolution | None, bounds: tuple[Any, ...], *arrays: jax.Array
 ) -> DownSensitivity:
-    """``values(*arrays)``, counted in multiples of a resolution where there is one; the last array is the bound."""
+    """Compute ``values(*arrays)``, in multiples of a resolution; the last array is the bound."""
     if resolution is None:
         return DownSensitivity(values(*arrays), arrays[-1])
     most = most_multiples(arrays[-1].dtype)
     step = checks.resolution(resolution, bounds, most)
     counted = [to_multiples(array, step) for array in arrays]
     numbers, high = values(*counted), counted[-1]
-    fits = jnp.maximum(abs(high[..., None]), abs(numbers[..., -1:])) <= most  # a float cannot count further
+    # The largest multiple that a float can count to.
+    fits = jnp.maximum(abs(high[..., None]), abs(numbers[..., -1:])) <= most
     return DownSensitivity(jnp.where(fits, from_multiples(numbers, step), jnp.nan), from_multiples(high, step), step)
 
 
@@ -83,21 +90,25 @@ def nonnegative_sum(
     num_records: ArrayLike | None = None,
     mask: ArrayLike | None = None,
 ) -> DownSensitivity:
-    """Return the down sensitivity of ``min(upper, sum(x))``: h(l) is the sum without the l largest records, at most ``upper``.
+    """Return the down sensitivity of ``min(upper, sum(x))``.
 
-    No bound on one record is needed, which is the point of the shifted mechanisms; ``upper`` bounds the total.
+    h(l) is the sum without the l largest records, at most ``upper``. A bound on the total is
+    needed, but none on a single record, which is the advantage of the shifted mechanisms.
 
     Args:
-        x: float ``(..., n)``, one record a person on the last axis. Negative records count as 0, NaN records are absent.
+        x: float ``(..., n)``, one record a person on the last axis. Negative records count as 0,
+            NaN records are absent.
         upper: positive and public, ``(...)``: the range of the total is ``[0, upper]``.
-        resolution: as in :mod:`dpjax.statistics`, like ``num_records`` and ``mask``; the sums of the rounded records are exact.
+        resolution: as in :mod:`dpjax.statistics`, like ``num_records`` and ``mask``; sums of the
+            rounded records are exact.
 
     Returns:
         A :class:`DownSensitivity` with n+1 values from f(x) to 0.
 
     Privacy:
-        Valid for one record more or less. Public: ``upper`` and the shape of ``x``; the number of records is not. Sums are
-        rounded: the values are those of records moved by a few units in the last place of the total.
+        Valid for one record more or less. Public: ``upper`` and the shape of ``x``; the number of
+        records is private. Sums are rounded: the values are those of records moved by a few units
+        in the last place of the total.
 
     References:
         Steinke (2023), "Beyond Local Sensitivity via Down Sensitivity"; Fang, Dong and Yi (2022).
@@ -120,25 +131,31 @@ def user_sum(
     num_records: ArrayLike | None = None,
     mask: ArrayLike | None = None,
 ) -> DownSensitivity:
-    """Return the down sensitivity of the total over many rows a person: h(l) leaves out the l persons with the largest totals.
+    """Return the down sensitivity of the total when each person may have many rows.
+
+    h(l) is the total without the l persons with the largest totals.
 
     Args:
-        values: float ``(..., m)``, one amount a row. Negative amounts count as 0, NaN rows are absent.
-        person_ids: int ``(..., m)``, whose row it is: any integers, in any order.
+        values: float ``(..., m)``, one amount a row. Negative amounts count as 0, NaN rows are
+            absent.
+        person_ids: int ``(..., m)``, the person of each row: any integers, in any order.
         upper: positive and public, ``(...)``: the range of the total is ``[0, upper]``.
-        resolution: as in :mod:`dpjax.statistics`; the sums of the rounded amounts are exact.
-        num_records: int ``(...)``, how many leading rows are present; or
-        mask: bool ``(..., m)``, which ones.
+        resolution: as in :mod:`dpjax.statistics`; sums of the rounded amounts are exact.
+        num_records: int ``(...)``, the number of leading rows that are present. Give this or
+            ``mask``.
+        mask: bool ``(..., m)``, the rows that are present.
 
     Returns:
         A :class:`DownSensitivity` with m+1 values from f(x) to 0.
 
     Privacy:
-        Valid for one person more or less, with all of that person's rows. Public: ``upper`` and m, the capacity in rows; the
-        numbers of rows and of persons are not. A person's total does not depend on the other rows, not even in its last bit.
+        Valid for one person more or less, with all of that person's rows. Public: ``upper`` and m,
+        the capacity in rows; the numbers of rows and of persons are private. A person's total is
+        bitwise independent of other rows.
 
     References:
-        Steinke (2023), "Beyond Local Sensitivity via Down Sensitivity" (user-level privacy); Fang, Dong and Yi (2022).
+        Steinke (2023), "Beyond Local Sensitivity via Down Sensitivity" (user-level privacy); Fang,
+        Dong and Yi (2022).
 
     >>> import jax.numpy as jnp
     >>> user_sum(jnp.array([1.0, 5.0, 2.0, 4.0]), jnp.array([7, 3, 7, 3]), upper=100).values.tolist()
@@ -159,28 +176,32 @@ def distinct_count(
     num_records: ArrayLike | None = None,
     mask: ArrayLike | None = None,
 ) -> DownSensitivity:
-    """Return the down sensitivity of the number of different ids, at most ``upper``, of persons with one id each, or several.
+    """Return the down sensitivity of the number of distinct ids, at most ``upper``.
 
-    Removing people lowers it fastest if the rarest ids go first: h(l) is the number of ids less the number of the rarest ones
-    whose multiplicities sum to at most l. Where persons hold several, the worst ones to remove are NP-hard to find: the values are
-    then the convex envelope of h, rounded up, which is right at its corners and never above h (``shared_items.py``).
+    Persons may have one id each, or several. Removals decrease the count fastest if the rarest ids
+    are removed first: h(l) is the number of ids minus the number of the rarest ones whose
+    multiplicities sum to at most l. If persons have several ids, the worst persons to remove are
+    NP-hard to find: the values are then the convex envelope of h, rounded up, which equals h at its
+    corners and never exceeds h (``shared_items.py``).
 
     Args:
-        ids: int ``(..., n)``, on the last axis one id a person, or one id a row: any integers.
-        person_ids: int ``(..., n)``, whose row it is: any integers, in any order. Works on the host by maximum flows, and cannot be
-            traced.
+        ids: int ``(..., n)``, any integers: on the last axis one id a person, or one id a row.
+        person_ids: int ``(..., n)``, the person of each row: any integers, in any order. Uses
+            maximum flows on the host, and cannot be traced.
         upper: positive and public, ``(...)``: the range of the count is ``[0, upper]``.
-        resolution: 1 for draws that are whole numbers; as in :mod:`dpjax.statistics`, like ``num_records`` and ``mask``.
+        resolution: 1 for integer draws; as in :mod:`dpjax.statistics`, like ``num_records`` and
+            ``mask``.
 
     Returns:
         A :class:`DownSensitivity` with n+1 values from f(x) to 0, in the default float.
 
     Raises:
-        TypeError: ids that are no integers, or ``person_ids`` inside jit, vmap or grad.
+        TypeError: ``ids`` are not integers, or ``person_ids`` are given inside jit, vmap or grad.
 
     Privacy:
-        Valid for one person more or less, with all rows. Public: ``upper`` and the shape of ``ids``; the numbers of rows and of
-        persons are not. The time that it takes with ``person_ids`` depends on the data.
+        Valid for one person more or less, with all rows. Public: ``upper`` and the shape of
+        ``ids``; the numbers of rows and of persons are private. With ``person_ids``, the running
+        time depends on the data.
 
     References:
         Steinke (2023), "Beyond Local Sensitivity via Down Sensitivity"; Fang, Dong and Yi (2022).
@@ -190,7 +211,7 @@ def distinct_count(
     [3.0, 2.0, 2.0, 1.0, 1.0, 1.0, 0.0]
     """
     if np.ndim(ids) == 0:
-        raise ValueError("ids need an axis of individuals (the last one); got a scalar.")
+        raise ValueError("ids must have a last axis of individuals, got a scalar.")
     words = _words("ids", ids, np.shape(ids)[-1])
     present = presence(words[0], num_records, mask)
     _, high = checks.bounds(0.0, upper, jnp.result_type(float))
@@ -199,20 +220,23 @@ def distinct_count(
     else:
         persons = _words("person_ids", person_ids, words[0].shape[-1])
         if any(checks.is_traced(array) for array in (*words, *persons, present, high)):
-            raise TypeError("distinct_count with person_ids works on the host and cannot be traced: call it outside jit and vmap.")
+            raise TypeError(
+                "distinct_count with person_ids cannot be traced, as it runs on the host: call it outside jit and vmap."
+            )
         values = _distinct_of_persons(words, persons, present, high)
     return _down(lambda numbers, _: numbers, resolution, (upper, 1), values, high)
 
 
 def _words(name: str, ids: ArrayLike, size: int) -> tuple[jax.Array, ...]:
-    """Return integers as arrays that JAX holds without loss: two words each, where its integers have 32 bits and these have 64."""
+    """Return integers as JAX arrays without loss, as two 32-bit words if JAX lacks 64 bits."""
     array = ids if isinstance(ids, jax.Array) else np.asarray(ids)
     if not isinstance(ids, (jax.Array, np.ndarray)) and (exact := beyond_64_bits(ids, np.asarray(array))) is not None:
-        array = np.unique(exact, return_inverse=True)[1].reshape(exact.shape)  # ids are compared, nothing else
+        # Ids are only compared.
+        array = np.unique(exact, return_inverse=True)[1].reshape(exact.shape)
     if not jnp.issubdtype(array.dtype, jnp.integer):
         raise TypeError(f"{name} must be integers, got dtype {array.dtype}.")
     if array.ndim == 0 or array.shape[-1] != size:
-        raise ValueError(f"{name} need a last axis of {size}, got shape {array.shape}.")
+        raise ValueError(f"{name} must have a last axis of size {size}, got shape {array.shape}.")
     if isinstance(array, np.ndarray) and array.dtype.itemsize > jnp.result_type(int).itemsize:
         bits = array.astype(np.uint64)
         return jnp.asarray((bits >> np.uint64(32)).astype(np.uint32)), jnp.asarray(bits.astype(np.uint32))
@@ -227,31 +251,35 @@ def _maximum(records: jax.Array, present: jax.Array | None, low: jax.Array, high
 
 @jax.jit
 def _sum(records: jax.Array, present: jax.Array | None, high: jax.Array) -> jax.Array:
-    """The sum of the n-l smallest records.
+    """Return the sums of the n-l smallest records.
 
-    Clamping records to the bound of the sum changes nothing: a record beyond it makes the sum ``high`` either way.
+    Clamping records to the bound of the sum changes no sum: with a record beyond it, the sum is
+    ``high`` either way.
     """
     x = sort_rows(records, present, jnp.zeros_like(high), high, neighbors="add_remove")
     ordered = x.values[..., :-1]
     index = jnp.arange(ordered.shape[-1], dtype=jnp.int32).reshape((1,) * (ordered.ndim - 1) + (-1,))
     sums = running(ordered, index, jnp.add)
-    # Sums of more records are larger but for the rounding of different orders of addition.
-    sums = running(sums, index, lambda own, before: jnp.where(before > own, before, own))
+    # Sums of more records are larger, except for rounding in different orders of addition.
+    sums = running(sums, index, lambda here, before: jnp.where(before > here, before, here))
     return jnp.minimum(take(sums, jnp.maximum(x.n - np.arange(sums.shape[-1], dtype=np.int32), 0)), high[..., None])
 
 
 @jax.jit
 def _user_sum(amounts: jax.Array, words: tuple[jax.Array, ...], present: jax.Array | None, high: jax.Array) -> jax.Array:
-    amounts = jnp.minimum(amounts, high[..., None])  # changes nothing, and sums of multiples stay exact
+    # No sum changes, and sums of multiples stay exact.
+    amounts = jnp.minimum(amounts, high[..., None])
     there = ~jnp.isnan(amounts) if present is None else ~jnp.isnan(amounts) & present
     shape = jnp.broadcast_shapes(there.shape, *(word.shape for word in words))
     amounts, there, *words_ = (broadcast_rows(array, shape[:-1]) for array in (amounts, there, *words))
     amounts = jnp.maximum(jnp.where(there, amounts, 0.0), 0.0)
-    # The amount is the last key, so that a person's total does not depend on the order of the rows.
+    # The amount is the last sort key, so that a person's total does not depend on the order of the
+    # rows.
     absent, *words_, amounts = jax.lax.sort(((~there).astype(jnp.int32), *words_, amounts), num_keys=len(words_) + 2)
     first = _starts(absent, words_)
     index = jnp.broadcast_to(jnp.arange(shape[-1], dtype=jnp.int32), shape)
-    # Added in pairs that depend on the place within the person only: the total is the same, bit for bit, whatever stands around.
+    # Additions are paired by the index within the person only, so totals are bitwise independent of
+    # other rows.
     totals = running(amounts, index - jax.lax.cummax(jnp.where(first, index, 0), axis=first.ndim - 1), jnp.add)
     last = jnp.concatenate([first[..., 1:], jnp.ones_like(first[..., :1])], axis=-1) & (absent == 0)
     return _sum(totals, last, high)
@@ -268,7 +296,7 @@ def _distinct(words: tuple[jax.Array, ...], present: jax.Array | None, high: jax
     )
     first = _starts(absent, sorted_words) & (absent == 0)
     index = jnp.broadcast_to(jnp.arange(n_max, dtype=jnp.int32), first.shape)
-    # Where an id ends: at the next start, which is the smallest start after it, or where the absent begin.
+    # An id ends at the smallest start after it, or where absent rows begin.
     n = jnp.sum(absent == 0, axis=-1, keepdims=True, dtype=jnp.int32)
     beyond = np.int32(n_max + 1)
     starts = jnp.sort(jnp.where(first, index, beyond), axis=-1)
@@ -285,7 +313,7 @@ def _distinct(words: tuple[jax.Array, ...], present: jax.Array | None, high: jax
 def _distinct_of_persons(
     words: tuple[jax.Array, ...], persons: tuple[jax.Array, ...], present: jax.Array | None, high: jax.Array
 ) -> jax.Array:
-    """A row at a time, on the host."""
+    """Compute the values row by row on the host."""
     there = np.ones(words[0].shape, np.bool_) if present is None else np.asarray(present)
     shape = np.broadcast_shapes(words[0].shape, persons[0].shape, there.shape)
     *arrays, there = (np.broadcast_to(np.asarray(array), shape) for array in (*words, *persons, there))
@@ -301,6 +329,6 @@ def _distinct_of_persons(
 
 
 def _starts(absent: jax.Array, words: list[jax.Array]) -> jax.Array:
-    """Which of the sorted entries differ from the one before."""
+    """Return True for sorted entries that differ from the previous one."""
     differs = [word[..., 1:] != word[..., :-1] for word in (absent, *words)]
     return jnp.concatenate([jnp.ones_like(absent[..., :1], jnp.bool_), jnp.any(jnp.stack(differs), axis=0)], axis=-1)

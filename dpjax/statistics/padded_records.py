@@ -1,4 +1,4 @@
-"""Padded data: the records, which of them are present, and the bounds that they are clamped to."""
+"""Padded data: the records, the mask of present records, and the bounds for clamping."""
 
 from collections.abc import Callable
 from functools import partial
@@ -16,19 +16,22 @@ from dpjax.statistics.rounding import unit
 def present_records(
     x: ArrayLike, *, num_records: ArrayLike | None, mask: ArrayLike | None, least: int = 0
 ) -> tuple[jax.Array, jax.Array | None]:
-    """Return float records ``(..., n)`` and which of them are present, bool that broadcasts against them, or None for all."""
+    """Return float records ``(..., n)`` and a bool mask of those present, or None if all are.
+
+    The mask broadcasts against the records.
+    """
     records = checks.float_array("x", x)
     if records.ndim == 0:
-        raise ValueError("x needs an axis of individuals (the last one); got a scalar.")
+        raise ValueError("x must have a last axis of individuals, got a scalar.")
     if records.shape[-1] < least:
-        raise ValueError(f"x needs an axis of at least {least} individuals (the last one); got shape {records.shape}.")
+        raise ValueError(f"x must have at least {least} individuals on the last axis, got shape {records.shape}.")
     return records, presence(records, num_records, mask)
 
 
 def presence(records: jax.Array, num_records: ArrayLike | None, mask: ArrayLike | None) -> jax.Array | None:
-    """Which records are present, bool that broadcasts against ``records``; None for all."""
+    """Return a bool mask of present records that broadcasts against ``records``; None for all."""
     if num_records is not None and mask is not None:
-        raise ValueError("give num_records or mask, not both.")
+        raise ValueError("only one of num_records and mask can be given.")
     if mask is not None:
         present = jnp.asarray(mask)
         if present.dtype != jnp.bool_ or present.ndim == 0 or present.shape[-1] != records.shape[-1]:
@@ -37,8 +40,9 @@ def presence(records: jax.Array, num_records: ArrayLike | None, mask: ArrayLike 
     if num_records is not None:
         number = num_records if isinstance(num_records, jax.Array) else np.asarray(num_records)
         if not jnp.issubdtype(number.dtype, jnp.integer):
-            raise ValueError(f"num_records must hold integers, got dtype {number.dtype}.")
-        # A narrow number (uint8) would not hold every position, a wide one need not fit into int32.
+            raise ValueError(f"num_records must be integers, got dtype {number.dtype}.")
+        # A narrow type (uint8) cannot represent every position, and a wide one may not fit in
+        # int32.
         xp: Any = jnp if isinstance(number, jax.Array) else np
         clamped = xp.clip(number, 0, min(records.shape[-1], jnp.iinfo(number.dtype).max)).astype(np.int32)
         return _first(clamped, records.shape[-1])
@@ -61,11 +65,12 @@ def bounded_records(
     range_of: Callable[[Any, Any, int, float], tuple[Any, Any]],
     least: int = 0,
 ) -> tuple[jax.Array, jax.Array | None, jax.Array, jax.Array]:
-    """Return records, which are present, and the bounds, between which no intermediate result of a sum leaves the dtype.
+    """Return records, the mask of present ones, and bounds with which no sum overflows.
 
-    ``range_of(width, size, n, square)`` is the largest intermediate result, which must not overflow, and the smallest that
-    matters, which must not underflow, for bounds that are ``width`` apart and at most ``size``, and for the ``square`` of half the
-    spacing of floats at 1. Thus data never make a NaN, and a slack is never lost.
+    ``range_of(width, size, n, square)`` returns the largest intermediate result, which must not
+    overflow, and the smallest relevant one, which must not underflow, for bounds ``width`` apart
+    and at most ``size`` in magnitude; ``square`` is the square of half the spacing of floats at 1.
+    So data never produce a NaN, and a slack is never lost.
     """
     records, present = present_records(x, num_records=num_records, mask=mask, least=least)
     low, high = checks.bounds(lower, upper, records.dtype)
@@ -76,9 +81,9 @@ def bounded_records(
         with np.errstate(over="ignore", under="ignore"):
             most, smallest = range_of(b - a, np.maximum(abs(a), abs(b)), n, unit(records.dtype))
         if not np.all(most < float(jnp.finfo(records.dtype).max)):
-            raise ValueError(f"bounds too large to add {n} records in {records.dtype}: got lower={lower}, upper={upper}.")
+            raise ValueError(f"lower and upper must be smaller to sum {n} records in {records.dtype}, got {lower} and {upper}.")
         if not np.all(smallest > tiny):
-            raise ValueError(f"bounds too close for {n} records in {records.dtype}: got lower={lower}, upper={upper}.")
+            raise ValueError(f"lower and upper must be further apart for {n} records in {records.dtype}, got {lower} and {upper}.")
         return records, present, low, high
     most, smallest = range_of(high - low, jnp.maximum(abs(low), abs(high)), n, unit(records.dtype))
     fits = jnp.isfinite(most) & (smallest > tiny)
@@ -86,12 +91,15 @@ def bounded_records(
 
 
 def levels_kept(truncate: int | None) -> int | None:
-    """Return the static number of levels to keep, or raise."""
+    """Return the static number of levels to keep, or raise if it is invalid."""
     return None if truncate is None else checks.static_integer("truncate", truncate, 0, must="None or an integer from 0")
 
 
 def beyond_64_bits(given: object, array: np.ndarray) -> np.ndarray | None:
-    """Return Python integers that NumPy turned into floats or objects because no integer type of its holds them; otherwise None."""
+    """Return Python integers beyond 64 bits, which NumPy made floats, as an object array.
+
+    Return None for other data.
+    """
     exact = np.asarray(given, dtype=object) if array.dtype.kind in "fO" else None
     if exact is None or exact.size == 0 or not all(isinstance(v, (int, np.integer)) for v in exact.flat):
         return None

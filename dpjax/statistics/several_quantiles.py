@@ -1,4 +1,4 @@
-"""Several quantiles of the same records, for the mechanisms that release them together."""
+"""Several quantiles of the same records, for mechanisms that release them together."""
 
 from collections.abc import Iterable
 from fractions import Fraction
@@ -28,24 +28,27 @@ def quantiles(
     num_records: ArrayLike | None = None,
     mask: ArrayLike | None = None,
 ) -> SortedRecords:
-    """Return the records of each row in order, with the quantiles that are asked of them.
+    """Return the sorted records of each row, with the requested quantile levels.
 
     Args:
-        x: float ``(..., n)``. The other arguments: :mod:`dpjax.statistics`.
-        qs: static, strictly ascending levels between 0 and 1, each read by its decimal value: 0.1 is 1/10.
+        x: float ``(..., n)``. See :mod:`dpjax.statistics` for it and for the arguments not listed
+            here.
+        qs: static, strictly ascending levels between 0 and 1, each read by its decimal value: 0.1
+            is 1/10.
 
     Returns:
         A :class:`SortedRecords` of batch shape ``(...)``.
 
     Raises:
-        TypeError: a level that is a JAX array, or one level in the place of several.
-        ValueError: levels outside (0, 1), not ascending, or with a common denominator too large for exact ranks.
+        TypeError: a level is a JAX array, or ``qs`` is a single level.
+        ValueError: the levels are outside (0, 1), not ascending, or have a common denominator too
+            large for exact ranks.
 
     Privacy:
-        None by itself. Public: see :mod:`dpjax.statistics`.
+        No guarantee by itself. Public: see :mod:`dpjax.statistics`.
 
     References:
-        Hyndman and Fan (1996), definition 7, and with a resolution definition 1: which quantile ``value`` is.
+        Hyndman and Fan (1996), for ``value``: definition 7, and with a resolution definition 1.
 
     >>> import jax.numpy as jnp
     >>> ages = jnp.array([23.0, 35.0, 41.0, 62.0, 62.0])
@@ -55,10 +58,12 @@ def quantiles(
     checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
     levels = levels_of(qs)
     records, present = present_records(x, num_records=num_records, mask=mask)
-    if level_parts(levels)[1] * (records.shape[-1] + 4) >= 2**27:  # joint quantiles count in parts of ranks, up to 4 n
+    # Joint quantiles count in fractions of ranks, up to 4 n.
+    if level_parts(levels)[1] * (records.shape[-1] + 4) >= 2**27:
         raise ValueError(
-            f"qs have the common denominator {level_parts(levels)[1]}, too large for exact ranks of {records.shape[-1]} records; "
-            "give short decimals or Fractions such as Fraction(1, 3)."
+            f"qs must have a smaller common denominator for exact ranks of {records.shape[-1]} "
+            f"records, got {level_parts(levels)[1]}: "
+            "use short decimals or Fractions such as Fraction(1, 3)."
         )
     low, high = checks.bounds(lower, upper, records.dtype)
     step = None if resolution is None else checks.resolution(resolution, (lower, upper), most_multiples(records.dtype))

@@ -1,14 +1,17 @@
-"""Distinct items of persons who hold several: a lower bound of what is left when so many persons leave, which keeps the order.
+"""Distinct items of persons who have several: a lower bound of the count after l persons leave.
 
-Let D(R) be the number of items that somebody outside R holds, and h(l) = min{D(R): at most l persons in R}. Which persons to remove
-is a minimum k-union, an NP-hard problem. For a price lambda of a person, min over R of D(R) + lambda |R| is a minimum cut: from the
-source to a person lambda, from a person to each item without limit, from an item to the sink 1. All prices together give the convex
-envelope g of h, which is enough: g(0) is the number of items, g = h at its corners, and g <= h.
+Let D(R) be the number of items that someone outside R has, and h(l) = min{D(R): at most l persons
+in R}. Choosing the persons to remove is a minimum k-union, an NP-hard problem. For a price lambda
+of a person, min over R of D(R) + lambda |R| is a minimum cut: from the source to a person with
+capacity lambda, from a person to each item without limit, from an item to the sink with capacity 1.
+All prices together give the convex envelope g of h, which is sufficient: g(0) is the number of
+items, g = h at its corners, and g <= h.
 
-**Privacy.** Let x' be x without one person. A set removed from x may be removed from x' too, less that person, and a set removed
-from x' together with that person from x: h_x(l+1) <= h_x'(l) <= h_x(l). Envelopes keep both inequalities, because the envelope of
-l -> h(l+1) is nowhere below that of h at l+1, and the envelope is monotone in h. Rounding up to integers keeps them too, and is
-still at most h; where all persons hold one item, it is h.
+**Privacy.** Let x' be x without one person. A set removed from x, minus that person, may be removed
+from x' too, and a set removed from x' together with that person from x: h_x(l+1) <= h_x'(l) <=
+h_x(l). Envelopes preserve both inequalities, because the envelope of l -> h(l+1) is nowhere below
+that of h at l+1, and the envelope is monotone in h. Rounding up to integers preserves them too, and
+the result is still at most h; if all persons have one item, it is h.
 """
 
 import numpy as np
@@ -39,12 +42,14 @@ def least_left(items: np.ndarray, persons: np.ndarray, size: int) -> np.ndarray:
 
 
 def _corner(persons: np.ndarray, items: np.ndarray, side: tuple[tuple[int, int], tuple[int, int]]) -> tuple[int, int] | None:
-    """A corner (l, D) of the envelope below the line through two of its points, or None if there is none."""
-    from scipy.sparse import csr_array  # it comes with JAX, and takes longer to import than most data take here
+    """Return a corner (l, D) of the envelope below the line through two of its points, or None."""
+    # A dependency of JAX, imported here because it is slow to import.
+    from scipy.sparse import csr_array
     from scipy.sparse.csgraph import maximum_flow
 
     (first, most), (last, least) = side
-    price, unit = most - least, last - first  # of a person and of an item, both multiplied by the number of persons
+    # Of a person and of an item, times the number of persons.
+    price, unit = most - least, last - first
     people, distinct = int(persons.max()) + 1, int(items.max()) + 1
     source, sink = people + distinct, people + distinct + 1
     tails = np.concatenate([np.full(people, source), persons, people + np.arange(distinct)])

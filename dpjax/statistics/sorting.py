@@ -1,9 +1,9 @@
-"""Sorted rows: clamped and counted, all ranks or only a window of them.
+"""Sorting of clamped rows, and counting of present records, for all ranks or a window of them.
 
-On the CPU, XLA sorts with a comparator, 40 times slower than NumPy's vectorised sort. There the rows are handed to NumPy
-(:mod:`dpjax.numerics.host_call`), in as many threads as the process may use; on other devices XLA sorts, and nothing leaves the
-device. Programs that may not call NumPy sort the bits of the floats as integers. The derivative is that of XLA's
-version everywhere.
+On the CPU, XLA sorts with a comparator, 40 times slower than NumPy's vectorized sort. There the
+rows are passed to NumPy (:mod:`dpjax.numerics.host_call`), in as many threads as the process may
+use; on other devices XLA sorts, and nothing leaves the device. Programs that may not call NumPy
+sort the bits of the floats as integers. The derivative is that of XLA's version in all cases.
 """
 
 import os
@@ -22,18 +22,20 @@ from dpjax.numerics.batching import broadcast_rows, by_platform, take
 from dpjax.numerics.host_call import allowed, host_call
 from dpjax.statistics.values_at_ranks import Sides, Window
 
-_BLOCK = 2**19  # records that one thread works on at a time: for less, the threads wait for each other's interpreter lock
-_SELECT = 4096  # from so many records on, a window is selected instead of sorted
+# Records that one thread processes at a time: with fewer, threads wait for the interpreter lock.
+_BLOCK = 2**19
+_SELECT = 4096  # from this many records on, a window is selected instead of sorted
 
 
 class SortedRows(NamedTuple):
-    """Sorted rows: x[1..n] are the records that are present, x[j] = low for j <= 0 and x[j] = high for j > n.
+    """Sorted rows: x[1..n] are present records, x[j] = low for j <= 0 and x[j] = high for j > n.
 
     Attributes:
         values: x[0], ..., x[n_max + 1], ``(..., n_max + 2)``, or a window of them.
-        read: what was read of them instead, if anything.
-        n: int32 ``(..., 1)``, like ``low`` and ``high``; a NumPy array of one number where it is public and the same for all rows.
+        n: int32 ``(..., 1)``, like ``low`` and ``high``; a NumPy array of one number if it is
+            public and the same for all rows.
         n_max: the number of columns.
+        read: the values that were read in place of the rows, if any.
     """
 
     values: jax.Array
@@ -44,11 +46,11 @@ class SortedRows(NamedTuple):
     read: tuple[jax.Array, ...] = ()
 
     def at(self, index: jax.Array) -> jax.Array:
-        """x[index]."""
+        """Return x[index]."""
         return take(self.values, index)
 
     def present(self, values: jax.Array) -> jax.Array:
-        """Values of x[1], ..., x[n_max], and 0 beyond n."""
+        """Replace by 0 the values, of x[1], ..., x[n_max], beyond n."""
         return jnp.where(np.arange(self.n_max, dtype=np.int32) < self.n, values, 0.0)
 
 
@@ -62,10 +64,11 @@ def sort_rows(
     window: Window | None = None,
     read: Sides | None = None,
 ) -> SortedRows:
-    """Clamp the records of every row, float ``(..., n_max)``, to ``[low, high]`` and sort them, all or a window of their ranks.
+    """Clamp the records of every row, ``(..., n_max)``, and sort them, or a window of ranks.
 
-    A NaN record is absent under add/remove. Under swap, where the number of records is public, it becomes ``low``.
-    What ``read`` makes of the rows, if it is given, is returned in their place.
+    A NaN record is absent under add/remove. Under swap, where the number of records is public, it
+    becomes ``low``. If ``read`` is given, the values that it reads are returned in place of the
+    rows.
     """
     masks = [] if present is None else [present]
     batch = jnp.broadcast_shapes(low.shape, high.shape, *(array.shape[:-1] for array in (records, *masks)))
@@ -80,7 +83,7 @@ def sort_rows(
     sizes = read.sizes if read is not None else (n_max + 2 if window is None else window.width,)
 
     def host(low: jax.Array, high: jax.Array, counted: jax.Array, *arrays: jax.Array) -> tuple[jax.Array, ...]:
-        del counted  # it is as well counted again
+        del counted  # counted again on the host
         results = [jax.ShapeDtypeStruct((*batch, size), records.dtype) for size in sizes]
         return tuple(host_call(_OnHost(nan_is_low, window, read), results, low, high, *arrays))
 
@@ -110,7 +113,8 @@ def _on_device(
 ) -> tuple[jax.Array, ...]:
     unreadable = jnp.isnan(records)
     clamped = jnp.clip(jnp.where(unreadable, low if nan_is_low else high, records), low, high)
-    clamped = jnp.where(clamped == 0, 0.0, clamped)  # -0.0 becomes 0.0: sorts need not agree on their order
+    # -0.0 becomes 0.0: sorts need not agree on their order.
+    clamped = jnp.where(clamped == 0, 0.0, clamped)
     clamped = clamped if present is None else jnp.where(present, clamped, high)
     ordered = jnp.concatenate([low, _sorted(clamped), high], axis=-1)
     if window is not None:
@@ -121,10 +125,11 @@ def _on_device(
 
 @jax.custom_jvp
 def _sorted(x: jax.Array) -> jax.Array:
-    """Sort the last axis, on the CPU as integers: the bits of floats are in their order once those of negative ones are inverted.
+    """Sort the last axis; on the CPU as integers.
 
-    There it takes a quarter of the time of ``jnp.sort``, whose comparator knows NaN and -0.0; here there is neither, but where a
-    bound is NaN, and with it all values.
+    The bits of floats are in order after inverting those of negative floats. On the CPU this takes
+    a quarter of the time of ``jnp.sort``, whose comparator handles NaN and -0.0; here there is
+    neither, unless a bound and so all values are NaN.
     """
 
     def by_bits(x: jax.Array) -> jax.Array:
@@ -146,7 +151,10 @@ def _(primals: tuple[jax.Array], tangents: tuple[jax.Array]) -> tuple[jax.Array,
 
 @dataclass(frozen=True)
 class _OnHost:
-    """What ``_on_device`` returns, by NumPy; its ``repr`` says all that it does (:mod:`dpjax.numerics.host_call`)."""
+    """The computation of ``_on_device`` in NumPy.
+
+    Its ``repr`` identifies the computation (:mod:`dpjax.numerics.host_call`).
+    """
 
     nan_is_low: bool
     window: Window | None
@@ -159,12 +167,12 @@ class _OnHost:
         n_max, rows = records.shape[-1], prod(records.shape[:-1])
         lows, highs, sources = (array.reshape(rows, array.shape[-1]) for array in (low, high, records))
         there = masks[0].reshape(rows, n_max) if masks else None
-        whole_rows = window is None and read is None
+        full_rows = window is None and read is None
         select = window is not None and n_max >= _SELECT
         outs = [result.reshape(rows, result.shape[-1]) for result in results]
 
         def work(part: slice) -> None:
-            ordered = outs[0][part] if whole_rows else np.empty((len(sources[part]), n_max + 2), records.dtype)
+            ordered = outs[0][part] if full_rows else np.empty((len(sources[part]), n_max + 2), records.dtype)
             ordered[:, :1], ordered[:, -1:], block = lows[part], highs[part], ordered[:, 1:-1]
             np.add(sources[part], 0.0, out=block)  # -0.0 becomes 0.0
             count = np.full(len(block), n_max, np.int32)
@@ -182,39 +190,45 @@ class _OnHost:
                     count = count - np.sum(unreadable, axis=-1, dtype=np.int32)
                 elif not select:
                     block.sort(axis=-1)
-            # Clamping keeps the order: it is needed only where an end of a sorted row lies outside, or a bound is NaN.
+            # Clamping preserves the order: it is only needed if an end of a sorted row is outside,
+            # or a bound is NaN.
             if clamp or not (np.all(block[:, :1] >= lows[part]) and np.all(block[:, -1:] <= highs[part])):
                 np.maximum(block, lows[part], out=block)  # twice as fast as np.clip
                 np.minimum(block, highs[part], out=block)
-            if whole_rows:
+            if full_rows:
                 return
-            for number in np.unique(count):  # rows with as many records go together: mostly all of them
+            # Rows with equal numbers of records are processed together, usually all.
+            for number in np.unique(count):
                 alike = np.all(count == number)
                 same = slice(None) if alike else np.flatnonzero(count == number)
                 found = ordered[same]
                 if window is not None:
                     first = int(window.first(number, n_max, np))
                     found = _select(found, first, first + window.width) if select else found[:, first : first + window.width]
-                own = [out[part] for out in outs]
+                targets = [out[part] for out in outs]
                 if read is None:
-                    own[0][same] = found
+                    targets[0][same] = found
                 elif alike:
-                    read.write(own, found, number)
+                    read.write(targets, found, number)
                 else:
                     parts = [np.empty((len(found), size), records.dtype) for size in read.sizes]
                     read.write(parts, found, number)
-                    for out, piece in zip(own, parts, strict=True):
+                    for out, piece in zip(targets, parts, strict=True):
                         out[same] = piece
 
         def quiet(part: slice) -> None:
-            with np.errstate(invalid="ignore"):  # a signaling NaN warns; the state is that of this thread
+            # A signaling NaN warns; the error state is per thread.
+            with np.errstate(invalid="ignore"):
                 work(part)
 
         _in_blocks(quiet, rows, n_max)
 
 
 def _select(ordered: np.ndarray, first: int, stop: int) -> np.ndarray:
-    """The sorted columns from ``first`` to ``stop``; one boundary at a time: NumPy's selection is vectorised for one."""
+    """Return the sorted columns from ``first`` to ``stop``.
+
+    Boundaries are selected one at a time, because NumPy's selection of one is vectorized.
+    """
     if first > 0:
         ordered = np.partition(ordered, first, axis=-1)[:, first:]
     if stop - first < ordered.shape[-1]:
@@ -223,7 +237,7 @@ def _select(ordered: np.ndarray, first: int, stop: int) -> np.ndarray:
 
 
 def _in_blocks(work: Callable[[slice], None], rows: int, columns: int) -> None:
-    """Do the work on all rows, block by block, in threads where that pays; NumPy releases the interpreter while it sorts."""
+    """Run ``work`` on all rows in blocks, in threads if worthwhile; NumPy sorts without the GIL."""
     size = max(1, _BLOCK // max(columns, 1))
     blocks = [slice(start, min(start + size, rows)) for start in range(0, rows, size)]
     threads = min(len(blocks), len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)

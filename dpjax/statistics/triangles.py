@@ -1,13 +1,15 @@
-"""Triangles of a graph under edge neighbours: the local sensitivity at every distance, as radii of a profile.
+"""Triangle counts under edge neighbors: local sensitivity at every distance, as radii.
 
-The edge between i and j closes a triangle with every common neighbour of them, so the local sensitivity of the count is the largest
-number a_ij of common neighbours over all pairs, adjacent or not. Let b_ij be the number of further nodes adjacent to exactly one
-of i and j. One new edge makes one of those b_ij a common neighbour; any other node needs two. So
+The edge between i and j closes a triangle with every common neighbor of both, so the local
+sensitivity of the count is the largest number a_ij of common neighbors over all pairs, adjacent or
+not. Let b_ij be the number of other nodes adjacent to exactly one of i and j. One new edge makes
+one of those b_ij a common neighbor; any other node needs two. So
 
     A_k = max over i != j of  min(a_ij + floor((k + min(k, b_ij)) / 2), n - 2)
 
-is the largest local sensitivity within k edges of the graph. It is attained, not only a bound, and R_l = A_{l-1} are radii of
-Definition 5.1. A pair counts only through (a_ij, b_ij), so all pairs are first reduced to the largest b for each a.
+is the largest local sensitivity within k edges of the graph. It is attained, not only a bound, and
+R_l = A_{l-1} are radii of Definition 5.1. A pair matters only through (a_ij, b_ij), so all pairs
+are first reduced to the largest b for each a.
 """
 
 from functools import partial
@@ -25,7 +27,7 @@ from dpjax.sensitivity import LocalSensitivity, SensitivityProfile, from_radii
 from dpjax.statistics.padded_records import beyond_64_bits
 
 Sensitivity = Literal["exact", "cheap"]
-_BLOCK = 2**21  # paths of two edges that are sorted at a time
+_BLOCK = 2**21  # number of paths of two edges that are sorted at a time
 
 
 def triangle_count(
@@ -33,41 +35,48 @@ def triangle_count(
 ) -> SensitivityProfile:
     """Return the sensitivity profile of the number of triangles, from adjacency matrices.
 
-    The values are the count plus and minus R_1, R_1 + R_2, and so on. ``sensitivity="exact"``: R_l = A_{l-1}, the largest local
-    sensitivity within l-1 edges (see the head of this file). ``"cheap"``: R_l = min(A_0 + l - 1, n - 2), never smaller, from the
-    local sensitivity alone: one edge changes every a_ij by at most 1, hence their maximum too. After ``num_levels`` radii every
-    level is n-2 long, the global sensitivity, until the bounds 0 and n(n-1)(n-2)/6.
+    The values are the count plus and minus R_1, R_1 + R_2, and so on. ``sensitivity="exact"``: R_l
+    = A_{l-1}, the largest local sensitivity within l-1 edges (see the module docstring).
+    ``"cheap"``: R_l = min(A_0 + l - 1, n - 2), never smaller, from the local sensitivity alone: one
+    edge changes every a_ij by at most 1, hence their maximum too. After ``num_levels`` radii every
+    level has length n-2, the global sensitivity, until the bounds 0 and n(n-1)(n-2)/6.
 
     Args:
-        adjacency: ``(..., n, n)``, bool or numbers, n >= 3. There is an edge between i and j if either of the entries ij and ji is
-            neither 0 nor NaN (XLA takes a subnormal number of a JAX array for 0); the diagonal is ignored. A smaller graph is
-            padded with nodes without edges; n is then the public number of nodes.
-        num_levels: static, how many radii. 150/epsilon leaves nothing to what follows; more costs time only. Piecewise
-            Laplace is good with 40/epsilon.
-        neighbors: ``"edge"``: one edge more or less between the n nodes. Nodes are not hidden.
-        sensitivity: which radii.
+        adjacency: ``(..., n, n)``, bool or numbers, n >= 3. There is an edge between i and j if
+            either of the entries ij and ji is neither 0 nor NaN (XLA treats a subnormal number of a
+            JAX array as 0); the diagonal is ignored. A smaller graph is padded with nodes without
+            edges; n is then the public number of nodes.
+        num_levels: static, the number of radii. With 150/epsilon the later levels have negligible
+            weight; more only cost time. For piecewise Laplace 40/epsilon suffice.
+        neighbors: ``"edge"``: one edge more or less between the n nodes. The set of nodes is
+            public.
+        sensitivity: ``"exact"`` or ``"cheap"``, the radii.
 
     Returns:
-        A profile of batch shape ``(...)`` with integer levels. Inverse sensitivity refuses its endless steps: for it, write
-        ``.truncate(num_levels)``, or ``.truncate(num_levels, step=n - 2, num_steps=...)``. Without its bounds
-        (``dataclasses.replace(profile, bounds=None)``) piecewise Laplace is on the whole line; its draws may then be clamped to
-        the bounds, which is better where the noise is much larger than the count.
+        A profile of batch shape ``(...)`` with integer levels. Inverse sensitivity does not accept
+        its unbounded steps: for it, use ``.truncate(num_levels)``, or ``.truncate(num_levels,
+        step=n - 2, num_steps=...)``. Without its bounds (``dataclasses.replace(profile,
+        bounds=None)``) piecewise Laplace is on the whole real line; its draws may then be clamped
+        to the bounds, which is more accurate if the noise is much larger than the count.
 
     Raises:
         TypeError: ``adjacency`` is not numeric.
-        ValueError: it is not square or has fewer than 3 nodes; more than 2345 nodes in 32 bits, where the count could overflow.
+        ValueError: it is not square or has fewer than 3 nodes; more than 2345 nodes in 32 bits,
+            where the count could overflow.
 
     Privacy:
-        For mechanisms on this profile: epsilon-DP and epsilon-bounded-range under edge neighbours, by Definition 5.1:
-        R_l(x) <= R_{l+1}(x'), since all that is within l-1 edges of x is within l edges of x'. Public: the number of nodes and
-        ``num_levels``. Counts and radii are exact integers before they become floats; in float32 their sums are exact below 2^24,
-        and beyond it the warning of :func:`dpjax.from_radii` holds: enable float64.
+        For mechanisms on this profile: epsilon-DP and epsilon-bounded-range under edge neighbors,
+        by Definition 5.1: R_l(x) <= R_{l+1}(x'), since all graphs within l-1 edges of x are within
+        l edges of x'. Public: the number of nodes and ``num_levels``. Counts and radii are exact
+        integers before they become floats; in float32 their sums are exact below 2^24, and beyond
+        it the warning of :func:`dpjax.from_radii` applies: enable float64.
 
     References:
-        Nissim, Raskhodnikova and Smith (2007), Section 3.2 (the number of triangles); Durfee (2025), Definition 5.1,
-        Corollaries 5.1 and 5.2. That such mechanisms uniformly outperform smooth sensitivity is not so where a delta is given:
-        with 1e-6, Laplace noise on the smooth sensitivity has a smaller error than piecewise Laplace in 9 of 12 rows (two graphs,
-        epsilon 0.1 to 4), by up to 5 % (``benchmarks/experiments/triangle_counts.py``).
+        Nissim, Raskhodnikova and Smith (2007), Section 3.2 (the number of triangles); Durfee
+        (2025), Definition 5.1, Corollaries 5.1 and 5.2. That such mechanisms uniformly outperform
+        smooth sensitivity is not true with a delta: with 1e-6, Laplace noise scaled by smooth
+        sensitivity has a smaller error than piecewise Laplace in 9 of 12 rows (two graphs, epsilon
+        0.1 to 4), by up to 5 % (``benchmarks/experiments/triangle_counts.py``).
 
     >>> import jax.numpy as jnp
     >>> square_with_a_diagonal = jnp.array([[0, 1, 1, 1], [1, 0, 1, 0], [1, 1, 0, 1], [1, 0, 1, 0]])
@@ -86,14 +95,15 @@ def triangle_count_of_edges(
     neighbors: Literal["edge"],
     sensitivity: Sensitivity = "exact",
 ) -> SensitivityProfile:
-    """Return the profile of :func:`triangle_count` from a list of edges, for graphs too large for a matrix.
+    """Return the profile of :func:`triangle_count` from the list of edges of a large graph.
 
-    Works on the host with NumPy, in time and memory that follow the number of paths of two edges, not the number of pairs of nodes:
-    pairs without a common neighbour count through the one with the largest b.
+    It runs on the host with NumPy, in time and memory proportional to the number of paths of two
+    edges, not the number of pairs of nodes: pairs without a common neighbor are represented by the
+    one with the largest b.
 
     Args:
-        edges: integers ``(m, 2)``, numbers of nodes from 0. Directions, repeated edges, edges from a node to itself and edges that
-            name a node outside 0..num_nodes-1 are ignored.
+        edges: integers ``(m, 2)``, indices of nodes from 0. Directions, repeated edges, loops, and
+            edges with a node outside 0..num_nodes-1 are ignored.
         num_nodes: n, public, at least 3.
         num_levels: as in :func:`triangle_count`, like ``neighbors`` and ``sensitivity``.
 
@@ -102,13 +112,13 @@ def triangle_count_of_edges(
 
     Raises:
         TypeError: ``edges`` are not integers, or are traced by JAX.
-        ValueError: they are not ``(m, 2)``; and as :func:`triangle_count`.
+        ValueError: ``edges`` are not ``(m, 2)``; and as :func:`triangle_count`.
 
     Privacy:
-        As :func:`triangle_count`. The time that this function takes depends on the graph.
+        As :func:`triangle_count`. The running time depends on the graph.
 
     References:
-        As :func:`triangle_count`.
+        See :func:`triangle_count`.
 
     >>> profile = triangle_count_of_edges([[0, 1], [1, 2], [2, 0], [2, 3]], num_nodes=5, num_levels=3, neighbors="edge")
     >>> profile.upper.tolist(), profile.lower.tolist()
@@ -118,21 +128,25 @@ def triangle_count_of_edges(
 
 
 def triangle_local_sensitivity(adjacency: ArrayLike, *, num_levels: int, neighbors: Literal["edge"]) -> LocalSensitivity:
-    """Return the local sensitivity of the number of triangles at every distance, exactly up to ``num_levels`` - 1 edges.
+    """Return the local sensitivity of the number of triangles at every distance.
+
+    It is exact up to ``num_levels`` - 1 edges.
 
     Args:
         adjacency: as in :func:`triangle_count`, like ``neighbors``.
-        num_levels: static, how many distances; what follows is n - 2, the global sensitivity, which they reach in the end.
+        num_levels: static, the number of exact distances; they are followed by n - 2, the global
+            sensitivity.
 
     Returns:
-        A :class:`LocalSensitivity` of batch shape ``(...)``, with ``at_distance`` of shape ``(..., num_levels + 1)``.
+        A :class:`LocalSensitivity` of batch shape ``(...)``, with ``at_distance`` of shape ``(...,
+        num_levels + 1)``.
 
     Raises:
         ValueError: as :func:`triangle_count`.
 
     Privacy:
-        None by itself; A_k(x) <= A_{k+1}(x') for neighbours, which smooth bounds and propose-test-release rest on. Public: the
-        number of nodes and ``num_levels``.
+        No guarantee by itself; A_k(x) <= A_{k+1}(x') for neighbors, as smooth bounds and
+        propose-test-release require. Public: the number of nodes and ``num_levels``.
 
     References:
         Nissim, Raskhodnikova and Smith (2007), Section 3.2.
@@ -148,7 +162,7 @@ def triangle_local_sensitivity(adjacency: ArrayLike, *, num_levels: int, neighbo
 def triangle_local_sensitivity_of_edges(
     edges: ArrayLike, *, num_nodes: int, num_levels: int, neighbors: Literal["edge"]
 ) -> LocalSensitivity:
-    """Return what :func:`triangle_local_sensitivity` does, from a list of edges, for graphs too large for a matrix.
+    """Return the result of :func:`triangle_local_sensitivity` from the edges of a large graph.
 
     Args:
         edges: as in :func:`triangle_count_of_edges`, like ``num_nodes``.
@@ -158,13 +172,14 @@ def triangle_local_sensitivity_of_edges(
         A :class:`LocalSensitivity` without batch axes.
 
     Raises:
-        TypeError: as :func:`triangle_count_of_edges`, and ``ValueError``.
+        TypeError: as :func:`triangle_count_of_edges`.
+            ValueError: as :func:`triangle_count_of_edges`.
 
     Privacy:
-        As :func:`triangle_local_sensitivity`. The time that this function takes depends on the graph.
+        As :func:`triangle_local_sensitivity`. The running time depends on the graph.
 
     References:
-        As :func:`triangle_local_sensitivity`.
+        See :func:`triangle_local_sensitivity`.
 
     >>> graph = [[0, 1], [1, 2], [2, 0], [2, 3]]
     >>> triangle_local_sensitivity_of_edges(graph, num_nodes=5, num_levels=3, neighbors="edge").at_distance.tolist()
@@ -174,18 +189,20 @@ def triangle_local_sensitivity_of_edges(
 
 
 def _read_adjacency(adjacency: ArrayLike, num_levels: int, neighbors: str, sensitivity: str) -> tuple[jax.Array, jax.Array, int]:
-    """The count, the radii, and the number of nodes."""
+    """Return the count, the radii, and the number of nodes."""
     linked = checks.float_array("adjacency", adjacency)
-    if not isinstance(adjacency, jax.Array):  # compared before a narrower dtype takes a small entry for 0
-        given = checks.host_floats("adjacency", adjacency)
-        linked = jnp.asarray((given != 0) & ~np.isnan(given)).astype(linked.dtype)
+    # Compared before a narrower dtype rounds a small entry to 0.
+    if not isinstance(adjacency, jax.Array):
+        host = checks.host_floats("adjacency", adjacency)
+        linked = jnp.asarray((host != 0) & ~np.isnan(host)).astype(linked.dtype)
     if linked.ndim < 2 or linked.shape[-1] != linked.shape[-2]:
-        raise ValueError(f"adjacency must be square on its last two axes, got the shape {linked.shape}.")
+        raise ValueError(f"adjacency must be square on its last two axes, got shape {linked.shape}.")
     num_nodes = linked.shape[-1]
     num_levels = _check(num_nodes, "adjacency has", num_levels, neighbors, sensitivity)
     if comb(num_nodes, 3) > jnp.iinfo(jnp.result_type(int)).max:
         raise ValueError(
-            f"{num_nodes} nodes can have more triangles than 32-bit integers count: enable jax_enable_x64, "
+            f"adjacency must have fewer than {num_nodes} nodes to count triangles in 32 bits: "
+            "enable jax_enable_x64, "
             "or use triangle_count_of_edges."
         )
     value, radii = _of_adjacency(linked, num_levels, sensitivity)
@@ -196,7 +213,7 @@ def _read_edges(
     edges: ArrayLike, num_nodes: int, num_levels: int, neighbors: str, sensitivity: str
 ) -> tuple[jax.Array, jax.Array, int]:
     if checks.is_traced(edges):
-        raise TypeError("triangle_count_of_edges works on the host and cannot be traced: call it outside jit, vmap and grad.")
+        raise TypeError("triangle_count_of_edges cannot be traced, as it runs on the host: call it outside jit, vmap and grad.")
     num_nodes = checks.static_integer("num_nodes", num_nodes, 0)
     pairs = np.asarray(edges)
     if pairs.size == 0:
@@ -204,7 +221,7 @@ def _read_edges(
     if not isinstance(edges, np.ndarray) and (exact := beyond_64_bits(edges, pairs)) is not None:
         pairs = np.where((exact >= 0) & (exact < num_nodes), exact, -1).astype(np.int64)
     if pairs.dtype.kind not in "iu":
-        raise TypeError(f"edges must hold integers, got dtype {pairs.dtype}.")
+        raise TypeError(f"edges must be integers, got dtype {pairs.dtype}.")
     if pairs.ndim != 2 or pairs.shape[-1] != 2:
         raise ValueError(f"edges must have the shape (m, 2), got {pairs.shape}.")
     num_levels = _check(num_nodes, "num_nodes is", num_levels, neighbors, sensitivity)
@@ -217,7 +234,7 @@ def _check(num_nodes: int, where: str, num_levels: int, neighbors: str, sensitiv
     checks.one_of("neighbors", neighbors, ("edge",))
     checks.one_of("sensitivity", sensitivity, ("exact", "cheap"))
     if num_nodes < 3:
-        raise ValueError(f"triangles need at least 3 nodes, {where} {num_nodes}.")
+        raise ValueError(f"triangles need at least 3 nodes, but {where} {num_nodes}.")
     return checks.static_integer("num_levels", num_levels, 1, must="a positive integer")
 
 
@@ -232,10 +249,10 @@ def _local_sensitivity(value: jax.Array, radii: jax.Array, num_nodes: int) -> Lo
 
 
 def _radii(common: Any, either: Any, num_nodes: int, num_levels: int, sensitivity: str, xp: Any) -> Any:
-    """R_1, R_2, ..., ``(..., num_levels)``, for NumPy or JAX arrays.
+    """Return R_1, R_2, ..., ``(..., num_levels)``, for NumPy or JAX arrays.
 
-    ``either`` holds b, or -1 for no pair, for the values a in ``common``; both ``(..., p)``. Where every change
-    makes a common neighbour, A_k is a + k: the cheap radius.
+    ``either`` has b, or -1 for no pair, for the values a in ``common``; both are ``(..., p)``. If
+    every change makes a common neighbor, A_k is a + k: the cheap radius.
     """
     common, either = common[..., None, :], either[..., None, :]
     distance = xp.arange(num_levels, dtype=common.dtype).reshape((1,) * (common.ndim - 2) + (num_levels, 1))
@@ -246,20 +263,22 @@ def _radii(common: Any, either: Any, num_nodes: int, num_levels: int, sensitivit
 
 @partial(jax.jit, static_argnames=("num_levels", "sensitivity"))
 def _of_adjacency(adjacency: jax.Array, num_levels: int, sensitivity: str) -> tuple[jax.Array, jax.Array]:
-    """The count and the radii of every graph, in integers."""
+    """Return the count and the radii of every graph, in integers."""
     n, batch = adjacency.shape[-1], adjacency.shape[:-2]
     off_diagonal = ~jnp.eye(n, dtype=jnp.bool_).reshape((1,) * len(batch) + (n, n))
-    linked = jnp.abs(adjacency) > 0  # NaN is not
+    linked = jnp.abs(adjacency) > 0  # false for NaN
     linked = (linked | jnp.swapaxes(linked, -1, -2)) & off_diagonal
     zeros_and_ones = linked.astype(adjacency.dtype)
-    # Products of 0 and 1 are exact in every precision, and sums of them below 2^24 in float32; integers would miss fast kernels.
+    # Products of 0 and 1 are exact in every precision, and sums of them below 2^24 in float32;
+    # there are no fast kernels for integers.
     paths = jnp.matmul(zeros_and_ones, zeros_and_ones, precision=jax.lax.Precision.HIGHEST).astype(jnp.int32)
     common = jnp.where(off_diagonal, paths, 0)
     degree = jnp.sum(linked, axis=-1, dtype=jnp.int32)
     either = degree[..., :, None] + degree[..., None, :] - 2 * (paths + linked.astype(jnp.int32))
-    six = jnp.sum(jnp.where(linked, common, 0), axis=-1)  # every triangle is met six times in all; divide before it overflows
+    # Every triangle is counted six times in total; divide before it overflows.
+    six = jnp.sum(jnp.where(linked, common, 0), axis=-1)
     value = jnp.sum(six // 6, axis=-1, dtype=jnp.result_type(int)) + jnp.sum(six % 6, axis=-1, dtype=jnp.result_type(int)) // 6
-    # The diagonal takes part as a = b = 0, which no pair of nodes is below.
+    # The diagonal enters as a = b = 0, which no pair of nodes is below.
     graph = jnp.arange(prod(batch), dtype=jnp.int32).reshape((*batch, 1, 1)) * (n - 1)
     largest = jnp.full((prod(batch) * (n - 1),), -1, jnp.int32).at[(graph + common).reshape(-1)].max(either.reshape(-1))
     values = jnp.arange(n - 1, dtype=jnp.int32).reshape((1,) * len(batch) + (n - 1,))
@@ -267,21 +286,23 @@ def _of_adjacency(adjacency: jax.Array, num_levels: int, sensitivity: str) -> tu
 
 
 def _pairs_of_edges(edges: np.ndarray, n: int) -> tuple[int, np.ndarray, np.ndarray]:
-    """The number of triangles, and a and b of the pairs that no other pair of nodes is above in both."""
+    """Return the number of triangles, and the pairs (a, b) that no other pair exceeds in both."""
     inside = np.all((edges >= 0) & (edges < n), axis=1) & (edges[:, 0] != edges[:, 1])
     once = np.unique(edges[inside].min(axis=1) * n + edges[inside].max(axis=1))
     ends = np.stack([once // n, once % n])
     degree = np.bincount(ends.reshape(-1), minlength=n)
-    # Nodes are renamed by falling degree: of the nodes that a pair may be made with, the first is then the best.
+    # Nodes are relabeled by decreasing degree, so that the first possible partner of a node is the
+    # best.
     order = np.argsort(-degree, kind="stable")
     degree, name = degree[order], np.empty(n, np.int64)
     name[order] = np.arange(n)
     low, high = name[ends]
     source, target = np.divmod(np.sort(np.concatenate([low * n + high, high * n + low])), n)
     first = np.concatenate([[0], np.cumsum(degree)])
-    opposite = np.empty_like(source)  # where the same edge stands in the other direction
+    opposite = np.empty_like(source)  # index of the same edge in the other direction
     opposite[np.argsort(target, kind="stable")] = np.arange(source.size)
-    # From i over v to all j > i: what follows i in the sorted list of v, so that every path of two edges is met once.
+    # From i over v to all j > i: the entries after i in the sorted list of v, so that every path
+    # occurs once.
     length = first[target + 1] - 1 - opposite
     work = np.concatenate([[0], np.cumsum(length + 1)])[first]
 
@@ -290,19 +311,20 @@ def _pairs_of_edges(edges: np.ndarray, n: int) -> tuple[int, np.ndarray, np.ndar
     while begin < n:
         end = max(begin + 1, int(np.searchsorted(work, work[begin] + _BLOCK, side="right")) - 1)
         here = slice(first[begin], first[end])
-        own = (source[here] * n + target[here])[target[here] > source[here]]
+        own_edges = (source[here] * n + target[here])[target[here] > source[here]]
         start = opposite[here] + 1 - (np.cumsum(length[here]) - length[here])
         last = target[np.repeat(start, length[here]) + np.arange(length[here].sum())]
-        met = np.sort(np.concatenate([np.repeat(source[here], length[here]) * n + last, own]))
+        met = np.sort(np.concatenate([np.repeat(source[here], length[here]) * n + last, own_edges]))
         change = np.flatnonzero(np.diff(met, prepend=-1))
         pair, common = met[change], np.diff(change, append=met.size)
         linked = np.zeros(pair.size, np.int64)
-        linked[np.searchsorted(pair, own)] = 1
+        linked[np.searchsorted(pair, own_edges)] = 1
         common -= linked
         three += int(np.sum(common * linked))  # every triangle has three edges
         i, j = np.divmod(pair, n)
         np.maximum.at(largest, common, degree[i] + degree[j] - 2 * (common + linked))
-        # All other pairs have a = 0 and no edge: of those of i, the best is with the first node after i that was not met.
+        # All other pairs have a = 0 and no edge: the best of those of i has the first later node
+        # that was not reached.
         count = np.bincount(i - begin, minlength=end - begin)
         place = np.arange(pair.size) - np.repeat(np.cumsum(count) - count, count)
         in_a_row = np.bincount((i - begin)[j == i + 1 + place], minlength=end - begin)

@@ -1,4 +1,4 @@
-"""What the profiles of quantiles read in sorted rows, at the ranks of :class:`Ranks`."""
+"""Values of sorted rows that profiles of quantiles read, at the ranks of :class:`Ranks`."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -9,11 +9,14 @@ import numpy as np
 
 from dpjax.several_quantiles.ranks import Ranks
 
-_STRIDED = 8  # denominators up to which the levels of one fraction are read together
+_STRIDED = 8  # denominators up to which the levels with equal fractions of a rank are read together
 
 
 class Window(NamedTuple):
-    """The ranks ``(per_record * n + constant) // denominator``, the next and so on, ``width`` in all, moved into 0..n_max+1."""
+    """A window of ``width`` consecutive ranks within 0..n_max+1.
+
+    It starts at ``(per_record * n + constant) // denominator``, unless it would exceed that range.
+    """
 
     per_record: int
     constant: int
@@ -21,15 +24,15 @@ class Window(NamedTuple):
     width: int
 
     def first(self, n: Any, n_max: int, xp: Any) -> Any:
-        """The first rank, for NumPy or JAX arrays of counts."""
+        """Return the first rank, for NumPy or JAX arrays of counts."""
         rank = (n * np.int32(self.per_record) + np.int32(self.constant)) // np.int32(self.denominator)
         return xp.clip(rank, 0, n_max + 2 - self.width)
 
 
 class Sides(NamedTuple):
-    """Both sides of a profile, each outwards from f(x): the values at levels 0, ..., ``down`` below, then 0, ..., ``up`` above.
+    """Both sides of a profile outwards from f(x), with levels 0..``down`` below, 0..``up`` above.
 
-    They are read of sorted rows, or of a ``near`` window of them.
+    They are read from sorted rows, or from a ``near`` window of them.
     """
 
     ranks: Ranks
@@ -40,24 +43,24 @@ class Sides(NamedTuple):
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """How many values each side has."""
+        """The number of values of each side."""
         return self.down + 1, self.up + 1
 
     def __call__(self, ordered: jax.Array, n: Any) -> tuple[jax.Array, ...]:
-        """The sides, of rows and their counts ``(..., 1)``."""
+        """Return the sides, from rows and their counts ``(..., 1)``."""
         return tuple(_at_rank(ordered, side, self.ranks) for side in self._numerators(n, np if isinstance(n, np.ndarray) else jnp))
 
     def write(self, results: Sequence[np.ndarray], ordered: np.ndarray, n: Any) -> None:
-        """Write the sides into ``results``, of rows that all have n records."""
+        """Write the sides into ``results``, from rows that all have n records."""
         v = self.ranks.denominator
         for result, side in zip(results, self._numerators(n, np), strict=True):
-            # The fraction of the rank comes back every v levels: v slices, unless they are short.
+            # The fraction of the rank recurs every v levels: v slices, unless they are short.
             stride = v if v <= _STRIDED else 1
             for start in range(min(stride, side.size)):
                 result[:, start::stride] = _at_rank(ordered, side[start::stride], self.ranks)
 
     def _numerators(self, n: Any, xp: Any) -> list[Any]:
-        """Of the ranks of each level, in ``ordered``."""
+        """Return the numerators of the ranks of each level, as positions in ``ordered``."""
         base = n * np.int32(self.ranks.per_record) + np.int32(self.ranks.constant)
         if self.near is not None:
             base = base - self.near.first(n, self.n_max, xp) * np.int32(self.ranks.denominator)
@@ -74,11 +77,15 @@ def continuous(
     keep: int | None,
     ends: tuple[jax.Array | None, jax.Array | None],
 ) -> tuple[tuple[jax.Array, jax.Array], tuple[jax.Array, jax.Array]]:
-    """The values and levels with a knot at every integer rank, above and below; a side that has an end is cut at level ``keep``."""
+    """Return the values and levels above and below, with a knot at every integer rank.
+
+    A side that has an end is cut at level ``keep``.
+    """
     xp: Any = np if isinstance(n, np.ndarray) else jnp
     v, step = np.int32(ranks.denominator), np.int32(ranks.step)
     base = n * np.int32(ranks.per_record) + np.int32(ranks.constant)
-    top = ranks.per_record * n_max + ranks.constant  # of a full row: no other has more knots on either side
+    # For a full row, which has the most knots on either side.
+    top = ranks.per_record * n_max + ranks.constant
     origin = 0 if near is None else near.first(n, n_max, xp) * v
     value = _at_rank(ordered, base - origin, ranks)
 
@@ -103,9 +110,9 @@ def continuous(
 
 
 def _at_rank(ordered: Any, numerator: Any, ranks: Ranks) -> Any:
-    """Read x (or its interpolation) at ``numerator / denominator``, where ``ordered[..., j]`` is x[j] for j = 0, 1, ...
+    """Read x (or its interpolation) at ``numerator / denominator``; ``ordered[..., j]`` is x[j].
 
-    NumPy rows come with ranks ``(k,)``, JAX rows also with ranks ``(..., k)``.
+    NumPy rows need ranks ``(k,)``, JAX rows may also have ranks ``(..., k)``.
     """
     v = np.int32(ranks.denominator)
 
@@ -115,25 +122,26 @@ def _at_rank(ordered: Any, numerator: Any, ranks: Ranks) -> Any:
             return jnp.take_along_axis(ordered, j, axis=-1)
         j = j.reshape(-1)
         step = int(j[1] - j[0]) if j.size > 1 else 1
-        if step != 0 and np.all(np.diff(j) == step):  # known ranks, one after the other: a slice costs nothing
+        # Equally spaced known ranks: a slice makes no copy.
+        if step != 0 and np.all(np.diff(j) == step):
             ascending = ordered[..., min(j[0], j[-1]) : max(j[0], j[-1]) + 1 : abs(step)]
             return ascending if step > 0 else ascending[..., ::-1]
         return ordered[..., j]
 
     if ranks.definition == "lower":
         return x(-((-numerator) // v))
-    whole = numerator // v
-    if isinstance(numerator, np.ndarray) and np.all(numerator == whole * v):
-        return x(whole)
+    integer = numerator // v
+    if isinstance(numerator, np.ndarray) and np.all(numerator == integer * v):
+        return x(integer)
     if isinstance(ordered, np.ndarray):
-        part = ((numerator - whole * v) / v).astype(ordered.dtype)
-        below, above = x(whole), x(whole + np.int32(1))
+        part = ((numerator - integer * v) / v).astype(ordered.dtype)
+        below, above = x(integer), x(integer + np.int32(1))
         found = above - below
         found *= part
         found += below
         return np.minimum(found, above, out=found)
-    part = jnp.asarray(numerator - whole * v).astype(ordered.dtype) / float(ranks.denominator)
-    below, above = x(whole), x(whole + np.int32(1))
-    # The barrier keeps the product from being fused into the sum in some lanes and not in others, which would let the last bit
-    # of a value depend on the padding.
+    part = jnp.asarray(numerator - integer * v).astype(ordered.dtype) / float(ranks.denominator)
+    below, above = x(integer), x(integer + np.int32(1))
+    # The barrier keeps the product from being fused into the sum in some lanes and not in others,
+    # which would make the last bit of a value depend on the padding.
     return jnp.minimum(below + jax.lax.optimization_barrier(part * (above - below)), above)

@@ -32,5 +32,5 @@ def test_all_methods_are_sums_over_the_values(rate, x64):
 
 
 def test_it_has_no_density_to_transform():
-    with pytest.raises(TypeError, match="density on the line"):
+    with pytest.raises(TypeError, match="density on the real line"):
         Transformed(DiscreteLaplace(*jnp.ones(3)), Log())

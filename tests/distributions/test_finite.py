@@ -245,7 +245,7 @@ def test_fields_broadcast_and_distributions_pass_through_vmap_and_jit():
 
     mapped = jax.jit(jax.vmap(of_row))(jnp.asarray(COSTS))
     np.testing.assert_allclose(mapped.mean(), of_row(jnp.asarray(COSTS)).mean(), rtol=1e-6)
-    with pytest.raises(ValueError, match="values need k costs"):
+    with pytest.raises(ValueError, match="values and cost must have the same last axis"):
         _ = Finite(jnp.zeros(3), jnp.zeros(4), jnp.float32(1.0)).batch_shape
 
 

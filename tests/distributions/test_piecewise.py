@@ -268,7 +268,7 @@ def test_a_row_of_nan_stays_alone():
 
 
 def test_shapes_that_do_not_fit_are_refused():
-    with pytest.raises(ValueError, match=r"m\+1 edges need m costs.*\(4,\), \(2,\) and \(3,\)"):
+    with pytest.raises(ValueError, match=r"cost_left and cost_right must have one element fewer.*\(2,\), \(3,\) and \(4,\)"):
         PiecewiseExponential(jnp.arange(4.0), jnp.ones(2), jnp.ones(3), jnp.asarray(1.0))
 
 

@@ -177,7 +177,7 @@ def test_profiles_that_give_another_distribution_than_the_paper_are_refused():
         duff_median(x, 0, 5, truncate=2),
     ):
         for call in (duff, duff.guarantee):
-            with pytest.raises(ValueError, match="not the paper's distances"):
+            with pytest.raises(ValueError, match="must be the paper's distances"):
                 call(profile, 1.0)
     duff(mean(x, values="hull", **options), 1.0)
     # What would have been drawn: the default median is further from the paper's than any rounding.
@@ -226,7 +226,7 @@ def test_what_it_refuses_and_its_guarantee():
     with pytest.raises(ValueError, match="use exponential"):
         duff(replace(scores, neighbors="swap"), 1.0)
     for rho in (0.5, jnp.float32(0.0)):
-        with pytest.raises(ValueError, match="beside candidates"):
+        with pytest.raises(ValueError, match="left at 0 for CandidateScores"):
             duff(scores, 1.0, rho=rho)
     with pytest.raises(TypeError, match=r"SensitivityProfile .*or CandidateScores"):
         duff(x, 1.0)

@@ -248,7 +248,7 @@ def exact_cdf(distribution):
 
 def test_refused_profiles_are_explained():
     profile = median(jnp.arange(5.0), lower=0, upper=9, neighbors="swap")
-    with pytest.raises(ValueError, match=r"not interpolable.*inverse_sensitivity"):
+    with pytest.raises(ValueError, match=r"must be interpolable.*inverse_sensitivity"):
         piecewise_laplace(replace(profile, interpolable=False), 1.0)
     inverse_sensitivity(replace(profile, interpolable=False), 1.0)
     with pytest.raises(ValueError, match="integer levels"):
@@ -279,7 +279,7 @@ def test_bad_parameters_are_named(name, epsilon, options, error, message):
 def test_bad_laplace_parameters_are_named():
     for options, message in (
         ({"sensitivity": 0.0}, "sensitivity must be finite and positive"),
-        ({"sensitivity": 1.0, "lower": 0.0}, "both lower and upper"),
+        ({"sensitivity": 1.0, "lower": 0.0}, "lower and upper must be given together"),
         ({"sensitivity": 1.0, "lower": 1.0, "upper": 0.0}, "lower must be below upper"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -213,7 +213,7 @@ def test_errors():
     good = {"succeeded": lambda y: y > 0, "fallback": 0.0, "attempts": 2}
     for wrong, match in (
         ({"attempts": 0}, "attempts"),
-        ({"fallback": (0.0, 1.0)}, "built like"),
+        ({"fallback": (0.0, 1.0)}, "pytree structure of"),
         ({"succeeded": lambda y: jnp.ones(3, bool)}, "begin with the axes"),
     ):
         with pytest.raises(ValueError, match=match):

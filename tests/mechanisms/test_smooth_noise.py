@@ -241,7 +241,7 @@ def test_errors_come_in_tiers():
         smooth_cauchy(local.smooth(0.1), -1.0)
     with pytest.raises(ValueError, match="delta must be positive and below 1"):
         smooth_laplace(local.smooth(0.1), 1.0, delta=1.0)
-    with pytest.raises(ValueError, match="delta is for the noises that need one"):
+    with pytest.raises(ValueError, match="delta must be given for"):
         optimal_beta(1.0, noise="cauchy", delta=0.1)
     with pytest.raises(ValueError, match="gamma must be a static number above 1"):
         smooth_cauchy(local.smooth(0.1), 1.0, gamma=1.0)

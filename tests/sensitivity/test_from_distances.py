@@ -95,5 +95,5 @@ def test_batches_absent_candidates_and_errors():
     assert from_distances([0.0, np.inf], candidates=[1.0, 2.0], neighbors="swap").scores.tolist() == [0.0, -np.inf]
     with pytest.raises(ValueError, match="neighbors"):
         from_distances([0.0], candidates=[1.0], neighbors="hamming")
-    with pytest.raises(ValueError, match="candidates need"):
+    with pytest.raises(ValueError, match="candidates must have"):
         from_distances([0.0, 1.0], candidates=[1.0], neighbors="swap")

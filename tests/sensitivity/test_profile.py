@@ -128,8 +128,8 @@ def test_radii_beyond_the_bounds_are_clamped_and_long_ones_to_the_step():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"lower": 0.0}, "both lower and upper"),
-        ({}, "what follows the last radius"),
+        ({"lower": 0.0}, "lower and upper must be given together"),
+        ({}, "levels after the last radius"),
         ({"step": -1.0}, "step must be finite and positive"),
         ({"lower": 3.0, "upper": 1.0}, "lower must be below upper"),
     ],
@@ -155,7 +155,7 @@ def test_radii_need_an_axis_and_a_relation():
         from_radii(1.0, 1.0, neighbors="swap", step=1.0)
     with pytest.raises(ValueError, match="neighbors must be one of"):
         from_radii(1.0, [1.0], neighbors="both", step=1.0)
-    with pytest.raises(ValueError, match="no bounds to jump to"):
+    with pytest.raises(ValueError, match="profile has no bounds"):
         from_radii(1.0, [1.0], neighbors="swap", step=1.0).truncate(0)
 
 
@@ -163,9 +163,9 @@ def test_a_value_with_several_components_is_no_batch():
     """Three rows of one dataset would cost three epsilon; a batch says that it is one by the axes of its radii."""
     vector = jnp.array([1.0, 2.0, 3.0])
     for radii in ({"radii": [1.0, 2.0]}, {"radii": np.ones((3, 2)), "radii_below": [1.0, 2.0]}):
-        with pytest.raises(ValueError, match="several components take from_vector_radii"):
+        with pytest.raises(ValueError, match="several components use from_vector_radii"):
             from_radii(vector, neighbors="swap", step=4.0, **radii)
-    with pytest.raises(ValueError, match="several components take from_vector_radii"):
+    with pytest.raises(ValueError, match="several components use from_vector_radii"):
         from_local_sensitivity(vector, lambda k: 1.0, num_levels=2, neighbors="swap", step=4.0)
     shared, own = (from_radii(vector, np.ones((rows, 2)), neighbors="swap", step=4.0) for rows in (1, 3))
     np.testing.assert_array_equal(shared.upper, own.upper)

@@ -258,7 +258,7 @@ def test_errors():
     given = {"lower": 0, "upper": 1, "neighbors": "add_remove"}
     with pytest.raises(ValueError, match="beta must be finite and positive"):
         smooth_sensitivity(np.ones(3), 0.0, **given)
-    with pytest.raises(ValueError, match="q or rank"):
+    with pytest.raises(ValueError, match="q and rank"):
         local_sensitivity(np.ones(3), q=0.25, rank=2, **given)
     with pytest.raises(ValueError, match="too large for exact ranks"):
         local_sensitivity(np.ones(3), q=Fraction(1, 2**27), **given)

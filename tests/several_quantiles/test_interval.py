@@ -247,7 +247,7 @@ GOOD = {"q": 0.5, "epsilon": 5.0, "neighbors": "swap", "ties": 2} | GRID
         ({"q": 1.0}, "a level must"),
         ({"q": "0.123456789"}, "denominator"),
         ({"epsilon": 0.0}, "epsilon"),
-        ({"epsilon": 0.01}, "largest is 0"),
+        ({"epsilon": 0.01}, "coverage must be at most 0"),
         ({"neighbors": "both"}, "neighbors"),
         ({"neighbors": "add_remove"}, "public_n is needed"),
         ({"num_records": 100}, "public_n is needed"),

@@ -182,7 +182,7 @@ def test_what_must_fail():
     # A "public" n that follows the data: every dataset aims at quantiles of its own number of records.
     own = np.array([reference(row, LEVELS[2], 1.0, 1, number=len(row) - 1) for row in rows])
     assert max(losses(own - np.log(np.exp(own).sum(-1, keepdims=True)), found)) > 1.1
-    with pytest.raises(ValueError, match="neighbour relation"):
+    with pytest.raises(ValueError, match="neighbor relation"):
         joint_quantiles.guarantee("edge", 1.0)
 
     # Parts as large as their multiple: its weight follows the number of its records.

@@ -150,7 +150,7 @@ def test_what_needs_whole_levels_refuses():
     profile = median(jnp.arange(5.0), lower=0, upper=9, neighbors="swap", definition="continuous")
     with pytest.raises(ValueError, match="fractional"):
         inverse_sensitivity(profile, 1.0)
-    with pytest.raises(ValueError, match="fractional levels is truncated by a jump"):
+    with pytest.raises(ValueError, match="step must not be given for a profile with fractional levels"):
         profile.truncate(1, step=9.0)
     with pytest.raises(ValueError, match="truncate must be None or an integer"):
         median(jnp.arange(5.0), lower=0, upper=9, neighbors="swap", definition="continuous", truncate=0.5)

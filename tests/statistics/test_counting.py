@@ -55,7 +55,7 @@ def test_what_laplace_does_with_profiles():
         (lambda: dpjax.laplace(count(X), 1.0, sensitivity=2.0), "with steps"),
         (lambda: dpjax.laplace(count(X), 1.0, lower=0, upper=9), "clamp the draws"),
         (lambda: dpjax.laplace(3.0, 1.0), "global sensitivity"),
-        (lambda: dpjax.piecewise_laplace(count(X), 1.0), r"dpjax.laplace is its mechanism"),
+        (lambda: dpjax.piecewise_laplace(count(X), 1.0), r"use dpjax.laplace"),
         (lambda: histogram(X), "exactly one"),
         (lambda: histogram(X, edges=[0.0, 0.0, 1.0]), "increasing"),
         (lambda: histogram(X, candidates=[0.0, 0.0]), "distinct"),

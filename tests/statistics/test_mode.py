@@ -154,11 +154,11 @@ def test_bad_public_parameters():
         assert np.isnan(mode(x, candidates=jnp.array(candidates), neighbors="swap").scores).all()
     with pytest.raises(ValueError, match="neighbors"):
         mode(x, candidates=[1, 2], neighbors="both")
-    with pytest.raises(ValueError, match="not both"):
+    with pytest.raises(ValueError, match="only one of"):
         mode(x, candidates=[1, 2], neighbors="swap", num_records=np.int32(1), mask=np.ones(3, bool))
     with pytest.raises(ValueError, match="at least one"):
         mode(x, candidates=[], neighbors="swap")
-    with pytest.raises(ValueError, match="k scores"):
+    with pytest.raises(ValueError, match="same last axis"):
         _ = CandidateScores(jnp.zeros(3), jnp.zeros(2), neighbors="swap").batch_shape
 
 

@@ -464,18 +464,24 @@ def test_gradients_are_finite_with_ties_and_right_without(name, x64):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: statistics.variance(jnp.ones(3), neighbors="add_remove", **BOUNDS), 'neighbors="swap" only'),
+        (lambda: statistics.variance(jnp.ones(3), neighbors="add_remove", **BOUNDS), 'neighbors must be "swap"'),
         (lambda: statistics.variance(jnp.ones(1), neighbors="swap", **BOUNDS), "at least 2 individuals"),
         (lambda: statistics.variance(jnp.ones(3), neighbors="swap", truncate=-1, **BOUNDS), "truncate must be"),
         (lambda: statistics.mean(jnp.ones(3), neighbors="swap", values="hull", **BOUNDS), "for add_remove neighbors"),
         (lambda: statistics.mean(jnp.ones(3), neighbors="edge", **BOUNDS), "neighbors must be one of"),
         (
             lambda: statistics.sum(jnp.ones(2 * 10**7), neighbors="swap", lower=0.0, upper=5e30),
-            "too large to add 20000000 records in float32",
+            "must be smaller to sum 20000000 records in float32",
         ),
-        (lambda: statistics.variance(jnp.ones(2000), neighbors="swap", lower=0.0, upper=2e17, truncate=3), "too large to add 2000"),
-        (lambda: statistics.variance(jnp.ones(2000), neighbors="swap", lower=0.0, upper=1e-15, truncate=3), "too close for 2000"),
-        (lambda: statistics.variance(jnp.ones(3), neighbors="swap", lower=0.0, upper=1e19), "too large to add 3 records"),
+        (
+            lambda: statistics.variance(jnp.ones(2000), neighbors="swap", lower=0.0, upper=2e17, truncate=3),
+            "must be smaller to sum 2000",
+        ),
+        (
+            lambda: statistics.variance(jnp.ones(2000), neighbors="swap", lower=0.0, upper=1e-15, truncate=3),
+            "must be further apart for 2000",
+        ),
+        (lambda: statistics.variance(jnp.ones(3), neighbors="swap", lower=0.0, upper=1e19), "must be smaller to sum 3 records"),
         (lambda: statistics.sum(jnp.ones(3), neighbors="add_remove", max_count=2, **BOUNDS), "max_count must be a static integer"),
         (lambda: statistics.sum(jnp.ones(3), neighbors="swap", max_count=3, **BOUNDS), "for add_remove neighbors"),
         (lambda: statistics.sum(jnp.ones(0), neighbors="swap", **BOUNDS), "at least 1 individuals"),

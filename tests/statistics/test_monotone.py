@@ -137,7 +137,7 @@ def test_values_of_one_s_own_by_removals():
     assert not in_order(from_removals(itself, lower=-12, upper=6).values, crowds)
     assert from_removals([np.nan, 3.0, -1.0], lower=1, upper=6).values.tolist() == [1, 1, 1, 1]
     assert np.isnan(from_removals([3.0], lower=jnp.float32(jnp.nan), upper=6).values).all()
-    with pytest.raises(ValueError, match="axis of people who leave"):
+    with pytest.raises(ValueError, match="number of people who leave"):
         from_removals(3.0, lower=0, upper=6)
 
 
@@ -277,7 +277,7 @@ def test_static_facts_raise():
         maximum(1.0, lower=0, upper=1)
     with pytest.raises(ValueError, match="axis of individuals"):
         distinct_count(1, upper=1)
-    with pytest.raises(ValueError, match="not both"):
+    with pytest.raises(ValueError, match="only one of"):
         nonnegative_sum(x, upper=1, num_records=2, mask=x > 0)
     for upper in (0, 1e-35, 1e35):  # beyond those every row would be without a distribution, or its pieces without a width
         for call in (lambda upper: nonnegative_sum(x, upper=upper), lambda upper: distinct_count([[1, 2]], upper=upper)):

@@ -260,7 +260,7 @@ def test_counts_do_not_overflow():
         (triangle_count, {"num_levels": 2.0}, ValueError, "num_levels"),
         (triangle_count, {"neighbors": "swap"}, ValueError, "neighbors must be one of 'edge'"),
         (triangle_count, {"sensitivity": "smooth"}, ValueError, "sensitivity must be one of 'exact', 'cheap'"),
-        (triangle_count_of_edges, {"edges": [[0.0, 1.0]]}, TypeError, "edges must hold integers"),
+        (triangle_count_of_edges, {"edges": [[0.0, 1.0]]}, TypeError, "edges must be integers"),
         (triangle_count_of_edges, {"edges": [[0, 1, 2]]}, ValueError, r"shape \(m, 2\), got \(1, 3\)"),
         (triangle_count_of_edges, {"num_nodes": 2}, ValueError, "num_nodes is 2"),
     ],
