@@ -250,7 +250,7 @@ def test_subsampling(x64, rows_without_tables, monkeypatch):
     assert all(row["ratio"] == pytest.approx(row["bound"], rel=1e-3) for row in least)  # the limit is attained
     assert sum(row["ratio"] < 0.5 for row in least) == 2  # epsilon at most 2 p costs at most twice the noise
     for row in plans:
-        each = [Guarantee(math.inf, math.inf, "add_remove", gdp=1 / row["noise"] / shrunk) for shrunk in (1.0, 0.999)]
+        each = [Guarantee(neighbors="add_remove", gdp=1 / row["noise"] / shrunk) for shrunk in (1.0, 0.999)]
         spent = [row["steps"] * poisson_subsample(one, probability=row["probability"]) for one in each]
         assert spent[0].epsilon_at(experiment.DELTA) <= experiment.TARGET < spent[1].epsilon_at(experiment.DELTA)
     excess = [row["noise / p"] / row["all records"] for row in plans]

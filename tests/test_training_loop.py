@@ -1,7 +1,7 @@
 """A training loop with private clipping norms: 200 steps, its noise, its scale and its guarantee."""
 
 from dataclasses import dataclass
-from math import inf, log
+from math import log
 
 import jax
 import jax.numpy as jnp
@@ -95,7 +95,7 @@ def test_the_guarantee_of_the_run():
 
     draw, noise = (
         dpjax.Guarantee(epsilon, epsilon, "add_remove"),
-        dpjax.Guarantee(inf, inf, "add_remove", zcdp=1 / (2 * deviation**2)),
+        dpjax.Guarantee(neighbors="add_remove", zcdp=1 / (2 * deviation**2)),
     )
     found = (200 * dpjax.accounting.poisson_subsample(draw + noise, probability=p)).epsilon_at(delta)
     assert whole(epsilon) - 1e-6 < found < whole(epsilon) * 1.002

@@ -17,7 +17,6 @@ And for Gaussian noise, as in training, at epsilon 1 and delta 1e-6 for a number
 Closed forms and Renyi divergences, no draws.
 """
 
-from math import inf
 from typing import Any
 
 import jax
@@ -60,10 +59,10 @@ def plans(given: tuple[tuple[float, int], ...] = PLANS) -> list[dict[str, Any]]:
         steps = round(epochs / p)
 
         def poisson(sigma: float, p: float = p, steps: int = steps) -> Any:
-            return steps * poisson_subsample(Guarantee(inf, inf, "add_remove", gdp=1 / sigma), probability=p)
+            return steps * poisson_subsample(Guarantee(neighbors="add_remove", gdp=1 / sigma), probability=p)
 
         def fixed(sigma: float, p: float = p, steps: int = steps) -> Any:
-            noise = Guarantee(inf, inf, "swap", gdp=1 / sigma)
+            noise = Guarantee(neighbors="swap", gdp=1 / sigma)
             return steps * fixed_size_subsample(noise, taken=round(p * RECORDS), public_n=RECORDS, replacement="without")
 
         noise = least_noise(poisson, epsilon=TARGET, delta=DELTA)

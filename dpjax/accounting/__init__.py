@@ -29,7 +29,7 @@ draws have epsilon 0.1, the standard deviation of the noise is twice the sensiti
 probability 0.075:
 
 >>> from math import inf
->>> draw, gaussian = Guarantee(0.1, 0.1, "add_remove"), Guarantee(inf, inf, "add_remove", zcdp=1 / (2 * 2.0**2))
+>>> draw, gaussian = Guarantee(0.1, 0.1, "add_remove"), Guarantee(neighbors="add_remove", zcdp=1 / (2 * 2.0**2))
 >>> round((200 * poisson_subsample(draw + gaussian, probability=0.075)).epsilon_at(1e-5), 2)
 2.71
 

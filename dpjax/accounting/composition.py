@@ -226,7 +226,7 @@ class Composition(Shown):
             ValueError: nothing is promised, for instance because the deltas add up to 1.
         """
         if self.delta >= 1:
-            return promising(Guarantee(inf, inf, self.neighbors))
+            return promising(Guarantee(neighbors=self.neighbors))
         if len(self.parts) == 1 and self.count == 1:
             return self.parts[0][0]
         curve: Points = ()
@@ -235,7 +235,7 @@ class Composition(Shown):
             curve = points_of(orders, self.rdp(orders))
         whole = Guarantee(self.epsilon, self.bounded_range, self.neighbors, self.delta, self.rho, curve, self.gdp, unit=self.unit)
         if whole.epsilon == inf and min(whole.bounded_range, whole.zcdp, whole.gdp) == inf and not curve:
-            return promising(Guarantee(inf, inf, self.neighbors))
+            return promising(Guarantee(neighbors=self.neighbors))
         return whole
 
     def rules_at(self, delta: float, *, numerical: bool = True) -> dict[str, float]:

@@ -129,7 +129,7 @@ def condition_on_success(guarantee: Guarantee, failure: float, *, bound: Bound =
             of_order = guarantee.rdp(order) - order / (order - 1) * log(success) * (1 + 1e-15)
             return np.minimum.accumulate(of_order[::-1])[::-1]
 
-        return Guarantee(inf, inf, guarantee.neighbors, unit=guarantee.unit).with_curve(curve)
+        return Guarantee(neighbors=guarantee.neighbors, unit=guarantee.unit).with_curve(curve)
     beta = _checked(guarantee, failure)
     return _promised(guarantee, _conditioned(guarantee, beta, bound), guarantee.delta / (1 - beta))
 

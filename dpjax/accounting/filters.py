@@ -53,7 +53,7 @@ class BudgetExceeded(RuntimeError):
         ...     PrivacyFilter(1.0, 0.0, "swap").charge(Guarantee(2.0, 2.0, "swap"))
         ... except BudgetExceeded as error:
         ...     print(error)
-        a cost of 2 exceeds the remaining budget, 1 of 1.
+        a cost of epsilon 2 exceeds the remaining epsilon 1 of 1.
     """
 
 
@@ -266,11 +266,7 @@ class PrivacyFilter:
         with self._sums.lock:
             costs = self._sums.costs(guarantee)
             if not self._has_room(costs):
-                cost, delta = float(min(costs[3:]) if self._budgets else costs[0]), float(costs[1])
-                raise BudgetExceeded(
-                    f"a cost of {cost:g}{f' and a delta of {delta:g}' if delta else ''} exceeds the remaining budget, "
-                    f"{self.remaining:g} of {self.budget:g}."
-                )
+                raise BudgetExceeded(f"a cost of {self._cost_text(costs)} exceeds the {remaining_text(self)}{self._delta_text(costs)}.")
             self._sums.add(costs, guarantee.unit)
 
     def session(
@@ -305,6 +301,15 @@ class PrivacyFilter:
         self.charge(Guarantee(opened.epsilon, inf, self.neighbors, delta=opened.delta, unit=self.unit))
         return opened
 
+    def _cost_text(self, costs: list[Any]) -> str:
+        kinds = ("epsilon", costs[0]), ("divergence" if self.orders else "rho", min(costs[3:]))
+        parts = [f"{kind} {float(cost):g}" for kind, cost in (kinds if self._budgets else kinds[:1]) if cost < inf]
+        return " or ".join(parts) + (f" and delta {float(costs[1]):g}" if costs[1] else "")
+
+    def _delta_text(self, costs: list[Any]) -> str:
+        left = self.mechanism_delta - self._sums.totals()[1]
+        return f", and delta {left:g} of {self.mechanism_delta:g} for mechanisms" if costs[1] > left else ""
+
     def _has_room(self, costs: list[Any]) -> bool:
         epsilon, delta, rhos = self._sums.totals(costs)
         within = any(spent <= budget for budget, spent in self._rules(costs, rhos))
@@ -327,6 +332,15 @@ class PrivacyFilter:
         """Return the remaining budget, the budget and the cost of the rule with most left."""
         epsilon, _, rhos = self._sums.totals()
         return max((budget - used, budget, used) for budget, used in self._rules(None, rhos) or [(self.epsilon, epsilon)])
+
+
+def remaining_text(budget: PrivacyFilter) -> str:
+    """Return a text of the remaining budget, by each of its rules."""
+    if not budget._budgets:
+        return f"remaining epsilon {budget.remaining:g} of {budget.budget:g}"
+    left = max(budget.epsilon - budget._sums.totals()[0], 0.0)
+    other = f"{'divergence' if budget.orders else 'rho'} {budget.remaining:g} of {budget.budget:g}"
+    return f"remaining epsilon {left:g} of {budget.epsilon:g} by their sum, or {other}"
 
 
 def _zcdp_budget(epsilon: float, delta: float) -> float:

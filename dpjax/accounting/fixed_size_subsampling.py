@@ -66,7 +66,7 @@ def fixed_size_subsample(
 
     >>> print(fixed_size_subsample(Guarantee(1.0, inf, "swap", delta=1e-6), taken=10, public_n=100, replacement="without"))
     (0.158566, 1e-07)-DP under swap neighbors
-    >>> step = fixed_size_subsample(Guarantee(inf, inf, "swap", gdp=0.5), taken=100, public_n=10_000, replacement="without")
+    >>> step = fixed_size_subsample(Guarantee(neighbors="swap", gdp=0.5), taken=100, public_n=10_000, replacement="without")
     >>> round((1000 * step).epsilon_at(1e-5), 2)
     1.49
     """
@@ -85,7 +85,7 @@ def fixed_size_subsample(
     if not (epsilon < inf and delta < 1):
         if not curve:
             raise ValueError(f"neither an epsilon nor a Renyi divergence is known on the sample, for {given}.")
-        return Guarantee(inf, inf, "swap", renyi=curve, unit=given.unit)
+        return Guarantee(neighbors="swap", renyi=curve, unit=given.unit)
     zcdp = inf
     if not delta and curve:
         zcdp = zcdp_of_curve(curve, near_one=share * share * square / 2 * exp(min(epsilon, 700.0)), limit=epsilon)

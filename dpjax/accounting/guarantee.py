@@ -31,13 +31,13 @@ class Guarantee(Shown):
     """The privacy guarantee of one draw, with the neighbor relation under which it holds.
 
     Fields hold the promises as they were stated; methods derive what they imply. A promise that a mechanism does not make is
-    infinite: noise that is zCDP but not pure DP has an infinite ``epsilon``.
+    infinite, which is the default: noise that is zCDP but not pure DP has an infinite ``epsilon``.
 
     Attributes:
         epsilon: differential privacy: log P(Y in S) differs by at most this between neighbors.
         bounded_range: the largest log-ratio minus the smallest, over outputs, is at most this (Durfee and Rogers 2019). It implies
             ``bounded_range**2 / 8``-zCDP, and so composes better than ``epsilon`` alone.
-        neighbors: ``"add_remove"``, ``"swap"`` or, for graphs, ``"edge"``.
+        neighbors: ``"add_remove"``, ``"swap"`` or, for graphs, ``"edge"``; it has no default.
         delta: 0 if the promises always hold. Otherwise each of them holds except with probability ``delta``, between the two outputs
             conditioned on an event for each: (epsilon, delta)-DP, delta-approximate zCDP (Bun and Steinke 2016, Definition 8.1),
             and so on. These deltas add up under composition.
@@ -56,17 +56,19 @@ class Guarantee(Shown):
 
     >>> print(Guarantee(1.0, 1.0, "swap"))
     1-DP and 1-bounded-range under swap neighbors
-    >>> print(Guarantee(1.0, float("inf"), "add_remove", delta=1e-6))
+    >>> print(Guarantee(1.0, neighbors="add_remove", delta=1e-6))
     (1, 1e-06)-DP under add_remove neighbors
+    >>> print(Guarantee(gdp=0.5, neighbors="swap"))
+    0.125-zCDP and 0.5-GDP under swap neighbors
     >>> print(Guarantee(1.0, 1.0, "add_remove", unit="person"))
     1-DP and 1-bounded-range under add_remove neighbors, for a person
-    >>> print(Guarantee(float("inf"), float("inf"), "swap", delta=0.001, zcdp=0.01))
+    >>> print(Guarantee(zcdp=0.01, delta=0.001, neighbors="swap"))
     0.01-zCDP except with probability 0.001 under swap neighbors
     """
 
-    epsilon: float
-    bounded_range: float
-    neighbors: str
+    epsilon: float = inf
+    bounded_range: float = inf
+    neighbors: str = ""
     delta: float = 0.0
     zcdp: float = inf
     renyi: Points = ()
@@ -98,6 +100,8 @@ class Guarantee(Shown):
             if probability < 1 and self.neighbors != "add_remove":
                 raise ValueError(f"noise on a Poisson subsample needs add_remove neighbors, got {self.neighbors}.")
             attributes["noise"] = name, float(size), float(probability)
+        if not self.neighbors:
+            raise TypeError(f"a Guarantee needs neighbors=, one of {', '.join(checks.RELATIONS)}.")
         checks.one_of("neighbors", self.neighbors, checks.RELATIONS)
         checks.one_of("unit", self.unit, UNITS)
 
@@ -124,11 +128,15 @@ class Guarantee(Shown):
         return {}, profile_of(self)
 
     def _given(self) -> dict[str, Any]:
-        """Return the fields that differ from their defaults."""
-        return {of.name: getattr(self, of.name) for of in fields(self) if getattr(self, of.name) != of.default}
+        """Return the first three fields, and the others that differ from their defaults."""
+        first = {"epsilon": self.epsilon, "bounded_range": self.bounded_range, "neighbors": self.neighbors}
+        return first | {of.name: getattr(self, of.name) for of in fields(self) if getattr(self, of.name) != of.default}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields that differ from their defaults, as types that :mod:`json` writes; None is infinity."""
+        """Return the first three fields, and the others that differ from their defaults, as types that :mod:`json` writes.
+
+        None is infinity.
+        """
         return {name: None if value == inf else value for name, value in self._given().items()}
 
     @classmethod

@@ -30,7 +30,7 @@ import numpy as np
 
 from dpjax import checks
 from dpjax.accounting.composition import Composition
-from dpjax.accounting.filters import PrivacyFilter
+from dpjax.accounting.filters import PrivacyFilter, remaining_text
 from dpjax.accounting.guarantee import Guarantee
 
 _FORMAT, _VERSION = "dpjax ledger", 1
@@ -248,12 +248,7 @@ def left_text(budget: Budget) -> str:
     >>> left_text(PrivacyFilter(1.0, 0.0, "swap"))
     'remaining epsilon 1 of 1'
     """
-    spent = budget._read().filter if isinstance(budget, Ledger) else budget
-    if not spent._budgets:
-        return f"remaining epsilon {spent.remaining:g} of {spent.budget:g}"
-    left = max(spent.epsilon - spent._sums.totals()[0], 0.0)
-    rho = f"{'rho' if not spent.orders else 'divergence'} {spent.remaining:g} of {spent.budget:g}"
-    return f"remaining epsilon {left:g} of {spent.epsilon:g} by their sum, or {rho}"
+    return remaining_text(budget._read().filter if isinstance(budget, Ledger) else budget)
 
 
 class _State(NamedTuple):

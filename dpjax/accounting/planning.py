@@ -35,7 +35,7 @@ def steps_within(each: Spent, *, epsilon: float, delta: float) -> int:
     References:
         As for :meth:`Composition.rules_at`. The post "Limits of Privacy Amplification by Subsampling" (2025) for epochs.
 
-    >>> noise = Guarantee(inf, inf, "add_remove", gdp=0.5)
+    >>> noise = Guarantee(neighbors="add_remove", gdp=0.5)
     >>> steps_within(noise, epsilon=2.0, delta=1e-5)
     1
     >>> steps_within(Guarantee(0.01, 0.01, "swap"), epsilon=1.0, delta=0.0)
@@ -79,7 +79,7 @@ def least_noise(spent: Callable[[float], Spent], *, epsilon: float, delta: float
         ValueError: all such amounts of noise meet the budget, or none does.
 
     >>> def training(sigma):  # 1000 steps on all records
-    ...     return 1000 * Guarantee(inf, inf, "add_remove", gdp=1 / sigma)
+    ...     return 1000 * Guarantee(neighbors="add_remove", gdp=1 / sigma)
     >>> round(least_noise(training, epsilon=3.0, delta=1e-5), 3)
     43.974
     """

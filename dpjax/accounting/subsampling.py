@@ -65,7 +65,7 @@ def poisson_subsample(spent: Guarantee | Composition, *, probability: float) -> 
         Steinke (2022), Theorem 29. For the Renyi divergences: Mironov, Talwar and Zhang (2019), "Renyi Differential Privacy of
         the Sampled Gaussian Mechanism"; Zhu and Wang (2019), "Poisson Subsampled Renyi Differential Privacy".
 
-    >>> noise, draw = Guarantee(inf, inf, "add_remove", zcdp=0.5), Guarantee(0.1, 0.1, "add_remove")  # a Gaussian of deviation 1
+    >>> noise, draw = Guarantee(neighbors="add_remove", zcdp=0.5), Guarantee(0.1, 0.1, "add_remove")  # a Gaussian of deviation 1
     >>> step = poisson_subsample(noise + draw, probability=0.05)
     >>> round((200 * step).epsilon_at(1e-5), 3)
     5.384
@@ -84,7 +84,7 @@ def poisson_subsample(spent: Guarantee | Composition, *, probability: float) -> 
                 "spent must have a finite epsilon, or zCDP or Renyi divergences that hold without a delta, to be amplified by "
                 f"subsampling; got {given}."
             )
-        return Guarantee(inf, inf, "add_remove", renyi=curve, noise=noise, unit=given.unit)
+        return Guarantee(neighbors="add_remove", renyi=curve, noise=noise, unit=given.unit)
     most = log1p(p * expm1(given.epsilon)) if given.epsilon < 700 else given.epsilon
     least = -log1p(p * expm1(-given.epsilon))
     if given.epsilon:

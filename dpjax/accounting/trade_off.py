@@ -36,7 +36,7 @@ def trade_off_bound(spent: Guarantee | Composition, false_positive: ArrayLike) -
 
     >>> trade_off_bound(Guarantee(1.0, inf, "swap"), [0.05, 0.5]).round(4).tolist()
     [0.8641, 0.1839]
-    >>> trade_off_bound(Guarantee(inf, inf, "swap", gdp=1.0), 0.05).round(4).tolist()
+    >>> trade_off_bound(Guarantee(neighbors="swap", gdp=1.0), 0.05).round(4).tolist()
     0.7405
     """
     a = np.asarray(false_positive, np.float64)

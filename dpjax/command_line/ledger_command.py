@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import datetime
 from math import inf
 from typing import Any
 
@@ -116,4 +117,12 @@ def _statistic(given: Any) -> str:
 
 
 def _short(value: Any) -> str:
+    """Return a number, a date or a duration as people write it.
+
+    >>> _short(0.5), _short({"date": "2024-01-31"}), _short({"microseconds": 86_400_000_000})
+    ('0.5', '2024-01-31', '1 day')
+    """
+    if isinstance(value, dict):
+        (kind, number), *_ = value.items()
+        return str(datetime.timedelta(microseconds=number)).removesuffix(", 0:00:00") if kind == "microseconds" else str(number)
     return f"{value:g}" if isinstance(value, float) else str(value)

@@ -8,7 +8,6 @@ sigma^2)-zCDP (Bun and Steinke 2016, Proposition 1.6). It has no finite epsilon 
 """
 
 from fractions import Fraction
-from math import inf
 
 from jax.typing import ArrayLike
 
@@ -32,7 +31,7 @@ def guarantee(relation: str, sigma: float, *, sensitivity: float) -> Guarantee:
     (4.89, 11.0)
     """
     shift, deviation = checks.concrete_positive("sensitivity", sensitivity), checks.concrete_positive("sigma", sigma)
-    return Guarantee(inf, inf, relation_of(relation), gdp=rounded_up(Fraction(shift) / Fraction(deviation)))
+    return Guarantee(neighbors=relation_of(relation), gdp=rounded_up(Fraction(shift) / Fraction(deviation)))
 
 
 @with_guarantee(guarantee)

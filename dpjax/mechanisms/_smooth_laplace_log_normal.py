@@ -11,7 +11,6 @@ are 0.1 to 0.9 of the bound, the most for a small sigma: it is valid, and loose 
 small.
 """
 
-from math import inf
 from typing import Any
 
 import jax
@@ -36,7 +35,7 @@ def guarantee(smooth: SmoothSensitivity | LocalSensitivity | str, zcdp: float) -
     >>> print(smooth_laplace_log_normal.guarantee("swap", 0.1))
     0.1-zCDP under swap neighbors
     """
-    return Guarantee(inf, inf, relation_of(smooth), zcdp=checks.concrete_epsilon(zcdp))
+    return Guarantee(neighbors=relation_of(smooth), zcdp=checks.concrete_epsilon(zcdp))
 
 
 @with_guarantee(guarantee)

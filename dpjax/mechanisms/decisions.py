@@ -3,7 +3,7 @@
 Each tests whether a query of sensitivity 1 plus noise is positive.
 """
 
-from math import inf, log
+from math import log
 from typing import Any, Literal
 
 import jax
@@ -46,5 +46,5 @@ def guarantee_of(noise: Noise, budget: float, *, rounds: int, neighbors: str) ->
     """
     cost = checks.concrete_epsilon(budget)
     if noise == "gaussian":
-        return Guarantee(inf, inf, neighbors, zcdp=cost)
+        return Guarantee(neighbors=neighbors, zcdp=cost)
     return Guarantee(cost, 2 * cost, neighbors, zcdp=cost**2 / (2 * rounds))

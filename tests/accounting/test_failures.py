@@ -134,14 +134,14 @@ def test_renyi_divergences_given_success():
     for failure in (0.1, 0.3, 0.9):
         others = rng.dirichlet(3 * np.ones(3), size=(20, 2)) * (1 - failure)
         for p, q in np.insert(others, 0, failure, axis=-1):
-            attempt = Guarantee(inf, inf, "swap", zcdp=max((divergences(*both) / orders).max() for both in ((p, q), (q, p))))
+            attempt = Guarantee(neighbors="swap", zcdp=max((divergences(*both) / orders).max() for both in ((p, q), (q, p))))
             found = condition_on_success(attempt, failure).rdp(orders)
             exact = divergences(p[1:] / (1 - failure), q[1:] / (1 - failure))
             assert (exact <= found * (1 + 1e-9)).all()
             passed += int((exact > attempt.rdp(orders) * (1 + 1e-9)).sum())
     assert passed > 100  # control
     with pytest.raises(ValueError, match="finite epsilon"):
-        condition_on_success(Guarantee(inf, inf, "swap", delta=1e-6, zcdp=0.1), 0.1)
+        condition_on_success(Guarantee(neighbors="swap", delta=1e-6, zcdp=0.1), 0.1)
 
 
 @pytest.mark.slow
@@ -254,7 +254,7 @@ def test_bad_parameters_raise():
     with pytest.raises(ValueError, match="bound"):
         condition_on_success(one, 0.5, bound="best")
     with pytest.raises(ValueError, match="finite epsilon"):
-        retry_until_success(Guarantee(inf, inf, "swap", zcdp=1.0), 0.5, attempts=2, fallback="public")
+        retry_until_success(Guarantee(neighbors="swap", zcdp=1.0), 0.5, attempts=2, fallback="public")
     with pytest.raises(ValueError, match="below 1 - failure"):
         condition_on_success(Guarantee(1.0, inf, "swap", delta=0.5), 0.5)
     with pytest.raises(ValueError, match="nothing is promised"):

@@ -132,8 +132,8 @@ def test_what_a_budget_cannot_charge():
         with pytest.raises(ValueError, match="reserves no delta"):
             budget.charge(Guarantee(0.1, inf, "swap", delta=1e-9))
     with pytest.raises(ValueError, match="pure DP"):
-        pure.charge(Guarantee(inf, inf, "swap", zcdp=0.01))
-    loose.charge(Guarantee(inf, inf, "swap", zcdp=0.01))
+        pure.charge(Guarantee(neighbors="swap", zcdp=0.01))
+    loose.charge(Guarantee(neighbors="swap", zcdp=0.01))
     with pytest.raises(ValueError, match="mechanism_delta"):
         loose.charge(Guarantee(1.0, inf, "swap", delta=1e-6, zcdp=0.001))
     for bad in ((0.0, 0.0), (inf, 0.0), (1.0, 1.0), (1.0, -0.1)):
@@ -176,7 +176,7 @@ def test_an_odometer_bounds_the_loss_at_all_times():
 
 def reading(delta, rho):
     odometer = PrivacyOdometer(delta, "swap")
-    odometer.charge(Guarantee(inf, inf, "swap", zcdp=float(rho)))
+    odometer.charge(Guarantee(neighbors="swap", zcdp=float(rho)))
     return odometer.epsilon
 
 
@@ -220,7 +220,7 @@ def test_a_delta_admits_at_least_what_none_admits():
     large = Guarantee(0.9, inf, "swap")
     assert large.rho > PrivacyFilter(1.0, 1e-6, "swap").budget  # control: its rho alone would refuse it
     mixed = PrivacyFilter(1.0, 1e-6, "swap")
-    mixed.charge(Guarantee(inf, inf, "swap", zcdp=1e-4))
+    mixed.charge(Guarantee(neighbors="swap", zcdp=1e-4))
     assert not mixed.allows(large)  # without an epsilon for every part the sum of epsilons admits nothing
 
 
@@ -294,7 +294,7 @@ def test_deltas_of_mechanisms_keep_their_part():
 
 
 def test_larger_budgets_admit_at_least_as_much():
-    noise = Guarantee(inf, inf, "add_remove", zcdp=0.05)
+    noise = Guarantee(neighbors="add_remove", zcdp=0.05)
     some = (
         Guarantee(0.2, 0.2, "add_remove"),
         Guarantee(0.4, inf, "add_remove"),
@@ -319,7 +319,7 @@ def test_larger_budgets_admit_at_least_as_much():
 
 
 def test_curves_are_charged_at_public_orders():
-    step = poisson_subsample(Guarantee(inf, inf, "add_remove", zcdp=0.125), probability=0.02)
+    step = poisson_subsample(Guarantee(neighbors="add_remove", zcdp=0.125), probability=0.02)
     budget, count = PrivacyFilter(2.0, 1e-6, "add_remove", orders=(9.0, 12.0, 16.0)), 0
     while budget.allows(step):
         budget.charge(step)
@@ -328,12 +328,12 @@ def test_curves_are_charged_at_public_orders():
     assert count > 100
     assert (int(1.25 * count) * step).epsilon_at(1e-6) > 2.0  # what the shares of delta cost
     unsampled = PrivacyFilter(2.0, 1e-6, "add_remove")
-    assert not unsampled.allows(Guarantee(inf, inf, "add_remove", zcdp=0.125))
+    assert not unsampled.allows(Guarantee(neighbors="add_remove", zcdp=0.125))
     for orders, message in (((1.0,), "above 1"), ((2.0,), "nothing fits")):
         with pytest.raises(ValueError, match=message):
             PrivacyFilter(2.0, 1e-6, "add_remove", orders=orders)
     with pytest.raises(ValueError, match="at its orders"):
-        budget.charge(Guarantee(inf, inf, "add_remove", renyi=((1.5, 0.1),)))
+        budget.charge(Guarantee(neighbors="add_remove", renyi=((1.5, 0.1),)))
 
 
 def test_an_odometer_at_public_orders():
@@ -349,7 +349,7 @@ def test_an_odometer_at_public_orders():
         pure.charge(Guarantee(0.2, 0.2, "swap"))
     assert pure.epsilon == pytest.approx(0.6)
     with pytest.raises(ValueError, match="pure DP"):
-        pure.charge(Guarantee(inf, inf, "swap", zcdp=0.1))
+        pure.charge(Guarantee(neighbors="swap", zcdp=0.1))
     loose = PrivacyOdometer(1e-6, "swap", mechanism_delta=5e-7)
     loose.charge(5 * Guarantee(0.1, inf, "swap", delta=1e-7))
     assert loose.epsilon < inf
@@ -517,7 +517,7 @@ def test_unknown_relations_are_refused():
 def test_gaussian_noise_is_admitted_by_its_own_rule():
     """More than zCDP admits, and together still within the budget; what is charged first decides, before there is an answer."""
     for mu, admitted in ((0.05, 22), (0.1, 5)):
-        budget, each = PrivacyFilter(1.0, 1e-6, "swap"), Guarantee(inf, inf, "swap", gdp=mu)
+        budget, each = PrivacyFilter(1.0, 1e-6, "swap"), Guarantee(neighbors="swap", gdp=mu)
         for _ in range(admitted):
             budget.charge(each)
         assert not budget.allows(each)

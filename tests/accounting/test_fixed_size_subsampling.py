@@ -91,7 +91,7 @@ def test_gaussian_noise_by_quadrature(deviation):
     for mine, other, instead in itertools.permutations((0.0, 0.5, 1.0)):
         p, q = ((1 - share) * normal(instead) + share * normal(value) for value in (mine, other))
         worst = np.maximum(worst, [renyi(p, q, order) for order in ORDERS])
-    noise = Guarantee(inf, inf, "swap", gdp=1 / deviation)
+    noise = Guarantee(neighbors="swap", gdp=1 / deviation)
     promised = fixed_size_subsample(noise, taken=10, public_n=100, replacement="without").rdp(ORDERS)
     assert (worst <= promised).all()
     assert (promised < noise.rdp(ORDERS)).all()
@@ -104,7 +104,7 @@ def test_with_replacement_by_quadrature():
     normal = [np.exp(-np.square(z - k / 2) / 2) / np.sqrt(2 * np.pi) * (z[1] - z[0]) for k in range(taken + 1)]
     weights = [comb(taken, k) * (1 / records) ** k * (1 - 1 / records) ** (taken - k) for k in range(taken + 1)]
     p, q = sum(weight * density for weight, density in zip(weights, normal, strict=True)), normal[0]
-    promised = fixed_size_subsample(Guarantee(inf, inf, "swap", gdp=0.5), taken=taken, public_n=records, replacement="with")
+    promised = fixed_size_subsample(Guarantee(neighbors="swap", gdp=0.5), taken=taken, public_n=records, replacement="with")
     orders = ORDERS[:4]
     worst = np.array([max(renyi(p, q, order), renyi(q, p, order)) for order in orders])
     assert (worst <= promised.rdp(orders)).all()
@@ -120,7 +120,7 @@ def test_agreement_with_dp_accounting():
     for deviation, taken, records in ((2.0, 10, 1000), (1.0, 100, 1000), (4.0, 5, 100)):
         theirs = accountant(orders, library.NeighboringRelation.REPLACE_ONE)
         theirs.compose(library.SampledWithoutReplacementDpEvent(records, taken, library.GaussianDpEvent(deviation)))
-        noise = Guarantee(inf, inf, "swap", gdp=1 / deviation)
+        noise = Guarantee(neighbors="swap", gdp=1 / deviation)
         found = fixed_size_subsample(noise, taken=taken, public_n=records, replacement="without").rdp(orders)
         assert (found >= np.array(theirs._rdp) * (1 - 1e-9)).all()  # theirs knows the moments, not bounds of them
         assert (found <= 1.15 * np.array(theirs._rdp)).all()
@@ -139,8 +139,8 @@ def test_edges():
         assert 700 < fixed_size_subsample(Guarantee(800.0, inf, "swap"), **size).epsilon < inf
         for bad, message in (
             (Guarantee(1.0, 1.0, "add_remove"), "swap"),
-            (Guarantee(inf, inf, "swap"), "is known"),
-            (Guarantee(inf, inf, "swap", zcdp=0.1) + Guarantee(1.0, inf, "swap", delta=1e-6), "is known"),
+            (Guarantee(neighbors="swap"), "is known"),
+            (Guarantee(neighbors="swap", zcdp=0.1) + Guarantee(1.0, inf, "swap", delta=1e-6), "is known"),
         ):
             with pytest.raises(ValueError, match=message):
                 fixed_size_subsample(bad, **size)

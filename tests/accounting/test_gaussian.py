@@ -31,7 +31,7 @@ EPSILONS = [
 ]
 DELTAS = [(1.0, 1.0, 0.1269367375066439), (1.0, 30.0, 4.709326318097522e-193), (0.05, 0.2, 3.947243281789342e-7)]
 DELTAS += [(1e-3, 0.03, 1.656620395042938e-202), (20.0, 0.5, 1.0)]
-ONE = Guarantee(inf, inf, "swap", gdp=1.0)
+ONE = Guarantee(neighbors="swap", gdp=1.0)
 
 
 def reference(mu, epsilon):
@@ -76,14 +76,14 @@ def test_extremes():
     assert epsilon_of_gdp(1e-320, delta=0.5) == 0
     assert delta_of_gdp(1e-320, epsilon=1.0) == delta_of_gdp(1.0, epsilon=1e300) == np.finfo(float).tiny  # 0 would be pure DP
     assert delta_of_gdp(1e150, epsilon=1.0) == 1
-    assert Guarantee(inf, inf, "swap", gdp=1e-200).zcdp > 0
-    assert (10**6 * Guarantee(inf, inf, "swap", gdp=1e-200)).gdp == pytest.approx(1e-197)
-    assert (2 * Guarantee(inf, inf, "swap", gdp=1e200)).epsilon_at(1e-6) == inf
+    assert Guarantee(neighbors="swap", gdp=1e-200).zcdp > 0
+    assert (10**6 * Guarantee(neighbors="swap", gdp=1e-200)).gdp == pytest.approx(1e-197)
+    assert (2 * Guarantee(neighbors="swap", gdp=1e200)).epsilon_at(1e-6) == inf
     for bad in (0.0, -1.0, inf, float("nan")):
         with pytest.raises(ValueError, match="gdp"):
             delta_of_gdp(bad, epsilon=1.0)
     with pytest.raises(ValueError, match="gdp"):
-        Guarantee(inf, inf, "swap", gdp=-1.0)
+        Guarantee(neighbors="swap", gdp=-1.0)
 
 
 def test_gaussians_compose_exactly():
@@ -94,7 +94,7 @@ def test_gaussians_compose_exactly():
         loss = mus[0] * x + mus[1] * y - (mus[0] ** 2 + mus[1] ** 2) / 2  # of N(mu, I) against N(0, I)
         density = np.exp(-((x - mus[0]) ** 2 + (y - mus[1]) ** 2) / 2) / (2 * np.pi)
         exact = np.sum(density * np.maximum(-np.expm1(epsilon - loss), 0)) / 64**2
-        both = Guarantee(inf, inf, "swap", gdp=mus[0]) + Guarantee(inf, inf, "swap", gdp=mus[1])
+        both = Guarantee(neighbors="swap", gdp=mus[0]) + Guarantee(neighbors="swap", gdp=mus[1])
         assert both.delta_at(epsilon) == pytest.approx(exact, rel=1e-3)
         assert delta_of_gdp(max(mus), epsilon=epsilon) < 0.9 * exact  # the controls: neither the largest nor the sum
         assert delta_of_gdp(sum(mus), epsilon=epsilon) > 1.1 * exact
@@ -104,7 +104,7 @@ def test_compositions_of_a_kind_are_as_one_and_never_above_zcdp():
     assert ONE.epsilon_at(1e-6) == pytest.approx(4.88655, abs=1e-5)
     assert float(epsilon_of_zcdp(0.5, delta=1e-6)) == pytest.approx(5.2215, abs=1e-4)
     assert (25 * ONE).gdp == pytest.approx(5.0, rel=1e-14)
-    assert (25 * ONE).guarantee() == Guarantee(inf, inf, "swap", zcdp=12.5, gdp=(25 * ONE).gdp)
+    assert (25 * ONE).guarantee() == Guarantee(neighbors="swap", zcdp=12.5, gdp=(25 * ONE).gdp)
     for count in (1, 7, 1000):
         for delta in (1e-12, 1e-6, 1e-2):
             rules = (count * ONE).rules_at(delta)
@@ -139,22 +139,22 @@ def test_a_gaussian_beside_others_costs_their_epsilons_more():
     assert (ONE + pure).rules_at(1e-6)["gaussian"] == pytest.approx(0.2 + ONE.epsilon_at(1e-6))
     assert (ONE + loose).epsilon_at(0.9e-4) == inf
     assert "gaussian" not in (pure + pure).rules_at(1e-6)
-    assert "gaussian" not in (ONE + Guarantee(inf, inf, "swap", zcdp=0.1)).rules_at(1e-6)  # falls back to zCDP
-    assert (ONE + Guarantee(inf, inf, "swap", zcdp=0.1)).rho == pytest.approx(0.6)
+    assert "gaussian" not in (ONE + Guarantee(neighbors="swap", zcdp=0.1)).rules_at(1e-6)  # falls back to zCDP
+    assert (ONE + Guarantee(neighbors="swap", zcdp=0.1)).rho == pytest.approx(0.6)
     assert (ONE + pure).gdp == inf
 
 
 def test_groups_parts_and_budgets():
     assert for_groups(ONE, size=3).gdp == 3.0
     assert for_groups(ONE, size=3).rho == 4.5
-    both = parallel(ONE, Guarantee(inf, inf, "swap", gdp=0.5), membership="by_position")
+    both = parallel(ONE, Guarantee(neighbors="swap", gdp=0.5), membership="by_position")
     assert (both.gdp, both.rho) == (1.0, 0.5)
     assert parallel(ONE, Guarantee(1.0, 1.0, "swap"), membership="by_position").gdp == inf
     budget = PrivacyFilter(2.0, 1e-6, "swap")
-    budget.charge(Guarantee(inf, inf, "swap", gdp=0.3))
+    budget.charge(Guarantee(neighbors="swap", gdp=0.3))
     assert budget.spent == pytest.approx(0.045)
     odometer = PrivacyOdometer(1e-6, "swap")
-    odometer.charge(2 * Guarantee(inf, inf, "swap", gdp=0.3))
+    odometer.charge(2 * Guarantee(neighbors="swap", gdp=0.3))
     assert odometer.rho == pytest.approx(0.09)
 
 
@@ -171,6 +171,6 @@ def test_the_randomised_response_oracle_is_right():
 
 
 def test_order_does_not_matter():
-    parts = [ONE, Guarantee(0.2, 0.4, "swap"), ONE, Guarantee(inf, inf, "swap", gdp=0.25)]
+    parts = [ONE, Guarantee(0.2, 0.4, "swap"), ONE, Guarantee(neighbors="swap", gdp=0.25)]
     assert sum(parts).epsilon_at(1e-5) == pytest.approx(sum(parts[::-1]).epsilon_at(1e-5), rel=1e-12)
     assert isinstance(sum(parts), Composition)

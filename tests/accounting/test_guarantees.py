@@ -28,7 +28,7 @@ from dpjax.accounting import (
 
 PURE = Guarantee(0.3, inf, "swap")
 RANGE = Guarantee(0.3, 0.3, "swap")
-ZCDP = Guarantee(inf, inf, "swap", zcdp=0.02)
+ZCDP = Guarantee(neighbors="swap", zcdp=0.02)
 LOOSE = Guarantee(0.3, inf, "swap", delta=1e-8)
 
 
@@ -189,7 +189,7 @@ def test_what_is_made_of_a_guarantee_keeps_its_unit():
     added = Guarantee(0.3, 0.3, "add_remove", unit="person")
     replaced = Guarantee(0.3, 0.3, "swap", unit="person")
     loose = Guarantee(0.3, inf, "swap", delta=1e-8, unit="person")
-    curve = Guarantee(inf, inf, "add_remove", gdp=0.5, unit="person")
+    curve = Guarantee(neighbors="add_remove", gdp=0.5, unit="person")
     made = [
         accounting.poisson_subsample(added, probability=0.1),
         accounting.poisson_subsample(added + curve, probability=0.1),
@@ -235,7 +235,7 @@ def test_groups():
     pair = for_groups(Guarantee(0.3, inf, "swap", delta=1e-6), size=2)
     assert pair.epsilon == 0.6
     assert pair.delta == pytest.approx(1e-6 * (1 + exp(0.3)))
-    for lost, size in ((Guarantee(1.0, inf, "swap", delta=1e-6), 1000), (Guarantee(inf, inf, "swap", renyi=((2.0, 0.1),)), 2)):
+    for lost, size in ((Guarantee(1.0, inf, "swap", delta=1e-6), 1000), (Guarantee(neighbors="swap", renyi=((2.0, 0.1),)), 2)):
         with pytest.raises(ValueError, match="nothing is promised"):
             for_groups(lost, size=size)
     # Randomised response among three numbers one apart: the loss between the ends is twice that between neighbours.
@@ -277,8 +277,8 @@ def joint_renyi(first, second, orders):
 
 
 def test_parallel_keeps_zcdp():
-    found = parallel(Guarantee(1.0, 1.0, "swap"), Guarantee(inf, inf, "swap", zcdp=0.1), membership="by_position")
-    assert found == Guarantee(inf, inf, "swap", zcdp=0.125)
+    found = parallel(Guarantee(1.0, 1.0, "swap"), Guarantee(neighbors="swap", zcdp=0.1), membership="by_position")
+    assert found == Guarantee(neighbors="swap", zcdp=0.125)
     one = np.array([0.5, 0.5])
     ranged = one, one * np.exp([0.0, 1.0]) / np.sum(one * np.exp([0.0, 1.0]))  # of range 1
     coin = np.array([1.0, np.exp(accounting.pure_of_zcdp(0.1).item())])
@@ -295,7 +295,7 @@ def test_parallel_keeps_zcdp():
 def test_parallel_keeps_curves():
     """The exact divergences of two pairs of distributions whose curves cross."""
     coin, rare = (np.array([0.7, 0.3]), np.array([0.3, 0.7])), (np.array([0.98, 0.02]), np.array([0.999, 0.001]))
-    unknown = Guarantee(inf, inf, "swap")
+    unknown = Guarantee(neighbors="swap")
     parts = [unknown.with_curve(lambda orders, pair=pair: renyi(*pair, orders) * (1 + 1e-12)) for pair in (coin, rare)]
     found = parallel(*parts, membership="by_position")
     orders = 1 + np.geomspace(1e-3, 200, 999)
@@ -313,13 +313,13 @@ def test_parallel_keeps_curves():
         parallel(parts[0], unknown, membership="by_position")
     loose = parallel(parts[0], Guarantee(0.5, inf, "swap", delta=1e-6), membership="by_position")
     assert (len(loose.renyi), loose.delta) == (128, 1e-6)
-    short = Guarantee(inf, inf, "swap", renyi=((2.0, 0.1), (8.0, 5.0)))
+    short = Guarantee(neighbors="swap", renyi=((2.0, 0.1), (8.0, 5.0)))
     last = parallel(parts[0], short, membership="by_position").renyi[-1]
     assert last == (8.0, 5.0)
 
 
 def test_a_promise_of_nothing_says_so():
-    assert str(Guarantee(inf, inf, "swap")) == "no promise under swap neighbors"
+    assert str(Guarantee(neighbors="swap")) == "no promise under swap neighbors"
 
 
 def test_swap_by_value_would_break_the_largest():
@@ -362,7 +362,7 @@ def test_narrow_types_and_extreme_numbers():
     assert (2 * Guarantee(1e-20, 1e-20, "swap")).delta_at(1.0) == 0
     tiny = (3 * Guarantee(inf, 1e-18, "swap")).epsilon_at(1e-20)
     assert 1.7e-18 < tiny <= 3.0000001e-18
-    assert 0 < (1 * Guarantee(inf, inf, "swap", zcdp=0.001)).delta_at(5.0) < 1e-300  # 0 would be pure DP
+    assert 0 < (1 * Guarantee(neighbors="swap", zcdp=0.001)).delta_at(5.0) < 1e-300  # 0 would be pure DP
     for wide in (4.0, 300.0, 1e5):
         assert (200 * Guarantee(wide, wide, "swap")).epsilon_at(1e-6) <= 200 * wide
 
@@ -377,7 +377,7 @@ def test_numbers_that_overflow_promise_no_more_than_pure_dp():
 
 
 def test_a_part_with_a_delta_beside_one_with_zcdp():
-    noise = Guarantee(inf, inf, "swap", zcdp=0.1)
+    noise = Guarantee(neighbors="swap", zcdp=0.1)
     found = parallel(Guarantee(1.0, inf, "swap", delta=1e-6), noise, membership="by_position")
     assert (found.epsilon, found.delta) == (noise.epsilon_at(1e-6), 1e-6)
     assert found.rho == pytest.approx(np.tanh(0.5))  # that of either part, except with the probability of 1e-6
@@ -397,13 +397,13 @@ def test_a_curve_of_its_own():
     assert (found[inside] < 1.01 * exact[inside]).all()
     assert (30 * tight).rules_at(1e-6)["rdp"] < 0.98 * (30 * noise).rules_at(1e-6)["rdp"]
     assert (30 * tight).delta_at(8.0) <= (30 * noise).delta_at(8.0)
-    alone = Guarantee(inf, inf, "swap", renyi=((2.0, 0.1), (8.0, 0.3)))
+    alone = Guarantee(neighbors="swap", renyi=((2.0, 0.1), (8.0, 0.3)))
     assert alone.rho == inf
     assert set((5 * alone).rules_at(1e-6)) == {"rdp"}
     np.testing.assert_allclose((5 * alone).rdp([1.5, 2.0, 5.0, 8.0, 9.0]), [0.5, 0.5, 5 * (0.1 + 2.1) / 2 / 4, 1.5, inf])
     for bad in (((2.0, 0.1), (1.5, 0.2)), ((1.0, 0.1),), ((2.0, 0.3), (3.0, 0.2)), ((2.0, -1.0),), ((2.0, inf),)):
         with pytest.raises(ValueError, match="renyi"):
-            Guarantee(inf, inf, "swap", renyi=bad)
+            Guarantee(neighbors="swap", renyi=bad)
 
 
 def test_the_range_of_adaptive_mechanisms_is_more_than_the_sum():
@@ -427,12 +427,12 @@ def test_the_range_of_adaptive_mechanisms_is_more_than_the_sum():
     assert promised == pytest.approx(3 * r)
     assert (1 * Guarantee(r, r, "swap")).bounded_range == r
     assert (Guarantee(1.0, 1.5, "swap") + Guarantee(r, r, "swap")).bounded_range == pytest.approx(2 + 2 * r - r)
-    assert (2 * Guarantee(inf, inf, "swap", zcdp=0.1)).bounded_range == inf
+    assert (2 * Guarantee(neighbors="swap", zcdp=0.1)).bounded_range == inf
     assert (2 * Guarantee(1.0, 1.0, "swap", delta=1e-6)).bounded_range == pytest.approx(3.0)
 
 
 def test_a_composition_keeps_curves_or_says_that_nothing_is_left():
-    curve = Guarantee(inf, inf, "swap", renyi=((2.0, 0.1), (8.0, 0.9)))
+    curve = Guarantee(neighbors="swap", renyi=((2.0, 0.1), (8.0, 0.9)))
     whole = (3 * curve + Guarantee(0.5, 0.5, "swap")).guarantee()
     assert whole.rdp(2.0) == 3 * 0.1 + Guarantee(0.5, 0.5, "swap").rdp(2.0)
     loose = Guarantee(1.0, inf, "swap", delta=1e-6)
@@ -447,7 +447,7 @@ def test_edges_are_on_the_safe_side_and_return(x64):
     assert huge.epsilon_at(1e-6) >= 1e307
     assert huge.delta_at(1.0) == (3 * huge).delta_at(1.0) == 1
     assert (3 * huge).epsilon_at(1e-6) == inf == advanced_epsilon(1e308, count=3, delta=1e-6)
-    assert Guarantee(inf, inf, "swap", gdp=1e200).delta_at(1.0) == 1
+    assert Guarantee(neighbors="swap", gdp=1e200).delta_at(1.0) == 1
     many = bounded_range_epsilon(1e-5, count=10**9, delta=1e-6, queries="adaptive")
     assert 0.6 < many < 10**9 * 1e-5
     assert (10**9 * Guarantee(1e-5, 1e-5, "swap")).epsilon_at(1e-6) < many + 0.1

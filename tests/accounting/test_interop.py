@@ -13,7 +13,7 @@ pld = pytest.importorskip("dp_accounting.pld")
 
 RANGE = Guarantee(0.3, 0.3, "add_remove")
 PURE = Guarantee(0.3, inf, "swap")
-NOISE = Guarantee(inf, inf, "add_remove", zcdp=0.5)
+NOISE = Guarantee(neighbors="add_remove", zcdp=0.5)
 ORDERS = np.concatenate([1 + np.geomspace(1e-2, 200, 200)])
 
 
@@ -26,11 +26,11 @@ def by_rdp(spent, delta, *, events=None):
 
 def test_rdp_of_a_pipeline_both_ways():
     """zCDP events: the accountant is never tighter than ours, and as tight where only zCDP is known."""
-    spent = 40 * RANGE + 10 * Guarantee(0.5, 1.0, "add_remove") + Guarantee(inf, inf, "add_remove", zcdp=0.01)
+    spent = 40 * RANGE + 10 * Guarantee(0.5, 1.0, "add_remove") + Guarantee(neighbors="add_remove", zcdp=0.01)
     theirs = by_rdp(spent, 1e-6)
     ours = spent.rules_at(1e-6)["rdp"]
     assert ours <= theirs < 1.25 * ours  # their events know the rho of pure DP, not its curve
-    only = 7 * Guarantee(inf, inf, "add_remove", zcdp=0.01)
+    only = 7 * Guarantee(neighbors="add_remove", zcdp=0.01)
     assert by_rdp(only, 1e-6) == pytest.approx(only.rules_at(1e-6)["rdp"], rel=1e-3)  # at their orders
 
 
@@ -72,7 +72,7 @@ def test_what_has_no_event():
     assert dp_accounting_relation(Guarantee(1.0, 1.0, "edge")).name == "ADD_OR_REMOVE_ONE"
     for spent, accountant, message in (
         (RANGE, "pld", "under swap neighbors only"),
-        (Guarantee(inf, inf, "swap", zcdp=0.1), "pld", "pure DP only"),
+        (Guarantee(neighbors="swap", zcdp=0.1), "pld", "pure DP only"),
         (Guarantee(1.0, inf, "swap", delta=1e-6), "rdp", "no event"),
         (Guarantee(1.0, inf, "swap", delta=1e-6), "pld", "pure DP only"),
         (RANGE, "gdp", "accountant"),

@@ -41,7 +41,7 @@ def test_it_outlives_the_object(path):
     assert (first.remaining, first.unit, first.budget) == (0.25, "person", 1.0)
     assert repr(first).startswith("Ledger(remaining epsilon 0.25 of 1, epsilon=1.0")
     assert not first.allows(HALF)
-    with pytest.raises(BudgetExceeded, match=r"a cost of 0.5 exceeds the remaining budget, 0.25 of 1\."):
+    with pytest.raises(BudgetExceeded, match=r"a cost of epsilon 0.5 exceeds the remaining epsilon 0.25 of 1\."):
         first.charge(HALF)
     with pytest.raises(ValueError, match="do not compose"):
         first.charge(Guarantee(0.1, 0.1, "add_remove", unit="row"))
@@ -64,9 +64,9 @@ def test_a_filter_admits_the_same(path):
     kept, filtered = Ledger(path, epsilon=1.0, delta=1e-6), PrivacyFilter(1.0, 1e-6, "add_remove", 5e-7)
     kinds = [
         Guarantee(0.2, 0.2, "add_remove"),
-        Guarantee(float("inf"), float("inf"), "add_remove", zcdp=1e-3),
+        Guarantee(neighbors="add_remove", zcdp=1e-3),
         Guarantee(0.1, float("inf"), "add_remove", delta=2e-7),
-        Guarantee(float("inf"), float("inf"), "add_remove", gdp=0.05),
+        Guarantee(neighbors="add_remove", gdp=0.05),
         3 * Guarantee(0.05, 0.1, "add_remove"),
     ]
     chosen = random.Random(0)

@@ -11,8 +11,8 @@ from dpjax.accounting import Guarantee, gdp_of, least_noise, poisson_subsample, 
     "each",
     [
         Guarantee(0.14, 0.14, "swap"),
-        Guarantee(inf, inf, "swap", gdp=0.05),
-        poisson_subsample(Guarantee(inf, inf, "add_remove", gdp=0.7), probability=0.01),
+        Guarantee(neighbors="swap", gdp=0.05),
+        poisson_subsample(Guarantee(neighbors="add_remove", gdp=0.7), probability=0.01),
         poisson_subsample(Guarantee(0.5, 1.0, "add_remove", noise=("laplace", 0.5, 1.0)), probability=0.05),
     ],
     ids=["bounded range", "gaussian", "subsampled", "Laplace noise"],
@@ -32,14 +32,14 @@ def test_steps_of_pure_budgets():
 
 
 def test_losses_admit_steps_where_renyi_divergences_admit_none():
-    step = poisson_subsample(Guarantee(inf, inf, "add_remove", gdp=1.0), probability=0.01)
-    by_renyi = Guarantee(inf, inf, "add_remove", renyi=step.renyi)
+    step = poisson_subsample(Guarantee(neighbors="add_remove", gdp=1.0), probability=0.01)
+    by_renyi = Guarantee(neighbors="add_remove", renyi=step.renyi)
     assert [steps_within(each, epsilon=1.0, delta=1e-6) for each in (by_renyi, step)] == [0, 120]
 
 
 def test_the_least_noise():
     def training(sigma):
-        return 64 * Guarantee(inf, inf, "swap", gdp=1 / sigma)
+        return 64 * Guarantee(neighbors="swap", gdp=1 / sigma)
 
     for epsilon in (0.1, 100.0):
         found = least_noise(training, epsilon=epsilon, delta=1e-6)

@@ -23,7 +23,7 @@ library = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution", rea
 
 
 def step(sigma, probability):
-    return poisson_subsample(Guarantee(inf, inf, "add_remove", gdp=1 / sigma), probability=probability)
+    return poisson_subsample(Guarantee(neighbors="add_remove", gdp=1 / sigma), probability=probability)
 
 
 def laplace(epsilon):
@@ -35,9 +35,9 @@ def laplace(epsilon):
     [
         (Guarantee(0.5, inf, "swap"), 10, 1.0, optimal_pure_delta([0.5], [10], epsilon=1.0)),
         (Guarantee(0.1, inf, "swap"), 100, 7.0, optimal_pure_delta([0.1], [100], epsilon=7.0)),  # 3e-13
-        (Guarantee(inf, inf, "swap", gdp=0.1), 100, 2.0, delta_of_gdp(1.0, epsilon=2.0)),
-        (Guarantee(inf, inf, "swap", gdp=0.01), 10**4, 3.0, delta_of_gdp(1.0, epsilon=3.0)),
-        (Guarantee(inf, inf, "swap", gdp=1e-3), 10**6, 6.0, delta_of_gdp(1.0, epsilon=6.0)),  # 1e-9
+        (Guarantee(neighbors="swap", gdp=0.1), 100, 2.0, delta_of_gdp(1.0, epsilon=2.0)),
+        (Guarantee(neighbors="swap", gdp=0.01), 10**4, 3.0, delta_of_gdp(1.0, epsilon=3.0)),
+        (Guarantee(neighbors="swap", gdp=1e-3), 10**6, 6.0, delta_of_gdp(1.0, epsilon=6.0)),  # 1e-9
         (laplace(1.0), 1, 0.5, 1 - exp(-0.25)),
         (Guarantee(1.0, 1.0, "swap"), 1, 0.5, (1 - exp(-0.25)) ** 2 / (1 - exp(-1.0))),
     ],
@@ -107,7 +107,7 @@ def test_more_noise_fewer_steps_and_a_larger_delta_cost_less():
 
 
 def test_three_kinds_together_cost_no_more_than_any_rule_says():
-    spent = Guarantee(0.3, inf, "swap") + Guarantee(inf, inf, "swap", gdp=0.1) + Guarantee(0.3, 0.3, "swap")
+    spent = Guarantee(0.3, inf, "swap") + Guarantee(neighbors="swap", gdp=0.1) + Guarantee(0.3, 0.3, "swap")
     rules = spent.rules_at(1e-5)
     assert spent.epsilon_at(1e-5) == rules["losses"] < 0.98 * min(rules["rdp"], rules["gaussian"])
     assert spent.delta_at(rules["losses"]) <= 1.02e-5
@@ -138,5 +138,5 @@ def test_without_the_extra_other_rules_hold(monkeypatch):
 
 
 def test_gaussian_noise_alone_is_exact():
-    assert (16 * Guarantee(inf, inf, "swap", gdp=0.25)).rules_at(1e-6).keys() == {"gaussian", "rdp"}
-    assert (16 * Guarantee(inf, inf, "swap", gdp=0.25)).epsilon_at(1e-6) == pytest.approx(epsilon_of_gdp(1.0, delta=1e-6))
+    assert (16 * Guarantee(neighbors="swap", gdp=0.25)).rules_at(1e-6).keys() == {"gaussian", "rdp"}
+    assert (16 * Guarantee(neighbors="swap", gdp=0.25)).epsilon_at(1e-6) == pytest.approx(epsilon_of_gdp(1.0, delta=1e-6))

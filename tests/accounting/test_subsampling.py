@@ -119,9 +119,9 @@ def test_the_range_is_attained_by_randomised_response():
 def test_what_is_refused():
     for bad, message in (
         (Guarantee(1.0, 1.0, "swap"), "add_remove"),
-        (Guarantee(inf, inf, "swap", zcdp=0.1), "add_remove"),
-        (Guarantee(inf, inf, "add_remove"), "none of which"),
-        (Guarantee(inf, inf, "add_remove", zcdp=0.1) + Guarantee(1.0, inf, "add_remove", delta=1e-6), "none of which"),
+        (Guarantee(neighbors="swap", zcdp=0.1), "add_remove"),
+        (Guarantee(neighbors="add_remove"), "hold without a delta"),
+        (Guarantee(neighbors="add_remove", zcdp=0.1) + Guarantee(1.0, inf, "add_remove", delta=1e-6), "hold without a delta"),
     ):
         with pytest.raises(ValueError, match=message):
             poisson_subsample(bad, probability=0.1)
@@ -180,7 +180,7 @@ def test_worst_pairs_by_quadrature(deviation):
         z = np.linspace(-12, 30, 4001)[:, None]
         chance = chance * np.exp(-np.square(z / deviation) / 2) / (np.sqrt(2 * np.pi) * deviation) * (z[1] - z[0])
         ratio = ratio * np.exp((2 * z - 1) / (2 * deviation**2))
-        spent = spent + Guarantee(inf, inf, "add_remove", zcdp=1 / (2 * deviation**2))
+        spent = spent + Guarantee(neighbors="add_remove", zcdp=1 / (2 * deviation**2))
     promised = poisson_subsample(spent, probability=p)
     for order in ORDERS:
         found = [np.sum(chance * (1 - p + p * ratio) ** power, axis=(1, 2)).max() for power in (order, 1 - order)]
@@ -188,12 +188,12 @@ def test_worst_pairs_by_quadrature(deviation):
         assert worst <= promised.rdp(order) < 1.01 * worst
     apart = poisson_subsample(Guarantee(epsilon, epsilon, "add_remove"), probability=p)
     if deviation is not None:  # on one subsample, two mechanisms cost more than on two: what they cost apart is passed
-        noise = poisson_subsample(Guarantee(inf, inf, "add_remove", zcdp=1 / (2 * deviation**2)), probability=p)
+        noise = poisson_subsample(Guarantee(neighbors="add_remove", zcdp=1 / (2 * deviation**2)), probability=p)
         assert worst > (noise + apart).rdp(ORDERS[-1])
 
 
 def test_curves_between_orders_and_beyond():
-    noise = Guarantee(inf, inf, "add_remove", zcdp=1e-4)
+    noise = Guarantee(neighbors="add_remove", zcdp=1e-4)
     found = poisson_subsample(noise, probability=0.3)
     order = np.array([1.5, 2.5, 101.0])  # not among the orders
     truth = 0.09 * 1e-4 * np.maximum(order, 2)  # the distance is small: p^2 times the divergence without sampling
@@ -244,7 +244,7 @@ def test_gaussian_noise_by_its_losses(sigma, p, count):
     expected = theirs.get_epsilon_for_delta(1e-6)
 
     def spent(mu, p):
-        return count * poisson_subsample(Guarantee(inf, inf, "add_remove", gdp=mu), probability=p)
+        return count * poisson_subsample(Guarantee(neighbors="add_remove", gdp=mu), probability=p)
 
     found = spent(1 / sigma, p)
     assert found.best_rule_at(1e-6)[0] == "losses"
@@ -258,16 +258,16 @@ def test_gaussian_noise_by_its_losses(sigma, p, count):
 def test_losses_beside_other_mechanisms():
     """Their pairs are composed with them; where one has none, Renyi divergences are left."""
     pytest.importorskip("dp_accounting", reason="the extra accounting is not installed")
-    step = poisson_subsample(Guarantee(inf, inf, "add_remove", gdp=0.8), probability=0.05)
+    step = poisson_subsample(Guarantee(neighbors="add_remove", gdp=0.8), probability=0.05)
     pure, loose = Guarantee(0.1, 0.1, "add_remove"), Guarantee(0.2, inf, "add_remove", delta=1e-8)
-    noise = Guarantee(inf, inf, "add_remove", gdp=0.3)
+    noise = Guarantee(neighbors="add_remove", gdp=0.3)
     spent = 30 * step + 2 * pure + loose + noise
     assert spent.rules_at(1e-6)["losses"] == spent.epsilon_at(1e-6)
     assert spent.epsilon_at(1e-6) > (30 * step).epsilon_at(1e-6)
     assert spent.epsilon_at(1e-9) == inf  # the delta of one part
-    tiny = poisson_subsample(Guarantee(inf, inf, "add_remove", gdp=1e-9), probability=0.05)
+    tiny = poisson_subsample(Guarantee(neighbors="add_remove", gdp=1e-9), probability=0.05)
     many = accounting.Composition(tuple((Guarantee(0.001 * number, inf, "add_remove"), 1) for number in range(1, 40)))
-    for others in (Guarantee(inf, inf, "add_remove", zcdp=0.01), Guarantee(1e3, inf, "add_remove"), tiny, many):
+    for others in (Guarantee(neighbors="add_remove", zcdp=0.01), Guarantee(1e3, inf, "add_remove"), tiny, many):
         assert "losses" not in (step + others).rules_at(1e-6)
     assert step.noise == ("gaussian", 0.8, 0.05)
     assert Guarantee.from_json(step.to_json()) == step
@@ -277,7 +277,7 @@ def test_losses_beside_other_mechanisms():
         assert poisson_subsample(mechanism, probability=0.1).noise is None
     for given in (("gaussian", 0.0, 0.5), ("laplace", 1.0, 0.0), ("laplace", 1.0, 1.5), ("uniform", 1.0, 0.5)):
         with pytest.raises(ValueError, match="noise"):
-            Guarantee(inf, inf, "add_remove", noise=given)
-    only = Guarantee(inf, inf, "add_remove", noise=("gaussian", 1.0, 0.01))
+            Guarantee(neighbors="add_remove", noise=given)
+    only = Guarantee(neighbors="add_remove", noise=("gaussian", 1.0, 0.01))
     assert only.epsilon_at(1e-6) == pytest.approx(0.364, abs=1e-3)
     assert (2 * only).rdp(2.0) == inf

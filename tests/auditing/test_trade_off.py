@@ -67,7 +67,7 @@ def test_what_guarantees_promise():
         trade_off_bound(Guarantee(0.7, inf, "swap"), RATES), by_likelihood_ratio(response, response[::-1], RATES), atol=1e-9
     )
     np.testing.assert_allclose(
-        trade_off_bound(4 * Guarantee(inf, inf, "swap", gdp=0.5), RATES), norm.cdf(norm.ppf(1 - RATES) - 1.0), rtol=1e-9
+        trade_off_bound(4 * Guarantee(neighbors="swap", gdp=0.5), RATES), norm.cdf(norm.ppf(1 - RATES) - 1.0), rtol=1e-9
     )
     approximate = np.maximum(0.9 - exp(0.5) * RATES, exp(-0.5) * (0.9 - RATES))
     np.testing.assert_allclose(
@@ -84,7 +84,7 @@ def test_what_guarantees_promise():
     assert (trade_off_bound(9 * Guarantee(0.3, inf, "swap"), RATES) > exact).any()  # control
     ends = trade_off_bound(Guarantee(1.0, 1.0, "swap"), [0.0, 1.0])
     np.testing.assert_allclose(ends, [1.0, 0.0], atol=1e-12)
-    np.testing.assert_array_equal(trade_off_bound(Guarantee(inf, inf, "swap"), RATES), 0.0)
+    np.testing.assert_array_equal(trade_off_bound(Guarantee(neighbors="swap"), RATES), 0.0)
     for bad in (-0.1, 1.1, float("nan")):
         with pytest.raises(ValueError, match="false_positive"):
             trade_off_bound(Guarantee(1.0, 1.0, "swap"), bad)
@@ -93,5 +93,5 @@ def test_what_guarantees_promise():
 def test_gaussian_noise_at_tiny_rates():
     """Phi(Phi^-1(1 - a) - mu) where 1 - a is 1; by 40 digits."""
     for mu, rate, exact in ((9.0, 1e-20, 0.603470371590465), (8.0, 1e-17, 0.689273890497647), (6.0, 1e-9, 0.499125126267519)):
-        found = float(trade_off_bound(Guarantee(inf, inf, "swap", gdp=mu), rate))
+        found = float(trade_off_bound(Guarantee(neighbors="swap", gdp=mu), rate))
         assert exact * (1 - 1e-9) <= found <= exact * (1 + 1e-12)

@@ -68,7 +68,7 @@ def test_releases_of_a_table_are_named_by_their_statistics(path, capsys):
 def test_a_ledger_with_a_delta(path, capsys):
     ledger = Ledger(path, epsilon=1.0, delta=1e-6)
     assert "nothing was charged so far; remaining epsilon 1 of 1 by their sum, or rho" in " ".join(shown(capsys, path)[1].split())
-    ledger.charge(Guarantee(float("inf"), float("inf"), "add_remove", zcdp=0.001))
+    ledger.charge(Guarantee(neighbors="add_remove", zcdp=0.001))
     ledger.charge(2 * Guarantee(0.01, float("inf"), "add_remove", delta=1e-8))
     code, out, _ = shown(capsys, path)
     lines = out.splitlines()

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpjax.command_line import release as command
+from dpjax.command_line import release_command as command
 from dpjax.command_line.main import main
 from dpjax.release import Median, exact_distribution
 from dpjax.release.grid import Multiples
@@ -237,8 +237,8 @@ def test_a_ledger_outlives_a_command(run, answer, people, tmp_path):
     assert "remaining epsilon 0.5 of 2; the release does not fit." in run(*asked, "--dry-run").words
     assert "remaining epsilon 0.5 of 2; the release fits." in run(*asked, "--dry-run", "--epsilon", 0.5).words
     for options, words in (
-        ((), "a cost of 1 exceeds the remaining budget, 0.5 of 2."),
-        (("--output", target), "a cost of 1 exceeds the remaining budget, 0.5 of 2."),
+        ((), "a cost of epsilon 1 exceeds the remaining epsilon 0.5 of 2."),
+        (("--output", target), "a cost of epsilon 1 exceeds the remaining epsilon 0.5 of 2."),
         (("--total-epsilon", 3), f"the ledger {ledger} has the total epsilon 2 and delta 0: give these, or none."),
         (("--unit", "sex", "--epsilon", 0.1), "guarantees for a row and for a person do not compose"),
         (("--neighbors", "swap"), f"--neighbors must be add_remove, as in the ledger {ledger}."),

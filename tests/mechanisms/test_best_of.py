@@ -112,7 +112,7 @@ def test_gaussian_attempts_stay_within_their_curve(x64):
     """Scores of N(0, 1) and N(0.4, 1) in fine cells, the larger or the smaller the better."""
     points = np.linspace(-9.8, 10.2, 1001)
     masses = np.exp(-((points - np.array([[0.0], [0.4]])) ** 2) / 2) * 0.02 / sqrt(2 * pi)
-    found = best_of.guarantee(Guarantee(inf, inf, "swap", zcdp=0.08), attempts=FAMILIES["geometric"])
+    found = best_of.guarantee(Guarantee(neighbors="swap", zcdp=0.08), attempts=FAMILIES["geometric"])
     places = points * np.array([[[1.0]], [[-1.0]]])
     logs = log_probabilities(best_of_distribution(attempt_of(masses), places, attempts=FAMILIES["geometric"]))
     for order in (1.5, 4.0, 12.0):
@@ -132,7 +132,7 @@ def test_the_bound_is_that_of_the_literature_where_there_is_no_end(costs):
     exact = 1 + 2 * log((exp(1) + 0.01) / (1 + 0.01 * exp(1)))
     assert exact <= long.epsilon <= 1.002 * exact
     # Theorem 2 of Papernot and Steinke, at the best second order.
-    one, a = Guarantee(inf, inf, "swap", zcdp=0.02), np.array([2.0, 10.0, 50.0])
+    one, a = Guarantee(neighbors="swap", zcdp=0.02), np.array([2.0, 10.0, 50.0])
     found = best_of.guarantee(one, attempts=negative_binomial(1500, eta=1.0, gamma=0.01))
     second = 1 + np.geomspace(1e-2, 1e3, 500)[:, None]
     published = one.rdp(a) + 2 * (1 - 1 / second) * one.rdp(second) + 2 * log(100) / second + log(100) / (a - 1)
@@ -187,7 +187,7 @@ def test_draws_follow_the_distribution():
 
 
 def test_what_is_not_a_number_of_attempts_or_has_no_promise():
-    for one in (Guarantee(1.0, inf, "swap", delta=1e-6), Guarantee(inf, inf, "swap", delta=1e-6, zcdp=0.1)):
+    for one in (Guarantee(1.0, inf, "swap", delta=1e-6), Guarantee(neighbors="swap", delta=1e-6, zcdp=0.1)):
         with pytest.raises(ValueError, match="promise"):
             best_of.guarantee(one, attempts=[1.0])
     single = best_of.guarantee(Guarantee(1.0, 1.0, "edge"), attempts=[1.0])

@@ -111,7 +111,7 @@ def test_the_ledger_has_the_statistic(tmp_path):
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_refused_is_neither_charged_nor_drawn(name, no_entropy):
     budget = PrivacyFilter(1e-3, 0.0, CASES[name][2].get("neighbors", _relation(name)))
-    with pytest.raises(BudgetExceeded, match=r"exceeds the remaining budget, 0.001 of 0.001"):
+    with pytest.raises(BudgetExceeded, match=r"exceeds the remaining epsilon 0.001 of 0.001"):
         drawn(name, budget=budget)
     assert budget.spent == 0
     with pytest.raises(TypeError, match="a PrivacyFilter or a Ledger"):
