@@ -119,7 +119,7 @@ def text_table(columns: Mapping[str, Sequence[Any]], keys: int = 0) -> str:
         if not blocks or (place > keys and sum(len(other[0]) + 2 for other in blocks[-1]) + len(cells[0]) > TEXT_WIDTH):
             blocks.append(blocks[0][:keys] if blocks else [])
         blocks[-1].append(cells)
-    return "\n\n".join(map(joined, blocks)) + (f"\n... and {number - _LINES} rows more" if number > _LINES else "")
+    return "\n\n".join(map(joined, blocks)) + (f"\n... and {number - _LINES} more rows" if number > _LINES else "")
 
 
 def padded(name: str, cells: Iterable[str], left: bool) -> list[str]:

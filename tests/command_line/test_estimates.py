@@ -120,7 +120,7 @@ def test_a_grid_as_wide_as_a_release_takes_it(answer, ten, run):
     near = ("--lower", 2**50 - 2**30, "--upper", 2**50 + 2**30 - 4)
     (row,) = answer("median", ten(records), *near, "--neighbors", "swap", "--resolution", 1, "--epsilon", 10)["rows"]
     assert row["value"] == records[4]
-    assert "more than 2^31 - 2: take a coarser resolution" in run("median", ten(), *wide, 2**31, "--resolution", 1).mistake
+    assert "more than 2^31 - 2: use a coarser resolution" in run("median", ten(), *wide, 2**31, "--resolution", 1).mistake
 
 
 def test_each_column_has_bounds_and_a_resolution_of_its_own(answer, run, write):
