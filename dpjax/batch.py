@@ -63,7 +63,9 @@ class Batch(Shown):
         return self._take(np.arange(min(rows, prod(shape))), shape) if shape else self
 
     def _take(self, numbers: np.ndarray, batch: tuple[int, ...], more: int = 0) -> Self:
-        """Return the rows with these flat indices; fields without batch axes are returned unchanged.
+        """Return the rows with these flat indices.
+
+        Fields without batch axes are returned unchanged.
 
         Args:
             numbers: flat row indices into ``batch``; their shape becomes the batch shape.
@@ -111,7 +113,10 @@ def _text(value: Any) -> str:
 
 
 def span(value: Any) -> str | None:
-    """Return a number as text, or "least to largest" for several; None if the values are not available."""
+    """Return a number as text, or "least to largest" for several.
+
+    None if the values are not available.
+    """
     if is_traced(value) or not (isinstance(value, float | np.ndarray | jax.Array) and np.size(value)):
         return None
     if isinstance(value, jax.Array) and (value.is_deleted() or not value.is_fully_addressable):

@@ -16,7 +16,10 @@ _COLORS = ("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd")
 
 
 class Picture(NamedTuple):
-    """Curves through points ``(rows, k)``, one per row; ``log`` makes the vertical axis logarithmic."""
+    """Curves through points ``(rows, k)``, one per row.
+
+    ``log`` makes the vertical axis logarithmic.
+    """
 
     x: np.ndarray
     y: np.ndarray
@@ -103,8 +106,9 @@ def _number(value: Any) -> str:
 
 
 def text_table(columns: Mapping[str, Sequence[Any]], keys: int = 0) -> str:
-    """Return a text table of the first twenty rows; columns that are too wide follow in further blocks.
+    """Return a text table of the first twenty rows.
 
+    Columns that are too wide follow in further blocks.
     Each block repeats the first ``keys`` columns.
 
     >>> print(text_table({"group": ["a", "bc"], "records": [1, 20], "value": [0.5, None]}, 1))

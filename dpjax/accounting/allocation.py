@@ -24,7 +24,10 @@ _HALVINGS = 60
 
 
 def shared_epsilon(epsilon: ArrayLike, *, count: int, delta: float, queries: Queries, dtype: Any) -> jax.Array:
-    """Return :func:`epsilon_per_query` for an array of budgets; if delta > 0, of NumPy numbers only."""
+    """Return :func:`epsilon_per_query` for an array of budgets.
+
+    If delta > 0, of NumPy numbers only.
+    """
     if checks.concrete_fraction("delta", delta) == 0:
         return checks.positive("epsilon", epsilon, dtype) / count
     if isinstance(epsilon, jax.Array):

@@ -169,7 +169,10 @@ class Composition(Shown):
 
     @property
     def slack(self) -> float:
-        """The probability with which :attr:`rho`, :meth:`rdp` and :attr:`gdp` need not hold; equal to :attr:`delta`."""
+        """The probability with which :attr:`rho`, :meth:`rdp` and :attr:`gdp` need not hold.
+
+        Equal to :attr:`delta`.
+        """
         return self.delta
 
     @property
@@ -187,7 +190,10 @@ class Composition(Shown):
 
     @cached_property
     def rho(self) -> float:
-        """The sum of the rho of zCDP of all mechanisms, rounded up; it holds except with probability :attr:`slack`."""
+        """The sum of the rho of zCDP of all mechanisms, rounded up.
+
+        It holds except with probability :attr:`slack`.
+        """
         return rounded_up(exact_total((guarantee.rho, count) for guarantee, count in self.parts))
 
     def rdp(self, order: Any) -> np.ndarray:
@@ -214,7 +220,10 @@ class Composition(Shown):
 
     @property
     def gdp(self) -> float:
-        """The mu of Gaussian DP of all mechanisms, the root of the sum of squares; infinite if one has none."""
+        """The mu of Gaussian DP of all mechanisms, the root of the sum of squares.
+
+        Infinite if one has none.
+        """
         return _gdp(self.parts)
 
     def guarantee(self) -> Guarantee:
@@ -292,15 +301,24 @@ class Composition(Shown):
         return found
 
     def best_rule_at(self, delta: float) -> tuple[str, float]:
-        """Return the rule with the smallest epsilon at ``delta``, and that epsilon; ``("none", inf)`` if none applies."""
+        """Return the rule with the smallest epsilon at ``delta``, and that epsilon.
+
+        ``("none", inf)`` if none applies.
+        """
         return min(self.rules_at(delta).items(), key=lambda rule: rule[1], default=("none", inf))
 
     def epsilon_at(self, delta: float) -> float:
-        """Return the smallest epsilon of all rules at ``delta``, in (0, 1); infinite if no rule applies."""
+        """Return the smallest epsilon of all rules at ``delta``, in (0, 1).
+
+        Infinite if no rule applies.
+        """
         return self.best_rule_at(delta)[1]
 
     def delta_at(self, epsilon: float) -> float:
-        """Return the smallest delta at ``epsilon``, at least 0, by the rules of :meth:`rules_at`; at most 1."""
+        """Return the smallest delta at ``epsilon``, at least 0, by the rules of :meth:`rules_at`.
+
+        At most 1.
+        """
         target = checks.concrete_nonnegative("epsilon", epsilon)
         found = [1.0]
         if self.epsilon <= target:
@@ -322,7 +340,10 @@ class Composition(Shown):
         return min(min(found), 1.0)
 
     def _rdp_up(self, order: np.ndarray) -> np.ndarray:
-        """Return :meth:`rdp`, rounded up; of many different guarantees, an upper bound from fewer."""
+        """Return :meth:`rdp`, rounded up.
+
+        Of many different guarantees, an upper bound from fewer.
+        """
         return self._fewer.rdp(order) * (1 + _FEW_ULPS)
 
     @cached_property
@@ -346,8 +367,9 @@ class Composition(Shown):
 
     @cached_property
     def _gaussian(self) -> tuple[float, float]:
-        """The mu of the parts that have Gaussian DP, and the sum of the epsilons of the others; infinite if no part has a mu.
+        """The mu of the parts that have Gaussian DP, and the sum of the epsilons of the others.
 
+        Infinite if no part has a mu.
         Trade-off functions compose in any order (Dong, Roth and Su 2022, Section 3.1), so that the others may be placed last, where
         they add their epsilons.
         """
@@ -357,8 +379,9 @@ class Composition(Shown):
 
     @cached_property
     def _pairs(self) -> list[tuple[Pair, int]]:
-        """Pairs that dominate the parts; empty if a part has no known pair or the parts are of too many kinds.
+        """Pairs that dominate the parts.
 
+        Empty if a part has no known pair or the parts are of too many kinds.
         Also empty where another rule is exact in the worst case, so that no sum of losses can be smaller.
         """
         plain = all(part.noise is None and part.gdp == inf for part, _ in self.parts)

@@ -31,8 +31,9 @@ Curve = Callable[[jax.Array], jax.Array]
 
 
 def rdp_of_pure(epsilon: ArrayLike, *, order: ArrayLike) -> jax.Array:
-    """Return the smallest r such that epsilon-DP implies (order, r)-Renyi DP; randomized response attains it.
+    """Return the smallest r such that epsilon-DP implies (order, r)-Renyi DP.
 
+    Randomized response attains it.
     r = log(cosh((a - 1/2) epsilon) / cosh(epsilon/2)) / (a - 1), which never overflows.
 
     References:

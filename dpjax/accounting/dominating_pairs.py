@@ -91,7 +91,10 @@ class Pair(NamedTuple):
         return found
 
     def beyond(self, low: float, high: float) -> tuple[tuple[float, float], tuple[float, float]]:
-        """Return the masses of P and Q below ``low``, and those above ``high``; 0 for a bounded pair."""
+        """Return the masses of P and Q below ``low``, and those above ``high``.
+
+        0 for a bounded pair.
+        """
         if not self.mu:
             return (0.0, 0.0), (0.0, 0.0)
         from scipy.special import ndtr

@@ -215,7 +215,10 @@ def _conditioned(guarantee: Guarantee, beta: float, bound: Bound) -> float:
 
 
 def _promised(guarantee: Guarantee, epsilon: float, delta: float) -> Guarantee:
-    """Return (epsilon, delta)-DP; if delta is 0, with the range of one attempt or twice its epsilon."""
+    """Return (epsilon, delta)-DP.
+
+    If delta is 0, with the range of one attempt or twice its epsilon.
+    """
     if not delta < 1:
         raise ValueError(f"nothing is promised: delta would be {delta:g}, and must be below 1.")
     kept = inf if delta else min(guarantee.bounded_range, 2 * guarantee.epsilon)

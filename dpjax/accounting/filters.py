@@ -46,7 +46,9 @@ from dpjax.accounting.guarantee import Guarantee, exact_total, one_unit
 
 
 class BudgetExceeded(RuntimeError):
-    """Raised when a mechanism would exceed a budget. The mechanism was refused and nothing was charged.
+    """Raised when a mechanism would exceed a budget.
+
+    The mechanism was refused and nothing was charged.
 
     Example:
         >>> try:
@@ -80,7 +82,10 @@ class Unit:
         self.name, self._lock = "", Lock()
 
     def agree(self, unit: str) -> None:
-        """Record the unit of a guarantee; raise ``ValueError`` if it differs from the recorded one."""
+        """Record the unit of a guarantee.
+
+        Raise ``ValueError`` if it differs from the recorded one.
+        """
         with self._lock:
             self.name = one_unit((self.name, unit))
 
@@ -163,7 +168,10 @@ class Sums:
         return epsilon, delta, rhos
 
     def gaussian_rho(self, costs: list[Any] | None = None) -> float:
-        """Return half the sum of squares of mu, with ``costs`` added; infinite if a mechanism has no mu."""
+        """Return half the sum of squares of mu, with ``costs`` added.
+
+        Infinite if a mechanism has no mu.
+        """
         return checks.nearest_float((self._with(costs) if costs else self._exact)[2])
 
     def _with(self, costs: list[Any]) -> list[Any]:
@@ -227,7 +235,10 @@ class PrivacyFilter:
 
     @property
     def budget(self) -> float:
-        """The total budget: epsilon, or rho of zCDP; with orders, divergence over order, of the order with most left."""
+        """The total budget: epsilon, or rho of zCDP.
+
+        With orders, divergence over order, of the order with most left.
+        """
         return self._best()[1]
 
     @property
@@ -249,7 +260,10 @@ class PrivacyFilter:
         return self._sums.unit.name
 
     def allows(self, guarantee: Guarantee | Composition) -> bool:
-        """Return whether a guarantee fits into the remaining budget. The answer depends on costs, not on data."""
+        """Return whether a guarantee fits into the remaining budget.
+
+        The answer depends on costs, not on data.
+        """
         return self._has_room(self._sums.costs(guarantee))
 
     def charge(self, guarantee: Guarantee | Composition, what: Mapping[str, Any] | None = None) -> None:

@@ -128,7 +128,10 @@ class Guarantee(Shown):
         return {of.name: getattr(self, of.name) for of in fields(self) if getattr(self, of.name) != of.default}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields that differ from their defaults, as types that :mod:`json` writes; None is infinity."""
+        """Return the fields that differ from their defaults, as types that :mod:`json` writes.
+
+        None is infinity.
+        """
         return {name: None if value == inf else value for name, value in self._given().items()}
 
     @classmethod
@@ -179,7 +182,9 @@ class Guarantee(Shown):
     __rmul__ = __mul__
 
     def epsilon_at(self, delta: float) -> float:
-        """Return the smallest epsilon at ``delta`` that this implies; see :meth:`Composition.epsilon_at`.
+        """Return the smallest epsilon at ``delta`` that this implies.
+
+        See :meth:`Composition.epsilon_at`.
 
         >>> round(Guarantee(1.0, 1.0, "swap").epsilon_at(0.01), 3)
         0.834
@@ -187,13 +192,17 @@ class Guarantee(Shown):
         return self._once().epsilon_at(delta)
 
     def delta_at(self, epsilon: float) -> float:
-        """Return the smallest delta at ``epsilon`` that this implies; see :meth:`Composition.delta_at`."""
+        """Return the smallest delta at ``epsilon`` that this implies.
+
+        See :meth:`Composition.delta_at`.
+        """
         return self._once().delta_at(epsilon)
 
     @property
     def rho(self) -> float:
-        """The smallest rho of zCDP that is implied, rounded up; it holds except with probability ``delta``.
+        """The smallest rho of zCDP that is implied, rounded up.
 
+        It holds except with probability ``delta``.
         The smallest of ``zcdp``, ``gdp**2 / 2``, ``bounded_range**2 / 8``, ``epsilon * tanh(epsilon / 2)``,
         and for Laplace noise size + e^-size - 1 (Harrison and Manurangsi 2025).
         """
@@ -284,7 +293,10 @@ def promised(*epsilons: float, times: int | Sequence[int] = 1) -> str:
 
 
 def exact_total(numbers: Iterable[tuple[float, int]]) -> Fraction | float:
-    """Return the exact sum of nonnegative numbers, each times its count; infinite if one of them is."""
+    """Return the exact sum of nonnegative numbers, each times its count.
+
+    Infinite if one of them is.
+    """
     ratios = []
     for number, count in numbers:
         if not isfinite(number):
@@ -308,7 +320,10 @@ def rounded_up(exact: Fraction | float) -> float:
 
 
 def half_square(number: float) -> float:
-    """Return mu^2 / 2, the rho of zCDP that mu-GDP implies, rounded up; positive for positive mu."""
+    """Return mu^2 / 2, the rho of zCDP that mu-GDP implies, rounded up.
+
+    Positive for positive mu.
+    """
     square = number * number
     if not 1e-140 < number < 1e140:
         return max(rounded_up(Fraction(number) ** 2 / 2), float_info.min) if 0 < number < inf else number
@@ -326,7 +341,10 @@ def orders_above_one(order: Any) -> np.ndarray:
 
 
 def least_divergence(order: np.ndarray, zcdp: Any, bounded_range: Any, epsilon: Any) -> np.ndarray:
-    """Return the smallest Renyi divergence that zCDP, bounded range and pure DP imply; infinite if none does."""
+    """Return the smallest Renyi divergence that zCDP, bounded range and pure DP imply.
+
+    Infinite if none does.
+    """
     a, rho, r, pure = np.broadcast_arrays(order, zcdp, bounded_range, epsilon)
     with np.errstate(over="ignore"):
         return np.minimum(rho * a, np.minimum(formulas.rdp_of_bounded_range(r, a, np), formulas.rdp_of_pure(pure, a, np)))

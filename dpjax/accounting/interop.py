@@ -63,7 +63,9 @@ def to_dp_event(spent: Guarantee | Composition, *, accountant: Literal["rdp", "p
 
 
 def dp_accounting_relation(spent: Guarantee | Composition) -> Any:
-    """Return the ``dp_accounting.NeighboringRelation`` of a cost; edge neighbors become ``ADD_OR_REMOVE_ONE``.
+    """Return the ``dp_accounting.NeighboringRelation`` of a cost.
+
+    Edge neighbors become ``ADD_OR_REMOVE_ONE``.
 
     >>> import pytest
     >>> _ = pytest.importorskip("dp_accounting")

@@ -129,7 +129,10 @@ class Ledger:
 
     @property
     def remaining(self) -> float:
-        """The remaining budget, as :attr:`PrivacyFilter.remaining`; another process may spend it at any time."""
+        """The remaining budget, as :attr:`PrivacyFilter.remaining`.
+
+        Another process may spend it at any time.
+        """
         return self._read().filter.remaining
 
     @property
@@ -138,7 +141,10 @@ class Ledger:
         return [json.loads(line) for line in self._read().content.split(b"\n")[1:-1]]
 
     def allows(self, guarantee: Guarantee | Composition) -> bool:
-        """Return whether a guarantee fits into the remaining budget. The answer depends on costs, not on data."""
+        """Return whether a guarantee fits into the remaining budget.
+
+        The answer depends on costs, not on data.
+        """
         return self._read().filter.allows(guarantee)
 
     def charge(self, guarantee: Guarantee | Composition, what: Mapping[str, Any] | None = None) -> None:
@@ -175,13 +181,19 @@ class Ledger:
         return f"Ledger({left_text(state.filter)}, {totals}, path={self._path!r})"
 
     def _read(self) -> _State:
-        """Return the current state. This needs no lock, as the path always refers to a complete file."""
+        """Return the current state.
+
+        This needs no lock, as the path always refers to a complete file.
+        """
         with _opened(self._path, "rb") as file:
             self._state = state = self._after(file.read())
         return state
 
     def _after(self, content: bytes) -> _State:
-        """Return the content and the filter that its lines are charged to; known lines are not parsed again."""
+        """Return the content and the filter that its lines are charged to.
+
+        Known lines are not parsed again.
+        """
         known = self._state
         if known is not None and content == known.content:
             return known
@@ -275,7 +287,10 @@ def _line(values: dict[str, Any]) -> bytes:
 
 
 def _parsed(line: bytes, names: set[str]) -> dict[str, Any]:
-    """Return the JSON object of a line; raise ``ValueError`` if its names are not exactly ``names``."""
+    """Return the JSON object of a line.
+
+    Raise ``ValueError`` if its names are not exactly ``names``.
+    """
     found = json.loads(line.decode("ascii"), parse_constant=_no_constant)
     if not isinstance(found, dict) or set(found) != names:
         raise ValueError("the names in the line are not those of a ledger")
@@ -387,7 +402,10 @@ def _sync_folder(path: str) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """Convert a value to types that JSON has: numbers, text, lists and objects; anything else to text."""
+    """Convert a value to types that JSON has: numbers, text, lists and objects.
+
+    Anything else to text.
+    """
     if isinstance(value, (np.datetime64, np.timedelta64)):
         return str(value)
     if isinstance(value, np.ndarray):

@@ -72,7 +72,10 @@ class PrivacyOdometer:
 
     @property
     def rho(self) -> float:
-        """The sum of zCDP so far; with orders, of divergence over order, at the order with the smallest sum."""
+        """The sum of zCDP so far.
+
+        With orders, of divergence over order, at the order with the smallest sum.
+        """
         return min(self._sums.totals()[2])
 
     @property

@@ -63,7 +63,10 @@ class PartitionFilter:
         return f"PartitionFilter({self.parts}, {next(iter(self.filters.values()))}, membership={self.membership!r})"
 
     def allows(self, guarantee: Guarantee | Composition, parts: Iterable[Hashable] | None = None) -> bool:
-        """Return whether a guarantee fits into the remaining budget of all parts that it sees; ``None`` for all."""
+        """Return whether a guarantee fits into the remaining budget of all parts that it sees.
+
+        ``None`` for all.
+        """
         return all(budget.allows(guarantee) for budget in self._seen(parts))
 
     def charge(self, guarantee: Guarantee | Composition, parts: Iterable[Hashable] | None = None) -> None:

@@ -45,7 +45,10 @@ def convolutions() -> ModuleType | None:
 
 
 def epsilon_of_pairs(pairs: Pairs, delta: float) -> float:
-    """Return an epsilon at ``delta``, in (0, 1), of all mechanisms; infinite if their own deltas exceed it."""
+    """Return an epsilon at ``delta``, in (0, 1), of all mechanisms.
+
+    Infinite if their own deltas exceed it.
+    """
     left = _left(pairs, delta)
     found = 0.0 if left > 0 else inf
     for back in _directions(pairs) if left > 0 else ():
@@ -63,7 +66,10 @@ def delta_of_pairs(pairs: Pairs, epsilon: float) -> float:
 
 
 def _epsilon(pairs: Pairs, back: bool, delta: float, enough: float) -> float:
-    """Return the epsilon in one direction; the lattice is not refined for results of at most ``enough``."""
+    """Return the epsilon in one direction.
+
+    The lattice is not refined for results of at most ``enough``.
+    """
     sums, number = _Sums(pairs, back), sum(count for _, count in pairs)
     tilt, tail = sums.tilt_at_delta(log(delta)), delta * 1e-5 / number
 
@@ -85,7 +91,10 @@ def _epsilon(pairs: Pairs, back: bool, delta: float, enough: float) -> float:
 
 
 def _delta(pairs: Pairs, back: bool, epsilon: float, enough: float) -> float:
-    """Return the delta in one direction; the lattice is not refined for results of at most ``enough``."""
+    """Return the delta in one direction.
+
+    The lattice is not refined for results of at most ``enough``.
+    """
     sums, number = _Sums(pairs, back), sum(count for _, count in pairs)
     best, (tilt, guess) = 1.0, sums.tilt_at_epsilon(epsilon)
     for _ in range(_ROUNDS):  # until the tilt and tails fit the delta that is found

@@ -59,7 +59,10 @@ class PrivacyLoss(Shown):
     segments: Segments
 
     def _facts(self) -> dict[str, Any]:
-        """Return the facts of the repr; epsilon and range only outside a trace, to which a repr must add nothing."""
+        """Return the facts of the repr.
+
+        Epsilon and range only outside a trace, to which a repr must add nothing.
+        """
         numbers = ("epsilon", "bounded_range") if span(self.segments.length) is not None else ()
         shown = {"batch_shape": self.batch_shape, "dtype": jnp.dtype(self.dtype).name}
         return shown | {name: span(getattr(self, name)) for name in numbers}
@@ -236,7 +239,10 @@ def privacy_loss(p: Distribution, q: Distribution, *, resolution: float | None =
 
 
 def _directed(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
-    """Return a jitted version of a function of segments that takes a loss and a direction; "both" is the larger."""
+    """Return a jitted version of a function of segments that takes a loss and a direction.
+
+    "both" is the larger.
+    """
 
     @partial(jax.jit, static_argnames=("direction",))
     def call(loss: PrivacyLoss, *at: jax.Array, direction: Direction) -> jax.Array:
@@ -253,7 +259,10 @@ def supremum(s: Segments) -> jax.Array:
 
 
 def _change(s: Segments) -> jax.Array:
-    """Return the change of the loss over a unit of t; 0 where one of the distributions has no mass."""
+    """Return the change of the loss over a unit of t.
+
+    0 where one of the distributions has no mass.
+    """
     both = (s.log_p > -jnp.inf) & (s.log_q > -jnp.inf)
     finite = both & (s.length < jnp.inf)
     within = jnp.where(finite, s.loss_end, 0.0) - jnp.where(finite, s.loss_start, 0.0)

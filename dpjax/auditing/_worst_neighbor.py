@@ -184,7 +184,10 @@ def worst_neighbor(
 
 
 def _dataset(records: np.ndarray, there: np.ndarray | None, low: np.ndarray, neighbors: Neighbors) -> tuple[np.ndarray, np.ndarray]:
-    """Return the records without NaN, and which are present; under add/remove with room for one more."""
+    """Return the records without NaN, and which are present.
+
+    Under add/remove with room for one more.
+    """
     missing = np.isnan(records)
     x = np.where(missing, low, records)
     if neighbors == "swap":

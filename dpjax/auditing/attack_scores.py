@@ -146,6 +146,9 @@ def _checked(scores: ArrayLike, present: ArrayLike) -> tuple[Array, Array]:
 
 
 def _halvings(canaries: int) -> list[tuple[int, int]]:
-    """Return half of the canaries on either side, a quarter, and so on; for fewer than eight, all of them."""
+    """Return half of the canaries on either side, a quarter, and so on.
+
+    For fewer than eight, all of them.
+    """
     sizes = [canaries >> i for i in range(1, canaries.bit_length()) if canaries >> i >= _FEWEST]
     return [(size, size) for size in sizes] or [(canaries - canaries // 2, canaries // 2)]

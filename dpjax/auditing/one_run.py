@@ -71,7 +71,9 @@ def p_value(
 def epsilon_lower_bound(
     correct: ArrayLike, guesses: ArrayLike, *, confidence: float = 0.95, canaries: int | None = None, delta: float = 0.0
 ) -> Array:
-    """Return the largest epsilon that the guesses refute, whose p-value is ``1 - confidence``; at least 0.
+    """Return the largest epsilon that the guesses refute, whose p-value is ``1 - confidence``.
+
+    At least 0.
 
     Args:
         correct: the number of correct guesses, integers ``(...)`` from 0 to ``guesses``.
@@ -139,7 +141,10 @@ class OneRunAudit(Shown):
         return {name: f"{value:g}" for name, value in vars(self).items() if name != "delta" or value}
 
     def p_value(self, epsilon: ArrayLike) -> Array:
-        """Return the p-value of the claim that the run is (epsilon, delta)-DP, times ``tried``; see :func:`p_value`."""
+        """Return the p-value of the claim that the run is (epsilon, delta)-DP, times ``tried``.
+
+        See :func:`p_value`.
+        """
         alone = p_value(self.correct, self.guesses, epsilon=epsilon, canaries=self.canaries, delta=self.delta)
         return np.minimum(self.tried * alone, 1.0)
 

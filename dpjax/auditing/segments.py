@@ -1,5 +1,6 @@
-"""Two distributions on common segments, on which both log-densities are linear; exact audits sum over them.
+"""Two distributions on common segments, on which both log-densities are linear.
 
+Exact audits sum over them.
 A segment has a coordinate t in [0, length]. Between adjacent edges of the two distributions length is 1, and
 both costs are evaluated as limits from inside the segment at both ends, as the density at an edge is only
 one of its two limits. Beyond the outermost edges, t is the distance from them, and length is infinite. A
@@ -120,7 +121,10 @@ def on_multiples(distribution: Rounded, ends: tuple[int, int]) -> Finite:
 
 @jax.jit
 def of_candidates(p: Finite, q: Finite) -> Segments:
-    """Return one segment per candidate; a row is NaN where values with positive probability differ."""
+    """Return one segment per candidate.
+
+    A row is NaN where values with positive probability differ.
+    """
     if p.values.shape[-1] != q.values.shape[-1]:
         raise ValueError(f"p and q must have the same candidates, got {p.values.shape[-1]} and {q.values.shape[-1]} of them.")
     costs_p, costs_q = _on_candidates(p), _on_candidates(q)

@@ -145,8 +145,9 @@ def corollary_1(
 @jax.custom_jvp
 @jax.jit
 def lambert_w(z: ArrayLike) -> jax.Array:
-    """Return W(z), the principal branch of Lambert's function for z >= 0: w exp(w) = z; NaN below 0.
+    """Return W(z), the principal branch of Lambert's function for z >= 0: w exp(w) = z.
 
+    NaN below 0.
     By Halley's iteration on w - z exp(-w), which does not overflow (Corless et al. 1996). The relative
     error is below 2 units in the last place. It is differentiable.
 

@@ -85,7 +85,9 @@ def small_db_bound(
 
 
 def small_db_alpha(num_records: float, *, num_elements: int, num_queries: int, scale: float, failure: float) -> float:
-    """Return the alpha of Theorem 6, (c gamma / n)^(1/3); see :func:`small_db_bound`. Above 1 it is vacuous.
+    """Return the alpha of Theorem 6, (c gamma / n)^(1/3); see :func:`small_db_bound`.
+
+    Above 1 it is vacuous.
 
     >>> round(small_db_alpha(100, num_elements=3, num_queries=3, scale=0.1, failure=0.05), 5)
     0.32924

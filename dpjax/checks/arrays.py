@@ -44,7 +44,10 @@ def on_device(value: np.ndarray) -> jax.Array:
 
 
 def float_dtype(*values: Any) -> Any:
-    """Return the widest float dtype of the JAX arrays, at least float32; the default float if there is none."""
+    """Return the widest float dtype of the JAX arrays, at least float32.
+
+    The default float if there is none.
+    """
     found = [value.dtype for value in values if isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jnp.floating)]
     widest = max(found, key=lambda dtype: dtype.itemsize, default=jnp.result_type(float))
     return widest if widest.itemsize >= 4 else jnp.dtype("float32")
@@ -59,7 +62,10 @@ def codes(given: jax.Array | np.ndarray) -> jax.Array:
 
 
 def positive(name: str, value: ArrayLike, dtype: Any) -> jax.Array:
-    """Return a public parameter as an array; it must be finite and positive (rule 2 of :mod:`dpjax.checks`)."""
+    """Return a public parameter as an array.
+
+    It must be finite and positive (rule 2 of :mod:`dpjax.checks`).
+    """
     return _checked(name, value, dtype, "finite and positive")
 
 
@@ -74,7 +80,10 @@ def finite(name: str, value: ArrayLike, dtype: Any) -> jax.Array:
 
 
 def probability(name: str, value: ArrayLike, dtype: Any, *, below: float) -> jax.Array:
-    """Return a public probability as an array; it must be strictly between 0 and ``below`` (rule 2)."""
+    """Return a public probability as an array.
+
+    It must be strictly between 0 and ``below`` (rule 2).
+    """
     if isinstance(value, jax.Array):
         array = positive(name, value, dtype)
         return jnp.where(array < below, array, jnp.nan)
@@ -89,7 +98,10 @@ def proportion(name: str, value: ArrayLike, dtype: Any) -> jax.Array:
 
 
 def above_one(name: str, value: ArrayLike, dtype: Any) -> jax.Array:
-    """Return a public parameter, such as a Renyi order, as an array; it must be finite and above 1 (rule 2)."""
+    """Return a public parameter, such as a Renyi order, as an array.
+
+    It must be finite and above 1 (rule 2).
+    """
     return _checked(name, value, dtype, "finite and above 1")
 
 

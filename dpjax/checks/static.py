@@ -36,7 +36,9 @@ def one_of(name: str, value: Any, options: Collection[str]) -> str:
 
 
 def static_integer(name: str, value: Any, least: int, most: int | None = None, *, must: str | None = None) -> int:
-    """Return a static Python, NumPy or JAX integer as a Python integer; raise ``ValueError`` if it is none.
+    """Return a static Python, NumPy or JAX integer as a Python integer.
+
+    Raise ``ValueError`` if it is none.
 
     Args:
         name: of the argument.
@@ -56,8 +58,9 @@ def static_integer(name: str, value: Any, least: int, most: int | None = None, *
 
 
 def static_number(name: str, value: Any, least: float, most: float) -> float:
-    """Return a static number from ``least`` to ``most`` as a Python float; raise ``ValueError`` otherwise.
+    """Return a static number from ``least`` to ``most`` as a Python float.
 
+    Raise ``ValueError`` otherwise.
     A bool or a string is not a number.
     """
     try:
@@ -130,5 +133,8 @@ def _microseconds(value: datetime.date | datetime.time | datetime.timedelta) -> 
 
 
 def shift(tau: int) -> int:
-    """Return a static tau of a shift of levels; raise ``ValueError`` if it is not an integer of at least 1."""
+    """Return a static tau of a shift of levels.
+
+    Raise ``ValueError`` if it is not an integer of at least 1.
+    """
     return static_integer("tau", tau, 1, must="an integer from 1 on, chosen without the data")

@@ -70,7 +70,10 @@ class Audit:
 
 
 def run(asked: argparse.Namespace) -> tuple[str, int]:
-    """Audit every mechanism that is defined under the relation; return the report and the exit code."""
+    """Audit every mechanism that is defined under the relation.
+
+    Return the report and the exit code.
+    """
     family = family_of(asked.neighbors)
     key = jax.random.key(asked.seed)
     try:

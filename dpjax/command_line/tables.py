@@ -39,7 +39,10 @@ _ENGINES = ("polars", "duckdb", "_duckdb", "pyarrow", "narwhals", "pyo3_runtime"
 
 
 def source_of(asked: argparse.Namespace) -> Source:
-    """Return the file of a command line; raise :class:`UserError` if the output cannot be written."""
+    """Return the file of a command line.
+
+    Raise :class:`UserError` if the output cannot be written.
+    """
     names = tuple(asked.missing), asked.decimal, asked.thousands, asked.records
     source = Source(asked.file, asked.encoding, asked.delimiter, not asked.no_header, *names)
     check(source)
@@ -123,7 +126,10 @@ def table_of(
 
 
 def _times_of(labels: Labels, dates: bool, missing: Collection[str]) -> tuple[np.ndarray, int]:
-    """Parse cells as ISO 8601 dates or times without a zone; return them and the count of invalid cells."""
+    """Parse cells as ISO 8601 dates or times without a zone.
+
+    Return them and the count of invalid cells.
+    """
     values = [*(_time_of(name, dates) for name in labels.names), None]
     found = np.array(values, "datetime64[D]" if dates else "datetime64[us]")[labels.codes]
     wrong = np.array([*(name.lower() not in missing for name in labels.names), False])[labels.codes]

@@ -109,8 +109,9 @@ def name_of(quantiles: Sequence[Fraction]) -> str:
 
 
 def as_json(answer: dict[str, Any]) -> str:
-    r"""Return an object as JSON, including guarantees and NumPy numbers; a non-finite number is null.
+    r"""Return an object as JSON, including guarantees and NumPy numbers.
 
+    A non-finite number is null.
     A float32 becomes the shortest decimal that reads back as the same float32.
 
     >>> print(as_json({"x": np.float32(0.1), "y": (1, float("nan"))}).replace("\n", ""))

@@ -68,7 +68,10 @@ class Asked:
 
     @property
     def kind(self) -> str | None:
-        """The kind of the bounds if they are dates, times or durations, as the name of a dtype; None for numbers."""
+        """The kind of the bounds if they are dates, times or durations, as the name of a dtype.
+
+        None for numbers.
+        """
         return kind_of(getattr(self.statistic, "lower", None)) or kind_of(getattr(self.statistic, "upper", None))
 
 
@@ -154,7 +157,10 @@ def _asked(statistic: Any, options: Mapping[str, Any], neighbors: str, simulated
 
 
 def _name_of(statistic: Any) -> str | None:
-    """Return the name of the statistic of a function of the library, or of None: the median; else None."""
+    """Return the name of the statistic of a function of the library, or of None: the median.
+
+    Else None.
+    """
     if statistic is None:
         return "median"
     module, name = getattr(statistic, "__module__", None) or "", getattr(statistic, "__name__", "")

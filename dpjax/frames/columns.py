@@ -192,7 +192,10 @@ def as_numbers(array: np.ndarray) -> np.ndarray:
 
 
 def plain_labels(names: np.ndarray) -> list[Any]:
-    """Return labels as Python objects; None for missing ones, and for times that Python cannot represent."""
+    """Return labels as Python objects.
+
+    None for missing ones, and for times that Python cannot represent.
+    """
     if names.dtype.kind in "mM":
         rounded = names
         if np.datetime_data(names.dtype)[0] in _FINER:
@@ -203,7 +206,10 @@ def plain_labels(names: np.ndarray) -> list[Any]:
 
 
 def numbered_texts(cells: Sequence[Any]) -> tuple[np.ndarray, list[Any]]:
-    """Return codes of objects by their text, and the texts; None, NaN and objects without text are missing."""
+    """Return codes of objects by their text, and the texts.
+
+    None, NaN and objects without text are missing.
+    """
     index: dict[Any, int] = {}
     texts = [cell if type(cell) is str else None if is_missing(cell) else text_of(cell) for cell in cells]
     return np.array([index.setdefault(text, len(index)) for text in texts], np.int64), list(index)

@@ -92,7 +92,10 @@ def _tied(padded: np.ndarray, value: np.ndarray) -> np.ndarray:
 def _batch(
     key: jax.Array, padded: np.ndarray, sizes: np.ndarray, epsilons: list[float], own: Asked, neighbors: str
 ) -> tuple[tuple[np.ndarray, ...], list[Guarantee], list[float]]:
-    """Draw from padded datasets; return arrays as in :class:`Drawn`, the cost of a draw per epsilon, and levels."""
+    """Draw from padded datasets.
+
+    Return arrays as in :class:`Drawn`, the cost of a draw per epsilon, and levels.
+    """
     ours = own.function is None or own.function.__module__.startswith("dpjax.mechanisms.")
     name = "quantiles" if own.name in _SEVERAL else own.name
     function: Callable[..., Any] = getattr(statistics, name) if ours else own.function  # type: ignore[assignment]

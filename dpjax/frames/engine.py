@@ -1,4 +1,6 @@
-"""Tables of engines, which round and count through narwhals; only groups, positions and counts are fetched.
+"""Tables of engines, which round and count through narwhals.
+
+Only groups, positions and counts are fetched.
 
     table --one record per person and group--> few groups per person --cell--> group, cell, count
 
@@ -208,7 +210,10 @@ class Engine:
         return rows if grid is None and not only_there else rows.with_columns(self._finished(grid, rule).alias("value"))
 
     def _finished(self, grid: Multiples | None, rule: Any) -> Any:
-        """Return an expression for the position of a person's combined record; -1 if no row has a value."""
+        """Return an expression for the position of a person's combined record.
+
+        -1 if no row has a value.
+        """
         rows, value = nw.col("rows").cast(nw.Float64), nw.col("value").cast(nw.Float64)
         some = nw.when(nw.col("rows") > 0).then(rows).otherwise(nw.lit(1.0))
         if grid is not None and rule not in ("min", "max"):

@@ -55,7 +55,10 @@ def public_labels(groups: Iterable[Any], by: Sequence[str], kinds: Sequence[str]
 
 
 def joined(parts: Sequence[list[Any]]) -> list[Any]:
-    """Return one label per entry of several columns, a tuple if there are several; None if one is missing."""
+    """Return one label per entry of several columns, a tuple if there are several.
+
+    None if one is missing.
+    """
     if len(parts) == 1:
         return parts[0]
     return [None if None in label else label for label in zip(*parts, strict=True)]
@@ -113,7 +116,10 @@ def number_in(label: Any, dtype: Any) -> Any:
 
 
 def as_decimal(label: Any) -> Any:
-    """Return a Python number as the decimal it is written as; other objects are returned unchanged."""
+    """Return a Python number as the decimal it is written as.
+
+    Other objects are returned unchanged.
+    """
     if isinstance(label, float | int):
         return Decimal(str(label)) if isinstance(label, float) else Decimal(label)
     return label

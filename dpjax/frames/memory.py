@@ -162,7 +162,10 @@ class Memory:
     def _of_persons(
         self, values: Any, present: Any, group: Any, grid: Any, rule: Any, neighbors: str, read: Callable[..., Any] | None
     ) -> Tally:
-        """Return one record per person and group; ``read`` gives the position of a value that is kept."""
+        """Return one record per person and group.
+
+        ``read`` gives the position of a value that is kept.
+        """
         order = self._order if self._by else np.zeros(len(values), np.int64)
         persons, ordered, (there, starts, rows) = self._sorted(np.where((group >= 0) & present, order, -1))
         position = together(values[there], starts, rows, grid, rule) if len(starts) else np.zeros(0, np.int64)
@@ -208,7 +211,10 @@ class Memory:
 
 
 def _together(columns: Sequence[Labels]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distinct combinations of label codes, ascending, and each row's combination; -1 if missing."""
+    """Return the distinct combinations of label codes, ascending, and each row's combination.
+
+    -1 if missing.
+    """
     if not columns:
         return np.zeros((1, 0), np.int64), np.zeros(0, np.int64)
     if len(columns) == 1:

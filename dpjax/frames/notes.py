@@ -23,7 +23,10 @@ def words_of_bounds(shares: Sequence[float]) -> str:
 
 
 def words_of_crowded(persons: Sequence[int], max_groups: int) -> str:
-    """Return the note for persons with rows in more than ``max_groups`` groups; ``persons`` is (some, all)."""
+    """Return the note for persons with rows in more than ``max_groups`` groups.
+
+    ``persons`` is (some, all).
+    """
     some, all_persons = persons
     return (
         f"{some} of {all_persons} persons have rows in more groups than they count in, {max_groups} (max_groups=): their rows in "

@@ -79,7 +79,10 @@ class Persons:
         checks.static_integer("max_groups", self.max_groups, 1)
 
     def rule(self, statistic: Statistic) -> PerUnit:
-        """Return how the rows of a person are combined for this statistic; raise if that is undefined."""
+        """Return how the rows of a person are combined for this statistic.
+
+        Raise if that is undefined.
+        """
         if isinstance(statistic, Count):  # counts persons, whatever their values are
             return "max"
         grid: Any = getattr(statistic, "records_grid", None)

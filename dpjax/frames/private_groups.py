@@ -77,14 +77,20 @@ class PrivateGroups:
         return Guarantee(total, inf, "add_remove", delta=nextafter(float(delta), 1.0))
 
     def probability_kept(self, sizes: object) -> np.ndarray:
-        """Return the exact probability that groups of these sizes are kept, float64. It is not private."""
+        """Return the exact probability that groups of these sizes are kept, float64.
+
+        It is not private.
+        """
         beyond = self.threshold - np.asarray(sizes, np.float64)
         with np.errstate(over="ignore"):
             tail = np.exp(-self.epsilon * np.where(beyond > 0, beyond, 1 - beyond)) / (1 + np.exp(-self.epsilon))
         return np.where(beyond > 0, tail, 1 - tail)
 
     def release(self, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Choose among groups with these sizes; return the indices of those kept and their noisy sizes, int64."""
+        """Choose among groups with these sizes.
+
+        Return the indices of those kept and their noisy sizes, int64.
+        """
         noisy = sizes + draw_discrete_laplace([exact_epsilon(self.epsilon)], sizes.size, 1)[0, :, 0]
         kept = np.flatnonzero(noisy >= self.threshold)
         return kept, noisy[kept]

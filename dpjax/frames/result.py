@@ -26,7 +26,9 @@ ORDER = ("quantile", "draw", "records", "missing", "value", "simulated", "mean_a
 
 @dataclass(frozen=True, repr=False)
 class FrameResult:
-    """The result of a simulation or release of a frame. Its repr is a table, the guarantee and the note.
+    """The result of a simulation or release of a frame.
+
+    Its repr is a table, the guarantee and the note.
 
     Attributes:
         frame: of the kind of the input, with a row for each group, column, epsilon and quantile.

@@ -72,7 +72,10 @@ def larger(a: DoubleFloat, b: DoubleFloat) -> DoubleFloat:
 
 
 def largest(numbers: DoubleFloat, among: Any) -> DoubleFloat:
-    """Return the maximum over the last axis of the entries where ``among`` is true; -infinity if none is."""
+    """Return the maximum over the last axis of the entries where ``among`` is true.
+
+    -infinity if none is.
+    """
     high = jnp.where(among, numbers.high, -jnp.inf)
     top = jnp.max(high, axis=-1, keepdims=True)
     low = jnp.where(among & ((high == top) | jnp.isnan(high)), numbers.low, -jnp.inf)

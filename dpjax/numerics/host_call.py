@@ -99,7 +99,10 @@ _ready = False
 
 
 def register(function: Function) -> np.ndarray:
-    """Register a function that compiled programs, also of other processes, may call; return its digest."""
+    """Register a function that compiled programs, also of other processes, may call.
+
+    Return its digest.
+    """
     global _ready
     which = np.frombuffer(hashlib.sha256(repr(function).encode()).digest()[:8], np.uint32)
     with _lock:

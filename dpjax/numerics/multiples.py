@@ -10,7 +10,10 @@ import jax.numpy as jnp
 
 @partial(jax.jit, inline=True, static_argnames="resolution")
 def to_multiples(x: jax.Array, resolution: Fraction) -> jax.Array:
-    """Return the index of the multiple nearest to x; halfway, the upper one, as in data frame engines."""
+    """Return the index of the multiple nearest to x.
+
+    Halfway, the upper one, as in data frame engines.
+    """
     return jnp.floor(_times(x, resolution.denominator, resolution.numerator) + 0.5)
 
 

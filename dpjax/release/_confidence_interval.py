@@ -104,7 +104,10 @@ class ConfidenceInterval(Statistic):
         self._parameters(countable(counts, self.records_grid.size), epsilon, neighbors)
 
     def _parameters(self, counts: Counts, epsilon: Fraction, neighbors: str) -> tuple[Parameters, float]:
-        """Return the public parameters of the joint distribution and the coverage; raise if it is too low."""
+        """Return the public parameters of the joint distribution and the coverage.
+
+        Raise if it is too low.
+        """
         ties = self.public_n if self.ties is None else self.ties
         plan = plan_of(float(epsilon), self.lower, self.upper, self.resolution, neighbors, ties, self.terms)
         levels, coverage = planned_levels(plan, level_of(self.q), self.public_n, self.public_n, self.coverage)

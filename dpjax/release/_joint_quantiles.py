@@ -233,7 +233,10 @@ class Quantiles(Statistic):
         return Parameters.of(self.levels, epsilon, neighbors, size, size_is_public, far, self.terms, most)
 
     def reach_of(self, epsilon: Fraction, neighbors: str, size_is_public: bool) -> int:
-        """Return the reach of the terms; raise ``ValueError`` if ``max_records`` is needed and not given."""
+        """Return the reach of the terms.
+
+        Raise ``ValueError`` if ``max_records`` is needed and not given.
+        """
         if self.reach is not None:
             return self.reach
         if self.drawn_by(neighbors) != "joint" or neighbors == "swap" or size_is_public or len(self.levels) == 1:

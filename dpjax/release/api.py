@@ -180,7 +180,9 @@ def order_statistic(
     draws: int = 1,
     budget: Budget | None = None,
 ) -> Release:
-    """Release the record of a fixed rank, from 1 on, of every row; all else is as for :func:`median`.
+    """Release the record of a fixed rank, from 1 on, of every row.
+
+    All else is as for :func:`median`.
 
     >>> ages = [31, 40, 28, 35, 52, 33, 47, 29, 38] * 20
     >>> float(order_statistic(ages, 90, lower=0, upper=127, resolution=1, epsilon=64.0, neighbors="swap"))
@@ -335,7 +337,9 @@ def sum(
     draws: int = 1,
     budget: Budget | None = None,
 ) -> Release:
-    """Release the sum of every row, where the number of records is public; all else is as for :func:`median`.
+    """Release the sum of every row, where the number of records is public.
+
+    All else is as for :func:`median`.
 
     >>> found = sum([31, 40, 28] * 100, lower=0, upper=120, resolution=1, epsilon=64.0, neighbors="swap")
     >>> abs(float(found) - 9900) <= 120

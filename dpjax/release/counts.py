@@ -33,7 +33,9 @@ class Counts:
 
     @staticmethod
     def of_rows(group: Any, value: Any, count: Any, *, groups: int) -> Counts:
-        """Return the counts of rows (group, value, count) in any order; counts of equal values are added.
+        """Return the counts of rows (group, value, count) in any order.
+
+        Counts of equal values are added.
 
         Args:
             group: integers ``(rows,)`` from 0 to ``groups - 1``; rows of other groups are left out.
@@ -106,7 +108,10 @@ class Counts:
 
     @staticmethod
     def of_groups(group: np.ndarray, positions: np.ndarray, groups: int) -> Counts:
-        """Return the counts of records ``(n,)`` in the groups with these indices; other groups are left out."""
+        """Return the counts of records ``(n,)`` in the groups with these indices.
+
+        Other groups are left out.
+        """
         there = (group >= 0) & (group < groups)
         if not there.all():
             group, positions = group[there], positions[there]

@@ -33,7 +33,9 @@ _ROLES = 2**16  # the number of uniforms reserved for one geometric variable: it
 
 @dataclass(frozen=True, eq=False)
 class CountDistribution:
-    """The distributions of numbers with discrete Laplace noise; they are functions of the data, not private.
+    """The distributions of numbers with discrete Laplace noise.
+
+    They are functions of the data, not private.
 
     Attributes:
         value: the numbers without noise, int64 of any shape.

@@ -241,12 +241,17 @@ class GridDistribution(Shown):
         return np.where(position < 0, 0.0, np.where(position >= self.size - 1, 1.0, found)).reshape(shape)
 
     def log_cdf(self, values: Any) -> np.ndarray:
-        """Return the logarithm of :meth:`cdf`, which is a multiple of 2^-60; ``-inf`` where it is 0."""
+        """Return the logarithm of :meth:`cdf`, which is a multiple of 2^-60.
+
+        ``-inf`` where it is 0.
+        """
         with np.errstate(divide="ignore"):
             return np.log(self.cdf(values))
 
     def quantile(self, p: Any) -> np.ndarray:
-        """Return the smallest value with ``cdf(value) >= p``, up to rounding; NaN where p is not in [0, 1].
+        """Return the smallest value with ``cdf(value) >= p``, up to rounding.
+
+        NaN where p is not in [0, 1].
 
         Raises:
             ValueError: if ``p`` is a single number outside [0, 1].
@@ -407,7 +412,10 @@ def _share(rate: np.ndarray, number: Any, steps: np.ndarray) -> np.ndarray:
 
 
 def _mean(rate: np.ndarray, steps: np.ndarray) -> np.ndarray:
-    """Return E[t] for a truncated geometric t = 1, ..., steps; the value for ``steps = 0`` is not used."""
+    """Return E[t] for a truncated geometric t = 1, ..., steps.
+
+    The value for ``steps = 0`` is not used.
+    """
     x, square = rate * steps, np.square(steps.astype(np.float64))
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         exact = -1 / np.expm1(-rate) - steps / np.expm1(x)

@@ -75,7 +75,10 @@ class Arithmetic:
 
 @lru_cache(maxsize=4096)
 def decay(x: Fraction, arithmetic: Arithmetic) -> Any:
-    """Return e^-x with a relative error of at most twice the rounding; in float64 it may underflow."""
+    """Return e^-x with a relative error of at most twice the rounding.
+
+    In float64 it may underflow.
+    """
     found = exponential(x, arithmetic.bits + 27)
     return arithmetic.of(Fraction(found.low, 1 << found.scale))
 
@@ -305,7 +308,10 @@ def _advance(after: np.ndarray, step: _Step, decay: np.ndarray, out: np.ndarray,
 
 
 def kernel(parameters: Parameters, number: int, k: int, slots: int, arithmetic: Arithmetic) -> np.ndarray:
-    """Return the kernel of the step to quantile k + 1, at the slot distances -J, ..., J; 0 if not ascending."""
+    """Return the kernel of the step to quantile k + 1, at the slot distances -J, ..., J.
+
+    0 if not ascending.
+    """
     step, away = _step(parameters, number, k, slots, arithmetic), np.arange(1, slots + 1)
     powers_of, inside = decays(parameters.unit * parameters.whole, slots + 1, arithmetic), away <= step.window
     found = np.where(inside, step.inside, step.below) * powers_of[np.where(inside, step.window - away, away - step.window - 1)]

@@ -35,7 +35,9 @@ class Multiples:
 
     @staticmethod
     def between(lower: float | Fraction, upper: float | Fraction, resolution: checks.Resolution) -> Multiples:
-        """Return the multiples from ``lower`` to ``upper``; a float is read as the decimal that it prints as.
+        """Return the multiples from ``lower`` to ``upper``.
+
+        A float is read as the decimal that it prints as.
 
         Raises:
             TypeError: for a JAX array.

@@ -17,7 +17,10 @@ _TEXT = re.compile(r"(large_)?(str|string|utf8|category|categorical|enum|diction
 
 
 def as_floats(x: Any, low: int = -(10**308), high: int = 10**308) -> np.ndarray:
-    """Return records as a new float64 array, without warnings; integers are clipped to ``[low, high]``."""
+    """Return records as a new float64 array, without warnings.
+
+    Integers are clipped to ``[low, high]``.
+    """
     array = as_reals(x)
     if array.dtype.kind in "iu":
         array = clip_integers(array, low, high)
@@ -150,7 +153,10 @@ def as_reals(x: Any) -> np.ndarray:
 
 
 def without_axes(value: Any) -> Any:
-    """Return the scalar in an array without axes, and other objects unchanged; None for a masked scalar."""
+    """Return the scalar in an array without axes, and other objects unchanged.
+
+    None for a masked scalar.
+    """
     if getattr(value, "ndim", None) == 0 and hasattr(value, "item") and not isinstance(value, np.generic):
         return None if isinstance(value, masked_arrays()) and np.any(value.mask) else value.item()
     return value

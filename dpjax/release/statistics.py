@@ -103,8 +103,9 @@ class Statistic:
         batch_shape: Sequence[int] | None = None,
         budget: Budget | None = None,
     ) -> Release:
-        """Draw exactly ``draws`` times from each group; the other arguments are those of :meth:`distribution`.
+        """Draw exactly ``draws`` times from each group.
 
+        The other arguments are those of :meth:`distribution`.
         The cost of all draws from one group is charged to the budget, after all checks and before any draw.
         """
         name, batch = self.checked(neighbors, mechanism), (counts.groups,) if batch_shape is None else tuple(batch_shape)
@@ -509,7 +510,10 @@ class DistinctCount(_FromZero):
     resolution: ClassVar[int] = 1
 
     def read(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return integer codes of the ids; records that are neither integers nor text are missing."""
+        """Return integer codes of the ids.
+
+        Records that are neither integers nor text are missing.
+        """
         return codes_of(x)
 
     def profile(self, counts: Counts, neighbors: str, most: int = LEVELS) -> Profile:
@@ -718,7 +722,10 @@ class Mode(Statistic):
             checks.resolution(self.resolution, (np.asarray(given),), 2**51)
 
     def read(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Find the candidate that each record equals; integers are compared exactly, of any size."""
+        """Find the candidate that each record equals.
+
+        Integers are compared exactly, of any size.
+        """
         labels = increasing("candidates", self.candidates, 1).tolist()
         if self.resolution is None:
             return equal_to(as_reals(x), labels)
