@@ -17,11 +17,11 @@ from dpjax.display import Shown, index_names
 
 
 class Batch(Shown):
-    """A pytree with a ``batch_shape``, whose fields broadcast against each other along the batch axes.
+    """A pytree with a ``batch_shape``.
 
-    ``batch[i]`` is row i and ``batch[2:5]`` are three rows, as for a NumPy array; the index is
-    static. A row taken out of a distribution draws what row 0 draws, because the randomness of a row
-    is derived from its index.
+    Its fields broadcast against each other along the batch axes. ``batch[i]`` is row i and
+    ``batch[2:5]`` are three rows, as for a NumPy array; the index is static. A row taken out of a
+    distribution draws what row 0 draws, because the randomness of a row is derived from its index.
     """
 
     _event_axes: ClassVar[tuple[str, ...]] = ()  # fields with a trailing event axis; named once per axis
@@ -58,7 +58,7 @@ class Batch(Shown):
         return self.batch_shape
 
     def _first(self, rows: int) -> Self:
-        """Return the first ``rows`` rows on one axis, or the object itself if it has no batch axes."""
+        """Return the first ``rows`` rows on one axis, or the object if it has no batch axes."""
         shape = self._row_shape
         return self._take(np.arange(min(rows, prod(shape))), shape) if shape else self
 

@@ -1,4 +1,4 @@
-"""Display of objects: a short repr, an HTML table with a small plot in notebooks, and matplotlib."""
+"""Display of objects: a short repr, an HTML table with a plot in notebooks, and matplotlib."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Shown:
         return {}
 
     def _looks(self, rows: int) -> tuple[dict[str, Any], Picture | None]:
-        """Return table columns, with an entry for each of the first ``rows`` rows, and a plot of these rows."""
+        """Return table columns of the first ``rows`` rows, and a plot of these rows."""
         del rows
         return {}, None
 
@@ -139,7 +139,10 @@ def joined(columns: Iterable[Sequence[str]]) -> str:
 
 
 def cell_of(value: Any) -> str:
-    """Format a table cell: floats with six digits, None as "", long text cut, unprintable text escaped."""
+    """Format a table cell.
+
+    Floats have six digits, None is "", long text is cut, and unprintable text is escaped.
+    """
     if value is None:
         return ""
     text = f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -1,17 +1,20 @@
-"""Numerical accounting: upper bounds from privacy loss distributions, composed with Google's dp-accounting.
+"""Numerical accounting: upper bounds from privacy loss distributions.
 
-The privacy loss of a pair (P, Q) that dominates a mechanism is log P/Q at an outcome of P (``dominating_pairs``). The products of
-such pairs dominate adaptive compositions (Zhu, Dong and Wang 2022, Theorem 10), with
-delta(epsilon) = E[(1 - e^(epsilon - sum of losses))_+].
+They are composed with Google's dp-accounting. The privacy loss of a pair (P, Q) that dominates a
+mechanism is log P/Q at an outcome of P (``dominating_pairs``). The products of such pairs dominate
+adaptive compositions (Zhu, Dong and Wang 2022, Theorem 10), with delta(epsilon) = E[(1 -
+e^(epsilon - sum of losses))_+].
 
-Lattice. The mass in a cell between two adjacent points of a lattice with step h is split between these points so that the masses
-of P and of Q are preserved: merging both points again is post-processing, so the split pair dominates ("Connect the dots",
-Doroshenko et al. 2022). This adds a variance of at most h^2/4 to each loss, and increases epsilon by half the sum of these
-variances times the slope of log(delta); h is chosen so that this is below 0.1 % of epsilon.
+Lattice. The mass in a cell between two adjacent points of a lattice with step h is split between
+these points so that the masses of P and of Q are preserved: merging both points again is
+post-processing, so the split pair dominates ("Connect the dots", Doroshenko et al. 2022). This adds
+a variance of at most h^2/4 to each loss, and increases epsilon by half the sum of these variances
+times the slope of log(delta); h is chosen so that this is below 0.1 % of epsilon.
 
-Tilt. Masses are multiplied by e^(t l - K), with K the log of their moment generating function, before dp-accounting convolves them,
-and by the inverse afterwards. So its errors are relative to Chernoff's bound of delta instead of 1: for a million losses without
-the tilt, rounding alone would move a delta of 1e-10 by half of it, in either direction. A bound on the effect of rounding and of
+Tilt. Masses are multiplied by e^(t l - K), with K the log of their moment generating function,
+before dp-accounting convolves them, and by the inverse afterwards. So its errors are relative to
+Chernoff's bound of delta instead of 1: for a million losses without the tilt, rounding alone would
+move a delta of 1e-10 by half of it, in either direction. A bound on the effect of rounding and of
 truncated tails is added to delta.
 
 This needs the extra ``accounting``: call the functions only where :func:`convolutions` is not None.
@@ -118,8 +121,8 @@ def _refined(at: Callable[[float], tuple[float, float, float]], step: float, eno
     """Return the smallest result over finer and finer lattices, until refining changes little.
 
     Args:
-        at: a function of a step that returns the result, the relative amount that the lattice adds to
-            it, and the step that was used, which may be larger.
+        at: a function of a step that returns the result, the relative amount that the lattice adds
+            to it, and the step that was used, which may be larger.
         step: the first step.
         enough: a result of at most this is not refined.
     """
@@ -172,7 +175,10 @@ class _Sums:
         return float(self.tilts[np.argmin((self.moments - log_delta) / self.tilts)])
 
     def tilt_at_epsilon(self, epsilon: float) -> tuple[float, float]:
-        """Return the tilt that minimizes Chernoff's bound of delta at an epsilon, and this bound, clipped."""
+        """Return the tilt that minimizes Chernoff's bound of delta at an epsilon, and the bound.
+
+        The bound is clipped.
+        """
         bounds = self.moments - self.tilts * epsilon
         at = int(np.argmin(bounds))
         return float(self.tilts[at]), exp(min(max(float(bounds[at]), -600.0), -14.0))
@@ -232,7 +238,7 @@ class _Losses:
         return min(exp(min(log(kept) + bound + 2.0**-46 * self.tilt * epsilon, 0.0)) + self.infinite, 1.0)
 
     def hides(self, epsilon: float) -> float:
-        """Return the amount that is added to the delta at an epsilon for rounding and truncated tails."""
+        """Return the amount added to delta for rounding and truncated tails."""
         return self.hidden * exp(min(self.log_scale - self.tilt * epsilon, 700.0))
 
     def steepness(self, epsilon: float) -> float:
@@ -242,7 +248,10 @@ class _Losses:
         return max(log(here / there) / (ahead - epsilon), 1e-3 / ahead) if here > there else 1e-3 / ahead
 
     def epsilon(self, delta: float) -> float:
-        """Return an epsilon with ``self.delta(epsilon) <= delta``, mostly to a relative error of delta of 1e-9."""
+        """Return an epsilon with ``self.delta(epsilon) <= delta``.
+
+        The relative error of delta is mostly 1e-9.
+        """
         if self.delta(0.0) <= delta:
             return 0.0
         if self.infinite >= delta:
@@ -260,7 +269,8 @@ class _Losses:
             low, high, width = high, high + 2 * width, 2 * width
         while low > 0 and self.delta(low) <= delta:
             low, high, width = max(low - 2 * width, 0.0), low, 2 * width
-        # Between two lattice points delta is linear in e^epsilon, up to the term for rounding and tails, with which it is convex.
+        # Between two lattice points delta is linear in e^epsilon, up to the term for rounding and
+        # tails, with which it is convex.
         at_low, at_high = self.delta(low), self.delta(high)
         for turn in range(60):
             share = (at_low - delta) / (at_low - at_high) * (1 + 1e-12) if turn < 2 else 0.5
@@ -283,10 +293,11 @@ def _log_moments(losses: np.ndarray, masses: np.ndarray, tilts: np.ndarray) -> n
 
 
 def _power(masses: np.ndarray, count: int, common: ModuleType) -> tuple[int, np.ndarray]:
-    """Return the first index and the masses of the sum of ``count`` independent losses, without tails of total mass 1e-15.
+    """Return the distribution of the sum of ``count`` independent losses.
 
-    Like ``self_convolve`` of dp-accounting, with its Chernoff bounds for the tails, but five times as fast, due to orders that fit
-    the sum and real Fourier transforms.
+    It is given by its first index and its masses, without tails of total mass 1e-15. Like
+    ``self_convolve`` of dp-accounting, with its Chernoff bounds for the tails, but five times as
+    fast, due to orders that fit the sum and real Fourier transforms.
     """
     if count == 1:
         return 0, masses
@@ -318,7 +329,7 @@ def _product(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 @lru_cache(maxsize=8)
 def _on_lattice(pair: Pair, back: bool, tail: float, step: float) -> _Lattice:
-    """Return the losses of a pair, split to multiples of a step, with rounding towards larger losses."""
+    """Return the losses of a pair, split to multiples of a step, rounded up."""
     low, high = pair.ends(back, tail)
     first, last = floor(low / step), ceil(high / step)
     last = max(last, first + 1)

@@ -24,7 +24,8 @@ def float_array(name: str, value: Any) -> jax.Array:
     if not isinstance(value, jax.Array):
         value = host_floats(name, value)
         if value.dtype.itemsize > jnp.result_type(float).itemsize:
-            # No warning, as it would depend on the data: 1e300 becomes inf in float32, a signaling NaN a quiet one.
+            # No warning, as it would depend on the data: 1e300 becomes inf in float32, a signaling
+            # NaN a quiet one.
             with np.errstate(over="ignore", invalid="ignore"):
                 value = value.astype(jnp.result_type(float))
     array = value if isinstance(value, jax.Array) else on_device(value)
@@ -54,7 +55,10 @@ def float_dtype(*values: Any) -> Any:
 
 
 def codes(given: jax.Array | np.ndarray) -> jax.Array:
-    """Return integers as int32, with -1 for those that are negative or do not fit, which would wrap around."""
+    """Return integers as int32, with -1 for those that are negative or do not fit.
+
+    They would wrap around.
+    """
     xp: Any = jnp if isinstance(given, jax.Array) else np
     held = (given >= 0) & (given <= min(np.iinfo(np.int32).max, np.iinfo(given.dtype).max))
     found = xp.where(held, given.astype(np.int32), np.int32(-1))
@@ -110,7 +114,8 @@ def bounds(lower: ArrayLike, upper: ArrayLike, dtype: Any) -> tuple[jax.Array, j
 
     Their difference must be from 2^-104 to 2^104 in float32, and from 2^-1000 to 2^1000 in float64.
     Quantities computed from the data then stay within the range of the dtype: otherwise pieces that
-    all underflow, or one that overflows, could leave a row without a distribution for some data only.
+    all underflow, or one that overflows, could leave a row without a distribution for some data
+    only.
     """
     low, high = finite("lower", lower, dtype), finite("upper", upper, dtype)
     most = 2.0**104 if low.dtype == jnp.float32 else 2.0**1000
@@ -136,9 +141,9 @@ def _apart(low: jax.Array, high: jax.Array, most: float) -> tuple[jax.Array, jax
 def remaining(message: str, rest: Callable[..., Any], *public: ArrayLike, dtype: Any) -> jax.Array:
     """Return ``rest(xp, *public)``, a remaining budget that must be finite and positive.
 
-    If all public values are Python or NumPy numbers, another result raises ``ValueError``. Otherwise
-    such rows are NaN, and so are rows of infinite public values, as an infinite budget would remove
-    all noise.
+    If all public values are Python or NumPy numbers, another result raises ``ValueError``.
+    Otherwise such rows are NaN, and so are rows of infinite public values, as an infinite budget
+    would remove all noise.
 
     Args:
         message: of the error, with a ``{}`` for each public value and one for the result.
@@ -159,7 +164,8 @@ def remaining(message: str, rest: Callable[..., Any], *public: ArrayLike, dtype:
         return on_device(np.asarray(concrete, dtype))
 
 
-# Conditions on public parameters, for NumPy or JAX arrays. XLA flushes numbers below the smallest normal one to zero.
+# Conditions on public parameters, for NumPy or JAX arrays. XLA flushes numbers below the smallest
+# normal one to zero.
 _MUST: dict[str, Callable[[Any, Any], Any]] = {
     "finite": lambda v, xp: xp.isfinite(v),
     "finite and not negative": lambda v, xp: xp.isfinite(v) & (v >= 0),

@@ -18,7 +18,7 @@ def concrete_positive(name: str, value: float) -> float:
 
 
 def concrete_nonnegative(name: str, value: float) -> float:
-    """Return a number, which must be finite and at least 0, such as the epsilon of a composition."""
+    """Return a finite number of at least 0, such as the epsilon of a composition."""
     return _number(name, value, "finite and not negative", lambda number: 0 <= number < float("inf"))
 
 

@@ -44,7 +44,9 @@ def is_tracing(value: Any) -> bool:
 
 
 def host_floats(name: str, value: Any) -> np.ndarray:
-    """Return Python or NumPy numbers as a NumPy array of their float dtype, or of float64 for integers.
+    """Return Python or NumPy numbers as a NumPy array of their float dtype.
+
+    Integers become float64.
 
     Raises:
         TypeError: a data frame, a masked array, or values that are not real numbers.

@@ -1,4 +1,7 @@
-"""Validation of static arguments: options, integers, types and resolutions, when a function is called or traced."""
+"""Validation of static arguments: options, integers, types and resolutions.
+
+It happens when a function is called or traced.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,10 @@ RELATIONS = (*NEIGHBORS, "edge")  # and that of a graph
 
 
 def counted_neighbors(neighbors: Any) -> None:
-    """Raise ``ValueError`` unless the relation is add/remove, the only one under which counts are private."""
+    """Raise ``ValueError`` unless the relation is add/remove.
+
+    Counts are private only under this relation.
+    """
     if one_of("neighbors", neighbors, NEIGHBORS) == "swap":
         raise ValueError('neighbors must be "add_remove" to draw numbers of records: under swap neighbors they are public.')
 
@@ -75,7 +81,8 @@ def static_number(name: str, value: Any, least: float, most: float) -> float:
 def instance(caller: str, value: Any, kind: type, hint: str) -> None:
     """Raise ``TypeError`` if an argument is not an instance of ``kind``.
 
-    The message has a hint where such objects come from, and which function takes the argument instead.
+    The message has a hint where such objects come from, and which function takes the argument
+    instead.
     """
     if not isinstance(value, kind):
         found = "an array" if is_jax_array(value) or isinstance(value, np.ndarray) else type(value).__name__
@@ -87,8 +94,8 @@ def resolution(value: Resolution, bounds: Sequence[ArrayLike], most: int) -> Fra
 
     Raises:
         TypeError: the resolution is a JAX array, but the shape of a grid is static.
-        ValueError: the resolution is not positive, or a bound that is a Python or NumPy value is not a
-            multiple of it, or is more than ``most`` times the resolution.
+        ValueError: the resolution is not positive, or a bound that is a Python or NumPy value is
+            not a multiple of it, or is more than ``most`` times the resolution.
     """
     if is_jax_array(value):
         raise TypeError("resolution must be a static number or Fraction, not a JAX array: grids are exact.")
@@ -106,10 +113,10 @@ def resolution(value: Resolution, bounds: Sequence[ArrayLike], most: int) -> Fra
 
 
 def exact(value: Any) -> Fraction | None:
-    """Return a number as the exact decimal fraction it is written as, or None if it is not a finite number.
+    """Return a number as the exact decimal fraction it is written as, or None.
 
-    A date or time becomes microseconds since 1970, a time of day microseconds since midnight, and a
-    duration its microseconds.
+    None stands for a number that is not finite. A date or time becomes microseconds since 1970, a
+    time of day microseconds since midnight, and a duration its microseconds.
 
     >>> exact(0.1), exact(datetime.timedelta(seconds=1)), exact(datetime.date(1970, 1, 2))
     (Fraction(1, 10), Fraction(1000000, 1), Fraction(86400000000, 1))

@@ -1,4 +1,7 @@
-"""Labels of groups: which labels a column's public dtype can hold, and the order in which they are shown."""
+"""Labels of groups, and their order.
+
+The public dtype of a column determines the labels that it can hold.
+"""
 
 from __future__ import annotations
 
@@ -92,7 +95,10 @@ def _as_in(labels: list[Any], kind: str, column: str) -> tuple[list[Any], list[A
 
 
 def check_zones(labels: Iterable[Any], zoned: bool, column: Any) -> None:
-    """Raise ``ValueError`` if only one of a column's times and a label has a time zone, as they are never equal."""
+    """Raise ``ValueError`` if only one of a column's times and a label has a time zone.
+
+    They are never equal.
+    """
     for label in labels:
         if isinstance(label, datetime.datetime) and (label.utcoffset() is not None) != zoned:
             holds = "times with a time zone" if zoned else "times without a time zone"

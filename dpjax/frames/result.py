@@ -35,8 +35,8 @@ class FrameResult:
         guarantee: the total cost.
         guarantees: the cost of the draws for each column and epsilon, over all groups:
             ``guarantees["age", 0.5]``.
-        note: a few sentences on what makes a simulation inaccurate, and what a release would need in
-            addition; or empty.
+        note: a few sentences on what makes a simulation inaccurate, and what a release would need
+            in addition; or empty.
         columns: the columns of the frame, as arrays and lists.
 
     >>> from dpjax import frames

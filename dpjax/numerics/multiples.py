@@ -1,4 +1,4 @@
-"""Numbers on a public grid: multiples of a resolution, by integer indices that floats hold exactly."""
+"""Numbers on a public grid: multiples of a resolution, by indices that floats hold exactly."""
 
 from fractions import Fraction
 from functools import partial
@@ -40,5 +40,6 @@ def _times(x: jax.Array, numerator: int, denominator: int) -> jax.Array:
     product = x * float(numerator) if numerator != 1 else x
     if denominator == 1:
         return product
-    # XLA replaces a constant divisor by its reciprocal, which sometimes changes the last bit; this divisor is not constant to XLA.
+    # XLA replaces a constant divisor by its reciprocal, which sometimes changes the last bit; this
+    # divisor is not constant to XLA.
     return product / jnp.where(jnp.isnan(product), jnp.nan, float(denominator))

@@ -13,8 +13,8 @@ from dpjax.numerics.elementwise import clip, where
 def exponent_of(cost: jax.Array, bits: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Split ``cost * bits`` into an integer modulo 2^32 (int32) and a fraction within +-2.
 
-    Each factor is split into two halves, whose products are exact: if the product were rounded, a cost of
-    50,000 would have an error of several percent.
+    Each factor is split into two halves, whose products are exact: if the product were rounded, a
+    cost of 50,000 would have an error of several percent.
     """
     exponent, fraction = jnp.zeros((), jnp.int32), jnp.zeros((), cost.dtype)
     for a in _halves(cost):

@@ -1,24 +1,28 @@
-"""The output distributions of all datasets on a public grid: probabilities, errors and intervals in closed form, in NumPy.
+"""The output distributions of all datasets on a public grid, in closed form, in NumPy.
 
-Let f be the value of a statistic, c its depth (the least number of changes that move it), and L(y) the level at which a position y
-is reached (``profiles.py``). With lam = epsilon / 2,
+They give probabilities, errors and intervals. Let f be the value of a statistic, c its depth (the
+least number of changes that move it), and L(y) the level at which a position y is reached
+(``profiles.py``). With lam = epsilon / 2,
 
     cost(f) = 1 - c,   cost(y) = L(y) for y != f,   P(y) proportional to exp(-lam cost(y)).
 
-**Privacy.** Corollary 3.1 of Durfee (2025), V'(l + 1) >= V(l) for neighbors and integers l, holds for the interpolations at all
-real levels, so L'(y) <= L(y) + 1 wherever y is on the same side of f and f'. If f = f', then |c - c'| <= 1. If f != f', then
-c = c' = 1: both values cost 0 for their own dataset and at most 1 for the other, because f' is reached after one change, and a y
-strictly between them has L(y) <= 1 and L'(y) <= 1. So the cost changes by at most 1: epsilon-DP and epsilon-bounded-range. (With
-2 - 2 c or -c in the place of 1 - c the loss passes epsilon.)
+**Privacy.** Corollary 3.1 of Durfee (2025), V'(l + 1) >= V(l) for neighbors and integers l, holds
+for the interpolations at all real levels, so L'(y) <= L(y) + 1 wherever y is on the same side of f
+and f'. If f = f', then |c - c'| <= 1. If f != f', then c = c' = 1: both values cost 0 for their own
+dataset and at most 1 for the other, because f' is reached after one change, and a y strictly
+between them has L(y) <= 1 and L'(y) <= 1. So the cost changes by at most 1: epsilon-DP and
+epsilon-bounded-range. (With 2 - 2 c or -c in the place of 1 - c the loss passes epsilon.)
 
-**Three mechanisms.** Piecewise Laplace is the one above. In inverse sensitivity L(y) is rounded up to the number of changes that
-reach y, so that the pieces are flat; the proof is the same. Permute and flip (McKenna and Sheldon 2020) has the costs of inverse
-sensitivity: it accepts y with probability exp(-lam cost(y)) relative to the value, and one of those accepted wins, which is
+**Three mechanisms.** Piecewise Laplace is the one above. In inverse sensitivity L(y) is rounded up
+to the number of changes that reach y, so that the pieces are flat; the proof is the same. Permute
+and flip (McKenna and Sheldon 2020) has the costs of inverse sensitivity: it accepts y with
+probability exp(-lam cost(y)) relative to the value, and one of those accepted wins, which is
 epsilon-DP and 2 epsilon-bounded-range.
 
-**Closed forms.** A piece of g positions that rises by r from the level l has k ``steps`` of s positions each, its ``span``, and
-step number t costs l + (r / k) t: k = g and s = 1 in piecewise Laplace, k = r and s = g / r in the others. With h = lam r / k its
-weight is s exp(-lam l) (1 - e^(-h k)) / (e^h - 1), and t has a truncated geometric distribution.
+**Closed forms.** A piece of g positions that rises by r from the level l has k ``steps`` of s
+positions each, its ``span``, and step number t costs l + (r / k) t: k = g and s = 1 in piecewise
+Laplace, k = r and s = g / r in the others. With h = lam r / k its weight is s exp(-lam l) (1 -
+e^(-h k)) / (e^h - 1), and t has a truncated geometric distribution.
 """
 
 from __future__ import annotations
@@ -50,10 +54,10 @@ _LEAST_FLIPS = 2.0**-14  # below it, a profile has too many levels to draw a uni
 
 @dataclass(frozen=True, repr=False, eq=False)
 class GridDistribution(Shown):
-    """The output distributions of a release, one for each dataset: functions of the data, not private.
+    """The output distributions of a release, one for each dataset.
 
-    All numbers are exact up to the rounding of float64. Arguments broadcast against the batch of
-    datasets, whose axes come last.
+    They are functions of the data, not private. All numbers are exact up to the rounding of
+    float64. Arguments broadcast against the batch of datasets, whose axes come last.
 
     Attributes:
         profile: the profiles of all datasets, in positions on ``grid``.
@@ -101,7 +105,7 @@ class GridDistribution(Shown):
         return shown | {"mechanism": repr(self.mechanism)}
 
     def _looks(self, rows: int) -> tuple[dict[str, Any], Picture | None]:
-        """Return the probabilities of the first dataset, without values below 1e-6 of the largest one."""
+        """Return the probabilities of the first dataset that exceed 1e-6 of the largest one."""
         if not self.profile.groups:
             return {}, None
         positions, shares = self._all_of(0)
@@ -131,7 +135,10 @@ class GridDistribution(Shown):
 
     @property
     def value(self) -> np.ndarray:
-        """The centers of the distributions, float64 of the batch shape: the statistics, unless shifted."""
+        """The centers of the distributions, float64 of the batch shape.
+
+        They are the statistics, unless shifted.
+        """
         return self.grid.values_of(self.profile.value).reshape(self.batch_shape)
 
     @property
@@ -171,7 +178,7 @@ class GridDistribution(Shown):
 
     @cached_property
     def costs(self) -> np.ndarray:
-        """The cost of the last step of each piece, relative to that of the value, int64: not negative."""
+        """The cost of the last step of each piece minus that of the value, int64, at least 0."""
         return self.profile.level + self.profile.rise + (self.profile.depth - 1)[self.group]
 
     @cached_property
@@ -202,7 +209,7 @@ class GridDistribution(Shown):
             return weight - np.log(sums_of(np.exp(weight), self.profile.starts))[self.group]
 
     def _by_flips(self, log: bool) -> Iterator[np.ndarray]:
-        """Yield the piece probabilities of permute and flip, or their logarithms, dataset by dataset."""
+        """Yield the piece probabilities of permute and flip by dataset, or their logarithms."""
         for first, last in itertools.pairwise(self.profile.starts.tolist()):
             costs, widths = self.costs[first:last], self.profile.length[first:last]
             yield permute_and_flip.probabilities(self.rate, costs, widths, log)
@@ -319,9 +326,9 @@ class GridDistribution(Shown):
         return float(np.sum(np.abs(self.grid.values_of(positions) - center) * shares))
 
     def _all_of(self, group: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the positions in all pieces of one dataset with a probability above 2^-60, and their probabilities.
+        """Return the likely positions of one dataset, and their probabilities.
 
-        The positions ascend.
+        These are all positions in pieces with a probability above 2^-60. The positions ascend.
         """
         some = np.arange(self.profile.starts[group], self.profile.starts[group + 1])
         some = some[self.shares[some] > 2.0**-60]
@@ -336,7 +343,10 @@ class GridDistribution(Shown):
             return self.profile.near[piece] + sign * (number + 1), share * np.exp(-rate * (number // self.span[piece]))
 
     def sample(self, seed: int | np.random.Generator, shape: int | Sequence[int] = ()) -> np.ndarray:
-        """Draw for a simulation, from a seed or a NumPy generator: float64 of shape ``shape + batch_shape``."""
+        """Draw for a simulation, from a seed or a NumPy generator.
+
+        The result is float64 of shape ``shape + batch_shape``.
+        """
         shape = (shape,) if isinstance(shape, int) else tuple(shape)
         found = self.positions(int(np.prod(shape, dtype=np.int64)), *seeded(seed))
         return self.grid.values_of(found).reshape(shape + self.batch_shape)
@@ -351,7 +361,7 @@ class GridDistribution(Shown):
         return way.positions(self, draws, words, more)
 
     def _points(self, given: Any) -> tuple[np.ndarray, tuple[int, ...]]:
-        """Return the arguments as flat float64, broadcast against the batch, and the broadcast shape."""
+        """Return the arguments as flat float64 and the shape of their broadcast with the batch."""
         array = np.asarray(given, np.float64)
         shape = np.broadcast_shapes(array.shape, self.batch_shape)
         return np.broadcast_to(array, shape).ravel(), shape
@@ -373,7 +383,10 @@ class GridDistribution(Shown):
         return self._locate(last, position)
 
     def _locate(self, ascending: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-        """Return the first piece of each dataset whose number is at least the wanted one, or its last piece."""
+        """Return the first piece of each dataset with a number of at least the wanted one.
+
+        If there is none, it is the last piece.
+        """
         starts = self.profile.starts
         rows = wanted.reshape(-1, max(self.profile.groups, 1))
         found = draw.first_above(ascending + 1, starts, self.group, rows)
@@ -391,9 +404,9 @@ class GridDistribution(Shown):
         return before + (_share(rate, np.minimum(whole + 1, steps), steps) - before) * (part / span)
 
     def _place_of_share(self, piece: np.ndarray, share: np.ndarray) -> np.ndarray:
-        """Return how many positions of a piece, counted outwards, hold this fraction of its probability.
+        """Return how many positions of a piece hold this fraction of its probability.
 
-        The result is a real number.
+        They are counted outwards. The result is a real number.
         """
         rate, steps, span = self.step_rate[piece], self.steps[piece], self.span[piece]
         with np.errstate(divide="ignore", invalid="ignore"):

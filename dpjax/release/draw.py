@@ -66,7 +66,10 @@ def positions(distribution: GridDistribution, draws: int, words: Any, more: More
 
 
 def decide(distribution: GridDistribution, words: np.ndarray, margin: int = MARGIN) -> tuple[np.ndarray, np.ndarray]:
-    """Return the positions that 64-bit words ``(uniforms, draws, datasets)`` select, and which are certain."""
+    """Return the positions that 64-bit words select, and which are certain.
+
+    The words are ``(uniforms, draws, datasets)``.
+    """
     profile, sums = distribution.profile, distribution.sums
     target = (words[0] >> np.uint64(4)).astype(np.int64)
     piece = first_above(sums, profile.starts, distribution.group, target)
@@ -85,7 +88,8 @@ def decide(distribution: GridDistribution, words: np.ndarray, margin: int = MARG
 def first_above(sums: np.ndarray, starts: np.ndarray, group: np.ndarray, target: np.ndarray) -> np.ndarray:
     """Return the first entry of each dataset that exceeds its target, or the dataset's last entry.
 
-    The result has the shape ``(draws, datasets)``. ``sums`` are integers that ascend within each dataset.
+    The result has the shape ``(draws, datasets)``. ``sums`` are integers that ascend within each
+    dataset.
     """
     draws, datasets = target.shape
     found = np.zeros(target.shape, np.int64)
@@ -106,15 +110,15 @@ def open_interval(words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _step(distribution: GridDistribution, piece: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the step of a piece that a uniform selects, and whether further bits cannot change it."""
+    """Return the step of a piece that a uniform selects, and whether it is certain."""
     decay = distribution.rate * distribution.profile.rise[piece]
     return step_in(distribution.step_rate[piece], distribution.steps[piece], decay, words)
 
 
 def step_in(rate: np.ndarray, steps: np.ndarray, decay: Any, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the truncated geometric number that a uniform selects, int64, and whether it is certain.
+    """Return the truncated geometric number that a uniform selects, and whether it is certain.
 
-    It is certain if no further bits of the uniform can change it.
+    The number is int64. It is certain if no further bits of the uniform can change it.
     """
     share, ends = -np.expm1(-decay), []
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -145,7 +149,7 @@ class Exactly:
         self._known: dict[int, tuple[list[int], list[int]]] = {}
 
     def draw(self, words: Sequence[int], more: More) -> int:
-        """Return the position that the uniforms select: 64-bit words, extended by ``more`` as needed."""
+        """Return the position that 64-bit words select, extended by ``more`` as needed."""
         piece = self._choose(Bits(words[0], 64, 0, more))
         number = self._step(piece, Bits(words[1], 64, 1, more))
         if len(words) > 2:
@@ -182,7 +186,10 @@ class Exactly:
         return low * span >> 32, -(-high * span >> 32)
 
     def _step(self, piece: int, uniform: Bits) -> int:
-        """Return the least t with P(T <= t) above the uniform, by bisection that reads bits as needed."""
+        """Return the least t with P(T <= t) above the uniform.
+
+        It is found by bisection, which reads bits as needed.
+        """
         low, high = 1, self._steps[piece]
         while low < high:
             middle = (low + high) // 2

@@ -5,9 +5,9 @@ As in ``dpjax/several_quantiles/chain.py``, for one term N of the sum and all ro
     after[k](j) = width * (before[k](j) + stay_k (width + 1)/2 * (before[k-1](j) + stay_{k-1} (width + 2)/3 * ...))
     before[k](j) = sum over slots i < j of after[k-1](i) * exp(-rate |distance of the ranks of i and j - p_k N|).
 
-The sum over i splits where the kernel has its peak, b slots below j. Partition the slots into blocks
-of b. With R the weights from a slot to the end of its block, Y those from the beginning of a block,
-decaying with the distance from there, and P those up to a slot,
+The sum over i splits where the kernel has its peak, b slots below j. Partition the slots into
+blocks of b. With R the weights from a slot to the end of its block, Y those from the beginning of a
+block, decaying with the distance from there, and P those up to a slot,
 
     before(j + b) = inside * (R(j) + e^(-rho (b - o)) Y(next block, below j + b)) + below * P(j - 1),   o = offset of j.
 
@@ -17,9 +17,9 @@ which are added one by one.
 **Errors.** All numbers are positive and nothing is subtracted, so every result is correct up to a
 factor (1 + u)^operations on the longest path, where u is the rounding of one operation, and up to
 underflow. In float64 u is 2^-53. Widths are divided by a power of two that is at least the size of
-the grid, so that those of a row sum to at most 1. If each operation loses 2^-1074, before[k + 1] has
-lost at most what before[k], 3/4 of what before[k-1], (3/4)^2 of what before[k-2] has lost and so on,
-and 2^-1074 (10 J + 8 m) itself: less than 2^(k - 1068) (J + m) in all, and so has any sum of
+the grid, so that those of a row sum to at most 1. If each operation loses 2^-1074, before[k + 1]
+has lost at most what before[k], 3/4 of what before[k-1], (3/4)^2 of what before[k-2] has lost and
+so on, and 2^-1074 (10 J + 8 m) itself: less than 2^(k - 1068) (J + m) in all, and so has any sum of
 weights. A choice is certain if the uniform is further than all of that from where the choice
 changes. Otherwise it is made by the same sums in decimals of more digits, which lose nothing by
 underflow: u is 10^(1 - digits).
@@ -44,7 +44,7 @@ _TILE = 2**13  # numbers that fit in the cache
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """The number type of the weights: float64, or decimals of ``digits`` digits in object arrays."""
+    """The number type of the weights: float64, or object arrays of ``digits``-digit decimals."""
 
     digits: int = 0
 
@@ -85,7 +85,10 @@ def decay(x: Fraction, arithmetic: Arithmetic) -> Any:
 
 @lru_cache(maxsize=4)
 def decays(rate: Fraction, size: int, arithmetic: Arithmetic) -> np.ndarray:
-    """Return e^(-rate j) for j = 0, ..., size - 1, with relative errors of at most twice the rounding."""
+    """Return e^(-rate j) for j = 0, ..., size - 1.
+
+    The relative errors are at most twice the rounding.
+    """
     if not arithmetic.digits:
         return powers(rate, size)
     finer = Arithmetic(arithmetic.digits + 20)
@@ -104,8 +107,8 @@ class Parameters(NamedTuple):
         whole: the common denominator of the levels.
         aims: the ranks of the quantiles.
         size: the number of positions on the grid.
-        cut: the number of pieces that a number is cut into, for the parts of it that equal records have;
-            a power of two.
+        cut: the number of pieces that a number is cut into, for the parts of it that equal records
+            have; a power of two.
         reach: R, or None where there is one term and no flat one.
         spacing: the distance between the terms N.
     """
@@ -132,11 +135,12 @@ class Parameters(NamedTuple):
     ) -> Parameters:
         """Return the parameters of quantiles on a grid of ``size`` numbers.
 
-        Numbers are cut into a power of two of pieces, which the distribution does not depend on: enough
-        pieces for ``most`` equal records.
+        Numbers are cut into a power of two of pieces, which the distribution does not depend on:
+        enough pieces for ``most`` equal records.
 
         Raises:
-            ValueError: if the levels have a common denominator of 2^27 or more, or ``terms`` is invalid.
+            ValueError: if the levels have a common denominator of 2^27 or more, or ``terms`` is
+                invalid.
         """
         terms = checks.static_integer("terms", terms, 2)
         whole, single = level_parts(levels)[1], single_term(levels, neighbors, size_is_public)
@@ -167,7 +171,7 @@ class Parameters(NamedTuple):
         return range(-((self.reach - middle) // self.spacing) * self.spacing, middle + self.reach + 1, self.spacing)
 
     def targets(self, number: int, count: int) -> tuple[int, int]:
-        """Return the positions at which the first and the last quantile of the term cost nothing."""
+        """Return the positions where the first and the last quantile of the term cost nothing."""
         steps = self.steps(number)
         return self.whole + steps[0], self.whole * (2 * count - 1) - steps[-1]
 
@@ -205,7 +209,10 @@ class Chain(NamedTuple):
 
 
 def from_target(parameters: Parameters, target: int, slots: int, arithmetic: Arithmetic) -> tuple[np.ndarray, int]:
-    """Return the weights e^(-unit |whole j - target|) of all slots, up to e^(-unit moved), and ``moved``."""
+    """Return the weights e^(-unit |whole j - target|) of all slots, and ``moved``.
+
+    The weights lack a factor e^(-unit moved).
+    """
     unit, whole, last = parameters.unit, parameters.whole, parameters.whole * (slots - 1)
     moved = max(-target, target - last, 0)
     peak = min(max(target, 0), last)
@@ -233,8 +240,8 @@ def arrays_of(parameters: Parameters) -> int:
 def forward(parameters: Parameters, number: int, width: np.ndarray, memory: np.ndarray, arithmetic: Arithmetic) -> Chain:
     """Return the chains of the term ``number`` for rows whose slots have the widths ``(J, R)``.
 
-    Widths are divided by ``parameters.scale``. The chains are written to ``memory``, which holds all
-    arrays: allocating new ones for each term would take as long as the sums.
+    Widths are divided by ``parameters.scale``. The chains are written to ``memory``, which holds
+    all arrays: allocating new ones for each term would take as long as the sums.
     """
     slots, rows = width.shape
     m, powers_of = parameters.quantiles, decays(parameters.unit * parameters.whole, slots + 1, arithmetic)
@@ -319,7 +326,10 @@ def kernel(parameters: Parameters, number: int, k: int, slots: int, arithmetic: 
 
 
 def errors(parameters: Parameters, slots: int, arithmetic: Arithmetic) -> tuple[Any, float]:
-    """Return bounds on the error of any weight or cumulative weight: relative by rounding, and by underflow."""
+    """Return bounds on the error of any weight or cumulative weight.
+
+    The first is relative, for rounding, and the second absolute, for underflow.
+    """
     longest = (parameters.quantiles + 1) * (6 * slots + 6 * parameters.quantiles + 64)
     lost = 0 if arithmetic.digits else 2.0 ** (parameters.quantiles - 1067) * (slots + parameters.quantiles)
     return arithmetic.rounding * longest, lost
@@ -330,9 +340,9 @@ def choose(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Choose by weights ``(R, C)``, with one uniform for each entry of ``row``, both ``(L,)``.
 
-    Returns the choices, which of them are certain, and log2 of their probabilities. ``relative`` bounds
-    the relative error of cumulative weights and the error of uniforms, which are rounded down; ``lost``
-    bounds the further absolute error of cumulative weights.
+    Returns the choices, which of them are certain, and log2 of their probabilities. ``relative``
+    bounds the relative error of cumulative weights and the error of uniforms, which are rounded
+    down; ``lost`` bounds the further absolute error of cumulative weights.
     """
     sums, last = np.cumsum(weights, axis=-1), weights.shape[-1] - 1
     total = sums[row, -1]

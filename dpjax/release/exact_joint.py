@@ -1,13 +1,14 @@
 """Exact draws of joint quantiles from counts: slots, choices by weight, and places within slots.
 
-The distribution and its proof are in the docstring of ``dpjax/mechanisms/_joint_quantiles.py``. On a
-grid, records matter only by the ranks of its numbers: slot 2 i has the numbers between record i and
-the next one, slot 2 i - 1 the number of record i, or a part of it where records are equal. A draw
-chooses the term N (or the flat one, a multiset of m numbers of the grid), the slot of the last
-quantile, how many quantiles share it, the slot of the one before them, and so on. All multisets of c
-of the w numbers of a slot are equally likely: Polya's urn. Weights are float64 with proven bounds
+The distribution and its proof are in the docstring of ``dpjax/mechanisms/_joint_quantiles.py``. On
+a grid, records matter only by the ranks of its numbers: slot 2 i has the numbers between record i
+and the next one, slot 2 i - 1 the number of record i, or a part of it where records are equal. A
+draw chooses the term N (or the flat one, a multiset of m numbers of the grid), the slot of the last
+quantile, how many quantiles share it, the slot of the one before them, and so on. All multisets of
+c of the w numbers of a slot are equally likely: Polya's urn. Weights are float64 with proven bounds
 (``exact_chain.py``), which decide all but about one draw in 10^9 for a thousand records; the others
-are repeated with the same random words, extended as needed, in decimals of as many digits as needed.
+are repeated with the same random words, extended as needed, in decimals of as many digits as
+needed.
 
 Of many records only those near the quantiles have slots: the others weigh less than the error that
 the bounds allow, unless the probability of the path is tiny. On such paths, more digits keep more
@@ -52,8 +53,8 @@ class Slots(NamedTuple):
 
     Attributes:
         left: the first number of each slot, int64 ``(R, J)``.
-        width: the width of each slot in pieces of which ``parameters.cut`` make a number: a multiple of
-            ``cut``, or less than ``cut``.
+        width: the width of each slot in pieces of which ``parameters.cut`` make a number: a
+            multiple of ``cut``, or less than ``cut``.
         records: the numbers of records, ``(R,)``.
     """
 
@@ -90,15 +91,15 @@ def slots_of(counts: Counts, parameters: Parameters, index: np.ndarray | None = 
 
 
 def near_slots(parameters: Parameters, n: np.ndarray, middle: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return the slots near the quantiles, ``middle`` without far records, and log2 of a probability.
+    """Return the slots near the quantiles, ``middle`` without far records, and a log2 bound.
 
     The slots are ``(R, J)``. A path of at least that probability, and so every choice on it, has a
-    relative error of at most 2^-(bits + 11). ``several_quantiles/far_records.py`` defines which records
-    are far. All tuples have at most the volume (size cut / scale)^m. Those that are far weigh
-    exp(-rate (near - 1)) of it in each term, or exp(-rate (2 near - 2 - |D|)) where there is one term.
-    The parts of the records at the quantiles weigh at least exp(-rate (2 m + 2 + |D|)) / (scale^m m!),
-    in the nearest term or the only one. A path chooses a term, and for each quantile a slot and whether
-    it is in the run of the next one.
+    relative error of at most 2^-(bits + 11). ``several_quantiles/far_records.py`` defines which
+    records are far. All tuples have at most the volume (size cut / scale)^m. Those that are far
+    weigh exp(-rate (near - 1)) of it in each term, or exp(-rate (2 near - 2 - |D|)) where there is
+    one term. The parts of the records at the quantiles weigh at least exp(-rate (2 m + 2 + |D|)) /
+    (scale^m m!), in the nearest term or the only one. A path chooses a term, and for each quantile
+    a slot and whether it is in the run of the next one.
     """
     m, rate = parameters.quantiles, float(2 * parameters.whole * parameters.unit)
     terms, spacing = (1, 1) if parameters.reach is None else (2 * parameters.reach // parameters.spacing + 1, parameters.spacing)
@@ -118,12 +119,12 @@ class Sampler:
     Args:
         parameters: the public parameters.
         counts: the counts of the rows.
-        public: the number of records that the terms use for each row, int64 ``(R,)``; by default the
-            number of its records.
+        public: the number of records that the terms use for each row, int64 ``(R,)``; by default
+            the number of its records.
         sizes: the size of the grid of each row, int64 ``(R,)``, where there is one term; at most
             ``parameters.size``, the default.
-        ranked: whether draws have m more numbers, for one term: how many records are up to the place of
-            each quantile. These are private.
+        ranked: whether draws have m more numbers, for one term: how many records are up to the
+            place of each quantile. These are private.
         digits: the digits of decimals; 0 for float64.
         bits: the bits of each uniform that are used, by default the precision of the arithmetic.
     """
@@ -154,12 +155,15 @@ class Sampler:
         self._memory = np.empty(0)
 
     def draw(self, words: np.ndarray, count: int = 64) -> tuple[np.ndarray, np.ndarray]:
-        """Draw ``(draws, R, m)`` from words ``(3 m + 1, draws, R)`` of ``count`` bits, and which are certain."""
+        """Draw ``(draws, R, m)`` from words ``(3 m + 1, draws, R)``, and which draws are certain.
+
+        The words have ``count`` bits.
+        """
         with localcontext(self.arithmetic.context), np.errstate(all="ignore"):
             return self._draw(words, count)
 
     def exactly(self, row: int, words: list[int], more: More) -> list[int]:
-        """Return the same draw from one row, with as many digits and bits of each uniform as needed."""
+        """Return the same draw from one row, with as many digits and bits as needed."""
         uniforms, digits = [Bits(word, 64, role, more) for role, word in enumerate(words)], 20
         public, sizes = (None if a is None else a[row : row + 1] for a in (self._public, self._sizes))
         while True:
@@ -190,7 +194,8 @@ class Sampler:
                 sure[lane] &= certain & (path[lane] + rest >= self._least)
         left = np.where(slot < 0, 0, self.slots.left[row[:, None], slot])
         width = np.where(slot < 0, self.parameters.size * cut, self.slots.width[row[:, None], slot])
-        # Places count numbers if a slot has at least one, else pieces, which weigh less than an earlier quantile.
+        # Places count numbers if a slot has at least one, else pieces, which weigh less than an
+        # earlier quantile.
         each = np.where(width < cut, 1, cut)
         width, weight = width // each, cut // each
         cells = np.zeros_like(left)
@@ -217,7 +222,7 @@ class Sampler:
         return forward(self.parameters, number, self._widths(part), self._memory, self.arithmetic)
 
     def _draw_terms(self, row: np.ndarray, uniform: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Return the indices of the drawn terms, which are certain, and log2 of their probabilities.
+        """Return the indices of the drawn terms, a mask of certain ones, and log2 probabilities.
 
         The last index is that of the flat term.
         """
@@ -227,7 +232,7 @@ class Sampler:
 
     @cached_property
     def _terms(self) -> np.ndarray:
-        """The weights of all terms, with the flat one last, ``(R, T + 1)``, up to a common factor."""
+        """The weights of all terms and, last, the flat one, ``(R, T + 1)``, up to a factor."""
         parameters, arithmetic, reach = self.parameters, self.arithmetic, self.parameters.reach or 0
         m, unit, rate = parameters.quantiles, parameters.unit, 2 * parameters.whole * parameters.unit
         moved = np.full((len(self.middle), len(self.numbers) + 1), 2 * parameters.whole * (reach + 1))
@@ -243,9 +248,9 @@ class Sampler:
         return weights * np.array([[decay(unit * away, arithmetic) for away in row] for row in moved.tolist()])
 
     def _ends(self, number: int, part: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the weights of the last quantile of some rows by its slot, ``(J, rows)``, and ``moved``.
+        """Return the weights of the last quantile by its slot, and ``moved``.
 
-        The weights lack factors e^(-unit moved).
+        The weights of the rows are ``(J, rows)``. The weights lack factors e^(-unit moved).
         """
         counts, own = np.unique(self.slots.records[part], return_inverse=True)
         targets = [self.parameters.targets(number, count)[1] for count in counts.tolist()]
@@ -299,9 +304,10 @@ class Weights:
         self._piece = sampler._part(parameters.cut, parameters.scale)
 
     def of_slots(self, row: np.ndarray, k: np.ndarray, above: np.ndarray) -> np.ndarray:
-        """Return the weights of the slots of quantile k + 1 below the slot ``above`` of the next one, ``(L, J)``.
+        """Return the weights of the slots of quantile k + 1, ``(L, J)``.
 
-        J as ``above`` means that there is no next quantile.
+        They are below the slot ``above`` of the next quantile. J as ``above`` means that there is
+        no next quantile.
         """
         m, slots, _ = self._chain.after.shape
         weights = self._chain.after[k, :, row]
@@ -309,9 +315,10 @@ class Weights:
         return weights
 
     def of_firsts(self, row: np.ndarray, k: np.ndarray, slot: np.ndarray) -> np.ndarray:
-        """Return the weights of runs in this slot that end with quantile k + 1, by their first quantile.
+        """Return the weights of runs in this slot that end with quantile k + 1.
 
-        The first quantiles are 1, ..., m, so the weights are ``(L, m)``.
+        They are indexed by their first quantile. The first quantiles are 1, ..., m, so the weights
+        are ``(L, m)``.
         """
         m, here = len(self._chain.before), self._widths[slot, row]
         found = np.zeros((len(row), m), here.dtype)

@@ -1,8 +1,8 @@
 """Hundreds of quantiles, exactly: some jointly, then those in between from the records in between.
 
 The distribution and its proof are in the docstring of ``dpjax/several_quantiles/nesting.py``; each
-of the two draws is that of ``exact_joint.py``, with one term. The grid of an inner part extends from
-one outer draw to the next.
+of the two draws is that of ``exact_joint.py``, with one term. The grid of an inner part extends
+from one outer draw to the next.
 
 Where the number of records is drawn or passed in, the count of each value is capped at twice that
 number plus 64: one record more or less still changes one count by at most one, and a number that is

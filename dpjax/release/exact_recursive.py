@@ -1,4 +1,7 @@
-"""Many quantiles, exactly, from counts: each is drawn from the records between two that are drawn."""
+"""Many quantiles, exactly, from counts.
+
+Each is drawn from the records between two that are already drawn.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,10 @@ def draw_recursively(
     words: Any = system_words,
     more: More = further_word,
 ) -> np.ndarray:
-    """Draw all quantiles of all groups on a grid of ``size`` positions: int64 ``(draws, groups, m)``."""
+    """Draw all quantiles of all groups: int64 ``(draws, groups, m)``.
+
+    The grid has ``size`` positions.
+    """
     depths = depths_of(levels, neighbors)
     cost = Costs.of(len(depths), tied=True)
     each = exact_epsilon(epsilon * cost.draw)
@@ -80,7 +86,10 @@ class _Lanes:
         self.points[:, part.middle] = point
 
     def split(self, part: Part, epsilon: Fraction, words: Any, more: More) -> None:
-        """Split the records of a part in each lane at its middle, those equal to it by a noisy number."""
+        """Split the records of a part in each lane at its middle.
+
+        Those equal to the middle are split by a noisy number.
+        """
         ends = self.cuts[:, part.left], self.cuts[:, part.right]  # the records of the part are between these
         below, through = (np.clip(rank, *ends) for rank in self._slices.around(self.points[:, part.middle]))
         level = part.level.numerator, part.level.denominator

@@ -101,7 +101,10 @@ def floor_of(enclose: Callable[[int], Enclosure], bits: int) -> tuple[int, int]:
 
 
 def powers(rate: Fraction, size: int) -> np.ndarray:
-    """Return e^(-rate j) for j = 0, ..., size - 1 in float64, each accurate up to a factor 1 + 2^-52."""
+    """Return e^(-rate j) for j = 0, ..., size - 1 in float64.
+
+    Each is accurate up to a factor 1 + 2^-52.
+    """
     bits = 62
     precision = bits + _GUARD + size.bit_length()
     power, step = Enclosure(1 << precision, 1 << precision, precision), exponential(rate, precision)
@@ -118,7 +121,10 @@ def powers(rate: Fraction, size: int) -> np.ndarray:
 
 
 def exact_epsilon(epsilon: float | Fraction) -> Fraction:
-    """Return an epsilon in [2^-30, 64] as a fraction: exactly the float, not the decimal it is written as."""
+    """Return an epsilon in [2^-30, 64] as an exact fraction.
+
+    It is exactly the float, not the decimal it is written as.
+    """
     if isinstance(epsilon, (list, tuple)) or getattr(epsilon, "ndim", 0) > 0:
         raise TypeError(f"epsilon must be one number, got {epsilon}: call once for each epsilon.")
     if not 2.0**-30 <= float(epsilon) <= 64:

@@ -41,8 +41,9 @@ class Multiples:
 
         Raises:
             TypeError: for a JAX array.
-            ValueError: if the bounds are not finite, not multiples of the resolution, or not ``lower < upper``, if there are more
-                than 2^31 - 2 values, or if float64 cannot hold the values.
+            ValueError: if the bounds are not finite, not multiples of the resolution, or not
+                ``lower < upper``, if there are more than 2^31 - 2 values, or if float64 cannot hold
+                the values.
 
         >>> Multiples.between(0, 0.3, 0.1)
         Multiples(resolution=Fraction(1, 10), start=0, size=4)
@@ -69,7 +70,7 @@ class Multiples:
         return float((self.start + self.size - 1) * self.resolution)
 
     def times(self, factor: int, resolution: Fraction) -> Multiples:
-        """Return the grid from ``factor * lower`` to ``factor * upper``, in multiples of ``resolution``."""
+        """Return the grid between ``factor`` times the bounds, in multiples of ``resolution``."""
         return Multiples(resolution, factor * self.start, factor * (self.size - 1) + 1)
 
     def values_of(self, number: Any) -> np.ndarray:
@@ -80,9 +81,9 @@ class Multiples:
         """Round every record to the nearest multiple, on the host.
 
         Each record is mapped by itself, so neighboring datasets stay neighbors. Ties round up, by
-        floor(x + 1/2), which every data frame engine computes alike. Records beyond the bounds are clamped;
-        those that :func:`as_reals` reads as NaN get position 0. Returns the positions counted from the lower
-        bound, int32, and a bool mask of the records that are numbers.
+        floor(x + 1/2), which every data frame engine computes alike. Records beyond the bounds are
+        clamped; those that :func:`as_reals` reads as NaN get position 0. Returns the positions
+        counted from the lower bound, int32, and a bool mask of the records that are numbers.
 
         >>> Multiples.between(0, 0.3, 0.1).numbers_of([0.04, 0.07, 0.29, 1e300, float("nan")])[0].tolist()
         [0, 1, 3, 3, 0]
@@ -120,10 +121,11 @@ class Multiples:
 
 @dataclass(frozen=True)
 class Floats:
-    """All numbers with ``digits`` significant digits, of both signs, and 0: a grid for unbounded data.
+    """All numbers of both signs with ``digits`` significant digits, and 0.
 
-    A factor of ten near 1 has as many values as one near 10^6: only the relative precision of the data
-    has to be known. A grid of three digits from 10^-30 to 10^30 has 54,001 values on either side of 0.
+    This is a grid for data without bounds. A factor of ten near 1 has as many values as one near
+    10^6: only the relative precision of the data has to be known. A grid of three digits from
+    10^-30 to 10^30 has 54,001 values on either side of 0.
 
     Attributes:
         digits: the number of significant digits, 1 to 6.
@@ -143,7 +145,7 @@ class Floats:
     resolution: ClassVar[None] = None
 
     def __post_init__(self) -> None:
-        """Raise if float64 cannot hold the values, or if there are more than 2^24 on either side."""
+        """Raise if float64 cannot hold the values, or more than 2^24 are on either side."""
         checks.static_integer("digits", self.digits, 1, 6)
         checks.static_integer("smallest", self.smallest, -300, 299)
         checks.static_integer("largest", self.largest, self.smallest + 1, 300)
@@ -195,7 +197,7 @@ class Candidates:
         return self.labels[np.asarray(number)]
 
     def numbers_of(self, x: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Return the indices of the candidates that equal the values, and which values equal a candidate.
+        """Return the indices of the candidates that equal the values, and which values equal one.
 
         The index of a value that equals none is arbitrary.
         """

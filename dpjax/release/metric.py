@@ -1,18 +1,19 @@
-"""Exact releases with metric privacy: noisy answers of linear queries, and selections by integer scores.
+"""Exact releases with metric privacy: answers of linear queries, and selections.
 
-Queries are rounded to multiples of a public resolution, so that answers of integer counts are
-integers. One record that moves from element i to j changes answer k by m_ki - m_kj, and
+The answers are noisy, and the selections have integer scores. Queries are rounded to multiples of a
+public resolution, so that answers of integer counts are integers. One record that moves from
+element i to j changes answer k by m_ki - m_kj, and
 
 * discrete Laplace noise of rates lam_k (``discrete_laplace.py``) loses sum_k lam_k |m_ki - m_kj|, a
-  rational number, which is at most d(i, j) for every pair: rates are divided by the largest load, as
-  Fractions;
-* a choice with P(r) proportional to e^(lam score(r)) loses lam (max_r g_r - min_r g_r), where g_r is
-  what the move adds to the score of r (``metric_privacy/_exponential.py`` has the argument): lam is
-  the least quotient, as a Fraction.
+  rational number, which is at most d(i, j) for every pair: rates are divided by the largest load,
+  as Fractions;
+* a choice with P(r) proportional to e^(lam score(r)) loses lam (max_r g_r - min_r g_r), where g_r
+  is what the move adds to the score of r (``metric_privacy/_exponential.py`` has the argument): lam
+  is the least quotient, as a Fraction.
 
 Budgets are the exact values of the metric's floats. The distributions are those that
-``dpjax.metric_privacy`` simulates, except for the grid. :func:`dpjax.release.median` states what the
-guarantee does not cover.
+``dpjax.metric_privacy`` simulates, except for the grid. :func:`dpjax.release.median` states what
+the guarantee does not cover.
 """
 
 from __future__ import annotations
@@ -56,31 +57,38 @@ def metric_laplace(
     """Release noisy answers of linear queries, with discrete Laplace noise on a public grid.
 
     Args:
-        x: histograms ``(..., N)`` of integers, concrete (not traced); a negative count is read as 0.
-        queries: ``(K, N)``, public; they are rounded to multiples of the resolution, and the rounded queries are answered.
+        x: histograms ``(..., N)`` of integers, concrete (not traced); a negative count is read as
+            0.
+        queries: ``(K, N)``, public; they are rounded to multiples of the resolution, and the
+            rounded queries are answered.
         metric: one metric on the N elements, concrete.
         resolution: public, well below the scales of the noise; 1 for counts.
         strategy: as for :func:`dpjax.metric_privacy.metric_laplace`.
-        scales: the scales of the noise, ``(K,)``, or the result of :func:`dpjax.metric_privacy.optimal_scales`.
+        scales: the scales of the noise, ``(K,)``, or the result of
+            :func:`dpjax.metric_privacy.optimal_scales`.
         draws: the number of draws of each answer; each costs the metric.
-        budget: as for :func:`dpjax.release.median`. It is charged the differential privacy that follows from the metric; if
-            some pair of elements has no budget, none follows, and the release is refused.
+        budget: as for :func:`dpjax.release.median`. It is charged the differential privacy that
+            follows from the metric; if some pair of elements has no budget, none follows, and the
+            release is refused.
 
     Returns:
-        A :class:`Release` with values ``(draws, ..., K)`` whose guarantee is a :class:`dpjax.metric_privacy.MetricGuarantee`.
+        A :class:`Release` with values ``(draws, ..., K)`` whose guarantee is a
+        :class:`dpjax.metric_privacy.MetricGuarantee`.
 
     Raises:
         TypeError: if the counts are not integers.
-        ValueError: if a query distinguishes elements of budget 0, if the scales overspend, or if the noise is below 2^-20 or
-            above 2^40 times the resolution.
+        ValueError: if a query distinguishes elements of budget 0, if the scales overspend, or if
+            the noise is below 2^-20 or above 2^40 times the resolution.
 
     Privacy:
-        d-private under the relation of the metric, exactly: the load of the rates is at most 1 in rational arithmetic, and it is
-        1 for the rates of a strategy. A query that distinguishes no protected pair is answered without noise, as n is then
-        public. Public: all parameters and the shape of ``x``.
+        d-private under the relation of the metric, exactly: the load of the rates is at most 1 in
+        rational arithmetic, and it is 1 for the rates of a strategy. A query that distinguishes no
+        protected pair is answered without noise, as n is then public. Public: all parameters and
+        the shape of ``x``.
 
     References:
-        Kamalaruban et al. (2020), Theorem 1, with the noise of Ghosh, Roughgarden and Sundararajan (2009).
+        Kamalaruban et al. (2020), Theorem 1, with the noise of Ghosh, Roughgarden and Sundararajan
+        (2009).
 
     >>> from dpjax.metric_privacy import from_points
     >>> metric = from_points([[0.0], [1.0], [3.0]], epsilon=8.0)
@@ -131,24 +139,28 @@ def metric_choice(
         x: histograms, as for :func:`metric_laplace`.
         metric: one metric on the N elements, concrete.
         weights: ``(R, N)``, public, rounded to multiples of the resolution.
-        resolution: public; n times the largest difference between two candidates is at most 2^53 multiples of it.
-        public_n: for a metric with the null record, a public upper bound on n. By default n is the sum of the counts.
+        resolution: public; n times the largest difference between two candidates is at most 2^53
+            multiples of it.
+        public_n: for a metric with the null record, a public upper bound on n. By default n is the
+            sum of the counts.
         draws: the number of draws from each histogram; each costs the metric.
         budget: as for :func:`metric_laplace`.
 
     Returns:
-        A :class:`Release` whose values are indices of candidates, 0, ..., R - 1, of shape ``(draws, ...)``.
+        A :class:`Release` whose values are indices of candidates, 0, ..., R - 1, of shape
+        ``(draws, ...)``.
 
     Raises:
         ValueError: if no protected pair changes the differences of scores, or one of budget 0 does.
 
     Privacy:
-        d-private and of range d, exactly. Scores stay within a public range: if n is private, they are clamped to what
-        ``public_n`` records can reach, and the range of the g_r then includes 0. Public: all parameters and the shape of ``x``,
-        and n under swap.
+        d-private and of range d, exactly. Scores stay within a public range: if n is private, they
+        are clamped to what ``public_n`` records can reach, and the range of the g_r then
+        includes 0. Public: all parameters and the shape of ``x``, and n under swap.
 
     References:
-        Kamalaruban et al. (2020), Theorem 3; :func:`dpjax.metric_privacy.linear_selection`, which simulates it.
+        Kamalaruban et al. (2020), Theorem 3; :func:`dpjax.metric_privacy.linear_selection`, which
+        simulates it.
 
     >>> from dpjax.metric_privacy import from_budgets
     >>> metric = from_budgets([[0.0, 8.0], [8.0, 0.0]])
@@ -178,7 +190,9 @@ def small_db(
     draws: int = 1,
     budget: Budget | None = None,
 ) -> Release:
-    """Release a small database of ``size`` records for linear queries, with the exponential mechanism.
+    """Release a small database of ``size`` records with the exponential mechanism.
+
+    It is chosen for its answers to linear queries.
 
         P(y) proportional to e^(-lam max_q |m q(x) - n q(y)|),   lam the least of d(i, j) / (2 m max_q |q_i - q_j|)
 
@@ -187,23 +201,27 @@ def small_db(
         queries: ``(K, N)``, public, rounded to multiples of the resolution.
         metric: one metric on the N elements, concrete.
         size: m, the number of records of a small database.
-        resolution: public; n m / gcd(n, m) times the spread of the queries is at most 2^53 multiples of it.
-        public_n: n, or for a metric with the null record a public upper bound on n, filled up with null records.
+        resolution: public; n m / gcd(n, m) times the spread of the queries is at most 2^53
+            multiples of it.
+        public_n: n, or for a metric with the null record a public upper bound on n, filled up with
+            null records.
         draws: the number of draws from each histogram; each costs the metric.
         budget: as for :func:`metric_laplace`.
 
     Returns:
-        A :class:`Release` whose values are rows of :func:`dpjax.metric_privacy.small_databases`; ``n/m`` times the answers there
-        are the answers to all queries.
+        A :class:`Release` whose values are rows of :func:`dpjax.metric_privacy.small_databases`;
+        ``n/m`` times the answers there are the answers to all queries.
 
     Raises:
         ValueError: if there are too many databases or multiples.
 
     Privacy:
-        d-private and of range d, exactly. Public: all parameters, the shape of ``x``, and n under swap.
+        d-private and of range d, exactly. Public: all parameters, the shape of ``x``, and n under
+        swap.
 
     References:
-        Kamalaruban et al. (2020), Algorithm 1 and Theorem 5, corrected as in :func:`dpjax.metric_privacy.small_db`.
+        Kamalaruban et al. (2020), Algorithm 1 and Theorem 5, corrected as in
+        :func:`dpjax.metric_privacy.small_db`.
 
     >>> from dpjax.metric_privacy import from_budgets, small_databases
     >>> metric = from_budgets([[0.0, 40.0], [40.0, 0.0]])
@@ -277,10 +295,10 @@ def _rounded_down(rate: Fraction) -> Fraction:
 def _read(
     x: Any, queries: ArrayLike, metric: Metric, resolution: Resolution
 ) -> tuple[Fraction, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return the resolution, the queries in multiples of it, the budgets in float64, and the counts.
+    """Return the resolution, the queries in multiples of it, the budgets, and the counts.
 
-    The queries ``(K, N)`` come twice, with the null record and without. Multiples and counts ``(..., N)``
-    are Python integers, so that no sum overflows.
+    The budgets are float64. The queries ``(K, N)`` come twice, with the null record and without.
+    Multiples and counts ``(..., N)`` are Python integers, so that no sum overflows.
     """
     refuse_traces(x)
     step = checks.resolution(resolution, (), 1)
@@ -330,6 +348,6 @@ def _choice(
 
 
 def _charge(budget: Budget | None, guarantee: MetricGuarantee, asked: dict[str, Any], draws: int) -> None:
-    """Charge a budget, if there is one, for the differential privacy that follows from the guarantee."""
+    """Charge a budget, if any, for the differential privacy that the guarantee implies."""
     if budget is not None:
         charge(budget, guarantee.guarantee(neighbors=guarantee.neighbors), {"statistic": asked, "draws": draws})

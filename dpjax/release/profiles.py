@@ -8,7 +8,8 @@ at the end of the range (``dpjax.SensitivityProfile.truncate``): what lies beyon
 e^-64 times the size of the grid.
 
 The statistics are those of ``dpjax.statistics``, in integers: their values interleave between
-neighbors (Durfee 2025, Corollary 3.1), and so do those of shifted inverse sensitivity (Steinke 2023).
+neighbors (Durfee 2025, Corollary 3.1), and so do those of shifted inverse sensitivity (Steinke
+2023).
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ from dpjax.several_quantiles.ranks import Ranks
 
 @dataclass(frozen=True, eq=False)
 class Profile:
-    """Runs of adjacent positions with evenly rising levels, of all groups, ascending within each group.
+    """Runs of adjacent positions with evenly rising levels, of all groups.
 
-    A piece of ``length`` g that starts at ``level`` l has the positions ``near + sign j`` for j = 1, ...,
-    g, and the j-th is reached at the level l + rise j / g. The value itself is a separate piece: one
-    position, ``sign`` and ``rise`` 0, level 1 - depth.
+    They ascend within each group. A piece of ``length`` g that starts at ``level`` l has the
+    positions ``near + sign j`` for j = 1, ..., g, and the j-th is reached at the level l + rise j /
+    g. The value itself is a separate piece: one position, ``sign`` and ``rise`` 0, level 1 - depth.
 
     Attributes:
         starts: int64 ``(groups + 1,)``, where the pieces of each group start.
@@ -59,7 +60,8 @@ class Profile:
     def of_knots(starts: np.ndarray, level: np.ndarray, position: np.ndarray, size: int) -> Profile:
         """Return the profile through the knots of each group, ascending in level and position.
 
-        No piece may cross level 0. The first position of each group is 0 and the last one ``size - 1``.
+        No piece may cross level 0. The first position of each group is 0 and the last one
+        ``size - 1``.
         """
         own = np.maximum(sums_of(level <= 0, starts) - 1, 0) + starts[:-1]
         length = np.diff(position, append=0)
@@ -72,9 +74,9 @@ class Profile:
 
     @staticmethod
     def of_steps(starts: np.ndarray, last: np.ndarray, position: np.ndarray, high: np.ndarray) -> Profile:
-        """Return the profile whose groups have each position up to its last level, then the next position.
+        """Return the profile whose groups have each position up to its last level.
 
-        After the last of these levels it is ``high``.
+        It is then the next position. After the last of these levels it is ``high``.
         """
         length = np.empty(len(position), np.int64)
         np.subtract(position[1:], position[:-1], out=length[:-1])
@@ -122,7 +124,10 @@ class Profile:
 
     @staticmethod
     def of_costs(costs: np.ndarray) -> Profile:
-        """Return a profile of candidates with integer costs ``(groups, k)``: one-position pieces like values."""
+        """Return a profile of candidates with integer costs ``(groups, k)``.
+
+        They are one-position pieces like values.
+        """
         groups, k = costs.shape
         number, none = np.tile(np.arange(k), groups), np.zeros(costs.size, np.int64)
         best = np.argmin(costs, axis=-1) if k else np.zeros(groups, np.int64)
@@ -163,16 +168,17 @@ def levels_needed(epsilon: Fraction) -> int:
 
 
 def near_ranks(ranks: Ranks, n: Any, most: int) -> tuple[Any, Any]:
-    """Return the first and the last rank that a profile with ``most`` levels reads among n records."""
+    """Return the first and the last rank that ``most`` levels read among n records."""
     whole, rest = _start(ranks, n)
     far = ranks.step * most
     return whole + (rest - far) // ranks.denominator, whole - (-(rest + far) // ranks.denominator) + 1
 
 
 def _start(ranks: Ranks, n: Any) -> tuple[Any, Any]:
-    """Return the integers W and R, 0 <= R < v, of the rank W + R / v = (u n + constant) / v at level 0.
+    """Return the rank at level 0, W + R / v = (u n + constant) / v, as integers W and R.
 
-    No intermediate result exceeds 64 bits unless n does; u n is not computed, since it might.
+    0 <= R < v. No intermediate result exceeds 64 bits unless n does; u n is not computed, since it
+    might.
     """
     times, left = n // ranks.denominator, n % ranks.denominator
     rest = ranks.per_record * left + ranks.constant
@@ -182,15 +188,17 @@ def _start(ranks: Ranks, n: Any) -> tuple[Any, Any]:
 def quantile(counts: Counts, ranks: Ranks, *, high: Any, most: int) -> Profile:
     """Return the profile of an order statistic or quantile of positions from 0 to ``high``.
 
-    ``high`` is one number for all groups or one for each. V(s) is the record of rank (per_record n +
-    constant + step s) / denominator, rounded up, or interpolated between two records (then positions
-    count parts of a cell, ``ranks.refinement`` to a cell): 0 at rank 0 and ``high`` at rank n + 1.
+    ``high`` is one number for all groups or one for each. V(s) is the record of rank (per_record
+    n + constant + step s) / denominator, rounded up, or interpolated between two records (then
+    positions count parts of a cell, ``ranks.refinement`` to a cell): 0 at rank 0 and ``high`` at
+    rank n + 1.
     """
     v, step, totals = ranks.denominator, ranks.step, counts.totals
     whole, rest = _start(ranks, totals)
     counts, below = _near(counts, *near_ranks(ranks, totals, most), totals)
     group = counts.group
-    # Ranks are relative to that of level 0 and clipped to a distance beyond which ``most`` levels do not reach.
+    # Ranks are relative to that of level 0 and clipped to a distance beyond which ``most`` levels
+    # do not reach.
     far = step * (most + 4) // v + 2
     through = running_sums(counts.counts, counts.starts) + below[group]
     if ranks.definition == "lower":
@@ -216,8 +224,8 @@ def quantile(counts: Counts, ranks: Ranks, *, high: Any, most: int) -> Profile:
 def sum_of_records(counts: Counts, n: int, *, high: int, most: int) -> Profile:
     """Return the profile of the sum of n records from 0 to ``high`` under swap.
 
-    Each change upwards moves the smallest record to ``high``, and each change downwards the largest to
-    0: -s changes leave the sum of the n + s smallest records.
+    Each change upwards moves the smallest record to ``high``, and each change downwards the largest
+    to 0: -s changes leave the sum of the n + s smallest records.
     """
     starts, length = 2 * counts.starts, np.diff(counts.starts)
     below = np.arange(len(counts.values)) + np.repeat(counts.starts[:-1], length)
@@ -230,9 +238,9 @@ def sum_of_records(counts: Counts, n: int, *, high: int, most: int) -> Profile:
 
 
 def nonnegative_sum(counts: Counts, tau: int, *, high: int, most: int) -> Profile:
-    """Return the profile of shifted inverse sensitivity around the sum without its tau largest records.
+    """Return the profile around the sum without its tau largest records.
 
-    Sums are capped at ``high``.
+    This is shifted inverse sensitivity. Sums are capped at ``high``.
     """
     return _of_slopes(counts.starts, counts.values, counts.counts, tau - counts.totals, tau + 1, most, high + 1)
 
@@ -252,7 +260,9 @@ def distinct_count(counts: Counts, tau: int, *, high: int, most: int) -> Profile
 
 @dataclass(frozen=True, eq=False)
 class _Entries:
-    """The entries of counts, and for each group one before them at position 0 and one after at the end.
+    """The entries of counts, framed by two more entries for each group.
+
+    These are one before at position 0 and one after at the end of the range.
 
     Attributes:
         starts: int64 ``(groups + 1,)``, where each group starts, with its two added entries.
@@ -277,7 +287,7 @@ class _Entries:
 
 
 def _near(counts: Counts, low: Any, high: Any, totals: np.ndarray) -> tuple[Counts, np.ndarray]:
-    """Return the entries that hold the records of the ranks ``low`` to ``high``, and the number below them."""
+    """Return the entries with the records of ranks ``low`` to ``high``, and the count below."""
     if not (np.any(low > 1) or np.any(high < totals)):
         return counts, np.zeros(counts.groups, np.int64)
     sums = np.cumsum(counts.counts)
@@ -320,7 +330,8 @@ def _of_runs(
     levels, places = np.empty((2, len(last) + counts.groups), np.int64)
     levels[front], levels[inside] = lowest, last
     top = np.broadcast_to(high, counts.groups)
-    # An entry beyond ``most`` changes is not reached: it gets the position of that end of the range, and no length.
+    # An entry beyond ``most`` changes is not reached: it gets the position of that end of the
+    # range, and no length.
     before = levels[inside - 1]
     places[inside] = np.where(last < -most, 0, position)
     far = np.flatnonzero(before >= most)
@@ -332,7 +343,10 @@ def _of_runs(
 
 
 def _of_knots(entries: _Entries, knots: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]], most: int, size: Any) -> Profile:
-    """Return the profile with a position from its first to its last level, and more knots after entries."""
+    """Return the profile with a position from its first to its last level.
+
+    There are more knots after some entries.
+    """
     front, back = entries.starts[:-1], entries.starts[1:] - 1
     level, place = np.zeros((2, len(entries.value), 1 + len(knots)), np.int64)
     valid = np.zeros(level.shape, bool)
@@ -353,9 +367,10 @@ def _of_knots(entries: _Entries, knots: Sequence[tuple[np.ndarray, np.ndarray, n
 def _of_slopes(
     starts: np.ndarray, slope: np.ndarray, times: np.ndarray, level: np.ndarray, top: int, most: int, size: int
 ) -> Profile:
-    """Return the profile that rises from 0 at ``level`` by each slope ``times`` times, at most to the end.
+    """Return the profile that rises from 0 at ``level`` by each slope ``times`` times.
 
-    It is ``size - 1``, the end of the range, from the level ``top`` on.
+    It rises at most to the end of the range. It is ``size - 1``, the end of the range, from the
+    level ``top`` on.
     """
     high = size - 1
     gain = slope * np.minimum(times, high // np.maximum(slope, 1) + 1)

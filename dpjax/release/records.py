@@ -40,7 +40,9 @@ def clip_integers(array: np.ndarray, low: int, high: int) -> np.ndarray:
 
 
 def as_integers(name: str, x: Any) -> np.ndarray:
-    """Return computed integers, such as counts, as an array of an integer dtype or of Python integers.
+    """Return computed integers, such as counts, as an array.
+
+    It has an integer dtype or holds Python integers.
 
     Raises:
         TypeError: if anything else is among them.
@@ -61,10 +63,10 @@ def as_integers(name: str, x: Any) -> np.ndarray:
 def as_array(x: Any) -> np.ndarray:
     """Return an array of NumPy or JAX as a NumPy array, and anything else as an array of objects.
 
-    Objects are used for a list, since the dtype that NumPy infers depends on all its records at once,
-    and for arrays of other libraries with dtypes that NumPy lacks. Float dtypes that only JAX has become
-    float32, which holds them exactly, and its narrow integers int32. Masked arrays, data frames and rows
-    of different lengths are refused.
+    Objects are used for a list, since the dtype that NumPy infers depends on all its records at
+    once, and for arrays of other libraries with dtypes that NumPy lacks. Float dtypes that only JAX
+    has become float32, which holds them exactly, and its narrow integers int32. Masked arrays, data
+    frames and rows of different lengths are refused.
     """
     checks.refuse_frame("x", x)
     if _is_masked(x):
@@ -168,7 +170,7 @@ def is_integer(value: Any) -> bool:
 
 
 def _real(value: Any) -> int | float:
-    """Return an object as a Python integer or the nearest float, or NaN if it is not a real number."""
+    """Return an object as a Python integer or the nearest float; NaN if not a real number."""
     if type(value) in (int, float):
         return value
     value = without_axes(value)
@@ -188,8 +190,8 @@ def _real(value: Any) -> int | float:
 def codes_of(ids: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return integer codes, equal where the ids are equal, int64, and a mask of valid ids.
 
-    Both have the shape of ``ids``. An object is a valid id if it is an integer or text; others do not
-    raise.
+    Both have the shape of ``ids``. An object is a valid id if it is an integer or text; others do
+    not raise.
     """
     array = as_array(ids)
     if array.dtype.kind == "O":

@@ -1,4 +1,4 @@
-"""The result of a release: the values, their multiples, and the privacy cost of all draws together."""
+"""The result of a release: the values, their multiples, and the cost of all draws."""
 
 from __future__ import annotations
 
@@ -22,16 +22,17 @@ if TYPE_CHECKING:
 class Release(Shown):
     """The released values, their grid and their privacy guarantee.
 
-    There is no error bar, since it would be a function of the data. ``float(found)`` is a single value.
+    There is no error bar, since it would be a function of the data. ``float(found)`` is a single
+    value.
 
     Attributes:
-        values: float64, in the units of the data: the draws on the first axis, then the batch axes of
-            the records.
-        multiples: int64 of the same shape: the values are exactly these multiples of ``resolution``; for
-            candidates and floats, the indices of the values.
+        values: float64, in the units of the data: the draws on the first axis, then the batch axes
+            of the records.
+        multiples: int64 of the same shape: the values are exactly these multiples of
+            ``resolution``; for candidates and floats, the indices of the values.
         resolution: the common divisor of all values; None for candidates and floats.
-        guarantee: the cost of all draws from one row together; with metric privacy, for every pair of
-            elements.
+        guarantee: the cost of all draws from one row together; with metric privacy, for every pair
+            of elements.
 
     >>> found = Release(np.array([[3.0]]), np.array([[3]]), Fraction(1), Guarantee(1.0, 1.0, "swap"))
     >>> float(found), found.draws
@@ -74,7 +75,10 @@ class Release(Shown):
         return index_names(self.values.shape[1:-1] if self.values.ndim > 2 else self.values.shape[1:], rows)
 
     def _table(self) -> np.ndarray:
-        """Return the values as ``(draws, rows, k)``, where k is the last of several batch axes, else 1."""
+        """Return the values as ``(draws, rows, k)``.
+
+        k is the size of the last of several batch axes, else 1.
+        """
         k = self.values.shape[-1] if self.values.ndim > 2 else 1
         return self.values.reshape(self.draws, math.prod(self.values.shape[1:]) // max(k, 1), k)
 
@@ -108,10 +112,11 @@ class Release(Shown):
         return cls(*arrays, None if resolution is None else Fraction(resolution), Guarantee.from_dict(cost), **given)
 
     def __str__(self) -> str:
-        """Return a table: a line for each row of the batch, a column for each draw, at most twenty lines.
+        """Return a table of at most twenty lines.
 
-        If there are several batch axes, the last one, such as that of quantiles, is laid out in columns,
-        and a bar separates draws.
+        It has a line for each row of the batch and a column for each draw. If there are several
+        batch axes, the last one, such as that of quantiles, is laid out in columns, and a bar
+        separates draws.
         """
         rows, mark = np.swapaxes(self._table(), 0, 1), " | " if self.values.ndim > 2 else "  "
         lines = [mark.join("  ".join(f"{value:.15g}" for value in draw) for draw in row) for row in rows[:20]]

@@ -1,10 +1,10 @@
-"""One draw from each of many rows without missing records: a table of levels by rows replaces counts.
+"""One draw from each of many rows without missing records.
 
-If every row has n records, the ranks of all levels are the same in every row, and so are the
-exponentials of the costs. Each row is then read at these ranks, and each piece needs only one
-difference and one more exponential. The distribution is the one of ``distribution.py``, drawn from
-the same random words in the same order (``draw.py`` derives the margin): a row whose draw is
-uncertain is counted and drawn exactly.
+A table of levels by rows replaces counts. If every row has n records, the ranks of all levels are
+the same in every row, and so are the exponentials of the costs. Each row is then read at these
+ranks, and each piece needs only one difference and one more exponential. The distribution is the
+one of ``distribution.py``, drawn from the same random words in the same order (``draw.py`` derives
+the margin): a row whose draw is uncertain is counted and drawn exactly.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ _NUMBERS = 2**19  # array elements in a chunk of rows
 def apply_to(statistic: Statistic, neighbors: str, records: np.ndarray, present: np.ndarray) -> bool:
     """Return whether this module can draw the rows.
 
-    It can if there are several rows, all records are present and the statistic is one of the records.
+    It can if there are several rows, all records are present and the statistic is one of the
+    records.
     """
     whole = isinstance(statistic, ByRank) and statistic.ranks(neighbors).definition == "lower"
     return whole and len(records) > 1 and bool(present.all())
@@ -42,10 +43,10 @@ def positions(
     more: More = further_word,
     margin: float = MARGIN / 2.0**60,
 ) -> np.ndarray:
-    """Draw one position by piecewise Laplace from each row of positions ``(rows, n)``: int64 ``(rows,)``.
+    """Draw one position from each row of positions ``(rows, n)``: int64 ``(rows,)``.
 
-    ``words(shape)`` returns random 64-bit words, and ``more`` the bits that extend them; with a
-    ``margin`` of 1 every row is treated as uncertain.
+    The mechanism is piecewise Laplace. ``words(shape)`` returns random 64-bit words, and ``more``
+    the bits that extend them; with a ``margin`` of 1 every row is treated as uncertain.
     """
     rows, n = records.shape
     found, drawn = np.zeros(rows, np.int64), words((2, rows))
@@ -69,8 +70,8 @@ class _Table:
     Attributes:
         levels: -W, ..., W, beyond which the profile is at the ends of the range.
         columns: the rank of each level; 0 and n + 1 denote the ends of the range.
-        heights: the numerators of the pieces' weights in ascending order, relative to a value that one
-            change moves.
+        heights: the numerators of the pieces' weights in ascending order, relative to a value that
+            one change moves.
     """
 
     def __init__(self, statistic: ByRank, n: int, epsilon: Fraction, neighbors: str) -> None:
@@ -87,7 +88,7 @@ class _Table:
             self.heights = np.exp(-self.rate * np.where(knots < 0, -1 - knots, knots)) * -np.expm1(-self.rate)
 
     def decide(self, records: np.ndarray, words: np.ndarray, margin: float) -> tuple[np.ndarray, np.ndarray]:
-        """Return the positions that 64-bit words ``(2, rows)`` select, and which of them are certain."""
+        """Return the positions that 64-bit words ``(2, rows)`` select, and which are certain."""
         rows, row = len(records), np.arange(len(records))
         ordered = np.sort(records, axis=-1)
         edges = np.empty((rows, len(self.columns) + 2), np.float64)

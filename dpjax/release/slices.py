@@ -1,4 +1,7 @@
-"""Slices of the records of groups, as counts: the records of consecutive ranks, clamped to an interval."""
+"""Slices of the records of groups, as counts.
+
+A slice has the records of consecutive ranks, clamped to an interval.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ class Slices:
         self._offset = self._sums[counts.starts[:-1]][group]
 
     def around(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return how many records of each lane are below each point, and how many are at most the point.
+        """Return how many records of each lane are below each point, and at most each point.
 
         The points are ``(lanes, ...)``.
         """

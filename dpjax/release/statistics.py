@@ -68,7 +68,7 @@ class Statistic:
             Statistic.kinds[cls.__name__] = cls
 
     def read(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the position of each record, and which records are present, as arrays of the shape of ``x``."""
+        """Return the position of each record, and which are present, in the shape of ``x``."""
         raise NotImplementedError
 
     def distribution(
@@ -80,10 +80,13 @@ class Statistic:
         mechanism: str | None = None,
         batch_shape: Sequence[int] | None = None,
     ) -> Any:
-        """Return the output distributions of a release of each group, for evaluation: they are private.
+        """Return the output distributions of a release of each group, for evaluation.
+
+        They are functions of the data, without a privacy guarantee.
 
         Args:
-            counts: the counts of the groups; under swap all groups have the same, public number of records.
+            counts: the counts of the groups; under swap all groups have the same, public number of
+                records.
             epsilon: the privacy loss of one draw, from 2^-30 to 64.
             neighbors: ``"add_remove"`` or ``"swap"``.
             mechanism: one of ``mechanisms``, by default the first.
@@ -105,8 +108,8 @@ class Statistic:
     ) -> Release:
         """Draw exactly ``draws`` times from each group.
 
-        The other arguments are those of :meth:`distribution`.
-        The cost of all draws from one group is charged to the budget, after all checks and before any draw.
+        The other arguments are those of :meth:`distribution`. The cost of all draws from one group
+        is charged to the budget, after all checks and before any draw.
         """
         name, batch = self.checked(neighbors, mechanism), (counts.groups,) if batch_shape is None else tuple(batch_shape)
         cost, number = exact_epsilon(epsilon), checks.static_integer("draws", draws, 1)
@@ -124,7 +127,10 @@ class Statistic:
         return guarantee
 
     def _check(self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str) -> None:
-        """Raise for public parameters for which :meth:`_release` would raise, before a budget is charged."""
+        """Raise for public parameters for which :meth:`_release` would raise.
+
+        This happens before a budget is charged.
+        """
         self._distribution(counts.some(0, 0), epsilon, neighbors, mechanism, (0,))
 
     def _distribution(self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str, batch: tuple[int, ...]) -> Any:
@@ -140,13 +146,14 @@ class Statistic:
             drawn[:, first:last] = found.positions(draws)
             grids.append(found.grid)
 
-        # Permute and flip has a piece for each level. Their number may depend on the data, but this bound on it does not.
+        # Permute and flip has a piece for each level. Their number may depend on the data, but this
+        # bound on it does not.
         levels = 2 * profiles.levels_needed(epsilon) if mechanism == "permute_and_flip" else 1
         in_threads(some, _in_cache(counts, max(_LEVELS // levels, 1)))
         return release_of(drawn.reshape(draws, *batch), grids[0], self.cost(epsilon, draws, neighbors, mechanism))
 
     def near(self, n: int, epsilon: float, neighbors: str) -> tuple[int, int] | None:
-        """Return the first and the last rank that matter among n records, or None if all of them do."""
+        """Return the first and the last rank that matter among n records; None means all."""
         return None
 
     def checked(self, neighbors: str, mechanism: str | None) -> str:
@@ -173,7 +180,7 @@ class Statistic:
         return self.distribution(counts, 1.0, self.relations[-1]).value
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the parameters as numbers, text and lists, which :mod:`json` can write, without defaults."""
+        """Return the parameters as numbers, text and lists for :mod:`json`, without defaults."""
         given = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
         defaults = {field.name: field.default for field in fields(self)}  # type: ignore[arg-type]
         asked = {name: _plain(value) for name, value in given.items() if defaults[name] is MISSING or value != defaults[name]}
@@ -198,7 +205,10 @@ class Statistic:
         return Statistic.from_dict(json.loads(text))
 
     def _settle(self) -> None:
-        """Replace lists by tuples and text such as "1/10" by fractions, so that equal objects compare equal."""
+        """Replace lists by tuples and text such as "1/10" by fractions.
+
+        Equal objects then compare equal.
+        """
         for field in fields(self):  # type: ignore[arg-type]
             value = getattr(self, field.name)
             if isinstance(value, np.datetime64 | np.timedelta64):
@@ -215,7 +225,10 @@ class Statistic:
 
 
 def _from_plain(value: Any) -> Any:
-    """Return the grid, date, time or duration that :func:`_plain` wrote, and other values unchanged."""
+    """Return the grid, date, time or duration that :func:`_plain` wrote.
+
+    Other values are returned unchanged.
+    """
     if not isinstance(value, dict):
         return value
     if set(value) == {"microseconds"}:
@@ -270,7 +283,8 @@ class _OnGrid(Statistic):
     def profile(self, counts: Counts, neighbors: str, most: int = LEVELS) -> Profile:
         """Return the values that the statistic of each group can take, up to ``most`` changes.
 
-        After these it can take any value. Under swap all groups have the same, public number of records.
+        After these it can take any value. Under swap all groups have the same, public number of
+        records.
         """
         raise NotImplementedError
 
@@ -283,7 +297,10 @@ class _OnGrid(Statistic):
 
 
 def _in_cache(counts: Counts, most: int) -> list[tuple[int, int]]:
-    """Split the groups into at least one range of at most ``most`` groups and few enough entries."""
+    """Split the groups into ranges with at most ``most`` groups and few enough entries.
+
+    There is at least one range.
+    """
     ends = np.searchsorted(counts.starts, np.arange(_ENTRIES, counts.starts[-1], _ENTRIES), "right") - 1
     cuts = sorted({*range(0, counts.groups, most), 0, *ends.tolist(), counts.groups})
     return list(itertools.pairwise(cuts)) or [(0, 0)]
@@ -350,8 +367,8 @@ class Median(_OfLevel):
         upper: public, a multiple of the resolution.
         resolution: public, that of the data: 1 for integers, 0.01 for cents; 0.1 is 1/10.
         grid: instead of these three, if no bounds are known: :class:`Floats`.
-        definition: ``"lower"``, the record x[ceil(n/2)], or ``"linear"``, the midpoint median, a multiple
-            of half the resolution.
+        definition: ``"lower"``, the record x[ceil(n/2)], or ``"linear"``, the midpoint median, a
+            multiple of half the resolution.
 
     >>> Median(lower=0, upper=120, resolution=1).to_dict()
     {'statistic': 'Median', 'lower': 0, 'upper': 120, 'resolution': 1}
@@ -412,7 +429,10 @@ class OrderStatistic(ByRank):
 
 
 class _Shifted(_OnGrid):
-    """A statistic by shifted inverse sensitivity: centered where tau people have left (Steinke 2023)."""
+    """A statistic by shifted inverse sensitivity (Steinke 2023).
+
+    It is centered where tau people have left.
+    """
 
     def __post_init__(self) -> None:
         """Raise for bad public parameters."""
@@ -449,7 +469,7 @@ class Maximum(_Shifted, ByRank):
     grid: Floats | None = None
 
     def ranks(self, neighbors: str) -> Ranks:
-        """Return the ranks that the profile reads: the tau-th record before the last one at level 0."""
+        """Return the ranks that the profile reads: at level 0, the tau-th before the last."""
         return Ranks(per_record=1, constant=-self.tau, step=1, denominator=1, definition="lower")
 
     def _numbers(self, counts: Counts) -> np.ndarray:
@@ -466,11 +486,14 @@ class _FromZero(_Shifted):
 
 @dataclass(frozen=True)
 class NonnegativeSum(_FromZero):
-    """The sum of nonnegative records, by shifted inverse sensitivity: near the sum without the tau largest.
+    """The sum of nonnegative records, by shifted inverse sensitivity.
+
+    It is near the sum without the tau largest records.
 
     Attributes:
         tau: at least 1, chosen without the data.
-        upper: public, a multiple of the resolution: larger sums and larger records are clamped to it.
+        upper: public, a multiple of the resolution: larger sums and larger records are clamped to
+            it.
         resolution: public, that of the data.
 
     >>> NonnegativeSum(10, upper=1000, resolution=1).to_dict()
@@ -648,7 +671,8 @@ class Histogram(_Counted):
     """The number of records in each bin, or of those that equal each candidate.
 
     Attributes:
-        edges: public, increasing: each bin includes its lower edge, and the last one its upper edge too.
+        edges: public, increasing: each bin includes its lower edge, and the last one its upper edge
+            too.
         candidates: public, finite and increasing: instead of ``edges``.
 
     >>> Histogram([0, 10, 20]).to_dict()
@@ -698,7 +722,8 @@ class Mode(Statistic):
     """The most frequent of finitely many public candidates, by the exponential mechanism.
 
     Attributes:
-        candidates: increasing finite numbers that float64 holds. Records that equal none are ignored.
+        candidates: increasing finite numbers that float64 holds. Records that equal none are
+            ignored.
         resolution: if not None, the candidates are multiples of it, and records are rounded to its
             multiples.
 

@@ -207,8 +207,8 @@ def test_the_text_has_the_rows_and_says_that_it_is_a_simulation(run, answer, age
     assert lines[3] == ["column", "age,", "missing", "0,", "epsilon", "1"]
     for part in (
         "All draws together are 1-DP and 1-bounded-range under add_remove neighbors, for one record of the file, more or less. "
-        "A person with several records has a weaker guarantee: give --unit, the column that identifies the person. A record is in one group, "
-        "so that this is the cost of all groups together.",
+        "A person with several records has a weaker guarantee: give --unit, the column that identifies the person. A record is in "
+        "one group, so that this is the cost of all groups together.",
         "Median (definition lower) of age by group; neighbors add_remove. Resolution 1/2; seed 4; 1 draw of each row.",
         "with these differences: no --seed; --groups, or --group-epsilon and --group-delta.",
         "Simulation: floating-point draws reveal low-order bits",
