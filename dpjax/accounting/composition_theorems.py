@@ -37,8 +37,9 @@ _WIDEST = 500.0  # the largest range whose exponential is used; beyond it, the r
 def advanced_epsilon(epsilon: float, *, count: int, delta: float) -> float:
     """Return the epsilon at ``delta`` by the advanced composition theorem.
 
-    For k = ``count`` adaptive epsilon-DP mechanisms it is sqrt(2 k log(1/delta)) epsilon + k epsilon
-    (e^epsilon - 1). It is meant for comparison: :func:`optimal_pure_epsilon` is never larger.
+    For k = ``count`` adaptive epsilon-DP mechanisms it is sqrt(2 k log(1/delta)) epsilon + k
+    epsilon (e^epsilon - 1). It is meant for comparison: :func:`optimal_pure_epsilon` is never
+    larger.
 
     References:
         Dwork, Rothblum and Vadhan (2010), Theorem III.3.

@@ -44,6 +44,15 @@ class WorstNeighbor(NamedTuple):
         value: float scalar, the value of this record in the neighbor; NaN if it was removed.
         x: float, the neighbor's records: ``(n,)`` under swap, ``(n + 1,)`` under add/remove.
         mask: bool, of the shape of ``x``: which of the records are present.
+
+    >>> import jax.numpy as jnp
+    >>> from dpjax import median, piecewise_laplace
+    >>> def distribution_of(x, mask):
+    ...     profile = median(x, lower=0, upper=10, neighbors="add_remove", mask=mask)
+    ...     return piecewise_laplace(profile, 1.0)
+    >>> x = jnp.array([1.0, 5.0, 6.0])
+    >>> worst_neighbor(x, distribution_of, lower=0, upper=10, neighbors="add_remove").mask.shape
+    (4,)
     """
 
     score: jax.Array

@@ -1,6 +1,6 @@
 """Validation of static arguments: options, integers, types and resolutions.
 
-It happens when a function is called or traced.
+The functions raise when a function is called or traced.
 """
 
 from __future__ import annotations
@@ -29,13 +29,19 @@ def counted_neighbors(neighbors: Any) -> None:
     """Raise ``ValueError`` unless the relation is add/remove.
 
     Counts are private only under this relation.
+
+    >>> counted_neighbors("add_remove")
     """
     if one_of("neighbors", neighbors, NEIGHBORS) == "swap":
         raise ValueError('neighbors must be "add_remove" to draw numbers of records: under swap neighbors they are public.')
 
 
 def one_of(name: str, value: Any, options: Collection[str]) -> str:
-    """Return a static option; raise ``ValueError`` with the list of options if it is unknown."""
+    """Return a static option; raise ``ValueError`` with the list of options if it is unknown.
+
+    >>> one_of("neighbors", "swap", NEIGHBORS)
+    'swap'
+    """
     if value not in options:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}; got {value!r}.")
     return str(value)
@@ -52,6 +58,9 @@ def static_integer(name: str, value: Any, least: int, most: int | None = None, *
         least: the smallest allowed integer.
         most: the largest allowed integer, if there is one.
         must: the condition in the error message, by default "an integer from 0 to 9", for example.
+
+    >>> static_integer("draws", np.int32(3), 1)
+    3
     """
     try:
         number = None if isinstance(value, bool) else operator.index(value)
@@ -66,8 +75,10 @@ def static_integer(name: str, value: Any, least: int, most: int | None = None, *
 def static_number(name: str, value: Any, least: float, most: float) -> float:
     """Return a static number from ``least`` to ``most`` as a Python float.
 
-    Raise ``ValueError`` otherwise.
-    A bool or a string is not a number.
+    Raise ``ValueError`` otherwise. A bool or a string is not a number.
+
+    >>> static_number("epsilon", 1, 0.0, 64.0)
+    1.0
     """
     try:
         number = None if isinstance(value, (bool, str)) else float(value)
@@ -81,8 +92,10 @@ def static_number(name: str, value: Any, least: float, most: float) -> float:
 def instance(caller: str, value: Any, kind: type, hint: str) -> None:
     """Raise ``TypeError`` if an argument is not an instance of ``kind``.
 
-    The message has a hint where such objects come from, and which function takes the argument
+    The message says where such objects come from (``hint``), and which function takes the argument
     instead.
+
+    >>> instance("median", Fraction(1), Fraction, "a Fraction")
     """
     if not isinstance(value, kind):
         found = "an array" if is_jax_array(value) or isinstance(value, np.ndarray) else type(value).__name__
@@ -96,6 +109,9 @@ def resolution(value: Resolution, bounds: Sequence[ArrayLike], most: int) -> Fra
         TypeError: the resolution is a JAX array, but the shape of a grid is static.
         ValueError: the resolution is not positive, or a bound that is a Python or NumPy value is
             not a multiple of it, or is more than ``most`` times the resolution.
+
+    >>> resolution(0.1, (0, 120), 2**51)
+    Fraction(1, 10)
     """
     if is_jax_array(value):
         raise TypeError("resolution must be a static number or Fraction, not a JAX array: grids are exact.")
@@ -143,5 +159,8 @@ def shift(tau: int) -> int:
     """Return a static tau of a shift of levels.
 
     Raise ``ValueError`` if it is not an integer of at least 1.
+
+    >>> shift(10)
+    10
     """
     return static_integer("tau", tau, 1, must="an integer from 1 on, chosen without the data")

@@ -66,7 +66,7 @@ class Audit:
 
     @property
     def holds(self) -> bool:
-        """Whether the exact loss and range are at most the claimed ones, up to rounding."""
+        """True if the exact loss and range are at most the claimed ones, up to rounding."""
         pairs = ((self.exact_loss, self.guarantee.epsilon), (self.exact_range, self.guarantee.bounded_range))
         return all(found <= claim * (1 + ROUNDING) + 1e-5 for found, claim in pairs)
 

@@ -67,7 +67,7 @@ class Source(NamedTuple):
 
     @property
     def is_parquet(self) -> bool:
-        """Whether the name of the file is that of a Parquet file."""
+        """True if the file has the name of a Parquet file."""
         return is_parquet(self.path)
 
 

@@ -130,7 +130,7 @@ def _notes(asked: argparse.Namespace, found: FrameResult, found_by: PrivateGroup
     if ledger is not None:
         lines.append(f"Ledger {asked.ledger}: {left_text(ledger)}.")
     lines.append(
-        f"The values were drawn exactly, with entropy from the system. Records that are not numbers {read_as}; their number "
+        f"The values were drawn exactly, with the operating system's entropy. Records that are not numbers {read_as}; their number "
         "is not reported. Not covered by the guarantee: running time, memory, and options that were chosen by looking at the data "
         "(bounds, grid, groups, epsilon)."
     )

@@ -65,7 +65,7 @@ def cells_of(grid: Multiples) -> Rounding:
 
 @dataclass(frozen=True)
 class Persons:
-    """How the rows of a person are combined.
+    """The rule that combines the rows of a person.
 
     Attributes:
         unit: the column that identifies the person.

@@ -113,9 +113,9 @@ def runs_on_cpu() -> bool:
 def some_rows(tree: Any, batch: tuple[int, ...], start: Any, size: int, always: jax.Array | None = None) -> Any:
     """Return rows ``start`` to ``start + size`` of the flattened batch.
 
-    The argument is a pytree of arrays ``(*batch, k)``. They have the shape ``(size, k)``, or
-    ``(1, k)`` for an array that all rows share by broadcasting. With ``always``, the arrays are
-    materialized on the CPU (see :func:`in_memory`).
+    The argument is a pytree of arrays ``(*batch, k)``, and the results have the shape
+    ``(size, k)``, or ``(1, k)`` for an array that all rows share by broadcasting. With ``always``,
+    the arrays are materialized on the CPU (see :func:`in_memory`).
     """
     rows = prod(batch)
     leaves, structure = jax.tree.flatten(tree)

@@ -112,7 +112,7 @@ def fold_in_streams(keys: Words, size: int, streams: Sequence[int], first: Array
 def fold_in_range(keys: Words, size: int, first: ArrayLike = 0, stream: ArrayLike = 0) -> Words:
     """Fold ``first, ..., first + size - 1`` into each key, on a new last axis.
 
-    The result are the words of the variates with these indices. Different streams are independent;
+    The result are the words for the variates with these indices. Different streams are independent;
     stream 0 is that of ``jax.random.fold_in``.
     """
     index = jnp.arange(size, dtype=jnp.uint32) + jnp.asarray(first, jnp.uint32)

@@ -38,7 +38,7 @@ class UniformPair(NamedTuple):
 def words(key: jax.Array, shape: tuple[int, ...]) -> Words:
     """Draw two 32-bit words per variate.
 
-    They equal ``jax.random.key_data(jax.random.split(key, ...))``. The words of variate i of a 1-D
+    They equal ``jax.random.key_data(jax.random.split(key, ...))``. The words for variate i of a 1-D
     shape do not depend on the number of variates.
 
     Args:

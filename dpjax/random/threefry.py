@@ -16,7 +16,7 @@ _PARITY = 0x1BD11BDA
 
 @jax.jit
 def threefry(key: Words, counter: Words) -> Words:
-    """Return the two random words of each counter under each key; shapes broadcast.
+    """Return two random words for each counter under each key; shapes broadcast.
 
     For the counter ``(0, i)`` they equal ``jax.random.key_data(jax.random.fold_in(key, i))``.
     """

@@ -332,7 +332,7 @@ class Weights:
 
 
 def _place(width: np.ndarray, words: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the integer floor(width U) for words of ``count`` bits, and whether it is certain.
+    """Return the integer floor(width U) for words with ``count`` bits, and whether it is certain.
 
     It is certain if further bits cannot change it.
     """
