@@ -13,18 +13,23 @@ Rounded(batch_shape=(2,), dtype=float32, rate=0.5, resolution=1)
 >>> print(dpjax.piecewise_laplace.guarantee(profile, 1.0))
 1-DP and 1-bounded-range under add_remove neighbors
 
-==================== ============================== ====================================== =============================
-object               returned by                    meaning                                may it be published?
-==================== ============================== ====================================== =============================
-sensitivity profile  a statistic: ``median(x)``     how far the statistic can move when    no: it is computed from
+==================== ============================== ======================================
+============================= object               returned by                    meaning
+may it be published? ==================== ==============================
+====================================== ============================= sensitivity profile  a
+statistic: ``median(x)``     how far the statistic can move when    no: it is computed from
                                                     1, 2, ... individuals change           the data
-distribution         a mechanism:                   the distribution of the output, with   no: it depends on the data
+distribution         a mechanism:                   the distribution of the output, with   no: it
+depends on the data
                      ``piecewise_laplace(...)``     exact errors and intervals
-draw                 ``distribution.sample(key)``,  a floating-point simulation from a     no: its low-order bits depend
+draw                 ``distribution.sample(key)``,  a floating-point simulation from a     no: its
+low-order bits depend
                      ``simulate``                   seed, for analysis                     on the data
-released number      ``dpjax.release``,             an exact draw, with randomness from    yes, at the privacy cost that
+released number      ``dpjax.release``,             an exact draw, with randomness from    yes, at
+the privacy cost that
                      ``dpjax.frames.release``       the operating system                   its guarantee states
-==================== ============================== ====================================== =============================
+==================== ============================== ======================================
+=============================
 
 Statistics
     of records: median, quantile, order_statistic, quantiles; mean, variance, sum, count, histogram; maximum, nonnegative_sum,
@@ -35,7 +40,8 @@ Statistics
     custom: from_radii, from_vector_radii, from_local_sensitivity, from_distances
     return types: SensitivityProfile, VectorProfile, CandidateScores, SortedRecords, DownSensitivity, LocalSensitivity,
     SmoothSensitivity
-Mechanisms (each has an attribute ``guarantee``, a function that returns the cost of a draw as a Guarantee)
+Mechanisms (each has an attribute ``guarantee``, a function that returns the cost of a draw as a
+Guarantee)
     for a profile: piecewise_laplace, inverse_sensitivity, duff; for numbers: laplace, gaussian, spherical_gaussian,
     subsampled_laplace; for vectors: k_norm, piecewise_laplace, inverse_sensitivity
     among candidates: exponential, permute_and_flip, noisy_tree, stand_out, best_of, above_threshold, decomposable_exponential
@@ -46,9 +52,10 @@ Mechanisms (each has an attribute ``guarantee``, a function that returns the cos
     with a failure probability: never_fail, propose_test_release
     additive noise: bounded_noise_laplace, smooth_cauchy, smooth_laplace, smooth_laplace_log_normal (optimal_beta,
     optimal_sigma)
-Distributions (sample, log_prob, cdf, quantile, interval, mean, stddev, mean_abs_error, plot; ``distribution[0]`` is row 0)
-    on the real line: PiecewiseExponential with Tails, Cauchy, Gaussian, LaplaceLogNormal, SubsampledLaplace, Clamped; Transformed by
-    Asinh, Log, LogCauchy or a Prior
+Distributions (sample, log_prob, cdf, quantile, interval, mean, stddev, mean_abs_error, plot;
+``distribution[0]`` is row 0)
+    on the real line: PiecewiseExponential with Tails, Cauchy, Gaussian, LaplaceLogNormal, SubsampledLaplace, Clamped;
+    Transformed by Asinh, Log, LogCauchy or a Prior
     on multiples and candidates: Rounded, DiscreteLaplace, Finite
     of vectors and several quantiles: Radial, SphericalGaussian, JointQuantiles, NestedQuantiles, RecursiveQuantiles,
     IndependentQuantiles, QuantileMarginals, QuantileCdf, ConfidenceInterval
@@ -59,7 +66,8 @@ Packages
     release (draws for publication), frames (columns of data frames), accounting, auditing, metric_privacy, bounds, simulation,
     distributions, statistics, sensitivity, mechanisms, random
 
-``from dpjax import *`` omits the names that would shadow Python's: ``dpjax.sum``, ``dpjax.random`` and ``dpjax.statistics``.
+``from dpjax import *`` omits the names that would shadow Python's: ``dpjax.sum``, ``dpjax.random``
+and ``dpjax.statistics``.
 """
 
 import builtins
@@ -91,8 +99,8 @@ if TYPE_CHECKING:
     from dpjax.simulation import sharded_sample, simulate
     from dpjax.statistics import *
 
-# The public packages, and which of their names ``dpjax`` exports too. They are imported on first use, so that the command line can
-# print its help without importing JAX.
+# The public packages, and which of their names ``dpjax`` exports too. They are imported on first
+# use, so that the command line can print its help without importing JAX.
 _NAMES: dict[str, tuple[str, ...]] = {
     "accounting": ("Guarantee",),
     "auditing": (),

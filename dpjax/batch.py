@@ -17,11 +17,11 @@ from dpjax.display import Shown, index_names
 
 
 class Batch(Shown):
-    """A pytree with a ``batch_shape``, whose fields broadcast against each other along the batch axes.
+    """A pytree with a ``batch_shape``.
 
-    ``batch[i]`` is row i and ``batch[2:5]`` are three rows, as for a NumPy array; the index is
-    static. A row taken out of a distribution draws what row 0 draws, because the randomness of a row
-    is derived from its index.
+    Its fields broadcast against each other along the batch axes. ``batch[i]`` is row i and
+    ``batch[2:5]`` are three rows, as for a NumPy array; the index is static. A row taken out of a
+    distribution draws what row 0 draws, because the randomness of a row is derived from its index.
     """
 
     _event_axes: ClassVar[tuple[str, ...]] = ()  # fields with a trailing event axis; named once per axis
@@ -58,12 +58,14 @@ class Batch(Shown):
         return self.batch_shape
 
     def _first(self, rows: int) -> Self:
-        """Return the first ``rows`` rows on one axis, or the object itself if it has no batch axes."""
+        """Return the first ``rows`` rows on one axis, or the object if it has no batch axes."""
         shape = self._row_shape
         return self._take(np.arange(min(rows, prod(shape))), shape) if shape else self
 
     def _take(self, numbers: np.ndarray, batch: tuple[int, ...], more: int = 0) -> Self:
-        """Return the rows with these flat indices; fields without batch axes are returned unchanged.
+        """Return the rows with these flat indices.
+
+        Fields without batch axes are returned unchanged.
 
         Args:
             numbers: flat row indices into ``batch``; their shape becomes the batch shape.
@@ -111,7 +113,10 @@ def _text(value: Any) -> str:
 
 
 def span(value: Any) -> str | None:
-    """Return a number as text, or "least to largest" for several; None if the values are not available."""
+    """Return a number as text, or "least to largest" for several.
+
+    None if the values are not available.
+    """
     if is_traced(value) or not (isinstance(value, float | np.ndarray | jax.Array) and np.size(value)):
         return None
     if isinstance(value, jax.Array) and (value.is_deleted() or not value.is_fully_addressable):

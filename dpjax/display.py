@@ -1,4 +1,4 @@
-"""Display of objects: a short repr, an HTML table with a small plot in notebooks, and matplotlib."""
+"""Display of objects: a short repr, an HTML table with a plot in notebooks, and matplotlib."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ _COLORS = ("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd")
 
 
 class Picture(NamedTuple):
-    """Curves through points ``(rows, k)``, one per row; ``log`` makes the vertical axis logarithmic."""
+    """Curves through points ``(rows, k)``, one per row.
+
+    ``log`` makes the vertical axis logarithmic.
+    """
 
     x: np.ndarray
     y: np.ndarray
@@ -33,7 +36,7 @@ class Shown:
         return {}
 
     def _looks(self, rows: int) -> tuple[dict[str, Any], Picture | None]:
-        """Return table columns, with an entry for each of the first ``rows`` rows, and a plot of these rows."""
+        """Return table columns of the first ``rows`` rows, and a plot of these rows."""
         del rows
         return {}, None
 
@@ -103,8 +106,9 @@ def _number(value: Any) -> str:
 
 
 def text_table(columns: Mapping[str, Sequence[Any]], keys: int = 0) -> str:
-    """Return a text table of the first twenty rows; columns that are too wide follow in further blocks.
+    """Return a text table of the first twenty rows.
 
+    Columns that are too wide follow in further blocks.
     Each block repeats the first ``keys`` columns.
 
     >>> print(text_table({"group": ["a", "bc"], "records": [1, 20], "value": [0.5, None]}, 1))
@@ -119,7 +123,7 @@ def text_table(columns: Mapping[str, Sequence[Any]], keys: int = 0) -> str:
         if not blocks or (place > keys and sum(len(other[0]) + 2 for other in blocks[-1]) + len(cells[0]) > TEXT_WIDTH):
             blocks.append(blocks[0][:keys] if blocks else [])
         blocks[-1].append(cells)
-    return "\n\n".join(map(joined, blocks)) + (f"\n... and {number - _LINES} rows more" if number > _LINES else "")
+    return "\n\n".join(map(joined, blocks)) + (f"\n... and {number - _LINES} more rows" if number > _LINES else "")
 
 
 def padded(name: str, cells: Iterable[str], left: bool) -> list[str]:
@@ -135,7 +139,10 @@ def joined(columns: Iterable[Sequence[str]]) -> str:
 
 
 def cell_of(value: Any) -> str:
-    """Format a table cell: floats with six digits, None as "", long text cut, unprintable text escaped."""
+    """Format a table cell.
+
+    Floats have six digits, None is "", long text is cut, and unprintable text is escaped.
+    """
     if value is None:
         return ""
     text = f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -15,10 +15,10 @@ VERBS = set(
     """Accept Account Add Adjust Align Allow Answer Append Apply Ask Assert Assign Audit Average Bisect Bound Bracket Broadcast Build
     Call Cast Charge Check Choose Clamp Clear Clip Close Collect Combine Compare Compile Complete Compose Compute Connect Construct Convert
     Copy Correct Count Create Cut Decide Declare Decode Describe Differentiate Discard Divide Draw Drop Encode Enclose Ensure Estimate
-    Evaluate Expand Export Extend Extract Fill Find Finish Fit Fold Format Fuse Gather Generate Give Go Group Guard Halve Hash Hold Import
-    Index Insert Integrate Interpolate Invert Iterate Join Keep Label Let List Load Lock Look Lower Make Map Mark Match Maximize Measure
+    Evaluate Expand Export Extend Extract Fetch Fill Find Finish Fit Flush Fold Format Fuse Gather Generate Give Go Group Guard Halve Hash Hold Import
+    Index Insert Inspect Integrate Interpolate Invert Iterate Join Keep Label Let List Load Lock Look Lower Make Map Mark Match Maximize Measure
     Merge Minimize Move Multiply Name Normalize Open Order Pad Parse Perform Pick Place Plot Prepare Print Project Put Quote Raise Read
-    Recompute Record Reduce Refuse Register Release Remove Rename Repeat Replace Report Represent Require Reshape Resolve Restore Return
+    Recompute Record Reduce Refine Refuse Register Release Remove Rename Repeat Replace Report Represent Require Reshape Resolve Restore Return
     Reverse Round Run Sample Save Scale Scan Score Search Select Separate Set Shift Show Simulate Skip Solve Sort Split Start Stop Store
     Subtract Sum Summarize Swap Tabulate Take Tell Test Transform Translate Trim Truncate Try Turn Undo Update Use Validate Verify Wait
     Warn Weigh Widen Wrap Write Yield""".split()

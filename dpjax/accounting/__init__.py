@@ -1,13 +1,16 @@
-"""Privacy accounting: guarantees as data, conversions, composition, subsampling, budgets, and export to dp-accounting.
+"""Privacy accounting: guarantees, conversions, composition, subsampling and budgets.
 
-Importing this package does not import JAX; the functions of JAX arrays import it on first use.
+Results can be exported to dp-accounting. Importing this package does not import JAX; the functions
+of JAX arrays import it on first use.
 
-**Adaptive budgets.** Where the next query depends on the answers so far, a :class:`PrivacyFilter` keeps all mechanisms together
-(epsilon, delta)-DP and refuses a mechanism that would exceed this budget. With a delta it admits a mechanism if the sum of the
-epsilons, the zCDP, or the Renyi divergence of one of its public orders stays within its budget; a separate part of delta pays for
-the mechanisms' own deltas. Interactive mechanisms are charged when they start, and may then be interleaved in any order.
-:class:`PartitionFilter` keeps one budget for each part of the data, since the costs of mechanisms on disjoint parts do not add up,
-and :class:`Ledger` keeps a budget in a file.
+**Adaptive budgets.** Where the next query depends on the answers so far, a :class:`PrivacyFilter`
+keeps all mechanisms together (epsilon, delta)-DP and refuses a mechanism that would exceed this
+budget. With a delta it admits a mechanism if the sum of the epsilons, the zCDP, or the Renyi
+divergence of one of its public orders stays within its budget; a separate part of delta pays for
+the mechanisms' own deltas. Interactive mechanisms are charged when they start, and may then be
+interleaved in any order. :class:`PartitionFilter` keeps one budget for each part of the data, since
+the costs of mechanisms on disjoint parts do not add up, and :class:`Ledger` keeps a budget in a
+file.
 
 >>> budget, small, charged = PrivacyFilter(1.0, 1e-6, "add_remove", orders=(16.0, 32.0)), Guarantee(0.05, 0.05, "add_remove"), 0
 >>> while budget.allows(small):
@@ -16,29 +19,33 @@ and :class:`Ledger` keeps a budget in a file.
 >>> charged  # if epsilons were summed, it would be 20
 69
 
-**Planning.** Before anything is drawn, :func:`steps_within` returns how many steps fit into a budget, :func:`least_noise` the least
-noise that meets it, and :func:`epsilon_per_query` the largest epsilon of each of several queries. An even split of an epsilon of 1
-over ten queries would give each of them 0.1:
+**Planning.** Before anything is drawn, :func:`steps_within` returns how many steps fit into a
+budget, :func:`least_noise` the least noise that meets it, and :func:`epsilon_per_query` the largest
+epsilon of each of several queries. An even split of an epsilon of 1 over ten queries would give
+each of them 0.1:
 
 >>> round(epsilon_per_query(count=10, epsilon=1.0, delta=1e-6), 3)
 0.153
 
-**Training with private clipping norms.** A step draws a clipping norm and adds Gaussian noise on the same Poisson subsample: their
-guarantees must be added *before* :func:`poisson_subsample`. Added afterwards, they would understate the cost of 200 steps. Here the
-draws have epsilon 0.1, the standard deviation of the noise is twice the sensitivity to one example, and each example is taken with
-probability 0.075:
+**Training with private clipping norms.** A step draws a clipping norm and adds Gaussian noise on
+the same Poisson subsample: their guarantees must be added *before* :func:`poisson_subsample`. Added
+afterwards, they would understate the cost of 200 steps. Here the draws have epsilon 0.1, the
+standard deviation of the noise is twice the sensitivity to one example, and each example is taken
+with probability 0.075:
 
 >>> from math import inf
 >>> draw, gaussian = Guarantee(0.1, 0.1, "add_remove"), Guarantee(neighbors="add_remove", zcdp=1 / (2 * 2.0**2))
 >>> round((200 * poisson_subsample(draw + gaussian, probability=0.075)).epsilon_at(1e-5), 2)
 2.71
 
-This composes Renyi divergences, which are exact for subsampled Gaussian noise at integer orders and an upper bound for the draw;
-their conversion to epsilon is an upper bound, too. The noise alone costs 2.69 by the same rule; stated as ``Guarantee(inf, inf,
-"add_remove", gdp=1 / 2.0)``, it is composed by its privacy loss distribution and costs 2.44. Under swap neighbors Poisson
-subsampling gives no amplification (use :func:`fixed_size_subsample` with samples of a fixed size): such a run costs ``200 * (draw +
-gaussian)`` under that relation, where the sensitivity of the sum of clipped gradients is twice the norm. Norms drawn on a linear
-scale are too inaccurate to train with; draw them on a logarithmic scale, :class:`dpjax.Log`, as in notebook 06.
+This composes Renyi divergences, which are exact for subsampled Gaussian noise at integer orders and
+an upper bound for the draw; their conversion to epsilon is an upper bound, too. The noise alone
+costs 2.69 by the same rule; stated as ``Guarantee(inf, inf, "add_remove", gdp=1 / 2.0)``, it is
+composed by its privacy loss distribution and costs 2.44. Under swap neighbors Poisson subsampling
+gives no amplification (use :func:`fixed_size_subsample` with samples of a fixed size): such a run
+costs ``200 * (draw + gaussian)`` under that relation, where the sensitivity of the sum of clipped
+gradients is twice the norm. Norms drawn on a linear scale are too inaccurate to train with; draw
+them on a logarithmic scale, :class:`dpjax.Log`, as in notebook 06.
 """
 
 import importlib

@@ -1,14 +1,16 @@
-"""Gaussian differential privacy (GDP): the exact cost of Gaussian noise, for Python numbers, in float64.
+"""Gaussian differential privacy (GDP): the exact cost of Gaussian noise, in float64.
 
-A mechanism is mu-GDP if telling neighbors apart by its output is no easier than telling N(0, 1) from N(mu, 1). Gaussian noise of
-standard deviation sigma on a statistic of (L2) sensitivity Delta attains mu = Delta/sigma, adaptive mechanisms compose to
-sqrt(mu_1^2 + mu_2^2 + ...) (Dong, Roth and Su 2022, Theorem 4 and Corollary 3.3), and mu-GDP is mu^2/2-zCDP. At any epsilon,
+A mechanism is mu-GDP if telling neighbors apart by its output is no easier than telling N(0, 1)
+from N(mu, 1). Gaussian noise of standard deviation sigma on a statistic of (L2) sensitivity Delta
+attains mu = Delta/sigma, adaptive mechanisms compose to sqrt(mu_1^2 + mu_2^2 + ...) (Dong, Roth and
+Su 2022, Theorem 4 and Corollary 3.3), and mu-GDP is mu^2/2-zCDP. At any epsilon,
 
     delta = Phi(-a) - e^epsilon Phi(-a - mu),    a = epsilon/mu - mu/2.
 
-Since e^epsilon phi(a + mu) = phi(a), this is phi(a) (R(a) - R(a + mu)) with Mills' ratio R(x) = Phi(-x) / phi(x), in which nothing
-overflows or underflows. Results are rounded conservatively: a is rounded down, which is the same curve at a smaller epsilon, and
-delta is rounded up by more than the error of SciPy's functions.
+Since e^epsilon phi(a + mu) = phi(a), this is phi(a) (R(a) - R(a + mu)) with Mills' ratio R(x) =
+Phi(-x) / phi(x), in which nothing overflows or underflows. Results are rounded conservatively: a is
+rounded down, which is the same curve at a smaller epsilon, and delta is rounded up by more than the
+error of SciPy's functions.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ def delta_of_gdp(gdp: float, *, epsilon: float) -> float:
         epsilon: at least 0.
 
     Returns:
-        A float of at most 1, and at least the smallest normal float, since a delta of 0 would state pure DP.
+        A float of at most 1, and at least the smallest normal float, since a delta of 0 would state
+        pure DP.
 
     References:
         Balle and Wang (2018), Theorem 8; Dong, Roth and Su (2022), Corollary 2.13.
@@ -67,7 +70,8 @@ def gdp_of(epsilon: float, *, delta: float) -> float:
     """Return the largest mu such that mu-GDP implies (epsilon, delta)-DP, rounded down.
 
     The least Gaussian noise that meets a budget has the standard deviation
-    ``sensitivity / gdp_of(epsilon, delta=delta)``, and sqrt(k) times as much for each of k statistics.
+    ``sensitivity / gdp_of(epsilon, delta=delta)``, and sqrt(k) times as much for each of k
+    statistics.
 
     Args:
         epsilon: positive.

@@ -1,4 +1,4 @@
-"""Budgets as JAX arrays: shared by several queries, chosen for a target error, or split over queries.
+"""Budgets as JAX arrays: shared by queries, chosen for a target error, or split over queries.
 
 :func:`epsilon_for_error` and :func:`allocate` read the exact errors of distributions, which are
 functions of the data. Use them for simulation and public data, never to choose the epsilon of a
@@ -24,7 +24,10 @@ _HALVINGS = 60
 
 
 def shared_epsilon(epsilon: ArrayLike, *, count: int, delta: float, queries: Queries, dtype: Any) -> jax.Array:
-    """Return :func:`epsilon_per_query` for an array of budgets; if delta > 0, of NumPy numbers only."""
+    """Return :func:`epsilon_per_query` for an array of budgets.
+
+    If delta > 0, of NumPy numbers only.
+    """
     if checks.concrete_fraction("delta", delta) == 0:
         return checks.positive("epsilon", epsilon, dtype) / count
     if isinstance(epsilon, jax.Array):
@@ -49,7 +52,7 @@ def epsilon_for_error(
     lower: float = 1e-4,
     upper: float = 1e4,
 ) -> jax.Array:
-    """Return the epsilon at which the exact mean absolute error of a mechanism meets a target, per row.
+    """Return the epsilon at which the exact mean absolute error meets a target, per row.
 
     By bisection on log(epsilon): the error at the result is at most ``target``, and just below the
     result it is above it. (If the error is not monotone in epsilon, the result is one of the points
@@ -57,8 +60,8 @@ def epsilon_for_error(
 
     Args:
         profile: a profile with a ``value`` ``(...)``.
-        mechanism: a function of the profile and epsilon that returns a distribution with ``mean_abs_error``, such as
-            ``dpjax.piecewise_laplace``.
+        mechanism: a function of the profile and epsilon that returns a distribution with
+            ``mean_abs_error``, such as ``dpjax.piecewise_laplace``.
         target: the mean absolute error, positive; broadcasts against the batch.
         lower: the smallest epsilon to try, and the result where it already meets the target.
         upper: the largest epsilon to try.
@@ -102,16 +105,17 @@ def allocate(
 ) -> jax.Array:
     """Split a budget over queries so that the sum of their errors is small.
 
-    By multiplicative gradient steps: at the optimum the marginal value of budget, minus the derivative of the error, is equal for
-    all queries, so each share is multiplied by a power of its marginal value. If errors are proportional to 1/epsilon, the first
-    step is optimal. A step that does not reduce the sum is taken back and halved: the result is a local optimum, and never worse
+    By multiplicative gradient steps: at the optimum the marginal value of budget, minus the
+    derivative of the error, is equal for all queries, so each share is multiplied by a power of its
+    marginal value. If errors are proportional to 1/epsilon, the first step is optimal. A step that
+    does not reduce the sum is taken back and halved: the result is a local optimum, and never worse
     than an even split.
 
     Args:
-        errors: a differentiable function of epsilons ``(..., queries)`` that returns the error of each query, of the same shape;
-            each error depends on the epsilon of its own query only.
-        total: positive ``(...)``: the sum of the epsilons, or with ``"zcdp"`` the root of the sum of their squares, since rho is
-            proportional to epsilon^2 for mechanisms of one kind.
+        errors: a differentiable function of epsilons ``(..., queries)`` that returns the error of
+            each query, of the same shape; each error depends on the epsilon of its own query only.
+        total: positive ``(...)``: the sum of the epsilons, or with ``"zcdp"`` the root of the sum
+            of their squares, since rho is proportional to epsilon^2 for mechanisms of one kind.
         queries: the number of queries, at least 1; static, as is ``steps``.
         budget: ``"epsilon"`` (basic composition) or ``"zcdp"``.
         steps: the number of gradient steps.
@@ -120,7 +124,8 @@ def allocate(
         Epsilons ``(..., queries)``, the best split of all steps.
 
     Privacy:
-        Not private where the errors are functions of the data: use it for simulation and public data only.
+        Not private where the errors are functions of the data: use it for simulation and public
+        data only.
 
     >>> allocate(lambda epsilon: jnp.array([1.0, 4.0, 9.0]) / epsilon, 6.0, queries=3).round(4).tolist()
     [1.0, 2.0, 3.0]

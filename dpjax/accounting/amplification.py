@@ -1,4 +1,4 @@
-"""Functions that the subsampling theorems share: a binomial sum over orders, and zCDP from a Renyi curve."""
+"""Helpers of the subsampling theorems: a binomial sum over orders, and zCDP from a Renyi curve."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ def spent_on(sample: str, spent: Guarantee | Composition, neighbors: str) -> tup
 
 
 def binomial_curve(log_terms: np.ndarray, taken: float, log_left: float, least: float, most: np.ndarray | float) -> Points:
-    """Return pairs of an order a and log(1 + sum over k = 2..a of C(a, k) taken^k left^(a-k) e^(log_terms(k))) / (a - 1).
+    """Return pairs of an order a and a binomial sum divided by a - 1.
+
+    The sum is log(1 + sum over k = 2..a of C(a, k) taken^k left^(a-k) e^(log_terms(k))).
 
     Args:
         log_terms: ``(n,)``, for k = 2, 3, ..., n + 1; n + 1 is the largest order.

@@ -16,13 +16,16 @@ from dpjax import checks
 
 
 def subsampled_epsilon(epsilon: ArrayLike, *, probability: ArrayLike) -> jax.Array:
-    """Return the epsilon of an epsilon-DP mechanism on a Poisson subsample, log(1 + p (e^epsilon - 1)).
+    """Return the epsilon of an epsilon-DP mechanism on a Poisson subsample.
+
+    It is log(1 + p (e^epsilon - 1)).
 
     Privacy:
         Under add/remove neighbors only, as for :func:`poisson_subsample`.
 
     References:
-        Steinke (2022), "Composition of Differential Privacy & Privacy Amplification by Subsampling", Theorem 29.
+        Steinke (2022), "Composition of Differential Privacy & Privacy Amplification by
+        Subsampling", Theorem 29.
 
     >>> round(float(subsampled_epsilon(1.0, probability=0.1)), 6)
     0.158565

@@ -1,18 +1,20 @@
 """Upper bounds of the largest divergence of adaptive mechanisms of bounded range, by a recursion.
 
-A mechanism of range r has losses in [t - r, t] for a t in [0, r], and is dominated by the pair (P, Q) whose only losses are t and
-t - r, with Q(t) = v(t) = (e^-t - e^-r)/(1 - e^-r). An adversary chooses t after seeing the previous answers, so
+A mechanism of range r has losses in [t - r, t] for a t in [0, r], and is dominated by the pair (P,
+Q) whose only losses are t and t - r, with Q(t) = v(t) = (e^-t - e^-r)/(1 - e^-r). An adversary
+chooses t after seeing the previous answers, so
 
     D_k(g) = max over t of  e^t v(t) D_(k-1)(g - t) + e^(t-r) (1 - v(t)) D_(k-1)(g - t + r),    D_0(g) = (1 - e^g)_+,
 
-is the largest hockey-stick divergence of k such mechanisms at epsilon = g (Dong, Durfee and Rogers 2020, Theorem 3). Two steps make
-the computed numbers upper bounds of it:
+is the largest hockey-stick divergence of k such mechanisms at epsilon = g (Dong, Durfee and Rogers
+2020, Theorem 3). Two steps make the computed numbers upper bounds of it:
 
 * D is convex in e^g, and is interpolated by chords.
-* For t in a cell [s, s'], Y = e^(s'-s), either loss is split between the losses at both ends of the cell. The weights of the upper
-  ends are linear in e^t, and v(t) is linear in e^-t, so the value is bilinear in two numbers in [0, 1]. It exceeds the larger of
-  its ends by at most (v(s) - v(s')) / (1 + sqrt(Y))^2 (X' - Y X)_+, where F(l) = e^l D(g - l), and X and X' are F(t) - F(t - r) at
-  t = s and t = s'.
+* For t in a cell [s, s'], Y = e^(s'-s), either loss is split between the losses at both ends of the
+  cell. The weights of the upper ends are linear in e^t, and v(t) is linear in e^-t, so the value is
+  bilinear in two numbers in [0, 1]. It exceeds the larger of its ends by at most (v(s) - v(s')) /
+  (1 + sqrt(Y))^2 (X' - Y X)_+, where F(l) = e^l D(g - l), and X and X' are F(t) - F(t - r) at t = s
+  and t = s'.
 """
 
 from __future__ import annotations
@@ -59,7 +61,10 @@ def worst_divergences(bounded_range: float, count: int, *, cells: int) -> tuple[
 
 
 def _chord(padded: np.ndarray, loss: float, step: float, reach: int) -> np.ndarray:
-    """Return F(loss) on the grid: e^loss times the chord in e^g between the grid neighbors of g - loss."""
+    """Return F(loss) on the grid.
+
+    It is e^loss times the chord in e^g between the grid neighbors of g - loss.
+    """
     cells = floor(loss / step)
     near = expm1(step - (loss - cells * step)) / expm1(step)
     size, start = padded.size - 2 * reach, reach - cells

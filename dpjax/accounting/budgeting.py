@@ -21,19 +21,21 @@ def epsilon_per_query(
     promise: Literal["pure", "bounded_range"] = "bounded_range",
     queries: Queries = "adaptive",
 ) -> float:
-    """Return the largest epsilon of each of ``count`` queries that together are (epsilon, delta)-DP.
+    """Return the largest epsilon of each of ``count`` queries, together (epsilon, delta)-DP.
 
-    The inverse of the tightest rule of :class:`Composition`, and for fixed queries of bounded range of :func:`bounded_range_delta`,
-    rounded down, to a relative error of 1e-6. The rule ``"losses"`` is not used, since the noise of a mechanism must not depend on
-    which packages are installed. For JAX arrays and gradients, use zCDP instead:
+    The inverse of the tightest rule of :class:`Composition`, and for fixed queries of bounded range
+    of :func:`bounded_range_delta`, rounded down, to a relative error of 1e-6. The rule ``"losses"``
+    is not used, since the noise of a mechanism must not depend on which packages are installed. For
+    JAX arrays and gradients, use zCDP instead:
     ``bounded_range_of_zcdp(zcdp_of(epsilon, delta=delta) / count)``, or ``pure_of_zcdp``.
 
     Args:
         count: the number of queries, at least 1.
         epsilon: the epsilon of all queries together, positive.
         delta: the delta of all queries together, in [0, 1); at 0 epsilon is divided evenly.
-        promise: the guarantee of each query: ``"bounded_range"`` epsilon (all exponential mechanisms of this library, among them
-            piecewise Laplace), or ``"pure"`` epsilon-DP only (Laplace noise).
+        promise: the guarantee of each query: ``"bounded_range"`` epsilon (all exponential
+            mechanisms of this library, among them piecewise Laplace), or ``"pure"`` epsilon-DP only
+            (Laplace noise).
         queries: ``"fixed"`` or ``"adaptive"``, as for :func:`bounded_range_delta`.
 
     >>> each = epsilon_per_query(count=4, epsilon=1.0, delta=1e-6)

@@ -42,12 +42,15 @@ _MOST_KINDS = 32  # of different guarantees that are composed by their losses: e
 
 @dataclass(frozen=True, repr=False)
 class Composition(Shown):
-    """The cost of several mechanisms, each of which may depend on the previous answers, while its cost may not.
+    """The cost of several adaptive mechanisms.
 
-    Sums and multiples of guarantees are compositions. Where the costs depend on answers too, use a :class:`PrivacyFilter`.
+    Each mechanism may depend on the previous answers, while its cost may not. Sums and multiples of
+    guarantees are compositions. Where the costs depend on answers too, use a
+    :class:`PrivacyFilter`.
 
     Attributes:
-        parts: pairs of a guarantee and the number of mechanisms that have it, all under one neighbor relation and for one unit.
+        parts: pairs of a guarantee and the number of mechanisms that have it, all under one
+            neighbor relation and for one unit.
 
     >>> each = Guarantee(0.1, 0.1, "add_remove")
     >>> spent = 100 * each + Guarantee(0.5, 1.0, "add_remove")
@@ -75,7 +78,8 @@ class Composition(Shown):
             return NotImplemented
         _check_relation({self.neighbors, other.neighbors})
         unit = one_unit((self.unit, other.unit))
-        # The parts are merged on first use: sum() of many guarantees would otherwise take quadratic time.
+        # The parts are merged on first use: sum() of many guarantees would otherwise take quadratic
+        # time.
         total = object.__new__(Composition)
         vars(total).update(neighbors=self.neighbors, unit=unit, _terms=(self, other))
         return total
@@ -159,7 +163,10 @@ class Composition(Shown):
 
     @cached_property
     def epsilon(self) -> float:
-        """The sum of all epsilons, rounded up: the total epsilon at :attr:`delta` (basic composition)."""
+        """The sum of all epsilons, rounded up: the total epsilon at :attr:`delta`.
+
+        This is basic composition.
+        """
         return rounded_up(exact_total((guarantee.epsilon, count) for guarantee, count in self.parts))
 
     @cached_property
@@ -169,16 +176,20 @@ class Composition(Shown):
 
     @property
     def slack(self) -> float:
-        """The probability with which :attr:`rho`, :meth:`rdp` and :attr:`gdp` need not hold; equal to :attr:`delta`."""
+        """The probability with which :attr:`rho`, :meth:`rdp` and :attr:`gdp` need not hold.
+
+        Equal to :attr:`delta`.
+        """
         return self.delta
 
     @property
     def bounded_range(self) -> float:
         """The range of all mechanisms together.
 
-        A single mechanism keeps its range. Of several, the interval of a later mechanism's losses may
-        depend on the previous answers, so it adds twice the smaller of its range and its epsilon. Only the
-        first mechanism adds its range alone; it is taken to be the one for which this saves least.
+        A single mechanism keeps its range. Of several, the interval of a later mechanism's losses
+        may depend on the previous answers, so it adds twice the smaller of its range and its
+        epsilon. Only the first mechanism adds its range alone; it is taken to be the one for which
+        this saves least.
         """
         ends = [2 * min(part.bounded_range, part.epsilon) for part, _ in self.parts]
         first = min(range(len(ends)), key=lambda at: max(ends[at] - self.parts[at][0].bounded_range, 0.0))
@@ -187,11 +198,16 @@ class Composition(Shown):
 
     @cached_property
     def rho(self) -> float:
-        """The sum of the rho of zCDP of all mechanisms, rounded up; it holds except with probability :attr:`slack`."""
+        """The sum of the rho of zCDP of all mechanisms, rounded up.
+
+        It holds except with probability :attr:`slack`.
+        """
         return rounded_up(exact_total((guarantee.rho, count) for guarantee, count in self.parts))
 
     def rdp(self, order: Any) -> np.ndarray:
-        """Return the sum of the Renyi divergences of an order, except with probability :attr:`slack`.
+        """Return the sum of the Renyi divergences of an order.
+
+        It holds except with probability :attr:`slack`.
 
         Args:
             order: above 1, of any shape.
@@ -214,7 +230,10 @@ class Composition(Shown):
 
     @property
     def gdp(self) -> float:
-        """The mu of Gaussian DP of all mechanisms, the root of the sum of squares; infinite if one has none."""
+        """The mu of Gaussian DP of all mechanisms, the root of the sum of squares.
+
+        Infinite if one has none.
+        """
         return _gdp(self.parts)
 
     def guarantee(self) -> Guarantee:
@@ -242,29 +261,33 @@ class Composition(Shown):
         """Return the epsilon at ``delta`` by every rule that applies to adaptive mechanisms.
 
         * ``"basic"``: the sum of the epsilons.
-        * ``"optimal"``: exact for pure mechanisms in the worst case, if the number of outcomes of their randomized responses is
-          small enough.
+        * ``"optimal"``: exact for pure mechanisms in the worst case, if the number of outcomes of
+          their randomized responses is small enough.
         * ``"bounded_range"``: the adaptive recursion, for up to 200 mechanisms of one range.
-        * ``"rdp"``: the best order of the sum of Renyi divergences, each the tightest that its guarantee implies, zCDP included.
-        * ``"gaussian"``: the exact epsilon of all Gaussian DP mechanisms together, plus the sum of the epsilons of the others.
-        * ``"losses"``: the privacy loss distributions of pairs that dominate the mechanisms, composed numerically by dp-accounting:
-          for up to 32 different guarantees, each with an epsilon, a range, Gaussian DP or a noise. It needs the extra
-          ``accounting``. Without it epsilon can be far larger: for Gaussian noise on subsamples only ``"rdp"`` is left.
+        * ``"rdp"``: the best order of the sum of Renyi divergences, each the tightest that its
+          guarantee implies, zCDP included.
+        * ``"gaussian"``: the exact epsilon of all Gaussian DP mechanisms together, plus the sum of
+          the epsilons of the others.
+        * ``"losses"``: the privacy loss distributions of pairs that dominate the mechanisms,
+          composed numerically by dp-accounting: for up to 32 different guarantees, each with an
+          epsilon, a range, Gaussian DP or a noise. It needs the extra ``accounting``. Without it
+          epsilon can be far larger: for Gaussian noise on subsamples only ``"rdp"`` is left.
           ``str(composition)`` says where installing the extra would add this rule.
 
         The mechanisms' own deltas are subtracted from ``delta`` first.
 
         Args:
             delta: in (0, 1).
-            numerical: whether to include ``"losses"``; if false, the result does not depend on which packages are installed.
+            numerical: whether to include ``"losses"``; if false, the result does not depend on
+                which packages are installed.
 
         Returns:
             A dictionary from the name of each rule to its epsilon.
 
         References:
-            Kairouz, Oh and Viswanath (2015); Dong, Durfee and Rogers (2020); Canonne, Kamath and Steinke (2020); Dong, Roth and Su
-            (2022); Zhu, Dong and Wang (2022). The files ``composition_theorems``, ``conversions``, ``_gaussian_dp`` and
-            ``privacy_losses`` say more.
+            Kairouz, Oh and Viswanath (2015); Dong, Durfee and Rogers (2020); Canonne, Kamath and
+            Steinke (2020); Dong, Roth and Su (2022); Zhu, Dong and Wang (2022). The files
+            ``composition_theorems``, ``conversions``, ``_gaussian_dp`` and ``privacy_losses`` say more.
         """
         target = checks.concrete_delta(delta)
         found: dict[str, float] = {}
@@ -292,15 +315,24 @@ class Composition(Shown):
         return found
 
     def best_rule_at(self, delta: float) -> tuple[str, float]:
-        """Return the rule with the smallest epsilon at ``delta``, and that epsilon; ``("none", inf)`` if none applies."""
+        """Return the rule with the smallest epsilon at ``delta``, and that epsilon.
+
+        ``("none", inf)`` if none applies.
+        """
         return min(self.rules_at(delta).items(), key=lambda rule: rule[1], default=("none", inf))
 
     def epsilon_at(self, delta: float) -> float:
-        """Return the smallest epsilon of all rules at ``delta``, in (0, 1); infinite if no rule applies."""
+        """Return the smallest epsilon of all rules at ``delta``, in (0, 1).
+
+        Infinite if no rule applies.
+        """
         return self.best_rule_at(delta)[1]
 
     def delta_at(self, epsilon: float) -> float:
-        """Return the smallest delta at ``epsilon``, at least 0, by the rules of :meth:`rules_at`; at most 1."""
+        """Return the smallest delta at ``epsilon``, at least 0, by the rules of :meth:`rules_at`.
+
+        At most 1.
+        """
         target = checks.concrete_nonnegative("epsilon", epsilon)
         found = [1.0]
         if self.epsilon <= target:
@@ -322,12 +354,18 @@ class Composition(Shown):
         return min(min(found), 1.0)
 
     def _rdp_up(self, order: np.ndarray) -> np.ndarray:
-        """Return :meth:`rdp`, rounded up; of many different guarantees, an upper bound from fewer."""
+        """Return :meth:`rdp`, rounded up.
+
+        Of many different guarantees, an upper bound from fewer.
+        """
         return self._fewer.rdp(order) * (1 + _FEW_ULPS)
 
     @cached_property
     def _fewer(self) -> Composition:
-        """The same mechanisms with fewer different guarantees: of many, promises are rounded up by at most 0.3 %."""
+        """The same mechanisms with fewer different guarantees.
+
+        If there are many, promises are rounded up by at most 0.3 %.
+        """
         if len(self.parts) <= _MANY_KINDS:
             return self
         together: dict[tuple[float, ...], int] = {}
@@ -346,10 +384,10 @@ class Composition(Shown):
 
     @cached_property
     def _gaussian(self) -> tuple[float, float]:
-        """The mu of the parts that have Gaussian DP, and the sum of the epsilons of the others; infinite if no part has a mu.
+        """The mu of the parts that have Gaussian DP, and the sum of the epsilons of the others.
 
-        Trade-off functions compose in any order (Dong, Roth and Su 2022, Section 3.1), so that the others may be placed last, where
-        they add their epsilons.
+        Infinite if no part has a mu. Trade-off functions compose in any order (Dong, Roth and Su
+        2022, Section 3.1), so that the others may be placed last, where they add their epsilons.
         """
         gaussian = tuple(part for part in self.parts if 0 < part[0].gdp < inf)
         others = ((part.epsilon, count) for part, count in self.parts if part.gdp == inf)
@@ -357,9 +395,10 @@ class Composition(Shown):
 
     @cached_property
     def _pairs(self) -> list[tuple[Pair, int]]:
-        """Pairs that dominate the parts; empty if a part has no known pair or the parts are of too many kinds.
+        """Pairs that dominate the parts.
 
-        Also empty where another rule is exact in the worst case, so that no sum of losses can be smaller.
+        Empty if a part has no known pair or the parts are of too many kinds. Also empty where
+        another rule is exact in the worst case, so that no sum of losses can be smaller.
         """
         plain = all(part.noise is None and part.gdp == inf for part, _ in self.parts)
         pure = self._few_outcomes() and all(part.bounded_range >= 2 * part.epsilon for part, _ in self.parts)
@@ -370,7 +409,7 @@ class Composition(Shown):
         return known if len(known) == len(self.parts) <= _MOST_KINDS else []
 
     def _pure_parts(self) -> tuple[list[float], list[int]]:
-        """Return the positive epsilons and their counts, as :func:`optimal_pure_delta` takes them."""
+        """Return the positive epsilons and their counts, for :func:`optimal_pure_delta`."""
         parts = [(guarantee.epsilon, count) for guarantee, count in self.parts if guarantee.epsilon]
         return [epsilon for epsilon, _ in parts], [count for _, count in parts]
 
@@ -382,7 +421,7 @@ class Composition(Shown):
         return few and prod(count + 1 for _, count in self.parts) <= composition_theorems.MOST_OUTCOMES
 
     def _one_range(self) -> float | None:
-        """Return the common bounded range of all parts, if there is one and at most 200 mechanisms."""
+        """Return the common bounded range of all parts, if any, for at most 200 mechanisms."""
         ranges = {guarantee.bounded_range for guarantee, _ in self.parts}
         one = min(ranges)
         return one if len(ranges) == 1 and 0 < one < inf and self.count <= 200 else None
@@ -406,10 +445,16 @@ def _log_kept(parts: Parts) -> float:
 
 
 def _without(delta: float, parts: Parts) -> float:
-    """Return the part of ``delta`` that the mechanisms' own deltas leave: 1 - (1 - delta) / prod(1 - delta_i)."""
+    """Return the part of ``delta`` that the mechanisms' own deltas leave.
+
+    It is 1 - (1 - delta) / prod(1 - delta_i).
+    """
     return -expm1(log1p(-delta) - _log_kept(parts))
 
 
 def _together(delta: float, parts: Parts) -> float:
-    """Return ``delta`` combined with the mechanisms' own deltas: 1 - (1 - delta) prod(1 - delta_i)."""
+    """Return ``delta`` combined with the mechanisms' own deltas.
+
+    It is 1 - (1 - delta) prod(1 - delta_i).
+    """
     return -expm1(_log_kept(parts) + log1p(-delta)) if delta < 1 else 1.0

@@ -5,11 +5,12 @@
     bounded_range_*        k mechanisms of bounded range: exact for fixed queries in the worst case, an upper bound for adaptive
                            queries, which cost more
 
-zCDP and Renyi DP add up (``conversions``); :class:`Composition` takes the best of all rules that apply.
+zCDP and Renyi DP add up (``conversions``); :class:`Composition` takes the best of all rules that
+apply.
 
-``epsilons`` and ``bounded_range`` are those of each mechanism, and positive; ``counts`` and ``count`` are numbers of mechanisms, at
-least 1. ``epsilon`` (except in :func:`advanced_epsilon`) and ``delta`` are those of all mechanisms together, and may be 0: at a
-delta of 0 epsilons add up.
+``epsilons`` and ``bounded_range`` are those of each mechanism, and positive; ``counts`` and
+``count`` are numbers of mechanisms, at least 1. ``epsilon`` (except in :func:`advanced_epsilon`)
+and ``delta`` are those of all mechanisms together, and may be 0: at a delta of 0 epsilons add up.
 """
 
 from __future__ import annotations
@@ -34,10 +35,11 @@ _WIDEST = 500.0  # the largest range whose exponential is used; beyond it, the r
 
 
 def advanced_epsilon(epsilon: float, *, count: int, delta: float) -> float:
-    """Return the epsilon at ``delta`` of ``count`` adaptive epsilon-DP mechanisms, by the advanced composition theorem.
+    """Return the epsilon at ``delta`` by the advanced composition theorem.
 
-    It is sqrt(2 k log(1/delta)) epsilon + k epsilon (e^epsilon - 1), for k mechanisms, and meant for comparison:
-    :func:`optimal_pure_epsilon` is never larger.
+    For k = ``count`` adaptive epsilon-DP mechanisms it is sqrt(2 k log(1/delta)) epsilon + k
+    epsilon (e^epsilon - 1). It is meant for comparison: :func:`optimal_pure_epsilon` is never
+    larger.
 
     References:
         Dwork, Rothblum and Vadhan (2010), Theorem III.3.
@@ -52,15 +54,18 @@ def advanced_epsilon(epsilon: float, *, count: int, delta: float) -> float:
 
 
 def optimal_pure_delta(epsilons: Sequence[float], counts: Sequence[int], *, epsilon: float) -> float:
-    """Return the smallest delta such that all adaptive compositions of these pure mechanisms are (epsilon, delta)-DP.
+    """Return the smallest delta for all adaptive compositions of these pure mechanisms.
 
-    Independent randomized responses attain it: the sum over their outcomes of (P - e^epsilon Q)_+.
+    They are (epsilon, delta)-DP together. Independent randomized responses attain it: the sum over
+    their outcomes of (P - e^epsilon Q)_+.
 
     Raises:
-        ValueError: more than two million outcomes, the product of all ``count + 1``: use zCDP or Renyi DP instead.
+        ValueError: more than two million outcomes, the product of all ``count + 1``: use zCDP or
+            Renyi DP instead.
 
     References:
-        Kairouz, Oh and Viswanath (2015), Theorem 3.3; Murtagh and Vadhan (2016), Theorem 1.5, for several epsilons.
+        Kairouz, Oh and Viswanath (2015), Theorem 3.3; Murtagh and Vadhan (2016), Theorem 1.5, for
+        several epsilons.
 
     >>> round(optimal_pure_delta([0.5], [10], epsilon=1.0), 6)
     0.331678
@@ -81,25 +86,28 @@ def optimal_pure_epsilon(epsilons: Sequence[float], counts: Sequence[int], *, de
 
 
 def bounded_range_delta(bounded_range: float, *, count: int, epsilon: float, queries: Queries) -> float:
-    """Return a delta such that ``count`` mechanisms of this bounded range are together (epsilon, delta)-DP.
+    """Return a delta for ``count`` mechanisms of this bounded range.
 
-    Fixed queries: the smallest delta, max over l of sum_i C(k, i) p^(k-i) (1-p)^i (e^(k t - i r) - e^epsilon)_+, where
-    p = (e^-t - e^-r)/(1 - e^-r) at t = clip((epsilon + (l+1) r)/(k+1), 0, r).
+    Together they are (epsilon, delta)-DP. Fixed queries: the smallest delta, max over l of sum_i
+    C(k, i) p^(k-i) (1-p)^i (e^(k t - i r) - e^epsilon)_+, where p = (e^-t - e^-r)/(1 - e^-r) at t =
+    clip((epsilon + (l+1) r)/(k+1), 0, r).
 
-    Adaptive queries can choose t after seeing the previous answers, and cost more: an upper bound on a grid of the recursion
-    d_k(g) = max over t of q d_{k-1}(g - t) + (1-q) d_{k-1}(g + r - t) with q = (1 - e^(t-r))/(1 - e^-r), and never more than the
-    delta of pure epsilon-DP, which the range implies. It exceeds the supremum by about 1e-4 of it for few mechanisms, by some
-    percent for hundreds, and by more where epsilon is close to the sum of the ranges.
+    Adaptive queries can choose t after seeing the previous answers, and cost more: an upper bound
+    on a grid of the recursion d_k(g) = max over t of q d_{k-1}(g - t) + (1-q) d_{k-1}(g + r - t)
+    with q = (1 - e^(t-r))/(1 - e^-r), and never more than the delta of pure epsilon-DP, which the
+    range implies. It exceeds the supremum by about 1e-4 of it for few mechanisms, by some percent
+    for hundreds, and by more where epsilon is close to the sum of the ranges.
 
-    More than 200 adaptive mechanisms, and more than 500 fixed ones, whose formula takes count^2 steps, are bounded by their Renyi
-    divergences.
+    More than 200 adaptive mechanisms, and more than 500 fixed ones, whose formula takes count^2
+    steps, are bounded by their Renyi divergences.
 
     Args:
         bounded_range: r, of each mechanism.
         count: k, the number of mechanisms.
         epsilon: of all mechanisms together.
-        queries: ``"fixed"`` if neither a query nor the way it is answered depends on the answer to another one; ``"adaptive"``
-            otherwise. There is no default, since the formula for fixed queries understates the cost of adaptive ones.
+        queries: ``"fixed"`` if neither a query nor the way it is answered depends on the answer to
+            another one; ``"adaptive"`` otherwise. There is no default, since the formula for fixed
+            queries understates the cost of adaptive ones.
 
     References:
         Dong, Durfee and Rogers (2020), Theorems 2 and 3.
@@ -114,9 +122,10 @@ def bounded_range_delta(bounded_range: float, *, count: int, epsilon: float, que
 
 
 def bounded_range_epsilon(bounded_range: float, *, count: int, delta: float, queries: Queries) -> float:
-    """Return an epsilon such that ``count`` mechanisms of this bounded range are together (epsilon, delta)-DP.
+    """Return an epsilon for ``count`` mechanisms of this bounded range.
 
-    The inverse of :func:`bounded_range_delta`, with the same references, limits and ``queries``.
+    Together they are (epsilon, delta)-DP. The inverse of :func:`bounded_range_delta`, with the same
+    references, limits and ``queries``.
 
     >>> round(bounded_range_epsilon(0.1, count=100, delta=1e-6, queries="fixed"), 3)
     2.246
@@ -158,7 +167,10 @@ def _of_ranges(bounded_range: float, count: int, queries: Queries) -> tuple[Curv
 
 
 def _mechanisms(epsilons: Sequence[float], counts: Sequence[int]) -> list[tuple[float, int]]:
-    """Return pairs of an epsilon and a count as Python numbers: NumPy's narrow types would overflow."""
+    """Return pairs of an epsilon and a count as Python numbers.
+
+    NumPy's narrow types would overflow.
+    """
     if len(epsilons) != len(counts) or not len(epsilons):
         raise ValueError(f"epsilons and counts must be of one length, at least 1, got {len(epsilons)} and {len(counts)}.")
     integers = [checks.static_integer("counts", count, 1, must="integers from 1 on") for count in counts]

@@ -1,4 +1,4 @@
-"""Conversions between notions of privacy, as JAX arrays: jittable, and differentiable in every number.
+"""Conversions between notions of privacy: jittable, and differentiable in every number.
 
     rdp_of_*       Renyi DP of an order, of pure DP, bounded range or Laplace noise
     zcdp_of_*      zero-concentrated DP of the same, or the rho that implies an (epsilon, delta)
@@ -6,12 +6,14 @@
     delta_of_*     the delta at an epsilon
     pure_of_zcdp, bounded_range_of_zcdp   the largest epsilon that costs at most a rho
 
-Arguments are numbers or arrays ``(...)`` that broadcast against each other; every result is a float array of the broadcast shape.
-Unless stated otherwise, ``epsilon`` (or the range) and ``zcdp`` (rho) are positive, ``order`` (a) is above 1, and ``delta`` is in
-(0, 1). A Python or NumPy number out of range raises ``ValueError``; an element of a JAX array that is out of range becomes NaN.
+Arguments are numbers or arrays ``(...)`` that broadcast against each other; every result is a float
+array of the broadcast shape. Unless stated otherwise, ``epsilon`` (or the range) and ``zcdp`` (rho)
+are positive, ``order`` (a) is above 1, and ``delta`` is in (0, 1). A Python or NumPy number out of
+range raises ``ValueError``; an element of a JAX array that is out of range becomes NaN.
 
-The conversions are exact in the worst case of each notion, up to the search for the best order, where every order gives a valid
-bound, and up to rounding by some units in the last place. ``Guarantee`` and ``Composition`` use the same formulas in float64.
+The conversions are exact in the worst case of each notion, up to the search for the best order,
+where every order gives a valid bound, and up to rounding by some units in the last place.
+``Guarantee`` and ``Composition`` use the same formulas in float64.
 """
 
 from __future__ import annotations
@@ -31,12 +33,14 @@ Curve = Callable[[jax.Array], jax.Array]
 
 
 def rdp_of_pure(epsilon: ArrayLike, *, order: ArrayLike) -> jax.Array:
-    """Return the smallest r such that epsilon-DP implies (order, r)-Renyi DP; randomized response attains it.
+    """Return the smallest r such that epsilon-DP implies (order, r)-Renyi DP.
 
+    Randomized response attains it.
     r = log(cosh((a - 1/2) epsilon) / cosh(epsilon/2)) / (a - 1), which never overflows.
 
     References:
-        Steinke, "Tight RDP & zCDP Bounds from Pure DP" (2024); Bun and Steinke (2016), Proposition 3.3.
+        Steinke, "Tight RDP & zCDP Bounds from Pure DP" (2024); Bun and Steinke (2016), Proposition
+        3.3.
 
     >>> round(float(rdp_of_pure(1.0, order=2.0)), 5)
     0.73533
@@ -85,7 +89,9 @@ def zcdp_of_pure(epsilon: ArrayLike) -> jax.Array:
 
 
 def pure_of_zcdp(zcdp: ArrayLike) -> jax.Array:
-    """Return the largest epsilon such that epsilon-DP implies zcdp-zCDP, the inverse of :func:`zcdp_of_pure`.
+    """Return the largest epsilon such that epsilon-DP implies zcdp-zCDP.
+
+    This is the inverse of :func:`zcdp_of_pure`.
 
     >>> round(float(pure_of_zcdp(zcdp_of_pure(3.0))), 5)
     3.0
@@ -115,7 +121,9 @@ def zcdp_of_bounded_range(epsilon: ArrayLike) -> jax.Array:
 
 
 def bounded_range_of_zcdp(zcdp: ArrayLike) -> jax.Array:
-    """Return the largest range that implies zcdp-zCDP, sqrt(8 zcdp): the inverse of :func:`zcdp_of_bounded_range`.
+    """Return the largest range that implies zcdp-zCDP, sqrt(8 zcdp).
+
+    This is the inverse of :func:`zcdp_of_bounded_range`.
 
     >>> float(bounded_range_of_zcdp(0.5))
     2.0
@@ -126,12 +134,14 @@ def bounded_range_of_zcdp(zcdp: ArrayLike) -> jax.Array:
 def epsilon_of_zcdp(zcdp: ArrayLike, *, delta: ArrayLike) -> jax.Array:
     """Return the epsilon such that zcdp-zCDP implies (epsilon, delta)-DP, at the best order.
 
-    epsilon = inf over a > 1 of  a rho + (log(1/delta) + (a-1) log(1 - 1/a) - log a) / (a-1), which is smaller than the classical
-    rho + 2 sqrt(rho log(1/delta)). A particular mechanism may have a smaller epsilon than its rho implies. Each of k queries may
-    cost ``zcdp_of(epsilon, delta=delta) / k``.
+    epsilon = inf over a > 1 of  a rho + (log(1/delta) + (a-1) log(1 - 1/a) - log a) / (a-1), which
+    is smaller than the classical rho + 2 sqrt(rho log(1/delta)). A particular mechanism may have a
+    smaller epsilon than its rho implies. Each of k queries may cost
+    ``zcdp_of(epsilon, delta=delta) / k``.
 
     References:
-        Canonne, Kamath and Steinke (2020), Corollary 13; Bun and Steinke (2016), Proposition 1.3, for the classical form.
+        Canonne, Kamath and Steinke (2020), Corollary 13; Bun and Steinke (2016), Proposition 1.3,
+        for the classical form.
 
     >>> round(float(epsilon_of_zcdp(0.5, delta=1e-6)), 4)
     5.2215
@@ -146,9 +156,10 @@ def _epsilon_of_zcdp(zcdp: jax.Array, delta: jax.Array) -> jax.Array:
 
 
 def delta_of_zcdp(zcdp: ArrayLike, *, epsilon: ArrayLike) -> jax.Array:
-    """Return the delta such that zcdp-zCDP implies (epsilon, delta)-DP, at most 1, for an epsilon of at least 0.
+    """Return the delta such that zcdp-zCDP implies (epsilon, delta)-DP.
 
-    The inverse of :func:`epsilon_of_zcdp`, with the same references.
+    It is at most 1, for an epsilon of at least 0. The inverse of :func:`epsilon_of_zcdp`, with the
+    same references.
 
     >>> round(float(delta_of_zcdp(0.125, epsilon=1.0)), 6)
     0.017985
@@ -163,11 +174,14 @@ def _delta_of_zcdp(zcdp: jax.Array, epsilon: jax.Array) -> jax.Array:
 
 
 def epsilon_of_rdp(curve: Curve, *, delta: ArrayLike, shape: tuple[int, ...] = ()) -> jax.Array:
-    """Return the epsilon, at least 0, of a curve of Renyi divergences at a delta, by the best order.
+    """Return the epsilon, at least 0, of a curve of Renyi divergences at a delta.
+
+    The best order is used.
 
     Args:
-        curve: a function of orders ``(*batch, points)`` that returns r ``(*batch, points)`` such that (order, r)-Renyi DP holds,
-            where ``batch`` is the broadcast shape of ``shape`` and ``delta``. The curve of a composition is the sum of its curves.
+        curve: a function of orders ``(*batch, points)`` that returns r ``(*batch, points)`` such
+            that (order, r)-Renyi DP holds, where ``batch`` is the broadcast shape of ``shape`` and
+            ``delta``. The curve of a composition is the sum of its curves.
         delta: in (0, 1), ``(...)``.
         shape: the batch shape of the curve.
 
@@ -188,13 +202,14 @@ def delta_of_rdp(curve: Curve, *, epsilon: ArrayLike, shape: tuple[int, ...] = (
     The inverse of :func:`epsilon_of_rdp`, with the same references.
 
     Args:
-        curve: as for :func:`epsilon_of_rdp`; ``batch`` is the broadcast shape of ``shape`` and ``epsilon``.
+        curve: as for :func:`epsilon_of_rdp`; ``batch`` is the broadcast shape of ``shape`` and
+            ``epsilon``.
         epsilon: at least 0, ``(...)``.
         shape: the batch shape of the curve.
 
     Returns:
-        Float array of the broadcast shape, at most 1, and at least the smallest normal number of its dtype, since a delta of 0 would
-        state pure DP.
+        Float array of the broadcast shape, at most 1, and at least the smallest normal number of
+        its dtype, since a delta of 0 would state pure DP.
 
     >>> from dpjax.accounting import rdp_of_pure
     >>> float(delta_of_rdp(lambda order: 2 * rdp_of_pure(0.5, order=order), epsilon=0.9)) < 0.1
@@ -211,9 +226,9 @@ def zcdp_of(epsilon: ArrayLike, *, delta: ArrayLike, conversion: Literal["tight"
     Args:
         epsilon: positive, ``(...)``.
         delta: in (0, 1), ``(...)``.
-        conversion: ``"tight"``: by the best order of the Renyi divergence, delta =
-            e^((a-1)(a rho - epsilon)) (1 - 1/a)^a / (a - 1); ``"classical"``: epsilon = rho + 2 sqrt(rho log(1/delta)), which the
-            published baseline used.
+        conversion: ``"tight"``: by the best order of the Renyi divergence, delta = e^((a-1)(a rho -
+            epsilon)) (1 - 1/a)^a / (a - 1); ``"classical"``: epsilon = rho + 2 sqrt(rho
+            log(1/delta)), which the published baseline used.
 
     References:
         Bun and Steinke (2016), Proposition 1.3; Canonne, Kamath and Steinke (2020), Corollary 13.

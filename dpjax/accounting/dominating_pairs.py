@@ -3,13 +3,15 @@
     gaussian   N(mu, 1) and N(0, 1): the loss at the outcome y is mu y - mu^2/2
     bounded    two atoms at the losses +-top, and between +-inner a density of the loss l, c e^(l/2) under P and c e^(-l/2) under Q
 
-Laplace noise of size e is bounded with top = inner = e, and half of the mass of P at e. The divergence of an epsilon-DP mechanism
-of range r is the maximum over t in [r - epsilon, epsilon] of that of two losses t and t - r (Dong, Durfee and Rogers 2020, Lemma
-3.2). A single bounded pair attains it: top = epsilon, inner = 2 epsilon - r, c = e^(-r/2) / (1 - e^-r) / 2, and an atom
-(e^-epsilon - e^-r) / (1 - e^-r) of Q at epsilon. At r = 2 epsilon it is randomized response, and at r = epsilon it has no atoms.
+Laplace noise of size e is bounded with top = inner = e, and half of the mass of P at e. The
+divergence of an epsilon-DP mechanism of range r is the maximum over t in [r - epsilon, epsilon] of
+that of two losses t and t - r (Dong, Durfee and Rogers 2020, Lemma 3.2). A single bounded pair
+attains it: top = epsilon, inner = 2 epsilon - r, c = e^(-r/2) / (1 - e^-r) / 2, and an atom
+(e^-epsilon - e^-r) / (1 - e^-r) of Q at epsilon. At r = 2 epsilon it is randomized response, and at
+r = epsilon it has no atoms.
 
-On a Poisson subsample with probability p the pair is ((1-p) Q + p P, Q) (Zhu, Dong and Wang 2022, Theorem 11): the loss l becomes
-log(1 - p + p e^l), and Q is unchanged.
+On a Poisson subsample with probability p the pair is ((1-p) Q + p P, Q) (Zhu, Dong and Wang 2022,
+Theorem 11): the loss l becomes log(1 - p + p e^l), and Q is unchanged.
 """
 
 from __future__ import annotations
@@ -91,7 +93,10 @@ class Pair(NamedTuple):
         return found
 
     def beyond(self, low: float, high: float) -> tuple[tuple[float, float], tuple[float, float]]:
-        """Return the masses of P and Q below ``low``, and those above ``high``; 0 for a bounded pair."""
+        """Return the masses of P and Q below ``low``, and those above ``high``.
+
+        0 for a bounded pair.
+        """
         if not self.mu:
             return (0.0, 0.0), (0.0, 0.0)
         from scipy.special import ndtr
@@ -104,7 +109,7 @@ class Pair(NamedTuple):
         return ((1 - share) * q + share * p, q), ((1 - share) * q_up + share * p_up, q_up)
 
     def coarse(self, back: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Return about two thousand losses and their masses, accurate enough to choose a lattice."""
+        """Return about two thousand losses and their masses, to choose a lattice."""
         low, high = (-self.top, self.top)
         if self.mu:
             low, high = (self.mu * (place + self.mu / 2) for place in (-12.0 - self.mu, 12.0))
@@ -155,7 +160,8 @@ def pair_of(part: Guarantee) -> Pair | None:
 def _normal(places: np.ndarray) -> np.ndarray:
     """Return the normal probabilities between consecutive places.
 
-    In narrow cells the density at the middle is used, as the difference of two probabilities cancels.
+    In narrow cells the density at the middle is used, as the difference of two probabilities
+    cancels.
     """
     from scipy.special import ndtr
 

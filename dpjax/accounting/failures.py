@@ -1,23 +1,27 @@
-"""Guarantees of mechanisms that must not fail: absorb failures, condition on success, or retry a fixed number of times.
+"""Guarantees of mechanisms that must not fail.
 
-A mechanism M succeeds when its output falls into a fixed, public set S: a test that does not read the data again. Let p be its
-probability of success on x, q = 1 - p, and p', q' those on a neighbor. All guarantees below require q <= failure for EVERY dataset:
-with a bound that holds for typical data only, the privacy loss is unbounded (footnote 2 of Steinke, "Differentially private
-algorithms that never fail", differentialprivacy.org, 2025, the post that all references in this file cite).
+Failures are absorbed, success is conditioned on, or a fixed number of attempts is made. A mechanism
+M succeeds when its output falls into a fixed, public set S: a test that does not read the data
+again. Let p be its probability of success on x, q = 1 - p, and p', q' those on a neighbor. All
+guarantees below require q <= failure for EVERY dataset: with a bound that holds for typical data
+only, the privacy loss is unbounded (footnote 2 of Steinke, "Differentially private algorithms that
+never fail", differentialprivacy.org, 2025, the post that all references in this file cite).
 
 Conditioning (Theorem 1). Dividing P[M in T and S] <= e^eps P'[M in T and S] + delta by p gives
 
     P[M in T | S] <= e^eps (p'/p) P'[M in T | S] + delta/p.
 
-The theorem bounds p'/p by e^eps / (1 - delta/(1-failure)), so that epsilon doubles. But p' <= 1, p' <= e^eps p + delta and
-1 - p <= e^eps (1 - p') + delta give sharper bounds on p'/p, and all three of them decrease with p. With s = 1 - failure,
+The theorem bounds p'/p by e^eps / (1 - delta/(1-failure)), so that epsilon doubles. But p' <= 1,
+p' <= e^eps p + delta and 1 - p <= e^eps (1 - p') + delta give sharper bounds on p'/p, and all three
+of them decrease with p. With s = 1 - failure,
 
     p'/p <= r = min(1, e^eps s + delta, 1 - e^-eps (1 - s - delta)) / s,    epsilon' = epsilon + log r,   delta' = delta/s,
 
-never above the theorem: at failure 0.1 and epsilon 1 it is 1.07 instead of 2. Let delta = 0 and M have bounded range b (2 epsilon
-always is one). A ratio of conditional probabilities is the ratio of the unconditional ones times a constant, so the range stays b,
-and since the interval of the losses contains 0, the loss is at most b. So an epsilon-bounded-range mechanism conditioned on a fixed
-set of outputs stays epsilon-DP.
+never above the theorem: at failure 0.1 and epsilon 1 it is 1.07 instead of 2. Let delta = 0 and M
+have bounded range b (2 epsilon always is one). A ratio of conditional probabilities is the ratio of
+the unconditional ones times a constant, so the range stays b, and since the interval of the losses
+contains 0, the loss is at most b. So an epsilon-bounded-range mechanism conditioned on a fixed set
+of outputs stays epsilon-DP.
 
 Renyi divergences. The densities f and f' become f/p and f'/p' given S, so
 
@@ -25,17 +29,20 @@ Renyi divergences. The densities f and f' become f/p and f'/p' given S, so
 
 since p' is at most 1. Besides, divergences increase with the order.
 
-A fixed number m of attempts, then a fallback F. The output distribution is A + q^m F with A(T) = P[M in T and S] g(q),
-g(q) = 1 + q + ... + q^(m-1) = (1 - q^m) / (1 - q). Where q > q', g(q)/g(q') = (p'/p) (1 - q^m)/(1 - q'^m) <= p'/p <= r; elsewhere
-it is at most 1. So A(T) <= e^eps' A'(T) + delta g(q): the epsilon is that of the unbounded loop, and the probability failure^m that
-all attempts fail is added to delta, which is delta' = delta g(failure) + failure^m. F is arbitrary and may read the data, as in the
-warm-up of the post: then there is no failure at all. If F is public, m attempts are also the composition of m draws.
+A fixed number m of attempts, then a fallback F. The output distribution is A + q^m F with A(T) =
+P[M in T and S] g(q), g(q) = 1 + q + ... + q^(m-1) = (1 - q^m) / (1 - q). Where q > q', g(q)/g(q') =
+(p'/p) (1 - q^m)/(1 - q'^m) <= p'/p <= r; elsewhere it is at most 1. So A(T) <= e^eps' A'(T) + delta
+g(q): the epsilon is that of the unbounded loop, and the probability failure^m that all attempts
+fail is added to delta, which is delta' = delta g(failure) + failure^m. F is arbitrary and may read
+the data, as in the warm-up of the post: then there is no failure at all. If F is public, m attempts
+are also the composition of m draws.
 
-The warm-up itself (Equation 2) is wrong where the test reads the data. It claims (epsilon, delta + failure)-DP when an output y
-with loss(y, x) > alpha is replaced, but its last step assumes that an output that is kept on x is kept on x'. Counterexample: let M
-be epsilon-DP, and let y have probability failure on x', where it is replaced, and e^epsilon failure on x, where it is kept. Then y
-reveals that the data are x, with a probability above delta + failure. What holds is P[M(x') in S*] <= P[M~(x') in S] + failure, so
-the delta is delta + (1 + e^epsilon) failure.
+The warm-up itself (Equation 2) is wrong where the test reads the data. It claims (epsilon, delta +
+failure)-DP when an output y with loss(y, x) > alpha is replaced, but its last step assumes that an
+output that is kept on x is kept on x'. Counterexample: let M be epsilon-DP, and let y have
+probability failure on x', where it is replaced, and e^epsilon failure on x, where it is kept. Then
+y reveals that the data are x, with a probability above delta + failure. What holds is P[M(x') in
+S*] <= P[M~(x') in S] + failure, so the delta is delta + (1 + e^epsilon) failure.
 """
 
 from __future__ import annotations
@@ -56,24 +63,27 @@ Test = Literal["public", "private"]
 
 
 def absorb_failure(guarantee: Guarantee, failure: float, *, test: Test = "private") -> Guarantee:
-    """Return the guarantee of a mechanism whose failures are replaced by an answer that reads the data.
+    """Return the guarantee of a mechanism whose failures are answered by reading the data.
 
-    With a private test it is (epsilon, delta + (1 + e^epsilon) failure)-DP, and with a public one (epsilon, delta + failure)-DP.
+    With a private test it is (epsilon, delta + (1 + e^epsilon) failure)-DP, and with a public one
+    (epsilon, delta + failure)-DP.
 
     Args:
         guarantee: the guarantee of the mechanism, with a finite epsilon.
         failure: in [0, 1), a bound on the probability of a failure on every dataset.
-        test: ``"private"`` where it depends on the data which outputs are failures, such as outputs with a high loss;
-            ``"public"`` for a fixed set of outputs.
+        test: ``"private"`` where it depends on the data which outputs are failures, such as outputs
+            with a high loss; ``"public"`` for a fixed set of outputs.
 
     Returns:
         A :class:`Guarantee`, with neither bounded range nor zCDP.
 
     Raises:
-        ValueError: epsilon is infinite, or a parameter is out of range, or the new delta would be 1 or more.
+        ValueError: epsilon is infinite, or a parameter is out of range, or the new delta would be 1
+            or more.
 
     Privacy:
-        Spends no privacy. The post claims the second guarantee for both tests; the module docstring has a counterexample.
+        Spends no privacy. The post claims the second guarantee for both tests; the module docstring
+        has a counterexample.
 
     References:
         Steinke (2025), Equation 2, corrected.
@@ -101,17 +111,19 @@ def condition_on_success(guarantee: Guarantee, failure: float, *, bound: Bound =
         bound: ``"sharp"``, derived in the module docstring, or ``"published"``, Theorem 1.
 
     Returns:
-        A :class:`Guarantee`. If delta is 0, its bounded range is the smaller of that of one attempt and twice its epsilon, and the
-        ``"sharp"`` epsilon is at most this range: conditioning leaves an epsilon-bounded-range mechanism epsilon-DP. For a
-        mechanism with zCDP but no epsilon, the result has a curve of Renyi divergences.
+        A :class:`Guarantee`. If delta is 0, its bounded range is the smaller of that of one attempt
+        and twice its epsilon, and the ``"sharp"`` epsilon is at most this range: conditioning
+        leaves an epsilon-bounded-range mechanism epsilon-DP. For a mechanism with zCDP but no
+        epsilon, the result has a curve of Renyi divergences.
 
     Raises:
         ValueError: a parameter is out of range, or ``delta >= 1 - failure``.
 
     Privacy:
-        Spends no privacy. Success must be decided by the output alone, for example by a noisy estimate of the loss that is part of
-        the output, against a threshold that does not depend on the data. The number of repetitions must stay secret, but a loop
-        that runs until success reveals it by its running time; :func:`retry_until_success` does not.
+        Spends no privacy. Success must be decided by the output alone, for example by a noisy
+        estimate of the loss that is part of the output, against a threshold that does not depend on
+        the data. The number of repetitions must stay secret, but a loop that runs until success
+        reveals it by its running time; :func:`retry_until_success` does not.
 
     References:
         Steinke (2025), Theorem 1 and footnote 2.
@@ -137,7 +149,9 @@ def condition_on_success(guarantee: Guarantee, failure: float, *, bound: Bound =
 def retry_until_success(
     guarantee: Guarantee, failure: float, *, attempts: int, fallback: Fallback, bound: Bound = "sharp"
 ) -> Guarantee:
-    """Return the guarantee of the first success of a fixed number of attempts, with a fallback if there is none.
+    """Return the guarantee of the first success of a fixed number of attempts.
+
+    A fallback is used if there is none.
 
         epsilon' as in :func:`condition_on_success`,   delta' = delta (1 - failure^m) / (1 - failure) + failure^m
 
@@ -145,23 +159,26 @@ def retry_until_success(
         guarantee: the guarantee of one attempt together with the outcome of its test.
         failure: in [0, 1), a bound on the probability of a failure on every dataset.
         attempts: m, at least 1, chosen without the data; see :func:`attempts_for`.
-        fallback: ``"public"`` for a value that does not depend on the data, or ``"private"`` for one that may; delta covers both.
-            This matters for a single attempt only.
+        fallback: ``"public"`` for a value that does not depend on the data, or ``"private"`` for
+            one that may; delta covers both. This matters for a single attempt only.
         bound: as for :func:`condition_on_success`.
 
     Returns:
-        A :class:`Guarantee`. One attempt with a public fallback is post-processing and keeps the guarantee of the attempt. Several
-        attempts with a public fallback are also a post-processed composition of m attempts, whose guarantee, m epsilon and no
-        added failure probability, can be the better one.
+        A :class:`Guarantee`. One attempt with a public fallback is post-processing and keeps the
+        guarantee of the attempt. Several attempts with a public fallback are also a post-processed
+        composition of m attempts, whose guarantee, m epsilon and no added failure probability, can
+        be the better one.
 
     Raises:
-        ValueError: a parameter is out of range, ``delta >= 1 - failure``, or delta' would be 1 or more.
+        ValueError: a parameter is out of range, ``delta >= 1 - failure``, or delta' would be 1 or
+            more.
 
     Privacy:
         Spends no privacy. All m attempts must be made, even after the first success.
 
     References:
-        Steinke (2025), Equation 2 and Theorem 1, for an unbounded loop; the module docstring for a fixed number of attempts.
+        Steinke (2025), Equation 2 and Theorem 1, for an unbounded loop; the module docstring for a
+        fixed number of attempts.
 
     >>> print(retry_until_success(Guarantee(1.0, 1.0, "swap"), 0.1, attempts=9, fallback="public"))
     (1, 1e-09)-DP under swap neighbors
@@ -207,7 +224,8 @@ def _conditioned(guarantee: Guarantee, beta: float, bound: Bound) -> float:
         return 2 * epsilon - log(1 - delta / success)
     if not beta:
         return epsilon
-    # The three bounds on log r, in forms without cancellation; e^epsilon is computed only where that bound may be the smallest.
+    # The three bounds on log r, in forms without cancellation; e^epsilon is computed only where
+    # that bound may be the smallest.
     grown = log1p(expm1(epsilon) + delta / success) if epsilon < -log(success) else inf
     fewer = log1p((-beta * expm1(-epsilon) + delta * exp(-epsilon)) / success)
     sharp = epsilon + min(-log(success), grown, fewer)
@@ -215,7 +233,10 @@ def _conditioned(guarantee: Guarantee, beta: float, bound: Bound) -> float:
 
 
 def _promised(guarantee: Guarantee, epsilon: float, delta: float) -> Guarantee:
-    """Return (epsilon, delta)-DP; if delta is 0, with the range of one attempt or twice its epsilon."""
+    """Return (epsilon, delta)-DP.
+
+    If delta is 0, with the range of one attempt or twice its epsilon.
+    """
     if not delta < 1:
         raise ValueError(f"nothing is promised: delta would be {delta:g}, and must be below 1.")
     kept = inf if delta else min(guarantee.bounded_range, 2 * guarantee.epsilon)

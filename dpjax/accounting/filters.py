@@ -1,30 +1,38 @@
 """Privacy filters: budgets for mechanisms whose costs may depend on the answers so far.
 
-In this fully adaptive setting the sum of costs is itself random, and composition theorems need not hold for it. They do for pure DP
-(Rogers et al. 2016), for the Renyi divergence of one order, and so for zCDP (Feldman and Zrnic 2021), if mechanisms are refused
-beyond a budget that was fixed in advance. Several such rules may be used at once, where a mechanism is admitted if any rule admits
-it. Proof, with delta = delta_0 (for the mechanisms' own deltas) + the sum of delta_i over the rules i of Renyi divergences:
+In this fully adaptive setting the sum of costs is itself random, and composition theorems need not
+hold for it. They do for pure DP (Rogers et al. 2016), for the Renyi divergence of one order, and so
+for zCDP (Feldman and Zrnic 2021), if mechanisms are refused beyond a budget that was fixed in
+advance. Several such rules may be used at once, where a mechanism is admitted if any rule admits
+it. Proof, with delta = delta_0 (for the mechanisms' own deltas) + the sum of delta_i over the rules
+i of Renyi divergences:
 
-* An (epsilon_j, delta_j)-DP mechanism draws, except with probability delta_j, from two distributions that are epsilon_j-DP
-  (Kairouz, Oh and Viswanath 2015, Theorem 3.1). The filter keeps the sum of the delta_j on every transcript within delta_0, so the
-  probability of any such exception is at most delta_0 (Whitehouse et al. 2023). Below, there is none.
-* Let A be the transcripts whose epsilons add up to at most epsilon. On these the loss is at most epsilon: A adds nothing to delta.
-* Every other transcript ends within the budget of some rule; let B_i be those for which the first such rule is i. Sums only grow,
-  so transcripts in B_i never exceeded the budget of rule i, and have the same probability as if rule i alone were used, whose delta
-  at epsilon is at most delta_i. So B_i adds at most delta_i.
+* An (epsilon_j, delta_j)-DP mechanism draws, except with probability delta_j, from two
+  distributions that are epsilon_j-DP (Kairouz, Oh and Viswanath 2015, Theorem 3.1). The filter
+  keeps the sum of the delta_j on every transcript within delta_0, so the probability of any such
+  exception is at most delta_0 (Whitehouse et al. 2023). Below, there is none.
+* Let A be the transcripts whose epsilons add up to at most epsilon. On these the loss is at most
+  epsilon: A adds nothing to delta.
+* Every other transcript ends within the budget of some rule; let B_i be those for which the first
+  such rule is i. Sums only grow, so transcripts in B_i never exceeded the budget of rule i, and
+  have the same probability as if rule i alone were used, whose delta at epsilon is at most delta_i.
+  So B_i adds at most delta_i.
 
-The rules of Renyi divergences need shares of delta that add up, since it may depend on the answers which of them applies in the
-end; A needs none.
+The rules of Renyi divergences need shares of delta that add up, since it may depend on the answers
+which of them applies in the end; A needs none.
 
-Gaussian DP is such a rule, too: while the sum of the squares of mu is at most mu_0^2, all mechanisms together are mu_0-GDP, even if
-chosen adaptively (Smith and Thakurta 2022). It admits more than zCDP. The first mechanism is chosen before there is any answer, so
-the shares may depend on it: if it has Gaussian DP, that rule gets 7/8 of delta, and zCDP, for other mechanisms that may follow,
-gets 1/8; otherwise zCDP gets all of it.
+Gaussian DP is such a rule, too: while the sum of the squares of mu is at most mu_0^2, all
+mechanisms together are mu_0-GDP, even if chosen adaptively (Smith and Thakurta 2022). It admits
+more than zCDP. The first mechanism is chosen before there is any answer, so the shares may depend
+on it: if it has Gaussian DP, that rule gets 7/8 of delta, and zCDP, for other mechanisms that may
+follow, gets 1/8; otherwise zCDP gets all of it.
 
-Concurrent composition. A mechanism may itself be interactive: charge it when it starts, with its guarantee against an adversary
-that interacts with it alone. Queries to all mechanisms that have started may then be interleaved in any order: pure, (epsilon,
-delta), Renyi and Gaussian DP compose concurrently as they do sequentially (Vadhan and Wang 2021; Lyu 2022; Vadhan and Zhang 2023),
-also with filters and odometers whose costs depend on the answers (Haney, Shoemate, Tian, Vadhan, Vyrros, Xu and Zhang 2023).
+Concurrent composition. A mechanism may itself be interactive: charge it when it starts, with its
+guarantee against an adversary that interacts with it alone. Queries to all mechanisms that have
+started may then be interleaved in any order: pure, (epsilon, delta), Renyi and Gaussian DP compose
+concurrently as they do sequentially (Vadhan and Wang 2021; Lyu 2022; Vadhan and Zhang 2023), also
+with filters and odometers whose costs depend on the answers (Haney, Shoemate, Tian, Vadhan, Vyrros,
+Xu and Zhang 2023).
 """
 
 from __future__ import annotations
@@ -46,7 +54,9 @@ from dpjax.accounting.guarantee import Guarantee, exact_total, one_unit
 
 
 class BudgetExceeded(RuntimeError):
-    """Raised when a mechanism would exceed a budget. The mechanism was refused and nothing was charged.
+    """Raised when a mechanism would exceed a budget.
+
+    The mechanism was refused and nothing was charged.
 
     Example:
         >>> try:
@@ -74,23 +84,30 @@ class Lock:
 
 
 class Unit:
-    """The unit, such as a person, that all guarantees charged to a budget and its sessions share."""
+    """The unit, such as a person, of all guarantees charged to a budget and its sessions."""
 
     def __init__(self) -> None:
         self.name, self._lock = "", Lock()
 
     def agree(self, unit: str) -> None:
-        """Record the unit of a guarantee; raise ``ValueError`` if it differs from the recorded one."""
+        """Record the unit of a guarantee.
+
+        Raise ``ValueError`` if it differs from the recorded one.
+        """
         with self._lock:
             self.name = one_unit((self.name, unit))
 
 
 class Sums:
-    """The exact sums of the costs charged so far: epsilon, delta, mu^2/2, and rho of zCDP or Renyi divergences.
+    """The exact sums of the costs charged so far.
+
+    They are epsilon, delta, mu^2/2, and rho of zCDP or Renyi divergences.
 
     Attributes:
-        orders: of the Renyi divergences, finite and above 1; divergences are summed over their order.
-        share: the part of delta that is left for Renyi divergences after the mechanisms' own deltas.
+        orders: of the Renyi divergences, finite and above 1; divergences are summed over their
+            order.
+        share: the part of delta that is left for Renyi divergences after the mechanisms' own
+            deltas.
         lock: held while a cost is compared with the budget and added.
         unit: the unit of the guarantees so far; a session shares it with its parent budget.
     """
@@ -117,10 +134,10 @@ class Sums:
         """Return the exact costs of a mechanism; infinite where it promises nothing.
 
         Raises:
-            TypeError: ``spent`` is neither a guarantee nor a composition. (A metric guarantee can be
-                converted by its method ``guarantee``.)
-            ValueError: the relation or unit differs, or no cost of the kind that is charged is below
-                ``most``.
+            TypeError: ``spent`` is neither a guarantee nor a composition. (A metric guarantee can
+                be converted by its method ``guarantee``.)
+            ValueError: the relation or unit differs, or no cost of the kind that is charged is
+                below ``most``.
         """
         if not isinstance(spent, Guarantee | Composition):
             raise TypeError(f"this {self._name} charges a Guarantee or a Composition, got {type(spent).__name__}.")
@@ -154,16 +171,25 @@ class Sums:
         self._exact = self._with(costs)
 
     def gaussian(self, costs: list[Any] | None = None) -> bool:
-        """Return whether the first mechanism charged, or the one with ``costs`` if it is the first, has Gaussian DP."""
+        """Return whether the first mechanism charged has Gaussian DP.
+
+        It is the one with ``costs`` if none was charged before.
+        """
         return bool(costs and costs[2] < inf) if self._began is None else self._began
 
     def totals(self, costs: list[Any] | None = None) -> tuple[float, float, list[float]]:
-        """Return the sums of epsilon, of delta and of rho or divergences, as nearest floats, with ``costs`` added."""
+        """Return the sums of epsilon, of delta and of rho or divergences, with ``costs`` added.
+
+        They are rounded to the nearest floats.
+        """
         epsilon, delta, _, *rhos = (checks.nearest_float(total) for total in (self._with(costs) if costs else self._exact))
         return epsilon, delta, rhos
 
     def gaussian_rho(self, costs: list[Any] | None = None) -> float:
-        """Return half the sum of squares of mu, with ``costs`` added; infinite if a mechanism has no mu."""
+        """Return half the sum of squares of mu, with ``costs`` added.
+
+        Infinite if a mechanism has no mu.
+        """
         return checks.nearest_float((self._with(costs) if costs else self._exact)[2])
 
     def _with(self, costs: list[Any]) -> list[Any]:
@@ -171,30 +197,36 @@ class Sums:
 
 
 class PrivacyFilter:
-    """An (epsilon, delta) budget for mechanisms that may each be chosen after seeing all previous answers.
+    """An (epsilon, delta) budget for adaptive mechanisms.
 
-    With ``delta = 0`` epsilons are summed, and all mechanisms together are epsilon-DP. With ``delta`` above 0 the budget is the
-    zCDP that implies (epsilon, delta)-DP, and each mechanism is charged the smallest rho that its guarantee implies; a mechanism is
-    also admitted if the sum of the epsilons stays within epsilon. If the first mechanism has Gaussian DP, a mechanism is also
-    admitted if all together stay within the mu that implies (epsilon, 7/8 delta)-DP. A bounded range counts as an epsilon, and is
-    converted to zCDP or Renyi DP by its own, smaller divergences.
+    Each may be chosen after seeing all previous answers. With ``delta = 0`` epsilons are summed,
+    and all mechanisms together are epsilon-DP. With ``delta`` above 0 the budget is the zCDP that
+    implies (epsilon, delta)-DP, and each mechanism is charged the smallest rho that its guarantee
+    implies; a mechanism is also admitted if the sum of the epsilons stays within epsilon. If the
+    first mechanism has Gaussian DP, a mechanism is also admitted if all together stay within the mu
+    that implies (epsilon, 7/8 delta)-DP. A bounded range counts as an epsilon, and is converted to
+    zCDP or Renyi DP by its own, smaller divergences.
 
-    Threads may share a filter: each charge compares with the budget and adds its cost atomically. ``copy.copy`` returns the same
-    budget under another name; a deep copy or a pickled one starts with the costs charged so far and is independent from then on.
-    Several processes can share a :class:`dpjax.accounting.Ledger`.
+    Threads may share a filter: each charge compares with the budget and adds its cost atomically.
+    ``copy.copy`` returns the same budget under another name; a deep copy or a pickled one starts
+    with the costs charged so far and is independent from then on. Several processes can share a
+    :class:`dpjax.accounting.Ledger`.
 
     Args:
         epsilon: of all mechanisms together, positive.
         delta: of all mechanisms together, in [0, 1).
         neighbors: the neighbor relation of all guarantees.
-        mechanism_delta: the part of ``delta`` that is reserved for the mechanisms' own deltas, at most ``delta``.
-        orders: public orders of Renyi divergences, above 1. If empty, zCDP is charged. Otherwise the Renyi divergence of each order
-            has a separate budget with an equal share of delta, and a mechanism is admitted if one of them suffices; use this for
-            guarantees with a Renyi curve, as on subsamples.
+        mechanism_delta: the part of ``delta`` that is reserved for the mechanisms' own deltas, at
+            most ``delta``.
+        orders: public orders of Renyi divergences, above 1. If empty, zCDP is charged. Otherwise
+            the Renyi divergence of each order has a separate budget with an equal share of delta,
+            and a mechanism is admitted if one of them suffices; use this for guarantees with a
+            Renyi curve, as on subsamples.
 
     References:
-        Rogers, Roth, Ullman and Vadhan (2016), Theorem 3.1; Feldman and Zrnic (2021), Theorem 4.3; Whitehouse, Ramdas, Rogers and
-        Wu (2023), Theorem 1; the module docstring, for the use of several rules and for interactive mechanisms.
+        Rogers, Roth, Ullman and Vadhan (2016), Theorem 3.1; Feldman and Zrnic (2021), Theorem 4.3;
+        Whitehouse, Ramdas, Rogers and Wu (2023), Theorem 1; the module docstring, for the use of
+        several rules and for interactive mechanisms.
 
     >>> budget = PrivacyFilter(1.0, 0.0, "swap")
     >>> for _ in range(3):
@@ -205,7 +237,8 @@ class PrivacyFilter:
     >>> budget.charge(Guarantee(0.3, 0.6, "swap", delta=1e-7))
     """
 
-    # Not a dataclass, as dataclasses.replace would return a budget without the costs charged so far.
+    # Not a dataclass, as dataclasses.replace would return a budget without the costs charged so
+    # far.
     def __init__(
         self, epsilon: float, delta: float, neighbors: str, mechanism_delta: float = 0.0, orders: tuple[float, ...] = ()
     ) -> None:
@@ -227,7 +260,10 @@ class PrivacyFilter:
 
     @property
     def budget(self) -> float:
-        """The total budget: epsilon, or rho of zCDP; with orders, divergence over order, of the order with most left."""
+        """The total budget: epsilon, or rho of zCDP.
+
+        With orders, divergence over order, of the order with most left.
+        """
         return self._best()[1]
 
     @property
@@ -245,11 +281,17 @@ class PrivacyFilter:
 
     @property
     def unit(self) -> str:
-        """The unit of the guarantees charged so far, including sessions, or ``""`` if none states one."""
+        """The unit of the guarantees charged so far, or ``""`` if none states one.
+
+        Sessions are included.
+        """
         return self._sums.unit.name
 
     def allows(self, guarantee: Guarantee | Composition) -> bool:
-        """Return whether a guarantee fits into the remaining budget. The answer depends on costs, not on data."""
+        """Return whether a guarantee fits into the remaining budget.
+
+        The answer depends on costs, not on data.
+        """
         return self._has_room(self._sums.costs(guarantee))
 
     def charge(self, guarantee: Guarantee | Composition, what: Mapping[str, Any] | None = None) -> None:
@@ -261,7 +303,8 @@ class PrivacyFilter:
 
         Raises:
             BudgetExceeded: the cost exceeds the remaining budget; nothing was charged.
-            ValueError: the relation or unit differs, or the guarantee lacks a promise of the kind that is charged.
+            ValueError: the relation or unit differs, or the guarantee lacks a promise of the kind
+                that is charged.
         """
         with self._sums.lock:
             costs = self._sums.costs(guarantee)
@@ -272,10 +315,10 @@ class PrivacyFilter:
     def session(
         self, epsilon: float, delta: float = 0.0, mechanism_delta: float = 0.0, orders: tuple[float, ...] = ()
     ) -> PrivacyFilter:
-        """Return a new budget, for example for one analyst, whose total is charged to this budget now.
+        """Return a new budget, for example for one analyst, charged to this budget now.
 
-        To this budget, the session is one interactive mechanism: other mechanisms may run in between. It is charged in full,
-        whether it is used or not.
+        Its total is charged. To this budget, the session is one interactive mechanism: other
+        mechanisms may run in between. It is charged in full, whether it is used or not.
 
         Args:
             epsilon: of the session, positive.
@@ -287,8 +330,8 @@ class PrivacyFilter:
             BudgetExceeded: the session exceeds the remaining budget; nothing was charged.
 
         References:
-            Haney et al. (2023), "Concurrent Composition for Interactive Differential Privacy with Adaptive Privacy-Loss
-            Parameters"; Vadhan and Wang (2021).
+            Haney et al. (2023), "Concurrent Composition for Interactive Differential Privacy with
+            Adaptive Privacy-Loss Parameters"; Vadhan and Wang (2021).
 
         >>> whole = PrivacyFilter(1.0, 0.0, "swap")
         >>> part = whole.session(0.75)
@@ -316,7 +359,10 @@ class PrivacyFilter:
         return delta <= self.mechanism_delta and (epsilon <= self.epsilon or within)
 
     def _rules(self, costs: list[Any] | None, rhos: list[float]) -> list[tuple[float, float]]:
-        """Return pairs of the budget and the cost of each rule that has a share of delta, with ``costs`` added."""
+        """Return pairs of the budget and the cost of each rule that has a share of delta.
+
+        ``costs`` are added.
+        """
         if not self.orders and self._budgets and self._sums.gaussian(costs):
             gaussian, beside = self._gaussian_budgets
             return [(beside, rhos[0]), (gaussian, self._sums.gaussian_rho(costs))]
@@ -349,7 +395,10 @@ def _zcdp_budget(epsilon: float, delta: float) -> float:
 
 
 def _order_budget(epsilon: float, delta: float, order: float) -> float:
-    """Return the Renyi divergence of an order that implies (epsilon, delta)-DP, over the order, rounded down."""
+    """Return the Renyi divergence that implies (epsilon, delta)-DP, over its order.
+
+    It is rounded down.
+    """
     conversion = float(formulas.epsilon_at_order(0.0, order, log(order - 1), -log(delta), np))
     budget = (epsilon - conversion - 1e-12 * (epsilon + abs(conversion))) / order
     if budget <= 0:

@@ -1,23 +1,29 @@
-"""Privacy amplification by samples of a fixed size, with or without replacement, which holds under swap neighbors.
+"""Privacy amplification by samples of a fixed size, under swap neighbors.
 
-Of n records, n public, m are taken: all subsets of that size equally likely, or m independent draws with replacement. Neighbors
-differ in one record. Let K be the number of times that it is taken, w_k = P(K = k) and p = 1 - w_0, and let P_k, Q_k be the
-distributions of the output on the two datasets given K = k. P_0 = Q_0, and P_k, Q_k and P_0 are mixtures of outputs on samples that
-differ in k records (with the same mixing over the other records; in P_0 other records take the place of the differing one), so each
-pair of them satisfies the guarantee for groups of k.
+Samples are drawn with or without replacement. Of n records, n public, m are taken: all subsets of
+that size equally likely, or m independent draws with replacement. Neighbors differ in one record.
+Let K be the number of times that it is taken, w_k = P(K = k) and p = 1 - w_0, and let P_k, Q_k be
+the distributions of the output on the two datasets given K = k. P_0 = Q_0, and P_k, Q_k and P_0 are
+mixtures of outputs on samples that differ in k records (with the same mixing over the other
+records; in P_0 other records take the place of the differing one), so each pair of them satisfies
+the guarantee for groups of k.
 
-* (epsilon, delta): P_k(S) <= e^(k epsilon) min(Q_k(S), P_0(S)) + delta_k. With a_k = Q_k(S), (w_0 P_0 + sum w_k e^(k epsilon)
-  min(a_k, P_0)) / (w_0 P_0 + sum w_k a_k) is largest at a_k = P_0: so e^epsilon' = sum w_k e^(k epsilon) and delta' = sum w_k
-  delta_k. Without replacement that is 1 + p (e^epsilon - 1) and p delta; with it (1 + (e^epsilon - 1)/n)^m and delta (e^epsilon' -
-  1) / (e^epsilon - 1).
-* Renyi divergences: with A, B the mixtures of P_k and of Q_k over k >= 1, P = (1-p) P_0 + p A and Q = (1-p) P_0 + p B, so E_Q
-  (P/Q)^a = 1 + sum over j >= 2 of C(a, j) p^j E_Q ((A-B)/Q)^j for integers a. The triple (A, B, Q) is a mixture of (A, B, P_0) and
-  (A, B, B), and |a-b|^j / q^(j-1) is jointly convex: so E_Q |(A-B)/Q|^j is at most the mean over k of m_k(j), which bounds E
-  |(P_k-Q_k)/R|^j for R = P_0 and R = Q_k. Since Q >= (1-p) P_0, by Minkowski's inequality it is also at most (1-p)^(1-j) (mean of
-  m_k(j)^(1/j))^j, which is smaller where a large k is rare but has a large m_k(j).
-* m_k(j) = min(2, (e^(k epsilon) - 1)^j) e^((j-1) D_k(j)), where D_k bounds the Renyi divergences for groups of k, and 4 (e^(D_k(2))
-  - 1) for j = 2. Under mu-GDP it may also be 2^j E |e^(k mu Z - (k mu)^2/2) - 1|^j: |a-b|^j <= 2^(j-1) (|a-r|^j + |b-r|^j), and both
-  terms are divergences of a convex function, which are largest for two normal distributions.
+* (epsilon, delta): P_k(S) <= e^(k epsilon) min(Q_k(S), P_0(S)) + delta_k. With a_k = Q_k(S), (w_0
+  P_0 + sum w_k e^(k epsilon) min(a_k, P_0)) / (w_0 P_0 + sum w_k a_k) is largest at a_k = P_0: so
+  e^epsilon' = sum w_k e^(k epsilon) and delta' = sum w_k delta_k. Without replacement that is 1 + p
+  (e^epsilon - 1) and p delta; with it (1 + (e^epsilon - 1)/n)^m and delta (e^epsilon' - 1) /
+  (e^epsilon - 1).
+* Renyi divergences: with A, B the mixtures of P_k and of Q_k over k >= 1, P = (1-p) P_0 + p A and
+  Q = (1-p) P_0 + p B, so E_Q (P/Q)^a = 1 + sum over j >= 2 of C(a, j) p^j E_Q ((A-B)/Q)^j for
+  integers a. The triple (A, B, Q) is a mixture of (A, B, P_0) and (A, B, B), and |a-b|^j / q^(j-1)
+  is jointly convex: so E_Q |(A-B)/Q|^j is at most the mean over k of m_k(j), which bounds E
+  |(P_k-Q_k)/R|^j for R = P_0 and R = Q_k. Since Q >= (1-p) P_0, by Minkowski's inequality it is
+  also at most (1-p)^(1-j) (mean of m_k(j)^(1/j))^j, which is smaller where a large k is rare but
+  has a large m_k(j).
+* m_k(j) = min(2, (e^(k epsilon) - 1)^j) e^((j-1) D_k(j)), where D_k bounds the Renyi divergences
+  for groups of k, and 4 (e^(D_k(2)) - 1) for j = 2. Under mu-GDP it may also be 2^j E |e^(k mu Z -
+  (k mu)^2/2) - 1|^j: |a-b|^j <= 2^(j-1) (|a-r|^j + |b-r|^j), and both terms are divergences of a
+  convex function, which are largest for two normal distributions.
 """
 
 from __future__ import annotations
@@ -43,26 +49,32 @@ def fixed_size_subsample(
     """Return the guarantee of mechanisms that run on one random sample of fixed size.
 
     Args:
-        spent: the guarantee of the mechanism on the sample, or the sum of those that see the same sample; under swap neighbors.
+        spent: the guarantee of the mechanism on the sample, or the sum of those that see the same
+            sample; under swap neighbors.
         taken: m, the size of the sample; with replacement at most 100,000.
         public_n: n, the number of records.
-        replacement: ``"without"``, every subset of that size equally likely (m at most n), or ``"with"``, m independent draws.
+        replacement: ``"without"``, every subset of that size equally likely (m at most n), or
+            ``"with"``, m independent draws.
 
     Returns:
-        A :class:`Guarantee`: (epsilon', delta')-DP as in the module docstring; where a Renyi divergence is known, a Renyi curve at
-        integer orders up to 10^4, or up to 64 with replacement; and if epsilon is finite, the zCDP that both imply.
+        A :class:`Guarantee`: (epsilon', delta')-DP as in the module docstring; where a Renyi
+        divergence is known, a Renyi curve at integer orders up to 10^4, or up to 64 with
+        replacement; and if epsilon is finite, the zCDP that both imply.
 
     Raises:
-        ValueError: a parameter is out of range, or neither an epsilon nor a Renyi divergence is known.
+        ValueError: a parameter is out of range, or neither an epsilon nor a Renyi divergence is
+            known.
 
     Privacy:
-        Under swap neighbors only: the number of records is public. The sample must stay secret. Add the guarantees of mechanisms
-        that see the same sample before this call, and those of mechanisms on independent samples after it.
+        Under swap neighbors only: the number of records is public. The sample must stay secret. Add
+        the guarantees of mechanisms that see the same sample before this call, and those of
+        mechanisms on independent samples after it.
 
     References:
-        Balle, Barthe and Gaboardi (2018), "Privacy Amplification by Subsampling", Theorems 9 and 10; Wang, Balle and
-        Kasiviswanathan (2019), "Subsampled Renyi Differential Privacy and Analytical Moments Accountant", Theorem 9, for the Renyi
-        divergences without replacement; the module docstring, for those with replacement.
+        Balle, Barthe and Gaboardi (2018), "Privacy Amplification by Subsampling", Theorems 9 and
+        10; Wang, Balle and Kasiviswanathan (2019), "Subsampled Renyi Differential Privacy and
+        Analytical Moments Accountant", Theorem 9, for the Renyi divergences without replacement;
+        the module docstring, for those with replacement.
 
     >>> print(fixed_size_subsample(Guarantee(1.0, inf, "swap", delta=1e-6), taken=10, public_n=100, replacement="without"))
     (0.158566, 1e-07)-DP under swap neighbors
@@ -126,7 +138,8 @@ def _curve(whole: Composition, pure: float, m: int, n: int, share: float, withou
     known = found[: np.flatnonzero(np.append(found, inf) == inf)[0]]
     if not known.size:
         return (), inf
-    # The divergence of a mixture of pairs is at most the largest of theirs; without replacement these are neighbors.
+    # The divergence of a mixture of pairs is at most the largest of theirs; without replacement
+    # these are neighbors.
     most = whole.rdp(ORDERS[known.size + 1 >= ORDERS]) if without else inf
     curve = binomial_curve(known, share, 0.0, float_info.min if whole.rho else 0.0, most)
     return curve, float(np.exp(min(known[0], 700.0)))

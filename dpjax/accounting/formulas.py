@@ -1,12 +1,14 @@
 """Renyi divergences of worst-case pairs, without cancellation, and the search for the best order.
 
-Each function takes ``xp``, which is numpy (float64, for guarantees of Python numbers) or jax.numpy (arrays, jit, gradients).
-The other arguments are float arrays of one dtype that broadcast against each other; orders are above 1.
+Each function takes ``xp``, which is numpy (float64, for guarantees of Python numbers) or jax.numpy
+(arrays, jit, gradients). The other arguments are float arrays of one dtype that broadcast against
+each other; orders are above 1.
 
 Three families of worst-case pairs:
 
 * epsilon-DP: randomized response, losses +-epsilon;
-* bounded range epsilon: losses t and t - epsilon, for the worst t in [0, epsilon] (Dong, Durfee and Rogers 2020);
+* bounded range epsilon: losses t and t - epsilon, for the worst t in [0, epsilon] (Dong, Durfee and
+  Rogers 2020);
 * Laplace noise of scale 1/epsilon, one unit apart.
 """
 
@@ -45,7 +47,10 @@ def _second_order(x: Any, xp: ModuleType) -> Any:
 
 
 def rdp_of_pure(epsilon: Any, order: Any, xp: ModuleType) -> Any:
-    """Return the Renyi divergence of randomized response: log(cosh((a - 1/2) eps) / cosh(eps/2)) / (a - 1)."""
+    """Return the Renyi divergence of randomized response.
+
+    It is log(cosh((a - 1/2) eps) / cosh(eps/2)) / (a - 1).
+    """
     above = order - 1
     near = order * epsilon < 30
     bounded, a = xp.where(near, epsilon, xp.ones_like(epsilon)), xp.where(near, order, 2 * xp.ones_like(order))
@@ -57,13 +62,13 @@ def rdp_of_pure(epsilon: Any, order: Any, xp: ModuleType) -> Any:
 def rdp_of_bounded_range(epsilon: Any, order: Any, xp: ModuleType) -> Any:
     """Return the largest Renyi divergence of a pair with losses t and t - eps.
 
-    It is (a L(a) - (a-1) L(a-1) - L(1)) / (a-1), where L(y) = log_sinhc(y eps/2). The worst t solves
-    e^t = ((a-1)/a) (1 - e^(-a eps)) / (e^(-eps) - e^(-a eps)); with it, all exponentials combine to
-    hyperbolic sines.
+    It is (a L(a) - (a-1) L(a-1) - L(1)) / (a-1), where L(y) = log_sinhc(y eps/2). The worst t
+    solves e^t = ((a-1)/a) (1 - e^(-a eps)) / (e^(-eps) - e^(-a eps)); with it, all exponentials
+    combine to hyperbolic sines.
     """
     tiny, huge = float(np.finfo(epsilon.dtype).eps), float(np.finfo(epsilon.dtype).max)
-    # Close to order 1 and at large orders differences cancel or overflow. The divergence increases with the order, and is at
-    # most eps, so that the order is raised, or eps returned.
+    # Close to order 1 and at large orders differences cancel or overflow. The divergence increases
+    # with the order, and is at most eps, so that the order is raised, or eps returned.
     far = (order > 0.1 / tiny**0.5) | (epsilon > huge**0.5 / order)
     a = xp.where(far, 2 * xp.ones_like(order), xp.maximum(order, 1 + tiny ** (1 / 3)))
     half = xp.where(far, xp.ones_like(epsilon), epsilon) / 2
@@ -104,26 +109,31 @@ def epsilon_at_order(rdp: Any, order: Any, log_above: Any, nats: Any, xp: Module
 
 
 def log_delta_at_order(rdp: Any, order: Any, log_above: Any, epsilon: Any, xp: ModuleType) -> Any:
-    """Return the log(delta) that (order, rdp)-RDP implies at epsilon: the inverse of :func:`epsilon_at_order`."""
+    """Return the log(delta) that (order, rdp)-RDP implies at epsilon.
+
+    This is the inverse of :func:`epsilon_at_order`.
+    """
     return (order - 1) * (rdp - epsilon) - order * xp.log1p(xp.exp(-log_above)) - log_above
 
 
 def minus_rho_at_order(rdp: Any, order: Any, log_above: Any, epsilon: Any, nats: Any, xp: ModuleType) -> Any:
-    """Return minus the largest rho such that (order, rdp + order * rho)-RDP implies (epsilon, e^-nats)-DP.
+    """Return minus the largest rho that implies (epsilon, e^-nats)-DP.
 
-    The best order minimizes it.
+    (order, rdp + order * rho)-RDP implies it. The best order minimizes it.
     """
     return (epsilon_at_order(rdp, order, log_above, nats, xp) - epsilon) / order
 
 
 def best_order(objective: Callable[[Any, Any], Any], shape: tuple[int, ...], dtype: Any, xp: ModuleType) -> tuple[Any, Any]:
-    """Return approximately the order a that minimizes an objective, and log(a - 1), both of shape ``shape``.
+    """Return approximately the order a that minimizes an objective, and log(a - 1).
 
-    By seven grids, each narrower around the best point of the previous one. Every order gives a valid bound, so a local minimum
-    costs tightness but not privacy.
+    Both have the shape ``shape``. By seven grids, each narrower around the best point of the
+    previous one. Every order gives a valid bound, so a local minimum costs tightness but not
+    privacy.
 
     Args:
-        objective: a function of orders and log(order - 1), ``(*shape, points)``, that returns an array of that shape.
+        objective: a function of orders and log(order - 1), ``(*shape, points)``, that returns an
+            array of that shape.
         shape: the batch shape.
         dtype: of the orders.
         xp: numpy or jax.numpy.

@@ -13,21 +13,23 @@ from dpjax.accounting.guarantee import Guarantee, one_unit, orders_of, points_of
 
 
 def for_groups(guarantee: Guarantee, *, size: int) -> Guarantee:
-    """Return the guarantee of the same mechanism for groups of ``size`` individuals, who may all change at once.
+    """Return the guarantee of the same mechanism for groups of individuals.
 
-    It has k epsilon, k times the range and the mu of Gaussian DP, and k^2 rho. If delta > 0, it has only k epsilon, at
-    delta (1 + e^epsilon + ... + e^((k-1) epsilon)).
+    The ``size`` individuals of a group may all change at once. It has k epsilon, k times the range
+    and the mu of Gaussian DP, and k^2 rho. If delta > 0, it has only k epsilon, at delta (1 +
+    e^epsilon + ... + e^((k-1) epsilon)).
 
     Args:
         guarantee: the guarantee for one individual.
         size: k, at least 1 and at most 2^53.
 
     Returns:
-        A :class:`Guarantee` whose neighbors differ in up to k individuals, each of them added, removed or replaced as its relation
-        states.
+        A :class:`Guarantee` whose neighbors differ in up to k individuals, each of them added,
+        removed or replaced as its relation states.
 
     Raises:
-        ValueError: nothing is promised to groups: delta would be 1 or more, or only Renyi divergences are known.
+        ValueError: nothing is promised to groups: delta would be 1 or more, or only Renyi
+            divergences are known.
 
     References:
         Dwork and Roth (2014), Theorem 2.2; Bun and Steinke (2016), Proposition 1.9.
@@ -46,32 +48,39 @@ def for_groups(guarantee: Guarantee, *, size: int) -> Guarantee:
         delta *= size
     if not (delta < 1 and epsilon < inf):  # then (epsilon, delta)-DP promises nothing
         epsilon, delta = inf, 0.0
-    # A delta refers to events that differ between the consecutive pairs of a group: only (epsilon, delta)-DP carries over.
+    # A delta refers to events that differ between the consecutive pairs of a group: only (epsilon,
+    # delta)-DP carries over.
     kept = (size * guarantee.bounded_range, size**2 * guarantee.zcdp, size * guarantee.gdp)
     bounded_range, zcdp, gdp = (inf, inf, inf) if guarantee.delta else kept
     return promising(Guarantee(epsilon, bounded_range, guarantee.neighbors, delta, zcdp, gdp=gdp, unit=guarantee.unit))
 
 
 def parallel(*guarantees: Guarantee, membership: Literal["by_value", "by_position"]) -> Guarantee:
-    """Return the guarantee of mechanisms that each see one part of the data, where every record belongs to one part.
+    """Return the guarantee of mechanisms that each see one part of the data.
+
+    Every record belongs to one part.
 
     Args:
-        guarantees: the guarantees of the mechanisms, one per part, all under one relation and for one unit. The parts are public,
-            and chosen without the data.
-        membership: ``"by_value"`` if a record's part depends on its value, as with groups. A record that is added or removed then
-            changes one part, but a replaced one can move to another part, so swap neighbors are refused. ``"by_position"`` if the
-            part depends on the record's position only, so that a replaced record stays in its part. (Under add/remove the other
-            records must keep their positions, as in a padded array, and not move up where one is missing.)
+        guarantees: the guarantees of the mechanisms, one per part, all under one relation and for
+            one unit. The parts are public, and chosen without the data.
+        membership: ``"by_value"`` if a record's part depends on its value, as with groups. A record
+            that is added or removed then changes one part, but a replaced one can move to another
+            part, so swap neighbors are refused. ``"by_position"`` if the part depends on the
+            record's position only, so that a replaced record stays in its part. (Under add/remove
+            the other records must keep their positions, as in a padded array, and not move up where
+            one is missing.)
 
     Returns:
-        A :class:`Guarantee` with the largest value of each promise, and of the zCDP that each part's guarantee implies. If some part
-        has a delta, a part without an epsilon counts with its epsilon at the largest delta. If some part has a Renyi curve and none
-        has a delta, the result has the largest divergence at each order, too: neighbors differ in one part, so the privacy loss of
-        all parts together is that of one part.
+        A :class:`Guarantee` with the largest value of each promise, and of the zCDP that each
+        part's guarantee implies. If some part has a delta, a part without an epsilon counts with
+        its epsilon at the largest delta. If some part has a Renyi curve and none has a delta, the
+        result has the largest divergence at each order, too: neighbors differ in one part, so the
+        privacy loss of all parts together is that of one part.
 
     Raises:
         TypeError: an argument is not a :class:`Guarantee`.
-        ValueError: the relations or units differ, or ``"by_value"`` with swap neighbors, or nothing is promised.
+        ValueError: the relations or units differ, or ``"by_value"`` with swap neighbors, or nothing
+            is promised.
 
     References:
         McSherry (2009), Theorem 4.

@@ -30,29 +30,37 @@ NOISES = ("gaussian", "laplace")
 class Guarantee(Shown):
     """The privacy guarantee of one draw, with the neighbor relation under which it holds.
 
-    Fields hold the promises as they were stated; methods derive what they imply. A promise that a mechanism does not make is
-    infinite, which is the default: noise that is zCDP but not pure DP has an infinite ``epsilon``.
+    Fields hold the promises as they were stated; methods derive what they imply. A promise that a
+    mechanism does not make is infinite, which is the default: noise that is zCDP but not pure DP
+    has an infinite ``epsilon``.
 
     Attributes:
         epsilon: differential privacy: log P(Y in S) differs by at most this between neighbors.
-        bounded_range: the largest log-ratio minus the smallest, over outputs, is at most this (Durfee and Rogers 2019). It implies
-            ``bounded_range**2 / 8``-zCDP, and so composes better than ``epsilon`` alone.
+        bounded_range: the largest log-ratio minus the smallest, over outputs, is at most this
+            (Durfee and Rogers 2019). It implies ``bounded_range**2 / 8``-zCDP, and so composes
+            better than ``epsilon`` alone.
         neighbors: ``"add_remove"``, ``"swap"`` or, for graphs, ``"edge"``; it has no default.
-        delta: 0 if the promises always hold. Otherwise each of them holds except with probability ``delta``, between the two outputs
-            conditioned on an event for each: (epsilon, delta)-DP, delta-approximate zCDP (Bun and Steinke 2016, Definition 8.1),
-            and so on. These deltas add up under composition.
-        zcdp: rho of zero-concentrated differential privacy (Bun and Steinke 2016), if the mechanism was analyzed that way;
-            :attr:`rho` is the smallest rho that all promises imply.
-        renyi: points of the mechanism's Renyi curve, pairs of an order above 1 and a divergence, increasing in both, if a curve is
-            known below that which the other promises imply; :meth:`with_curve` computes them from a function.
-        gdp: mu of Gaussian differential privacy (Dong, Roth and Su 2022), which Gaussian noise of standard deviation
-            ``sensitivity / mu`` attains. It implies ``mu**2 / 2``-zCDP, and is stronger: it gives the exact delta at every epsilon.
-        noise: the name, size and sampling probability of a noise mechanism that dominates this one: ``"gaussian"`` noise of standard
-            deviation ``sensitivity / size``, or ``"laplace"`` noise of scale ``sensitivity / size``, on a Poisson subsample with
-            this probability (1 for all data). Its privacy loss distribution is used in compositions.
-        unit: what neighbors differ in: a ``"row"``, a ``"person"`` with all their rows, or ``""`` if not stated.
+        delta: 0 if the promises always hold. Otherwise each of them holds except with probability
+            ``delta``, between the two outputs conditioned on an event for each: (epsilon,
+            delta)-DP, delta-approximate zCDP (Bun and Steinke 2016, Definition 8.1), and so on.
+            These deltas add up under composition.
+        zcdp: rho of zero-concentrated differential privacy (Bun and Steinke 2016), if the mechanism
+            was analyzed that way; :attr:`rho` is the smallest rho that all promises imply.
+        renyi: points of the mechanism's Renyi curve, pairs of an order above 1 and a divergence,
+            increasing in both, if a curve is known below that which the other promises imply;
+            :meth:`with_curve` computes them from a function.
+        gdp: mu of Gaussian differential privacy (Dong, Roth and Su 2022), which Gaussian noise of
+            standard deviation ``sensitivity / mu`` attains. It implies ``mu**2 / 2``-zCDP, and is
+            stronger: it gives the exact delta at every epsilon.
+        noise: the name, size and sampling probability of a noise mechanism that dominates this one:
+            ``"gaussian"`` noise of standard deviation ``sensitivity / size``, or ``"laplace"``
+            noise of scale ``sensitivity / size``, on a Poisson subsample with this probability (1
+            for all data). Its privacy loss distribution is used in compositions.
+        unit: what neighbors differ in: a ``"row"``, a ``"person"`` with all their rows, or ``""``
+            if not stated.
 
-    Guarantees of one relation and one unit can be added and multiplied: ``g + h`` and ``100 * g`` are a :class:`Composition`.
+    Guarantees of one relation and one unit can be added and multiplied: ``g + h`` and ``100 * g``
+    are a :class:`Composition`.
 
     >>> print(Guarantee(1.0, 1.0, "swap"))
     1-DP and 1-bounded-range under swap neighbors
@@ -133,9 +141,9 @@ class Guarantee(Shown):
         return first | {of.name: getattr(self, of.name) for of in fields(self) if getattr(self, of.name) != of.default}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the first three fields, and the others that differ from their defaults, as types that :mod:`json` writes.
+        """Return the first three fields, and the others that differ from their defaults.
 
-        None is infinity.
+        The types are those that :mod:`json` writes; None is infinity.
         """
         return {name: None if value == inf else value for name, value in self._given().items()}
 
@@ -159,11 +167,13 @@ class Guarantee(Shown):
         return cls.from_dict(json.loads(text))
 
     def with_curve(self, curve: Callable[[np.ndarray], Any]) -> Guarantee:
-        """Return this guarantee with 128 points of a curve of Renyi divergences, at orders from 1.001 to 10001.
+        """Return this guarantee with a curve of Renyi divergences.
+
+        The curve has 128 points, at orders from 1.001 to 10001.
 
         Args:
-            curve: a function of orders, float64 ``(128,)``, that returns finite divergences, not below the true ones and not
-                decreasing.
+            curve: a function of orders, float64 ``(128,)``, that returns finite divergences, not
+                below the true ones and not decreasing.
 
         >>> noise = Guarantee(1.0, 2.0, "swap")  # Laplace
         >>> from dpjax.accounting import rdp_of_laplace
@@ -187,7 +197,9 @@ class Guarantee(Shown):
     __rmul__ = __mul__
 
     def epsilon_at(self, delta: float) -> float:
-        """Return the smallest epsilon at ``delta`` that this implies; see :meth:`Composition.epsilon_at`.
+        """Return the smallest epsilon at ``delta`` that this implies.
+
+        See :meth:`Composition.epsilon_at`.
 
         >>> round(Guarantee(1.0, 1.0, "swap").epsilon_at(0.01), 3)
         0.834
@@ -195,15 +207,19 @@ class Guarantee(Shown):
         return self._once().epsilon_at(delta)
 
     def delta_at(self, epsilon: float) -> float:
-        """Return the smallest delta at ``epsilon`` that this implies; see :meth:`Composition.delta_at`."""
+        """Return the smallest delta at ``epsilon`` that this implies.
+
+        See :meth:`Composition.delta_at`.
+        """
         return self._once().delta_at(epsilon)
 
     @property
     def rho(self) -> float:
-        """The smallest rho of zCDP that is implied, rounded up; it holds except with probability ``delta``.
+        """The smallest rho of zCDP that is implied, rounded up.
 
-        The smallest of ``zcdp``, ``gdp**2 / 2``, ``bounded_range**2 / 8``, ``epsilon * tanh(epsilon / 2)``,
-        and for Laplace noise size + e^-size - 1 (Harrison and Manurangsi 2025).
+        It holds except with probability ``delta``. The smallest of ``zcdp``, ``gdp**2 / 2``,
+        ``bounded_range**2 / 8``, ``epsilon * tanh(epsilon / 2)``, and for Laplace noise size +
+        e^-size - 1 (Harrison and Manurangsi 2025).
         """
         rhos = [self.zcdp, half_square(self.gdp), half_square(self.bounded_range / 2), self.epsilon]
         pure = [self.epsilon * float(np.tanh(self.epsilon / 2)) if self.epsilon < inf else inf]
@@ -224,7 +240,8 @@ class Guarantee(Shown):
             found = np.minimum(found, formulas.rdp_of_laplace(np.full_like(a, self.noise[1]), a, np) * (1 + 1e-12))
         if self.renyi:
             orders, divergences = np.array(self.renyi).T
-            # (a - 1) D(a) is convex, so chords lie above it; below the first order, D is at most its value there.
+            # (a - 1) D(a) is convex, so chords lie above it; below the first order, D is at most
+            # its value there.
             between = np.interp(a, orders, (orders - 1) * divergences) / (a - 1)
             found = np.minimum(found, np.where(a < orders[0], divergences[0], np.where(a > orders[-1], inf, between)))
         return found
@@ -273,8 +290,8 @@ def text_of(epsilon: str, delta: float) -> str:
 def promised(*epsilons: float, times: int | Sequence[int] = 1) -> str:
     """Return a privacy parameter, or the sum of several, as text of at most six digits, rounded up.
 
-    An excess over six digits of relatively less than 1e-12 is attributed to floating-point rounding and dropped: three times 0.1
-    is printed as 0.3.
+    An excess over six digits of relatively less than 1e-12 is attributed to floating-point rounding
+    and dropped: three times 0.1 is printed as 0.3.
 
     Args:
         *epsilons: at least 0.
@@ -292,13 +309,17 @@ def promised(*epsilons: float, times: int | Sequence[int] = 1) -> str:
 
 
 def exact_total(numbers: Iterable[tuple[float, int]]) -> Fraction | float:
-    """Return the exact sum of nonnegative numbers, each times its count; infinite if one of them is."""
+    """Return the exact sum of nonnegative numbers, each times its count.
+
+    Infinite if one of them is.
+    """
     ratios = []
     for number, count in numbers:
         if not isfinite(number):
             return inf
         ratios.append((*number.as_integer_ratio(), count))
-    # Denominators are powers of two: integers over the largest denominator add up faster than fractions.
+    # Denominators are powers of two: integers over the largest denominator add up faster than
+    # fractions.
     denominator = max((below for _, below, _ in ratios), default=1)
     return Fraction(sum(above * (denominator // below) * count for above, below, count in ratios), denominator)
 
@@ -316,7 +337,10 @@ def rounded_up(exact: Fraction | float) -> float:
 
 
 def half_square(number: float) -> float:
-    """Return mu^2 / 2, the rho of zCDP that mu-GDP implies, rounded up; positive for positive mu."""
+    """Return mu^2 / 2, the rho of zCDP that mu-GDP implies, rounded up.
+
+    Positive for positive mu.
+    """
     square = number * number
     if not 1e-140 < number < 1e140:
         return max(rounded_up(Fraction(number) ** 2 / 2), float_info.min) if 0 < number < inf else number
@@ -334,7 +358,10 @@ def orders_above_one(order: Any) -> np.ndarray:
 
 
 def least_divergence(order: np.ndarray, zcdp: Any, bounded_range: Any, epsilon: Any) -> np.ndarray:
-    """Return the smallest Renyi divergence that zCDP, bounded range and pure DP imply; infinite if none does."""
+    """Return the smallest Renyi divergence that zCDP, bounded range and pure DP imply.
+
+    Infinite if none does.
+    """
     a, rho, r, pure = np.broadcast_arrays(order, zcdp, bounded_range, epsilon)
     with np.errstate(over="ignore"):
         return np.minimum(rho * a, np.minimum(formulas.rdp_of_bounded_range(r, a, np), formulas.rdp_of_pure(pure, a, np)))

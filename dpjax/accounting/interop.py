@@ -21,21 +21,24 @@ _MOST_EVENTS = 100_000  # the maximal number of randomized responses, each a sep
 def to_dp_event(spent: Guarantee | Composition, *, accountant: Literal["rdp", "pld"]) -> Any:
     """Return a ``dp_accounting.DpEvent`` with the cost of a guarantee or composition.
 
-    For the RDP accountant, a mechanism of bounded range r becomes ``ZCDpEvent(r^2 / 8)``, and a pure DP mechanism becomes
-    randomized response under swap neighbors and ``ZCDpEvent(epsilon tanh(epsilon/2))`` otherwise. A curve of Renyi divergences
+    For the RDP accountant, a mechanism of bounded range r becomes ``ZCDpEvent(r^2 / 8)``, and a
+    pure DP mechanism becomes randomized response under swap neighbors and
+    ``ZCDpEvent(epsilon tanh(epsilon/2))`` otherwise. A curve of Renyi divergences
     (:func:`poisson_subsample`) is replaced by the rho that the rest of the guarantee implies.
 
-    For the PLD accountant, a pure DP mechanism becomes randomized response on two values, which dominates every epsilon-DP
-    mechanism. dp-accounting has this event under replacement only. It is repeated instead of self-composed, since release 0.6.0
-    ignores the count of that event.
+    For the PLD accountant, a pure DP mechanism becomes randomized response on two values, which
+    dominates every epsilon-DP mechanism. dp-accounting has this event under replacement only. It is
+    repeated instead of self-composed, since release 0.6.0 ignores the count of that event.
 
     Args:
-        spent: the cost, under the relation that the accountant is made for (:func:`dp_accounting_relation`).
+        spent: the cost, under the relation that the accountant is made for
+            (:func:`dp_accounting_relation`).
         accountant: ``"rdp"`` for ``rdp.RdpAccountant``, ``"pld"`` for ``pld.PLDAccountant``.
 
     Raises:
         ImportError: dp-accounting is not installed.
-        ValueError: the accountant has no event for a guarantee, or more than 100,000 mechanisms for the PLD accountant.
+        ValueError: the accountant has no event for a guarantee, or more than 100,000 mechanisms for
+            the PLD accountant.
 
     References:
         https://github.com/google/differential-privacy/tree/main/python/dp_accounting
@@ -63,7 +66,9 @@ def to_dp_event(spent: Guarantee | Composition, *, accountant: Literal["rdp", "p
 
 
 def dp_accounting_relation(spent: Guarantee | Composition) -> Any:
-    """Return the ``dp_accounting.NeighboringRelation`` of a cost; edge neighbors become ``ADD_OR_REMOVE_ONE``.
+    """Return the ``dp_accounting.NeighboringRelation`` of a cost.
+
+    Edge neighbors become ``ADD_OR_REMOVE_ONE``.
 
     >>> import pytest
     >>> _ = pytest.importorskip("dp_accounting")
@@ -79,7 +84,8 @@ def _for_rdp(guarantee: Guarantee, library: ModuleType) -> Any:
         kind = "guarantees with a delta" if guarantee.delta else "a curve of Renyi divergences alone"
         raise ValueError(f"the RDP accountant has no event for {kind}: {guarantee}; use Composition.epsilon_at.")
     known = min(guarantee.zcdp, half_square(guarantee.gdp), guarantee.bounded_range * guarantee.bounded_range / 8)
-    # The Renyi curve of randomized response lies below that of its rho, but for a tiny epsilon the accountant loses all digits.
+    # The Renyi curve of randomized response lies below that of its rho, but for a tiny epsilon the
+    # accountant loses all digits.
     if guarantee.neighbors == "swap" and guarantee.epsilon > 1e-6 and guarantee.rho < known:
         return _randomized_response(guarantee.epsilon, library)
     return library.ZCDpEvent(guarantee.rho)
@@ -89,7 +95,7 @@ def _for_pld(guarantee: Guarantee, library: ModuleType) -> Any:
     if guarantee.neighbors != "swap":
         raise ValueError(
             "the PLD accountant has an event for pure DP under swap neighbors only (randomized response under replacement); under "
-            f"{guarantee.neighbors} neighbors use the RDP accountant, or Composition.epsilon_at, which uses the same worst-case pair."
+            f"{guarantee.neighbors} neighbors use the RDP accountant, or Composition.epsilon_at, with the same worst-case pair."
         )
     if guarantee.epsilon == inf or guarantee.delta:
         raise ValueError(f"the PLD accountant has an event for pure DP only, not for {guarantee}.")

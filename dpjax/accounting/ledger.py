@@ -1,16 +1,19 @@
 """A privacy budget in a file, which outlives a process and can be shared by several.
 
-The file has one line of JSON for the totals, which are public, and one for each charge: its time, its purpose, its guarantee, and
-the remaining budget. The file is never modified in place. A charge takes an exclusive lock on the file, reads it, writes its lines
-and a new one to a temporary file in the same folder, flushes that to the disk and renames it over the ledger. So the path refers to
-a complete file at all times, even if a process is killed, and a charge that has returned is on the disk. A release draws only after
-that: every released value is recorded in the file.
+The file has one line of JSON for the totals, which are public, and one for each charge: its time,
+its purpose, its guarantee, and the remaining budget. The file is never modified in place. A charge
+takes an exclusive lock on the file, reads it, writes its lines and a new one to a temporary file in
+the same folder, flushes that to the disk and renames it over the ledger. So the path refers to a
+complete file at all times, even if a process is killed, and a charge that has returned is on the
+disk. A release draws only after that: every released value is recorded in the file.
 
-A process that waited for the lock may obtain it on a file that has been replaced meanwhile. It then opens and locks the newer file
-instead. Only the process that holds the lock on the current file replaces it.
+A process that waited for the lock may obtain it on a file that has been replaced meanwhile. It then
+opens and locks the newer file instead. Only the process that holds the lock on the current file
+replaces it.
 
-Whether a charge fits is decided by a :class:`dpjax.accounting.PrivacyFilter` that all lines are charged to. A file with an
-unreadable or incomplete line is refused and left unchanged, since the budget spent is unknown.
+Whether a charge fits is decided by a :class:`dpjax.accounting.PrivacyFilter` that all lines are
+charged to. A file with an unreadable or incomplete line is refused and left unchanged, since the
+budget spent is unknown.
 """
 
 from __future__ import annotations
@@ -41,28 +44,32 @@ _ENTRY = {"time", "what", "guarantee", "remaining"}
 class Ledger:
     """A :class:`PrivacyFilter` in a file, which threads and processes on one machine can share.
 
-    Keep the file as long as the data. It contains no data, only a record of the releases. A copy of the file, or another hard link
-    to it, would be a separate budget: keep only one. Locking uses ``flock``, which most network file systems do not support.
+    Keep the file as long as the data. It contains no data, only a record of the releases. A copy of
+    the file, or another hard link to it, would be a separate budget: keep only one. Locking uses
+    ``flock``, which most network file systems do not support.
 
     Args:
         path: the path of the file; symbolic links are followed.
-        epsilon: of all mechanisms together, positive: the file is created if there is none, and an existing file must have the same
-            totals. Without ``epsilon`` the file must exist, and its totals are used.
+        epsilon: of all mechanisms together, positive: the file is created if there is none, and an
+            existing file must have the same totals. Without ``epsilon`` the file must exist, and
+            its totals are used.
         delta: of all mechanisms together, in [0, 1).
         neighbors: the neighbor relation of all guarantees.
-        mechanism_delta: the part of ``delta`` that is reserved for the mechanisms' own deltas, such as that of private groups; by
-            default half of it. Without such a part a ledger would refuse all of these mechanisms, which may be needed later, and
-            halving delta costs the others little, about log(2) / log(1/delta) of their zCDP.
+        mechanism_delta: the part of ``delta`` that is reserved for the mechanisms' own deltas, such
+            as that of private groups; by default half of it. Without such a part a ledger would
+            refuse all of these mechanisms, which may be needed later, and halving delta costs the
+            others little, about log(2) / log(1/delta) of their zCDP.
 
     Raises:
         FileNotFoundError: the file does not exist, and ``epsilon`` is not given.
-        ValueError: a total is out of range or differs from that in the file, or the file is not a ledger or is damaged. The file is
-            left unchanged.
+        ValueError: a total is out of range or differs from that in the file, or the file is not a
+            ledger or is damaged. The file is left unchanged.
 
     Privacy:
-        All releases that were charged are together (epsilon, delta)-DP, even if each was chosen after seeing the previous ones: the
-        guarantee of :class:`PrivacyFilter`. A charge is on the disk before it returns, and so before a value is drawn; if the
-        process is killed in between, the ledger has spent more than was released.
+        All releases that were charged are together (epsilon, delta)-DP, even if each was chosen
+        after seeing the previous ones: the guarantee of :class:`PrivacyFilter`. A charge is on the
+        disk before it returns, and so before a value is drawn; if the process is killed in between,
+        the ledger has spent more than was released.
 
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
@@ -119,7 +126,10 @@ class Ledger:
 
     @property
     def budget(self) -> float:
-        """The total budget, as :attr:`PrivacyFilter.budget`: epsilon, or the rho that implies the totals."""
+        """The total budget, as :attr:`PrivacyFilter.budget`.
+
+        It is epsilon, or the rho that implies the totals.
+        """
         return self._read().filter.budget
 
     @property
@@ -129,16 +139,25 @@ class Ledger:
 
     @property
     def remaining(self) -> float:
-        """The remaining budget, as :attr:`PrivacyFilter.remaining`; another process may spend it at any time."""
+        """The remaining budget, as :attr:`PrivacyFilter.remaining`.
+
+        Another process may spend it at any time.
+        """
         return self._read().filter.remaining
 
     @property
     def entries(self) -> list[dict[str, Any]]:
-        """All charges in order: dictionaries with ``time``, ``what``, ``guarantee`` and ``remaining``."""
+        """All charges in order.
+
+        They are dictionaries with ``time``, ``what``, ``guarantee`` and ``remaining``.
+        """
         return [json.loads(line) for line in self._read().content.split(b"\n")[1:-1]]
 
     def allows(self, guarantee: Guarantee | Composition) -> bool:
-        """Return whether a guarantee fits into the remaining budget. The answer depends on costs, not on data."""
+        """Return whether a guarantee fits into the remaining budget.
+
+        The answer depends on costs, not on data.
+        """
         return self._read().filter.allows(guarantee)
 
     def charge(self, guarantee: Guarantee | Composition, what: Mapping[str, Any] | None = None) -> None:
@@ -146,13 +165,15 @@ class Ledger:
 
         Args:
             guarantee: the cost of the mechanism.
-            what: a public description, recorded as JSON; values that JSON does not have are converted to text.
+            what: a public description, recorded as JSON; values that JSON does not have are
+                converted to text.
 
         Raises:
             BudgetExceeded: the cost exceeds the remaining budget; nothing was charged.
-            ValueError: the relation or unit differs, the guarantee lacks a promise of the kind that is charged, or the file is
-                damaged.
-            OSError: the file could not be written: do not draw. It was charged at most if the last step, syncing the folder, failed.
+            ValueError: the relation or unit differs, the guarantee lacks a promise of the kind that
+                is charged, or the file is damaged.
+            OSError: the file could not be written: do not draw. It was charged at most if the last
+                step, syncing the folder, failed.
         """
         described = _plain({} if what is None else what)
         with _locked(self._path) as (content, mode):
@@ -175,13 +196,19 @@ class Ledger:
         return f"Ledger({left_text(state.filter)}, {totals}, path={self._path!r})"
 
     def _read(self) -> _State:
-        """Return the current state. This needs no lock, as the path always refers to a complete file."""
+        """Return the current state.
+
+        This needs no lock, as the path always refers to a complete file.
+        """
         with _opened(self._path, "rb") as file:
             self._state = state = self._after(file.read())
         return state
 
     def _after(self, content: bytes) -> _State:
-        """Return the content and the filter that its lines are charged to; known lines are not parsed again."""
+        """Return the content and the filter that its lines are charged to.
+
+        Known lines are not parsed again.
+        """
         known = self._state
         if known is not None and content == known.content:
             return known
@@ -270,7 +297,10 @@ def _line(values: dict[str, Any]) -> bytes:
 
 
 def _parsed(line: bytes, names: set[str]) -> dict[str, Any]:
-    """Return the JSON object of a line; raise ``ValueError`` if its names are not exactly ``names``."""
+    """Return the JSON object of a line.
+
+    Raise ``ValueError`` if its names are not exactly ``names``.
+    """
     found = json.loads(line.decode("ascii"), parse_constant=_no_constant)
     if not isinstance(found, dict) or set(found) != names:
         raise ValueError("the names in the line are not those of a ledger")
@@ -382,7 +412,10 @@ def _sync_folder(path: str) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """Convert a value to types that JSON has: numbers, text, lists and objects; anything else to text."""
+    """Convert a value to types that JSON has: numbers, text, lists and objects.
+
+    Anything else to text.
+    """
     if isinstance(value, (np.datetime64, np.timedelta64)):
         return str(value)
     if isinstance(value, np.ndarray):

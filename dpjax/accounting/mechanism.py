@@ -37,8 +37,8 @@ def with_guarantee(guarantee: Callable[..., Any], *, signatures: Any = None) -> 
     """Return a decorator that adds ``guarantee`` as an attribute to a mechanism.
 
     Args:
-        guarantee: a function that returns the cost of one draw. Its qualified name is set to that of the attribute, so that it can
-            be pickled.
+        guarantee: a function that returns the cost of one draw. Its qualified name is set to that
+            of the attribute, so that it can be pickled.
         signatures: used by type checkers only: a protocol with the overloads of the mechanism.
 
     Returns:

@@ -1,9 +1,11 @@
 """A budget for each part of the data, as the costs of mechanisms on disjoint parts do not add up.
 
-Two neighbors differ in one part. A mechanism on another part has the same output distribution on both, and costs nothing, however
-it was chosen: to the adversary, its output is independent randomness. So only the costs of the mechanisms that see the differing
-part count, and the filter of that part bounds them. This holds for every part, and for costs and parts that are chosen after seeing
-all previous answers (parallel composition, McSherry 2009; a filter for each part, Lecuyer et al. 2019).
+Two neighbors differ in one part. A mechanism on another part has the same output distribution on
+both, and costs nothing, however it was chosen: to the adversary, its output is independent
+randomness. So only the costs of the mechanisms that see the differing part count, and the filter of
+that part bounds them. This holds for every part, and for costs and parts that are chosen after
+seeing all previous answers (parallel composition, McSherry 2009; a filter for each part, Lecuyer et
+al. 2019).
 """
 
 from __future__ import annotations
@@ -19,14 +21,15 @@ from dpjax.accounting.guarantee import Guarantee, one_unit
 
 
 class PartitionFilter:
-    """An (epsilon, delta) budget for all data, where a mechanism is charged only to the parts that it sees.
+    """An (epsilon, delta) budget for all data, charged only to the parts that a mechanism sees.
 
     Args:
         parts: public names of the parts, chosen without the data; every record belongs to one part.
         epsilon: of all mechanisms together, positive.
         delta: of all mechanisms together, in [0, 1).
         neighbors: the neighbor relation of all guarantees.
-        membership: ``"by_value"`` or ``"by_position"``, as for :func:`parallel`; ``"by_value"`` is refused under swap neighbors.
+        membership: ``"by_value"`` or ``"by_position"``, as for :func:`parallel`; ``"by_value"`` is
+            refused under swap neighbors.
         mechanism_delta: as for :class:`PrivacyFilter`.
         orders: as for :class:`PrivacyFilter`.
 
@@ -63,14 +66,18 @@ class PartitionFilter:
         return f"PartitionFilter({self.parts}, {next(iter(self.filters.values()))}, membership={self.membership!r})"
 
     def allows(self, guarantee: Guarantee | Composition, parts: Iterable[Hashable] | None = None) -> bool:
-        """Return whether a guarantee fits into the remaining budget of all parts that it sees; ``None`` for all."""
+        """Return whether a guarantee fits into the remaining budget of all parts that it sees.
+
+        ``None`` for all.
+        """
         return all(budget.allows(guarantee) for budget in self._seen(parts))
 
     def charge(self, guarantee: Guarantee | Composition, parts: Iterable[Hashable] | None = None) -> None:
         """Charge a mechanism to the parts that it sees, before it runs; ``None`` for all parts.
 
         Raises:
-            BudgetExceeded: the cost exceeds the remaining budget of one of them; nothing was charged.
+            BudgetExceeded: the cost exceeds the remaining budget of one of them; nothing was
+                charged.
             ValueError: as for :meth:`PrivacyFilter.charge`; all parts share one unit.
         """
         seen = self._seen(parts)

@@ -19,7 +19,9 @@ Spent = Guarantee | Composition
 
 
 def steps_within(each: Spent, *, epsilon: float, delta: float) -> int:
-    """Return the largest number of steps that are together (epsilon, delta)-DP by :meth:`Composition.epsilon_at`.
+    """Return the largest number of steps that are together (epsilon, delta)-DP.
+
+    Costs are those of :meth:`Composition.epsilon_at`.
 
     Args:
         each: the cost of one step.
@@ -33,7 +35,8 @@ def steps_within(each: Spent, *, epsilon: float, delta: float) -> int:
         ValueError: more than 2^50 steps fit.
 
     References:
-        As for :meth:`Composition.rules_at`. The post "Limits of Privacy Amplification by Subsampling" (2025) for epochs.
+        As for :meth:`Composition.rules_at`. The post "Limits of Privacy Amplification by
+        Subsampling" (2025) for epochs.
 
     >>> noise = Guarantee(neighbors="add_remove", gdp=0.5)
     >>> steps_within(noise, epsilon=2.0, delta=1e-5)
@@ -41,7 +44,8 @@ def steps_within(each: Spent, *, epsilon: float, delta: float) -> int:
     >>> steps_within(Guarantee(0.01, 0.01, "swap"), epsilon=1.0, delta=0.0)
     100
     """
-    # A sum that is rounded up may exceed its decimal by one ulp: a hundred times 0.01 must be within 1.
+    # A sum that is rounded up may exceed its decimal by one ulp: a hundred times 0.01 must be
+    # within 1.
     within = _excess(nextafter(checks.concrete_epsilon(epsilon), inf), delta)
     excess = cache(lambda steps: within(steps * each))
     if excess(1) > 0:
@@ -50,7 +54,8 @@ def steps_within(each: Spent, *, epsilon: float, delta: float) -> int:
     while at_high <= 0:
         if high > 2**50:
             raise ValueError(f"each must have a cost, but more than 2^50 steps fit: {each}.")
-        # If epsilon grows at least as fast as the root of the number of steps, the next number just exceeds the budget.
+        # If epsilon grows at least as fast as the root of the number of steps, the next number just
+        # exceeds the budget.
         low, high = high, min(high * max(2, int(1.1 * min(2 ** (-2 * at_high / log(2)), 2.0**20))), 2**51)
         at_high = excess(high)
     steps = round(crossing(lambda steps: excess(round(steps)), low, high, 0.25 / high))
@@ -67,8 +72,8 @@ def least_noise(spent: Callable[[float], Spent], *, epsilon: float, delta: float
     The epsilon of the pipeline with this noise is within a relative 1e-4 of the budget.
 
     Args:
-        spent: a function of a positive amount of noise, such as a standard deviation, that returns the cost of the pipeline, which
-            must decrease with the noise.
+        spent: a function of a positive amount of noise, such as a standard deviation, that returns
+            the cost of the pipeline, which must decrease with the noise.
         epsilon: of the pipeline, positive.
         delta: of the pipeline, in [0, 1).
 
@@ -106,7 +111,10 @@ def least_noise(spent: Callable[[float], Spent], *, epsilon: float, delta: float
 
 
 def _excess(epsilon: float, delta: float) -> Callable[[Spent], float]:
-    """Return the function log(epsilon(spent) / epsilon), which is positive where a cost exceeds the budget."""
+    """Return the function log(epsilon(spent) / epsilon).
+
+    It is positive where a cost exceeds the budget.
+    """
     budget, allowed = checks.concrete_epsilon(epsilon), checks.concrete_fraction("delta", delta)
 
     def excess(spent: Spent) -> float:

@@ -1,17 +1,20 @@
-"""Numerical accounting: upper bounds from privacy loss distributions, composed with Google's dp-accounting.
+"""Numerical accounting: upper bounds from privacy loss distributions.
 
-The privacy loss of a pair (P, Q) that dominates a mechanism is log P/Q at an outcome of P (``dominating_pairs``). The products of
-such pairs dominate adaptive compositions (Zhu, Dong and Wang 2022, Theorem 10), with
-delta(epsilon) = E[(1 - e^(epsilon - sum of losses))_+].
+They are composed with Google's dp-accounting. The privacy loss of a pair (P, Q) that dominates a
+mechanism is log P/Q at an outcome of P (``dominating_pairs``). The products of such pairs dominate
+adaptive compositions (Zhu, Dong and Wang 2022, Theorem 10), with delta(epsilon) = E[(1 -
+e^(epsilon - sum of losses))_+].
 
-Lattice. The mass in a cell between two adjacent points of a lattice with step h is split between these points so that the masses
-of P and of Q are preserved: merging both points again is post-processing, so the split pair dominates ("Connect the dots",
-Doroshenko et al. 2022). This adds a variance of at most h^2/4 to each loss, and increases epsilon by half the sum of these
-variances times the slope of log(delta); h is chosen so that this is below 0.1 % of epsilon.
+Lattice. The mass in a cell between two adjacent points of a lattice with step h is split between
+these points so that the masses of P and of Q are preserved: merging both points again is
+post-processing, so the split pair dominates ("Connect the dots", Doroshenko et al. 2022). This adds
+a variance of at most h^2/4 to each loss, and increases epsilon by half the sum of these variances
+times the slope of log(delta); h is chosen so that this is below 0.1 % of epsilon.
 
-Tilt. Masses are multiplied by e^(t l - K), with K the log of their moment generating function, before dp-accounting convolves them,
-and by the inverse afterwards. So its errors are relative to Chernoff's bound of delta instead of 1: for a million losses without
-the tilt, rounding alone would move a delta of 1e-10 by half of it, in either direction. A bound on the effect of rounding and of
+Tilt. Masses are multiplied by e^(t l - K), with K the log of their moment generating function,
+before dp-accounting convolves them, and by the inverse afterwards. So its errors are relative to
+Chernoff's bound of delta instead of 1: for a million losses without the tilt, rounding alone would
+move a delta of 1e-10 by half of it, in either direction. A bound on the effect of rounding and of
 truncated tails is added to delta.
 
 This needs the extra ``accounting``: call the functions only where :func:`convolutions` is not None.
@@ -46,7 +49,10 @@ def convolutions() -> ModuleType | None:
 
 
 def epsilon_of_pairs(pairs: Pairs, delta: float) -> float:
-    """Return an epsilon at ``delta``, in (0, 1), of all mechanisms; infinite if their own deltas exceed it."""
+    """Return an epsilon at ``delta``, in (0, 1), of all mechanisms.
+
+    Infinite if their own deltas exceed it.
+    """
     left = _left(pairs, delta)
     found = 0.0 if left > 0 else inf
     for back in _directions(pairs) if left > 0 else ():
@@ -64,7 +70,10 @@ def delta_of_pairs(pairs: Pairs, epsilon: float) -> float:
 
 
 def _epsilon(pairs: Pairs, back: bool, delta: float, enough: float) -> float:
-    """Return the epsilon in one direction; the lattice is not refined for results of at most ``enough``."""
+    """Return the epsilon in one direction.
+
+    The lattice is not refined for results of at most ``enough``.
+    """
     sums, number = _Sums(pairs, back), sum(count for _, count in pairs)
     tilt, tail = sums.tilt_at_delta(log(delta)), delta * 1e-5 / number
 
@@ -86,7 +95,10 @@ def _epsilon(pairs: Pairs, back: bool, delta: float, enough: float) -> float:
 
 
 def _delta(pairs: Pairs, back: bool, epsilon: float, enough: float) -> float:
-    """Return the delta in one direction; the lattice is not refined for results of at most ``enough``."""
+    """Return the delta in one direction.
+
+    The lattice is not refined for results of at most ``enough``.
+    """
     sums, number = _Sums(pairs, back), sum(count for _, count in pairs)
     best, (tilt, guess) = 1.0, sums.tilt_at_epsilon(epsilon)
     for _ in range(_ROUNDS):  # until the tilt and tails fit the delta that is found
@@ -110,8 +122,8 @@ def _refined(at: Callable[[float], tuple[float, float, float]], step: float, eno
     """Return the smallest result over finer and finer lattices, until refining changes little.
 
     Args:
-        at: a function of a step that returns the result, the relative amount that the lattice adds to
-            it, and the step that was used, which may be larger.
+        at: a function of a step that returns the result, the relative amount that the lattice adds
+            to it, and the step that was used, which may be larger.
         step: the first step.
         enough: a result of at most this is not refined.
     """
@@ -164,7 +176,10 @@ class _Sums:
         return float(self.tilts[np.argmin((self.moments - log_delta) / self.tilts)])
 
     def tilt_at_epsilon(self, epsilon: float) -> tuple[float, float]:
-        """Return the tilt that minimizes Chernoff's bound of delta at an epsilon, and this bound, clipped."""
+        """Return the tilt that minimizes Chernoff's bound of delta at an epsilon, and the bound.
+
+        The bound is clipped.
+        """
         bounds = self.moments - self.tilts * epsilon
         at = int(np.argmin(bounds))
         return float(self.tilts[at]), exp(min(max(float(bounds[at]), -600.0), -14.0))
@@ -224,7 +239,7 @@ class _Losses:
         return min(exp(min(log(kept) + bound + 2.0**-46 * self.tilt * epsilon, 0.0)) + self.infinite, 1.0)
 
     def hides(self, epsilon: float) -> float:
-        """Return the amount that is added to the delta at an epsilon for rounding and truncated tails."""
+        """Return the amount added to delta for rounding and truncated tails."""
         return self.hidden * exp(min(self.log_scale - self.tilt * epsilon, 700.0))
 
     def steepness(self, epsilon: float) -> float:
@@ -271,10 +286,11 @@ def _log_moments(losses: np.ndarray, masses: np.ndarray, tilts: np.ndarray) -> n
 
 
 def _power(masses: np.ndarray, count: int, common: ModuleType) -> tuple[int, np.ndarray]:
-    """Return the first index and the masses of the sum of ``count`` independent losses, without tails of total mass 1e-15.
+    """Return the distribution of the sum of ``count`` independent losses.
 
-    Like ``self_convolve`` of dp-accounting, with its Chernoff bounds for the tails, but five times as fast, due to orders that fit
-    the sum and real Fourier transforms.
+    It is given by its first index and its masses, without tails of total mass 1e-15. Like
+    ``self_convolve`` of dp-accounting, with its Chernoff bounds for the tails, but five times as
+    fast, due to orders that fit the sum and real Fourier transforms.
     """
     if count == 1:
         return 0, masses
@@ -306,7 +322,7 @@ def _product(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 @lru_cache(maxsize=8)
 def _on_lattice(pair: Pair, back: bool, tail: float, step: float) -> _Lattice:
-    """Return the losses of a pair, split to multiples of a step, with rounding towards larger losses."""
+    """Return the losses of a pair, split to multiples of a step, rounded up."""
     low, high = pair.ends(back, tail)
     first, last = floor(low / step), ceil(high / step)
     last = max(last, first + 1)

@@ -1,24 +1,28 @@
 """Privacy amplification by Poisson subsampling, under add/remove neighbors.
 
-Each individual is taken with probability p, independently of all others, and nothing else may depend on who was taken. Samples of a
-fixed size, and swap neighbors, need other theorems (``fixed_size_subsampling``).
+Each individual is taken with probability p, independently of all others, and nothing else may
+depend on who was taken. Samples of a fixed size, and swap neighbors, need other theorems
+(``fixed_size_subsampling``).
 
-Renyi divergences. Let D(k) bound the divergence of order k of the mechanism on its sample, between neighbors in both directions. On
-a Poisson subsample, for integers a >= 2 and K binomial (a, p), in both directions,
+Renyi divergences. Let D(k) bound the divergence of order k of the mechanism on its sample, between
+neighbors in both directions. On a Poisson subsample, for integers a >= 2 and K binomial (a, p), in
+both directions,
 
     D'(a) <= log(E e^((K-1) D(K))) / (a - 1),  where K = 0 and 1 count 1.
 
-Proof. The outputs are mixtures, over who else is taken, of (1-p) Q + p P and of Q, and the exponential of (a-1) times a Renyi
-divergence is jointly convex; so it suffices to consider two outputs P and Q, with and without the individual. (1) From the dataset
-with the individual to that without it, E_Q (1-p+p P/Q)^a is a binomial sum of E_Q (P/Q)^k <= e^((k-1) D(k)): the bound. (2) In the
-other direction, let x = P/Q, m = 1-p+p x and v = p+(1-p) x. The bound covers E_Q m^a, and with P and Q exchanged E_Q x (v/x)^a. For
-w = 3 (1-p) / (3-4p+2ap), in [0, 1],
+Proof. The outputs are mixtures, over who else is taken, of (1-p) Q + p P and of Q, and the
+exponential of (a-1) times a Renyi divergence is jointly convex; so it suffices to consider two
+outputs P and Q, with and without the individual. (1) From the dataset with the individual to that
+without it, E_Q (1-p+p P/Q)^a is a binomial sum of E_Q (P/Q)^k <= e^((k-1) D(k)): the bound. (2) In
+the other direction, let x = P/Q, m = 1-p+p x and v = p+(1-p) x. The bound covers E_Q m^a, and with
+P and Q exchanged E_Q x (v/x)^a. For w = 3 (1-p) / (3-4p+2ap), in [0, 1],
 
     F(x) = w m^a + (1-w) x (v/x)^a - m^(1-a) - c (x-1) >= 0,  where c makes F'(1) = 0,
 
-because F(1) = 0 and F'' is a (a-1) p^2 times w m^(a-2) + (1-w) v^(a-2) x^(-a-1) - m^(-a-1), which is not negative: the first two
-are at least their weighted geometric mean m^(w(a-2)) v^((1-w)(a-2)) x^(-(1-w)(a+1)), and in its ratio to the third, where m >= x^p
-and v >= x^(1-p), w makes the powers of x cancel. As E_Q x = 1, E_Q m^(1-a) <= w E_Q m^a + (1-w) E_Q x (v/x)^a: the bound again.
+because F(1) = 0 and F'' is a (a-1) p^2 times w m^(a-2) + (1-w) v^(a-2) x^(-a-1) - m^(-a-1), which
+is not negative: the first two are at least their weighted geometric mean m^(w(a-2)) v^((1-w)(a-2))
+x^(-(1-w)(a+1)), and in its ratio to the third, where m >= x^p and v >= x^(1-p), w makes the powers
+of x cancel. As E_Q x = 1, E_Q m^(1-a) <= w E_Q m^a + (1-w) E_Q x (v/x)^a: the bound again.
 """
 
 from __future__ import annotations
@@ -37,33 +41,40 @@ from dpjax.accounting.guarantee import Guarantee, Points
 def poisson_subsample(spent: Guarantee | Composition, *, probability: float) -> Guarantee:
     """Return the guarantee of mechanisms that run on one Poisson subsample of the data.
 
-    If q is the density of the output without an individual, averaged over who else is taken, it is (1 - p + p R) q with that
-    individual, where R is in [e^-epsilon, e^epsilon]. The Renyi divergences are bounded as in the module docstring, at up to 128
-    integer orders from 2 to 10^4. This bound is exact for Gaussian noise, and within some percent for bounded range if p is small:
-    k draws of range epsilon on independent subsamples cost about k p^2 epsilon^2/8 of zCDP, up to the orders that matter.
+    If q is the density of the output without an individual, averaged over who else is taken, it is
+    (1 - p + p R) q with that individual, where R is in [e^-epsilon, e^epsilon]. The Renyi
+    divergences are bounded as in the module docstring, at up to 128 integer orders from 2 to 10^4.
+    This bound is exact for Gaussian noise, and within some percent for bounded range if p is small:
+    k draws of range epsilon on independent subsamples cost about k p^2 epsilon^2/8 of zCDP, up to
+    the orders that matter.
 
     Args:
-        spent: the guarantee of the mechanism on the subsample, or the sum of those that see the same subsample.
+        spent: the guarantee of the mechanism on the subsample, or the sum of those that see the
+            same subsample.
         probability: p in (0, 1], public, with which each individual is taken.
 
     Returns:
-        A :class:`Guarantee`: (log(1 + p (e^epsilon - 1)), p delta)-DP, of range log(1 + p (e^epsilon - 1)) -
-        log(1 - p (1 - e^-epsilon)), with a Renyi curve and zCDP if they are known. A range of the mechanism below 2 epsilon does
-        not carry over, since different subsamples have different losses, but its Renyi divergence does. For noise without an
-        epsilon, zCDP is not amplified, since at large orders the divergence on a subsample grows like that on all data. If the
-        mechanism has Gaussian DP, its mu and the probability are kept, so that :class:`Composition` can compose the privacy loss
-        distributions.
+        A :class:`Guarantee`: (log(1 + p (e^epsilon - 1)), p delta)-DP, of range log(1 + p
+        (e^epsilon - 1)) - log(1 - p (1 - e^-epsilon)), with a Renyi curve and zCDP if they are
+        known. A range of the mechanism below 2 epsilon does not carry over, since different
+        subsamples have different losses, but its Renyi divergence does. For noise without an
+        epsilon, zCDP is not amplified, since at large orders the divergence on a subsample grows
+        like that on all data. If the mechanism has Gaussian DP, its mu and the probability are
+        kept, so that :class:`Composition` can compose the privacy loss distributions.
 
     Raises:
-        ValueError: a parameter is out of range, or neither an epsilon nor a Renyi divergence is known.
+        ValueError: a parameter is out of range, or neither an epsilon nor a Renyi divergence is
+            known.
 
     Privacy:
-        Under add/remove neighbors only. The subsample and its size must stay secret. Add the guarantees of mechanisms that see the
-        same subsample before this call, and those of mechanisms on independent subsamples after it.
+        Under add/remove neighbors only. The subsample and its size must stay secret. Add the
+        guarantees of mechanisms that see the same subsample before this call, and those of
+        mechanisms on independent subsamples after it.
 
     References:
-        Steinke (2022), Theorem 29. For the Renyi divergences: Mironov, Talwar and Zhang (2019), "Renyi Differential Privacy of
-        the Sampled Gaussian Mechanism"; Zhu and Wang (2019), "Poisson Subsampled Renyi Differential Privacy".
+        Steinke (2022), Theorem 29. For the Renyi divergences: Mironov, Talwar and Zhang (2019),
+        "Renyi Differential Privacy of the Sampled Gaussian Mechanism"; Zhu and Wang (2019),
+        "Poisson Subsampled Renyi Differential Privacy".
 
     >>> noise, draw = Guarantee(neighbors="add_remove", zcdp=0.5), Guarantee(0.1, 0.1, "add_remove")  # a Gaussian of deviation 1
     >>> step = poisson_subsample(noise + draw, probability=0.05)
@@ -96,7 +107,7 @@ def poisson_subsample(spent: Guarantee | Composition, *, probability: float) -> 
 
 
 def _sampled_noise(given: Guarantee, p: float) -> tuple[str, float, float] | None:
-    """Return the noise of a mechanism on a subsample of its data, if its privacy losses are known."""
+    """Return the noise of a mechanism on a subsample, if its privacy losses are known."""
     if given.noise:
         name, size, probability = given.noise
         return name, size, probability * p  # a subsample of a subsample
@@ -117,8 +128,8 @@ def _zcdp(whole: Composition, p: float, curve: Points, most: float, least: float
 def _subsampled_curve(whole: Composition, p: float) -> Points:
     """Return pairs of an order and the bound in the module docstring, where it is finite.
 
-    As K = 0 and 1 count 1, it is log(1 + sum over k >= 2 of P(K = k) (e^((k-1) D(k)) - 1)) / (a - 1),
-    without cancellation.
+    As K = 0 and 1 count 1, it is log(1 + sum over k >= 2 of P(K = k) (e^((k-1) D(k)) - 1)) / (a -
+    1), without cancellation.
     """
     k = np.arange(2, ORDERS[-1] + 1)
     with np.errstate(divide="ignore", over="ignore"):

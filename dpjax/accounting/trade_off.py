@@ -1,8 +1,10 @@
-"""The trade-off curve (f-DP) that a guarantee implies: a lower bound of the false negative rate of every test between neighbors.
+"""The trade-off curve (f-DP) that a guarantee implies.
 
-(epsilon, delta)-DP implies a trade-off curve of at least max(0, 1 - delta - e^epsilon a, e^-epsilon (1 - delta - a)) (Wasserman and
-Zhou 2010), and mu-GDP one of at least Phi(Phi^-1(1 - a) - mu). Every pair of an epsilon and its delta gives a valid bound, and so
-does the largest of them: using few pairs costs tightness but not privacy.
+It is a lower bound of the false negative rate of every test between neighbors. (epsilon, delta)-DP
+implies a trade-off curve of at least max(0, 1 - delta - e^epsilon a, e^-epsilon (1 - delta - a))
+(Wasserman and Zhou 2010), and mu-GDP one of at least Phi(Phi^-1(1 - a) - mu). Every pair of an
+epsilon and its delta gives a valid bound, and so does the largest of them: using few pairs costs
+tightness but not privacy.
 """
 
 from __future__ import annotations
@@ -19,10 +21,11 @@ _EPSILONS, _LEAST_DELTA, _FURTHEST = 33, 1e-9, 30.0
 
 
 def trade_off_bound(spent: Guarantee | Composition, false_positive: ArrayLike) -> np.ndarray:
-    """Return a lower bound of the false negative rate of any test between neighbors, at each false positive rate.
+    """Return a lower bound of the false negative rate of any test between neighbors.
 
-    It is exact for pure DP, (epsilon, delta)-DP and Gaussian DP. Otherwise it is the largest bound of 33 epsilons and their deltas,
-    and some percent below the exact one. For two given distributions, use :func:`dpjax.auditing.trade_off`.
+    It is a function of the false positive rate. It is exact for pure DP, (epsilon, delta)-DP and
+    Gaussian DP. Otherwise it is the largest bound of 33 epsilons and their deltas, and some percent
+    below the exact one. For two given distributions, use :func:`dpjax.auditing.trade_off`.
 
     Args:
         spent: the guarantee or composition.
@@ -32,7 +35,8 @@ def trade_off_bound(spent: Guarantee | Composition, false_positive: ArrayLike) -
         Float64 of the shape of ``false_positive``.
 
     References:
-        Dong, Roth and Su (2022), "Gaussian Differential Privacy", Propositions 3 and 6; Wasserman and Zhou (2010).
+        Dong, Roth and Su (2022), "Gaussian Differential Privacy", Propositions 3 and 6; Wasserman
+        and Zhou (2010).
 
     >>> trade_off_bound(Guarantee(1.0, inf, "swap"), [0.05, 0.5]).round(4).tolist()
     [0.8641, 0.1839]

@@ -1,12 +1,13 @@
 """Auditing of privacy guarantees, by exact privacy losses or by draws alone.
 
-The privacy loss between two distributions of this library is exact, so a mechanism can be tested on a
-dataset and its neighbors (:func:`privacy_loss`, :func:`worst_neighbor`, :func:`trade_off`). A training
-can be tested with canaries, records that are each included by a coin flip: any score that
+The privacy loss between two distributions of this library is exact, so a mechanism can be tested on
+a dataset and its neighbors (:func:`privacy_loss`, :func:`worst_neighbor`, :func:`trade_off`). A
+training can be tested with canaries, records that are each included by a coin flip: any score that
 distinguishes included canaries from excluded ones gives a lower bound on epsilon
 (:func:`audit_scores` from one run, :func:`roc_lower_bound` and :func:`lower_bound` from many).
-``python -m dpjax audit`` prints, for every mechanism, its claim, the exact worst loss over families of
-small datasets, and the lower bound from draws alone. ``dpjax.bounds`` has lower bounds on errors.
+``python -m dpjax audit`` prints, for every mechanism, its claim, the exact worst loss over families
+of small datasets, and the lower bound from draws alone. ``dpjax.bounds`` has lower bounds on
+errors.
 """
 
 from dpjax.auditing._privacy_loss import PrivacyLoss, privacy_loss

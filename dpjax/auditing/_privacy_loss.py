@@ -41,11 +41,11 @@ _BISECTIONS = 64
 class PrivacyLoss(Shown):
     """The privacy loss between two distributions P and Q, or between batches of them.
 
-    :func:`privacy_loss` returns it. It is a pytree, for ``jit``, ``vmap`` and ``grad``. Methods take a
-    ``direction``: ``"forward"`` is P against Q, ``"backward"`` Q against P, and ``"both"`` the larger
-    result of the two. In float64, losses are accurate to about 1e-15 times the largest log-density,
-    and probabilities to about 1e-15; in float32, to 1e-6 likewise. A row in which one of the
-    distributions is NaN gives NaN.
+    :func:`privacy_loss` returns it. It is a pytree, for ``jit``, ``vmap`` and ``grad``. Methods
+    take a ``direction``: ``"forward"`` is P against Q, ``"backward"`` Q against P, and ``"both"``
+    the larger result of the two. In float64, losses are accurate to about 1e-15 times the largest
+    log-density, and probabilities to about 1e-15; in float32, to 1e-6 likewise. A row in which one
+    of the distributions is NaN gives NaN.
 
     Attributes:
         segments: the two distributions on their common segments.
@@ -59,7 +59,10 @@ class PrivacyLoss(Shown):
     segments: Segments
 
     def _facts(self) -> dict[str, Any]:
-        """Return the facts of the repr; epsilon and range only outside a trace, to which a repr must add nothing."""
+        """Return the facts of the repr.
+
+        Epsilon and range only outside a trace, to which a repr must add nothing.
+        """
         numbers = ("epsilon", "bounded_range") if span(self.segments.length) is not None else ()
         shown = {"batch_shape": self.batch_shape, "dtype": jnp.dtype(self.dtype).name}
         return shown | {name: span(getattr(self, name)) for name in numbers}
@@ -87,7 +90,10 @@ class PrivacyLoss(Shown):
 
     @property
     def forward(self) -> jax.Array:
-        """The supremum of log p/q, the Renyi divergence of infinite order, of shape ``batch_shape``."""
+        """The supremum of log p/q, of shape ``batch_shape``.
+
+        It is the Renyi divergence of infinite order.
+        """
         return supremum(self, direction="forward")
 
     @property
@@ -97,7 +103,10 @@ class PrivacyLoss(Shown):
 
     @property
     def bounded_range(self) -> jax.Array:
-        """The supremum minus the infimum of log p/q (Durfee and Rogers 2019), of shape ``batch_shape``."""
+        """The supremum minus the infimum of log p/q, of shape ``batch_shape``.
+
+        See Durfee and Rogers (2019).
+        """
         return self.forward + self.backward
 
     def reverse(self) -> PrivacyLoss:
@@ -114,8 +123,8 @@ class PrivacyLoss(Shown):
         """Return the least delta of (epsilon, delta)-DP, the integral of max(p - e^epsilon q, 0).
 
         Args:
-            epsilon: at least 0; broadcasts against ``batch_shape``, so that ``epsilon[:, None]`` gives a
-                curve for each pair of a batch.
+            epsilon: at least 0; broadcasts against ``batch_shape``, so that ``epsilon[:, None]``
+                gives a curve for each pair of a batch.
             direction: ``"forward"``, ``"backward"`` or ``"both"``, as described in the class.
 
         Returns:
@@ -128,16 +137,16 @@ class PrivacyLoss(Shown):
     def epsilon_at(self, delta: ArrayLike, *, direction: Direction = "both") -> jax.Array:
         """Return the least epsilon of (epsilon, delta)-DP, the inverse of :meth:`delta`.
 
-        By bisection, rounded up: the computed ``delta(result)`` is at most ``delta``, or the result is
-        the supremum of the loss. The derivative is that of the implicit function.
+        By bisection, rounded up: the computed ``delta(result)`` is at most ``delta``, or the result
+        is the supremum of the loss. The derivative is that of the implicit function.
 
         Args:
             delta: in (0, 1); broadcasts against ``batch_shape``.
             direction: ``"forward"``, ``"backward"`` or ``"both"``, as described in the class.
 
         Returns:
-            Float array of the broadcast shape; infinite where one distribution has a mass of more than
-            ``delta`` outside the support of the other.
+            Float array of the broadcast shape; infinite where one distribution has a mass of more
+            than ``delta`` outside the support of the other.
         """
         at = checks.probability("delta", delta, self.dtype, below=1.0)
         fits(self.batch_shape, delta=at.shape)
@@ -182,11 +191,11 @@ def privacy_loss(p: Distribution, q: Distribution, *, resolution: float | None =
             differ is NaN. The loss is that of the index; if several indices have equal candidates,
             the loss of the value can only be smaller. Two rounded distributions must have the same
             resolution; every multiple is compared.
-        resolution: at least 0, by default 16 units in the last place. An interval of at most this times
-            the largest edge of its row, whose probability under both distributions is below the
-            square root of the dtype's precision, is excluded from suprema, and from everything if it
-            is in the support of only one distribution. Tails whose scales differ relatively by at
-            most ``resolution`` are treated as parallel.
+        resolution: at least 0, by default 16 units in the last place. An interval of at most this
+            times the largest edge of its row, whose probability under both distributions is below
+            the square root of the dtype's precision, is excluded from suprema, and from everything
+            if it is in the support of only one distribution. Tails whose scales differ relatively
+            by at most ``resolution`` are treated as parallel.
 
     Returns:
         A :class:`PrivacyLoss` of the broadcast batch shape.
@@ -196,15 +205,16 @@ def privacy_loss(p: Distribution, q: Distribution, *, resolution: float | None =
         ValueError: their resolutions differ, or their batch shapes do not broadcast.
 
     Privacy:
-        Not private: the loss between the distributions of two datasets is a function of private data, for
-        evaluation and tests only. It is the loss of distributions of real numbers, not of their
-        floating-point samplers. Breakpoints that are equal in exact arithmetic may differ in floating
-        point; without a ``resolution``, the supremum would be that on the sliver between them, of
-        negligible mass. A true supremum that is attained only on gaps that small, with next to no
-        probability, is missed in this dtype: use float64, or shift the data towards 0.
+        Not private: the loss between the distributions of two datasets is a function of private
+        data, for evaluation and tests only. It is the loss of distributions of real numbers, not of
+        their floating-point samplers. Breakpoints that are equal in exact arithmetic may differ in
+        floating point; without a ``resolution``, the supremum would be that on the sliver between
+        them, of negligible mass. A true supremum that is attained only on gaps that small, with
+        next to no probability, is missed in this dtype: use float64, or shift the data towards 0.
 
     References:
-        Balle, Barthe and Gaboardi (2018), Theorem 1; Durfee and Rogers (2019) for the bounded range.
+        Balle, Barthe and Gaboardi (2018), Theorem 1; Durfee and Rogers (2019) for the bounded
+        range.
 
     >>> from dpjax import laplace
     >>> loss = privacy_loss(laplace(0.0, 1.0, sensitivity=1.0), laplace(1.0, 1.0, sensitivity=1.0))
@@ -236,7 +246,10 @@ def privacy_loss(p: Distribution, q: Distribution, *, resolution: float | None =
 
 
 def _directed(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
-    """Return a jitted version of a function of segments that takes a loss and a direction; "both" is the larger."""
+    """Return a jitted version of a function of segments that takes a loss and a direction.
+
+    "both" is the larger.
+    """
 
     @partial(jax.jit, static_argnames=("direction",))
     def call(loss: PrivacyLoss, *at: jax.Array, direction: Direction) -> jax.Array:
@@ -253,7 +266,10 @@ def supremum(s: Segments) -> jax.Array:
 
 
 def _change(s: Segments) -> jax.Array:
-    """Return the change of the loss over a unit of t; 0 where one of the distributions has no mass."""
+    """Return the change of the loss over a unit of t.
+
+    0 where one of the distributions has no mass.
+    """
     both = (s.log_p > -jnp.inf) & (s.log_q > -jnp.inf)
     finite = both & (s.length < jnp.inf)
     within = jnp.where(finite, s.loss_end, 0.0) - jnp.where(finite, s.loss_start, 0.0)
@@ -275,7 +291,8 @@ def delta_of_loss(s: Segments, epsilon: jax.Array) -> jax.Array:
     width = jnp.where(part, end - begin, 1.0)
     log_p = log_integral(jnp.where(part, s.slope_p, -1.0), width)
     mass = jnp.exp(jnp.where(part, s.log_p + s.slope_p * begin, 0.0) + log_p)
-    # The ratio of e^epsilon times the mass of q to that of p, at most 1 up to rounding; its logarithm cannot overflow.
+    # The ratio of e^epsilon times the mass of q to that of p, at most 1 up to rounding; its
+    # logarithm cannot overflow.
     log_q = log_integral(jnp.where(part & shared, s.slope_q, -1.0), width)
     excess = jnp.where(shared & ~(crosses & ~falls), above, 0.0)
     share = jnp.where(part & shared, jnp.minimum(log_q - log_p - excess, 0.0), 0.0)
@@ -290,7 +307,8 @@ def _epsilon_at(loss: PrivacyLoss, delta: jax.Array, direction: Direction) -> ja
     fixed = jax.lax.stop_gradient(loss)
     top = supremum(fixed, direction=direction)
     top = jnp.broadcast_to(top, jnp.broadcast_shapes(top.shape, delta.shape))
-    # Bisect on log(1 + epsilon), so that the error is relative for a large epsilon and absolute for a small one.
+    # Bisect on log(1 + epsilon), so that the error is relative for a large epsilon and absolute for
+    # a small one.
     reach = jnp.log1p(jnp.where(jnp.isinf(top), jnp.sqrt(jnp.finfo(delta.dtype).max), top))
 
     def too_small(at: jax.Array) -> jax.Array:

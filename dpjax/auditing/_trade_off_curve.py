@@ -1,14 +1,15 @@
-"""The trade-off curve of two distributions, the least false negative rate at each false positive rate.
+"""The trade-off curve of two distributions.
 
-For tests of P against Q with rejection regions R it is
+It is the least false negative rate at each false positive rate. For tests of P against Q with
+rejection regions R it is
 
     f(a) = inf over P(R) <= a of Q(not R) = sup over t > 0 of 1 - E_t - t a,
     E_t = integral of max(q - t p, 0),
 
 since every 1 - E_t - t a is a lower bound, which the likelihood ratio test at the best t attains
 (Neyman and Pearson). As a function of t it is concave with the slope P(q > t p) - a, whose sign is
-bisected in log t. With t = e^epsilon, E_t is the delta at epsilon of Q against P, also for a negative
-epsilon.
+bisected in log t. With t = e^epsilon, E_t is the delta at epsilon of Q against P, also for a
+negative epsilon.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ def trade_off(loss: PrivacyLoss, false_positive: ArrayLike, *, direction: Direct
     Args:
         loss: the loss of P and Q, from :func:`privacy_loss`.
         false_positive: the false positive rate, in (0, 1); broadcasts against the batch of pairs.
-        direction: ``"forward"`` tests P against Q, ``"backward"`` Q against P, and ``"both"`` returns
-            the smaller rate.
+        direction: ``"forward"`` tests P against Q, ``"backward"`` Q against P, and ``"both"``
+            returns the smaller rate.
 
     Returns:
-        Float array of the broadcast shape. Its absolute error is 64 units in the last place of 1, and
-        the error of the deltas of ``loss``.
+        Float array of the broadcast shape. Its absolute error is 64 units in the last place of 1,
+        and the error of the deltas of ``loss``.
 
     Privacy:
         Not private, as for :func:`privacy_loss`.

@@ -1,9 +1,9 @@
 """A search for the neighbor of a dataset with the largest privacy loss, in batches of exact losses.
 
-It tries all removals, and as values of a new or changed record the bounds, the records, the breakpoints
-of the distribution and the midpoints between them. Then it tries finer and finer values around the
-best ones, since the supremum is often a limit, in which a record approaches another one. The result
-is a lower bound of a mechanism's epsilon.
+It tries all removals, and as values of a new or changed record the bounds, the records, the
+breakpoints of the distribution and the midpoints between them. Then it tries finer and finer values
+around the best ones, since the supremum is often a limit, in which a record approaches another one.
+The result is a lower bound of a mechanism's epsilon.
 """
 
 from __future__ import annotations
@@ -39,10 +39,20 @@ class WorstNeighbor(NamedTuple):
     Attributes:
         score: the objective, scalar; by default the epsilon of ``loss``.
         loss: the :class:`PrivacyLoss` of the dataset's distribution against the neighbor's.
-        place: int32 scalar, the index of the record that differs; under add/remove, n for a new one.
+        place: int32 scalar, the index of the record that differs; under add/remove, n for a new
+            one.
         value: float scalar, the value of this record in the neighbor; NaN if it was removed.
         x: float, the neighbor's records: ``(n,)`` under swap, ``(n + 1,)`` under add/remove.
         mask: bool, of the shape of ``x``: which of the records are present.
+
+    >>> import jax.numpy as jnp
+    >>> from dpjax import median, piecewise_laplace
+    >>> def distribution_of(x, mask):
+    ...     profile = median(x, lower=0, upper=10, neighbors="add_remove", mask=mask)
+    ...     return piecewise_laplace(profile, 1.0)
+    >>> x = jnp.array([1.0, 5.0, 6.0])
+    >>> worst_neighbor(x, distribution_of, lower=0, upper=10, neighbors="add_remove").mask.shape
+    (4,)
     """
 
     score: jax.Array
@@ -80,21 +90,22 @@ def worst_neighbor(
 ) -> WorstNeighbor:
     """Search the neighbors of one dataset for the largest privacy loss.
 
-    For n records and m pieces it computes about 2 (n + m) distributions under add/remove, and n times
-    as many under swap. It runs on the host, not under ``jit``. Each pair of functions
-    ``distribution_of`` and ``objective`` is compiled once per shape; a new lambda is compiled again.
+    For n records and m pieces it computes about 2 (n + m) distributions under add/remove, and n
+    times as many under swap. It runs on the host, not under ``jit``. Each pair of functions
+    ``distribution_of`` and ``objective`` is compiled once per shape; a new lambda is compiled
+    again.
 
     Args:
-        x: float ``(n,)``, one dataset. Records are clamped to the bounds. A NaN record is absent under
-            ``"add_remove"`` and counts as ``lower`` under ``"swap"``.
+        x: float ``(n,)``, one dataset. Records are clamped to the bounds. A NaN record is absent
+            under ``"add_remove"`` and counts as ``lower`` under ``"swap"``.
         distribution_of: a pure JAX function of records ``(batch, n)`` and their mask, bool
             ``(batch, n)``, that returns a :class:`PiecewiseExponential`, :class:`Rounded` or
             :class:`Finite` of batch shape ``(batch,)``. Under add/remove the arrays are
             ``(batch, n + 1)``.
         lower: public lower bound of a record, scalar.
         upper: public upper bound of a record, scalar.
-        neighbors: ``"add_remove"`` or ``"swap"``: the relation to search, which may differ from that
-            of the mechanism.
+        neighbors: ``"add_remove"`` or ``"swap"``: the relation to search, which may differ from
+            that of the mechanism.
         num_records: int scalar, the number of leading records that are present.
         mask: bool ``(n,)``, which records are present.
         values: float ``(k,)``, the values to try for a record, instead of those of the search; with
@@ -107,8 +118,8 @@ def worst_neighbor(
         resolution: as in :func:`dpjax.auditing.privacy_loss`.
 
     Returns:
-        A :class:`WorstNeighbor`. Its score is NaN if that of any neighbor is, and -inf if there is no
-        neighbor.
+        A :class:`WorstNeighbor`. Its score is NaN if that of any neighbor is, and -inf if there is
+        no neighbor.
 
     Privacy:
         Not private: the result is a function of the records. Use it for tests and for simulated or
@@ -184,7 +195,10 @@ def worst_neighbor(
 
 
 def _dataset(records: np.ndarray, there: np.ndarray | None, low: np.ndarray, neighbors: Neighbors) -> tuple[np.ndarray, np.ndarray]:
-    """Return the records without NaN, and which are present; under add/remove with room for one more."""
+    """Return the records without NaN, and which are present.
+
+    Under add/remove with room for one more.
+    """
     missing = np.isnan(records)
     x = np.where(missing, low, records)
     if neighbors == "swap":
@@ -198,7 +212,8 @@ def _grid(
 ) -> np.ndarray:
     """Return the values to try, ascending.
 
-    These are ``values``, or else the bounds, the records, the breakpoints and the midpoints between them.
+    These are ``values``, or else the bounds, the records, the breakpoints and the midpoints between
+    them.
     """
     if values is not None:
         candidates = np.asarray(checks.float_array("values", values), records.dtype)
@@ -247,7 +262,10 @@ def _refined(
 
 
 def _rank(score: np.ndarray) -> np.ndarray:
-    """Return scores with NaN as infinity, as an undefined distribution must not pass for a private one."""
+    """Return scores with NaN as infinity.
+
+    An undefined distribution must not pass for a private one.
+    """
     return np.where(np.isnan(score), np.inf, score)
 
 

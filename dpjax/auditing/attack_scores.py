@@ -1,8 +1,8 @@
-"""Auditing of a training by the scores of an attack, from one run with many canaries or many runs with one.
+"""Auditing of a training by the scores of an attack.
 
-A score measures how likely a record was in the training data: for example minus its loss, or the inner
-product of its gradient with the update. Audits read only the scores and the coins that decided which
-records were included.
+It uses one run with many canaries or many runs with one. A score measures how likely a record was
+in the training data: for example minus its loss, or the inner product of its gradient with the
+update. Audits read only the scores and the coins that decided which records were included.
 """
 
 from __future__ import annotations
@@ -30,18 +30,19 @@ def audit_scores(
     """Return a lower bound on the epsilon of one training run from the scores of its canaries.
 
     The highest scores are guessed to be included and the lowest excluded, with the theorem of
-    :func:`p_value`. As the best number of guesses is not known in advance, k numbers are tested, each
-    with an error of (1 - confidence)/k, so that all k bounds hold together and the largest is reported.
+    :func:`p_value`. As the best number of guesses is not known in advance, k numbers are tested,
+    each with an error of (1 - confidence)/k, so that all k bounds hold together and the largest is
+    reported.
 
     Args:
         scores: real numbers ``(m,)``, one for each canary, higher for canaries that seem to be
-            included: a function of the output of the training (and of the canaries), computed without
-            the coins. Among equal scores, wrong guesses are counted first.
-        present: bool ``(m,)``, whether each canary was included: independent fair coins, tossed before
-            the training.
-        guesses: pairs of the number of highest scores guessed to be included and the number of lowest
-            scores guessed to be excluded, chosen without the coins. By default (m/2, m/2), (m/4, m/4)
-            and so on, down to four. A single good pair gives a sharper bound than many.
+            included: a function of the output of the training (and of the canaries), computed
+            without the coins. Among equal scores, wrong guesses are counted first.
+        present: bool ``(m,)``, whether each canary was included: independent fair coins, tossed
+            before the training.
+        guesses: pairs of the number of highest scores guessed to be included and the number of
+            lowest scores guessed to be excluded, chosen without the coins. By default (m/2, m/2),
+            (m/4, m/4) and so on, down to four. A single good pair gives a sharper bound than many.
         confidence: in (0, 1).
         delta: in [0, 1). The bound is low unless 2 m delta is far below ``1 - confidence`` over the
             number of pairs.
@@ -50,13 +51,13 @@ def audit_scores(
         A :class:`OneRunAudit` with the numbers of the best pair; ``tried`` is the number of pairs.
 
     Privacy:
-        If the training is (epsilon, delta)-DP for adding or removing each canary, the bound is above
-        epsilon with probability at most ``1 - confidence``, over the coins and the training. A low
-        bound is no evidence of privacy. The canaries are not protected.
+        If the training is (epsilon, delta)-DP for adding or removing each canary, the bound is
+        above epsilon with probability at most ``1 - confidence``, over the coins and the training.
+        A low bound is no evidence of privacy. The canaries are not protected.
 
     References:
-        Steinke, Nasr and Jagielski (2023), "Privacy auditing with one (1) training run", Algorithm 1
-        and Theorem 5.2. The correction for several numbers of guesses is not from this paper.
+        Steinke, Nasr and Jagielski (2023), "Privacy auditing with one (1) training run", Algorithm
+        1 and Theorem 5.2. The correction for several numbers of guesses is not from this paper.
 
     >>> rng = np.random.default_rng(0)
     >>> present = rng.random(1000) < 0.5
@@ -83,36 +84,38 @@ def audit_scores(
 def roc_lower_bound(
     scores: ArrayLike, present: ArrayLike, *, thresholds: ArrayLike, confidence: float = 0.95, delta: float = 0.0
 ) -> Array:
-    """Return a lower bound on the epsilon of a training from many runs, at fixed thresholds of the score.
+    """Return a lower bound on the epsilon of a training from many runs.
 
-    It is ``max(log((TPR - delta) / FPR), log((1 - FPR - delta) / (1 - TPR)))`` at the Clopper-Pearson
+    The thresholds of the score are fixed. It is
+    ``max(log((TPR - delta) / FPR), log((1 - FPR - delta) / (1 - TPR)))`` at the Clopper-Pearson
     lower limit of the true positive rate and upper limit of the false positive rate. Thresholds may
     come from other runs, for example. Without any, use
     ``lower_bound(scores[present], scores[~present])``, which chooses a threshold on one half of the
     runs and tests it on the other.
 
     Args:
-        scores: real numbers ``(n,)``, one for each run, of the same canary; higher where it seems to be
-            included.
-        present: bool ``(n,)``, whether the canary was included, by a coin or by design, in runs that
-            are otherwise independent.
-        thresholds: real numbers ``(k,)`` or ``()``, chosen without these scores. A score of at least
-            the threshold is a guess that the canary was included.
+        scores: real numbers ``(n,)``, one for each run, of the same canary; higher where it seems
+            to be included.
+        present: bool ``(n,)``, whether the canary was included, by a coin or by design, in runs
+            that are otherwise independent.
+        thresholds: real numbers ``(k,)`` or ``()``, chosen without these scores. A score of at
+            least the threshold is a guess that the canary was included.
         confidence: in (0, 1), of all thresholds together: each has an error of
             ``(1 - confidence) / k``.
         delta: in [0, 1).
 
     Returns:
-        Float64 of the shape of ``thresholds``; 0 where nothing is shown. All bounds hold together, so the
-        largest may be reported.
+        Float64 of the shape of ``thresholds``; 0 where nothing is shown. All bounds hold together,
+        so the largest may be reported.
 
     Privacy:
-        If the training is (epsilon, delta)-DP for adding or removing the canary, the probability that any
-        of the bounds is above epsilon is at most ``1 - confidence``. A low bound is no evidence of
-        privacy. The canary is not protected.
+        If the training is (epsilon, delta)-DP for adding or removing the canary, the probability
+        that any of the bounds is above epsilon is at most ``1 - confidence``. A low bound is no
+        evidence of privacy. The canary is not protected.
 
     References:
-        Jagielski, Ullman and Oprea (2020); Nasr, Songi, Thakurta, Papernot and Carlini (2021); Clopper and Pearson (1934).
+        Jagielski, Ullman and Oprea (2020); Nasr, Songi, Thakurta, Papernot and Carlini (2021);
+        Clopper and Pearson (1934).
 
     >>> rng = np.random.default_rng(0)
     >>> present = np.arange(2000) < 1000
@@ -146,6 +149,9 @@ def _checked(scores: ArrayLike, present: ArrayLike) -> tuple[Array, Array]:
 
 
 def _halvings(canaries: int) -> list[tuple[int, int]]:
-    """Return half of the canaries on either side, a quarter, and so on; for fewer than eight, all of them."""
+    """Return half of the canaries on either side, a quarter, and so on.
+
+    For fewer than eight, all of them.
+    """
     sizes = [canaries >> i for i in range(1, canaries.bit_length()) if canaries >> i >= _FEWEST]
     return [(size, size) for size in sizes] or [(canaries - canaries // 2, canaries // 2)]

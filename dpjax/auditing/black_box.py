@@ -1,10 +1,11 @@
-"""A lower bound on epsilon from draws alone, with an event that is chosen on one half and tested on the other.
+"""A lower bound on epsilon from draws alone.
 
-If P and Q are the output distributions of a mechanism on two neighboring datasets, (epsilon, delta)-DP
-implies P(S) <= exp(epsilon) Q(S) + delta for every event S, so epsilon >= log((P(S) - delta) / Q(S)).
-The first half of the draws chooses the event. The second half is independent of this choice, and
-Clopper-Pearson limits of its two counts bound the ratio. Choosing and testing on the same draws would
-be optimistic.
+An event is chosen on one half of the draws and tested on the other. If P and Q are the output
+distributions of a mechanism on two neighboring datasets, (epsilon, delta)-DP implies P(S) <=
+exp(epsilon) Q(S) + delta for every event S, so epsilon >= log((P(S) - delta) / Q(S)). The first
+half of the draws chooses the event. The second half is independent of this choice, and
+Clopper-Pearson limits of its two counts bound the ratio. Choosing and testing on the same draws
+would be optimistic.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ _CHUNK = 64  # the number of rows whose events are compared at a time, about 50 
 
 @dataclass(frozen=True, repr=False)
 class BlackBoxBound(Shown):
-    """A lower bound on epsilon with a confidence, from :func:`lower_bound`, and the event that shows it.
+    """A lower bound on epsilon with a confidence, and the event that shows it.
 
-    The event is ``low <= score <= high`` where ``inside``, and its complement elsewhere. Arrays have the
-    batch shape of the draws.
+    :func:`lower_bound` returns it. The event is ``low <= score <= high`` where ``inside``, and its
+    complement elsewhere. Arrays have the batch shape of the draws.
 
     Attributes:
         epsilon: float64, the lower bound; 0 where nothing is shown.
@@ -83,11 +84,11 @@ def lower_bound(
     delta: float = 0.0,
     score: Callable[[Any], Any] | None = None,
 ) -> BlackBoxBound:
-    """Return a lower bound on the epsilon of a mechanism from its draws on two neighboring datasets.
+    """Return a lower bound on the epsilon of a mechanism from draws on neighboring datasets.
 
-    It is ``log((lower limit of P(S) - delta) / upper limit of Q(S))``, each limit with half of the error.
-    Events are intervals of the score, also one-sided ones, and their complements, between quantiles of
-    the pooled first half.
+    It is ``log((lower limit of P(S) - delta) / upper limit of Q(S))``, each limit with half of the
+    error. Events are intervals of the score, also one-sided ones, and their complements, between
+    quantiles of the pooled first half.
 
     Args:
         draws_p: float ``(n, ...)``, independent draws along the first axis, as
@@ -95,22 +96,23 @@ def lower_bound(
         draws_q: float ``(m, ...)`` of the same batch shape: draws on the neighboring dataset.
         confidence: in (0, 1).
         delta: in [0, 1).
-        score: a function, chosen without the draws, of draws ``(n, ...)`` that returns real numbers of
-            that shape, by default the draws themselves. The exact log-ratio, :func:`log_ratio`, is the
-            sharpest. A score with more digits also detects which low-order bits each distribution can
-            produce, and shows that floating-point draws are not private.
+        score: a function, chosen without the draws, of draws ``(n, ...)`` that returns real numbers
+            of that shape, by default the draws themselves. The exact log-ratio, :func:`log_ratio`,
+            is the sharpest. A score with more digits also detects which low-order bits each
+            distribution can produce, and shows that floating-point draws are not private.
 
     Returns:
         A :class:`BlackBoxBound` of the batch shape. NaN scores count as ``+inf``.
 
     Privacy:
-        If the mechanism is (epsilon, delta)-DP and the draws are independent, each row's bound is above
-        epsilon with probability at most ``1 - confidence``. For a statement about all of ``rows``
-        together, pass the confidence ``1 - (1 - confidence) / rows``. The two datasets are not
-        protected: audit with data that may be published. A low bound is no evidence of privacy.
+        If the mechanism is (epsilon, delta)-DP and the draws are independent, each row's bound is
+        above epsilon with probability at most ``1 - confidence``. For a statement about all of
+        ``rows`` together, pass the confidence ``1 - (1 - confidence) / rows``. The two datasets are
+        not protected: audit with data that may be published. A low bound is no evidence of privacy.
 
     References:
-        Clopper and Pearson (1934); Jagielski, Ullman and Oprea (2020), for the bound from one event.
+        Clopper and Pearson (1934); Jagielski, Ullman and Oprea (2020), for the bound from one
+        event.
 
     >>> import jax, jax.numpy as jnp
     >>> from dpjax import laplace
@@ -143,9 +145,9 @@ def lower_bound(
 def log_ratio(p: Distribution, q: Distribution, *, resolution: float = 2.0**-10) -> Callable[[ArrayLike], jax.Array]:
     """Return the score ``log p(y) - log q(y)``, rounded to a resolution.
 
-    Rounding removes the effect of floating point: without it, the last bits of the difference reveal on
-    which grid of floats ``y`` lies, which depends on the data. On floating-point Laplace draws at
-    epsilon 1 such a score correctly shows an epsilon above 7.
+    Rounding removes the effect of floating point: without it, the last bits of the difference
+    reveal on which grid of floats ``y`` lies, which depends on the data. On floating-point Laplace
+    draws at epsilon 1 such a score correctly shows an epsilon above 7.
 
     Args:
         p: a distribution of batch shape ``(...)``.
@@ -217,7 +219,10 @@ def _choose(p: Array, q: Array, delta: float) -> tuple[Array, ...]:
 
 
 def _counts(scores: Array, ends: Array) -> tuple[Array, Array]:
-    """Return the number of scores of each row below each end (0 below -inf), and up to it (all up to +inf)."""
+    """Return the number of scores of each row below each end, and up to it.
+
+    They are 0 below -inf, and all scores up to +inf.
+    """
     below = [np.zeros(scores.shape[1], int)]
     upto = []
     for end in ends:

@@ -1,10 +1,11 @@
-"""Auditing in one run (Steinke, Nasr and Jagielski 2023), by guesses which of m canaries were included.
+"""Auditing in one run (Steinke, Nasr and Jagielski 2023).
 
-Each canary is included by a fair coin. If the run is epsilon-DP in each coin, the number of correct
-guesses among r is stochastically at most Binomial(r, e^epsilon / (1 + e^epsilon)), however dependent
-the guesses are; randomized response attains this. So many correct guesses refute a small epsilon. An
-attacker may abstain: only the canaries with a guess count. With delta > 0 (Theorem 5.2), for
-f(v) = P[Binomial(r, e^epsilon / (1 + e^epsilon)) >= v],
+An auditor guesses which of m canaries were included. Each canary is included by a fair coin. If the
+run is epsilon-DP in each coin, the number of correct guesses among r is stochastically at most
+Binomial(r, e^epsilon / (1 + e^epsilon)), however dependent the guesses are; randomized response
+attains this. So many correct guesses refute a small epsilon. An attacker may abstain: only the
+canaries with a guess count. With delta > 0 (Theorem 5.2), for f(v) = P[Binomial(r, e^epsilon / (1 +
+e^epsilon)) >= v],
 
     P[at least v correct] <= f(v) + 2 m delta max over i in 1..v of (f(v - i) - f(v)) / i
 """
@@ -35,14 +36,16 @@ _STEPS = 1024.0  # the number of steps of the largest score to which scores are 
 def p_value(
     correct: ArrayLike, guesses: ArrayLike, *, epsilon: ArrayLike, canaries: int | None = None, delta: float = 0.0
 ) -> Array:
-    """Return an upper bound on the probability of this many correct guesses, if a run is (epsilon, delta)-DP.
+    """Return an upper bound on the probability of this many correct guesses.
 
-    It is ``P[Binomial(guesses, e^epsilon / (1 + e^epsilon)) >= correct]``, with the correction of
-    Theorem 5.2 if ``delta`` is positive.
+    The run is assumed to be (epsilon, delta)-DP. It is
+    ``P[Binomial(guesses, e^epsilon / (1 + e^epsilon)) >= correct]``, with the correction of Theorem
+    5.2 if ``delta`` is positive.
 
     Args:
         correct: v, the number of correct guesses, integers ``(...)`` from 0 to ``guesses``.
-        guesses: r, the number of canaries with a guess, integers that broadcast against ``correct``.
+        guesses: r, the number of canaries with a guess, integers that broadcast against
+            ``correct``.
         epsilon: floats of at least 0 that broadcast against them.
         canaries: m, the number of coins, at least ``guesses``; needed if ``delta`` is positive.
         delta: in [0, 1).
@@ -56,7 +59,8 @@ def p_value(
         with a fixed record in its place.
 
     References:
-        Steinke, Nasr and Jagielski (2023), "Privacy auditing with one (1) training run", Theorem 5.2.
+        Steinke, Nasr and Jagielski (2023), "Privacy auditing with one (1) training run", Theorem
+        5.2.
 
     >>> round(float(p_value(9, 10, epsilon=0.0)), 6)
     0.010742
@@ -71,7 +75,9 @@ def p_value(
 def epsilon_lower_bound(
     correct: ArrayLike, guesses: ArrayLike, *, confidence: float = 0.95, canaries: int | None = None, delta: float = 0.0
 ) -> Array:
-    """Return the largest epsilon that the guesses refute, whose p-value is ``1 - confidence``; at least 0.
+    """Return the largest epsilon that the guesses refute, whose p-value is ``1 - confidence``.
+
+    At least 0.
 
     Args:
         correct: the number of correct guesses, integers ``(...)`` from 0 to ``guesses``.
@@ -81,15 +87,16 @@ def epsilon_lower_bound(
         delta: in [0, 1).
 
     Returns:
-        Float64 of the broadcast shape, rounded down: its p-value is at most ``1 - confidence``, or it
-        is 0.
+        Float64 of the broadcast shape, rounded down: its p-value is at most ``1 - confidence``, or
+        it is 0.
 
     Privacy:
-        If the run is (epsilon, delta)-DP for each canary, the bound is above epsilon with probability at
-        most ``1 - confidence``, over the coins and the run. This holds also if ``delta`` is positive,
-        where the p-value need not increase with epsilon: among the counts that refute a value above
-        the true epsilon, the smallest, v, refutes an epsilon' at which the run is (epsilon',
-        delta)-DP too, so that at least v correct guesses are as improbable as the p-value states.
+        If the run is (epsilon, delta)-DP for each canary, the bound is above epsilon with
+        probability at most ``1 - confidence``, over the coins and the run. This holds also if
+        ``delta`` is positive, where the p-value need not increase with epsilon: among the counts
+        that refute a value above the true epsilon, the smallest, v, refutes an epsilon' at which
+        the run is (epsilon', delta)-DP too, so that at least v correct guesses are as improbable as
+        the p-value states.
 
     References:
         Steinke, Nasr and Jagielski (2023), Theorem 5.2.
@@ -139,7 +146,10 @@ class OneRunAudit(Shown):
         return {name: f"{value:g}" for name, value in vars(self).items() if name != "delta" or value}
 
     def p_value(self, epsilon: ArrayLike) -> Array:
-        """Return the p-value of the claim that the run is (epsilon, delta)-DP, times ``tried``; see :func:`p_value`."""
+        """Return the p-value of the claim that the run is (epsilon, delta)-DP, times ``tried``.
+
+        See :func:`p_value`.
+        """
         alone = p_value(self.correct, self.guesses, epsilon=epsilon, canaries=self.canaries, delta=self.delta)
         return np.minimum(self.tried * alone, 1.0)
 
@@ -153,17 +163,17 @@ def audit_in_one_run(
     confidence: float = 0.95,
     delta: float = 0.0,
 ) -> OneRunAudit:
-    """Audit a mechanism in one run over m disjoint datasets, each with or without its canary by a fair coin.
+    """Audit a mechanism in one run over m disjoint datasets.
 
-    Each row is drawn from one of its two distributions. The attacker scores the draw by their exact
-    log-ratio, guesses by its sign in the ``guesses`` rows with the largest absolute score, and abstains
-    in the others.
+    Each dataset has its canary or not, by a fair coin. Each row is drawn from one of its two
+    distributions. The attacker scores the draw by their exact log-ratio, guesses by its sign in the
+    ``guesses`` rows with the largest absolute score, and abstains in the others.
 
     Args:
         key: a scalar typed threefry key.
         with_canary: the output distribution of each row with its canary, of batch shape ``(m,)``.
-        without_canary: the output distribution of each row without its canary (or with another record in
-            its place), of the same class and shape.
+        without_canary: the output distribution of each row without its canary (or with another
+            record in its place), of the same class and shape.
         guesses: static, from 1 to m, chosen without the draws. With fewer guesses a larger share is
             correct; rows with a loss close to epsilon are worth a guess.
         confidence: in (0, 1).
@@ -173,10 +183,10 @@ def audit_in_one_run(
         A :class:`OneRunAudit`.
 
     Privacy:
-        Rows are disjoint parts of one dataset, so the run is epsilon-DP in each canary if every row's
-        mechanism is (parallel composition), and the bound is above epsilon with probability at most
-        ``1 - confidence``. It reads both distributions: audit with data that may be published. The
-        relation is that of the two datasets of a row.
+        Rows are disjoint parts of one dataset, so the run is epsilon-DP in each canary if every
+        row's mechanism is (parallel composition), and the bound is above epsilon with probability
+        at most ``1 - confidence``. It reads both distributions: audit with data that may be
+        published. The relation is that of the two datasets of a row.
 
     References:
         Steinke, Nasr and Jagielski (2023), Algorithm 1.
@@ -212,7 +222,8 @@ def correct_guesses(key: jax.Array, with_canary: Distribution, without_canary: D
 @partial(jax.jit, static_argnames="guesses")
 def _correct(score: jax.Array, present: jax.Array, guesses: int) -> jax.Array:
     sure = jnp.where(jnp.isnan(score), 0.0, jnp.abs(score))
-    # Rounded, so that ties are broken by the index: the last bits of a score depend on the grid of floats of the draw.
+    # Rounded, so that ties are broken by the index: the last bits of a score depend on the grid of
+    # floats of the draw.
     largest = jnp.maximum(jnp.max(jnp.where(jnp.isinf(sure), 0.0, sure)), jnp.finfo(sure.dtype).tiny)
     chosen = jnp.argsort(-jnp.round(sure / largest * _STEPS), stable=True)[:guesses]
     return jnp.sum((score[chosen] > 0) == present[chosen], dtype=jnp.int32)

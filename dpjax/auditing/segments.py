@@ -1,13 +1,14 @@
-"""Two distributions on common segments, on which both log-densities are linear; exact audits sum over them.
+"""Two distributions on common segments, on which both log-densities are linear.
 
-A segment has a coordinate t in [0, length]. Between adjacent edges of the two distributions length is 1, and
-both costs are evaluated as limits from inside the segment at both ends, as the density at an edge is only
-one of its two limits. Beyond the outermost edges, t is the distance from them, and length is infinite. A
-candidate of a finite distribution is a segment of constant density.
+Exact audits sum over them. A segment has a coordinate t in [0, length]. Between adjacent edges of
+the two distributions length is 1, and both costs are evaluated as limits from inside the segment at
+both ends, as the density at an edge is only one of its two limits. Beyond the outermost edges, t is
+the distance from them, and length is infinite. A candidate of a finite distribution is a segment of
+constant density.
 
-The loss log p - log q is a difference of costs times the rate plus a difference of log-normalizers. No
-exponentials are subtracted, so it is accurate even where both densities underflow, and large integer costs
-cancel without rounding.
+The loss log p - log q is a difference of costs times the rate plus a difference of log-normalizers.
+No exponentials are subtracted, so it is accurate even where both densities underflow, and large
+integer costs cancel without rounding.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ _MULTIPLES = 2**20  # the maximal number of multiples of a resolution that are c
 class Segments(NamedTuple):
     """Common segments of two distributions, on the last axis; every field is ``(*batch, k)``.
 
-    Where a distribution has no mass, its log-density is -inf and its slope 0. The loss is +inf where
-    only p has mass, -inf where only q has mass, and 0 where neither has.
+    Where a distribution has no mass, its log-density is -inf and its slope 0. The loss is +inf
+    where only p has mass, -inf where only q has mass, and 0 where neither has.
     """
 
     log_p: jax.Array  # log-density of p with respect to t at the start: log p(t) = log_p + slope_p * t
@@ -48,7 +49,10 @@ class Segments(NamedTuple):
 
 
 class _Costs(NamedTuple):
-    """One distribution on the segments: where it has mass, its costs at both ends, and their slope in t."""
+    """One distribution on the segments: where it has mass, its end costs, and their slope.
+
+    The slope is in t.
+    """
 
     there: jax.Array
     start: jax.Array
@@ -62,8 +66,8 @@ class _Costs(NamedTuple):
 def of_lines(p: PiecewiseExponential, q: PiecewiseExponential, resolution: jax.Array) -> Segments:
     """Split two distributions on the real line at all their edges.
 
-    Intervals of at most ``resolution`` times the largest edge are not wide, unless their probability is
-    above a threshold.
+    Intervals of at most ``resolution`` times the largest edge are not wide, unless their
+    probability is above a threshold.
     """
     batch = jnp.broadcast_shapes(p.batch_shape, q.batch_shape)
     edges = jnp.concatenate([broadcast_rows(p.edges, batch), broadcast_rows(q.edges, batch)], axis=-1)
@@ -78,7 +82,8 @@ def of_lines(p: PiecewiseExponential, q: PiecewiseExponential, resolution: jax.A
     is_p = order < p.edges.shape[-1]
     costs_p, costs_q = _on_line(p, is_p, start, end, endless), _on_line(q, ~is_p, start, end, endless)
     log_unit = jnp.where(endless, 0.0, jnp.log(jnp.where(width > 0, width, 1.0)))
-    # An interval with more than negligible probability is not due to rounding, however narrow it is.
+    # An interval with more than negligible probability is not due to rounding, however narrow it
+    # is.
     for costs in (costs_p, costs_q):
         wide |= exists & (_log_most(costs, log_unit) > _log_negligible(p.dtype))
     length = jnp.where(endless, jnp.inf, jnp.ones_like(width))
@@ -86,12 +91,18 @@ def of_lines(p: PiecewiseExponential, q: PiecewiseExponential, resolution: jax.A
 
 
 def _log_negligible(dtype: jnp.dtype) -> float:
-    """Return the logarithm of the largest probability of an excluded interval, the root of the precision."""
+    """Return the logarithm of the largest probability of an excluded interval.
+
+    It is the root of the precision.
+    """
     return float(np.log(np.finfo(dtype).eps)) / 2
 
 
 def _log_most(costs: _Costs, log_unit: jax.Array) -> jax.Array:
-    """Return the logarithm of an upper bound of the probability of each interval: width times density."""
+    """Return the logarithm of an upper bound of the probability of each interval.
+
+    The bound is width times density.
+    """
     least = jnp.minimum(costs.start, costs.end)
     return jnp.where(costs.there, jax.lax.stop_gradient(log_unit - costs.rate * least - costs.log_normalizer), -jnp.inf)
 
@@ -111,7 +122,7 @@ def multiples_of(*distributions: Rounded) -> tuple[int, int]:
 
 
 def on_multiples(distribution: Rounded, ends: tuple[int, int]) -> Finite:
-    """Return a rounded distribution as a finite one, whose candidates are the multiples with these indices."""
+    """Return a rounded distribution as a finite one on the multiples with these indices."""
     values = from_multiples(jnp.arange(ends[0], ends[1] + 1).astype(distribution.dtype), distribution.resolution)
     shape = (-1, *(1,) * len(distribution.batch_shape))
     log_prob = jnp.moveaxis(distribution.log_prob(values.reshape(shape)), 0, -1)
@@ -120,7 +131,10 @@ def on_multiples(distribution: Rounded, ends: tuple[int, int]) -> Finite:
 
 @jax.jit
 def of_candidates(p: Finite, q: Finite) -> Segments:
-    """Return one segment per candidate; a row is NaN where values with positive probability differ."""
+    """Return one segment per candidate.
+
+    A row is NaN where values with positive probability differ.
+    """
     if p.values.shape[-1] != q.values.shape[-1]:
         raise ValueError(f"p and q must have the same candidates, got {p.values.shape[-1]} and {q.values.shape[-1]} of them.")
     costs_p, costs_q = _on_candidates(p), _on_candidates(q)
@@ -149,7 +163,8 @@ def _on_line(distribution: PiecewiseExponential, own: jax.Array, start: jax.Arra
     edges, zero, one = lowered.edges, jnp.zeros((), lowered.dtype), jnp.ones((1,), lowered.dtype)
     tails = lowered.tails or Tails(zero, zero, zero, zero)
     lower, upper, width = tails.lower_scale[..., None], tails.upper_scale[..., None], jnp.diff(edges)
-    # The cost as lines for the lower tail, the pieces and the upper tail; over a distance of ``run`` it changes by ``rise``.
+    # The cost as lines for the lower tail, the pieces and the upper tail; over a distance of
+    # ``run`` it changes by ``rise``.
     lines = (
         concatenate(lower > 0, jnp.ones(width.shape[-1:], bool), upper > 0),
         concatenate(edges[..., :1], edges[..., :-1], edges[..., -1:]),
@@ -157,7 +172,8 @@ def _on_line(distribution: PiecewiseExponential, own: jax.Array, start: jax.Arra
         concatenate(*(jnp.where(run > 0, run, 1.0) for run in (lower, width, upper))),
         concatenate(-one, lowered.cost_right - lowered.cost_left, one),
     )
-    # The number of its edges up to the start. Of tied edges only the last segment has a width, and it counts all of them.
+    # The number of its edges up to the start. Of tied edges only the last segment has a width, and
+    # it counts all of them.
     index = concatenate(jnp.zeros_like(own[..., :1], jnp.int32), jnp.cumsum(own.astype(jnp.int32), axis=-1))
     there, origin, cost, run, rise = (take(field, index) for field in lines)
     at_start, at_end = (cost + rise * ((y - origin) / run) for y in (start, end))
@@ -166,7 +182,10 @@ def _on_line(distribution: PiecewiseExponential, own: jax.Array, start: jax.Arra
 
 
 def _lowered(distribution: PiecewiseExponential) -> PiecewiseExponential:
-    """Return the same distribution with its smallest cost shifted to 0, as a large cost times the rate is rounded."""
+    """Return the same distribution with its smallest cost shifted to 0.
+
+    A large cost times the rate would be rounded.
+    """
     cost_left, cost_right, tails = distribution.cost_left, distribution.cost_right, distribution.tails
     costs = [jnp.where(jnp.diff(distribution.edges) > 0, jnp.minimum(cost_left, cost_right), jnp.inf)]
     if tails is not None:
@@ -183,7 +202,8 @@ def _lowered(distribution: PiecewiseExponential) -> PiecewiseExponential:
 def _segments(
     p: _Costs, q: _Costs, exists: jax.Array, wide: jax.Array, log_unit: jax.Array, length: jax.Array, resolution: jax.Array
 ) -> Segments:
-    # A sliver at the end of one support, due to rounding of equal supports, would make every divergence infinite.
+    # A sliver at the end of one support, due to rounding of equal supports, would make every
+    # divergence infinite.
     has_p, has_q = exists & p.there & (wide | q.there), exists & q.there & (wide | p.there)
     shift = q.log_normalizer - p.log_normalizer
 

@@ -1,7 +1,8 @@
-"""Tail bounds of the error of Duff: Proposition 4, Theorem 1 and Corollary 1 of Gillenwater and Munoz Medina (2020).
+"""Tail bounds of the error of Duff.
 
-They use private numbers of one dataset (the sizes of its level sets, its smooth sensitivity), so that they are for analysis, not
-for release. Common arguments:
+They are Proposition 4, Theorem 1 and Corollary 1 of Gillenwater and Munoz Medina (2020). They use
+private numbers of one dataset (the sizes of its level sets, its smooth sensitivity), so that they
+are for analysis, not for release. Common arguments:
 
     epsilon               positive
     support               the measure of all outputs: upper - lower on the real line, or the number of candidates
@@ -10,9 +11,10 @@ for release. Common arguments:
     eta                   the probability of a larger error
     growth                C, the length of outputs that each further change adds, at gamma
 
-Level sets are {u_d >= -t} (Proposition 4 is printed with a strict inequality, Theorem 1 without; the proof holds for both). The
-factor 2 of Theorem 1 is kept, but is not needed: at its choice of beta the two events of the last step are the same. The paper's
-constant C = 2(b-a)/n for the median of evenly spaced data is too large by a factor of 2: it takes two changes, not one, to move the
+Level sets are {u_d >= -t} (Proposition 4 is printed with a strict inequality, Theorem 1 without;
+the proof holds for both). The factor 2 of Theorem 1 is kept, but is not needed: at its choice of
+beta the two events of the last step are the same. The paper's constant C = 2(b-a)/n for the median
+of evenly spaced data is too large by a factor of 2: it takes two changes, not one, to move the
 median by one gap, so that lambda(H_t) is t gaps for every integer t.
 """
 
@@ -28,11 +30,13 @@ from dpjax.sensitivity.profile import SensitivityProfile
 
 
 def level_measure(profile: SensitivityProfile, t: ArrayLike) -> jax.Array:
-    """Return lambda(H_t), the length of the outputs {y: u_d(y) >= -t} that at most ``t`` changes reach.
+    """Return lambda(H_t), the length of the outputs that at most ``t`` changes reach.
+
+    These are {y: u_d(y) >= -t}.
 
     Args:
-        profile: a profile with integer levels and without steps. (Other profiles exceed ``t`` between
-            two of their values.)
+        profile: a profile with integer levels and without steps. (Other profiles exceed ``t``
+            between two of their values.)
         t: at least 0; broadcasts against the batch shape of the profile.
 
     Returns:
@@ -63,9 +67,9 @@ def proposition_4(
 ) -> jax.Array:
     """Bound P(u(Y) <= OPT - t) of the exponential mechanism.
 
-    The bound is support / lambda(H_{t/2}) * exp(-epsilon t / (4 sensitivity)), where H_{t/2} are the
-    outputs of utility at least OPT - t/2, and ``sensitivity`` is that of the utility (also McSherry and
-    Talwar 2007).
+    The bound is support / lambda(H_{t/2}) * exp(-epsilon t / (4 sensitivity)), where H_{t/2} are
+    the outputs of utility at least OPT - t/2, and ``sensitivity`` is that of the utility (also
+    McSherry and Talwar 2007).
 
     >>> round(float(proposition_4(20.0, 1.0, support=100.0, level_measure=10.0)), 4)
     0.0674
@@ -81,8 +85,8 @@ def theorem_1(
 ) -> TailBound:
     """Bound the error of Duff by smooth sensitivity.
 
-    P(error > t) <= 2 exp(-epsilon gamma/2) (b-a) / lambda(H_gamma), with t = (e-1) SS_beta / beta and
-    gamma = 1 / (2 beta). Each beta > 0 gives one point of the bound. (The paper starts from t.)
+    P(error > t) <= 2 exp(-epsilon gamma/2) (b-a) / lambda(H_gamma), with t = (e-1) SS_beta / beta
+    and gamma = 1 / (2 beta). Each beta > 0 gives one point of the bound. (The paper starts from t.)
 
     >>> bound = theorem_1(0.02, 1.0, smooth_sensitivity=1.0, support=100.0, level_measure=25.0)
     >>> round(float(bound.threshold), 2), round(float(bound.probability), 6)
@@ -119,10 +123,10 @@ def corollary_1(
     """Bound the error of Duff with probability 1 - eta.
 
     The bound is 4 (e-1) SS_beta / epsilon * W(epsilon (b-a) / (C eta)). The paper assumes
-    lambda(H_t) >= C t for all t, which no C > 0 satisfies, but its proof uses only
-    t = gamma = 1 / (2 beta_exp). Where ``level_measure``, at this t, is below C gamma, the threshold is
-    infinite. For the median of evenly spaced data C is one gap if gamma is an integer, and
-    floor(gamma)/gamma gaps otherwise; the paper's two gaps do not satisfy the condition.
+    lambda(H_t) >= C t for all t, which no C > 0 satisfies, but its proof uses only t = gamma = 1 /
+    (2 beta_exp). Where ``level_measure``, at this t, is below C gamma, the threshold is infinite.
+    For the median of evenly spaced data C is one gap if gamma is an integer, and floor(gamma)/gamma
+    gaps otherwise; the paper's two gaps do not satisfy the condition.
 
     >>> common = dict(smooth_sensitivity=1.0, support=100.0, level_measure=14.0)
     >>> round(float(corollary_1(0.01, 1.0, growth=0.9, **common).threshold), 2)
@@ -145,10 +149,10 @@ def corollary_1(
 @jax.custom_jvp
 @jax.jit
 def lambert_w(z: ArrayLike) -> jax.Array:
-    """Return W(z), the principal branch of Lambert's function for z >= 0: w exp(w) = z; NaN below 0.
+    """Return W(z), the principal branch of Lambert's function for z >= 0: w exp(w) = z.
 
-    By Halley's iteration on w - z exp(-w), which does not overflow (Corless et al. 1996). The relative
-    error is below 2 units in the last place. It is differentiable.
+    NaN below 0. By Halley's iteration on w - z exp(-w), which does not overflow (Corless et al.
+    1996). The relative error is below 2 units in the last place. It is differentiable.
 
     >>> import jax.numpy as jnp
     >>> round(float(lambert_w(jnp.exp(1.0))), 6)
@@ -173,7 +177,10 @@ def _lambert_w_jvp(primals: tuple[jax.Array], tangents: tuple[jax.Array]) -> tup
 
 
 def _checked(**arguments: ArrayLike) -> list[jax.Array]:
-    """Validate parameters and convert them to one dtype: positive, or at least 0 if they depend on data."""
+    """Validate parameters and convert them to one dtype.
+
+    They must be positive, or at least 0 if they depend on data.
+    """
     dtype = checks.float_dtype(*arguments.values())
     may_be_0 = ("level_measure", "smooth_sensitivity")
     check = {name: checks.nonnegative if name in may_be_0 else checks.positive for name in arguments}

@@ -1,11 +1,12 @@
 """Error bounds for k candidates, from the posts on inverse and on down sensitivity (Steinke 2023).
 
-The exponential mechanism on a loss whose minimum is 0 has a loss below (2/epsilon) log(k/beta), except with probability beta. The
-shifts of the shifted mechanisms are ``dpjax.shift_for`` (down sensitivity, Theorem 4) and ``dpjax.search_shift_for`` (Theorem 5).
+The exponential mechanism on a loss whose minimum is 0 has a loss below (2/epsilon) log(k/beta),
+except with probability beta. The shifts of the shifted mechanisms are ``dpjax.shift_for`` (down
+sensitivity, Theorem 4) and ``dpjax.search_shift_for`` (Theorem 5).
 
-Errors in the posts. Inverse Sensitivity, Equation 8: the logarithm should be log(1/beta). Down Sensitivity, the last display in the
-proof of Lemma 2: the final term should be l(x', y) + dist(x, x'). Theorem 5 fails where f(x) is the smallest candidate, which the
-search cannot return.
+Errors in the posts. Inverse Sensitivity, Equation 8: the logarithm should be log(1/beta). Down
+Sensitivity, the last display in the proof of Lemma 2: the final term should be l(x', y) + dist(x,
+x'). Theorem 5 fails where f(x) is the smallest candidate, which the search cannot return.
 """
 
 from math import floor, log
@@ -22,8 +23,8 @@ from dpjax.sensitivity.profile import SensitivityProfile
 def loss_bound(epsilon: float, *, num_candidates: int, failure: float) -> float:
     """Return a bound on the loss of inverse sensitivity on candidates, in changes of the dataset.
 
-    P[len(M(x)) >= (2/epsilon) * log(num_candidates / failure)] <= failure, where len(y) is the number of
-    changes that take f(x) to y.
+    P[len(M(x)) >= (2/epsilon) * log(num_candidates / failure)] <= failure, where len(y) is the
+    number of changes that take f(x) to y.
 
     References:
         Steinke (2023), "Beyond Global Sensitivity via Inverse Sensitivity", Lemma 3.
@@ -37,8 +38,8 @@ def loss_bound(epsilon: float, *, num_candidates: int, failure: float) -> float:
 def local_sensitivity_error(profile: SensitivityProfile, epsilon: float, *, num_candidates: int, failure: float) -> jax.Array:
     """Return LS^k, a bound on the error of inverse sensitivity with probability ``1 - failure``.
 
-    P[abs(M(x) - f(x)) <= LS^k(x)] >= 1 - failure for k = floor(:func:`loss_bound`), where LS^k(x) is the
-    largest change of f by k changes of the dataset.
+    P[abs(M(x) - f(x)) <= LS^k(x)] >= 1 - failure for k = floor(:func:`loss_bound`), where LS^k(x)
+    is the largest change of f by k changes of the dataset.
 
     Args:
         profile: the exact profile of the statistic, with integer levels and without steps.
@@ -50,7 +51,8 @@ def local_sensitivity_error(profile: SensitivityProfile, epsilon: float, *, num_
         Not private: the result depends on the data.
 
     References:
-        Steinke (2023), "Beyond Global Sensitivity via Inverse Sensitivity", Equation 2 and Theorem 4.
+        Steinke (2023), "Beyond Global Sensitivity via Inverse Sensitivity", Equation 2 and Theorem
+        4.
 
     >>> import jax.numpy as jnp
     >>> from dpjax import median
@@ -66,18 +68,20 @@ def local_sensitivity_error(profile: SensitivityProfile, epsilon: float, *, num_
 
 
 def shifted_interval(down: DownSensitivity, *, tau: float) -> tuple[jax.Array, jax.Array]:
-    """Return the interval [f(x) - DS^(2 tau)(x), f(x)] that bounds the shifted mechanisms on candidates.
+    """Return the interval [f(x) - DS^(2 tau)(x), f(x)].
 
-    With ``tau = shift_for(...)``, ``shifted_inverse`` on candidates lies in it with probability at least
-    ``1 - failure``. With ``tau = search_shift_for(...)`` so does ``noisy_binary_search``, if all values of
-    the statistic are candidates and (for the search only) f(x) is above the first candidate. For a
-    monotone statistic f(x) - DS^k(x) = h(k).
+    It bounds the shifted mechanisms on candidates. With ``tau = shift_for(...)``,
+    ``shifted_inverse`` on candidates lies in it with probability at least ``1 - failure``. With
+    ``tau = search_shift_for(...)`` so does ``noisy_binary_search``, if all values of the statistic
+    are candidates and (for the search only) f(x) is above the first candidate. For a monotone
+    statistic f(x) - DS^k(x) = h(k).
 
     Privacy:
         Not private: the result depends on the data.
 
     References:
-        Steinke (2023), "Beyond Local Sensitivity via Down Sensitivity", Equation 1, Theorems 4 and 5.
+        Steinke (2023), "Beyond Local Sensitivity via Down Sensitivity", Equation 1, Theorems 4 and
+        5.
 
     >>> import jax.numpy as jnp
     >>> from dpjax.statistics.monotone import maximum

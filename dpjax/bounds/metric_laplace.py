@@ -1,9 +1,11 @@
-"""Error bounds of answers with Laplace noise under a metric: Theorems 2 and 11 of Kamalaruban et al. (2020).
+"""Error bounds of answers with Laplace noise under a metric.
 
-For Z = G x + Lap(c) as an answer to Q x (G = c * Q' in the paper), over all histograms x of n records; and for the mean of c *
-q(u') as an answer to the mean of q(u). Theorem 2 can be sharpened in two ways, both used by :func:`exact_squared_error`: the factor
-2 of the squared errors is not needed, since the noise has mean 0; and the norms over all elements can be replaced by those of the
-worst element, as in Theorem 11, because a norm of n (G - Q) p is convex in the distribution p of the records.
+They are Theorems 2 and 11 of Kamalaruban et al. (2020). For Z = G x + Lap(c) as an answer to Q x
+(G = c * Q' in the paper), over all histograms x of n records; and for the mean of c * q(u') as an
+answer to the mean of q(u). Theorem 2 can be sharpened in two ways, both used by
+:func:`exact_squared_error`: the factor 2 of the squared errors is not needed, since the noise has
+mean 0; and the norms over all elements can be replaced by those of the worst element, as in Theorem
+11, because a norm of n (G - Q) p is convex in the distribution p of the records.
 
 Common arguments, public numbers; the result has the broadcast batch shape:
 
@@ -38,7 +40,7 @@ _DOUBLINGS = 26  # the number of panels of a quadrature, each twice as wide as t
 def theorem_2_squared(
     queries: ArrayLike, scales: ArrayLike, *, answered: ArrayLike | None = None, num_records: ArrayLike
 ) -> jax.Array:
-    """Bound E||Z - Q x||_2^2 by 2 n^2 ||G - Q||_2^2 + 4 ||c||_2^2 in the entrywise norm: Theorem 2 (1).
+    """Bound E||Z - Q x||_2^2 by 2 n^2 ||G - Q||_2^2 + 4 ||c||_2^2: Theorem 2 (1).
 
     >>> float(theorem_2_squared([[0.0, 1.0]], [2.0], num_records=10.0))
     16.0
@@ -52,8 +54,8 @@ def exact_squared_error(
 ) -> jax.Array:
     """Return the largest E||Z - Q x||_2^2 over all x with n records.
 
-    It is n^2 max_j ||G_j - Q_j||_2^2 + 2 ||c||_2^2, which sharpens Theorem 2 (1) and is attained where all
-    records are one element.
+    It is n^2 max_j ||G_j - Q_j||_2^2 + 2 ||c||_2^2, which sharpens Theorem 2 (1) and is attained
+    where all records are one element.
 
     >>> float(exact_squared_error([[0.0, 1.0]], [2.0], num_records=10.0))
     8.0
@@ -74,7 +76,9 @@ def theorem_2_absolute(
 
 
 def mean_noise(scales: ArrayLike, *, norm: NoiseNorm) -> jax.Array:
-    """Return E||Y|| of independent Laplace noise Y of scales c ``(..., K)``, in the norm L1, L2 or L-infinity.
+    """Return E||Y|| of independent Laplace noise Y of scales c ``(..., K)``.
+
+    The norm is L1, L2 or L-infinity.
 
         "sum"        ||c||_1
         "euclidean"  2/sqrt(pi) * integral over z > 0 of 1 - prod_k h(z / c_k),   h(a) = sqrt(pi) a e^(a^2) erfc(a)
@@ -93,7 +97,8 @@ def mean_noise(scales: ArrayLike, *, norm: NoiseNorm) -> jax.Array:
 def _mean_noise(c: jax.Array, share: jax.Array, largest: jax.Array, norm: NoiseNorm) -> jax.Array:
     if norm == "sum":
         return jnp.sum(c, axis=-1)
-    # Panels from 2^-16 to 2^10 times the largest scale, as the densities of small scales are steep near 0.
+    # Panels from 2^-16 to 2^10 times the largest scale, as the densities of small scales are steep
+    # near 0.
     ends = np.concatenate([[0.0], 2.0 ** np.arange(-16, _DOUBLINGS - 15)])
     nodes = jnp.asarray(((ends[1:] + ends[:-1]) / 2 + np.diff(ends) / 2 * _NODES[:, None]).ravel(), c.dtype)
     parts = jnp.asarray((np.diff(ends) / 2 * _PARTS[:, None]).ravel(), c.dtype)
@@ -139,8 +144,9 @@ def sum_tail(scales: ArrayLike, *, failure: ArrayLike) -> TailBound:
     """Bound ||Y||_1, a sum of independent exponential variables of means c ``(..., K)``.
 
     P(||Y||_1 > threshold) <= ``failure`` for the smaller of two thresholds: that of the gamma
-    distribution with all scales replaced by the largest, exact for equal scales; and Chernoff's, min
-    over s of (log(1/failure) - sum_k log(1 - s c_k)) / s, which is better where a few scales dominate.
+    distribution with all scales replaced by the largest, exact for equal scales; and Chernoff's,
+    min over s of (log(1/failure) - sum_k log(1 - s c_k)) / s, which is better where a few scales
+    dominate.
 
     >>> bound = sum_tail([1.0, 1.0], failure=0.05)
     >>> round(float(bound.threshold), 3)  # (1 + t) e^-t = 0.05
@@ -197,7 +203,9 @@ def theorem_2_maximum(
 
 
 def theorem_11(values: ArrayLike, scales: ArrayLike, *, answered: ArrayLike, norm: Norm = "squared") -> jax.Array:
-    """Bound the expected error of a mean of c * q(u') as an answer to the mean of q(u), by the worst element u.
+    """Bound the expected error of a mean of c * q(u') as an answer to the mean of q(u).
+
+    The bound is that of the worst element u.
 
         "squared"                       2 (max_u ||c * q(u') - q(u)||_2^2 + 2 ||c||_2^2)
         "sum", "euclidean", "maximum"   max_u ||c * q(u') - q(u)||_p + E||Y||_p, p = 1, 2 and infinity: see :func:`mean_noise`

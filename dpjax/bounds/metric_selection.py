@@ -1,6 +1,7 @@
-"""Error bounds of d-private selections (Kamalaruban et al. 2020): Theorems 4, 6 and 8, Proposition 1.
+"""Error bounds of d-private selections from Kamalaruban et al. (2020).
 
-Where the paper's statement fails, these are corrected statements, with the reason. All arguments are public numbers:
+They are Theorems 4, 6 and 8, and Proposition 1. Where the paper's statement fails, these are
+corrected statements, with the reason. All arguments are public numbers:
 
     num_records                    n, positive
     num_elements, num_queries      N and K, at least 1
@@ -21,9 +22,9 @@ def exponential_shortfall(num_candidates: int, *, scale: float, failure: float, 
 
         P[u(Z) <= max u' - mismatch - 2c (log(R / R_best) + log(1/failure))] <= failure
 
-    To bound it against the largest u instead of u', double the mismatch. This is Theorem 4, which has
-    the mismatch with the wrong sign: for u = (0, 0), u' = (1, 0) and c near 0 it claims u(Z) > 2, but
-    u(Z) is 0.
+    To bound it against the largest u instead of u', double the mismatch. This is Theorem 4, which
+    has the mismatch with the wrong sign: for u = (0, 0), u' = (1, 0) and c near 0 it claims u(Z) >
+    2, but u(Z) is 0.
 
     >>> round(exponential_shortfall(8, scale=0.5, failure=0.05), 4)
     5.0752
@@ -45,14 +46,16 @@ def small_db_error(
     spread: float = 1.0,
     mismatch: float = 0.0,
 ) -> float:
-    """Return a bound on the largest error of SmallDB's answers, for small databases of ``size`` m records.
+    """Return a bound on the largest error of SmallDB's answers.
+
+    The small databases have ``size`` m records.
 
         n mismatch + n spread sqrt(log(2K) / (2m)) + 2c (log C(N + m - 1, m) + log(1/failure))
 
     ``spread``, positive, is the largest difference between two values of one query c q'. This is
-    Proposition 1, for answers scaled to n records, with the exact number of databases in place of N^m,
-    and Hoeffding's inequality in place of its consequence alpha (which needs a spread of at most 1).
-    It is never above the printed bound at the m of ``small_db_size``.
+    Proposition 1, for answers scaled to n records, with the exact number of databases in place of
+    N^m, and Hoeffding's inequality in place of its consequence alpha (which needs a spread of at
+    most 1). It is never above the printed bound at the m of ``small_db_size``.
 
     >>> round(small_db_error(100, num_elements=3, num_queries=3, scale=0.1, size=8, failure=0.05), 3)
     34.825
@@ -67,13 +70,15 @@ def small_db_error(
 def small_db_bound(
     num_records: float, *, num_elements: int, num_queries: int, scale: float, failure: float, mismatch: float = 0.0
 ) -> float:
-    """Return a bound on the largest error of SmallDB's answers, at its default size of the small databases.
+    """Return a bound on the largest error of SmallDB's answers at its default size.
+
+    The size is that of the small databases.
 
         n mismatch + (c n^2 gamma)^(1/3),   gamma = 4 (4 log N l + log N + log(1/failure)),   l = max(log K, log(2K)/2)
 
-    The size is ``small_db_size(K, alpha=small_db_alpha(...) / 2)``, and values c q' of one query differ
-    by at most 1. This is Theorem 6, whose gamma lacks the term 4 log N, since the size of a database
-    is rounded up by up to one record.
+    The size is ``small_db_size(K, alpha=small_db_alpha(...) / 2)``, and values c q' of one query
+    differ by at most 1. This is Theorem 6, whose gamma lacks the term 4 log N, since the size of a
+    database is rounded up by up to one record.
 
     >>> round(small_db_bound(100, num_elements=3, num_queries=3, scale=0.1, failure=0.05), 3)
     32.924
@@ -85,7 +90,9 @@ def small_db_bound(
 
 
 def small_db_alpha(num_records: float, *, num_elements: int, num_queries: int, scale: float, failure: float) -> float:
-    """Return the alpha of Theorem 6, (c gamma / n)^(1/3); see :func:`small_db_bound`. Above 1 it is vacuous.
+    """Return the alpha of Theorem 6, (c gamma / n)^(1/3); see :func:`small_db_bound`.
+
+    Above 1 it is vacuous.
 
     >>> round(small_db_alpha(100, num_elements=3, num_queries=3, scale=0.1, failure=0.05), 5)
     0.32924
@@ -108,11 +115,11 @@ def mwem_error(
 
         n mismatch + 2n sqrt(log N / T) + T c (4 log K + 6 log(2T/failure))
 
-    It is for the output ``"average"``, one pass, and values c q' in [-1, 1]. By default ``failure`` is
-    the paper's 2T/K, and the last term is 10 T c log K; a 2T/K above 1 makes the bound vacuous.
+    It is for the output ``"average"``, one pass, and values c q' in [-1, 1]. By default ``failure``
+    is the paper's 2T/K, and the last term is 10 T c log K; a 2T/K above 1 makes the bound vacuous.
     Theorem 8; Hardt, Ligett and McSherry (2012), Theorem 2.2, whose proof gives this form: with
-    probability 1 - 2T e^-t each selected score is within 4cT (log K + t) of the largest, and each noise
-    within 2cT t.
+    probability 1 - 2T e^-t each selected score is within 4cT (log K + t) of the largest, and each
+    noise within 2cT t.
 
     >>> round(mwem_error(1000, num_elements=20, num_queries=200, scale=0.1, rounds=10), 2)
     1147.65
@@ -125,10 +132,11 @@ def mwem_error(
 
 
 def mwem_rounds(num_records: float, *, num_elements: int, num_queries: int, scale: float) -> int:
-    """Return the number of rounds T that minimizes the bound of Theorem 8, at the failure 2T/K, for K >= 2.
+    """Return the number of rounds T that minimizes the bound of Theorem 8.
 
-    It is the better of the integers around (n^2 log N / (100 c^2 log(K)^2))^(1/3). The paper sets the
-    two terms equal, which gives 4^(1/3) times as many.
+    The failure probability is 2T/K, for K >= 2. It is the better of the integers around (n^2 log N
+    / (100 c^2 log(K)^2))^(1/3). The paper sets the two terms equal, which gives 4^(1/3) times as
+    many.
 
     >>> mwem_rounds(10_000, num_elements=20, num_queries=200, scale=0.1)
     220

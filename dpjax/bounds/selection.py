@@ -1,9 +1,11 @@
-"""Bounds on the expected excess loss of a selection: the loss of the drawn candidate minus the smallest loss.
+"""Bounds on the expected excess loss of a selection.
 
-The noisy tree loses 2 |q| if the noise of a query q exceeds it and reverses its sign, at each of R = ceil(log2 k)
-nodes, whatever happened at the nodes above; so at most 2 R scale max over v >= 0 of v P[noise >= v] in total. Losses of 2 v scale times
-the number of ones in the candidate's binary index attain this bound. The exponential mechanism loses at most (2 sensitivity/epsilon)
-log k, by a bound on its entropy, and permute and flip no more than that.
+It is the loss of the drawn candidate minus the smallest loss. The noisy tree loses 2 |q| if the
+noise of a query q exceeds it and reverses its sign, at each of R = ceil(log2 k) nodes, whatever
+happened at the nodes above; so at most 2 R scale max over v >= 0 of v P[noise >= v] in total.
+Losses of 2 v scale times the number of ones in the candidate's binary index attain this bound. The
+exponential mechanism loses at most (2 sensitivity/epsilon) log k, by a bound on its entropy, and
+permute and flip no more than that.
 """
 
 from math import e, log, sqrt
@@ -25,8 +27,8 @@ def noisy_tree_excess(
         Laplace:  2 R (R / epsilon) / (2 e) = R^2 / (e epsilon),   both times the sensitivity of the scores
 
     References:
-        Steinke, "Open problem: selection via low-sensitivity queries", differentialprivacy.org (2025),
-        Equation 3; the Laplace constant is derived in the same way.
+        Steinke, "Open problem: selection via low-sensitivity queries", differentialprivacy.org
+        (2025), Equation 3; the Laplace constant is derived in the same way.
 
     >>> round(noisy_tree_excess(1024, zcdp=0.5), 2), round(noisy_tree_excess(1024, epsilon=1.0), 2)
     (10.75, 36.79)
@@ -39,9 +41,10 @@ def noisy_tree_excess(
 
 
 def exponential_excess(num_candidates: int, epsilon: float, *, sensitivity: float = 1.0) -> float:
-    """Return a bound on the expected excess loss of the exponential mechanism, and of permute and flip.
+    """Return a bound on the expected excess loss of a selection.
 
-    It is (2 sensitivity / epsilon) log k, for k candidates.
+    It holds for the exponential mechanism and permute and flip. It is (2 sensitivity / epsilon) log
+    k, for k candidates.
 
     References:
         McSherry and Talwar (2007); McKenna and Sheldon (2020), Theorem 2.

@@ -1,8 +1,9 @@
 """Validation of the arguments of public functions, by three rules.
 
 1. Static properties (dtype, rank, an unknown option) raise when a function is called or traced.
-2. A public parameter that is a Python or NumPy value out of range raises ``ValueError``. The value of a
-   JAX array may be traced and cannot be tested, so a value out of range becomes NaN in its batch element.
+2. A public parameter that is a Python or NumPy value out of range raises ``ValueError``. The value
+   of a JAX array may be traced and cannot be tested, so a value out of range becomes NaN in its
+   batch element.
 3. The values of private data never raise: an error that depends on a record would disclose it.
 
 Importing this package does not import JAX; the first use of a check that returns a JAX array does.

@@ -24,7 +24,8 @@ def float_array(name: str, value: Any) -> jax.Array:
     if not isinstance(value, jax.Array):
         value = host_floats(name, value)
         if value.dtype.itemsize > jnp.result_type(float).itemsize:
-            # No warning, as it would depend on the data: 1e300 becomes inf in float32, a signaling NaN a quiet one.
+            # No warning, as it would depend on the data: 1e300 becomes inf in float32, a signaling
+            # NaN a quiet one.
             with np.errstate(over="ignore", invalid="ignore"):
                 value = value.astype(jnp.result_type(float))
     array = value if isinstance(value, jax.Array) else on_device(value)
@@ -44,14 +45,20 @@ def on_device(value: np.ndarray) -> jax.Array:
 
 
 def float_dtype(*values: Any) -> Any:
-    """Return the widest float dtype of the JAX arrays, at least float32; the default float if there is none."""
+    """Return the widest float dtype of the JAX arrays, at least float32.
+
+    The default float if there is none.
+    """
     found = [value.dtype for value in values if isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jnp.floating)]
     widest = max(found, key=lambda dtype: dtype.itemsize, default=jnp.result_type(float))
     return widest if widest.itemsize >= 4 else jnp.dtype("float32")
 
 
 def codes(given: jax.Array | np.ndarray) -> jax.Array:
-    """Return integers as int32, with -1 for those that are negative or do not fit, which would wrap around."""
+    """Return integers as int32, with -1 for those that are negative or do not fit.
+
+    They would wrap around.
+    """
     xp: Any = jnp if isinstance(given, jax.Array) else np
     held = (given >= 0) & (given <= min(np.iinfo(np.int32).max, np.iinfo(given.dtype).max))
     found = xp.where(held, given.astype(np.int32), np.int32(-1))
@@ -59,7 +66,10 @@ def codes(given: jax.Array | np.ndarray) -> jax.Array:
 
 
 def positive(name: str, value: ArrayLike, dtype: Any) -> jax.Array:
-    """Return a public parameter as an array; it must be finite and positive (rule 2 of :mod:`dpjax.checks`)."""
+    """Return a public parameter as an array.
+
+    It must be finite and positive (rule 2 of :mod:`dpjax.checks`).
+    """
     return _checked(name, value, dtype, "finite and positive")
 
 
@@ -74,7 +84,10 @@ def finite(name: str, value: ArrayLike, dtype: Any) -> jax.Array:
 
 
 def probability(name: str, value: ArrayLike, dtype: Any, *, below: float) -> jax.Array:
-    """Return a public probability as an array; it must be strictly between 0 and ``below`` (rule 2)."""
+    """Return a public probability as an array.
+
+    It must be strictly between 0 and ``below`` (rule 2).
+    """
     if isinstance(value, jax.Array):
         array = positive(name, value, dtype)
         return jnp.where(array < below, array, jnp.nan)
@@ -89,7 +102,10 @@ def proportion(name: str, value: ArrayLike, dtype: Any) -> jax.Array:
 
 
 def above_one(name: str, value: ArrayLike, dtype: Any) -> jax.Array:
-    """Return a public parameter, such as a Renyi order, as an array; it must be finite and above 1 (rule 2)."""
+    """Return a public parameter, such as a Renyi order, as an array.
+
+    It must be finite and above 1 (rule 2).
+    """
     return _checked(name, value, dtype, "finite and above 1")
 
 
@@ -98,7 +114,8 @@ def bounds(lower: ArrayLike, upper: ArrayLike, dtype: Any) -> tuple[jax.Array, j
 
     Their difference must be from 2^-104 to 2^104 in float32, and from 2^-1000 to 2^1000 in float64.
     Quantities computed from the data then stay within the range of the dtype: otherwise pieces that
-    all underflow, or one that overflows, could leave a row without a distribution for some data only.
+    all underflow, or one that overflows, could leave a row without a distribution for some data
+    only.
     """
     low, high = finite("lower", lower, dtype), finite("upper", upper, dtype)
     most = 2.0**104 if low.dtype == jnp.float32 else 2.0**1000
@@ -124,9 +141,9 @@ def _apart(low: jax.Array, high: jax.Array, most: float) -> tuple[jax.Array, jax
 def remaining(message: str, rest: Callable[..., Any], *public: ArrayLike, dtype: Any) -> jax.Array:
     """Return ``rest(xp, *public)``, a remaining budget that must be finite and positive.
 
-    If all public values are Python or NumPy numbers, another result raises ``ValueError``. Otherwise
-    such rows are NaN, and so are rows of infinite public values, as an infinite budget would remove
-    all noise.
+    If all public values are Python or NumPy numbers, another result raises ``ValueError``.
+    Otherwise such rows are NaN, and so are rows of infinite public values, as an infinite budget
+    would remove all noise.
 
     Args:
         message: of the error, with a ``{}`` for each public value and one for the result.
@@ -147,7 +164,8 @@ def remaining(message: str, rest: Callable[..., Any], *public: ArrayLike, dtype:
         return on_device(np.asarray(concrete, dtype))
 
 
-# Conditions on public parameters, for NumPy or JAX arrays. XLA flushes numbers below the smallest normal one to zero.
+# Conditions on public parameters, for NumPy or JAX arrays. XLA flushes numbers below the smallest
+# normal one to zero.
 _MUST: dict[str, Callable[[Any, Any], Any]] = {
     "finite": lambda v, xp: xp.isfinite(v),
     "finite and not negative": lambda v, xp: xp.isfinite(v) & (v >= 0),

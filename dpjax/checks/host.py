@@ -18,12 +18,20 @@ _NUMBERS = (int, float, np.integer, np.floating)
 
 
 def is_jax_array(value: Any) -> TypeGuard[jax.Array]:
-    """Return whether a value is a JAX array, traced or not."""
+    """Return whether a value is a JAX array, traced or not.
+
+    >>> is_jax_array(np.zeros(3))
+    False
+    """
     return isinstance(value, getattr(sys.modules.get("jax"), "Array", ()))
 
 
 def is_traced(value: Any) -> bool:
-    """Return whether a value is a traced JAX array, which has no concrete value."""
+    """Return whether a value is a traced JAX array, which has no concrete value.
+
+    >>> is_traced(1.0)
+    False
+    """
     if not is_jax_array(value):
         return False
     import jax
@@ -35,6 +43,9 @@ def is_tracing(value: Any) -> bool:
     """Return whether a program is being traced, judging by the value and by the current trace.
 
     A function that closes over the data shows neither.
+
+    >>> is_tracing(1.0)
+    False
     """
     if "jax" not in sys.modules:
         return False
@@ -44,11 +55,16 @@ def is_tracing(value: Any) -> bool:
 
 
 def host_floats(name: str, value: Any) -> np.ndarray:
-    """Return Python or NumPy numbers as a NumPy array of their float dtype, or of float64 for integers.
+    """Return Python or NumPy numbers as a NumPy array of their float dtype.
+
+    Integers become float64.
 
     Raises:
         TypeError: a data frame, a masked array, or values that are not real numbers.
         ValueError: rows of different lengths.
+
+    >>> host_floats("x", [1, 2]).dtype
+    dtype('float64')
     """
     refuse_frame(name, value)
     if isinstance(value, getattr(sys.modules.get("numpy.ma"), "MaskedArray", ())):
@@ -69,7 +85,10 @@ def host_floats(name: str, value: Any) -> np.ndarray:
 
 
 def refuse_frame(name: str, value: Any) -> None:
-    """Raise ``TypeError`` for a data frame or table, whose rows would be treated as datasets."""
+    """Raise ``TypeError`` for a data frame or table, whose rows would be treated as datasets.
+
+    >>> refuse_frame("x", [1.0, 2.0])
+    """
     if hasattr(value, "columns"):
         raise TypeError(
             f"{name} is a {type(value).__name__}, whose rows would be treated as datasets: pass one of its columns as an array, or "
@@ -78,7 +97,11 @@ def refuse_frame(name: str, value: Any) -> None:
 
 
 def nearest_float(number: Any) -> float:
-    """Return an integer or a Fraction of any size as the nearest float, which may be infinite."""
+    """Return an integer or a Fraction of any size as the nearest float, which may be infinite.
+
+    >>> nearest_float(10**400)
+    inf
+    """
     try:
         return float(number)
     except OverflowError:

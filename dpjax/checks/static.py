@@ -1,4 +1,7 @@
-"""Validation of static arguments: options, integers, types and resolutions, when a function is called or traced."""
+"""Validation of static arguments: options, integers, types and resolutions.
+
+The functions raise when a function is called or traced.
+"""
 
 from __future__ import annotations
 
@@ -23,20 +26,31 @@ RELATIONS = (*NEIGHBORS, "edge")  # and that of a graph
 
 
 def counted_neighbors(neighbors: Any) -> None:
-    """Raise ``ValueError`` unless the relation is add/remove, the only one under which counts are private."""
+    """Raise ``ValueError`` unless the relation is add/remove.
+
+    Counts are private only under this relation.
+
+    >>> counted_neighbors("add_remove")
+    """
     if one_of("neighbors", neighbors, NEIGHBORS) == "swap":
         raise ValueError('neighbors must be "add_remove" to draw numbers of records: under swap neighbors they are public.')
 
 
 def one_of(name: str, value: Any, options: Collection[str]) -> str:
-    """Return a static option; raise ``ValueError`` with the list of options if it is unknown."""
+    """Return a static option; raise ``ValueError`` with the list of options if it is unknown.
+
+    >>> one_of("neighbors", "swap", NEIGHBORS)
+    'swap'
+    """
     if value not in options:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}; got {value!r}.")
     return str(value)
 
 
 def static_integer(name: str, value: Any, least: int, most: int | None = None, *, must: str | None = None) -> int:
-    """Return a static Python, NumPy or JAX integer as a Python integer; raise ``ValueError`` if it is none.
+    """Return a static Python, NumPy or JAX integer as a Python integer.
+
+    Raise ``ValueError`` if it is none.
 
     Args:
         name: of the argument.
@@ -44,6 +58,9 @@ def static_integer(name: str, value: Any, least: int, most: int | None = None, *
         least: the smallest allowed integer.
         most: the largest allowed integer, if there is one.
         must: the condition in the error message, by default "an integer from 0 to 9", for example.
+
+    >>> static_integer("draws", np.int32(3), 1)
+    3
     """
     try:
         number = None if isinstance(value, bool) else operator.index(value)
@@ -56,9 +73,12 @@ def static_integer(name: str, value: Any, least: int, most: int | None = None, *
 
 
 def static_number(name: str, value: Any, least: float, most: float) -> float:
-    """Return a static number from ``least`` to ``most`` as a Python float; raise ``ValueError`` otherwise.
+    """Return a static number from ``least`` to ``most`` as a Python float.
 
-    A bool or a string is not a number.
+    Raise ``ValueError`` otherwise. A bool or a string is not a number.
+
+    >>> static_number("epsilon", 1, 0.0, 64.0)
+    1.0
     """
     try:
         number = None if isinstance(value, (bool, str)) else float(value)
@@ -72,7 +92,10 @@ def static_number(name: str, value: Any, least: float, most: float) -> float:
 def instance(caller: str, value: Any, kind: type, hint: str) -> None:
     """Raise ``TypeError`` if an argument is not an instance of ``kind``.
 
-    The message has a hint where such objects come from, and which function takes the argument instead.
+    The message says where such objects come from (``hint``), and which function takes the argument
+    instead.
+
+    >>> instance("median", Fraction(1), Fraction, "a Fraction")
     """
     if not isinstance(value, kind):
         found = "an array" if is_jax_array(value) or isinstance(value, np.ndarray) else type(value).__name__
@@ -84,8 +107,11 @@ def resolution(value: Resolution, bounds: Sequence[ArrayLike], most: int) -> Fra
 
     Raises:
         TypeError: the resolution is a JAX array, but the shape of a grid is static.
-        ValueError: the resolution is not positive, or a bound that is a Python or NumPy value is not a
-            multiple of it, or is more than ``most`` times the resolution.
+        ValueError: the resolution is not positive, or a bound that is a Python or NumPy value is
+            not a multiple of it, or is more than ``most`` times the resolution.
+
+    >>> resolution(0.1, (0, 120), 2**51)
+    Fraction(1, 10)
     """
     if is_jax_array(value):
         raise TypeError("resolution must be a static number or Fraction, not a JAX array: grids are exact.")
@@ -103,10 +129,10 @@ def resolution(value: Resolution, bounds: Sequence[ArrayLike], most: int) -> Fra
 
 
 def exact(value: Any) -> Fraction | None:
-    """Return a number as the exact decimal fraction it is written as, or None if it is not a finite number.
+    """Return a number as the exact decimal fraction it is written as, or None.
 
-    A date or time becomes microseconds since 1970, a time of day microseconds since midnight, and a
-    duration its microseconds.
+    None stands for a number that is not finite. A date or time becomes microseconds since 1970, a
+    time of day microseconds since midnight, and a duration its microseconds.
 
     >>> exact(0.1), exact(datetime.timedelta(seconds=1)), exact(datetime.date(1970, 1, 2))
     (Fraction(1, 10), Fraction(1000000, 1), Fraction(86400000000, 1))
@@ -130,5 +156,11 @@ def _microseconds(value: datetime.date | datetime.time | datetime.timedelta) -> 
 
 
 def shift(tau: int) -> int:
-    """Return a static tau of a shift of levels; raise ``ValueError`` if it is not an integer of at least 1."""
+    """Return a static tau of a shift of levels.
+
+    Raise ``ValueError`` if it is not an integer of at least 1.
+
+    >>> shift(10)
+    10
+    """
     return static_integer("tau", tau, 1, must="an integer from 1 on, chosen without the data")

@@ -1,4 +1,4 @@
-"""Validation of the options of a command, and their conversion to the arguments of ``dpjax.frames``."""
+"""Validation of the options of a command, and their conversion for ``dpjax.frames``."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""``dpjax audit``: the claim of every mechanism, its exact worst loss over small datasets, and a bound from draws.
+"""``dpjax audit``: the claims of all mechanisms, tested on small datasets.
 
-No file is read: the datasets are all multisets of up to four records from five values.
+It shows the exact worst loss over small datasets, and a bound from draws. No file is read: the
+datasets are all multisets of up to four records from five values.
 """
 
 from __future__ import annotations
@@ -45,13 +46,14 @@ class Audit:
 
     Attributes:
         mechanism: the name of the mechanism and its statistic.
-        guarantee: the guarantee of one draw; under a metric, that of the pair with the largest budget.
+        guarantee: the guarantee of one draw; under a metric, that of the pair with the largest
+            budget.
         exact_loss: the exact largest log-ratio over all pairs and both directions, except with the
             probability delta of the guarantee. Under a metric, the loss of a pair relative to its
             budget, times the largest budget.
         exact_range: the exact largest bounded range, scaled in the same way.
-        from_draws: the lower bound on epsilon from draws on the pair with the largest loss, scaled in
-            the same way.
+        from_draws: the lower bound on epsilon from draws on the pair with the largest loss, scaled
+            in the same way.
         worst_pair: the pair with the largest loss.
     """
 
@@ -64,13 +66,16 @@ class Audit:
 
     @property
     def holds(self) -> bool:
-        """Whether the exact loss and range are at most the claimed ones, up to rounding."""
+        """True if the exact loss and range are at most the claimed ones, up to rounding."""
         pairs = ((self.exact_loss, self.guarantee.epsilon), (self.exact_range, self.guarantee.bounded_range))
         return all(found <= claim * (1 + ROUNDING) + 1e-5 for found, claim in pairs)
 
 
 def run(asked: argparse.Namespace) -> tuple[str, int]:
-    """Audit every mechanism that is defined under the relation; return the report and the exit code."""
+    """Audit every mechanism that is defined under the relation.
+
+    Return the report and the exit code.
+    """
     family = family_of(asked.neighbors)
     key = jax.random.key(asked.seed)
     try:
@@ -109,7 +114,10 @@ def _audit(name: str, build: Build, family: Family, asked: argparse.Namespace, k
 
 
 def _padded(distribution: Distribution, rows: int) -> Distribution:
-    """Broadcast a distribution to all rows, and pad it with pieces of width 0 if it is on the real line."""
+    """Broadcast a distribution to all rows.
+
+    On the real line, it is padded with pieces of width 0.
+    """
     rate = jnp.broadcast_to(distribution.rate, (rows,))
     if isinstance(distribution, Finite):
         return Finite(broadcast_rows(distribution.values, (rows,)), broadcast_rows(distribution.cost, (rows,)), rate)

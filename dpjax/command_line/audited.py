@@ -1,4 +1,4 @@
-"""The mechanisms that ``dpjax audit`` tests, the small datasets it uses, and the budget of every pair."""
+"""The mechanisms, small datasets and budgets of ``dpjax audit``."""
 
 from __future__ import annotations
 
@@ -65,7 +65,10 @@ Build = Callable[[Family, float], tuple[Distribution, Guarantee | MetricGuarante
 
 
 def family_of(neighbors: Neighbors) -> Family:
-    """Return all datasets of up to four records (under swap, of four) and their neighboring pairs."""
+    """Return all datasets of at most four records and their neighboring pairs.
+
+    Under swap they have exactly four records.
+    """
     sizes = range(RECORDS + 1) if neighbors == "add_remove" else [RECORDS]
     datasets = [data for size in sizes for data in itertools.combinations_with_replacement(VALUES, size)]
     row = {data: i for i, data in enumerate(datasets)}
@@ -82,7 +85,7 @@ def family_of(neighbors: Neighbors) -> Family:
 
 
 def _of_profile(mechanism: Any, statistic: Callable[[Family], Any], **options: Any) -> Build:
-    """Return a function that builds a mechanism and its guarantee on the result of ``statistic``."""
+    """Return a function that builds a mechanism and its guarantee from a statistic's result."""
 
     def build(family: Family, epsilon: float) -> tuple[Distribution, Guarantee]:
         profile = statistic(family)
@@ -125,7 +128,8 @@ def _never_fail(family: Family, epsilon: float) -> tuple[Distribution, Guarantee
 def _metric(family: Family, epsilon: float) -> Metric:
     """Return a metric with budgets proportional to the distance of two values.
 
-    Adding or removing a record costs epsilon, and replacing one end by the other costs twice as much.
+    Adding or removing a record costs epsilon, and replacing one end by the other costs twice as
+    much.
     """
     ends = epsilon if family.neighbors == "swap" else 2 * epsilon
     metric = from_points(np.array(VALUES)[:, None], epsilon=ends / (UPPER - LOWER))

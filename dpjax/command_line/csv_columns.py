@@ -1,7 +1,7 @@
 """Conversion of the cells of a column, one block at a time, to numbers or labels.
 
-Cells are ranges of a block of bytes, and array operations read nearly all of them. Python code parses one
-cell per distinct label, and numbers that are neither integers nor short decimals.
+Cells are ranges of a block of bytes, and array operations read nearly all of them. Python code
+parses one cell per distinct label, and numbers that are neither integers nor short decimals.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ class Cells(NamedTuple):
         data: uint8, with eight more bytes at the end.
         starts: int64 ``(n,)``.
         stops: int64 ``(n,)``; a cell that does not exist is empty.
-        literal: whether a quote is an ordinary character; otherwise two quotes stand for one, as in CSV.
+        literal: whether a quote is an ordinary character; otherwise two quotes stand for one, as in
+            CSV.
     """
 
     data: np.ndarray
@@ -56,7 +57,8 @@ class Labels(NamedTuple):
     """A column of text, with each distinct label stored once.
 
     Attributes:
-        codes: int32 ``(n,)``, the index of each record's label in ``names``, or -1 if its cell is empty.
+        codes: int32 ``(n,)``, the index of each record's label in ``names``, or -1 if its cell is
+            empty.
         names: the labels that occur, sorted.
     """
 
@@ -104,8 +106,8 @@ class LabelColumn:
     def _numbers_of(self, cells: Cells) -> np.ndarray:
         """Assign numbers to cells, equal if and only if their bytes are equal; long cells get -1.
 
-        The first eight bytes get an even number. The combination of a number and that of the next eight bytes
-        gets an odd one.
+        The first eight bytes get an even number. The combination of a number and that of the next
+        eight bytes gets an odd one.
         """
         windows = np.ndarray((len(cells.data) - _WORD + 1,), "<u8", buffer=cells.data, strides=(1,))  # one window at every byte
 
@@ -133,8 +135,8 @@ def missing_words(source: Source) -> set[str]:
 class NumberColumn:
     """A builder of a column of numbers, with NaN for cells that are missing or not numbers.
 
-    A number is any ASCII text without underscores that :class:`float` accepts, including ``inf`` and
-    exponents.
+    A number is any ASCII text without underscores that :class:`float` accepts, including ``inf``
+    and exponents.
 
     Attributes:
         wrong: the number of cells that are neither missing nor numbers.
@@ -216,7 +218,10 @@ def _trimmed(cells: Cells) -> Cells:
 
 
 def _read(cells: Cells, rows: np.ndarray, length: int, decimal: int, values: np.ndarray) -> None:
-    """Set the values of cells of this length that are integers or decimals with exactly represented digits."""
+    """Set the values of cells of this length that are plain numbers.
+
+    These are integers or decimals with exactly represented digits.
+    """
     data, starts = cells.data, cells.starts[rows]
     total, other = np.zeros(len(rows), np.int64), np.zeros(len(rows), bool)
     for place in range(length):

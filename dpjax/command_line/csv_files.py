@@ -1,12 +1,13 @@
 """Reading of columns of numbers and labels from delimited text.
 
-There are two modes. In the mode ``csv`` a file must be well-formed by RFC 4180, so that all readers agree
-on its records. Any other file is refused before a column is returned, with one message that does not
-depend on what is wrong. In the mode ``lines`` each line is a record whatever it contains, and no record
-raises. In both, a cell that is not a number counts as missing, and no record changes how another is read.
+There are two modes. In the mode ``csv`` a file must be well-formed by RFC 4180, so that all readers
+agree on its records. Any other file is refused before a column is returned, with one message that
+does not depend on what is wrong. In the mode ``lines`` each line is a record whatever it contains,
+and no record raises. In both, a cell that is not a number counts as missing, and no record changes
+how another is read.
 
-A file is read in blocks of complete records. Array operations on bytes find delimiters, line ends and
-quotes, so that Python code parses only unusual cells and lines.
+A file is read in blocks of complete records. Array operations on bytes find delimiters, line ends
+and quotes, so that Python code parses only unusual cells and lines.
 """
 
 from __future__ import annotations
@@ -58,7 +59,9 @@ def header_of(source: Source) -> list[str]:
 
 
 def check_columns(source: Source, names: Sequence[str]) -> None:
-    """Check public properties of a file, for a dry run: it is readable, and its header has these columns.
+    """Check public properties of a file, for a dry run.
+
+    It must be readable, and its header must have these columns.
 
     Raises:
         UserError: the file is not readable, or lacks a column.
@@ -79,8 +82,8 @@ def read_columns(source: Source, numbers: Sequence[str] | None, labels: Sequence
         labels: names of columns of text.
 
     Raises:
-        UserError: the file cannot be read, its header lacks a column, or it is not well-formed CSV, unless
-            ``source.records`` is ``"lines"``. Records of a well-formed file never raise.
+        UserError: the file cannot be read, its header lacks a column, or it is not well-formed CSV,
+            unless ``source.records`` is ``"lines"``. Records of a well-formed file never raise.
     """
     check(source)
     with closing(_records(source)) as blocks:
@@ -207,7 +210,10 @@ def _lines(texts: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _last_end(block: bytes) -> int:
-    """Return the end of the last record: after a line feed with an even number of quotes before it."""
+    """Return the end of the last record.
+
+    It is after a line feed with an even number of quotes before it.
+    """
     data = np.frombuffer(block, np.uint8)
     ends = np.flatnonzero(data == _LF)
     ends = ends[np.searchsorted(np.flatnonzero(data == _QUOTE), ends) % 2 == 0]
@@ -240,7 +246,10 @@ class _Table(NamedTuple):
 
 
 def _rectangular(table: _Table, width: int | None, source: Source) -> _Table:
-    """Drop blank lines, and check that all records have ``width`` cells, or as many as the first."""
+    """Drop blank lines, and check that all records have ``width`` cells.
+
+    By default that is the number of cells of the first record.
+    """
     if source.delimiter == " ":
         blank = table.counts == 0
     else:
@@ -309,7 +318,10 @@ def _split_at_blanks(block: bytes, data: np.ndarray, source: Source) -> _Table:
 
 
 def _misplaced(data: np.ndarray, opening: np.ndarray, closing: np.ndarray, delimiter: int) -> np.ndarray:
-    """Return for each pair of quotes whether it is neither around a cell nor a doubled quote within one."""
+    """Return for each pair of quotes whether it is misplaced.
+
+    A misplaced pair is neither around a cell nor a doubled quote within one.
+    """
     before, after = data[opening - 1], data[closing + 1]  # before the first byte is padding
     starts = (before == delimiter) | (before == _LF) | (before == _QUOTE) | (opening == 0)
     stops = (after == delimiter) | (after == _LF) | (after == _QUOTE) | (after == _CR)
@@ -317,7 +329,7 @@ def _misplaced(data: np.ndarray, opening: np.ndarray, closing: np.ndarray, delim
 
 
 def _whole_lines(data: np.ndarray, quotes: np.ndarray, ends: np.ndarray, delimiter: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the quotes of lines that are well-formed, and the indices of the other lines with quotes."""
+    """Return the quotes of well-formed lines, and the indices of other lines with quotes."""
     lines = np.searchsorted(ends, quotes)
     odd = np.bincount(lines, minlength=len(ends)) % 2 == 1
     wrong, whole = odd.copy(), ~odd[lines]

@@ -1,6 +1,7 @@
 """Reading of delimited text as blocks of UTF-8, in one pass.
 
-The text comes from a file or from standard input, gzipped or not, in one of a fixed list of encodings.
+The text comes from a file or from standard input, gzipped or not, in one of a fixed list of
+encodings.
 """
 
 from __future__ import annotations
@@ -38,13 +39,14 @@ class Source(NamedTuple):
     Attributes:
         path: the file, or ``"-"`` for standard input.
         encoding: the encoding of the text. A byte order mark is dropped.
-        delimiter: one ASCII character; a blank stands for any run of blanks and tabs, and then quotes are
-            ordinary characters.
+        delimiter: one ASCII character; a blank stands for any run of blanks and tabs, and then
+            quotes are ordinary characters.
         header: whether the first record names the columns. Otherwise they are named 1, 2, 3, ...
-        missing: words for a missing value, in any case, in addition to the empty cell, ``NA`` and ``nan``.
+        missing: words for a missing value, in any case, in addition to the empty cell, ``NA`` and
+            ``nan``.
         decimal: the decimal mark, a point or a comma.
-        thousands: the mark between groups of three digits, or ``""`` for none; a blank includes no-break
-            and thin spaces.
+        thousands: the mark between groups of three digits, or ``""`` for none; a blank includes
+            no-break and thin spaces.
         records: ``"csv"`` for well-formed CSV, or ``"lines"`` if each line is a record, whatever it
             contains.
     """
@@ -65,7 +67,7 @@ class Source(NamedTuple):
 
     @property
     def is_parquet(self) -> bool:
-        """Whether the name of the file is that of a Parquet file."""
+        """True if the file has the name of a Parquet file."""
         return is_parquet(self.path)
 
 
@@ -121,7 +123,8 @@ def _opened(source: Source) -> Iterator[Any]:
     """Open a file as bytes, decompressed if it is gzipped."""
     with nullcontext(sys.stdin.buffer) if source.path == "-" else Path(source.path).open("rb") as file:
         buffered: Any = file if hasattr(file, "peek") else io.BufferedReader(file)
-        # Without a header the first bytes belong to a record, which must not change how the file is read.
+        # Without a header the first bytes belong to a record, which must not change how the file is
+        # read.
         zipped = source.path.endswith(".gz") or (source.header and buffered.peek(2)[:2] == b"\x1f\x8b")
         yield gzip.GzipFile(fileobj=buffered) if zipped else buffered
 

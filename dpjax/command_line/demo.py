@@ -1,4 +1,7 @@
-"""``dpjax demo``: thousands of private medians in one call, without a file, with measured and exact errors."""
+"""``dpjax demo``: thousands of private medians in one call, without a file.
+
+It shows measured and exact errors.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ RUNS = 3
 
 
 def run(asked: argparse.Namespace) -> tuple[str, int]:
-    """Generate the data, measure every mechanism on them, and return the report and the exit code."""
+    """Generate the data, measure every mechanism, and return the report and the exit code."""
     bounds_of([asked.lower], [asked.upper], ["the data"])
     if asked.datasets * asked.points > LARGEST:
         raise UserError(f"{asked.datasets} datasets of {asked.points} points are too many: at most {LARGEST} points in all.")
@@ -38,7 +41,10 @@ def run(asked: argparse.Namespace) -> tuple[str, int]:
 
 
 def _measure(mechanism: str, key: jax.Array, data: jax.Array, asked: argparse.Namespace) -> dict[str, Any]:
-    """Return the exact and measured errors of one mechanism over all datasets, its speed and compile time."""
+    """Return the exact and measured errors of one mechanism over all datasets, and its speed.
+
+    The compile time is included in the result.
+    """
     bounds = asked.lower, asked.upper
 
     def distributions(data: jax.Array) -> tuple[SensitivityProfile, Any]:

@@ -2,4 +2,7 @@
 
 
 class UserError(Exception):
-    """A mistake in the arguments or the file, printed as one line on standard error, with exit code 2."""
+    """A mistake in the arguments or the file.
+
+    It is printed as one line on standard error, with exit code 2.
+    """

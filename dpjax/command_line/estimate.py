@@ -1,7 +1,7 @@
-"""``dpjax median`` and ``dpjax quantile``: draws, error bars and guarantees for each column and group of a file.
+"""``dpjax median`` and ``dpjax quantile``: draws, error bars and guarantees.
 
-They call :func:`dpjax.frames.simulate`: with a resolution, on the distributions of a release, in NumPy;
-without one, on those of JAX arrays.
+They are given for each column and group of a file. They call :func:`dpjax.frames.simulate`: with a
+resolution, on the distributions of a release, in NumPy; without one, on those of JAX arrays.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ def run(asked: argparse.Namespace) -> tuple[str, int]:
     with mistakes(source):
         groups = None if asked.groups is None else labels_of(asked.groups, asked.by, kinds_of(frame))
         results = [
-            # The seed depends on the mechanism only, so that draws do not change with the other mechanisms.
+            # The seed depends on the mechanism only, so that draws do not change with the other
+            # mechanisms.
             simulate(
                 asked.seed * len(_NUMBERS) + _NUMBERS.index(mechanism),
                 frame,
@@ -69,7 +70,10 @@ def run(asked: argparse.Namespace) -> tuple[str, int]:
 
 
 def _text(asked: argparse.Namespace, columns: list[str], results: list[FrameResult], unread: dict[str, int]) -> str:
-    """Return the tables of all mechanisms, their legend, notes and guarantees, and that this is a simulation."""
+    """Return the tables of all mechanisms, their legend, notes and guarantees.
+
+    A line says that this is a simulation.
+    """
     step = "No resolution" if asked.resolution is None else f"Resolution {', '.join(map(str, asked.resolution))}"
     grouped = f" by {', '.join(asked.by)}" if asked.by else ""
     head = [
@@ -91,7 +95,10 @@ def _text(asked: argparse.Namespace, columns: list[str], results: list[FrameResu
 
 
 def _noted(results: list[FrameResult]) -> list[str]:
-    """Return the notes of all mechanisms in terms of options, without what :func:`_to_release` says."""
+    """Return the notes of all mechanisms, without what :func:`_to_release` says.
+
+    They are in terms of options.
+    """
     notes = (in_options(found.note.partition("A release needs")[0].strip()) for found in results)
     return [note for note in dict.fromkeys(notes) if note]
 

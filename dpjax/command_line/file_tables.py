@@ -1,4 +1,7 @@
-"""Conversion of a file to a table for ``dpjax.frames``: columns of text, or a frame of a Parquet file."""
+"""Conversion of a file to a table for ``dpjax.frames``.
+
+It has columns of text, or is a frame of a Parquet file.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,10 @@ _ENGINES = ("polars", "duckdb", "_duckdb", "pyarrow", "narwhals", "pyo3_runtime"
 
 
 def source_of(asked: argparse.Namespace) -> Source:
-    """Return the file of a command line; raise :class:`UserError` if the output cannot be written."""
+    """Return the file of a command line.
+
+    Raise :class:`UserError` if the output cannot be written.
+    """
     names = tuple(asked.missing), asked.decimal, asked.thousands, asked.records
     source = Source(asked.file, asked.encoding, asked.delimiter, not asked.no_header, *names)
     check(source)
@@ -53,7 +59,10 @@ def source_of(asked: argparse.Namespace) -> Source:
 
 
 def _check_output(asked: argparse.Namespace) -> None:
-    """Raise :class:`UserError` if the output cannot be written or is an input, before anything is spent."""
+    """Raise :class:`UserError` if the output cannot be written or is an input.
+
+    This happens before anything is spent.
+    """
     folder = os.path.dirname(os.path.abspath(asked.output))
     if os.path.isdir(asked.output):
         raise UserError(f"cannot write {asked.output}: it is a folder.")
@@ -80,8 +89,8 @@ def _same(path: str, other: str) -> bool:
 def mistakes(source: Source) -> Iterator[None]:
     """Convert errors of this package and of other libraries to :class:`UserError`.
 
-    Messages of dpjax contain public parameters, names and dtypes only. All errors of Parquet readers, whose
-    messages may contain records, become one message.
+    Messages of dpjax contain public parameters, names and dtypes only. All errors of Parquet
+    readers, whose messages may contain records, become one message.
     """
     try:
         yield
@@ -101,10 +110,10 @@ def mistakes(source: Source) -> Iterator[None]:
 def table_of(
     source: Source, numbers: Sequence[str] | None, labels: Sequence[str], times: Mapping[str, bool]
 ) -> tuple[Any, list[str], dict[str, int]]:
-    """Return the table of a file, its columns of numbers, and for text the count of invalid cells of each.
+    """Return the table of a file, its columns of numbers, and counts of invalid cells.
 
-    Without ``numbers`` the file must have a single column. Columns in ``times`` hold dates where it is
-    True, and times where it is False.
+    The counts are those of the columns of text. Without ``numbers`` the file must have a single
+    column. Columns in ``times`` hold dates where it is True, and times where it is False.
     """
     _check_apart(numbers or (), labels)
     if source.is_parquet:
@@ -123,7 +132,10 @@ def table_of(
 
 
 def _times_of(labels: Labels, dates: bool, missing: Collection[str]) -> tuple[np.ndarray, int]:
-    """Parse cells as ISO 8601 dates or times without a zone; return them and the count of invalid cells."""
+    """Parse cells as ISO 8601 dates or times without a zone.
+
+    Return them and the count of invalid cells.
+    """
     values = [*(_time_of(name, dates) for name in labels.names), None]
     found = np.array(values, "datetime64[D]" if dates else "datetime64[us]")[labels.codes]
     wrong = np.array([*(name.lower() not in missing for name in labels.names), False])[labels.codes]
@@ -144,7 +156,7 @@ def _check_apart(numbers: Sequence[str], labels: Sequence[str]) -> None:
 
 
 def empty_table(source: Source, numbers: Sequence[str], labels: Sequence[str], times: Mapping[str, bool]) -> Any:
-    """Return a table without records with the columns of a file, from its public properties only."""
+    """Return a table without records that has the columns and public properties of a file."""
     _check_apart(numbers, labels)
     if source.is_parquet:
         return _scanned(source, numbers, labels, times)[0]
@@ -155,7 +167,7 @@ def empty_table(source: Source, numbers: Sequence[str], labels: Sequence[str], t
 
 
 def _scanned(source: Source, numbers: Sequence[str], labels: Sequence[str], times: Mapping[str, bool]) -> tuple[Any, list[str]]:
-    """Return a Parquet file as a lazy frame, or as a table of PyArrow, and the names of its columns."""
+    """Return a Parquet file as a lazy frame or PyArrow table, and its column names."""
     try:
         with open(source.path, "rb") as file:
             start = file.read(4)

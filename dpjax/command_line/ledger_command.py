@@ -1,4 +1,7 @@
-"""``dpjax ledger``: the charges to the budget in a file, and what is left. It does not change the file."""
+"""``dpjax ledger``: the charges to the budget in a file, and what is left.
+
+It does not change the file.
+"""
 
 from __future__ import annotations
 

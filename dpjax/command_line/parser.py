@@ -77,7 +77,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def parsed(words: Sequence[str]) -> argparse.Namespace:
-    """Parse the words of a command line."""
+    """Parse the arguments of a command line."""
     asked, rest = parser().parse_known_args(words)
     if not rest:
         return asked

@@ -1,4 +1,7 @@
-"""``dpjax release``: private medians and quantiles of a file's columns, without further output about the data."""
+"""``dpjax release``: private medians and quantiles of a file's columns.
+
+Nothing else about the data is printed.
+"""
 
 from __future__ import annotations
 
@@ -127,7 +130,7 @@ def _notes(asked: argparse.Namespace, found: FrameResult, found_by: PrivateGroup
     if ledger is not None:
         lines.append(f"Ledger {asked.ledger}: {left_text(ledger)}.")
     lines.append(
-        f"The values were drawn exactly, with entropy of the operating system. Records that are not numbers {read_as}; their number "
+        f"The values were drawn exactly, with the operating system's entropy. Records that are not numbers {read_as}; their number "
         "is not reported. Not covered by the guarantee: running time, memory, and options that were chosen by looking at the data "
         "(bounds, grid, groups, epsilon)."
     )

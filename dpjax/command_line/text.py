@@ -27,15 +27,16 @@ from dpjax.version import __version__
 
 _ARGUMENTS = "lower|upper|resolution|max_records|groups|unit|per_unit|max_groups|neighbors|draws|mechanism"
 SIMULATION = (
-    "Simulation: floating-point draws reveal low-order bits of the records, and error bars, sizes, ties and group names are computed "
-    "from the data. None of this is a private release."
+    "Simulation: floating-point draws reveal low-order bits of the records, and error bars, sizes, ties and group names are "
+    "computed from the data. None of this is a private release."
 )
 
 
 def report(asked: argparse.Namespace, results: Sequence[Any], facts: dict[str, Any], text: Callable[[], str]) -> str:
-    """Return the output of a command for the results of each mechanism: text, JSON, or the path written to.
+    """Return the output of a command for the results of each mechanism.
 
-    JSON has the facts and the rows; a CSV file has the rows.
+    It is text, JSON, or the path written to. JSON has the facts and the rows; a CSV file has the
+    rows.
     """
     if asked.output is None and not asked.json:
         return text()
@@ -109,8 +110,9 @@ def name_of(quantiles: Sequence[Fraction]) -> str:
 
 
 def as_json(answer: dict[str, Any]) -> str:
-    r"""Return an object as JSON, including guarantees and NumPy numbers; a non-finite number is null.
+    r"""Return an object as JSON, including guarantees and NumPy numbers.
 
+    A non-finite number is null.
     A float32 becomes the shortest decimal that reads back as the same float32.
 
     >>> print(as_json({"x": np.float32(0.1), "y": (1, float("nan"))}).replace("\n", ""))
@@ -151,9 +153,10 @@ def versions_line() -> str:
 
 
 def words_of(guarantee: Guarantee | Composition) -> str:
-    """Return the text of a guarantee, or of a composition as one guarantee, rounded up as by :func:`promised`.
+    """Return the text of a guarantee, or of a composition as one guarantee.
 
-    Sums of floats are printed as the decimals that they approximate: ten times 0.1, rounded up, is 1.
+    It is rounded up as by :func:`promised`. Sums of floats are printed as the decimals that they
+    approximate: ten times 0.1, rounded up, is 1.
 
     >>> words_of(Guarantee(0.12345649, 0.25, "swap")), words_of(Guarantee(1.0000000000000002, 2.0, "swap"))
     ('0.123457-DP and 0.25-bounded-range under swap neighbors', '1-DP and 2-bounded-range under swap neighbors')
@@ -164,7 +167,7 @@ def words_of(guarantee: Guarantee | Composition) -> str:
 
 
 def _decimal(value: float) -> float:
-    """Return the decimal of twelve digits that a float equals up to rounding, or the float itself."""
+    """Return the decimal of twelve digits that a float equals up to rounding, or the float."""
     short = float(f"{value:.12g}")
     return short if abs(value - short) <= value * 2.0**-50 else value
 

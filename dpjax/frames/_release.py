@@ -39,55 +39,61 @@ def release(
     """Release a statistic of columns of a frame for every group, drawn exactly.
 
     Args:
-        frame: a frame of pandas, Polars (eager or lazy), PyArrow, DuckDB, Ibis, PySpark or Dask, or a mapping of names
-            to arrays. Engines count the records, and only counts are fetched. Without ``unit`` each row is the record
-            of one person.
-        columns: a name, a list of names, or a mapping from names to options, such as bounds, or to statistic objects.
-            Each column costs its epsilon.
-        statistic: an object such as ``dpjax.release.Median(lower=0, upper=120, resolution=1)``, or a function of
-            :mod:`dpjax.release`, with its options as ``options``: ``median``, ``quantile`` with ``q=0.9``,
-            ``order_statistic``, ``joint_quantiles``, ``nested_quantiles`` or ``recursive_quantiles`` with
-            ``qs=[0.1, 0.5, 0.9]``, ``mode``, ``maximum``, ``nonnegative_sum``, ``distinct_count`` (of labels of any
-            kind), ``count`` (of the values that are not missing; under add/remove) or, under swap, ``sum`` and
-            ``mean``. The corresponding function of a simulation is accepted, too, such as ``dpjax.median``, or for
-            several quantiles ``dpjax.quantiles`` (joint), ``dpjax.nested_quantiles`` or ``dpjax.recursive_quantiles``.
+        frame: a frame of pandas, Polars (eager or lazy), PyArrow, DuckDB, Ibis, PySpark or Dask, or
+            a mapping of names to arrays. Engines count the records, and only counts are fetched.
+            Without ``unit`` each row is the record of one person.
+        columns: a name, a list of names, or a mapping from names to options, such as bounds, or to
+            statistic objects. Each column costs its epsilon.
+        statistic: an object such as ``dpjax.release.Median(lower=0, upper=120, resolution=1)``, or
+            a function of :mod:`dpjax.release`, with its options as ``options``: ``median``,
+            ``quantile`` with ``q=0.9``, ``order_statistic``, ``joint_quantiles``,
+            ``nested_quantiles`` or ``recursive_quantiles`` with ``qs=[0.1, 0.5, 0.9]``, ``mode``,
+            ``maximum``, ``nonnegative_sum``, ``distinct_count`` (of labels of any kind), ``count``
+            (of the values that are not missing; under add/remove) or, under swap, ``sum`` and
+            ``mean``. The corresponding function of a simulation is accepted, too, such as
+            ``dpjax.median``, or for several quantiles ``dpjax.quantiles`` (joint),
+            ``dpjax.nested_quantiles`` or ``dpjax.recursive_quantiles``.
         by: the column of group labels, or several.
-        groups: with ``by``, the public labels (tuples for several columns), whether they occur in the frame or not.
-            They must be known without the data: labels that are read from the data are not public. Or
-            :class:`PrivateGroups`.
-        unit: the column that identifies the person. All rows of a person in a group are combined into one record, and
-            the guarantee is for a person with all rows. Rows without a person are left out.
-        per_unit: how these rows are combined: the ``"mean"`` (default), ``"sum"``, ``"min"`` or ``"max"`` of their
-            values, or their ``"count"``. Rows without a value are left out. A statistic without a resolution takes
-            ``"min"`` or ``"max"``.
-        max_groups: the maximal number of groups that a person counts in: those with most of the person's rows, ties
-            by label. Each costs epsilon.
+        groups: with ``by``, the public labels (tuples for several columns), whether they occur in
+            the frame or not. They must be known without the data: labels that are read from the
+            data are not public. Or :class:`PrivateGroups`.
+        unit: the column that identifies the person. All rows of a person in a group are combined
+            into one record, and the guarantee is for a person with all rows. Rows without a person
+            are left out.
+        per_unit: how these rows are combined: the ``"mean"`` (default), ``"sum"``, ``"min"`` or
+            ``"max"`` of their values, or their ``"count"``. Rows without a value are left out. A
+            statistic without a resolution takes ``"min"`` or ``"max"``.
+        max_groups: the maximal number of groups that a person counts in: those with most of the
+            person's rows, ties by label. Each costs epsilon.
         neighbors: ``"add_remove"``, or without ``by`` also ``"swap"``.
-        budget: a :class:`dpjax.accounting.PrivacyFilter` or :class:`dpjax.accounting.Ledger`, charged before anything
-            is drawn.
-        options: ``epsilon``, ``draws`` and ``mechanism``; for a function also the options of the statistic, such as
-            ``lower``, ``upper`` and ``resolution``, all public. Joint quantiles under add/remove need ``max_records``,
-            a guess of the number of records of the largest group.
+        budget: a :class:`dpjax.accounting.PrivacyFilter` or :class:`dpjax.accounting.Ledger`,
+            charged before anything is drawn.
+        options: ``epsilon``, ``draws`` and ``mechanism``; for a function also the options of the
+            statistic, such as ``lower``, ``upper`` and ``resolution``, all public. Joint quantiles
+            under add/remove need ``max_records``, a guess of the number of records of the largest
+            group.
 
     Returns:
-        A :class:`FrameResult`. Its frame is of the kind of ``frame``, but of PyArrow for Spark, and of pandas for Dask.
-        It has the columns ``by``, ``noisy_size`` (for private groups), ``column``, ``quantile`` (for several quantiles),
-        ``draw`` (for ``draws`` above 1), ``released``, and ``epsilon``, of one draw (for several quantiles, of all of
-        them together).
+        A :class:`FrameResult`. Its frame is of the kind of ``frame``, but of PyArrow for Spark, and
+        of pandas for Dask. It has the columns ``by``, ``noisy_size`` (for private groups),
+        ``column``, ``quantile`` (for several quantiles), ``draw`` (for ``draws`` above 1),
+        ``released``, and ``epsilon``, of one draw (for several quantiles, of all of them together).
 
     Raises:
         BudgetExceeded: the cost exceeds the remaining budget; nothing was drawn or charged.
         ImportError: narwhals is not installed.
-        TypeError: ``frame`` is not a frame, a column does not hold numbers, ``groups`` is a string, ``statistic`` is not
-            one of :mod:`dpjax.release`, or it does not have an option.
-        ValueError: a column does not exist, only one of ``groups`` and ``by`` is given, ``by`` is given under swap, a
-            column cannot hold a label, or a public parameter is out of range. Records never raise.
+        TypeError: ``frame`` is not a frame, a column does not hold numbers, ``groups`` is a string,
+            ``statistic`` is not one of :mod:`dpjax.release`, or it does not have an option.
+        ValueError: a column does not exist, only one of ``groups`` and ``by`` is given, ``by`` is
+            given under swap, a column cannot hold a label, or a public parameter is out of range.
+            Records never raise.
 
     Privacy:
-        As ``guarantee`` states, for a row that is added or removed, or replaced; with ``unit`` for a person with all
-        rows, by the proof in ``persons``: a person changes at most one record in each of ``max_groups`` groups. Public:
-        names and dtypes of columns, the groups, and all options; private groups that are kept are released. See
-        :func:`dpjax.release.median` for what is not covered.
+        As ``guarantee`` states, for a row that is added or removed, or replaced; with ``unit`` for
+        a person with all rows, by the proof in ``persons``: a person changes at most one record in
+        each of ``max_groups`` groups. Public: names and dtypes of columns, the groups, and all
+        options; private groups that are kept are released. See :func:`dpjax.release.median` for
+        what is not covered.
 
     References:
         McSherry (2009), Theorem 4: groups share no record, so all of them cost as much as one.

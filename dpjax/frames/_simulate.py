@@ -45,49 +45,59 @@ def simulate(
     neighbors: Neighbors,
     **options: Any,
 ) -> FrameResult:
-    """Draw a statistic of columns of a frame for every group, with exact error bars, to plan a release.
+    """Draw a statistic of columns of a frame for every group, to plan a release.
+
+    The error bars are exact.
 
     Args:
         key: the seed, an integer or a typed JAX key.
         frame: as for :func:`dpjax.frames.release`.
-        columns: a name, a list of names, or a mapping from names to options, such as bounds, or to statistic objects.
-        statistic: by default the median; as for :func:`dpjax.frames.release`. In a simulation, functions of ``dpjax``
-            need no resolution, ``dpjax.sum`` and ``dpjax.mean`` are not limited to swap, and ``dpjax.quantiles`` does not
-            need ``max_records``; a user's function with the same arguments is accepted, too. These are compiled by JAX
-            and drawn from continuous distributions.
+        columns: a name, a list of names, or a mapping from names to options, such as bounds, or to
+            statistic objects.
+        statistic: by default the median; as for :func:`dpjax.frames.release`. In a simulation,
+            functions of ``dpjax`` need no resolution, ``dpjax.sum`` and ``dpjax.mean`` are not
+            limited to swap, and ``dpjax.quantiles`` does not need ``max_records``; a user's
+            function with the same arguments is accepted, too. These are compiled by JAX and drawn
+            from continuous distributions.
         by: the column of group labels, or several.
-        groups: the labels (tuples for several columns); :class:`PrivateGroups` or None for all groups in the data.
+        groups: the labels (tuples for several columns); :class:`PrivateGroups` or None for all
+            groups in the data.
         unit: the column that identifies the person, as for a release; it needs a resolution.
         per_unit: how all rows of a person in a group are combined, as for a release.
         max_groups: the maximal number of groups that a person counts in, as for a release.
         neighbors: ``"add_remove"``, or without ``by`` also ``"swap"``.
-        options: ``epsilon``, one or several; ``lower`` and ``upper``; ``draws``, the number of draws; ``mechanism``, a
-            name; and the options of the statistic, such as ``resolution``. Arguments of :func:`dpjax.frames.release` have
-            the same meaning here: for a release, change the function's name, drop the key, and give a resolution and
-            public ``groups``. The mechanism is ``"piecewise_laplace"``, ``"inverse_sensitivity"``,
-            ``"permute_and_flip"`` (with a resolution) or, only in a simulation of a median or quantile, ``"laplace"``
-            with the worst-case sensitivity ``upper - lower``; for a mode ``"exponential"`` or ``"permute_and_flip"``.
-            Several quantiles, and counts, have no choice of mechanism.
+        options: ``epsilon``, one or several; ``lower`` and ``upper``; ``draws``, the number of
+            draws; ``mechanism``, a name; and the options of the statistic, such as ``resolution``.
+            Arguments of :func:`dpjax.frames.release` have the same meaning here: for a release,
+            change the function's name, drop the key, and give a resolution and public ``groups``.
+            The mechanism is ``"piecewise_laplace"``, ``"inverse_sensitivity"``,
+            ``"permute_and_flip"`` (with a resolution) or, only in a simulation of a median or
+            quantile, ``"laplace"`` with the worst-case sensitivity ``upper - lower``; for a mode
+            ``"exponential"`` or ``"permute_and_flip"``. Several quantiles, and counts, have no
+            choice of mechanism.
 
     Returns:
-        A :class:`FrameResult`. Its frame has the columns ``by``, ``probability_kept`` (for private groups), ``column``,
-        ``quantile`` (for several quantiles), ``draw`` (for ``draws`` above 1), ``records`` and ``missing`` (numbers of
-        records), ``value`` (the statistic), ``simulated``, ``mean_abs_error``, ``lower95`` and ``upper95`` (the central
-        interval of 95 % of the draws), ``tied_share`` (for medians and quantiles, the share of the records that equal
-        the statistic), and ``epsilon``, of one draw. Error bars are exact; those of several quantiles are estimated from
-        1000 draws, except for joint quantiles without a resolution. ``note`` says where ties make the draws inaccurate,
-        where many records are at or beyond a bound, how many persons have rows in more groups than they count in, and
-        which arguments a release would need in addition.
+        A :class:`FrameResult`. Its frame has the columns ``by``, ``probability_kept`` (for private
+        groups), ``column``, ``quantile`` (for several quantiles), ``draw`` (for ``draws`` above 1),
+        ``records`` and ``missing`` (numbers of records), ``value`` (the statistic), ``simulated``,
+        ``mean_abs_error``, ``lower95`` and ``upper95`` (the central interval of 95 % of the draws),
+        ``tied_share`` (for medians and quantiles, the share of the records that equal the
+        statistic), and ``epsilon``, of one draw. Error bars are exact; those of several quantiles
+        are estimated from 1000 draws, except for joint quantiles without a resolution. ``note``
+        says where ties make the draws inaccurate, where many records are at or beyond a bound, how
+        many persons have rows in more groups than they count in, and which arguments a release
+        would need in addition.
 
     Raises:
         ImportError: narwhals is not installed.
-        TypeError: ``frame`` is not a frame, a column does not hold numbers, ``groups`` is a string, or ``statistic`` does
-            not have an option.
-        ValueError: a column does not exist, ``groups`` is given without ``by``, ``by`` is given under swap, or a public
-            parameter is out of range.
+        TypeError: ``frame`` is not a frame, a column does not hold numbers, ``groups`` is a string,
+            or ``statistic`` does not have an option.
+        ValueError: a column does not exist, ``groups`` is given without ``by``, ``by`` is given
+            under swap, or a public parameter is out of range.
 
     Privacy:
-        Not private: this is a simulation. The results are functions of the data, and draws come from a seed.
+        Not private: this is a simulation. The results are functions of the data, and draws come
+        from a seed.
 
     >>> import pytest  # narwhals and pandas may not be installed
     >>> _ = pytest.importorskip("narwhals")

@@ -1,4 +1,7 @@
-"""Conversion of the arguments of a simulation or release to a statistic, or a JAX function, per column."""
+"""Conversion of the arguments of a simulation or release, for each column.
+
+The result is a statistic or a JAX function.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,8 @@ from dpjax.release.grid import kind_of
 
 Columns = str | Iterable[str] | Mapping[str, Mapping[str, Any] | Statistic]
 
-# The names of functions of dpjax and dpjax.release, and the statistic of each: order_statistic is OrderStatistic.
+# The names of functions of dpjax and dpjax.release, and the statistic of each: order_statistic is
+# OrderStatistic.
 _NAMES = ("median", "quantile", "order_statistic", "mode", "maximum", "nonnegative_sum", "sum", "mean", "count", "distinct_count")
 _METHODS = {"joint_quantiles": "joint", "nested_quantiles": "nested", "recursive_quantiles": "recursive"}  # of several quantiles
 _KINDS: dict[str, Any] = {name: Statistic.kinds[name.title().replace("_", "")] for name in _NAMES} | dict.fromkeys(
@@ -68,12 +72,18 @@ class Asked:
 
     @property
     def kind(self) -> str | None:
-        """The kind of the bounds if they are dates, times or durations, as the name of a dtype; None for numbers."""
+        """The kind of the bounds if they are dates, times or durations, as the name of a dtype.
+
+        None for numbers.
+        """
         return kind_of(getattr(self.statistic, "lower", None)) or kind_of(getattr(self.statistic, "upper", None))
 
 
 def check_kind(column: Any, kind: str, asked: Asked) -> None:
-    """Raise ``TypeError`` if a column's dtype does not hold numbers or, with such bounds, dates or times."""
+    """Raise ``TypeError`` if a column's dtype does not hold numbers.
+
+    With bounds of that kind, it must hold dates or times.
+    """
     if isinstance(asked.statistic, Count) and not kind.startswith(("List", "Array", "Struct")):
         return  # values of any kind can be counted
     if asked.kind is None and is_numbers(kind):
@@ -154,7 +164,10 @@ def _asked(statistic: Any, options: Mapping[str, Any], neighbors: str, simulated
 
 
 def _name_of(statistic: Any) -> str | None:
-    """Return the name of the statistic of a function of the library, or of None: the median; else None."""
+    """Return the name of the statistic of a function of the library, or of None: the median.
+
+    Else None.
+    """
     if statistic is None:
         return "median"
     module, name = getattr(statistic, "__module__", None) or "", getattr(statistic, "__name__", "")
@@ -165,7 +178,7 @@ def _name_of(statistic: Any) -> str | None:
 
 
 def _lacking(name: str, own: Mapping[str, Any], mechanism: str | None, neighbors: str) -> list[str]:
-    """Return the arguments that a release needs in addition, where JAX can simulate without them."""
+    """Return the arguments that a release needs but JAX simulates without."""
     kind = _KINDS[name]
     if kind not in ON_THE_LINE or own.get("grid") is not None:
         return []

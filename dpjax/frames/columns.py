@@ -1,4 +1,7 @@
-"""Columns in memory as numbers or labels, of pandas and PyArrow (by narwhals), or of a mapping of arrays."""
+"""Columns in memory as numbers or labels.
+
+They come from pandas and PyArrow (by narwhals), or from a mapping of arrays.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,10 @@ class Labels:
 
     @staticmethod
     def of(codes: np.ndarray, names: Sequence[Any]) -> Labels:
-        """Return labels from codes in any order: equal names are merged, None is missing, the rest is sorted."""
+        """Return labels from codes in any order.
+
+        Equal names are merged, None is missing, the rest is sorted.
+        """
         distinct = {name for name in names if name is not None}
         ordered = sorted(distinct)
         index = {name: rank for rank, name in enumerate(ordered)}
@@ -45,7 +51,10 @@ class Columns(Protocol):
     """The columns of a table in memory."""
 
     def kind(self, name: Any) -> str:
-        """Name the kind of a column by its dtype: ``"number"``, ``"String"``, ``"Boolean"``, ``"Date"``, ``"text"`` etc."""
+        """Name the kind of a column by its dtype.
+
+        It is ``"number"``, ``"String"``, ``"Boolean"``, ``"Date"``, ``"text"`` etc.
+        """
 
     def numbers(self, name: Any) -> np.ndarray:
         """Return a column as floats or integers, NaN where missing; times in microseconds."""
@@ -192,7 +201,10 @@ def as_numbers(array: np.ndarray) -> np.ndarray:
 
 
 def plain_labels(names: np.ndarray) -> list[Any]:
-    """Return labels as Python objects; None for missing ones, and for times that Python cannot represent."""
+    """Return labels as Python objects.
+
+    None for missing ones, and for times that Python cannot represent.
+    """
     if names.dtype.kind in "mM":
         rounded = names
         if np.datetime_data(names.dtype)[0] in _FINER:
@@ -203,7 +215,10 @@ def plain_labels(names: np.ndarray) -> list[Any]:
 
 
 def numbered_texts(cells: Sequence[Any]) -> tuple[np.ndarray, list[Any]]:
-    """Return codes of objects by their text, and the texts; None, NaN and objects without text are missing."""
+    """Return codes of objects by their text, and the texts.
+
+    None, NaN and objects without text are missing.
+    """
     index: dict[Any, int] = {}
     texts = [cell if type(cell) is str else None if is_missing(cell) else text_of(cell) for cell in cells]
     return np.array([index.setdefault(text, len(index)) for text in texts], np.int64), list(index)
@@ -240,7 +255,10 @@ def _microseconds_of_the_day(times: Any) -> np.ndarray:
 
 
 def _held(series: Any) -> Any:
-    """Remove the times that Python cannot represent from a Polars column, as Polars would abort the process."""
+    """Remove the times that Python cannot represent from a Polars column.
+
+    Polars would abort the process.
+    """
     native = series.to_native()
     name, unit = str(series.dtype).partition("(")[0], getattr(series.dtype, "time_unit", "ns")
     if name not in TIMES or not hasattr(native, "to_physical"):

@@ -28,8 +28,8 @@ class Drawn(NamedTuple):
         draws: ``(groups, epsilons, draws, quantiles)``.
         bars: the mean absolute error and both ends of the central interval of 95 % of the draws,
             ``(3, groups, epsilons, quantiles)``.
-        tied: the share of the records that equal the statistic, ``(groups, quantiles)``, or None if the
-            statistic is not decided by ranks.
+        tied: the share of the records that equal the statistic, ``(groups, quantiles)``, or None if
+            the statistic is not decided by ranks.
         costs: the cost of all draws, for each epsilon.
         levels: the levels of several quantiles.
     """

@@ -1,6 +1,8 @@
-"""Simulations by JAX: statistics without a resolution, Laplace noise for comparison, and users' functions.
+"""Simulations by JAX.
 
-Groups are padded to a few shapes, powers of two, with one compiled program for all groups of a shape.
+These are statistics without a resolution, Laplace noise for comparison, and users' functions.
+Groups are padded to a few shapes, powers of two, with one compiled program for all groups of a
+shape.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ _CELLS = 2**22  # the maximal number of cells of a batch
 
 
 def check(own: Asked) -> None:
-    """Raise ``ValueError`` for public numbers that are out of range in the dtype of JAX's floats."""
+    """Raise ``ValueError`` for public numbers out of range in the dtype of JAX's floats."""
     dtype, (low, high) = jnp.result_type(float), own.bounds
     # Under eval_shape they are checked without computing anything.
     jax.eval_shape(lambda: checks.positive("epsilon", np.array(own.epsilons, np.float64), dtype))
@@ -42,7 +44,10 @@ def check(own: Asked) -> None:
 
 
 def drawn_by_jax(key: Any, place: int, records: np.ndarray, codes: np.ndarray, groups: int, own: Asked, neighbors: str) -> Drawn:
-    """Draw the statistic of the ``place``-th column, float64 ``(n,)``, for every group, in JAX's float dtype."""
+    """Draw the statistic of the ``place``-th column for every group.
+
+    The result is float64 ``(n,)``, computed in JAX's float dtype.
+    """
     check(own)
     key = jax.random.fold_in(key if checks.is_jax_array(key) else jax.random.key(key), place)
     epsilons = np.array(own.epsilons, np.float64).tolist()
@@ -83,7 +88,7 @@ def shapes_of(sizes: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, int]]
 
 
 def _tied(padded: np.ndarray, value: np.ndarray) -> np.ndarray:
-    """Return the share of each dataset's records that equal each of its statistics, ``(rows, quantiles)``."""
+    """Return the share of records that equal each statistic of a dataset, ``(rows, quantiles)``."""
     number = np.sum(~np.isnan(padded), axis=-1)
     equal = [np.sum(padded.astype(value.dtype) == one[:, None], axis=-1) for one in value.T]
     return np.stack(equal, axis=-1) / np.maximum(number, 1)[:, None]
@@ -92,7 +97,10 @@ def _tied(padded: np.ndarray, value: np.ndarray) -> np.ndarray:
 def _batch(
     key: jax.Array, padded: np.ndarray, sizes: np.ndarray, epsilons: list[float], own: Asked, neighbors: str
 ) -> tuple[tuple[np.ndarray, ...], list[Guarantee], list[float]]:
-    """Draw from padded datasets; return arrays as in :class:`Drawn`, the cost of a draw per epsilon, and levels."""
+    """Draw from padded datasets.
+
+    Return arrays as in :class:`Drawn`, the cost of a draw per epsilon, and levels.
+    """
     ours = own.function is None or own.function.__module__.startswith("dpjax.mechanisms.")
     name = "quantiles" if own.name in _SEVERAL else own.name
     function: Callable[..., Any] = getattr(statistics, name) if ours else own.function  # type: ignore[assignment]
@@ -160,7 +168,10 @@ def _program(
     near: tuple[int, int] | None,
     draws: int,
 ) -> tuple[jax.Array, ...]:
-    """Return the statistic of each row, draws, and for each epsilon the error and 95 % interval of a draw."""
+    """Return the statistic of each row, draws, and the errors and intervals of a draw.
+
+    There is an error and a 95 % interval for each epsilon.
+    """
     profile = statistic(records, **sizes, **dict(static), **ends)
     scored = isinstance(profile, CandidateScores)
     value = profile.candidates[jnp.argmax(profile.scores, axis=-1)] if scored else profile.value

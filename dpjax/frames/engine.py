@@ -1,9 +1,12 @@
-"""Tables of engines, which round and count through narwhals; only groups, positions and counts are fetched.
+"""Tables of engines, which round and count through narwhals.
+
+Only groups, positions and counts are fetched.
 
     table --one record per person and group--> few groups per person --cell--> group, cell, count
 
-Cells are equal in every engine and in memory: they are computed in float64, by operations that are rounded in the
-same way everywhere. Missing values are removed before anything is computed or cast, as an engine may raise for them.
+Cells are equal in every engine and in memory: they are computed in float64, by operations that are
+rounded in the same way everywhere. Missing values are removed before anything is computed or cast,
+as an engine may raise for them.
 """
 
 from __future__ import annotations
@@ -63,7 +66,10 @@ class Engine:
         return Groups(groups.names, dict(zip(self._by, groups.shown.values(), strict=True))), sizes
 
     def crowded(self, groups: Groups) -> tuple[int, int]:
-        """Return the number of persons with rows in more than ``max_groups`` of these groups, and of all persons."""
+        """Return the number of persons in more than ``max_groups`` of these groups, and of all.
+
+        A person is in a group if it has rows there.
+        """
         known: Any = self._persons
         each = (
             self._rows(groups)
@@ -98,7 +104,10 @@ class Engine:
         return Memory(FrameColumns(self._rows(groups, column).collect()), self._keys, None).records("value", groups)
 
     def _rows(self, groups: Groups | None, column: Any = None) -> Any:
-        """Return the labels, values and persons of the rows that have a label among the groups, and a person."""
+        """Return the labels, values and persons of rows.
+
+        The rows have a label among the groups, and a person.
+        """
         columns = [self._label(name).alias(key) for name, key in zip(self._by, self._keys, strict=True)]
         columns += [] if column is None else [nw.col(column).alias("value")]
         columns += [] if self._persons is None else [self._label(self._persons.unit).alias("unit")]
@@ -119,7 +128,10 @@ class Engine:
         return rows
 
     def _labels_in(self, names: Sequence[Any]) -> list[tuple[Any, ...]]:
-        """Return the labels as tuples in the columns' dtypes, without those that a column cannot hold."""
+        """Return the labels as tuples in the columns' dtypes.
+
+        Labels that a column cannot hold are left out.
+        """
         columns = [names] if len(self._by) == 1 else [[name[place] for name in names] for place in range(len(self._by))]
         for place, name in enumerate(self._by):
             if (dtype := self._schema[name]).is_numeric():
@@ -165,7 +177,8 @@ class Engine:
             return time
         zone = getattr(dtype, "time_zone", None)
         if self._engine not in _SQL or (self._engine == "duckdb" and zone is not None):
-            # Within the bounds Python can represent all times. DuckDB's clock functions depend on the session's time zone.
+            # Within the bounds Python can represent all times. DuckDB's clock functions depend on
+            # the session's time zone.
             low, high = (np.datetime64(round(end * rounding.over / rounding.times), "us") for end in (rounding.low, rounding.high))
             ends = [end.item() for end in (low, high)]
             if kind == "Date":
@@ -190,7 +203,10 @@ class Engine:
     def _of_persons(
         self, rows: Any, column: Any, present: Any, grid: Multiples | None, rule: Any, neighbors: str, only_there: bool
     ) -> Any:
-        """Return one row per person and group, with the position of the record, or a value if there is no grid."""
+        """Return one row per person and group, with the position of the record.
+
+        If there is no grid, it has a value instead.
+        """
         if neighbors == "add_remove":
             rows, number = rows.filter(present), nw.len()
         else:  # under swap a person counts, whatever the values are
@@ -208,7 +224,10 @@ class Engine:
         return rows if grid is None and not only_there else rows.with_columns(self._finished(grid, rule).alias("value"))
 
     def _finished(self, grid: Multiples | None, rule: Any) -> Any:
-        """Return an expression for the position of a person's combined record; -1 if no row has a value."""
+        """Return an expression for the position of a person's combined record.
+
+        -1 if no row has a value.
+        """
         rows, value = nw.col("rows").cast(nw.Float64), nw.col("value").cast(nw.Float64)
         some = nw.when(nw.col("rows") > 0).then(rows).otherwise(nw.lit(1.0))
         if grid is not None and rule not in ("min", "max"):

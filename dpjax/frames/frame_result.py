@@ -26,15 +26,17 @@ ORDER = ("quantile", "draw", "records", "missing", "value", "simulated", "mean_a
 
 @dataclass(frozen=True, repr=False)
 class FrameResult:
-    """The result of a simulation or release of a frame. Its repr is a table, the guarantee and the note.
+    """The result of a simulation or release of a frame.
+
+    Its repr is a table, the guarantee and the note.
 
     Attributes:
         frame: of the kind of the input, with a row for each group, column, epsilon and quantile.
         guarantee: the total cost.
         guarantees: the cost of the draws for each column and epsilon, over all groups:
             ``guarantees["age", 0.5]``.
-        note: a few sentences on what makes a simulation inaccurate, and what a release would need in
-            addition; or empty.
+        note: a few sentences on what makes a simulation inaccurate, and what a release would need
+            in addition; or empty.
         columns: the columns of the frame, as arrays and lists.
 
     >>> from dpjax import frames

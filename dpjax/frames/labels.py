@@ -1,4 +1,7 @@
-"""Labels of groups: which labels a column's public dtype can hold, and the order in which they are shown."""
+"""Labels of groups, and their order.
+
+The public dtype of a column determines the labels that it can hold.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +58,10 @@ def public_labels(groups: Iterable[Any], by: Sequence[str], kinds: Sequence[str]
 
 
 def joined(parts: Sequence[list[Any]]) -> list[Any]:
-    """Return one label per entry of several columns, a tuple if there are several; None if one is missing."""
+    """Return one label per entry of several columns, a tuple if there are several.
+
+    None if one is missing.
+    """
     if len(parts) == 1:
         return parts[0]
     return [None if None in label else label for label in zip(*parts, strict=True)]
@@ -89,7 +95,10 @@ def _as_in(labels: list[Any], kind: str, column: str) -> tuple[list[Any], list[A
 
 
 def check_zones(labels: Iterable[Any], zoned: bool, column: Any) -> None:
-    """Raise ``ValueError`` if only one of a column's times and a label has a time zone, as they are never equal."""
+    """Raise ``ValueError`` if only one of a column's times and a label has a time zone.
+
+    They are never equal.
+    """
     for label in labels:
         if isinstance(label, datetime.datetime) and (label.utcoffset() is not None) != zoned:
             holds = "times with a time zone" if zoned else "times without a time zone"
@@ -113,7 +122,10 @@ def number_in(label: Any, dtype: Any) -> Any:
 
 
 def as_decimal(label: Any) -> Any:
-    """Return a Python number as the decimal it is written as; other objects are returned unchanged."""
+    """Return a Python number as the decimal it is written as.
+
+    Other objects are returned unchanged.
+    """
     if isinstance(label, float | int):
         return Decimal(str(label)) if isinstance(label, float) else Decimal(label)
     return label

@@ -1,4 +1,4 @@
-"""Tables in memory: the group of each row as an index, and the number of records at each position."""
+"""Tables in memory: the group of each row as an index, and counts of positions."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Tally(NamedTuple):
         return Counts.of_rows(group, position, self.weight, groups=groups)
 
     def numbers(self, groups: int, which: np.ndarray | None = None) -> np.ndarray:
-        """Return the number of records of each group, int64, among those for which ``which`` is true."""
+        """Return the number of records of each group, int64, where ``which`` is true."""
         counted = self.group >= 0 if which is None else which & (self.group >= 0)
         group = self.group[counted]
         if self.weight is None:
@@ -83,15 +83,16 @@ class Memory:
         self._columns, self._by, self._persons = columns, tuple(by), persons
         self._count = None if counts is None else np.asarray(columns.numbers(counts)).astype(np.int64)
         self._labels = [columns.labels(name) for name in by]
-        # The distinct combinations of label codes, ascending, and the index of each row's combination, -1 for none.
+        # The distinct combinations of label codes, ascending, and the index of each row's
+        # combination, -1 for none.
         self._different, self._order = _together(self._labels)
         self._unit = None if persons is None else columns.labels(persons.unit).codes
 
     def there(self, bounded: bool) -> tuple[Groups, np.ndarray]:
-        """Return all groups that have rows, in the order of their labels, and their numbers of rows or persons.
+        """Return all groups that have rows, sorted by label, and their sizes.
 
-        With ``bounded`` a person counts in at most ``max_groups`` groups, and groups without a person are
-        left out.
+        A size is the number of rows or persons. With ``bounded`` a person counts in at most
+        ``max_groups`` groups, and groups without a person are left out.
         """
         group, count = self._order, self._count
         if self._unit is not None:
@@ -111,7 +112,10 @@ class Memory:
         return Groups(joined(parts), dict(zip(self._by, parts, strict=True))), sizes[found]
 
     def crowded(self, groups: Groups) -> tuple[int, int]:
-        """Return the number of persons with rows in more than ``max_groups`` of these groups, and of all persons."""
+        """Return the number of persons in more than ``max_groups`` of these groups, and of all.
+
+        A person is in a group if it has rows there.
+        """
         known: Any = self._persons
         persons, _, _ = self._sorted(np.where(self._group(groups, len(self._order)) >= 0, self._order, -1))
         numbers = np.bincount(persons)
@@ -162,7 +166,10 @@ class Memory:
     def _of_persons(
         self, values: Any, present: Any, group: Any, grid: Any, rule: Any, neighbors: str, read: Callable[..., Any] | None
     ) -> Tally:
-        """Return one record per person and group; ``read`` gives the position of a value that is kept."""
+        """Return one record per person and group.
+
+        ``read`` gives the position of a value that is kept.
+        """
         order = self._order if self._by else np.zeros(len(values), np.int64)
         persons, ordered, (there, starts, rows) = self._sorted(np.where((group >= 0) & present, order, -1))
         position = together(values[there], starts, rows, grid, rule) if len(starts) else np.zeros(0, np.int64)
@@ -178,7 +185,10 @@ class Memory:
         return Tally(found, position, None)
 
     def _sorted(self, order: np.ndarray) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """Return the person and group of each record, and its rows: sorted, with the start and number of each."""
+        """Return the person and group of each record, and its rows.
+
+        The rows are sorted, with the start and the number of rows for each record.
+        """
         unit: Any = self._unit
         rows = np.flatnonzero((unit >= 0) & (order >= 0))
         width = int(order.max(initial=0)) + 1
@@ -208,7 +218,10 @@ class Memory:
 
 
 def _together(columns: Sequence[Labels]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distinct combinations of label codes, ascending, and each row's combination; -1 if missing."""
+    """Return the distinct combinations of label codes, ascending, and each row's combination.
+
+    -1 if missing.
+    """
     if not columns:
         return np.zeros((1, 0), np.int64), np.zeros(0, np.int64)
     if len(columns) == 1:

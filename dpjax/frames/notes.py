@@ -9,7 +9,10 @@ BOUND_SHARE = 0.25  # the least share of records at a bound that is reported
 
 
 def words_of_ties(shares: Sequence[float], option: str = "resolution=") -> str:
-    """Return the note for statistics with these shares of ties, with the option that takes a resolution."""
+    """Return the note for statistics with these shares of ties.
+
+    It names the option that takes a resolution.
+    """
     return (
         f"{_percent(shares)} of the records are tied: they equal the statistic. A continuous distribution has no mass on a single "
         "value, so the draws spread over the gaps between distinct values, or up to the bounds. Give the resolution of the data as "
@@ -23,7 +26,10 @@ def words_of_bounds(shares: Sequence[float]) -> str:
 
 
 def words_of_crowded(persons: Sequence[int], max_groups: int) -> str:
-    """Return the note for persons with rows in more than ``max_groups`` groups; ``persons`` is (some, all)."""
+    """Return the note for persons with rows in more than ``max_groups`` groups.
+
+    ``persons`` is (some, all).
+    """
     some, all_persons = persons
     return (
         f"{some} of {all_persons} persons have rows in more groups than they count in, {max_groups} (max_groups=): their rows in "

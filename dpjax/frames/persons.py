@@ -1,17 +1,21 @@
-"""Persons with several rows: the rows of a person in a group are combined, and a person counts in few groups.
+"""Persons with several rows.
 
-**Proof.** Let a table have one person more than another one. Rows of different persons are not combined before they
-are counted: the record of a person in a group, and the choice of the person's groups (those with most of the person's
-rows, ties by label), are functions of that person's rows and of public numbers alone. So the records of all others are
-equal in both tables, and the person adds at most one record to each of at most ``max_groups`` groups. A mechanism that
-is epsilon-DP for a record of a group draws independently for each group, so that the losses of these groups add up to
-at most ``max_groups`` times epsilon; all other groups have the same distribution. Ranges add up likewise, since the
-groups are drawn independently. Without groups there is one record, and the cost is that of one.
+The rows of a person in a group are combined, and a person counts in few groups.
 
-**Why rows are rounded before they are added.** A sum of floats depends on their order, and an engine's order may depend
-on other people's rows: then one person could change the records of several. So rows become integers first, multiples of
-the resolution over a power of two that depends on public numbers only, whose sum is exact in every order (up to 2^32
-rows of a person in a group).
+**Proof.** Let a table have one person more than another one. Rows of different persons are not
+combined before they are counted: the record of a person in a group, and the choice of the person's
+groups (those with most of the person's rows, ties by label), are functions of that person's rows
+and of public numbers alone. So the records of all others are equal in both tables, and the person
+adds at most one record to each of at most ``max_groups`` groups. A mechanism that is epsilon-DP for
+a record of a group draws independently for each group, so that the losses of these groups add up to
+at most ``max_groups`` times epsilon; all other groups have the same distribution. Ranges add up
+likewise, since the groups are drawn independently. Without groups there is one record, and the cost
+is that of one.
+
+**Why rows are rounded before they are added.** A sum of floats depends on their order, and an
+engine's order may depend on other people's rows: then one person could change the records of
+several. So rows become integers first, multiples of the resolution over a power of two that depends
+on public numbers only, whose sum is exact in every order (up to 2^32 rows of a person in a group).
 """
 
 from __future__ import annotations
@@ -33,9 +37,10 @@ _BITS = 31  # the number of bits of the integer of a row
 
 
 class Rounding(NamedTuple):
-    """Rounding of x to floor(clip(x * times / over, low, high) * 2^bits + 1/2) - offset * 2^bits, in float64.
+    """Rounding of scaled and clamped numbers to integers, in float64.
 
-    With ``bits = 0`` it is the index of the nearest cell of a grid, counted from the lower bound.
+    It is floor(clip(x * times / over, low, high) * 2^bits + 1/2) - offset * 2^bits. With
+    ``bits = 0`` it is the index of the nearest cell of a grid, counted from the lower bound.
     """
 
     times: float
@@ -60,11 +65,12 @@ def cells_of(grid: Multiples) -> Rounding:
 
 @dataclass(frozen=True)
 class Persons:
-    """How the rows of a person are combined.
+    """The rule that combines the rows of a person.
 
     Attributes:
         unit: the column that identifies the person.
-        per_unit: how all rows of a person in a group are combined; None for the default of the statistic.
+        per_unit: how all rows of a person in a group are combined; None for the default of the
+            statistic.
         max_groups: the maximal number of groups that a person counts in.
     """
 
@@ -79,7 +85,10 @@ class Persons:
         checks.static_integer("max_groups", self.max_groups, 1)
 
     def rule(self, statistic: Statistic) -> PerUnit:
-        """Return how the rows of a person are combined for this statistic; raise if that is undefined."""
+        """Return how the rows of a person are combined for this statistic.
+
+        Raise if that is undefined.
+        """
         if isinstance(statistic, Count):  # counts persons, whatever their values are
             return "max"
         grid: Any = getattr(statistic, "records_grid", None)
@@ -110,7 +119,10 @@ def rows_of(grid: Multiples, rule: PerUnit) -> Rounding:
 
 
 def together(values: np.ndarray, starts: np.ndarray, rows: np.ndarray, grid: Multiples | None, rule: PerUnit) -> np.ndarray:
-    """Return the position of each person's record, int64, from rows sorted by person and rounded by :func:`rows_of`."""
+    """Return the position of each person's record, int64.
+
+    The rows are sorted by person and rounded by :func:`rows_of`.
+    """
     if grid is None or rule in ("min", "max"):
         return (np.minimum if rule == "min" else np.maximum).reduceat(values, starts)
     if rule == "count":
@@ -129,7 +141,9 @@ def finished(total: np.ndarray, rows: np.ndarray, grid: Multiples, rule: PerUnit
 
 
 def in_few_groups(person: np.ndarray, group: np.ndarray, rows: np.ndarray, most: int) -> np.ndarray:
-    """Return which records are kept, bool: of each person those in the groups with most rows, ties by group.
+    """Return which records are kept, bool.
+
+    Of each person these are the ones in the groups with most rows, with ties broken by group.
 
     Args:
         person: int64 ``(n,)``.

@@ -1,15 +1,17 @@
-"""Private selection of groups that are not known in advance: those whose noisy size reaches a threshold.
+"""Private selection of groups that are not known in advance.
 
-To the size n of each group that has a record, exact discrete Laplace noise Z is added, P(Z = z) = tanh(epsilon/2)
-e^(-epsilon abs(z)); groups with n + Z >= T are kept, with their noisy size. One record more in such a group changes
-n by 1: epsilon-DP. A record in a new group makes new outputs possible, with probability
+Those are kept whose noisy size reaches a threshold. To the size n of each group that has a record,
+exact discrete Laplace noise Z is added, P(Z = z) = tanh(epsilon/2) e^(-epsilon abs(z)); groups with
+n + Z >= T are kept, with their noisy size. One record more in such a group changes n by 1:
+epsilon-DP. A record in a new group makes new outputs possible, with probability
 
     P(1 + Z >= T) = e^(-epsilon (T - 1)) / (1 + e^-epsilon),
 
-which is exactly delta; T is the least integer whose delta is at most the requested one. A person who adds one record to
-each of at most m groups changes m noisy sizes, which costs m epsilon. If j of the groups are new, one of them is kept
-with probability 1 - (1 - p)^j, with p as above; outputs without any of them differ by at most the epsilons of the
-other m - j groups. So delta is 1 - (1 - p)^m, which is attained if all m groups are new.
+which is exactly delta; T is the least integer whose delta is at most the requested one. A person
+who adds one record to each of at most m groups changes m noisy sizes, which costs m epsilon. If j
+of the groups are new, one of them is kept with probability 1 - (1 - p)^j, with p as above; outputs
+without any of them differ by at most the epsilons of the other m - j groups. So delta is 1 - (1 -
+p)^m, which is attained if all m groups are new.
 """
 
 from __future__ import annotations
@@ -35,8 +37,8 @@ class PrivateGroups:
 
     Attributes:
         epsilon: from 2^-30 to 64, for the choice of the groups and their noisy sizes together.
-        delta: in (0, 1), the probability that new groups are kept; it should be far below one over the
-            number of people. It is that of a person.
+        delta: in (0, 1), the probability that new groups are kept; it should be far below one over
+            the number of people. It is that of a person.
         max_groups: the maximal number of groups that a person counts in, which
             :func:`dpjax.frames.release` sets. Each costs epsilon.
 
@@ -71,20 +73,29 @@ class PrivateGroups:
 
     @property
     def guarantee(self) -> Guarantee:
-        """The cost of the choice of groups and their noisy sizes, with the exact delta, rounded up."""
+        """The cost of the choice of groups and their noisy sizes, with the exact delta.
+
+        It is rounded up.
+        """
         delta = _delta_of(exact_epsilon(self.epsilon), self.threshold, self.max_groups)
         total = cost_of(exact_epsilon(self.epsilon), self.max_groups, "add_remove").epsilon
         return Guarantee(total, inf, "add_remove", delta=nextafter(float(delta), 1.0))
 
     def probability_kept(self, sizes: object) -> np.ndarray:
-        """Return the exact probability that groups of these sizes are kept, float64. It is not private."""
+        """Return the exact probability that groups of these sizes are kept, float64.
+
+        It is not private.
+        """
         beyond = self.threshold - np.asarray(sizes, np.float64)
         with np.errstate(over="ignore"):
             tail = np.exp(-self.epsilon * np.where(beyond > 0, beyond, 1 - beyond)) / (1 + np.exp(-self.epsilon))
         return np.where(beyond > 0, tail, 1 - tail)
 
     def release(self, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Choose among groups with these sizes; return the indices of those kept and their noisy sizes, int64."""
+        """Choose among groups with these sizes.
+
+        Return the indices of those kept and their noisy sizes, int64.
+        """
         noisy = sizes + draw_discrete_laplace([exact_epsilon(self.epsilon)], sizes.size, 1)[0, :, 0]
         kept = np.flatnonzero(noisy >= self.threshold)
         return kept, noisy[kept]

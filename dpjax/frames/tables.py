@@ -1,4 +1,7 @@
-"""Access to tables of every kind, in memory or in an engine, and creation of frames of the same kind."""
+"""Access to tables of every kind, and creation of frames of the same kind.
+
+Tables are in memory or in an engine.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,10 @@ class Records(Protocol):
         """
 
     def crowded(self, groups: Groups) -> tuple[int, int]:
-        """Return the number of persons with rows in more than ``max_groups`` of these groups, and of all persons."""
+        """Return the number of persons in more than ``max_groups`` of these groups, and of all.
+
+        A person is in a group if it has rows there.
+        """
 
     def tally(self, column: Any, statistic: Statistic, groups: Groups, neighbors: str) -> Tally:
         """Count the records of a column in these groups."""
@@ -134,7 +140,8 @@ class _Opened(NamedTuple):
         columns: the names of the columns.
         kind: a function that names the kind of a column by its dtype.
         zoned: a function that returns whether the dtype of a column has a time zone.
-        rows: a function of the columns of groups and of how persons are combined that returns records.
+        rows: a function of the columns of groups and of how persons are combined that returns
+            records.
         remake: a function that makes a frame of the same kind from columns.
     """
 

@@ -15,8 +15,8 @@ def in_kind(values: np.ndarray, kind: str, bound: Any) -> np.ndarray:
 
     Args:
         values: microseconds, float64, since 1970 or since midnight.
-        kind: ``"Date"``, ``"Datetime"``, ``"Duration"`` or ``"Time"``, the kind of the column. A value
-            between two dates becomes the earlier one.
+        kind: ``"Date"``, ``"Datetime"``, ``"Duration"`` or ``"Time"``, the kind of the column. A
+            value between two dates becomes the earlier one.
         bound: a bound, whose time zone the results have.
     """
     rounded = np.rint(np.asarray(values)).astype(np.int64)

@@ -11,8 +11,8 @@ import numpy as np
 class TruncatedLaplace(NamedTuple):
     """Laplace noise around values ``(groups,)``, truncated to two bounds.
 
-    The sensitivity of a quantile is the distance of the bounds. Half of epsilon pays for it, and the other
-    half for the mass between the bounds, which depends on the value.
+    The sensitivity of a quantile is the distance of the bounds. Half of epsilon pays for it, and
+    the other half for the mass between the bounds, which depends on the value.
     """
 
     value: np.ndarray

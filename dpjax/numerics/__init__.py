@@ -1,1 +1,4 @@
-"""Numerical building blocks: 64-bit integers, double-float arithmetic, batches, ordered sums, bisection."""
+"""Numerical building blocks.
+
+64-bit integers, double-float arithmetic, batches, ordered sums and bisection.
+"""

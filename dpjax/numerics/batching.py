@@ -1,6 +1,7 @@
 """Batch axes: all axes but the last one (or, for parameters, all axes).
 
-Outside ``jit`` a helper is compiled as one program; inside, it becomes part of the caller's program.
+Outside ``jit`` a helper is compiled as one program; inside, it becomes part of the caller's
+program.
 """
 
 from collections.abc import Callable
@@ -17,7 +18,10 @@ from dpjax.numerics import host_call
 
 @partial(jax.jit, inline=True)
 def concatenate(*arrays: jax.Array) -> jax.Array:
-    """Join arrays along the last axis, broadcasting their leading axes (of any rank) against each other."""
+    """Join arrays along the last axis, broadcasting their leading axes.
+
+    These may be of any rank.
+    """
     batch = jnp.broadcast_shapes(*(array.shape[:-1] for array in arrays))
     return jnp.concatenate([broadcast_rows(array, batch) for array in arrays], axis=-1)
 
@@ -60,10 +64,11 @@ def window(array: jax.Array, start: Any, size: int) -> jax.Array:
 
 
 def in_memory(always: jax.Array, compute: Callable[[], Any], instead: Any = None) -> Any:
-    """Return ``compute()``; on the CPU its arrays are materialized, as results of a ``cond`` that always holds.
+    """Return ``compute()``, materialized on the CPU.
 
-    XLA's CPU compiler would otherwise fuse gathers with the operations that use them, and run these
-    without vectorization. On other devices there is no ``cond``, as the host would wait for each.
+    There, its arrays are results of a ``cond`` that always holds. XLA's CPU compiler would
+    otherwise fuse gathers with the operations that use them, and run these without vectorization.
+    On other devices there is no ``cond``, as the host would wait for each.
 
     Args:
         always: a traced bool that is true.
@@ -86,10 +91,10 @@ def in_memory(always: jax.Array, compute: Callable[[], Any], instead: Any = None
 
 
 def by_platform(*arrays: Any, cpu: Callable[..., Any], default: Callable[..., Any]) -> Any:
-    """Return ``cpu(*arrays)`` on the CPU, and ``default(*arrays)``, which must be equivalent, elsewhere.
+    """Return ``cpu(*arrays)`` on the CPU, and ``default(*arrays)`` elsewhere.
 
-    The device that a program is lowered for decides. If it can only be the CPU (:func:`runs_on_cpu`),
-    ``default`` is not traced.
+    The two must be equivalent. The device that a program is lowered for decides. If it can only be
+    the CPU (:func:`runs_on_cpu`), ``default`` is not traced.
     """
     if runs_on_cpu():
         return cpu(*arrays)
@@ -106,10 +111,11 @@ def runs_on_cpu() -> bool:
 
 
 def some_rows(tree: Any, batch: tuple[int, ...], start: Any, size: int, always: jax.Array | None = None) -> Any:
-    """Return rows ``start`` to ``start + size`` of the flattened batch, for a pytree of arrays ``(*batch, k)``.
+    """Return rows ``start`` to ``start + size`` of the flattened batch.
 
-    They have the shape ``(size, k)``, or ``(1, k)`` for an array that all rows share by broadcasting.
-    With ``always``, the arrays are materialized on the CPU (see :func:`in_memory`).
+    The argument is a pytree of arrays ``(*batch, k)``, and the results have the shape
+    ``(size, k)``, or ``(1, k)`` for an array that all rows share by broadcasting. With ``always``,
+    the arrays are materialized on the CPU (see :func:`in_memory`).
     """
     rows = prod(batch)
     leaves, structure = jax.tree.flatten(tree)
@@ -134,11 +140,12 @@ def by_chunks(compute: Callable[[Any, int], Any], rows: int, size: int, elsewher
     """Compute rows in chunks and join them, with one small program for any number of rows.
 
     Args:
-        compute: a function of ``start`` and ``size`` that returns a pytree of arrays of ``size`` rows.
+        compute: a function of ``start`` and ``size`` that returns a pytree of arrays of ``size``
+            rows.
         rows: the total number of rows.
         size: the number of rows of a chunk on the CPU, small enough for the cache.
-        elsewhere: the same on other devices, which launch a kernel for every step of every chunk; by
-            default 16 times as large.
+        elsewhere: the same on other devices, which launch a kernel for every step of every chunk;
+            by default 16 times as large.
     """
     elsewhere = min(rows, 16 * size) if elsewhere is None else elsewhere
     if size >= rows:
@@ -159,7 +166,7 @@ def _chunks(compute: Callable[[Any, int], Any], rows: int, size: int) -> Any:
 
 
 def fits_into(batch: tuple[int, ...], of: str, **public: tuple[int, ...]) -> None:
-    """Raise ``ValueError`` if the shape of a public parameter does not broadcast to the shape ``batch``.
+    """Raise ``ValueError`` if a public parameter does not broadcast to the shape ``batch``.
 
     The parameters are those of an object ``of`` that they cannot enlarge.
     """
@@ -173,7 +180,7 @@ def fits_into(batch: tuple[int, ...], of: str, **public: tuple[int, ...]) -> Non
 
 
 def fits(batch: tuple[int, ...], **public: tuple[int, ...]) -> None:
-    """Raise ``ValueError`` if the shape of a public parameter does not broadcast against the batch."""
+    """Raise ``ValueError`` if a public parameter does not broadcast against the batch."""
     for name, shape in public.items():
         try:
             jnp.broadcast_shapes(batch, shape)

@@ -1,9 +1,9 @@
 """Binomial tails and Clopper-Pearson limits, by the incomplete beta function.
 
-P[Binomial(n, p) >= k] = I_p(k, n - k + 1). Where the result does not underflow, the relative error of
-SciPy's ``betainc`` is below 1e-12 up to 10^4 trials and below 1e-9 up to 10^7, and for p >= 1/2 below 1e-11
-(that of ``bdtrc`` is up to 2e-4). ``scipy.special`` is imported on first use, as this takes a tenth of a
-second.
+P[Binomial(n, p) >= k] = I_p(k, n - k + 1). Where the result does not underflow, the relative error
+of SciPy's ``betainc`` is below 1e-12 up to 10^4 trials and below 1e-9 up to 10^7, and for p >= 1/2
+below 1e-11 (that of ``bdtrc`` is up to 2e-4). ``scipy.special`` is imported on first use, as this
+takes a tenth of a second.
 """
 
 from __future__ import annotations
@@ -50,10 +50,11 @@ def _tail(function: Callable[..., Array], k: Array, n: Array, probability: Array
 
 
 def lower_limit(successes: ArrayLike, *, trials: ArrayLike, error: ArrayLike) -> Array:
-    """Return the Clopper-Pearson lower limit: the largest p with ``P[Binomial(trials, p) >= successes] <= error``.
+    """Return the Clopper-Pearson lower limit.
 
-    The true probability is below the limit with probability at most ``error``. The limit satisfies the
-    inequality as computed, so that it is rounded down.
+    It is the largest p with ``P[Binomial(trials, p) >= successes] <= error``. The true probability
+    is below the limit with probability at most ``error``. The limit satisfies the inequality as
+    computed, so that it is rounded down.
 
     Args:
         successes: integers ``(...)`` in 0..trials.
@@ -77,10 +78,11 @@ def lower_limit(successes: ArrayLike, *, trials: ArrayLike, error: ArrayLike) ->
 
 
 def upper_limit(successes: ArrayLike, *, trials: ArrayLike, error: ArrayLike) -> Array:
-    """Return the Clopper-Pearson upper limit: the smallest p with ``P[Binomial(trials, p) <= successes] <= error``.
+    """Return the Clopper-Pearson upper limit.
 
-    The true probability is above the limit with probability at most ``error``. It is 1 if all trials are
-    successes. Arguments are those of :func:`lower_limit`.
+    It is the smallest p with ``P[Binomial(trials, p) <= successes] <= error``. The true probability
+    is above the limit with probability at most ``error``. It is 1 if all trials are successes.
+    Arguments are those of :func:`lower_limit`.
 
     >>> bool(np.isclose(upper_limit(0, trials=100, error=0.05), 1 - 0.05 ** (1 / 100)))
     True

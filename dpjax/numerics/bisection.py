@@ -10,7 +10,7 @@ from jax.typing import ArrayLike
 
 
 def bisect(is_below: Callable[[jax.Array], jax.Array], low: jax.Array, high: jax.Array, steps: int) -> tuple[jax.Array, jax.Array]:
-    """Bisect ``[low, high]`` elementwise to the point where ``is_below`` changes from true to false.
+    """Bisect ``[low, high]`` elementwise to where ``is_below`` changes from true to false.
 
     Args:
         is_below: a function of an array of points, true up to some point of the interval and false
@@ -42,7 +42,8 @@ def count_leading(
         size: the number of indices, static.
         shape: the shape of the independent searches.
         start: a number of leading indices that are known to hold, int32.
-        rounds: the result must be less than ``2**rounds`` above ``start``; by default it may be any.
+        rounds: the result must be less than ``2**rounds`` above ``start``; by default it may be
+            any.
     """
     if not size:
         return jnp.zeros(shape, jnp.int32)

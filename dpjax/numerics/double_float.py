@@ -1,13 +1,14 @@
-"""Double-float arithmetic: numbers with twice the digits of a float, as unevaluated sums of two floats.
+"""Double-float arithmetic: numbers with twice the digits of a float.
 
-A plain ``sum`` or ``cumsum`` of n float32 numbers has an error of about sqrt(n) units in the last place, and
-its bits change when the row is padded. With ``DoubleFloat`` partial sums, the difference of two sums of 10^5
-records near 10^6 still has all digits of float32. Sums and differences are rounded in the same way in every
-lane of every device; ``product`` prevents that a product is fused into a later sum in some lanes only.
+They are unevaluated sums of two floats. A plain ``sum`` or ``cumsum`` of n float32 numbers has an
+error of about sqrt(n) units in the last place, and its bits change when the row is padded. With
+``DoubleFloat`` partial sums, the difference of two sums of 10^5 records near 10^6 still has all
+digits of float32. Sums and differences are rounded in the same way in every lane of every device;
+``product`` prevents that a product is fused into a later sum in some lanes only.
 
-With u half the spacing of floats at 1 (2^-24 in float32), every operation has a relative error below 16 u^2,
-for a difference relative to the sum of the magnitudes of its terms. A sum of n terms takes 2 log2(n)
-additions in sequence.
+With u half the spacing of floats at 1 (2^-24 in float32), every operation has a relative error
+below 16 u^2, for a difference relative to the sum of the magnitudes of its terms. A sum of n terms
+takes 2 log2(n) additions in sequence.
 """
 
 from typing import Any, NamedTuple
@@ -72,7 +73,10 @@ def larger(a: DoubleFloat, b: DoubleFloat) -> DoubleFloat:
 
 
 def largest(numbers: DoubleFloat, among: Any) -> DoubleFloat:
-    """Return the maximum over the last axis of the entries where ``among`` is true; -infinity if none is."""
+    """Return the maximum over the last axis of the entries where ``among`` is true.
+
+    -infinity if none is.
+    """
     high = jnp.where(among, numbers.high, -jnp.inf)
     top = jnp.max(high, axis=-1, keepdims=True)
     low = jnp.where(among & ((high == top) | jnp.isnan(high)), numbers.low, -jnp.inf)
@@ -85,10 +89,11 @@ def product(a: jax.Array, b: jax.Array) -> jax.Array:
 
 
 def exact_product(a: jax.Array, b: jax.Array) -> DoubleFloat:
-    """Return the exact product (Dekker 1971), unless it or its low part leaves the range of the dtype."""
+    """Return the exact product (Dekker 1971), if it and its low part are in range."""
     rounded = product(a, b)
     (a1, a2), (b1, b2) = _halves(a), _halves(b)
-    # All products of halves, and all their sums but the last, are exact, so that fusing them does not change the result.
+    # All products of halves, and all their sums but the last, are exact, so that fusing them does
+    # not change the result.
     return DoubleFloat(rounded, ((a1 * b1 - rounded) + (a1 * b2 + a2 * b1)) + a2 * b2)
 
 
@@ -102,7 +107,10 @@ def prefix_sums(terms: DoubleFloat) -> DoubleFloat:
 
 
 def sum_of(terms: DoubleFloat) -> DoubleFloat:
-    """Return the sum over the last axis, ``(..., n)`` to ``(...)``, in an order that depends only on n."""
+    """Return the sum over the last axis, ``(..., n)`` to ``(...)``.
+
+    The order of the additions depends only on n.
+    """
     size = terms.high.shape[-1]
     if size == 0:
         return single(jnp.zeros(terms.high.shape[:-1], terms.high.dtype))
@@ -134,8 +142,9 @@ def single(array: jax.Array) -> DoubleFloat:
 def _halves(x: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Split a float into two of half as many digits.
 
-    The first is rounded to nearest, so that the second is at most half its unit. If it were truncated,
-    the second would need one more digit, and the sum of the mixed products would not be exact.
+    The first is rounded to nearest, so that the second is at most half its unit. If it were
+    truncated, the second would need one more digit, and the sum of the mixed products would not be
+    exact.
     """
     bits = (jnp.finfo(x.dtype).nmant + 2) // 2
     kind = jnp.dtype(f"int{8 * x.dtype.itemsize}")

@@ -1,4 +1,7 @@
-"""``where`` and ``clip`` without the nested calls of ``jax.numpy``, to reduce the compile time of draws."""
+"""``where`` and ``clip`` without the nested calls of ``jax.numpy``.
+
+This reduces the compile time of draws.
+"""
 
 from typing import Any
 

@@ -1,9 +1,9 @@
-"""Calls of NumPy code from compiled programs on the CPU, through XLA's foreign function interface (FFI).
+"""Calls of NumPy code from compiled programs on the CPU.
 
-``jax.pure_callback`` converts its arguments to JAX arrays. These copies wait for a thread of a pool that the
-callbacks themselves may occupy: with one core, or with as many callbacks at a time as cores, a program
-deadlocks (jax-ml/jax#24255). Here a function gets views of XLA's buffers and writes to XLA's result buffers,
-without copies.
+They use XLA's foreign function interface (FFI). ``jax.pure_callback`` converts its arguments to JAX
+arrays. These copies wait for a thread of a pool that the callbacks themselves may occupy: with one
+core, or with as many callbacks at a time as cores, a program deadlocks (jax-ml/jax#24255). Here a
+function gets views of XLA's buffers and writes to XLA's result buffers, without copies.
 """
 
 import ctypes
@@ -52,7 +52,7 @@ class _Buffers(ctypes.Structure):
 
 
 class _Call(ctypes.Structure):
-    """``XLA_FFI_CallFrame`` of XLA's c_api.h, which is stable: new fields are only added at the end."""
+    """``XLA_FFI_CallFrame`` of XLA's c_api.h: new fields are only added at the end."""
 
     _fields_ = (
         *(("size", c_size_t), ("extension", POINTER(_Extension)), ("api", POINTER(_Api)), ("context", c_void_p)),
@@ -99,7 +99,10 @@ _ready = False
 
 
 def register(function: Function) -> np.ndarray:
-    """Register a function that compiled programs, also of other processes, may call; return its digest."""
+    """Register a function that compiled programs, also of other processes, may call.
+
+    Return its digest.
+    """
     global _ready
     which = np.frombuffer(hashlib.sha256(repr(function).encode()).digest()[:8], np.uint32)
     with _lock:
@@ -128,10 +131,10 @@ def allowed() -> bool:
 def without_host_calls() -> Iterator[None]:
     """Make a context in which programs are traced without calls of NumPy, for ``jax.export``.
 
-    Exported programs then need JAX alone, and no device is assumed: a program that is lowered for CUDA
-    uses the code for CUDA, also if it is exported on a machine without a GPU. On the CPU, rows are
-    sorted by XLA, by the bits of the floats: draws are the same, but sorting is several times slower.
-    Compiled programs are discarded on entry and exit. This is not thread-safe.
+    Exported programs then need JAX alone, and no device is assumed: a program that is lowered for
+    CUDA uses the code for CUDA, also if it is exported on a machine without a GPU. On the CPU, rows
+    are sorted by XLA, by the bits of the floats: draws are the same, but sorting is several times
+    slower. Compiled programs are discarded on entry and exit. This is not thread-safe.
 
     >>> import jax, jax.numpy as jnp, dpjax
     >>> def draw(key, x):
@@ -156,9 +159,9 @@ def host_call(function: Function, results: Sequence[jax.ShapeDtypeStruct], *argu
     """Return the arrays that ``function(results, *arguments)`` fills, in programs for the CPU only.
 
     Args:
-        function: a function of NumPy arrays, which must not call JAX and must not change its arguments.
-            Its ``repr`` must determine its behavior, so that programs are equal in every process. If it
-            raises, the exception is printed and the results are NaN.
+        function: a function of NumPy arrays, which must not call JAX and must not change its
+            arguments. Its ``repr`` must determine its behavior, so that programs are equal in every
+            process. If it raises, the exception is printed and the results are NaN.
         results: shapes and float dtypes of the results.
         *arguments: arrays of bool, int32 or floats.
     """

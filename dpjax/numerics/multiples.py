@@ -1,4 +1,4 @@
-"""Numbers on a public grid: multiples of a resolution, by integer indices that floats hold exactly."""
+"""Numbers on a public grid: multiples of a resolution, by indices that floats hold exactly."""
 
 from fractions import Fraction
 from functools import partial
@@ -10,7 +10,10 @@ import jax.numpy as jnp
 
 @partial(jax.jit, inline=True, static_argnames="resolution")
 def to_multiples(x: jax.Array, resolution: Fraction) -> jax.Array:
-    """Return the index of the multiple nearest to x; halfway, the upper one, as in data frame engines."""
+    """Return the index of the multiple nearest to x.
+
+    Halfway, the upper one, as in data frame engines.
+    """
     return jnp.floor(_times(x, resolution.denominator, resolution.numerator) + 0.5)
 
 
@@ -37,5 +40,6 @@ def _times(x: jax.Array, numerator: int, denominator: int) -> jax.Array:
     product = x * float(numerator) if numerator != 1 else x
     if denominator == 1:
         return product
-    # XLA replaces a constant divisor by its reciprocal, which sometimes changes the last bit; this divisor is not constant to XLA.
+    # XLA replaces a constant divisor by its reciprocal, which sometimes changes the last bit; this
+    # divisor is not constant to XLA.
     return product / jnp.where(jnp.isnan(product), jnp.nan, float(denominator))

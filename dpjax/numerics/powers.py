@@ -13,8 +13,8 @@ from dpjax.numerics.elementwise import clip, where
 def exponent_of(cost: jax.Array, bits: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Split ``cost * bits`` into an integer modulo 2^32 (int32) and a fraction within +-2.
 
-    Each factor is split into two halves, whose products are exact: if the product were rounded, a cost of
-    50,000 would have an error of several percent.
+    Each factor is split into two halves, whose products are exact: if the product were rounded, a
+    cost of 50,000 would have an error of several percent.
     """
     exponent, fraction = jnp.zeros((), jnp.int32), jnp.zeros((), cost.dtype)
     for a in _halves(cost):
@@ -27,7 +27,10 @@ def exponent_of(cost: jax.Array, bits: jax.Array) -> tuple[jax.Array, jax.Array]
 
 
 def _modulo(integer: jax.Array) -> jax.Array:
-    """Return an integer of float dtype modulo 2^32, as int32; an arbitrary number if it is not finite."""
+    """Return an integer of float dtype modulo 2^32, as int32.
+
+    An arbitrary number if it is not finite.
+    """
     turns = jax.lax.round(integer * 2.0**-32, jax.lax.RoundingMethod.TO_NEAREST_EVEN)
     rest = integer - turns * 2.0**32  # exact
     return where(jnp.abs(rest) < 2.0**31, rest, -(2.0**31)).astype(jnp.int32)
@@ -42,7 +45,10 @@ def _halves(x: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def log2_floor(x: jax.Array) -> jax.Array:
-    """Return floor(log2(x)) of a positive float, int32; for 0 a number below that of every float."""
+    """Return floor(log2(x)) of a positive float, int32.
+
+    For 0 a number below that of every float.
+    """
     info, kind = jnp.finfo(x.dtype), _integer_of(x.dtype)
     biased = jax.lax.bitcast_convert_type(x, kind) >> np.array(info.nmant, kind)
     return biased.astype(jnp.int32) - np.int32(info.maxexp - 1)

@@ -1,8 +1,8 @@
 """Sums in a fixed order, so that draws are reproducible bit by bit.
 
-The last bits of XLA's ``sum`` and ``cumsum`` depend on the padding of a row and on the other rows. XLA's
-vectorized loop and its remainder loop round ``log`` and ``exp`` differently, so that rows are padded to a
-multiple of ``LANES`` first.
+The last bits of XLA's ``sum`` and ``cumsum`` depend on the padding of a row and on the other rows.
+XLA's vectorized loop and its remainder loop round ``log`` and ``exp`` differently, so that rows are
+padded to a multiple of ``LANES`` first.
 """
 
 from collections.abc import Callable
@@ -31,9 +31,9 @@ def pair_sums(terms: jax.Array) -> jax.Array:
 
 
 def pairwise_sum(terms: jax.Array) -> jax.Array:
-    """Return the sum over the last axis, kept as an axis of size 1, by repeatedly adding adjacent pairs.
+    """Return the sum over the last axis by repeatedly adding adjacent pairs.
 
-    Trailing zeros do not change the result.
+    The last axis is kept with size 1. Trailing zeros do not change the result.
     """
     while terms.shape[-1] > 1:
         terms = pair_sums(terms if terms.shape[-1] % 2 == 0 else pad(terms, 2))
@@ -41,9 +41,9 @@ def pairwise_sum(terms: jax.Array) -> jax.Array:
 
 
 def lane_sums(some: Callable[[Any, int], jax.Array], size: int) -> jax.Array:
-    """Return 32 partial sums ``(..., 32)`` of terms that are 32 apart, by pairwise summation from the first.
+    """Return 32 partial sums ``(..., 32)`` of terms that are 32 apart.
 
-    Trailing zeros do not change the result.
+    It uses pairwise summation from the first. Trailing zeros do not change the result.
 
     Args:
         some: a function of ``start`` and ``size`` that returns this many terms on the last axis.
@@ -78,10 +78,10 @@ def lane_sums(some: Callable[[Any, int], jax.Array], size: int) -> jax.Array:
 
 
 def folded_sum(terms: jax.Array) -> jax.Array:
-    """Return the sum over the last axis, kept as an axis of size 1, by repeatedly adding its second half.
+    """Return the sum over the last axis by repeatedly adding its second half.
 
-    It stops folding at 64 terms. On the CPU it takes a fraction of the time of XLA's ``sum`` where the
-    terms are computed in the same program.
+    The last axis is kept with size 1. It stops folding at 64 terms. On the CPU it takes a fraction
+    of the time of XLA's ``sum`` where the terms are computed in the same program.
     """
     odd = []
     while (size := terms.shape[-1]) > 2 * LANES:
@@ -96,8 +96,8 @@ def running_sums(terms: Any, add: Callable[[Any, Any], Any] = jnp.add, read: Cal
     """Return the inclusive prefix sums over the last axis.
 
     On the CPU, all blocks of 32 terms are summed sequentially in parallel, and then the sums of the
-    previous blocks are added (:func:`running`). Other devices use an associative scan. The order of the
-    additions depends on the position only.
+    previous blocks are added (:func:`running`). Other devices use an associative scan. The order of
+    the additions depends on the position only.
 
     Args:
         terms: an array ``(..., n)``, or a pytree of them.

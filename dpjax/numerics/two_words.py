@@ -1,4 +1,7 @@
-"""Unsigned 64-bit integers as two 32-bit words, as JAX has 64-bit integers only if x64 is enabled."""
+"""Unsigned 64-bit integers as two 32-bit words.
+
+JAX has 64-bit integers only if x64 is enabled.
+"""
 
 from typing import Any, NamedTuple
 
@@ -73,7 +76,7 @@ def multiply(a: jax.Array, b: jax.Array) -> Words:
 
 
 def times_word(a: Words, b: jax.Array) -> tuple[jax.Array, Words]:
-    """Return the product of a two-word number and a word: its third word, and its lower two words."""
+    """Return the third word and the lower two words when a two-word number is multiplied by a word."""
     low, high = multiply(a.low, b), multiply(a.high, b)
     middle = high.low + low.high
     return high.high + (middle < low.high).astype(jnp.uint32), Words(middle, low.low)

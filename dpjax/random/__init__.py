@@ -1,4 +1,7 @@
-"""Random words, uniform pairs, and Gumbel and exponential noise with full-precision tails, by row keys."""
+"""Random words, uniform pairs, and Gumbel and exponential noise, by row keys.
+
+The noise has full-precision tails.
+"""
 
 from dpjax.numerics.two_words import Words
 from dpjax.random.keys import check_key, row_keys

@@ -18,8 +18,8 @@ def check_key(key: Any) -> jax.Array:
     """Return ``key`` if it is a single typed threefry key; raise otherwise.
 
     ``rbg`` keys are refused because ``jax.vmap`` over them draws from the first key only.
-    Non-partitionable threefry is refused because its i-th word depends on the number of words drawn:
-    the draws of a row would depend on the padding and on the other rows.
+    Non-partitionable threefry is refused because its i-th word depends on the number of words
+    drawn: the draws of a row would depend on the padding and on the other rows.
 
     Args:
         key: a scalar key made by ``jax.random.key(seed)``.
@@ -59,13 +59,14 @@ def check_key(key: Any) -> jax.Array:
 def row_keys(key: jax.Array, batch_shape: tuple[int, ...], first: ArrayLike = 0) -> jax.Array:
     """Return one key for each row of a batch, by ``fold_in`` of the row's index on each axis.
 
-    The key of row ``(i, j)`` is ``fold_in(fold_in(key, first + i), j)``, so that it does not change when
-    rows are added.
+    The key of row ``(i, j)`` is ``fold_in(fold_in(key, first + i), j)``, so that it does not change
+    when rows are added.
 
     Args:
         key: a scalar typed key, or an array of keys for the first axes of the batch.
         batch_shape: the shape of the batch; for ``()`` the key itself is returned.
-        first: the index of the first row on the first axis, for a device that holds a part of the batch.
+        first: the index of the first row on the first axis, for a device that holds a part of the
+            batch.
 
     Returns:
         Keys of shape ``batch_shape``.
@@ -79,7 +80,7 @@ def row_keys(key: jax.Array, batch_shape: tuple[int, ...], first: ArrayLike = 0)
 
 
 def row_words(key: jax.Array, batch_shape: tuple[int, ...], first: ArrayLike = 0) -> Words:
-    """Return the key data of :func:`row_keys`, materialized, so that draws do not compute it again."""
+    """Return the key data of :func:`row_keys`, materialized to be computed once."""
     data = jax.random.key_data(key)
     keys = Words(data[..., 0], data[..., 1])
 
@@ -111,7 +112,7 @@ def fold_in_streams(keys: Words, size: int, streams: Sequence[int], first: Array
 def fold_in_range(keys: Words, size: int, first: ArrayLike = 0, stream: ArrayLike = 0) -> Words:
     """Fold ``first, ..., first + size - 1`` into each key, on a new last axis.
 
-    The result are the words of the variates with these indices. Different streams are independent;
+    The result are the words for the variates with these indices. Different streams are independent;
     stream 0 is that of ``jax.random.fold_in``.
     """
     index = jnp.arange(size, dtype=jnp.uint32) + jnp.asarray(first, jnp.uint32)

@@ -1,7 +1,8 @@
-"""Threefry-2x32 with 20 rounds (Salmon, Moraes, Dror and Shaw 2011): two random words per key and counter.
+"""Threefry-2x32 with 20 rounds (Salmon, Moraes, Dror and Shaw 2011).
 
-It is the function behind JAX's keys (a test compares all words). ``jax.random.bits`` discards one of the
-two words, and on the CPU JAX's loop writes to memory, which makes it four times slower.
+It gives two random words per key and counter. It is the function behind JAX's keys (a test compares
+all words). ``jax.random.bits`` discards one of the two words, and on the CPU JAX's loop writes to
+memory, which makes it four times slower.
 """
 
 import jax
@@ -15,7 +16,7 @@ _PARITY = 0x1BD11BDA
 
 @jax.jit
 def threefry(key: Words, counter: Words) -> Words:
-    """Return the two random words of each counter under each key; shapes broadcast.
+    """Return two random words for each counter under each key; shapes broadcast.
 
     For the counter ``(0, i)`` they equal ``jax.random.key_data(jax.random.fold_in(key, i))``.
     """

@@ -1,10 +1,10 @@
 """Uniform, exponential and Gumbel variates with full relative precision in both tails.
 
-A variate takes two random 32-bit words, which form the 64-bit integer W. The uniform variate is the pair
-(u, 1-u) with u = (W + 1/2) / 2^64, both rounded separately, so that neither is ever 0 and minus the logarithm
-of the smaller one reaches 65 log 2 = 45 nats. ``jax.random.gumbel`` and ``jax.random.exponential`` in float32
-reach 15.9 nats: an event of probability below 2^-24 would never happen, and a private distribution would
-lose its tail.
+A variate takes two random 32-bit words, which form the 64-bit integer W. The uniform variate is the
+pair (u, 1-u) with u = (W + 1/2) / 2^64, both rounded separately, so that neither is ever 0 and
+minus the logarithm of the smaller one reaches 65 log 2 = 45 nats. ``jax.random.gumbel`` and
+``jax.random.exponential`` in float32 reach 15.9 nats: an event of probability below 2^-24 would
+never happen, and a private distribution would lose its tail.
 """
 
 from functools import partial
@@ -36,9 +36,10 @@ class UniformPair(NamedTuple):
 
 
 def words(key: jax.Array, shape: tuple[int, ...]) -> Words:
-    """Draw two 32-bit words per variate, equal to ``jax.random.key_data(jax.random.split(key, ...))``.
+    """Draw two 32-bit words per variate.
 
-    The words of variate i of a 1-D shape do not depend on the number of variates.
+    They equal ``jax.random.key_data(jax.random.split(key, ...))``. The words for variate i of a 1-D
+    shape do not depend on the number of variates.
 
     Args:
         key: a scalar typed threefry key.
@@ -65,8 +66,8 @@ def words(key: jax.Array, shape: tuple[int, ...]) -> Words:
 def uniform_from_words(words: Words, dtype: Any) -> UniformPair:
     """Convert pairs of random words to uniform pairs (u, 1-u) with u = (W + 1/2) / 2^64.
 
-    The error of each is below two units in its last place, also if it is small: then ``low`` supplies the
-    digits that ``high`` lacks.
+    The error of each is below two units in its last place, also if it is small: then ``low``
+    supplies the digits that ``high`` lacks.
 
     Args:
         words: two uint32 arrays of any shape.
@@ -76,7 +77,8 @@ def uniform_from_words(words: Words, dtype: Any) -> UniformPair:
         A pair of arrays of this shape and dtype.
 
     Raises:
-        TypeError: ``dtype`` is another one; half precision represents neither 2^-65 nor 32-bit words.
+        TypeError: ``dtype`` is another one; half precision represents neither 2^-65 nor 32-bit
+            words.
 
     >>> import jax.numpy as jnp
     >>> pair = uniform_from_words(Words(jnp.uint32(0), jnp.uint32(0)), jnp.float32)
@@ -95,7 +97,9 @@ def uniform_from_words(words: Words, dtype: Any) -> UniformPair:
 
 @partial(jax.jit, inline=True)
 def exponential_from_uniform(pair: UniformPair) -> jax.Array:
-    """Return ``-log(u)``, a standard exponential variate with full relative precision in both tails.
+    """Return ``-log(u)``, a standard exponential variate, accurate in both tails.
+
+    It has full relative precision.
 
     >>> import jax.numpy as jnp
     >>> ends = jnp.array([0, 2**32 - 1], jnp.uint32)

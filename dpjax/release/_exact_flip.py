@@ -1,14 +1,16 @@
 """Exact draws of permute and flip (McKenna and Sheldon 2020).
 
-Every position is accepted with probability e^(-lam cost), where the least cost is 0, and one of the accepted positions is selected
-uniformly: this is the position with the least U e^(lam cost), for independent uniforms U. Positions of equal cost form a group. The
-least of w uniforms is 1 - (1 - V)^(1/w) for one uniform V, so that a draw needs one V per group, and a position in the winning
+Every position is accepted with probability e^(-lam cost), where the least cost is 0, and one of the
+accepted positions is selected uniformly: this is the position with the least U e^(lam cost), for
+independent uniforms U. Positions of equal cost form a group. The least of w uniforms is 1 - (1 -
+V)^(1/w) for one uniform V, so that a draw needs one V per group, and a position in the winning
 group.
 
-Nearly all groups are excluded in float64: the logarithm of the least U e^(lam cost) is computed for both ends of the interval that
-53 bits of V leave open, widened by much more than the rounding errors. If several groups are left, their logarithms are enclosed in
-decimal arithmetic (whose ln and exp are correctly rounded), with more and more bits of the uniforms, until one group is below all
-others.
+Nearly all groups are excluded in float64: the logarithm of the least U e^(lam cost) is computed for
+both ends of the interval that 53 bits of V leave open, widened by much more than the rounding
+errors. If several groups are left, their logarithms are enclosed in decimal arithmetic (whose ln
+and exp are correctly rounded), with more and more bits of the uniforms, until one group is below
+all others.
 """
 
 from __future__ import annotations
@@ -34,8 +36,8 @@ _NUMBERS = 2**21  # the number of logarithms computed in a chunk of draws
 def positions(distribution: GridDistribution, draws: int, words: Any, more: More, widened: float = _WIDENED) -> np.ndarray:
     """Draw positions, int64 ``(draws, datasets)``.
 
-    ``words(shape)`` returns 64-bit words, and ``more`` the bits that follow. With ``widened`` at 1 or more,
-    no draw is decided by floats.
+    ``words(shape)`` returns 64-bit words, and ``more`` the bits that follow. With ``widened`` at 1
+    or more, no draw is decided by floats.
     """
     profile, starts = distribution.profile, distribution.profile.starts
     found = np.zeros((draws, profile.groups), np.int64)
@@ -94,8 +96,8 @@ def exact_winner(rate: Fraction, costs: Sequence[int], widths: Sequence[int], un
 def _enclose(rate: Fraction, cost: int, width: int, uniform: Bits) -> tuple[decimal.Decimal, decimal.Decimal]:
     """Enclose the logarithm of (1 - (1 - V)^(1/w)) e^(lam cost).
 
-    V has b bits and b + 60 digits are used. The difference from 1 is at least 2^-b / 2^53, so the error of
-    the logarithm is below 10^(-b/2).
+    V has b bits and b + 60 digits are used. The difference from 1 is at least 2^-b / 2^53, so the
+    error of the logarithm is below 10^(-b/2).
     """
     bits, context = uniform.count, decimal.Context(prec=uniform.count + 60, Emin=-(10**9), Emax=10**9)
     margin = context.power(10, -(bits // 2))
@@ -116,9 +118,9 @@ def _enclose(rate: Fraction, cost: int, width: int, uniform: Bits) -> tuple[deci
 def probabilities(rate: float, costs: np.ndarray, widths: np.ndarray, log: bool = False) -> np.ndarray:
     """Return the probability that each group of equal costs wins, or its logarithm, to about 1e-15.
 
-    By quadrature: let positions arrive at independent times t, uniform on [0, 1], and be accepted with probability
-    q = exp(-rate cost). A group of w positions wins with the probability w q times the integral over t of (1 - t q)^(w - 1) times
-    the product over all other groups of (1 - t q)^w.
+    By quadrature: let positions arrive at independent times t, uniform on [0, 1], and be accepted
+    with probability q = exp(-rate cost). A group of w positions wins with the probability w q times
+    the integral over t of (1 - t q)^(w - 1) times the product over all other groups of (1 - t q)^w.
 
     Args:
         rate: lam.
@@ -130,7 +132,8 @@ def probabilities(rate: float, costs: np.ndarray, widths: np.ndarray, log: bool 
     total = np.bincount(level, weights=widths)
     with np.errstate(under="ignore"):
         accepted = np.exp(-rate * (levels - levels[0]))
-        # Panels between powers of two, from 1 / number of positions on, in each of which the integrand is smooth.
+        # Panels between powers of two, from 1 / number of positions on, in each of which the
+        # integrand is smooth.
         ends = np.concatenate([[0.0], 2.0 ** np.arange(-int(np.sum(total)).bit_length(), 1)])
         t = (ends[1:, None] + ends[:-1, None] + np.diff(ends)[:, None] * _NODES).ravel() / 2
         parts = (np.diff(ends)[:, None] * _PARTS).ravel() / 2

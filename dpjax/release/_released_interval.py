@@ -1,4 +1,7 @@
-"""Release of a confidence interval for a quantile of the population: two joint quantiles, drawn exactly."""
+"""Release of a confidence interval for a quantile of the population.
+
+It is a pair of joint quantiles, drawn exactly.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,8 @@ class ReleasedInterval(Release):
     ``values`` has the shape ``(draws, ..., 2)``, the lower and the upper end.
 
     Attributes:
-        coverage: a lower bound on the probability that an interval contains the quantile of the population.
+        coverage: a lower bound on the probability that an interval contains the quantile of the
+            population.
 
     >>> public = {"lower": 0, "upper": 5000, "resolution": 1, "neighbors": "swap"}
     >>> confidence_interval(range(2000), 0.5, epsilon=1.0, **public).values.shape
@@ -57,7 +61,8 @@ class ConfidenceInterval(Statistic):
         resolution: public; a finer one makes the interval little wider.
         public_n: the number of records of a group, public, for which the coverage holds.
         coverage: the least coverage.
-        ties: public, the maximal number of records that share one multiple near the quantile; by default n, which always holds.
+        ties: public, the maximal number of records that share one multiple near the quantile; by
+            default n, which always holds.
         terms: as for :class:`Quantiles`.
 
     >>> ConfidenceInterval(0.5, lower=0, upper=5000, resolution=1, public_n=2000).to_dict()["statistic"]
@@ -104,7 +109,10 @@ class ConfidenceInterval(Statistic):
         self._parameters(countable(counts, self.records_grid.size), epsilon, neighbors)
 
     def _parameters(self, counts: Counts, epsilon: Fraction, neighbors: str) -> tuple[Parameters, float]:
-        """Return the public parameters of the joint distribution and the coverage; raise if it is too low."""
+        """Return the public parameters of the joint distribution and the coverage.
+
+        Raise if it is too low.
+        """
         ties = self.public_n if self.ties is None else self.ties
         plan = plan_of(float(epsilon), self.lower, self.upper, self.resolution, neighbors, ties, self.terms)
         levels, coverage = planned_levels(plan, level_of(self.q), self.public_n, self.public_n, self.coverage)
@@ -133,7 +141,8 @@ def confidence_interval(
 ) -> ReleasedInterval:
     """Release a confidence interval for the population's q-quantile from every row, drawn exactly.
 
-    It is the interval that :func:`dpjax.confidence_interval` simulates, where its coverage and cost are described.
+    It is the interval that :func:`dpjax.confidence_interval` simulates, where its coverage and cost
+    are described.
 
     Args:
         x: numbers ``(..., n)``, as for :func:`median`.
@@ -144,9 +153,10 @@ def confidence_interval(
         resolution: public; a finer one makes the interval little wider.
         neighbors: ``"add_remove"`` or ``"swap"``.
         coverage: the least coverage.
-        ties: public, the maximal number of records that share one multiple near the quantile; by default n, which always holds.
-        public_n: the number of records of a row, public, for which the coverage holds; by default the number of columns of ``x``.
-            Required under add/remove.
+        ties: public, the maximal number of records that share one multiple near the quantile; by
+            default n, which always holds.
+        public_n: the number of records of a row, public, for which the coverage holds; by default
+            the number of columns of ``x``. Required under add/remove.
         terms: as for :func:`joint_quantiles`.
         counts: the number of records that each entry of ``x`` stands for.
         mask: which records are present.
@@ -157,7 +167,8 @@ def confidence_interval(
         A :class:`ReleasedInterval` with ``values`` of the shape ``(draws, ..., 2)``.
 
     Raises:
-        ValueError: so few records cannot reach the coverage at this epsilon, or a parameter is out of range.
+        ValueError: so few records cannot reach the coverage at this epsilon, or a parameter is out
+            of range.
 
     Privacy:
         As for :func:`joint_quantiles`. The coverage is computed from public numbers only.

@@ -1,7 +1,8 @@
 """Exact releases of several quantiles, on the host: the statistic object and functions.
 
-The distributions are those of ``dpjax.joint_quantiles``, ``dpjax.nested_quantiles`` and ``dpjax.recursive_quantiles``;
-``exact_joint``, ``exact_nested`` and ``exact_recursive`` draw from them.
+The distributions are those of ``dpjax.joint_quantiles``, ``dpjax.nested_quantiles`` and
+``dpjax.recursive_quantiles``; ``exact_joint``, ``exact_nested`` and ``exact_recursive`` draw from
+them.
 """
 
 from __future__ import annotations
@@ -37,10 +38,12 @@ from dpjax.several_quantiles.levels import level_parts, levels_of, log_parts
 from dpjax.several_quantiles.nesting import Nesting
 from dpjax.several_quantiles.ranks import ranks_of_quantile
 
-# For each quantile, the best tuple may have a share of about 2^-(bits of the grid + bits of max_records) of the total weight. Beyond
-# this many bits, with up to a million records, it underflows in floats if many records are equal, and exact draws take minutes.
+# For each quantile, the best tuple may have a share of about 2^-(bits of the grid + bits of
+# max_records) of the total weight. Beyond this many bits, with up to a million records, it
+# underflows in floats if many records are equal, and exact draws take minutes.
 _BITS_OF_PARTS, _BITS = 21, 960
-# The number of levels up to which a joint draw is the default, and that from which on nested quantiles err less than recursive ones.
+# The number of levels up to which a joint draw is the default, and that from which on nested
+# quantiles err less than recursive ones.
 _JOINT, _NESTED = 32, 9
 Method = Literal["auto", "joint", "nested", "recursive"]
 
@@ -55,11 +58,13 @@ class Quantiles(Statistic):
         upper: public, a multiple of the resolution.
         resolution: public, that of the data.
         grid: a :class:`Floats`, in place of the bounds and the resolution.
-        method: ``"joint"``, one draw of all quantiles; ``"nested"``, some of them jointly and then those between; ``"recursive"``,
-            the middle one first; or ``"auto"``, as for :func:`private_quantiles`.
-        max_records: a public guess of the number of records of the largest group, for joint quantiles under add/remove. It affects
-            the error, not privacy.
-        reach: the largest distance of terms from the number of records, public; by default that for ``max_records`` records.
+        method: ``"joint"``, one draw of all quantiles; ``"nested"``, some of them jointly and then
+            those between; ``"recursive"``, the middle one first; or ``"auto"``, as for
+            :func:`private_quantiles`.
+        max_records: a public guess of the number of records of the largest group, for joint
+            quantiles under add/remove. It affects the error, not privacy.
+        reach: the largest distance of terms from the number of records, public; by default that for
+            ``max_records`` records.
         terms: the number of terms, at least 2.
 
     >>> Quantiles((0.25, 0.75), lower=0, upper=120, resolution=1).to_dict()["qs"]
@@ -93,7 +98,7 @@ class Quantiles(Statistic):
         self._settle()
 
     def _problem(self, method: str) -> str:
-        """Return an error message if this method cannot draw these levels on this grid, otherwise ""."""
+        """Return an error message if this method cannot draw these levels on this grid, else ""."""
         levels, size = self.levels, self.records_grid.size
         if method == "nested" and len(levels) < 3:
             return f"qs must have at least 3 levels for nested quantiles, got {len(levels)}: use dpjax.release.joint_quantiles."
@@ -120,7 +125,10 @@ class Quantiles(Statistic):
         )  # fmt: skip
 
     def drawn_by(self, neighbors: str, epsilon: Fraction | None = None) -> str:
-        """Return the method; ``"auto"`` is resolved by public numbers (nested and recursive ones cost the same)."""
+        """Return the method, where ``"auto"`` is resolved by public numbers.
+
+        Nested and recursive quantiles cost the same.
+        """
         if self.method != "auto":
             return self.method
         m, sized = len(self.levels), neighbors == "swap" or self.max_records is not None or self.reach is not None
@@ -233,7 +241,10 @@ class Quantiles(Statistic):
         return Parameters.of(self.levels, epsilon, neighbors, size, size_is_public, far, self.terms, most)
 
     def reach_of(self, epsilon: Fraction, neighbors: str, size_is_public: bool) -> int:
-        """Return the reach of the terms; raise ``ValueError`` if ``max_records`` is needed and not given."""
+        """Return the reach of the terms.
+
+        Raise ``ValueError`` if ``max_records`` is needed and not given.
+        """
         if self.reach is not None:
             return self.reach
         if self.drawn_by(neighbors) != "joint" or neighbors == "swap" or size_is_public or len(self.levels) == 1:
@@ -267,9 +278,10 @@ def joint_quantiles(
 ) -> Release:
     """Release several quantiles of every row under one epsilon, drawn exactly on a public grid.
 
-    They are the quantiles that ``dpjax.joint_quantiles(dpjax.quantiles(x, qs, resolution=...), epsilon)`` simulates. Time grows with
-    ``terms``, m^2 and the capacity of a row, up to some thousands of records: deciles of 1000 groups of 1000 records take a second
-    with ``public_n``, and 15 to 20 without it.
+    They are the quantiles that
+    ``dpjax.joint_quantiles(dpjax.quantiles(x, qs, resolution=...), epsilon)`` simulates. Time grows
+    with ``terms``, m^2 and the capacity of a row, up to some thousands of records: deciles of 1000
+    groups of 1000 records take a second with ``public_n``, and 15 to 20 without it.
 
     Args:
         x: numbers ``(..., n)``, as for :func:`median`.
@@ -281,14 +293,14 @@ def joint_quantiles(
         resolution: public, that of the data.
         grid: a :class:`Floats`, in place of the bounds and the resolution.
         counts: the number of records that each entry of ``x`` stands for.
-        max_records: a public guess of the number of records of the largest row, by default the number of columns of ``x``; required
-            with ``counts``.
+        max_records: a public guess of the number of records of the largest row, by default the
+            number of columns of ``x``; required with ``counts``.
         mask: which records are present.
-        public_n: under add/remove, a public number of records, integers that broadcast against ``(...)``, if it is known at least
-            approximately. Then there is one term, and the error is 5 to 20 % smaller. Privacy does not depend on whether it is
-            right.
-        reach: the largest distance of terms from the number of records, public; by default that of :func:`dpjax.joint_quantiles`
-            for rows of ``max_records`` records.
+        public_n: under add/remove, a public number of records, integers that broadcast against
+            ``(...)``, if it is known at least approximately. Then there is one term, and the error
+            is 5 to 20 % smaller. Privacy does not depend on whether it is right.
+        reach: the largest distance of terms from the number of records, public; by default that of
+            :func:`dpjax.joint_quantiles` for rows of ``max_records`` records.
         terms: the number of terms without ``public_n``, at least 2.
         draws: the number of draws from each row; each costs epsilon.
         budget: as for :func:`median`.
@@ -297,15 +309,19 @@ def joint_quantiles(
         A :class:`Release` whose ``values`` are ``(draws, ..., m)``, ascending.
 
     Raises:
-        ValueError: too many quantiles for such a fine grid, such as 24 on a million numbers, or a parameter out of range.
+        ValueError: too many quantiles for such a fine grid, such as 24 on a million numbers, or a
+            parameter out of range.
 
     Privacy:
-        epsilon-DP and epsilon-bounded-range under the relation, for each draw of all quantiles together. For what is not covered, see
-        :func:`median`. The number of columns of ``x`` is public: if it is derived from a private number of records, give ``reach``
-        and no ``public_n``. About one draw in 10^9 is not decided by floats, and takes as long as a thousand others.
+        epsilon-DP and epsilon-bounded-range under the relation, for each draw of all quantiles
+        together. For what is not covered, see :func:`median`. The number of columns of ``x`` is
+        public: if it is derived from a private number of records, give ``reach`` and no
+        ``public_n``. About one draw in 10^9 is not decided by floats, and takes as long as a
+        thousand others.
 
     References:
-        Gillenwater, Joseph and Kulesza (2021), under swap. The cost under add/remove is not from a paper.
+        Gillenwater, Joseph and Kulesza (2021), under swap. The cost under add/remove is not from a
+        paper.
 
     >>> options = {"lower": 0, "upper": 2000, "resolution": 1, "neighbors": "add_remove"}
     >>> found = joint_quantiles(range(1001), [0.25, 0.5, 0.75], epsilon=50.0, **options)
@@ -341,15 +357,16 @@ def nested_quantiles(
     draws: int = 1,
     budget: Budget | None = None,
 ) -> Release:
-    """Release many quantiles of every row: some jointly, then those between them jointly, drawn exactly.
+    """Release many quantiles of every row, drawn exactly: some jointly, then those between them.
 
-    They are the quantiles that ``dpjax.nested_quantiles`` simulates. A hundred quantiles of a million records take some seconds, and
-    of a thousand groups of 10,000 records most of a minute.
+    They are the quantiles that ``dpjax.nested_quantiles`` simulates. A hundred quantiles of a
+    million records take some seconds, and of a thousand groups of 10,000 records most of a minute.
 
     Args:
         x: numbers ``(..., n)``, as for :func:`median`.
         qs: levels in (0, 1), ascending, 3 or more.
-        epsilon: at most 64 for all quantiles together, for each draw; for 99 levels at least 0.0014.
+        epsilon: at most 64 for all quantiles together, for each draw; for 99 levels at least
+            0.0014.
         neighbors: ``"add_remove"`` or ``"swap"``.
         lower: public, a multiple of the resolution.
         upper: public, a multiple of the resolution.
@@ -357,8 +374,9 @@ def nested_quantiles(
         grid: a :class:`Floats`, in place of the bounds and the resolution.
         counts: the number of records that each entry of ``x`` stands for.
         mask: which records are present.
-        public_n: under add/remove, a public number of records, integers that broadcast against ``(...)``, if it is known at least
-            approximately; otherwise epsilon / 24 is spent on it. Privacy does not depend on whether it is right.
+        public_n: under add/remove, a public number of records, integers that broadcast against
+            ``(...)``, if it is known at least approximately; otherwise epsilon / 24 is spent on it.
+            Privacy does not depend on whether it is right.
         draws: the number of draws from each row; each costs epsilon.
         budget: as for :func:`median`.
 
@@ -366,16 +384,17 @@ def nested_quantiles(
         A :class:`Release` whose ``values`` are ``(draws, ..., m)``, ascending.
 
     Raises:
-        ValueError: there are fewer than 3 levels (use :func:`joint_quantiles`), or a parameter is out of range.
+        ValueError: there are fewer than 3 levels (use :func:`joint_quantiles`), or a parameter is
+            out of range.
 
     Privacy:
-        epsilon-DP under the relation for each draw of all quantiles, by composition of the noisy number of records and two draws;
-        the proof is in ``dpjax/several_quantiles/nesting.py``. For what is not covered, see :func:`median` and
-        :func:`joint_quantiles`.
+        epsilon-DP under the relation for each draw of all quantiles, by composition of the noisy
+        number of records and two draws; the proof is in ``dpjax/several_quantiles/nesting.py``. For
+        what is not covered, see :func:`median` and :func:`joint_quantiles`.
 
     References:
-        Gillenwater, Joseph and Kulesza (2021), for each joint draw; Kaplan, Schnapp and Stemmer (2022), for draws between draws.
-        Their combination is not from a paper.
+        Gillenwater, Joseph and Kulesza (2021), for each joint draw; Kaplan, Schnapp and Stemmer
+        (2022), for draws between draws. Their combination is not from a paper.
 
     >>> options = {"lower": 0, "upper": 2000, "resolution": 1, "neighbors": "add_remove"}
     >>> found = nested_quantiles(range(1001), ["1/6", "1/3", "1/2", "2/3", "5/6"], epsilon=60.0, **options)
@@ -408,9 +427,10 @@ def recursive_quantiles(
 ) -> Release:
     """Release many quantiles of every row, one after another, drawn exactly on a public grid.
 
-    They are the quantiles that ``dpjax.recursive_quantiles`` simulates: the middle level first, by piecewise Laplace, then the levels
-    below it from the records up to that draw, and so on. Noisy numbers, which take 1/12 of epsilon, decide how many of the records
-    that equal a draw belong to its left side.
+    They are the quantiles that ``dpjax.recursive_quantiles`` simulates: the middle level first, by
+    piecewise Laplace, then the levels below it from the records up to that draw, and so on. Noisy
+    numbers, which take 1/12 of epsilon, decide how many of the records that equal a draw belong to
+    its left side.
 
     Args:
         x: numbers ``(..., n)``, as for :func:`median`.
@@ -430,9 +450,10 @@ def recursive_quantiles(
         A :class:`Release` whose ``values`` are ``(draws, ..., m)``, ascending.
 
     Privacy:
-        epsilon-DP under the relation for each draw of all quantiles, by adaptive composition over the ceil(log2(m + 1)) depths; one
-        record affects one part of each depth (add/remove), or two (swap); see ``dpjax/several_quantiles/halving.py``. For what is
-        not covered, see :func:`median`.
+        epsilon-DP under the relation for each draw of all quantiles, by adaptive composition over
+        the ceil(log2(m + 1)) depths; one record affects one part of each depth (add/remove), or two
+        (swap); see ``dpjax/several_quantiles/halving.py``. For what is not covered, see
+        :func:`median`.
 
     References:
         Kaplan, Schnapp and Stemmer (2022), Algorithm 1; Durfee (2025), Algorithm 1.
@@ -465,11 +486,13 @@ def private_quantiles(
     draws: int = 1,
     budget: Budget | None = None,
 ) -> Release:
-    """Release several quantiles of every row by the mechanism that suits their number, drawn exactly.
+    """Release several quantiles of every row by the mechanism that suits their number.
 
-    ``"auto"`` depends on public numbers only. Up to 32 levels are drawn jointly (under add/remove if ``max_records`` is given); more
-    levels, and 9 or more without ``max_records``, are nested; others are recursive. Means of the largest rank error, in records, of
-    m evenly spaced levels of n normal records on a grid of a million numbers, at epsilon 1 under add/remove:
+    Draws are exact. ``"auto"`` depends on public numbers only. Up to 32 levels are drawn jointly
+    (under add/remove if ``max_records`` is given); more levels, and 9 or more without
+    ``max_records``, are nested; others are recursive. Means of the largest rank error, in records,
+    of m evenly spaced levels of n normal records on a grid of a million numbers, at epsilon 1 under
+    add/remove:
 
         m      n         joint    nested    recursive
         7      1000      5.4      12        9.6
@@ -498,8 +521,8 @@ def private_quantiles(
         A :class:`Release` whose ``values`` are ``(draws, ..., m)``, ascending.
 
     Privacy:
-        epsilon-DP under the relation, for each draw of all quantiles together, as for :func:`joint_quantiles`,
-        :func:`nested_quantiles` or :func:`recursive_quantiles`.
+        epsilon-DP under the relation, for each draw of all quantiles together, as for
+        :func:`joint_quantiles`, :func:`nested_quantiles` or :func:`recursive_quantiles`.
 
     References:
         As for the mechanism that is selected.
@@ -529,8 +552,8 @@ def default_reach(levels: Sequence[Fraction], epsilon: Fraction, size: int, max_
 
 
 def countable(counts: Counts, size: int) -> Counts:
-    """Return the counts, each limited so that its parts fit into 64 bits on a grid with ``size`` numbers.
+    """Return the counts, limited so that their parts fit into 64 bits.
 
-    One record more or less still changes one count by at most one.
+    The grid has ``size`` numbers. One record more or less still changes one count by at most one.
     """
     return Counts(counts.starts, counts.values, np.minimum(counts.counts, 2 ** (61 - size.bit_length())))

@@ -1,6 +1,7 @@
 """Release functions, which take records, or counts of values, and return draws and their cost.
 
-Each of them creates a statistic of :mod:`dpjax.release.statistics`, counts the records, and draws from it.
+Each of them creates a statistic of :mod:`dpjax.release.statistics`, counts the records, and draws
+from it.
 """
 
 from __future__ import annotations
@@ -60,54 +61,65 @@ def median(
 ) -> Release:
     """Release the median of every row, drawn exactly on the multiples of a public resolution.
 
-    It has the distribution that ``dpjax.piecewise_laplace(dpjax.median(x, resolution=...), epsilon)`` simulates. The draws have
-    exactly this distribution if the operating system's entropy is uniform and the relative errors of NumPy's exponentials are below
-    2^-45: floats decide a draw only where no rounding can change it, and exact arithmetic decides the others. There is no key and no
-    seed; every call draws anew. After 128 / epsilon changes the profile is assumed to be at the bounds, as with ``truncate=`` in
-    :func:`dpjax.median`: the outputs for which this makes a difference have a probability below e^-64 times the number of multiples.
-    :func:`exact_distribution` returns the probabilities.
+    It has the distribution that
+    ``dpjax.piecewise_laplace(dpjax.median(x, resolution=...), epsilon)`` simulates. The draws have
+    exactly this distribution if the operating system's entropy is uniform and the relative errors
+    of NumPy's exponentials are below 2^-45: floats decide a draw only where no rounding can change
+    it, and exact arithmetic decides the others. There is no key and no seed; every call draws anew.
+    After 128 / epsilon changes the profile is assumed to be at the bounds, as with ``truncate=`` in
+    :func:`dpjax.median`: the outputs for which this makes a difference have a probability below
+    e^-64 times the number of multiples. :func:`exact_distribution` returns the probabilities.
 
     Args:
-        x: numbers ``(..., n)``, individuals on the last axis, in memory (not traced), in any container. Each number is rounded to
-            the nearest multiple, and clamped to the bounds. NaN is absent under add/remove and counts as the lower bound under swap.
+        x: numbers ``(..., n)``, individuals on the last axis, in memory (not traced), in any
+            container. Each number is rounded to the nearest multiple, and clamped to the bounds.
+            NaN is absent under add/remove and counts as the lower bound under swap.
         epsilon: from 2^-30 to 64 for each draw.
         neighbors: ``"add_remove"`` or ``"swap"``.
         lower: public, a multiple of the resolution.
         upper: public, a multiple of the resolution.
         resolution: public, that of the data: 1 for integers, 0.01 for cents; 0.1 is 1/10.
-        grid: a :class:`Floats`, numbers with a few significant digits, in place of ``lower``, ``upper`` and ``resolution`` if no
-            bounds are known.
-        definition: ``"lower"``, the record x[ceil(n/2)], or ``"linear"``, the midpoint median, a multiple of half the resolution.
-        counts: the number of records that each entry of ``x`` stands for, integers that broadcast against ``x`` (add/remove only);
-            negative numbers count as 0, and those above 2^40 as 2^40. For data that are already grouped, with the distinct values
-            as ``x``: the time depends on the number of distinct values, not of records.
+        grid: a :class:`Floats`, numbers with a few significant digits, in place of ``lower``,
+            ``upper`` and ``resolution`` if no bounds are known.
+        definition: ``"lower"``, the record x[ceil(n/2)], or ``"linear"``, the midpoint median, a
+            multiple of half the resolution.
+        counts: the number of records that each entry of ``x`` stands for, integers that broadcast
+            against ``x`` (add/remove only); negative numbers count as 0, and those above 2^40 as
+            2^40. For data that are already grouped, with the distinct values as ``x``: the time
+            depends on the number of distinct values, not of records.
         mask: bool that broadcasts against ``x``, which records are present (add/remove only).
-        mechanism: ``"piecewise_laplace"``; ``"inverse_sensitivity"``; or ``"permute_and_flip"`` for a single release: at the same
-            epsilon its error is smaller by a factor of up to 2, but drawing takes longer. It is :func:`dpjax.permute_and_flip` with
-            minus the number of changes to reach a multiple as its score, and ``depth - 1`` for the value itself.
+        mechanism: ``"piecewise_laplace"``; ``"inverse_sensitivity"``; or ``"permute_and_flip"`` for
+            a single release: at the same epsilon its error is smaller by a factor of up to 2, but
+            drawing takes longer. It is :func:`dpjax.permute_and_flip` with minus the number of
+            changes to reach a multiple as its score, and ``depth - 1`` for the value itself.
         draws: the number of draws from each row; each costs epsilon.
-        budget: a :class:`dpjax.accounting.PrivacyFilter` or :class:`dpjax.accounting.Ledger`. After all arguments are validated and
-            before anything is drawn, it is charged the ``guarantee`` of the result, or refuses. This is the cost of all draws from
-            one row: if a person may be in several rows of a batch, charge the sum over these rows yourself.
+        budget: a :class:`dpjax.accounting.PrivacyFilter` or :class:`dpjax.accounting.Ledger`. After
+            all arguments are validated and before anything is drawn, it is charged the
+            ``guarantee`` of the result, or refuses. This is the cost of all draws from one row: if
+            a person may be in several rows of a batch, charge the sum over these rows yourself.
 
     Returns:
         A :class:`Release`; ``float(found)`` is the value of a single draw from a single row.
 
     Raises:
-        TypeError: the call is traced; ``x`` is not numeric, or a masked array; ``resolution`` is a JAX array.
+        TypeError: the call is traced; ``x`` is not numeric, or a masked array; ``resolution`` is a
+            JAX array.
         ValueError: a public parameter is out of range. Records never raise.
         BudgetExceeded: the cost exceeds the remaining budget; nothing was charged or drawn.
 
     Privacy:
-        epsilon-DP for each draw, under the relation, and epsilon-bounded-range; permute and flip 2 epsilon-bounded-range. Public:
-        all parameters, the shape and the dtype of ``x`` (under add/remove the number of records is private, apart from the shape).
-        Not covered: timing (the time grows with the number of distinct values; a draw that floats do not decide takes longer, with
-        a probability of about 2^-31 for a thousand pieces and 2^-42 for each number in a piece, and more in permute and flip),
-        caches, power, memory that is not wiped, parameters chosen from the data, and a call inside a ``vmap`` that closes over the
-        data, which cannot be detected.
+        epsilon-DP for each draw, under the relation, and epsilon-bounded-range; permute and flip 2
+        epsilon-bounded-range. Public: all parameters, the shape and the dtype of ``x`` (under
+        add/remove the number of records is private, apart from the shape). Not covered: timing (the
+        time grows with the number of distinct values; a draw that floats do not decide takes
+        longer, with a probability of about 2^-31 for a thousand pieces and 2^-42 for each number in
+        a piece, and more in permute and flip), caches, power, memory that is not wiped, parameters
+        chosen from the data, and a call inside a ``vmap`` that closes over the data, which cannot
+        be detected.
 
     References:
-        Durfee (2025), Algorithm 1; McKenna and Sheldon (2020); Mironov (2012), for what floating-point draws reveal.
+        Durfee (2025), Algorithm 1; McKenna and Sheldon (2020); Mironov (2012), for what
+        floating-point draws reveal.
 
     >>> ages = [31, 40, 28, 35, 52, 33, 47, 29, 38]
     >>> found = median(ages, lower=0, upper=120, resolution=1, epsilon=1.0, neighbors="add_remove")
@@ -148,8 +160,8 @@ def quantile(
         upper: public, a multiple of the resolution.
         resolution: public, that of the data.
         grid: as for :func:`median`.
-        definition: ``"lower"``, the record x[ceil(q n)], or ``"linear"``, NumPy's interpolation, whose
-            values are multiples of the resolution over the denominator of q.
+        definition: ``"lower"``, the record x[ceil(q n)], or ``"linear"``, NumPy's interpolation,
+            whose values are multiples of the resolution over the denominator of q.
         counts: as for :func:`median`.
         mask: as for :func:`median`.
         mechanism: as for :func:`median`.
@@ -180,7 +192,9 @@ def order_statistic(
     draws: int = 1,
     budget: Budget | None = None,
 ) -> Release:
-    """Release the record of a fixed rank, from 1 on, of every row; all else is as for :func:`median`.
+    """Release the record of a fixed rank, from 1 on, of every row.
+
+    All else is as for :func:`median`.
 
     >>> ages = [31, 40, 28, 35, 52, 33, 47, 29, 38] * 20
     >>> float(order_statistic(ages, 90, lower=0, upper=127, resolution=1, epsilon=64.0, neighbors="swap"))
@@ -212,8 +226,8 @@ def maximum(
 ) -> Release:
     """Release the largest record by shifted inverse sensitivity, close to the (tau+1)-th largest.
 
-    ``tau`` is at least 1, and chosen without the data, for example by :func:`dpjax.shift_for`; all else is
-    as for :func:`median`.
+    ``tau`` is at least 1, and chosen without the data, for example by :func:`dpjax.shift_for`; all
+    else is as for :func:`median`.
 
     References:
         Steinke (2023), Theorem 4; Fang, Dong and Yi (2022).
@@ -240,11 +254,11 @@ def nonnegative_sum(
     draws: int = 1,
     budget: Budget | None = None,
 ) -> Release:
-    """Release the sum of nonnegative records by shifted inverse sensitivity, without a bound on each record.
+    """Release the sum of nonnegative records by shifted inverse sensitivity.
 
-    The result is close to the sum without the ``tau`` largest records. ``upper`` is the public upper bound
-    of the sum, a multiple of the resolution; larger sums and larger records are clamped to it. All else is
-    as for :func:`maximum`.
+    There is no bound on each record. The result is close to the sum without the ``tau`` largest
+    records. ``upper`` is the public upper bound of the sum, a multiple of the resolution; larger
+    sums and larger records are clamped to it. All else is as for :func:`maximum`.
 
     >>> found = nonnegative_sum([3] * 100, tau=1, upper=999, resolution=1, epsilon=64.0, neighbors="swap")
     >>> abs(float(found) - 297) <= 3
@@ -267,11 +281,12 @@ def user_sum(
     draws: int = 1,
     budget: Budget | None = None,
 ) -> Release:
-    """Release the sum of nonnegative amounts, where all records of a person count as one individual.
+    """Release the sum of nonnegative amounts, where a person may have several records.
 
-    The result is close to the sum without the ``tau`` largest persons. ``person_ids`` are integers or text
-    that broadcast against ``x``; a record without an id (None, NaN) is absent. All else is as for
-    :func:`nonnegative_sum`, under adding or removing one person.
+    All records of a person count as one individual. The result is close to the sum without the
+    ``tau`` largest persons. ``person_ids`` are integers or text that broadcast against ``x``; a
+    record without an id (None, NaN) is absent. All else is as for :func:`nonnegative_sum`, under
+    adding or removing one person.
 
     >>> options = {"tau": 1, "upper": 999, "resolution": 1, "epsilon": 64.0, "neighbors": "add_remove"}
     >>> abs(float(user_sum([1, 2] * 100, np.arange(200) // 2, **options)) - 297) <= 3
@@ -312,10 +327,10 @@ def distinct_count(
 ) -> Release:
     """Release the number of distinct ids, one id per person, by shifted inverse sensitivity.
 
-    The result is close to the number that remains when ``tau`` people leave, those with the rarest ids
-    first. ``ids`` are integers or text ``(..., n)``, and anything else in a list is absent; ``upper`` is
-    the largest possible count, public, to which larger ones are clamped. All else is as for
-    :func:`maximum`.
+    The result is close to the number that remains when ``tau`` people leave, those with the rarest
+    ids first. ``ids`` are integers or text ``(..., n)``, and anything else in a list is absent;
+    ``upper`` is the largest possible count, public, to which larger ones are clamped. All else is
+    as for :func:`maximum`.
 
     >>> float(distinct_count(["a", "b", "c"] * 100, tau=1, upper=19, epsilon=64.0, neighbors="add_remove"))
     3.0
@@ -335,7 +350,9 @@ def sum(
     draws: int = 1,
     budget: Budget | None = None,
 ) -> Release:
-    """Release the sum of every row, where the number of records is public; all else is as for :func:`median`.
+    """Release the sum of every row, where the number of records is public.
+
+    All else is as for :func:`median`.
 
     >>> found = sum([31, 40, 28] * 100, lower=0, upper=120, resolution=1, epsilon=64.0, neighbors="swap")
     >>> abs(float(found) - 9900) <= 120
@@ -356,7 +373,9 @@ def mean(
     draws: int = 1,
     budget: Budget | None = None,
 ) -> Release:
-    """Release the mean of every row, where the number of records is public: the :func:`sum` over this number.
+    """Release the mean of every row, where the number of records is public.
+
+    It is the :func:`sum` over this number.
 
     >>> found = mean([31, 40, 28] * 100, lower=0, upper=120, resolution=1, epsilon=64.0, neighbors="swap")
     >>> abs(float(found) - 33) <= 0.4
@@ -387,10 +406,12 @@ def count(
         budget: as for :func:`median`.
 
     Returns:
-        A :class:`Release` of integers ``(draws, ...)``, which may be negative; clamping them costs no privacy.
+        A :class:`Release` of integers ``(draws, ...)``, which may be negative; clamping them costs
+        no privacy.
 
     Privacy:
-        Under add/remove, epsilon-DP for each draw, exactly. Public: the shape of ``x``. Not covered: as for :func:`median`.
+        Under add/remove, epsilon-DP for each draw, exactly. Public: the shape of ``x``. Not
+        covered: as for :func:`median`.
 
     References:
         Ghosh, Roughgarden and Sundararajan (2009).
@@ -415,12 +436,13 @@ def histogram(
     draws: int = 1,
     budget: Budget | None = None,
 ) -> Release:
-    """Release the number of records in each bin, or of those equal to each candidate, drawn exactly.
+    """Release the number of records in each bin, or equal to each candidate, drawn exactly.
 
     Args:
         x: numbers ``(..., n)``, as for :func:`count`.
         epsilon: from 2^-30 to 64 for each draw of all bins.
-        edges: ``(bins + 1,)``, public, increasing. Each bin includes its lower edge, and the last one also its upper edge.
+        edges: ``(bins + 1,)``, public, increasing. Each bin includes its lower edge, and the last
+            one also its upper edge.
         candidates: ``(bins,)``, public, finite and increasing, in place of ``edges``.
         neighbors: as for :func:`count`.
         mask: which records are counted.
@@ -431,10 +453,12 @@ def histogram(
         A :class:`Release` of integers ``(draws, ..., bins)``.
 
     Raises:
-        ValueError: both or neither of ``edges`` and ``candidates`` are given, or they are not increasing.
+        ValueError: both or neither of ``edges`` and ``candidates`` are given, or they are not
+            increasing.
 
     Privacy:
-        As for :func:`count`, for all bins together, since a record is in at most one bin. Public: the bins and the shape of ``x``.
+        As for :func:`count`, for all bins together, since a record is in at most one bin. Public:
+        the bins and the shape of ``x``.
 
     References:
         Ghosh, Roughgarden and Sundararajan (2009); McSherry (2009), Theorem 4.
@@ -459,11 +483,13 @@ def mode(
     draws: int = 1,
     budget: Budget | None = None,
 ) -> Release:
-    """Release the most frequent of public candidates: :func:`release_choice` with their counts as scores.
+    """Release the most frequent of public candidates.
 
-    ``candidates`` are finite float64 numbers, increasing, chosen without the data. Integers are compared with them exactly, however
-    large they are, and a record that equals none of them is not counted. With a ``resolution``, the candidates are multiples of it,
-    and records are rounded to its multiples. Under add/remove, epsilon is at most 32. All else is as for :func:`median`.
+    This is :func:`release_choice` with their counts as scores. ``candidates`` are finite float64
+    numbers, increasing, chosen without the data. Integers are compared with them exactly, however
+    large they are, and a record that equals none of them is not counted. With a ``resolution``, the
+    candidates are multiples of it, and records are rounded to its multiples. Under add/remove,
+    epsilon is at most 32. All else is as for :func:`median`.
 
     >>> float(mode([3, 3, 5, 9, 3, 5, 7, 3, 3, 3], candidates=(3, 5, 9), epsilon=30.0, neighbors="add_remove"))
     3.0
@@ -488,32 +514,37 @@ def release_choice(
     The distributions are those of :func:`dpjax.exponential` and :func:`dpjax.permute_and_flip`.
 
     Args:
-        scores: integers ``(..., k)``, higher is better, candidates on the last axis, in memory (not traced). Each score is clamped
-            to the public range.
+        scores: integers ``(..., k)``, higher is better, candidates on the last axis, in memory (not
+            traced). Each score is clamped to the public range.
         epsilon: for each draw; it and ``epsilon / sensitivity`` must be from 2^-30 to 64.
-        sensitivity: a positive integer or Fraction, the largest change of any score between neighbors. If all scores change in the
-            same direction, as counts do under add/remove, half of it is enough.
+        sensitivity: a positive integer or Fraction, the largest change of any score between
+            neighbors. If all scores change in the same direction, as counts do under add/remove,
+            half of it is enough.
         lower: the public lower end of the scores, chosen without the data.
         upper: the public upper end, at most ``lower + 2**62``.
         neighbors: the relation that the sensitivity holds for.
-        mechanism: ``"exponential"``, or ``"permute_and_flip"`` for a single release, whose error is smaller by a factor of up to 2.
+        mechanism: ``"exponential"``, or ``"permute_and_flip"`` for a single release, whose error is
+            smaller by a factor of up to 2.
         draws: the number of draws from each row.
         budget: as for :func:`median`.
 
     Returns:
-        A :class:`Release` whose values are indices of candidates, 0, ..., k - 1; it has no resolution.
+        A :class:`Release` whose values are indices of candidates, 0, ..., k - 1; it has no
+        resolution.
 
     Raises:
-        TypeError: ``scores`` are not integers, or ``sensitivity`` is a float. Integer scores never raise.
+        TypeError: ``scores`` are not integers, or ``sensitivity`` is a float. Integer scores never
+            raise.
 
     Privacy:
-        epsilon-DP for each draw, and epsilon-bounded-range; permute and flip 2 epsilon-bounded-range. Clamping a score keeps its
-        change between 0 and the original change, so that both kinds of sensitivity still hold. Public: all parameters, the shape
-        and the dtype of ``scores``. Not covered: as for :func:`median`.
+        epsilon-DP for each draw, and epsilon-bounded-range; permute and flip 2
+        epsilon-bounded-range. Clamping a score keeps its change between 0 and the original change,
+        so that both kinds of sensitivity still hold. Public: all parameters, the shape and the
+        dtype of ``scores``. Not covered: as for :func:`median`.
 
     References:
-        McSherry and Talwar (2007); McKenna and Sheldon (2020); Dong, Durfee and Rogers (2020), for the half where all change in
-        the same direction.
+        McSherry and Talwar (2007); McKenna and Sheldon (2020); Dong, Durfee and Rogers (2020), for
+        the half where all change in the same direction.
 
     >>> found = release_choice([[3, 41, 7]], epsilon=2.0, sensitivity=1, lower=0, upper=100, neighbors="swap")
     >>> found.multiples.tolist(), print(found.guarantee)
@@ -531,7 +562,10 @@ def release_choice(
 def choice_between(
     scores: Any, epsilon: float | Fraction, sensitivity: int | Fraction, lower: int, upper: int, mechanism: str
 ) -> GridDistribution:
-    """Return the distributions that :func:`release_choice` draws from, for integer scores ``(..., k)``."""
+    """Return the distributions that :func:`release_choice` draws from.
+
+    The scores are integers ``(..., k)``.
+    """
     checks.one_of("mechanism", mechanism, get_args(ChoiceMechanism))
     least = checks.static_integer("lower", lower, -(2**999), must="an integer")
     most = checks.static_integer("upper", upper, least, least + 2**62, must="from lower to 2^62 above it")
@@ -566,11 +600,15 @@ def exact_distribution(
     counts: Any = None,
     mask: Any = None,
 ) -> GridDistribution:
-    """Return the distributions that a release of every row draws from, to know its errors in advance.
+    """Return the distributions that a release draws from, to know its errors in advance.
+
+    There is one for every row.
 
     Args:
-        statistic: a statistic object, such as ``dpjax.release.Median(lower=0, upper=120, resolution=1)``.
-        x: numbers ``(..., n)``, simulated or public data, since the distributions are functions of them.
+        statistic: a statistic object, such as
+            ``dpjax.release.Median(lower=0, upper=120, resolution=1)``.
+        x: numbers ``(..., n)``, simulated or public data, since the distributions are functions of
+            them.
         epsilon: of one draw.
         neighbors: as for the release.
         mechanism: by default that of the release.
@@ -578,12 +616,14 @@ def exact_distribution(
         mask: as for :func:`median`.
 
     Returns:
-        A :class:`GridDistribution` with ``value``, ``pmf``, ``cdf``, ``quantile``, ``interval``, ``mean_abs_error`` and ``sample``;
-        for counts and histograms an object with ``value``, ``interval``, ``mean_abs_error`` and ``sample``.
+        A :class:`GridDistribution` with ``value``, ``pmf``, ``cdf``, ``quantile``, ``interval``,
+        ``mean_abs_error`` and ``sample``; for counts and histograms an object with ``value``,
+        ``interval``, ``mean_abs_error`` and ``sample``.
 
     Raises:
         TypeError: as for the release.
-        ValueError: as for the release, or for several quantiles, which have no distribution in closed form.
+        ValueError: as for the release, or for several quantiles, which have no distribution in
+            closed form.
 
     Privacy:
         Not private: the result is a function of the data.
@@ -630,9 +670,10 @@ def _released(
 def counts_of(
     statistic: Statistic, x: Any, neighbors: str, counts: Any = None, mask: Any = None, epsilon: float | None = None
 ) -> tuple[Counts, tuple[int, ...]]:
-    """Return the counts of every row of records ``(..., n)``, or of values with ``counts``, and the batch shape.
+    """Return the counts of every row, and the batch shape.
 
-    With an epsilon, records that cannot matter in a release with it may be replaced by other values.
+    The rows are records ``(..., n)``, or values with ``counts``. With an epsilon, records that
+    cannot matter in a release with it may be replaced by other values.
     """
     if counts is not None:
         return _of_given(statistic, x, neighbors, counts, mask)
@@ -665,7 +706,7 @@ def _of_given(statistic: Statistic, x: Any, neighbors: str, counts: Any, mask: A
 
 
 def _read(statistic: Statistic, x: Any, neighbors: str, mask: Any) -> tuple[np.ndarray, np.ndarray, tuple[int, ...]]:
-    """Return records as positions ``(rows, n)``, which of them are present, and the batch shape of the rows."""
+    """Return records as positions ``(rows, n)``, a mask of those present, and the batch shape."""
     checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
     if neighbors == "swap" and mask is not None:
         raise ValueError("mask is for add_remove neighbors: under swap the number of records is public.")

@@ -1,8 +1,8 @@
 """Processing in parts of bounded memory, by as many threads as there are cores.
 
-NumPy releases the interpreter lock while it computes, so that several parts run in parallel. Between its
-calls threads wait for each other, so that parts of less than some hundred thousand numbers are slower
-with two threads than with one.
+NumPy releases the interpreter lock while it computes, so that several parts run in parallel.
+Between its calls threads wait for each other, so that parts of less than some hundred thousand
+numbers are slower with two threads than with one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The number of occurrences of each value of a public grid in each group: all that a release reads of records."""
+"""The number of occurrences of each value of a public grid in each group.
+
+A release uses nothing else of the records.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +18,11 @@ _RECORDS = 2**17  # the number of records sorted at a time
 
 @dataclass(frozen=True, eq=False)
 class Counts:
-    """The distinct values of each group, ascending, and their counts, as flat arrays for all groups.
+    """The distinct values of each group, ascending, and their counts, as flat arrays.
 
     Attributes:
-        starts: int64 ``(groups + 1,)``: group g has the entries from ``starts[g]`` to ``starts[g + 1]``.
+        starts: int64 ``(groups + 1,)``: group g has the entries from ``starts[g]`` to
+            ``starts[g + 1]``.
         values: int64 ``(entries,)``, positions on a public grid, at least 0.
         counts: int64 ``(entries,)``, the number of records with each value, positive.
 
@@ -33,7 +37,9 @@ class Counts:
 
     @staticmethod
     def of_rows(group: Any, value: Any, count: Any, *, groups: int) -> Counts:
-        """Return the counts of rows (group, value, count) in any order; counts of equal values are added.
+        """Return the counts of rows (group, value, count) in any order.
+
+        Counts of equal values are added.
 
         Args:
             group: integers ``(rows,)`` from 0 to ``groups - 1``; rows of other groups are left out.
@@ -56,7 +62,10 @@ class Counts:
 
     @staticmethod
     def of_matrix(positions: np.ndarray, counts: np.ndarray) -> Counts:
-        """Return the counts of rows ``(rows, k)``, at positions that broadcast against them, in any order."""
+        """Return the counts of rows ``(rows, k)`` at positions in any order.
+
+        The positions broadcast against the rows.
+        """
         rows, k = counts.shape
         if not np.all(positions[..., 1:] > positions[..., :-1]):
             values = np.broadcast_to(positions, counts.shape)
@@ -79,8 +88,9 @@ class Counts:
         Args:
             positions: integers, at least 0.
             present: which records are present, by default all.
-            near: two ranks, or None. If all records are present, records below the first rank count as the record at that rank, and
-                those above the second rank as the record at that rank.
+            near: two ranks, or None. If all records are present, records below the first rank count
+                as the record at that rank, and those above the second rank as the record at that
+                rank.
         """
         rows, n = positions.shape
         if present is not None and not present.all():
@@ -106,7 +116,10 @@ class Counts:
 
     @staticmethod
     def of_groups(group: np.ndarray, positions: np.ndarray, groups: int) -> Counts:
-        """Return the counts of records ``(n,)`` in the groups with these indices; other groups are left out."""
+        """Return the counts of records ``(n,)`` in the groups with these indices.
+
+        Other groups are left out.
+        """
         there = (group >= 0) & (group < groups)
         if not there.all():
             group, positions = group[there], positions[there]
@@ -146,7 +159,8 @@ class Counts:
 def running_sums(numbers: np.ndarray, starts: np.ndarray) -> np.ndarray:
     """Return the running sums of integers within each segment.
 
-    They are exact even if the total overflows, since the start of the segment is subtracted modulo 2^64.
+    They are exact even if the total overflows, since the start of the segment is subtracted modulo
+    2^64.
     """
     sums = np.cumsum(numbers)
     before = np.concatenate([np.zeros(1, sums.dtype), sums])[starts[:-1]]

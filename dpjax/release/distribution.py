@@ -1,24 +1,28 @@
-"""The output distributions of all datasets on a public grid: probabilities, errors and intervals in closed form, in NumPy.
+"""The output distributions of all datasets on a public grid, in closed form, in NumPy.
 
-Let f be the value of a statistic, c its depth (the least number of changes that move it), and L(y) the level at which a position y
-is reached (``profiles.py``). With lam = epsilon / 2,
+They give probabilities, errors and intervals. Let f be the value of a statistic, c its depth (the
+least number of changes that move it), and L(y) the level at which a position y is reached
+(``profiles.py``). With lam = epsilon / 2,
 
     cost(f) = 1 - c,   cost(y) = L(y) for y != f,   P(y) proportional to exp(-lam cost(y)).
 
-**Privacy.** Corollary 3.1 of Durfee (2025), V'(l + 1) >= V(l) for neighbors and integers l, holds for the interpolations at all
-real levels, so L'(y) <= L(y) + 1 wherever y is on the same side of f and f'. If f = f', then |c - c'| <= 1. If f != f', then
-c = c' = 1: both values cost 0 for their own dataset and at most 1 for the other, because f' is reached after one change, and a y
-strictly between them has L(y) <= 1 and L'(y) <= 1. So the cost changes by at most 1: epsilon-DP and epsilon-bounded-range. (With
-2 - 2 c or -c in the place of 1 - c the loss passes epsilon.)
+**Privacy.** Corollary 3.1 of Durfee (2025), V'(l + 1) >= V(l) for neighbors and integers l, holds
+for the interpolations at all real levels, so L'(y) <= L(y) + 1 wherever y is on the same side of f
+and f'. If f = f', then |c - c'| <= 1. If f != f', then c = c' = 1: both values cost 0 for their own
+dataset and at most 1 for the other, because f' is reached after one change, and a y strictly
+between them has L(y) <= 1 and L'(y) <= 1. So the cost changes by at most 1: epsilon-DP and
+epsilon-bounded-range. (With 2 - 2 c or -c in the place of 1 - c the loss passes epsilon.)
 
-**Three mechanisms.** Piecewise Laplace is the one above. In inverse sensitivity L(y) is rounded up to the number of changes that
-reach y: flat pieces, and the same proof. Permute and flip (McKenna and Sheldon 2020) has the costs of inverse sensitivity: it
-accepts y with probability exp(-lam cost(y)) relative to the value, and one of those accepted wins, which is epsilon-DP and
-2 epsilon-bounded-range.
+**Three mechanisms.** Piecewise Laplace is the one above. In inverse sensitivity L(y) is rounded up
+to the number of changes that reach y, so that the pieces are flat; the proof is the same. Permute
+and flip (McKenna and Sheldon 2020) has the costs of inverse sensitivity: it accepts y with
+probability exp(-lam cost(y)) relative to the value, and one of those accepted wins, which is
+epsilon-DP and 2 epsilon-bounded-range.
 
-**Closed forms.** A piece of g positions that rises by r from the level l has k ``steps`` of s positions each, its ``span``, and
-step number t costs l + (r / k) t: k = g and s = 1 in piecewise Laplace, k = r and s = g / r in the others. With h = lam r / k its
-weight is s exp(-lam l) (1 - e^(-h k)) / (e^h - 1), and t is a truncated geometric number.
+**Closed forms.** A piece of g positions that rises by r from the level l has k ``steps`` of s
+positions each, its ``span``, and step number t costs l + (r / k) t: k = g and s = 1 in piecewise
+Laplace, k = r and s = g / r in the others. With h = lam r / k its weight is s exp(-lam l) (1 -
+e^(-h k)) / (e^h - 1), and t has a truncated geometric distribution.
 """
 
 from __future__ import annotations
@@ -42,23 +46,30 @@ from dpjax.release.grid import Candidates, Floats, Multiples
 from dpjax.release.profiles import Profile
 
 Mechanism = Literal["piecewise_laplace", "inverse_sensitivity", "permute_and_flip"]
-UNIT = 2**60  # running sums of probabilities are integers: exact in any order
-_LISTED = 2**22  # values that are listed one by one
-_LEAST_FLIPS = 2.0**-14  # below, a profile has too many levels to give each a uniform
+UNIT = 2**60  # cumulative probabilities are integers in units of 2^-60: exact in any order
+_LISTED = 2**22  # the largest number of values that ``values`` lists
+_LEAST_FLIPS = 2.0**-14  # below it, a profile has too many levels to draw a uniform for each
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class GridDistribution(Shown):
-    """The output distributions of a release, one for each dataset: functions of the data, not private.
+    """The output distributions of a release, one for each dataset.
 
-    All numbers are exact to the rounding of float64. Points broadcast against the batch of datasets, which comes last.
+    They are functions of the data, not private. All numbers are exact up to the rounding of
+    float64. Arguments broadcast against the batch of datasets, whose axes come last.
 
     Attributes:
-        profile: of all datasets, in positions on ``grid``.
+        profile: the profiles of all datasets, in positions on ``grid``.
         exact_rate: lam, half of epsilon for values on a grid.
         grid: the values: multiples of a resolution, floats or candidates.
         mechanism: ``"piecewise_laplace"``, ``"inverse_sensitivity"`` or ``"permute_and_flip"``.
-        batch_shape: of the datasets.
+        batch_shape: the shape of the batch of datasets.
+
+    >>> from dpjax.release import Counts, Median
+    >>> counts = Counts.of_rows([0, 0, 0], [31, 40, 52], [3, 1, 2], groups=1)
+    >>> law = Median(lower=0, upper=120, resolution=1).distribution(counts, 4.0, "add_remove")
+    >>> law.value.tolist(), law.mean_abs_error(31.0).round(2).tolist()
+    ([31.0], [3.01])
     """
 
     profile: Profile
@@ -75,12 +86,16 @@ class GridDistribution(Shown):
         mechanism: str = "piecewise_laplace",
         batch_shape: Sequence[int] = (),
     ) -> GridDistribution:
-        """Return the distributions of a mechanism by its name; permute and flip takes its profile step by step."""
+        """Return the distributions of a mechanism, selected by its name.
+
+        Raises:
+            ValueError: if ``mechanism`` is unknown, or epsilon is below 2^-14 for permute and flip.
+        """
         exact: Any = checks.one_of("mechanism", mechanism, get_args(Mechanism))
         cost = exact_epsilon(epsilon)
         if exact == "permute_and_flip":
             if cost < _LEAST_FLIPS:
-                raise ValueError(f"permute_and_flip needs an epsilon of at least 2^-14, got {epsilon}: take piecewise_laplace.")
+                raise ValueError(f"permute_and_flip needs an epsilon of at least 2^-14, got {epsilon}: use piecewise_laplace.")
             profile = profile.in_steps()
         return GridDistribution(profile, cost / 2, grid, exact, tuple(batch_shape))
 
@@ -89,7 +104,7 @@ class GridDistribution(Shown):
         return shown | {"mechanism": repr(self.mechanism)}
 
     def _looks(self, rows: int) -> tuple[dict[str, Any], Picture | None]:
-        """Return the probabilities of all values of the first dataset that have one worth seeing."""
+        """Return the probabilities of the first dataset that exceed 1e-6 of the largest one."""
         if not self.profile.groups:
             return {}, None
         positions, shares = self._all_of(0)
@@ -98,12 +113,12 @@ class GridDistribution(Shown):
 
     @property
     def rate(self) -> float:
-        """Lam as a float."""
+        """Half of epsilon, lam, as a float."""
         return float(self.exact_rate)
 
     @property
     def size(self) -> int:
-        """The number of values that have a probability."""
+        """The number of values of the grid."""
         return self.profile.size
 
     @property
@@ -119,7 +134,10 @@ class GridDistribution(Shown):
 
     @property
     def value(self) -> np.ndarray:
-        """What the distribution is around, float64 of the batch shape: the statistic itself, but for a shifted one."""
+        """The centers of the distributions, float64 of the batch shape.
+
+        They are the statistics, unless shifted.
+        """
         return self.grid.values_of(self.profile.value).reshape(self.batch_shape)
 
     @property
@@ -127,10 +145,10 @@ class GridDistribution(Shown):
         """All values of the grid, ascending, float64.
 
         Raises:
-            ValueError: more than 2^22 of them.
+            ValueError: if there are more than 2^22 values.
         """
         if self.size > _LISTED:
-            raise ValueError(f"a grid of {self.size} values is too long to list: take a coarser resolution.")
+            raise ValueError(f"a grid of {self.size} values is too long to list: use a coarser resolution.")
         return self.grid.values_of(np.arange(self.size))
 
     @cached_property
@@ -140,26 +158,26 @@ class GridDistribution(Shown):
 
     @cached_property
     def steps(self) -> np.ndarray:
-        """How many different costs each piece has, int64."""
+        """The number of different costs within each piece, int64."""
         if self.mechanism == "piecewise_laplace":
             return self.profile.length
         return np.maximum(self.profile.rise, 1)
 
     @cached_property
     def span(self) -> np.ndarray:
-        """How many positions have one cost, int64."""
+        """The number of positions that share one cost, int64."""
         if self.mechanism == "piecewise_laplace":
             return np.ones_like(self.profile.length)
         return self.profile.length // self.steps
 
     @cached_property
     def step_rate(self) -> np.ndarray:
-        """The rate times what one step more costs, float64."""
+        """The rate times the increase in cost from one step to the next, float64."""
         return self.rate * (self.profile.rise / self.steps)
 
     @cached_property
     def costs(self) -> np.ndarray:
-        """The cost of the last step of each piece, counted from that of the value on, int64: not negative."""
+        """The cost of the last step of each piece minus that of the value, int64, at least 0."""
         return self.profile.level + self.profile.rise + (self.profile.depth - 1)[self.group]
 
     @cached_property
@@ -179,7 +197,7 @@ class GridDistribution(Shown):
 
     @cached_property
     def log_shares(self) -> np.ndarray:
-        """The logarithm of each piece's probability, also where that is below all floats."""
+        """The logarithm of each piece's probability, also where the probability underflows."""
         if self.mechanism == "permute_and_flip":
             return np.concatenate([np.zeros(0), *self._by_flips(log=True)])
         rise, sloped = self.profile.rise, self.profile.rise > 0
@@ -190,18 +208,18 @@ class GridDistribution(Shown):
             return weight - np.log(sums_of(np.exp(weight), self.profile.starts))[self.group]
 
     def _by_flips(self, log: bool) -> Iterator[np.ndarray]:
-        """Return the probability of each piece of one dataset after the other in permute and flip, or its logarithm."""
+        """Yield the piece probabilities of permute and flip by dataset, or their logarithms."""
         for first, last in itertools.pairwise(self.profile.starts.tolist()):
             costs, widths = self.costs[first:last], self.profile.length[first:last]
             yield _exact_flip.probabilities(self.rate, costs, widths, log)
 
     @cached_property
     def sums(self) -> np.ndarray:
-        """The probability of each piece and those below it in its dataset, in units of 2^-60, int64."""
+        """The cumulative probabilities of the pieces of each dataset, in units of 2^-60, int64."""
         return running_sums(np.rint(self.shares * UNIT).astype(np.int64), self.profile.starts)
 
     def pmf(self, values: Any) -> np.ndarray:
-        """Return the probability of values; 0 where one is not on the grid."""
+        """Return the probability of each value; 0 for a value that is not on the grid."""
         return np.exp(self.log_pmf(values))
 
     def log_pmf(self, values: Any) -> np.ndarray:
@@ -229,12 +247,21 @@ class GridDistribution(Shown):
         return np.where(position < 0, 0.0, np.where(position >= self.size - 1, 1.0, found)).reshape(shape)
 
     def log_cdf(self, values: Any) -> np.ndarray:
-        """Return the logarithm of :meth:`cdf`, which is rounded to multiples of 2^-60; ``-inf`` where that is 0."""
+        """Return the logarithm of :meth:`cdf`, which is a multiple of 2^-60.
+
+        ``-inf`` where it is 0.
+        """
         with np.errstate(divide="ignore"):
             return np.log(self.cdf(values))
 
     def quantile(self, p: Any) -> np.ndarray:
-        """Return the smallest value with ``cdf(value) >= p``, up to rounding; NaN outside [0, 1], where a single number is refused."""
+        """Return the smallest value with ``cdf(value) >= p``, up to rounding.
+
+        NaN where p is not in [0, 1].
+
+        Raises:
+            ValueError: if ``p`` is a single number outside [0, 1].
+        """
         if isinstance(p, int | float) and not 0 <= p <= 1:
             raise ValueError(f"p must be between 0 and 1, got {p}.")
         given, shape = self._points(p)
@@ -252,12 +279,15 @@ class GridDistribution(Shown):
         return np.where(there, found, np.nan).reshape(shape)
 
     def interval(self, level: float) -> tuple[np.ndarray, np.ndarray]:
-        """Return the ends of the central interval of probability ``level``, of the batch shape: each side leaves out (1 - level) / 2."""
+        """Return the central interval of probability ``level``: two arrays of the batch shape.
+
+        Each side leaves out (1 - level) / 2.
+        """
         level = checks.concrete_fraction("level", level)
         return self.quantile((1 - level) / 2), self.quantile((1 + level) / 2)
 
     def mean_abs_error(self, center: Any) -> np.ndarray:
-        """Return E|Y - center|: the exact error bar of a draw."""
+        """Return E|Y - center|, the exact mean absolute error of a draw."""
         given, shape = self._points(center)
         if not isinstance(self.grid, Multiples):
             datasets = np.arange(given.size) % max(self.profile.groups, 1)
@@ -272,7 +302,7 @@ class GridDistribution(Shown):
         return (found * unit.numerator / unit.denominator).reshape(shape)
 
     def _errors(self, center: np.ndarray) -> np.ndarray:
-        """Return E|Y - center| of each dataset, in positions."""
+        """Return E|Y - center| of each dataset, in units of positions."""
         sign, rate, steps, span = self.profile.sign, self.step_rate, self.steps, self.span
         ahead = center[self.group] - self.profile.near
         ahead = np.where(sign == 0, ahead + 1, sign * ahead)  # the positions of a piece are at 1, 2, ..., its length
@@ -295,7 +325,10 @@ class GridDistribution(Shown):
         return float(np.sum(np.abs(self.grid.values_of(positions) - center) * shares))
 
     def _all_of(self, group: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the positions of one dataset whose pieces are above 2^-60, ascending, and their probabilities."""
+        """Return the likely positions of one dataset, and their probabilities.
+
+        These are all positions in pieces with a probability above 2^-60. The positions ascend.
+        """
         some = np.arange(self.profile.starts[group], self.profile.starts[group + 1])
         some = some[self.shares[some] > 2.0**-60]
         length = self.profile.length[some]
@@ -309,27 +342,34 @@ class GridDistribution(Shown):
             return self.profile.near[piece] + sign * (number + 1), share * np.exp(-rate * (number // self.span[piece]))
 
     def sample(self, seed: int | np.random.Generator, shape: int | Sequence[int] = ()) -> np.ndarray:
-        """Draw for a simulation, by a seed or a generator of NumPy: float64 of shape ``shape + batch_shape``."""
+        """Draw for a simulation, from a seed or a NumPy generator.
+
+        The result is float64 of shape ``shape + batch_shape``.
+        """
         shape = (shape,) if isinstance(shape, int) else tuple(shape)
         found = self.positions(int(np.prod(shape, dtype=np.int64)), *seeded(seed))
         return self.grid.values_of(found).reshape(shape + self.batch_shape)
 
     def positions(self, draws: int, words: Any = system_words, more: More = further_word) -> np.ndarray:
-        """Draw positions exactly, int64 ``(draws, datasets)``, by the operating system's entropy; simulations and tests give other.
+        """Draw positions exactly, int64 ``(draws, datasets)``, from the operating system's entropy.
 
-        ``words(shape)`` returns 64-bit words, and ``more(role, number)`` 32 bits that follow.
+        Simulations and tests pass other sources: ``words(shape)`` returns random 64-bit words, and
+        ``more(role, number)`` 32 bits that extend a uniform.
         """
         way = _exact_flip if self.mechanism == "permute_and_flip" else draw
         return way.positions(self, draws, words, more)
 
     def _points(self, given: Any) -> tuple[np.ndarray, tuple[int, ...]]:
-        """Return points as float64, flat, and the shape of what is found: a whole number of batches."""
+        """Return the arguments as flat float64 and the shape of their broadcast with the batch."""
         array = np.asarray(given, np.float64)
         shape = np.broadcast_shapes(array.shape, self.batch_shape)
         return np.broadcast_to(array, shape).ravel(), shape
 
     def _positions(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the positions nearest to values, -1 and ``size`` beyond the ends, int64; and whether values are on the grid."""
+        """Return the positions nearest to values, int64, and whether the values are on the grid.
+
+        Positions are -1 and ``size`` beyond the ends.
+        """
         position = self.grid.numbers_of(values)[0].astype(np.int64)
         there = np.isclose(self.grid.values_of(position), values, rtol=8 * np.finfo(np.float64).eps, atol=0)
         low, high = self.grid.values_of(np.array([0, self.size - 1]))
@@ -342,25 +382,31 @@ class GridDistribution(Shown):
         return self._locate(last, position)
 
     def _locate(self, ascending: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-        """Return the first piece of each dataset that has a number of at least what is wanted, or its last one."""
+        """Return the first piece of each dataset with a number of at least the wanted one.
+
+        If there is none, it is the last piece.
+        """
         starts = self.profile.starts
         rows = wanted.reshape(-1, max(self.profile.groups, 1))
         found = draw.first_above(ascending + 1, starts, self.group, rows)
         return found.reshape(wanted.shape)
 
     def _below(self, piece: np.ndarray) -> np.ndarray:
-        """Return the probability of all pieces of the dataset below a piece, in units of 2^-60."""
+        """Return the total probability of the lower pieces of the dataset, in units of 2^-60."""
         return np.where(piece > self.profile.starts[self.group[piece]], self.sums[piece - 1], 0)
 
     def _share_of_first(self, piece: np.ndarray, number: np.ndarray) -> np.ndarray:
-        """Return how much of a piece's probability its first positions have, counted outwards."""
+        """Return the fraction of a piece's probability in its first positions, counted outwards."""
         rate, steps, span = self.step_rate[piece], self.steps[piece], self.span[piece]
         whole, part = np.divmod(number, span)
         before = _share(rate, whole, steps)
         return before + (_share(rate, np.minimum(whole + 1, steps), steps) - before) * (part / span)
 
     def _place_of_share(self, piece: np.ndarray, share: np.ndarray) -> np.ndarray:
-        """Return how many positions of a piece, counted outwards, have this share of its probability, as a real number."""
+        """Return how many positions of a piece hold this fraction of its probability.
+
+        They are counted outwards. The result is a real number.
+        """
         rate, steps, span = self.step_rate[piece], self.steps[piece], self.span[piece]
         with np.errstate(divide="ignore", invalid="ignore"):
             place = np.where(rate > 0, -np.log1p(share * np.expm1(-rate * steps)) / rate, share * steps)
@@ -372,13 +418,16 @@ class GridDistribution(Shown):
 
 
 def _share(rate: np.ndarray, number: Any, steps: np.ndarray) -> np.ndarray:
-    """Return P(t <= number) of a truncated geometric t = 1, ..., steps."""
+    """Return P(t <= number) for a truncated geometric t = 1, ..., steps."""
     with np.errstate(under="ignore", divide="ignore", invalid="ignore"):
         return np.where(rate > 0, np.expm1(-rate * number) / np.expm1(-rate * steps), number / steps)
 
 
 def _mean(rate: np.ndarray, steps: np.ndarray) -> np.ndarray:
-    """Return E[t] of a truncated geometric t = 1, ..., steps; some number for no steps."""
+    """Return E[t] for a truncated geometric t = 1, ..., steps.
+
+    The value for ``steps = 0`` is not used.
+    """
     x, square = rate * steps, np.square(steps.astype(np.float64))
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         exact = -1 / np.expm1(-rate) - steps / np.expm1(x)

@@ -1,21 +1,26 @@
-"""Draws that are exact: floats decide whatever lies beyond a proven margin, and exact arithmetic decides the rest.
+"""Exact draws: floating point decides beyond a proven error margin, and exact arithmetic otherwise.
 
-A uniform chooses the piece by the running sums of the pieces' probabilities, a second one the step in it by inverse CDF, and where
-steps have several positions a third one chooses among them. The result is that of infinitely many bits (``distribution.py`` has the
-distribution), under two assumptions: the operating system's entropy is uniform, and NumPy's exp, expm1 and log1p are off by at most
-2^-45 relative.
+A uniform selects the piece by the cumulative probabilities of the pieces, a second one the step
+within it by inverse CDF, and where steps have several positions a third one selects among these.
+The result is that of infinitely many bits (``distribution.py`` has the distribution), under two
+assumptions: the operating system's entropy is uniform, and NumPy's exp, expm1 and log1p have a
+relative error of at most 2^-45.
 
-**The choice.** A weight is a product of three such functions and an integer; its exponent, at most 745, is off by 2^-53 of itself
-twice. Pieces with an exponent above 90 weigh less than 2^-70 of the total, since there are at most 2^53 positions; so all sums are
-off by less than 2^-42 of the total (2^-45 thrice, and 90 2^-52, twice for the quotient). NumPy adds the total in halves, down to
-blocks of 128, so that it is off by the depth of the halving and a block at most, below 2^-45 of itself. Running sums are integers
-in units of 2^-60, each rounded by one half. A uniform of 60 bits that is further than ``margin`` = 2^18 + pieces from both ends
-of a piece's stretch lies in it, whatever bits follow.
+**The choice.** A weight is a product of three such functions and an integer; its exponent, at most
+745, has a relative error of 2^-53 twice. Pieces with an exponent above 90 weigh less than 2^-70 of
+the total, since there are at most 2^53 positions; so all sums are off by less than 2^-42 of the
+total (2^-45 thrice, and 90 2^-52, twice for the quotient). NumPy sums pairwise, down to blocks of
+128, so that the relative error of the total is bounded by the depth of the halving plus one block,
+below 2^-45. Cumulative sums are integers in units of 2^-60, each rounded by one half. A uniform of
+60 bits that is further than ``margin`` = 2^18 + pieces from both ends of a piece's interval lies in
+that interval, whatever bits follow.
 
-**The place.** t = ceil(-log1p(-u q) / h), q = 1 - e^(-h k), increases in u. It is computed for both ends of the interval that 53
-bits of u leave open, widened by 2^-43 before and after the logarithm. If both give the same t, that is it.
+**The place.** t = ceil(-log1p(-u q) / h), q = 1 - e^(-h k), increases in u. It is computed for both
+ends of the interval that 53 bits of u leave open, widened by 2^-43 before and after the logarithm.
+If both ends give the same t, it is certain.
 
-A doubtful draw is made anew with the same bits and as many more as it takes, by enclosures in integers.
+A draw that remains uncertain is repeated with the same bits, extended by as many as needed, in
+integer interval arithmetic.
 """
 
 from __future__ import annotations
@@ -41,7 +46,10 @@ _LANES = 2**20  # draws at a time
 
 
 def positions(distribution: GridDistribution, draws: int, words: Any, more: More, margin: int = MARGIN) -> np.ndarray:
-    """Draw positions, int64 ``(draws, datasets)``; ``words(shape)`` are 64-bit words, ``more`` the bits that follow."""
+    """Draw positions, int64 ``(draws, datasets)``.
+
+    ``words(shape)`` returns random 64-bit words, and ``more`` the bits that extend them.
+    """
     groups = distribution.profile.groups
     uniforms = 2 if distribution.mechanism == "piecewise_laplace" else 3
     found = np.zeros((draws, groups), np.int64)
@@ -58,7 +66,10 @@ def positions(distribution: GridDistribution, draws: int, words: Any, more: More
 
 
 def decide(distribution: GridDistribution, words: np.ndarray, margin: int = MARGIN) -> tuple[np.ndarray, np.ndarray]:
-    """Return the positions that 64-bit words ``(uniforms, draws, datasets)`` stand for, and which of them are certain."""
+    """Return the positions that 64-bit words select, and which are certain.
+
+    The words are ``(uniforms, draws, datasets)``.
+    """
     profile, sums = distribution.profile, distribution.sums
     target = (words[0] >> np.uint64(4)).astype(np.int64)
     piece = first_above(sums, profile.starts, distribution.group, target)
@@ -75,9 +86,10 @@ def decide(distribution: GridDistribution, words: np.ndarray, margin: int = MARG
 
 
 def first_above(sums: np.ndarray, starts: np.ndarray, group: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """Return the first entry of each dataset with a number above the target, ``(draws, datasets)``; the last one if there is none.
+    """Return the first entry of each dataset that exceeds its target, or the dataset's last entry.
 
-    ``sums`` are integers that ascend within each dataset.
+    The result has the shape ``(draws, datasets)``. ``sums`` are integers that ascend within each
+    dataset.
     """
     draws, datasets = target.shape
     found = np.zeros(target.shape, np.int64)
@@ -92,19 +104,22 @@ def first_above(sums: np.ndarray, starts: np.ndarray, group: np.ndarray, target:
 
 
 def open_interval(words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the ends of the interval that the first 53 bits of a uniform leave open."""
+    """Return the ends of the interval in which a uniform lies, given its first 53 bits."""
     leading = words >> np.uint64(11)
     return leading.astype(np.float64) * 2.0**-53, (leading + np.uint64(1)).astype(np.float64) * 2.0**-53
 
 
 def _step(distribution: GridDistribution, piece: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the step of a piece that a uniform stands for, and whether further bits cannot change it."""
+    """Return the step of a piece that a uniform selects, and whether it is certain."""
     decay = distribution.rate * distribution.profile.rise[piece]
     return step_in(distribution.step_rate[piece], distribution.steps[piece], decay, words)
 
 
 def step_in(rate: np.ndarray, steps: np.ndarray, decay: Any, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the truncated geometric number that a uniform stands for, int64, and whether further bits cannot change it."""
+    """Return the truncated geometric number that a uniform selects, and whether it is certain.
+
+    The number is int64. It is certain if no further bits of the uniform can change it.
+    """
     share, ends = -np.expm1(-decay), []
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         for uniform, away in zip(open_interval(words), (-_WIDENED, _WIDENED), strict=True):
@@ -116,7 +131,7 @@ def step_in(rate: np.ndarray, steps: np.ndarray, decay: Any, words: np.ndarray) 
 
 
 def place_in(width: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the integer floor(width U), and whether further bits cannot change it."""
+    """Return the integer floor(width U), and whether further bits of U cannot change it."""
     ends = zip(open_interval(words), (-(2.0**-50), 2.0**-50), strict=True)
     low, high = (np.clip(np.floor(width * end * (1 + away)), 0, width - 1).astype(np.int64) for end, away in ends)
     return low, low == high
@@ -134,7 +149,7 @@ class Exactly:
         self._known: dict[int, tuple[list[int], list[int]]] = {}
 
     def draw(self, words: Sequence[int], more: More) -> int:
-        """Return the position that words of 64 bits, and those that follow, stand for."""
+        """Return the position that 64-bit words select, extended by ``more`` as needed."""
         piece = self._choose(Bits(words[0], 64, 0, more))
         number = self._step(piece, Bits(words[1], 64, 1, more))
         if len(words) > 2:
@@ -149,7 +164,7 @@ class Exactly:
         return found
 
     def weights(self, bits: int) -> tuple[list[int], list[int]]:
-        """Enclose the weight of each piece relative to the value, in units of 2^-bits."""
+        """Enclose the weight of each piece relative to that of the value, in units of 2^-bits."""
         if bits not in self._known:
             pieces = zip(self._cost, self._rise, self._steps, self._span, strict=True)
             ends = [self._weight(*piece, bits) for piece in pieces]
@@ -171,7 +186,10 @@ class Exactly:
         return low * span >> 32, -(-high * span >> 32)
 
     def _step(self, piece: int, uniform: Bits) -> int:
-        """Return the least t with P(T <= t) above the uniform: a search, of which each comparison reads what it needs."""
+        """Return the least t with P(T <= t) above the uniform.
+
+        It is found by bisection, which reads bits as needed.
+        """
         low, high = 1, self._steps[piece]
         while low < high:
             middle = (low + high) // 2
@@ -189,9 +207,9 @@ class Exactly:
 
 
 def choose_between(low: Sequence[int], high: Sequence[int], uniform: Bits) -> int | None:
-    """Return the weight that a uniform chooses, from lower and upper ends of the weights; None if these and its bits leave a doubt.
+    """Return the index that a uniform selects, or None if more precision is needed.
 
-    A weight whose upper end is 0 is never chosen.
+    ``low`` and ``high`` bound the weights. An index with an upper bound of 0 is never selected.
     """
     present = [number for number, end in enumerate(high) if end > 0]
     lows, highs = ([0, *accumulate(ends[number] for number in present)] for ends in (low, high))

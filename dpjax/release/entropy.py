@@ -1,6 +1,7 @@
-"""Uniform bits from the operating system, and as many more of each uniform as an exact comparison reads.
+"""Uniform bits from the operating system, extended by as many bits as an exact comparison needs.
 
-There is no key and no seed. Bits that nobody has looked at are drawn when they are needed: they are independent of all others.
+There is no key and no seed. Bits are drawn only when they are needed: they are independent of all
+others.
 """
 
 from __future__ import annotations
@@ -12,23 +13,26 @@ import numpy as np
 
 from dpjax.release.exponentials import Enclosure
 
-More = Callable[[int, int], int]  # the role of a uniform, and the number of a word: 32 bits that follow
+More = Callable[[int, int], int]  # (role of a uniform, index of the word) -> the next 32 bits
 
 
 def system_words(shape: Sequence[int], dtype: type[np.unsignedinteger] = np.uint64) -> np.ndarray:
-    """Return words of the operating system's entropy."""
+    """Return random words from the operating system, of the given shape and dtype."""
     size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
     return np.frombuffer(bytearray(os.urandom(size)), dtype).reshape(shape)
 
 
 def further_word(role: int, number: int) -> int:
-    """Return 32 bits more of a uniform; which one it is does not matter, since nobody has seen them."""
+    """Return 32 more random bits of a uniform; the arguments are ignored."""
     del role, number
     return int.from_bytes(os.urandom(4), "little")
 
 
 def seeded(seed: int | np.random.Generator) -> tuple[Callable[..., np.ndarray], More]:
-    """Return what stands for :func:`system_words` and :func:`further_word` in a simulation, by a seed or a generator of NumPy."""
+    """Return substitutes of :func:`system_words` and :func:`further_word` for a simulation.
+
+    They draw from a NumPy generator, or from a new one with this seed.
+    """
     generator = np.random.default_rng(seed)
 
     def words(shape: Sequence[int], dtype: type[np.unsignedinteger] = np.uint64) -> np.ndarray:
@@ -41,11 +45,11 @@ def seeded(seed: int | np.random.Generator) -> tuple[Callable[..., np.ndarray], 
 
 
 class Bits:
-    """A uniform on [0, 1) that is known to so many bits, and reads more where it must.
+    """A uniform on [0, 1) of which a prefix of bits is known; further bits are read as needed.
 
     Attributes:
         value: the bits read so far, as an integer.
-        count: how many.
+        count: how many bits these are.
     """
 
     def __init__(self, value: int, count: int, role: int, more: More) -> None:
@@ -53,7 +57,7 @@ class Bits:
         self._role, self._more = role, more
 
     def read(self) -> None:
-        """Read one word more."""
+        """Read 32 more bits."""
         self.value, self.count = self.value << 32 | self._more(self._role, self._next), self.count + 32
         self._next += 1
 
@@ -64,7 +68,7 @@ class Bits:
         return place
 
     def below(self, enclose: Callable[[int], Enclosure]) -> bool:
-        """Return whether the uniform is below a number that ``enclose(bits)`` encloses."""
+        """Return whether the uniform is below the number that ``enclose(bits)`` encloses."""
         while True:
             number = enclose(self.count + 64)
             if (self.value + 1) << number.scale <= number.low << self.count:

@@ -1,23 +1,27 @@
-"""Chains of quantiles in NumPy, with bounds on their errors: which draws are certain, whatever was rounded.
+"""Chains of quantiles in NumPy, with error bounds that show which draws rounding cannot change.
 
-As in ``dpjax/several_quantiles/chain.py``, for one term N of the sum and all rows at a time:
+As in ``dpjax/several_quantiles/chain.py``, for one term N of the sum and all rows at once:
 
     after[k](j) = width * (before[k](j) + stay_k (width + 1)/2 * (before[k-1](j) + stay_{k-1} (width + 2)/3 * ...))
     before[k](j) = sum over slots i < j of after[k-1](i) * exp(-rate |distance of the ranks of i and j - p_k N|).
 
-The sum over i splits where the kernel has its peak, b slots below j. Cut the slots into blocks of b. With R the weights from a slot
-to the end of its block, Y those from the beginning of a block, decaying with the distance from there, and P those up to a slot,
+The sum over i splits where the kernel has its peak, b slots below j. Partition the slots into
+blocks of b. With R the weights from a slot to the end of its block, Y those from the beginning of a
+block, decaying with the distance from there, and P those up to a slot,
 
     before(j + b) = inside * (R(j) + e^(-rho (b - o)) Y(next block, below j + b)) + below * P(j - 1),   o = offset of j.
 
-Where there are few rows, blocks are shorter, and the window has several and some slots more, which are added one by one.
+If there are few rows, blocks are shorter: the window then has several blocks and some slots more,
+which are added one by one.
 
-**Errors.** All numbers are positive and nothing is subtracted, so every result is right up to a factor (1 + u)^operations on the
-longest path, u the rounding of one operation, and what underflows. In float64 u is 2^-53. Widths are parts of a power of two that
-is at least the size of the grid, so that those of a row add up to 1 at most. If each operation loses 2^-1074, before[k + 1] has
-lost at most what before[k], 3/4 of what before[k-1], (3/4)^2 of what before[k-2] has lost and so on, and 2^-1074 (10 J + 8 m) of
-its own: less than 2^(k - 1068) (J + m) in all, and so has any sum of weights. A choice is certain if the uniform is further than
-all of that from where the choice changes. Otherwise it is made by the same sums in decimals of more digits, which lose nothing by
+**Errors.** All numbers are positive and nothing is subtracted, so every result is correct up to a
+factor (1 + u)^operations on the longest path, where u is the rounding of one operation, and up to
+underflow. In float64 u is 2^-53. Widths are divided by a power of two that is at least the size of
+the grid, so that those of a row sum to at most 1. If each operation loses 2^-1074, before[k + 1]
+has lost at most what before[k], 3/4 of what before[k-1], (3/4)^2 of what before[k-2] has lost and
+so on, and 2^-1074 (10 J + 8 m) itself: less than 2^(k - 1068) (J + m) in all, and so has any sum of
+weights. A choice is certain if the uniform is further than all of that from where the choice
+changes. Otherwise it is made by the same sums in decimals of more digits, which lose nothing by
 underflow: u is 10^(1 - digits).
 """
 
@@ -35,50 +39,56 @@ from dpjax import checks
 from dpjax.release.exponentials import exponential, powers
 from dpjax.several_quantiles.levels import Aims, aims_of, level_parts, rank_steps, single_term
 
-_TILE = 2**13  # numbers that stay in the cache
+_TILE = 2**13  # numbers that fit in the cache
 
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """The numbers that weights are computed in: float64, or decimals of so many digits, in arrays of objects."""
+    """The number type of the weights: float64, or object arrays of ``digits``-digit decimals."""
 
     digits: int = 0
 
     @property
     def dtype(self) -> type:
-        """Of the arrays."""
+        """The dtype of the arrays."""
         return object if self.digits else float
 
     @property
     def context(self) -> Context:
-        """The context in which decimals are computed: without traps, so that a quotient of zeros is NaN as in float64."""
+        """The context of decimal arithmetic: without traps, so that 0 / 0 is NaN as in float64."""
         return Context(prec=self.digits or 1, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[])
 
     @property
     def bits(self) -> int:
-        """How many bits of a number are right."""
+        """The precision in bits."""
         return self.digits * 10 // 3 or 53
 
     @property
     def rounding(self) -> Any:
-        """By which part of itself one operation may change a number."""
+        """The largest relative error of one operation."""
         return Decimal(10) ** (1 - self.digits) if self.digits else 2.0**-53
 
     def of(self, x: Fraction) -> Any:
-        """Return a fraction that neither overflows nor underflows."""
+        """Return a fraction in this arithmetic; it must neither overflow nor underflow."""
         return self.context.divide(Decimal(x.numerator), Decimal(x.denominator)) if self.digits else float(x)
 
 
 @lru_cache(maxsize=4096)
 def decay(x: Fraction, arithmetic: Arithmetic) -> Any:
-    """Return e^-x, right up to twice the rounding; in float64 it may underflow."""
+    """Return e^-x with a relative error of at most twice the rounding.
+
+    In float64 it may underflow.
+    """
     found = exponential(x, arithmetic.bits + 27)
     return arithmetic.of(Fraction(found.low, 1 << found.scale))
 
 
 @lru_cache(maxsize=4)
 def decays(rate: Fraction, size: int, arithmetic: Arithmetic) -> np.ndarray:
-    """Return e^(-rate j) for j = 0, ..., size - 1, each right up to twice the rounding."""
+    """Return e^(-rate j) for j = 0, ..., size - 1.
+
+    The relative errors are at most twice the rounding.
+    """
     if not arithmetic.digits:
         return powers(rate, size)
     finer = Arithmetic(arithmetic.digits + 20)
@@ -87,17 +97,20 @@ def decays(rate: Fraction, size: int, arithmetic: Arithmetic) -> np.ndarray:
 
 
 class Parameters(NamedTuple):
-    """What is public of the distribution of m quantiles; slots are at multiples of ``whole``, ranks at those of 2 ``whole``.
+    """The public parameters of the distribution of m quantiles.
+
+    Slots are at multiples of ``whole``, and ranks at multiples of 2 ``whole``.
 
     Attributes:
         unit: the rate for a cost of 1 / (2 whole).
-        levels: of the quantiles.
+        levels: the levels of the quantiles.
         whole: the common denominator of the levels.
         aims: the ranks of the quantiles.
-        size: how many numbers the grid has.
-        cut: into how many pieces a number is cut for the parts that records have of it, a power of two.
+        size: the number of positions on the grid.
+        cut: the number of pieces that a number is cut into, for the parts of it that equal records
+            have; a power of two.
         reach: R, or None where there is one term and no flat one.
-        spacing: of the terms N.
+        spacing: the distance between the terms N.
     """
 
     unit: Fraction
@@ -120,16 +133,20 @@ class Parameters(NamedTuple):
         terms: int,
         most: int,
     ) -> Parameters:
-        """Return those of quantiles on a grid of so many numbers, or raise for bad public parameters.
+        """Return the parameters of quantiles on a grid of ``size`` numbers.
 
-        Records are cut into parts of a number by a power of two, which the distribution does not depend on: it fits ``most`` equal
-        records.
+        Numbers are cut into a power of two of pieces, which the distribution does not depend on:
+        enough pieces for ``most`` equal records.
+
+        Raises:
+            ValueError: if the levels have a common denominator of 2^27 or more, or ``terms`` is
+                invalid.
         """
         terms = checks.static_integer("terms", terms, 2)
         whole, single = level_parts(levels)[1], single_term(levels, neighbors, size_is_public)
         if whole >= 2**27:  # whatever the number of records, which may be private: places are 64-bit integers
             raise ValueError(
-                f"qs have the common denominator {whole}, too large for exact ranks: give short decimals or Fractions such as "
+                f"qs have the common denominator {whole}, too large for exact ranks: use short decimals or Fractions such as "
                 "Fraction(1, 3)."
             )
         unit = epsilon / (4 * whole * (single or 1))
@@ -139,32 +156,32 @@ class Parameters(NamedTuple):
 
     @property
     def quantiles(self) -> int:
-        """How many, m."""
+        """The number of quantiles, m."""
         return len(self.levels)
 
     @property
     def scale(self) -> int:
-        """A power of two, at least the size of the grid in pieces."""
+        """A power of two that is at least the size of the grid in pieces."""
         return self.cut * 2 ** self.size.bit_length()
 
     def numbers(self, middle: int) -> range:
-        """Return the terms N of a row with the middle n - 1, or the only one."""
+        """Return the terms N of a row with the middle n - 1, or its only term."""
         if self.reach is None:
             return range(middle, middle + 1)
         return range(-((self.reach - middle) // self.spacing) * self.spacing, middle + self.reach + 1, self.spacing)
 
     def targets(self, number: int, count: int) -> tuple[int, int]:
-        """Return where the first and the last quantile of the term cost nothing."""
+        """Return the positions where the first and the last quantile of the term cost nothing."""
         steps = self.steps(number)
         return self.whole + steps[0], self.whole * (2 * count - 1) - steps[-1]
 
     def steps(self, number: int) -> list[int]:
-        """Return the distances of the quantiles of ``number + 1`` records."""
+        """Return the distances in rank between the quantiles of ``number + 1`` records."""
         return rank_steps(self.levels, number, self.aims)
 
 
 class _Step(NamedTuple):
-    """The kernel from a quantile to the next one, without a factor e^(-unit moved)."""
+    """The kernel from a quantile to the next one, up to a factor e^(-unit moved)."""
 
     window: int  # b
     inside: float
@@ -174,12 +191,14 @@ class _Step(NamedTuple):
 
 
 class Chain(NamedTuple):
-    """The weights of one term for R rows, without a factor e^(-unit moved); those of k quantiles times ``parameters.scale`` ^ -k.
+    """The weights of one term for R rows, up to a factor e^(-unit moved).
+
+    Those of k quantiles are multiplied by ``parameters.scale`` ^ -k.
 
     Attributes:
         before: before[0], ..., before[m-1], float64 ``(m, J, R)``.
         after: after[1], ..., after[m], of the same shape.
-        stays: what one more quantile in the same slot costs, m - 1 floats.
+        stays: the factors for one more quantile in the same slot, m - 1 floats.
         moved: an integer.
     """
 
@@ -190,7 +209,10 @@ class Chain(NamedTuple):
 
 
 def from_target(parameters: Parameters, target: int, slots: int, arithmetic: Arithmetic) -> tuple[np.ndarray, int]:
-    """Return the weights e^(-unit |whole j - target|) of all slots, without a factor e^(-unit moved), and that integer."""
+    """Return the weights e^(-unit |whole j - target|) of all slots, and ``moved``.
+
+    The weights lack a factor e^(-unit moved).
+    """
     unit, whole, last = parameters.unit, parameters.whole, parameters.whole * (slots - 1)
     moved = max(-target, target - last, 0)
     peak = min(max(target, 0), last)
@@ -211,14 +233,15 @@ def _step(parameters: Parameters, number: int, k: int, slots: int, arithmetic: A
 
 
 def arrays_of(parameters: Parameters) -> int:
-    """Return how many numbers the memory for :func:`forward` has for each slot of each row."""
+    """Return how many numbers of memory :func:`forward` needs for each slot of each row."""
     return 2 * parameters.quantiles + 6
 
 
 def forward(parameters: Parameters, number: int, width: np.ndarray, memory: np.ndarray, arithmetic: Arithmetic) -> Chain:
-    """Return the chains of the term ``number`` for rows whose slots have the widths ``(J, R)``, as parts of ``parameters.scale``.
+    """Return the chains of the term ``number`` for rows whose slots have the widths ``(J, R)``.
 
-    They are in ``memory``, which has room for all arrays: new ones for each term would take as long as the sums.
+    Widths are divided by ``parameters.scale``. The chains are written to ``memory``, which holds
+    all arrays: allocating new ones for each term would take as long as the sums.
     """
     slots, rows = width.shape
     m, powers_of = parameters.quantiles, decays(parameters.unit * parameters.whole, slots + 1, arithmetic)
@@ -230,7 +253,7 @@ def forward(parameters: Parameters, number: int, width: np.ndarray, memory: np.n
     before[0] = start[:, None]
     tile = max(_TILE // rows, 1)
     for k in range(m):
-        for first in range(0, slots, tile):  # what is read again and again stays in the cache
+        for first in range(0, slots, tile):  # tiles that fit in the cache
             some = slice(first, first + tile)
             found, here, spent = after[k, some], width[some], np.empty_like(width[some])
             found[:] = before[0, some]
@@ -249,7 +272,7 @@ def forward(parameters: Parameters, number: int, width: np.ndarray, memory: np.n
 def _advance(after: np.ndarray, step: _Step, decay: np.ndarray, out: np.ndarray, memory: np.ndarray) -> None:
     """Write before[k + 1]: all blocks at once, and their offsets one after the other.
 
-    Blocks are as long as it pays for so many rows, h of them and a few slots more being the window.
+    The block length suits the number of rows; the window has h blocks and a few slots more.
     """
     slots, rows = after.shape
     wanted = max(32, slots * rows // 4000)
@@ -263,7 +286,7 @@ def _advance(after: np.ndarray, step: _Step, decay: np.ndarray, out: np.ndarray,
     x[:, h : h + full] = after[: full * block].reshape(full, block, rows).swapaxes(0, 1)
     x[: slots - full * block, h + full :] = after[full * block :, None]
     x[slots - full * block :, h + full :] = 0
-    # P: what all blocks before leave, and what is added in each.
+    # P: the decayed sum of all blocks before, and the sum within each block.
     ends = np.einsum("o,oqr->qr", decay[:block][::-1], x)
     for q in range(h + 1, blocks):
         inner[q] = inner[q - 1] * decay[block] + ends[q - 1]
@@ -277,7 +300,7 @@ def _advance(after: np.ndarray, step: _Step, decay: np.ndarray, out: np.ndarray,
             found[o, : blocks - h] += spent[h:]
             np.multiply(x[o], decay[o], out=spent)
             y += spent
-        inner[:] = 0  # R, and the whole blocks of the window before the one where it ends; y is of a whole block by now
+        inner[:] = 0  # R, and the full blocks of the window before its last one; y is now the sum of a full block
         for g in range(1, h):
             inner[:-g] += y[g:] * decay[(g - 1) * block]
         for o in reversed(range(block)):
@@ -292,7 +315,10 @@ def _advance(after: np.ndarray, step: _Step, decay: np.ndarray, out: np.ndarray,
 
 
 def kernel(parameters: Parameters, number: int, k: int, slots: int, arithmetic: Arithmetic) -> np.ndarray:
-    """Return the kernel of the step to quantile k + 1, at the distances -J, ..., J of slots; 0 where they do not ascend."""
+    """Return the kernel of the step to quantile k + 1, at the slot distances -J, ..., J.
+
+    0 if not ascending.
+    """
     step, away = _step(parameters, number, k, slots, arithmetic), np.arange(1, slots + 1)
     powers_of, inside = decays(parameters.unit * parameters.whole, slots + 1, arithmetic), away <= step.window
     found = np.where(inside, step.inside, step.below) * powers_of[np.where(inside, step.window - away, away - step.window - 1)]
@@ -300,7 +326,10 @@ def kernel(parameters: Parameters, number: int, k: int, slots: int, arithmetic: 
 
 
 def errors(parameters: Parameters, slots: int, arithmetic: Arithmetic) -> tuple[Any, float]:
-    """Return how far any weight or running sum of weights is off: by rounding, as a part of itself, and by underflow."""
+    """Return bounds on the error of any weight or cumulative weight.
+
+    The first is relative, for rounding, and the second absolute, for underflow.
+    """
     longest = (parameters.quantiles + 1) * (6 * slots + 6 * parameters.quantiles + 64)
     lost = 0 if arithmetic.digits else 2.0 ** (parameters.quantiles - 1067) * (slots + parameters.quantiles)
     return arithmetic.rounding * longest, lost
@@ -309,15 +338,16 @@ def errors(parameters: Parameters, slots: int, arithmetic: Arithmetic) -> tuple[
 def choose(
     weights: np.ndarray, row: np.ndarray, uniform: np.ndarray, relative: float, lost: Any
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Choose by weights ``(R, C)``, of which each uniform ``(L,)`` has its row; say where that is certain, and log2 of the chance.
+    """Choose by weights ``(R, C)``, with one uniform for each entry of ``row``, both ``(L,)``.
 
-    ``relative`` is how far running sums are off as a part of themselves, or uniforms at all, which are rounded down; ``lost`` is
-    how far sums are off besides.
+    Returns the choices, which of them are certain, and log2 of their probabilities. ``relative``
+    bounds the relative error of cumulative weights and the error of uniforms, which are rounded
+    down; ``lost`` bounds the further absolute error of cumulative weights.
     """
     sums, last = np.cumsum(weights, axis=-1), weights.shape[-1] - 1
     total = sums[row, -1]
     target, chosen = uniform * total, np.zeros(len(row), np.int64)
-    for bit in reversed(range(last.bit_length())):  # how many sums are not above the target: they ascend
+    for bit in reversed(range(last.bit_length())):  # binary search: how many sums are at most the target
         further = np.minimum(chosen + (1 << bit), last)
         chosen = np.where(sums[row, further - 1] <= target, further, chosen)
     slack = 4 * relative * total + 4 * lost

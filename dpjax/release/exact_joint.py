@@ -1,14 +1,18 @@
-"""Draws of joint quantiles from counts: slots, choices by weights in float64 or in decimals, and places in slots.
+"""Exact draws of joint quantiles from counts: slots, choices by weight, and places within slots.
 
-The distribution and its proof are at the head of ``dpjax/mechanisms/_joint_quantiles.py``. On a grid, records only matter by the
-ranks of its numbers: slot 2 i has the numbers between record i and the next one, slot 2 i - 1 the number of record i, or a part of
-it where records are equal. A draw chooses the term N (or the flat one, a multiset of m numbers of the grid), the slot of the last
-quantile, how many share it, the slot of the one before them, and so on. All multisets of c of the w numbers of a slot are equally
-likely: Polya's urn. Weights are float64 with proven bounds (``exact_chain.py``), which decide all but about one draw in 10^9 for a
-thousand records; the others are drawn by decimals of as many digits as it takes, by the same words and those that follow.
+The distribution and its proof are in the docstring of ``dpjax/mechanisms/_joint_quantiles.py``. On
+a grid, records matter only by the ranks of its numbers: slot 2 i has the numbers between record i
+and the next one, slot 2 i - 1 the number of record i, or a part of it where records are equal. A
+draw chooses the term N (or the flat one, a multiset of m numbers of the grid), the slot of the last
+quantile, how many quantiles share it, the slot of the one before them, and so on. All multisets of
+c of the w numbers of a slot are equally likely: Polya's urn. Weights are float64 with proven bounds
+(``exact_chain.py``), which decide all but about one draw in 10^9 for a thousand records; the others
+are repeated with the same random words, extended as needed, in decimals of as many digits as
+needed.
 
-Of many records only those near the quantiles have slots: the others are worth less than what the bounds leave open, on a path whose
-probability is not tiny. On others more digits leave more slots.
+Of many records only those near the quantiles have slots: the others weigh less than the error that
+the bounds allow, unless the probability of the path is tiny. On such paths, more digits keep more
+slots.
 """
 
 from __future__ import annotations
@@ -40,17 +44,18 @@ from dpjax.release.exponentials import one_minus_exponential
 from dpjax.several_quantiles.far_records import far_records, slots_left
 from dpjax.several_quantiles.slots import slot_ends
 
-_WORDS = 2**22  # at a time
-_NUMBERS = 2**24  # that the chains of some rows take, or the weights of some draws: 128 MB
+_WORDS = 2**22  # random words drawn together
+_NUMBERS = 2**24  # float64 numbers in the chains of some rows, or in the weights of some draws: 128 MB
 
 
 class Slots(NamedTuple):
-    """The numbers of a grid by rank; one row each.
+    """The numbers of a grid by rank, one row for each dataset.
 
     Attributes:
         left: the first number of each slot, int64 ``(R, J)``.
-        width: how many numbers it has, in pieces of ``parameters.cut``: of whole numbers, or fewer.
-        records: how many there are, ``(R,)``.
+        width: the width of each slot in pieces of which ``parameters.cut`` make a number: a
+            multiple of ``cut``, or less than ``cut``.
+        records: the numbers of records, ``(R,)``.
     """
 
     left: np.ndarray
@@ -59,7 +64,10 @@ class Slots(NamedTuple):
 
 
 def slots_of(counts: Counts, parameters: Parameters, index: np.ndarray | None = None, sizes: np.ndarray | None = None) -> Slots:
-    """Return the slots of some indices ``(R, J)``, by default all, on grids of so many numbers ``(R,)``, by default that of all."""
+    """Return the slots with some indices ``(R, J)``, by default all of them.
+
+    ``sizes`` ``(R,)`` are the sizes of the grids, by default ``parameters.size``.
+    """
     n = counts.totals[:, None]
     if index is None:
         index = np.tile(np.arange(2 * int(np.max(n, initial=0)) + 1), (len(n), 1))
@@ -83,14 +91,15 @@ def slots_of(counts: Counts, parameters: Parameters, index: np.ndarray | None = 
 
 
 def near_slots(parameters: Parameters, n: np.ndarray, middle: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return the slots near the quantiles, ``(R, J)``, ``middle`` without the far records, and log2 of the least probability to trust.
+    """Return the slots near the quantiles, ``middle`` without far records, and a log2 bound.
 
-    A path of that probability, and so every choice on it, is off by 2^-(bits + 11) of itself at most. Which records are far is said
-    in ``several_quantiles/far_records.py``. All tuples have the volume (size cut / scale)^m at most. Those that are far weigh
-    exp(-rate (near - 1)) of it in each term, or exp(-rate (2 near - 2 - |D|)) where there is one. The parts of the records at the
-    quantiles weigh at least
-    exp(-rate (2 m + 2 + |D|)) / (scale^m m!), in the nearest term or the only one. A path chooses a term, and for each quantile a
-    slot and whether it is in the run of the next one.
+    The slots are ``(R, J)``. A path of at least that probability, and so every choice on it, has a
+    relative error of at most 2^-(bits + 11). ``several_quantiles/far_records.py`` defines which
+    records are far. All tuples have at most the volume (size cut / scale)^m. Those that are far
+    weigh exp(-rate (near - 1)) of it in each term, or exp(-rate (2 near - 2 - |D|)) where there is
+    one term. The parts of the records at the quantiles weigh at least exp(-rate (2 m + 2 + |D|)) /
+    (scale^m m!), in the nearest term or the only one. A path chooses a term, and for each quantile
+    a slot and whether it is in the run of the next one.
     """
     m, rate = parameters.quantiles, float(2 * parameters.whole * parameters.unit)
     terms, spacing = (1, 1) if parameters.reach is None else (2 * parameters.reach // parameters.spacing + 1, parameters.spacing)
@@ -105,18 +114,19 @@ def near_slots(parameters: Parameters, n: np.ndarray, middle: np.ndarray, bits: 
 
 
 class Sampler:
-    """Draws from some rows.
+    """Draws of quantiles from some rows.
 
     Args:
-        parameters: what is public.
-        counts: of the rows.
-        public: how many records each row has for the terms, int64 ``(R,)``; by default as many as it has.
-        sizes: how many numbers the grid of each row has, int64 ``(R,)``, where there is one term; at most and by default
-            ``parameters.size``.
-        ranked: whether draws have a further m numbers: how many records are up to the place of each quantile, for one term. These
-            are private.
-        digits: of decimals; 0 for float64.
-        bits: of each uniform that are looked at, by default as many as are right of a number.
+        parameters: the public parameters.
+        counts: the counts of the rows.
+        public: the number of records that the terms use for each row, int64 ``(R,)``; by default
+            the number of its records.
+        sizes: the size of the grid of each row, int64 ``(R,)``, where there is one term; at most
+            ``parameters.size``, the default.
+        ranked: whether draws have m more numbers, for one term: how many records are up to the
+            place of each quantile. These are private.
+        digits: the digits of decimals; 0 for float64.
+        bits: the bits of each uniform that are used, by default the precision of the arithmetic.
     """
 
     def __init__(
@@ -137,7 +147,7 @@ class Sampler:
         middle = (n if public is None else public) - 1
         index, self.middle, self._least = near_slots(parameters, n, middle, self.arithmetic.bits)
         self.slots, self._index = slots_of(counts, parameters, index, sizes), index
-        self.slots = self.slots._replace(records=n - (middle - self.middle))  # as if there were no far ones
+        self.slots = self.slots._replace(records=n - (middle - self.middle))  # as if the far records did not exist
         self.numbers = sorted({number for each in set(self.middle.tolist()) for number in parameters.numbers(each)})
         self._size = self.slots.width.shape[-1]
         relative, self._lost = errors(parameters, self._size, self.arithmetic)
@@ -145,12 +155,15 @@ class Sampler:
         self._memory = np.empty(0)
 
     def draw(self, words: np.ndarray, count: int = 64) -> tuple[np.ndarray, np.ndarray]:
-        """Draw from every row by words ``(3 m + 1, draws, R)`` of so many bits: ``(draws, R, m)``, and which draws are certain."""
+        """Draw ``(draws, R, m)`` from words ``(3 m + 1, draws, R)``, and which draws are certain.
+
+        The words have ``count`` bits.
+        """
         with localcontext(self.arithmetic.context), np.errstate(all="ignore"):
             return self._draw(words, count)
 
     def exactly(self, row: int, words: list[int], more: More) -> list[int]:
-        """Return the same draw from one row, by as many digits and bits of each uniform as it takes."""
+        """Return the same draw from one row, with as many digits and bits as needed."""
         uniforms, digits = [Bits(word, 64, role, more) for role, word in enumerate(words)], 20
         public, sizes = (None if a is None else a[row : row + 1] for a in (self._public, self._sizes))
         while True:
@@ -165,7 +178,7 @@ class Sampler:
                 return found[0, 0].tolist()
 
     def _part(self, number: Any, scale: int) -> Any:
-        """Return numbers as parts of a scale."""
+        """Return numbers divided by a scale."""
         return number * self.arithmetic.of(Fraction(1, scale))
 
     def _draw(self, words: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -181,11 +194,12 @@ class Sampler:
                 sure[lane] &= certain & (path[lane] + rest >= self._least)
         left = np.where(slot < 0, 0, self.slots.left[row[:, None], slot])
         width = np.where(slot < 0, self.parameters.size * cut, self.slots.width[row[:, None], slot])
-        # Places are of whole numbers where a slot has them: the parts of one have less weight than an earlier quantile.
+        # Places count numbers if a slot has at least one, else pieces, which weigh less than an
+        # earlier quantile.
         each = np.where(width < cut, 1, cut)
         width, weight = width // each, cut // each
         cells = np.zeros_like(left)
-        for k in range(m):  # Polya's urn: a number anew, or that of an earlier quantile of the run
+        for k in range(m):  # Polya's urn: a new number, or that of an earlier quantile of the run
             ball, certain = _place(width[:, k] + (k - first[:, k]) * weight[:, k], lanes[2 * m + 1 + k], count)
             earlier = np.where(ball < width[:, k], 0, first[:, k] + (ball - width[:, k]) // weight[:, k])
             anew = np.where(weight[:, k] > 1, 0, ball)
@@ -197,25 +211,28 @@ class Sampler:
         return found.reshape(draws, rows, -1), sure.reshape(draws, rows)
 
     def _widths(self, part: np.ndarray) -> np.ndarray:
-        """Return the widths of some rows, ``(J, rows)``, as parts of the scale."""
+        """Return the widths of the slots of some rows, ``(J, rows)``, divided by the scale."""
         return self._part(self.slots.width[part].T, self.parameters.scale)
 
     def _chain(self, number: int, part: np.ndarray) -> Chain:
-        """Return the chains of one term and some rows, until the next ones are computed."""
+        """Return the chains of one term for some rows; the next call overwrites them."""
         needed = arrays_of(self.parameters) * self._size * len(part)
         if self._memory.size < needed:
             self._memory = np.empty(needed, self.arithmetic.dtype)
         return forward(self.parameters, number, self._widths(part), self._memory, self.arithmetic)
 
     def _draw_terms(self, row: np.ndarray, uniform: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Return numbers of terms, of which the last is the flat one; which are certain; and log2 of their probabilities."""
+        """Return the indices of the drawn terms, a mask of certain ones, and log2 probabilities.
+
+        The last index is that of the flat term.
+        """
         if self.parameters.reach is None:
             return np.searchsorted(self.numbers, self.middle)[row], np.ones(len(row), bool), np.zeros(len(row))
         return choose(self._terms, row, uniform, self._error, self._lost * self._terms.shape[-1])
 
     @cached_property
     def _terms(self) -> np.ndarray:
-        """The weights of all terms and, last, of the flat one, ``(R, T + 1)``, without a factor that they have in common."""
+        """The weights of all terms and, last, the flat one, ``(R, T + 1)``, up to a factor."""
         parameters, arithmetic, reach = self.parameters, self.arithmetic, self.parameters.reach or 0
         m, unit, rate = parameters.quantiles, parameters.unit, 2 * parameters.whole * parameters.unit
         moved = np.full((len(self.middle), len(self.numbers) + 1), 2 * parameters.whole * (reach + 1))
@@ -231,16 +248,20 @@ class Sampler:
         return weights * np.array([[decay(unit * away, arithmetic) for away in row] for row in moved.tolist()])
 
     def _ends(self, number: int, part: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the weights of the last quantile of some rows by its slot, ``(J, rows)``, without factors e^(-unit moved)."""
+        """Return the weights of the last quantile by its slot, and ``moved``.
+
+        The weights of the rows are ``(J, rows)``. The weights lack factors e^(-unit moved).
+        """
         counts, own = np.unique(self.slots.records[part], return_inverse=True)
         targets = [self.parameters.targets(number, count)[1] for count in counts.tolist()]
         ends, moved = zip(*(from_target(self.parameters, target, self._size, self.arithmetic) for target in targets), strict=True)
         return np.stack(ends, axis=-1)[:, own], np.array(moved)[own]
 
     def _draw_runs(self, number: int, row: np.ndarray, uniforms: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Return the slot of each quantile and the first one of its run, ``(L, m)``, by uniforms ``(2 m, L)``.
+        """Return the slot of each quantile and the first quantile of its run, both ``(L, m)``.
 
-        Also which draws are certain, and log2 of the probability of their path.
+        The uniforms are ``(2 m, L)``. Also returned are which draws are certain, and log2 of the
+        probability of their paths.
         """
         m, slots, column = self.parameters.quantiles, self._size, np.arange(self.parameters.quantiles)
         part, row = np.unique(row, return_inverse=True)
@@ -271,7 +292,10 @@ class Sampler:
 
 
 class Weights:
-    """The weights of all choices on the chains of one term and some rows, until other chains are computed."""
+    """The weights of all choices on the chains of one term and some rows.
+
+    They are valid until other chains are computed.
+    """
 
     def __init__(self, sampler: Sampler, number: int, part: np.ndarray) -> None:
         parameters, slots, arithmetic = sampler.parameters, sampler.slots.width.shape[-1], sampler.arithmetic
@@ -280,14 +304,22 @@ class Weights:
         self._piece = sampler._part(parameters.cut, parameters.scale)
 
     def of_slots(self, row: np.ndarray, k: np.ndarray, above: np.ndarray) -> np.ndarray:
-        """Return Those of the slots of quantile k + 1 below that of the next one, ``(L, J)``; J stands for above the last quantile."""
+        """Return the weights of the slots of quantile k + 1, ``(L, J)``.
+
+        They are below the slot ``above`` of the next quantile. J as ``above`` means that there is
+        no next quantile.
+        """
         m, slots, _ = self._chain.after.shape
         weights = self._chain.after[k, :, row]
         weights *= self._ends.T[row] if np.all(k == m - 1) else self._near[k[:, None], above[:, None] - np.arange(slots) + slots]
         return weights
 
     def of_firsts(self, row: np.ndarray, k: np.ndarray, slot: np.ndarray) -> np.ndarray:
-        """Return Those of the first quantiles 1, ..., m of a run in this slot that ends with quantile k + 1, ``(L, m)``."""
+        """Return the weights of runs in this slot that end with quantile k + 1.
+
+        They are indexed by their first quantile. The first quantiles are 1, ..., m, so the weights
+        are ``(L, m)``.
+        """
         m, here = len(self._chain.before), self._widths[slot, row]
         found = np.zeros((len(row), m), here.dtype)
         coefficient = found[:, 0]
@@ -300,7 +332,10 @@ class Weights:
 
 
 def _place(width: np.ndarray, words: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the integer floor(width U), by words of so many bits, and whether further bits cannot change it."""
+    """Return the integer floor(width U) for words with ``count`` bits, and whether it is certain.
+
+    It is certain if further bits cannot change it.
+    """
     if words.dtype != object:
         return place_in(width, words)
     low, high = words * width >> count, (words + 1) * width - 1 >> count
@@ -317,9 +352,10 @@ def draw_quantiles(
     sizes: np.ndarray | None = None,
     ranked: bool = False,
 ) -> np.ndarray:
-    """Draw all quantiles of all groups, int64 ``(draws, groups, m)``; ``public`` are numbers of records, int64 ``(groups,)``.
+    """Draw all quantiles of all groups: int64 ``(draws, groups, m)``.
 
-    ``sizes`` are those of grids, and with ``ranked`` the last axis has ``2 m`` numbers, as :class:`Sampler` has them.
+    ``public`` are numbers of records, int64 ``(groups,)``, and ``sizes`` the sizes of grids; with
+    ``ranked`` the last axis has ``2 m`` numbers: see :class:`Sampler`.
     """
     m, uniforms = parameters.quantiles, 3 * parameters.quantiles + 1
     found = np.zeros((draws, counts.groups, 2 * m if ranked else m), np.int64)

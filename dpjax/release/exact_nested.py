@@ -1,10 +1,12 @@
-"""Hundreds of quantiles: some of them jointly, and then those between two of these jointly from the records between, exactly.
+"""Hundreds of quantiles, exactly: some jointly, then those in between from the records in between.
 
-What is drawn and its proof are at the head of ``dpjax/several_quantiles/nesting.py``; each of the two draws is that of
-``exact_joint.py``, with one term. The grid of a part goes from one draw to the next.
+The distribution and its proof are in the docstring of ``dpjax/several_quantiles/nesting.py``; each
+of the two draws is that of ``exact_joint.py``, with one term. The grid of an inner part extends
+from one outer draw to the next.
 
-Where the number of records is drawn or given, a value counts at most as often as twice that and 64: one record more or less still
-changes one count by one at most, and a number that is far off makes no draw look at all records.
+Where the number of records is drawn or passed in, the count of each value is capped at twice that
+number plus 64: one record more or less still changes one count by at most one, and a number that is
+far off cannot make a draw process all records.
 """
 
 from __future__ import annotations
@@ -24,27 +26,30 @@ from dpjax.release.integer_noise import check_rates, draw_discrete_laplace
 from dpjax.release.slices import Slices
 from dpjax.several_quantiles.nesting import Nesting, Shares, ends_of, records_of
 
-_ENTRIES = 2**22  # of counts at a time
-_LARGEST = 2**62  # number of records, but for noise
-_RANKS, _MATTERING = 128, 2**24  # over epsilon: how far from a quantile ranks have a weight; how many of them may matter
-_MORE = 64  # and twice the number of records: a value that more of them equal counts as so many
+_ENTRIES = 2**22  # entries of counts processed together
+_LARGEST = 2**62  # the cap on a noisy number of records
+_RANKS, _MATTERING = 128, 2**24  # ranks within _RANKS / epsilon of a quantile have a weight; at most _MATTERING may have one
+_MORE = 64  # a count is capped at twice the number of records plus this
 
 
 def least_epsilon(levels: tuple[Fraction, ...], neighbors: str, size_is_public: bool) -> Fraction:
-    """Return the epsilon below which more ranks may matter than memory holds: in large groups only, so it is the same for all."""
+    """Return the least epsilon for which the ranks that have a weight fit in memory.
+
+    Only large groups would need it, but it is the same for all.
+    """
     second = Shares.of(Nesting.of(levels), neighbors, size_is_public).second
     return Fraction(len(levels) * _RANKS, _MATTERING) / second
 
 
 class Nested:
-    """What is public of nested quantiles.
+    """The public parameters of nested quantiles, and their draws.
 
     Args:
-        levels: of the quantiles, 3 or more.
-        size: how many positions the grid has.
-        epsilon: of all draws together.
+        levels: the levels of the quantiles, 3 or more.
+        size: the number of positions on the grid.
+        epsilon: the cost of all draws together.
         neighbors: ``"add_remove"`` or ``"swap"``.
-        size_is_public: whether the number of records is, under add/remove.
+        size_is_public: whether the number of records is public under add/remove.
     """
 
     def __init__(self, levels: tuple[Fraction, ...], size: int, epsilon: Fraction, neighbors: str, size_is_public: bool) -> None:
@@ -54,9 +59,9 @@ class Nested:
         self._number, self._first, self._second = (epsilon * share for share in shares)
         exact_epsilon(self._first), exact_epsilon(self._second)
         if epsilon < (least := least_epsilon(levels, neighbors, size_is_public)):
-            raise ValueError(f"epsilon is too small for {len(levels)} nested quantiles: give {float(least):.2g} or more.")
+            raise ValueError(f"epsilon is too small for {len(levels)} nested quantiles: use at least {float(least):.2g}.")
         check_rates([self._number] if self._number else [])
-        # Parts of the same levels, whatever their share, are drawn together.
+        # Parts with the same levels are drawn together, whatever their shares.
         parts = sorted((part for part in self.nesting.parts if part.levels), key=lambda part: part.levels)
         self._alike = [list(some) for _, some in groupby(parts, key=lambda part: part.levels)]
         for alike in self._alike:
@@ -74,7 +79,7 @@ class Nested:
     def _some(self, counts: Counts, draws: int, sizes: np.ndarray | None, words: Any, more: More) -> np.ndarray:
         """Draw ``(draws * groups, m)``."""
         first, levels = np.array(self.nesting.first), tuple(self.levels[k] for k in self.nesting.first)
-        if self._number:  # a number of records for each draw, which is as another group then
+        if self._number:  # each draw has its noisy number of records, so each becomes a group
             counts = _repeated(counts, draws)
             noise = draw_discrete_laplace([self._number], counts.groups, 1, words, more)[0, :, 0]
             sizes, draws = np.clip(counts.totals + noise, 0, _LARGEST), 1
@@ -94,7 +99,7 @@ class Nested:
             place = np.array([self.nesting.parts.index(part) for part in alike])
             lane, which = np.nonzero(high[:, place] > low[:, place])
             at = lane, place[which]
-            for k, part in enumerate(alike):  # a part without width has one value, which all its quantiles are
+            for k, part in enumerate(alike):  # all quantiles in a part without width are its only value
                 found[:, part.first : part.first + len(part.levels)] = low[:, place[k], None]
             if not lane.size:
                 continue
@@ -115,7 +120,7 @@ def _most(counts: Counts) -> int:
 
 
 def _repeated(counts: Counts, draws: int) -> Counts:
-    """Return the counts of so many lanes of each group."""
+    """Return the counts repeated for each draw: one lane for each draw and group."""
     if draws == 1:
         return counts
     starts = counts.starts[:-1] + np.arange(draws)[:, None] * counts.starts[-1]
@@ -132,7 +137,7 @@ def _in_order(
     more: More,
     ranked: bool = False,
 ) -> np.ndarray:
-    """Draw as :func:`draw_quantiles`; rows of one number of records are drawn together."""
+    """Draw as :func:`draw_quantiles`, with rows of equal numbers of records next to each other."""
     order = np.argsort(counts.totals if number is None else number, kind="stable")
     known, grids = (None if a is None else a[order] for a in (number, sizes))
     drawn = draw_quantiles(law, _taken(counts, order), draws, known, words, more, grids, ranked)
@@ -142,7 +147,7 @@ def _in_order(
 
 
 def _taken(counts: Counts, order: np.ndarray) -> Counts:
-    """Return the rows in another order."""
+    """Return the rows in the given order."""
     lengths = np.diff(counts.starts)[order]
     starts = np.append(0, np.cumsum(lengths))
     entry = np.arange(starts[-1]) + np.repeat(counts.starts[:-1][order] - starts[:-1], lengths)

@@ -1,4 +1,7 @@
-"""Many quantiles: each drawn from the records between two that are drawn already, exactly, from counts."""
+"""Many quantiles, exactly, from counts.
+
+Each is drawn from the records between two that are already drawn.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +21,8 @@ from dpjax.release.slices import Slices
 from dpjax.several_quantiles.halving import Costs, Part, depths_of, equal_on_the_left, to_the_left
 from dpjax.several_quantiles.ranks import ranks_of_quantile
 
-_LANES = 2**22  # entries of counts at a time
-_COUNTED = 2**38  # more records on one side of a draw count as so many: then no product passes 64 bits
+_LANES = 2**22  # entries of counts processed together
+_COUNTED = 2**38  # the cap on the records on one side of a draw, so that no product exceeds 64 bits
 
 
 def draw_recursively(
@@ -32,7 +35,10 @@ def draw_recursively(
     words: Any = system_words,
     more: More = further_word,
 ) -> np.ndarray:
-    """Draw all quantiles of all groups, int64 ``(draws, groups, m)``, on a grid of so many positions."""
+    """Draw all quantiles of all groups: int64 ``(draws, groups, m)``.
+
+    The grid has ``size`` positions.
+    """
     depths = depths_of(levels, neighbors)
     cost = Costs.of(len(depths), tied=True)
     each = exact_epsilon(epsilon * cost.draw)
@@ -51,11 +57,11 @@ def draw_recursively(
 
 
 class _Lanes:
-    """What is drawn so far: for each draw, all groups.
+    """The quantiles drawn so far; a lane is one draw from one group.
 
     Attributes:
-        points: int64 ``(lanes, m + 2)``, the draws between the bounds.
-        cuts: int64 ``(lanes, m + 2)``, how many records are on the left of each.
+        points: int64 ``(lanes, m + 2)``, the drawn quantiles, with the bounds at both ends.
+        cuts: int64 ``(lanes, m + 2)``, the number of records to the left of each point.
     """
 
     def __init__(self, counts: Counts, size: int, m: int, draws: int) -> None:
@@ -66,7 +72,7 @@ class _Lanes:
         self.cuts[:, -1] = counts.totals[group]
 
     def draw(self, part: Part, epsilon: Fraction, words: Any, more: More) -> None:
-        """Draw the middle of a part of each lane."""
+        """Draw the middle quantile of a part in each lane."""
         ranks = ranks_of_quantile(part.level, definition="lower", neighbors=part.neighbors)
         low, high = self.points[:, part.left], self.points[:, part.right]
         point = low.copy()
@@ -80,8 +86,11 @@ class _Lanes:
         self.points[:, part.middle] = point
 
     def split(self, part: Part, epsilon: Fraction, words: Any, more: More) -> None:
-        """Split the records of a part of each lane by its middle, those that equal it by a noisy number."""
-        ends = self.cuts[:, part.left], self.cuts[:, part.right]  # its records are between
+        """Split the records of a part in each lane at its middle.
+
+        Those equal to the middle are split by a noisy number.
+        """
+        ends = self.cuts[:, part.left], self.cuts[:, part.right]  # the records of the part are between these
         below, through = (np.clip(rank, *ends) for rank in self._slices.around(self.points[:, part.middle]))
         level = part.level.numerator, part.level.denominator
         noisy = draw_discrete_laplace([epsilon / part.sensitivity], len(below), 1, words, more)[0, :, 0]

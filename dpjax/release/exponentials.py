@@ -1,6 +1,7 @@
-"""Exponentials of rational numbers, enclosed between integers: what exact draws compare their uniforms with.
+"""Exponentials of rational numbers, enclosed between integers, for the comparisons of exact draws.
 
-Where an enclosure does not decide a comparison or a floor, the precision grows; the numbers are irrational, so it ends.
+If an enclosure does not decide a comparison or a floor, the precision is increased. The numbers are
+irrational, so this terminates.
 """
 
 from __future__ import annotations
@@ -23,27 +24,27 @@ class Enclosure(NamedTuple):
     scale: int
 
     def times(self, other: Enclosure, bits: int) -> Enclosure:
-        """Return the product, to about so many bits."""
+        """Return the product, rounded outwards to about ``bits`` bits."""
         low, high = self.low * other.low, self.high * other.high
         drop = max(high.bit_length() - bits, 0)
         return Enclosure(low >> drop, -(-high >> drop), self.scale + other.scale - drop)
 
     def one_minus(self) -> Enclosure:
-        """Return 1 less a number below 1."""
+        """Return an enclosure of 1 - x, for x below 1."""
         return Enclosure((1 << self.scale) - self.high, (1 << self.scale) - self.low, self.scale)
 
     def one_plus(self) -> Enclosure:
-        """Return 1 more."""
+        """Return an enclosure of 1 + x."""
         return Enclosure((1 << self.scale) + self.low, (1 << self.scale) + self.high, self.scale)
 
     def over(self, other: Enclosure, bits: int) -> Enclosure:
-        """Return the quotient, to about so many bits."""
+        """Return the quotient, rounded outwards to about ``bits`` bits."""
         shift = max(bits + other.high.bit_length() - self.low.bit_length() + 2, 0)
         low, high = (self.low << shift) // other.high, -((-self.high << shift) // other.low)
         return Enclosure(low, high, self.scale - other.scale + shift)
 
     def scaled(self, bits: int) -> tuple[int, int]:
-        """Return Both ends in units of 2^-bits, rounded outwards."""
+        """Return both ends in units of 2^-bits, rounded outwards."""
         shift = bits - self.scale
         if shift >= 0:
             return self.low << shift, self.high << shift
@@ -51,7 +52,10 @@ class Enclosure(NamedTuple):
 
 
 def exponential(x: Fraction, bits: int) -> Enclosure:
-    """Enclose e^-x for x >= 0, to about so many bits: Taylor's series after halvings, then squarings."""
+    """Enclose e^-x for x >= 0 to about ``bits`` bits.
+
+    The argument is halved until it is below 1/2, then Taylor's series is summed and squared.
+    """
     halvings = max((x.numerator.bit_length() - x.denominator.bit_length()) + 2, 0)
     work = bits + halvings + 16
     numerator, denominator = x.numerator, x.denominator << halvings  # below 1/2
@@ -69,19 +73,22 @@ def exponential(x: Fraction, bits: int) -> Enclosure:
 
 
 def one_minus_exponential(x: Fraction, bits: int) -> Enclosure:
-    """Enclose 1 - e^-x for x > 0, to about so many bits of its own."""
+    """Enclose 1 - e^-x for x > 0 to about ``bits`` significant bits."""
     lost = max(x.denominator.bit_length() - x.numerator.bit_length(), 0)
     return exponential(x, bits + lost + 2).one_minus()
 
 
 def digit_probability(rate: Fraction, bits: int) -> Enclosure:
-    """Enclose e^-x / (1 + e^-x): the probability of a binary digit of a geometric number."""
+    """Enclose e^-x / (1 + e^-x), the probability that a binary digit of a geometric number is 1."""
     found = exponential(rate, bits + 8)
     return found.over(found.one_plus(), bits + 8)
 
 
 def floor_of(enclose: Callable[[int], Enclosure], bits: int) -> tuple[int, int]:
-    """Return m and s with m * 2^-s <= value < (m + 1) * 2^-s and m of so many bits; ``enclose(bits)`` encloses the value."""
+    """Return m and s with m * 2^-s <= value < (m + 1) * 2^-s, where m has ``bits`` bits.
+
+    ``enclose(bits)`` encloses the value.
+    """
     precision = bits + _GUARD
     while True:
         found = enclose(precision)
@@ -94,7 +101,10 @@ def floor_of(enclose: Callable[[int], Enclosure], bits: int) -> tuple[int, int]:
 
 
 def powers(rate: Fraction, size: int) -> np.ndarray:
-    """Return e^(-rate j) for j = 0, ..., size - 1 in float64, each right up to a factor 1 + 2^-52."""
+    """Return e^(-rate j) for j = 0, ..., size - 1 in float64.
+
+    Each is accurate up to a factor 1 + 2^-52.
+    """
     bits = 62
     precision = bits + _GUARD + size.bit_length()
     power, step = Enclosure(1 << precision, 1 << precision, precision), exponential(rate, precision)
@@ -111,9 +121,12 @@ def powers(rate: Fraction, size: int) -> np.ndarray:
 
 
 def exact_epsilon(epsilon: float | Fraction) -> Fraction:
-    """Return an epsilon in [2^-30, 64] exactly: the number of a float, and not of the decimal that it is written as."""
+    """Return an epsilon in [2^-30, 64] as an exact fraction.
+
+    It is exactly the float, not the decimal it is written as.
+    """
     if isinstance(epsilon, (list, tuple)) or getattr(epsilon, "ndim", 0) > 0:
-        raise TypeError(f"epsilon must be one number, got {epsilon}; each release has its own.")
+        raise TypeError(f"epsilon must be one number, got {epsilon}: call once for each epsilon.")
     if not 2.0**-30 <= float(epsilon) <= 64:
         raise ValueError(f"epsilon must be from 2^-30 to 64, got {epsilon}.")
     return epsilon if isinstance(epsilon, Fraction) else Fraction(float(epsilon))

@@ -1,4 +1,4 @@
-"""The public multiples of a release, and the total map that takes every record to one of them."""
+"""The public grids of a release, and the map that takes every record to a position on its grid."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from dpjax.release.chunks import in_threads, ranges
 from dpjax.release.records import as_floats
 
 _LARGEST = 2**31 - 2
-_AT_A_TIME = 2**18  # records: smaller parts cost more, by threads that wait for the interpreter, than the cache saves
+_AT_A_TIME = 2**18  # records; smaller chunks lose more to threads waiting for the interpreter lock than the cache saves
 
 
 @dataclass(frozen=True)
 class Multiples:
-    """The multiples of a resolution from a lower to an upper bound, counted from the lower one; all of it is public.
+    """The multiples of a resolution between two bounds, indexed from the lower one; all public.
 
     Attributes:
         resolution: positive, exact.
-        start: the lower bound, as a number of multiples.
-        size: how many there are, 2 to 2^31 - 2.
+        start: the lower bound, in units of the resolution.
+        size: the number of multiples, 2 to 2^31 - 2.
     """
 
     resolution: Fraction
@@ -35,25 +35,28 @@ class Multiples:
 
     @staticmethod
     def between(lower: float | Fraction, upper: float | Fraction, resolution: checks.Resolution) -> Multiples:
-        """Return the multiples from ``lower`` to ``upper``, each read as the decimal that it is written as.
+        """Return the multiples from ``lower`` to ``upper``.
+
+        A float is read as the decimal that it prints as.
 
         Raises:
-            TypeError: a JAX array.
-            ValueError: bounds that are not finite or not multiples of the resolution, ``lower >= upper``, or more than 2^31 - 2
-                values, or values that float64 does not hold.
+            TypeError: for a JAX array.
+            ValueError: if the bounds are not finite, not multiples of the resolution, or not
+                ``lower < upper``, if there are more than 2^31 - 2 values, or if float64 cannot hold
+                the values.
 
         >>> Multiples.between(0, 0.3, 0.1)
         Multiples(resolution=Fraction(1, 10), start=0, size=4)
         """
         step = checks.resolution(resolution, (np.asarray(lower), np.asarray(upper)), 2**51)
         if max(step.numerator, step.denominator) >= 2**1000:
-            raise ValueError(f"resolution {resolution} is out of the range of floats.")
+            raise ValueError(f"resolution {resolution} is out of the range of float64.")
         ends = [checks.exact(bound) for bound in (lower, upper)]
         if ends[0] is None or ends[1] is None or not ends[0] < ends[1]:
             raise ValueError(f"lower and upper must be finite, and lower below upper, got {lower} and {upper}.")
         start, end = (int(bound / step) for bound in ends if bound is not None)
         if end - start >= _LARGEST:
-            raise ValueError(f"{end - start + 1} multiples of {resolution} are more than 2^31 - 2: take a coarser resolution.")
+            raise ValueError(f"{end - start + 1} multiples of {resolution} are more than 2^31 - 2: use a coarser resolution.")
         return Multiples(step, start, end - start + 1)
 
     @property
@@ -67,19 +70,20 @@ class Multiples:
         return float((self.start + self.size - 1) * self.resolution)
 
     def times(self, factor: int, resolution: Fraction) -> Multiples:
-        """Return the grid from ``factor`` times the lower to ``factor`` times the upper bound, in multiples of ``resolution``."""
+        """Return the grid between ``factor`` times the bounds, in multiples of ``resolution``."""
         return Multiples(resolution, factor * self.start, factor * (self.size - 1) + 1)
 
     def values_of(self, number: Any) -> np.ndarray:
-        """Return the values of numbers counted from the lower bound, float64."""
+        """Return the values at positions, counted from the lower bound, float64."""
         return values_of(np.asarray(number) + self.start, self.resolution)
 
     def numbers_of(self, x: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Round every record to the nearest multiple, on the host: a map of one record at a time, so neighbors stay neighbors.
+        """Round every record to the nearest multiple, on the host.
 
-        Halfway between two it is the upper one: floor(x + 1/2), which every engine of tables computes alike. Records beyond the
-        bounds are clamped to them; what :func:`as_reals` reads as NaN has the number 0. Returns numbers counted from the lower
-        bound, int32, and which records are numbers, bool.
+        Each record is mapped by itself, so neighboring datasets stay neighbors. Ties round up, by
+        floor(x + 1/2), which every data frame engine computes alike. Records beyond the bounds are
+        clamped; those that :func:`as_reals` reads as NaN get position 0. Returns the positions
+        counted from the lower bound, int32, and a bool mask of the records that are numbers.
 
         >>> Multiples.between(0, 0.3, 0.1).numbers_of([0.04, 0.07, 0.29, 1e300, float("nan")])[0].tolist()
         [0, 1, 3, 3, 0]
@@ -98,7 +102,7 @@ class Multiples:
                 records = np.clip(x, self.start, end)
             else:
                 records = as_floats(x, math.floor(self.lower) - 1, math.ceil(self.upper) + 1)
-                # As in dpjax.numerics.multiples.
+                # The same arithmetic as in dpjax.numerics.multiples.
                 if self.resolution.denominator != 1:
                     records *= float(self.resolution.denominator)
                 if self.resolution.numerator != 1:
@@ -117,15 +121,16 @@ class Multiples:
 
 @dataclass(frozen=True)
 class Floats:
-    """All numbers with so many significant digits in their own order, of both signs, and 0: a grid for data without bounds.
+    """All numbers of both signs with ``digits`` significant digits, and 0.
 
-    Draws are as likely within a factor of ten near 1 as near 10^6: what is known of the data is only how precise they are. A grid
-    of three digits from 10^-30 to 10^30 has 54,001 values on either side of 0.
+    This is a grid for data without bounds. A factor of ten near 1 has as many values as one near
+    10^6: only the relative precision of the data has to be known. A grid of three digits from
+    10^-30 to 10^30 has 54,001 values on either side of 0.
 
     Attributes:
-        digits: how many significant digits, 1 to 6.
-        smallest: the exponent of the smallest positive number, a power of ten.
-        largest: that of the largest number.
+        digits: the number of significant digits, 1 to 6.
+        smallest: the smallest positive value is 10^smallest.
+        largest: the largest value is 10^largest.
 
     >>> grid = Floats(digits=1, smallest=-1, largest=1)
     >>> grid.values_of(np.arange(grid.size))[18:25].tolist()
@@ -136,28 +141,33 @@ class Floats:
     smallest: int = -30
     largest: int = 30
 
-    start: ClassVar[int] = 0  # as of Multiples
+    start: ClassVar[int] = 0  # as in Multiples
     resolution: ClassVar[None] = None
 
     def __post_init__(self) -> None:
-        """Raise for numbers that float64 does not hold with so many digits, or too many of them."""
+        """Raise if float64 cannot hold the values, or more than 2^24 are on either side."""
         checks.static_integer("digits", self.digits, 1, 6)
         checks.static_integer("smallest", self.smallest, -300, 299)
         checks.static_integer("largest", self.largest, self.smallest + 1, 300)
         if (self.largest - self.smallest) * 9 * 10 ** (self.digits - 1) >= 2**24:
-            raise ValueError(f"{self} has more than 2^24 numbers on either side: take fewer digits or powers of ten.")
+            raise ValueError(
+                f"{self} has more than 2^24 values on either side of 0: use fewer digits or a smaller range of exponents."
+            )
 
     @property
     def size(self) -> int:
-        """How many values there are."""
+        """The number of values."""
         return len(_floats(self))
 
     def values_of(self, number: Any) -> np.ndarray:
-        """Return the values of numbers counted from the smallest, float64."""
+        """Return the values at positions, counted from the smallest, float64."""
         return _floats(self)[np.asarray(number)]
 
     def numbers_of(self, x: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Return the numbers of the values that records are nearest to, and which records are numbers: as :meth:`Multiples.numbers_of`."""
+        """Return the positions of the values nearest to records, and which records are numbers.
+
+        See :meth:`Multiples.numbers_of`.
+        """
         records, values = as_floats(x), _floats(self)
         present = ~np.isnan(records)
         halfway = values[:-1] + (values[1:] - values[:-1]) / 2
@@ -166,7 +176,7 @@ class Floats:
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
-    """Finitely many values in any order: a position is the number of a candidate.
+    """Finitely many values in any order: a position is the index of a candidate.
 
     Attributes:
         labels: float64 ``(k,)``, distinct.
@@ -174,20 +184,23 @@ class Candidates:
 
     labels: np.ndarray
 
-    start: ClassVar[int] = 0  # as of Multiples
+    start: ClassVar[int] = 0  # as in Multiples
     resolution: ClassVar[None] = None
 
     @property
     def size(self) -> int:
-        """How many there are."""
+        """The number of candidates."""
         return len(self.labels)
 
     def values_of(self, number: Any) -> np.ndarray:
-        """Return the candidates of these numbers, float64."""
+        """Return the candidates with these indices, float64."""
         return self.labels[np.asarray(number)]
 
     def numbers_of(self, x: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Return the numbers of the candidates that values equal, else some number, and which values equal one."""
+        """Return the indices of the candidates that equal the values, and which values equal one.
+
+        The index of a value that equals none is arbitrary.
+        """
         values = np.asarray(x, np.float64)
         order = np.argsort(self.labels)
         place = order[np.searchsorted(self.labels[order], values).clip(0, self.size - 1)]
@@ -197,25 +210,30 @@ class Candidates:
 def grid_of(
     lower: float | None, upper: float | None, resolution: checks.Resolution | None, grid: Floats | None
 ) -> Multiples | Floats:
-    """Return the grid of a release: multiples of a resolution between bounds, or floats."""
+    """Return the grid of a release: multiples of a resolution between bounds, or floats.
+
+    Raises:
+        TypeError: if an argument is missing or has the wrong type.
+        ValueError: if both a grid and bounds or a resolution are given, or they are invalid.
+    """
     if grid is not None:
         checks.instance("grid", grid, Floats, "dpjax.release.Floats(digits=3)")
         if not (lower is None and upper is None and resolution is None):
-            raise ValueError("a grid has its own range and precision: give no lower, upper or resolution beside it.")
+            raise ValueError("grid cannot be combined with lower, upper or resolution: it has a range and a precision.")
         return grid
     if lower is None or upper is None or resolution is None:
         raise TypeError("a release needs lower, upper and resolution; or, without bounds, a grid such as dpjax.release.Floats().")
     kinds = {kind_of(lower), kind_of(upper)}
     if len(kinds) > 1 or isinstance(resolution, datetime.timedelta) != (kinds != {None}):
         raise TypeError(
-            "lower and upper must both be numbers, dates, times or durations, and the resolution of all but numbers is a "
-            f"datetime.timedelta: got {lower!r}, {upper!r} and {resolution!r}."
+            "lower and upper must both be numbers, dates, times or durations, and resolution must be a datetime.timedelta "
+            f"unless they are numbers: got {lower!r}, {upper!r} and {resolution!r}."
         )
     return Multiples.between(lower, upper, resolution)
 
 
 def kind_of(value: Any) -> str | None:
-    """Return which kind of time a bound is, by the name that engines of tables have for it; None for a number.
+    """Return the kind of time that a bound is, as data frame engines name it, or None for a number.
 
     >>> kind_of(datetime.date(2020, 1, 1)), kind_of(datetime.timedelta(1)), kind_of(3)
     ('Date', 'Duration', None)
@@ -226,7 +244,7 @@ def kind_of(value: Any) -> str | None:
 
 @lru_cache(maxsize=4)
 def _floats(grid: Floats) -> np.ndarray:
-    """Return all values, ascending."""
+    """Return all values of a grid, ascending."""
     mantissas = range(10 ** (grid.digits - 1), 10**grid.digits)
     exponents = range(grid.smallest - grid.digits + 1, grid.largest - grid.digits + 1)
     positive = [float(f"{mantissa}e{exponent}") for exponent in exponents for mantissa in mantissas]
@@ -235,5 +253,5 @@ def _floats(grid: Floats) -> np.ndarray:
 
 
 def values_of(number: Any, resolution: Fraction) -> np.ndarray:
-    """Return Multiples of the resolution as float64, rounded once."""
+    """Return multiples of the resolution as float64, rounded once."""
     return np.asarray(number, np.float64) * resolution.numerator / resolution.denominator

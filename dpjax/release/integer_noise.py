@@ -1,14 +1,17 @@
-"""Exact draws of discrete Laplace noise, P(z) = tanh(lam/2) e^(-lam abs(z)) for integers z, with a rational rate lam.
+"""Exact draws of discrete Laplace noise with a rational rate lam.
 
-It is the difference of two geometric variables G, P(G = g) = (1 - e^-lam) e^(-lam g). The binary digits of G are independent, since
-e^(-lam g) is a product over them: digit j is 1 with probability 1 / (1 + e^(lam 2^j)). The part of G above the first ``digits``
-digits is geometric with the rate lam 2^digits, which is at least 32: it is 0 except with probability e^-32, and then counted by one
-trial at a time. A 32-bit word decides a digit unless it equals the first 32 bits of its probability; a draw with such a word is
-repeated in exact arithmetic, with further bits of the same uniforms. Nothing is truncated.
+P(z) = tanh(lam/2) e^(-lam abs(z)) for integers z. It is the difference of two geometric variables
+G, P(G = g) = (1 - e^-lam) e^(-lam g). The binary digits of G are independent, since e^(-lam g) is a
+product over them: digit j is 1 with probability 1 / (1 + e^(lam 2^j)). The part of G above the
+first ``digits`` digits is geometric with the rate lam 2^digits, which is at least 32: it is 0
+except with probability e^-32, and then counted by one trial at a time. A 32-bit word decides a
+digit unless it equals the first 32 bits of its probability; a draw with such a word is repeated in
+exact arithmetic, with further bits of the same uniforms. Nothing is truncated.
 
 Privacy: for integers a and a' that differ by s, P(z - a) <= e^(lam s) P(z - a') for every z.
 
-References: Ghosh, Roughgarden and Sundararajan (2009), the geometric mechanism; Canonne, Kamath and Steinke (2020).
+References: Ghosh, Roughgarden and Sundararajan (2009), the geometric mechanism; Canonne, Kamath and
+Steinke (2020).
 """
 
 from __future__ import annotations
@@ -33,7 +36,9 @@ _ROLES = 2**16  # the number of uniforms reserved for one geometric variable: it
 
 @dataclass(frozen=True, eq=False)
 class CountDistribution:
-    """The distributions of numbers with discrete Laplace noise; they are functions of the data, not private.
+    """The distributions of numbers with discrete Laplace noise.
+
+    They are functions of the data, not private.
 
     Attributes:
         value: the numbers without noise, int64 of any shape.
@@ -53,13 +58,19 @@ class CountDistribution:
         return found
 
     def interval(self, level: float) -> tuple[np.ndarray, np.ndarray]:
-        """Return the ends of the central interval of probability ``level``: each tail has (1 - level) / 2."""
+        """Return the ends of the central interval of probability ``level``.
+
+        Each tail has (1 - level) / 2.
+        """
         rate, outside = float(self.rate), (1 - checks.concrete_fraction("level", level)) / 2
         away = -math.log(outside * (1 + math.exp(-rate))) / rate  # P(Z <= -k) = e^(-lam k) / (1 + e^-lam)
         return self.value - math.floor(away), self.value + math.ceil(away) - 1.0
 
     def sample(self, seed: int | np.random.Generator, shape: int | Sequence[int] = ()) -> np.ndarray:
-        """Draw for a simulation, by a seed or a NumPy generator: float64 of shape ``shape + value.shape``."""
+        """Draw for a simulation, by a seed or a NumPy generator.
+
+        The result is float64 of shape ``shape + value.shape``.
+        """
         generator, success = np.random.default_rng(seed), -math.expm1(-float(self.rate))
         size = ((shape,) if isinstance(shape, int) else tuple(shape)) + self.value.shape
         noise = generator.geometric(success, size) - generator.geometric(success, size)
@@ -75,7 +86,10 @@ class CountDistribution:
 def draw_discrete_laplace(
     rates: Sequence[Fraction], rows: int, draws: int, words: Any = system_words, more: More = further_word
 ) -> np.ndarray:
-    """Draw noise ``(draws, rows, K)``, int64, with one rate in [2^-40, 2^20] for each of the K columns."""
+    """Draw noise ``(draws, rows, K)``, int64, with one rate for each of the K columns.
+
+    Rates are in [2^-40, 2^20].
+    """
     check_rates(rates)
     digits = digits_of(min(rates))
     table = np.array([[threshold(rate, j) for rate in rates] for j in range(digits + 1)], np.uint32)
@@ -112,10 +126,10 @@ def threshold(rate: Fraction, j: int) -> int:
 
 
 def decide(table: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the noise for words ``(2 (digits + 1), lanes, K)``, int64 ``(lanes, K)``, and whether it is certain.
+    """Return the noise for some words, int64 ``(lanes, K)``, and whether it is certain.
 
-    ``table`` has the thresholds ``(digits + 1, K)``; the threshold above the digits is 0, and its word is
-    certain unless it is 0 as well.
+    The words are ``(2 (digits + 1), lanes, K)``. ``table`` has the thresholds ``(digits + 1, K)``;
+    the threshold above the digits is 0, and its word is certain unless it is 0 as well.
     """
     digits = table.shape[0] - 1
     halves = words.reshape(2, digits + 1, *words.shape[1:])
@@ -126,7 +140,7 @@ def decide(table: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
 
 def exact_noise(rate: Fraction, digits: int, words: Sequence[int], more: More) -> int:
-    """Return the noise for the uniforms that begin with these words, with as many bits as it takes."""
+    """Return the noise for the uniforms that begin with these words, with bits as needed."""
     each = digits + 1
     return _exact_geometric(rate, digits, words[:each], more, 0) - _exact_geometric(rate, digits, words[each:], more, _ROLES)
 

@@ -1,15 +1,19 @@
-"""Releases with metric privacy, drawn exactly: noisy answers of linear queries, and selections by integer scores.
+"""Exact releases with metric privacy: answers of linear queries, and selections.
 
-Queries are rounded to multiples of a public resolution, so that answers of integer counts are integers. One record that moves from
+The answers are noisy, and the selections have integer scores. Queries are rounded to multiples of a
+public resolution, so that answers of integer counts are integers. One record that moves from
 element i to j changes answer k by m_ki - m_kj, and
 
-* discrete Laplace noise of rates lam_k (``integer_noise.py``) loses sum_k lam_k |m_ki - m_kj|, a rational number, which is at
-  most d(i, j) for every pair: rates are divided by the largest load, as Fractions;
-* a choice with P(r) proportional to e^(lam score(r)) loses lam (max_r g_r - min_r g_r), where g_r is what the move adds to the
-  score of r (the argument is at the head of ``metric_privacy/_exponential.py``): lam is the least quotient, as a Fraction.
+* discrete Laplace noise of rates lam_k (``integer_noise.py``) loses sum_k lam_k |m_ki - m_kj|, a
+  rational number, which is at most d(i, j) for every pair: rates are divided by the largest load,
+  as Fractions;
+* a choice with P(r) proportional to e^(lam score(r)) loses lam (max_r g_r - min_r g_r), where g_r
+  is what the move adds to the score of r (``metric_privacy/_linear_selection.py`` has the argument): lam
+  is the least quotient, as a Fraction.
 
-Budgets are the exact values of the metric's floats. The distributions are those that ``dpjax.metric_privacy`` simulates, but for
-the grid. What is not covered: see :func:`dpjax.release.median`.
+Budgets are the exact values of the metric's floats. The distributions are those that
+``dpjax.metric_privacy`` simulates, except for the grid. :func:`dpjax.release.median` states what
+the guarantee does not cover.
 """
 
 from __future__ import annotations
@@ -50,34 +54,41 @@ def metric_laplace(
     draws: int = 1,
     budget: Budget | None = None,
 ) -> Release:
-    """Release noisy answers of linear queries, with discrete Laplace noise on the multiples of a public resolution.
+    """Release noisy answers of linear queries, with discrete Laplace noise on a public grid.
 
     Args:
-        x: histograms ``(..., N)`` of integers, in memory (not traced); a negative count is 0.
-        queries: ``(K, N)``, public; they are rounded to multiples of the resolution, and the answers are those of the rounded ones.
+        x: histograms ``(..., N)`` of integers, concrete (not traced); a negative count is read as
+            0.
+        queries: ``(K, N)``, public; they are rounded to multiples of the resolution, and the
+            rounded queries are answered.
         metric: one metric on the N elements, concrete.
-        resolution: public, well below the scales of the noise; for counts it is 1.
+        resolution: public, well below the scales of the noise; 1 for counts.
         strategy: as for :func:`dpjax.metric_privacy.metric_laplace`.
-        scales: the scales of the noise, ``(K,)``, or what :func:`dpjax.metric_privacy.optimal_scales` gave.
-        draws: how many of each answer; each costs the metric.
-        budget: as for :func:`dpjax.release.median`. It is charged the differential privacy that follows from the metric; where
-            some pair of elements has no budget none follows, and the release is refused.
+        scales: the scales of the noise, ``(K,)``, or the result of
+            :func:`dpjax.metric_privacy.optimal_scales`.
+        draws: the number of draws of each answer; each costs the metric.
+        budget: as for :func:`dpjax.release.median`. It is charged the differential privacy that
+            follows from the metric; if some pair of elements has no budget, none follows, and the
+            release is refused.
 
     Returns:
-        A :class:`Release` with values ``(draws, ..., K)`` whose guarantee is a :class:`dpjax.metric_privacy.MetricGuarantee`.
+        A :class:`Release` with values ``(draws, ..., K)`` whose guarantee is a
+        :class:`dpjax.metric_privacy.MetricGuarantee`.
 
     Raises:
-        TypeError: counts that are not integers.
-        ValueError: a query that tells apart elements of budget 0; scales that overspend; noise below 2^-20 or above 2^40 times the
-            resolution.
+        TypeError: if the counts are not integers.
+        ValueError: if a query distinguishes elements of budget 0, if the scales overspend, or if
+            the noise is below 2^-20 or above 2^40 times the resolution.
 
     Privacy:
-        d-private under the relation of the metric, exactly: the load of the rates is at most 1 in rational arithmetic, and of the
-        rates that a strategy gives it is 1. A query that tells no protected pair apart is answered without noise, as n is public
-        then. Public: all parameters and the shape of ``x``.
+        d-private under the relation of the metric, exactly: the load of the rates is at most 1 in
+        rational arithmetic, and it is 1 for the rates of a strategy. A query that distinguishes no
+        protected pair is answered without noise, as n is then public. Public: all parameters and
+        the shape of ``x``.
 
     References:
-        Kamalaruban et al. (2020), Theorem 1, with the noise of Ghosh, Roughgarden and Sundararajan (2009).
+        Kamalaruban et al. (2020), Theorem 1, with the noise of Ghosh, Roughgarden and Sundararajan
+        (2009).
 
     >>> from dpjax.metric_privacy import from_points
     >>> metric = from_points([[0.0], [1.0], [3.0]], epsilon=8.0)
@@ -88,7 +99,7 @@ def metric_laplace(
     number = checks.static_integer("draws", draws, 1)
     step, whole, integers, budgets, counts = _read(x, queries, metric, resolution)
     given = scales.scales if isinstance(scales, OptimalScales) else scales
-    if given is None:  # of the rounded queries, less a constant each where n is public
+    if given is None:  # the scales of the rounded queries, less a constant for each query if n is public
         near = integers - integers[:, :1] if metric.neighbors == "swap" else integers
         scaled = np.array([[float(v * step) for v in row] for row in near])
         rates = exact_rates(np.asarray(noise_scales(scaled, metric, strategy=strategy)), whole, budgets, step, most=True)
@@ -118,43 +129,47 @@ def metric_choice(
     draws: int = 1,
     budget: Budget | None = None,
 ) -> Release:
-    """Release one of R candidates by scores that are linear in a histogram, the exponential mechanism of metric privacy.
+    """Release one of R candidates by scores linear in a histogram, with the exponential mechanism.
 
         P(r) proportional to e^(lam <w_r, x>),   lam the least of d(i, j) / (max_r g_r - min_r g_r),   g_r = w_rj - w_ri
 
     with weights in multiples of the resolution, and lam at most 32.
 
     Args:
-        x: histograms; this and the rest as for :func:`metric_laplace`.
-        metric: on the N elements.
+        x: histograms, as for :func:`metric_laplace`.
+        metric: one metric on the N elements, concrete.
         weights: ``(R, N)``, public, rounded to multiples of the resolution.
-        resolution: public; n times the largest difference between two candidates is at most 2^53 multiples of it.
-        public_n: for a metric with the null record, a public upper bound on n. Otherwise the counts are added up.
-        draws: how many from each histogram; each costs the metric.
+        resolution: public; n times the largest difference between two candidates is at most 2^53
+            multiples of it.
+        public_n: for a metric with the null record, a public upper bound on n. By default n is the
+            sum of the counts.
+        draws: the number of draws from each histogram; each costs the metric.
         budget: as for :func:`metric_laplace`.
 
     Returns:
-        A :class:`Release` whose values are numbers of candidates, 0, ..., R - 1, of shape ``(draws, ...)``.
+        A :class:`Release` whose values are indices of candidates, 0, ..., R - 1, of shape
+        ``(draws, ...)``.
 
     Raises:
-        ValueError: no protected pair changes the differences of scores, or one of budget 0 does.
+        ValueError: if no protected pair changes the differences of scores, or one of budget 0 does.
 
     Privacy:
-        d-private and of range d, exactly. Scores stay within a public range: where n is private they are clamped to what
-        ``public_n`` records can reach, for which the range of the g_r takes in 0. Public: all parameters and the shape of ``x``,
-        and n under swap.
+        d-private and of range d, exactly. Scores stay within a public range: if n is private, they
+        are clamped to what ``public_n`` records can reach, and the range of the g_r then
+        includes 0. Public: all parameters and the shape of ``x``, and n under swap.
 
     References:
-        Kamalaruban et al. (2020), Theorem 3; :func:`dpjax.metric_privacy.linear_selection`, which simulates it.
+        Kamalaruban et al. (2020), Theorem 3; :func:`dpjax.metric_privacy.linear_selection`, which
+        simulates it.
 
     >>> from dpjax.metric_privacy import from_budgets
     >>> metric = from_budgets([[0.0, 8.0], [8.0, 0.0]])
-    >>> metric_choice([30, 10], metric, weights=[[1, 0], [0, 1]], resolution=1).multiples.tolist()  # the commoner element
+    >>> metric_choice([30, 10], metric, weights=[[1, 0], [0, 1]], resolution=1).multiples.tolist()  # the more frequent element
     [0]
     """
     step, whole, integers, budgets, counts = _read(x, weights, metric, resolution)
     n, may_exceed = _public_total(counts, metric, public_n), public_n is not None
-    whole, integers = (values - np.max(values, axis=0) for values in (whole, integers))  # the same for all candidates
+    whole, integers = (values - np.max(values, axis=0) for values in (whole, integers))  # less the largest weight of each element
 
     def change(i: int, j: int) -> int:
         g = [*(whole[:, j] - whole[:, i]), *([0] if may_exceed else [])]
@@ -175,32 +190,38 @@ def small_db(
     draws: int = 1,
     budget: Budget | None = None,
 ) -> Release:
-    """Release a small database of ``size`` records by the exponential mechanism, for the answers of linear queries.
+    """Release a small database of ``size`` records with the exponential mechanism.
+
+    It is chosen for its answers to linear queries.
 
         P(y) proportional to e^(-lam max_q |m q(x) - n q(y)|),   lam the least of d(i, j) / (2 m max_q |q_i - q_j|)
 
     Args:
-        x: histograms; this and the rest as for :func:`metric_laplace`.
+        x: histograms, as for :func:`metric_laplace`.
         queries: ``(K, N)``, public, rounded to multiples of the resolution.
-        metric: on the N elements.
+        metric: one metric on the N elements, concrete.
         size: m, the number of records of a small database.
-        resolution: public; n m / gcd(n, m) times the spread of the queries is at most 2^53 multiples of it.
-        public_n: n, or with the null record in the metric a public upper bound on it, the rest of which are null records.
-        draws: how many from each histogram; each costs the metric.
+        resolution: public; n m / gcd(n, m) times the spread of the queries is at most 2^53
+            multiples of it.
+        public_n: n, or for a metric with the null record a public upper bound on n, filled up with
+            null records.
+        draws: the number of draws from each histogram; each costs the metric.
         budget: as for :func:`metric_laplace`.
 
     Returns:
-        A :class:`Release` whose values are rows of :func:`dpjax.metric_privacy.small_databases`; ``n/m`` times the answers there
-        are the answers to all queries.
+        A :class:`Release` whose values are rows of :func:`dpjax.metric_privacy.small_databases`;
+        ``n/m`` times the answers there are the answers to all queries.
 
     Raises:
-        ValueError: too many databases or multiples.
+        ValueError: if there are too many databases or multiples.
 
     Privacy:
-        d-private and of range d, exactly. Public: all parameters, the shape of ``x``, and n under swap.
+        d-private and of range d, exactly. Public: all parameters, the shape of ``x``, and n under
+        swap.
 
     References:
-        Kamalaruban et al. (2020), Algorithm 1 and Theorem 5, repaired as :func:`dpjax.metric_privacy.small_db`.
+        Kamalaruban et al. (2020), Algorithm 1 and Theorem 5, corrected as in
+        :func:`dpjax.metric_privacy.small_db`.
 
     >>> from dpjax.metric_privacy import from_budgets, small_databases
     >>> metric = from_budgets([[0.0, 40.0], [40.0, 0.0]])
@@ -212,7 +233,7 @@ def small_db(
     n = _public_total(counts, metric, public_n)
     unit = math.gcd(n, m) or 1
     databases = small_databases(metric.size, m).astype(object)
-    found = counts @ integers.T  # of null records it is 0
+    found = counts @ integers.T  # null records contribute 0
     synthetic = databases @ whole.T  # (R, K)
     misses = np.abs(found[..., None, :] * (m // unit) - synthetic * (n // unit))
     scores = -np.max(misses, axis=-1)
@@ -223,31 +244,31 @@ def small_db(
 
 
 def exact_rates(scales: np.ndarray, whole: np.ndarray, budgets: np.ndarray, step: Fraction, *, most: bool) -> list[Fraction | None]:
-    """Return rates of the noise of integer queries ``whole``, ``(K, N)``, whose load is at most 1 exactly; None for no noise.
+    """Return noise rates for integer queries ``(K, N)`` with a load of at most 1, exactly.
 
-    With ``most`` they use the budgets up: the load is 1.
+    None means no noise. With ``most`` the rates use up the budgets: the load is 1.
     """
     if scales.shape != (whole.shape[0],) or not np.all(scales >= 0):
-        raise ValueError(f"{whole.shape[0]} queries need as many scales, not negative, got {scales}.")
+        raise ValueError(f"scales must be {whole.shape[0]} nonnegative numbers, one for each query, got {scales}.")
     if np.any(np.isinf(scales)):
-        raise ValueError("a query tells apart elements of budget 0, and has no answer: leave it out, or take fit_queries.")
+        raise ValueError("queries must not distinguish elements of budget 0: remove the query, or use fit_queries.")
     given = [None if c == 0 else _rounded_down(step / Fraction(float(c))) for c in scales]
     silent = [k for k, rate in enumerate(given) if rate is None]
     if silent and _largest(lambda i, j: sum(abs(whole[k, i] - whole[k, j]) for k in silent), budgets) > 0:
-        raise ValueError("a scale of 0 needs a query that, rounded to the resolution, tells no protected pair apart.")
+        raise ValueError("a scale of 0 needs a query that, rounded to the resolution, distinguishes no protected pair.")
     noisy = [(k, rate) for k, rate in enumerate(given) if rate is not None]
     load = _largest(lambda i, j: sum(rate * abs(whole[k, i] - whole[k, j]) for k, rate in noisy), budgets)
     if not most and load > 1 + Fraction(1, 2**20):
-        raise ValueError(f"scales overspend the budgets: the largest load is {float(load):g}, at most 1 is private.")
+        raise ValueError(f"scales overspend the budgets: the largest load is {float(load):g}, and must be at most 1.")
     divisor = load if load > 1 or (most and load > 0) else Fraction(1)
     return [None if rate is None else rate / divisor for rate in given]
 
 
 def least_ratio(change: Callable[[int, int], int], budgets: np.ndarray) -> Fraction:
-    """Return the least d(i, j) / change(i, j): the rate of a choice."""
+    """Return the least d(i, j) / change(i, j), the rate of a choice."""
     largest = _largest(change, budgets)
     if largest == 0:
-        raise ValueError("no protected pair changes any difference of scores: the choice is public, and needs no mechanism.")
+        raise ValueError("no protected pair changes any difference of scores: the choice needs no mechanism, as it is public.")
     return 1 / largest
 
 
@@ -258,14 +279,14 @@ def _largest(change: Callable[[int, int], Any], budgets: np.ndarray) -> Fraction
         for j in np.flatnonzero(budgets[i, :i] < np.inf).tolist():
             moved = Fraction(change(i, j))
             if moved and budgets[i, j] == 0:
-                raise ValueError(f"elements {j} and {i} have a budget of 0, and what is asked tells them apart.")
+                raise ValueError(f"elements {j} and {i} have a budget of 0, but the queries or weights distinguish them.")
             if moved:
                 largest = max(largest, moved / Fraction(float(budgets[i, j])))
     return largest
 
 
 def _rounded_down(rate: Fraction) -> Fraction:
-    """Return To about 53 bits."""
+    """Return the rate, rounded down to about 53 bits."""
     bits = 53 + rate.denominator.bit_length() - rate.numerator.bit_length()
     unit = Fraction(2) ** bits
     return int(rate * unit) / unit
@@ -274,9 +295,10 @@ def _rounded_down(rate: Fraction) -> Fraction:
 def _read(
     x: Any, queries: ArrayLike, metric: Metric, resolution: Resolution
 ) -> tuple[Fraction, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return the resolution, queries as its multiples with the null record and without, ``(K, N)``, the budgets in float64, and counts.
+    """Return the resolution, the queries in multiples of it, the budgets, and the counts.
 
-    Multiples and counts ``(..., N)`` are Python's integers, so that no sum overflows.
+    The budgets are float64. The queries ``(K, N)`` come twice, with the null record and without.
+    Multiples and counts ``(..., N)`` are Python integers, so that no sum overflows.
     """
     refuse_traces(x)
     step = checks.resolution(resolution, (), 1)
@@ -299,10 +321,10 @@ def _public_total(counts: np.ndarray, metric: Metric, total: int | None) -> int:
     if total is not None:
         return checks.static_integer("public_n", total, 1)
     if metric.neighbors == "add_remove":
-        raise ValueError("n is private under add_remove neighbors: give a public total, such as an upper bound on n.")
+        raise ValueError("n is private under add_remove neighbors: give public_n=, a public total or an upper bound on n.")
     sums = {int(n) for n in np.ravel(np.sum(counts, axis=-1))}
     if len(sums) > 1:
-        raise ValueError(f"histograms of one release have one public n, got {sorted(sums)}: release them one by one.")
+        raise ValueError(f"all histograms of x must have the same n, got {sorted(sums)}: release them one by one.")
     return sums.pop() if sums else 0
 
 
@@ -317,7 +339,7 @@ def _choice(
 ) -> Release:
     """Choose with P(r) proportional to e^(min(rate, 32) score), for scores from ``least`` to 0."""
     if -least > _MOST_SCORES:
-        raise ValueError(f"scores have {1 - least} multiples of the resolution, and at most 2^53: take a coarser one.")
+        raise ValueError(f"scores have {1 - least} multiples of the resolution, more than 2^53: use a coarser resolution.")
     number = checks.static_integer("draws", draws, 1)
     found = choice_between(scores, 2 * min(rate, Fraction(32)), 1, least, 0, "exponential")
     guarantee = number * metric_exponential.guarantee(metric)
@@ -326,6 +348,6 @@ def _choice(
 
 
 def _charge(budget: Budget | None, guarantee: MetricGuarantee, asked: dict[str, Any], draws: int) -> None:
-    """Charge a budget, if there is one, the differential privacy that follows."""
+    """Charge a budget, if any, for the differential privacy that the guarantee implies."""
     if budget is not None:
         charge(budget, guarantee.guarantee(neighbors=guarantee.neighbors), {"statistic": asked, "draws": draws})

@@ -1,12 +1,15 @@
-"""From counts to the values that a statistic can take after 0, 1, 2, ... individuals change, exactly: knots of integers.
+"""The values that a statistic can take after 0, 1, 2, ... individuals change, exactly, from counts.
 
-Let V(s) be the value of the statistic after s changes upwards, and after -s downwards for s < 0: V(0) is the statistic itself, and
-V does not decrease. It is linear between integer levels s, and kept as its knots (level, position), of which there are at most a
-few for each distinct value of the data, whatever the number of records. After ``most`` changes, a public number, V is taken to be
-at the end of the range (``dpjax.SensitivityProfile.truncate``): what lies beyond weighs less than e^-64 times the size of the grid.
+Let V(s) be the value of the statistic after s changes upwards, and after -s downwards for s < 0:
+V(0) is the statistic itself, and V does not decrease. It is linear between integer levels s, and
+stored as its knots (level, position), of which there are at most a few for each distinct value of
+the data, whatever the number of records. After ``most`` changes, a public number, V is taken to be
+at the end of the range (``dpjax.SensitivityProfile.truncate``): what lies beyond weighs less than
+e^-64 times the size of the grid.
 
-The same statistics as in ``dpjax.statistics``, in integers: their values interleave between neighbors (Durfee 2025,
-Corollary 3.1), and those of shifted inverse sensitivity do, too (Steinke 2023).
+The statistics are those of ``dpjax.statistics``, in integers: their values interleave between
+neighbors (Durfee 2025, Corollary 3.1), and so do those of shifted inverse sensitivity (Steinke
+2023).
 """
 
 from __future__ import annotations
@@ -25,14 +28,14 @@ from dpjax.several_quantiles.ranks import Ranks
 
 @dataclass(frozen=True, eq=False)
 class Profile:
-    """Runs of neighboring positions whose levels rise evenly, of all groups, in ascending order within each group.
+    """Runs of adjacent positions with evenly rising levels, of all groups.
 
-    A piece of ``length`` g that starts at ``level`` l has the positions ``near + sign j`` for j = 1, ..., g, and the j-th is
-    reached at the level l + rise j / g. The value itself is a piece of its own: one position, ``sign`` and ``rise`` 0, level
-    1 - depth.
+    They ascend within each group. A piece of ``length`` g that starts at ``level`` l has the
+    positions ``near + sign j`` for j = 1, ..., g, and the j-th is reached at the level l + rise j /
+    g. The value itself is a separate piece: one position, ``sign`` and ``rise`` 0, level 1 - depth.
 
     Attributes:
-        starts: int64 ``(groups + 1,)``.
+        starts: int64 ``(groups + 1,)``, where the pieces of each group start.
         near: int64 ``(pieces,)``, the position next to the piece on its inner side.
         length: int64, at least 1.
         level: int64.
@@ -40,7 +43,7 @@ class Profile:
         sign: int64, 1 above the value, -1 below it.
         value: int64 ``(groups,)``, the position of the statistic itself.
         depth: int64 ``(groups,)``, the least number of changes that move the value.
-        size: how many positions the range has.
+        size: the number of positions in the range.
     """
 
     starts: np.ndarray
@@ -55,9 +58,10 @@ class Profile:
 
     @staticmethod
     def of_knots(starts: np.ndarray, level: np.ndarray, position: np.ndarray, size: int) -> Profile:
-        """Return the profile through the knots of each group, ascending in both; a piece must not pass level 0.
+        """Return the profile through the knots of each group, ascending in level and position.
 
-        The first position of each group is 0 and the last one ``size - 1``.
+        No piece may cross level 0. The first position of each group is 0 and the last one
+        ``size - 1``.
         """
         own = np.maximum(sums_of(level <= 0, starts) - 1, 0) + starts[:-1]
         length = np.diff(position, append=0)
@@ -70,7 +74,10 @@ class Profile:
 
     @staticmethod
     def of_steps(starts: np.ndarray, last: np.ndarray, position: np.ndarray, high: np.ndarray) -> Profile:
-        """Return the profile of each group that has each position up to its last level, then the next one; ``high`` in the end."""
+        """Return the profile whose groups have each position up to its last level.
+
+        It is then the next position. After the last of these levels it is ``high``.
+        """
         length = np.empty(len(position), np.int64)
         np.subtract(position[1:], position[:-1], out=length[:-1])
         length[starts[1:] - 1] = high - position[starts[1:] - 1]
@@ -96,10 +103,13 @@ class Profile:
         value: np.ndarray,
         size: int,
     ) -> Profile:
-        """Put the value of each group between the pieces below and above it; without ``rise`` it is 1."""
+        """Insert the value of each group between the pieces below and above it.
+
+        ``rise=None`` means 1 everywhere.
+        """
         groups = len(value)
         depth = np.minimum.reduceat(level, starts[:-1]) + 1 if groups else np.zeros(0, np.int64)
-        here = starts[:-1] + sums_of(~up, starts) + np.arange(groups)  # of the values
+        here = starts[:-1] + sums_of(~up, starts) + np.arange(groups)  # indices of the values
         there = np.arange(len(near)) + np.repeat(np.arange(groups), np.diff(starts)) + up
 
         def whole(pieces: Any, itself: Any) -> np.ndarray:
@@ -114,7 +124,10 @@ class Profile:
 
     @staticmethod
     def of_costs(costs: np.ndarray) -> Profile:
-        """Return candidates ``(groups, k)`` with integer costs as pieces of one position each, as if all were values."""
+        """Return a profile of candidates with integer costs ``(groups, k)``.
+
+        They are one-position pieces like values.
+        """
         groups, k = costs.shape
         number, none = np.tile(np.arange(k), groups), np.zeros(costs.size, np.int64)
         best = np.argmin(costs, axis=-1) if k else np.zeros(groups, np.int64)
@@ -123,7 +136,7 @@ class Profile:
 
     @property
     def groups(self) -> int:
-        """How many groups there are."""
+        """The number of groups."""
         return len(self.value)
 
     def one(self, group: int) -> Profile:
@@ -134,11 +147,11 @@ class Profile:
         return Profile(starts, near, length, level, rise, sign, self.value[own], self.depth[own], self.size)
 
     def in_steps(self) -> Profile:
-        """Return the same profile in pieces that rise by 1."""
+        """Return the same profile in pieces that rise by at most 1."""
         times = np.maximum(self.rise, 1)
         number = np.repeat(np.arange(len(times)), times)
         before = np.repeat(np.cumsum(times) - times, times)
-        step = np.arange(len(number)) - before  # from the outer end where the piece goes down
+        step = np.arange(len(number)) - before  # counted from the outer end in pieces below the value
         sign, length = self.sign[number], self.length[number] // times[number]
         step = np.where(sign < 0, times[number] - 1 - step, step)
         near, level = self.near[number] + sign * step * length, self.level[number] + step
@@ -147,21 +160,25 @@ class Profile:
 
 
 def levels_needed(epsilon: Fraction) -> int:
-    """Return after how many changes a profile may be at the ends of the range: what lies beyond weighs less than e^-64."""
+    """Return the number of changes after which a profile may be at the ends of the range.
+
+    The positions beyond weigh less than e^-64 times the size of the grid.
+    """
     return ceil(128 / epsilon)
 
 
 def near_ranks(ranks: Ranks, n: Any, most: int) -> tuple[Any, Any]:
-    """Return the first and the last rank that a profile of so many levels reads among n records."""
+    """Return the first and the last rank that ``most`` levels read among n records."""
     whole, rest = _start(ranks, n)
     far = ranks.step * most
     return whole + (rest - far) // ranks.denominator, whole - (-(rest + far) // ranks.denominator) + 1
 
 
 def _start(ranks: Ranks, n: Any) -> tuple[Any, Any]:
-    """Return the integers W and R, 0 <= R < v, of the rank W + R / v = (u n + constant) / v that a profile starts from.
+    """Return the rank at level 0, W + R / v = (u n + constant) / v, as integers W and R.
 
-    Nothing that is computed passes 64 bits as long as n does not: u n, which may, is not.
+    0 <= R < v. No intermediate result exceeds 64 bits unless n does; u n is not computed, since it
+    might.
     """
     times, left = n // ranks.denominator, n % ranks.denominator
     rest = ranks.per_record * left + ranks.constant
@@ -169,22 +186,25 @@ def _start(ranks: Ranks, n: Any) -> tuple[Any, Any]:
 
 
 def quantile(counts: Counts, ranks: Ranks, *, high: Any, most: int) -> Profile:
-    """Return the profile of an order statistic or a quantile of positions from 0 to ``high``, one for all groups or one for each.
+    """Return the profile of an order statistic or quantile of positions from 0 to ``high``.
 
-    V(s) is the record of rank (per_record n + constant + step s) / denominator, rounded up, or interpolated between two records
-    (then positions count parts of a cell, ``ranks.refinement`` of each): 0 at rank 0 and ``high`` at rank n + 1.
+    ``high`` is one number for all groups or one for each. V(s) is the record of rank (per_record
+    n + constant + step s) / denominator, rounded up, or interpolated between two records (then
+    positions count parts of a cell, ``ranks.refinement`` to a cell): 0 at rank 0 and ``high`` at
+    rank n + 1.
     """
     v, step, totals = ranks.denominator, ranks.step, counts.totals
     whole, rest = _start(ranks, totals)
     counts, below = _near(counts, *near_ranks(ranks, totals, most), totals)
     group = counts.group
-    # Ranks are counted from where the profile starts; those that more than ``most`` levels lie between are as good as any other.
+    # Ranks are relative to that of level 0 and clipped to a distance beyond which ``most`` levels
+    # do not reach.
     far = step * (most + 4) // v + 2
     through = running_sums(counts.counts, counts.starts) + below[group]
     if ranks.definition == "lower":
         through = np.clip(through - whole[group], -far, far)
         lowest = (v * np.clip(-whole, -far, far) - rest) // step
-        # Where the one divides the other, without a division of each.
+        # If v divides step, no elementwise division is needed.
         last = (v * through - rest[group]) // step if v % step else through * (v // step) + (-rest // step)[group]
         return _of_runs(counts, group, last, counts.values, lowest, most, high)
     found = _framed(counts, through, totals, high)
@@ -193,7 +213,7 @@ def quantile(counts: Counts, ranks: Ranks, *, high: Any, most: int) -> Profile:
     last = (v * through - own) // step
     first = -((own - v * (before + 1)) // step)
     knots = [(first, last, v * found.value)]
-    after = np.append(found.value[1:], 0)  # that of the last entry is not read
+    after = np.append(found.value[1:], 0)  # the value for the last entry is not used
     for level in (last + 1, last + 2):  # between two records: levels are at least half a rank apart
         inside = (own + step * level < v * (through + 1)) & ~found.is_back
         place = np.where(inside, own + step * level - v * through, 0)
@@ -202,9 +222,10 @@ def quantile(counts: Counts, ranks: Ranks, *, high: Any, most: int) -> Profile:
 
 
 def sum_of_records(counts: Counts, n: int, *, high: int, most: int) -> Profile:
-    """Return the profile of the sum of n records from 0 to ``high`` under swap: each change takes the smallest to the top.
+    """Return the profile of the sum of n records from 0 to ``high`` under swap.
 
-    Downwards each takes the largest to 0: -s changes leave the sum of the n + s smallest records.
+    Each change upwards moves the smallest record to ``high``, and each change downwards the largest
+    to 0: -s changes leave the sum of the n + s smallest records.
     """
     starts, length = 2 * counts.starts, np.diff(counts.starts)
     below = np.arange(len(counts.values)) + np.repeat(counts.starts[:-1], length)
@@ -217,15 +238,21 @@ def sum_of_records(counts: Counts, n: int, *, high: int, most: int) -> Profile:
 
 
 def nonnegative_sum(counts: Counts, tau: int, *, high: int, most: int) -> Profile:
-    """Return the profile around the sum without its tau largest records, up to ``high``, by shifted inverse sensitivity."""
+    """Return the profile around the sum without its tau largest records.
+
+    This is shifted inverse sensitivity. Sums are capped at ``high``.
+    """
     return _of_slopes(counts.starts, counts.values, counts.counts, tau - counts.totals, tau + 1, most, high + 1)
 
 
 def distinct_count(counts: Counts, tau: int, *, high: int, most: int) -> Profile:
-    """Return the profile around the number of different values that remain when tau people leave, the rarest values first."""
+    """Return the profile around the number of distinct values that remain when tau people leave.
+
+    The people with the rarest values leave first.
+    """
     group = counts.group
     order = np.lexsort((-counts.counts, group))
-    through = running_sums(counts.counts[order], counts.starts)  # those that remain longest come first
+    through = running_sums(counts.counts[order], counts.starts)  # the most frequent values, which remain longest, come first
     remaining = np.arange(len(order)) - np.repeat(counts.starts[:-1], np.diff(counts.starts)) + 1
     last = tau - counts.totals[group] + through  # all people of rarer values have left
     return _of_runs(counts, group, last, np.minimum(remaining, high), tau - counts.totals, most, high)
@@ -233,14 +260,16 @@ def distinct_count(counts: Counts, tau: int, *, high: int, most: int) -> Profile
 
 @dataclass(frozen=True, eq=False)
 class _Entries:
-    """Entries of counts, with one before them at position 0 and one behind them at the upper end of the range.
+    """The entries of counts, framed by two more entries for each group.
+
+    These are one before at position 0 and one after at the end of the range.
 
     Attributes:
-        starts: int64 ``(groups + 1,)``, of the entries and these two.
+        starts: int64 ``(groups + 1,)``, where each group starts, with its two added entries.
         group: int64 ``(entries,)``.
         value: int64 ``(entries,)``.
-        before: how many records of the group are below the value.
-        through: how many are up to it.
+        before: the number of records of the group below the value.
+        through: the number of records of the group up to the value.
     """
 
     starts: np.ndarray
@@ -251,14 +280,14 @@ class _Entries:
 
     @property
     def is_back(self) -> np.ndarray:
-        """Which is the last one of each group."""
+        """A mask of the last entry of each group."""
         found = np.zeros(len(self.value), bool)
         found[self.starts[1:] - 1] = True
         return found
 
 
 def _near(counts: Counts, low: Any, high: Any, totals: np.ndarray) -> tuple[Counts, np.ndarray]:
-    """Return the entries that hold the records of the ranks from ``low`` to ``high``, and how many records are below them."""
+    """Return the entries with the records of ranks ``low`` to ``high``, and the count below."""
     if not (np.any(low > 1) or np.any(high < totals)):
         return counts, np.zeros(counts.groups, np.int64)
     sums = np.cumsum(counts.counts)
@@ -266,7 +295,7 @@ def _near(counts: Counts, low: Any, high: Any, totals: np.ndarray) -> tuple[Coun
     first = np.searchsorted(sums, offset + np.clip(low, 1, totals + 1)).clip(counts.starts[:-1], counts.starts[1:])
     stop = (np.searchsorted(sums, offset + np.clip(high, 0, totals)) + 1).clip(first, counts.starts[1:])
     below = np.append(0, sums)[first] - offset
-    if np.sum(stop - first) * 4 > len(sums) * 3:  # nearly all
+    if np.sum(stop - first) * 4 > len(sums) * 3:  # nearly all entries: copying them would not pay
         return counts, np.zeros(counts.groups, np.int64)
     starts = np.append(0, np.cumsum(stop - first))
     index = np.arange(starts[-1]) + np.repeat(first - starts[:-1], stop - first)
@@ -274,7 +303,7 @@ def _near(counts: Counts, low: Any, high: Any, totals: np.ndarray) -> tuple[Coun
 
 
 def _framed(counts: Counts, through: np.ndarray, totals: np.ndarray, end: Any) -> _Entries:
-    """Put an entry before those of each group, at position 0, and one behind them."""
+    """Add an entry at position 0 before those of each group, and one at ``end`` after them."""
     length = np.diff(counts.starts) + 2
     starts = np.append(0, np.cumsum(length))
     group = np.repeat(np.arange(counts.groups), length)
@@ -290,9 +319,10 @@ def _framed(counts: Counts, through: np.ndarray, totals: np.ndarray, end: Any) -
 def _of_runs(
     counts: Counts, group: np.ndarray, last: np.ndarray, position: np.ndarray, lowest: np.ndarray, most: int, high: Any
 ) -> Profile:
-    """Return the profile that has each position from the level after the last one of the entry before, up to its own last level.
+    """Return the profile in which each entry's position holds up to its last level.
 
-    It is 0 up to the level ``lowest``, and ``high`` after the last entry, and after so many changes at either end.
+    It starts one level after the last level of the entry before. The profile is 0 up to the level
+    ``lowest``, ``high`` after the last entry, and at the ends of the range after ``most`` changes.
     """
     starts = counts.starts + np.arange(counts.groups + 1)
     front = starts[:-1]
@@ -300,7 +330,8 @@ def _of_runs(
     levels, places = np.empty((2, len(last) + counts.groups), np.int64)
     levels[front], levels[inside] = lowest, last
     top = np.broadcast_to(high, counts.groups)
-    # An entry that takes more changes than that is not reached: it has the position of its end of the range, and no length.
+    # An entry beyond ``most`` changes is not reached: it gets the position of that end of the
+    # range, and no length.
     before = levels[inside - 1]
     places[inside] = np.where(last < -most, 0, position)
     far = np.flatnonzero(before >= most)
@@ -312,7 +343,10 @@ def _of_runs(
 
 
 def _of_knots(entries: _Entries, knots: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]], most: int, size: Any) -> Profile:
-    """Return the profile that has a position from its first to its last level, and further knots after some entries."""
+    """Return the profile with a position from its first to its last level.
+
+    There are more knots after some entries.
+    """
     front, back = entries.starts[:-1], entries.starts[1:] - 1
     level, place = np.zeros((2, len(entries.value), 1 + len(knots)), np.int64)
     valid = np.zeros(level.shape, bool)
@@ -321,7 +355,7 @@ def _of_knots(entries: _Entries, knots: Sequence[tuple[np.ndarray, np.ndarray, n
         there = (begin <= end) & (end >= -most) & (begin <= most)
         for side, knot in ((0, begin), (1, end)) if column == 0 else ((column + 1, begin),):
             level[:, side], place[:, side], valid[:, side] = np.clip(knot, -most, most), at, there
-    # The ends of the range: reached after so many changes at the latest.
+    # The ends of the range are reached after at most ``most`` changes.
     valid[front, 0] = valid[back, 1] = False
     valid[front, 1] = valid[back, 0] = True
     level[front, 1], place[front, 1] = np.clip(last[front], -most - 1, most), 0
@@ -333,9 +367,10 @@ def _of_knots(entries: _Entries, knots: Sequence[tuple[np.ndarray, np.ndarray, n
 def _of_slopes(
     starts: np.ndarray, slope: np.ndarray, times: np.ndarray, level: np.ndarray, top: int, most: int, size: int
 ) -> Profile:
-    """Return the profile that rises from 0 at ``level`` by each slope so many times, up to the end of the range.
+    """Return the profile that rises from 0 at ``level`` by each slope ``times`` times.
 
-    It is ``size - 1`` from the level ``top`` on. A larger sum counts as that.
+    It rises at most to the end of the range. It is ``size - 1``, the end of the range, from the
+    level ``top`` on.
     """
     high = size - 1
     gain = slope * np.minimum(times, high // np.maximum(slope, 1) + 1)
@@ -348,7 +383,7 @@ def _of_slopes(
     at = np.sort(np.stack(cuts, axis=-1), axis=-1)
     place = np.minimum(base[:, None] + np.minimum(at - start[:, None], room[:, None] + 1) * slope[:, None], high)
     valid = (at >= -most) & (at <= most)
-    number = sums_of(np.sum(valid, axis=-1), starts) + 2  # with the ends of the range
+    number = sums_of(np.sum(valid, axis=-1), starts) + 2  # including the ends of the range
     whole = np.append(0, np.cumsum(number))
     inside = np.ones(whole[-1], bool)
     inside[whole[:-1]] = inside[whole[1:] - 1] = False

@@ -1,4 +1,4 @@
-"""Records as people have them, in any container: a map of one record at a time, which never raises for what a record is."""
+"""Conversion of records in any container, one record at a time; no record makes it raise."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ import numpy as np
 
 from dpjax import checks
 
-_TEXT = re.compile(r"(large_)?(str|string|utf8|category|categorical|enum|dictionary)\b", re.IGNORECASE)  # names of dtypes
+_TEXT = re.compile(r"(large_)?(str|string|utf8|category|categorical|enum|dictionary)\b", re.IGNORECASE)  # dtype names of text
 
 
 def as_floats(x: Any, low: int = -(10**308), high: int = 10**308) -> np.ndarray:
-    """Return Real numbers as a new array of float64; integers, which may be larger than that holds, are clipped. None warns."""
+    """Return records as a new float64 array, without warnings.
+
+    Integers are clipped to ``[low, high]``.
+    """
     array = as_reals(x)
     if array.dtype.kind in "iu":
         array = clip_integers(array, low, high)
@@ -29,7 +32,7 @@ def as_floats(x: Any, low: int = -(10**308), high: int = 10**308) -> np.ndarray:
 
 
 def clip_integers(array: np.ndarray, low: int, high: int) -> np.ndarray:
-    """Clip an array of integers to ends that its dtype need not hold."""
+    """Clip an array of integers to bounds that its dtype need not be able to hold."""
     if array.dtype.kind == "O":
         return np.clip(array, low, high)
     limits = np.iinfo(array.dtype)
@@ -37,12 +40,18 @@ def clip_integers(array: np.ndarray, low: int, high: int) -> np.ndarray:
 
 
 def as_integers(name: str, x: Any) -> np.ndarray:
-    """Return computed integers, such as counts, as an array of an integer dtype or of Python's integers; refuse anything else."""
+    """Return computed integers, such as counts, as an array.
+
+    It has an integer dtype or holds Python integers.
+
+    Raises:
+        TypeError: if anything else is among them.
+    """
     array = as_array(x)
     if array.dtype.kind == "O":
         values = [without_axes(value) for value in array.flat]
         if not all(is_integer(value) and not isinstance(value, bool) for value in values):
-            raise TypeError(f"{name} must be integers: they are computed, not records, so anything else is a mistake.")
+            raise TypeError(f"{name} must all be integers.")
         found = np.empty(array.size, object)
         found[:] = list(map(int, values))
         return found.reshape(array.shape)
@@ -52,15 +61,16 @@ def as_integers(name: str, x: Any) -> np.ndarray:
 
 
 def as_array(x: Any) -> np.ndarray:
-    """Return an array of NumPy or JAX as NumPy's, and anything else as an array of objects.
+    """Return an array of NumPy or JAX as a NumPy array, and anything else as an array of objects.
 
-    That is a list, since NumPy's dtype for it depends on all its records at once, and an array of another library with a dtype of
-    its own. Floats that only JAX knows become float32, which holds them, and its narrow integers int32. Masked arrays, data frames
-    and rows of different lengths are refused.
+    Objects are used for a list, since the dtype that NumPy infers depends on all its records at
+    once, and for arrays of other libraries with dtypes that NumPy lacks. Float dtypes that only JAX
+    has become float32, which holds them exactly, and its narrow integers int32. Masked arrays, data
+    frames and rows of different lengths are refused.
     """
     checks.refuse_frame("x", x)
     if _is_masked(x):
-        raise TypeError("masked arrays are refused, since their mask would be lost: pass NaN (.filled(np.nan)) or mask=.")
+        raise TypeError("x must not be a masked array, whose mask would be lost: pass .filled(np.nan), or mask=.")
     if isinstance(getattr(x, "dtype", None), np.dtype):
         array = np.asarray(x)
         if array.dtype.kind == "V":
@@ -79,12 +89,12 @@ def as_array(x: Any) -> np.ndarray:
         if len(lengths) > 1:
             raise ValueError("x has rows of different lengths: pad them with NaN.")
         shape, records = (*shape, lengths.pop()), [record for row in records for record in _items(row)]
-    # A record among others that is a list is no number.
+    # A list among scalar records is not a number.
     return np.fromiter((None if _is_sequence(record) else record for record in records), object, len(records)).reshape(shape)
 
 
 def shape_of(x: Any) -> tuple[int, ...]:
-    """Return the shape of :func:`as_array`."""
+    """Return the shape that :func:`as_array` gives."""
     shape = getattr(x, "shape", None)
     return as_array(x).shape if shape is None else tuple(shape)
 
@@ -99,25 +109,34 @@ def _is_sequence(record: Any) -> bool:
 
 
 def refuse_traces(x: Any) -> None:
-    """Raise under jit, vmap or grad; a vmap that closes over the data cannot be seen."""
+    """Raise inside jit, vmap or grad; a vmap that closes over the data cannot be detected."""
     if checks.is_tracing(x):
         raise TypeError("a release cannot run inside jit, vmap or grad: it would not draw anew at each call.")
 
 
 def refuse_text(x: Any) -> None:
-    """Raise for a column of text or of categories, by its dtype, which is public; of objects any may be numbers."""
+    """Raise for a column of text or categories, by its dtype, which is public.
+
+    A column of objects passes, since any of them may be numbers.
+    """
     dtype = getattr(x, "dtype", None)
     if getattr(dtype, "kind", "") in ("U", "S") or _TEXT.match(str(dtype)):
         raise TypeError(f"x must hold numbers, got dtype {dtype}.")
 
 
 def masked_arrays() -> Any:
-    """Return the class of masked arrays; none where ``numpy.ma``, which NumPy does not load by itself, was never imported."""
+    """Return the class of masked arrays, or () if ``numpy.ma`` has not been imported.
+
+    NumPy does not import it by itself.
+    """
     return getattr(sys.modules.get("numpy.ma"), "MaskedArray", ())
 
 
 def _is_masked(x: Any) -> bool:
-    """Return whether it is a masked array, or a list of them. One masked record in a list is data, and missing."""
+    """Return whether ``x`` is a masked array or a list of them.
+
+    A single masked record in a list is a missing record.
+    """
     if isinstance(x, (list, tuple)):
         return any(map(_is_masked, x))
     return isinstance(x, masked_arrays()) and x.ndim > 0
@@ -136,19 +155,22 @@ def as_reals(x: Any) -> np.ndarray:
 
 
 def without_axes(value: Any) -> Any:
-    """Return an element of an array of objects without the array of no axes that it may stand in; None for a masked one."""
+    """Return the scalar in an array without axes, and other objects unchanged.
+
+    None for a masked scalar.
+    """
     if getattr(value, "ndim", None) == 0 and hasattr(value, "item") and not isinstance(value, np.generic):
         return None if isinstance(value, masked_arrays()) and np.any(value.mask) else value.item()
     return value
 
 
 def is_integer(value: Any) -> bool:
-    """Return whether an object is an integer. A time difference is none, though NumPy counts it among them."""
+    """Return whether an object is an integer, which excludes NumPy's time differences."""
     return isinstance(value, Integral) and not isinstance(value, np.timedelta64)
 
 
 def _real(value: Any) -> int | float:
-    """Return One object as a Python integer, or else as the nearest float; NaN if it is no real number, since a record must not raise."""
+    """Return an object as a Python integer or the nearest float; NaN if not a real number."""
     if type(value) in (int, float):
         return value
     value = without_axes(value)
@@ -166,9 +188,10 @@ def _real(value: Any) -> int | float:
 
 
 def codes_of(ids: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return integers that are equal where the ids are, int64, and which ids there are, both of the shape of ``ids``.
+    """Return integer codes, equal where the ids are equal, int64, and a mask of valid ids.
 
-    An object is an id if it is an integer or a text; it never raises.
+    Both have the shape of ``ids``. An object is a valid id if it is an integer or text; others do
+    not raise.
     """
     array = as_array(ids)
     if array.dtype.kind == "O":
@@ -183,7 +206,11 @@ def codes_of(ids: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def increasing(name: str, given: Any, least: int) -> np.ndarray:
-    """Return public numbers as a new array of float64, or raise for such that are not finite and increasing."""
+    """Return public numbers as a new float64 array.
+
+    Raises:
+        ValueError: if they are fewer than ``least``, or not finite and increasing.
+    """
     numbers = np.array(given, np.float64)
     if numbers.ndim != 1 or numbers.size < least or not np.isfinite(numbers).all() or not np.all(np.diff(numbers) > 0):
         raise ValueError(f"{name} must be {least} or more finite, increasing numbers, got {given}.")

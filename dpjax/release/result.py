@@ -1,4 +1,4 @@
-"""What a release returns: values, the multiples that they are, and what all draws cost together."""
+"""The result of a release: the values, their multiples, and the cost of all draws."""
 
 from __future__ import annotations
 
@@ -20,14 +20,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Release(Shown):
-    """What was released; no error bar, since that would be a function of the data. A single number is ``float(found)``.
+    """The released values, their grid and their privacy guarantee.
+
+    There is no error bar, since it would be a function of the data. ``float(found)`` is a single
+    value.
 
     Attributes:
-        values: float64, in the units of the data: the draws on the first axis, then the batch of the records.
-        multiples: int64 of the same shape: the values are these multiples of ``resolution``, exactly; of candidates and of
-            floats, their numbers.
-        resolution: what all values are multiples of; None for candidates and floats.
-        guarantee: what all draws of one row cost together; with metric privacy, for every pair of elements.
+        values: float64, in the units of the data: the draws on the first axis, then the batch axes
+            of the records.
+        multiples: int64 of the same shape: the values are exactly these multiples of
+            ``resolution``; for candidates and floats, the indices of the values.
+        resolution: the common divisor of all values; None for candidates and floats.
+        guarantee: the cost of all draws from one row together; with metric privacy, for every pair
+            of elements.
+
+    >>> found = Release(np.array([[3.0]]), np.array([[3]]), Fraction(1), Guarantee(1.0, 1.0, "swap"))
+    >>> float(found), found.draws
+    (3.0, 1)
     """
 
     values: np.ndarray
@@ -37,17 +46,17 @@ class Release(Shown):
 
     @property
     def draws(self) -> int:
-        """How many from each row."""
+        """The number of draws from each row."""
         return self.values.shape[0]
 
     def __float__(self) -> float:
-        """Return the value of a single draw from a single dataset."""
+        """Return the only value, if there is exactly one."""
         if self.values.size != 1:
-            raise TypeError(f"a release of the shape {self.values.shape} is not one number: read its .values.")
+            raise TypeError(f"a release of the shape {self.values.shape} is not one number: use its .values.")
         return float(self.values.reshape(()))
 
     def __repr__(self) -> str:
-        """Return the values first, then what they are multiples of and what they cost."""
+        """Return the values, then the resolution and the guarantee."""
         grid = "" if self.resolution is None else f", resolution={self.resolution}"
         shown = np.array2string(self.values, separator=", ", threshold=20, max_line_width=100, formatter={"float_kind": _shown})  # type: ignore[arg-type]
         return f"{type(self).__name__}(values={shown}, shape={self.values.shape}{grid}, guarantee={self.guarantee})"
@@ -66,12 +75,15 @@ class Release(Shown):
         return index_names(self.values.shape[1:-1] if self.values.ndim > 2 else self.values.shape[1:], rows)
 
     def _table(self) -> np.ndarray:
-        """Return the values as ``(draws, rows, k)``: of several batch axes the last one stands side by side."""
+        """Return the values as ``(draws, rows, k)``.
+
+        k is the size of the last of several batch axes, else 1.
+        """
         k = self.values.shape[-1] if self.values.ndim > 2 else 1
         return self.values.reshape(self.draws, math.prod(self.values.shape[1:]) // max(k, 1), k)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as lists, numbers and text, which :mod:`json` takes.
+        """Return a dictionary of lists, numbers and text, which :mod:`json` can write.
 
         >>> candidates = Release(np.array([[3.0]]), np.array([[1]]), None, Guarantee(1.0, 1.0, "swap"))
         >>> candidates.to_dict()["values"], candidates.to_dict()["guarantee"]["epsilon"]
@@ -89,7 +101,10 @@ class Release(Shown):
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Return the release of :meth:`to_json`; with metric privacy, with the guarantee for neighbors that follows."""
+        """Return the release that :meth:`to_json` wrote.
+
+        With metric privacy, its guarantee is the one for neighbors that follows from it.
+        """
         given = json.loads(text)
         arrays = np.array(given.pop("values"), np.float64), np.array(given.pop("multiples"), np.int64)
         resolution, cost = given.pop("resolution"), given.pop("guarantee")
@@ -97,14 +112,16 @@ class Release(Shown):
         return cls(*arrays, None if resolution is None else Fraction(resolution), Guarantee.from_dict(cost), **given)
 
     def __str__(self) -> str:
-        """Return a table: a line for each row of the batch, a column for each draw; of long ones the first twenty lines.
+        """Return a table of at most twenty lines.
 
-        Of several batch axes the last one, such as that of quantiles, stands side by side, and a bar between draws.
+        It has a line for each row of the batch and a column for each draw. If there are several
+        batch axes, the last one, such as that of quantiles, is laid out in columns, and a bar
+        separates draws.
         """
         rows, mark = np.swapaxes(self._table(), 0, 1), " | " if self.values.ndim > 2 else "  "
         lines = [mark.join("  ".join(f"{value:.15g}" for value in draw) for draw in row) for row in rows[:20]]
         if len(rows) > 20:
-            lines.append(f"... and {len(rows) - 20} rows more")
+            lines.append(f"... and {len(rows) - 20} more rows")
         return "\n".join([*lines, str(self.guarantee)])
 
 
@@ -113,12 +130,15 @@ def _shown(value: float) -> str:
 
 
 def release_of(numbers: np.ndarray, grid: Multiples | Floats | Candidates, guarantee: Guarantee | MetricGuarantee) -> Release:
-    """Return the values of numbers of a grid, counted from its smallest, as released."""
+    """Return a release of grid positions, counted from the smallest value of the grid."""
     return Release(grid.values_of(numbers), numbers + grid.start, grid.resolution, guarantee)
 
 
 def cost_of(epsilon: float | Fraction, draws: int, neighbors: str, ranges: int = 1) -> Guarantee:
-    """Return what so many draws cost together: the product, rounded up, and so many times that as the bounded range."""
+    """Return the guarantee of all draws together: epsilon times draws, rounded up.
+
+    Its bounded range is ``ranges`` times that.
+    """
     exact = Fraction(epsilon) * draws
     cost = float(exact) if Fraction(float(exact)) >= exact else math.nextafter(float(exact), math.inf)
     return Guarantee(cost, ranges * cost, neighbors)

@@ -1,9 +1,10 @@
-"""One draw from each of many rows of records that are all there: without counts, a table of levels by rows.
+"""One draw from each of many rows without missing records.
 
-Where every row has n records, the ranks of all levels are the same in every row, and so are the exponentials of the costs. A row is
-then read at these ranks, and what is left for each piece is a difference and one exponential of it. It is the same distribution as
-``distribution.py`` has, drawn by the same words in the same order (``draw.py`` has the argument for the margin): a doubtful row is
-counted and drawn exactly.
+A table of levels by rows replaces counts. If every row has n records, the ranks of all levels are
+the same in every row, and so are the exponentials of the costs. Each row is then read at these
+ranks, and each piece needs only one difference and one more exponential. The distribution is the
+one of ``distribution.py``, drawn from the same random words in the same order (``draw.py`` derives
+the margin): a row whose draw is uncertain is counted and drawn exactly.
 """
 
 from __future__ import annotations
@@ -20,11 +21,15 @@ from dpjax.release.draw import MARGIN, Exactly, step_in
 from dpjax.release.entropy import More, further_word, system_words
 from dpjax.release.statistics import ByRank, Statistic
 
-_NUMBERS = 2**19  # of a chunk of rows
+_NUMBERS = 2**19  # array elements in a chunk of rows
 
 
 def apply_to(statistic: Statistic, neighbors: str, records: np.ndarray, present: np.ndarray) -> bool:
-    """Return whether rows are drawn this way: several rows, every record present, a statistic that is one record."""
+    """Return whether this module can draw the rows.
+
+    It can if there are several rows, all records are present and the statistic is one of the
+    records.
+    """
     whole = isinstance(statistic, ByRank) and statistic.ranks(neighbors).definition == "lower"
     return whole and len(records) > 1 and bool(present.all())
 
@@ -38,9 +43,10 @@ def positions(
     more: More = further_word,
     margin: float = MARGIN / 2.0**60,
 ) -> np.ndarray:
-    """Draw by piecewise Laplace a position for each row of positions ``(rows, n)``, int64 ``(rows,)``.
+    """Draw one position from each row of positions ``(rows, n)``: int64 ``(rows,)``.
 
-    ``words(shape)`` are 64-bit words, ``more`` the bits that follow; with a ``margin`` of 1 every row is doubtful.
+    The mechanism is piecewise Laplace. ``words(shape)`` returns random 64-bit words, and ``more``
+    the bits that extend them; with a ``margin`` of 1 every row is treated as uncertain.
     """
     rows, n = records.shape
     found, drawn = np.zeros(rows, np.int64), words((2, rows))
@@ -59,12 +65,13 @@ def positions(
 
 
 class _Table:
-    """What all rows of n records share.
+    """The numbers that all rows of n records share.
 
     Attributes:
-        levels: -W, ..., W, after which the profile is at the ends of the range.
-        columns: the rank of each level, 0 and n + 1 standing for the ends of the range.
-        heights: of the pieces in ascending order, relative to the value where one change moves it.
+        levels: -W, ..., W, beyond which the profile is at the ends of the range.
+        columns: the rank of each level; 0 and n + 1 denote the ends of the range.
+        heights: the numerators of the pieces' weights in ascending order, relative to a value that
+            one change moves.
     """
 
     def __init__(self, statistic: ByRank, n: int, epsilon: Fraction, neighbors: str) -> None:
@@ -81,7 +88,7 @@ class _Table:
             self.heights = np.exp(-self.rate * np.where(knots < 0, -1 - knots, knots)) * -np.expm1(-self.rate)
 
     def decide(self, records: np.ndarray, words: np.ndarray, margin: float) -> tuple[np.ndarray, np.ndarray]:
-        """Return the positions that 64-bit words ``(2, rows)`` stand for, and which of them are certain."""
+        """Return the positions that 64-bit words ``(2, rows)`` select, and which are certain."""
         rows, row = len(records), np.arange(len(records))
         ordered = np.sort(records, axis=-1)
         edges = np.empty((rows, len(self.columns) + 2), np.float64)
@@ -96,37 +103,37 @@ class _Table:
             weights = np.divide(self.rate, lengths)
             np.expm1(weights, out=weights)
             np.divide(self.heights, weights, out=weights)
-        own = self._down + 1  # the piece above the value
-        depth = self._depths(lengths, own)
+        center = self._down + 1  # the piece above the value
+        depth = self._depths(lengths, center)
         if np.any(depth > 1):
             with np.errstate(under="ignore"):
                 weights *= np.exp(-self.rate * (depth - 1))[:, None]
         sums = np.empty((rows, weights.shape[-1] + 1))
-        np.cumsum(weights[:, :own], axis=-1, out=sums[:, :own])
-        np.cumsum(weights[:, own:], axis=-1, out=sums[:, own + 1 :])
-        sums[:, own] = sums[:, own - 1] + 1  # the value
-        sums[:, own + 1 :] += sums[:, own, None]
+        np.cumsum(weights[:, :center], axis=-1, out=sums[:, :center])
+        np.cumsum(weights[:, center:], axis=-1, out=sums[:, center + 1 :])
+        sums[:, center] = sums[:, center - 1] + 1  # the value
+        sums[:, center + 1 :] += sums[:, center, None]
         total = sums[:, -1]
         target = (words[0] >> np.uint64(11)).astype(np.float64) * 2.0**-53 * total
         chosen = np.minimum(np.count_nonzero(sums <= target[:, None], axis=-1), sums.shape[-1] - 1)
         slack = (margin + sums.shape[-1] * 2.0**-52) * total
         below = np.where(chosen > 0, sums[row, np.maximum(chosen - 1, 0)], 0.0)
         sure = (target - below >= slack) & (sums[row, chosen] - target > slack)
-        itself, up = chosen == own, chosen > own
+        itself, up = chosen == center, chosen > center
         piece = chosen - up - itself
         length = lengths[row, piece]
         number, certain = step_in(self.rate / np.maximum(length, 1), np.maximum(length, 1), self.rate, words[1])
         near = edges[row, np.where(up, piece, piece + 1)]
-        found = np.where(itself, edges[:, own], near + np.where(up, number, -number))
+        found = np.where(itself, edges[:, center], near + np.where(up, number, -number))
         return found.astype(np.int64), sure & (itself | certain)
 
-    def _depths(self, lengths: np.ndarray, own: int) -> np.ndarray:
-        """Return the least number of changes that move each value."""
+    def _depths(self, lengths: np.ndarray, center: int) -> np.ndarray:
+        """Return the least number of changes that move the value of each row."""
         depth = np.ones(len(lengths), np.int64)
-        tied = np.flatnonzero((lengths[:, own - 1] == 0) & (lengths[:, own] == 0))
+        tied = np.flatnonzero((lengths[:, center - 1] == 0) & (lengths[:, center] == 0))
         if tied.size:
             moves = lengths[tied] > 0
-            up, down = moves[:, own:], moves[:, own - 1 :: -1]
+            up, down = moves[:, center:], moves[:, center - 1 :: -1]
             far = lengths.shape[-1]
             steps = [np.where(np.any(side, axis=-1), np.argmax(side, axis=-1), far) for side in (up, down)]
             depth[tied] = np.minimum(*steps) + 1

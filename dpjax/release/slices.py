@@ -1,4 +1,7 @@
-"""Parts of the records of groups, as counts: those of ranks that follow one another, between two positions."""
+"""Slices of the records of groups, as counts.
+
+A slice has the records of consecutive ranks, clamped to an interval.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,12 @@ from dpjax.release.counts import Counts
 
 
 class Slices:
-    """The counts of some groups, of which parts are taken lane by lane; a lane is a draw from a group.
+    """The counts of groups, from which each lane takes slices; a lane is one draw from one group.
 
     Args:
-        counts: of all groups, on a grid of ``size`` positions.
-        size: see there.
-        group: that of each lane, int64 ``(lanes,)``.
+        counts: the counts of all groups, on a grid of ``size`` positions.
+        size: the number of positions on the grid.
+        group: the group of each lane, int64 ``(lanes,)``.
     """
 
     def __init__(self, counts: Counts, size: int, group: np.ndarray) -> None:
@@ -23,14 +26,20 @@ class Slices:
         self._offset = self._sums[counts.starts[:-1]][group]
 
     def around(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return how many records of each lane are below some points ``(lanes, ...)``, and how many are not above them."""
+        """Return how many records of each lane are below each point, and at most each point.
+
+        The points are ``(lanes, ...)``.
+        """
         shape = (len(points),) + (1,) * (points.ndim - 1)
         key, offset = self._group.reshape(shape) * self._size + points, self._offset.reshape(shape)
         left, right = (self._sums[np.searchsorted(self._keys, key, side)] - offset for side in ("left", "right"))
         return left, right
 
     def between(self, lanes: np.ndarray, first: np.ndarray, last: np.ndarray, low: np.ndarray, high: np.ndarray) -> Counts:
-        """Return the records of the ranks from ``first`` + 1 to ``last`` of some lanes, clamped and counted from ``low``."""
+        """Return the records of the ranks ``first`` + 1 to ``last`` of some lanes.
+
+        They are clamped to [``low``, ``high``] and counted from ``low``.
+        """
         offset = self._offset[lanes]
         begin = np.searchsorted(self._sums[1:], offset + first, "right")
         end = np.maximum(np.searchsorted(self._sums[1:], offset + last, "left") + 1, begin)

@@ -1,8 +1,8 @@
-"""The statistics of a release: one frozen dataclass each, with what is public in it and nothing else.
+"""The statistics of a release: frozen dataclasses that hold only public parameters.
 
     counts --statistic--> profile --mechanism(epsilon)--> distribution --> a release, or its error bars
 
-Public numbers are checked once, when the object is made. It shows itself, and goes to and from JSON.
+Parameters are checked once, when the object is made. Statistics can be converted to and from JSON.
 
 >>> ages = Median(lower=0, upper=120, resolution=1)
 >>> counts = Counts.of_rows([0, 0, 0], [31, 40, 52], [3, 1, 2], groups=1)
@@ -44,15 +44,15 @@ from dpjax.several_quantiles.ranks import Ranks, ranks_of_order_statistic, ranks
 
 Definition = Literal["linear", "lower"]
 ChoiceMechanism = Literal["exponential", "permute_and_flip"]
-LEVELS = 2**40  # beyond what numbers of records reach
-_COUNTED = 2**53  # floats count so far
-_ENTRIES = 2**17  # of counts, that are worked on together
-_LEVELS = 2**22  # of profiles, that may be
-_FINER = ("ns", "ps", "fs", "as")  # than microseconds, which are the finest that Python has
+LEVELS = 2**40  # more than any number of records
+_COUNTED = 2**53  # float64 holds all integers up to this
+_ENTRIES = 2**17  # entries of counts processed together
+_LEVELS = 2**22  # levels of profiles processed together
+_FINER = ("ns", "ps", "fs", "as")  # finer than microseconds, the finest unit of Python's datetime
 
 
 class Statistic:
-    """What all statistics have in common; ``Median``, ``Sum`` and the others are the ones to use.
+    """The base class of all statistics, such as ``Median`` and ``Sum``.
 
     >>> Statistic.from_json('{"statistic": "Median", "lower": 0, "upper": 120, "resolution": 1}')
     Median(lower=0, upper=120, resolution=1, grid=None, definition='lower')
@@ -60,15 +60,15 @@ class Statistic:
 
     relations: ClassVar[tuple[str, ...]] = checks.NEIGHBORS
     mechanisms: ClassVar[tuple[str, ...]] = ()
-    kinds: ClassVar[dict[str, Callable[..., Statistic]]] = {}  # of all statistics, by name
+    kinds: ClassVar[dict[str, Callable[..., Statistic]]] = {}  # all statistics by name
 
     def __init_subclass__(cls) -> None:
-        """Let :meth:`from_dict` know the statistic by its name."""
+        """Register the statistic by its name, for :meth:`from_dict`."""
         if not cls.__name__.startswith("_"):
             Statistic.kinds[cls.__name__] = cls
 
     def read(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the position of each record, and which records are there, as arrays of the shape of ``x``."""
+        """Return the position of each record, and which are present, in the shape of ``x``."""
         raise NotImplementedError
 
     def distribution(
@@ -80,14 +80,17 @@ class Statistic:
         mechanism: str | None = None,
         batch_shape: Sequence[int] | None = None,
     ) -> Any:
-        """Return what a release of each group draws from: functions of the data, for evaluation.
+        """Return the output distributions of a release of each group, for evaluation.
+
+        They are functions of the data, without a privacy guarantee.
 
         Args:
-            counts: of the groups; under swap all have the same number of records, which is public.
-            epsilon: from 2^-30 to 64, of one draw.
+            counts: the counts of the groups; under swap all groups have the same, public number of
+                records.
+            epsilon: the privacy loss of one draw, from 2^-30 to 64.
             neighbors: ``"add_remove"`` or ``"swap"``.
             mechanism: one of ``mechanisms``, by default the first.
-            batch_shape: that of the groups, by default ``(groups,)``.
+            batch_shape: the shape of the groups, by default ``(groups,)``.
         """
         name, batch = self.checked(neighbors, mechanism), (counts.groups,) if batch_shape is None else tuple(batch_shape)
         return self._distribution(counts, exact_epsilon(epsilon), neighbors, name, batch)
@@ -103,9 +106,10 @@ class Statistic:
         batch_shape: Sequence[int] | None = None,
         budget: Budget | None = None,
     ) -> Release:
-        """Draw from each group exactly, so many times; the rest is as for :meth:`distribution`.
+        """Draw exactly ``draws`` times from each group.
 
-        A budget is charged what all draws from one group cost, after all checks and before any draw.
+        The other arguments are those of :meth:`distribution`. The cost of all draws from one group
+        is charged to the budget, after all checks and before any draw.
         """
         name, batch = self.checked(neighbors, mechanism), (counts.groups,) if batch_shape is None else tuple(batch_shape)
         cost, number = exact_epsilon(epsilon), checks.static_integer("draws", draws, 1)
@@ -117,17 +121,20 @@ class Statistic:
     def charge(
         self, budget: Budget | None, epsilon: Fraction, draws: int, neighbors: str, mechanism: str | None = None
     ) -> Guarantee:
-        """Return what so many draws cost together, after a budget was charged for it, if there is one."""
+        """Charge the budget, if there is one, for all draws together, and return what they cost."""
         guarantee = self.cost(epsilon, draws, neighbors, mechanism)
         charge(budget, guarantee, {"statistic": self.to_dict(), "draws": draws})
         return guarantee
 
     def _check(self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str) -> None:
-        """Raise for public parameters with which :meth:`_release` would raise, so that nothing is charged for it."""
+        """Raise for public parameters for which :meth:`_release` would raise.
+
+        This happens before a budget is charged.
+        """
         self._distribution(counts.some(0, 0), epsilon, neighbors, mechanism, (0,))
 
     def _distribution(self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str, batch: tuple[int, ...]) -> Any:
-        raise ValueError(f"{type(self).__name__} has no distribution in closed form: simulate it by dpjax.frames.simulate.")
+        raise ValueError(f"{type(self).__name__} has no distribution in closed form: simulate it with dpjax.frames.simulate.")
 
     def _release(
         self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str, draws: int, batch: tuple[int, ...]
@@ -139,36 +146,41 @@ class Statistic:
             drawn[:, first:last] = found.positions(draws)
             grids.append(found.grid)
 
-        # Permute and flip takes each level by itself: how many those are may depend on the data, how many can be does not.
+        # Permute and flip has a piece for each level. Their number may depend on the data, but this
+        # bound on it does not.
         levels = 2 * profiles.levels_needed(epsilon) if mechanism == "permute_and_flip" else 1
         in_threads(some, _in_cache(counts, max(_LEVELS // levels, 1)))
         return release_of(drawn.reshape(draws, *batch), grids[0], self.cost(epsilon, draws, neighbors, mechanism))
 
     def near(self, n: int, epsilon: float, neighbors: str) -> tuple[int, int] | None:
-        """Return the first and the last rank that matter among n records, or None where all of them do."""
+        """Return the first and the last rank that matter among n records; None means all."""
         return None
 
     def checked(self, neighbors: str, mechanism: str | None) -> str:
-        """Return the mechanism, the first one by default, or raise for one or a relation that this statistic does not have."""
+        """Return the mechanism, by default the first one of this statistic.
+
+        Raises:
+            ValueError: if the statistic does not have the mechanism or the neighbor relation.
+        """
         checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
         if neighbors not in self.relations:
             raise ValueError(f"neighbors must be {self.relations[0]!r} for {type(self).__name__}, got {neighbors!r}.")
         if mechanism is not None and not self.mechanisms:
-            raise ValueError(f"{type(self).__name__} has one mechanism: give none, got {mechanism!r}.")
+            raise ValueError(f"{type(self).__name__} has only one mechanism: mechanism must be None, got {mechanism!r}.")
         if not self.mechanisms:
             return ""
         return checks.one_of("mechanism", self.mechanisms[0] if mechanism is None else mechanism, self.mechanisms)
 
     def cost(self, epsilon: float | Fraction, draws: int, neighbors: str, mechanism: str | None = None) -> Guarantee:
-        """Return what so many draws cost together."""
+        """Return the guarantee of all draws together."""
         return cost_of(epsilon, draws, neighbors, 2 if mechanism == "permute_and_flip" else 1)
 
     def value(self, counts: Counts) -> np.ndarray:
-        """Return the statistic itself of each group, float64, for evaluation."""
+        """Return the exact statistic of each group, float64, for evaluation: it is private."""
         return self.distribution(counts, 1.0, self.relations[-1]).value
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what is public as numbers, text and lists, which :mod:`json` takes; defaults are left out."""
+        """Return the parameters as numbers, text and lists for :mod:`json`, without defaults."""
         given = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
         defaults = {field.name: field.default for field in fields(self)}  # type: ignore[arg-type]
         asked = {name: _plain(value) for name, value in given.items() if defaults[name] is MISSING or value != defaults[name]}
@@ -180,20 +192,23 @@ class Statistic:
 
     @staticmethod
     def from_dict(given: dict[str, Any]) -> Statistic:
-        """Return the statistic of :meth:`to_dict`."""
+        """Return the statistic that :meth:`to_dict` describes."""
         if not isinstance(given, dict) or not isinstance(given.get("statistic"), str):
-            raise ValueError(f"a statistic must be given as to_dict and to_json give it, by its name, got {given!r}.")
+            raise ValueError(f"a statistic must be a dictionary as to_dict returns it, with a 'statistic' name, got {given!r}.")
         asked = dict(given)
         kind = checks.one_of("statistic", asked.pop("statistic"), Statistic.kinds)
         return Statistic.kinds[kind](**{name: _from_plain(value) for name, value in asked.items()})
 
     @staticmethod
     def from_json(text: str) -> Statistic:
-        """Return the statistic of :meth:`to_json`."""
+        """Return the statistic that :meth:`to_json` describes."""
         return Statistic.from_dict(json.loads(text))
 
     def _settle(self) -> None:
-        """Replace lists by tuples, and text such as "1/10" by the fraction that it is: equal objects are equal."""
+        """Replace lists by tuples and text such as "1/10" by fractions.
+
+        Equal objects then compare equal.
+        """
         for field in fields(self):  # type: ignore[arg-type]
             value = getattr(self, field.name)
             if isinstance(value, np.datetime64 | np.timedelta64):
@@ -210,7 +225,10 @@ class Statistic:
 
 
 def _from_plain(value: Any) -> Any:
-    """Return the grid, date, time or duration that :func:`_plain` wrote as a mapping, and other values as they are."""
+    """Return the grid, date, time or duration that :func:`_plain` wrote.
+
+    Other values are returned unchanged.
+    """
     if not isinstance(value, dict):
         return value
     if set(value) == {"microseconds"}:
@@ -234,7 +252,7 @@ def _plain(value: Any) -> Any:
 
 
 class _OnGrid(Statistic):
-    """A statistic whose values lie on a public grid, as its records do."""
+    """A statistic whose values and records lie on a public grid."""
 
     mechanisms: ClassVar[tuple[str, ...]] = get_args(Mechanism)
 
@@ -250,22 +268,23 @@ class _OnGrid(Statistic):
 
     @cached_property
     def records_grid(self) -> Multiples | Floats:
-        """The values that records are rounded to."""
+        """The grid that records are rounded to."""
         given: Any = self
         return grid_of(given.lower, given.upper, given.resolution, given.grid)
 
     def values_grid(self, n: int = 1) -> Multiples | Floats:
-        """Return the values that are released, of n records where their number is public."""
+        """Return the grid of the released values, for n records where their number is public."""
         return self.records_grid
 
     def read(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Round each record to the grid; NaN is absent."""
+        """Round each record to the grid; NaN is a missing record."""
         return self.records_grid.numbers_of(x)
 
     def profile(self, counts: Counts, neighbors: str, most: int = LEVELS) -> Profile:
-        """Return the values that the statistic of each group can take; after ``most`` changes any value.
+        """Return the values that the statistic of each group can take, up to ``most`` changes.
 
-        Under swap all groups have the same number of records, which is public.
+        After these it can take any value. Under swap all groups have the same, public number of
+        records.
         """
         raise NotImplementedError
 
@@ -278,22 +297,25 @@ class _OnGrid(Statistic):
 
 
 def _in_cache(counts: Counts, most: int) -> list[tuple[int, int]]:
-    """Split the groups into ranges of at most so many and of a bounded number of entries; there is at least one range."""
+    """Split the groups into ranges with at most ``most`` groups and few enough entries.
+
+    There is at least one range.
+    """
     ends = np.searchsorted(counts.starts, np.arange(_ENTRIES, counts.starts[-1], _ENTRIES), "right") - 1
     cuts = sorted({*range(0, counts.groups, most), 0, *ends.tolist(), counts.groups})
     return list(itertools.pairwise(cuts)) or [(0, 0)]
 
 
 def _public_size(counts: Counts) -> int:
-    """Return how many records each group has, where all have the same public number."""
+    """Return the number of records of each group, where all have the same public number."""
     return int(np.max(counts.totals, initial=0))
 
 
 class ByRank(_OnGrid):
-    """A statistic that reads one record, or between two, by its rank."""
+    """A statistic that is one record, or interpolates between two, by rank."""
 
     def ranks(self, neighbors: str) -> Ranks:
-        """Return where the profile reads."""
+        """Return the ranks that the profile reads."""
         raise NotImplementedError
 
     def near(self, n: int, epsilon: float, neighbors: str) -> tuple[int, int] | None:
@@ -317,18 +339,21 @@ class _OfLevel(ByRank):
         denominator = self.ranks("add_remove").denominator
         if denominator >= 2**22:  # whatever the number of records, which may be private: ranks are 64-bit integers
             raise ValueError(
-                f"q has the denominator {denominator}, too large for exact ranks: give a short decimal or a Fraction such as "
+                f"q has the denominator {denominator}, too large for exact ranks: use a short decimal or a Fraction such as "
                 "Fraction(1, 3)."
             )
         super().__post_init__()
 
     def ranks(self, neighbors: Any) -> Ranks:
-        """Return where the profile reads."""
+        """Return the ranks that the profile reads."""
         given: Any = self
         return ranks_of_quantile(given.q, definition=given.definition, neighbors=neighbors)
 
     def values_grid(self, n: int = 1) -> Multiples | Floats:
-        """Return the values that are released: between two records lie multiples of the resolution over the denominator of q."""
+        """Return the grid of the released values.
+
+        Between two records lie multiples of the resolution divided by the denominator of q.
+        """
         refined, grid = self.ranks("add_remove").refinement, self.records_grid
         return grid.times(refined, grid.resolution / refined) if isinstance(grid, Multiples) else grid
 
@@ -341,8 +366,12 @@ class Median(_OfLevel):
         lower: public, a multiple of the resolution.
         upper: public, a multiple of the resolution.
         resolution: public, that of the data: 1 for integers, 0.01 for cents; 0.1 is 1/10.
-        grid: instead of these three, where no bounds are known: :class:`Floats`.
-        definition: ``"lower"``, the record x[ceil(n/2)], or ``"linear"``, the midpoint median, a multiple of half the resolution.
+        grid: instead of these three, if no bounds are known: :class:`Floats`.
+        definition: ``"lower"``, the record x[ceil(n/2)], or ``"linear"``, the midpoint median, a
+            multiple of half the resolution.
+
+    >>> Median(lower=0, upper=120, resolution=1).to_dict()
+    {'statistic': 'Median', 'lower': 0, 'upper': 120, 'resolution': 1}
     """
 
     q: ClassVar[Fraction] = Fraction(1, 2)
@@ -355,7 +384,14 @@ class Median(_OfLevel):
 
 @dataclass(frozen=True)
 class Quantile(_OfLevel):
-    """The q-quantile, for a q strictly between 0 and 1, a short decimal or a Fraction; the rest is as for :class:`Median`."""
+    """The q-quantile, for q strictly between 0 and 1.
+
+    Attributes:
+        q: a short decimal or a Fraction; the other attributes are those of :class:`Median`.
+
+    >>> Quantile("9/10", lower=0, upper=120, resolution=1).to_dict()
+    {'statistic': 'Quantile', 'q': '9/10', 'lower': 0, 'upper': 120, 'resolution': 1}
+    """
 
     q: float | Fraction | str
     lower: float | None = None
@@ -367,7 +403,14 @@ class Quantile(_OfLevel):
 
 @dataclass(frozen=True)
 class OrderStatistic(ByRank):
-    """The record of a fixed rank, from 1 on; the rest is as for :class:`Median`."""
+    """The record of a fixed rank.
+
+    Attributes:
+        rank: at least 1; the other attributes are those of :class:`Median`.
+
+    >>> OrderStatistic(3, lower=0, upper=120, resolution=1).to_dict()
+    {'statistic': 'OrderStatistic', 'rank': 3, 'lower': 0, 'upper': 120, 'resolution': 1}
+    """
 
     rank: int
     lower: float | None = None
@@ -381,12 +424,15 @@ class OrderStatistic(ByRank):
         self.ranks("swap")
 
     def ranks(self, neighbors: str) -> Ranks:
-        """Return where the profile reads."""
+        """Return the ranks that the profile reads."""
         return ranks_of_order_statistic(self.rank, 2**40)
 
 
 class _Shifted(_OnGrid):
-    """Shifted inverse sensitivity: around what is left when tau people leave (Steinke 2023)."""
+    """A statistic by shifted inverse sensitivity (Steinke 2023).
+
+    It is centered where tau people have left.
+    """
 
     def __post_init__(self) -> None:
         """Raise for bad public parameters."""
@@ -395,13 +441,13 @@ class _Shifted(_OnGrid):
         super().__post_init__()
 
     def value(self, counts: Counts) -> np.ndarray:
-        """Return the statistic itself of each group, which the distribution stays below, float64."""
+        """Return the exact statistic of each group, float64, which the distribution stays below."""
         numbers = self._numbers(counts)
         grid = self.records_grid
         return np.asarray(grid.values_of(np.minimum(numbers, grid.size - 1)))
 
     def _numbers(self, counts: Counts) -> np.ndarray:
-        """Return the statistic of each group, in positions."""
+        """Return the statistic of each group as a position."""
         raise NotImplementedError
 
 
@@ -410,7 +456,10 @@ class Maximum(_Shifted, ByRank):
     """The largest record, by shifted inverse sensitivity: near the (tau + 1)-th largest.
 
     Attributes:
-        tau: at least 1, chosen without the data; the rest is as for :class:`Median`.
+        tau: at least 1, chosen without the data; the other attributes are those of :class:`Median`.
+
+    >>> Maximum(10, lower=0, upper=120, resolution=1).to_dict()
+    {'statistic': 'Maximum', 'tau': 10, 'lower': 0, 'upper': 120, 'resolution': 1}
     """
 
     tau: int
@@ -420,7 +469,7 @@ class Maximum(_Shifted, ByRank):
     grid: Floats | None = None
 
     def ranks(self, neighbors: str) -> Ranks:
-        """Return where the profile reads: at the tau-th record from the last one."""
+        """Return the ranks that the profile reads: at level 0, the tau-th before the last."""
         return Ranks(per_record=1, constant=-self.tau, step=1, denominator=1, definition="lower")
 
     def _numbers(self, counts: Counts) -> np.ndarray:
@@ -429,7 +478,7 @@ class Maximum(_Shifted, ByRank):
 
 
 class _FromZero(_Shifted):
-    """A shifted statistic from 0 to ``upper``."""
+    """A shifted statistic with values from 0 to ``upper``."""
 
     lower: ClassVar[int] = 0
     grid: ClassVar[None] = None
@@ -437,12 +486,18 @@ class _FromZero(_Shifted):
 
 @dataclass(frozen=True)
 class NonnegativeSum(_FromZero):
-    """The sum of nonnegative records, by shifted inverse sensitivity: near the sum without the tau largest records.
+    """The sum of nonnegative records, by shifted inverse sensitivity.
+
+    It is near the sum without the tau largest records.
 
     Attributes:
         tau: at least 1, chosen without the data.
-        upper: the public upper bound of the sum, a multiple of the resolution: a larger sum counts as that, and a larger record.
+        upper: public, a multiple of the resolution: larger sums and larger records are clamped to
+            it.
         resolution: public, that of the data.
+
+    >>> NonnegativeSum(10, upper=1000, resolution=1).to_dict()
+    {'statistic': 'NonnegativeSum', 'tau': 10, 'upper': 1000, 'resolution': 1}
     """
 
     tau: int
@@ -450,7 +505,7 @@ class NonnegativeSum(_FromZero):
     resolution: Resolution
 
     def profile(self, counts: Counts, neighbors: str, most: int = LEVELS) -> Profile:
-        """Return the values that the statistic of each group can take; after ``most`` changes any value."""
+        """Return the values that the statistic of each group can take, up to ``most`` changes."""
         return profiles.nonnegative_sum(counts, self.tau, high=self.records_grid.size - 1, most=most)
 
     def _numbers(self, counts: Counts) -> np.ndarray:
@@ -460,11 +515,16 @@ class NonnegativeSum(_FromZero):
 
 @dataclass(frozen=True)
 class DistinctCount(_FromZero):
-    """The number of different ids, one id a person, by shifted inverse sensitivity: near what remains when tau people leave.
+    """The number of distinct ids, one for each person, by shifted inverse sensitivity.
+
+    It is near the number of ids that remain when tau people leave.
 
     Attributes:
         tau: at least 1, chosen without the data.
-        upper: the largest possible count, public; a larger one counts as that.
+        upper: public, the largest possible count: larger ones are clamped to it.
+
+    >>> DistinctCount(10, upper=1000).to_dict()
+    {'statistic': 'DistinctCount', 'tau': 10, 'upper': 1000}
     """
 
     tau: int
@@ -473,11 +533,14 @@ class DistinctCount(_FromZero):
     resolution: ClassVar[int] = 1
 
     def read(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return Number the ids; what is no integer and no text is absent."""
+        """Return integer codes of the ids.
+
+        Records that are neither integers nor text are missing.
+        """
         return codes_of(x)
 
     def profile(self, counts: Counts, neighbors: str, most: int = LEVELS) -> Profile:
-        """Return the values that the statistic of each group can take; after ``most`` changes any value."""
+        """Return the values that the statistic of each group can take, up to ``most`` changes."""
         return profiles.distinct_count(counts, self.tau, high=self.records_grid.size - 1, most=most)
 
     def _numbers(self, counts: Counts) -> np.ndarray:
@@ -486,12 +549,15 @@ class DistinctCount(_FromZero):
 
 @dataclass(frozen=True)
 class Sum(_OnGrid):
-    """The sum, where the number of records is public (swap).
+    """The sum, if the number of records is public (swap).
 
     Attributes:
         lower: public, a multiple of the resolution.
         upper: public, a multiple of the resolution.
         resolution: public, that of the data.
+
+    >>> Sum(lower=0, upper=120, resolution=1).to_dict()
+    {'statistic': 'Sum', 'lower': 0, 'upper': 120, 'resolution': 1}
     """
 
     lower: float
@@ -502,10 +568,10 @@ class Sum(_OnGrid):
     grid: ClassVar[None] = None
 
     def values_grid(self, n: int = 1) -> Multiples:
-        """Return the values that are released, for n records."""
+        """Return the grid of the released values, for n records."""
         found = self._records().times(n, self._records().resolution)
         if max(abs(end) for end in self._ends(found)) > _COUNTED:
-            raise ValueError(f"a float cannot count the sum of {n} records: take a coarser resolution, or bounds closer to 0.")
+            raise ValueError(f"a float cannot count the sum of {n} records: use a coarser resolution, or bounds closer to 0.")
         return found
 
     def _records(self) -> Multiples:
@@ -513,17 +579,23 @@ class Sum(_OnGrid):
         return found
 
     def release(self, counts: Counts, epsilon: float | Fraction, neighbors: str, **options: Any) -> Release:
-        """Draw from each group exactly; all have the same number of records, which is public."""
+        """Draw exactly from each group; all groups have the same, public number of records."""
         if counts.groups and np.any(counts.totals != counts.totals[0]):
-            raise ValueError("sums and means are of groups of one public number of records: release those of another one apart.")
+            raise ValueError(
+                "sums and means need the same public number of records in all groups: release other groups separately."
+            )
         return super().release(counts, epsilon, neighbors, **options)
 
     def profile(self, counts: Counts, neighbors: str, most: int = LEVELS) -> Profile:
-        """Return the values that the statistic of each group can take; after ``most`` changes any value."""
+        """Return the values that the statistic of each group can take, up to ``most`` changes."""
         return profiles.sum_of_records(counts, self._public_n(counts), high=self.records_grid.size - 1, most=most)
 
     def _public_n(self, counts: Counts) -> int:
-        """Return how many records each group has, at least 1, or raise for a number that has no sum."""
+        """Return the number of records of each group, at least 1.
+
+        Raises:
+            ValueError: if there are no records, or too many to count their sum.
+        """
         n = _public_size(counts)
         if n == 0 and counts.groups:
             raise ValueError("a sum or mean needs at least one record.")
@@ -537,25 +609,29 @@ class Sum(_OnGrid):
 
 @dataclass(frozen=True)
 class Mean(Sum):
-    """The mean, where the number of records is public (swap): :class:`Sum`, whose values are divided by it."""
+    """The mean, if the number of records is public (swap): the :class:`Sum` divided by that number.
+
+    >>> Mean(lower=0, upper=120, resolution=1).to_dict()
+    {'statistic': 'Mean', 'lower': 0, 'upper': 120, 'resolution': 1}
+    """
 
     def values_grid(self, n: int = 1) -> Multiples:
-        """Return the values that are released, for n records."""
+        """Return the grid of the released values, for n records."""
         whole = super().values_grid(n)
         return Multiples(whole.resolution / n, whole.start, whole.size)
 
 
 class _Counted(Statistic):
-    """Numbers of records, with discrete Laplace noise, under add/remove."""
+    """A statistic that counts records, with discrete Laplace noise, under add/remove."""
 
     relations: ClassVar[tuple[str, ...]] = ("add_remove",)
 
     def cost(self, epsilon: float | Fraction, draws: int, neighbors: str, mechanism: str | None = None) -> Guarantee:
-        """Return what so many draws cost together."""
+        """Return the guarantee of all draws together."""
         return cost_of(epsilon, draws, neighbors, ranges=2)
 
     def numbers(self, counts: Counts) -> np.ndarray:
-        """Return the numbers of records, int64 ``(groups,)``, or with a last axis of bins."""
+        """Return the counts, int64 ``(groups,)``, or with a last axis of bins."""
         raise NotImplementedError
 
     def _distribution(
@@ -573,26 +649,34 @@ class _Counted(Statistic):
 
 @dataclass(frozen=True)
 class Count(_Counted):
-    """The number of records that are numbers."""
+    """The number of records that are numbers.
+
+    >>> Count().to_dict()
+    {'statistic': 'Count'}
+    """
 
     def read(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Put all records in one place; NaN is absent."""
+        """Return position 0 for all records; NaN is a missing record."""
         records = as_reals(x)
         with np.errstate(invalid="ignore"):  # a signaling NaN
             return np.zeros(records.shape, np.int64), (records >= -math.inf).astype(bool)
 
     def numbers(self, counts: Counts) -> np.ndarray:
-        """Return the numbers of records, int64 ``(groups,)``."""
+        """Return the counts, int64 ``(groups,)``."""
         return counts.totals
 
 
 @dataclass(frozen=True)
 class Histogram(_Counted):
-    """The numbers of records in bins, or of those that equal candidates.
+    """The number of records in each bin, or of those that equal each candidate.
 
     Attributes:
-        edges: public, increasing: each bin holds its lower edge, the last one its upper, too.
+        edges: public, increasing: each bin includes its lower edge, and the last one its upper edge
+            too.
         candidates: public, finite and increasing: instead of ``edges``.
+
+    >>> Histogram([0, 10, 20]).to_dict()
+    {'statistic': 'Histogram', 'edges': [0, 10, 20]}
     """
 
     edges: Any = None
@@ -602,7 +686,7 @@ class Histogram(_Counted):
         """Raise for bad public parameters."""
         self._settle()
         if (self.edges is None) == (self.candidates is None):
-            raise ValueError("a histogram needs edges or candidates: exactly one of them.")
+            raise ValueError("a histogram needs exactly one of edges and candidates.")
         if self.edges is not None:
             increasing("edges", self.edges, 2)
         else:
@@ -610,11 +694,11 @@ class Histogram(_Counted):
 
     @property
     def bins(self) -> int:
-        """How many bins there are."""
+        """The number of bins."""
         return len(self.candidates) if self.edges is None else len(self.edges) - 1
 
     def read(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Find the bin of each record; those outside of all are absent."""
+        """Find the bin of each record; records outside all bins are missing."""
         records = as_reals(x)
         if self.edges is None:
             return equal_to(records, increasing("candidates", self.candidates, 1).tolist())
@@ -627,7 +711,7 @@ class Histogram(_Counted):
             return found.clip(0, self.bins - 1), (records >= edges[0]).astype(bool) & (found < self.bins)
 
     def numbers(self, counts: Counts) -> np.ndarray:
-        """Return the numbers of records, int64 ``(groups, bins)``."""
+        """Return the counts, int64 ``(groups, bins)``."""
         found = np.zeros((counts.groups, self.bins), np.int64)
         found[counts.group, counts.values] = counts.counts
         return found
@@ -638,38 +722,10 @@ class Mode(Statistic):
     """The most frequent of finitely many public candidates, by the exponential mechanism.
 
     Attributes:
-        candidates: finite numbers that float64 holds, increasing. A record that equals none counts for none.
-        resolution: if given, the candidates are multiples of it, and records are rounded to its multiples.
-
-    >>> Median(lower=0, upper=120, resolution=1).to_dict()
-    {'statistic': 'Median', 'lower': 0, 'upper': 120, 'resolution': 1}
-
-    >>> Quantile("9/10", lower=0, upper=120, resolution=1).to_dict()
-    {'statistic': 'Quantile', 'q': '9/10', 'lower': 0, 'upper': 120, 'resolution': 1}
-
-    >>> OrderStatistic(3, lower=0, upper=120, resolution=1).to_dict()
-    {'statistic': 'OrderStatistic', 'rank': 3, 'lower': 0, 'upper': 120, 'resolution': 1}
-
-    >>> Maximum(10, lower=0, upper=120, resolution=1).to_dict()
-    {'statistic': 'Maximum', 'tau': 10, 'lower': 0, 'upper': 120, 'resolution': 1}
-
-    >>> NonnegativeSum(10, upper=1000, resolution=1).to_dict()
-    {'statistic': 'NonnegativeSum', 'tau': 10, 'upper': 1000, 'resolution': 1}
-
-    >>> DistinctCount(10, upper=1000).to_dict()
-    {'statistic': 'DistinctCount', 'tau': 10, 'upper': 1000}
-
-    >>> Sum(lower=0, upper=120, resolution=1).to_dict()
-    {'statistic': 'Sum', 'lower': 0, 'upper': 120, 'resolution': 1}
-
-    >>> Mean(lower=0, upper=120, resolution=1).to_dict()
-    {'statistic': 'Mean', 'lower': 0, 'upper': 120, 'resolution': 1}
-
-    >>> Count().to_dict()
-    {'statistic': 'Count'}
-
-    >>> Histogram([0, 10, 20]).to_dict()
-    {'statistic': 'Histogram', 'edges': [0, 10, 20]}
+        candidates: increasing finite numbers that float64 holds. Records that equal none are
+            ignored.
+        resolution: if not None, the candidates are multiples of it, and records are rounded to its
+            multiples.
 
     >>> Mode([1, 2, 3]).to_dict()
     {'statistic': 'Mode', 'candidates': [1, 2, 3]}
@@ -691,13 +747,16 @@ class Mode(Statistic):
             checks.resolution(self.resolution, (np.asarray(given),), 2**51)
 
     def read(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Find the candidate that each record equals; integers are compared exactly, however large they are."""
+        """Find the candidate that each record equals.
+
+        Integers are compared exactly, of any size.
+        """
         labels = increasing("candidates", self.candidates, 1).tolist()
         if self.resolution is None:
             return equal_to(as_reals(x), labels)
         step = checks.resolution(self.resolution, (), 0)
         exact = [Fraction(str(label)) for label in self.candidates]
-        grid = Multiples.between(exact[0] - step, exact[-1] + step, step)  # what is clamped equals no candidate
+        grid = Multiples.between(exact[0] - step, exact[-1] + step, step)  # clamped records equal no candidate
         cells, present = grid.numbers_of(x)
         found, there = equal_to(cells, [float(label / step - grid.start) for label in exact])
         return found, there & present
@@ -721,7 +780,10 @@ def choice_of(
     grid: Candidates,
     batch_shape: Sequence[int],
 ) -> GridDistribution:
-    """Return the distributions of the exponential mechanism, or of permute and flip, on integer scores ``(groups, k)``."""
+    """Return the distributions of a selection mechanism on integer scores ``(groups, k)``.
+
+    The mechanism is permute and flip, or the exponential mechanism.
+    """
     sharp = exact_epsilon(epsilon) / sensitivity
     try:
         exact_epsilon(sharp)
@@ -733,7 +795,10 @@ def choice_of(
 
 
 def equal_to(records: np.ndarray, labels: Iterable[float]) -> tuple[np.ndarray, np.ndarray]:
-    """Return which label each record equals exactly, and whether it equals one; integers as integers, which floats would round."""
+    """Return the index of the label that each record equals exactly, and whether it equals one.
+
+    Integers are compared as integers, which floats would round.
+    """
     found, there = np.zeros(records.shape, np.int64), np.zeros(records.shape, bool)
     for number, label in enumerate(labels):
         if records.dtype.kind in "iu":

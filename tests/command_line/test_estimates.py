@@ -120,7 +120,7 @@ def test_a_grid_as_wide_as_a_release_takes_it(answer, ten, run):
     near = ("--lower", 2**50 - 2**30, "--upper", 2**50 + 2**30 - 4)
     (row,) = answer("median", ten(records), *near, "--neighbors", "swap", "--resolution", 1, "--epsilon", 10)["rows"]
     assert row["value"] == records[4]
-    assert "more than 2^31 - 2: take a coarser resolution" in run("median", ten(), *wide, 2**31, "--resolution", 1).mistake
+    assert "more than 2^31 - 2: use a coarser resolution" in run("median", ten(), *wide, 2**31, "--resolution", 1).mistake
 
 
 def test_each_column_has_bounds_and_a_resolution_of_its_own(answer, run, write):
@@ -207,8 +207,8 @@ def test_the_text_has_the_rows_and_says_that_it_is_a_simulation(run, answer, age
     assert lines[3] == ["column", "age,", "missing", "0,", "epsilon", "1"]
     for part in (
         "All draws together are 1-DP and 1-bounded-range under add_remove neighbors, for one record of the file, more or less. "
-        "A person with several records has a weaker guarantee: give --unit, the column that identifies the person. A record is in one group, "
-        "so that this is the cost of all groups together.",
+        "A person with several records has a weaker guarantee: give --unit, the column that identifies the person. A record is in "
+        "one group, so that this is the cost of all groups together.",
         "Median (definition lower) of age by group; neighbors add_remove. Resolution 1/2; seed 4; 1 draw of each row.",
         "with these differences: no --seed; --groups, or --group-epsilon and --group-delta.",
         "Simulation: floating-point draws reveal low-order bits",

@@ -83,7 +83,7 @@ def test_a_list_is_no_record_of_a_list_and_no_column_of_a_table():
     options = {"lower": 0, "upper": 100, "resolution": 1, "epsilon": 60.0, "neighbors": "add_remove"}
     assert float(release.median([50] * 200 + [[1, 2]], **options)) == 50.0
     for column in ([50] * 200, [50] * 200 + [None], [50] * 200 + [[1, 2]], np.ma.masked_array([50.0] * 9)):
-        with pytest.raises(TypeError, match="column 'i' must be an array of NumPy, whose dtype no record decides"):
+        with pytest.raises(TypeError, match="column 'i' must be a NumPy array, whose dtype does not depend on the records"):
             released({"i": column})
 
 
@@ -162,7 +162,7 @@ def test_times_with_and_without_a_zone_do_not_match(container):
 def test_a_missing_label_is_refused_and_its_rows_are_in_no_group(container):
     frame = container({"g": ["a", None] * 200, "i": HALVES})
     assert by_group(frame, ["a"]) == [50.0]
-    with pytest.raises(ValueError, match="a missing label is in no group"):
+    with pytest.raises(ValueError, match="missing labels are in no group"):
         by_group(frame, ["a", None])
     known = frames.release(frame, "i", by="g", groups=frames.PrivateGroups(30.0, 1e-6), **CERTAIN).columns
     assert (list(known["g"]), list(known["released"])) == (["a"], [50.0])
@@ -229,7 +229,7 @@ def test_columns_of_pandas_are_named_by_anything():
     assert found.frame[1].tolist() == [5, 6]
     assert frames.release(frame, [("a", 1)], **CERTAIN).frame["released"].tolist() == [50.0]
     for names in (["i", "i"], [0, 0]):
-        with pytest.raises(ValueError, match="several columns of one name"):
+        with pytest.raises(ValueError, match="several columns with the same name"):
             frames.release(pandas.DataFrame([[1, 2]], columns=names), names[0], **CERTAIN)
 
 
@@ -263,7 +263,7 @@ def test_persons_need_what_a_release_has_in_every_kind_of_table(kind):
         frames.simulate(0, trips, "who", unit="who", lower=0, upper=9, epsilon=1.0, neighbors="add_remove")
     if kind == "polars":
         days = release.Median(datetime.date(2024, 1, 1), datetime.date(2025, 1, 1), datetime.timedelta(days=1))
-        with pytest.raises(ValueError, match="per_unit='count' is no date"):
+        with pytest.raises(ValueError, match="per_unit='count' is not a date"):
             frames.release(trips, {"day": days}, unit="who", per_unit="count", epsilon=1.0, neighbors="add_remove")
 
 

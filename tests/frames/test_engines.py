@@ -251,7 +251,7 @@ def test_persons_count_alike_in_every_engine(kind, rule):
             (("region", "code"), 3, None),
         ):
             if kind is as_dask and by:
-                with pytest.raises(TypeError, match="Dask has no window"):
+                with pytest.raises(TypeError, match="Dask, which has no window"):
                     counted(frame, column, options, by, Persons("who", rule, most), named)
                 continue
             labels = None if named is None else [(label,) for label in named]

@@ -250,17 +250,23 @@ PEOPLE = {"region": ["a", "b"], "age": [1.0, 2.0], "code": [1, 2]}
         ({"by": "state"}, "no column 'state'"),
         ({"groups": None}, "by and groups must be given together"),
         ({"groups": ["a", "a"]}, "'a' twice"),
-        ({"by": ["region", "code"]}, "must have 2 labels, got 'a'"),
+        ({"by": ["region", "code"]}, "must be tuples of 2 labels, got 'a'"),
         ({"by": "code"}, "column 'code' holds numbers, so no group is 'a'"),
         ({"neighbors": "swap"}, "by needs neighbors='add_remove'"),
         ({"statistic": dpjax.variance}, "statistic must be an object such as .* of dpjax.release: median, quantile"),
         ({"statistic": dpjax.mode}, "statistic must be an object"),  # a profile of its own
         ({"statistic": release.Histogram(edges=(0, 1)), "lower": None, "upper": None, "resolution": None}, "statistic must be an"),
-        ({"statistic": release.Median(0, 120, 1)}, r"^Median\(.* takes epsilon, draws and mechanism here, and no lower or upper"),
-        ({"q": 0.5}, "^median has no option 'q': it takes lower, upper, resolution, grid, definition, epsilon, draws, mechanism"),
+        (
+            {"statistic": release.Median(0, 120, 1)},
+            r"^Median\(.* takes only epsilon, draws and mechanism as options, got lower, upper",
+        ),
+        (
+            {"q": 0.5},
+            "^median has no option 'q': its options are lower, upper, resolution, grid, definition, epsilon, draws, mechanism",
+        ),
         ({"statistic": release.quantile}, "^quantile needs q="),
-        ({"epsilon": None}, "epsilon is missing"),
-        ({"statistic": release.histogram}, "Histograms and other results that are arrays are made by"),
+        ({"epsilon": None}, "epsilon= is missing"),
+        ({"statistic": release.histogram}, "For histograms and other results that are arrays, call"),
         ({"epsilon": 0.0}, "epsilon"),
         ({"lower": 0.5}, "multiple"),
         ({"frame": [[1.0]]}, "frame must be of pandas, Polars, PyArrow, Dask, .* or a mapping of names to arrays, got list"),
@@ -280,7 +286,7 @@ def test_mistakes_in_a_simulation_are_found_before_anything_is_drawn():
         ({"epsilon": -1.0}, "epsilon"),
         ({"upper": -1}, "lower below upper"),
         ({"resolution": 7}, "multiple"),
-        ({"groups": ["a"]}, "groups need by"),
+        ({"groups": ["a"]}, "groups needs by"),
     ):
         with pytest.raises(ValueError, match=message):
             frames.simulate(0, people, "age", **(BOUNDS | {"epsilon": 1.0} | changes))
@@ -316,7 +322,7 @@ def test_what_is_refused_depends_on_dtypes_and_not_on_records():
     polars = pytest.importorskip("polars")
     for cells in ([None] * 3, [None, None, [1]]):
         people = polars.DataFrame({"g": polars.Series(cells, dtype=polars.List(polars.Int64)), "a": [1.0, 2.0, 3.0]})
-        with pytest.raises(TypeError, match="cannot name a group"):
+        with pytest.raises(TypeError, match="cannot identify a group"):
             frames.release(people, "a", by="g", groups=[1], statistic=release.count, neighbors="add_remove", epsilon=1.0)
 
 
@@ -404,7 +410,7 @@ def test_a_missing_label_is_in_no_group_in_every_kind():
         people = kind(region=["a", None] * 50, age=[50.0, 60.0] * 50)
         assert [row["released"] for row in rows_of(frames.release(people, "age", groups=["a"], **asked).frame)] == [50.0]
         for missing in (None, float("nan")):
-            with pytest.raises(ValueError, match="a missing label is in no group"):
+            with pytest.raises(ValueError, match="missing labels are in no group"):
                 frames.release(people, "age", groups=["a", missing], **asked)
 
 

@@ -275,7 +275,7 @@ def test_what_a_release_lacks_is_said():
 
 
 SAME = [
-    ({"max_records": 100}, "^median has no option 'max_records': it takes lower"),
+    ({"max_records": 100}, "^median has no option 'max_records': its options are lower"),
     ({"mask": AGES > 30}, "mask= is for arrays"),
     ({"counts": AGES}, "counts= is for arrays"),
     ({"mechanism": "permute and flip"}, "mechanism must be one of 'piecewise_laplace'"),
@@ -286,16 +286,16 @@ SAME = [
     ({"statistic": release.sum}, "neighbors must be 'swap' for Sum, got 'add_remove'"),
     ({"statistic": release.mean}, "neighbors must be 'swap' for Mean, got 'add_remove'"),
     ({"by": "region", "groups": "Male"}, r"groups must be a list of labels, such as \['Male'\]; got 'Male'"),
-    ({"statistic": dpjax.quantiles, "qs": QUARTILES, "public_n": 60, "max_records": 60}, "sizes are private. Give max_records="),
+    ({"statistic": dpjax.quantiles, "qs": QUARTILES, "public_n": 60, "max_records": 60}, "sizes are private: give max_records="),
     ({"statistic": dpjax.quantiles, "qs": QUARTILES, "max_records": 9, "neighbors": "swap"}, "max_records is for add_remove"),
     ({"statistic": release.joint_quantiles, "qs": QUARTILES}, "need max_records="),
     (
         {"statistic": release.joint_quantiles, "qs": QUARTILES, "max_records": 9, "mechanism": "laplace"},
-        "has one mechanism: give none",
+        "has only one mechanism: mechanism must be None",
     ),
     ({"statistic": dpjax.count, "lower": None, "upper": None, "resolution": None, "neighbors": "swap"}, "'add_remove' for Count"),
     ({"statistic": release.mode, "candidates": [2, 1], "lower": None, "upper": None, "resolution": None}, "increas"),
-    ({"statistic": release.mode, "candidates": [20, 30]}, "^mode has no option 'lower': it takes candidates, resolution"),
+    ({"statistic": release.mode, "candidates": [20, 30]}, "^mode has no option 'lower': its options are candidates, resolution"),
     ({"statistic": dpjax.quantile, "q": 0.5, "epsilon": 0.0}, "epsilon"),
 ]
 
@@ -311,7 +311,7 @@ def test_what_one_call_refuses_the_other_refuses_too(changes, message):
 def test_what_only_one_of_them_can_do_says_so():
     for changes, message in (
         ({"epsilon": [0.5, 1.0]}, "epsilon must be one number"),
-        ({"by": "region"}, "groups are public labels"),
+        ({"by": "region"}, "by and groups must be given together: groups= are public labels"),
         ({"statistic": dpjax.quantiles, "qs": QUARTILES}, "need max_records="),
     ):
         with pytest.raises(ValueError, match=message):
@@ -390,4 +390,4 @@ def test_long_results_say_how_many_rows_are_left():
     found = frames.release(people, "age", by="group", groups=range(30), **BOUNDS)
     lines = repr(found).splitlines()
     assert len(lines) == 1 + 20 + 3
-    assert lines[21:] == ["... and 10 rows more", "column age, epsilon 0.3", str(found.guarantee)]
+    assert lines[21:] == ["... and 10 more rows", "column age, epsilon 0.3", str(found.guarantee)]

@@ -224,7 +224,7 @@ def test_what_is_released_in_words(neighbors):
     lines = str(found).split("\n")
     assert len(lines) == 22
     assert [float(value) for value in lines[19].split()] == found.values[:, 19].tolist()
-    assert lines[20:] == ["... and 10 rows more", f"2-DP and 2-bounded-range under {neighbors} neighbors"]
+    assert lines[20:] == ["... and 10 more rows", f"2-DP and 2-bounded-range under {neighbors} neighbors"]
     chosen = release.mode(RECORDS, candidates=(14.0, 28.0), epsilon=1.0, neighbors=neighbors)
     assert chosen.to_dict()["resolution"] is None
     assert str(chosen).split("\n")[0] in ("14", "28")
@@ -464,7 +464,7 @@ def test_masks_that_do_not_fit_are_named():
         common = options | {"epsilon": 1.0, "neighbors": "add_remove"}
         with pytest.raises(ValueError, match=r"mask of shape \(2,\) does not fit x of shape \(3,\)"):
             function(np.ones(3), mask=[True, False], **common)
-        with pytest.raises(TypeError, match="masked arrays"):
+        with pytest.raises(TypeError, match="masked array"):
             function(np.ones(3), mask=np.ma.array([True, False, True]), **common)
         with pytest.raises(ValueError, match="mask must be bool"):
             function(np.ones(3), mask=[1, 0, 1], **common)

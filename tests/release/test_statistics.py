@@ -257,7 +257,7 @@ def test_sums_of_groups_of_several_sizes_are_refused():
     """They were drawn as if the smaller groups had as many records as the largest."""
     different = Counts.of_rows([0, 1], [1, 2], [5, 50], groups=2)
     for statistic in (release.Sum(0, 10, 1), release.Mean(0, 10, 1)):
-        with pytest.raises(ValueError, match="one public number of records"):
+        with pytest.raises(ValueError, match="same public number of records"):
             statistic.release(different, 64.0, "swap")
         each = [float(statistic.release(different.some(g, g + 1), 64.0, "swap")) for g in (0, 1)]
         expected = (5, 100) if isinstance(statistic, release.Sum) and not isinstance(statistic, release.Mean) else (1, 2)
