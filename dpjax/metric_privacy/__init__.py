@@ -16,6 +16,7 @@ applied to distances in their own unit: ``blowfish(from_points(towns, epsilon=1)
 threshold=20)`` protects moves of up to 20 km. Guarantees on one universe add up, and
 ``.guarantee(neighbors="swap")`` converts them to one that adds up with those of all other
 mechanisms.
+
 >>> import jax.numpy as jnp
 >>> towns = jnp.array([[0.0, 0.0], [10.0, 0.0], [90.0, 40.0]])  # public, in km
 >>> metric = from_points(towns, epsilon=0.1)  # 0.1 per km
@@ -24,19 +25,18 @@ mechanisms.
 >>> [round(float(error), 3) for error in answers.stddev()]  # nothing for the number of records, which is public
 [0.141, 0.0]
 
-What most functions take:
 Arguments that most functions share:
 
-    metric       a :class:`Metric` on the N elements; its batch broadcasts against that of the data (a sweep is
-                 ``metric * epsilon[:, None]``)
-    queries      float ``(..., K, N)``, finite and public: the value of each query at each element except the null
-                 record (which has the value 0). Invalid ones raise, or as JAX arrays make their
-                 batch element NaN
-    x            histograms ``(..., N)``: the number of records of each element except the null record. A count that is
-                 negative, infinite or NaN is 0
-    public_n     n, positive and public, ``(...)``: by default the sum of the counts. With the null record in the metric
-                 it is required, and is an upper bound on the number of records; the remaining ones
-                 are null records
+    metric       a :class:`Metric` on the N elements; its batch broadcasts against that of the data
+                 (a sweep is ``metric * epsilon[:, None]``)
+    queries      float ``(..., K, N)``, finite and public: the value of each query at each element
+                 except the null record (where it is 0). Invalid ones raise, or as JAX arrays make
+                 their batch element NaN
+    x            histograms ``(..., N)``: the number of records of each element except the null
+                 record. A count that is negative, infinite or NaN is 0
+    public_n     n, positive and public, ``(...)``: by default the sum of the counts. With the null
+                 record in the metric it is required, and is an upper bound on the number of
+                 records; the remaining ones are null records
     num_records  n or a public guess of it, positive, ``(...)``
 
 Float draws are simulations, as everywhere outside ``dpjax.release``: they reveal low-order bits. Up

@@ -100,7 +100,8 @@ def linear_selection(x: ArrayLike, metric: Metric, *, weights: ArrayLike, candid
 
     The score of candidate r is <w_r, x>:
 
-        P(r) proportional to exp(<w_r, x> / (2c)),   c = max over i, j of (max over r of g_r - min over r of g_r) / 2 / d(i, j)
+        P(r) proportional to exp(<w_r, x> / (2c)),
+        c = max over i, j of (max over r of g_r - min over r of g_r) / 2 / d(i, j)
 
     where g_r = w_rj - w_ri is the change by a move from i to j.
 

@@ -64,7 +64,7 @@ class LaplaceAnswers(Batch):
         return self.values.dtype
 
     def noisy(self) -> PiecewiseExponential:
-        """Return the distributions of noisy answers minus ``values``; scale 1 replaces 0 and inf."""
+        """Return the distributions of noisy answers less ``values``; scale 1 replaces 0 and inf."""
         around = jnp.zeros_like(self.values) if self.rest is None else self.rest
         has_noise = (self.scales > 0) & (self.scales < jnp.inf)
         return laplace(around, 1.0, sensitivity=jnp.where(has_noise, self.scales, 1.0))

@@ -198,7 +198,7 @@ def _problem(counts: DoubleFloat, total: jax.Array, queries: LipschitzQueries, r
 
 @jax.jit
 def _exponents(problem: _Problem, y: jax.Array) -> jax.Array:
-    """Return the log weights of the selection, ``(*runs, K)``: scores over 4cT minus the largest."""
+    """Return the selection's log weights, ``(*runs, K)``: scores over 4cT minus the largest."""
     misses = abs(single(evaluate(problem.values, y)).minus(problem.answers))
     return -below_best(misses) / (2 * problem.noise)
 

@@ -1,6 +1,10 @@
-"""SmallDB, d-private (Kamalaruban et al. 2020, Algorithm 1): one small database drawn by the exponential mechanism.
+"""SmallDB: one small database drawn by the d-private exponential mechanism.
 
-    P(y) proportional to exp(-max over q of |c q'(x) - (n/m) c q'(y)| / (2c))   over all databases y of m records
+It is Algorithm 1 of Kamalaruban et al. (2020):
+
+    P(y) proportional to exp(-max over q of |c q'(x) - (n/m) c q'(y)| / (2c))
+
+over all databases y of m records.
 
 Privacy: moving a record from i to j changes the score by at most c max |q'_i - q'_j| <= c d(i, j)
 (Theorem 5).
@@ -89,7 +93,9 @@ def small_db(x: ArrayLike, queries: LipschitzQueries, *, size: int, public_n: Ar
 
 
 def small_databases(num_elements: int, size: int) -> np.ndarray:
-    """Return all databases of m = ``size`` records, as counts int64 ``(R, N)`` in lexicographic order.
+    """Return all databases of m = ``size`` records as counts, int64 ``(R, N)``, in order.
+
+    The order is lexicographic.
 
     R = C(N + m - 1, m) is at most 200,000.
 

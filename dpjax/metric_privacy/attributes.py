@@ -81,9 +81,9 @@ def value_budgets(records: ArrayLike, *, budgets: Sequence[ArrayLike] | np.ndarr
     for a, value in enumerate(each):
         if rule == "min" and value.shape[-1] != 2:
             raise ValueError(
-                f"rule='min' needs attributes of two values, got {value.shape[-1]} for attribute "
-                f"{a}: with "
-                'budgets (1, 10, 10) the last two are 10 apart, but 2 by way of the first. Use rule="sum" or weighted_hamming.'
+                f"rule='min' needs attributes of two values, got {value.shape[-1]} for attribute {a}: "
+                "with budgets (1, 10, 10) the last two are 10 apart, but 2 by way of the first. "
+                "Use rule='sum' or weighted_hamming."
             )
         if isinstance(array, np.ndarray) and not np.all((array[..., a] >= 0) & (array[..., a] < value.shape[-1])):
             raise ValueError(f"the codes of attribute {a} must be 0 to {value.shape[-1] - 1}, which have a budget.")

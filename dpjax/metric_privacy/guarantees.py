@@ -20,7 +20,7 @@ from dpjax.metric_privacy.metrics import Metric, Neighbors
 
 @dataclass(frozen=True, eq=False, repr=False)
 class MetricGuarantee(Shown):
-    """A d-privacy guarantee: moving a record from i to j changes log-probabilities by at most d(i, j).
+    """A d-privacy guarantee: moving a record from i to j changes log-probabilities by <= d(i, j).
 
     Guarantees on one universe add up: ``g + h`` and ``100 * g`` have the sum of the metrics.
     Mechanisms may be chosen adaptively, but not their metrics. A record can move through other

@@ -5,7 +5,9 @@ moves it by about n eps max |q|: by more, if n is large or query values are larg
 differences. So counts and answers are pairs of floats, with twice the precision, up to the draw. An
 answer is a sum over the gaps of its sorted values,
 
-    <q, x> = q_(N) n - sum over k < N of (q_(k+1) - q_(k)) x_(1..k),   x_(1..k) the records of the k elements of least value.
+    <q, x> = q_(N) n - sum over k < N of (q_(k+1) - q_(k)) x_(1..k)
+
+with x_(1..k) the records of the k elements of least value.
 
 The sums of counts are exact, and a gap of 0 removes its sum: a record that moves between elements
 of equal value changes no bit of the answer, as answers without noise require.

@@ -306,7 +306,7 @@ def test_a_finished_run_goes_on_to_more_draws(tmp_path):
     for draws in (760, 1130):  # within the partial chunk, and beyond it
         longer = simulate(KEY, Plain, MEANS, draws=draws, checkpoint=path, **OPTIONS)
         assert same(longer, simulate(KEY, Plain, MEANS, draws=draws, **OPTIONS))
-    with pytest.raises(ValueError, match="draws must be at least 1100.*got 500"):
+    with pytest.raises(ValueError, match=r"draws must be at least 1100.*got 500"):
         simulate(KEY, Plain, MEANS, draws=500, checkpoint=path, **OPTIONS)
 
 
