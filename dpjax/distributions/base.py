@@ -31,6 +31,12 @@ class Distribution(Batch):
 
     A subclass provides the members declared here and overrides those that it can compute better.
     Where it has no density, ``log_prob`` is missing and :meth:`prob` raises an ``AttributeError``.
+
+    >>> import jax.numpy as jnp
+    >>> from dpjax.distributions import DiscreteLaplace
+    >>> noise = DiscreteLaplace(jnp.asarray(7.0), jnp.asarray(1.0), jnp.asarray(1.0))
+    >>> isinstance(noise, Distribution), noise.batch_shape, float(noise.mean())
+    (True, (), 7.0)
     """
 
     if TYPE_CHECKING:  # declared, not defined: a property, a method or an attribute of the subclass

@@ -31,6 +31,12 @@ class Tails:
         lower_scale: the scale in y of the lower tail per unit of cost, ``(...)``; 0 for no tail.
         upper_cost: the cost where the upper tail starts, ``(...)``.
         upper_scale: the scale in y of the upper tail per unit of cost, ``(...)``; 0 for no tail.
+
+    >>> import jax.numpy as jnp
+    >>> zero, one = jnp.array(0.0), jnp.array(1.0)
+    >>> laplace = PiecewiseExponential(jnp.zeros(1), jnp.zeros(0), jnp.zeros(0), one, Tails(zero, one, zero, one))
+    >>> round(float(laplace.variance()), 4)
+    2.0
     """
 
     lower_cost: jax.Array

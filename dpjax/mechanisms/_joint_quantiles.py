@@ -146,7 +146,7 @@ def joint_quantiles(
     fits(asked.batch_shape, epsilon=rate.shape)
     if public_n is not None:
         if asked.neighbors == "swap":
-            raise ValueError("public_n is only for add_remove neighbors: under swap the number of records is already public.")
+            raise ValueError("public_n is only for add_remove neighbors: under swap the number of records is public.")
         public_n = public_size(public_n)
         fits(asked.batch_shape, public_n=public_n.shape)
     # So that ranks of N fit in int32.

@@ -216,7 +216,7 @@ def nested_quantiles(asked: SortedRecords, epsilon: ArrayLike, *, public_n: Arra
     if public_n is None:
         return NestedQuantiles(asked, each)
     if asked.neighbors == "swap":
-        raise ValueError("public_n is only for add_remove neighbors: under swap the number of records is already public.")
+        raise ValueError("public_n is only for add_remove neighbors: under swap the number of records is public.")
     number = public_size(public_n)
     fits(asked.batch_shape, public_n=number.shape)
     return NestedQuantiles(asked, each, number)

@@ -1,16 +1,21 @@
-"""Metric privacy: a budget for every pair of values that a record can have, and mechanisms whose noise is fitted to it.
+"""Metric privacy: a budget for every pair of values of a record, with mechanisms fitted to it.
 
-d-privacy (Chatzikokolakis et al. 2013) for linear queries of a histogram, after Kamalaruban, Perrier, Asghar and Kaafar (2020). The
-universe of N values, its metric and the queries are public. Definition 2 of the paper, as printed, lets the number of records leak;
-here neighbours move one record from a value to another, with n public, unless the metric has the null record as a further element
-(:meth:`Metric.with_absence`), which makes adding and removing a record a move too.
+This is d-privacy (Chatzikokolakis et al. 2013) for linear queries of a histogram, after
+Kamalaruban, Perrier, Asghar and Kaafar (2020). The universe of N values, its metric and the queries
+are public. Definition 2 of the paper, as printed, does not protect the number of records; here
+neighbors differ by moving one record from a value to another, with n public, unless the metric has
+the null record as an additional element (:meth:`Metric.with_absence`), which makes adding and
+removing a record a move too.
 
-**What to try first.** Next door is hidden, far away is not: a linear query of the histogram then pays for its steepest slope and
-not for its range. For a few queries try :func:`metric_laplace` with :func:`optimal_scales`, the least noise for all of them
-together. For synthetic data for many queries, ``mwem(key, x, lipschitz_queries(queries, metric), rounds=10, output="last",
-passes=10)``. Distances come from coordinates, dates, attributes, a graph or a table. A threshold goes on top of distances in their
-own unit: ``blowfish(from_points(towns, epsilon=1), epsilon=0.5, threshold=20)`` hides who moves up to 20 km. Guarantees of one
-universe add up, and ``.guarantee(neighbors="swap")`` makes one that adds up with those of all other mechanisms.
+**Getting started.** Nearby values are protected, distant ones less: a linear query of the histogram
+then pays for its steepest slope and not for its range. For a few queries use :func:`metric_laplace`
+with :func:`optimal_scales`, the least noise for all of them together. For synthetic data for many
+queries use ``mwem(key, x, lipschitz_queries(queries, metric), rounds=10, output="last",
+passes=10)``. Distances come from coordinates, dates, attributes, a graph or a table. A threshold is
+applied to distances in their own unit: ``blowfish(from_points(towns, epsilon=1), epsilon=0.5,
+threshold=20)`` protects moves of up to 20 km. Guarantees on one universe add up, and
+``.guarantee(neighbors="swap")`` converts them to one that adds up with those of all other
+mechanisms.
 
 >>> import jax.numpy as jnp
 >>> towns = jnp.array([[0.0, 0.0], [10.0, 0.0], [90.0, 40.0]])  # public, in km
@@ -20,27 +25,31 @@ universe add up, and ``.guarantee(neighbors="swap")`` makes one that adds up wit
 >>> [round(float(error), 3) for error in answers.stddev()]  # nothing for the number of records, which is public
 [0.141, 0.0]
 
-What most functions take:
+Arguments that most functions share:
 
-    metric       a :class:`Metric` on the N elements; its batch broadcasts against that of the data (a sweep is
-                 ``metric * epsilon[:, None]``)
-    queries      float ``(..., K, N)``, finite and public: the value of each query at each element, the null record left out (it has
-                 the value 0). Bad ones raise, or as JAX arrays make their batch element NaN
-    x            histograms ``(..., N)``: how many records each element has, the null record left out. A count that is negative,
-                 infinite or NaN is 0
-    public_n     n, positive and public, ``(...)``: the sum of the counts if left out. With the null record in the metric it is
-                 required, and is an upper bound on the number of records; the rest of it are null records
+    metric       a :class:`Metric` on the N elements; its batch broadcasts against that of the data
+                 (a sweep is ``metric * epsilon[:, None]``)
+    queries      float ``(..., K, N)``, finite and public: the value of each query at each element
+                 except the null record (where it is 0). Invalid ones raise, or as JAX arrays make
+                 their batch element NaN
+    x            histograms ``(..., N)``: the number of records of each element except the null
+                 record. A count that is negative, infinite or NaN is 0
+    public_n     n, positive and public, ``(...)``: by default the sum of the counts. With the null
+                 record in the metric it is required, and is an upper bound on the number of
+                 records; the remaining ones are null records
     num_records  n or a public guess of it, positive, ``(...)``
 
-Float draws are simulations, as everywhere outside ``dpjax.release``: they show low-order bits. Up to the draw, answers and scores
-have twice the digits of their dtype: rounding moves them by at most 2^-44 n max |q| in float32 and 2^-100 n max |q| in float64,
-which the scales do not include: it has to be small beside them. Give large counts as integers: float32 holds none above 2^24. A
-count above 2^40 is taken as 2^40, and the guarantee ends there; a query whose largest |value| is outside 1e-26 to 1e19 in float32
-has no answer (NaN).
+Float draws are simulations, as everywhere outside ``dpjax.release``: they reveal low-order bits. Up
+to the draw, answers and scores have twice the precision of their dtype: rounding moves them by at
+most 2^-44 n max |q| in float32 and 2^-100 n max |q| in float64, which the scales do not include: it
+must be small compared to them. Pass large counts as integers: float32 is exact up to 2^24 only. A
+count above 2^40 is treated as 2^40, and the guarantee ends there; a query whose largest |value| is
+outside 1e-26 to 1e19 in float32 has no answer (NaN).
 
-The ``guarantee`` of a mechanism (``metric_laplace.guarantee``, and that of ``planar_laplace``, ``metric_exponential``,
-``linear_selection``, ``small_db`` and ``mwem``) says what one draw costs, and checks that the metric allows the queries. Laplace
-noise has a range of twice its budgets, a selection of no more than its budgets.
+The ``guarantee`` of a mechanism (``metric_laplace.guarantee``, and those of ``planar_laplace``,
+``metric_exponential``, ``linear_selection``, ``small_db`` and ``mwem``) returns the guarantee of
+one draw, and checks that the metric allows the queries. Laplace noise has a bounded range of twice
+its budgets, a selection of at most its budgets.
 """
 
 from dpjax.metric_privacy._linear_queries import LaplaceAnswers, metric_laplace

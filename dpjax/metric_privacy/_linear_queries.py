@@ -1,8 +1,9 @@
-"""The Laplace mechanism under a metric: answers of linear queries with noise fitted to the budget of every pair of elements.
+"""The Laplace mechanism under a metric: linear queries with noise fitted to budgets of pairs.
 
-Z = Q x + (Lap(c_1), ..., Lap(c_K)) for a histogram x. When one record moves from element i to element j, the answers move by
-Q_i - Q_j, so no density changes by more than exp(sum_k |Q_ki - Q_kj| / c_k), which is at most exp(d(i, j)) for scales c within the
-budgets (``dpjax.metric_privacy.scales``). Kamalaruban et al. (2020), Theorem 1.
+Z = Q x + (Lap(c_1), ..., Lap(c_K)) for a histogram x. If one record moves from element i to element
+j, the answers move by Q_i - Q_j, so no density changes by more than exp(sum_k |Q_ki - Q_kj| / c_k),
+which is at most exp(d(i, j)) for scales c within the budgets (``dpjax.metric_privacy.scales``). See
+Kamalaruban et al. (2020), Theorem 1.
 """
 
 from dataclasses import dataclass
@@ -29,16 +30,17 @@ from dpjax.numerics.batching import fits
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, repr=False)
 class LaplaceAnswers(Batch):
-    """Independent answers ``values + rest + Lap(scales)``, exact where the scale is 0, and none (NaN) where it is infinite.
+    """Independent answers ``values + rest + Lap(scales)``.
 
-    An exact answer is a point mass, of log-density ``inf`` there and ``-inf`` elsewhere. Arguments of all methods are floats that
-    broadcast against ``batch_shape``, and results have the broadcast shape.
+    Answers are exact where the scale is 0, and NaN where it is infinite. An exact answer is a point
+    mass, of log-density ``inf`` there and ``-inf`` elsewhere. Arguments of all methods are floats
+    that broadcast against ``batch_shape``, and results have the broadcast shape.
 
     Attributes:
         values: float ``(..., K)``.
-        scales: float ``(..., K)``, not negative, may be ``inf``; broadcasts against ``values``.
-        rest: what rounding took from ``values``, of their shape; nothing if left out. For large answers it may be as large as the
-            noise.
+        scales: float ``(..., K)``, nonnegative, may be ``inf``; broadcasts against ``values``.
+        rest: the rounding error of ``values``, of their shape; 0 if None. For large answers it may
+            be as large as the noise.
 
     >>> distribution = LaplaceAnswers(jnp.array([3.0, 5.0]), jnp.array([0.5, 0.0]))
     >>> distribution.variance().tolist(), distribution.quantile(0.5).tolist()
@@ -62,81 +64,84 @@ class LaplaceAnswers(Batch):
         return self.values.dtype
 
     def noisy(self) -> PiecewiseExponential:
-        """The distributions of the answers that have noise, less ``values``, with scale 1 in place of 0 and ``inf``."""
+        """Return the distributions of noisy answers less ``values``; scale 1 replaces 0 and inf."""
         around = jnp.zeros_like(self.values) if self.rest is None else self.rest
         has_noise = (self.scales > 0) & (self.scales < jnp.inf)
         return laplace(around, 1.0, sensitivity=jnp.where(has_noise, self.scales, 1.0))
 
     def sample(self, key: jax.Array, shape: Shape = ()) -> jax.Array:
-        """Draw all answers, of shape ``shape + batch_shape``; see :meth:`PiecewiseExponential.sample`.
+        """Draw answers, ``shape + batch_shape``; see :meth:`PiecewiseExponential.sample`.
 
-        A draw is NaN where floats of its size are farther apart than the scale, as it would look like an answer without noise: in
-        float32, above 8 million scales. The rounded draw decides that, so it gives nothing away. Such answers need float64,
-        ``dpjax.release``, or queries less what all records have in common.
+        A draw is NaN where floats of its magnitude are farther apart than the scale, as it would
+        look like an answer without noise: in float32, above 8 million scales. This depends on the
+        rounded draw only, so it reveals nothing more. Such answers need float64, ``dpjax.release``,
+        or queries minus their common value for all records.
         """
         found = self.values + self.noisy().sample(key, shape)
         finest = float(jnp.finfo(found.dtype).eps) * jnp.abs(found)
         return self._choose(jnp.where(finest > self.scales, jnp.nan, found), self.values)
 
     def log_prob(self, y: ArrayLike) -> jax.Array:
-        """Log-density of each answer at ``y``; the joint one is the sum over queries."""
+        """Return the log-density of each answer at ``y``; the joint one is the sum over queries."""
         return self._choose(self.noisy().log_prob(self._above(y)), jnp.where(self._above(y) == 0, jnp.inf, -jnp.inf))
 
     def prob(self, y: ArrayLike) -> jax.Array:
-        """Density of each answer at ``y``; see :meth:`log_prob`."""
+        """Return the density of each answer at ``y``; see :meth:`log_prob`."""
         return jnp.exp(self.log_prob(y))
 
     def cdf(self, y: ArrayLike) -> jax.Array:
-        """P(Z_k <= y)."""
+        """Return P(Z_k <= y)."""
         return self._choose(self.noisy().cdf(self._above(y)), (self._above(y) >= 0).astype(self.dtype))
 
     def survival(self, y: ArrayLike) -> jax.Array:
-        """P(Z_k > y)."""
+        """Return P(Z_k > y)."""
         return self._choose(self.noisy().survival(self._above(y)), (self._above(y) < 0).astype(self.dtype))
 
     def quantile(self, p: ArrayLike) -> jax.Array:
-        """The inverse of :meth:`cdf`; NaN outside [0, 1]."""
+        """Return the inverse of :meth:`cdf`; NaN outside [0, 1]."""
         level = checks.float_array("p", p).astype(self.dtype)
         exact = jnp.where((level >= 0) & (level <= 1), self.values, jnp.nan)
         return self._choose(exact + self.noisy().quantile(level), exact)
 
     def interval(self, level: ArrayLike) -> tuple[jax.Array, jax.Array]:
-        """The central interval of probability ``level`` of each answer: its lower and upper end."""
+        """Return the ends of the central interval of probability ``level`` of each answer."""
         low, high = self.noisy().interval(level)
         return self._choose(self.values + low, self.values), self._choose(self.values + high, self.values)
 
     def mean(self) -> jax.Array:
-        """E[Z], of shape ``batch_shape``."""
+        """Return the mean, E[Z], of shape ``batch_shape``."""
         return self._choose(self.values, self.values)
 
     def variance(self) -> jax.Array:
-        """2 c^2, of shape ``batch_shape``."""
+        """Return the variance, 2 c^2, of shape ``batch_shape``."""
         return 2 * jnp.square(self.scales) + 0 * self.mean()
 
     def stddev(self) -> jax.Array:
-        """The standard deviation, of shape ``batch_shape``."""
+        """Return the standard deviation, of shape ``batch_shape``."""
         return 2**0.5 * self.scales + 0 * self.mean()
 
     def mean_abs_error(self, center: ArrayLike) -> jax.Array:
-        """E|Z - center|; about the exact answers it is ``scales``."""
+        """Return E|Z - center|; around the exact answers it is ``scales``."""
         return self._choose(self.noisy().mean_abs_error(self._above(center)), jnp.abs(self._above(center)))
 
     def mean_squared_error(self, center: ArrayLike) -> jax.Array:
-        """E[(Z - center)^2]."""
+        """Return E[(Z - center)^2]."""
         return self._choose(self.noisy().mean_squared_error(self._above(center)), jnp.square(self._above(center)))
 
     def _above(self, y: ArrayLike) -> jax.Array:
-        """How far ``y`` is above the values."""
+        """Return ``y`` minus the values."""
         return checks.float_array("y", y).astype(self.dtype) - self.values
 
     def _choose(self, noisy: jax.Array, exact: jax.Array) -> jax.Array:
-        """By the scale: ``exact`` for 0, NaN for infinity."""
+        """Select by the scale: ``exact`` for 0, NaN for infinity, else ``noisy``."""
         without = jnp.where(self.scales == 0, exact, jnp.nan)
         return jnp.where((self.scales > 0) & (self.scales < jnp.inf), noisy, without)
 
 
 def guarantee(metric: Metric) -> MetricGuarantee:
-    """Return what one draw of all answers of :func:`metric_laplace` costs: d, and twice d in range.
+    """Return the guarantee of one draw of all answers of :func:`metric_laplace`.
+
+    It is d, and twice d in range.
 
     >>> from dpjax.metric_privacy.points import from_points
     >>> print(metric_laplace.guarantee(from_points([[0.0], [1.0], [3.0]], epsilon=0.5)))
@@ -158,20 +163,22 @@ def metric_laplace(
 
     Args:
         x: see :mod:`dpjax.metric_privacy`.
-        queries: see there.
-        metric: see there.
-        strategy: of :func:`dpjax.metric_privacy.scales.noise_scales`.
-        scales: ``(..., K)``, the scales themselves, or what :func:`optimal_scales` gave. If they overspend the budgets they raise,
-            or as JAX arrays give NaN for their batch element.
+        queries: see :mod:`dpjax.metric_privacy`.
+        metric: see :mod:`dpjax.metric_privacy`.
+        strategy: the strategy of :func:`dpjax.metric_privacy.scales.noise_scales`.
+        scales: ``(..., K)``, the scales, or the result of :func:`optimal_scales`. If they exceed
+            the budgets they raise, or as JAX arrays give NaN for their batch element.
 
     Returns:
-        :class:`LaplaceAnswers` of batch shape ``(..., K)``. A query that tells apart a pair of budget 0 has no answer (NaN); one
-        that tells no protected pair apart is answered exactly.
+        :class:`LaplaceAnswers` of batch shape ``(..., K)``. A query that distinguishes a pair of
+        budget 0 has no answer (NaN); one that distinguishes no protected pair is answered exactly.
 
     Privacy:
-        d-private: moving one record from i to j changes no probability by more than exp(d(i, j)). Under swap n is public, and the
-        count of all records is answered exactly; with the null record in the universe n is private. Float draws are simulations:
-        their low-order bits depend on the answer, and an answer too large for its noise is NaN (see :meth:`LaplaceAnswers.sample`).
+        d-private: moving one record from i to j changes no probability by more than a factor
+        exp(d(i, j)). Under swap n is public, and the count of all records is answered exactly; with
+        the null record in the universe n is private. Float draws are simulations: their low-order
+        bits depend on the answer, and an answer too large for its noise is NaN (see
+        :meth:`LaplaceAnswers.sample`).
 
     References:
         Kamalaruban et al. (2020), Theorem 1 and equation (5) with c * Q' = Q.
@@ -191,10 +198,12 @@ def metric_laplace(
         spent = load(queries, scales, metric)
         c = checks.float_array("scales", scales).astype(spent.dtype)
         if not isinstance(scales, jax.Array) and not checks.is_traced(spent) and bool(jnp.any(spent > 1)):
-            raise ValueError(f"scales overspend the budgets: the largest load is {float(jnp.max(spent)):g}, at most 1 is private.")
+            raise ValueError(
+                f"scales must have a load of at most 1 to be private, got {float(jnp.max(spent)):g}: use larger scales."
+            )
         c = jnp.where((spent <= 1)[..., None], c, jnp.nan)
     counts = counts_of(x, c.dtype, metric.num_values)
     fits(counts.high.shape[:-1], **{"metric" if scales is None else "scales": c.shape[:-1]})
-    # Rounded as the scales have seen them.
+    # Rounded as for the scales.
     values, rest = linear_answers(checks.finite("queries", queries, c.dtype).astype(counts.high.dtype), counts)
     return LaplaceAnswers(values, c.astype(values.dtype), rest)

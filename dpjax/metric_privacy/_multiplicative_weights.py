@@ -1,16 +1,20 @@
-"""MWEM, d-private (Kamalaruban et al. 2020, Algorithm 2): a synthetic histogram by multiplicative weights.
+"""MWEM, d-private: a synthetic histogram by multiplicative weights.
 
-From y = n times the uniform distribution, T times: draw a query with P(q) proportional to exp(|c q'(y) - c q'(x)| / (4cT)); measure
-m = c q'(x) + Laplace noise of scale 2cT; multiply y_i by exp(c q'_i (m - c q'(y)) / (2n)) and normalise to n.
+It is Algorithm 2 of Kamalaruban et al. (2020). From y = n times the uniform distribution, T times:
+draw a query with P(q) proportional to exp(|c q'(y) - c q'(x)| / (4cT)); measure m = c q'(x) +
+Laplace noise of scale 2cT; multiply y_i by exp(c q'_i (m - c q'(y)) / (2n)) and normalize to n.
 
-Privacy: with |q'_i - q'_j| <= d(i, j), moving a record from i to j changes each score, and the measured value, by at most
-c d(i, j). The selection then costs d/(2T) (Theorem 3 at the scale 2cT) and the measurement d/(2T); T rounds cost d (Theorem 7). All
-else reads the selected queries, the measurements and n only.
+Privacy: with |q'_i - q'_j| <= d(i, j), moving a record from i to j changes each score, and the
+measured value, by at most c d(i, j). The selection then costs d/(2T) (Theorem 3 at the scale 2cT)
+and the measurement d/(2T); T rounds cost d (Theorem 7). All other steps only use the selected
+queries, the measurements and n.
 
-Algorithm 2 as printed multiplies by exp(q'_i (m - q'(y)) / (2n)), which mixes the scales of q' and of m = c q'(x) + noise. That is
-private, but for c far from 1 it moves y away from x: in this module's tests (12 elements, 15 queries, c = 0.2) ten rounds without
-noise take the largest error from 0.29 n (uniform) to 0.56 n, and to 0.22 n with the update above. Theorem 8 needs |c q'_i| <= 1,
-too. The printed output is the average of y^0, ..., y^(T-1), which leaves out what the last round has learnt.
+Algorithm 2 as printed multiplies by exp(q'_i (m - q'(y)) / (2n)), which mixes the scales of q' and
+of m = c q'(x) + noise. That is private, but for c far from 1 it moves y away from x: in this
+module's tests (12 elements, 15 queries, c = 0.2) ten rounds without noise take the largest error
+from 0.29 n (uniform) to 0.56 n, and to 0.22 n with the update above. Theorem 8 also needs |c q'_i|
+<= 1. The printed output is the average of y^0, ..., y^(T-1), which excludes the update of the last
+round.
 """
 
 from functools import partial
@@ -41,18 +45,19 @@ OUTPUTS = ("average", "last")
 
 
 class _Problem(NamedTuple):
-    """What the runs have in common; leading axes broadcast against those of the runs, ``(*shape, *batch)``."""
+    """The common inputs of all runs; leading axes broadcast against ``(*shape, *batch)``."""
 
     values: jax.Array  # c Q', (..., K, N)
-    answers: DoubleFloat  # c Q'(x), (..., K): the only trace of the data, and unrounded
-    noise: jax.Array  # 2cT, the scale of a round's selection and of its noise, (..., 1)
+    answers: DoubleFloat  # c Q'(x), (..., K): the only use of the data, without rounding
+    noise: jax.Array  # 2cT, the scale of the selection and of the noise of a round, (..., 1)
     total: jax.Array  # n, (..., 1)
 
 
 def guarantee(queries: LipschitzQueries, metric: Metric) -> MetricGuarantee:
-    """Return what one draw of :func:`mwem` costs: d, and 3/2 of d in range. The metric must allow the queries at their scale.
+    """Return the guarantee of one draw of :func:`mwem`: d, and 3/2 of d in range.
 
-    Half a budget goes to selections, whose range is no larger, and half to Laplace noise, whose range is twice that.
+    The metric must allow the queries at their scale. Half the budget is spent on selections, whose
+    range is no larger, and half on Laplace noise, whose range is twice that.
 
     >>> from dpjax.metric_privacy.lipschitz import lipschitz_queries
     >>> from dpjax.metric_privacy.metrics import from_budgets
@@ -60,8 +65,8 @@ def guarantee(queries: LipschitzQueries, metric: Metric) -> MetricGuarantee:
     >>> print(mwem.guarantee(lipschitz_queries([[0.0, 1.0]], metric), metric))
     d-privacy on 2 elements with budgets 2 to 2, n public: 2-DP and 3-bounded-range under swap neighbors
     """
-    whole = allowed_by(queries, metric)
-    return MetricGuarantee(whole, ranges=times(whole, 1.5))
+    allowed = allowed_by(queries, metric)
+    return MetricGuarantee(allowed, ranges=times(allowed, 1.5))
 
 
 @with_guarantee(guarantee)
@@ -81,33 +86,37 @@ def mwem(
     Args:
         key: a scalar typed threefry key.
         x: see :mod:`dpjax.metric_privacy`.
-        queries: what to answer, and at which scale c, with all values in [-1, 1] (Theorem 8 needs it); their batch broadcasts
-            against that of the data.
-        rounds: T, at least 1: how many queries are selected and measured.
-        shape: the shape of the draws for each dataset, an integer or several.
-        output: ``"average"``, of y^0 to y^(T-1) as in the paper (all that Theorem 8 speaks of; for T = 1 it is uniform), or
-            ``"last"``, y^T, which is nearly always closer.
-        passes: 1 is the paper's one update by each measurement. With more, each round goes on with ``passes - 1`` updates by each
-            measurement made so far (as Hardt, Ligett and McSherry do), at no cost in privacy. 10 with ``output="last"`` are a good
-            start: on 3 queries of 10 towns and 1001 records, with 10 rounds, the largest error is 29 in place of the paper's 196
-            (Laplace noise for just these queries: 2).
+        queries: the queries to answer and their scale c, with all values in [-1, 1] (as Theorem 8
+            requires); their batch broadcasts against that of the data.
+        rounds: T, at least 1, the number of queries that are selected and measured.
+        shape: the shape of the draws for each dataset, an integer or a sequence of integers.
+        output: ``"average"``, of y^0 to y^(T-1) as in the paper (and in Theorem 8; for T = 1 it is
+            uniform), or ``"last"``, y^T, which is nearly always more accurate.
+        passes: 1 is the paper's single update by each measurement. With more, each round continues
+            with ``passes - 1`` updates by each measurement made so far (as Hardt, Ligett and
+            McSherry do), at no cost in privacy. 10 with ``output="last"`` are a good start: on 3
+            queries of 10 towns and 1001 records, with 10 rounds, the largest error is 29 rather
+            than the paper's 196 (Laplace noise for just these queries: 2).
         public_n: see :mod:`dpjax.metric_privacy`.
 
     Returns:
-        Float of shape ``(*shape, *batch, N)``, the null record last if the metric has it: each sums to n. ``queries.answers`` of
-        it are the answers. NaN where the scale of the queries is infinite or a value is outside [-1, 1].
+        Float of shape ``(*shape, *batch, N)``, the null record last if the metric has it: each sums
+        to n. ``queries.answers`` of it are the answers. NaN if the scale of the queries is infinite
+        or a value is outside [-1, 1].
 
     Raises:
-        ValueError: concrete queries all of which have a value outside [-1, 1].
+        ValueError: concrete queries all have a value outside [-1, 1].
 
     Privacy:
-        d-private for each dataset and draw, under the relation of the metric of the queries; a shape of k draws costs k times
-        that. Public: the queries, c, the options, and n or its bound ``public_n``. Float draws are simulations: the low-order bits
-        of a measurement depend on the data (Mironov 2012). The noise reaches 45 nats. In float32 the exponents of a selection are
-        rounded by up to 2^-16: take float64 where the budget of a round is not far above that.
+        d-private for each dataset and draw, under the relation of the metric of the queries; a
+        shape of k draws costs k times that. Public: the queries, c, the options, and n or its bound
+        ``public_n``. Float draws are simulations: the low-order bits of a measurement depend on the
+        data (Mironov 2012). The noise reaches 45 nats. In float32 the exponents of a selection are
+        rounded by up to 2^-16: use float64 if the budget of a round is not much larger.
 
     References:
-        Hardt, Ligett and McSherry (2012); Kamalaruban et al. (2020), Algorithm 2 and Theorem 7, repaired: the update has one scale.
+        Hardt, Ligett and McSherry (2012); Kamalaruban et al. (2020), Algorithm 2 and Theorem 7,
+        with an update of consistent scale.
 
     >>> from dpjax.metric_privacy.lipschitz import lipschitz_queries
     >>> from dpjax.metric_privacy.points import from_points
@@ -151,7 +160,7 @@ def _run(
         return problem.total * jax.nn.softmax(log_y, axis=-1)
 
     def updated(log_y: jax.Array, query: jax.Array, measured: jax.Array) -> jax.Array:
-        """The log-weights after a measurement: plus c q' (m - c q'(y)) / (2n)."""
+        """Return the log-weights after a measurement, plus c q' (m - c q'(y)) / (2n)."""
         found = jnp.sum(query * histogram(log_y), axis=-1, keepdims=True)
         return log_y + query * (measured - found) / (2 * jnp.where(problem.total > 0, problem.total, 1.0))
 
@@ -189,19 +198,19 @@ def _problem(counts: DoubleFloat, total: jax.Array, queries: LipschitzQueries, r
 
 @jax.jit
 def _exponents(problem: _Problem, y: jax.Array) -> jax.Array:
-    """The logarithm of the selection's weights, ``(*runs, K)``: scores over 4cT, less the largest."""
+    """Return the selection's log weights, ``(*runs, K)``: scores over 4cT minus the largest."""
     misses = abs(single(evaluate(problem.values, y)).minus(problem.answers))
     return -below_best(misses) / (2 * problem.noise)
 
 
 def _select(words: Words, problem: _Problem, y: jax.Array) -> jax.Array:
-    """The index of a query, by the first K of a round's K + 2 words."""
+    """Return the index of a query, by the first K of a round's K + 2 words."""
     gumbels = gumbel_from_uniform(uniform_from_words(Words(*(word[..., :-2] for word in words)), y.dtype))
     return gumbel_max(jnp.broadcast_to(_exponents(problem, y), gumbels.shape), gumbels)
 
 
 def _measure(words: Words, problem: _Problem, chosen: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The chosen query, ``(*runs, N)``, and its noisy answer, ``(*runs, 1)``, by the last two words of a round."""
+    """Return the chosen query ``(*runs, N)`` and its noisy answer, by the last two words."""
     size = exponential_from_uniform(uniform_from_words(Words(*(word[..., -2:-1] for word in words)), problem.values.dtype))
     noise = jnp.where(words.high[..., -1:] >> 31 == 1, size, -size)
     mark = jax.nn.one_hot(chosen, problem.values.shape[-2], dtype=problem.values.dtype)
@@ -213,9 +222,10 @@ def _measure(words: Words, problem: _Problem, chosen: jax.Array) -> tuple[jax.Ar
 def selection_distribution(
     x: ArrayLike, y: ArrayLike, queries: LipschitzQueries, *, rounds: int, public_n: ArrayLike | None = None
 ) -> Finite:
-    """Return the distribution of the query that a round of :func:`mwem` selects at the synthetic histogram y, for audits.
+    """Return the distribution of the query that a round of :func:`mwem` selects at y, for audits.
 
-    Arguments are those of :func:`mwem`; y is float ``(..., N)``, the null record included.
+    Arguments are those of :func:`mwem`; y is a synthetic histogram, float ``(..., N)``, including
+    the null record.
 
     >>> from dpjax.metric_privacy.lipschitz import LipschitzQueries
     >>> queries = LipschitzQueries(jnp.array([[0.0, 1.0], [1.0, 1.0]]), jnp.array(0.5))

@@ -1,8 +1,9 @@
-"""Planar Laplace noise: a location among many that are near it (Andres et al. 2013; Chatzikokolakis et al. 2013).
+"""Planar Laplace noise: geo-indistinguishability (Andres et al. 2013; Chatzikokolakis et al. 2013).
 
-The density at y is proportional to exp(-epsilon * distance(y, x)) around the true location x, in any number of dimensions. By the
-triangle inequality it changes by at most exp(epsilon * distance(x, x')) from x to x' (geo-indistinguishability): d-privacy of one
-record for the metric of ``from_points``, with all places as the universe.
+The density at y is proportional to exp(-epsilon * distance(y, x)) around the true location x, in
+any number of dimensions. By the triangle inequality it changes by at most a factor exp(epsilon *
+distance(x, x')) from x to x': d-privacy of one record for the metric of ``from_points``, with all
+places as the universe.
 """
 
 from typing import Literal
@@ -25,7 +26,9 @@ _NORMS = {"euclidean": 2.0, "manhattan": 1.0, "chebyshev": float("inf")}
 
 
 def guarantee(points: ArrayLike, epsilon: ArrayLike, *, distance: PlaneDistance = "euclidean") -> MetricGuarantee:
-    """Return what one draw of :func:`planar_laplace` costs among these places: d, and twice d in range.
+    """Return the guarantee of one draw of :func:`planar_laplace` for these places.
+
+    It is d, and twice d in range.
 
     >>> print(planar_laplace.guarantee([[0.0, 0.0], [3.0, 4.0]], 0.1))
     d-privacy on 2 elements with budgets 0.5 to 0.5, n public: 0.5-DP and 1-bounded-range under swap neighbors
@@ -39,17 +42,19 @@ def planar_laplace(locations: ArrayLike, epsilon: ArrayLike, *, distance: PlaneD
     """Return the distribution of the noisy location of each record.
 
     Args:
-        locations: float ``(..., D)``, the true places, in units of length: metres of a map's projection, not degrees.
+        locations: float ``(..., D)``, the true places, in units of length: meters of a map's
+            projection, not degrees.
         epsilon: positive, the budget per unit of length; broadcasts against ``(...)``.
-        distance: static, of :func:`from_points`.
+        distance: static, as for :func:`from_points`.
 
     Returns:
-        A :class:`dpjax.Radial`, whose :meth:`~dpjax.Radial.norm_quantile` is the radius that holds a share of the draws. It is not
-        restricted to a region: map draws to public places with :func:`nearest_point`.
+        A :class:`dpjax.Radial`, whose :meth:`~dpjax.Radial.norm_quantile` is the radius that
+        contains a given share of the draws. It is not restricted to a region: map draws to public
+        places with :func:`nearest_point`.
 
     Privacy:
-        Each location is d-private with d = epsilon * distance. Public: epsilon, the distance, and how many records there are.
-        Float draws are simulations.
+        Each location is d-private with d = epsilon * distance. Public: epsilon, the distance, and
+        the number of records. Float draws are simulations.
 
     >>> noisy = planar_laplace([[120.0, 40.0]], 0.01)
     >>> round(float(noisy.mean_norm_error()[0]), 1), round(float(noisy.norm_quantile(0.95)[0]), 1)
@@ -60,15 +65,17 @@ def planar_laplace(locations: ArrayLike, epsilon: ArrayLike, *, distance: PlaneD
 
 
 def nearest_point(draws: ArrayLike, points: ArrayLike, *, distance: PlaneDistance = "euclidean") -> jax.Array:
-    """Return the index of the public point that is nearest to each draw, such as a point of a grid: post-processing.
+    """Return the index of the public point nearest to each draw, such as a point of a grid.
+
+    This is post-processing.
 
     Args:
         draws: float ``(..., D)``.
-        points: float ``(N, D)``, chosen without the data. N is the size of a table in memory for each draw.
+        points: float ``(N, D)``, chosen without the data. Memory of size N is used for each draw.
         distance: static.
 
     Returns:
-        Int32 ``(...)``; the first of points that are equally near, and 0 for a draw that is NaN.
+        Int32 ``(...)``; the first of equally near points, and 0 for a draw that is NaN.
 
     >>> nearest_point([[0.2, 0.9], [7.0, 1.0]], [[0.0, 0.0], [0.0, 1.0], [5.0, 1.0]]).tolist()
     [1, 2]

@@ -1,12 +1,18 @@
-"""SmallDB, d-private (Kamalaruban et al. 2020, Algorithm 1): one small database drawn by the exponential mechanism.
+"""SmallDB: one small database drawn by the d-private exponential mechanism.
 
-    P(y) proportional to exp(-max over q of |c q'(x) - (n/m) c q'(y)| / (2c))   over all databases y of m records
+It is Algorithm 1 of Kamalaruban et al. (2020):
 
-Privacy: moving a record from i to j changes the score by at most c max |q'_i - q'_j| <= c d(i, j) (Theorem 5).
+    P(y) proportional to exp(-max over q of |c q'(x) - (n/m) c q'(y)| / (2c))
 
-Algorithm 1 as printed compares q'(x), a sum over n records, with q'(y), a sum over m of them. That is private, but useless for n
-far from m: in this module's tests (n = 4, m = 2, three elements, three queries) its expected error is 2.67, and 1.92 with y scaled
-to n records, as here. The size log|Q|/alpha^2 is rounded up.
+over all databases y of m records.
+
+Privacy: moving a record from i to j changes the score by at most c max |q'_i - q'_j| <= c d(i, j)
+(Theorem 5).
+
+Algorithm 1 as printed compares q'(x), a sum over n records, with q'(y), a sum over m of them. That
+is private, but inaccurate for n far from m: in this module's tests (n = 4, m = 2, three elements,
+three queries) its expected error is 2.67, and 1.92 with y scaled to n records, as here. The size
+log|Q|/alpha^2 is rounded up.
 """
 
 from itertools import combinations_with_replacement
@@ -30,7 +36,9 @@ MOST_DATABASES = 200_000
 
 
 def guarantee(queries: LipschitzQueries, metric: Metric) -> MetricGuarantee:
-    """Return what one draw of :func:`small_db` costs: d, and d in range. The metric must allow the queries at their scale.
+    """Return the guarantee of one draw of :func:`small_db`: d, and d in range.
+
+    The metric must allow the queries at their scale.
 
     >>> from dpjax.metric_privacy.lipschitz import lipschitz_queries
     >>> from dpjax.metric_privacy.metrics import from_budgets
@@ -38,33 +46,38 @@ def guarantee(queries: LipschitzQueries, metric: Metric) -> MetricGuarantee:
     >>> print(small_db.guarantee(lipschitz_queries([[0.0, 1.0]], metric), metric))
     d-privacy on 2 elements with budgets 2 to 2, n public: 2-DP and 2-bounded-range under swap neighbors
     """
-    whole = allowed_by(queries, metric)
-    return MetricGuarantee(whole, ranges=whole)
+    allowed = allowed_by(queries, metric)
+    return MetricGuarantee(allowed, ranges=allowed)
 
 
 @with_guarantee(guarantee)
 def small_db(x: ArrayLike, queries: LipschitzQueries, *, size: int, public_n: ArrayLike | None = None) -> Finite:
-    """Return the distribution of the small database mechanism, on the rows of :func:`small_databases` (at most 200,000).
+    """Return the distribution of the small database mechanism over :func:`small_databases`.
+
+    There may be at most 200,000 databases.
 
         P(y) proportional to exp(-max over q of |c q'(x) - (n/m) c q'(y)| / (2c))
 
     Args:
         x: see :mod:`dpjax.metric_privacy`.
-        queries: what to answer, and at which scale c; their batch broadcasts against that of the data.
+        queries: the queries to answer and their scale c; their batch broadcasts against that of the
+            data.
         size: m, the number of records of a small database, at least 1 (see :func:`small_db_size`).
         public_n: see :mod:`dpjax.metric_privacy`.
 
     Returns:
-        A :class:`Finite` whose values are indices: ``small_databases(N, size)[distribution.sample_index(key)]`` is a database, and
-        ``n/size`` times the answers at it are the answers to all queries. NaN where the scale of the queries is infinite.
+        A :class:`Finite` whose values are indices: ``small_databases(N,
+        size)[distribution.sample_index(key)]`` is a database, and ``n/size`` times its answers are
+        the answers to all queries. NaN if the scale of the queries is infinite.
 
     Privacy:
-        d-private, under the relation of the metric of the queries. Public: the queries, c, the size, and n or its bound
-        ``public_n``. In float32 the exponents of neighbours are rounded by up to 2^-16: take float64 where budgets are not far
-        above that.
+        d-private, under the relation of the metric of the queries. Public: the queries, c, the
+        size, and n or its bound ``public_n``. In float32 the exponents of neighbors are rounded by
+        up to 2^-16: use float64 if budgets are not much larger.
 
     References:
-        Blum, Ligett and Roth (2008); Kamalaruban et al. (2020), Algorithm 1 and Theorem 5, repaired: y is scaled to n records.
+        Blum, Ligett and Roth (2008); Kamalaruban et al. (2020), Algorithm 1 and Theorem 5, with y
+        scaled to n records.
 
     >>> from dpjax.metric_privacy.lipschitz import lipschitz_queries
     >>> from dpjax.metric_privacy.metrics import from_budgets
@@ -80,7 +93,9 @@ def small_db(x: ArrayLike, queries: LipschitzQueries, *, size: int, public_n: Ar
 
 
 def small_databases(num_elements: int, size: int) -> np.ndarray:
-    """Return all databases of m = ``size`` records, as counts int64 ``(R, N)`` in lexicographic order.
+    """Return all databases of m = ``size`` records as counts, int64 ``(R, N)``, in order.
+
+    The order is lexicographic.
 
     R = C(N + m - 1, m) is at most 200,000.
 
@@ -91,8 +106,9 @@ def small_databases(num_elements: int, size: int) -> np.ndarray:
     count = comb(num_elements + size - 1, size)
     if count > MOST_DATABASES:
         raise ValueError(
-            f"there are {count} databases of {size} records of {num_elements} kinds, and SmallDB weighs every one of them: at most "
-            f"{MOST_DATABASES} are enumerated. Take a smaller size or universe, or MWEM, which needs none."
+            f"SmallDB enumerates all databases, at most {MOST_DATABASES} of them, got {count} "
+            f"databases of {size} records of "
+            f"{num_elements} kinds: use a smaller size or universe, or mwem, which enumerates none."
         )
     chosen = np.array(list(combinations_with_replacement(range(num_elements), size)))[::-1]
     found = np.zeros((count, num_elements), np.int64)
@@ -101,13 +117,16 @@ def small_databases(num_elements: int, size: int) -> np.ndarray:
 
 
 def small_db_size(num_queries: int, *, alpha: float, spread: float = 1.0) -> int:
-    """Return how many records m a small database needs to answer K queries within alpha n, for some database of that size.
+    """Return the number m of records with which a small database answers K queries within alpha n.
+
+    It is sufficient for some database of that size:
 
         m = ceil(max(log K, log(2K)/2) spread^2 / alpha^2)
 
-    By Hoeffding's inequality m records drawn from x miss some query by more than alpha n with probability below 1 if
-    2K exp(-2 m alpha^2 / spread^2) < 1, where ``spread`` is the largest difference between two values of one query. The paper's
-    log K/alpha^2 (Theorem 9, from Dwork and Roth 2014, Theorem 4.2) is enough from K = 2 on; for one query it is 0.
+    By Hoeffding's inequality, m records drawn from x miss some query by more than alpha n with
+    probability below 1 if 2K exp(-2 m alpha^2 / spread^2) < 1, where ``spread`` is the largest
+    difference between two values of one query. The paper's log K/alpha^2 (Theorem 9, from Dwork and
+    Roth 2014, Theorem 4.2) suffices from K = 2 on; for one query it is 0.
 
     >>> small_db_size(10, alpha=0.5), small_db_size(1, alpha=0.5)
     (10, 2)
@@ -126,7 +145,7 @@ def _distribution(
     of_data = linear_answers(values, counts)
     weight = total[..., None] / size
 
-    # A query at a time: the largest miss of each database, (..., R), is all that is kept.
+    # One query at a time: only the largest miss of each database, (..., R), is stored.
     def worse(miss: DoubleFloat, query: tuple[jax.Array, DoubleFloat]) -> tuple[DoubleFloat, None]:
         value, answer = query
         there = weight * evaluate(databases, value)

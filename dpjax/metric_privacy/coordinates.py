@@ -1,4 +1,4 @@
-"""Budgets as a function of coordinates, computed a block of rows at a time, for universes too large for a matrix."""
+"""Budgets as functions of coordinates, in blocks of rows, for universes too large for a matrix."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,11 +15,11 @@ from dpjax.numerics.double_float import DoubleFloat, single
 Distance = Literal["euclidean", "manhattan", "chebyshev", "hamming", "great_circle"]
 DISTANCES = get_args(Distance)
 Form = Literal["linear", "blowfish", "smooth"]
-_EARTH_RADIUS = 6371.0088  # the mean, in kilometres
+_EARTH_RADIUS = 6371.0088  # mean radius in kilometers
 
 
 class _Elements(NamedTuple):
-    """Elements along the last axis: their numbers, coordinates ``(D, ..., n)`` and budgets of absence."""
+    """Elements along the last axis: indices, coordinates ``(D, ..., n)`` and budgets of absence."""
 
     number: jax.Array
     places: DoubleFloat
@@ -29,15 +29,17 @@ class _Elements(NamedTuple):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Points:
-    """Points whose distances are budgets, with the shape and the dtype of their matrix.
+    """Points whose distances are budgets, with the shape and dtype of their matrix.
 
     Attributes:
-        places: float ``(..., N, D)``, the public coordinates, in twice the digits of a float: rounded ones may coincide.
+        places: float ``(..., N, D)``, the public coordinates, as pairs of floats with twice the
+            precision, since rounded ones may coincide.
         epsilon: float ``(...)``, the first parameter of :func:`policy`.
-        weights: float ``(..., D)`` or None, the factor of every coordinate's difference.
+        weights: float ``(..., D)`` or None, the factors of the differences of coordinates.
         threshold: float ``(...)`` or None, a distance.
-        absence: float ``(..., N)`` or None, the budget between each element and the null record, which is element N + 1.
-        distance: static.
+        absence: float ``(..., N)`` or None, the budget between each element and the null record,
+            which is element N + 1.
+        distance: static, the kind of distance.
         form: static; see :func:`policy`.
     """
 
@@ -51,7 +53,7 @@ class Points:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """``(..., N, N)``, or N + 1 with the null record."""
+        """The shape of the matrix, ``(..., N, N)``, or with N + 1 if there is a null record."""
         batches = [self.places.high.shape[:-2], self.epsilon.shape]
         batches += [array.shape[:-1] for array in (self.weights, self.absence) if array is not None]
         batches += [] if self.threshold is None else [self.threshold.shape]
@@ -65,13 +67,13 @@ class Points:
 
     @partial(jax.jit, static_argnames="count")
     def rows(self, start: ArrayLike, count: int) -> jax.Array:
-        """See :meth:`dpjax.metric_privacy.metrics.Metric.rows`."""
+        """Return rows of the matrix; see :meth:`dpjax.metric_privacy.metrics.Metric.rows`."""
         every = self._elements()
         some = jax.tree.map(lambda part: jax.lax.dynamic_slice_in_dim(part, start, count, axis=-1)[..., :, None], every)
         return self._between(some, jax.tree.map(lambda part: part[..., None, :], every), axes=2)
 
     def pairs(self, first: jax.Array, second: jax.Array) -> jax.Array:
-        """See :meth:`dpjax.metric_privacy.metrics.Metric.pairs`."""
+        """Return entries of the matrix; see :meth:`dpjax.metric_privacy.metrics.Metric.pairs`."""
         every = self._elements()
 
         def chosen(index: jax.Array) -> _Elements:
@@ -81,7 +83,7 @@ class Points:
         return self._between(chosen(first), chosen(second), axes=1)
 
     def _elements(self) -> _Elements:
-        """All; the null record comes last, and has the place of the first."""
+        """Return all elements; the null record is last, with the coordinates of the first one."""
         number = jnp.arange(self.shape[-1], dtype=jnp.int32)
         places = jax.tree.map(lambda part: jnp.moveaxis(part, -1, 0), self.places)
         if self.absence is None:
@@ -90,7 +92,7 @@ class Points:
         return _Elements(number, places, jnp.concatenate([self.absence, jnp.zeros_like(self.absence[..., :1])], axis=-1))
 
     def _between(self, one: _Elements, other: _Elements, axes: int) -> jax.Array:
-        """The budgets of elements that broadcast, with so many axes after those of the batch."""
+        """Return budgets between elements that broadcast, with ``axes`` axes after the batch."""
         weights = None if self.weights is None else jnp.moveaxis(self.weights, -1, 0)
         weights, epsilon, threshold = jax.tree.map(
             lambda parameter: parameter.reshape(parameter.shape + (1,) * axes), (weights, self.epsilon, self.threshold)
@@ -104,15 +106,17 @@ class Points:
 
 
 def policy(apart: jax.Array, same: jax.Array, epsilon: Any, threshold: Any, form: Form) -> jax.Array:
-    """Return the budgets of pairs at distances ``apart``; all arguments broadcast, and NaN stays NaN.
+    """Return the budgets of pairs at distances ``apart``; all arguments broadcast, and NaN is kept.
 
-    ``"linear"`` is epsilon * distance. The others are 0 for the ``same`` element; ``"blowfish"`` is epsilon up to the threshold and
-    ``inf`` beyond it, ``"smooth"`` is epsilon * max(1, distance / threshold).
+    ``"linear"`` is epsilon * distance. The others are 0 for the ``same`` element; ``"blowfish"`` is
+    epsilon up to the threshold and ``inf`` beyond it, ``"smooth"`` is epsilon * max(1, distance /
+    threshold).
     """
     if form == "linear":
         return epsilon * apart
     if form == "blowfish":
-        # What rounding has put beyond the threshold is within it: 0.4 - 0.3 is more than 0.1.
+        # Distances that exceed the threshold by rounding only are within it: 0.4 - 0.3 is more than
+        # 0.1.
         nearly = 1 + 64 * float(jnp.finfo(apart.dtype).eps)
         budgets = jnp.where(apart <= threshold * nearly, epsilon, jnp.inf)
     else:
@@ -122,7 +126,7 @@ def policy(apart: jax.Array, same: jax.Array, epsilon: Any, threshold: Any, form
 
 
 def _distances(one: DoubleFloat, other: DoubleFloat, weights: jax.Array | None, distance: Distance) -> jax.Array:
-    """The distances of places ``(D, ...)`` that broadcast."""
+    """Return the distances of places ``(D, ...)`` that broadcast."""
     if distance == "great_circle":
         return _great_circle(one, other)
     size = one.high.shape[0]
@@ -135,7 +139,8 @@ def _distances(one: DoubleFloat, other: DoubleFloat, weights: jax.Array | None, 
                 difference = jnp.where(jnp.isnan(difference), jnp.nan, (difference != 0).astype(total.dtype))
             return combine(total, difference if at[2] is None else difference * at[2]), None
 
-        # One coordinate at a time: an axis of two or three coordinates as the innermost is several times slower.
+        # One coordinate at a time: an innermost axis of two or three coordinates is several times
+        # slower.
         return jax.lax.scan(step, jnp.zeros(shape, one.high.dtype), (one, other, weights), unroll=min(size, 8))[0]
 
     if distance in ("manhattan", "hamming"):
@@ -143,7 +148,7 @@ def _distances(one: DoubleFloat, other: DoubleFloat, weights: jax.Array | None, 
     widest = over(jnp.maximum)
     if distance == "chebyshev" or size == 1:
         return widest
-    # Squares of the shares of the widest difference neither overflow nor vanish.
+    # Squares of differences relative to the widest one neither overflow nor underflow.
     unit = jax.lax.stop_gradient(jnp.where(widest == 0, 1.0, widest))
     squares = over(lambda total, difference: total + jnp.square(difference / unit))
     same = squares == 0
@@ -155,11 +160,12 @@ def _difference(one: DoubleFloat, other: DoubleFloat) -> jax.Array:
 
 
 def _great_circle(one: DoubleFloat, other: DoubleFloat) -> jax.Array:
-    """The haversine formula, a little below the distance rather than above it."""
+    """Return the distance by the haversine formula, rounded down."""
     latitudes, longitudes = ([DoubleFloat(*(part[k] for part in places)) for places in (one, other)] for k in (0, 1))
     rise, around = _difference(*latitudes), longitudes[0].minus(longitudes[1])
-    turn = around.minus(single(360 * jnp.round(around.high / 360))).value  # one meridian can have two names
-    # The cosines of the latitudes, without the rounding of a pole's.
+    # One meridian can have two longitudes.
+    turn = around.minus(single(360 * jnp.round(around.high / 360))).value
+    # The cosines of the latitudes, accurate near the poles.
     narrow, narrow_2 = (jnp.sin(jnp.deg2rad((90 - jnp.abs(p.high)) - jnp.sign(p.high) * p.low)) for p in latitudes)
     h = jnp.square(jnp.sin(jnp.deg2rad(rise) / 2)) + narrow * narrow_2 * jnp.square(jnp.sin(jnp.deg2rad(turn) / 2))
     h = jnp.clip(h * (1 - 16 * float(jnp.finfo(h.dtype).eps)), 0.0, 1.0)

@@ -1,7 +1,8 @@
-"""Metrics on the nodes of a graph or a tree: budgets along edges add up.
+"""Metrics on the nodes of a graph or a tree, where the budgets of edges add up.
 
 References:
-    Kamalaruban et al. (2020), Section 5 ("Privacy in Social Networks"), after He, Machanavajjhala and Ding (2014).
+    Kamalaruban et al. (2020), Section 5 ("Privacy in Social Networks"), after He, Machanavajjhala
+    and Ding (2014).
 """
 
 from functools import partial
@@ -18,42 +19,48 @@ from dpjax.metric_privacy.shortest_paths import shortest_paths
 
 
 def from_graph(edges: ArrayLike, *, size: int, budgets: ArrayLike) -> Metric:
-    """Return the metric d(i, j) = the smallest sum of budgets along a path from i to j, ``inf`` where there is none.
+    """Return the metric d(i, j) = the smallest sum of budgets along a path from i to j.
 
-    Nodes that no path joins are not protected from being told apart. Edges go both ways; of several between two nodes the smallest
-    budget counts. N steps of N x N work.
+    It is ``inf`` if there is no path: such nodes are not protected. Edges are undirected; of
+    several between two nodes the smallest budget counts. The cost is N steps of N x N operations.
 
     Args:
-        edges: int ``(E, 2)``, pairs of nodes 0 to N-1 of the public graph; a JAX edge out of range makes the metric NaN.
-        size: static, the number of nodes N.
-        budgets: float ``(..., E)``, or one for all: not negative, ``inf`` for an edge that is not there.
+        edges: int ``(E, 2)``, pairs of nodes 0 to N-1 of the public graph; a JAX edge out of range
+            makes the metric NaN.
+        size: static, the number N of nodes.
+        budgets: float ``(..., E)``, or one for all: nonnegative, ``inf`` for an absent edge.
 
     >>> from_graph([[0, 1], [1, 2]], size=3, budgets=[1.0, 0.5]).budgets.tolist()
     [[0.0, 1.0, 1.5], [1.0, 0.0, 0.5], [1.5, 0.5, 0.0]]
     """
-    given = edges if isinstance(edges, jax.Array) else np.asarray(edges)
-    if given.dtype.kind not in "iu":
-        raise TypeError(f"edges must be pairs of integers, got dtype {given.dtype}.")
-    if given.ndim != 2 or given.shape[-1] != 2:
-        raise ValueError(f"edges must be of shape (E, 2), got {given.shape}.")
+    pairs = edges if isinstance(edges, jax.Array) else np.asarray(edges)
+    if pairs.dtype.kind not in "iu":
+        raise TypeError(f"edges must be pairs of integers, got dtype {pairs.dtype}.")
+    if pairs.ndim != 2 or pairs.shape[-1] != 2:
+        raise ValueError(f"edges must be of shape (E, 2), got {pairs.shape}.")
     size = checks.static_integer("size", size, 1)
-    if isinstance(given, np.ndarray) and not np.all((given >= 0) & (given < size)):
+    if isinstance(pairs, np.ndarray) and not np.all((pairs >= 0) & (pairs < size)):
         raise ValueError(f"edges must join nodes from 0 to {size - 1}.")
     cost = jnp.atleast_1d(budget_array("budgets", budgets))
-    if cost.shape[-1] not in (1, given.shape[0]):
-        raise ValueError(f"{given.shape[0]} edges need as many budgets, or one for all; got shape {cost.shape}.")
-    return _of_edges(checks.codes(given), cost, size)
+    if cost.shape[-1] not in (1, pairs.shape[0]):
+        raise ValueError(
+            f"budgets must have one element for each of the {pairs.shape[0]} edges, or one for all, got shape {cost.shape}."
+        )
+    return _of_edges(checks.codes(pairs), cost, size)
 
 
 def spanning_tree(metric: Metric, *, budget: ArrayLike | None = None) -> Metric:
-    """Return the metric of paths in a minimum spanning tree (Prim 1957): d(i, j) = the sum of budgets along the path from i to j.
+    """Return the metric of paths in a minimum spanning tree (Prim 1957).
 
-    The tree is public. With the budgets of ``metric`` no pair is protected more than under its closure.
+    d(i, j) is the sum of budgets along the path from i to j. The tree is public. With the budgets
+    of ``metric`` no pair is protected more than under its closure.
 
     Args:
-        metric: what the tree is to be short in, the distances of points for example. Of edges of one length any may be in the tree;
-            elements that no finite budget connects stay at ``inf``.
-        budget: positive ``(...)``, one for every edge of the tree; the budgets of ``metric`` if left out.
+        metric: the lengths that the tree minimizes, for example the distances of points. Of edges
+            of equal length any may be in the tree; elements that no finite budget connects stay at
+            ``inf``.
+        budget: positive ``(...)``, the same for every edge of the tree; by default the budgets of
+            ``metric``.
 
     >>> from dpjax.metric_privacy.points import from_points
     >>> spanning_tree(from_points([[0.0], [1.0], [3.0]], epsilon=1.0), budget=0.5).budgets.tolist()

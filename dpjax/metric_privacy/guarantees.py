@@ -1,4 +1,4 @@
-"""What a mechanism promises for every pair of elements, as data: it composes, and it implies ordinary differential privacy."""
+"""Guarantees for every pair of elements, which compose and imply differential privacy."""
 
 from __future__ import annotations
 
@@ -20,21 +20,24 @@ from dpjax.metric_privacy.metrics import Metric, Neighbors
 
 @dataclass(frozen=True, eq=False, repr=False)
 class MetricGuarantee(Shown):
-    """A promise of d-privacy: moving one record from element i to j changes no log-probability by more than d(i, j).
+    """A d-privacy guarantee: moving a record from i to j changes log-probabilities by <= d(i, j).
 
-    Guarantees on one universe add up: ``g + h`` and ``100 * g`` have the sum of the metrics. Mechanisms may be chosen in the light
-    of earlier answers, their metrics may not. A record can move through other elements, so all statements and sums use the closure.
-    To add it to the :class:`dpjax.accounting.Guarantee` of another mechanism, convert it with :meth:`guarantee` first. n is public
-    where ``metric.neighbors`` is ``"swap"``, and private with the null record among the elements.
+    Guarantees on one universe add up: ``g + h`` and ``100 * g`` have the sum of the metrics.
+    Mechanisms may be chosen adaptively, but not their metrics. A record can move through other
+    elements, so all statements and sums use the closure. To add it to the
+    :class:`dpjax.accounting.Guarantee` of another mechanism, convert it with :meth:`guarantee`
+    first. n is public if ``metric.neighbors`` is ``"swap"``, and private if the null record is an
+    element.
 
     Attributes:
         metric: concrete budgets, ``(N, N)``.
-        ranges: a metric too: the largest log-ratio minus the smallest, over outputs. Twice ``metric`` if left out, which always
-            holds and is exact for Laplace noise; an exponential mechanism has ``ranges=metric``.
+        ranges: a metric of bounded ranges, the largest log-ratio minus the smallest over outputs.
+            By default twice ``metric``, which always holds and is exact for Laplace noise; an
+            exponential mechanism has ``ranges=metric``.
 
     Raises:
-        TypeError: a traced metric.
-        ValueError: a batch of metrics, NaN, or ``ranges`` of another universe.
+        TypeError: a metric is traced.
+        ValueError: there is a batch of metrics, a NaN, or ``ranges`` on another universe.
 
     References:
         Chatzikokolakis et al. (2013); Kamalaruban et al. (2020), Fact 1.
@@ -56,11 +59,11 @@ class MetricGuarantee(Shown):
             metric = metric.dense()
             object.__setattr__(self, name, metric)
             if checks.is_traced(metric.budgets):
-                raise TypeError(f"a guarantee is about one concrete metric, and {name} is traced.")
+                raise TypeError(f"{name} must be a concrete metric, got a traced one.")
             if metric.batch_shape:
-                raise ValueError(f"a guarantee is about one metric, and {name} has a batch of shape {metric.batch_shape}.")
+                raise ValueError(f"{name} must be a single metric, got a batch of shape {metric.batch_shape}.")
             if np.any(np.isnan(np.asarray(metric.budgets))):
-                raise ValueError(f"the budgets of {name} are NaN: some parameter was wrong.")
+                raise ValueError(f"the budgets of {name} must not be NaN: one of its parameters was invalid.")
         if self.ranges is not None and (self.ranges.size, self.ranges.neighbors) != (self.metric.size, self.metric.neighbors):
             raise ValueError(
                 f"ranges must be on the {self.metric.size} elements of metric under {self.metric.neighbors} neighbors."
@@ -72,7 +75,8 @@ class MetricGuarantee(Shown):
     def __add__(self, other: MetricGuarantee | Literal[0]) -> MetricGuarantee:
         if isinstance(other, (Guarantee, Composition)):
             raise TypeError(
-                "a d-privacy guarantee adds up with others of its universe; for others take .guarantee(neighbors=...) of it first; "
+                "a MetricGuarantee can only be added to another one: convert it by "
+                ".guarantee(neighbors=...) first, "
                 f"got {type(other).__name__}."
             )
         if isinstance(other, int) and other == 0:  # the start of sum()
@@ -81,7 +85,8 @@ class MetricGuarantee(Shown):
             return NotImplemented
         if (self.metric.size, self.neighbors) != (other.metric.size, other.neighbors):
             raise ValueError(
-                f"guarantees add up on one universe only: {self.metric.size} elements under {self.neighbors} neighbors, "
+                f"guarantees can only be added on one universe, got {self.metric.size} elements "
+                f"under {self.neighbors} neighbors and "
                 f"{other.metric.size} under {other.neighbors}."
             )
         dtype = jnp.promote_types(self.metric.dtype, other.metric.dtype)
@@ -106,13 +111,13 @@ class MetricGuarantee(Shown):
         if dp.epsilon < inf:
             promise = str(dp)
         else:
-            lost = budgets.size - finite.size
-            promise = f"no promise for {lost} of {budgets.size} pairs, so no DP under {self.neighbors} neighbors"
+            unprotected = budgets.size - finite.size
+            promise = f"no promise for {unprotected} of {budgets.size} pairs, so no DP under {self.neighbors} neighbors"
         return f"d-privacy on {size} elements{span}, {who}: {promise}"
 
     @property
     def neighbors(self) -> Neighbors:
-        """The relation that the metric was made for: ``"swap"`` with a public n, ``"add_remove"`` with the null record."""
+        """The relation: ``"swap"`` with a public n, ``"add_remove"`` with the null record."""
         return self.metric.neighbors
 
     @cached_property
@@ -125,7 +130,7 @@ class MetricGuarantee(Shown):
         return closed if self.ranges is None else np.minimum(_shortest_paths(self.ranges), closed)
 
     def between(self, i: int, j: int) -> float:
-        """Return the largest log-ratio of a move from element i to j, by the shortest path; ``inf`` if nothing is promised.
+        """Return the largest log-ratio of a move from i to j, by the shortest path, or ``inf``.
 
         >>> from dpjax.metric_privacy.metrics import from_budgets
         >>> MetricGuarantee(from_budgets([[0, 1, 5], [1, 0, 2], [5, 2, 0]])).between(0, 2)
@@ -136,11 +141,11 @@ class MetricGuarantee(Shown):
         return float(self._closed[i, j])
 
     def guarantee(self, *, neighbors: Neighbors) -> Guarantee:
-        """Return the differential privacy that follows.
+        """Return the differential privacy guarantee that is implied.
 
-        Under ``"swap"``, epsilon is the largest budget between two elements, by shortest paths; under ``"add_remove"``, between an
-        element and the null record, which the metric must have. It is ``inf`` if no finite path joins some pair: see
-        :meth:`between`.
+        Under ``"swap"``, epsilon is the largest budget between two elements, by shortest paths;
+        under ``"add_remove"``, between an element and the null record, which the metric must have.
+        It is ``inf`` if some pair is not connected by a finite path: see :meth:`between`.
 
         >>> from dpjax.metric_privacy.metrics import uniform
         >>> known = uniform(4, epsilon=1.0)
@@ -149,29 +154,33 @@ class MetricGuarantee(Shown):
         """
         checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
         if neighbors == "add_remove" and self.neighbors == "swap":
-            raise ValueError("this metric takes n as public: make n private with metric.with_absence(...).")
+            raise ValueError(
+                "neighbors='add_remove' needs a metric with the null record, as n is public "
+                "otherwise: use metric.with_absence(...)."
+            )
         values = slice(self.metric.num_values)
         at = (-1 if neighbors == "add_remove" else values, values)
         epsilon, bounded_range = (float(np.max(closed[at], initial=0.0)) for closed in (self._closed, self._closed_ranges))
         return Guarantee(epsilon, bounded_range, neighbors)
 
     def group_epsilon(self, x: ArrayLike, y: ArrayLike) -> float:
-        """Return a bound on the log-ratio of outputs for two histograms: k/2 times the largest budget between elements that differ.
+        """Return a bound on the log-ratio of outputs for two histograms.
 
-        k = sum |x_i - y_i| is k/2 moves, because a move changes two counts (Kamalaruban et al. 2020, Fact 1(3), takes k moves). The
-        counts ``(N,)`` leave out the null record, but k does not. The bound is ``inf`` if the histograms have different sums and n
-        is public.
+        It is k/2 times the largest budget between elements whose counts differ: k = sum |x_i - y_i|
+        is k/2 moves, because a move changes two counts (Kamalaruban et al. 2020, Fact 1(3), has k
+        moves). The counts ``(N,)`` exclude the null record, but k does not. The bound is ``inf`` if
+        the histograms have different sums and n is public.
 
         >>> from dpjax.metric_privacy.points import from_points
         >>> MetricGuarantee(from_points([[0.0], [1.0], [9.0]], epsilon=1)).group_epsilon([3, 0, 4], [1, 2, 4])
         2.0
         """
         one, other = np.asarray(x, np.float64), np.asarray(y, np.float64)
-        own = self.metric.num_values
-        if one.shape != (own,) or other.shape != (own,):
-            raise ValueError(f"histograms must be of {own} elements, got shapes {one.shape} and {other.shape}.")
+        size = self.metric.num_values
+        if one.shape != (size,) or other.shape != (size,):
+            raise ValueError(f"histograms must have {size} elements, got shapes {one.shape} and {other.shape}.")
         if not all(np.all((counts >= 0) & (counts < inf)) for counts in (one, other)):
-            raise ValueError("histograms must be finite counts that are not negative.")
+            raise ValueError("histograms must be finite nonnegative counts.")
         moved = one - other
         if self.neighbors == "add_remove":
             moved = np.append(moved, -np.sum(moved))
@@ -182,7 +191,7 @@ class MetricGuarantee(Shown):
 
 
 def _shortest_paths(metric: Metric) -> np.ndarray:
-    """The closure in float64: in float32, rounded paths could be shorter than they are."""
+    """Return the closure in float64, since rounded paths in float32 could be too short."""
     found = np.array(metric.budgets, np.float64)
     for k in range(metric.size):
         np.minimum(found, found[:, k, None] + found[None, k, :], out=found)
@@ -190,20 +199,22 @@ def _shortest_paths(metric: Metric) -> np.ndarray:
 
 
 def _sum(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """The sum, rounded up: what many small budgets lose beside a large one must not be missing from the promise."""
+    """Return the sum rounded up, so that small budgets added to a large one are not lost."""
     found = first + second
-    with np.errstate(invalid="ignore"):  # infinite budgets lose nothing
-        lost = np.minimum(first, second) - (found - np.maximum(first, second))  # exactly (Dekker 1971)
+    with np.errstate(invalid="ignore"):  # infinite budgets lose no precision
+        # Exactly (Dekker 1971).
+        lost = np.minimum(first, second) - (found - np.maximum(first, second))
     return np.where(lost > 0, np.nextafter(found, np.inf), found)
 
 
 def times(metric: Metric, factor: float) -> Metric:
-    """Return the metric times a number, rounded up: a promise must not be smaller than it is."""
-    whole = np.asarray(metric.budgets, np.float64) * factor
-    short = metric.dtype == jnp.float32 and factor < 2**28 and factor % 0.5 == 0  # then float64 holds the product
+    """Return the metric times a number, rounded up, since a guarantee must not be understated."""
+    scaled = np.asarray(metric.budgets, np.float64) * factor
+    # Then the product is exact in float64.
+    short = metric.dtype == jnp.float32 and factor < 2**28 and factor % 0.5 == 0
     if not short and frexp(factor)[0] != 0.5:
-        whole = np.where(whole > 0, np.nextafter(whole, np.inf), whole)
-    return Metric(_rounded_up(whole, metric.dtype), metric.neighbors)
+        scaled = np.where(scaled > 0, np.nextafter(scaled, np.inf), scaled)
+    return Metric(_rounded_up(scaled, metric.dtype), metric.neighbors)
 
 
 def _rounded_up(budgets: np.ndarray, dtype: Any) -> jax.Array:

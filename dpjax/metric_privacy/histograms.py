@@ -1,13 +1,16 @@
-"""Histograms and answers of linear queries, without the rounding that would tell neighbours apart.
+"""Histograms and answers of linear queries, without rounding that would distinguish neighbors.
 
-A mechanism's scale is fitted to how far one record moves an answer. Rounding a sum of n terms moves it by about n eps max |q|: by
-more, where n is large or query values are large beside their differences. So counts and answers are pairs of floats, with twice
-the digits, up to the draw. An answer is a sum over the gaps of its sorted values,
+The scale of a mechanism is fitted to how far one record moves an answer. Rounding a sum of n terms
+moves it by about n eps max |q|: by more, if n is large or query values are large compared to their
+differences. So counts and answers are pairs of floats, with twice the precision, up to the draw. An
+answer is a sum over the gaps of its sorted values,
 
-    <q, x> = q_(N) n - sum over k < N of (q_(k+1) - q_(k)) x_(1..k),   x_(1..k) the records of the k elements of least value.
+    <q, x> = q_(N) n - sum over k < N of (q_(k+1) - q_(k)) x_(1..k)
 
-The sums of counts are exact, and a gap of 0 removes its sum: a record that moves between elements of equal value changes no bit of
-the answer, as answers without noise need it.
+with x_(1..k) the records of the k elements of least value.
+
+The sums of counts are exact, and a gap of 0 removes its sum: a record that moves between elements
+of equal value changes no bit of the answer, as answers without noise require.
 """
 
 from math import prod
@@ -23,11 +26,14 @@ from dpjax.numerics.batching import broadcast_rows, concatenate, take
 from dpjax.numerics.double_float import DoubleFloat, prefix_sums, single, split, sum_of
 
 MOST_RECORDS = 2.0**40
-_CELLS = 2**22  # of queries and elements, over the whole batch, that are in work at once
+_CELLS = 2**22  # pairs of a query and an element, over the batch, processed at a time
 
 
 def exact_numbers(name: str, value: ArrayLike, dtype: Any) -> DoubleFloat:
-    """Return data without rounding, in the wider of their own dtype and ``dtype``: integers too, up to 2^48 in float32."""
+    """Return data without rounding, in the wider of their dtype and ``dtype``.
+
+    Integers are exact up to 2^48 in float32.
+    """
     rounded = checks.float_array(name, value)
     dtype = jnp.promote_types(rounded.dtype, dtype)
     if not isinstance(value, jax.Array):
@@ -41,9 +47,10 @@ def exact_numbers(name: str, value: ArrayLike, dtype: Any) -> DoubleFloat:
 
 
 def counts_of(x: ArrayLike, dtype: Any, size: int) -> DoubleFloat:
-    """Return counts ``(..., size)`` without rounding, in the wider of the dtypes of the data and ``dtype``.
+    """Return counts ``(..., size)`` without rounding, in the wider of their dtype and ``dtype``.
 
-    A count that is negative, infinite or NaN is 0, and one above 2^40 is that: sums of counts are exact up to 2^48 records.
+    A count that is negative, infinite or NaN is 0, and one above 2^40 is 2^40: sums of counts are
+    exact up to 2^48 records.
     """
     counts = exact_numbers("x", x, dtype)
     if counts.high.shape[-1:] != (size,):
@@ -64,15 +71,18 @@ def _clipped(counts: DoubleFloat) -> DoubleFloat:
 def whole_histogram(
     x: ArrayLike, size: int, neighbors: str, dtype: Any, public_n: ArrayLike | None
 ) -> tuple[DoubleFloat, jax.Array]:
-    """Return counts of all elements, the null record among them, and their public sum: ``(..., size)`` and ``(...)``.
+    """Return counts of all elements including the null record, and their public sum.
 
-    The count of null records, what the number ``public_n`` leaves, may be negative and is not clipped: a record more is always one
-    null record less.
+    Their shapes are ``(..., size)`` and ``(...)``. The number of null records, ``public_n`` minus
+    the counts, may be negative and is not clipped: one more record is always one null record less.
     """
     counts = counts_of(x, dtype, size - (neighbors == "add_remove"))
     if public_n is None:
         if neighbors == "add_remove":
-            raise ValueError("n is private under add_remove neighbors: give a public total, such as an upper bound on n.")
+            raise ValueError(
+                "public_n must be given under add_remove neighbors, where n is private: a public "
+                "total, such as an upper bound on n."
+            )
         return counts, sum_of(counts).value
     public = checks.positive("public_n", public_n, counts.high.dtype)
     if neighbors == "add_remove":
@@ -83,10 +93,12 @@ def whole_histogram(
 
 @jax.jit
 def linear_answers(queries: jax.Array, counts: DoubleFloat) -> DoubleFloat:
-    """Return ``<q, x>`` for queries ``(..., K, N)`` and counts ``(..., N)`` of one dtype, as ``(..., K)``; batches broadcast.
+    """Return ``<q, x>``, ``(..., K)``, for queries ``(..., K, N)`` and counts ``(..., N)``.
 
-    The error is about 2^-48 n max |q| in float32. NaN for a query whose largest |value| is so large that the answers of some
-    datasets would overflow, or so small that differences would vanish: outside 1e-26 to 1e19 in float32, and not 0.
+    They have one dtype, and their batches broadcast. The error is about 2^-48 n max |q| in float32.
+    The result is NaN for a query whose largest |value| is so large that the answers of some
+    datasets would overflow, or so small that differences would underflow: outside 1e-26 to 1e19 in
+    float32, and not 0.
     """
     batch = jnp.broadcast_shapes(queries.shape[:-2], counts.high.shape[:-1])
     size = queries.shape[-1]
@@ -103,8 +115,8 @@ def linear_answers(queries: jax.Array, counts: DoubleFloat) -> DoubleFloat:
         else:
             ranked = jax.tree.map(lambda part: take(part, broadcast_rows(order, batch)), counts)
         sums = prefix_sums(ranked)
-        whole = jax.tree.map(lambda part: part[..., -1], sums)
-        return whole.times(single(values[..., -1])).minus(sum_of(gaps.times(sums.at(slice(1, size)))))
+        total = jax.tree.map(lambda part: part[..., -1], sums)
+        return total.times(single(values[..., -1])).minus(sum_of(gaps.times(sums.at(slice(1, size)))))
 
     if prod(batch) == 0:
         return single(jnp.zeros((*batch, queries.shape[-2]), queries.dtype))
@@ -114,15 +126,19 @@ def linear_answers(queries: jax.Array, counts: DoubleFloat) -> DoubleFloat:
 
 
 def below_best(scores: DoubleFloat) -> jax.Array:
-    """Return how far scores ``(..., R)`` are below the highest: rounded once, relative to that distance; ``inf`` for ``-inf``."""
+    """Return the distances of scores ``(..., R)`` from the highest; ``inf`` for ``-inf``.
+
+    They are rounded once, relative to the distance.
+    """
     best = jnp.argmax(scores.value, axis=-1, keepdims=True)
     top = jax.tree.map(lambda part: jnp.take_along_axis(part, best, axis=-1), scores)
     none = scores.high == -jnp.inf
-    far = jnp.isfinite(top.high) & jnp.isinf(top.high - scores.high)  # too far for a pair, which would be NaN
+    # Too far for a pair of floats, which would be NaN.
+    far = jnp.isfinite(top.high) & jnp.isinf(top.high - scores.high)
     below = top.minus(DoubleFloat(jnp.where(none | far, 0.0, scores.high), scores.low)).value
     return jnp.where(none, jnp.inf, jnp.where(far, jnp.finfo(below.dtype).max, below))
 
 
 def evaluate(values: jax.Array, histograms: jax.Array) -> jax.Array:
-    """Return the answers ``(..., K)`` of queries ``(..., K, N)`` at public histograms ``(..., N)``, as rounded floats."""
+    """Return the rounded answers ``(..., K)`` of queries ``(..., K, N)`` at public histograms."""
     return jnp.matmul(values, histograms[..., None], precision=jax.lax.Precision.HIGHEST)[..., 0]

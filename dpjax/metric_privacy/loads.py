@@ -1,8 +1,8 @@
-"""The load of noise scales: what share of its budget a pair of elements is charged.
+"""The load of noise scales: the fraction of its budget that a pair of elements uses.
 
-A record that moves from element i to j changes answer k by |Q_ki - Q_kj|. With independent noise Lap(c_k) that move costs
-sum_k |Q_ki - Q_kj| / c_k, which must be at most d(i, j) for every pair. Functions on arrays take values and metric from
-:func:`prepared`; all batches broadcast.
+A record that moves from element i to j changes answer k by |Q_ki - Q_kj|. With independent noise
+Lap(c_k) that move costs sum_k |Q_ki - Q_kj| / c_k, which must be at most d(i, j) for every pair.
+Functions on arrays take values and metric from :func:`prepared`; all batches broadcast.
 """
 
 from collections.abc import Callable
@@ -20,16 +20,18 @@ from dpjax.metric_privacy.metrics import BLOCK_CELLS, Metric, fold_rows
 
 
 def load(queries: ArrayLike, scales: ArrayLike, metric: Metric) -> jax.Array:
-    """Return the largest share of its budget that a pair of elements is charged: the noise is private if it is at most 1.
+    """Return the largest fraction of a pair's budget that the noise uses; at most 1 is private.
 
         max over i, j of  sum_k |Q_ki - Q_kj| / c_k / d(i, j)
 
-    Pairs that no query tells apart do not count, nor do pairs of infinite budget. It is infinite if noise of scale 0 tells a
-    protected pair apart, or any noise a pair of budget 0 (Kamalaruban et al. 2020, Theorem 1).
+    Pairs on which no query differs do not count, nor do pairs of infinite budget. It is infinite if
+    a query with noise of scale 0 differs on a protected pair, or any query on a pair of budget 0
+    (Kamalaruban et al. 2020, Theorem 1).
 
     Args:
         queries: see :mod:`dpjax.metric_privacy`.
-        scales: float ``(..., K)``, not negative; a query of scale ``inf`` is not answered and costs nothing.
+        scales: float ``(..., K)``, nonnegative; a query of scale ``inf`` is not answered and costs
+            nothing.
         metric: see :mod:`dpjax.metric_privacy`.
 
     >>> from dpjax.metric_privacy.metrics import from_budgets
@@ -42,54 +44,57 @@ def load(queries: ArrayLike, scales: ArrayLike, metric: Metric) -> jax.Array:
 
 
 def prepared(queries: ArrayLike, metric: Metric, name: str = "queries") -> tuple[jax.Array, Metric]:
-    """Checked queries, with a 0 for the null record, and the metric in one dtype."""
+    """Return checked queries, with a 0 for the null record, and the metric in the same dtype."""
     checks.instance(name, metric, Metric, "from_points, from_budgets, ...")
-    given = checks.float_array(name, queries)
-    if given.ndim < 2 or 0 in given.shape[-2:]:
-        raise ValueError(f"{name} must be of shape (..., K, N) with K, N >= 1, got {given.shape}.")
-    dtype = jnp.promote_types(given.dtype, metric.dtype)
+    array = checks.float_array(name, queries)
+    if array.ndim < 2 or 0 in array.shape[-2:]:
+        raise ValueError(f"{name} must be of shape (..., K, N) with K, N >= 1, got {array.shape}.")
+    dtype = jnp.promote_types(array.dtype, metric.dtype)
     values = metric.columns(checks.finite(name, queries, dtype))
     jnp.broadcast_shapes(values.shape[:-2], metric.batch_shape)
     return values, metric.astype(dtype)
 
 
 def with_scales(queries: ArrayLike, scales: ArrayLike, metric: Metric) -> tuple[jax.Array, jax.Array, Metric]:
-    """The same with scales."""
+    """Return the checked queries, scales and metric."""
     values, metric = prepared(queries, metric)
     c = budget_array("scales", scales).astype(values.dtype)
     if c.shape[-1:] != values.shape[-2:-1]:
-        raise ValueError(f"{values.shape[-2]} queries need as many scales, got shape {c.shape}.")
+        raise ValueError(f"scales must have one element for each of the {values.shape[-2]} queries, got shape {c.shape}.")
     return values, c, metric
 
 
 def one_query(values: ArrayLike) -> jax.Array | np.ndarray:
-    """Values ``(..., N)`` of one query as ``(..., 1, N)``."""
+    """Return values ``(..., N)`` of one query as ``(..., 1, N)``."""
     return (values if isinstance(values, jax.Array) else np.asarray(values))[..., None, :]
 
 
 def batch_of(values: jax.Array, metric: Metric) -> tuple[int, ...]:
-    """The broadcast batch of queries and metric."""
+    """Return the broadcast batch shape of queries and metric."""
     return jnp.broadcast_shapes(values.shape[:-2], metric.batch_shape)
 
 
-def ratio(part: jax.Array, whole: jax.Array) -> jax.Array:
-    """Divide part by whole: 0/x = 0 for any x, x/0 = inf, x/inf = 0; what is not 0 stays above 0."""
-    free = (part == 0) | (whole == jnp.inf)
-    none = whole <= 0
-    value = jnp.maximum(part / jnp.where(free | none, 1.0, whole), float(np.finfo(part.dtype).tiny))
-    value = jnp.where(free, 0.0, jnp.where(none, jnp.inf, value))
-    return jnp.where(jnp.isnan(whole), jnp.nan, value)
+def ratio(cost: jax.Array, budget: jax.Array) -> jax.Array:
+    """Divide cost by budget: 0/x = 0, x/0 = inf, x/inf = 0; a nonzero quotient stays above 0."""
+    free = (cost == 0) | (budget == jnp.inf)
+    none = budget <= 0
+    quotient = jnp.maximum(cost / jnp.where(free | none, 1.0, budget), float(np.finfo(cost.dtype).tiny))
+    quotient = jnp.where(free, 0.0, jnp.where(none, jnp.inf, quotient))
+    return jnp.where(jnp.isnan(budget), jnp.nan, quotient)
 
 
 def fold_pairs(values: jax.Array, metric: Metric, initial: Any, step: Callable[[Any, jax.Array, jax.Array, jax.Array], Any]) -> Any:
-    """Run over all pairs in blocks: ``step(carry, index (B,), differences (..., K, B, N), budgets (..., B, N))``."""
+    """Run over all pairs in blocks of rows of the metric.
+
+    The call is ``step(carry, index (B,), differences (..., K, B, N), budgets (..., B, N))``.
+    """
     lanes = prod(batch_of(values, metric)) * values.shape[-2] * metric.size
     tiny = float(np.finfo(values.dtype).tiny)
 
     def block(carry: Any, index: jax.Array, rows: jax.Array) -> Any:
-        own, other = jnp.take(values, index, axis=-1)[..., :, None], values[..., None, :]
-        # A difference that underflows is still one.
-        apart = jnp.where(own == other, 0.0, jnp.maximum(jnp.abs(own - other), tiny))
+        block_values, other = jnp.take(values, index, axis=-1)[..., :, None], values[..., None, :]
+        # A nonzero difference that underflows counts as the smallest normal number.
+        apart = jnp.where(block_values == other, 0.0, jnp.maximum(jnp.abs(block_values - other), tiny))
         return step(carry, index, apart, rows)
 
     return fold_rows(metric, initial, block, count=BLOCK_CELLS // max(lanes, 1))
@@ -98,12 +103,16 @@ def fold_pairs(values: jax.Array, metric: Metric, initial: Any, step: Callable[[
 def largest_of(
     values: jax.Array, metric: Metric, function: Callable[[jax.Array, jax.Array], jax.Array], shape: tuple[int, ...]
 ) -> jax.Array:
-    """The largest value over all pairs of a function of differences ``(..., K, B, N)`` and budgets: ``(*shape, B, N)`` to shape."""
+    """Return the maximum over all pairs of a function of differences and budgets.
+
+    The function maps ``(..., K, B, N)`` and ``(..., B, N)`` to ``(*shape, B, N)``; the result has
+    shape ``shape``.
+    """
 
     def step(carry: jax.Array, index: jax.Array, apart: jax.Array, rows: jax.Array) -> jax.Array:
         return jnp.maximum(carry, jnp.max(function(apart, rows), axis=-2))
 
-    # The last axis is kept to the end: a maximum along it is vectorised less well.
+    # The last axis is reduced at the end, because a maximum along it is vectorized less well.
     return jnp.max(fold_pairs(values, metric, jnp.zeros((*shape, metric.size), values.dtype), step), axis=-1)
 
 
@@ -118,22 +127,29 @@ def largest_load(values: jax.Array, scales: jax.Array, metric: Metric) -> jax.Ar
 
 
 def scales_alone(values: jax.Array, metric: Metric) -> jax.Array:
-    """The scale of each query with the whole budget, ``(..., K)``, 0 to ``inf``; all NaN where something is wrong."""
+    """Return each query's scale with the whole budget, ``(..., K)``, 0 to ``inf``.
+
+    All are NaN if any is.
+    """
     shape = (*batch_of(values, metric), values.shape[-2])
     scales = largest_of(values, metric, lambda apart, budgets: ratio(apart, budgets[..., None, :, :]), shape)
     return jnp.where(jnp.any(jnp.isnan(scales), axis=-1, keepdims=True), jnp.nan, scales)
 
 
 def answered(values: jax.Array, alone: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Which queries take a share of the budgets, and the query values with 0 for all others."""
+    """Return which queries need noise, and the query values with 0 for all others.
+
+    They are those whose scale alone is positive and finite.
+    """
     alive = (alone > 0) & (alone < jnp.inf)
     return alive, jnp.where(alive[..., None], values, 0.0)
 
 
 def within_budgets(values: jax.Array, scales: jax.Array, alone: jax.Array, metric: Metric) -> jax.Array:
-    """The scales of the queries that take a share, times their load if it is above 1; 0 or ``inf`` for the other queries.
+    """Return scales multiplied by their load if above 1; 0 or ``inf`` for queries without noise.
 
-    They are within the budgets in exact arithmetic, as the computed load has a relative error below (K + 8) eps.
+    They are within the budgets in exact arithmetic, as the computed load has a relative error below
+    (K + 8) eps.
     """
     alive, shared = answered(values, alone)
     scales = jnp.where(alive, scales, jnp.inf)

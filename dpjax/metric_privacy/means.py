@@ -1,9 +1,11 @@
-"""Statistical queries under a metric: means over records of a function of one record (Kamalaruban et al. 2020, Appendix C).
+"""Statistical queries under a metric: means over records of a function of one record.
 
-q(x) = (1/n) sum_i q(x_i) is the linear query with the value q(u)/n at each element u of the universe. The paper maps each u to
-another u' and answers c * q(u') for q(u). With G(u) = c * q(u') / n that is the problem of ``preprocessing.py`` with the error of
-the worst element: problem (13). Where the metric is a sum over attributes, the mean of each is a problem of its own, on one
-attribute's values: problem (14), which has a solution by bisection.
+See Kamalaruban et al. (2020), Appendix C. q(x) = (1/n) sum_i q(x_i) is the linear query with the
+value q(u)/n at each element u of the universe. The paper maps each u to another u' and answers c *
+q(u') for q(u). With G(u) = c * q(u') / n that is the problem of
+:func:`dpjax.metric_privacy.preprocessing.fit_queries` with the error of the worst element: problem
+(13). Where the metric is a sum over attributes, the mean of each is a separate problem on one
+attribute's values: problem (14), which is solved by bisection.
 """
 
 from typing import NamedTuple
@@ -21,13 +23,19 @@ from dpjax.metric_privacy.scales import scales_by
 
 
 class FittedMeans(NamedTuple):
-    """Values to average in place of others, with the noise of their means.
+    """Values to average in place of the original ones, with the noise of their means.
 
     Attributes:
         values: float ``(..., N)``: c u' of the paper, in place of the value u of each element.
         scales: float ``(...)``: c, the noise of the mean.
-        objective: float ``(...)``: max |values - given| + c, which bounds the mean absolute error.
-        closed_form: float ``(...)``: c for the values that were given.
+        objective: float ``(...)``: max |values - original| + c, which bounds the mean absolute
+            error.
+        closed_form: float ``(...)``: c for the original values.
+
+        >>> from dpjax.metric_privacy.points import from_points
+        >>> fit = fit_marginals([0.0, 1.0, 2.0], from_points([[0.0], [0.1], [5.0]], epsilon=1.0), num_records=4.0)
+        >>> [round(float(v), 3) for v in fit.values]
+        [0.49, 0.51, 1.51]
     """
 
     values: jax.Array
@@ -39,18 +47,22 @@ class FittedMeans(NamedTuple):
 def fit_statistics(
     values: ArrayLike, metric: Metric, *, num_records: ArrayLike, loss: Loss = "squared", failure: float = 0.05
 ) -> FittedQueries:
-    """Return the transformed universe of problem (13): queries G and scales c for means of functions of a record.
+    """Return the transformed universe of problem (13): queries G and scales c for statistics.
 
-        minimise  max_u ||c * q(u') - q(u)||_2^2 + 2 ||c||^2   where   ||q(u') - q(v')||_1 <= n d(u, v)
+        minimize  max_u ||c * q(u') - q(u)||_2^2 + 2 ||c||^2
+        where     ||q(u') - q(v')||_1 <= n d(u, v)
 
-    and the like for the other losses (Theorem 11), by :func:`dpjax.metric_privacy.preprocessing.fit_queries`, which explains the
-    arguments; ``values`` are q(u), float ``(..., K, N)``, the K statistics of each element of the universe.
+    and the corresponding problems for the other losses (Theorem 11), by
+    :func:`dpjax.metric_privacy.preprocessing.fit_queries`, which explains the arguments; ``values``
+    are q(u), float ``(..., K, N)``, the K statistics of each element of the universe.
 
     Returns:
-        :class:`FittedQueries` to answer from a histogram: ``queries`` is c * q(u') / n, so that q(u') = n * queries / c.
+        :class:`FittedQueries` to answer from a histogram: ``queries`` is c * q(u') / n, so that
+        q(u') = n * queries / c.
 
     Privacy:
-        ``metric_laplace(histogram, fit.queries, metric, scales=fit.scales)`` is d-private under swap neighbors.
+        ``metric_laplace(histogram, fit.queries, metric, scales=fit.scales)`` is d-private under
+        swap neighbors.
 
     References:
         Kamalaruban et al. (2020), Appendix C, Theorem 10 and equation (13).
@@ -60,33 +72,37 @@ def fit_statistics(
     >>> bool(fit.objective < 0.8 * fit.closed_form)
     True
     """
-    given = checks.float_array("values", values)
-    n = checks.positive("num_records", num_records, given.dtype)
-    shared = checks.finite("values", values, given.dtype) / n[..., None, None]
-    return fit_queries(shared, metric, num_records=n, loss=loss, bias="worst_element", failure=failure)
+    array = checks.float_array("values", values)
+    n = checks.positive("num_records", num_records, array.dtype)
+    scaled = checks.finite("values", values, array.dtype) / n[..., None, None]
+    return fit_queries(scaled, metric, num_records=n, loss=loss, bias="worst_element", failure=failure)
 
 
 def fit_marginals(values: ArrayLike, metric: Metric, *, num_records: ArrayLike) -> FittedMeans:
-    """Return the values and the noise of problem (14), for the mean of each attribute on its own.
+    """Return the values and the noise of problem (14), for the mean of each attribute separately.
 
-        minimise  max_u |c u' - u| + c   where   |u' - v'| <= n d(u, v)
+        minimize  max_u |c u' - u| + c   where   |u' - v'| <= n d(u, v)
 
-    For given c the error is r(c) = max_uv (|u - v| - c n d(u, v)) / 2, reached by the middle of two envelopes (see
-    ``lipschitz.py``), and r(c) + c is convex. The result is the global optimum, unless the metric violates the triangle inequality,
-    and then still within the budgets.
+    For a given c the error is r(c) = max_uv (|u - v| - c n d(u, v)) / 2, reached by the mean of two
+    envelopes (see :func:`dpjax.metric_privacy.lipschitz.lipschitz_envelope`), and r(c) + c is
+    convex. The result is the global optimum, unless the metric violates the triangle inequality,
+    and even then it is within the budgets.
 
     Args:
-        values: float ``(..., N)``, the value of each element of one attribute's own universe; attributes are a batch axis.
+        values: float ``(..., N)``, the value of each element of one attribute's universe;
+            attributes are a batch axis.
         metric: on the N elements of each attribute.
-        num_records: n.
+        num_records: n, positive.
 
     Returns:
-        :class:`FittedMeans`: release mean(values of the records) + Lap(scales). The distribution of n times that is
-        ``metric_laplace(histogram, fit.values[..., None, :], metric, scales=n * fit.scales[..., None])``.
+        :class:`FittedMeans`: release mean(values of the records) + Lap(scales). The distribution of
+        n times that is ``metric_laplace(histogram, fit.values[..., None, :], metric, scales=n *
+        fit.scales[..., None])``.
 
     Privacy:
-        All attributes together are d-private under swap neighbors for the sum of their metrics, d(u, v) = sum_i d_i(u_i, v_i):
-        :func:`dpjax.metric_privacy.attributes.product` is that metric.
+        All attributes together are d-private under swap neighbors for the sum of their metrics,
+        d(u, v) = sum_i d_i(u_i, v_i): :func:`dpjax.metric_privacy.attributes.product` is that
+        metric.
 
     >>> from dpjax.metric_privacy.points import from_points
     >>> fit = fit_marginals([0.0, 1.0, 2.0], from_points([[0.0], [0.1], [5.0]], epsilon=1.0), num_records=4.0)
@@ -104,7 +120,7 @@ def _fit_marginals(u: jax.Array, metric: Metric, n: jax.Array) -> FittedMeans:
     rounding = 1 + 2 * jnp.finfo(u.dtype).eps
 
     def scale_of(values: jax.Array) -> jax.Array:
-        """Of the mean of these very values: divided by n before, they would be others."""
+        """Return the scale for the mean of exactly these values: division by n would round them."""
         return scales_by(values[..., None, :], metric, "common")[..., 0] / n * rounding
 
     closed = scale_of(u)

@@ -1,8 +1,9 @@
 """Privacy budgets between the elements of a data universe: the metric of d-privacy.
 
-A mechanism is d-private if moving one record from element i to element j changes no probability by more than a factor exp(d(i, j)).
-Neighbours are those of swap: the number of records n is public. (Definition 2 of Kamalaruban et al. (2020), ||x - x'||_1 <= 2, also
-allows one record more or less, but lets a query with the same value everywhere tell n without noise.) To make n private,
+A mechanism is d-private if moving one record from element i to element j changes no probability by
+more than a factor exp(d(i, j)). The neighbor relation is swap: the number of records n is public.
+(Definition 2 of Kamalaruban et al. (2020), ||x - x'||_1 <= 2, also allows one record more or less,
+but lets a query with the same value everywhere reveal n without noise.) To make n private,
 :meth:`Metric.with_absence` adds the null record as an element, with a budget to every other.
 """
 
@@ -28,30 +29,36 @@ from dpjax.numerics.batching import fits, take
 
 Neighbors = Literal["swap", "add_remove"]
 Carry = TypeVar("Carry")
-BLOCK_CELLS = 2**20  # numbers in a block of rows: 4 to 8 MB, little enough for a cache
+BLOCK_CELLS = 2**20  # numbers in a block of rows: 4 to 8 MB, which fits in a cache
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, repr=False)
 class Metric(Shown):
-    """The privacy budget d(i, j) of every pair of elements of a universe: symmetric, 0 on the diagonal, ``inf`` where unprotected.
+    """The privacy budgets d(i, j) of all pairs of elements of a universe.
 
-    Made by :func:`from_budgets`, :func:`from_points` and the other constructors, which check what they are given. Leading axes are
-    a batch; a batch element with a wrong parameter is NaN. It is a pytree, differentiable in the budgets. ``metric + other`` is
-    what two mechanisms cost together; ``metric * factor``, for a positive factor that broadcasts against the batch, scales it.
+    They are symmetric, 0 on the diagonal, ``inf`` where unprotected.
 
-    The triangle inequality is not required: a policy such as :func:`dpjax.metric_privacy.thresholds.blowfish` breaks it. A
-    mechanism within such budgets promises their :meth:`closure`, because a record can move through other elements.
+    Made by :func:`from_budgets`, :func:`from_points` and the other constructors, which check their
+    arguments. Leading axes are a batch; a batch element with an invalid parameter is NaN. It is a
+    pytree, differentiable in the budgets. ``metric + other`` is the cost of two mechanisms
+    together; ``metric * factor``, for a positive factor that broadcasts against the batch, scales
+    it.
+
+    The triangle inequality is not required: a policy such as
+    :func:`dpjax.metric_privacy.thresholds.blowfish` violates it. A mechanism within such budgets
+    guarantees their :meth:`closure`, because a record can move through other elements.
 
     Attributes:
-        budgets: float ``(..., N, N)``; or, for a large universe, coordinates from which rows are computed (:meth:`dense` makes the
-            matrix).
-        neighbors: static. ``"swap"``: n is public. ``"add_remove"``: the last element is the null record (see
-            :meth:`with_absence`), and n is private.
+        budgets: float ``(..., N, N)``; or, for a large universe, coordinates from which rows are
+            computed (:meth:`dense` makes the matrix).
+        neighbors: static. ``"swap"``: n is public. ``"add_remove"``: the last element is the null
+            record (see :meth:`with_absence`), and n is private.
 
     References:
-        Chatzikokolakis, Andres, Bordenabe and Palamidessi (2013). Kamalaruban, Perrier, Asghar and Kaafar (2020), "Not All
-        Attributes are Created Equal: d_X-Private Mechanisms for Linear Queries", Definition 2.
+        Chatzikokolakis, Andres, Bordenabe and Palamidessi (2013). Kamalaruban, Perrier, Asghar and
+        Kaafar (2020), "Not All Attributes are Created Equal: d_X-Private Mechanisms for Linear
+        Queries", Definition 2.
 
     >>> from dpjax.metric_privacy.points import from_points
     >>> metric = from_points([[0.0, 0.0], [3.0, 4.0]], epsilon=2.0)
@@ -70,17 +77,17 @@ class Metric(Shown):
 
     @property
     def size(self) -> int:
-        """The number of elements N, the null record among them if the metric has it."""
+        """The number of elements N, including the null record if the metric has it."""
         return self.budgets.shape[-1]
 
     @property
     def num_values(self) -> int:
-        """The number of elements that a record can have: all but the null record."""
+        """The number of elements that a record can have: all except the null record."""
         return self.size - (self.neighbors == "add_remove")
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
-        """The leading axes."""
+        """The shape of the leading axes."""
         return self.budgets.shape[:-2]
 
     @property
@@ -91,7 +98,10 @@ class Metric(Shown):
     @property
     @jax.jit
     def smallest(self) -> jax.Array:
-        """The smallest budget between two different elements, of shape ``batch_shape``; ``inf`` for a universe of one."""
+        """The smallest budget between two different elements, of shape ``batch_shape``.
+
+        It is ``inf`` for a universe of one element.
+        """
 
         def step(least: jax.Array, index: jax.Array, rows: jax.Array) -> jax.Array:
             same = index[:, None] == jnp.arange(self.size, dtype=index.dtype)
@@ -110,25 +120,31 @@ class Metric(Shown):
         return fold_rows(self, jnp.zeros(self.batch_shape, self.dtype), step)
 
     def rows(self, start: ArrayLike, count: int) -> jax.Array:
-        """Return the budgets ``(..., count, N)`` of elements from ``start``, which is clamped as in ``jax.lax.dynamic_slice``."""
+        """Return the budgets ``(..., count, N)`` of the elements from ``start`` on.
+
+        ``start`` is clamped as in ``jax.lax.dynamic_slice``.
+        """
         if isinstance(self.budgets, Points):
             return self.budgets.rows(start, count)
         return jax.lax.dynamic_slice_in_dim(self.budgets, start, count, axis=-2)
 
     def pairs(self, first: jax.Array, second: jax.Array) -> jax.Array:
-        """Return d(i, j) for pairs of elements, int32 ``(..., M)``, whose batch is that of the metric or larger."""
+        """Return d(i, j) for pairs of elements, int32 ``(..., M)``.
+
+        Their batch is that of the metric or larger.
+        """
         if isinstance(self.budgets, Points):
             return self.budgets.pairs(first, second)
         return take(self.budgets.reshape(*self.batch_shape, self.size**2), first * self.size + second)
 
     def columns(self, queries: jax.Array) -> jax.Array:
-        """Return query values of all elements: ``(..., N)``, with a 0 for the null record added where the metric has it."""
+        """Return query values of all elements, ``(..., N)``, with a 0 for a null record."""
         if queries.shape[-1] != self.num_values:
-            raise ValueError(f"queries over {queries.shape[-1]} elements do not fit a metric on {self.num_values}.")
+            raise ValueError(f"queries must have a last axis of {self.num_values} elements as the metric, got {queries.shape[-1]}.")
         return jnp.pad(queries, [(0, 0)] * (queries.ndim - 1) + [(0, self.size - self.num_values)])
 
     def astype(self, dtype: Any) -> Metric:
-        """Return the metric in another precision."""
+        """Return the metric with budgets of another dtype."""
         return jax.tree.map(lambda leaf: leaf.astype(dtype), self)
 
     def dense(self) -> Metric:
@@ -136,42 +152,52 @@ class Metric(Shown):
         return _dense(self) if isinstance(self.budgets, Points) else self
 
     def closure(self) -> Metric:
-        """Return the largest metric below these budgets that satisfies the triangle inequality: the lengths of shortest paths.
+        """Return the lengths of shortest paths as a metric.
 
-        Elements that no finite path connects stay at ``inf``. Scales for linear queries stay the same, since |q_i - q_j| is at
-        most the sum of differences along a path. N steps of N x N work.
+        It is the largest metric below these budgets that satisfies the triangle inequality.
+
+        Elements that no finite path connects keep ``inf``. Scales for linear queries do not change,
+        since |q_i - q_j| is at most the sum of differences along a path. It takes N steps of N x N
+        work.
         """
         return Metric(shortest_paths(self.dense().budgets), self.neighbors)
 
     def with_absence(self, budgets: ArrayLike) -> Metric:
-        """Return the metric with the null record as element N + 1, so that n is private: the relation ``"add_remove"``.
+        """Return the metric with the null record as element N + 1, which makes n private.
+
+        The neighbor relation of the result is ``"add_remove"``.
 
         Args:
-            budgets: float ``(..., N)``, ``(..., 1)`` or one for all: what one more or one less record of each element may cost.
+            budgets: float ``(..., N)``, ``(..., 1)`` or one for all: the budget of adding or
+                removing a record of each element.
 
         Privacy:
-            Removing a record is a move to the null record, on which every query is 0. Replacing one costs no more than before, and
-            by :meth:`closure` at most the sum of the two elements' ``budgets`` here.
+            Removing a record is a move to the null record, on which every query is 0. Replacing one
+            costs no more than before, and by :meth:`closure` at most the sum of the two elements'
+            ``budgets`` here.
 
         >>> from_budgets([[0.0, 3.0], [3.0, 0.0]]).with_absence(1.0).closure().budgets.tolist()
         [[0.0, 2.0, 1.0], [2.0, 0.0, 1.0], [1.0, 1.0, 0.0]]
         """
         if self.neighbors == "add_remove":
-            raise ValueError("this metric has the null record already.")
-        given = jnp.atleast_1d(budget_array("budgets", budgets).astype(self.dtype))
-        if given.shape[-1] == 1:
-            given = jnp.broadcast_to(given, (*given.shape[:-1], self.size))
-        if given.shape[-1] != self.size:
-            raise ValueError(f"{self.size} elements need as many budgets of absence, or one for all; got shape {given.shape}.")
-        fits(self.batch_shape, budgets=given.shape[:-1])
-        return _with_absence(self, given)
+            raise ValueError("with_absence needs a metric without the null record, and this one has it already.")
+        absence = jnp.atleast_1d(budget_array("budgets", budgets).astype(self.dtype))
+        if absence.shape[-1] == 1:
+            absence = jnp.broadcast_to(absence, (*absence.shape[:-1], self.size))
+        if absence.shape[-1] != self.size:
+            raise ValueError(
+                f"budgets must have one element for each of the {self.size} elements, or one for all, got shape {absence.shape}."
+            )
+        fits(self.batch_shape, budgets=absence.shape[:-1])
+        return _with_absence(self, absence)
 
     def __add__(self, other: Metric) -> Metric:
         if not isinstance(other, Metric):
             return NotImplemented
         if self.size != other.size or self.neighbors != other.neighbors:
             raise ValueError(
-                f"metrics add up on one universe only: {self.size} elements under {self.neighbors} neighbors, "
+                f"metrics must have the same elements and neighbors to be added, got {self.size} "
+                f"elements under {self.neighbors} and "
                 f"{other.size} under {other.neighbors}."
             )
         dtype = jnp.promote_types(self.dtype, other.dtype)
@@ -179,45 +205,49 @@ class Metric(Shown):
         return Metric(one + two, self.neighbors)
 
     def __radd__(self, other: int) -> Metric:
-        return self if isinstance(other, int) and other == 0 else NotImplemented  # the start of sum()
+        # The start of sum().
+        return self if isinstance(other, int) and other == 0 else NotImplemented
 
     def __mul__(self, factor: ArrayLike) -> Metric:
         return _scaled(self, checks.positive("factor", factor, self.dtype))
 
     __rmul__ = __mul__
-    __array_ufunc__ = None  # NumPy's arrays leave their product with a metric to the metric
+    __array_ufunc__ = None  # NumPy arrays then leave their product with a metric to __rmul__
 
 
 def from_budgets(budgets: ArrayLike) -> Metric:
     """Return the metric with these public budgets.
 
-    They need not satisfy the triangle inequality (see :func:`dpjax.metric_privacy.validation.validate`).
+    They may violate the triangle inequality (see :func:`dpjax.metric_privacy.validation.validate`).
 
     Args:
-        budgets: float ``(..., N, N)``, symmetric, not negative, 0 on the diagonal, ``inf`` where nothing is to be protected. Of ij
-            and ji that differ by rounding (16 units in the last place) the smaller counts. Wrong ones raise, or in a JAX array make
-            their batch element NaN.
+        budgets: float ``(..., N, N)``, symmetric, nonnegative, 0 on the diagonal, ``inf`` where
+            nothing is to be protected. Where ij and ji differ by rounding (16 units in the last
+            place), the smaller one is used. Invalid budgets raise, or in a JAX array make their
+            batch element NaN.
 
     >>> from_budgets([[0, 1], [1, 0]]).size
     2
     """
-    given = square_array("budgets", budgets)
+    array = square_array("budgets", budgets)
     if not isinstance(budgets, jax.Array):
         exact = np.asarray(budgets, np.float64)
-        wrong = np.argwhere(faults(exact, given.dtype, np)).tolist()
+        wrong = np.argwhere(faults(exact, array.dtype, np)).tolist()
         if wrong:
             *batch, i, j = wrong[0]
             other = "" if i == j else f" and d({j}, {i}) = {exact[(*batch, j, i)]:g}"
             where = f" in batch element {tuple(batch)}" if batch else ""
             raise ValueError(
-                "budgets must be symmetric, not negative and 0 on the diagonal: "
+                "budgets must be symmetric, nonnegative and 0 on the diagonal: "
                 f"d({i}, {j}) = {exact[(*batch, i, j)]:g}{other}{where}."
             )
-    return Metric(symmetric(given))
+    return Metric(symmetric(array))
 
 
 def uniform(size: int, *, epsilon: ArrayLike) -> Metric:
-    """Return the metric d(i, j) = epsilon for i != j: epsilon-differential privacy under swap neighbours, with n public.
+    """Return the metric d(i, j) = epsilon for i != j.
+
+    This is epsilon-differential privacy under swap neighbors, with n public.
 
     Args:
         size: static, the number of elements N.
@@ -243,10 +273,12 @@ def fold_rows(
     *,
     count: int | None = None,
 ) -> Carry:
-    """Run over all budgets a block of rows at a time: ``carry = step(carry, index (count,), rows (..., count, N))``.
+    """Run over all budgets, a block of rows at a time.
 
-    ``count`` is static, about a million budgets if left out. ``step`` must not mind rows that come twice (a maximum, a minimum):
-    the last block may overlap the one before.
+    The call is ``carry = step(carry, index (count,), rows (..., count, N))``.
+
+    ``count`` is static, by default about a million budgets. ``step`` must give the same result when
+    rows come twice (as for a maximum or a minimum): the last block may overlap the one before.
 
     >>> import jax.numpy as jnp
     >>> from dpjax.metric_privacy.points import point_metric
@@ -257,10 +289,11 @@ def fold_rows(
     size = metric.size
     if count is None:
         count = BLOCK_CELLS // (size * max(prod(metric.batch_shape), 1))
-    block = -(-size // -(-size // min(max(count, 1), size)))  # as many blocks, and all of one size
+    # The same number of blocks, all of one size.
+    block = -(-size // -(-size // min(max(count, 1), size)))
 
-    def body(number: jax.Array, carry: Carry) -> Carry:
-        start = jnp.minimum(number * block, size - block).astype(jnp.int32)
+    def body(block_index: jax.Array, carry: Carry) -> Carry:
+        start = jnp.minimum(block_index * block, size - block).astype(jnp.int32)
         return step(carry, start + jnp.arange(block, dtype=jnp.int32), metric.rows(start, block))
 
     return jax.lax.fori_loop(0, -(-size // block), body, initial)
@@ -268,24 +301,24 @@ def fold_rows(
 
 @jax.jit
 def _dense(metric: Metric) -> Metric:
-    whole = metric.rows(0, metric.size)
-    return Metric(nan_where_any(jnp.minimum(whole, jnp.swapaxes(whole, -1, -2))), metric.neighbors)
+    matrix = metric.rows(0, metric.size)
+    return Metric(nan_where_any(jnp.minimum(matrix, jnp.swapaxes(matrix, -1, -2))), metric.neighbors)
 
 
 @jax.jit
 def _with_absence(metric: Metric, edge: jax.Array) -> Metric:
-    own = metric.budgets
-    if isinstance(own, Points):
-        return Metric(replace(own, absence=edge, epsilon=nan_where_missing(own.epsilon, edge)), "add_remove")
+    budgets = metric.budgets
+    if isinstance(budgets, Points):
+        return Metric(replace(budgets, absence=edge, epsilon=nan_where_missing(budgets.epsilon, edge)), "add_remove")
     batch, size = jnp.broadcast_shapes(edge.shape[:-1], metric.batch_shape), metric.size + 1
-    whole = jnp.zeros((*batch, size, size), own.dtype).at[..., :-1, :-1].set(own)
-    return Metric(nan_where_any(whole.at[..., -1, :-1].set(edge).at[..., :-1, -1].set(edge)), "add_remove")
+    matrix = jnp.zeros((*batch, size, size), budgets.dtype).at[..., :-1, :-1].set(budgets)
+    return Metric(nan_where_any(matrix.at[..., -1, :-1].set(edge).at[..., :-1, -1].set(edge)), "add_remove")
 
 
 @jax.jit
 def _scaled(metric: Metric, factor: jax.Array) -> Metric:
-    own = metric.budgets
-    if not isinstance(own, Points):
-        return Metric(nan_where_any(own * factor[..., None, None]), metric.neighbors)
-    absence = None if own.absence is None else own.absence * factor[..., None]
-    return Metric(replace(own, epsilon=own.epsilon * factor, absence=absence), metric.neighbors)
+    budgets = metric.budgets
+    if not isinstance(budgets, Points):
+        return Metric(nan_where_any(budgets * factor[..., None, None]), metric.neighbors)
+    absence = None if budgets.absence is None else budgets.absence * factor[..., None]
+    return Metric(replace(budgets, epsilon=budgets.epsilon * factor, absence=absence), metric.neighbors)

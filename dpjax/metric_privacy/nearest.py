@@ -1,7 +1,8 @@
-"""The functions and queries nearest to given ones that the budgets allow.
+"""Functions and queries nearest to given ones within the budgets.
 
-One function: the middle of its two envelopes (McShane 1934). Several queries that share the budgets, for given noise scales: by
-splitting (ADMM), then made exact.
+For one function it is the mean of its two envelopes (McShane 1934). For several queries that share
+the budgets, with given noise scales, it is found by splitting (ADMM), and then made to satisfy the
+budgets exactly.
 """
 
 import jax
@@ -16,12 +17,13 @@ _SWEEPS = 200
 
 
 def nearest_function(values: jax.Array, reach: jax.Array, budgets: jax.Array) -> jax.Array:
-    """Return the function nearest to values ``(..., N)``, in the sup norm, whose differences are at most ``reach``.
+    """Return the function nearest in the sup norm whose differences are at most ``reach``.
 
         (min over j of (q_j + reach_ij) + max over j of (q_j - reach_ij)) / 2
 
-    ``reach`` ``(..., N, N)`` has the triangle inequality. Elements with ``budgets`` of 0 between them share one value exactly,
-    however their rows were rounded.
+    ``values`` are ``(..., N)``; ``reach``, ``(..., N, N)``, satisfies the triangle inequality.
+    Elements with ``budgets`` of 0 between them get exactly the same value, even if their rows were
+    rounded differently.
     """
     above = jnp.min(values[..., None, :] + reach, axis=-1)
     below = jnp.max(values[..., None, :] - reach, axis=-1)
@@ -31,24 +33,25 @@ def nearest_function(values: jax.Array, reach: jax.Array, budgets: jax.Array) ->
 
 
 def allowed(c: jax.Array, budgets: jax.Array) -> jax.Array:
-    """Return c d; ``inf`` where d is, for c = 0 too."""
+    """Return c d; ``inf`` where d is, even for c = 0."""
     return jnp.where(budgets == jnp.inf, jnp.inf, c * jnp.where(budgets == jnp.inf, 0.0, budgets))
 
 
 def bias_of(residual: jax.Array, loss: str, bias: str) -> jax.Array:
     """Return the bias of one record, to the power of the loss, for residuals ``(..., K, N)``."""
-    size = jnp.abs(residual)
+    magnitude = jnp.abs(residual)
     if loss == "maximum":
-        return jnp.max(size, axis=(-2, -1))
+        return jnp.max(magnitude, axis=(-2, -1))
     total = jnp.sum if bias == "all_elements" else jnp.max
-    return total(jnp.sum(jnp.square(size) if loss == "squared" else size, axis=-2), axis=-1)
+    return total(jnp.sum(jnp.square(magnitude) if loss == "squared" else magnitude, axis=-2), axis=-1)
 
 
 def nearest_queries(target: jax.Array, scales: jax.Array, metric: Metric, loss: str, bias: str) -> jax.Array:
-    """Return the G nearest to the target within the budgets, for given scales, by splitting (ADMM) in x = G / c.
+    """Return the G nearest to the target within the budgets, for given scales.
 
-    Every pair has its own copy of x_i - x_j, projected on the L1 ball of radius d(i, j). The pairs are a complete graph, whose
-    Laplacian N I - 1 1' is inverted by hand. :func:`_within` removes what the copies still disagree about.
+    It is found by splitting (ADMM) in x = G / c. Every pair has a copy of x_i - x_j, projected on
+    the L1 ball of radius d(i, j). The pairs are a complete graph, whose Laplacian N I - 1 1' is
+    inverted in closed form. :func:`_within` removes the remaining disagreement of the copies.
     """
     c = scales[..., None]
     t = target / c
@@ -57,7 +60,8 @@ def nearest_queries(target: jax.Array, scales: jax.Array, metric: Metric, loss: 
     t = t / unit
     radius = metric.budgets / unit
     n = t.shape[-1]
-    # Residuals of x weigh c^2 (squared) or c; those that are not squared are split off too, and meet the pairs with weight 1.
+    # Residuals of x weigh c^2 (squared) or c; those that are not squared are split too, and meet
+    # the pairs with weight 1.
     weight = c / jnp.max(c, axis=-2, keepdims=True)
     if loss == "squared":
         weight = jnp.square(weight)
@@ -89,18 +93,19 @@ def nearest_queries(target: jax.Array, scales: jax.Array, metric: Metric, loss: 
         middle = jnp.mean if loss == "squared" else jnp.median
         return g + middle(offset, axis=-1, keepdims=True)
 
-    found = centered(x)
+    split = centered(x)
     if bias == "all_elements":
-        return found
-    at_once = centered(t)  # the best for K = 1, where splitting is slow
-    better = bias_of(at_once - target, loss, bias) < bias_of(found - target, loss, bias)
-    return jnp.where(better[..., None, None], at_once, found)
+        return split
+    direct = centered(t)  # the best for K = 1, where splitting converges slowly
+    better = bias_of(direct - target, loss, bias) < bias_of(split - target, loss, bias)
+    return jnp.where(better[..., None, None], direct, split)
 
 
 def _center(points: jax.Array, loss: str) -> jax.Array:
-    """A point ``(..., K)`` whose farthest of the points ``(..., K, N)`` is near.
+    """Return a point ``(..., K)`` with a small largest distance to points ``(..., K, N)``.
 
-    From the middle of each coordinate, the best for K = 1 and for "maximum", in shorter and shorter steps towards the farthest.
+    Start from the middle of each coordinate, which is the best for K = 1 and for "maximum", and
+    take shorter and shorter steps towards the farthest point.
     """
     middle = (jnp.max(points, axis=-1) + jnp.min(points, axis=-1)) / 2
     if loss == "maximum" or points.shape[-2] == 1:
@@ -119,10 +124,11 @@ def _center(points: jax.Array, loss: str) -> jax.Array:
 
 
 def _within(x: jax.Array, budgets: jax.Array) -> jax.Array:
-    """Functions ``(..., K, N)`` near x with sum_k |x_ki - x_kj| <= d(i, j), however small d is beside what x exceeds it by.
+    """Return functions ``(..., K, N)`` near x with sum_k |x_ki - x_kj| <= d(i, j).
 
-    Each pair's budget is shared between the K functions, and each takes the nearest function within the closure of its shares.
-    Elements so close that a float cannot tell the difference from 0 become one.
+    It holds for budgets much smaller than the violation too. Each pair's budget is shared between
+    the K functions, and each takes the nearest function within the closure of its shares. Elements
+    so close that rounding hides their difference become one.
     """
     apart = jnp.abs(x[..., :, None] - x[..., None, :])
     total = jnp.sum(apart, axis=-3, keepdims=True)
@@ -138,23 +144,25 @@ def _soft(x: jax.Array, threshold: jax.Array) -> jax.Array:
 
 
 def _on_ball(x: jax.Array, radius: jax.Array) -> jax.Array:
-    """Project on the L1 ball along the third axis from the end; K Newton steps find the threshold exactly."""
-    size = jnp.abs(x)
-    cut = jnp.zeros_like(jnp.sum(size, axis=-3, keepdims=True))
+    """Project on the L1 ball along the third axis from the end; K Newton steps are exact."""
+    magnitude = jnp.abs(x)
+    cut = jnp.zeros_like(jnp.sum(magnitude, axis=-3, keepdims=True))
     for _ in range(min(x.shape[-3], 8)):
-        above = size > cut
+        above = magnitude > cut
         count = jnp.sum(above, axis=-3, keepdims=True, dtype=x.dtype)
-        cut = jnp.maximum((jnp.sum(jnp.where(above, size, 0.0), axis=-3, keepdims=True) - radius) / jnp.maximum(count, 1.0), cut)
+        cut = jnp.maximum(
+            (jnp.sum(jnp.where(above, magnitude, 0.0), axis=-3, keepdims=True) - radius) / jnp.maximum(count, 1.0), cut
+        )
     return _soft(x, cut)
 
 
 def _on_cube_dual(x: jax.Array, radius: jax.Array) -> jax.Array:
     """Project on the L1 ball over the last two axes, by bisection."""
-    size, radius = jnp.abs(x), jnp.max(radius, axis=(-2, -1), keepdims=True)
+    magnitude, radius = jnp.abs(x), jnp.max(radius, axis=(-2, -1), keepdims=True)
 
     def outside(cut: jax.Array | float) -> jax.Array:
-        return jnp.sum(jnp.maximum(size - cut, 0.0), axis=(-2, -1), keepdims=True) > radius
+        return jnp.sum(jnp.maximum(magnitude - cut, 0.0), axis=(-2, -1), keepdims=True) > radius
 
-    top = jnp.max(size, axis=(-2, -1), keepdims=True)
+    top = jnp.max(magnitude, axis=(-2, -1), keepdims=True)
     _, cut = bisect(outside, jnp.zeros_like(top), top, 30)
     return jnp.where(outside(0.0), _soft(x, cut), x)

@@ -1,6 +1,7 @@
-"""The best noise scales: an interior point method in u = 1/c on a working set of pairs, with a certificate.
+"""The best noise scales, by an interior point method on a working set of pairs.
 
-The budgets are linear in u, where the objectives are convex. Pairs that a solution overspends are added until there are none.
+It solves for u = 1/c, in which the budgets are linear and the objectives convex, and gives a
+certificate. Pairs whose budget a solution exceeds are added until there are none.
 """
 
 import jax
@@ -10,17 +11,22 @@ import numpy as np
 from dpjax.metric_privacy.loads import answered, fold_pairs, ratio, within_budgets
 from dpjax.metric_privacy.metrics import Metric
 
-_EXCHANGES = 30  # of the working set of pairs; a few suffice
-_STEPS = 80  # of the interior point method: the gap falls about fivefold in each, less where scales span many powers of ten
+_EXCHANGES = 30  # exchanges of the working set of pairs; a few suffice
+# Steps of the interior point method; each divides the gap by about 5, less where scales span
+# decades.
+_STEPS = 80
 
 
 def best_scales(
     values: jax.Array, metric: Metric, alone: jax.Array, weights: jax.Array, power: int, others: tuple[jax.Array, jax.Array]
 ) -> tuple[jax.Array, jax.Array]:
-    """Return the scales ``(..., K)`` of the smallest sum of w_k c_k^power (w_k log c_k for 0), and a bound of the gap ``(...)``.
+    """Return the scales ``(..., K)`` of least sum w_k c_k^power, and a bound of the gap ``(...)``.
 
-    ``alone``, from :func:`dpjax.metric_privacy.loads.scales_alone`, has the whole batch. The search starts at the first of
-    ``others``, scales by other strategies, and the result is no worse than any of them.
+    For power 0 the sum is that of w_k log c_k.
+
+    ``alone``, from :func:`dpjax.metric_privacy.loads.scales_alone`, has the full batch shape. The
+    search starts at the first of ``others``, scales by other strategies, and the result is no worse
+    than any of them.
     """
     alive, shared = answered(values, alone)
     weights = jnp.where(alive, weights, 0.0)
@@ -39,7 +45,8 @@ def best_scales(
         return jnp.sum(w * (x**power if power else jnp.log(x)), axis=-1)
 
     for other in others:
-        # Better by rounding only, unless the solver failed: the derivative stays that of the optimum.
+        # Better by rounding only, unless the solver failed: the derivative remains that of the
+        # optimum.
         other = jax.lax.stop_gradient(within_budgets(values, other, alone, metric))
         better = ~(objective(best) <= objective(other))
         change = best - jax.lax.stop_gradient(best)
@@ -47,14 +54,15 @@ def best_scales(
     bound = _lower_bound(rows, multipliers, w, alive, power)
     reached = objective(best)
     gap = reached / bound - 1 if power else jnp.expm1((reached - bound) / jnp.sum(w, axis=-1))
-    nothing = jnp.where(jnp.isnan(alone[..., 0]), jnp.nan, 0.0)  # left to choose
+    nothing = jnp.where(jnp.isnan(alone[..., 0]), jnp.nan, 0.0)  # no scale was free
     return best, jax.lax.stop_gradient(jnp.where(jnp.any(alive, axis=-1), jnp.maximum(gap, 0.0), nothing))
 
 
 def _constraints(shared: jax.Array, unit: jax.Array, metric: Metric, first: jax.Array, second: jax.Array) -> jax.Array:
-    """|dQ_k| / unit_k / d for pairs of elements ``(..., M)``: ``(..., M, K)``.
+    """Return |dQ_k| / unit_k / d for pairs of elements ``(..., M)``: ``(..., M, K)``.
 
-    Differences come first: those of quotients would be mostly rounding where a query has a large constant in it.
+    Subtract before dividing: differences of quotients would be mostly rounding where a query has a
+    large constant in it.
     """
     one, other = (jnp.take_along_axis(shared, index[..., None, :], axis=-1) for index in (first, second))
     return jnp.swapaxes(ratio(jnp.abs(one - other) / unit[..., None], metric.pairs(first, second)[..., None, :]), -1, -2)
@@ -63,14 +71,17 @@ def _constraints(shared: jax.Array, unit: jax.Array, metric: Metric, first: jax.
 def _exchange(
     shared: jax.Array, unit: jax.Array, metric: Metric, w: jax.Array, alive: jax.Array, start: jax.Array, power: int
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-    """The optimum v, multipliers, and their pairs: solve for a working set of pairs, then add those that this overspends."""
+    """Return the optimum v, multipliers and their pairs.
+
+    Solve for a working set of pairs, then add the pairs whose budgets the solution exceeds.
+    """
     n, k, batch = metric.size, shared.shape[-2], start.shape[:-1]
     slots = min(4 * k + 24, max(1, n * (n - 1) // 2) + k)
     eps = float(np.finfo(shared.dtype).eps)
     columns = jnp.arange(n, dtype=jnp.int32)
 
     def steepest(carry: tuple, index: jax.Array, apart: jax.Array, rows: jax.Array) -> tuple:
-        """The pair that bounds each query alone."""
+        """Find the pair that bounds each query alone."""
         most, i, j = carry
         need = ratio(apart / unit[..., None, None], rows[..., None, :, :]).reshape(*batch, k, -1)
         at = jnp.argmax(need, axis=-1).astype(jnp.int32)
@@ -81,7 +92,7 @@ def _exchange(
     _, first, second = fold_pairs(shared, metric, (jnp.zeros((*batch, k), shared.dtype), zeros, zeros), steepest)
 
     def heaviest(v: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """The largest load of each element with a later one, and with which."""
+        """Return the largest load of each element with a later one, and the index of that one."""
 
         def step(carry: tuple, index: jax.Array, apart: jax.Array, rows: jax.Array) -> tuple:
             loads, partner = carry
@@ -98,8 +109,9 @@ def _exchange(
     def exchange(carry: tuple) -> tuple:
         count, unfinished, _, multipliers, first, second, loads, partner = carry
         largest = jnp.max(multipliers, axis=-1, keepdims=True)
-        # Binding pairs stay, or the objective could fall; then those that are overspent, the worst first, then the fullest. A full
-        # candidate that is not overspent is held already.
+        # Binding pairs stay, or the objective could fall; then the pairs over their budgets, the
+        # worst first, then the fullest. A binding candidate that is within its budget is in the set
+        # already.
         held = jnp.where(multipliers > max(1e-6, 1e3 * eps) * largest, 4 + multipliers / largest, 0.0)
         spare = jnp.where(loads < 1 - 1e-6, loads, -1.0)
         score = jnp.concatenate([held, jnp.where(loads > 1 + 16 * eps, 1 + jnp.minimum(loads, 2.0), spare)], axis=-1)
@@ -108,32 +120,37 @@ def _exchange(
             jnp.take_along_axis(jnp.concatenate(pool, axis=-1), kept, axis=-1) for pool in ((first, every), (second, partner))
         )
         v, multipliers = _interior_point(_constraints(shared, unit, metric, first, second), w, alive, start, power)
-        found = (v, multipliers, first, second, *heaviest(v))
-        kept_on = [jnp.where(unfinished, new, old) for new, old in zip(found, carry[2:], strict=True)]
+        solved = (v, multipliers, first, second, *heaviest(v))
+        kept_on = [jnp.where(unfinished, new, old) for new, old in zip(solved, carry[2:], strict=True)]
         return count + 1, unfinished & (jnp.max(kept_on[4], axis=-1, keepdims=True) > tolerance), *kept_on
 
-    # It starts with the pairs that bound each query alone; a pair of an element with itself is no constraint.
+    # Start with the pairs that bound each query alone; a pair of an element with itself is no
+    # constraint.
     ones = jnp.ones((*batch, k), shared.dtype)
-    held = (jnp.pad(part, [(0, 0)] * len(batch) + [(0, slots - k)]) for part in (ones, first, second))
+    held = (jnp.pad(initial, [(0, 0)] * len(batch) + [(0, slots - k)]) for initial in (ones, first, second))
     carry = (jnp.int32(0), jnp.any(alive, axis=-1, keepdims=True), start, *held, *heaviest(start))
     carry = jax.lax.while_loop(lambda carry: jnp.any(carry[1]) & (carry[0] < _EXCHANGES), exchange, carry)
     return carry[2:6]
 
 
 def _interior_point(rows: jax.Array, w: jax.Array, alive: jax.Array, start: jax.Array, power: int) -> tuple[jax.Array, jax.Array]:
-    """Minimise sum_k w_k v_k^-p / p (or -w_k log v_k) where rows v <= 1: v ``(..., K)`` and multipliers ``(..., M)``."""
+    """Minimize sum_k w_k v_k^-p / p (or -w_k log v_k) subject to rows v <= 1.
+
+    Return v ``(..., K)`` and multipliers ``(..., M)``.
+    """
     m = rows.shape[-2]
     v = jnp.where(alive, start, 0.0)
     v = v * (0.9 / jnp.maximum(jnp.max(_product(rows, v), axis=-1, keepdims=True), 0.1))
     v = jnp.where(alive, v, 1.0)
     slack = 1 - _product(rows, v)
-    scale = jnp.sum(jnp.where(alive, w * v**-power, 0.0), axis=-1, keepdims=True)  # the sum of all multipliers, at the optimum
+    # The sum of all multipliers, at the optimum.
+    scale = jnp.sum(jnp.where(alive, w * v**-power, 0.0), axis=-1, keepdims=True)
     multipliers = 0.5 * scale / m / slack
     eps = float(np.finfo(v.dtype).eps)
     floor = 4 * eps * scale
 
     def furthest(x: jax.Array, dx: jax.Array) -> jax.Array:
-        """The largest step, up to 1, that stays positive."""
+        """Return the largest step, up to 1, that stays positive."""
         limit = jnp.where(dx < 0, x / jnp.where(dx < 0, -dx, 1.0), jnp.inf)
         return jnp.minimum(0.99 * jnp.min(limit, axis=-1, keepdims=True), 1.0)
 
@@ -150,12 +167,13 @@ def _interior_point(rows: jax.Array, w: jax.Array, alive: jax.Array, start: jax.
         dm = (target + multipliers * change) / slack - multipliers
         along = jnp.minimum(furthest(slack, -change), furthest(v, dv))
         moved = v + along * dv
-        # The slack is computed anew, so that no error adds up, and stays positive where it rounds to 0.
-        found = moved, jnp.maximum(1 - _product(rows, moved), eps / 4), multipliers + furthest(multipliers, dm) * dm
-        sound = jnp.isfinite(jnp.sum(found[0], axis=-1, keepdims=True) + jnp.sum(found[2], axis=-1, keepdims=True))
-        # Settled batch elements stay as they are: further steps would only add rounding.
+        # The slack is recomputed, so that errors do not accumulate, and stays positive where it
+        # rounds to 0.
+        trial = moved, jnp.maximum(1 - _product(rows, moved), eps / 4), multipliers + furthest(multipliers, dm) * dm
+        sound = jnp.isfinite(jnp.sum(trial[0], axis=-1, keepdims=True) + jnp.sum(trial[2], axis=-1, keepdims=True))
+        # Settled batch elements do not change: further steps would only add rounding.
         unsettled = unsettled & sound
-        v, slack, multipliers = (jnp.where(unsettled, new, old) for new, old in zip(found, carry[2:], strict=True))
+        v, slack, multipliers = (jnp.where(unsettled, new, old) for new, old in zip(trial, carry[2:], strict=True))
         wide = mean_gap(slack, multipliers) > 1.5 * floor
         off = jnp.where(alive, v * _product(jnp.swapaxes(rows, -1, -2), multipliers) - w * v**-power, 0.0)
         unsettled = unsettled & (wide | (jnp.max(jnp.abs(off), axis=-1, keepdims=True) > 16 * floor))
@@ -173,21 +191,25 @@ def _product(matrix: jax.Array, vector: jax.Array) -> jax.Array:
 def _newton(
     rows: jax.Array, pull: jax.Array, v: jax.Array, w: jax.Array, alive: jax.Array, power: int, gradient: jax.Array
 ) -> jax.Array:
-    """Solve (diag((p+1) w v^-(p+2)) + rows^T diag(pull) rows) x = gradient; 0 for queries that take no share."""
+    """Solve (diag((p+1) w v^-(p+2)) + rows^T diag(pull) rows) x = gradient.
+
+    x is 0 for queries without noise.
+    """
     curve = jnp.where(alive, (power + 1) * w * v ** (-power - 2), 1.0)
     hessian = jnp.matmul(jnp.swapaxes(rows, -1, -2), pull[..., None] * rows, precision=jax.lax.Precision.HIGHEST)
     hessian = hessian + curve[..., None] * jnp.eye(v.shape[-1], dtype=v.dtype)
-    # A unit diagonal, as the entries span many powers of ten; a little more, or rounding leaves some without a factor.
+    # Scale to a unit diagonal, as the entries span many powers of ten, and add a ridge: rounding
+    # could make Cholesky fail.
     root = jnp.sqrt(jnp.diagonal(hessian, axis1=-2, axis2=-1))
     ridge = 8 * v.shape[-1] * float(np.finfo(v.dtype).eps) * jnp.eye(v.shape[-1], dtype=v.dtype)
     factor = jnp.linalg.cholesky(hessian / (root[..., :, None] * root[..., None, :]) + ridge)
     half = jax.lax.linalg.triangular_solve(factor, (jnp.where(alive, gradient, 0.0) / root)[..., None], left_side=True, lower=True)
-    whole = jax.lax.linalg.triangular_solve(factor, half, left_side=True, lower=True, transpose_a=True)
-    return whole[..., 0] / root
+    solution = jax.lax.linalg.triangular_solve(factor, half, left_side=True, lower=True, transpose_a=True)
+    return solution[..., 0] / root
 
 
 def _implicit(v: jax.Array, multipliers: jax.Array, rows: jax.Array, w: jax.Array, alive: jax.Array, power: int) -> jax.Array:
-    """The same v, with the derivative that the optimality conditions give it."""
+    """Return v unchanged, with the derivative that the optimality conditions give it."""
     fixed = jax.lax.stop_gradient(rows)
     slack = jnp.maximum(1 - _product(fixed, v), 0.0)
     pull = multipliers / jnp.maximum(slack, float(np.finfo(v.dtype).eps) ** 0.5)
@@ -202,7 +224,10 @@ def _implicit(v: jax.Array, multipliers: jax.Array, rows: jax.Array, w: jax.Arra
 
 
 def _lower_bound(rows: jax.Array, multipliers: jax.Array, w: jax.Array, alive: jax.Array, power: int) -> jax.Array:
-    """Of sum w_k v_k^-p, or of -sum w_k log v_k, over all v within the budgets: Holder, Jensen."""
+    """Return a lower bound of the objective over all v within the budgets: Holder, Jensen.
+
+    The objective is sum w_k v_k^-p, or -sum w_k log v_k.
+    """
     pull = _product(jnp.swapaxes(rows, -1, -2), multipliers)
     pull = jnp.where(alive, pull, 1.0)
     price = jnp.sum(multipliers, axis=-1)

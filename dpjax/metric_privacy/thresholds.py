@@ -1,4 +1,7 @@
-"""Policies that protect differences up to a threshold: Blowfish, which says nothing of larger ones, and the smooth form."""
+"""Policies that protect differences up to a threshold.
+
+Blowfish leaves larger differences unprotected; the smooth form protects them less.
+"""
 
 from dataclasses import replace
 from functools import partial
@@ -15,22 +18,25 @@ from dpjax.numerics.batching import fits
 
 
 def blowfish(distances: Metric, *, epsilon: ArrayLike, threshold: ArrayLike) -> Metric:
-    """Return the policy d(i, j) = epsilon for elements within the threshold of each other, and ``inf`` for others.
+    """Return the policy d(i, j) = epsilon up to a distance threshold, and ``inf`` beyond.
 
-    It breaks the triangle inequality, and need not be repaired: a mechanism that keeps these budgets keeps their
-    :meth:`~dpjax.metric_privacy.metrics.Metric.closure` (epsilon times the number of steps of at most the threshold between two
-    elements), and the noise of linear queries has the same scales for both. Elements that no such steps join may be told apart
-    without limit.
+    It violates the triangle inequality, but needs no repair: a mechanism within these budgets is
+    also within their :meth:`~dpjax.metric_privacy.metrics.Metric.closure` (epsilon times the number
+    of steps of at most the threshold between two elements), and the noise of linear queries has the
+    same scales for both. Elements that no such steps connect are not protected from being
+    distinguished.
 
     Args:
-        distances: a metric with a budget of 1 per unit of distance, such as ``from_points(points, epsilon=1)``, without the null
-            record. If it is computed from coordinates, so is the policy.
+        distances: a metric with a budget of 1 per unit of distance, such as ``from_points(points,
+            epsilon=1)``, without the null record. If it is computed from coordinates, so is the
+            policy.
         epsilon: positive, broadcasts against the batch.
-        threshold: positive, a distance; broadcasts against the batch. A distance above it by up to 64 units in the last place
-            counts as within it.
+        threshold: positive, a distance; broadcasts against the batch. A distance above it by up to
+            64 units in the last place counts as within it.
 
     References:
-        He, Machanavajjhala and Ding (2014), for policies without constraints; Kamalaruban et al. (2020), Section 4.4.
+        He, Machanavajjhala and Ding (2014), for policies without constraints; Kamalaruban et al.
+        (2020), Section 4.4.
 
     >>> from dpjax.metric_privacy.points import from_points
     >>> blowfish(from_points([[0.0], [1.0], [2.0]], epsilon=1), epsilon=0.5, threshold=1).budgets.tolist()  # 1 per unit of distance
@@ -40,10 +46,14 @@ def blowfish(distances: Metric, *, epsilon: ArrayLike, threshold: ArrayLike) -> 
 
 
 def smooth_threshold(distances: Metric, *, epsilon: ArrayLike, threshold: ArrayLike) -> Metric:
-    """Return the metric d(i, j) = epsilon * max(1, distance / threshold) for i != j (Kamalaruban et al. 2020, Section 4.4).
+    """Return the metric d(i, j) = epsilon * max(1, distance / threshold) for i != j.
 
-    It satisfies the triangle inequality if the distances do: max(1, s + t) <= max(1, s) + max(1, t). Arguments are those of
-    :func:`blowfish`. Two elements at one place have the budget epsilon too, not 0.
+    It satisfies the triangle inequality if the distances do: max(1, s + t) <= max(1, s) + max(1,
+    t). Arguments are those of :func:`blowfish`. Two elements at distance 0 also have the budget
+    epsilon, not 0.
+
+    References:
+        Kamalaruban et al. (2020), Section 4.4.
 
     >>> from dpjax.metric_privacy.points import from_points
     >>> smooth_threshold(from_points([[0.0], [1.0], [4.0]], epsilon=1), epsilon=0.5, threshold=2).budgets.tolist()
@@ -53,9 +63,9 @@ def smooth_threshold(distances: Metric, *, epsilon: ArrayLike, threshold: ArrayL
 
 
 def _with_threshold(distances: Metric, epsilon: ArrayLike, threshold: ArrayLike, form: Form) -> Metric:
-    checks.instance(form, distances, Metric, "of distances, such as from_points gives")
+    checks.instance(form, distances, Metric, "of distances, as from_points returns")
     if distances.neighbors == "add_remove":
-        raise ValueError("give the distances without the null record, and add it to the policy: blowfish(...).with_absence(...).")
+        raise ValueError("distances must be without the null record: add it to the policy, as in blowfish(...).with_absence(...).")
     rate = checks.positive("epsilon", epsilon, distances.dtype)
     limit = checks.positive("threshold", threshold, distances.dtype)
     fits(distances.batch_shape, epsilon=rate.shape)
@@ -64,7 +74,7 @@ def _with_threshold(distances: Metric, epsilon: ArrayLike, threshold: ArrayLike,
     if not isinstance(points, Points):
         return Metric(_of_matrix(points, rate, limit, form))
     if points.form != "linear":
-        raise ValueError(f"these points have a threshold already (form={points.form!r}).")
+        raise ValueError(f"distances must be without a threshold, got one of form={points.form!r}.")
     return Metric(replace(points, epsilon=rate, threshold=limit / points.epsilon, form=form))
 
 

@@ -1,4 +1,4 @@
-"""Whether budgets are a metric, and what is wrong where they are not."""
+"""Checks that budgets are a metric, with a report of the violations."""
 
 from dataclasses import dataclass
 
@@ -17,19 +17,26 @@ _MOST = 2**31 - 1
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Report:
-    """What :func:`validate` finds, for every batch element. ``print`` it for one matrix.
+    """The report of :func:`validate` for every batch element; ``print`` it for one matrix.
 
     Attributes:
         asymmetry: float ``(...)``, the largest difference of d(i, j) and d(j, i).
         diagonal: float ``(...)``, the largest abs(d(i, i)).
-        least: float ``(...)``, the smallest d(i, j) with i != j. At 0, two elements may not be told apart at all.
+        least: float ``(...)``, the smallest d(i, j) with i != j. At 0, two elements must be
+            indistinguishable.
         coincident: int32 ``(...)``, the number of pairs i < j with d(i, j) = 0.
         unprotected: int32 ``(...)``, the number of pairs i < j with d(i, j) = inf.
-        triple: int32 ``(..., 3)``, the i, j, k of the worst violation of d(i, j) <= d(i, k) + d(k, j); -1 where there is none.
+        triple: int32 ``(..., 3)``, the i, j, k of the worst violation of d(i, j) <= d(i, k) + d(k,
+            j); -1 where there is none.
         direct: float ``(...)``, its d(i, j); NaN where there is none.
         detour: float ``(...)``, its d(i, k) + d(k, j); NaN where there is none.
-        violations: int32 ``(...)``, the number of triples i < j, k that violate it; 2^31 - 1 stands for that or more.
-        missing: bool ``(...)``, whether there is NaN among the budgets. The other fields then say nothing.
+        violations: int32 ``(...)``, the number of triples i < j, k that violate it; 2^31 - 1 means
+            that number or more.
+        missing: bool ``(...)``, whether any budget is NaN. The other fields are then meaningless.
+
+        >>> report = validate([[0, 1, 5], [1, 0, 2], [5, 2, 0]])
+        >>> bool(report.is_metric), int(report.violations), float(report.excess)
+        (False, 1, 2.0)
     """
 
     asymmetry: jax.Array
@@ -45,17 +52,23 @@ class Report:
 
     @property
     def excess(self) -> jax.Array:
-        """By how much the worst triple violates the triangle inequality, ``(...)``; 0 if none does."""
+        """The excess of the worst violation of the triangle inequality, ``(...)``; 0 if none."""
         return jnp.where(self.violations > 0, self.direct - self.detour, 0.0)
 
     @property
     def is_symmetric(self) -> jax.Array:
-        """Whether budgets are symmetric, 0 on the diagonal and not negative, as every mechanism needs. Bool ``(...)``."""
+        """True where budgets are symmetric, nonnegative and 0 on the diagonal. Bool ``(...)``.
+
+        Every mechanism needs this.
+        """
         return (self.asymmetry == 0) & (self.diagonal == 0) & (self.least >= 0) & ~self.missing
 
     @property
     def is_metric(self) -> jax.Array:
-        """Whether the triangle inequality holds too, up to the tolerance; distances may be 0. Bool ``(...)``."""
+        """True where the triangle inequality holds too, up to the tolerance. Bool ``(...)``.
+
+        Distances may be 0.
+        """
         return self.is_symmetric & (self.violations == 0)
 
     def __str__(self) -> str:
@@ -75,24 +88,27 @@ class Report:
             i, j, k = report.triple
             number = f"{report.violations}{' or more' if report.violations == _MOST else ''}"
             wrong.append(
-                f"d({i}, {j}) = {report.direct:g} > d({i}, {k}) + d({k}, {j}) = {report.detour:g}, the worst of {number} triangles "
+                f"d({i}, {j}) = {report.direct:g} > d({i}, {k}) + d({k}, {j}) = {report.detour:g}, "
+                f"the worst of {number} triangles "
                 "(closure() repairs them)"
             )
-        said = "no metric: " + "; ".join(wrong) if wrong else "a metric"
-        said += f"; {report.coincident} pairs are at distance 0" if report.coincident else ""
-        return said + (f"; {report.unprotected} pairs are unprotected (inf)" if report.unprotected else "")
+        verdict = "no metric: " + "; ".join(wrong) if wrong else "a metric"
+        verdict += f"; {report.coincident} pairs are at distance 0" if report.coincident else ""
+        return verdict + (f"; {report.unprotected} pairs are unprotected (inf)" if report.unprotected else "")
 
 
 def validate(metric: Metric | ArrayLike, *, tolerance: float | None = None) -> Report:
-    """Check symmetry, the diagonal, signs, and the triangle inequality over all triples: N steps of N x N work on the device.
+    """Check symmetry, the diagonal, signs, and the triangle inequality over all triples.
 
-    A violated triangle inequality is legitimate (a Blowfish policy has it): every mechanism that keeps the budgets keeps their
-    ``closure()`` too. Only pairs i < j are looked at.
+    It takes N steps of N x N work on the device.
+
+    A violated triangle inequality is legitimate (a Blowfish policy has it): every mechanism within
+    the budgets is also within their ``closure()``. Only pairs i < j are checked.
 
     Args:
         metric: a :class:`Metric`, or budgets of any kind, ``(..., N, N)``.
-        tolerance: a triangle counts if d(i, j) is above the detour by more than this share of it, a Python float; 16 units in the
-            last place if left out.
+        tolerance: a nonnegative Python float; a triangle counts if d(i, j) is above the detour by
+            more than this fraction of it; by default 16 units in the last place.
 
     >>> print(validate([[0, 1, 5], [1, 0, 2], [5, 2, 0]]))
     no metric: d(0, 2) = 5 > d(0, 1) + d(1, 2) = 3, the worst of 1 triangles (closure() repairs them)
@@ -100,7 +116,7 @@ def validate(metric: Metric | ArrayLike, *, tolerance: float | None = None) -> R
     budgets = metric.dense().budgets if isinstance(metric, Metric) else square_array("metric", metric)
     slack = 16 * float(np.finfo(budgets.dtype).eps) if tolerance is None else float(tolerance)
     if not slack >= 0:
-        raise ValueError(f"tolerance must not be negative, got {tolerance}.")
+        raise ValueError(f"tolerance must be nonnegative, got {tolerance}.")
     return _validate(budgets, jnp.asarray(slack, budgets.dtype))
 
 
@@ -117,7 +133,8 @@ def _validate(budgets: jax.Array, tolerance: jax.Array) -> Report:
     def step(k: jax.Array, carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         shortest, count = carry
         path = detours(budgets, k)
-        # No overflow: at most 2^31 - 1 so far, and N (N - 1) / 2 more, which is less than 2^31 for a matrix that fits in memory.
+        # No overflow: at most 2^31 - 1 so far, and N (N - 1) / 2 more, which is less than 2^31 for
+        # a matrix that fits in memory.
         count = count + jnp.sum(exceeds(path), axis=(-2, -1), dtype=jnp.uint32)
         return jnp.minimum(shortest, path), jnp.minimum(count, jnp.uint32(_MOST))
 

@@ -444,7 +444,7 @@ def test_what_is_public_and_wrong_is_refused():
     with pytest.raises(ValueError, match="resolution"):
         on_scale(median, records, transform=Log(), resolution=1, neighbors="swap")
     rounded = piecewise_laplace(median(records, lower=0, upper=3, neighbors="swap", resolution=1), 1.0)
-    with pytest.raises(TypeError, match="density on the real line.*got Rounded"):
+    with pytest.raises(TypeError, match=r"density on the real line.*got Rounded"):
         Transformed(rounded, Log())
     for wrong in (
         lambda: Asinh(0.0),

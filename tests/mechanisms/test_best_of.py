@@ -188,7 +188,7 @@ def test_draws_follow_the_distribution():
 
 def test_what_is_not_a_number_of_attempts_or_has_no_promise():
     for one in (Guarantee(1.0, inf, "swap", delta=1e-6), Guarantee(neighbors="swap", delta=1e-6, zcdp=0.1)):
-        with pytest.raises(ValueError, match="promise"):
+        with pytest.raises(ValueError, match="must be a pure, zCDP or Renyi guarantee"):
             best_of.guarantee(one, attempts=[1.0])
     single = best_of.guarantee(Guarantee(1.0, 1.0, "edge"), attempts=[1.0])
     assert single.epsilon == pytest.approx(1.0, rel=1e-6)

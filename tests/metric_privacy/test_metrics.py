@@ -79,7 +79,7 @@ def test_points_in_blocks(absence, x64):
     shape = (4, 2, dense.size - (absence is not None))
     queries = np.asarray(lazy.columns(jnp.asarray(np.ones(shape))))
     np.testing.assert_array_equal(queries[..., -1], 0.0 if absence is not None else 1.0)
-    with pytest.raises(ValueError, match="do not fit a metric on"):
+    with pytest.raises(ValueError, match="elements as the metric"):
         dense.columns(jnp.asarray(np.ones((4, 2, 3))))
 
 
@@ -95,12 +95,12 @@ def test_the_null_record():
     expected = np.array([[0, 5, 1], [5, 0, 2], [1, 2, 0.0]])
     np.testing.assert_array_equal(metric.budgets, [expected, np.full((3, 3), np.nan)])
     assert metric.neighbors == "add_remove"
-    with pytest.raises(ValueError, match="null record already"):
+    with pytest.raises(ValueError, match="without the null record"):
         metric.with_absence(1.0)
     for bad in (-1.0, np.nan, [1.0, -np.inf]):
-        with pytest.raises(ValueError, match="must not be negative or NaN"):
+        with pytest.raises(ValueError, match="must be nonnegative and not NaN"):
             uniform(2, epsilon=1).with_absence(bad)
-    with pytest.raises(ValueError, match="2 elements need as many budgets of absence"):
+    with pytest.raises(ValueError, match="each of the 2 elements"):
         uniform(2, epsilon=1).with_absence([1.0, 1.0, 1.0])
     lazy = point_metric([[0.0], [1.0]], epsilon=1).with_absence(jnp.array([jnp.nan, 1.0]))
     assert np.isnan(lazy.dense().budgets).all()
@@ -118,7 +118,7 @@ def test_metrics_add_up_and_scale(x64):
     assert endless.smallest == np.inf
     assert uniform(1, epsilon=1).smallest == np.inf
     for unfit in (uniform(6, epsilon=1), uniform(6, epsilon=1).with_absence(1)):
-        with pytest.raises(ValueError, match="add up on one universe only"):
+        with pytest.raises(ValueError, match="same elements and neighbors to be added"):
             one + unfit
     for bad in (0.0, -1.0, np.nan, np.inf):
         with pytest.raises(ValueError, match="factor must be finite and positive"):
@@ -254,7 +254,7 @@ def test_factors_and_relations():
         np.testing.assert_allclose(hidden.largest, [1.0, 2.0, 4.0])
     with pytest.raises(ValueError, match="neighbors must be one of"):
         Metric(metric.budgets, "add-remove")
-    with pytest.raises(ValueError, match="a latitude is between"):
+    with pytest.raises(ValueError, match="latitudes from -90 to 90"):
         from_points([[-74.0, 40.7], [118.2, 34.1]], epsilon=1.0, distance="great_circle")
     wrong = from_points(
         jnp.array([[[-74.0, 40.7], [118.2, 34.1]], [[40.7, -74.0], [34.1, -118.2]]]), epsilon=1.0, distance="great_circle"
@@ -311,5 +311,5 @@ def test_the_globe_has_no_seams_and_no_distance_is_too_long(make):
 
 
 def test_coordinates_that_float32_cannot_hold_are_refused():
-    with pytest.raises(ValueError, match="farther apart than float32"):
+    with pytest.raises(ValueError, match="within the range of float32"):
         from_points([[-3e38], [3e38]], epsilon=1.0)

@@ -85,7 +85,7 @@ def test_points_keep_their_kind(x64):
         np.testing.assert_allclose(lazy.with_absence(0.25).dense().budgets, dense.with_absence(0.25).budgets, rtol=1e-14)
         spoilt = policy(point_metric(UNIVERSE, epsilon=1), epsilon=jnp.array([1.0, -1, 1, 1]), threshold=jnp.array([1.0, 1, -1, 9]))
         assert np.isnan(spoilt.dense().budgets).all(axis=(1, 2)).tolist() == [False, True, True, False]
-        with pytest.raises(ValueError, match="have a threshold already"):
+        with pytest.raises(ValueError, match="without a threshold"):
             policy(lazy, epsilon=1, threshold=1)
 
 

@@ -85,7 +85,7 @@ def test_rounding_is_no_violation():
 def test_hostile_matrices():
     with pytest.raises(ValueError, match="must be square"):
         validate([[0.0, 1.0]])
-    with pytest.raises(ValueError, match="tolerance must not be negative"):
+    with pytest.raises(ValueError, match="tolerance must be nonnegative"):
         validate([[0.0]], tolerance=-1.0)
     assert bool(validate(point_metric([[0.0], [3.0]], epsilon=1)).is_metric)
     batch = jnp.array([[[0, jnp.nan], [jnp.nan, 0]], [[0, 1.0], [1.0, 0]]])

@@ -245,7 +245,7 @@ def test_errors_name_the_next_step():
         (lambda: dpjax.smooth_cauchy(x, 1.0), r"dpjax.local_sensitivity\(x, ...\)"),
         (lambda: dpjax.propose_test_release(x, 1.0, delta=0.1, proposal=1.0), r"dpjax.local_sensitivity\(x, ...\)"),
         (lambda: from_local_sensitivity(local, neighbors="swap"), "num_levels and step"),
-        (lambda: dpjax.smooth_sensitivity(local, 0.1, **given), "beta only, not lower, upper"),
+        (lambda: dpjax.smooth_sensitivity(local, 0.1, **given), "only beta can be given.*got lower, upper"),
     ):
         with pytest.raises(TypeError, match=message):
             wrong()

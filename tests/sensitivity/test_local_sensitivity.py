@@ -89,8 +89,8 @@ def test_functions_arrays_and_a_running_maximum():
     ("array", "num_levels", "message"),
     [
         (lambda k: 1.0, None, "num_levels must be given"),
-        ([1.0, 2.0], 3, "needs 3 distances"),
-        (1.0, None, "needs some distances"),
+        ([1.0, 2.0], 3, "at least 3 distances"),
+        (1.0, None, "at least 1 distances"),
         ([1.0], 0, "positive integer"),
         ([1.0], True, "positive integer"),
     ],

@@ -260,7 +260,7 @@ def test_errors():
         smooth_sensitivity(np.ones(3), 0.0, **given)
     with pytest.raises(ValueError, match="q and rank"):
         local_sensitivity(np.ones(3), q=0.25, rank=2, **given)
-    with pytest.raises(ValueError, match="too large for exact ranks"):
+    with pytest.raises(ValueError, match="smaller denominator for exact ranks"):
         local_sensitivity(np.ones(3), q=Fraction(1, 2**27), **given)
     with pytest.raises(ValueError, match="definition must be one of"):
         local_sensitivity(np.ones(3), definition="upper", **given)

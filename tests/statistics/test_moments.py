@@ -488,7 +488,7 @@ def test_gradients_are_finite_with_ties_and_right_without(name, x64):
         (lambda: inverse_sensitivity(statistics.sum(jnp.ones(3), neighbors="add_remove", **BOUNDS), 1.0), "num_steps"),
         (
             lambda: statistics.mean(jnp.ones(3), neighbors="swap", num_records=1, mask=jnp.ones(3, bool), **BOUNDS),
-            "num_records or mask",
+            "num_records and mask",
         ),
     ],
 )

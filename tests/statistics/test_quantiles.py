@@ -247,7 +247,7 @@ def test_bounds_may_differ_by_row_and_a_bad_row_stays_alone():
         ({"x": 3.0}, ValueError, "axis of individuals"),
         ({"x": ["a", "b"]}, TypeError, "x must hold real numbers"),
         ({"x": jnp.array([1j])}, TypeError, "x must hold real numbers"),
-        ({"num_records": 2, "mask": jnp.ones(3, bool)}, ValueError, "num_records or mask"),
+        ({"num_records": 2, "mask": jnp.ones(3, bool)}, ValueError, "num_records and mask"),
         ({"num_records": 2.0}, ValueError, "num_records must be integers"),
         ({"mask": jnp.ones(2, bool)}, ValueError, "mask must be bool with last axis 3"),
         ({"mask": jnp.ones(3)}, ValueError, "mask must be bool"),

@@ -253,7 +253,7 @@ def test_counts_do_not_overflow():
     [
         (triangle_count, {"adjacency": np.zeros((3, 4))}, ValueError, r"square .* \(3, 4\)"),
         (triangle_count, {"adjacency": np.zeros(4)}, ValueError, "square"),
-        (triangle_count, {"adjacency": np.zeros((2, 2))}, ValueError, "at least 3 nodes, adjacency has 2"),
+        (triangle_count, {"adjacency": np.zeros((2, 2))}, ValueError, "at least 3 nodes, but adjacency has 2"),
         (triangle_count, {"adjacency": np.zeros((2346, 2346), bool)}, ValueError, "2346 nodes .* jax_enable_x64"),
         (triangle_count, {"adjacency": np.array([["a"]])}, TypeError, "adjacency must hold real numbers"),
         (triangle_count, {"num_levels": 0}, ValueError, "num_levels must be a positive integer, got 0"),
