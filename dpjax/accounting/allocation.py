@@ -133,11 +133,11 @@ def allocate(
     checks.one_of("budget", budget, ("epsilon", "zcdp"))
     queries = checks.static_integer("queries", queries, 1)
     dtype = checks.float_dtype(total)
-    whole = checks.positive("total", total, dtype)[..., None]
+    total_budget = checks.positive("total", total, dtype)[..., None]
     root, power = (1.0, 0.5) if budget == "epsilon" else (0.5, 2 / 3)
 
     def objective(shares: jax.Array) -> tuple[jax.Array, jax.Array]:
-        rows = jnp.sum(errors(whole * shares**root), axis=-1)
+        rows = jnp.sum(errors(total_budget * shares**root), axis=-1)
         return jnp.sum(rows), rows
 
     def step(_: int, state: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
@@ -154,7 +154,7 @@ def allocate(
         row = better[..., None]
         return jnp.where(row, moved, shares), jnp.minimum(rows, least), jnp.where(row, new_slope, slope), step_size
 
-    even = jnp.full((*whole.shape[:-1], queries), 1 / queries, dtype)
+    even = jnp.full((*total_budget.shape[:-1], queries), 1 / queries, dtype)
     (_, rows), slope = jax.value_and_grad(objective, has_aux=True)(even)
     best = jax.lax.fori_loop(0, steps, step, (even, rows, slope, jnp.ones_like(rows)))[0]
-    return jnp.where(jnp.isnan(whole), jnp.nan, whole * best**root)
+    return jnp.where(jnp.isnan(total_budget), jnp.nan, total_budget * best**root)

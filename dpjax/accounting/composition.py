@@ -222,8 +222,10 @@ class Composition(Shown):
                 if part.renyi or part.noise is not None:
                     found = found + count * part.rdp(order)
             for first in range(0, len(usual), 1024):
-                some = usual[first : first + 1024]
-                columns = [(min(part.zcdp, half_square(part.gdp)), part.bounded_range, part.epsilon, count) for part, count in some]
+                chunk = usual[first : first + 1024]
+                columns = [
+                    (min(part.zcdp, half_square(part.gdp)), part.bounded_range, part.epsilon, count) for part, count in chunk
+                ]
                 numbers = np.array(columns, np.float64).T[..., *(None,) * np.ndim(order)]
                 found = found + np.sum(numbers[3] * least_divergence(orders_above_one(order), *numbers[:3]), axis=0)
         return found
@@ -252,10 +254,10 @@ class Composition(Shown):
         if self.rho == inf:
             orders = orders_of(guarantee for guarantee, _ in self.parts)
             curve = points_of(orders, self.rdp(orders))
-        whole = Guarantee(self.epsilon, self.bounded_range, self.neighbors, self.delta, self.rho, curve, self.gdp, unit=self.unit)
-        if whole.epsilon == inf and min(whole.bounded_range, whole.zcdp, whole.gdp) == inf and not curve:
+        total = Guarantee(self.epsilon, self.bounded_range, self.neighbors, self.delta, self.rho, curve, self.gdp, unit=self.unit)
+        if total.epsilon == inf and min(total.bounded_range, total.zcdp, total.gdp) == inf and not curve:
             return promising(Guarantee(neighbors=self.neighbors))
-        return whole
+        return total
 
     def rules_at(self, delta: float, *, numerical: bool = True) -> dict[str, float]:
         """Return the epsilon at ``delta`` by every rule that applies to adaptive mechanisms.
@@ -369,18 +371,18 @@ class Composition(Shown):
         if len(self.parts) <= _MANY_KINDS:
             return self
         together: dict[tuple[float, ...], int] = {}
-        kept = []
+        parts = []
         for part, count in self.parts:
             if part.renyi or part.noise is not None:
-                kept.append((part, count))
+                parts.append((part, count))
             else:
                 numbers = part.epsilon, part.bounded_range, min(part.zcdp, half_square(part.gdp))
                 steps: tuple[float, ...] = tuple(ceil(256 * log2(number)) if 0 < number < inf else number for number in numbers)
                 together[steps] = together.get(steps, 0) + count
         for steps, count in together.items():
             epsilon, spread, zcdp = (2 ** (step / 256) * (1 + 1e-12) if isinstance(step, int) else step for step in steps)
-            kept.append((Guarantee(epsilon, spread, self.neighbors, zcdp=zcdp), count))
-        return Composition(tuple(kept))
+            parts.append((Guarantee(epsilon, spread, self.neighbors, zcdp=zcdp), count))
+        return Composition(tuple(parts))
 
     @cached_property
     def _gaussian(self) -> tuple[float, float]:

@@ -239,8 +239,8 @@ def _promised(guarantee: Guarantee, epsilon: float, delta: float) -> Guarantee:
     """
     if not delta < 1:
         raise ValueError(f"nothing is promised: delta would be {delta:g}, and must be below 1.")
-    kept = inf if delta else min(guarantee.bounded_range, 2 * guarantee.epsilon)
-    return Guarantee(epsilon, kept, guarantee.neighbors, delta, unit=guarantee.unit)
+    bounded_range = inf if delta else min(guarantee.bounded_range, 2 * guarantee.epsilon)
+    return Guarantee(epsilon, bounded_range, guarantee.neighbors, delta, unit=guarantee.unit)
 
 
 def _checked(guarantee: Guarantee, failure: float) -> float:

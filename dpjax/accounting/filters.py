@@ -144,13 +144,13 @@ class Sums:
         if spent.neighbors != self._neighbors:
             raise ValueError(f"this {self._name} is under {self._neighbors} neighbors, the guarantee under {spent.neighbors}.")
         one_unit((self.unit.name, spent.unit))
-        whole = 1 * spent
-        epsilon = exact_total((min(part.epsilon, part.bounded_range), count) for part, count in whole.parts)
-        delta = exact_total((part.delta, count) for part, count in whole.parts)
+        composition = 1 * spent
+        epsilon = exact_total((min(part.epsilon, part.bounded_range), count) for part, count in composition.parts)
+        delta = exact_total((part.delta, count) for part, count in composition.parts)
         with np.errstate(over="ignore"):
-            rhos: list[Any] = (whole.rdp(self.orders) / np.array(self.orders)).tolist()
+            rhos: list[Any] = (composition.rdp(self.orders) / np.array(self.orders)).tolist()
         if not self.orders:
-            rhos = [exact_total((part.rho, count) for part, count in whole.parts)]
+            rhos = [exact_total((part.rho, count) for part, count in composition.parts)]
         if delta and not self.mechanism_delta:
             raise ValueError(
                 f"this {self._name} reserves no delta for the mechanisms' own deltas, but the guarantee has one: {spent}; set "
@@ -159,9 +159,9 @@ class Sums:
         kind = ("Renyi DP at its orders" if self.orders else "zCDP") if self.share else "pure DP"
         if not min(rhos if self.share else [epsilon]) < most:
             raise ValueError(f"this {self._name} charges {kind}, which the guarantee does not promise: {spent}.")
-        gaussian = Fraction(0) if whole.gdp < inf else inf
-        if whole.gdp < inf:
-            gaussian = sum((Fraction(part.gdp) ** 2 / 2 * count for part, count in whole.parts), gaussian)
+        gaussian = Fraction(0) if composition.gdp < inf else inf
+        if composition.gdp < inf:
+            gaussian = sum((Fraction(part.gdp) ** 2 / 2 * count for part, count in composition.parts), gaussian)
         return [epsilon, delta, gaussian, *rhos]
 
     def add(self, costs: list[Any], unit: str) -> None:
@@ -315,9 +315,9 @@ class PrivacyFilter:
     def session(
         self, epsilon: float, delta: float = 0.0, mechanism_delta: float = 0.0, orders: tuple[float, ...] = ()
     ) -> PrivacyFilter:
-        """Return a new budget, for example for one analyst, charged to this budget now.
+        """Return a new budget, for example for one analyst, whose total is charged to this one now.
 
-        Its total is charged. To this budget, the session is one interactive mechanism: other
+        To this budget, the session is one interactive mechanism: other
         mechanisms may run in between. It is charged in full, whether it is used or not.
 
         Args:
@@ -364,8 +364,8 @@ class PrivacyFilter:
         ``costs`` are added.
         """
         if not self.orders and self._budgets and self._sums.gaussian(costs):
-            gaussian, beside = self._gaussian_budgets
-            return [(beside, rhos[0]), (gaussian, self._sums.gaussian_rho(costs))]
+            gaussian, zcdp_budget = self._gaussian_budgets
+            return [(zcdp_budget, rhos[0]), (gaussian, self._sums.gaussian_rho(costs))]
         return list(zip(self._budgets, rhos, strict=False))
 
     @cached_property

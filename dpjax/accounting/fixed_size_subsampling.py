@@ -82,26 +82,28 @@ def fixed_size_subsample(
     >>> round((1000 * step).epsilon_at(1e-5), 2)
     1.49
     """
-    whole, given = spent_on("samples of a fixed size", spent, "swap")
+    composition, guarantee = spent_on("samples of a fixed size", spent, "swap")
     checks.one_of("replacement", replacement, ("with", "without"))
     n, without = checks.static_integer("public_n", public_n, 1), replacement == "without"
     m = checks.static_integer("taken", taken, 1, n if without else _MOST_DRAWS)
     if without and m == n:
-        return given
+        return guarantee
     share = m / n if without else -expm1(m * log1p(-1 / n)) if n > 1 else 1.0
     share = min(share * (1 + 2.0**-50), 1.0)
-    curve, square = ((), inf) if whole.slack else _curve(whole, inf if given.delta else given.epsilon, m, n, share, without)
-    epsilon = _mixed(given.epsilon, share) if without else m * _mixed(given.epsilon, 1 / n)
-    growth = share if without else _growth(epsilon, given.epsilon, m / n)
-    delta = given.delta and max(given.delta * growth * (1 + 2.0**-48), float_info.min)
+    curve, square = (
+        ((), inf) if composition.slack else _curve(composition, inf if guarantee.delta else guarantee.epsilon, m, n, share, without)
+    )
+    epsilon = _mixed(guarantee.epsilon, share) if without else m * _mixed(guarantee.epsilon, 1 / n)
+    growth = share if without else _growth(epsilon, guarantee.epsilon, m / n)
+    delta = guarantee.delta and max(guarantee.delta * growth * (1 + 2.0**-48), float_info.min)
     if not (epsilon < inf and delta < 1):
         if not curve:
-            raise ValueError(f"neither an epsilon nor a Renyi divergence is known on the sample, for {given}.")
-        return Guarantee(neighbors="swap", renyi=curve, unit=given.unit)
+            raise ValueError(f"neither an epsilon nor a Renyi divergence is known on the sample, for {guarantee}.")
+        return Guarantee(neighbors="swap", renyi=curve, unit=guarantee.unit)
     zcdp = inf
     if not delta and curve:
         zcdp = zcdp_of_curve(curve, near_one=share * share * square / 2 * exp(min(epsilon, 700.0)), limit=epsilon)
-    return Guarantee(epsilon, inf if delta else 2 * epsilon, "swap", delta, zcdp, renyi=curve, unit=given.unit)
+    return Guarantee(epsilon, inf if delta else 2 * epsilon, "swap", delta, zcdp, renyi=curve, unit=guarantee.unit)
 
 
 def _mixed(epsilon: float, share: float) -> float:

@@ -99,15 +99,15 @@ class Ledger:
                 )
             self._read()
             return
-        whole, failure = checks.concrete_epsilon(epsilon), checks.concrete_fraction("delta", delta)
+        total_epsilon, failure = checks.concrete_epsilon(epsilon), checks.concrete_fraction("delta", delta)
         reserved = failure / 2 if mechanism_delta is None else checks.concrete_fraction("mechanism_delta", mechanism_delta)
-        totals = _totals_of(PrivacyFilter(whole, failure, neighbors, reserved))
+        totals = _totals_of(PrivacyFilter(total_epsilon, failure, neighbors, reserved))
         if not os.path.exists(self._path):
             _create(self._path, _line({"format": _FORMAT, "version": _VERSION} | totals))
-        own = _totals_of(self._read().filter)
-        if own != totals:
-            given = ", ".join(f"{name}={value!r}" for name, value in own.items())
-            raise ValueError(f"{self._path} is a ledger with other totals, {given}: give these, or the path alone.")
+        file_totals = _totals_of(self._read().filter)
+        if file_totals != totals:
+            shown = ", ".join(f"{name}={value!r}" for name, value in file_totals.items())
+            raise ValueError(f"{self._path} is a ledger with other totals, {shown}: give these, or the path alone.")
 
     @property
     def path(self) -> str:
@@ -383,8 +383,8 @@ def _replace(path: str, content: bytes, mode: int) -> None:
 
 
 def _beside(path: str, name: str) -> str:
-    folder, own = os.path.split(path)
-    return os.path.join(folder, f".{own}.{name}.tmp")
+    folder, file_name = os.path.split(path)
+    return os.path.join(folder, f".{file_name}.{name}.tmp")
 
 
 def _write(path: str, content: bytes, mode: int | None) -> None:

@@ -83,27 +83,27 @@ def poisson_subsample(spent: Guarantee | Composition, *, probability: float) -> 
     >>> print(poisson_subsample(Guarantee(1.0, inf, "add_remove", delta=1e-6), probability=0.1))
     (0.158566, 1e-07)-DP under add_remove neighbors
     """
-    whole, given = spent_on("Poisson subsamples", spent, "add_remove")
+    composition, guarantee = spent_on("Poisson subsamples", spent, "add_remove")
     p = checks.concrete_proportion("probability", probability)
     if p == 1:
-        return given
-    curve = () if whole.slack else _subsampled_curve(whole, p)
-    noise = None if given.delta else _sampled_noise(given, p)
-    if given.epsilon == inf:
+        return guarantee
+    curve = () if composition.slack else _subsampled_curve(composition, p)
+    noise = None if guarantee.delta else _sampled_noise(guarantee, p)
+    if guarantee.epsilon == inf:
         if not curve:
             raise ValueError(
                 "spent must have a finite epsilon, or zCDP or Renyi divergences that hold without a delta, to be amplified by "
-                f"subsampling; got {given}."
+                f"subsampling; got {guarantee}."
             )
-        return Guarantee(neighbors="add_remove", renyi=curve, noise=noise, unit=given.unit)
-    most = log1p(p * expm1(given.epsilon)) if given.epsilon < 700 else given.epsilon
-    least = -log1p(p * expm1(-given.epsilon))
-    if given.epsilon:
+        return Guarantee(neighbors="add_remove", renyi=curve, noise=noise, unit=guarantee.unit)
+    most = log1p(p * expm1(guarantee.epsilon)) if guarantee.epsilon < 700 else guarantee.epsilon
+    least = -log1p(p * expm1(-guarantee.epsilon))
+    if guarantee.epsilon:
         most, least = max(most, float_info.min), max(least, float_info.min)  # if a product underflows
-    zcdp = inf if given.delta else _zcdp(whole, p, curve, most, min(least, given.epsilon))
-    spread = inf if given.delta else most + least
-    delta = given.delta and max(p * given.delta, float_info.min)  # an underflow must not state pure DP
-    return Guarantee(most, spread, "add_remove", delta, zcdp, curve, noise=noise, unit=given.unit)
+    zcdp = inf if guarantee.delta else _zcdp(composition, p, curve, most, min(least, guarantee.epsilon))
+    spread = inf if guarantee.delta else most + least
+    delta = guarantee.delta and max(p * guarantee.delta, float_info.min)  # an underflow must not state pure DP
+    return Guarantee(most, spread, "add_remove", delta, zcdp, curve, noise=noise, unit=guarantee.unit)
 
 
 def _sampled_noise(given: Guarantee, p: float) -> tuple[str, float, float] | None:

@@ -139,14 +139,14 @@ def worst_neighbor(
     (True, (4,))
     """
     checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
-    records, there = present_records(x, num_records=num_records, mask=mask)
+    records, mask_array = present_records(x, num_records=num_records, mask=mask)
     refine, chunk_size = checks.static_integer("refine", refine, 0), checks.static_integer("chunk_size", chunk_size, 1)
-    if records.ndim != 1 or (there is not None and there.ndim != 1):
+    if records.ndim != 1 or (mask_array is not None and mask_array.ndim != 1):
         raise ValueError(f"x must be one dataset of shape (n,), got {records.shape}: call worst_neighbor once per dataset.")
     low, high = (np.asarray(bound) for bound in checks.bounds(lower, upper, records.dtype))
     if low.ndim or high.ndim:
         raise ValueError(f"lower and upper must be scalars, got shapes {low.shape} and {high.shape}.")
-    data, present = _dataset(np.asarray(records), None if there is None else np.asarray(there), low, neighbors)
+    data, present = _dataset(np.asarray(records), None if mask_array is None else np.asarray(mask_array), low, neighbors)
     data = np.clip(data, low, high)
     base = _distribution_of(present[None], data[None], distribution_of)
     if not isinstance(base, (PiecewiseExponential, Rounded, Finite)):
@@ -163,12 +163,12 @@ def worst_neighbor(
     evaluate = partial(
         _evaluate, data, present, base, distribution_of=distribution_of, objective=objective, resolution=resolution, ends=ends
     )
-    here = np.flatnonzero(present)
-    grid = _grid(data[here], base, values, low, high)
+    indices = np.flatnonzero(present)
+    grid = _grid(data[indices], base, values, low, high)
 
     # A change is an index and the new value of its record, NaN for a removal.
-    gone = here if neighbors == "add_remove" else here[:0]
-    changed = here if neighbors == "swap" else np.array([data.size - 1])
+    gone = indices if neighbors == "add_remove" else indices[:0]
+    changed = indices if neighbors == "swap" else np.array([data.size - 1])
     places = np.concatenate([gone, np.repeat(changed, grid.size)]).astype(np.int32)
     entries = np.concatenate([np.full(gone.size, np.nan), np.tile(grid, changed.size)]).astype(data.dtype)
     scores = _scores(evaluate, places, entries, chunk_size)

@@ -124,7 +124,9 @@ def resolution(value: Resolution, bounds: Sequence[ArrayLike], most: int) -> Fra
             if fraction is not None and (fraction / step).denominator != 1:
                 raise ValueError(f"bounds and candidates must be multiples of the resolution {value}, got {number}.")
             if fraction is not None and abs(fraction / step) > most:
-                raise ValueError(f"{number} is more than {most} times the resolution {value}: use a coarser resolution.")
+                raise ValueError(
+                    f"{number} is more than {most} times the resolution {value}, too many for a float: use a coarser resolution."
+                )
     return step
 
 

@@ -165,15 +165,15 @@ def budgets(guarantee: Guarantee | MetricGuarantee, family: Family) -> np.ndarra
     """Return the epsilon that a guarantee promises for every pair of the family."""
     if isinstance(guarantee, Guarantee):
         return np.full(family.pairs.shape[1], guarantee.epsilon)
-    found = []
+    between = []
     for one, other in family.pairs.T:
-        here, there = (Counter(family.datasets[row]) for row in (one, other))
-        ends = [*(here - there).elements(), *(there - here).elements()]
+        first, second = (Counter(family.datasets[row]) for row in (one, other))
+        ends = [*(first - second).elements(), *(second - first).elements()]
         i, j = [VALUES.index(value) for value in ends] + [guarantee.metric.size - 1] * (
             2 - len(ends)
         )  # or the null record, for an absent value
-        found.append(guarantee.between(i, j))
-    return np.array(found)
+        between.append(guarantee.between(i, j))
+    return np.array(between)
 
 
 MECHANISMS: dict[str, Build] = {

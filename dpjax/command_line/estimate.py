@@ -33,7 +33,7 @@ def run(asked: argparse.Namespace) -> tuple[str, int]:
     if asked.column is not None:  # public numbers are checked before a record is read
         columns_asked(asked, asked.column)
     frame, columns, unread = table_of(source, asked.column, labels_read(asked), times_read(asked))
-    given, function = columns_asked(asked, columns)
+    by_column, function = columns_asked(asked, columns)
     check_draws(asked, columns)
     shared: Any = {"by": asked.by or None, "neighbors": asked.neighbors, "epsilon": asked.epsilon, "draws": asked.draws}
     with mistakes(source):
@@ -44,9 +44,9 @@ def run(asked: argparse.Namespace) -> tuple[str, int]:
             simulate(
                 asked.seed * len(_NUMBERS) + _NUMBERS.index(mechanism),
                 frame,
-                {column: Quantile(**own) for column, own in given.items()}
+                {column: Quantile(**parameters) for column, parameters in by_column.items()}
                 if mechanism == "laplace" and asked.resolution
-                else given,
+                else by_column,
                 statistic=function,
                 groups=groups,
                 mechanism=None if asked.several else mechanism,

@@ -29,25 +29,25 @@ def run(asked: argparse.Namespace) -> tuple[str, int]:
     _check_options(asked)
     check_draws(asked, asked.column)
     source = source_of(asked)
-    given, function = columns_asked(asked, asked.column)
+    by_column, function = columns_asked(asked, asked.column)
     options = {"epsilon": asked.epsilon[0], "draws": asked.draws}
     options |= {} if asked.several else {"mechanism": asked.mechanism[0]}
     with mistakes(source):  # public numbers are checked before a record is read
         found_by = None if asked.group_epsilon is None else PrivateGroups(asked.group_epsilon, asked.group_delta, asked.max_groups)
-        known = asked_of(given, function, options, asked.neighbors, simulated=False)
+        known = asked_of(by_column, function, options, asked.neighbors, simulated=False)
         if asked.dry_run:
             return _dry_run(asked, source, known, found_by), 0
         ledger = _ledger(asked)
         frame, _, _ = table_of(source, asked.column, labels_read(asked), times_read(asked))
         groups: Any = found_by or (labels_of(asked.groups, asked.by, kinds_of(frame)) if asked.by else None)
         shared: Any = {"by": asked.by or None, "groups": groups, "neighbors": asked.neighbors, "budget": ledger}
-        found = release(frame, given, statistic=function, **shared, **options, **persons_asked(asked))
+        found = release(frame, by_column, statistic=function, **shared, **options, **persons_asked(asked))
     facts = {
         "simulation": False,
         "quantiles": [float(q) for q in asked.quantile],
         **{"definition": asked.definition, "mechanism": asked.mechanism[0], "neighbors": asked.neighbors, "unit": asked.unit},
         **({} if source.is_parquet else {"records": asked.records}),
-        "columns": {column: own.statistic.to_dict() for column, own in known.items() if own.statistic is not None},
+        "columns": {column: setting.statistic.to_dict() for column, setting in known.items() if setting.statistic is not None},
         **({} if found_by is None else {"threshold": found_by.threshold}),
         "guarantee": found.guarantee,
         **({} if ledger is None else {"left": ledger.remaining}),

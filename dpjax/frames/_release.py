@@ -110,7 +110,7 @@ def release(
     >>> print(found.guarantee)
     1-DP and 1-bounded-range under add_remove neighbors, for a row
     """
-    asked = asked_of(columns, statistic, options, neighbors, simulated=False)
+    settings = asked_of(columns, statistic, options, neighbors, simulated=False)
     if (by is None) != (groups is None):
         raise ValueError(
             "by and groups must be given together: groups= are public labels, or PrivateGroups(epsilon=..., delta=...)."
@@ -119,12 +119,12 @@ def release(
     if groups is not None and not isinstance(groups, PrivateGroups | str | bytes):
         groups = list(groups)  # used twice
     persons = persons_of(unit, per_unit, max_groups)
-    table = read_table(frame, asked, by, groups, neighbors, persons)
-    costs = costs_of(asked, neighbors, persons)
+    table = read_table(frame, settings, by, groups, neighbors, persons)
+    costs = costs_of(settings, neighbors, persons)
     others, sizes = [], {}
 
     def tallies(named: Groups) -> dict[Any, exact.Counts]:
-        statistics: Any = {column: own.statistic for column, own in asked.items()}
+        statistics: Any = {column: setting.statistic for column, setting in settings.items()}
         each = {column: table.rows.tally(column, known, named, neighbors) for column, known in statistics.items()}
         if neighbors == "swap" and not all(one.numbers(1).any() for one in each.values()):
             raise ValueError("frame must have records under swap neighbors, where their number is public, but has none.")
@@ -134,25 +134,25 @@ def release(
     if isinstance(groups, PrivateGroups):
         groups = replace(groups, max_groups=1 if persons is None else persons.max_groups)
         others = [protecting(groups.guarantee, persons)]
-        there, numbers = table.groups(bounded=True)
-        charge(budget, reduce(add, [*others, *costs.values()]), _said(asked, by, groups, persons))
-        kept, noisy = groups.release(numbers)
-        named, sizes = there.only(kept.tolist(), some=True), {"noisy_size": noisy}
+        all_groups, numbers = table.groups(bounded=True)
+        charge(budget, reduce(add, [*others, *costs.values()]), _said(settings, by, groups, persons))
+        kept_indices, noisy = groups.release(numbers)
+        named, sizes = all_groups.only(kept_indices.tolist(), some=True), {"noisy_size": noisy}
         counts = tallies(named)
     else:
         named = table.named  # type: ignore[assignment]
         counts = tallies(named)
-        charge(budget, reduce(add, [*others, *costs.values()]), _said(asked, by, groups, persons))
+        charge(budget, reduce(add, [*others, *costs.values()]), _said(settings, by, groups, persons))
     found = {}
-    for column, own in asked.items():
-        made: Any = own.statistic
-        (epsilon,) = own.epsilons
-        drawn = made.release(counts[column], epsilon, neighbors, mechanism=own.mechanism, draws=own.draws)
-        values = drawn.values.reshape(own.draws, len(named.names), max(len(own.levels), 1)).swapaxes(0, 1)
+    for column, setting in settings.items():
+        made: Any = setting.statistic
+        (epsilon,) = setting.epsilons
+        drawn = made.release(counts[column], epsilon, neighbors, mechanism=setting.mechanism, draws=setting.draws)
+        values = drawn.values.reshape(setting.draws, len(named.names), max(len(setting.levels), 1)).swapaxes(0, 1)
         found[column] = {
-            **({"quantile": np.array(own.levels)} if own.levels else {}),
-            **({"draw": np.arange(1, own.draws + 1)[:, None]} if own.draws > 1 else {}),
-            "released": values[:, None] if own.kind is None else in_kind(values[:, None], table.kinds[column], made.lower),
+            **({"quantile": np.array(setting.levels)} if setting.levels else {}),
+            **({"draw": np.arange(1, setting.draws + 1)[:, None]} if setting.draws > 1 else {}),
+            "released": values[:, None] if setting.kind is None else in_kind(values[:, None], table.kinds[column], made.lower),
             "epsilon": np.array([float(epsilon)])[:, None, None],
         }
     return result_of(table, named, found, sizes, costs, others)

@@ -108,64 +108,64 @@ def simulate(
     >>> found[["region", "records", "value"]].to_numpy().tolist()
     [['north', 40, 34.0], ['south', 30, 34.0]]
     """
-    seed, asked = _seed_of(key), asked_of(columns, statistic, options, neighbors, simulated=True)
+    seed, settings = _seed_of(key), asked_of(columns, statistic, options, neighbors, simulated=True)
     check_names(by, ("column", "probability_kept", "epsilon", *ORDER))
     persons = persons_of(unit, per_unit, max_groups)
-    table = read_table(frame, asked, by, groups, neighbors, persons)
-    there, numbers = (table.named, None) if table.named is not None else table.groups(bounded=groups is not None)
-    size, found = len(there.names), {}
+    table = read_table(frame, settings, by, groups, neighbors, persons)
+    shown_groups, numbers = (table.named, None) if table.named is not None else table.groups(bounded=groups is not None)
+    size, found = len(shown_groups.names), {}
     costs: dict[tuple[Any, float], Guarantee | Composition] = {}
     tied: list[float] = []
     bound: list[float] = []
-    lacking = dict.fromkeys(each for own in asked.values() for each in own.lacking)
-    for place, (column, own) in enumerate(asked.items()):
-        if own.statistic is None:
+    lacking = dict.fromkeys(each for setting in settings.values() for each in setting.lacking)
+    for index, (column, setting) in enumerate(settings.items()):
+        if setting.statistic is None:
             from dpjax.frames.draws import drawn_by_jax
 
-            records, codes = table.rows.records(column, there)
+            records, codes = table.rows.records(column, shown_groups)
             tally = Tally(codes, np.where(np.isnan(records), -1, 0), None)
-            drawn = drawn_by_jax(key, place, records, codes, size, own, neighbors)
-            low, high = own.bounds
+            drawn = drawn_by_jax(key, index, records, codes, size, setting, neighbors)
+            low, high = setting.bounds
             if low is not None and high is not None:
                 with np.errstate(invalid="ignore"):
                     at_bound = tally.numbers(size, (records <= low) | (records >= high))
-            each = zip(own.epsilons, drawn.costs, strict=True)
+            each = zip(setting.epsilons, drawn.costs, strict=True)
             costs |= {(column, float(epsilon)): protecting(cost, None) for epsilon, cost in each}
         else:
-            tally = table.rows.tally(column, own.statistic, there, neighbors)
-            counts = tally.counts(own.statistic, size, neighbors)
-            drawn = drawn_from_counts(own, counts, neighbors, np.random.default_rng([*seed, place]))
-            grid: Any = getattr(own.statistic, "records_grid", None)
-            high = grid.size - 1 if own.bounds[0] is not None else 0
+            tally = table.rows.tally(column, setting.statistic, shown_groups, neighbors)
+            counts = tally.counts(setting.statistic, size, neighbors)
+            drawn = drawn_from_counts(setting, counts, neighbors, np.random.default_rng([*seed, index]))
+            grid: Any = getattr(setting.statistic, "records_grid", None)
+            high = grid.size - 1 if setting.bounds[0] is not None else 0
             at_bound = tally.numbers(size, (tally.position == 0) | (tally.position == high))
-            costs |= costs_of({column: own}, neighbors, persons)
+            costs |= costs_of({column: setting}, neighbors, persons)
         sizes = tally.numbers(size)
         missing = tally.numbers(size, tally.position < 0)
         present = sizes - missing
-        if own.bounds[0] is not None:
+        if setting.bounds[0] is not None:
             share = at_bound / np.maximum(present, 1)
             bound += share[(share >= BOUND_SHARE) & (at_bound > 1)].tolist()
-        if drawn.tied is not None and own.statistic is None and own.mechanism != "laplace":
+        if drawn.tied is not None and setting.statistic is None and setting.mechanism != "laplace":
             several = drawn.tied * present[:, None] > 1.5
             tied += drawn.tied[(drawn.tied >= TIED_SHARE) & several].tolist()
         values = {"value": drawn.value[:, None, None], "simulated": drawn.draws}
         values |= {name: bar[:, :, None] for name, bar in zip(_BARS, drawn.bars, strict=True)}
         values = {name: np.asarray(value, np.float64) for name, value in values.items()}
-        if own.kind is not None:
-            kind, lower = table.kinds[column], getattr(own.statistic, "lower", None)
+        if setting.kind is not None:
+            kind, lower = table.kinds[column], getattr(setting.statistic, "lower", None)
             values = {name: durations(v) if name == _BARS[0] else in_kind(v, kind, lower) for name, v in values.items()}
         found[column] = {
             **({"quantile": np.array(drawn.levels)} if drawn.levels else {}),
-            **({"draw": np.arange(1, own.draws + 1)[:, None]} if own.draws > 1 else {}),
+            **({"draw": np.arange(1, setting.draws + 1)[:, None]} if setting.draws > 1 else {}),
             "records": sizes[:, None, None, None],
             "missing": missing[:, None, None, None],
             **values,
             **({} if drawn.tied is None else {"tied_share": drawn.tied[:, None, None]}),
-            "epsilon": np.array(own.epsilons, np.float64)[:, None, None],
+            "epsilon": np.array(setting.epsilons, np.float64)[:, None, None],
         }
     if by is not None and groups is None:
         lacking["groups="] = None
-    crowded = table.rows.crowded(there) if persons is not None and by is not None else (0, 0)
+    crowded = table.rows.crowded(shown_groups) if persons is not None and by is not None else (0, 0)
     said: Any = (
         (words_of_ties, tied),
         (words_of_bounds, bound),
@@ -173,11 +173,11 @@ def simulate(
         (words_of_lacking, list(lacking)),
     )
     notes = [words(of_what) for words, of_what in said if of_what]
-    kept, others = {}, []
+    group_columns, others = {}, []
     if isinstance(groups, PrivateGroups):
         groups = replace(groups, max_groups=max_groups)
-        kept, others = {"probability_kept": groups.probability_kept(numbers)}, [protecting(groups.guarantee, persons)]
-    return result_of(table, there, found, kept, costs, others, " ".join(notes))
+        group_columns, others = {"probability_kept": groups.probability_kept(numbers)}, [protecting(groups.guarantee, persons)]
+    return result_of(table, shown_groups, found, group_columns, costs, others, " ".join(notes))
 
 
 def _seed_of(key: Any) -> list[int]:

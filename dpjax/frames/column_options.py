@@ -102,8 +102,9 @@ def asked_of(columns: Columns, statistic: Any, shared: dict[str, Any], neighbors
     """Return the statistic and options of each column; its options override the shared ones."""
     checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
     if isinstance(columns, Mapping):
-        given: dict[str, tuple[Any, dict[str, Any]]] = {
-            name: (own, shared) if isinstance(own, Statistic) else (statistic, shared | dict(own)) for name, own in columns.items()
+        by_column: dict[str, tuple[Any, dict[str, Any]]] = {
+            name: (arguments, shared) if isinstance(arguments, Statistic) else (statistic, shared | dict(arguments))
+            for name, arguments in columns.items()
         }
     elif hasattr(columns, "dtype"):
         raise TypeError(f"columns must be names of columns of the frame, got the {type(columns).__name__} itself.")
@@ -111,48 +112,48 @@ def asked_of(columns: Columns, statistic: Any, shared: dict[str, Any], neighbors
         names = [columns] if isinstance(columns, str) or not isinstance(columns, Iterable) else list(columns)
         if len(set(names)) < len(names):
             raise ValueError(f"columns must be one or more different names, got {columns!r}.")
-        given = dict.fromkeys(names, (statistic, shared))
-    if not given:
+        by_column = dict.fromkeys(names, (statistic, shared))
+    if not by_column:
         raise ValueError(f"columns must be one or more different names, got {columns!r}.")
-    return {name: _asked(one, own, neighbors, simulated) for name, (one, own) in given.items()}
+    return {name: _asked(one, arguments, neighbors, simulated) for name, (one, arguments) in by_column.items()}
 
 
 def _asked(statistic: Any, options: Mapping[str, Any], neighbors: str, simulated: bool) -> Asked:
-    own = {name: value for name, value in options.items() if value is not None}
+    arguments = {name: value for name, value in options.items() if value is not None}
     for arrays in ("counts", "mask"):
-        if arrays in own:
+        if arrays in arguments:
             raise ValueError(f"{arrays}= is for arrays only: every row of a frame is one record; filter the frame first.")
     for weights in ("weights", "weight", "sample_weight", "sample_weights"):
-        if weights in own:
+        if weights in arguments:
             raise TypeError(
                 f"{weights}= is not supported: each person counts once, by one row, or with unit= by all rows. A person with "
                 "weight w would change the counts by w records, and have a guarantee of w times epsilon."
             )
-    if "epsilon" not in own:
+    if "epsilon" not in arguments:
         raise TypeError("epsilon= is missing: give one for all columns, or one for each in a mapping of columns.")
-    if np.ndim(own["epsilon"]) and not simulated:
+    if np.ndim(arguments["epsilon"]) and not simulated:
         raise ValueError("epsilon must be one number, or one for each column, in a release; simulate takes several.")
-    epsilons = tuple(dict.fromkeys(np.atleast_1d(np.asarray(own.pop("epsilon"), object)).tolist()))
-    draws, mechanism = checks.static_integer("draws", own.pop("draws", 1), 1), own.pop("mechanism", None)
+    epsilons = tuple(dict.fromkeys(np.atleast_1d(np.asarray(arguments.pop("epsilon"), object)).tolist()))
+    draws, mechanism = checks.static_integer("draws", arguments.pop("draws", 1), 1), arguments.pop("mechanism", None)
     common: Any = {"epsilons": epsilons, "draws": draws, "mechanism": mechanism}
     name = _name_of(statistic)
     if isinstance(statistic, Statistic):
-        if own:
-            raise TypeError(f"{statistic!r} takes only epsilon, draws and mechanism as options, got {', '.join(own)}.")
+        if arguments:
+            raise TypeError(f"{statistic!r} takes only epsilon, draws and mechanism as options, got {', '.join(arguments)}.")
         made, lacking = statistic, []
         if simulated and mechanism == "laplace" and isinstance(statistic, Median | Quantile):
             lacking = ["another mechanism"]
     elif name is None:
         _refuse_other(statistic, simulated)
         called = f"function {getattr(statistic, '__name__', statistic)}"  # its name may be that of a statistic
-        return Asked(None, statistic, called, own, lacking=("another statistic",), **common)
+        return Asked(None, statistic, called, arguments, lacking=("another statistic",), **common)
     else:
         by_jax = simulated and not getattr(statistic, "__module__", "").startswith("dpjax.release")
-        lacking = _lacking(name, own, mechanism, neighbors) if by_jax else []
+        lacking = _lacking(name, arguments, mechanism, neighbors) if by_jax else []
         in_numpy = lacking == ["another mechanism"] and name in ("median", "quantile")  # Laplace noise on a grid
         if lacking and not in_numpy and mechanism != "permute_and_flip":
-            return Asked(None, statistic, name, own, lacking=tuple(lacking), **common)
-        made = _made(name, own, neighbors)
+            return Asked(None, statistic, name, arguments, lacking=tuple(lacking), **common)
+        made = _made(name, arguments, neighbors)
     if not isinstance(made, tuple(_KINDS.values())):
         _refuse_other(made, simulated=False)
     made.checked(neighbors, None if mechanism == "laplace" and lacking else mechanism)
@@ -160,7 +161,7 @@ def _asked(statistic: Any, options: Mapping[str, Any], neighbors: str, simulated
         exact_epsilon(epsilon)
     if isinstance(made, Quantiles):
         made.reach_of(exact_epsilon(epsilons[0]), neighbors, False)
-    return Asked(made, None, name or type(made).__name__, own, lacking=tuple(lacking), **common)
+    return Asked(made, None, name or type(made).__name__, arguments, lacking=tuple(lacking), **common)
 
 
 def _name_of(statistic: Any) -> str | None:

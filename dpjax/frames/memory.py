@@ -171,13 +171,13 @@ class Memory:
         ``read`` gives the position of a value that is kept.
         """
         order = self._order if self._by else np.zeros(len(values), np.int64)
-        persons, ordered, (there, starts, rows) = self._sorted(np.where((group >= 0) & present, order, -1))
-        position = together(values[there], starts, rows, grid, rule) if len(starts) else np.zeros(0, np.int64)
+        persons, ordered, (row_order, starts, rows) = self._sorted(np.where((group >= 0) & present, order, -1))
+        position = together(values[row_order], starts, rows, grid, rule) if len(starts) else np.zeros(0, np.int64)
         if read is not None and len(starts):
             found, known = read(position)
             position = np.where(known, found, -1)
         stays = self._in_few_groups(persons, ordered, rows)
-        found, position = group[there[starts]][stays], position[stays]
+        found, position = group[row_order[starts]][stays], position[stays]
         if neighbors == "swap":  # a person counts, whatever the values are
             unit: Any = self._unit
             absent = len(np.unique(unit[unit >= 0])) - len(position)
@@ -227,13 +227,13 @@ def _together(columns: Sequence[Labels]) -> tuple[np.ndarray, np.ndarray]:
     if len(columns) == 1:
         return np.arange(len(columns[0].names))[:, None], columns[0].codes
     codes = np.stack([labels.codes for labels in columns])
-    there = np.all(codes >= 0, axis=0)
+    complete = np.all(codes >= 0, axis=0)
     sizes = [max(len(labels.names), 1) for labels in columns]
     if math.prod(sizes) < 2**62:
-        key, place = np.unique(np.ravel_multi_index(list(codes[:, there]), sizes), return_inverse=True)
+        key, inverse = np.unique(np.ravel_multi_index(list(codes[:, complete]), sizes), return_inverse=True)
         different = np.stack(np.unravel_index(key, sizes), axis=-1)
     else:
-        different, place = np.unique(codes[:, there].T, axis=0, return_inverse=True)
-    order = np.full(len(there), -1, np.int64)
-    order[there] = place.reshape(-1)
+        different, inverse = np.unique(codes[:, complete].T, axis=0, return_inverse=True)
+    order = np.full(len(complete), -1, np.int64)
+    order[complete] = inverse.reshape(-1)
     return different, order

@@ -76,7 +76,7 @@ def multiply(a: jax.Array, b: jax.Array) -> Words:
 
 
 def times_word(a: Words, b: jax.Array) -> tuple[jax.Array, Words]:
-    """Return the third word and the lower two words when a two-word number is multiplied by a word."""
+    """Return the product of a two-word number and a word: its third word and its lower two."""
     low, high = multiply(a.low, b), multiply(a.high, b)
     middle = high.low + low.high
     return high.high + (middle < low.high).astype(jnp.uint32), Words(middle, low.low)

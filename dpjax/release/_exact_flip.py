@@ -43,8 +43,8 @@ def positions(distribution: GridDistribution, draws: int, words: Any, more: More
     found = np.zeros((draws, profile.groups), np.int64)
     size = max(_NUMBERS // max(int(starts[-1]), 1), 1)
     for start in range(0, draws if profile.groups else 0, size):
-        some = found[start : start + size]
-        drawn, placed = words((len(some), int(starts[-1]))), words(some.shape)
+        chunk = found[start : start + size]
+        drawn, placed = words((len(chunk), int(starts[-1]))), words(chunk.shape)
         left = candidates(distribution, drawn, widened)
         winner = np.maximum.reduceat(np.where(left, np.arange(starts[-1]), 0), starts[:-1], axis=1)
         place, sure = place_in(profile.length[winner], placed)
@@ -57,7 +57,7 @@ def positions(distribution: GridDistribution, draws: int, words: Any, more: More
             first = exact_winner(distribution.exact_rate, costs, widths, uniforms)
             winner[draw, dataset] = starts[dataset] + first
             place[draw, dataset] = Bits(int(placed[draw, dataset]), 64, len(costs), more).times(widths[first])
-        some[:] = profile.near[winner] + profile.sign[winner] * (place + 1)
+        chunk[:] = profile.near[winner] + profile.sign[winner] * (place + 1)
     return found
 
 

@@ -56,7 +56,7 @@ class Quantiles(Statistic):
         qs: levels in (0, 1), ascending.
         lower: public, a multiple of the resolution.
         upper: public, a multiple of the resolution.
-        resolution: public, that of the data.
+        resolution: the public resolution of the data.
         grid: a :class:`Floats`, in place of the bounds and the resolution.
         method: ``"joint"``, one draw of all quantiles; ``"nested"``, some of them jointly and then
             those between; ``"recursive"``, the middle one first; or ``"auto"``, as for
@@ -290,7 +290,7 @@ def joint_quantiles(
         neighbors: ``"add_remove"`` or ``"swap"``.
         lower: public, a multiple of the resolution.
         upper: public, a multiple of the resolution.
-        resolution: public, that of the data.
+        resolution: the public resolution of the data.
         grid: a :class:`Floats`, in place of the bounds and the resolution.
         counts: the number of records that each entry of ``x`` stands for.
         max_records: a public guess of the number of records of the largest row, by default the
@@ -370,7 +370,7 @@ def nested_quantiles(
         neighbors: ``"add_remove"`` or ``"swap"``.
         lower: public, a multiple of the resolution.
         upper: public, a multiple of the resolution.
-        resolution: public, that of the data.
+        resolution: the public resolution of the data.
         grid: a :class:`Floats`, in place of the bounds and the resolution.
         counts: the number of records that each entry of ``x`` stands for.
         mask: which records are present.
@@ -439,7 +439,7 @@ def recursive_quantiles(
         neighbors: ``"add_remove"`` or ``"swap"``.
         lower: public, a multiple of the resolution.
         upper: public, a multiple of the resolution.
-        resolution: public, that of the data.
+        resolution: the public resolution of the data.
         grid: a :class:`Floats`, in place of the bounds and the resolution.
         counts: the number of records that each entry of ``x`` stands for.
         mask: which records are present.
@@ -508,7 +508,7 @@ def private_quantiles(
         neighbors: ``"add_remove"`` or ``"swap"``.
         lower: public, a multiple of the resolution.
         upper: public, a multiple of the resolution.
-        resolution: public, that of the data.
+        resolution: the public resolution of the data.
         grid: a :class:`Floats`, in place of the bounds and the resolution.
         counts: the number of records that each entry of ``x`` stands for.
         max_records: a public guess of the number of records of the largest row, for a joint draw.

@@ -65,10 +65,11 @@ def median(
     ``dpjax.piecewise_laplace(dpjax.median(x, resolution=...), epsilon)`` simulates. The draws have
     exactly this distribution if the operating system's entropy is uniform and the relative errors
     of NumPy's exponentials are below 2^-45: floats decide a draw only where no rounding can change
-    it, and exact arithmetic decides the others. There is no key and no seed; every call draws anew.
-    After 128 / epsilon changes the profile is assumed to be at the bounds, as with ``truncate=`` in
-    :func:`dpjax.median`: the outputs for which this makes a difference have a probability below
-    e^-64 times the number of multiples. :func:`exact_distribution` returns the probabilities.
+    it, and exact arithmetic decides the others. There is no key and no seed; every call draws new
+    values. After 128 / epsilon changes the profile is assumed to be at the bounds, as with
+    ``truncate=`` in :func:`dpjax.median`: the outputs for which this makes a difference have a
+    probability below e^-64 times the number of multiples. :func:`exact_distribution` returns the
+    probabilities.
 
     Args:
         x: numbers ``(..., n)``, individuals on the last axis, in memory (not traced), in any
@@ -78,7 +79,7 @@ def median(
         neighbors: ``"add_remove"`` or ``"swap"``.
         lower: public, a multiple of the resolution.
         upper: public, a multiple of the resolution.
-        resolution: public, that of the data: 1 for integers, 0.01 for cents; 0.1 is 1/10.
+        resolution: the public resolution of the data: 1 for integers, 0.01 for cents; 0.1 is 1/10.
         grid: a :class:`Floats`, numbers with a few significant digits, in place of ``lower``,
             ``upper`` and ``resolution`` if no bounds are known.
         definition: ``"lower"``, the record x[ceil(n/2)], or ``"linear"``, the midpoint median, a
@@ -158,7 +159,7 @@ def quantile(
         neighbors: ``"add_remove"`` or ``"swap"``.
         lower: public, a multiple of the resolution.
         upper: public, a multiple of the resolution.
-        resolution: public, that of the data.
+        resolution: the public resolution of the data.
         grid: as for :func:`median`.
         definition: ``"lower"``, the record x[ceil(q n)], or ``"linear"``, NumPy's interpolation,
             whose values are multiples of the resolution over the denominator of q.

@@ -48,9 +48,9 @@ class Counts:
             groups: the number of groups.
         """
         group, value, count = (np.asarray(column).astype(np.int64, copy=False) for column in (group, value, count))
-        there = (group >= 0) & (group < groups) & (count > 0)
-        if not there.all():
-            group, value, count = group[there], value[there], count[there]
+        used = (group >= 0) & (group < groups) & (count > 0)
+        if not used.all():
+            group, value, count = group[used], value[used], count[used]
         count = np.minimum(count, MOST)
         later = (group[1:] > group[:-1]) | ((group[1:] == group[:-1]) & (value[1:] > value[:-1]))
         if not later.all():
@@ -120,9 +120,9 @@ class Counts:
 
         Other groups are left out.
         """
-        there = (group >= 0) & (group < groups)
-        if not there.all():
-            group, positions = group[there], positions[there]
+        used = (group >= 0) & (group < groups)
+        if not used.all():
+            group, positions = group[used], positions[used]
         size = int(positions.max(initial=0)) + 1
         if groups * size >= 2**62:
             return Counts.of_rows(group, positions, np.ones(len(group), np.int64), groups=groups)

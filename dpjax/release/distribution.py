@@ -203,8 +203,8 @@ class GridDistribution(Shown):
         rise, sloped = self.profile.rise, self.profile.rise > 0
         with np.errstate(under="ignore"):
             weight = np.log(self.span) - self.rate * (self.costs - rise)
-            step, whole = self.step_rate[sloped], self.rate * rise[sloped]
-            weight[sloped] += np.log(np.expm1(-whole) / np.expm1(-step)) - step
+            step, total = self.step_rate[sloped], self.rate * rise[sloped]
+            weight[sloped] += np.log(np.expm1(-total) / np.expm1(-step)) - step
             return weight - np.log(sums_of(np.exp(weight), self.profile.starts))[self.group]
 
     def _by_flips(self, log: bool) -> Iterator[np.ndarray]:
@@ -224,27 +224,27 @@ class GridDistribution(Shown):
 
     def log_pmf(self, values: Any) -> np.ndarray:
         """Return the logarithm of :meth:`pmf`."""
-        given, shape = self._points(values)
-        position, there = self._positions(given)
+        points, shape = self._points(values)
+        position, on_grid = self._positions(points)
         piece = self._piece_at(np.clip(position, 0, self.size - 1))
         nearer = np.abs(position - self.profile.near[piece]) - (self.profile.sign[piece] != 0)
         rate = self.step_rate[piece]
         first = np.log(_share(rate, 1, self.steps[piece]) / self.span[piece])
-        found = self.log_shares[piece] + first - rate * (nearer // self.span[piece])
-        return np.where(there & (position >= 0) & (position < self.size), found, -np.inf).reshape(shape)
+        logs = self.log_shares[piece] + first - rate * (nearer // self.span[piece])
+        return np.where(on_grid & (position >= 0) & (position < self.size), logs, -np.inf).reshape(shape)
 
     def cdf(self, values: Any) -> np.ndarray:
         """Return P(Y <= value)."""
-        given, shape = self._points(values)
-        position, there = self._positions(given)
-        position = np.where(~there & (self.grid.values_of(np.clip(position, 0, self.size - 1)) > given), position - 1, position)
+        points, shape = self._points(values)
+        position, on_grid = self._positions(points)
+        position = np.where(~on_grid & (self.grid.values_of(np.clip(position, 0, self.size - 1)) > points), position - 1, position)
         inside = np.clip(position, 0, self.size - 1)
         piece = self._piece_at(inside)
         sign, number = self.profile.sign[piece], np.abs(inside - self.profile.near[piece])
-        part = self._share_of_first(piece, np.where(sign < 0, number - 1, np.where(sign > 0, number, 1)))
-        share = self.shares[piece] * np.where(sign < 0, 1 - part, part)
-        found = np.minimum(self._below(piece) / UNIT + share, 1.0)
-        return np.where(position < 0, 0.0, np.where(position >= self.size - 1, 1.0, found)).reshape(shape)
+        fraction = self._share_of_first(piece, np.where(sign < 0, number - 1, np.where(sign > 0, number, 1)))
+        share = self.shares[piece] * np.where(sign < 0, 1 - fraction, fraction)
+        probability = np.minimum(self._below(piece) / UNIT + share, 1.0)
+        return np.where(position < 0, 0.0, np.where(position >= self.size - 1, 1.0, probability)).reshape(shape)
 
     def log_cdf(self, values: Any) -> np.ndarray:
         """Return the logarithm of :meth:`cdf`, which is a multiple of 2^-60.
@@ -264,19 +264,19 @@ class GridDistribution(Shown):
         """
         if isinstance(p, int | float) and not 0 <= p <= 1:
             raise ValueError(f"p must be between 0 and 1, got {p}.")
-        given, shape = self._points(p)
-        there = (given >= 0) & (given <= 1)
-        target = np.rint(np.where(there, given, 0.5) * UNIT).astype(np.int64)
+        levels, shape = self._points(p)
+        valid = (levels >= 0) & (levels <= 1)
+        target = np.rint(np.where(valid, levels, 0.5) * UNIT).astype(np.int64)
         piece = self._locate(self.sums, target)
         with np.errstate(divide="ignore", invalid="ignore"):
-            part = np.clip((target - self._below(piece)) / (self.shares[piece] * UNIT), 0, 1)
+            fraction = np.clip((target - self._below(piece)) / (self.shares[piece] * UNIT), 0, 1)
         sign = self.profile.sign[piece]
-        place = self._place_of_share(piece, np.where(sign < 0, 1 - part, part))
+        place = self._place_of_share(piece, np.where(sign < 0, 1 - fraction, fraction))
         slack = 1e-12 * np.maximum(place, 1)
         number = np.where(sign < 0, np.floor(place + slack) + 1, np.ceil(place - slack))
         number = np.clip(np.nan_to_num(number, nan=1.0), 1, self.profile.length[piece]).astype(np.int64)
-        found = self.grid.values_of(self.profile.near[piece] + sign * number)
-        return np.where(there, found, np.nan).reshape(shape)
+        values = self.grid.values_of(self.profile.near[piece] + sign * number)
+        return np.where(valid, values, np.nan).reshape(shape)
 
     def interval(self, level: float) -> tuple[np.ndarray, np.ndarray]:
         """Return the central interval of probability ``level``: two arrays of the batch shape.
@@ -288,18 +288,18 @@ class GridDistribution(Shown):
 
     def mean_abs_error(self, center: Any) -> np.ndarray:
         """Return E|Y - center|, the exact mean absolute error of a draw."""
-        given, shape = self._points(center)
+        centers, shape = self._points(center)
         if not isinstance(self.grid, Multiples):
-            datasets = np.arange(given.size) % max(self.profile.groups, 1)
-            each = [self._error_one_by_one(*pair) for pair in zip(datasets.tolist(), given, strict=True)]
+            datasets = np.arange(centers.size) % max(self.profile.groups, 1)
+            each = [self._error_one_by_one(*pair) for pair in zip(datasets.tolist(), centers, strict=True)]
             return np.array(each, np.float64).reshape(shape)
         unit = self.grid.resolution
-        at = given * unit.denominator / unit.numerator - self.grid.start
-        nearest = np.rint(at)
-        at = np.where(np.isclose(self.grid.values_of(nearest), given, rtol=1e-15, atol=0), nearest, at)
-        rows = at.reshape(-1, max(self.profile.groups, 1))
-        found = np.array([self._errors(row) for row in rows], np.float64)
-        return (found * unit.numerator / unit.denominator).reshape(shape)
+        positions = centers * unit.denominator / unit.numerator - self.grid.start
+        nearest = np.rint(positions)
+        positions = np.where(np.isclose(self.grid.values_of(nearest), centers, rtol=1e-15, atol=0), nearest, positions)
+        rows = positions.reshape(-1, max(self.profile.groups, 1))
+        errors = np.array([self._errors(row) for row in rows], np.float64)
+        return (errors * unit.numerator / unit.denominator).reshape(shape)
 
     def _errors(self, center: np.ndarray) -> np.ndarray:
         """Return E|Y - center| of each dataset, in units of positions."""
@@ -308,15 +308,15 @@ class GridDistribution(Shown):
         ahead = np.where(sign == 0, ahead + 1, sign * ahead)  # the positions of a piece are at 1, 2, ..., its length
         # Steps before that of the center, that step itself, and those after it.
         first = np.clip(np.ceil(ahead / span), 1, steps)
-        some, before, through = np.flatnonzero(first > 1), np.zeros_like(rate), _share(rate, first, steps)
-        before[some] = _share(rate[some], first[some] - 1, steps[some])
+        later, before, through = np.flatnonzero(first > 1), np.zeros_like(rate), _share(rate, first, steps)
+        before[later] = _share(rate[later], first[later] - 1, steps[later])
         rest = ahead - span * (first - 1)
         split = np.clip(np.floor(rest), 0, span)
         far = span * (first - 1 + _mean(rate, steps - first)) + (span + 1) / 2 - ahead
         here = split * (rest - (split + 1) / 2) + (span - split) * ((span + split + 1) / 2 - rest)
         error = (through - before) * here / span
-        near = ahead[some] - span[some] * (_mean(rate[some], first[some] - 1) - 1) - (span[some] + 1) / 2
-        error[some] += before[some] * near
+        near = ahead[later] - span[later] * (_mean(rate[later], first[later] - 1) - 1) - (span[later] + 1) / 2
+        error[later] += before[later] * near
         error += np.where(first < steps, (1 - through) * far, 0.0)
         return sums_of(self.shares * error, self.profile.starts)
 
@@ -329,11 +329,11 @@ class GridDistribution(Shown):
 
         These are all positions in pieces with a probability above 2^-60. The positions ascend.
         """
-        some = np.arange(self.profile.starts[group], self.profile.starts[group + 1])
-        some = some[self.shares[some] > 2.0**-60]
-        length = self.profile.length[some]
+        pieces = np.arange(self.profile.starts[group], self.profile.starts[group + 1])
+        pieces = pieces[self.shares[pieces] > 2.0**-60]
+        length = self.profile.length[pieces]
         number = np.arange(np.sum(length)) - np.repeat(np.cumsum(length) - length, length)
-        piece = np.repeat(some, length)
+        piece = np.repeat(pieces, length)
         sign = self.profile.sign[piece]
         number = np.where(sign < 0, self.profile.length[piece] - 1 - number, number)
         rate = self.step_rate[piece]
@@ -347,8 +347,8 @@ class GridDistribution(Shown):
         The result is float64 of shape ``shape + batch_shape``.
         """
         shape = (shape,) if isinstance(shape, int) else tuple(shape)
-        found = self.positions(int(np.prod(shape, dtype=np.int64)), *seeded(seed))
-        return self.grid.values_of(found).reshape(shape + self.batch_shape)
+        positions = self.positions(int(np.prod(shape, dtype=np.int64)), *seeded(seed))
+        return self.grid.values_of(positions).reshape(shape + self.batch_shape)
 
     def positions(self, draws: int, words: Any = system_words, more: More = further_word) -> np.ndarray:
         """Draw positions exactly, int64 ``(draws, datasets)``, from the operating system's entropy.
@@ -371,9 +371,9 @@ class GridDistribution(Shown):
         Positions are -1 and ``size`` beyond the ends.
         """
         position = self.grid.numbers_of(values)[0].astype(np.int64)
-        there = np.isclose(self.grid.values_of(position), values, rtol=8 * np.finfo(np.float64).eps, atol=0)
+        on_grid = np.isclose(self.grid.values_of(position), values, rtol=8 * np.finfo(np.float64).eps, atol=0)
         low, high = self.grid.values_of(np.array([0, self.size - 1]))
-        return np.where(there, position, np.where(values < low, -1, np.where(values > high, self.size, position))), there
+        return np.where(on_grid, position, np.where(values < low, -1, np.where(values > high, self.size, position))), on_grid
 
     def _piece_at(self, position: np.ndarray) -> np.ndarray:
         """Return the piece of each position."""
@@ -398,9 +398,9 @@ class GridDistribution(Shown):
     def _share_of_first(self, piece: np.ndarray, number: np.ndarray) -> np.ndarray:
         """Return the fraction of a piece's probability in its first positions, counted outwards."""
         rate, steps, span = self.step_rate[piece], self.steps[piece], self.span[piece]
-        whole, part = np.divmod(number, span)
-        before = _share(rate, whole, steps)
-        return before + (_share(rate, np.minimum(whole + 1, steps), steps) - before) * (part / span)
+        full_steps, remainder = np.divmod(number, span)
+        before = _share(rate, full_steps, steps)
+        return before + (_share(rate, np.minimum(full_steps + 1, steps), steps) - before) * (remainder / span)
 
     def _place_of_share(self, piece: np.ndarray, share: np.ndarray) -> np.ndarray:
         """Return how many positions of a piece hold this fraction of its probability.

@@ -54,14 +54,14 @@ def positions(distribution: GridDistribution, draws: int, words: Any, more: More
     uniforms = 2 if distribution.mechanism == "piecewise_laplace" else 3
     found = np.zeros((draws, groups), np.int64)
     exactly: dict[int, Exactly] = {}
-    size = max(_LANES // max(groups, 1), 1)
-    for start in range(0, draws, size):
-        some = found[start : start + size]
-        drawn = words((uniforms, *some.shape))
-        some[:], sure = decide(distribution, drawn, margin)
+    chunk_size = max(_LANES // max(groups, 1), 1)
+    for start in range(0, draws, chunk_size):
+        chunk = found[start : start + chunk_size]
+        drawn = words((uniforms, *chunk.shape))
+        chunk[:], sure = decide(distribution, drawn, margin)
         for draw, group in zip(*np.nonzero(~sure), strict=True):
             known = exactly.setdefault(int(group), Exactly(distribution, int(group)))
-            some[draw, group] = known.draw(drawn[:, draw, group].tolist(), more)
+            chunk[draw, group] = known.draw(drawn[:, draw, group].tolist(), more)
     return found
 
 
@@ -76,13 +76,13 @@ def decide(distribution: GridDistribution, words: np.ndarray, margin: int = MARG
     below = np.where(piece > profile.starts[:-1], sums[piece - 1], 0)
     slack = margin + np.diff(profile.starts)
     sure = (target - below >= slack) & (sums[piece] - target > slack)
-    number, certain = _step(distribution, piece, words[1])
+    step, certain = _step(distribution, piece, words[1])
     sure &= certain
     if len(words) > 2:
         span = distribution.span[piece]
-        place, certain = place_in(span, words[2])
-        number, sure = (number - 1) * span + place + 1, sure & certain
-    return profile.near[piece] + profile.sign[piece] * number, sure & (margin < 2**60)
+        offset, certain = place_in(span, words[2])
+        step, sure = (step - 1) * span + offset + 1, sure & certain
+    return profile.near[piece] + profile.sign[piece] * step, sure & (margin < 2**60)
 
 
 def first_above(sums: np.ndarray, starts: np.ndarray, group: np.ndarray, target: np.ndarray) -> np.ndarray:
@@ -97,9 +97,9 @@ def first_above(sums: np.ndarray, starts: np.ndarray, group: np.ndarray, target:
         for row, one in zip(found, target, strict=True):
             row[:] = starts[:-1] + np.add.reduceat(sums <= one[group], starts[:-1], dtype=np.int64)
     else:
-        for number in range(datasets if draws else 0):
-            own = sums[starts[number] : starts[number + 1]]
-            found[:, number] = starts[number] + np.searchsorted(own, target[:, number], side="right")
+        for dataset in range(datasets if draws else 0):
+            ascending = sums[starts[dataset] : starts[dataset + 1]]
+            found[:, dataset] = starts[dataset] + np.searchsorted(ascending, target[:, dataset], side="right")
     return np.minimum(found, starts[1:] - 1)
 
 
@@ -120,10 +120,10 @@ def step_in(rate: np.ndarray, steps: np.ndarray, decay: Any, words: np.ndarray) 
 
     The number is int64. It is certain if no further bits of the uniform can change it.
     """
-    share, ends = -np.expm1(-decay), []
+    mass, ends = -np.expm1(-decay), []
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         for uniform, away in zip(open_interval(words), (-_WIDENED, _WIDENED), strict=True):
-            noise = -np.log1p(-np.minimum(uniform * share * (1 + away), 1.0))
+            noise = -np.log1p(-np.minimum(uniform * mass * (1 + away), 1.0))
             ends.append(np.clip(np.ceil(noise * (1 + away) / rate), 1, steps))
     single = steps == 1
     low, high = (np.where(single, 1, end).astype(np.int64) for end in ends)
@@ -142,9 +142,9 @@ class Exactly:
 
     def __init__(self, distribution: GridDistribution, group: int) -> None:
         profile = distribution.profile.one(group)
-        some = slice(distribution.profile.starts[group], distribution.profile.starts[group + 1])
+        pieces = slice(distribution.profile.starts[group], distribution.profile.starts[group + 1])
         self._rate, self._near, self._sign = distribution.exact_rate, profile.near.tolist(), profile.sign.tolist()
-        self._steps, self._span = distribution.steps[some].tolist(), distribution.span[some].tolist()
+        self._steps, self._span = distribution.steps[pieces].tolist(), distribution.span[pieces].tolist()
         self._rise, self._cost = profile.rise.tolist(), (profile.level + profile.depth - 1).tolist()
         self._known: dict[int, tuple[list[int], list[int]]] = {}
 

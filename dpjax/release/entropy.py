@@ -63,9 +63,9 @@ class Bits:
 
     def times(self, width: int) -> int:
         """Return the integer floor(width U)."""
-        while (place := self.value * width >> self.count) != ((self.value + 1) * width - 1) >> self.count:
+        while (integer := self.value * width >> self.count) != ((self.value + 1) * width - 1) >> self.count:
             self.read()
-        return place
+        return integer
 
     def below(self, enclose: Callable[[int], Enclosure]) -> bool:
         """Return whether the uniform is below the number that ``enclose(bits)`` encloses."""

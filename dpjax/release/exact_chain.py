@@ -216,10 +216,10 @@ def from_target(parameters: Parameters, target: int, slots: int, arithmetic: Ari
     unit, whole, last = parameters.unit, parameters.whole, parameters.whole * (slots - 1)
     moved = max(-target, target - last, 0)
     peak = min(max(target, 0), last)
-    place = whole * np.arange(slots)
+    positions = whole * np.arange(slots)
     below, above = (decay(unit * rest, arithmetic) for rest in (peak % whole, -peak % whole))
-    found = decays(unit * whole, slots + 1, arithmetic)[np.abs(place - peak) // whole]
-    return found * np.where(place <= peak, below, above), moved
+    found = decays(unit * whole, slots + 1, arithmetic)[np.abs(positions - peak) // whole]
+    return found * np.where(positions <= peak, below, above), moved
 
 
 def _step(parameters: Parameters, number: int, k: int, slots: int, arithmetic: Arithmetic) -> _Step:
@@ -254,15 +254,15 @@ def forward(parameters: Parameters, number: int, width: np.ndarray, memory: np.n
     tile = max(_TILE // rows, 1)
     for k in range(m):
         for first in range(0, slots, tile):  # tiles that fit in the cache
-            some = slice(first, first + tile)
-            found, here, spent = after[k, some], width[some], np.empty_like(width[some])
-            found[:] = before[0, some]
+            block = slice(first, first + tile)
+            found, here, spent = after[k, block], width[block], np.empty_like(width[block])
+            found[:] = before[0, block]
             for i in range(1, k + 1):
                 c = k + 1 - i
                 np.add(here, c * piece, out=spent)
                 spent *= steps[i - 1].stay / (c + 1)
                 found *= spent
-                found += before[i, some]
+                found += before[i, block]
             found *= here
         if k < m - 1:
             _advance(after[k], steps[k], powers_of, before[k + 1], rest)

@@ -84,9 +84,9 @@ def slots_of(counts: Counts, parameters: Parameters, index: np.ndarray | None = 
     above = parameters.size if sizes is None else sizes[:, None]
     following = np.where(record >= n, above, values[entry(record + 1)])
     equal = number[inner]
-    place = record - (through[inner] - equal - offset) - 1
+    offset_in_ties = record - (through[inner] - equal - offset) - 1
     power = 2 ** (np.frexp(equal.astype(float))[1] - 1).astype(np.int64)
-    left, numbers, parts = slot_ends(index, value, following, place, equal, power, np)
+    left, numbers, parts = slot_ends(index, value, following, offset_in_ties, equal, power, np)
     return Slots(left, np.where(index <= 2 * n, numbers * parameters.cut // parts, 0), n[:, 0])
 
 
@@ -252,10 +252,10 @@ class Sampler:
 
         The weights of the rows are ``(J, rows)``. The weights lack factors e^(-unit moved).
         """
-        counts, own = np.unique(self.slots.records[part], return_inverse=True)
+        counts, index = np.unique(self.slots.records[part], return_inverse=True)
         targets = [self.parameters.targets(number, count)[1] for count in counts.tolist()]
         ends, moved = zip(*(from_target(self.parameters, target, self._size, self.arithmetic) for target in targets), strict=True)
-        return np.stack(ends, axis=-1)[:, own], np.array(moved)[own]
+        return np.stack(ends, axis=-1)[:, index], np.array(moved)[index]
 
     def _draw_runs(self, number: int, row: np.ndarray, uniforms: np.ndarray) -> tuple[np.ndarray, ...]:
         """Return the slot of each quantile and the first quantile of its run, both ``(L, m)``.
@@ -274,12 +274,12 @@ class Sampler:
             for run in range(m):
                 going = np.flatnonzero(last > 0)
                 mine, k = lane[going], last[going] - 1
-                own = row[mine]
-                alike, shared = np.unique((own * m + k) * (slots + 1) + above[going], return_inverse=True)
-                (of, level), over = np.divmod(alike // (slots + 1), m), alike % (slots + 1)
+                row_index = row[mine]
+                states, shared = np.unique((row_index * m + k) * (slots + 1) + above[going], return_inverse=True)
+                (of, level), over = np.divmod(states // (slots + 1), m), states % (slots + 1)
                 below = weights.of_slots(of, level, over)
                 j, sure_slot, share_slot = choose(below, shared, uniforms[2 * run, mine], self._error, self._lost)
-                on_top = weights.of_firsts(own, k, j)
+                on_top = weights.of_firsts(row_index, k, j)
                 lanes = np.arange(len(mine))
                 first, sure_first, share_first = choose(on_top, lanes, uniforms[2 * run + 1, mine], self._error, self._lost)
                 run_of = (column >= first[:, None]) & (column <= k[:, None])
@@ -366,9 +366,9 @@ def draw_quantiles(
         sampler = Sampler(parameters, counts.some(first, last), known, grids, ranked=ranked)
         step = max(_WORDS // (uniforms * (last - first)), 1)
         for start in range(0, draws, step):
-            some = found[start : start + step, first:last]
-            words = words_of((uniforms, *some.shape[:2]))
-            some[:], sure = sampler.draw(words)
+            chunk = found[start : start + step, first:last]
+            words = words_of((uniforms, *chunk.shape[:2]))
+            chunk[:], sure = sampler.draw(words)
             for draw, row in zip(*np.nonzero(~sure), strict=True):
-                some[draw, row] = sampler.exactly(int(row), words[:, draw, row].tolist(), more)
+                chunk[draw, row] = sampler.exactly(int(row), words[:, draw, row].tolist(), more)
     return found

@@ -72,8 +72,8 @@ class Nested:
         found = np.zeros((draws, counts.groups, len(self.levels)), np.int64)
         step = max(_ENTRIES // max(len(counts.values), 1), 1)
         for start in range(0, draws, step):
-            some = found[start : start + step]
-            some[:] = self._some(counts, len(some), sizes, words, more).reshape(some.shape)
+            chunk = found[start : start + step]
+            chunk[:] = self._some(counts, len(chunk), sizes, words, more).reshape(chunk.shape)
         return found
 
     def _some(self, counts: Counts, draws: int, sizes: np.ndarray | None, words: Any, more: More) -> np.ndarray:
@@ -96,17 +96,17 @@ class Nested:
         begin, end = ends_of(cuts, totals[group][:, None], np)
         low, high = np.append(ends, drawn, axis=-1), np.append(drawn, ends + self.size - 1, axis=-1)
         for alike in self._alike:
-            place = np.array([self.nesting.parts.index(part) for part in alike])
-            lane, which = np.nonzero(high[:, place] > low[:, place])
-            at = lane, place[which]
+            part_index = np.array([self.nesting.parts.index(part) for part in alike])
+            lane, which = np.nonzero(high[:, part_index] > low[:, part_index])
+            at = lane, part_index[which]
             for k, part in enumerate(alike):  # all quantiles in a part without width are its only value
-                found[:, part.first : part.first + len(part.levels)] = low[:, place[k], None]
+                found[:, part.first : part.first + len(part.levels)] = low[:, part_index[k], None]
             if not lane.size:
                 continue
-            taken = np.stack([np.maximum(records_of(part, number), 1) for part in alike], axis=-1)[lane, which]
+            part_records = np.stack([np.maximum(records_of(part, number), 1) for part in alike], axis=-1)[lane, which]
             records = slices.between(lane, begin[at], np.maximum(end[at], begin[at]), low[at], high[at])
             law = self._joint(alike[0].levels, "add_remove", _most(records), self._second)
-            inside = _in_order(law, records, 1, taken, high[at] - low[at] + 1, words, more)[0] + low[at][:, None]
+            inside = _in_order(law, records, 1, part_records, high[at] - low[at] + 1, words, more)[0] + low[at][:, None]
             start = np.array([part.first for part in alike])[which]
             found[lane[:, None], start[:, None] + np.arange(len(alike[0].levels))] = inside
         return found

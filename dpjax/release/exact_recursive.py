@@ -45,14 +45,14 @@ def draw_recursively(
     found = np.zeros((draws, counts.groups, len(levels)), np.int64)
     step = max(_LANES // max(len(counts.values), 1), 1)
     for start in range(0, draws, step):
-        some = found[start : start + step]
-        lanes = _Lanes(counts, size, len(levels), len(some))
+        chunk = found[start : start + step]
+        lanes = _Lanes(counts, size, len(levels), len(chunk))
         for depth, parts in enumerate(depths, 1):
             for part in parts:
                 lanes.draw(part, each * part.share, words, more)
                 if depth < len(depths):
                     lanes.split(part, epsilon * cost.split * part.share, words, more)
-        some[:] = lanes.points[:, 1:-1].reshape(some.shape)
+        chunk[:] = lanes.points[:, 1:-1].reshape(chunk.shape)
     return found
 
 

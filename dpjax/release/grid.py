@@ -203,8 +203,8 @@ class Candidates:
         """
         values = np.asarray(x, np.float64)
         order = np.argsort(self.labels)
-        place = order[np.searchsorted(self.labels[order], values).clip(0, self.size - 1)]
-        return place, self.labels[place] == values
+        indices = order[np.searchsorted(self.labels[order], values).clip(0, self.size - 1)]
+        return indices, self.labels[indices] == values
 
 
 def grid_of(

@@ -96,11 +96,11 @@ def draw_discrete_laplace(
     found = np.zeros((draws * rows, len(rates)), np.int64)
     step = max(_WORDS // (2 * (digits + 1) * len(rates)), 1)
     for start in range(0, len(found), step):
-        some = found[start : start + step]
-        drawn = words((2 * (digits + 1), *some.shape), np.uint32)
-        some[:], certain = decide(table, drawn)
+        chunk = found[start : start + step]
+        drawn = words((2 * (digits + 1), *chunk.shape), np.uint32)
+        chunk[:], certain = decide(table, drawn)
         for at in zip(*np.nonzero(~certain), strict=True):
-            some[at] = exact_noise(rates[at[1]], digits, drawn[:, at[0], at[1]].tolist(), more)
+            chunk[at] = exact_noise(rates[at[1]], digits, drawn[:, at[0], at[1]].tolist(), more)
     return found.reshape(draws, rows, len(rates))
 
 

@@ -98,24 +98,24 @@ def metric_laplace(
     """
     number = checks.static_integer("draws", draws, 1)
     step, whole, integers, budgets, counts = _read(x, queries, metric, resolution)
-    given = scales.scales if isinstance(scales, OptimalScales) else scales
-    if given is None:  # the scales of the rounded queries, less a constant for each query if n is public
+    given_scales = scales.scales if isinstance(scales, OptimalScales) else scales
+    if given_scales is None:  # the scales of the rounded queries, less a constant for each query if n is public
         near = integers - integers[:, :1] if metric.neighbors == "swap" else integers
         scaled = np.array([[float(v * step) for v in row] for row in near])
         rates = exact_rates(np.asarray(noise_scales(scaled, metric, strategy=strategy)), whole, budgets, step, most=True)
     else:
-        rates = exact_rates(np.asarray(given), whole, budgets, step, most=False)
+        rates = exact_rates(np.asarray(given_scales), whole, budgets, step, most=False)
     answers = counts @ integers.T
     noisy = [k for k, rate in enumerate(rates) if rate is not None]
     rows = math.prod(answers.shape[:-1])
-    found = np.broadcast_to(answers, (number, *answers.shape)).reshape(number, rows, len(rates)).copy()
+    noisy_answers = np.broadcast_to(answers, (number, *answers.shape)).reshape(number, rows, len(rates)).copy()
     check_rates([rate for rate in rates if rate is not None])
     guarantee = number * MetricGuarantee(metric)
-    asked = {"statistic": "metric_laplace", "queries": len(rates), "elements": metric.size, "resolution": step}
-    _charge(budget, guarantee, asked, number)
+    description = {"statistic": "metric_laplace", "queries": len(rates), "elements": metric.size, "resolution": step}
+    _charge(budget, guarantee, description, number)
     if noisy:
-        found[..., noisy] += draw_discrete_laplace([rate for rate in rates if rate is not None], rows, number)
-    multiples = np.clip(found, -_MOST, _MOST).astype(np.int64).reshape(number, *answers.shape)
+        noisy_answers[..., noisy] += draw_discrete_laplace([rate for rate in rates if rate is not None], rows, number)
+    multiples = np.clip(noisy_answers, -_MOST, _MOST).astype(np.int64).reshape(number, *answers.shape)
     return Release(values_of(multiples, step), multiples, step, guarantee)
 
 
@@ -175,8 +175,8 @@ def metric_choice(
         g = [*(whole[:, j] - whole[:, i]), *([0] if may_exceed else [])]
         return int(max(g) - min(g))
 
-    asked = {"statistic": "metric_choice", "candidates": len(whole), "elements": metric.size, "resolution": step}
-    return _choice(counts @ integers.T, least_ratio(change, budgets), n * int(np.min(whole)), metric, draws, budget, asked)
+    description = {"statistic": "metric_choice", "candidates": len(whole), "elements": metric.size, "resolution": step}
+    return _choice(counts @ integers.T, least_ratio(change, budgets), n * int(np.min(whole)), metric, draws, budget, description)
 
 
 def small_db(
@@ -239,8 +239,8 @@ def small_db(
     scores = -np.max(misses, axis=-1)
     worst = max(int(np.max(row) - np.min(row)) for row in whole) * n * (m // unit)
     rate = least_ratio(lambda i, j: 2 * (m // unit) * max(abs(whole[:, i] - whole[:, j])), budgets)
-    asked = {"statistic": "small_db", "queries": len(whole), "elements": metric.size, "resolution": step, "size": m}
-    return _choice(scores, rate, -worst, metric, draws, budget, asked)
+    description = {"statistic": "small_db", "queries": len(whole), "elements": metric.size, "resolution": step, "size": m}
+    return _choice(scores, rate, -worst, metric, draws, budget, description)
 
 
 def exact_rates(scales: np.ndarray, whole: np.ndarray, budgets: np.ndarray, step: Fraction, *, most: bool) -> list[Fraction | None]:
@@ -252,16 +252,16 @@ def exact_rates(scales: np.ndarray, whole: np.ndarray, budgets: np.ndarray, step
         raise ValueError(f"scales must be {whole.shape[0]} nonnegative numbers, one for each query, got {scales}.")
     if np.any(np.isinf(scales)):
         raise ValueError("queries must not distinguish elements of budget 0: remove the query, or use fit_queries.")
-    given = [None if c == 0 else _rounded_down(step / Fraction(float(c))) for c in scales]
-    silent = [k for k, rate in enumerate(given) if rate is None]
+    rates = [None if c == 0 else _rounded_down(step / Fraction(float(c))) for c in scales]
+    silent = [k for k, rate in enumerate(rates) if rate is None]
     if silent and _largest(lambda i, j: sum(abs(whole[k, i] - whole[k, j]) for k in silent), budgets) > 0:
         raise ValueError("a scale of 0 needs a query that, rounded to the resolution, distinguishes no protected pair.")
-    noisy = [(k, rate) for k, rate in enumerate(given) if rate is not None]
+    noisy = [(k, rate) for k, rate in enumerate(rates) if rate is not None]
     load = _largest(lambda i, j: sum(rate * abs(whole[k, i] - whole[k, j]) for k, rate in noisy), budgets)
     if not most and load > 1 + Fraction(1, 2**20):
         raise ValueError(f"scales overspend the budgets: the largest load is {float(load):g}, and must be at most 1.")
     divisor = load if load > 1 or (most and load > 0) else Fraction(1)
-    return [None if rate is None else rate / divisor for rate in given]
+    return [None if rate is None else rate / divisor for rate in rates]
 
 
 def least_ratio(change: Callable[[int, int], int], budgets: np.ndarray) -> Fraction:
@@ -304,15 +304,15 @@ def _read(
     step = checks.resolution(resolution, (), 1)
     checks.instance("metric", metric, Metric, "from_points, from_budgets, ...")
     MetricGuarantee(metric)  # raises for a batch, a trace, NaN
-    given = checks.host_floats("queries", queries)
-    own = metric.size - (metric.neighbors == "add_remove")
-    if given.ndim != 2 or given.shape[-1] != own or given.shape[0] == 0 or not np.all(np.isfinite(given)):
-        raise ValueError(f"queries or weights must be finite, of shape (K, {own}), got shape {given.shape}.")
-    integers = np.array([[round(Fraction(str(v)) / step) for v in row] for row in given], object)
-    null = np.zeros((given.shape[0], metric.size - own), object)
+    rows = checks.host_floats("queries", queries)
+    elements = metric.size - (metric.neighbors == "add_remove")
+    if rows.ndim != 2 or rows.shape[-1] != elements or rows.shape[0] == 0 or not np.all(np.isfinite(rows)):
+        raise ValueError(f"queries or weights must be finite, of shape (K, {elements}), got shape {rows.shape}.")
+    integers = np.array([[round(Fraction(str(v)) / step) for v in row] for row in rows], object)
+    null = np.zeros((rows.shape[0], metric.size - elements), object)
     counts = as_integers("counts", x)
-    if counts.ndim == 0 or counts.shape[-1] != own:
-        raise ValueError(f"x must count {own} elements on its last axis, got shape {counts.shape}.")
+    if counts.ndim == 0 or counts.shape[-1] != elements:
+        raise ValueError(f"x must count {elements} elements on its last axis, got shape {counts.shape}.")
     budgets = np.asarray(metric.dense().budgets, np.float64)
     return step, np.concatenate([integers, null], axis=-1), integers, budgets, np.maximum(counts.astype(object), 0)
 

@@ -63,14 +63,14 @@ class Profile:
         No piece may cross level 0. The first position of each group is 0 and the last one
         ``size - 1``.
         """
-        own = np.maximum(sums_of(level <= 0, starts) - 1, 0) + starts[:-1]
+        knot = np.maximum(sums_of(level <= 0, starts) - 1, 0) + starts[:-1]
         length = np.diff(position, append=0)
         length[starts[1:] - 1] = 0
         inner = np.flatnonzero(length)
         up = level[inner] >= 0
-        near, at = np.where(up, position[inner], position[inner + 1]), np.where(up, level[inner], -level[inner + 1])
+        near, outer_level = np.where(up, position[inner], position[inner + 1]), np.where(up, level[inner], -level[inner + 1])
         rise = level[inner + 1] - level[inner]
-        return Profile._of_pieces(np.searchsorted(inner, starts), near, length[inner], at, rise, up, position[own], size)
+        return Profile._of_pieces(np.searchsorted(inner, starts), near, length[inner], outer_level, rise, up, position[knot], size)
 
     @staticmethod
     def of_steps(starts: np.ndarray, last: np.ndarray, position: np.ndarray, high: np.ndarray) -> Profile:
@@ -81,9 +81,9 @@ class Profile:
         length = np.empty(len(position), np.int64)
         np.subtract(position[1:], position[:-1], out=length[:-1])
         length[starts[1:] - 1] = high - position[starts[1:] - 1]
-        own = sums_of(last < 0, starts)
-        inside = own < np.diff(starts)
-        value = np.where(inside, position[np.minimum(own + starts[:-1], starts[1:] - 1)], high)
+        center = sums_of(last < 0, starts)
+        inside = center < np.diff(starts)
+        value = np.where(inside, position[np.minimum(center + starts[:-1], starts[1:] - 1)], high)
         inner = np.flatnonzero(length)
         at, length = last[inner], length[inner]
         up = at >= 0
@@ -109,12 +109,12 @@ class Profile:
         """
         groups = len(value)
         depth = np.minimum.reduceat(level, starts[:-1]) + 1 if groups else np.zeros(0, np.int64)
-        here = starts[:-1] + sums_of(~up, starts) + np.arange(groups)  # indices of the values
-        there = np.arange(len(near)) + np.repeat(np.arange(groups), np.diff(starts)) + up
+        value_index = starts[:-1] + sums_of(~up, starts) + np.arange(groups)  # indices of the values
+        piece_index = np.arange(len(near)) + np.repeat(np.arange(groups), np.diff(starts)) + up
 
         def whole(pieces: Any, itself: Any) -> np.ndarray:
-            found = np.empty(len(there) + groups, np.int64)
-            found[there], found[here] = pieces, itself
+            found = np.empty(len(piece_index) + groups, np.int64)
+            found[piece_index], found[value_index] = pieces, itself
             return found
 
         depths = 1 - depth
@@ -141,10 +141,10 @@ class Profile:
 
     def one(self, group: int) -> Profile:
         """Return the profile of one group."""
-        some = slice(self.starts[group], self.starts[group + 1])
-        near, length, level, rise, sign = (f[some] for f in (self.near, self.length, self.level, self.rise, self.sign))
-        starts, own = self.starts[group : group + 2] - self.starts[group], slice(group, group + 1)
-        return Profile(starts, near, length, level, rise, sign, self.value[own], self.depth[own], self.size)
+        pieces = slice(self.starts[group], self.starts[group + 1])
+        near, length, level, rise, sign = (f[pieces] for f in (self.near, self.length, self.level, self.rise, self.sign))
+        starts, only = self.starts[group : group + 2] - self.starts[group], slice(group, group + 1)
+        return Profile(starts, near, length, level, rise, sign, self.value[only], self.depth[only], self.size)
 
     def in_steps(self) -> Profile:
         """Return the same profile in pieces that rise by at most 1."""
@@ -209,15 +209,15 @@ def quantile(counts: Counts, ranks: Ranks, *, high: Any, most: int) -> Profile:
         return _of_runs(counts, group, last, counts.values, lowest, most, high)
     found = _framed(counts, through, totals, high)
     through, before = (np.clip(each - whole[found.group], -far, far) for each in (found.through, found.before))
-    own = rest[found.group]
-    last = (v * through - own) // step
-    first = -((own - v * (before + 1)) // step)
+    remainder = rest[found.group]
+    last = (v * through - remainder) // step
+    first = -((remainder - v * (before + 1)) // step)
     knots = [(first, last, v * found.value)]
     after = np.append(found.value[1:], 0)  # the value for the last entry is not used
     for level in (last + 1, last + 2):  # between two records: levels are at least half a rank apart
-        inside = (own + step * level < v * (through + 1)) & ~found.is_back
-        place = np.where(inside, own + step * level - v * through, 0)
-        knots.append((level, np.where(inside, level, level - 1), v * found.value + place * (after - found.value)))
+        inside = (remainder + step * level < v * (through + 1)) & ~found.is_back
+        numerator = np.where(inside, remainder + step * level - v * through, 0)
+        knots.append((level, np.where(inside, level, level - 1), v * found.value + numerator * (after - found.value)))
     return _of_knots(found, knots, most, v * high + 1)
 
 
@@ -352,9 +352,9 @@ def _of_knots(entries: _Entries, knots: Sequence[tuple[np.ndarray, np.ndarray, n
     valid = np.zeros(level.shape, bool)
     first, last, _ = knots[0]
     for column, (begin, end, at) in enumerate(knots):
-        there = (begin <= end) & (end >= -most) & (begin <= most)
+        reached = (begin <= end) & (end >= -most) & (begin <= most)
         for side, knot in ((0, begin), (1, end)) if column == 0 else ((column + 1, begin),):
-            level[:, side], place[:, side], valid[:, side] = np.clip(knot, -most, most), at, there
+            level[:, side], place[:, side], valid[:, side] = np.clip(knot, -most, most), at, reached
     # The ends of the range are reached after at most ``most`` changes.
     valid[front, 0] = valid[back, 1] = False
     valid[front, 1] = valid[back, 0] = True
@@ -379,16 +379,16 @@ def _of_slopes(
     base = np.minimum(running_sums(gain, starts) - gain, high)
     stop, room = start + times, np.where(slope > 0, (high - base) // np.maximum(slope, 1), times)
     # A run has knots at its ends, at level 0, where it is cut, and around the end of the range.
-    cuts = [start, stop, *(np.clip(at, start, stop) for at in (0, -most, most, start + room, start + room + 1))]
-    at = np.sort(np.stack(cuts, axis=-1), axis=-1)
-    place = np.minimum(base[:, None] + np.minimum(at - start[:, None], room[:, None] + 1) * slope[:, None], high)
-    valid = (at >= -most) & (at <= most)
+    cuts = [start, stop, *(np.clip(levels, start, stop) for levels in (0, -most, most, start + room, start + room + 1))]
+    levels = np.sort(np.stack(cuts, axis=-1), axis=-1)
+    positions = np.minimum(base[:, None] + np.minimum(levels - start[:, None], room[:, None] + 1) * slope[:, None], high)
+    valid = (levels >= -most) & (levels <= most)
     number = sums_of(np.sum(valid, axis=-1), starts) + 2  # including the ends of the range
-    whole = np.append(0, np.cumsum(number))
-    inside = np.ones(whole[-1], bool)
-    inside[whole[:-1]] = inside[whole[1:] - 1] = False
-    knots, places = np.zeros((2, whole[-1]), np.int64)
-    knots[inside], places[inside] = at[valid], place[valid]
-    knots[whole[:-1]] = np.clip(level, -most - 1, most)
-    knots[whole[1:] - 1], places[whole[1:] - 1] = min(max(top, -most), most + 1), high
-    return Profile.of_knots(whole, knots, places, size)
+    offsets = np.append(0, np.cumsum(number))
+    inside = np.ones(offsets[-1], bool)
+    inside[offsets[:-1]] = inside[offsets[1:] - 1] = False
+    knots, places = np.zeros((2, offsets[-1]), np.int64)
+    knots[inside], places[inside] = levels[valid], positions[valid]
+    knots[offsets[:-1]] = np.clip(level, -most - 1, most)
+    knots[offsets[1:] - 1], places[offsets[1:] - 1] = min(max(top, -most), most + 1), high
+    return Profile.of_knots(offsets, knots, places, size)

@@ -111,7 +111,7 @@ def _is_sequence(record: Any) -> bool:
 def refuse_traces(x: Any) -> None:
     """Raise inside jit, vmap or grad; a vmap that closes over the data cannot be detected."""
     if checks.is_tracing(x):
-        raise TypeError("a release cannot run inside jit, vmap or grad: it would not draw anew at each call.")
+        raise TypeError("a release cannot run inside jit, vmap or grad: it would not draw new values at each call.")
 
 
 def refuse_text(x: Any) -> None:

@@ -105,11 +105,11 @@ class Release(Shown):
 
         With metric privacy, its guarantee is the one for neighbors that follows from it.
         """
-        given = json.loads(text)
-        arrays = np.array(given.pop("values"), np.float64), np.array(given.pop("multiples"), np.int64)
-        resolution, cost = given.pop("resolution"), given.pop("guarantee")
+        fields = json.loads(text)
+        arrays = np.array(fields.pop("values"), np.float64), np.array(fields.pop("multiples"), np.int64)
+        resolution, cost = fields.pop("resolution"), fields.pop("guarantee")
         del cost["promise"]
-        return cls(*arrays, None if resolution is None else Fraction(resolution), Guarantee.from_dict(cost), **given)
+        return cls(*arrays, None if resolution is None else Fraction(resolution), Guarantee.from_dict(cost), **fields)
 
     def __str__(self) -> str:
         """Return a table of at most twenty lines.

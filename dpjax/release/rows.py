@@ -30,8 +30,8 @@ def apply_to(statistic: Statistic, neighbors: str, records: np.ndarray, present:
     It can if there are several rows, all records are present and the statistic is one of the
     records.
     """
-    whole = isinstance(statistic, ByRank) and statistic.ranks(neighbors).definition == "lower"
-    return whole and len(records) > 1 and bool(present.all())
+    reads_one_record = isinstance(statistic, ByRank) and statistic.ranks(neighbors).definition == "lower"
+    return reads_one_record and len(records) > 1 and bool(present.all())
 
 
 def positions(

@@ -181,10 +181,10 @@ class Statistic:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the parameters as numbers, text and lists for :mod:`json`, without defaults."""
-        given = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        values = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
         defaults = {field.name: field.default for field in fields(self)}  # type: ignore[arg-type]
-        asked = {name: _plain(value) for name, value in given.items() if defaults[name] is MISSING or value != defaults[name]}
-        return {"statistic": type(self).__name__, **asked}
+        changed = {name: _plain(value) for name, value in values.items() if defaults[name] is MISSING or value != defaults[name]}
+        return {"statistic": type(self).__name__, **changed}
 
     def to_json(self) -> str:
         """Return :meth:`to_dict` as JSON."""
@@ -195,9 +195,9 @@ class Statistic:
         """Return the statistic that :meth:`to_dict` describes."""
         if not isinstance(given, dict) or not isinstance(given.get("statistic"), str):
             raise ValueError(f"a statistic must be a dictionary as to_dict returns it, with a 'statistic' name, got {given!r}.")
-        asked = dict(given)
-        kind = checks.one_of("statistic", asked.pop("statistic"), Statistic.kinds)
-        return Statistic.kinds[kind](**{name: _from_plain(value) for name, value in asked.items()})
+        parameters = dict(given)
+        kind = checks.one_of("statistic", parameters.pop("statistic"), Statistic.kinds)
+        return Statistic.kinds[kind](**{name: _from_plain(value) for name, value in parameters.items()})
 
     @staticmethod
     def from_json(text: str) -> Statistic:
@@ -365,7 +365,7 @@ class Median(_OfLevel):
     Attributes:
         lower: public, a multiple of the resolution.
         upper: public, a multiple of the resolution.
-        resolution: public, that of the data: 1 for integers, 0.01 for cents; 0.1 is 1/10.
+        resolution: the public resolution of the data: 1 for integers, 0.01 for cents; 0.1 is 1/10.
         grid: instead of these three, if no bounds are known: :class:`Floats`.
         definition: ``"lower"``, the record x[ceil(n/2)], or ``"linear"``, the midpoint median, a
             multiple of half the resolution.
@@ -494,7 +494,7 @@ class NonnegativeSum(_FromZero):
         tau: at least 1, chosen without the data.
         upper: public, a multiple of the resolution: larger sums and larger records are clamped to
             it.
-        resolution: public, that of the data.
+        resolution: the public resolution of the data.
 
     >>> NonnegativeSum(10, upper=1000, resolution=1).to_dict()
     {'statistic': 'NonnegativeSum', 'tau': 10, 'upper': 1000, 'resolution': 1}
@@ -554,7 +554,7 @@ class Sum(_OnGrid):
     Attributes:
         lower: public, a multiple of the resolution.
         upper: public, a multiple of the resolution.
-        resolution: public, that of the data.
+        resolution: the public resolution of the data.
 
     >>> Sum(lower=0, upper=120, resolution=1).to_dict()
     {'statistic': 'Sum', 'lower': 0, 'upper': 120, 'resolution': 1}
@@ -617,8 +617,8 @@ class Mean(Sum):
 
     def values_grid(self, n: int = 1) -> Multiples:
         """Return the grid of the released values, for n records."""
-        whole = super().values_grid(n)
-        return Multiples(whole.resolution / n, whole.start, whole.size)
+        sums = super().values_grid(n)
+        return Multiples(sums.resolution / n, sums.start, sums.size)
 
 
 class _Counted(Statistic):
@@ -738,13 +738,13 @@ class Mode(Statistic):
 
     def __post_init__(self) -> None:
         """Raise for bad public parameters."""
-        given = list(self.candidates)
+        candidates = list(self.candidates)
         self._settle()
-        for number, label in zip(given, increasing("candidates", given, 1).tolist(), strict=True):
+        for number, label in zip(candidates, increasing("candidates", candidates, 1).tolist(), strict=True):
             if isinstance(number, (int, np.integer)) and int(number) != label:
                 raise ValueError(f"candidates must be numbers that float64 holds, got {number}.")
         if self.resolution is not None:
-            checks.resolution(self.resolution, (np.asarray(given),), 2**51)
+            checks.resolution(self.resolution, (np.asarray(candidates),), 2**51)
 
     def read(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Find the candidate that each record equals.
@@ -758,8 +758,8 @@ class Mode(Statistic):
         exact = [Fraction(str(label)) for label in self.candidates]
         grid = Multiples.between(exact[0] - step, exact[-1] + step, step)  # clamped records equal no candidate
         cells, present = grid.numbers_of(x)
-        found, there = equal_to(cells, [float(label / step - grid.start) for label in exact])
-        return found, there & present
+        found, equal = equal_to(cells, [float(label / step - grid.start) for label in exact])
+        return found, equal & present
 
     def _distribution(
         self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str, batch: tuple[int, ...]
@@ -799,12 +799,12 @@ def equal_to(records: np.ndarray, labels: Iterable[float]) -> tuple[np.ndarray, 
 
     Integers are compared as integers, which floats would round.
     """
-    found, there = np.zeros(records.shape, np.int64), np.zeros(records.shape, bool)
+    found, present = np.zeros(records.shape, np.int64), np.zeros(records.shape, bool)
     for number, label in enumerate(labels):
         if records.dtype.kind in "iu":
             same = records == int(label) if float(label).is_integer() else np.zeros(records.shape, bool)
         else:
             with np.errstate(invalid="ignore"):  # a signaling NaN
                 same = (records == (label if records.dtype.kind == "O" else np.float64(label))).astype(bool)
-        found[same], there = number, there | same
-    return found, there
+        found[same], present = number, present | same
+    return found, present

@@ -120,8 +120,11 @@ def test_what_is_refused():
     for bad, message in (
         (Guarantee(1.0, 1.0, "swap"), "add_remove"),
         (Guarantee(neighbors="swap", zcdp=0.1), "add_remove"),
-        (Guarantee(neighbors="add_remove"), "hold without a delta"),
-        (Guarantee(neighbors="add_remove", zcdp=0.1) + Guarantee(1.0, inf, "add_remove", delta=1e-6), "hold without a delta"),
+        (Guarantee(neighbors="add_remove"), "to be amplified by subsampling"),
+        (
+            Guarantee(neighbors="add_remove", zcdp=0.1) + Guarantee(1.0, inf, "add_remove", delta=1e-6),
+            "to be amplified by subsampling",
+        ),
     ):
         with pytest.raises(ValueError, match=message):
             poisson_subsample(bad, probability=0.1)

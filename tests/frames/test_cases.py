@@ -214,9 +214,9 @@ def test_a_person_with_many_rows_counts_once(container):
 def test_there_are_no_weights_and_a_sentence_says_why():
     frame = pandas.DataFrame({"i": [10, 20, 30], "w": [1, 5, 2]})
     for name in ("weights", "sample_weight"):
-        with pytest.raises(TypeError, match=f"no weights, so no {name}=: a person counts once, by one row, or with unit="):
+        with pytest.raises(TypeError, match=f"{name}= is not supported: each person counts once, by one row, or with unit="):
             released(frame, **{name: "w"})
-        with pytest.raises(TypeError, match="there are no weights"):
+        with pytest.raises(TypeError, match="is not supported: each person counts once"):
             frames.simulate(0, frame, "i", **CERTAIN, **{name: "w"})
     with pytest.raises(TypeError, match="no option 'wages'"):
         released(frame, wages="w")

@@ -280,7 +280,7 @@ SAME = [
     ({"counts": AGES}, "counts= is for arrays"),
     ({"mechanism": "permute and flip"}, "mechanism must be one of 'piecewise_laplace'"),
     ({"mechanism": "permute_and_flip", "resolution": None}, "needs lower, upper and resolution"),
-    ({"grid": release.Floats(digits=2)}, "give no lower, upper or resolution beside it"),
+    ({"grid": release.Floats(digits=2)}, "grid cannot be combined with lower, upper or resolution"),
     ({"statistic": release.median, "resolution": None}, "needs lower, upper and resolution"),
     ({"statistic": release.median, "mechanism": "laplace"}, "mechanism must be one of 'piecewise_laplace', 'inverse_sensitivity'"),
     ({"statistic": release.sum}, "neighbors must be 'swap' for Sum, got 'add_remove'"),
@@ -317,7 +317,10 @@ def test_what_only_one_of_them_can_do_says_so():
         with pytest.raises(ValueError, match=message):
             frames.release(PEOPLE, "age", **BOUNDS | changes)
     for changes, message in (
-        ({"statistic": dpjax.quantiles, "qs": QUARTILES, "mechanism": "laplace"}, "give no mechanism"),
+        (
+            {"statistic": dpjax.quantiles, "qs": QUARTILES, "mechanism": "laplace"},
+            "mechanism must not be given for several quantiles",
+        ),
         ({"statistic": dpjax.local_sensitivity, "resolution": None}, "must return a SensitivityProfile"),
         ({"statistic": dpjax.mean, "resolution": None, "mechanism": "laplace"}, "laplace takes a profile with steps"),
         ({"mechanism": "gaussian"}, "'inverse_sensitivity', 'permute_and_flip'; got"),

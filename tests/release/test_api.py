@@ -462,7 +462,7 @@ def test_bad_parameters_and_traces_are_refused():
 def test_masks_that_do_not_fit_are_named():
     for function, options in ((release.mode, {"candidates": (1.0, 2.0)}), (release.median, BOUNDS)):
         common = options | {"epsilon": 1.0, "neighbors": "add_remove"}
-        with pytest.raises(ValueError, match=r"mask of shape \(2,\) does not fit x of shape \(3,\)"):
+        with pytest.raises(ValueError, match=r"mask of shape \(2,\) does not broadcast to x of shape \(3,\)"):
             function(np.ones(3), mask=[True, False], **common)
         with pytest.raises(TypeError, match="masked array"):
             function(np.ones(3), mask=np.ma.array([True, False, True]), **common)

@@ -118,7 +118,7 @@ def test_other_statistics_and_what_is_refused():
     assert release.order_statistic(x, 45, grid=Floats(), **options).values.tolist() == [2.0]
     assert release.maximum(x, tau=1, grid=Floats(), **options).values.shape == (1,)
     assert release.median([2.0, 7.0], counts=[30, 10], grid=Floats(), **options).values.tolist() == [2.0]
-    with pytest.raises(ValueError, match="no lower, upper or resolution"):
+    with pytest.raises(ValueError, match="grid cannot be combined with lower, upper or resolution"):
         release.median(x, grid=Floats(), lower=0, **options)
     with pytest.raises(ValueError, match="definition must be 'lower'"):
         release.median(x, grid=Floats(), definition="linear", **options)
