@@ -75,7 +75,7 @@ def test_a_mechanism_is_the_function_that_its_package_has_under_its_name():
     assert pickle.loads(pickle.dumps(mechanism)) is mechanism
     assert list(inspect.signature(mechanism).parameters) == ["profile", "epsilon", "rho", "support"]
     assert list(inspect.signature(mechanism.guarantee).parameters) == ["profile", "epsilon"]
-    assert ":func:`piecewise_laplace` costs" in inspect.getdoc(mechanism.guarantee)
+    assert "one draw of :func:`piecewise_laplace`" in inspect.getdoc(mechanism.guarantee)
 
 
 def test_a_star_import_shadows_nothing_of_python():

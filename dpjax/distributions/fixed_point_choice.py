@@ -78,7 +78,7 @@ class Table(NamedTuple):
     """Cumulative sums with a guide table (Chen and Asau 1974): best for many draws from each row.
 
     There are two halves, the slots before and after a center. The ranges of the slots become short
-    towards the end of either half, so the width of the guide's buckets decreases with the distance
+    toward the end of either half, so the width of the guide's buckets decreases with the distance
     to it. Then few slots share a bucket, and few steps of a binary search remain.
 
     Attributes:
@@ -96,7 +96,7 @@ class Table(NamedTuple):
 
     @staticmethod
     def of(weights: jax.Array, center: int = 0) -> "Table":
-        """Tabulate weights ``(..., n)``; they should decrease towards the end of either half."""
+        """Tabulate weights ``(..., n)``; they should decrease toward the end of either half."""
         ends = integer_sums(weights, center)
         batch, n = ends.high.shape[:-1], ends.high.shape[-1]
         total, middle = (Words(ends.high[..., at - 1 : at], ends.low[..., at - 1 : at]) for at in (n, max(center, 1)))

@@ -105,7 +105,7 @@ def _center(points: jax.Array, loss: str) -> jax.Array:
     """Return a point ``(..., K)`` with a small largest distance to points ``(..., K, N)``.
 
     Start from the middle of each coordinate, which is the best for K = 1 and for "maximum", and
-    take shorter and shorter steps towards the farthest point.
+    take shorter and shorter steps toward the farthest point.
     """
     middle = (jnp.max(points, axis=-1) + jnp.min(points, axis=-1)) / 2
     if loss == "maximum" or points.shape[-2] == 1:

@@ -111,7 +111,7 @@ def test_equal_where_what_is_public_is_the_same():
         (lambda: release.Quantile(1.5, **GRID), "between 0 and 1"),
         (lambda: release.Quantile(0, **GRID), "between 0 and 1"),
         (lambda: release.Quantile(None, **GRID), "level"),
-        (lambda: release.Quantile([0.1, 0.2], **GRID), "take several"),
+        (lambda: release.Quantile([0.1, 0.2], **GRID), "for several levels use"),
         (lambda: release.Quantile(1 / 3, **GRID), r"Fraction\(1, 3\)"),
         (lambda: release.OrderStatistic(0, **GRID), "rank"),
         (lambda: release.OrderStatistic(1.5, **GRID), "rank"),
