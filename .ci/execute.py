@@ -1,4 +1,5 @@
-"""Run notebooks, two at once, each from its first cell to its last; an error in a cell ends that one, and is shown.
+"""Run notebooks, two at once, each from its first cell to its last; an error in a cell ends that
+one, and is shown.
 
 python .ci/execute.py NOTEBOOK ...
 
@@ -18,14 +19,18 @@ async def execute(path: pathlib.Path, free: asyncio.Semaphore) -> None:
     """Run one notebook as soon as a place is free, and say how long it took."""
     async with free:
         start, notebook = time.monotonic(), nbformat.read(path, as_version=4)
-        await NotebookClient(notebook, resources={"metadata": {"path": str(path.parent)}}).async_execute()
+        await NotebookClient(
+            notebook, resources={"metadata": {"path": str(path.parent)}}
+        ).async_execute()
         print(f"{path.name}: {time.monotonic() - start:.0f} s", flush=True)
 
 
 async def main() -> int:
     """Run all of them; the status for the shell."""
     free = asyncio.Semaphore(2)
-    ends = await asyncio.gather(*(execute(path, free) for path in map(pathlib.Path, sys.argv[1:])), return_exceptions=True)
+    ends = await asyncio.gather(
+        *(execute(path, free) for path in map(pathlib.Path, sys.argv[1:])), return_exceptions=True
+    )
     errors = {path: end for path, end in zip(sys.argv[1:], ends, strict=True) if end is not None}
     for path, error in errors.items():
         print(f"{path}: {error}", file=sys.stderr)

@@ -1,14 +1,16 @@
-"""All that an hour at an accelerator should tell, in one command of under eight minutes, on whatever the default device is.
+"""All that an hour at an accelerator should tell, in one command of under eight minutes, on
+whatever the default device is.
 
 python benchmarks/accelerator.py [--seconds 420] [--quick] [--out FILE]
 
-It needs JAX, NumPy and this checkout on PYTHONPATH, and no network. It measures the copy bandwidth of the device; one draw of
-each of many datasets, from a profile and from raw records; up to 10^9 draws; error bars; ``dpjax.simulate``; and each method of
-drawing at several sizes and numbers of draws, and which one ``method="auto"`` chooses. The rivals are naive Gumbel-max and
-``jax.random.laplace`` of as many numbers on the same device. A share of the copy bandwidth is the bytes that must be read and
-written once, over the time, over the bandwidth. What no longer fits into the time or into the memory is a row that says so, as is
-a case that raises: then the exit status is 1. Bars are judged only on a device that is no CPU.
-"""
+It needs JAX, NumPy and this checkout on PYTHONPATH, and no network. It measures the copy bandwidth
+of the device; one draw of each of many datasets, from a profile and from raw records; up to 10^9
+draws; error bars; ``dpjax.simulate``; and each method of drawing at several sizes and numbers of
+draws, and which one ``method="auto"`` chooses. The rivals are naive Gumbel-max and
+``jax.random.laplace`` of as many numbers on the same device. A share of the copy bandwidth is the
+bytes that must be read and written once, over the time, over the bandwidth. What no longer fits
+into the time or into the memory is a row that says so, as is a case that raises: then the exit
+status is 1. Bars are judged only on a device that is no CPU."""
 
 import argparse
 import contextlib
@@ -47,7 +49,8 @@ LEFT_OUT, UNCHECKED = "left out: time", "not timed: no check of it has passed"
 SHARE_BAR, NAIVE_BAR = 0.5, 10
 MANY = 2 * sampling.FEW  # draws a row, more than what is made without a table
 PIECES = 2**23  # of the datasets of the sweep over methods
-NAIVE_SCORES = 2**22  # scores in one call of naive Gumbel-max for many draws, as many as an accelerator needs to be busy
+# scores in one call of naive Gumbel-max for many draws, as many as an accelerator needs to be busy
+NAIVE_SCORES = 2**22
 BYTES_A_PIECE = 40  # data, profile and temporaries of the largest contestant, generously
 CONTROL_FACTOR = 1.25
 SMALL = 2048, 33  # the datasets whose draws are checked
@@ -136,9 +139,12 @@ class Session:
     start: float = field(default_factory=time.perf_counter)
     rows: list[dict[str, Any]] = field(default_factory=list)
     checks: list[dict[str, Any]] = field(default_factory=list)
-    passed: set[tuple[str, str]] = field(default_factory=set)  # contestants, relations: checked, and right
-    pace: dict[tuple[str, str], float] = field(default_factory=dict)  # of questions, contestants: seconds for a unit of work
-    kept: dict[tuple[str, str, str], Timed] = field(default_factory=dict)  # what was built to be checked
+    # contestants, relations: checked, and right
+    passed: set[tuple[str, str]] = field(default_factory=set)
+    # of questions, contestants: seconds for a unit of work
+    pace: dict[tuple[str, str], float] = field(default_factory=dict)
+    # what was built to be checked
+    kept: dict[tuple[str, str, str], Timed] = field(default_factory=dict)
     bandwidth: float | None = None  # bytes in a second
     failed: bool = False
 
@@ -154,7 +160,9 @@ class Session:
         cells = " | ".join(filter(None, tables.cells(line, judge=not on_cpu())))
         print(f"{self.args.seconds - self.left():6.1f} s  {cells}", file=sys.stderr, flush=True)
 
-    def leave_out(self, question: str, contestant: str, relation: str, shape: str, status: str = LEFT_OUT) -> None:
+    def leave_out(
+        self, question: str, contestant: str, relation: str, shape: str, status: str = LEFT_OUT
+    ) -> None:
         self.add(row(question, contestant, relation, shape, status=status))
 
     @contextlib.contextmanager
@@ -168,7 +176,9 @@ class Session:
             self.leave_out(question, contestant, relation, shape, f"failed: {message(error)}")
 
     def fits(self, question: str, contestant: str, work: float) -> bool:
-        """Whether a few calls fit into a third of the time that is left, by the pace of a smaller case."""
+        """Whether a few calls fit into a third of the time that is left, by the pace of a smaller
+        case.
+        """
         return 5 * self.pace.get((question, contestant), 0.0) * work <= self.left() / 3
 
     def turns(self, seconds: float) -> int:
@@ -219,7 +229,8 @@ def free_memory() -> float:
 
 
 def build(function: Callable, *args: Any, units: int, keyed: bool = True) -> Timed:
-    """Compile and run once. On an accelerator, one run is a queue of calls of a few milliseconds, waited for at its end.
+    """Compile and run once. On an accelerator, one run is a queue of calls of a few milliseconds,
+    waited for at its end.
 
     There the host takes tens of microseconds for a call, which must not be counted as the device's.
     """
@@ -252,11 +263,17 @@ def seconds_of(function: Callable[[], Any]) -> tuple[float, Any]:
 
 
 class OnDevice(Case):
-    """A case whose records are made on the device, anew each time: a plan of many cases keeps none of them in memory."""
+    """A case whose records are made on the device, anew each time: a plan of many cases keeps none
+    of them in memory.
+    """
 
     @property
     def data(self) -> jax.Array:
-        normal = jax.jit(lambda key: jnp.clip(jax.random.normal(key, (self.rows, self.points)), self.lower, self.upper))
+        normal = jax.jit(
+            lambda key: jnp.clip(
+                jax.random.normal(key, (self.rows, self.points)), self.lower, self.upper
+            )
+        )
         return normal(jax.random.key(self.seed))
 
 
@@ -272,7 +289,9 @@ def cdf(profile: dpjax.SensitivityProfile, epsilon: float, y: jax.Array) -> jax.
 
 @jax.jit
 def moments(profile: dpjax.SensitivityProfile, epsilon: Any) -> tuple[jax.Array, ...]:
-    """The mean distance from the center, the mean less the center, and the standard deviation, in closed form."""
+    """The mean distance from the center, the mean less the center, and the standard deviation, in
+    closed form.
+    """
     distribution, center = dpjax.piecewise_laplace(profile, epsilon), profile.upper[..., 0]
     return distribution.mean_abs_error(center), distribution.mean() - center, distribution.stddev()
 
@@ -292,13 +311,23 @@ def sampled_raw(case: Case, x: jax.Array) -> Timed:
 
 def pieces(profile: dpjax.SensitivityProfile) -> tuple[jax.Array, jax.Array, int]:
     """Edges, levels, and where the center is among the edges."""
-    join = jax.jit(lambda lower, upper: jnp.concatenate([jnp.flip(lower, -1), upper[..., 1:]], axis=-1))
+    join = jax.jit(
+        lambda lower, upper: jnp.concatenate([jnp.flip(lower, -1), upper[..., 1:]], axis=-1)
+    )
     levels = np.concatenate([np.flip(profile.lower_levels[:-1]), profile.upper_levels[:-1]])
     return join(profile.lower, profile.upper), jnp.asarray(levels), profile.lower.shape[-1] - 1
 
 
-def naive(case: Case, profile: Any, draws: int | None = None, factor: float = 1.0, epsilon: jax.Array | None = None) -> Timed:
-    """One draw of each row, or several at once; a ``factor`` other than 1 makes it wrong on purpose."""
+def naive(
+    case: Case,
+    profile: Any,
+    draws: int | None = None,
+    factor: float = 1.0,
+    epsilon: jax.Array | None = None,
+) -> Timed:
+    """One draw of each row, or several at once; a ``factor`` other than 1 makes it wrong on
+    purpose.
+    """
     edges, levels, center = pieces(profile)
     epsilon = jnp.float32(case.epsilon * factor) if epsilon is None else epsilon
 
@@ -308,17 +337,23 @@ def naive(case: Case, profile: Any, draws: int | None = None, factor: float = 1.
     def several(key: jax.Array, *args: Any) -> jax.Array:
         return jax.vmap(lambda key: one(key, *args))(jax.random.split(key, draws))
 
-    return build(one if draws is None else several, edges, levels, epsilon, units=case.rows * (draws or 1))
+    return build(
+        one if draws is None else several, edges, levels, epsilon, units=case.rows * (draws or 1)
+    )
 
 
 def naive_raw(case: Case, x: jax.Array, profile: Any) -> Timed:
-    """Sort and Gumbel-max under one jit, for the relation swap, whose edges are the bounds and the records."""
+    """Sort and Gumbel-max under one jit, for the relation swap, whose edges are the bounds and the
+    records.
+    """
     _, levels, center = pieces(profile)
 
     def draw(key: jax.Array, x: jax.Array, levels: jax.Array) -> jax.Array:
         ends = [(0, 0)] * (x.ndim - 1)
         ordered = jnp.sort(jnp.clip(x, case.lower, case.upper), axis=-1)
-        edges = jnp.pad(ordered, [*ends, (1, 1)], constant_values=((0, 0), (case.lower, case.upper)))
+        edges = jnp.pad(
+            ordered, [*ends, (1, 1)], constant_values=((0, 0), (case.lower, case.upper))
+        )
         return contestants.naive_gumbel(key, edges, levels, center, case.epsilon)
 
     return build(draw, x, levels, units=case.rows)
@@ -350,11 +385,11 @@ def compare(
     shares: bool = True,
     checked: dict[str, Callable[[Timed], list[dict[str, Any]]]] | None = None,
 ) -> dict[str, list[float]]:
-    """Time contestants in turns, each with its work (for the pace) and how it is built; return the seconds of one unit of each.
+    """Time contestants in turns, each with its work (for the pace) and how it is built; return the
+    seconds of one unit of each.
 
-    Those in ``checked`` are timed only if their results pass; with ``shares``, this library's shares of the copy bandwidth are
-    rows of their own.
-    """
+    Those in ``checked`` are timed only if their results pass; with ``shares``, this library's
+    shares of the copy bandwidth are rows of their own."""
     ready: dict[str, Timed] = {}
     for name, (work, make) in entries.items():
         at = (question, name, NO_RELATION if name in (LAPLACE, SORT) else relation, shape)
@@ -377,7 +412,11 @@ def compare(
         mine, theirs = times[name], times.get(reference)
         a_call = statistics.median(mine) * one.units
         session.pace[question, name] = a_call / entries[name][0]
-        ratios = [a / b for a, b in zip(mine, theirs, strict=True)] if theirs and name != reference else None
+        ratios = (
+            [a / b for a, b in zip(mine, theirs, strict=True)]
+            if theirs and name != reference
+            else None
+        )
         share = one.bytes / a_call / session.bandwidth if session.bandwidth else None
         private = NO_RELATION if name in (LAPLACE, SORT) else relation
         session.add(
@@ -411,12 +450,18 @@ def compare(
 
 
 def copy(session: Session) -> None:
-    """Negate arrays that fit into no cache, in turns, into memory that is there: what is new would first be paged in on a CPU."""
+    """Negate arrays that fit into no cache, in turns, into memory that is there: what is new would
+    first be paged in on a CPU.
+    """
     size = 2**22 if session.args.quick else int(min(2**30, max(2**24, free_memory() / 128))) // 4
     inputs = [jax.random.uniform(jax.random.key(seed), (size,)) for seed in range(4)]
     out = jnp.zeros(size)
     start = time.perf_counter()
-    executable = jax.jit(lambda x, out: -x, donate_argnums=1, keep_unused=True).lower(inputs[0], out).compile()
+    executable = (
+        jax.jit(lambda x, out: -x, donate_argnums=1, keep_unused=True)
+        .lower(inputs[0], out)
+        .compile()
+    )
     compile_seconds = time.perf_counter() - start
     out = executable(inputs[0], out)
     if not bool(jnp.array_equal(out, -inputs[0])):
@@ -430,7 +475,9 @@ def copy(session: Session) -> None:
         jax.block_until_ready(out)
 
     built = Built(run, calls * 2 * inputs[0].nbytes, compile_seconds)
-    times = harness.interleave({COPY: built}, session.args.repeats or (5 if session.args.quick else 15))[COPY]
+    times = harness.interleave(
+        {COPY: built}, session.args.repeats or (5 if session.args.quick else 15)
+    )[COPY]
     session.bandwidth = 1 / statistics.median(times)
     session.add(
         row(
@@ -448,16 +495,28 @@ def copy(session: Session) -> None:
     times = harness.interleave({"call": one.built}, 5)["call"]
     compile_seconds = one.built.compile_seconds
     at = (COPY, "a call that adds two numbers", NO_RELATION, f"{one.built.units} in a queue")
-    session.add(row(*at, value=statistics.median(times), unit="s", latency_seconds=one.seconds, compile_seconds=compile_seconds))
+    session.add(
+        row(
+            *at,
+            value=statistics.median(times),
+            unit="s",
+            latency_seconds=one.seconds,
+            compile_seconds=compile_seconds,
+        )
+    )
 
 
 def check_contestants(session: Session, relation: str) -> None:
-    """Test the draws of every contestant against the exact cdf on a small case; those that fail are not timed."""
+    """Test the draws of every contestant against the exact cdf on a small case; those that fail are
+    not timed.
+    """
     case = OnDevice(*SMALL, relation)
     x = case.data
     profile = profile_of(case, x)
     exact, plain = harness.distribution_uniforms, contestants.plain_laplace_uniforms
-    methods = {f"dpjax, {method}": partial(sampled, case, profile, method=method) for method in METHODS}
+    methods = {
+        f"dpjax, {method}": partial(sampled, case, profile, method=method) for method in METHODS
+    }
     entries: dict[str, Callable[[], Timed]] = {
         REFERENCE: lambda: sampled(case, profile),
         **methods,
@@ -465,7 +524,9 @@ def check_contestants(session: Session, relation: str) -> None:
         RAW: lambda: sampled_raw(case, x),
         NAIVE: lambda: naive(case, profile),
         LAPLACE: lambda: laplace(case, profile),
-        "control with epsilon 1.25 times too large": lambda: naive(case, profile, factor=CONTROL_FACTOR),
+        "control with epsilon 1.25 times too large": lambda: naive(
+            case, profile, factor=CONTROL_FACTOR
+        ),
     }
     if relation == "swap":
         entries[NAIVE_RAW] = lambda: naive_raw(case, x, profile)
@@ -474,14 +535,25 @@ def check_contestants(session: Session, relation: str) -> None:
             made = make()
             uniforms = plain if name == LAPLACE else exact
             control = name.startswith("control")
-            one = Contestant(name, relation, lambda case: None, uniforms, check_draws=50_000, must_be_rejected=control)
+            one = Contestant(
+                name,
+                relation,
+                lambda case: None,
+                uniforms,
+                check_draws=50_000,
+                must_be_rejected=control,
+            )
             if session.judge(harness.check(one, case, made.built)):
                 session.passed.add((name, relation))
                 session.kept[name, case.shape, relation] = made
 
 
-def kept(session: Session, name: str, case: Case, make: Callable[..., Timed], *args: Any) -> Callable[[], Timed]:
-    """Take what was built for the check, if that was the same case (as in quick runs), or else build it."""
+def kept(
+    session: Session, name: str, case: Case, make: Callable[..., Timed], *args: Any
+) -> Callable[[], Timed]:
+    """Take what was built for the check, if that was the same case (as in quick runs), or else
+    build it.
+    """
     return lambda: session.kept.get((name, case.shape, case.relation)) or make(case, *args)
 
 
@@ -492,17 +564,37 @@ def one_draw(session: Session, case: Case, bars: bool) -> None:
     def checked(made: Timed) -> list[dict[str, Any]]:
         """The draws at this size, which are not those of the small case."""
         uniforms = cdf(profile, case.epsilon, made.first)
-        return [check("dpjax, at full size", case, made.units, *harness.uniform_distance(np.asarray(uniforms)))]
+        return [
+            check(
+                "dpjax, at full size",
+                case,
+                made.units,
+                *harness.uniform_distance(np.asarray(uniforms)),
+            )
+        ]
 
-    entries = {name: (work, kept(session, name, case, make, profile)) for name, make in SINGLE.items()}
+    entries = {
+        name: (work, kept(session, name, case, make, profile)) for name, make in SINGLE.items()
+    }
     tests = {REFERENCE: checked}
-    compare(session, "one draw", case.relation, case.shape, entries, unit="median", bars=bars, checked=tests)
+    compare(
+        session,
+        "one draw",
+        case.relation,
+        case.shape,
+        entries,
+        unit="median",
+        bars=bars,
+        checked=tests,
+    )
 
 
 SINGLE: dict[str, Callable[..., Timed]] = {REFERENCE: sampled, NAIVE: naive, LAPLACE: laplace}
 
 
-def check(contestant: str, case: Case, draws: int, distance: float, critical: float, control: bool = False) -> dict[str, Any]:
+def check(
+    contestant: str, case: Case, draws: int, distance: float, critical: float, control: bool = False
+) -> dict[str, Any]:
     return {
         "contestant": contestant,
         "relation": case.relation,
@@ -522,12 +614,23 @@ def raw(session: Session, case: Case) -> None:
     work = case.rows * case.points
     entries = {
         RAW: (work, kept(session, RAW, case, sampled_raw, x)),
-        SORT: (work, lambda: build(lambda x: jnp.sort(x, axis=-1), x, units=case.rows, keyed=False)),
+        SORT: (
+            work,
+            lambda: build(lambda x: jnp.sort(x, axis=-1), x, units=case.rows, keyed=False),
+        ),
         LAPLACE: (work, kept(session, LAPLACE, case, laplace, profile)),
     }
     if case.relation == "swap":
         entries[NAIVE_RAW] = (work, kept(session, NAIVE_RAW, case, naive_raw, x, profile))
-    compare(session, "raw records to a draw", case.relation, case.shape, entries, unit="median", reference=RAW)
+    compare(
+        session,
+        "raw records to a draw",
+        case.relation,
+        case.shape,
+        entries,
+        unit="median",
+        reference=RAW,
+    )
 
 
 def at_once(case: Case, most: int) -> int:
@@ -547,14 +650,24 @@ def many(session: Session, case: Case, draws: int, shape: str) -> None:
 
 
 def largest_z(mean: np.ndarray, profile: Any, epsilon: Any, draws: int) -> float:
-    """How many standard errors the mean of so many draws' distance from the center is off its closed form, at most over rows."""
+    """How many standard errors the mean of so many draws' distance from the center is off its
+    closed form, at most over rows.
+    """
     error, bias, deviation = (np.asarray(form, np.float64) for form in moments(profile, epsilon))
     standard_error = np.sqrt((deviation**2 + bias**2 - error**2) / draws)
     off = np.abs(np.asarray(mean, np.float64) - error) / standard_error
     return float(np.max(np.where(np.isnan(off), np.inf, off)))
 
 
-def judge_means(session: Session, name: str, mean: np.ndarray, case: Case, profile: Any, epsilon: Any, draws: int) -> bool:
+def judge_means(
+    session: Session,
+    name: str,
+    mean: np.ndarray,
+    case: Case,
+    profile: Any,
+    epsilon: Any,
+    draws: int,
+) -> bool:
     """Check means of distances, and that they are not those of another epsilon."""
     critical = statistics.NormalDist().inv_cdf(1 - harness.FALSE_POSITIVE_RATE / (2 * mean.size))
     passed = []
@@ -562,12 +675,16 @@ def judge_means(session: Session, name: str, mean: np.ndarray, case: Case, profi
         control = factor != 1
         title = f"{name} against epsilon 1.25 times too large" if control else name
         distance = largest_z(mean, profile, epsilon * factor, draws)
-        passed.append(session.judge(check(title, case, draws * mean.size, distance, critical, control)))
+        passed.append(
+            session.judge(check(title, case, draws * mean.size, distance, critical, control))
+        )
     return passed[0]
 
 
 def sums(session: Session, case: Case, chunk: int, totals: tuple[int, ...]) -> None:
-    """Draws of which only the sum of their distances from the center is kept: calls of one compiled chunk, one after the other."""
+    """Draws of which only the sum of their distances from the center is kept: calls of one compiled
+    chunk, one after the other.
+    """
     question, profile = "sums of many draws", profile_of(case)
     number = at_once(case, chunk)
     edges, levels, middle = pieces(profile)
@@ -585,12 +702,18 @@ def sums(session: Session, case: Case, chunk: int, totals: tuple[int, ...]) -> N
         return jax.vmap(one)(jax.random.split(key, number))
 
     def summed(draw: Callable) -> Callable:
-        return lambda key, profile, total: total + jnp.sum(jnp.abs(draw(key, profile) - profile.upper[..., 0]), axis=0)
+        return lambda key, profile, total: (
+            total + jnp.sum(jnp.abs(draw(key, profile) - profile.upper[..., 0]), axis=0)
+        )
 
     nothing = jnp.zeros(case.rows)
     keys = list(jax.random.split(jax.random.key(7), max(totals)))
     seconds: dict[tuple[str, int], float] = {}
-    for name, draw, in_call in ((MANY_DRAWS, library, chunk), (NAIVE, naively, number), (LAPLACE, plain, chunk)):
+    for name, draw, in_call in (
+        (MANY_DRAWS, library, chunk),
+        (NAIVE, naively, number),
+        (LAPLACE, plain, chunk),
+    ):
         executable, costs = None, {}
         for calls in totals if name != NAIVE else totals[:1]:
             draws = calls * in_call * case.rows
@@ -608,10 +731,18 @@ def sums(session: Session, case: Case, chunk: int, totals: tuple[int, ...]) -> N
                     _, total = seconds_of(partial(executable, keys[0], profile, nothing))
                     means = np.asarray(total) / in_call
                     if name == MANY_DRAWS and not judge_means(
-                        session, "dpjax, sums of many draws", means, case, profile, case.epsilon, in_call
+                        session,
+                        "dpjax, sums of many draws",
+                        means,
+                        case,
+                        profile,
+                        case.epsilon,
+                        in_call,
                     ):
                         session.passed.discard((name, case.relation))
-                        session.leave_out(question, name, case.relation, shape, "rejected: wrong sums")
+                        session.leave_out(
+                            question, name, case.relation, shape, "rejected: wrong sums"
+                        )
                         continue
                 program = executable
 
@@ -644,7 +775,9 @@ def sums(session: Session, case: Case, chunk: int, totals: tuple[int, ...]) -> N
 
 
 def error_bars(session: Session, case: Case) -> None:
-    """``mean_abs_error`` and ``interval`` of each row, against the naive draw for which they are the error bars."""
+    """``mean_abs_error`` and ``interval`` of each row, against the naive draw for which they are
+    the error bars.
+    """
     profile = profile_of(case)
     work, center = case.rows * case.points, profile.upper[..., 0]
 
@@ -655,25 +788,46 @@ def error_bars(session: Session, case: Case) -> None:
         return dpjax.piecewise_laplace(profile, case.epsilon).interval(0.95)
 
     def errors_checked(made: Timed) -> list[dict[str, Any]]:
-        found, some = np.asarray(made.first[:64], np.float64), jax.tree.map(lambda a: a[:64] if a.ndim > 1 else a, profile)
-        off = [float(np.max(np.abs(found / error_by_pieces(some, case.epsilon * f) - 1))) for f in (1.0, CONTROL_FACTOR)]
+        found, some = (
+            np.asarray(made.first[:64], np.float64),
+            jax.tree.map(lambda a: a[:64] if a.ndim > 1 else a, profile),
+        )
+        off = [
+            float(np.max(np.abs(found / error_by_pieces(some, case.epsilon * f) - 1)))
+            for f in (1.0, CONTROL_FACTOR)
+        ]
         names = MEAN_ABS_ERROR, f"{MEAN_ABS_ERROR} against epsilon 1.25 times too large"
         return [check(names[i], case, 0, off[i], 1e-4, control=bool(i)) for i in (0, 1)]
 
     def interval_checked(made: Timed) -> list[dict[str, Any]]:
         below, above = (np.asarray(cdf(profile, case.epsilon, end)) for end in made.first)
-        off = [float(max(np.max(np.abs(below - (1 - p) / 2)), np.max(np.abs(above - (1 + p) / 2)))) for p in (0.95, 0.94)]
+        off = [
+            float(max(np.max(np.abs(below - (1 - p) / 2)), np.max(np.abs(above - (1 + p) / 2))))
+            for p in (0.95, 0.94)
+        ]
         names = INTERVAL, f"{INTERVAL} against another level"
         return [check(names[i], case, 0, off[i], 1e-4, control=bool(i)) for i in (0, 1)]
 
     entries = {
         NAIVE: (work, kept(session, NAIVE, case, naive, profile)),
-        MEAN_ABS_ERROR: (work, lambda: build(mean_abs_error, profile, center, units=case.rows, keyed=False)),
+        MEAN_ABS_ERROR: (
+            work,
+            lambda: build(mean_abs_error, profile, center, units=case.rows, keyed=False),
+        ),
         INTERVAL: (work, lambda: build(interval, profile, units=case.rows, keyed=False)),
         LAPLACE: (work, kept(session, LAPLACE, case, laplace, profile)),
     }
     tests = {MEAN_ABS_ERROR: errors_checked, INTERVAL: interval_checked}
-    compare(session, "error bars", case.relation, case.shape, entries, unit="row", reference=NAIVE, checked=tests)
+    compare(
+        session,
+        "error bars",
+        case.relation,
+        case.shape,
+        entries,
+        unit="row",
+        reference=NAIVE,
+        checked=tests,
+    )
 
 
 def error_by_pieces(profile: Any, epsilon: float) -> np.ndarray:
@@ -681,7 +835,10 @@ def error_by_pieces(profile: Any, epsilon: float) -> np.ndarray:
     s = epsilon / 2
     inside = 1 / s - 1 / math.expm1(s)  # the mean place in a piece, from its inner end
     mass = moment = np.float64(0)
-    for values, levels in ((profile.lower, profile.lower_levels), (profile.upper, profile.upper_levels)):
+    for values, levels in (
+        (profile.lower, profile.lower_levels),
+        (profile.upper, profile.upper_levels),
+    ):
         ends = np.asarray(values, np.float64)
         width, near = np.abs(np.diff(ends, axis=-1)), np.abs(ends[..., :-1] - ends[..., :1])
         weight = width * np.exp(-s * np.asarray(levels, np.float64)[..., :-1])
@@ -690,7 +847,9 @@ def error_by_pieces(profile: Any, epsilon: float) -> np.ndarray:
 
 
 def simulate(session: Session, case: Case, epsilons: int, draws: int) -> None:
-    """``dpjax.simulate`` of the error of every dataset at every epsilon of a grid, under the relation swap."""
+    """``dpjax.simulate`` of the error of every dataset at every epsilon of a grid, under the
+    relation swap.
+    """
     grid = jnp.geomspace(0.1, 10.0, epsilons)
     x = jnp.repeat(case.data, epsilons, axis=0)
     profile = profile_of(case, x)
@@ -699,28 +858,38 @@ def simulate(session: Session, case: Case, epsilons: int, draws: int) -> None:
     units, device = pairs.rows * draws, jax.devices()[:1]
 
     def run(turn: int) -> Any:
-        return dpjax.simulate(jax.random.key(turn), _mechanism, data, draws=draws, statistic=_distance, devices=device)
+        return dpjax.simulate(
+            jax.random.key(turn), _mechanism, data, draws=draws, statistic=_distance, devices=device
+        )
 
     def make() -> Timed:
         first_seconds, first = seconds_of(lambda: run(0))
         seconds, _ = seconds_of(lambda: run(1))
-        passed = judge_means(session, "dpjax.simulate", first.mean, pairs, profile, data["epsilon"], draws)
+        passed = judge_means(
+            session, "dpjax.simulate", first.mean, pairs, profile, data["epsilon"], draws
+        )
         if not passed:
             raise RuntimeError("the means of dpjax.simulate are not those of the distribution.")
         touched = sum(leaf.nbytes for leaf in jax.tree.leaves(data))
-        return Timed(Built(run, units, first_seconds - seconds, touched), units, touched, seconds, None)
+        return Timed(
+            Built(run, units, first_seconds - seconds, touched), units, touched, seconds, None
+        )
 
     number = at_once(pairs, draws)
     entries = {
         SIMULATE: (units, make),
-        NAIVE: (number * pairs.rows * case.points, lambda: naive(pairs, profile, number, epsilon=data["epsilon"][:, None])),
+        NAIVE: (
+            number * pairs.rows * case.points,
+            lambda: naive(pairs, profile, number, epsilon=data["epsilon"][:, None]),
+        ),
         LAPLACE: (units, lambda: laplace(pairs, profile, (draws,))),
     }
     shape = f"{case.shape}, {epsilons} epsilons, {draws} draws each"
     compare(session, "simulate", case.relation, shape, entries, reference=SIMULATE, shares=False)
 
 
-def _mechanism(data: dict[str, jax.Array]) -> dpjax.PiecewiseExponential:  # by name: simulate traces equal functions once
+# by name: simulate traces equal functions once
+def _mechanism(data: dict[str, jax.Array]) -> dpjax.PiecewiseExponential:
     return dpjax.piecewise_laplace(Case(1, 1, "swap").profile(data["records"]), data["epsilon"])
 
 
@@ -729,39 +898,56 @@ def _distance(draws: jax.Array, data: dict[str, jax.Array]) -> jax.Array:
 
 
 def methods(session: Session, question: str, case: Case, draws: int | None, shape: str) -> None:
-    """Time every method, find the one that ``auto`` took by its draws, and compare it with the fastest."""
+    """Time every method, find the one that ``auto`` took by its draws, and compare it with the
+    fastest.
+    """
     profile = profile_of(case)
     number, drawn = draws or 1, () if draws is None else (draws,)
     name_of_auto = {1: REFERENCE, MANY: MANY_DRAWS}.get(number, "")
     made: dict[str, Timed] = {}
 
     def keep(name: str, method: str) -> Timed:
-        known = name if draws is None or method == "auto" else ""  # the check makes one draw with each method
+        # the check makes one draw with each method
+        known = name if draws is None or method == "auto" else ""
         made[method] = kept(session, known, case, sampled, profile, drawn, method)()
         return made[method]
 
     entries = {
         f"dpjax, {method}": (
-            case.rows * (case.points + (number if method == "table" else 0)) * (number if method == "gumbel" else 1),
+            case.rows
+            * (case.points + (number if method == "table" else 0))
+            * (number if method == "gumbel" else 1),
             partial(keep, f"dpjax, {method}", method),
         )
         for method in METHODS
     }
-    times = compare(session, question, case.relation, shape, entries, reference="dpjax, tree", shares=False)
+    times = compare(
+        session, question, case.relation, shape, entries, reference="dpjax, tree", shares=False
+    )
     with session.guard(question, "dpjax, auto", case.relation, shape):
         if session.left() <= 0 or not times:
             session.leave_out(question, "dpjax, auto", case.relation, shape)
             return
         auto = np.asarray(keep(name_of_auto, "auto").first)
-        equal = {m: float(np.mean(np.isclose(np.asarray(made[m].first), auto, rtol=1e-5, atol=1e-6))) for m in METHODS if m in made}
+        equal = {
+            m: float(np.mean(np.isclose(np.asarray(made[m].first), auto, rtol=1e-5, atol=1e-6)))
+            for m in METHODS
+            if m in made
+        }
         chosen = [method for method, share in equal.items() if share > 0.99]
         if len(chosen) != 1:
             left_out = len(equal) < len(METHODS) and not chosen
-            status = "chosen: a method that was left out" if left_out else f"chosen: cannot be told by the draws, {equal}"
+            status = (
+                "chosen: a method that was left out"
+                if left_out
+                else f"chosen: cannot be told by the draws, {equal}"
+            )
             session.leave_out(question, "dpjax, auto", case.relation, shape, status)
             session.failed |= not left_out
             return
-        fastest = min(times, key=lambda name: statistics.median(times[name])).removeprefix("dpjax, ")
+        fastest = min(times, key=lambda name: statistics.median(times[name])).removeprefix(
+            "dpjax, "
+        )
         mine, best = times[f"dpjax, {chosen[0]}"], times[f"dpjax, {fastest}"]
         ratio = statistics.median(a / b for a, b in zip(mine, best, strict=True))
         at = (question, f"auto chose {chosen[0]}, fastest was {fastest}", case.relation, shape)
@@ -772,7 +958,16 @@ def methods(session: Session, question: str, case: Case, draws: int | None, shap
             "compile_seconds": made["auto"].built.compile_seconds,
         }
         against = f"dpjax, {fastest}"
-        session.add(row(*at, value=statistics.median(mine), unit="s a draw", ratio=ratio, reference=against, **facts))
+        session.add(
+            row(
+                *at,
+                value=statistics.median(mine),
+                unit="s a draw",
+                ratio=ratio,
+                reference=against,
+                **facts,
+            )
+        )
 
 
 # --- the whole ---
@@ -786,34 +981,71 @@ def plan(session: Session) -> list[Task]:
         return BYTES_A_PIECE * rows * points + 20 * draws * rows
 
     def single(rows: int, points: int, relation: str) -> Task:
-        case, bars = OnDevice(rows, points, relation), relation == "swap" and (rows, points) == sizes.single[0]
-        return Task("one draw", relation, case.shape, partial(one_draw, session, case, bars), memory(rows, points))
+        case, bars = (
+            OnDevice(rows, points, relation),
+            relation == "swap" and (rows, points) == sizes.single[0],
+        )
+        return Task(
+            "one draw",
+            relation,
+            case.shape,
+            partial(one_draw, session, case, bars),
+            memory(rows, points),
+        )
 
     def from_raw(rows: int, points: int, relation: str) -> Task:
         case = OnDevice(rows, points, relation)
-        return Task("raw records to a draw", relation, case.shape, partial(raw, session, case), memory(rows, points))
+        return Task(
+            "raw records to a draw",
+            relation,
+            case.shape,
+            partial(raw, session, case),
+            memory(rows, points),
+        )
 
     def repeated(rows: int, draws: int, relation: str) -> Task:
         case = OnDevice(rows, sizes.points, relation)
         shape = f"{case.shape}, {draws} draws each"
         needs = memory(rows, sizes.points, draws) + NAIVE_SCORES * BYTES_A_PIECE
-        return Task("many draws", relation, shape, partial(many, session, case, draws, shape), needs)
+        return Task(
+            "many draws", relation, shape, partial(many, session, case, draws, shape), needs
+        )
 
     def bars(rows: int, points: int, relation: str) -> Task:
         case = OnDevice(rows, points, relation)
-        return Task("error bars", relation, case.shape, partial(error_bars, session, case), memory(rows, points))
+        return Task(
+            "error bars",
+            relation,
+            case.shape,
+            partial(error_bars, session, case),
+            memory(rows, points),
+        )
 
     def sweep(share: float) -> Task:
         points = 33 if share * PIECES < 2**18 else 1001
         case = OnDevice(max(1, round(share * PIECES / (points + 1))), points, "swap")
         question, shape = "methods, one draw", f"{case.shape}, {share:.3g} of 2^23 pieces"
-        return Task(question, "swap", shape, partial(methods, session, question, case, None, shape), memory(case.rows, points))
+        return Task(
+            question,
+            "swap",
+            shape,
+            partial(methods, session, question, case, None, shape),
+            memory(case.rows, points),
+        )
 
     def sweep_draws(share: float) -> Task:
-        case, draws = OnDevice(sizes.sweep_rows, sizes.points, "swap"), max(1, round(share * sampling.FEW))
-        question, shape = "methods, many draws", f"{case.shape}, {draws} draws each, {share:.3g} of FEW"
+        case, draws = (
+            OnDevice(sizes.sweep_rows, sizes.points, "swap"),
+            max(1, round(share * sampling.FEW)),
+        )
+        question, shape = (
+            "methods, many draws",
+            f"{case.shape}, {draws} draws each, {share:.3g} of FEW",
+        )
         needs = memory(case.rows * min(draws, 256), case.points)
-        return Task(question, "swap", shape, partial(methods, session, question, case, draws, shape), needs)
+        return Task(
+            question, "swap", shape, partial(methods, session, question, case, draws, shape), needs
+        )
 
     few = OnDevice(sizes.few_rows, sizes.points, "swap")
     sums_shape = f"{few.shape}, {sizes.chunk * few.rows * max(sizes.sums):.2g} draws"
@@ -829,16 +1061,37 @@ def plan(session: Session) -> list[Task]:
         [repeated(*size, "swap") for size in sizes.many],
         [from_raw(*size, "swap") for size in sizes.raw],
         [bars(*size, "swap") for size in sizes.bars],
-        [Task("simulate", "swap", simulate_shape, simulate_run, memory(pairs, sizes.points, sizes.simulated))],
+        [
+            Task(
+                "simulate",
+                "swap",
+                simulate_shape,
+                simulate_run,
+                memory(pairs, sizes.points, sizes.simulated),
+            )
+        ],
         [sweep_draws(share) for share in sorted(sizes.sweep_draws, key=_distance_from_one)],
-        [Task("sums of many draws", "swap", sums_shape, sums_run, memory(few.rows, few.points, sizes.chunk))],
+        [
+            Task(
+                "sums of many draws",
+                "swap",
+                sums_shape,
+                sums_run,
+                memory(few.rows, few.points, sizes.chunk),
+            )
+        ],
     ]
-    in_turns = [task for turn in itertools.zip_longest(*answers) for task in turn if task is not None]
+    in_turns = [
+        task for turn in itertools.zip_longest(*answers) for task in turn if task is not None
+    ]
     return [
         Task(COPY, NO_RELATION, "", partial(copy, session)),
         Task("check", "swap", small, partial(check_contestants, session, "swap")),
         *in_turns,
-        *(Task("check", relation, small, partial(check_contestants, session, relation)) for relation in also),
+        *(
+            Task("check", relation, small, partial(check_contestants, session, relation))
+            for relation in also
+        ),
         *(single(*cheap, relation) for relation in also),
         *(from_raw(*sizes.raw[0], relation) for relation in also),
         *(single(*sizes.single[0], relation) for relation in also if not on_cpu()),
@@ -856,7 +1109,10 @@ def measure(session: Session, tasks: list[Task]) -> None:
         if session.left() <= 0:
             session.leave_out(*at)
         elif task.bytes > free_memory():
-            session.leave_out(*at, f"left out: memory, about {task.bytes / 1e9:.2g} of {free_memory() / 1e9:.2g} GB")
+            session.leave_out(
+                *at,
+                f"left out: memory, about {task.bytes / 1e9:.2g} of {free_memory() / 1e9:.2g} GB",
+            )
         else:
             with session.guard(*at):
                 task.run()
@@ -864,7 +1120,9 @@ def measure(session: Session, tasks: list[Task]) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = harness.parser(__doc__)
-    parser.add_argument("--seconds", type=float, help="start no case after so many (420; quick: 50)")
+    parser.add_argument(
+        "--seconds", type=float, help="start no case after so many (420; quick: 50)"
+    )
     args = parser.parse_args(arguments)
     if args.seconds is None:
         args.seconds = 50.0 if args.quick else 420.0

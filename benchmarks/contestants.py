@@ -1,10 +1,12 @@
-"""The contestants that draw from the distribution of piecewise Laplace: this library, what a JAX user writes today, and NumPy.
+"""The contestants that draw from the distribution of piecewise Laplace: this library, what a JAX
+user writes today, and NumPy.
 
-All of them get the same case and are checked against the same exact cdf. For an odd number of points, both relations read the
-sorted records: under swap, an interval between two records is one piece with a cost of 1; under add/remove with the midpoint
-median it is two pieces of equal width and slope, together one with a cost of 2. The NumPy contestants use that (n + 1 intervals
-under both relations); ``naive_gumbel`` takes the pieces of the profile as they are (2 (n + 1) under add/remove).
-"""
+All of them get the same case and are checked against the same exact cdf. For an odd number of
+points, both relations read the sorted records: under swap, an interval between two records is one
+piece with a cost of 1; under add/remove with the midpoint median it is two pieces of equal width
+and slope, together one with a cost of 2. The NumPy contestants use that (n + 1 intervals under both
+relations); ``naive_gumbel`` takes the pieces of the profile as they are (2 (n + 1) under
+add/remove)."""
 
 import functools
 from collections.abc import Callable
@@ -25,7 +27,9 @@ def library_draws(draws: tuple[int, ...] = ()):
     def build(case: Case) -> Built:
         distribution = case.distribution(jnp.asarray(case.sorted_data))
         return harness.build_jax(
-            lambda key, distribution: distribution.sample(key, draws), distribution, units=case.rows * int(np.prod(draws))
+            lambda key, distribution: distribution.sample(key, draws),
+            distribution,
+            units=case.rows * int(np.prod(draws)),
         )
 
     return build
@@ -33,31 +37,46 @@ def library_draws(draws: tuple[int, ...] = ()):
 
 def library_from_raw(case: Case) -> Built:
     """From unsorted records to a draw, in one jitted call."""
-    return harness.build_jax(lambda key, x: case.distribution(x).sample(key), case.data, units=case.rows)
+    return harness.build_jax(
+        lambda key, x: case.distribution(x).sample(key), case.data, units=case.rows
+    )
 
 
 # --- what a JAX user writes today ---
 
 
-def naive_gumbel(key: jax.Array, edges: jax.Array, levels: jax.Array, center: int, epsilon: float | jax.Array) -> jax.Array:
-    """One draw from each row: Gumbel-max over all pieces, then a truncated exponential inside the chosen one."""
+def naive_gumbel(
+    key: jax.Array, edges: jax.Array, levels: jax.Array, center: int, epsilon: float | jax.Array
+) -> jax.Array:
+    """One draw from each row: Gumbel-max over all pieces, then a truncated exponential inside the
+    chosen one.
+    """
     key_piece, key_place = jax.random.split(key)
     widths = jnp.diff(edges, axis=-1)
     scores = jnp.log(widths) - epsilon / 2 * levels
     piece = jnp.argmax(scores + jax.random.gumbel(key_piece, scores.shape), axis=-1)[..., None]
-    left, right = jnp.take_along_axis(edges, piece, axis=-1), jnp.take_along_axis(edges, piece + 1, axis=-1)
+    left, right = (
+        jnp.take_along_axis(edges, piece, axis=-1),
+        jnp.take_along_axis(edges, piece + 1, axis=-1),
+    )
     s = epsilon / 2  # the cost rises by 1 over every piece
-    offset = -jnp.log1p(jax.random.uniform(key_place, piece.shape) * jnp.expm1(-s)) / s * (right - left)
+    offset = (
+        -jnp.log1p(jax.random.uniform(key_place, piece.shape) * jnp.expm1(-s)) / s * (right - left)
+    )
     return jnp.where(piece < center, right - offset, left + offset)[..., 0]
 
 
 def naive_draws(draws: int | None = None, epsilon_factor: float = 1.0):
-    """``naive_gumbel`` on the profile's values; ``epsilon_factor`` other than 1 makes it wrong on purpose."""
+    """``naive_gumbel`` on the profile's values; ``epsilon_factor`` other than 1 makes it wrong on
+    purpose.
+    """
 
     def build(case: Case) -> Built:
         edges, levels, center = pieces(case)
         epsilon = np.float32(case.epsilon * epsilon_factor)
-        return harness.build_jax(_naive(center, draws), edges, levels, epsilon, units=case.rows * (draws or 1))
+        return harness.build_jax(
+            _naive(center, draws), edges, levels, epsilon, units=case.rows * (draws or 1)
+        )
 
     return build
 
@@ -78,15 +97,23 @@ def _naive(center: int, draws: int | None) -> Callable:
         return naive_gumbel(key, edges, levels, center, epsilon)
 
     def many(key: jax.Array, edges: jax.Array, levels: jax.Array, epsilon: jax.Array) -> jax.Array:
-        return jax.lax.map(lambda key: one(key, edges, levels, epsilon), jax.random.split(key, draws))
+        return jax.lax.map(
+            lambda key: one(key, edges, levels, epsilon), jax.random.split(key, draws)
+        )
 
     return one if draws is None else many
 
 
 def control(build, relation: str) -> Contestant:
-    """A fast contestant with the wrong distribution, which must never be timed: the check of the harness has to reject it."""
+    """A fast contestant with the wrong distribution, which must never be timed: the check of the
+    harness has to reject it.
+    """
     return Contestant(
-        "control with epsilon 1.25 times too large", relation, build, harness.distribution_uniforms, must_be_rejected=True
+        "control with epsilon 1.25 times too large",
+        relation,
+        build,
+        harness.distribution_uniforms,
+        must_be_rejected=True,
     )
 
 
@@ -117,7 +144,12 @@ def read_with_jax(reduction):
     """One jitted reduction over the edges."""
 
     def build(case: Case) -> Built:
-        return harness.build_jax(reduction, case.distribution(jnp.asarray(case.sorted_data)).edges, units=case.rows, keyed=False)
+        return harness.build_jax(
+            reduction,
+            case.distribution(jnp.asarray(case.sorted_data)).edges,
+            units=case.rows,
+            keyed=False,
+        )
 
     return build
 
@@ -151,7 +183,9 @@ def _place(edges: np.ndarray, chosen: np.ndarray, uniforms: np.ndarray, case: Ca
     return np.where(chosen < (case.points + 1) // 2, right - offset, left + offset)
 
 
-def _by_cumsum(edges: np.ndarray, decay: np.ndarray, case: Case, generator: np.random.Generator) -> np.ndarray:
+def _by_cumsum(
+    edges: np.ndarray, decay: np.ndarray, case: Case, generator: np.random.Generator
+) -> np.ndarray:
     weights = np.diff(edges, axis=1)
     weights *= decay
     sums = np.cumsum(weights, axis=1)
@@ -160,20 +194,29 @@ def _by_cumsum(edges: np.ndarray, decay: np.ndarray, case: Case, generator: np.r
     return _place(edges, chosen, uniforms[1], case)
 
 
-def _by_race(edges: np.ndarray, decay: np.ndarray, case: Case, generator: np.random.Generator) -> np.ndarray:
-    """Gumbel-max, written as the smallest of exponentials divided by weights: no logarithm is needed."""
+def _by_race(
+    edges: np.ndarray, decay: np.ndarray, case: Case, generator: np.random.Generator
+) -> np.ndarray:
+    """Gumbel-max, written as the smallest of exponentials divided by weights: no logarithm is
+    needed.
+    """
     weights = np.diff(edges, axis=1)
     weights *= decay
     clocks = generator.standard_exponential(weights.shape, dtype=np.float32)
-    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):  # weights that underflow never win
+    # weights that underflow never win
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         clocks /= weights
-    return _place(edges, np.nanargmin(clocks, axis=1), generator.random(len(edges), dtype=np.float32), case)
+    return _place(
+        edges, np.nanargmin(clocks, axis=1), generator.random(len(edges), dtype=np.float32), case
+    )
 
 
 _BLOCK = 32
 
 
-def _by_two_levels(edges: np.ndarray, decay: np.ndarray, case: Case, generator: np.random.Generator) -> np.ndarray:
+def _by_two_levels(
+    edges: np.ndarray, decay: np.ndarray, case: Case, generator: np.random.Generator
+) -> np.ndarray:
     """Sums over blocks of 32 intervals by a matrix product, a block, then an interval in it."""
     weights = np.diff(edges, axis=1)
     count = weights.shape[1]
@@ -185,7 +228,9 @@ def _by_two_levels(edges: np.ndarray, decay: np.ndarray, case: Case, generator: 
     block = np.argmax(sums >= uniforms[0, :, None] * sums[:, -1:], axis=1)
     index = block[:, None] * _BLOCK + np.arange(_BLOCK)
     inside = np.minimum(index, count - 1)
-    local = np.take_along_axis(weights, inside, axis=1) * np.where(index < count, decay[inside], np.float32(0))
+    local = np.take_along_axis(weights, inside, axis=1) * np.where(
+        index < count, decay[inside], np.float32(0)
+    )
     sums = np.cumsum(local, axis=1)
     chosen = block * _BLOCK + np.argmax(sums >= uniforms[1, :, None] * sums[:, -1:], axis=1)
     return _place(edges, chosen, uniforms[2], case)
@@ -195,7 +240,9 @@ NUMPY_SINGLE = {"cumulative sums": _by_cumsum, "Gumbel-max": _by_race, "two leve
 
 
 def numpy_single(select: str, chunk: int, from_raw: bool):
-    """One draw from each row, ``chunk`` rows at a time; from sorted records, or from raw ones with clip and sort."""
+    """One draw from each row, ``chunk`` rows at a time; from sorted records, or from raw ones with
+    clip and sort.
+    """
 
     def build(case: Case) -> Built:
         decay, generator = _decay(case), np.random.default_rng(1)
@@ -225,14 +272,19 @@ def numpy_sort(case: Case) -> Built:
 
 
 def numpy_repeated(draws: int, dtype: type):
-    """Row by row: a cumulative table, np.interp for the interval and the rest of the uniform, inverse truncated exponential.
+    """Row by row: a cumulative table, np.interp for the interval and the rest of the uniform,
+    inverse truncated exponential.
 
-    One uniform a draw: what is left of it inside the chosen interval is uniform again. ``np.interp`` finds the interval
-    and that rest in one pass, faster here than ``np.searchsorted`` with a second uniform.
-    """
+    One uniform a draw: what is left of it inside the chosen interval is uniform again.
+    ``np.interp`` finds the interval and that rest in one pass, faster here than ``np.searchsorted``
+    with a second uniform."""
 
     def build(case: Case) -> Built:
-        decay, slope, generator = _decay(case).astype(dtype), dtype(_slope(case)), np.random.default_rng(2)
+        decay, slope, generator = (
+            _decay(case).astype(dtype),
+            dtype(_slope(case)),
+            np.random.default_rng(2),
+        )
         records, center = case.sorted_data.astype(dtype), (case.points + 1) // 2
 
         def run(turn: int) -> np.ndarray:
@@ -255,6 +307,8 @@ def numpy_repeated(draws: int, dtype: type):
                 out[:, i] = position
             return out
 
-        return Built(run, draws * case.rows, bytes_touched=draws * case.rows * np.dtype(dtype).itemsize)
+        return Built(
+            run, draws * case.rows, bytes_touched=draws * case.rows * np.dtype(dtype).itemsize
+        )
 
     return build

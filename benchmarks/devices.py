@@ -1,11 +1,12 @@
-"""Many devices: a batch over eight virtual CPU devices against the same work on one, and the same draws on 1, 2 and 8, bitwise.
+"""Many devices: a batch over eight virtual CPU devices against the same work on one, and the same
+draws on 1, 2 and 8, bitwise.
 
 python benchmarks/devices.py [--rows 64] [--points 1001] [--draws 10000] [--quick] [--out FILE]
 
-Weak scaling with the cores of one machine fixed: d devices hold d times the datasets of one, and the ratio is against the same
-total work unsharded in a process that has one device. Both processes live at once and are timed in turns. On real devices of its
-own each, the time would stay level; here, where all of them share the cores, sharding can only cost.
-"""
+Weak scaling with the cores of one machine fixed: d devices hold d times the datasets of one, and
+the ratio is against the same total work unsharded in a process that has one device. Both processes
+live at once and are timed in turns. On real devices of its own each, the time would stay level;
+here, where all of them share the cores, sharding can only cost."""
 
 import argparse
 import hashlib
@@ -28,7 +29,9 @@ QUICK_DEVICES = (1, 8)
 
 
 def sharded(distribution, rows: int, devices: int):
-    """Put the fields that have a row for each dataset on a mesh, split by rows; the others on every device."""
+    """Put the fields that have a row for each dataset on a mesh, split by rows; the others on every
+    device.
+    """
     mesh = Mesh(np.array(jax.devices()[:devices]), ("batch",))
 
     def place(field: jax.Array) -> jax.Array:
@@ -50,7 +53,9 @@ def serve() -> None:
             case = Case(rows, request["points"], request["relation"])
             distribution = sharded(case.distribution(jnp.asarray(case.data)), rows, devices)
             executable, costs = harness.compiled(
-                lambda key, distribution, draws=draws: distribution.sample(key, draws), jax.random.key(0), distribution
+                lambda key, distribution, draws=draws: distribution.sample(key, draws),
+                jax.random.key(0),
+                distribution,
             )
 
             def draw(key, distribution=distribution, executable=executable):
@@ -65,39 +70,61 @@ def serve() -> None:
         answer["seconds"] = time.perf_counter() - start
         answer["devices"] = len(result.sharding.device_set)
         if request["hash"]:
-            answer["hash"] = hashlib.sha256(np.ascontiguousarray(np.asarray(result)).tobytes()).hexdigest()
+            answer["hash"] = hashlib.sha256(
+                np.ascontiguousarray(np.asarray(result)).tobytes()
+            ).hexdigest()
         print(json.dumps(answer), flush=True)
 
 
 def worker(devices: int) -> Worker:
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={devices}"
-    return Worker([sys.executable, __file__, "--worker"], {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"})
+    return Worker(
+        [sys.executable, __file__, "--worker"], {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
+    )
 
 
 def same_draws(one: Worker, eight: Worker, args: argparse.Namespace, relation: str) -> list[dict]:
     """Single and repeated draws: equal bits on 1 (in either process), 2, 4 and 8 devices."""
     checks = []
     for kind, draws in (("single", []), ("repeated", [args.same_draws])):
-        request = {"rows": args.rows, "points": args.points, "draws": draws, "relation": relation, "seed": 5, "hash": True}
+        request = {
+            "rows": args.rows,
+            "points": args.points,
+            "draws": draws,
+            "relation": relation,
+            "seed": 5,
+            "hash": True,
+        }
         alone = one.ask(devices=1, **request)["hash"]
         hashes = {devices: eight.ask(devices=devices, **request)["hash"] for devices in DEVICES}
         checks.append(
             {
-                "contestant": f"dpjax, {kind} draws equal bitwise on {', '.join(map(str, DEVICES))} devices",
+                "contestant": f"dpjax, {kind} draws equal bitwise on "
+                f"{', '.join(map(str, DEVICES))} devices",
                 "relation": relation,
                 "case": f"{args.rows} x {args.points}",
                 "passed": set(hashes.values()) == {alone},
-                "devices_that_differ": [devices for devices, found in hashes.items() if found != alone],
+                "devices_that_differ": [
+                    devices for devices, found in hashes.items() if found != alone
+                ],
             }
         )
     return checks
 
 
-def weak_scaling(one: Worker, eight: Worker, args: argparse.Namespace, relation: str, repeats: int) -> list[dict]:
+def weak_scaling(
+    one: Worker, eight: Worker, args: argparse.Namespace, relation: str, repeats: int
+) -> list[dict]:
     rows = []
     for devices in QUICK_DEVICES if args.quick else DEVICES:
         number = args.rows // DEVICES[-1] * devices
-        request = {"rows": number, "points": args.points, "draws": [args.draws], "relation": relation, "hash": False}
+        request = {
+            "rows": number,
+            "points": args.points,
+            "draws": [args.draws],
+            "relation": relation,
+            "hash": False,
+        }
         compiled = eight.ask(devices=devices, seed=0, **request)
         one.ask(devices=1, seed=0, **request)
         times, alone = [], []
@@ -139,10 +166,17 @@ def weak_scaling(one: Worker, eight: Worker, args: argparse.Namespace, relation:
 
 def main() -> None:
     parser = harness.parser(__doc__)
-    parser.add_argument("--rows", type=int, default=64, help="datasets on eight devices; a multiple of 8")
+    parser.add_argument(
+        "--rows", type=int, default=64, help="datasets on eight devices; a multiple of 8"
+    )
     parser.add_argument("--points", type=int, default=1001)
     parser.add_argument("--draws", type=int, default=10_000, help="draws from each dataset")
-    parser.add_argument("--same-draws", type=int, default=1000, help="draws from each dataset whose bits are compared")
+    parser.add_argument(
+        "--same-draws",
+        type=int,
+        default=1000,
+        help="draws from each dataset whose bits are compared",
+    )
     parser.add_argument("--relations", nargs="+", default=["swap"])
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()

@@ -1,11 +1,12 @@
-"""Tables of engines against the engines' own counts, and a large file: what counting where the data are costs beside a GROUP BY.
+"""Tables of engines against the engines' own counts, and a large file: what counting where the data
+are costs beside a GROUP BY.
 
 python benchmarks/engines.py [--rows 10000000] [--repeats 5] [--quick] [--out FILE]
 
-Each release is timed in turns with the engine's own query of the same counts. By person that query keeps one row for each person
-and group, of at most two groups; the same without that bound stands beside it. Memory is what the process grew by. Needs
-narwhals, pyarrow, DuckDB and Polars; PySpark, where it is there with Java, has half as many rows.
-"""
+Each release is timed in turns with the engine's own query of the same counts. By person that query
+keeps one row for each person and group, of at most two groups; the same without that bound stands
+beside it. Memory is what the process grew by. Needs narwhals, pyarrow, DuckDB and Polars; PySpark,
+where it is there with Java, has half as many rows."""
 
 import argparse
 import importlib.util
@@ -27,7 +28,14 @@ from report import SKIPPED
 
 QUESTION = "tables of engines"
 GROUPS, VALUES = 1000, 121
-PUBLIC: dict[str, Any] = {"lower": 0, "upper": 120, "resolution": 1, "epsilon": 1.0, "neighbors": "add_remove", "by": "g"}
+PUBLIC: dict[str, Any] = {
+    "lower": 0,
+    "upper": 120,
+    "resolution": 1,
+    "epsilon": 1.0,
+    "neighbors": "add_remove",
+    "by": "g",
+}
 PERSONS: dict[str, Any] = {"unit": "who", "per_unit": "max", "max_groups": 2}
 ONE_A_PERSON = "select who, g, max(x) as x, count(*) as c from t group by who, g"
 PLACES = f"select *, row_number() over (partition by who order by c desc, g) as place from ({ONE_A_PERSON}) as p"
@@ -38,19 +46,29 @@ IN_TWO_GROUPS = f"select g, x, count(*) from ({PLACES}) as p where place <= 2 gr
 
 def megabytes() -> float:
     """The most memory that this process had so far."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1e6 if sys.platform == "darwin" else 1e3)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (
+        1e6 if sys.platform == "darwin" else 1e3
+    )
 
 
 def table_of(rows: int, seed: int) -> Any:
     import pyarrow
 
     generator = np.random.default_rng(seed)
-    numbers = {"g": generator.integers(0, GROUPS, rows), "x": generator.integers(0, VALUES, rows).astype(float)}
+    numbers = {
+        "g": generator.integers(0, GROUPS, rows),
+        "x": generator.integers(0, VALUES, rows).astype(float),
+    }
     return pyarrow.table({**numbers, "who": generator.integers(0, max(rows // 10, 1), rows)})
 
 
 def compared(
-    name: str, own: dict[str, Callable[[], Any]], release: Callable[[], Any], rows: int, repeats: int, bar: float
+    name: str,
+    own: dict[str, Callable[[], Any]],
+    release: Callable[[], Any],
+    rows: int,
+    repeats: int,
+    bar: float,
 ) -> list[dict[str, Any]]:
     """Time the engine's own queries and a release in turns; the first one is what the bar is about."""
     times: dict[str, list[float]] = {query: [] for query in (*own, name)}
@@ -67,14 +85,30 @@ def compared(
                 grew = megabytes() - before
     found = []
     for query, taken in times.items():
-        line: dict[str, Any] = {"value": float(np.median(taken)), "unit": "s", "seconds": harness.spread(taken)}
+        line: dict[str, Any] = {
+            "value": float(np.median(taken)),
+            "unit": "s",
+            "seconds": harness.spread(taken),
+        }
         if query == name:
             reference = next(iter(own))
             ratios = [a / b for a, b in zip(taken, times[reference], strict=True)]
-            line |= {"ratio": float(np.median(ratios)), "ratio_spread": harness.spread(ratios), "reference": reference}
+            line |= {
+                "ratio": float(np.median(ratios)),
+                "ratio_spread": harness.spread(ratios),
+                "reference": reference,
+            }
             line |= {"bar": {"at_most": bar}, "megabytes": grew}
             query = f"{name} ({grew:.0f} MB more)"
-        found.append(row(QUESTION, query, "add_remove" if query.startswith(name) else harness.NO_RELATION, f"{rows} rows", **line))
+        found.append(
+            row(
+                QUESTION,
+                query,
+                "add_remove" if query.startswith(name) else harness.NO_RELATION,
+                f"{rows} rows",
+                **line,
+            )
+        )
     return found
 
 
@@ -120,13 +154,23 @@ def with_spark(folder: str, rows: int, repeats: int) -> list[dict[str, Any]]:
     from dpjax import frames
 
     for part in range(8):
-        pyarrow.parquet.write_table(table_of(rows // 8, part), os.path.join(folder, f"{part}.parquet"))
+        pyarrow.parquet.write_table(
+            table_of(rows // 8, part), os.path.join(folder, f"{part}.parquet")
+        )
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-    session = builder.config("spark.ui.showConsoleProgress", "false").config("spark.sql.shuffle.partitions", "8").getOrCreate()
+    session = (
+        builder.config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.shuffle.partitions", "8")
+        .getOrCreate()
+    )
     session.sparkContext.setLogLevel("ERROR")
     frame = session.read.parquet(folder)
     frame.createOrReplaceTempView("t")
-    own = {"Spark, one row a person and group, in two groups": lambda: session.sql(IN_TWO_GROUPS).toArrow()}
+    own = {
+        "Spark, one row a person and group, in two groups": lambda: session.sql(
+            IN_TWO_GROUPS
+        ).toArrow()
+    }
     release = lambda: frames.release(frame, "x", groups=range(GROUPS), **PUBLIC, **PERSONS)  # noqa: E731
     found = compared("Spark, frames.release by person", own, release, rows, repeats, 1.5)
     session.stop()
@@ -153,18 +197,38 @@ def of_a_file(folder: str, rows: int) -> list[dict[str, Any]]:
         file.write("region,age,income\n")
         for start in range(0, rows, 10**6):
             part = min(10**6, rows - start)
-            columns = generator.integers(0, 20, part), generator.integers(0, 121, part), generator.integers(0, 10**5, part)
+            columns = (
+                generator.integers(0, 20, part),
+                generator.integers(0, 121, part),
+                generator.integers(0, 10**5, part),
+            )
             file.write(
-                "".join(f"region{g},{age},{income}\n" for g, age, income in zip(*(c.tolist() for c in columns), strict=True))
+                "".join(
+                    f"region{g},{age},{income}\n"
+                    for g, age, income in zip(*(c.tolist() for c in columns), strict=True)
+                )
             )
     options = "--column age --by region --lower 0 --upper 120 --resolution 1 --neighbors add_remove --groups region1 region2"
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, "release", path, *options.split()], capture_output=True, text=True, check=True
+        [sys.executable, "-c", PROGRAM, "release", path, *options.split()],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     seconds, memory = done.stderr.split()
     name = f"dpjax release FILE ({float(memory) / 1e3:.0f} MB in all)"
     compared = {"ratio": float(seconds), "reference": "one second", "bar": {"at_most": 8}}
-    return [row(QUESTION, name, "add_remove", f"{rows} lines", value=float(seconds), unit="s", **compared)]
+    return [
+        row(
+            QUESTION,
+            name,
+            "add_remove",
+            f"{rows} lines",
+            value=float(seconds),
+            unit="s",
+            **compared,
+        )
+    ]
 
 
 def arguments() -> argparse.Namespace:
@@ -179,7 +243,11 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     args = arguments()
     repeats = args.repeats or (1 if args.quick else 5)
-    if missing := [name for name in ("narwhals", "pyarrow", "duckdb", "polars") if not importlib.util.find_spec(name)]:
+    if missing := [
+        name
+        for name in ("narwhals", "pyarrow", "duckdb", "polars")
+        if not importlib.util.find_spec(name)
+    ]:
         print(f"not run without {', '.join(missing)}", file=sys.stderr)
         sys.exit(SKIPPED)
     import pyarrow.parquet
@@ -187,7 +255,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "t.parquet")
         pyarrow.parquet.write_table(table_of(args.rows, 0), path)
-        rows = with_duckdb(path, args.rows, repeats) + with_polars(path, args.rows, repeats) + of_a_file(folder, args.rows)
+        rows = (
+            with_duckdb(path, args.rows, repeats)
+            + with_polars(path, args.rows, repeats)
+            + of_a_file(folder, args.rows)
+        )
         if importlib.util.find_spec("pyspark") and shutil.which("java"):
             parts = os.path.join(folder, "parts")
             os.mkdir(parts)

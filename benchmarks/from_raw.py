@@ -1,9 +1,11 @@
-"""From unsorted float32 records to one private median of each dataset, against sorting alone, NumPy and other libraries.
+"""From unsorted float32 records to one private median of each dataset, against sorting alone, NumPy
+and other libraries.
 
-python benchmarks/from_raw.py [--rows 4096] [--points 1001] [--peer-rows 200] [--tumult-python PYTHON] [--quick] [--out FILE]
+python benchmarks/from_raw.py [--rows 4096] [--points 1001] [--peer-rows 200] [--tumult-python
+PYTHON] [--quick] [--out FILE]
 
-The same bounds are public to every contestant. The other libraries are timed on --peer-rows datasets: seconds a median.
-"""
+The same bounds are public to every contestant. The other libraries are timed on --peer-rows
+datasets: seconds a median."""
 
 import contestants
 import harness
@@ -15,7 +17,9 @@ PEER_BARS = {"OpenDP": (200, 1000), "diffprivlib": (100, 1000)}
 NUMPY_BARS = {"cumulative sums": (2, 5), "Gumbel-max": (2, 5)}
 
 
-def field(relation: str, chunk: int, peer_rows: int, check_draws: int, tumult: peers.Tumult | None) -> list[Contestant]:
+def field(
+    relation: str, chunk: int, peer_rows: int, check_draws: int, tumult: peers.Tumult | None
+) -> list[Contestant]:
     distribution = harness.distribution_uniforms
     return [
         Contestant("dpjax", relation, contestants.library_from_raw, distribution),
@@ -36,7 +40,9 @@ def field(relation: str, chunk: int, peer_rows: int, check_draws: int, tumult: p
                 distribution,
                 *NUMPY_BARS.get(name, (None, None)),
                 group="NumPy" if name in NUMPY_BARS else None,
-                note=f"{chunk} rows at a time" + ("" if name in NUMPY_BARS else "; a stronger rival than the bar asks for"),
+                note=f"{chunk} rows "
+                "at a time"
+                + ("" if name in NUMPY_BARS else "; a stronger rival than the bar asks for"),
             )
             for name in NUMPY_SINGLE
         ),
@@ -65,7 +71,12 @@ def main() -> None:
         case = small if args.quick else Case(args.rows, args.points, relation)
         contestants_here = field(relation, args.chunk, args.peer_rows, check_draws, tumult)
         done = harness.contest(
-            "from raw records", contestants_here, case, small, args.repeats or (3 if args.quick else 9), "median"
+            "from raw records",
+            contestants_here,
+            case,
+            small,
+            args.repeats or (3 if args.quick else 9),
+            "median",
         )
         rows, checks = rows + done[0], checks + done[1]
     for line in rows:

@@ -1,9 +1,10 @@
-"""Timing tools that every benchmark here shares: checks before times, compile apart from run, interleaved repeats, a table, JSON.
+"""Timing tools that every benchmark here shares: checks before times, compile apart from run,
+interleaved repeats, a table, JSON.
 
-A contestant is built twice from a ``Case``: on a small one, where its draws are tested against the exact cdf, and on the large
-one, which is timed only if that test passed. All contestants of one question run in turns, so that a busy machine slows each
-of them alike, and a ratio is the median over turns of the ratio within a turn.
-"""
+A contestant is built twice from a ``Case``: on a small one, where its draws are tested against the
+exact cdf, and on the large one, which is timed only if that test passed. All contestants of one
+question run in turns, so that a busy machine slows each of them alike, and a ratio is the median
+over turns of the ratio within a turn."""
 
 import argparse
 import gc
@@ -47,11 +48,16 @@ class Case:
 
     def __post_init__(self) -> None:
         if self.points % 2 == 0:
-            raise ValueError(f"the NumPy contestants here know the median of an odd number of points only, got {self.points}.")
+            raise ValueError(
+                "the NumPy contestants here know the median of an odd number of "
+                f"points only, got {self.points}."
+            )
 
     @cached_property
     def data(self) -> np.ndarray:
-        draws = np.random.default_rng(self.seed).standard_normal((self.rows, self.points), dtype=np.float32)
+        draws = np.random.default_rng(self.seed).standard_normal(
+            (self.rows, self.points), dtype=np.float32
+        )
         return np.clip(draws, self.lower, self.upper)
 
     @cached_property
@@ -83,7 +89,8 @@ class Built:
     compile_seconds: float | None = None
     bytes_touched: int | None = None  # arguments read at least once, results written
     temporary_bytes: int | None = None  # what the compiler asks for beside them
-    own_clock: Callable[[], float] | None = None  # seconds of the last run by another process's clock
+    # seconds of the last run by another process's clock
+    own_clock: Callable[[], float] | None = None
 
 
 @dataclass
@@ -94,16 +101,18 @@ class Contestant:
         name: as in the table.
         relation: the neighbour relation under which its draws are private.
         build: from a case to something that runs.
-        uniforms: from a case and its draws (..., rows) to values that are uniform if the draws are right; None: nothing drawn.
-        bar: how many times faster than this contestant the reference has to be (below 1: how much slower it may be).
+        uniforms: from a case and its draws (..., rows) to values that are uniform if the draws are
+            right; None: nothing drawn.
+        bar: how many times faster than this contestant the reference has to be (below 1: how much
+            slower it may be).
         reach: the same, to reach for.
         note: what a reader of the table should know.
         missing: why it cannot run here.
         timed_rows: how many datasets a slow peer is timed on, if not all.
         check_draws: how many draws are compared with the distribution.
         group: contestants that are one rival in several versions; only the fastest keeps the bar.
-        must_be_rejected: a control, wrong on purpose: the run ends with an error if the check does not see it.
-    """
+        must_be_rejected: a control, wrong on purpose: the run ends with an error if the check does
+    not see it."""
 
     name: str
     relation: str
@@ -130,7 +139,8 @@ def _cdf(distribution: dpjax.PiecewiseExponential, draws: jax.Array) -> jax.Arra
 
 
 def uniform_distance(uniforms: np.ndarray) -> tuple[float, float]:
-    """How far values are from uniform, and the critical distance (Dvoretzky-Kiefer-Wolfowitz, at twice half the rate).
+    """How far values are from uniform, and the critical distance (Dvoretzky-Kiefer-Wolfowitz, at
+    twice half the rate).
 
     Folded at 1/2 as well: a wrong scale moves the folded distribution twice as far.
     """
@@ -140,12 +150,16 @@ def uniform_distance(uniforms: np.ndarray) -> tuple[float, float]:
         return math.inf, 0.0
     for sample in (values, np.abs(2 * values - 1)):
         ordered = np.sort(sample)
-        distance = max(distance, np.max(np.arange(1, n + 1) / n - ordered), np.max(ordered - np.arange(n) / n))
+        distance = max(
+            distance, np.max(np.arange(1, n + 1) / n - ordered), np.max(ordered - np.arange(n) / n)
+        )
     return float(distance), math.sqrt(math.log(4 / FALSE_POSITIVE_RATE) / (2 * n))
 
 
 def check(contestant: Contestant, case: Case, built: Built) -> dict[str, Any]:
-    """Draw from the contestant, built on a small case, and compare with its exact distribution, row by row."""
+    """Draw from the contestant, built on a small case, and compare with its exact distribution, row
+    by row.
+    """
     draws, turn = [], 0
     while sum(d.size for d in draws) < contestant.check_draws:
         draws.append(np.asarray(built.run(turn)).reshape(-1, case.rows))
@@ -165,7 +179,9 @@ def check(contestant: Contestant, case: Case, built: Built) -> dict[str, Any]:
 
 
 def compiled(function: Callable, *args: Any) -> tuple[Callable, dict[str, Any]]:
-    """Compile for these arguments; return the executable, and what compiling took and what it will touch."""
+    """Compile for these arguments; return the executable, and what compiling took and what it will
+    touch.
+    """
     start = time.perf_counter()
     executable = jax.jit(function).lower(*args).compile()
     seconds = time.perf_counter() - start
@@ -184,7 +200,9 @@ def build_jax(function: Callable, *args: Any, units: int, keyed: bool = True) ->
     executable, costs = compiled(function, *keys[:1], *args)
 
     def run(turn: int) -> Any:
-        return jax.block_until_ready(executable(*(keys[turn % 64 : turn % 64 + 1] if keyed else ()), *args))
+        return jax.block_until_ready(
+            executable(*(keys[turn % 64 : turn % 64 + 1] if keyed else ()), *args)
+        )
 
     return Built(run, units, **costs)
 
@@ -201,7 +219,9 @@ def _sample(built: Built, turn: int, calls: int) -> float:
 
 
 def interleave(built: dict[str, Built], repeats: int) -> dict[str, list[float]]:
-    """Seconds for each unit of every contestant, in turns, after a warm-up that also fixes how many calls make a sample."""
+    """Seconds for each unit of every contestant, in turns, after a warm-up that also fixes how many
+    calls make a sample.
+    """
     calls = {}
     for name, one in built.items():
         one.run(0)
@@ -218,19 +238,39 @@ def interleave(built: dict[str, Built], repeats: int) -> dict[str, list[float]]:
 
 
 def _speed(built: Built, times: list[float]) -> float | None:
-    """Bytes touched in a second: what a memory-bound program would compare with the speed of a read."""
-    return built.bytes_touched / (statistics.median(times) * built.units) if built.bytes_touched else None
+    """Bytes touched in a second: what a memory-bound program would compare with the speed of a
+    read.
+    """
+    return (
+        built.bytes_touched / (statistics.median(times) * built.units)
+        if built.bytes_touched
+        else None
+    )
 
 
 def spread(values: list[float]) -> dict[str, float]:
     """Median, minimum and quartiles."""
     low, middle, high = np.quantile(values, [0.25, 0.5, 0.75])
-    return {"median": float(middle), "min": min(values), "first_quartile": float(low), "third_quartile": float(high)}
+    return {
+        "median": float(middle),
+        "min": min(values),
+        "first_quartile": float(low),
+        "third_quartile": float(high),
+    }
 
 
 def row(question: str, contestant: str, relation: str, shape: str, **rest: Any) -> dict[str, Any]:
-    """One line of the table; ``bar`` is the smallest (``at_least``) or largest (``at_most``) ratio that meets it."""
-    line = {"question": question, "contestant": contestant, "relation": relation, "shape": shape, "status": "measured", **rest}
+    """One line of the table; ``bar`` is the smallest (``at_least``) or largest (``at_most``) ratio
+    that meets it.
+    """
+    line = {
+        "question": question,
+        "contestant": contestant,
+        "relation": relation,
+        "shape": shape,
+        "status": "measured",
+        **rest,
+    }
     bar, ratio = line.get("bar"), line.get("ratio")
     if bar is not None and ratio is not None:
         line["met"] = ratio >= bar["at_least"] if "at_least" in bar else ratio <= bar["at_most"]
@@ -240,14 +280,17 @@ def row(question: str, contestant: str, relation: str, shape: str, **rest: Any) 
 def contest(
     question: str, contestants: list[Contestant], case: Case, small: Case, repeats: int, unit: str
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Check every contestant on ``small``, time those that pass on ``case``, compare with the reference; rows and checks.
+    """Check every contestant on ``small``, time those that pass on ``case``, compare with the
+    reference; rows and checks.
 
     Where the two cases are the same, as in quick runs, what was checked is what is timed.
     """
     rows, checks, built = [], [], {}
     for one in contestants:
         if one.missing:
-            rows.append(row(question, one.name, one.relation, case.shape, status=one.missing, note=one.note))
+            rows.append(
+                row(question, one.name, one.relation, case.shape, status=one.missing, note=one.note)
+            )
             continue
         timed = replace(case, rows=min(case.rows, one.timed_rows)) if one.timed_rows else case
         checked, ready = None, None
@@ -258,20 +301,38 @@ def contest(
             if checks[-1]["passed"] and one.must_be_rejected:
                 raise RuntimeError(f"the check does not reject a wrong distribution: {checks[-1]}")
             if not checks[-1]["passed"]:
-                rows.append(row(question, one.name, one.relation, case.shape, status="rejected: wrong distribution", note=one.note))
+                rows.append(
+                    row(
+                        question,
+                        one.name,
+                        one.relation,
+                        case.shape,
+                        status="rejected: wrong distribution",
+                        note=one.note,
+                    )
+                )
                 continue
         built[one.name] = ready if ready and checked == timed else one.build(timed)
     times = interleave(built, repeats)
     fastest = {}  # of each group
-    for one in sorted((one for one in contestants if one.name in times), key=lambda one: statistics.median(times[one.name])):
+    for one in sorted(
+        (one for one in contestants if one.name in times),
+        key=lambda one: statistics.median(times[one.name]),
+    ):
         fastest.setdefault(one.group or one.name, one.name)
     for one in contestants:
         if one.name not in times:
             continue
         judged = fastest[one.group or one.name] == one.name
         mine, theirs = times[one.name], times.get(REFERENCE)
-        timed = f"{min(case.rows, one.timed_rows)} x {case.points}" if one.timed_rows else case.shape
-        ratios = [a / b for a, b in zip(mine, theirs, strict=True)] if theirs and one.name != REFERENCE else None
+        timed = (
+            f"{min(case.rows, one.timed_rows)} x {case.points}" if one.timed_rows else case.shape
+        )
+        ratios = (
+            [a / b for a, b in zip(mine, theirs, strict=True)]
+            if theirs and one.name != REFERENCE
+            else None
+        )
         rows.append(
             row(
                 question,
@@ -300,11 +361,17 @@ def contest(
 
 
 class Worker:
-    """Another process that answers one JSON line for each JSON line: another Python, or other XLA flags."""
+    """Another process that answers one JSON line for each JSON line: another Python, or other XLA
+    flags.
+    """
 
     def __init__(self, command: list[str], environment: dict[str, str] | None = None):
         self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, **(environment or {})}
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **(environment or {})},
         )
 
     def ask(self, **question: Any) -> Any:
@@ -312,7 +379,9 @@ class Worker:
         self.process.stdin.flush()
         line = self.process.stdout.readline()
         if not line:
-            raise RuntimeError(f"the other process ended with status {self.process.wait()}; its message is above.")
+            raise RuntimeError(
+                f"the other process ended with status {self.process.wait()}; its message is above."
+            )
         return json.loads(line)
 
     def close(self) -> None:
@@ -330,7 +399,9 @@ def version(package: str) -> str | None:
 def _git(*args: str) -> str | None:
     folder = pathlib.Path(__file__).parent
     try:
-        return subprocess.run(["git", *args], cwd=folder, capture_output=True, text=True, check=True).stdout.strip()
+        return subprocess.run(
+            ["git", *args], cwd=folder, capture_output=True, text=True, check=True
+        ).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return None
 
@@ -340,7 +411,9 @@ def _processor() -> str | None:
         lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
         return platform.processor() or None
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), None)
+    return next(
+        (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), None
+    )
 
 
 def environment() -> dict[str, Any]:
@@ -351,9 +424,14 @@ def environment() -> dict[str, Any]:
         "platform": device.platform,
         "devices": jax.device_count(),
         "processor": _processor(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cores": len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count(),
         "python": platform.python_version(),
-        "versions": {p: version(p) for p in ("dpjax", "jax", "jaxlib", "numpy", "opendp", "diffprivlib", "scikit-learn")},
+        "versions": {
+            p: version(p)
+            for p in ("dpjax", "jax", "jaxlib", "numpy", "opendp", "diffprivlib", "scikit-learn")
+        },
         "x64": bool(jax.config.jax_enable_x64),
         "commit": _git("rev-parse", "HEAD"),
         "uncommitted_changes": None if status is None else bool(status),
@@ -363,8 +441,12 @@ def environment() -> dict[str, Any]:
 def parser(doc: str) -> argparse.ArgumentParser:
     """The flags that all benchmarks have."""
     parser = argparse.ArgumentParser(description=doc.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="small sizes: shows that everything runs, not how fast")
-    parser.add_argument("--out", help="write a JSON document with everything that was measured to this file")
+    parser.add_argument(
+        "--quick", action="store_true", help="small sizes: shows that everything runs, not how fast"
+    )
+    parser.add_argument(
+        "--out", help="write a JSON document with everything that was measured to this file"
+    )
     parser.add_argument("--repeats", type=int, help="how many turns every contestant takes")
     return parser
 
@@ -378,27 +460,51 @@ def finish(
     table: str | None = None,
     **rest: Any,
 ) -> None:
-    """Print where it was measured, what was checked, the notes and the table; write the JSON document of a run to ``--out``.
+    """Print where it was measured, what was checked, the notes and the table; write the JSON
+    document of a run to ``--out``.
 
-    A check that has failed, other than that of a control, ends the program with an error, behind the table.
-    """
-    hidden = ("out", "tumult_python", "plot", "worker", "child")  # paths, and how this process was started
+    A check that has failed, other than that of a control, ends the program with an error, behind
+    the table."""
+    # paths, and how this process was started
+    hidden = ("out", "tumult_python", "plot", "worker", "child")
     settings = {name: value for name, value in vars(args).items() if name not in hidden}
     where = environment()
     if args.out:
-        document = {"benchmark": benchmark, "settings": settings, "environment": where, "checks": checks, "rows": rows, **rest}
+        document = {
+            "benchmark": benchmark,
+            "settings": settings,
+            "environment": where,
+            "checks": checks,
+            "rows": rows,
+            **rest,
+        }
         pathlib.Path(args.out).write_text(json.dumps(document, indent=1, allow_nan=False) + "\n")
-    versions = ", ".join(f"{package} {found or 'not installed'}" for package, found in where["versions"].items())
-    print(f"{where['device']} ({where['processor']}), {where['cores']} cores, Python {where['python']}; {versions}")
+    versions = ", ".join(
+        f"{package} {found or 'not installed'}" for package, found in where["versions"].items()
+    )
+    print(
+        f"{where['device']} ({where['processor']}), {where['cores']} cores, Python "
+        f"{where['python']}; {versions}"
+    )
     controls = [check for check in checks if check.get("control")]
-    wrong = [f"{check['contestant']} ({check['relation']})" for check in checks if check not in controls and not check["passed"]]
+    wrong = [
+        f"{check['contestant']} ({check['relation']})"
+        for check in checks
+        if check not in controls and not check["passed"]
+    ]
     judged = [line["met"] for line in rows if "met" in line]
     if checks:
         print(f"Checks: {len(checks) - len(controls)}, failed: {', '.join(wrong) or 'none'}.")
     if controls:
-        print(f"Controls with a wrong distribution: {len(controls)}, rejected: {sum(not check['passed'] for check in controls)}.")
+        print(
+            f"Controls with a wrong distribution: {len(controls)}, rejected: "
+            f"{sum(not check['passed'] for check in controls)}."
+        )
     if judged:
-        print(f"Bars: {len(judged)}, " + ("which a quick run does not judge." if args.quick else f"met: {sum(judged)}."))
+        print(
+            f"Bars: {len(judged)}, "
+            + ("which a quick run does not judge." if args.quick else f"met: {sum(judged)}.")
+        )
     for note in notes:
         print(note)
     print("\n" + (table or tables.of_rows(rows, judge=not args.quick)), flush=True)

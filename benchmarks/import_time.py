@@ -1,4 +1,5 @@
-"""What `import dpjax` costs beside `import jax`: fresh processes in turn, and the ratio pair by pair.
+"""What `import dpjax` costs beside `import jax`: fresh processes in turn, and the ratio pair by
+pair.
 
 python benchmarks/import_time.py [--repeats 9] [--quick] [--out FILE]
 """
@@ -28,7 +29,11 @@ def main() -> None:
     turns = [{name: seconds(code) for name, code in CODES.items()} for _ in range(repeats)]
     times = {name: [turn[name] for turn in turns] for name in CODES}
     ratios = [turn["import dpjax"] / turn["import jax"] for turn in turns]
-    compared = {"ratio": statistics.median(ratios), "ratio_spread": harness.spread(ratios), "reference": "import jax"}
+    compared = {
+        "ratio": statistics.median(ratios),
+        "ratio_spread": harness.spread(ratios),
+        "reference": "import jax",
+    }
     rows = [
         row(
             *("import", name, NO_RELATION, f"{repeats} fresh processes"),

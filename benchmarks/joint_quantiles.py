@@ -1,12 +1,13 @@
-"""Joint quantiles: one jitted call from raw records, and its growth when m, n, terms or datasets double.
+"""Joint quantiles: one jitted call from raw records, and its growth when m, n, terms or datasets
+double.
 
 python benchmarks/joint_quantiles.py [--quick] [--repeats 3] [--out FILE]
 
-The first rows are a draw of nine deciles of every dataset from raw records, with n private and with a public n. Then each size is
-doubled by itself. All programs run in turns, and a ratio is the median over turns of the seconds for a dataset, against the program
-with half the size: 2 is linear. In m the cost is quadratic at last, for the quantiles of a slot are counted in runs; the part that
-scans the slots is linear. ``seconds to compile`` are those of the first call, before it runs.
-"""
+The first rows are a draw of nine deciles of every dataset from raw records, with n private and with
+a public n. Then each size is doubled by itself. All programs run in turns, and a ratio is the
+median over turns of the seconds for a dataset, against the program with half the size: 2 is linear.
+In m the cost is quadratic at last, for the quantiles of a slot are counted in runs; the part that
+scans the slots is linear. ``seconds to compile`` are those of the first call, before it runs."""
 
 import statistics
 from typing import Any
@@ -42,23 +43,50 @@ def main() -> None:
     deciles = {"n private": False, "n public": True}
     programs = {name: built(datasets, 9, n, 32, public) for name, public in deciles.items()}
     times = harness.interleave(programs, repeats)
-    rows = [_row("deciles from raw records", name, f"{datasets} x {n}, m 9", programs[name], times[name]) for name in programs]
+    rows = [
+        _row(
+            "deciles from raw records", name, f"{datasets} x {n}, m 9", programs[name], times[name]
+        )
+        for name in programs
+    ]
     doubled = {name: {**sizes, name: 2 * size} for name, size in sizes.items()}
     programs = {"base": built(**sizes), **{name: built(**more) for name, more in doubled.items()}}
     times = harness.interleave(programs, repeats)
     for name, size in sizes.items():
         shape = ", ".join(f"{other} {doubled[name][other]}" for other in sizes)
         ratios = [a / b for a, b in zip(times[name], times["base"], strict=True)]
-        grown = statistics.median(ratios) * (2 if name == "datasets" else 1)  # times are those of a dataset
-        rows.append(_row(f"growth with {name}", f"{name} {size} to {2 * size}", shape, programs[name], times[name], ratio=grown))
+        # times are those of a dataset
+        grown = statistics.median(ratios) * (2 if name == "datasets" else 1)
+        rows.append(
+            _row(
+                f"growth with {name}",
+                f"{name} {size} to {2 * size}",
+                shape,
+                programs[name],
+                times[name],
+                ratio=grown,
+            )
+        )
     harness.finish("joint_quantiles", args, rows, [])
 
 
-def _row(question: str, name: str, shape: str, program: Built, seconds: list[float], **rest: Any) -> dict[str, Any]:
+def _row(
+    question: str, name: str, shape: str, program: Built, seconds: list[float], **rest: Any
+) -> dict[str, Any]:
     costs = {"compile_seconds": program.compile_seconds, "temporary_bytes": program.temporary_bytes}
     reference = {"reference": "half the size"} if rest else {}
     value = statistics.median(seconds)
-    return row(question, name, "add_remove", shape, value=value, unit="s a dataset", **costs, **rest, **reference)
+    return row(
+        question,
+        name,
+        "add_remove",
+        shape,
+        value=value,
+        unit="s a dataset",
+        **costs,
+        **rest,
+        **reference,
+    )
 
 
 if __name__ == "__main__":

@@ -1,11 +1,12 @@
 """10^9 draws in bounded memory: the peak resident memory of a fresh process, and draws per second.
 
-python benchmarks/memory.py [--draws 10000000] [--rows 100] [--points 1001] [--chunk 1000000] [--quick] [--out FILE]
+python benchmarks/memory.py [--draws 10000000] [--rows 100] [--points 1001] [--chunk 1000000]
+[--quick] [--out FILE]
 
-``dpjax.simulation.simulate`` runs in a process of its own, once small (imports, compilation) and once in full. The absolute
-peak is what the bar is about; what lies above the resident memory after the small run is what the draws themselves need. On a
-CPU; on an accelerator the draws lie in its own memory, which this does not see.
-"""
+``dpjax.simulation.simulate`` runs in a process of its own, once small (imports, compilation) and
+once in full. The absolute peak is what the bar is about; what lies above the resident memory after
+the small run is what the draws themselves need. On a CPU; on an accelerator the draws lie in its
+own memory, which this does not see."""
 
 import argparse
 import importlib.util
@@ -32,7 +33,9 @@ def peak() -> float:
 
 
 def resident() -> float:
-    """The resident memory of this process now, in bytes (where the system does not say: the largest so far)."""
+    """The resident memory of this process now, in bytes (where the system does not say: the largest
+    so far).
+    """
     try:
         pages = int(pathlib.Path("/proc/self/statm").read_text().split()[1])
     except OSError:
@@ -40,12 +43,18 @@ def resident() -> float:
     return pages * resource.getpagesize()
 
 
-def measure(simulate: Any, *, rows: int, points: int, draws: int, chunk: int, relation: str) -> dict[str, Any]:
+def measure(
+    simulate: Any, *, rows: int, points: int, draws: int, chunk: int, relation: str
+) -> dict[str, Any]:
     """Simulate twice, small and in full, in this process."""
     case = Case(rows, points, relation)
     data = jax.numpy.asarray(case.data)
     imported = resident()
-    jax.block_until_ready(simulate(jax.random.key(0), case.distribution, data, draws=min(draws, 2 * chunk), chunk=chunk).mean)
+    jax.block_until_ready(
+        simulate(
+            jax.random.key(0), case.distribution, data, draws=min(draws, 2 * chunk), chunk=chunk
+        ).mean
+    )
     before, before_peak = resident(), peak()
     start = time.perf_counter()
     result = simulate(jax.random.key(1), case.distribution, data, draws=draws, chunk=chunk)
@@ -66,9 +75,19 @@ def measure(simulate: Any, *, rows: int, points: int, draws: int, chunk: int, re
 
 def rows_of(found: dict[str, Any], args: argparse.Namespace) -> list[dict]:
     shape = f"{args.rows} x {args.points}, {found['draws']:.2g} draws, chunks of {args.chunk}"
-    # The exact mean is a float32 closed form, so a few standard errors at 10^7 draws can be rounding; 8 is a wrong distribution.
+    # The exact mean is a float32 closed form, so a few standard errors at 10^7 draws can be
+    # rounding; 8 is a wrong distribution.
     if not found["counted"] or not found["standard_errors_off"] < 8:
-        return [row("memory", "dpjax.simulation", args.relation, shape, status="rejected: wrong mean or count", **found)]
+        return [
+            row(
+                "memory",
+                "dpjax.simulation",
+                args.relation,
+                shape,
+                status="rejected: wrong mean or count",
+                **found,
+            )
+        ]
     common = {"relation": args.relation, "shape": shape, "compile_seconds": None}
     above = found["peak"] - found["resident_after_compile"]
     full = found["draws"] >= 1e9
@@ -86,8 +105,20 @@ def rows_of(found: dict[str, Any], args: argparse.Namespace) -> list[dict]:
             note="" if full else "the bar is for 10^9 draws",
             detail=found,
         ),
-        row("memory, peak above compiled", "dpjax.simulation", **common, value=above / GIGABYTE, unit="GB"),
-        row("memory, time", "dpjax.simulation", **common, value=found["seconds"] / found["draws"], unit="s a draw"),
+        row(
+            "memory, peak above compiled",
+            "dpjax.simulation",
+            **common,
+            value=above / GIGABYTE,
+            unit="GB",
+        ),
+        row(
+            "memory, time",
+            "dpjax.simulation",
+            **common,
+            value=found["seconds"] / found["draws"],
+            unit="s a draw",
+        ),
     ]
 
 
@@ -96,7 +127,9 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=100)
     parser.add_argument("--points", type=int, default=1001)
     parser.add_argument("--draws", type=int, default=10_000_000, help="for each dataset")
-    parser.add_argument("--chunk", type=int, default=10_000, help="draws for each dataset held at a time")
+    parser.add_argument(
+        "--chunk", type=int, default=10_000, help="draws for each dataset held at a time"
+    )
     parser.add_argument("--relation", default="add_remove")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -110,10 +143,23 @@ def main() -> None:
         return
     if importlib.util.find_spec("dpjax.simulation") is None:
         shape = f"{args.rows} x {args.points}, {args.rows * args.draws:.2g} draws"
-        rows = [row("memory, peak resident", "dpjax.simulation", args.relation, shape, status="not there yet")]
+        rows = [
+            row(
+                "memory, peak resident",
+                "dpjax.simulation",
+                args.relation,
+                shape,
+                status="not there yet",
+            )
+        ]
     else:
         flags = [part for name, value in sizes.items() for part in (f"--{name}", str(value))]
-        child = subprocess.run([sys.executable, __file__, "--child", *flags], check=True, stdout=subprocess.PIPE, text=True)
+        child = subprocess.run(
+            [sys.executable, __file__, "--child", *flags],
+            check=True,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         rows = rows_of(json.loads(child.stdout.splitlines()[-1]), args)
     harness.finish("memory", args, rows, [])
 

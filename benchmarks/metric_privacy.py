@@ -1,12 +1,13 @@
-"""Noise scales under a metric: cost against elements N, queries K and matrices, by strategy, beside straightforward NumPy.
+"""Noise scales under a metric: cost against elements N, queries K and matrices, by strategy, beside
+straightforward NumPy.
 
 python benchmarks/metric_privacy.py [--matrices 1000] [--quick] [--out FILE]
 
-All in float64, on uniform points of the plane and uniform query values. NumPy handles one matrix at a time, all pairs at once: what
-one would write from the formulas (a robust loop for strategy 3, a barrier method for the optimum). Before anything is timed,
-both must agree on the objective to 1e-6 and stay within the budgets. The ratio is NumPy / dpjax. On few matrices of many pairs
-NumPy has nothing to lose by its loop; compilation is apart.
-"""
+All in float64, on uniform points of the plane and uniform query values. NumPy handles one matrix at
+a time, all pairs at once: what one would write from the formulas (a robust loop for strategy 3, a
+barrier method for the optimum). Before anything is timed, both must agree on the objective to 1e-6
+and stay within the budgets. The ratio is NumPy / dpjax. On few matrices of many pairs NumPy has
+nothing to lose by its loop; compilation is apart."""
 
 import statistics
 from typing import Any
@@ -20,7 +21,12 @@ from dpjax.metric_privacy.loads import load
 from dpjax.metric_privacy.points import from_points, point_metric
 from dpjax.metric_privacy.scales import noise_scales, single_query_scale
 
-NAMES = {"equal_shares": "strategy 1", "common": "strategy 2", "parameter_selection": "strategy 3", "optimal": "optimum"}
+NAMES = {
+    "equal_shares": "strategy 1",
+    "common": "strategy 2",
+    "parameter_selection": "strategy 3",
+    "optimal": "optimum",
+}
 
 
 def numpy_scales(values: np.ndarray, budgets: np.ndarray, strategy: str) -> np.ndarray:
@@ -57,7 +63,11 @@ def numpy_optimum(a: np.ndarray) -> np.ndarray:
 
     def value(v: np.ndarray, t: float) -> float:
         slack = 1 - v @ a
-        return np.inf if slack.min() <= 0 or v.min() <= 0 else t * (weight @ v**-2) - np.log(slack).sum()
+        return (
+            np.inf
+            if slack.min() <= 0 or v.min() <= 0
+            else t * (weight @ v**-2) - np.log(slack).sum()
+        )
 
     t = 1.0
     while a.shape[1] / t > 1e-9 * (weight @ v**-2):
@@ -69,23 +79,33 @@ def numpy_optimum(a: np.ndarray) -> np.ndarray:
             if -gradient @ step < 1e-10:
                 break
             size, now = 1.0, value(v, t)
-            while value(v + size * step, t) > now + 0.25 * size * (gradient @ step) and size > 1e-12:
+            while (
+                value(v + size * step, t) > now + 0.25 * size * (gradient @ step) and size > 1e-12
+            ):
                 size /= 2
             v = v + size * step
         t *= 20
     return 1 / (v * unit / (v @ a).max())
 
 
-def contest(matrices: int, queries: int, elements: int, strategy: str, repeats: int, numpy_matrices: int) -> tuple[list, dict]:
+def contest(
+    matrices: int, queries: int, elements: int, strategy: str, repeats: int, numpy_matrices: int
+) -> tuple[list, dict]:
     rng = np.random.default_rng(0)
     points = rng.uniform(0, 100, (elements, 2))
-    metric, values = from_points(points, epsilon=1.0), rng.uniform(size=(matrices, queries, elements))
+    metric, values = (
+        from_points(points, epsilon=1.0),
+        rng.uniform(size=(matrices, queries, elements)),
+    )
     budgets = np.asarray(metric.budgets)
     some = values[:numpy_matrices]
     shape = f"{matrices} x {queries} x {elements}"
 
     found = np.asarray(noise_scales(values, metric, strategy=strategy))
-    mine, theirs = found[: len(some)], np.stack([numpy_scales(one, budgets, strategy) for one in some])
+    mine, theirs = (
+        found[: len(some)],
+        np.stack([numpy_scales(one, budgets, strategy) for one in some]),
+    )
     distance = float(np.max(np.abs((mine**2).sum(-1) / (theirs**2).sum(-1) - 1)))
     spent = max(float(load(values, found, metric).max()), float(load(some, theirs, metric).max()))
     check = {
@@ -101,8 +121,15 @@ def contest(matrices: int, queries: int, elements: int, strategy: str, repeats: 
 
     device = jnp.asarray(values)
     built = {
-        "dpjax": harness.build_jax(lambda q: noise_scales(q, metric, strategy=strategy), device, units=matrices, keyed=False),
-        "NumPy": harness.Built(lambda turn: [numpy_scales(one, budgets, strategy) for one in some], len(some)),
+        "dpjax": harness.build_jax(
+            lambda q: noise_scales(q, metric, strategy=strategy),
+            device,
+            units=matrices,
+            keyed=False,
+        ),
+        "NumPy": harness.Built(
+            lambda turn: [numpy_scales(one, budgets, strategy) for one in some], len(some)
+        ),
     }
     times = harness.interleave(built, repeats)
     ratios = [theirs / mine for theirs, mine in zip(times["NumPy"], times["dpjax"], strict=True)]
@@ -118,7 +145,11 @@ def contest(matrices: int, queries: int, elements: int, strategy: str, repeats: 
             repeats=repeats,
             compile_seconds=built[name].compile_seconds,
             temporary_bytes=built[name].temporary_bytes,
-            **({"ratio": statistics.median(ratios), "reference": "dpjax"} if name == "NumPy" else {}),
+            **(
+                {"ratio": statistics.median(ratios), "reference": "dpjax"}
+                if name == "NumPy"
+                else {}
+            ),
         )
         for name in built
     ]
@@ -151,7 +182,9 @@ def large_universe(elements: int, repeats: int) -> tuple[list, dict]:
     if not check["passed"]:
         raise RuntimeError(f"dpjax and NumPy do not agree: {check}")
     built: dict[str, Any] = {
-        "dpjax": harness.build_jax(lambda q: single_query_scale(q, metric), jnp.asarray(values), units=1, keyed=False),
+        "dpjax": harness.build_jax(
+            lambda q: single_query_scale(q, metric), jnp.asarray(values), units=1, keyed=False
+        ),
         "NumPy": harness.Built(lambda turn: by_rows(), 1),
     }
     times = harness.interleave(built, repeats)
@@ -168,7 +201,11 @@ def large_universe(elements: int, repeats: int) -> tuple[list, dict]:
             repeats=repeats,
             compile_seconds=built[name].compile_seconds,
             temporary_bytes=built[name].temporary_bytes,
-            **({"ratio": statistics.median(ratios), "reference": "dpjax"} if name == "NumPy" else {}),
+            **(
+                {"ratio": statistics.median(ratios), "reference": "dpjax"}
+                if name == "NumPy"
+                else {}
+            ),
         )
         for name in built
     ]
@@ -183,11 +220,20 @@ def main() -> None:
     repeats = args.repeats or (2 if args.quick else 5)
     matrices = 500 if args.quick else args.matrices
     sizes = [(matrices, k, 50) for k in ((1, 5) if args.quick else (1, 2, 5, 10))]
-    sizes += [] if args.quick else [(max(1, matrices // 10), 5, 100), (max(1, matrices // 100), 5, 400), (1, 5, 1000)]
+    sizes += (
+        []
+        if args.quick
+        else [(max(1, matrices // 10), 5, 100), (max(1, matrices // 100), 5, 400), (1, 5, 1000)]
+    )
     rows, checks = [], []
     for count, queries, elements in sizes:
         for strategy in NAMES:
-            few = min(count, 5 if args.quick else max(1, (12_500 if strategy == "optimal" else 100_000) // elements**2))
+            few = min(
+                count,
+                5
+                if args.quick
+                else max(1, (12_500 if strategy == "optimal" else 100_000) // elements**2),
+            )
             found, check = contest(count, queries, elements, strategy, repeats, few)
             rows += found
             checks.append(check)

@@ -1,8 +1,9 @@
-"""What a CPU user would write by hand at best: Numba, all cores, fastmath, 53-bit uniforms, float64 sums.
+"""What a CPU user would write by hand at best: Numba, all cores, fastmath, 53-bit uniforms, float64
+sums.
 
-Piecewise Laplace of the median of an odd number of records, from sorted records with the bounds at their ends. It is nothing that
-this library promises: a probability below 2^-53 is never reached, draws change with the order of sums, and it runs on a CPU only.
-"""
+Piecewise Laplace of the median of an odd number of records, from sorted records with the bounds at
+their ends. It is nothing that this library promises: a probability below 2^-53 is never reached,
+draws change with the order of sums, and it runs on a CPU only."""
 
 import math
 from collections.abc import Callable
@@ -20,7 +21,9 @@ BUCKETS = 4096  # of the guide table
 @numba.njit(inline="always")
 def _uniform(seed, number):
     """Splitmix64 of a counter, as a float in (0, 1)."""
-    z = np.uint64(seed) * np.uint64(0xD1342543DE82EF95) + np.uint64(number) * np.uint64(0x9E3779B97F4A7C15)
+    z = np.uint64(seed) * np.uint64(0xD1342543DE82EF95) + np.uint64(number) * np.uint64(
+        0x9E3779B97F4A7C15
+    )
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     z = z ^ (z >> np.uint64(31))
@@ -108,13 +111,20 @@ def _mean_abs_error(edges, decay, means, at):
 
 
 def _prepared(case: Case) -> tuple[np.ndarray, np.ndarray, int, float]:
-    """Sorted records between the bounds, exp(-cost) of each interval at its inner end, the center, the decay over an interval."""
+    """Sorted records between the bounds, exp(-cost) of each interval at its inner end, the center,
+    the decay over an interval.
+    """
     edges = np.empty((case.rows, case.points + 2), np.float32)
     edges[:, 0], edges[:, -1], edges[:, 1:-1] = case.lower, case.upper, case.sorted_data
     slope = case.epsilon / 2 * (2 if case.relation == "add_remove" else 1)
     center = (case.points + 1) // 2
     steps = np.abs(np.arange(case.points + 2) - center)
-    return edges, np.exp(-slope * np.minimum(steps[:-1], steps[1:])).astype(np.float32), center, slope
+    return (
+        edges,
+        np.exp(-slope * np.minimum(steps[:-1], steps[1:])).astype(np.float32),
+        center,
+        slope,
+    )
 
 
 def single(from_raw: bool = False) -> Callable[[Case], Built]:

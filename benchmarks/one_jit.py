@@ -1,9 +1,11 @@
-"""What users write, under one ``jax.jit``: records to a draw, many draws, error bars; time, memory, page faults, compilation.
+"""What users write, under one ``jax.jit``: records to a draw, many draws, error bars; time, memory,
+page faults, compilation.
 
-python benchmarks/one_jit.py [--rows 4096] [--points 1001] [--cases draw many raw errors compile command] [--quick] [--out FILE]
+python benchmarks/one_jit.py [--rows 4096] [--points 1001] [--cases draw many raw errors compile
+command] [--quick] [--out FILE]
 
-Ratios are taken turn by turn within one run. Processor time is that of all threads: it hardly moves with other work.
-"""
+Ratios are taken turn by turn within one run. Processor time is that of all threads: it hardly moves
+with other work."""
 
 import os
 import pathlib
@@ -46,7 +48,9 @@ def ratios(built: dict[str, Built], repeats: int) -> dict[str, dict[str, Any]]:
         start = time.perf_counter()
         one.run(2)
         calls[name] = max(1, min(100, round(5e-3 / max(time.perf_counter() - start, 1e-7))))
-    found: dict[str, dict[str, list[float]]] = {name: {"wall": [], "processor": [], "faults": []} for name in built}
+    found: dict[str, dict[str, list[float]]] = {
+        name: {"wall": [], "processor": [], "faults": []} for name in built
+    }
     for turn in range(repeats):
         first = turn % len(built)
         for name in [*built][first:] + [*built][:first]:
@@ -60,14 +64,22 @@ def ratios(built: dict[str, Built], repeats: int) -> dict[str, dict[str, Any]]:
 
 
 def compared(
-    question: str, case: str, relation: str, built: dict[str, Built], repeats: int, against: str, bars: dict
+    question: str,
+    case: str,
+    relation: str,
+    built: dict[str, Built],
+    repeats: int,
+    against: str,
+    bars: dict,
 ) -> list[dict]:
     """One row for each contestant: its time over that of ``against``, turn by turn."""
     found = ratios(built, repeats)
     rows = []
     for name, times in found.items():
         shares = {
-            kind: statistics.median(a / b for a, b in zip(times[kind], found[against][kind], strict=True))
+            kind: statistics.median(
+                a / b for a, b in zip(times[kind], found[against][kind], strict=True)
+            )
             for kind in ("wall", "processor")
         }
         rows.append(
@@ -97,24 +109,43 @@ def jitted(function: Callable, *args: Any, units: int = 1, keyed: bool = True) -
 
 
 def draw(case: Case, repeats: int) -> list[dict]:
-    """Sorted records (as the naive rival has them: a profile) to one draw of each row; and with the sort."""
+    """Sorted records (as the naive rival has them: a profile) to one draw of each row; and with the
+    sort.
+    """
     profile = case.profile(jnp.asarray(case.sorted_data))
     mechanism = jax.jit(lambda profile: dpjax.piecewise_laplace(profile, case.epsilon))
     sample = jax.jit(lambda key, d: d.sample(key))
-    one = jitted(lambda key, profile: dpjax.piecewise_laplace(profile, case.epsilon).sample(key), profile)
+    one = jitted(
+        lambda key, profile: dpjax.piecewise_laplace(profile, case.epsilon).sample(key), profile
+    )
     built = {
         "naive jitted Gumbel-max": contestants.naive_draws()(case),
         "dpjax, one jit": one,
-        "dpjax, two jits": Built(lambda turn: jax.block_until_ready(sample(jax.random.key(turn), mechanism(profile))), 1),
+        "dpjax, two jits": Built(
+            lambda turn: jax.block_until_ready(sample(jax.random.key(turn), mechanism(profile))), 1
+        ),
         "dpjax, from a distribution": jitted(lambda key, d: d.sample(key), mechanism(profile)),
-        "dpjax, sorted records sorted again": jitted(lambda key, x: case.distribution(x).sample(key), case.sorted_data),
+        "dpjax, sorted records sorted again": jitted(
+            lambda key, x: case.distribution(x).sample(key), case.sorted_data
+        ),
         "one read of the edges": contestants.read_with_jax(jnp.max)(case),
     }
     if numba_rivals:
         built["Numba"] = numba_rivals.single()(case)
     bars = {"dpjax, one jit": {"at_most": 1 / (20 if case.relation == "swap" else 15)}}
-    rows = compared("sorted records to a draw", case.shape, case.relation, built, repeats, "naive jitted Gumbel-max", bars)
-    own, two = (next(r for r in rows if r["contestant"] == name) for name in ("dpjax, one jit", "dpjax, two jits"))
+    rows = compared(
+        "sorted records to a draw",
+        case.shape,
+        case.relation,
+        built,
+        repeats,
+        "naive jitted Gumbel-max",
+        bars,
+    )
+    own, two = (
+        next(r for r in rows if r["contestant"] == name)
+        for name in ("dpjax, one jit", "dpjax, two jits")
+    )
     pages = profile_bytes(case) / PAGE
     for question, reference, value, most in (
         ("one jit over two jits", "dpjax, two jits", own["value"] / two["value"], 1.1),
@@ -125,7 +156,9 @@ def draw(case: Case, repeats: int) -> list[dict]:
     return rows
 
 
-def share(question: str, contestant: str, case: Case, value: float, reference: str, most: float) -> dict:
+def share(
+    question: str, contestant: str, case: Case, value: float, reference: str, most: float
+) -> dict:
     """A row for a ratio that is itself what was measured."""
     at = (question, contestant, case.relation, case.shape)
     return row(*at, value=value, unit="", ratio=value, reference=reference, bar={"at_most": most})
@@ -142,12 +175,22 @@ def many(case: Case, draws: int, repeats: int) -> list[dict]:
     built = {
         "jax.random.laplace": contestants.plain_laplace((draws,))(case),
         "dpjax": jitted(lambda key, d: d.sample(key, (draws,)), distribution),
-        "dpjax, from raw records": jitted(lambda key, x: case.distribution(x).sample(key, (draws,)), case.data),
+        "dpjax, from raw records": jitted(
+            lambda key, x: case.distribution(x).sample(key, (draws,)), case.data
+        ),
     }
     if numba_rivals:
         built["Numba"] = numba_rivals.repeated(draws)(case)
     shape = f"{case.shape}, {draws} draws each, epsilon {case.epsilon}"
-    return compared("many draws", shape, case.relation, built, repeats, "jax.random.laplace", {"dpjax": {"at_most": 3}})
+    return compared(
+        "many draws",
+        shape,
+        case.relation,
+        built,
+        repeats,
+        "jax.random.laplace",
+        {"dpjax": {"at_most": 3}},
+    )
 
 
 def raw(case: Case, repeats: int) -> list[dict]:
@@ -156,13 +199,22 @@ def raw(case: Case, repeats: int) -> list[dict]:
         "np.sort alone": contestants.numpy_sort(case),
         "dpjax, one jit": contestants.library_from_raw(case),
         "dpjax, not under jit": Built(
-            lambda turn: jax.block_until_ready(case.distribution(case.data).sample(jax.random.key(turn))), 1
+            lambda turn: jax.block_until_ready(
+                case.distribution(case.data).sample(jax.random.key(turn))
+            ),
+            1,
         ),
     }
     if numba_rivals:
         built["np.sort and Numba"] = numba_rivals.single(from_raw=True)(case)
     return compared(
-        "raw records to a draw", case.shape, case.relation, built, repeats, "np.sort alone", {"dpjax, one jit": {"at_most": 1.6}}
+        "raw records to a draw",
+        case.shape,
+        case.relation,
+        built,
+        repeats,
+        "np.sort alone",
+        {"dpjax, one jit": {"at_most": 1.6}},
     )
 
 
@@ -182,12 +234,25 @@ def errors(case: Case, repeats: int) -> list[dict]:
     if numba_rivals:
         built["Numba, mean_abs_error"] = numba_rivals.mean_abs_error(case)
     bars = {name: {"at_most": 20} for name in ("mean_abs_error", "interval")}
-    rows = compared("closed forms", case.shape, case.relation, built, repeats, "one read of the edges", bars)
+    rows = compared(
+        "closed forms", case.shape, case.relation, built, repeats, "one read of the edges", bars
+    )
     size = profile_bytes(case)
     for name, one in forms.items():
         own = next(r for r in rows if r["contestant"] == name)
-        rows.append(share("temporary memory", name, case, one.temporary_bytes / size, "the profile", 0.5))
-        rows.append(share("page faults a call", name, case, own["page_faults"] / (size / PAGE), "the profile's pages", 0.1))
+        rows.append(
+            share("temporary memory", name, case, one.temporary_bytes / size, "the profile", 0.5)
+        )
+        rows.append(
+            share(
+                "page faults a call",
+                name,
+                case,
+                own["page_faults"] / (size / PAGE),
+                "the profile's pages",
+                0.1,
+            )
+        )
     return rows
 
 
@@ -198,7 +263,12 @@ def compilation(case: Case, repeats: int) -> list[dict]:
     key = jax.random.key(0)
     edges, levels, center = contestants.pieces(case)
     work = {
-        "naive jitted Gumbel-max": (lambda key, e, lv: contestants.naive_gumbel(key, e, lv, center, 1.0), key, edges, levels),
+        "naive jitted Gumbel-max": (
+            lambda key, e, lv: contestants.naive_gumbel(key, e, lv, center, 1.0),
+            key,
+            edges,
+            levels,
+        ),
         "one draw": (lambda key, x: case.distribution(x).sample(key), key, x),
         "many draws": (lambda key, d: d.sample(key, (10_000,)), key, distribution),
         "mean_abs_error": (lambda d: d.mean_abs_error(0.0), distribution),
@@ -238,7 +308,18 @@ def command(points: int, names: tuple[str, ...]) -> list[dict]:
         values = np.random.default_rng(0).normal(10, 3, points)
         file.write_text("value\n" + "\n".join(f"{value:.4f}" for value in values) + "\n")
         line = [sys.executable, "-m", "dpjax", "median", str(file), "--column", "value"]
-        line += ["--lower", "0", "--upper", "50", "--epsilon", "1", "--neighbors", "swap", "--seed", "0"]
+        line += [
+            "--lower",
+            "0",
+            "--upper",
+            "50",
+            "--epsilon",
+            "1",
+            "--neighbors",
+            "swap",
+            "--seed",
+            "0",
+        ]
         environment = os.environ | {"XDG_CACHE_HOME": folder, "JAX_PLATFORMS": "cpu"}
         environment.pop("JAX_COMPILATION_CACHE_DIR", None)
         rows = []
@@ -303,7 +384,11 @@ def main() -> None:
             for draws in args.draws:
                 turns = repeats if draws < 10**5 else min(repeats, 5)
                 for epsilon in (1.0, 0.02) if draws < 10**5 else (1.0,):
-                    rows += many(Case(min(args.rows, 100), args.points, relation, epsilon=epsilon), draws, turns)
+                    rows += many(
+                        Case(min(args.rows, 100), args.points, relation, epsilon=epsilon),
+                        draws,
+                        turns,
+                    )
         if "compile" in args.cases:
             rows += compilation(case, 1 if args.quick else min(repeats, 3))
     if "command" in args.cases:

@@ -1,4 +1,5 @@
-"""Private medians by other libraries, each called as its documentation recommends, with its relation and its distribution.
+"""Private medians by other libraries, each called as its documentation recommends, with its
+relation and its distribution.
 
     OpenDP        make_private_quantile on a public grid of candidates; scale found by binary_search_param. Without the number of
                   records: add/remove; with it (a sized domain and d_in = 2): swap.
@@ -30,7 +31,9 @@ def missing(package: str) -> str | None:
 
 
 def opendp_measurement(case: Case, candidates: np.ndarray):
-    """The measurement and its scale, which is in units of ranks: scores are twice that (records below minus records above)."""
+    """The measurement and its scale, which is in units of ranks: scores are twice that (records
+    below minus records above).
+    """
     import opendp.prelude as dp
 
     dp.enable_features("contrib")
@@ -39,7 +42,12 @@ def opendp_measurement(case: Case, candidates: np.ndarray):
 
     def make(scale: float):
         return dp.m.make_private_quantile(
-            domain, dp.symmetric_distance(), dp.max_divergence(), candidates=candidates.tolist(), alpha=0.5, scale=scale
+            domain,
+            dp.symmetric_distance(),
+            dp.max_divergence(),
+            candidates=candidates.tolist(),
+            alpha=0.5,
+            scale=scale,
         )
 
     scale = dp.binary_search_param(make, d_in=distance, d_out=case.epsilon)
@@ -61,14 +69,24 @@ def opendp(candidates: int):
 
 
 def opendp_uniforms(candidates: int):
-    """Permute-and-flip: the largest of -score plus exponential noise. Discrete, so that a step needs a random part."""
+    """Permute-and-flip: the largest of -score plus exponential noise. Discrete, so that a step
+    needs a random part.
+    """
 
     def uniforms(case: Case, draws: np.ndarray) -> np.ndarray:
-        grid, (_, scale) = _grid(case, candidates), opendp_measurement(case, _grid(case, candidates))
+        grid, (_, scale) = (
+            _grid(case, candidates),
+            opendp_measurement(case, _grid(case, candidates)),
+        )
         columns = []
         for records, values in zip(case.sorted_data.astype(np.float64), draws.T, strict=True):
-            below, above = np.searchsorted(records, grid, "left"), len(records) - np.searchsorted(records, grid, "right")
-            edges = np.concatenate([[0.0], np.cumsum(permute_and_flip(np.abs(below - above), 2 * scale))])
+            below, above = (
+                np.searchsorted(records, grid, "left"),
+                len(records) - np.searchsorted(records, grid, "right"),
+            )
+            edges = np.concatenate(
+                [[0.0], np.cumsum(permute_and_flip(np.abs(below - above), 2 * scale))]
+            )
             index = np.searchsorted(grid, values)
             mixed = np.random.default_rng(3).random(len(values))
             columns.append(edges[index] + mixed * (edges[index + 1] - edges[index]))
@@ -80,16 +98,22 @@ def opendp_uniforms(candidates: int):
 def permute_and_flip(scores: np.ndarray, scale: float) -> np.ndarray:
     """P(index is the smallest score - Exponential(scale)) for each index, by quadrature.
 
-    With t the noise of the winner of score a and v = exp(-(t + best - a) / scale), the others stay below with probability
-    prod_b (1 - v exp(-(b - best) / scale)), and v is uniform up to exp(-(a - best) / scale).
-    """
+    With t the noise of the winner of score a and v = exp(-(t + best - a) / scale), the others stay
+    below with probability prod_b (1 - v exp(-(b - best) / scale)), and v is uniform up to exp(-(a -
+    best) / scale)."""
     levels, inverse, counts = np.unique(scores, return_inverse=True, return_counts=True)
     gaps = np.exp(-(levels - levels[0]) / scale)
     nodes = (np.arange(4000) + 0.5) / 4000
-    v, dv = nodes**3, 3 * nodes**2 / 4000  # many nodes near 0, where many candidates share the best score
+    # many nodes near 0, where many candidates share the best score
+    v, dv = nodes**3, 3 * nodes**2 / 4000
     log_below = np.log1p(-np.outer(v, gaps))
     all_below = log_below @ counts
-    wins = np.array([gap * np.sum(dv * np.exp(all_below - own)) for gap, own in zip(gaps, log_below.T, strict=True)])
+    wins = np.array(
+        [
+            gap * np.sum(dv * np.exp(all_below - own))
+            for gap, own in zip(gaps, log_below.T, strict=True)
+        ]
+    )
     return wins[inverse] / np.sum(wins * counts)
 
 
@@ -100,7 +124,12 @@ def diffprivlib(case: Case) -> Built:
     from diffprivlib import tools
 
     data, bounds = case.data.astype(np.float64), (case.lower, case.upper)
-    return Built(lambda turn: np.array([tools.median(records, epsilon=case.epsilon, bounds=bounds) for records in data]), case.rows)
+    return Built(
+        lambda turn: np.array(
+            [tools.median(records, epsilon=case.epsilon, bounds=bounds) for records in data]
+        ),
+        case.rows,
+    )
 
 
 # --- Tumult Core ---
@@ -116,7 +145,9 @@ class Tumult:
     def draws(self, case: Case) -> Built:
         """One median of each dataset; an earlier case is forgotten."""
         data, seconds = case.data.astype(np.float64).tolist(), [0.0]
-        self.versions = self.worker.ask(do="load", data=data, epsilon=case.epsilon, lower=case.lower, upper=case.upper)
+        self.versions = self.worker.ask(
+            do="load", data=data, epsilon=case.epsilon, lower=case.lower, upper=case.upper
+        )
 
         def run(turn: int) -> np.ndarray:
             answer = self.worker.ask(do="draw")
@@ -135,10 +166,11 @@ def tumult_python(given: str | None) -> str | None:
 
 
 def interval_uniforms(case: Case, draws: np.ndarray) -> np.ndarray:
-    """The cdf of the interval exponential mechanism: intervals by width * exp(-slope |i - n/2|), uniform inside.
+    """The cdf of the interval exponential mechanism: intervals by width * exp(-slope |i - n/2|),
+    uniform inside.
 
-    The slope is epsilon/2 under swap (diffprivlib) and epsilon under add/remove, where n/2 moves as well (Tumult Core).
-    """
+    The slope is epsilon/2 under swap (diffprivlib) and epsilon under add/remove, where n/2 moves as
+    well (Tumult Core)."""
     slope = case.epsilon / 2 * (2 if case.relation == "add_remove" else 1)
     decay = np.exp(-slope * np.abs(np.arange(case.points + 1) - case.points / 2))
     columns = []
@@ -150,7 +182,11 @@ def interval_uniforms(case: Case, draws: np.ndarray) -> np.ndarray:
 
 
 def field(
-    relation: str, rows: int, tumult: Tumult | None, bars: dict[str, tuple[float, float]], check_draws: int
+    relation: str,
+    rows: int,
+    tumult: Tumult | None,
+    bars: dict[str, tuple[float, float]],
+    check_draws: int,
 ) -> list[Contestant]:
     """The peers whose own relation this is."""
     common = {"timed_rows": rows, "check_draws": check_draws}

@@ -1,10 +1,12 @@
-"""Exact releases, from records and from counts as users call them, against naive float Gumbel-max, OpenDP, and plain arithmetic.
+"""Exact releases, from records and from counts as users call them, against naive float Gumbel-max,
+OpenDP, and plain arithmetic.
 
 python benchmarks/releases.py [--rows 1024] [--points 1023] [--draws 1000000] [--quick] [--out FILE]
 
-"dpjax" is ``dpjax.release.median`` itself: records to the grid, sorting, profiles, entropy, doubtful draws. Naive Gumbel-max starts
-from pieces that are made already, and its floats are no release. From counts there are 1000 groups on 121 values, with ten thousand
-records each and with ten million; what is compared is the exponential function on as many numbers as there are counts.
+"dpjax" is ``dpjax.release.median`` itself: records to the grid, sorting, profiles, entropy,
+doubtful draws. Naive Gumbel-max starts from pieces that are made already, and its floats are no
+release. From counts there are 1000 groups on 121 values, with ten thousand records each and with
+ten million; what is compared is the exponential function on as many numbers as there are counts.
 """
 
 import argparse
@@ -35,10 +37,17 @@ def as_called(draws: int | None = None):
     """One release of each row, or many of one."""
 
     def build(case: Case) -> Built:
-        bounds: Any = {"lower": case.lower, "upper": case.upper, "resolution": RESOLUTION, "neighbors": case.relation}
+        bounds: Any = {
+            "lower": case.lower,
+            "upper": case.upper,
+            "resolution": RESOLUTION,
+            "neighbors": case.relation,
+        }
 
         def run(turn: int) -> np.ndarray:
-            values = release.median(case.data, **bounds, epsilon=case.epsilon, draws=draws or 1).values
+            values = release.median(
+                case.data, **bounds, epsilon=case.epsilon, draws=draws or 1
+            ).values
             return values if draws else values[0]
 
         return Built(run, case.rows * (draws or 1))
@@ -47,17 +56,33 @@ def as_called(draws: int | None = None):
 
 
 def uniforms(case: Case, values: np.ndarray) -> np.ndarray:
-    """The exact cdf of piecewise Laplace for the record x[ceil(n/2)]: the grid is far finer than the records are apart."""
-    profile = dpjax.median(case.data, lower=case.lower, upper=case.upper, neighbors=case.relation, definition="lower")
-    return np.asarray(jax.jit(lambda d, y: d.cdf(y))(dpjax.piecewise_laplace(profile, case.epsilon), jax.numpy.asarray(values)))
+    """The exact cdf of piecewise Laplace for the record x[ceil(n/2)]: the grid is far finer than
+    the records are apart.
+    """
+    profile = dpjax.median(
+        case.data, lower=case.lower, upper=case.upper, neighbors=case.relation, definition="lower"
+    )
+    return np.asarray(
+        jax.jit(lambda d, y: d.cdf(y))(
+            dpjax.piecewise_laplace(profile, case.epsilon), jax.numpy.asarray(values)
+        )
+    )
 
 
 def single(relation: str) -> list[Contestant]:
     distribution = harness.distribution_uniforms
     return [
         Contestant("dpjax", relation, as_called(), uniforms),
-        Contestant("naive jitted Gumbel-max", relation, contestants.naive_draws(), distribution, bar=2),
-        Contestant("dpjax, float sampler", relation, contestants.library_draws(), distribution, note="simulation, not a release"),
+        Contestant(
+            "naive jitted Gumbel-max", relation, contestants.naive_draws(), distribution, bar=2
+        ),
+        Contestant(
+            "dpjax, float sampler",
+            relation,
+            contestants.library_draws(),
+            distribution,
+            note="simulation, not a release",
+        ),
         Contestant(
             f"OpenDP, {CANDIDATES} candidates",
             relation,
@@ -89,8 +114,16 @@ def repeated(relation: str, draws: int, naive_draws: int) -> list[Contestant]:
 
 
 def from_counts(repeats: int) -> list[dict[str, Any]]:
-    """Rows of a release of 1000 groups from counts, the first call apart, beside the exponential function."""
-    options: Any = {"lower": 0, "upper": VALUES - 1, "resolution": 1, "epsilon": 1.0, "neighbors": "add_remove"}
+    """Rows of a release of 1000 groups from counts, the first call apart, beside the exponential
+    function.
+    """
+    options: Any = {
+        "lower": 0,
+        "upper": VALUES - 1,
+        "resolution": 1,
+        "epsilon": 1.0,
+        "neighbors": "add_remove",
+    }
     generator, rows = np.random.default_rng(0), []
     numbers = generator.normal(size=(GROUPS, VALUES))
     shape = f"{GROUPS} x {VALUES}"
@@ -121,7 +154,9 @@ def mean_of_many(size: int) -> list[dict[str, Any]]:
     start = time.perf_counter()
     release.mean(records, lower=0, upper=100, resolution=1, epsilon=1.0, neighbors="swap")
     spent = time.perf_counter() - start
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (
+        1 if sys.platform == "darwin" else 1024
+    )
     where = "release of a mean", "dpjax", "swap", f"2^{size.bit_length() - 1} of int8"
     found = row(*where, value=spent, unit="s", ratio=spent, reference="1 s", bar={"at_most": 1.0})
     return [found, row(*where, value=peak / 1e9, unit="GB at the peak of the process")]
@@ -143,7 +178,8 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     args = arguments()
     repeats = args.repeats or (3 if args.quick else 9)
-    rows, checks = mean_of_many(2**20 if args.quick else 2**24), []  # first: the peak is that of the process
+    # first: the peak is that of the process
+    rows, checks = mean_of_many(2**20 if args.quick else 2**24), []
     rows += from_counts(repeats)
     for relation in args.relations:
         small = Case(4096, 33, relation, seed=1)
@@ -153,7 +189,12 @@ def main() -> None:
         small = Case(16, 33, relation, seed=1)
         case = small if args.quick else Case(1, args.points, relation)
         done = harness.contest(
-            "releases of one dataset", repeated(relation, args.draws, args.naive_draws), case, small, repeats, "draw"
+            "releases of one dataset",
+            repeated(relation, args.draws, args.naive_draws),
+            case,
+            small,
+            repeats,
+            "draw",
         )
         rows, checks = rows + done[0], checks + done[1]
     harness.finish("releases", args, rows, checks)

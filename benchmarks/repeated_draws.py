@@ -1,10 +1,12 @@
-"""Many draws from each of a few distributions: time for one draw, and how it grows with the number of points.
+"""Many draws from each of a few distributions: time for one draw, and how it grows with the number
+of points.
 
-python benchmarks/repeated_draws.py [--rows 100] [--points 1001] [--draws 10000] [--quick] [--out FILE]
+python benchmarks/repeated_draws.py [--rows 100] [--points 1001] [--draws 10000] [--quick] [--out
+FILE]
 
-The table of sums is built inside the clock. Naive Gumbel-max cannot make 10^4 draws in reasonable time: it is timed on
---naive-draws of them and reported for one draw. The growth is one dataset with --growth-draws draws.
-"""
+The table of sums is built inside the clock. Naive Gumbel-max cannot make 10^4 draws in reasonable
+time: it is timed on --naive-draws of them and reported for one draw. The growth is one dataset with
+--growth-draws draws."""
 
 import argparse
 import statistics
@@ -60,7 +62,9 @@ def growth(relation: str, sizes: list[int], draws: int, repeats: int) -> list[di
     for points in sizes:
         case = Case(1, points, relation)
         built[f"dpjax, {points} points"] = contestants.library_draws((draws,))(case)
-        built[f"NumPy inverse cdf, {points} points"] = contestants.numpy_repeated(draws, np.float64)(case)
+        built[f"NumPy inverse cdf, {points} points"] = contestants.numpy_repeated(
+            draws, np.float64
+        )(case)
     times = harness.interleave(built, repeats)
     rows = []
     for name in ("dpjax", "NumPy inverse cdf"):
@@ -100,7 +104,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--points", type=int, default=1001)
     parser.add_argument("--draws", type=int, default=10_000)
     parser.add_argument("--naive-draws", type=int, default=10)
-    parser.add_argument("--growth-points", type=int, nargs="+", default=[1001, 10_001, 100_001, 1_000_001])
+    parser.add_argument(
+        "--growth-points", type=int, nargs="+", default=[1001, 10_001, 100_001, 1_000_001]
+    )
     parser.add_argument("--growth-draws", type=int, default=1_000_000)
     parser.add_argument("--relations", nargs="+", default=["swap", "add_remove"])
     args = parser.parse_args()
@@ -117,7 +123,14 @@ def main() -> None:
     for relation in args.relations:
         small = Case(512, 33, relation, seed=1)
         case = small if args.quick else Case(args.rows, args.points, relation)
-        done = harness.contest("repeated draws", field(relation, args.draws, args.naive_draws), case, small, repeats, "draw")
+        done = harness.contest(
+            "repeated draws",
+            field(relation, args.draws, args.naive_draws),
+            case,
+            small,
+            repeats,
+            "draw",
+        )
         rows, checks = rows + done[0], checks + done[1]
         rows += growth(relation, args.growth_points, args.growth_draws, repeats)
     harness.finish("repeated_draws", args, rows, checks)

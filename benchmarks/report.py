@@ -1,13 +1,16 @@
-"""Run the benchmarks and the experiments, each in a fresh process, and print their tables, how long each took, and how it ended.
+"""Run the benchmarks and the experiments, each in a fresh process, and print their tables, how long
+each took, and how it ended.
 
-python benchmarks/report.py [NAME ...] [--quick] [--folder FOLDER] [--write] [--document FILE ...] [--tumult-python PYTHON]
+python benchmarks/report.py [NAME ...] [--quick] [--folder FOLDER] [--write] [--document FILE ...]
+[--tumult-python PYTHON]
 
-NAME is any of the scripts (default: all). Nothing stops the report: a script that fails is a row that says so, with its last error,
-and then the report itself ends with status 1. An experiment whose data are not there is skipped, and its row says why. --quick runs
-what takes longer than a minute at small sizes, and the rest whole. --folder keeps the JSON document of each script. --write puts
-the figures of the benchmarks that ran whole into measured.json and both READMEs; --document does it, and runs nothing, with a
-document that a benchmark wrote elsewhere, such as on a machine with a GPU.
-"""
+NAME is any of the scripts (default: all). Nothing stops the report: a script that fails is a row
+that says so, with its last error, and then the report itself ends with status 1. An experiment
+whose data are not there is skipped, and its row says why. --quick runs what takes longer than a
+minute at small sizes, and the rest whole. --folder keeps the JSON document of each script. --write
+puts the figures of the benchmarks that ran whole into measured.json and both READMEs; --document
+does it, and runs nothing, with a document that a benchmark wrote elsewhere, such as on a machine
+with a GPU."""
 
 import argparse
 import json
@@ -57,7 +60,13 @@ EXPERIMENTS = (
     "vertebral_columns",
 )
 # What takes less than a minute of processor time, and so runs whole in a quick report too.
-SHORT = (*(name for name in EXPERIMENTS if name != "many_quantiles"), "single_draws", "from_raw", "memory", "import_time")
+SHORT = (
+    *(name for name in EXPERIMENTS if name != "many_quantiles"),
+    "single_draws",
+    "from_raw",
+    "memory",
+    "import_time",
+)
 WITH_TUMULT = ("from_raw", "accuracy")
 SKIPPED = 77  # the exit status of a script that cannot run here and says why, as in Automake
 
@@ -66,7 +75,13 @@ def run(name: str, folder: pathlib.Path, args: argparse.Namespace) -> tuple[str,
     """Run one script in a process of its own; return what it printed, and its row of the summary."""
     place, flag = (HERE / "experiments", "--json") if name in EXPERIMENTS else (HERE, "--out")
     quick = args.quick and name not in SHORT
-    command = [sys.executable, str(place / f"{name}.py"), flag, str(folder / f"{name}.json"), *["--quick"] * quick]
+    command = [
+        sys.executable,
+        str(place / f"{name}.py"),
+        flag,
+        str(folder / f"{name}.json"),
+        *["--quick"] * quick,
+    ]
     if args.tumult_python and name in WITH_TUMULT:
         command += ["--tumult-python", args.tumult_python]
     start = time.perf_counter()
@@ -81,20 +96,33 @@ def run(name: str, folder: pathlib.Path, args: argparse.Namespace) -> tuple[str,
 
 
 def reason(text: str) -> str:
-    """The last error in an error output, or else its last line, without this machine's folders and what would end a cell."""
+    """The last error in an error output, or else its last line, without this machine's folders and
+    what would end a cell.
+    """
     lines = text.strip().splitlines() or ["no message"]
-    last = next((line for line in reversed(lines) if re.match(r"[A-Za-z_][\w.]*: ", line)), lines[-1])  # JAX puts hints after it
+    # JAX puts hints after it
+    last = next(
+        (line for line in reversed(lines) if re.match(r"[A-Za-z_][\w.]*: ", line)), lines[-1]
+    )
     return re.sub(r"(?<![\w./])/(?:[^/\s'\"]+/)+", "", last).replace("|", "/")[:200]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHMARKS + EXPERIMENTS))
-    parser.add_argument("--quick", action="store_true", help="small sizes: shows that everything runs, not how fast")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=", ".join(BENCHMARKS + EXPERIMENTS)
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="small sizes: shows that everything runs, not how fast"
+    )
     parser.add_argument("--folder", help="keep the JSON documents here")
     parser.add_argument("--tumult-python", help="a Python that has tmlt.core, if this one has not")
-    parser.add_argument("--write", action="store_true", help="put the figures into measured.json and both READMEs")
-    parser.add_argument("--document", nargs="+", help="write the figures of these JSON documents, and run nothing")
+    parser.add_argument(
+        "--write", action="store_true", help="put the figures into measured.json and both READMEs"
+    )
+    parser.add_argument(
+        "--document", nargs="+", help="write the figures of these JSON documents, and run nothing"
+    )
     args = parser.parse_args()
     if args.document:
         found = [json.loads(pathlib.Path(name).read_text()) for name in args.document]
@@ -110,7 +138,11 @@ def main() -> int:
             print(f"## {name}\n\n{printed}\n", flush=True)
             lines.append(line)
         if args.write:
-            ran = [folder / f"{name}.json" for name, *_, status in lines if name in BENCHMARKS and status == "ran"]
+            ran = [
+                folder / f"{name}.json"
+                for name, *_, status in lines
+                if name in BENCHMARKS and status == "ran"
+            ]
             figures.write({path.stem: json.loads(path.read_text()) for path in ran}, BENCHMARKS)
     print("## Summary\n\n" + tables.markdown(("script", "mode", "seconds", "status"), lines))
     return int(any(status.startswith("failed") for *_, status in lines))

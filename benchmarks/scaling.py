@@ -2,21 +2,23 @@
 
 python benchmarks/scaling.py [--plot FILE.png] [--relation swap] [--quick] [--out FILE]
 
-The model. Each call is read as a program (its jaxpr), never run, and tallied; loops count as often as they turn, and of two
-branches the larger:
+The model. Each call is read as a program (its jaxpr), never run, and tallied; loops count as often
+as they turn, and of two branches the larger:
 
     seconds = call + words * a + transcendentals * b + gathers * c + others * d + sorting * e + bytes * f
 
-words: random 32-bit words; transcendentals: logarithms, exponentials and the like; gathers: elements read by index; others:
-elements of every other operation that computes; sorting: elements * log2(length); bytes: arguments and results, each touched
-once. The seven prices are fitted on this machine, none below 0, for the smallest sum of squared relative residuals. The largest
-point of every sweep is left out of the fit and predicted. Memory that the compiler asks for beside arguments and results:
+words: random 32-bit words; transcendentals: logarithms, exponentials and the like; gathers:
+elements read by index; others: elements of every other operation that computes; sorting: elements *
+log2(length); bytes: arguments and results, each touched once. The seven prices are fitted on this
+machine, none below 0, for the smallest sum of squared relative residuals. The largest point of
+every sweep is left out of the fit and predicted. Memory that the compiler asks for beside arguments
+and results:
 
     bytes = call + pieces * p + draws * q      (pieces and draws over all datasets)
 
-Where a residual is large, the model fails, and the row says so: it knows neither caches nor threads nor what XLA fuses. For
-devices the model is that the same work on the same cores takes the same time.
-"""
+Where a residual is large, the model fails, and the row says so: it knows neither caches nor threads
+nor what XLA fuses. For devices the model is that the same work on the same cores takes the same
+time."""
 
 import argparse
 import math
@@ -34,9 +36,33 @@ import devices
 import harness
 from harness import Case, row
 
-TRANSCENDENTAL = {"log", "log1p", "exp", "exp2", "expm1", "pow", "tanh", "logistic", "erf", "erf_inv", "sin", "cos"}
+TRANSCENDENTAL = {
+    "log",
+    "log1p",
+    "exp",
+    "exp2",
+    "expm1",
+    "pow",
+    "tanh",
+    "logistic",
+    "erf",
+    "erf_inv",
+    "sin",
+    "cos",
+}
 ROUNDS = {"shift_right_logical", "xor", "or"}  # almost all of them belong to the rounds of a word
-FREE = {"broadcast_in_dim", "reshape", "squeeze", "iota", "convert_element_type", "slice", "concatenate", "pad", "rev", "transpose"}
+FREE = {
+    "broadcast_in_dim",
+    "reshape",
+    "squeeze",
+    "iota",
+    "convert_element_type",
+    "slice",
+    "concatenate",
+    "pad",
+    "rev",
+    "transpose",
+}
 FEATURES = ("call", "words", "transcendentals", "gathers", "others", "sorting", "bytes")
 FAILS = 0.5  # a relative residual above this is called a failure of the model
 
@@ -62,7 +88,9 @@ def tally(jaxpr: Any) -> dict[str, float]:
                 add(part)
         elif name in ("random_bits", "threefry2x32"):
             found["words"] += size
-        elif name == "shift_left":  # the library's own threefry: two words after twenty rounds with one such shift each
+        elif (
+            name == "shift_left"
+        ):  # the library's own threefry: two words after twenty rounds with one such shift each
             found["words"] += size / 10
         elif name in ("random_split", "random_fold_in"):
             found["words"] += 2 * size  # a key is two words
@@ -79,7 +107,11 @@ def tally(jaxpr: Any) -> dict[str, float]:
 
 def _programs(value: Any) -> list[Any]:
     values = value if isinstance(value, (tuple, list)) else [value]
-    return [getattr(one, "jaxpr", one) for one in values if hasattr(one, "eqns") or hasattr(one, "jaxpr")]
+    return [
+        getattr(one, "jaxpr", one)
+        for one in values
+        if hasattr(one, "eqns") or hasattr(one, "jaxpr")
+    ]
 
 
 def sweeps(quick: bool) -> dict[str, list[tuple[str, int, int, int]]]:
@@ -96,7 +128,9 @@ def sweeps(quick: bool) -> dict[str, list[tuple[str, int, int, int]]]:
         "datasets": [("sample", rows, 1001, 0) for rows in (16, 64, 256, 1024, 4096)],
         "points": [("sample", 64, points, 0) for points in (101, 1001, 10_001, 100_001)],
         "draws": [("sample", 16, 1001, draws) for draws in (100, 1000, 10_000, 100_000)],
-        "points, repeated draws": [("sample", 1, points, 100_000) for points in (101, 1001, 10_001, 100_001, 1_000_001)],
+        "points, repeated draws": [
+            ("sample", 1, points, 100_000) for points in (101, 1001, 10_001, 100_001, 1_000_001)
+        ],
         "datasets, from raw": [("raw", rows, 1001, 0) for rows in (16, 64, 256, 1024, 4096)],
     }
 
@@ -107,16 +141,22 @@ def measure(all_sweeps: dict, relation: str, repeats: int) -> list[dict[str, Any
         for i, (kind, rows, size, draws) in enumerate(settings):
             case = Case(rows, size, relation)
             shape = (draws,) if draws else ()
-            build = contestants.library_from_raw if kind == "raw" else contestants.library_draws(shape)
+            build = (
+                contestants.library_from_raw if kind == "raw" else contestants.library_draws(shape)
+            )
             built = build(case)
-            seconds = harness.interleave({"dpjax": types.SimpleNamespace(run=built.run, units=1, own_clock=None)}, repeats)["dpjax"]
+            seconds = harness.interleave(
+                {"dpjax": types.SimpleNamespace(run=built.run, units=1, own_clock=None)}, repeats
+            )["dpjax"]
             if kind == "raw":
-                program = jax.make_jaxpr(lambda key, x, case=case: case.distribution(x).sample(key))(jax.random.key(0), case.data)
+                program = jax.make_jaxpr(
+                    lambda key, x, case=case: case.distribution(x).sample(key)
+                )(jax.random.key(0), case.data)
             else:
                 distribution = jax.eval_shape(case.distribution, jnp.asarray(case.data))
-                program = jax.make_jaxpr(lambda key, distribution, shape=shape: distribution.sample(key, shape))(
-                    jax.random.key(0), distribution
-                )
+                program = jax.make_jaxpr(
+                    lambda key, distribution, shape=shape: distribution.sample(key, shape)
+                )(jax.random.key(0), distribution)
             counts = {"call": 1.0, **tally(program.jaxpr), "bytes": float(built.bytes_touched or 0)}
             points.append(
                 {
@@ -130,14 +170,20 @@ def measure(all_sweeps: dict, relation: str, repeats: int) -> list[dict[str, Any
                     "compile_seconds": built.compile_seconds,
                     "temporary_bytes": built.temporary_bytes,
                     "counts": counts,
-                    "memory_counts": {"call": 1.0, "pieces": float(rows * (size + 1)), "draws": float(rows * max(1, draws))},
+                    "memory_counts": {
+                        "call": 1.0,
+                        "pieces": float(rows * (size + 1)),
+                        "draws": float(rows * max(1, draws)),
+                    },
                 }
             )
     return points
 
 
 def fit(points: list[dict[str, Any]], counts: str, measured: str) -> dict[str, float]:
-    """Prices, none negative, with the smallest sum of squared relative residuals; the held-out points have no say."""
+    """Prices, none negative, with the smallest sum of squared relative residuals; the held-out
+    points have no say.
+    """
     used = [point for point in points if not point["held_out"] and point[measured]]
     names = list(used[0][counts])
     matrix = np.array([[point[counts][name] / point[measured] for name in names] for point in used])
@@ -153,7 +199,10 @@ def predict(point: dict[str, Any], counts: str, prices: dict[str, float]) -> flo
 def model_rows(points: list[dict[str, Any]], relation: str) -> tuple[list[dict], dict[str, Any]]:
     """Measured, predicted and relative residual of every point; adds the predictions to the points."""
     rows, models = [], {}
-    for counts, measured, unit in (("counts", "seconds", "s a call"), ("memory_counts", "temporary_bytes", "bytes")):
+    for counts, measured, unit in (
+        ("counts", "seconds", "s a call"),
+        ("memory_counts", "temporary_bytes", "bytes"),
+    ):
         if not any(point[measured] for point in points):
             continue
         prices = models[measured] = fit(points, counts, measured)
@@ -164,7 +213,8 @@ def model_rows(points: list[dict[str, Any]], relation: str) -> tuple[list[dict],
             residual = predicted / point[measured] - 1
             rows.append(
                 row(
-                    f"scaling of {'time' if measured == 'seconds' else 'temporary memory'} with {point['sweep']}",
+                    f"scaling of {'time' if measured == 'seconds' else 'temporary memory'} with "
+                    f"{point['sweep']}",
                     "dpjax",
                     relation,
                     f"{point['datasets']} x {point['points']}, {point['draws']} draws",
@@ -214,7 +264,9 @@ def plot(points: list[dict[str, Any]], on_devices: list[dict], path: str) -> str
     from matplotlib import pyplot
 
     names = list(dict.fromkeys(point["sweep"] for point in points))
-    figure, axes = pyplot.subplots(2, len(names) + 1, figsize=(3.2 * (len(names) + 1), 6), constrained_layout=True)
+    figure, axes = pyplot.subplots(
+        2, len(names) + 1, figsize=(3.2 * (len(names) + 1), 6), constrained_layout=True
+    )
     for column, name in enumerate(names):
         here = [point for point in points if point["sweep"] == name]
         x = [point[name.split(",")[0]] for point in here]
@@ -223,11 +275,20 @@ def plot(points: list[dict[str, Any]], on_devices: list[dict], path: str) -> str
             (axes[1, column], "temporary_bytes", "temporary bytes"),
         ):
             axis.loglog(x, [point[measured] for point in here], "o", label="measured")
-            axis.loglog(x, [point.get(f"predicted_{measured}", math.nan) for point in here], "-", label="model")
+            axis.loglog(
+                x,
+                [point.get(f"predicted_{measured}", math.nan) for point in here],
+                "-",
+                label="model",
+            )
             axis.set(xlabel=name, ylabel=label)
     sharded = [line for line in on_devices if line.get("ratio")]
-    numbers = devices.QUICK_DEVICES if len(sharded) == len(devices.QUICK_DEVICES) else devices.DEVICES
-    axes[0, -1].semilogx(list(numbers), [line["ratio"] for line in sharded], "o", base=2, label="measured")
+    numbers = (
+        devices.QUICK_DEVICES if len(sharded) == len(devices.QUICK_DEVICES) else devices.DEVICES
+    )
+    axes[0, -1].semilogx(
+        list(numbers), [line["ratio"] for line in sharded], "o", base=2, label="measured"
+    )
     axes[0, -1].axhline(1.0, label="model")
     axes[0, -1].set(xlabel="virtual devices", ylabel="time / same work unsharded", ylim=(0, None))
     axes[1, -1].axis("off")
@@ -250,13 +311,26 @@ def main() -> None:
     summary = {
         "median_relative_residual": statistics.median(residuals),
         "largest_relative_residual": max(residuals),
-        "failures": [line["question"] + ": " + line["shape"] for line in rows if line["model_fails"]],
+        "failures": [
+            line["question"] + ": " + line["shape"] for line in rows if line["model_fails"]
+        ],
     }
     notes = [
         f"The model: median relative residual {summary['median_relative_residual']:.0%}, largest "
-        f"{summary['largest_relative_residual']:.0%}; it fails at: {'; '.join(summary['failures']) or 'no point'}."
+        f"{summary['largest_relative_residual']:.0%}; it fails at: "
+        f"{'; '.join(summary['failures']) or 'no point'}."
     ]
-    harness.finish("scaling", args, rows + on_devices, [], notes, prices=models, summary=summary, points=points, plot=written)
+    harness.finish(
+        "scaling",
+        args,
+        rows + on_devices,
+        [],
+        notes,
+        prices=models,
+        summary=summary,
+        points=points,
+        plot=written,
+    )
 
 
 if __name__ == "__main__":

@@ -1,9 +1,11 @@
-"""One private median of each of many datasets, from sorted records: against naive Gumbel-max, NumPy, plain noise and a read.
+"""One private median of each of many datasets, from sorted records: against naive Gumbel-max,
+NumPy, plain noise and a read.
 
-python benchmarks/single_draws.py [--rows 4096] [--points 1001] [--relations swap add_remove] [--quick] [--out FILE]
+python benchmarks/single_draws.py [--rows 4096] [--points 1001] [--relations swap add_remove]
+[--quick] [--out FILE]
 
-Every contestant holds its input (a distribution, edges, sorted records) before the clock starts. On an accelerator, --rows 65536.
-"""
+Every contestant holds its input (a distribution, edges, sorted records) before the clock starts. On
+an accelerator, --rows 65536."""
 
 import jax.numpy as jnp
 
@@ -23,9 +25,18 @@ def field(relation: str, chunk: int) -> list[Contestant]:
     distribution = harness.distribution_uniforms
     return [
         Contestant("dpjax", relation, contestants.library_draws(), distribution),
-        Contestant("naive jitted Gumbel-max", relation, contestants.naive_draws(), distribution, bar=8, reach=20),
+        Contestant(
+            "naive jitted Gumbel-max",
+            relation,
+            contestants.naive_draws(),
+            distribution,
+            bar=8,
+            reach=20,
+        ),
         *(
-            Contestant(name, harness.NO_RELATION, build, None, bar=1 / 25, reach=1 / 5, group="read")
+            Contestant(
+                name, harness.NO_RELATION, build, None, bar=1 / 25, reach=1 / 5, group="read"
+            )
             for name, build in READS.items()
         ),
         *(
@@ -63,7 +74,12 @@ def main() -> None:
         small = Case(8192, 33, relation, seed=1)
         case = small if args.quick else Case(args.rows, args.points, relation)
         done = harness.contest(
-            "single draws", field(relation, args.chunk), case, small, args.repeats or (3 if args.quick else 15), "median"
+            "single draws",
+            field(relation, args.chunk),
+            case,
+            small,
+            args.repeats or (3 if args.quick else 15),
+            "median",
         )
         rows, checks = rows + done[0], checks + done[1]
     harness.finish("single_draws", args, rows, checks)

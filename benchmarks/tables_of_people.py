@@ -1,11 +1,12 @@
-"""What a person with a table waits for: first calls in new processes, and millions of rows in many groups.
+"""What a person with a table waits for: first calls in new processes, and millions of rows in many
+groups.
 
-python benchmarks/tables_of_people.py [--rows 3000000] [--groups 100000] [--repeats 9] [--quick] [--out FILE]
+python benchmarks/tables_of_people.py [--rows 3000000] [--groups 100000] [--repeats 9] [--quick]
+[--out FILE]
 
-First calls are new processes with an empty home, and their figure is the processor time of the whole process, against one that only
-imports what the bar names. Many groups are timed in one process, in turns with pandas' own medians of the groups. Needs pandas and
-narwhals.
-"""
+First calls are new processes with an empty home, and their figure is the processor time of the
+whole process, against one that only imports what the bar names. Many groups are timed in one
+process, in turns with pandas' own medians of the groups. Needs pandas and narwhals."""
 
 import argparse
 import os
@@ -23,22 +24,42 @@ from harness import NO_RELATION, row
 
 FIRST, MANY = "first call", "many groups"
 PUBLIC = "lower=0, upper=120, resolution=1, epsilon=1.0, neighbors='add_remove'"
-FRAME = "import numpy as np, pandas as pd; g = np.random.default_rng(0); from dpjax import frames; " + (
-    "people = pd.DataFrame({'age': g.integers(0, 100, 20000), 'group': g.integers(0, 20, 20000)}); "
+FRAME = (
+    "import numpy as np, pandas as pd; g = np.random.default_rng(0); from dpjax import frames; "
+    + (
+        "people = pd.DataFrame({'age': g.integers(0, 100, 20000), 'group': g.integers(0, 20, "
+        "20000)}); "
+    )
 )
 NO_JAX = "; import sys; assert 'jax' not in sys.modules"
 OPTIONS = "--column age --lower 0 --upper 120 --resolution 1 --neighbors add_remove --epsilon 1"
 
 
 def programs(path: str) -> dict[str, tuple[list[str], str, float]]:
-    """Each first call: the arguments of Python, what it is compared with, and how many times that it may take."""
-    median = f"from dpjax import release; release.median([31, 40, 28, 35, 52, 33, 47, 29, 38], {PUBLIC})"
+    """Each first call: the arguments of Python, what it is compared with, and how many times that
+    it may take.
+    """
+    median = (
+        f"from dpjax import release; release.median([31, 40, 28, 35, 52, 33, 47, 29, 38], {PUBLIC})"
+    )
     groups = f"'age', by='group', groups=range(20), {PUBLIC})"
     return {
         "release.median of nine numbers": (["-c", median + NO_JAX], "import numpy", 3),
-        "dpjax release, 20,000 lines": (["-m", "dpjax", "release", path, *OPTIONS.split()], "import numpy", 4),
-        "dpjax median --resolution 1, 20,000 lines": (["-m", "dpjax", "median", path, *OPTIONS.split()], "import numpy", 4),
-        "frames.release, 20,000 rows, 20 groups": (["-c", FRAME + f"frames.release(people, {groups}" + NO_JAX], "import pandas", 2),
+        "dpjax release, 20,000 lines": (
+            ["-m", "dpjax", "release", path, *OPTIONS.split()],
+            "import numpy",
+            4,
+        ),
+        "dpjax median --resolution 1, 20,000 lines": (
+            ["-m", "dpjax", "median", path, *OPTIONS.split()],
+            "import numpy",
+            4,
+        ),
+        "frames.release, 20,000 rows, 20 groups": (
+            ["-c", FRAME + f"frames.release(people, {groups}" + NO_JAX],
+            "import pandas",
+            2,
+        ),
         "frames.simulate, 20,000 rows, 20 groups": (
             ["-c", FRAME + f"frames.simulate(0, people, {groups}" + NO_JAX],
             "import pandas",
@@ -51,7 +72,9 @@ def processor_seconds(arguments: list[str], home: str) -> float:
     """The processor time of a new process that must end well."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     variables = os.environ | {"HOME": home, "XDG_CACHE_HOME": os.path.join(home, "cache")}
-    subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL, env=variables)
+    subprocess.run(
+        [sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL, env=variables
+    )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
@@ -63,7 +86,9 @@ def first_calls(repeats: int) -> list[dict[str, Any]]:
         with open(path, "w") as file:
             file.write("age\n" + "\n".join(map(str, ages.tolist())) + "\n")
         asked = programs(path)
-        every = {name: ["-c", name] for name in ("import numpy", "import pandas")} | {name: one[0] for name, one in asked.items()}
+        every = {name: ["-c", name] for name in ("import numpy", "import pandas")} | {
+            name: one[0] for name, one in asked.items()
+        }
         times: dict[str, list[float]] = {name: [] for name in every}
         for turn in range(repeats + 1):
             for name, arguments in every.items():
@@ -72,13 +97,29 @@ def first_calls(repeats: int) -> list[dict[str, Any]]:
                     times[name].append(spent)
     rows = []
     for name, spent in times.items():
-        line: dict[str, Any] = {"value": float(np.median(spent)), "unit": "s of processor time", "seconds": harness.spread(spent)}
+        line: dict[str, Any] = {
+            "value": float(np.median(spent)),
+            "unit": "s of processor time",
+            "seconds": harness.spread(spent),
+        }
         if name in asked:
             _, reference, bar = asked[name]
             ratios = [a / b for a, b in zip(spent, times[reference], strict=True)]
-            compared = {"ratio": float(np.median(ratios)), "ratio_spread": harness.spread(ratios), "reference": reference}
+            compared = {
+                "ratio": float(np.median(ratios)),
+                "ratio_spread": harness.spread(ratios),
+                "reference": reference,
+            }
             line |= compared | {"bar": {"at_most": bar}}
-        rows.append(row(FIRST, name, "add_remove" if name in asked else NO_RELATION, f"{repeats} new processes", **line))
+        rows.append(
+            row(
+                FIRST,
+                name,
+                "add_remove" if name in asked else NO_RELATION,
+                f"{repeats} new processes",
+                **line,
+            )
+        )
     return rows
 
 
@@ -89,13 +130,24 @@ def many_groups(size: int, groups: int, repeats: int) -> list[dict[str, Any]]:
     from dpjax import frames
 
     generator = np.random.default_rng(1)
-    people = pd.DataFrame({"age": generator.integers(0, 100, size), "group": generator.integers(0, groups, size)})
-    public: Any = {"lower": 0, "upper": 120, "resolution": 1, "epsilon": 1.0, "neighbors": "add_remove", "by": "group"}
+    people = pd.DataFrame(
+        {"age": generator.integers(0, 100, size), "group": generator.integers(0, groups, size)}
+    )
+    public: Any = {
+        "lower": 0,
+        "upper": 120,
+        "resolution": 1,
+        "epsilon": 1.0,
+        "neighbors": "add_remove",
+        "by": "group",
+    }
     unknown = frames.PrivateGroups(epsilon=1.0, delta=1e-6)
     works = {
         "pandas, groupby(...).median()": lambda: people.groupby("group")["age"].median(),
         "frames.release": lambda: frames.release(people, "age", groups=range(groups), **public),
-        "frames.release, private groups": lambda: frames.release(people, "age", groups=unknown, **public),
+        "frames.release, private groups": lambda: frames.release(
+            people, "age", groups=unknown, **public
+        ),
         "frames.simulate": lambda: frames.simulate(0, people, "age", **public),
     }
     times: dict[str, list[float]] = {name: [] for name in works}
@@ -107,10 +159,18 @@ def many_groups(size: int, groups: int, repeats: int) -> list[dict[str, Any]]:
     pandas, *_ = works
     rows = []
     for name, taken in times.items():
-        line: dict[str, Any] = {"value": float(np.median(taken)), "unit": "s", "seconds": harness.spread(taken)}
+        line: dict[str, Any] = {
+            "value": float(np.median(taken)),
+            "unit": "s",
+            "seconds": harness.spread(taken),
+        }
         if name != pandas:
             ratios = [a / b for a, b in zip(taken, times[pandas], strict=True)]
-            compared = {"ratio": float(np.median(ratios)), "ratio_spread": harness.spread(ratios), "reference": "pandas"}
+            compared = {
+                "ratio": float(np.median(ratios)),
+                "ratio_spread": harness.spread(ratios),
+                "reference": "pandas",
+            }
             line |= compared | {"bar": {"at_most": 6}}
         relation = NO_RELATION if name == pandas else "add_remove"
         rows.append(row(MANY, name, relation, f"{size} rows, {groups} groups", **line))

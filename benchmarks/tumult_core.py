@@ -1,10 +1,11 @@
-"""Private medians by Tumult Core in its own Python (it needs NumPy 1 and pandas 1): JSON lines in, JSON lines out.
+"""Private medians by Tumult Core in its own Python (it needs NumPy 1 and pandas 1): JSON lines in,
+JSON lines out.
 
     {"do": "load", "data": [[...], ...], "epsilon": 1.0, "lower": -10.0, "upper": 10.0}
     {"do": "draw"} -> {"seconds": ..., "draws": [...]}, one median of each dataset
 
-``NoisyQuantile`` on a pandas Series: the measurement that its Spark pipeline applies to each group, without Spark.
-"""
+``NoisyQuantile`` on a pandas Series: the measurement that its Spark pipeline applies to each group,
+without Spark."""
 
 import importlib.metadata
 import json
@@ -36,7 +37,10 @@ def main() -> None:
                 epsilon=str(request["epsilon"]),
             )
             packages = ("tmlt.core", "numpy", "pandas")
-            answer = {"python": platform.python_version(), "versions": {p: importlib.metadata.version(p) for p in packages}}
+            answer = {
+                "python": platform.python_version(),
+                "versions": {p: importlib.metadata.version(p) for p in packages},
+            }
         else:
             start = time.perf_counter()
             draws = [float(measurement(values)) for values in series]

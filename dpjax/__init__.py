@@ -31,40 +31,37 @@ the privacy cost that
 ==================== ============================== ======================================
 =============================
 
-Statistics
-    of records: median, quantile, order_statistic, quantiles; mean, variance, sum, count, histogram; maximum, nonnegative_sum,
-    user_sum, distinct_count; mode, candidate_counts; on_scale
-    of graphs: triangle_count, triangle_count_of_edges
-    local and smooth sensitivities: local_sensitivity, mean_local_sensitivity, triangle_local_sensitivity,
-    triangle_local_sensitivity_of_edges, smooth_sensitivity
-    custom: from_radii, from_vector_radii, from_local_sensitivity, from_distances
-    return types: SensitivityProfile, VectorProfile, CandidateScores, SortedRecords, DownSensitivity, LocalSensitivity,
-    SmoothSensitivity
+Statistics of records: median, quantile, order_statistic, quantiles; mean, variance, sum, count,
+    histogram; maximum, nonnegative_sum, user_sum, distinct_count; mode, candidate_counts; on_scale
+    of graphs: triangle_count, triangle_count_of_edges local and smooth sensitivities:
+    local_sensitivity, mean_local_sensitivity, triangle_local_sensitivity,
+    triangle_local_sensitivity_of_edges, smooth_sensitivity custom: from_radii, from_vector_radii,
+    from_local_sensitivity, from_distances return types: SensitivityProfile, VectorProfile,
+    CandidateScores, SortedRecords, DownSensitivity, LocalSensitivity, SmoothSensitivity
 Mechanisms (each has an attribute ``guarantee``, a function that returns the cost of a draw as a
 Guarantee)
-    for a profile: piecewise_laplace, inverse_sensitivity, duff; for numbers: laplace, gaussian, spherical_gaussian,
-    subsampled_laplace; for vectors: k_norm, piecewise_laplace, inverse_sensitivity
-    among candidates: exponential, permute_and_flip, noisy_tree, stand_out, best_of, above_threshold, decomposable_exponential
-    several quantiles: private_quantiles, joint_quantiles, nested_quantiles, recursive_quantiles, independent_quantiles, private_cdf
-    intervals: confidence_interval, interval_levels, interval_coverage
-    for data without an upper bound, and for monotone statistics: unbounded_quantile, shifted_inverse, noisy_binary_search
-    (shift_for, search_shift_for)
-    with a failure probability: never_fail, propose_test_release
-    additive noise: bounded_noise_laplace, smooth_cauchy, smooth_laplace, smooth_laplace_log_normal (optimal_beta,
-    optimal_sigma)
+    for a profile: piecewise_laplace, inverse_sensitivity, duff; for numbers: laplace, gaussian,
+    spherical_gaussian, subsampled_laplace; for vectors: k_norm, piecewise_laplace,
+    inverse_sensitivity among candidates: exponential, permute_and_flip, noisy_tree, stand_out,
+    best_of, above_threshold, decomposable_exponential several quantiles: private_quantiles,
+    joint_quantiles, nested_quantiles, recursive_quantiles, independent_quantiles, private_cdf
+    intervals: confidence_interval, interval_levels, interval_coverage for data without an upper
+    bound, and for monotone statistics: unbounded_quantile, shifted_inverse, noisy_binary_search
+    (shift_for, search_shift_for) with a failure probability: never_fail, propose_test_release
+    additive noise: bounded_noise_laplace, smooth_cauchy, smooth_laplace, smooth_laplace_log_normal
+    (optimal_beta, optimal_sigma)
 Distributions (sample, log_prob, cdf, quantile, interval, mean, stddev, mean_abs_error, plot;
 ``distribution[0]`` is row 0)
-    on the real line: PiecewiseExponential with Tails, Cauchy, Gaussian, LaplaceLogNormal, SubsampledLaplace, Clamped;
-    Transformed by Asinh, Log, LogCauchy or a Prior
-    on multiples and candidates: Rounded, DiscreteLaplace, Finite
-    of vectors and several quantiles: Radial, SphericalGaussian, JointQuantiles, NestedQuantiles, RecursiveQuantiles,
-    IndependentQuantiles, QuantileMarginals, QuantileCdf, ConfidenceInterval
-    of a mechanism that also decides or refuses: AboveThreshold, ProposeTestRelease
+    on the real line: PiecewiseExponential with Tails, Cauchy, Gaussian, LaplaceLogNormal,
+    SubsampledLaplace, Clamped; Transformed by Asinh, Log, LogCauchy or a Prior on multiples and
+    candidates: Rounded, DiscreteLaplace, Finite of vectors and several quantiles: Radial,
+    SphericalGaussian, JointQuantiles, NestedQuantiles, RecursiveQuantiles, IndependentQuantiles,
+    QuantileMarginals, QuantileCdf, ConfidenceInterval of a mechanism that also decides or refuses:
+    AboveThreshold, ProposeTestRelease
 Many draws
     simulate, sharded_sample, sample_intervals
-Packages
-    release (draws for publication), frames (columns of data frames), accounting, auditing, metric_privacy, bounds, simulation,
-    distributions, statistics, sensitivity, mechanisms, random
+Packages release (draws for publication), frames (columns of data frames), accounting, auditing,
+    metric_privacy, bounds, simulation, distributions, statistics, sensitivity, mechanisms, random
 
 ``from dpjax import *`` omits the names that would shadow Python's: ``dpjax.sum``, ``dpjax.random``
 and ``dpjax.statistics``.
@@ -223,7 +220,9 @@ _NAMES: dict[str, tuple[str, ...]] = {
 _PACKAGE_OF = {name: package for package, names in _NAMES.items() for name in names}
 _PUBLIC = sorted({"__version__", *_NAMES, *_PACKAGE_OF})
 
-__all__ = [name for name in _PUBLIC if name not in sys.stdlib_module_names and not hasattr(builtins, name)]
+__all__ = [
+    name for name in _PUBLIC if name not in sys.stdlib_module_names and not hasattr(builtins, name)
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -24,9 +24,11 @@ class Batch(Shown):
     distribution draws what row 0 draws, because the randomness of a row is derived from its index.
     """
 
-    _event_axes: ClassVar[tuple[str, ...]] = ()  # fields with a trailing event axis; named once per axis
+    # fields with a trailing event axis; named once per axis
+    _event_axes: ClassVar[tuple[str, ...]] = ()
     _next_step: ClassVar[str] = ""  # which function accepts this object, for error messages
-    _parameters: ClassVar[tuple[str, ...]] = ()  # dotted attribute paths of public numbers for the repr
+    # dotted attribute paths of public numbers for the repr
+    _parameters: ClassVar[tuple[str, ...]] = ()
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
@@ -49,7 +51,9 @@ class Batch(Shown):
     def __getitem__(self, index: Any) -> Self:
         rows = self._row_shape
         if not rows and index not in ((), ...):
-            raise TypeError(f"this {type(self).__name__} has no batch axes: there is no row {index!r}.")
+            raise TypeError(
+                f"this {type(self).__name__} has no batch axes: there is no row {index!r}."
+            )
         return self._take(np.arange(prod(rows)).reshape(rows)[index], rows)
 
     @property
@@ -82,7 +86,9 @@ class Batch(Shown):
             if split == 0:
                 return leaf
             rows = prod(shape[:split])
-            rows_taken = np.broadcast_to(np.arange(rows).reshape(shape[:split]), batch).reshape(-1)[numbers]
+            rows_taken = np.broadcast_to(np.arange(rows).reshape(shape[:split]), batch).reshape(-1)[
+                numbers
+            ]
             return leaf.reshape(rows, *shape[split:])[rows_taken]
 
         return jax.tree_util.tree_map_with_path(some, self, is_leaf=self._is_part)
@@ -117,7 +123,9 @@ def span(value: Any) -> str | None:
 
     None if the values are not available.
     """
-    if is_traced(value) or not (isinstance(value, float | np.ndarray | jax.Array) and np.size(value)):
+    if is_traced(value) or not (
+        isinstance(value, float | np.ndarray | jax.Array) and np.size(value)
+    ):
         return None
     if isinstance(value, jax.Array) and (value.is_deleted() or not value.is_fully_addressable):
         return None

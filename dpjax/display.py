@@ -47,7 +47,11 @@ class Shown:
     def __repr__(self) -> str:
         try:
             facts = ", ".join(f"{name}={fact}" for name, fact in self._facts().items())
-        except (AttributeError, TypeError, ValueError):  # the leaves of a pytree need not be arrays: axes, shardings
+        except (
+            AttributeError,
+            TypeError,
+            ValueError,
+        ):  # the leaves of a pytree need not be arrays: axes, shardings
             facts = "..."
         return f"{type(self).__name__}({facts})"
 
@@ -56,11 +60,14 @@ class Shown:
         cells = {name: np.asarray(column).ravel() for name, column in columns.items()}
         rows = min([len(_COLORS), *(column.size for column in cells.values())]) if cells else 0
         lines = [
-            [name, *(_number(column[row]) for column in cells.values())] for row, name in enumerate(self._row_names(rows)[:rows])
+            [name, *(_number(column[row]) for column in cells.values())]
+            for row, name in enumerate(self._row_names(rows)[:rows])
         ]
         if rows and min(column.size for column in cells.values()) > rows:
             lines.append(["...", *("" for _ in cells)])
-        table = [_cells("th", ["", *cells]), *(_cells("td", line) for line in lines)] if rows else []
+        table = (
+            [_cells("th", ["", *cells]), *(_cells("td", line) for line in lines)] if rows else []
+        )
         return f"<div><code>{escape(repr(self))}</code><table>{''.join(table)}</table>{_svg(picture) if picture else ''}</div>"
 
     def plot(self, axes: Any = None) -> Any:
@@ -80,7 +87,9 @@ class Shown:
             try:
                 import matplotlib.pyplot as plt
             except ImportError as error:
-                raise ImportError('matplotlib is not installed: pip install "dpjax[notebooks]".') from error
+                raise ImportError(
+                    'matplotlib is not installed: pip install "dpjax[notebooks]".'
+                ) from error
             _, axes = plt.subplots()
         for x, y in zip(picture.x, picture.y, strict=True):
             axes.plot(x, y)
@@ -94,7 +103,9 @@ def index_names(shape: tuple[int, ...], rows: int) -> list[str]:
     """Return the indices of the first ``rows`` entries of an array of this shape, as text."""
     if len(shape) < 2:
         return [str(row) for row in range(rows)]
-    return [str(tuple(map(int, np.unravel_index(row, shape)))) for row in range(min(rows, prod(shape)))]
+    return [
+        str(tuple(map(int, np.unravel_index(row, shape)))) for row in range(min(rows, prod(shape)))
+    ]
 
 
 def _cells(tag: str, texts: Iterable[str]) -> str:
@@ -119,11 +130,18 @@ def text_table(columns: Mapping[str, Sequence[Any]], keys: int = 0) -> str:
     number = max(map(len, columns.values()), default=0)
     blocks: list[list[list[str]]] = []
     for place, (name, column) in enumerate(columns.items()):
-        cells = padded(name, map(cell_of, column[:_LINES]), any(isinstance(value, str) for value in column))
-        if not blocks or (place > keys and sum(len(other[0]) + 2 for other in blocks[-1]) + len(cells[0]) > TEXT_WIDTH):
+        cells = padded(
+            name, map(cell_of, column[:_LINES]), any(isinstance(value, str) for value in column)
+        )
+        if not blocks or (
+            place > keys
+            and sum(len(other[0]) + 2 for other in blocks[-1]) + len(cells[0]) > TEXT_WIDTH
+        ):
             blocks.append(blocks[0][:keys] if blocks else [])
         blocks[-1].append(cells)
-    return "\n\n".join(map(joined, blocks)) + (f"\n... and {number - _LINES} more rows" if number > _LINES else "")
+    return "\n\n".join(map(joined, blocks)) + (
+        f"\n... and {number - _LINES} more rows" if number > _LINES else ""
+    )
 
 
 def padded(name: str, cells: Iterable[str], left: bool) -> list[str]:
@@ -167,14 +185,18 @@ def _svg(picture: Picture) -> str:
     across, up = scaled(x, _WIDTH), _HEIGHT - scaled(y, _HEIGHT)
     lines = []
     for color, seen, horizontal, vertical in zip(_COLORS, finite, across, up, strict=False):
-        points = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(horizontal[seen], vertical[seen], strict=True))
+        points = " ".join(
+            f"{a:.1f},{b:.1f}" for a, b in zip(horizontal[seen], vertical[seen], strict=True)
+        )
         lines.append(f'<polyline fill="none" stroke="{color}" points="{points}"/>')
     left, right = _number(np.min(x[finite])), _number(np.max(x[finite]))
     low, high = (_number(end(heights[finite])) for end in (np.min, np.max))
     label = escape(f"{picture.ylabel} ({low} to {high}) against {picture.xlabel}")
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH + 4}" height="{_HEIGHT + 34}" '
-        f'viewBox="-2 -2 {_WIDTH + 4} {_HEIGHT + 34}" font-size="11" fill="currentColor">{"".join(lines)}'
-        f'<text y="{_HEIGHT + 13}">{left}</text><text x="{_WIDTH}" y="{_HEIGHT + 13}" text-anchor="end">{right}</text>'
+        f'viewBox="-2 -2 {_WIDTH + 4} {_HEIGHT + 34}" font-size="11" '
+        f'fill="currentColor">{"".join(lines)}'
+        f'<text y="{_HEIGHT + 13}">{left}</text><text x="{_WIDTH}" y="{_HEIGHT + 13}" '
+        f'text-anchor="end">{right}</text>'
         f'<text y="{_HEIGHT + 27}">{label}</text></svg>'
     )

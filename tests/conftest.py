@@ -1,9 +1,10 @@
-"""The suite runs with implicit promotion of dtypes forbidden; tests that need float64 ask for the fixture ``x64``.
+"""The suite runs with implicit promotion of dtypes forbidden; tests that need float64 ask for the
+fixture ``x64``.
 
-Most of a run is compilation, of programs that run once on little data. Unless ``XLA_FLAGS`` is set, XLA does not optimise them.
-Tests marked ``optimized`` compute a lot, or depend on what the compiler makes of floats: they get XLA's optimisations, and
-``XLA_FLAGS= python -m pytest -m optimized`` runs them exactly as users do.
-"""
+Most of a run is compilation, of programs that run once on little data. Unless ``XLA_FLAGS`` is set,
+XLA does not optimise them. Tests marked ``optimized`` compute a lot, or depend on what the compiler
+makes of floats: they get XLA's optimisations, and ``XLA_FLAGS= python -m pytest -m optimized`` runs
+them exactly as users do."""
 
 import ctypes
 import gc
@@ -13,12 +14,18 @@ import pathlib
 import sys
 
 if "XLA_FLAGS" not in os.environ:  # for pytest's workers and the processes that tests start, too
-    older = tuple(map(int, importlib.metadata.version("jax").split(".")[:2])) < (0, 11)  # later versions have one way to emit code
-    # The other processor has a worker of its own: no program is split for several threads, which is work of its own.
-    os.environ["XLA_FLAGS"] = "--xla_cpu_parallel_codegen_split_count=1" + " --xla_cpu_use_fusion_emitters=false" * older
+    # later versions have one way to emit code
+    older = tuple(map(int, importlib.metadata.version("jax").split(".")[:2])) < (0, 11)
+    # The other processor has a worker of its own: no program is split for several threads, which is
+    # work of its own.
+    os.environ["XLA_FLAGS"] = (
+        "--xla_cpu_parallel_codegen_split_count=1" + " --xla_cpu_use_fusion_emitters=false" * older
+    )
     os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # its threads wait for each other where every processor has a worker
-os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")  # nobody reads which line an operation of a program comes from
+# its threads wait for each other where every processor has a worker
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# nobody reads which line an operation of a program comes from
+os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")
 UNOPTIMIZED = os.environ.get("JAX_DISABLE_MOST_OPTIMIZATIONS") == "1"
 
 import jax  # noqa: E402
@@ -68,7 +75,11 @@ def _free_memory_maps():
 def _resident_gigabytes() -> float:
     """Of this process; 0 where the system does not say."""
     statm = pathlib.Path("/proc/self/statm")
-    return int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e9 if statm.exists() else 0.0
+    return (
+        int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e9
+        if statm.exists()
+        else 0.0
+    )
 
 
 def _return_free_memory() -> None:
@@ -92,7 +103,8 @@ def data_folder() -> pathlib.Path:
     return pathlib.Path(folder)
 
 
-# Doctests have no marks; these compile the most, and what they show is tested in the files above them.
+# Doctests have no marks; these compile the most, and what they show is tested in the files above
+# them.
 SLOW_DOCTESTS = {
     "accounting.allocation.epsilon_for_error",
     "accounting.conversions.delta_of_rdp",

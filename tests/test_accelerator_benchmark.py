@@ -1,4 +1,6 @@
-"""``benchmarks/accelerator.py`` runs on the CPU, answers every question or says why not, and what fails is a row and a status."""
+"""``benchmarks/accelerator.py`` runs on the CPU, answers every question or says why not, and what
+fails is a row and a status.
+"""
 
 import json
 import math
@@ -31,7 +33,15 @@ METHODS = {"tree", "table", "gumbel"}
 def whole(tmp_path_factory):
     """What a quick run printed, and its document."""
     out = tmp_path_factory.mktemp("accelerator") / "out.json"
-    command = [sys.executable, str(FOLDER / "accelerator.py"), "--quick", "--seconds", "3000", "--out", str(out)]
+    command = [
+        sys.executable,
+        str(FOLDER / "accelerator.py"),
+        "--quick",
+        "--seconds",
+        "3000",
+        "--out",
+        str(out),
+    ]
     environment = os.environ | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
@@ -76,7 +86,14 @@ def test_ratios_are_finite_and_say_against_what(whole):
         assert math.isfinite(line["ratio"]), line
         assert line["ratio"] > 0, line
         assert line["reference"], line
-    for question in ("one draw", "many draws", "raw records to a draw", "error bars", "simulate", "sums of many draws"):
+    for question in (
+        "one draw",
+        "many draws",
+        "raw records to a draw",
+        "error bars",
+        "simulate",
+        "sums of many draws",
+    ):
         names = {line["contestant"] for line in rows if line["question"] == question}
         assert "jax.random.laplace" in names, question
         assert any("naive" in name for name in names), question
@@ -88,7 +105,10 @@ def test_ratios_are_finite_and_say_against_what(whole):
 def test_bars_are_shown_and_on_a_cpu_not_judged(whole):
     rows = whole[1]["rows"]
     bars = {line["contestant"]: line["bar"] for line in rows if line.get("bar")}
-    assert bars == {"dpjax, share of the copy bandwidth": {"at_least": 0.5}, "naive jitted Gumbel-max": {"at_least": 10}}
+    assert bars == {
+        "dpjax, share of the copy bandwidth": {"at_least": 0.5},
+        "naive jitted Gumbel-max": {"at_least": 10},
+    }
     assert not any("met" in line for line in rows)
 
 
@@ -100,7 +120,14 @@ def test_what_is_timed_was_checked_and_controls_were_rejected(whole):
     assert not any(check["passed"] for check in controls)
     others = {check["contestant"] for check in checks if check["passed"]}
     assert len(others) == len({check["contestant"] for check in checks if not check["control"]})
-    assert {"dpjax", "dpjax, tree", "dpjax, table", "dpjax, gumbel", "naive jitted Gumbel-max", "dpjax.simulate"} <= others
+    assert {
+        "dpjax",
+        "dpjax, tree",
+        "dpjax, table",
+        "dpjax, gumbel",
+        "naive jitted Gumbel-max",
+        "dpjax.simulate",
+    } <= others
 
 
 @pytest.mark.slow
@@ -113,16 +140,26 @@ def test_the_sweeps_name_what_was_chosen_and_what_was_fastest(whole):
         values = {
             other["contestant"].removeprefix("dpjax, "): other["value"]
             for other in rows
-            if other["question"] == line["question"] and other["shape"] == line["shape"] and "chosen" not in other
+            if other["question"] == line["question"]
+            and other["shape"] == line["shape"]
+            and "chosen" not in other
         }
         assert set(values) == METHODS
         assert line["fastest"] == min(values, key=values.get)
         assert line["value"] == values[line["chosen"]]
         assert line["contestant"] == f"auto chose {line['chosen']}, fastest was {line['fastest']}"
-        assert min(line["equal_draws"].values()) < 0.9  # other methods draw otherwise, so the draws tell which was chosen
-    chosen = {line["shape"]: line["chosen"] for line in verdicts if line["question"] == "methods, many draws"}
+        # other methods draw otherwise, so the draws tell which was chosen
+        assert min(line["equal_draws"].values()) < 0.9
+    chosen = {
+        line["shape"]: line["chosen"]
+        for line in verdicts
+        if line["question"] == "methods, many draws"
+    }
     few, many = sampling.FEW, 2 * sampling.FEW
-    assert {f"{few} draws" in shape: method for shape, method in chosen.items()} == {True: "tree", False: "table"}
+    assert {f"{few} draws" in shape: method for shape, method in chosen.items()} == {
+        True: "tree",
+        False: "table",
+    }
     assert any(f"{many} draws" in shape for shape in chosen)
 
 
@@ -134,7 +171,9 @@ def test_no_paths_in_what_is_printed_and_written(whole):
 
 
 @pytest.mark.parametrize("fails", [True, False])
-def test_a_case_that_raises_is_a_row_and_the_next_one_runs(accelerator, monkeypatch, tmp_path, capsys, fails):
+def test_a_case_that_raises_is_a_row_and_the_next_one_runs(
+    accelerator, monkeypatch, tmp_path, capsys, fails
+):
     def plan(session):
         def first():
             if fails:
@@ -143,8 +182,14 @@ def test_a_case_that_raises_is_a_row_and_the_next_one_runs(accelerator, monkeypa
         def second():
             session.leave_out("second", "dpjax", "swap", "1 x 1", "ran")
 
-        tasks = [accelerator.Task("first", "swap", "1 x 1", first), accelerator.Task("second", "swap", "1 x 1", second)]
-        return [*tasks, accelerator.Task("third", "swap", "1 x 1", second, bytes=math.inf if fails else 0)]
+        tasks = [
+            accelerator.Task("first", "swap", "1 x 1", first),
+            accelerator.Task("second", "swap", "1 x 1", second),
+        ]
+        return [
+            *tasks,
+            accelerator.Task("third", "swap", "1 x 1", second, bytes=math.inf if fails else 0),
+        ]
 
     monkeypatch.setattr(accelerator, "plan", plan)
     monkeypatch.setattr(accelerator, "free_memory", lambda: 1e9)
@@ -152,7 +197,11 @@ def test_a_case_that_raises_is_a_row_and_the_next_one_runs(accelerator, monkeypa
     rows = json.loads((tmp_path / "out.json").read_text())["rows"]
     statuses = [line["status"] for line in rows]
     if fails:
-        assert statuses == ["failed: ValueError: file.py says / no", "ran", "left out: memory, about inf of 1 GB"]
+        assert statuses == [
+            "failed: ValueError: file.py says / no",
+            "ran",
+            "left out: memory, about inf of 1 GB",
+        ]
     else:
         assert statuses == ["ran", "ran"]
     assert all(status in capsys.readouterr().out for status in statuses[:1])
@@ -176,7 +225,9 @@ def test_what_is_predicted_to_take_too_long_is_not_built(accelerator):
         built.append(name)
         return accelerator.build(lambda x: x + 1, accelerator.jnp.zeros(3), units=3, keyed=False)
 
-    entries = {name: (1000, lambda name=name: make(name)) for name in ("dpjax", "naive jitted Gumbel-max")}
+    entries = {
+        name: (1000, lambda name=name: make(name)) for name in ("dpjax", "naive jitted Gumbel-max")
+    }
     accelerator.compare(session, "one draw", "swap", "3 x 1", entries)
     assert built == ["dpjax"]
     assert [line["status"] for line in session.rows] == ["left out: time", "measured"]
@@ -184,7 +235,9 @@ def test_what_is_predicted_to_take_too_long_is_not_built(accelerator):
 
 @pytest.mark.slow
 def test_a_wrong_contestant_is_never_timed(accelerator, monkeypatch):
-    """This library with an epsilon that is wrong on purpose does not pass, and is not timed; its rival is."""
+    """This library with an epsilon that is wrong on purpose does not pass, and is not timed; its
+    rival is.
+    """
 
     def wrong(case, profile, draws=(), method="auto"):
         return accelerator.naive(case, profile, *draws, factor=1.25)
@@ -207,7 +260,12 @@ def test_a_wrong_contestant_is_never_timed(accelerator, monkeypatch):
 
 def test_a_check_that_sees_nothing_ends_the_run(accelerator):
     session = _session(accelerator)
-    check = accelerator.check("control", accelerator.OnDevice(3, 3, "swap"), 9, distance=0.0, critical=1.0, control=True)
-    with pytest.raises(accelerator.Unseen, match="does not reject"), session.guard("check", "control", "swap", "3 x 3"):
+    check = accelerator.check(
+        "control", accelerator.OnDevice(3, 3, "swap"), 9, distance=0.0, critical=1.0, control=True
+    )
+    with (
+        pytest.raises(accelerator.Unseen, match="does not reject"),
+        session.guard("check", "control", "swap", "3 x 3"),
+    ):
         session.judge(check)
     assert session.rows == []

@@ -1,4 +1,6 @@
-"""The benchmarks run, check before they time, and say what they compare with what; how fast anything is, no test can tell."""
+"""The benchmarks run, check before they time, and say what they compare with what; how fast
+anything is, no test can tell.
+"""
 
 import argparse
 import json
@@ -38,16 +40,23 @@ def run_report(folder, *arguments):
 
 def cells_of(table):
     """The cells of a Markdown table, without its head."""
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table.strip().splitlines()[2:]]
+    return [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in table.strip().splitlines()[2:]
+    ]
 
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory):
-    """The report's tables and the documents behind them, from one quick run; the experiments have tests of their own."""
+    """The report's tables and the documents behind them, from one quick run; the experiments have
+    tests of their own.
+    """
     folder = tmp_path_factory.mktemp("benchmarks")
     done = run_report(FOLDER, "--quick", "--folder", str(folder), *BENCHMARKS)
     assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout, {name: json.loads((folder / f"{name}.json").read_text()) for name in BENCHMARKS}
+    return done.stdout, {
+        name: json.loads((folder / f"{name}.json").read_text()) for name in BENCHMARKS
+    }
 
 
 @pytest.fixture
@@ -66,7 +75,12 @@ def _rows(documents):
 @pytest.mark.slow
 def test_every_row_says_what_it_is(report):
     rows = _rows(report[1])
-    assert {line["question"] for line in rows} >= {"single draws", "repeated draws", "from raw records", "weak scaling"}
+    assert {line["question"] for line in rows} >= {
+        "single draws",
+        "repeated draws",
+        "from raw records",
+        "weak scaling",
+    }
     for line in rows:
         assert line["relation"] in ("swap", "add_remove", "no privacy"), line
         assert all(line[name] for name in ("question", "contestant", "shape", "status")), line
@@ -83,7 +97,12 @@ def test_ratios_are_finite_and_say_against_what(report):
         assert math.isfinite(line["ratio"]), line
         assert line["reference"], line
     names = {line["contestant"] for line in compared}
-    assert {"naive jitted Gumbel-max", "jax.random.laplace", "np.sort alone", "NumPy sort, cumulative sums"} <= names
+    assert {
+        "naive jitted Gumbel-max",
+        "jax.random.laplace",
+        "np.sort alone",
+        "NumPy sort, cumulative sums",
+    } <= names
     assert sum("met" in line for line in compared) >= 10
 
 
@@ -95,13 +114,18 @@ def test_distributions_are_checked_and_controls_rejected(report):
     assert not any(check["passed"] for check in controls)
     assert [check for check in checks if not check.get("control") and not check["passed"]] == []
     rejected = [line for line in _rows(report[1]) if line["contestant"].startswith("control")]
-    assert all(line["status"] == "rejected: wrong distribution" and "value" not in line for line in rejected)
+    assert all(
+        line["status"] == "rejected: wrong distribution" and "value" not in line
+        for line in rejected
+    )
 
 
 @pytest.mark.slow
 def test_accuracy_never_compares_across_relations(report):
     rows = [line for line in report[1]["accuracy"]["rows"] if line["status"] == "measured"]
-    errors = {(line["question"], line["relation"], line["contestant"]): line["value"] for line in rows}
+    errors = {
+        (line["question"], line["relation"], line["contestant"]): line["value"] for line in rows
+    }
     for line in rows:
         if "ratio" in line:
             reference = errors[line["question"], line["relation"], line["reference"]]
@@ -111,7 +135,9 @@ def test_accuracy_never_compares_across_relations(report):
 @pytest.mark.slow
 def test_a_quick_run_compares_under_both_relations(report):
     for name in ("single_draws", "repeated_draws", "from_raw", "one_jit", "accuracy", "releases"):
-        assert {line["relation"] for line in report[1][name]["rows"]} >= {"swap", "add_remove"}, name
+        assert {line["relation"] for line in report[1][name]["rows"]} >= {"swap", "add_remove"}, (
+            name
+        )
 
 
 @pytest.mark.slow
@@ -138,21 +164,27 @@ def test_the_report_ends_with_a_row_for_each_script(report):
     lines = cells_of(report[0].split("## Summary")[1])
     assert [line[0] for line in lines] == list(BENCHMARKS)
     for name, mode, seconds, status in lines:
-        assert mode == ("whole" if name in ("single_draws", "from_raw", "memory", "import_time") else "quick")
+        assert mode == (
+            "whole" if name in ("single_draws", "from_raw", "memory", "import_time") else "quick"
+        )
         assert float(seconds) >= 0
         assert status == "ran"
 
 
 @pytest.fixture
 def scripts(tmp_path):
-    """A folder with the report and three scripts: one that runs, one that raises, and one that wants data that are not there."""
+    """A folder with the report and three scripts: one that runs, one that raises, and one that
+    wants data that are not there.
+    """
     folder = tmp_path / "benchmarks"
     folder.mkdir()
     for name in ("report.py", "tables.py"):
         (folder / name).write_text((FOLDER / name).read_text())
     (folder / "works.py").write_text("print('| a table |')\n")
     (folder / "broken.py").write_text("print('| half a table |')\nopen(__file__ + '.none')\n")
-    (folder / "waits.py").write_text("import sys\nprint('There are no data | here.', file=sys.stderr)\nsys.exit(77)\n")
+    (folder / "waits.py").write_text(
+        "import sys\nprint('There are no data | here.', file=sys.stderr)\nsys.exit(77)\n"
+    )
     return folder
 
 
@@ -163,8 +195,14 @@ def test_a_script_that_fails_is_a_row_and_does_not_stop_the_report(scripts):
     assert "| half a table |" in tables
     assert "| a table |" in tables
     found = {name: (mode, status) for name, mode, _, status in cells_of(summary)}
-    assert {name: mode for name, (mode, _) in found.items()} == dict.fromkeys(("broken", "absent", "waits", "works"), "whole")
-    assert re.fullmatch(r"failed, exit status 1: FileNotFoundError: .*'broken.py.none'", found["broken"][1])
+    assert {name: mode for name, (mode, _) in found.items()} == dict.fromkeys(
+        ("broken", "absent", "waits", "works"), "whole"
+    )
+    assert re.fullmatch(
+        r"failed, exit status 1: FileNotFoundError: "
+        r".*'broken.py.none'",
+        found["broken"][1],
+    )
     assert re.fullmatch(r"failed, exit status 2: .*'absent.py'.*", found["absent"][1])
     assert found["waits"][1] == "skipped: There are no data / here."
     assert found["works"][1] == "ran"
@@ -184,7 +222,10 @@ def test_the_report_lists_every_script(monkeypatch):
     def programs(folder):
         return {path.stem for path in folder.glob("*.py") if "\nif __name__ ==" in path.read_text()}
 
-    assert set(report.BENCHMARKS) == programs(FOLDER) - {"report", "tumult_core"} | {"accelerator", "counted"}
+    assert set(report.BENCHMARKS) == programs(FOLDER) - {"report", "tumult_core"} | {
+        "accelerator",
+        "counted",
+    }
     assert set(report.EXPERIMENTS) == programs(FOLDER / "experiments")
     assert "harness" not in programs(FOLDER)  # the control: a file without a program is no script
 
@@ -201,7 +242,9 @@ def test_an_experiment_without_its_data_is_skipped(name, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("relation", ["swap", "add_remove"])
 def test_a_wrong_contestant_is_never_timed(harness, relation):
-    """Three fast contestants with wrong distributions: the median itself, one level off on one side, one uniform for all rows."""
+    """Three fast contestants with wrong distributions: the median itself, one level off on one
+    side, one uniform for all rows.
+    """
     tools, contestants = harness
     case, timed = tools.Case(2048, 33, relation, seed=1), []
 
@@ -218,7 +261,10 @@ def test_a_wrong_contestant_is_never_timed(harness, relation):
 
     def one_side(case, turn):
         generator = np.random.default_rng(turn)
-        widths = np.diff(np.pad(case.sorted_data, ((0, 0), (1, 1)), constant_values=(case.lower, case.upper)), axis=1)
+        widths = np.diff(
+            np.pad(case.sorted_data, ((0, 0), (1, 1)), constant_values=(case.lower, case.upper)),
+            axis=1,
+        )
         decay = contestants._decay(case)
         decay[: (case.points + 1) // 2] = np.roll(decay, 1)[: (case.points + 1) // 2]
         sums = np.cumsum(widths * decay, axis=1)
@@ -243,13 +289,16 @@ def test_a_wrong_contestant_is_never_timed(harness, relation):
 def test_a_check_that_fails_ends_the_program_behind_its_table(harness, capsys, tmp_path):
     tools, _ = harness
     args = argparse.Namespace(quick=True, out=str(tmp_path / "out.json"))
-    rows = [tools.row("question", "contestant", "swap", "1 x 1", status="rejected: wrong distribution")]
+    rows = [
+        tools.row("question", "contestant", "swap", "1 x 1", status="rejected: wrong distribution")
+    ]
     check = {"contestant": "contestant", "relation": "swap", "passed": False, "control": False}
     with pytest.raises(SystemExit, match="contestant"):
         tools.finish("benchmark", args, rows, [check])
     assert "| rejected: wrong distribution |" in capsys.readouterr().out
     assert json.loads((tmp_path / "out.json").read_text())["checks"] == [check]
-    tools.finish("benchmark", args, rows, [check | {"control": True}])  # what must be rejected is no failure
+    # what must be rejected is no failure
+    tools.finish("benchmark", args, rows, [check | {"control": True}])
 
 
 @pytest.mark.slow
@@ -263,7 +312,14 @@ def test_a_check_that_sees_nothing_ends_the_run(harness):
         must_be_rejected=True,
     )
     with pytest.raises(RuntimeError, match="does not reject"):
-        tools.contest("controls", [control], tools.Case(8, 101, "swap"), tools.Case(512, 33, "swap"), 1, "median")
+        tools.contest(
+            "controls",
+            [control],
+            tools.Case(8, 101, "swap"),
+            tools.Case(512, 33, "swap"),
+            1,
+            "median",
+        )
 
 
 @pytest.fixture
@@ -290,10 +346,25 @@ def test_a_quick_run_writes_no_figures(figures, tmp_path, monkeypatch):
         path = getattr(figures, name)
         (tmp_path / f"{name}.txt").write_text(path.read_text())
         monkeypatch.setattr(figures, name, tmp_path / f"{name}.txt")
-    environment = {"device": "cpu", "processor": "a processor", "cores": 1, "versions": {"numpy": "1", "jax": None}}
-    row = {"question": "sorts", "contestant": "ours", "relation": "swap", "shape": "3", "status": "measured", "value": 1.23456}
+    environment = {
+        "device": "cpu",
+        "processor": "a processor",
+        "cores": 1,
+        "versions": {"numpy": "1", "jax": None},
+    }
+    row = {
+        "question": "sorts",
+        "contestant": "ours",
+        "relation": "swap",
+        "shape": "3",
+        "status": "measured",
+        "value": 1.23456,
+    }
     row |= {"unit": "s", "ratio": 2.0, "reference": "theirs", "bar": {"at_most": 3}, "met": True}
-    document = {"environment": environment, "rows": [row, row | {"bar": None}, row | {"status": "failed"}]}
+    document = {
+        "environment": environment,
+        "rows": [row, row | {"bar": None}, row | {"status": "failed"}],
+    }
     figures.write({"memory": document | {"settings": {"quick": True}}}, BENCHMARKS)
     assert json.loads(figures.MEASURED.read_text()).get("memory") == measured.get("memory")
     figures.write({"memory": document | {"settings": {"quick": False}}}, BENCHMARKS)

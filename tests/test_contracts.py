@@ -1,4 +1,6 @@
-"""What DESIGN promises of every function: one trace over a sweep, gradients, precision, and the shape of the public face."""
+"""What DESIGN promises of every function: one trace over a sweep, gradients, precision, and the
+shape of the public face.
+"""
 
 import inspect
 import subprocess
@@ -30,7 +32,9 @@ X = np.asarray(jax.random.normal(jax.random.key(0), (6, 21)))
 
 FEW = X[:2, :9]
 QUICK = ("exponential",)
-NAMES = [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in PIPELINES]
+NAMES = [
+    name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in PIPELINES
+]
 
 
 @pytest.fixture(params=NAMES)
@@ -43,8 +47,11 @@ def sweep(run, pipeline, data):
     n = data.shape[-1]
     for i, eps in enumerate((0.1, 1.0, 5.0)):
         ties = np.where(np.arange(n) < n // 3 * i, 0.25, data)
-        draws, error = run(jax.random.key(i), np.where(ties > 2, np.nan, ties), eps, -3.0 - i, 3.0 + i)
-        if not any(word in inspect.getsource(pipeline) for word in ("jnp.mean", "between")):  # NaN scores make NaN rows
+        draws, error = run(
+            jax.random.key(i), np.where(ties > 2, np.nan, ties), eps, -3.0 - i, 3.0 + i
+        )
+        # NaN scores make NaN rows
+        if not any(word in inspect.getsource(pipeline) for word in ("jnp.mean", "between")):
             assert np.isfinite(draws).all()
             assert np.isfinite(error).all()
 
@@ -56,7 +63,9 @@ def draws_and_errors(key, distribution):
 
 @pytest.mark.parametrize("name", PIPELINES)
 def test_a_sweep_over_epsilon_bounds_and_data_compiles_once(name):
-    """From data to a distribution in one program, and on to draws and errors in one that all of a kind share."""
+    """From data to a distribution in one program, and on to draws and errors in one that all of a
+    kind share.
+    """
     pipeline, programs = PIPELINES[name], draws_and_errors._cache_size()
     chex.clear_trace_counter()
 
@@ -84,12 +93,16 @@ def test_a_sweep_compiles_once_from_data_to_draws(name):
 
 
 def wide(distribution):
-    """Of one size, for the programs below to serve distributions of a kind; what makes a distribution is a program of its own."""
+    """Of one size, for the programs below to serve distributions of a kind; what makes a
+    distribution is a program of its own.
+    """
     return jax.tree.map(strong, of_one_size(distribution, pieces=48))
 
 
 def gradient_through(distribution_of, function, *given):
-    """The gradient of a number that a program computes of distributions, pulled back to what they are made of."""
+    """The gradient of a number that a program computes of distributions, pulled back to what they
+    are made of.
+    """
     distribution, back = jax.jit(lambda *given: jax.vjp(distribution_of, *given))(*given)
     return jax.jit(lambda back, gradient: back(gradient))(back, function(distribution))
 
@@ -111,7 +124,9 @@ def test_the_error_bar_s_gradient_by_epsilon_agrees_with_finite_differences(pipe
         h = 1e-5
         above, below = (error_at(distribution_of(jnp.float64(at))) for at in (eps + h, eps - h))
         (gradient,) = gradient_through(distribution_of, gradient_of_error, jnp.float64(eps))
-        assert float(gradient) == pytest.approx((float(above) - float(below)) / (2 * h), rel=1e-6, abs=1e-9)
+        assert float(gradient) == pytest.approx(
+            (float(above) - float(below)) / (2 * h), rel=1e-6, abs=1e-9
+        )
 
 
 TIED = jnp.asarray(np.where(np.arange(21) < 15, 0.25, X))
@@ -120,17 +135,25 @@ TIED = jnp.asarray(np.where(np.arange(21) < 15, 0.25, X))
 @jax.jit
 @jax.grad
 def gradient_of_total(distribution):
-    values = [getattr(distribution, name)() for name in ("variance", "entropy") if hasattr(distribution, name)]
+    values = [
+        getattr(distribution, name)()
+        for name in ("variance", "entropy")
+        if hasattr(distribution, name)
+    ]
     points = ("mean_abs_error", "cdf", "survival", "quantile", "log_prob")
     return sum(
-        jnp.sum(value) for value in values + [getattr(distribution, name)(0.3) for name in points if hasattr(distribution, name)]
+        jnp.sum(value)
+        for value in values
+        + [getattr(distribution, name)(0.3) for name in points if hasattr(distribution, name)]
     )
 
 
 @pytest.mark.slow
 def test_gradients_by_data_epsilon_and_bounds_are_finite_with_ties(pipeline):
     given = TIED, jnp.float32(1.0), jnp.float32(-3.0), jnp.float32(3.0)
-    for gradient in gradient_through(lambda *given: wide(pipeline(*given)), gradient_of_total, *given):
+    for gradient in gradient_through(
+        lambda *given: wide(pipeline(*given)), gradient_of_total, *given
+    ):
         assert jnp.isfinite(gradient).all()
 
 
@@ -138,13 +161,18 @@ def test_gradients_by_data_epsilon_and_bounds_are_finite_with_ties(pipeline):
 def summaries(distribution):
     points = np.linspace(-2.5, 2.5, 6)
     return {
-        **{name: getattr(distribution, name)(points) for name in ("cdf", "survival", "mean_abs_error")},
+        **{
+            name: getattr(distribution, name)(points)
+            for name in ("cdf", "survival", "mean_abs_error")
+        },
         "mean": distribution.mean(),
     }
 
 
 def test_float32_agrees_with_float64(pipeline, x64):
-    """Within the rounding of 44 pieces: each edge is off by 3 units of 2^-24, against masses of widths of at least 1e-3."""
+    """Within the rounding of 44 pieces: each edge is off by 3 units of 2^-24, against masses of
+    widths of at least 1e-3.
+    """
     distribution_of = jax.jit(lambda *given: wide(pipeline(*given)))
     single, double = (
         summaries(distribution_of(*(jnp.asarray(value, dtype) for value in (X, 1.0, -3.0, 3.0))))
@@ -165,7 +193,10 @@ def test_distributions_pass_through_vmap_and_jit_as_values(pipeline):
     def distribution(x):
         return wide(pipeline(x, 1.0, -3.0, 3.0))
 
-    whole, mapped = jax.jit(distribution)(jnp.asarray(X)), jax.jit(jax.vmap(distribution))(jnp.asarray(X))
+    whole, mapped = (
+        jax.jit(distribution)(jnp.asarray(X)),
+        jax.jit(jax.vmap(distribution))(jnp.asarray(X)),
+    )
     np.testing.assert_allclose(error(mapped), error(whole), rtol=2e-6)
 
 
@@ -213,7 +244,10 @@ HOSTILE = {
     ("neighbors", "shape"),
     [
         ("add_remove", (50,)),
-        *(pytest.param(*case, marks=pytest.mark.slow) for case in (("add_remove", ()), ("swap", ()), ("swap", (50,)))),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in (("add_remove", ()), ("swap", ()), ("swap", (50,)))
+        ),
     ],
 )
 def test_data_never_raise_warn_or_leave_the_range(neighbors, shape):
@@ -221,7 +255,9 @@ def test_data_never_raise_warn_or_leave_the_range(neighbors, shape):
     x = np.stack([data.astype(np.float32) for data in HOSTILE.values()])
     draw = jax.jit(lambda key, distribution: distribution.sample(key, shape))
     for mechanism in (piecewise_laplace, inverse_sensitivity):
-        distribution = mechanism(median(x, lower=-3.0, upper=3.0, neighbors=neighbors), np.array([0.01, 100.0])[:, None])
+        distribution = mechanism(
+            median(x, lower=-3.0, upper=3.0, neighbors=neighbors), np.array([0.01, 100.0])[:, None]
+        )
         draws = np.asarray(draw(jax.random.key(0), of_one_size(distribution, pieces=24)))
         assert draws.shape == (*shape, 2, len(HOSTILE))
         assert ((draws >= -3) & (draws <= 3)).all()
@@ -241,7 +277,9 @@ def test_numbers_that_no_float_holds_and_signaling_nans():
 def test_one_record_and_none():
     for n in (0, 1):
         for neighbors in ("add_remove", "swap"):
-            distribution = piecewise_laplace(median(jnp.zeros(n), lower=-3.0, upper=3.0, neighbors=neighbors), 1.0)
+            distribution = piecewise_laplace(
+                median(jnp.zeros(n), lower=-3.0, upper=3.0, neighbors=neighbors), 1.0
+            )
             assert jnp.isfinite(distribution.sample(jax.random.key(0)))
             np.testing.assert_allclose(distribution.mean(), 0.0, atol=1e-6)
 
@@ -255,7 +293,14 @@ def public_functions():
 
 def test_public_functions_take_key_and_data_first_and_everything_else_by_keyword():
     names = dict(public_functions())
-    assert {"median", "quantile", "order_statistic", "piecewise_laplace", "inverse_sensitivity", "laplace"} <= names.keys()
+    assert {
+        "median",
+        "quantile",
+        "order_statistic",
+        "piecewise_laplace",
+        "inverse_sensitivity",
+        "laplace",
+    } <= names.keys()
     for name, function in names.items():
         parameters = list(inspect.signature(function).parameters.values())
         positional = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
@@ -263,8 +308,13 @@ def test_public_functions_take_key_and_data_first_and_everything_else_by_keyword
         if any(p.name == "key" for p in parameters):
             assert parameters[0].name == "key", name
         for p in parameters:
-            assert not isinstance(p.default, bool), f"{name}: {p.name} is a boolean that flips meaning"
-            if p.name in ("key", "neighbors") and (p.name == "key" or name not in ("count", "histogram")):  # they have one relation
+            assert not isinstance(p.default, bool), (
+                f"{name}: {p.name} is a boolean that flips meaning"
+            )
+            # they have one relation
+            if p.name in ("key", "neighbors") and (
+                p.name == "key" or name not in ("count", "histogram")
+            ):
                 assert p.default is p.empty, f"{name}: {p.name} must have no default"
 
 
@@ -311,6 +361,8 @@ def test_importing_dpjax_loads_nothing_beside_jax():
         "import sys, jax, jax.numpy; before = {m.split('.')[0] for m in sys.modules}; import dpjax;"
         "print(sorted({m.split('.')[0] for m in sys.modules} - before))"
     )
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    out = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
     extra = set(eval(out)) - set(sys.stdlib_module_names)
     assert extra == {"dpjax"}

@@ -24,7 +24,8 @@ def counted(monkeypatch):
 def test_bytes_are_those_of_every_step(counted):
     x = jax.ShapeDtypeStruct((64, 256), np.float32)
     data = 4 * 64 * 256
-    assert counted.counts(lambda x: x + 1, x)["bytes"] == pytest.approx(2 * data, rel=0.01)  # read and written
+    # read and written
+    assert counted.counts(lambda x: x + 1, x)["bytes"] == pytest.approx(2 * data, rel=0.01)
     sums = counted.counts(lambda x: jnp.sum(x, axis=1), x)["bytes"]
     assert sums == pytest.approx(data, rel=0.1)
     again = counted.counts(lambda x: jnp.sum(jnp.sort(x * x, axis=1) * x, axis=1), x)
@@ -33,7 +34,9 @@ def test_bytes_are_those_of_every_step(counted):
 
 
 def test_a_pipeline_is_counted_as_other_devices_get_it(counted):
-    """One way of a draw reads all pieces for Gumbel-max; the CPU's way would call NumPy, and XLA would not know what that reads."""
+    """One way of a draw reads all pieces for Gumbel-max; the CPU's way would call NumPy, and XLA
+    would not know what that reads.
+    """
     found = counted.count(PIPELINES["plm of the median"], 8, 33)
     assert set(found) == set(counted.COLUMNS)
     assert all(value > 0 for value in found.values())
@@ -46,7 +49,9 @@ def test_the_table_is_written_between_its_marks(counted, monkeypatch, tmp_path):
     monkeypatch.setattr(counted, "QUICK", ("laplace",))
     readme = tmp_path / "README.md"
     readme.write_text(f"before\n\n{counted.BEGIN}\nold\n{counted.END}\n\nafter\n")
-    monkeypatch.setattr("sys.argv", ["counted.py", "--quick", "--rows", "4", "--points", "9", "--write"])
+    monkeypatch.setattr(
+        "sys.argv", ["counted.py", "--quick", "--rows", "4", "--points", "9", "--write"]
+    )
     counted.main()
     text = readme.read_text()
     assert text.startswith(f"before\n\n{counted.BEGIN}\n\n**Counted, not measured**")
@@ -64,6 +69,14 @@ def test_the_committed_table_has_every_pipeline(counted):
 
 def test_every_public_mechanism_is_among_the_pipelines():
     source = (pathlib.Path(__file__).parent / "support" / "pipelines.py").read_text()
-    mechanisms = [name for name in dpjax.mechanisms.__all__ if hasattr(getattr(dpjax.mechanisms, name), "guarantee")]
-    missing = [name for name in mechanisms if f"{name}(" not in source and f"{name}_distribution(" not in source]
+    mechanisms = [
+        name
+        for name in dpjax.mechanisms.__all__
+        if hasattr(getattr(dpjax.mechanisms, name), "guarantee")
+    ]
+    missing = [
+        name
+        for name in mechanisms
+        if f"{name}(" not in source and f"{name}_distribution(" not in source
+    ]
     assert missing == []

@@ -1,4 +1,6 @@
-"""What a GPU would be given: every pipeline is lowered for CUDA on whatever machine this runs on, and its program is read."""
+"""What a GPU would be given: every pipeline is lowered for CUDA on whatever machine this runs on,
+and its program is read.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -11,14 +13,23 @@ from dpjax.numerics.batching import by_platform
 from dpjax.numerics.host_call import host_call
 from dpjax.statistics import without_host_calls
 from tests.support.devices import as_on_other_devices
-from tests.support.lowering import float64s, host_calls, rounded_products, traced_conditions, traced_loops, turns
+from tests.support.lowering import (
+    float64s,
+    host_calls,
+    rounded_products,
+    traced_conditions,
+    traced_loops,
+    turns,
+)
 from tests.support.pipelines import DRAWN, FURTHER, PIPELINES
 
 # Loops whose number of turns depends on what they work on, and why they may.
 INHERENT = {
-    "laplace under a metric": "the least noise is searched until it is found, once for a public metric and its queries",
+    "laplace under a metric": "the least noise is searched until it is found, once for a public "
+    "metric and its queries",
 }
-# Turns of all loops, one after the other, for 64 rows of 1001 records, where they are more than 200, and what they are made of.
+# Turns of all loops, one after the other, for 64 rows of 1001 records, where they are more than
+# 200, and what they are made of.
 TURNS = {
     "inv of a variance": 2000,  # windows are searched one length after the other
     "smooth laplace": 1100,  # the largest rise is searched one distance after the other
@@ -31,7 +42,10 @@ TURNS = {
     "planar laplace": 1100,
 }
 OF_FEW = ("selection under a metric",)  # its metric is of 21 elements
-GIVEN = (jax.ShapeDtypeStruct((), jax.random.key(0).dtype), jax.ShapeDtypeStruct((6, 21), np.float32))
+GIVEN = (
+    jax.ShapeDtypeStruct((), jax.random.key(0).dtype),
+    jax.ShapeDtypeStruct((6, 21), np.float32),
+)
 LONG = jax.ShapeDtypeStruct((64, 1001), np.float32)
 PUBLIC = (jax.ShapeDtypeStruct((), np.float32),) * 3
 
@@ -67,7 +81,11 @@ def draws_and_errors(pipeline):
             return found | {"error": distribution.marginals().mean_abs_error(0.0)}
         if hasattr(distribution, "mean_norm_error"):
             return found | {"error": distribution.mean_norm_error()}
-        return found | ({"error": distribution.mean_abs_error(0.0)} if hasattr(distribution, "mean_abs_error") else {})
+        return found | (
+            {"error": distribution.mean_abs_error(0.0)}
+            if hasattr(distribution, "mean_abs_error")
+            else {}
+        )
 
     return run
 
@@ -91,13 +109,19 @@ def test_few_draws_have_one_condition():
     text = lowered(draw, GIVEN[0], jax.ShapeDtypeStruct((8192, 1023), np.float32))
     assert faults(text) == {}
     assert len(traced_conditions(text)) == 1
-    assert text.count("stablehlo.optimization_barrier") == 3  # without which XLA runs both branches on a GPU
+    # without which XLA runs both branches on a GPU
+    assert text.count("stablehlo.optimization_barrier") == 3
 
 
 @pytest.mark.parametrize("name", [*PIPELINES, *FURTHER, *DRAWN])
 def test_loops_for_cuda_have_few_turns(name):
-    """A device starts a kernel for each step of each turn, which takes longer than working on all numbers of a row at once."""
-    run, given = DRAWN[name] if name in DRAWN else draws_and_errors((PIPELINES | FURTHER)[name]), (GIVEN[0], LONG, *PUBLIC)
+    """A device starts a kernel for each step of each turn, which takes longer than working on all
+    numbers of a row at once.
+    """
+    run, given = (
+        DRAWN[name] if name in DRAWN else draws_and_errors((PIPELINES | FURTHER)[name]),
+        (GIVEN[0], LONG, *PUBLIC),
+    )
     if name in OF_FEW:
         given = GIVEN[0], GIVEN[1], *PUBLIC
     with as_on_other_devices():
@@ -112,18 +136,27 @@ def test_turns_are_counted():
     def nested(x):
         return once(jax.lax.scan(lambda x, _: (once(x), None), x, length=7)[0])
 
-    assert [turns(jax.make_jaxpr(f)(0.0).jaxpr) for f in (lambda x: x, once, nested)] == [0, 30, 240]
+    assert [turns(jax.make_jaxpr(f)(0.0).jaxpr) for f in (lambda x: x, once, nested)] == [
+        0,
+        30,
+        240,
+    ]
 
 
 def test_the_platform_that_is_lowered_for_decides():
-    """Also on a machine without an accelerator: the program for CUDA is not the one for the CPU, one for both has both ways."""
+    """Also on a machine without an accelerator: the program for CUDA is not the one for the CPU,
+    one for both has both ways.
+    """
 
     def way(x):
         return by_platform(x, cpu=lambda x: jnp.sin(x), default=lambda x: jnp.cos(x))
 
     one = jax.ShapeDtypeStruct((), np.float32)
     found = {platform: lowered(way, one, platform=platform) for platform in ("cpu", "cuda", "tpu")}
-    assert {platform: ("stablehlo.sine" in text, "stablehlo.cosine" in text) for platform, text in found.items()} == {
+    assert {
+        platform: ("stablehlo.sine" in text, "stablehlo.cosine" in text)
+        for platform, text in found.items()
+    } == {
         "cpu": (True, False),
         "cuda": (False, True),
         "tpu": (False, True),
@@ -161,37 +194,52 @@ def test_a_host_call_is_caught():
     for function, target in ((call, "dpjax_host_call"), (callback, "callback")):
         text = jax.jit(function).lower(jnp.zeros(3)).as_text()
         assert target in faults(text)["host calls"][0]
-    assert not host_calls(jax.jit(jnp.linalg.cholesky).lower(jnp.eye(3)).as_text())  # a library of the device is none
+    # a library of the device is none
+    assert not host_calls(jax.jit(jnp.linalg.cholesky).lower(jnp.eye(3)).as_text())
 
 
 def test_float64_is_caught(x64):
     for shape in ((), (3,)):
         given = jax.ShapeDtypeStruct(shape, np.float32)
-        assert "float64" in faults(lowered(lambda x: x.astype(np.float64).astype(np.float32), given))
+        assert "float64" in faults(
+            lowered(lambda x: x.astype(np.float64).astype(np.float32), given)
+        )
         assert faults(lowered(lambda x: x + np.float32(3), given)) == {}
 
 
 def test_a_product_in_few_digits_is_caught():
     matrices = (jax.ShapeDtypeStruct((3, 3), np.float32),) * 2
     assert rounded_products(lowered(jnp.matmul, *matrices))
-    assert not rounded_products(lowered(lambda a, b: jnp.matmul(a, b, precision="highest"), *matrices))
+    assert not rounded_products(
+        lowered(lambda a, b: jnp.matmul(a, b, precision="highest"), *matrices)
+    )
     assert not rounded_products(lowered(jnp.matmul, *(jax.ShapeDtypeStruct((3, 3), np.int32),) * 2))
 
 
 LOOPS = {
     "as many turns as asked": (lambda n: jax.lax.fori_loop(0, n, lambda _, x: x * 2 + 1, n), True),
     "until it is small": (lambda n: jax.lax.while_loop(lambda x: x > 3, lambda x: x // 2, n), True),
-    "from a traced start": (lambda n: jax.lax.while_loop(lambda x: x < 9, lambda x: x + 1, n), True),
+    "from a traced start": (
+        lambda n: jax.lax.while_loop(lambda x: x < 9, lambda x: x + 1, n),
+        True,
+    ),
     "a counter that another number moves": (
-        lambda n: jax.lax.while_loop(lambda s: s[0] < 9, lambda s: (s[0] + s[1], s[1]), (jnp.int32(0), n)),
+        lambda n: jax.lax.while_loop(
+            lambda s: s[0] < 9, lambda s: (s[0] + s[1], s[1]), (jnp.int32(0), n)
+        ),
         True,
     ),
     "inside a loop of ten turns": (
-        lambda n: jax.lax.fori_loop(0, 10, lambda _, x: jax.lax.fori_loop(0, n, lambda _, y: y + 3, x), n),
+        lambda n: jax.lax.fori_loop(
+            0, 10, lambda _, x: jax.lax.fori_loop(0, n, lambda _, y: y + 3, x), n
+        ),
         True,
     ),
     "ten turns": (lambda n: jax.lax.fori_loop(0, 10, lambda _, x: x * 2 + 1, n), False),
-    "a scan": (lambda n: jax.lax.scan(lambda x, y: (x + y, x), n, np.arange(7, dtype=np.int32)), False),
+    "a scan": (
+        lambda n: jax.lax.scan(lambda x, y: (x + y, x), n, np.arange(7, dtype=np.int32)),
+        False,
+    ),
     "a map": (lambda n: jax.lax.map(lambda y: y * n, np.arange(7, dtype=np.int32)), False),
 }
 

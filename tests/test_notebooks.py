@@ -1,4 +1,6 @@
-"""The committed notebooks: outputs and no errors in them, no path of a machine, one first cell that installs, one style."""
+"""The committed notebooks: outputs and no errors in them, no path of a machine, one first cell that
+installs, one style.
+"""
 
 import importlib.util
 import json
@@ -14,11 +16,17 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 
 def code_of(path):
-    return ["".join(cell["source"]) for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "code"]
+    return [
+        "".join(cell["source"])
+        for cell in json.loads(path.read_text())["cells"]
+        if cell["cell_type"] == "code"
+    ]
 
 
 def test_one_story():
-    assert [path.name[:2] for path in NOTEBOOKS] == [f"{number:02}" for number in range(len(NOTEBOOKS))]
+    assert [path.name[:2] for path in NOTEBOOKS] == [
+        f"{number:02}" for number in range(len(NOTEBOOKS))
+    ]
     first = json.loads(NOTEBOOKS[0].read_text())["cells"][0]["source"]
     assert re.findall(r"`(\d\d_\w+)`", "".join(first)) == [path.stem for path in NOTEBOOKS[1:]]
     installs = {re.sub(r"for package in \(.*\):", "", code_of(path)[0]) for path in NOTEBOOKS}

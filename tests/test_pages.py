@@ -1,4 +1,6 @@
-"""The pages of reference that pdoc makes of the docstrings: each public name has its place, and each reference leads somewhere."""
+"""The pages of reference that pdoc makes of the docstrings: each public name has its place, and
+each reference leads somewhere.
+"""
 
 import importlib
 import inspect
@@ -35,7 +37,9 @@ def texts(value):
 
 
 def resolves(reference, value):
-    """Whether a reference in the docstring of something names what is there: from the top, its package, its module or its class."""
+    """Whether a reference in the docstring of something names what is there: from the top, its
+    package, its module or its class.
+    """
     parts = reference.split(".")
     module = inspect.getmodule(value)
     for start in (value, module, sys.modules.get(getattr(module, "__package__", "")), dpjax):
@@ -75,7 +79,13 @@ def test_control_a_reference_to_nothing_is_found():
 
 
 def test_references_do_not_lead_into_private_modules():
-    private = {(name, role) for name, value in public() for text in texts(value) for role in ROLE.findall(text) if "._" in role}
+    private = {
+        (name, role)
+        for name, value in public()
+        for text in texts(value)
+        for role in ROLE.findall(text)
+        if "._" in role
+    }
     assert private == set()
 
 

@@ -1,4 +1,6 @@
-"""No traps: a public name is what it says, no module hides a function or has its name, and each name is in one list."""
+"""No traps: a public name is what it says, no module hides a function or has its name, and each
+name is in one list.
+"""
 
 import builtins
 import importlib
@@ -12,7 +14,8 @@ import types
 import dpjax
 
 ROOMS = [name for name in dir(dpjax) if inspect.ismodule(getattr(dpjax, name))]
-DOCUMENTED_AS_MODULES = {f"dpjax.bounds.{name}" for name in dpjax.bounds.__all__}  # the theorems about a mechanism are in a module
+# the theorems about a mechanism are in a module
+DOCUMENTED_AS_MODULES = {f"dpjax.bounds.{name}" for name in dpjax.bounds.__all__}
 
 
 def packages():
@@ -25,13 +28,19 @@ def packages():
 
 
 def functions_of(package):
-    """The names that a package lists, of what is called and is no class. Some are compiled, and no plain functions."""
+    """The names that a package lists, of what is called and is no class. Some are compiled, and no
+    plain functions.
+    """
     listed = {name: getattr(package, name) for name in getattr(package, "__all__", ())}
-    return {name for name, value in listed.items() if callable(value) and not inspect.isclass(value)}
+    return {
+        name for name, value in listed.items() if callable(value) and not inspect.isclass(value)
+    }
 
 
 def traps(package, functions):
-    """Modules of a package with the name of a function, or hidden by something else that has their name."""
+    """Modules of a package with the name of a function, or hidden by something else that has their
+    name.
+    """
     found = []
     for module in pkgutil.iter_modules(package.__path__):
         whole = f"{package.__name__}.{module.name}"
@@ -47,8 +56,16 @@ def test_no_module_has_the_name_of_a_public_function_or_is_hidden_by_one():
     at_the_top = functions_of(dpjax)
     assert {"piecewise_laplace", "joint_quantiles", "mean", "simulate"} <= at_the_top
     seen = list(packages())
-    assert {dpjax.mechanisms, dpjax.metric_privacy, dpjax.auditing, dpjax.release, dpjax.statistics} <= set(seen)
-    assert [trap for package in seen for trap in traps(package, at_the_top | functions_of(package))] == []
+    assert {
+        dpjax.mechanisms,
+        dpjax.metric_privacy,
+        dpjax.auditing,
+        dpjax.release,
+        dpjax.statistics,
+    } <= set(seen)
+    assert [
+        trap for package in seen for trap in traps(package, at_the_top | functions_of(package))
+    ] == []
 
 
 def test_control_a_module_named_as_a_function_is_found(tmp_path):
@@ -64,7 +81,9 @@ def test_a_name_that_a_package_lists_is_a_module_only_where_that_is_said():
     for package in packages():
         for name in getattr(package, "__all__", ()):
             if inspect.ismodule(getattr(package, name)):
-                assert (package is dpjax and name in ROOMS) or f"{package.__name__}.{name}" in DOCUMENTED_AS_MODULES, name
+                assert (
+                    package is dpjax and name in ROOMS
+                ) or f"{package.__name__}.{name}" in DOCUMENTED_AS_MODULES, name
             elif name[0].islower():
                 assert callable(getattr(package, name)), (package.__name__, name)
 
@@ -84,7 +103,8 @@ def test_a_star_import_shadows_nothing_of_python():
     assert names["median"] is dpjax.median
     python = {*dir(builtins), *sys.stdlib_module_names}
     assert {name for name in names if not name.startswith("__")} & python == set()
-    assert {"random", "statistics", "sum"} == set(dir(dpjax)) & python  # they are there for those who write dpjax.sum
+    # they are there for those who write dpjax.sum
+    assert {"random", "statistics", "sum"} == set(dir(dpjax)) & python
     assert set(dpjax.__all__) == set(dir(dpjax)) - python
 
 
@@ -104,4 +124,9 @@ def test_the_help_groups_every_public_name_and_says_what_one_holds():
     assert set(dir(dpjax)) - {"__version__"} <= words
     assert not [name for name in dir(dpjax) if name.startswith("_") and name != "__version__"]
     table = dpjax.__doc__.split("====\n")[2].split("\n====")[0]
-    assert re.findall(r"^(\w[\w ]*?)  ", table, re.MULTILINE) == ["sensitivity profile", "distribution", "draw", "released number"]
+    assert re.findall(r"^(\w[\w ]*?)  ", table, re.MULTILINE) == [
+        "sensitivity profile",
+        "distribution",
+        "draw",
+        "released number",
+    ]

@@ -1,5 +1,5 @@
-"""The README: its examples run as pasted, the numbers in them are right; and what ``tests/README.md`` and
-``.ci/run`` name is there."""
+"""The README: its examples run as pasted, the numbers in them are right; and what
+``tests/README.md`` and ``.ci/run`` name is there."""
 
 import contextlib
 import pathlib
@@ -17,7 +17,19 @@ from dpjax.command_line.main import main
 ROOT = pathlib.Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 SOURCES = (ROOT / "tests" / "README.md").read_text()
-EXTRAS = {"test", "notebooks", "benchmarks", "databases", "docs", "numpyro", "frames", "spark", "dask", "accounting", "lint"}
+EXTRAS = {
+    "test",
+    "notebooks",
+    "benchmarks",
+    "databases",
+    "docs",
+    "numpyro",
+    "frames",
+    "spark",
+    "dask",
+    "accounting",
+    "lint",
+}
 CODE = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
 COMMANDS = re.findall(r"^\.venv/bin/python -m dpjax ((?:.*\\\n)*.*)$", README, flags=re.MULTILINE)
 
@@ -27,17 +39,25 @@ def words(text):
 
 
 def says(printed, comment):
-    """Whether a line that was printed is what stands before the colon of its comment, rounded as it stands there."""
-    told, drawn = comment.partition(": ")[0].removeprefix("for example "), comment.startswith("for example ")
+    """Whether a line that was printed is what stands before the colon of its comment, rounded as it
+    stands there.
+    """
+    told, drawn = (
+        comment.partition(": ")[0].removeprefix("for example "),
+        comment.startswith("for example "),
+    )
     found, stated = words(printed), words(told)
     return len(found) == len(stated) > 0 and all(
-        abs(float(x) - float(y)) <= (float("inf") if drawn else 0.6 * 10.0 ** -len(y.partition(".")[2]))
+        abs(float(x) - float(y))
+        <= (float("inf") if drawn else 0.6 * 10.0 ** -len(y.partition(".")[2]))
         for x, y in zip(found, stated, strict=True)
     )
 
 
 def untrue(block):
-    """The lines of a block whose print shows something else than their comment; all of them have one."""
+    """The lines of a block whose print shows something else than their comment; all of them have
+    one.
+    """
     shown = []
 
     def show(*values):
@@ -45,14 +65,21 @@ def untrue(block):
 
     exec(compile(block, "README.md", "exec"), {"print": show})
     lines = block.splitlines()
-    wrong = [number for number, printed in shown if not says(printed, lines[number - 1].rpartition("  # ")[2])]
-    never = {number for number, line in enumerate(lines, 1) if "print(" in line} - {number for number, _ in shown}
+    wrong = [
+        number
+        for number, printed in shown
+        if not says(printed, lines[number - 1].rpartition("  # ")[2])
+    ]
+    never = {number for number, line in enumerate(lines, 1) if "print(" in line} - {
+        number for number, _ in shown
+    }
     return [lines[number - 1] for number in [*wrong, *never]]
 
 
 @pytest.mark.slow
 def test_every_example_runs_alone_and_prints_what_it_says(monkeypatch, tmp_path, capsys):
-    monkeypatch.chdir(tmp_path)  # one of them writes a table and a ledger, which the command then reads
+    # one of them writes a table and a ledger, which the command then reads
+    monkeypatch.chdir(tmp_path)
     assert (len(CODE), len(COMMANDS)) == (4, 1)
     assert [line for block in CODE for line in untrue(block)] == []
     assert len(CODE[0].strip().splitlines()) <= 10
@@ -77,12 +104,18 @@ def test_it_is_one_page():
 
 
 def broken(text):
-    """The links of a page to files that are not there, and to headings that it or another page does not have."""
+    """The links of a page to files that are not there, and to headings that it or another page does
+    not have.
+    """
     missing = []
-    for path, _, anchor in (link.partition("#") for link in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in link):
+    for path, _, anchor in (
+        link.partition("#") for link in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in link
+    ):
         page = text if not path else (ROOT / path).read_text() if (ROOT / path).is_file() else None
         headings = re.findall(r"^#+ (.*)$", page or "", flags=re.MULTILINE)
-        anchors = {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
+        anchors = {
+            re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings
+        }
         if page is None or (anchor and anchor not in anchors):
             missing.append(f"{path}#{anchor}" if anchor else path)
     return missing
@@ -91,7 +124,10 @@ def broken(text):
 def test_every_link_and_anchor_leads_somewhere():
     assert len(re.findall(r"\]\(", README)) > 10
     assert broken(README) == []
-    assert broken("# A b, c\n[x](gone.md) [y](#a-b-c) [z](#a-b) [w](README.md#how-fast)") == ["gone.md", "#a-b"]
+    assert broken("# A b, c\n[x](gone.md) [y](#a-b-c) [z](#a-b) [w](README.md#how-fast)") == [
+        "gone.md",
+        "#a-b",
+    ]
 
 
 def test_every_notebook_has_its_line():
@@ -118,7 +154,9 @@ def test_every_name_in_the_tables_is_there():
 
 
 def test_every_extra_is_named():
-    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
     assert set(declared) == EXTRAS
     assert {extra for extra in EXTRAS if f"`{extra}`" not in README} == set()
 
@@ -129,18 +167,30 @@ def test_the_citation_has_the_version():
 
 
 def missing_in(row):
-    """What a row of the table of sources names that is not there, names that none of its tests has, places with none of them."""
+    """What a row of the table of sources names that is not there, names that none of its tests has,
+    places with none of them.
+    """
     names = re.findall(r"`(dpjax\.[\w.]+)`", row)
     last = [re.compile(rf"\b{name.rpartition('.')[2]}\b") for name in names]
     paths = [f"tests/{path}" for path in re.findall(r"`((?:\w+/)?test_\w+\.py)`", row)]
     places = [f"benchmarks/{path}" for path in re.findall(r"`(experiments/\w+\.py)`", row)]
     places += [f"notebooks/{number}_*.ipynb" for number in re.findall(r"notebook (\d\d)", row)]
-    text = {path: "".join(found.read_text() for found in ROOT.glob(path)) for path in paths + places}
+    text = {
+        path: "".join(found.read_text() for found in ROOT.glob(path)) for path in paths + places
+    }
     tests = "".join(text[path] for path in paths)
     found = [path for path in text if not text[path]]
     found += [name for name in names if not _resolves(name)]
-    found += [f"{name} in its tests" for name, word in zip(names, last, strict=True) if not word.search(tests)]
-    return found + [f"any name in {path}" for path in places if names and not any(word.search(text[path]) for word in last)]
+    found += [
+        f"{name} in its tests"
+        for name, word in zip(names, last, strict=True)
+        if not word.search(tests)
+    ]
+    return found + [
+        f"any name in {path}"
+        for path in places
+        if names and not any(word.search(text[path]) for word in last)
+    ]
 
 
 def _resolves(name):
@@ -151,16 +201,29 @@ def _resolves(name):
 
 
 def test_every_source_has_its_names_tests_and_places():
-    rows = [line for line in SOURCES.splitlines() if re.match(r"\| .*(`dpjax|test_\w+\.py|experiments/)", line)]
+    rows = [
+        line
+        for line in SOURCES.splitlines()
+        if re.match(r"\| .*(`dpjax|test_\w+\.py|experiments/)", line)
+    ]
     assert len(rows) > 80
     assert {row: missing for row in rows if (missing := missing_in(row))} == {}
 
 
 def test_control_what_is_not_there_is_missing():
-    assert missing_in("| `dpjax.median_of` | `mechanisms/test_line.py` |") == ["dpjax.median_of", "dpjax.median_of in its tests"]
-    gone = ["tests/mechanisms/test_gone.py", "benchmarks/experiments/gone.py", "notebooks/99_*.ipynb"]
+    assert missing_in("| `dpjax.median_of` | `mechanisms/test_line.py` |") == [
+        "dpjax.median_of",
+        "dpjax.median_of in its tests",
+    ]
+    gone = [
+        "tests/mechanisms/test_gone.py",
+        "benchmarks/experiments/gone.py",
+        "notebooks/99_*.ipynb",
+    ]
     assert missing_in("| `mechanisms/test_gone.py` | `experiments/gone.py`, notebook 99 |") == gone
-    assert missing_in("| `dpjax.mode` | `mechanisms/test_duff.py` | notebook 06 |") == ["any name in notebooks/06_*.ipynb"]
+    assert missing_in("| `dpjax.mode` | `mechanisms/test_duff.py` | notebook 06 |") == [
+        "any name in notebooks/06_*.ipynb"
+    ]
 
 
 def test_every_folder_of_tests_is_described():

@@ -1,8 +1,10 @@
-"""What the approximations of Durfee (2025), Section 5, cost on a median: fewer levels, and radii from the local sensitivity.
+"""What the approximations of Durfee (2025), Section 5, cost on a median: fewer levels, and radii
+from the local sensitivity.
 
 python benchmarks/experiments/approximations.py [--json FILE] [--png FILE]
 
-Exact mean absolute errors of piecewise Laplace on 1001 quantiles of N(0, 1) (no seed is needed), relative to the whole profile:
+Exact mean absolute errors of piecewise Laplace on 1001 quantiles of N(0, 1) (no seed is needed),
+relative to the whole profile:
 
     levels          the smallest k for which profile.truncate(k) has an error at most 1 % larger
     k eps / log     that k in units of log(range / gap) / epsilon, where the gap is the one next to the median
@@ -10,10 +12,9 @@ Exact mean absolute errors of piecewise Laplace on 1001 quantiles of N(0, 1) (no
     R = A           of radii R_l = A_{l-1}, the largest local sensitivity within l-1 changes (``from_local_sensitivity``)
     as printed      of radii R_l = A_l, Corollary 5.1
 
-Beyond level k there is one piece, from there to the bound: its weight is about range * exp(-epsilon k / 2), and a draw from it is
-off by about the range. That is nothing beside a gap only from k = 4 log(range/gap) / epsilon on. The paper's k = O(1/epsilon)
-hides the logarithm.
-"""
+Beyond level k there is one piece, from there to the bound: its weight is about range * exp(-epsilon
+k / 2), and a draw from it is off by about the range. That is nothing beside a gap only from k = 4
+log(range/gap) / epsilon on. The paper's k = O(1/epsilon) hides the logarithm."""
 
 import math
 import statistics
@@ -36,17 +37,28 @@ RECORDS, MOST = 1001, 1.01
 
 def rows(num_records: int = RECORDS) -> list[dict[str, Any]]:
     """One row for each relation, bound and epsilon."""
-    records = np.array([statistics.NormalDist().inv_cdf((i + 0.5) / num_records) for i in range(num_records)])
+    records = np.array(
+        [statistics.NormalDist().inv_cdf((i + 0.5) / num_records) for i in range(num_records)]
+    )
     gap = records[num_records // 2 + 1] - records[num_records // 2]
     rate, found = jnp.asarray(EPSILONS), []
     for neighbors in RELATIONS:
         for bound in BOUNDS:
-            options: Any = {"lower": -bound, "upper": bound, "neighbors": neighbors, "definition": "lower"}
+            options: Any = {
+                "lower": -bound,
+                "upper": bound,
+                "neighbors": neighbors,
+                "definition": "lower",
+            }
             profile = dpjax.median(records, **options)
             exact = error(profile, rate)
-            cut = np.stack([error(of_levels(profile, bound), one) for one in rate]) / exact[:, None]  # (epsilon, k)
+            # (epsilon, k)
+            cut = np.stack([error(of_levels(profile, bound), one) for one in rate]) / exact[:, None]
             near = dpjax.local_sensitivity(records, **options).at_distance
-            radii = [error(of_radii(profile.value, each, neighbors, bound), rate) / exact for each in (near, near[1:])]
+            radii = [
+                error(of_radii(profile.value, each, neighbors, bound), rate) / exact
+                for each in (near, near[1:])
+            ]
             log = math.log(2 * bound / gap)
             for i, epsilon in enumerate(EPSILONS):
                 levels = int(np.argmax(cut[i] <= MOST))
@@ -71,17 +83,25 @@ def error(profile: dpjax.SensitivityProfile, epsilon: jax.Array) -> np.ndarray:
 
 
 def of_levels(profile: dpjax.SensitivityProfile, bound: float) -> dpjax.SensitivityProfile:
-    """The profile cut at k = 0, 1, 2, ... levels, a batch: what lies further out is at the bound, as ``truncate`` puts it."""
+    """The profile cut at k = 0, 1, 2, ... levels, a batch: what lies further out is at the bound,
+    as ``truncate`` puts it.
+    """
     kept = jnp.arange(profile.upper.size)[:, None] >= jnp.arange(profile.upper.size)
     below = kept[: profile.lower.size, : profile.lower.size]
     size = min(len(kept), len(below))
     return replace(
-        profile, upper=jnp.where(kept, profile.upper, bound)[:size], lower=jnp.where(below, profile.lower, -bound)[:size]
+        profile,
+        upper=jnp.where(kept, profile.upper, bound)[:size],
+        lower=jnp.where(below, profile.lower, -bound)[:size],
     )
 
 
-def of_radii(value: jax.Array, at_distance: jax.Array, neighbors: Any, bound: float) -> dpjax.SensitivityProfile:
-    return dpjax.from_local_sensitivity(value, at_distance, neighbors=neighbors, lower=-bound, upper=bound)
+def of_radii(
+    value: jax.Array, at_distance: jax.Array, neighbors: Any, bound: float
+) -> dpjax.SensitivityProfile:
+    return dpjax.from_local_sensitivity(
+        value, at_distance, neighbors=neighbors, lower=-bound, upper=bound
+    )
 
 
 def draw(found: list[dict[str, Any]], path: str) -> None:
@@ -91,7 +111,10 @@ def draw(found: list[dict[str, Any]], path: str) -> None:
     for neighbors in RELATIONS:
         for bound in BOUNDS:
             here = [row for row in found if (row["neighbors"], row["bounds"]) == (neighbors, bound)]
-            style, label = {"swap": "-o", "add_remove": "--s"}[neighbors], f"{neighbors}, bounds {bound:g}"
+            style, label = (
+                {"swap": "-o", "add_remove": "--s"}[neighbors],
+                f"{neighbors}, bounds {bound:g}",
+            )
             epsilon = [row["epsilon"] for row in here]
             left.loglog(epsilon, [row["levels"] for row in here], style, label=label)
             right.loglog(epsilon, [row["R = A"] for row in here], style)
@@ -108,7 +131,11 @@ def main(argv: list[str] | None = None) -> None:
     jax.config.update("jax_enable_x64", True)
     found = rows()
     output.print_table(found)
-    output.save(found, arguments, {"experiment": "approximations", "records": RECORDS, "most": MOST, "seed": None})
+    output.save(
+        found,
+        arguments,
+        {"experiment": "approximations", "records": RECORDS, "most": MOST, "seed": None},
+    )
     if arguments.png:
         draw(found, arguments.png)
 

@@ -1,13 +1,15 @@
-"""What the Laplace slopes are worth: piecewise Laplace against inverse sensitivity, on even spacing and on real columns.
+"""What the Laplace slopes are worth: piecewise Laplace against inverse sensitivity, on even spacing
+and on real columns.
 
 python benchmarks/experiments/laplace_against_steps.py [--json FILE] [--png FILE]
 
-Mean absolute errors of a private median, closed forms and no draws, and the ratio inverse sensitivity / piecewise Laplace.
-On evenly spaced records under swap it is (epsilon/4) coth(epsilon/4), whatever their number: 1.0002 at epsilon 0.1, 1.02 at 1, 1.31
-at 4. Columns with ties come with rho = half their resolution, for both mechanisms; there the theorem (Durfee 2025, Theorem 2)
-does not hold, and the steps can win. Under add/remove there are two medians: the lower one (Duff's) and the midpoint, each
-measured against its own value; the last column is the gain of another target and of slopes together.
-"""
+Mean absolute errors of a private median, closed forms and no draws, and the ratio inverse
+sensitivity / piecewise Laplace. On evenly spaced records under swap it is (epsilon/4)
+coth(epsilon/4), whatever their number: 1.0002 at epsilon 0.1, 1.02 at 1, 1.31 at 4. Columns with
+ties come with rho = half their resolution, for both mechanisms; there the theorem (Durfee 2025,
+Theorem 2) does not hold, and the steps can win. Under add/remove there are two medians: the lower
+one (Duff's) and the midpoint, each measured against its own value; the last column is the gain of
+another target and of slopes together."""
 
 import math
 import sys
@@ -39,26 +41,54 @@ class Column:
 def columns(folder: Any) -> list[Column]:
     """Even spacing, six measurements of 310 patients, ages and incomes of 1000 people."""
     vertebral = np.loadtxt(folder / "vertebral_column" / "column_2C.dat", usecols=range(6))
-    census = np.loadtxt(folder / "pums_california_1000" / "pums_1000.csv", delimiter=",", skiprows=1)
+    census = np.loadtxt(
+        folder / "pums_california_1000" / "pums_1000.csv", delimiter=",", skiprows=1
+    )
     found = [Column("even spacing", np.arange(1.0, 1000.0), 0.0, 1000.0)]
-    found += [Column(f"vertebral {name}", column, -20.0, 450.0) for name, column in zip(MEASUREMENTS, vertebral.T, strict=True)]
-    return [*found, Column("census age", census[:, 0], 0.0, 100.0, 0.5), Column("census income", census[:, 4], 0.0, 1e6, 50.0)]
+    found += [
+        Column(f"vertebral {name}", column, -20.0, 450.0)
+        for name, column in zip(MEASUREMENTS, vertebral.T, strict=True)
+    ]
+    return [
+        *found,
+        Column("census age", census[:, 0], 0.0, 100.0, 0.5),
+        Column("census income", census[:, 4], 0.0, 1e6, 50.0),
+    ]
 
 
 def rows(data: list[Column], epsilons: tuple[float, ...] = EPSILONS) -> list[dict[str, Any]]:
     """One row for each column of data and epsilon. The columns are one batch, padded to one length."""
     rate, sizes = jnp.asarray(epsilons)[:, None], np.array([column.records.size for column in data])
-    records = np.stack([np.pad(column.records, (0, sizes.max() - column.records.size)) for column in data])
-    lower, upper, rho = (np.array([getattr(column, name) for column in data]) for name in ("lower", "upper", "rho"))
+    records = np.stack(
+        [np.pad(column.records, (0, sizes.max() - column.records.size)) for column in data]
+    )
+    lower, upper, rho = (
+        np.array([getattr(column, name) for column in data]) for name in ("lower", "upper", "rho")
+    )
 
     def errors(neighbors: Any, definition: Any) -> list[np.ndarray]:
-        profile = dpjax.median(records, lower=lower, upper=upper, neighbors=neighbors, definition=definition, num_records=sizes)
+        profile = dpjax.median(
+            records,
+            lower=lower,
+            upper=upper,
+            neighbors=neighbors,
+            definition=definition,
+            num_records=sizes,
+        )
         distributions = [
-            distribution(profile, rate, rho=rho) for distribution in (dpjax.piecewise_laplace, dpjax.inverse_sensitivity)
+            distribution(profile, rate, rho=rho)
+            for distribution in (dpjax.piecewise_laplace, dpjax.inverse_sensitivity)
         ]
-        return [np.asarray(distribution.mean_abs_error(profile.value)).T for distribution in distributions]
+        return [
+            np.asarray(distribution.mean_abs_error(profile.value)).T
+            for distribution in distributions
+        ]
 
-    swap, duff, midpoint = errors("swap", "linear"), errors("add_remove", "lower"), errors("add_remove", "linear")
+    swap, duff, midpoint = (
+        errors("swap", "linear"),
+        errors("add_remove", "lower"),
+        errors("add_remove", "linear"),
+    )
     found = []
     for row, column in enumerate(data):
         for i, epsilon in enumerate(epsilons):
@@ -88,8 +118,16 @@ def draw(found: list[dict[str, Any]], path: str) -> None:
     for name in dict.fromkeys(row["data"] for row in found):
         here = [row for row in found if row["data"] == name]
         for axis, ratio in zip(axes, ("ratio", "Duff/PLM midpoint"), strict=True):
-            axis.semilogx([row["epsilon"] for row in here], [row[ratio] for row in here], "--o", markersize=3, label=name)
-    axes[0].set(title="swap", xlabel="epsilon", ylabel="error of inverse sensitivity / piecewise Laplace")
+            axis.semilogx(
+                [row["epsilon"] for row in here],
+                [row[ratio] for row in here],
+                "--o",
+                markersize=3,
+                label=name,
+            )
+    axes[0].set(
+        title="swap", xlabel="epsilon", ylabel="error of inverse sensitivity / piecewise Laplace"
+    )
     axes[1].set(title="add/remove: Duff / piecewise Laplace on the midpoint", xlabel="epsilon")
     axes[0].legend(fontsize=8)
     figure.savefig(path, dpi=150)
@@ -101,7 +139,11 @@ def main(argv: list[str] | None = None) -> None:
     jax.config.update("jax_enable_x64", True)
     found = rows(columns(output.data_folder()))
     output.print_table(found)
-    output.save(found, arguments, {"experiment": "laplace_against_steps", "statistic": "median", "seed": None})
+    output.save(
+        found,
+        arguments,
+        {"experiment": "laplace_against_steps", "statistic": "median", "seed": None},
+    )
     if arguments.png:
         draw(found, arguments.png)
 

@@ -1,11 +1,12 @@
-"""Looser bounds, after a remark of Gillenwater and Munoz Medina, Section 6.1: nothing to Duff, much to noise on smooth sensitivity.
+"""Looser bounds, after a remark of Gillenwater and Munoz Medina, Section 6.1: nothing to Duff, much
+to noise on smooth sensitivity.
 
 python benchmarks/experiments/loose_bounds.py [--json FILE] [--png FILE]
 
-100 datasets of 500 records of N(0, 1), with bounds -B and B for B = 10, 100 and 1000: the exact expected |estimate - median| under
-add/remove, averaged over the datasets. Cauchy noise is clamped to the bounds, as in the paper; "published" has its alpha = beta =
-epsilon/6, "valid" the best constants that can be used. No bound cuts a record off: all columns are of the same data.
-"""
+100 datasets of 500 records of N(0, 1), with bounds -B and B for B = 10, 100 and 1000: the exact
+expected |estimate - median| under add/remove, averaged over the datasets. Cauchy noise is clamped
+to the bounds, as in the paper; "published" has its alpha = beta = epsilon/6, "valid" the best
+constants that can be used. No bound cuts a record off: all columns are of the same data."""
 
 import sys
 from typing import Any
@@ -36,10 +37,14 @@ def row(data: jax.Array, epsilon: float, bound: float) -> dict[str, Any]:
     drawn = {
         "Duff": dpjax.duff(profile, epsilon),
         "PLM": dpjax.piecewise_laplace(profile, epsilon),
-        "Cauchy published": Clamped.of(dpjax.smooth_cauchy(local.smooth(epsilon / 6), epsilon, calibration="published"), **ends),
+        "Cauchy published": Clamped.of(
+            dpjax.smooth_cauchy(local.smooth(epsilon / 6), epsilon, calibration="published"), **ends
+        ),
         "Cauchy valid": Clamped.of(dpjax.smooth_cauchy(valid, epsilon), **ends),
     }
-    errors = {name: float(jnp.mean(one.mean_abs_error(profile.value))) for name, one in drawn.items()}
+    errors = {
+        name: float(jnp.mean(one.mean_abs_error(profile.value))) for name, one in drawn.items()
+    }
     return {"epsilon": epsilon, "bounds": bound, **errors}
 
 
@@ -50,8 +55,12 @@ def draw(found: list[dict[str, Any]], path: str) -> None:
     for axis, epsilon in zip(axes, EPSILONS, strict=True):
         here = [line for line in found if line["epsilon"] == epsilon]
         for name in list(here[0])[2:]:
-            axis.loglog([line["bounds"] for line in here], [line[name] for line in here], "-o", label=name)
-        axis.set(title=f"epsilon {epsilon:g}", xlabel="bounds", ylabel="expected |estimate - median|")
+            axis.loglog(
+                [line["bounds"] for line in here], [line[name] for line in here], "-o", label=name
+            )
+        axis.set(
+            title=f"epsilon {epsilon:g}", xlabel="bounds", ylabel="expected |estimate - median|"
+        )
     axes[0].legend()
     figure.savefig(path, dpi=120)
     plt.close(figure)
@@ -62,7 +71,11 @@ def main(argv: list[str] | None = None) -> None:
     jax.config.update("jax_enable_x64", True)
     found = rows()
     output.print_table(found)
-    output.save(found, arguments, {"experiment": "loose_bounds", "records": RECORDS, "datasets": DATASETS, "seed": SEED})
+    output.save(
+        found,
+        arguments,
+        {"experiment": "loose_bounds", "records": RECORDS, "datasets": DATASETS, "seed": SEED},
+    )
     if arguments.png:
         draw(found, arguments.png)
 

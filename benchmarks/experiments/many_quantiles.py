@@ -1,11 +1,13 @@
-"""Many private quantiles: rank errors of the recursion, joint and nested draws and SliceQuantiles, under add/remove at epsilon = 1.
+"""Many private quantiles: rank errors of the recursion, joint and nested draws and SliceQuantiles,
+under add/remove at epsilon = 1.
 
 python benchmarks/experiments/many_quantiles.py [--quick] [--json FILE] [--png FILE]
 
-The levels are k/(m + 1). One dataset of n standard normal draws for each n, with the bounds -20 and 20: "dense" as drawn, "tied"
-rounded to a grid of 10,001 numbers. The rank error of y for the level q is the distance of q n from [#records < y, #records <= y];
-the table has means over draws of the largest and of the mean rank error, in records, and "(se)", the standard error of the former.
-The joint draw gets n as public, as SliceQuantiles does. It is left out where it is slow.
+The levels are k/(m + 1). One dataset of n standard normal draws for each n, with the bounds -20 and
+20: "dense" as drawn, "tied" rounded to a grid of 10,001 numbers. The rank error of y for the level
+q is the distance of q n from [#records < y, #records <= y]; the table has means over draws of the
+largest and of the mean rank error, in records, and "(se)", the standard error of the former. The
+joint draw gets n as public, as SliceQuantiles does. It is left out where it is slow.
 
     recursive           dpjax.recursive_quantiles, after Kaplan, Schnapp and Stemmer (2022)
     joint               dpjax.joint_quantiles with a public n
@@ -14,9 +16,9 @@ The joint draw gets n as public, as SliceQuantiles does. It is left out where it
     slices, tight       the same with .24 epsilon for the rate of a slice, about the most that its proof allows
     slices, no proof    the same as slices where the assumption fails: there is no pure guarantee, and a proven one costs more
 
-SliceQuantiles needs no distinct values for its privacy, but never draws a tied value itself: of tied data it gets records that are
-spread evenly at random within half a step of the grid, which needs no secret, and its draws are rounded.
-"""
+SliceQuantiles needs no distinct values for its privacy, but never draws a tied value itself: of
+tied data it gets records that are spread evenly at random within half a step of the grid, which
+needs no secret, and its draws are rounded."""
 
 import pathlib
 import sys
@@ -42,7 +44,11 @@ JOINT_WORK = 10**6  # the most m^2 n
 
 def cases(quick: bool) -> list[tuple[int, int]]:
     """The pairs of m and n."""
-    return list(QUICK) if quick else [*((m, n) for m in COUNTS for n in SIZES if n >= 20 * m / EPSILON), ASSUMED]
+    return (
+        list(QUICK)
+        if quick
+        else [*((m, n) for m in COUNTS for n in SIZES if n >= 20 * m / EPSILON), ASSUMED]
+    )
 
 
 def population(n: int, tied: bool) -> np.ndarray:
@@ -60,7 +66,9 @@ def rank_errors(x: np.ndarray, found: np.ndarray, levels: list[Fraction]) -> np.
 
 def _asked(x: np.ndarray, levels: list[Fraction], tied: bool) -> Any:
     resolution = STEP if tied else None
-    return dpjax.quantiles(x, levels, lower=BOUNDS[0], upper=BOUNDS[1], neighbors="add_remove", resolution=resolution)
+    return dpjax.quantiles(
+        x, levels, lower=BOUNDS[0], upper=BOUNDS[1], neighbors="add_remove", resolution=resolution
+    )
 
 
 def recursive(x: np.ndarray, levels: list[Fraction], tied: bool, draws: int) -> np.ndarray:
@@ -84,18 +92,28 @@ def nested(x: np.ndarray, levels: list[Fraction], tied: bool, draws: int) -> np.
 def slices(share: float, pure: bool) -> Callable[..., np.ndarray | None]:
     """SliceQuantiles, for cases where the gap assumption holds (``pure``) or where it fails."""
 
-    def contestant(x: np.ndarray, levels: list[Fraction], tied: bool, draws: int) -> np.ndarray | None:
+    def contestant(
+        x: np.ndarray, levels: list[Fraction], tied: bool, draws: int
+    ) -> np.ndarray | None:
         qs, n, half = np.array([float(q) for q in levels]), len(x), float(STEP) / 2
         if slice_quantiles.is_pure(qs, n, EPSILON, RATIO, share) != pure:
             return None
         spread = x + np.random.default_rng(SEED + 1).uniform(-half, half, n) if tied else x
-        options: dict[str, Any] = {"size": n, "ratio": RATIO, "draws": draws, "seed": SEED, "share": share, "pure": pure}
+        options: dict[str, Any] = {
+            "size": n,
+            "ratio": RATIO,
+            "draws": draws,
+            "seed": SEED,
+            "share": share,
+            "pure": pure,
+        }
         return slice_quantiles.slice_quantiles(spread, qs, EPSILON, *BOUNDS, **options)
 
     return contestant
 
 
-CONTESTANTS: dict[str, Callable[..., np.ndarray | None]] = {  # of records, levels, whether tied, and draws
+# of records, levels, whether tied, and draws
+CONTESTANTS: dict[str, Callable[..., np.ndarray | None]] = {
     "recursive": recursive,
     "joint": joint,
     "nested": nested,
@@ -116,20 +134,45 @@ def rows_of(m: int, n: int, tied: bool, draws: int = DRAWS) -> list[dict[str, An
             found = np.rint(found / float(STEP)) * float(STEP)
         errors = rank_errors(x, found, levels)
         largest = errors.max(1)
-        row = {"data": "tied" if tied else "dense", "m": m, "n": n, "contestant": name, "largest": float(largest.mean())}
-        rows.append(row | {"(se)": float(largest.std(ddof=1) / draws**0.5), "mean": float(errors.mean())})
+        row = {
+            "data": "tied" if tied else "dense",
+            "m": m,
+            "n": n,
+            "contestant": name,
+            "largest": float(largest.mean()),
+        }
+        rows.append(
+            row | {"(se)": float(largest.std(ddof=1) / draws**0.5), "mean": float(errors.mean())}
+        )
     return rows
 
 
 def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
     """Print the table."""
     flags = output.flags(__doc__)
-    flags.add_argument("--quick", action="store_true", help="one case, dense and tied: shows that everything runs")
+    flags.add_argument(
+        "--quick", action="store_true", help="one case, dense and tied: shows that everything runs"
+    )
     arguments = flags.parse_args(argv)
     jax.config.update("jax_enable_x64", True)
-    rows = [row for m, n in cases(arguments.quick) for tied in (False, True) for row in rows_of(m, n, tied)]
+    rows = [
+        row
+        for m, n in cases(arguments.quick)
+        for tied in (False, True)
+        for row in rows_of(m, n, tied)
+    ]
     output.print_table(rows)
-    output.save(rows, arguments, {"experiment": "many_quantiles", "epsilon": EPSILON, "draws": DRAWS, "ratio": RATIO, "seed": SEED})
+    output.save(
+        rows,
+        arguments,
+        {
+            "experiment": "many_quantiles",
+            "epsilon": EPSILON,
+            "draws": DRAWS,
+            "ratio": RATIO,
+            "seed": SEED,
+        },
+    )
     if arguments.png:
         _plot(rows, arguments.png)
     return rows
@@ -139,8 +182,17 @@ def _plot(rows: list[dict[str, Any]], path: str) -> None:
     figure, axes = output.pyplot().subplots()
     for name in CONTESTANTS:
         shown = [row for row in rows if row["contestant"] == name and row["data"] == "dense"]
-        axes.loglog([row["n"] / row["m"] for row in shown], [row["largest"] for row in shown], "o", label=name)
-    axes.set(xlabel="records for each quantile", ylabel="mean of the largest rank error", title="Normal records, epsilon 1")
+        axes.loglog(
+            [row["n"] / row["m"] for row in shown],
+            [row["largest"] for row in shown],
+            "o",
+            label=name,
+        )
+    axes.set(
+        xlabel="records for each quantile",
+        ylabel="mean of the largest rank error",
+        title="Normal records, epsilon 1",
+    )
     axes.legend()
     figure.savefig(path, dpi=150)
 

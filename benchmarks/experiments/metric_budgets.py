@@ -1,26 +1,29 @@
-"""Noise fitted to a metric, after Figures 2 to 5 of Kamalaruban et al. (2020): how much less of it than under plain privacy?
+"""Noise fitted to a metric, after Figures 2 to 5 of Kamalaruban et al. (2020): how much less of it
+than under plain privacy?
 
 python benchmarks/experiments/metric_budgets.py [--json FILE] [--png FILE]
 
-The improvement factor of K linear queries is the geometric mean, over them, of the noise scale that epsilon-DP asks for, at epsilon
-the smallest budget of the universe, over the scale that the metric asks for. No data set is needed: scales depend on the queries
-and on the metric only. Closed forms and the certified optimum, no draws.
+The improvement factor of K linear queries is the geometric mean, over them, of the noise scale that
+epsilon-DP asks for, at epsilon the smallest budget of the universe, over the scale that the metric
+asks for. No data set is needed: scales depend on the queries and on the metric only. Closed forms
+and the certified optimum, no draws.
 
     2b        1000 single queries on each of 20 universes of 50 random points in a square of side 100, budgets Euclidean distances
     2c, 2d    real and binary matrices of K = 1 to 10 queries on the same universes, by strategy
     3         single queries on US cities with more than 50,000 inhabitants, and the average elevation of an inhabitant's home
     4, 5      Blowfish and smooth thresholds T: root mean squared error at epsilon = 1, and improvement factors
 
-The paper has one universe. The factor is dominated by its closest pair, which sets epsilon: 2c and 2d show the mean over
-universes and, in brackets, the lowest and the highest mean of one. "optimal/..." is the ratio of sums of squared scales, which
-strategies should minimise. Factors of thresholds are those of the queries that need noise; "closed" is the number of pairs that a
-policy protects by way of others, "violations" that of its broken triangles, "repaired" what the closure leaves of them, and
-"changed" the largest relative change of a scale by the closure: none.
+The paper has one universe. The factor is dominated by its closest pair, which sets epsilon: 2c and
+2d show the mean over universes and, in brackets, the lowest and the highest mean of one.
+"optimal/..." is the ratio of sums of squared scales, which strategies should minimise. Factors of
+thresholds are those of the queries that need noise; "closed" is the number of pairs that a policy
+protects by way of others, "violations" that of its broken triangles, "repaired" what the closure
+leaves of them, and "changed" the largest relative change of a scale by the closure: none.
 
-The paper's list of 741 cities is not public. Of two public lists, one has the same places twice, a few metres apart, and its
-factors say nothing but that: "one within 0.01" keeps the largest of such places. It alone has elevations; cities of the other get
-that of the nearest place in it. Figure 3 is left out where DPJAX_DATA names no folder of tables.
-"""
+The paper's list of 741 cities is not public. Of two public lists, one has the same places twice, a
+few metres apart, and its factors say nothing but that: "one within 0.01" keeps the largest of such
+places. It alone has elevations; cities of the other get that of the nearest place in it. Figure 3
+is left out where DPJAX_DATA names no folder of tables."""
 
 import csv
 import os
@@ -39,9 +42,12 @@ from dpjax.metric_privacy.validation import validate
 
 Kind = Literal["real", "binary"]
 SEED, POINTS, SIDE, LEAST_POPULATION = 2020, 50, 100.0, 50_000
-UNIVERSES, QUERIES, MATRICES = 20, 1000, 25  # single queries, and matrices for each K, of each universe
+# single queries, and matrices for each K, of each universe
+UNIVERSES, QUERIES, MATRICES = 20, 1000, 25
 COUNTS = tuple(range(1, 11))
-WIDTHS = (5, 10)  # matrices are padded with queries that are 0 everywhere, which take no share: two programs to compile, not ten
+# matrices are padded with queries that are 0 everywhere, which take no share: two programs to
+# compile, not ten
+WIDTHS = (5, 10)
 THRESHOLDS = (2.0, 4.0, 8.0, 16.0)
 LEVELS = np.linspace(0, 1, 21)
 
@@ -55,7 +61,9 @@ def rows() -> list[dict[str, Any]]:
     for figure, kind in (("2c", "real"), ("2d", "binary")):
         for count in COUNTS:
             values = random_queries(kind, (MATRICES, UNIVERSES, count, POINTS), rng)
-            found.append({"figure": figure, "queries": kind, "K": count, **matrix_cells(metric, values)})
+            found.append(
+                {"figure": figure, "queries": kind, "K": count, **matrix_cells(metric, values)}
+            )
     return found + threshold_rows(metric, single)
 
 
@@ -72,22 +80,41 @@ def single_rows(metric: Metric, queries: np.ndarray) -> list[dict[str, Any]]:
     closest = np.asarray(metric.smallest)
     factors = np.ptp(queries, axis=-1) / closest / np.asarray(single_query_scale(queries, metric))
     order = np.argsort(closest)
-    return [{"figure": "2b", "universe": int(u), "closest": float(closest[u]), **distribution(factors[:, u])} for u in order]
+    return [
+        {
+            "figure": "2b",
+            "universe": int(u),
+            "closest": float(closest[u]),
+            **distribution(factors[:, u]),
+        }
+        for u in order
+    ]
 
 
 def matrix_cells(metric: Metric, queries: np.ndarray) -> dict[str, Any]:
-    """Improvement factors of matrices ``(M, U, K, N)`` by strategy, and how the optimum's sum of squared scales compares."""
+    """Improvement factors of matrices ``(M, U, K, N)`` by strategy, and how the optimum's sum of
+    squared scales compares.
+    """
     count = queries.shape[-2]
     width = min((width for width in WIDTHS if width >= count), default=count)
     values = np.pad(queries, [(0, 0), (0, 0), (0, width - count), (0, 0)])
-    # Under epsilon-DP all queries get the L1 sensitivity over epsilon: the common scale of the uniform metric.
-    plain = np.asarray(noise_scales(values, uniform(POINTS, epsilon=metric.smallest), strategy="common"))[..., :count]
-    scales = {name: np.asarray(noise_scales(values, metric, strategy=name))[..., :count] for name in STRATEGIES}
+    # Under epsilon-DP all queries get the L1 sensitivity over epsilon: the common scale of the
+    # uniform metric.
+    plain = np.asarray(
+        noise_scales(values, uniform(POINTS, epsilon=metric.smallest), strategy="common")
+    )[..., :count]
+    scales = {
+        name: np.asarray(noise_scales(values, metric, strategy=name))[..., :count]
+        for name in STRATEGIES
+    }
     cells: dict[str, Any] = {}
     for name, c in scales.items():
         factors = np.exp(np.mean(np.log(plain / c), axis=-1))
         noise = factors[:, 0].std(ddof=1) / len(factors) ** 0.5
-        cells[name] = spread(factors.mean(axis=0)) | {"first": float(factors[:, 0].mean()), "first_se": float(noise)}
+        cells[name] = spread(factors.mean(axis=0)) | {
+            "first": float(factors[:, 0].mean()),
+            "first_se": float(noise),
+        }
     squares = {name: np.sum(c**2, axis=-1) for name, c in scales.items()}
     for name in STRATEGIES[:-1]:
         cells[f"optimal/{name}"] = float(np.mean(squares["optimal"] / squares[name]))
@@ -100,10 +127,15 @@ def threshold_rows(distances: Metric, queries: np.ndarray) -> list[dict[str, Any
     for policy, make in (("Blowfish", blowfish), ("smooth", smooth_threshold)):
         metric = make(distances, epsilon=1.0, threshold=np.array(THRESHOLDS)[:, None])
         closed = metric.closure()
-        scales, after = (np.asarray(single_query_scale(queries[:, None], each)) for each in (metric, closed))
+        scales, after = (
+            np.asarray(single_query_scale(queries[:, None], each)) for each in (metric, closed)
+        )
         violations, left = (np.asarray(validate(each).violations) for each in (metric, closed))
         pairs = np.triu_indices(POINTS, 1)
-        protected, reached = (np.isfinite(np.asarray(each.budgets)[..., *pairs]).sum(axis=-1) for each in (metric, closed))
+        protected, reached = (
+            np.isfinite(np.asarray(each.budgets)[..., *pairs]).sum(axis=-1)
+            for each in (metric, closed)
+        )
         for t, threshold in enumerate(THRESHOLDS):
             c, again = scales[:, t], after[:, t]
             noisy = c > 0
@@ -127,16 +159,29 @@ def threshold_rows(distances: Metric, queries: np.ndarray) -> list[dict[str, Any
 
 
 def city_rows(folder: Any, queries: int = QUERIES) -> list[dict[str, Any]]:
-    """Figure 3: for each list of cities, and distances in degrees (as in the paper) and on the sphere."""
+    """Figure 3: for each list of cities, and distances in degrees (as in the paper) and on the
+    sphere.
+    """
     found = []
     for name, (points, elevation) in cities(folder).items():
-        for unit, distance, coordinates in (("degrees", "euclidean", points), ("km", "great_circle", points[:, ::-1])):
+        for unit, distance, coordinates in (
+            ("degrees", "euclidean", points),
+            ("km", "great_circle", points[:, ::-1]),
+        ):
             metric = from_points(coordinates, epsilon=1.0, distance=distance)
             values = random_queries("real", (queries, len(points)), np.random.default_rng(SEED))
             asked = np.concatenate([values, elevation[None]])
             closest = float(metric.smallest)
-            factors = np.ptp(asked, axis=-1) / closest / np.asarray(single_query_scale(asked, metric))
-            where = {"figure": "3", "list": name, "cities": len(points), "unit": unit, "closest": closest}
+            factors = (
+                np.ptp(asked, axis=-1) / closest / np.asarray(single_query_scale(asked, metric))
+            )
+            where = {
+                "figure": "3",
+                "list": name,
+                "cities": len(points),
+                "unit": unit,
+                "closest": closest,
+            }
             found.append({**where, "elevation": float(factors[-1]), **distribution(factors[:-1])})
     return found
 
@@ -148,8 +193,14 @@ def cities(folder: Any) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     height = np.array([row["elevation_m"] or row["dem_m"] for row in table], float)
     large = np.array([int(row["population"]) > LEAST_POPULATION for row in table])
     rest = one_within(where[large], 0.01)
-    other = sorted(read(folder / "us_cities_plotly_top1k" / "us-cities-top-1k.csv"), key=lambda row: -int(row["Population"]))
-    there = np.array([[row["lon"], row["lat"]] for row in other if int(row["Population"]) > LEAST_POPULATION], float)
+    other = sorted(
+        read(folder / "us_cities_plotly_top1k" / "us-cities-top-1k.csv"),
+        key=lambda row: -int(row["Population"]),
+    )
+    there = np.array(
+        [[row["lon"], row["lat"]] for row in other if int(row["Population"]) > LEAST_POPULATION],
+        float,
+    )
     nearest = np.argmin(np.linalg.norm(there[:, None] - where, axis=-1), axis=1)
     return {
         "top 1000": (there, height[nearest]),
@@ -159,7 +210,9 @@ def cities(folder: Any) -> dict[str, tuple[np.ndarray, np.ndarray]]:
 
 
 def one_within(points: np.ndarray, distance: float) -> np.ndarray:
-    """The indices that are left when each point removes those after it that are nearer than the distance."""
+    """The indices that are left when each point removes those after it that are nearer than the
+    distance.
+    """
     left: list[int] = []
     for i, point in enumerate(points):
         if not left or np.min(np.linalg.norm(points[left] - point, axis=-1)) >= distance:
@@ -173,15 +226,28 @@ def read(path: Any) -> list[dict[str, str]]:
 
 
 def spread(of_universes: np.ndarray) -> dict[str, float]:
-    return {"mean": float(of_universes.mean()), "lowest": float(of_universes.min()), "highest": float(of_universes.max())}
+    return {
+        "mean": float(of_universes.mean()),
+        "lowest": float(of_universes.min()),
+        "highest": float(of_universes.max()),
+    }
 
 
 def distribution(factors: np.ndarray) -> dict[str, Any]:
     """Of improvement factors; the quantiles are for the plot."""
     if factors.size == 0:
-        return {"mean": None, "median": None, "5 %": None, "95 %": None, "most": None, "quantiles": []}
+        return {
+            "mean": None,
+            "median": None,
+            "5 %": None,
+            "95 %": None,
+            "most": None,
+            "quantiles": [],
+        }
     quantiles = np.quantile(factors, LEVELS)
-    cells = dict(zip(("median", "5 %", "95 %", "most"), quantiles[[10, 1, 19, 20]].tolist(), strict=True))
+    cells = dict(
+        zip(("median", "5 %", "95 %", "most"), quantiles[[10, 1, 19, 20]].tolist(), strict=True)
+    )
     return {"mean": float(factors.mean()), **cells, "quantiles": quantiles.tolist()}
 
 
@@ -189,7 +255,9 @@ def print_tables(found: list[dict[str, Any]]) -> None:
     """A table for each figure."""
     for figures in (("2b",), ("2c", "2d"), ("3",), ("4, 5",)):
         here = [
-            {name: shown(cell) for name, cell in row.items() if name != "quantiles"} for row in found if row["figure"] in figures
+            {name: shown(cell) for name, cell in row.items() if name != "quantiles"}
+            for row in found
+            if row["figure"] in figures
         ]
         if here:
             output.print_table(here)
@@ -197,13 +265,20 @@ def print_tables(found: list[dict[str, Any]]) -> None:
 
 
 def shown(cell: Any) -> Any:
-    return f"{cell['mean']:.2f} ({cell['lowest']:.2f} to {cell['highest']:.2f})" if isinstance(cell, dict) else cell
+    return (
+        f"{cell['mean']:.2f} ({cell['lowest']:.2f} to {cell['highest']:.2f})"
+        if isinstance(cell, dict)
+        else cell
+    )
 
 
 def draw(found: list[dict[str, Any]], path: str) -> None:
     plt = output.pyplot()
     figure, axes = plt.subplots(2, 3, figsize=(15, 8.5), constrained_layout=True)
-    of = {name: [row for row in found if row["figure"] == name] for name in ("2b", "2c", "2d", "3", "4, 5")}
+    of = {
+        name: [row for row in found if row["figure"] == name]
+        for name in ("2b", "2c", "2d", "3", "4, 5")
+    }
     axis = axes[0, 0]
     axis.errorbar(
         [row["closest"] for row in of["2b"]],
@@ -212,7 +287,11 @@ def draw(found: list[dict[str, Any]], path: str) -> None:
         fmt="o",
         capsize=2,
     )
-    axis.set(title="2b: one query, each universe (5 to 95 %)", xlabel="distance of its closest pair", ylabel="improvement factor")
+    axis.set(
+        title="2b: one query, each universe (5 to 95 %)",
+        xlabel="distance of its closest pair",
+        ylabel="improvement factor",
+    )
     axis.set(yscale="log")
     axis.set_yticks([1, 2, 4, 8, 16], labels=["1", "2", "4", "8", "16"])
     axis.set_yticks([], minor=True)
@@ -222,30 +301,54 @@ def draw(found: list[dict[str, Any]], path: str) -> None:
             cells = [row[strategy] for row in of[name]]
             (line,) = axis.plot(counts, [cell["mean"] for cell in cells], "o-", label=strategy)
             axis.fill_between(
-                counts, [cell["lowest"] for cell in cells], [cell["highest"] for cell in cells], color=line.get_color(), alpha=0.08
+                counts,
+                [cell["lowest"] for cell in cells],
+                [cell["highest"] for cell in cells],
+                color=line.get_color(),
+                alpha=0.08,
             )
         axis.set(
-            title=f"{name}: {of[name][0]['queries']} queries (mean, range of universes)", xlabel="K", ylabel="improvement factor"
+            title=f"{name}: {of[name][0]['queries']} queries (mean, range of universes)",
+            xlabel="K",
+            ylabel="improvement factor",
         )
         axis.legend()
     axis = axes[1, 0]
     for row in of["3"]:
-        axis.semilogx(row["quantiles"], LEVELS, "--" if row["unit"] == "km" else "-", label=f"{row['list']}, {row['unit']}")
+        axis.semilogx(
+            row["quantiles"],
+            LEVELS,
+            "--" if row["unit"] == "km" else "-",
+            label=f"{row['list']}, {row['unit']}",
+        )
     axis.set(title="3: one query on cities", xlabel="improvement factor", ylabel="share of queries")
     if of["3"]:
         axis.legend()
     for policy, style in (("Blowfish", "o-"), ("smooth", "s--")):
         errors = [row["RMSE"] for row in of["4, 5"] if row["policy"] == policy]
         means = np.array([error["mean"] for error in errors])
-        reach = [[error["mean"] - error["lowest"], error["highest"] - error["mean"]] for error in errors]
-        axes[1, 1].errorbar(THRESHOLDS, means, np.transpose(reach), fmt=style, capsize=2, label=policy)
+        reach = [
+            [error["mean"] - error["lowest"], error["highest"] - error["mean"]] for error in errors
+        ]
+        axes[1, 1].errorbar(
+            THRESHOLDS, means, np.transpose(reach), fmt=style, capsize=2, label=policy
+        )
     for row in of["4, 5"]:
-        style, color = "-" if row["policy"] == "Blowfish" else "--", f"C{THRESHOLDS.index(row['T'])}"
+        style, color = (
+            "-" if row["policy"] == "Blowfish" else "--",
+            f"C{THRESHOLDS.index(row['T'])}",
+        )
         label = f"{row['policy']}, T = {row['T']:g}"
-        axes[1, 2].semilogx(row["quantiles"], LEVELS[: len(row["quantiles"])], style, color=color, label=label)
-    axes[1, 1].set(title="4: mean error, epsilon = 1 (range of universes)", xlabel="threshold T", ylabel="RMSE")
+        axes[1, 2].semilogx(
+            row["quantiles"], LEVELS[: len(row["quantiles"])], style, color=color, label=label
+        )
+    axes[1, 1].set(
+        title="4: mean error, epsilon = 1 (range of universes)", xlabel="threshold T", ylabel="RMSE"
+    )
     axes[1, 1].legend()
-    axes[1, 2].set(title="5: one query with noise", xlabel="improvement factor", ylabel="share of queries")
+    axes[1, 2].set(
+        title="5: one query with noise", xlabel="improvement factor", ylabel="share of queries"
+    )
     axes[1, 2].legend()
     figure.savefig(path, dpi=120)
     plt.close(figure)
@@ -261,7 +364,11 @@ def main(argv: list[str] | None = None) -> None:
         print("Figure 3 is left out: DPJAX_DATA does not name the folder of real tables.")
     print_tables(found)
     sizes = {"universes": UNIVERSES, "queries": QUERIES, "matrices": MATRICES, "counts": COUNTS}
-    output.save(found, arguments, {"experiment": "metric_budgets", "points": POINTS, "side": SIDE, "seed": SEED, **sizes})
+    output.save(
+        found,
+        arguments,
+        {"experiment": "metric_budgets", "points": POINTS, "side": SIDE, "seed": SEED, **sizes},
+    )
     if arguments.png:
         draw(found, arguments.png)
 

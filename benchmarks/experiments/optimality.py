@@ -1,11 +1,14 @@
-"""How far mechanisms are from what no mechanism can beat, dataset by dataset, and what Duff's bounds promise.
+"""How far mechanisms are from what no mechanism can beat, dataset by dataset, and what Duff's
+bounds promise.
 
 python benchmarks/experiments/optimality.py [--json FILE] [--png FILE]
 
-Needs no tables. 1000 datasets of each kind at once: the exact expected error of each mechanism, divided by the lower bound of the
-dataset (``dpjax.bounds.local_modulus``), mean over the datasets. The bound is that of all mechanisms with bounded range epsilon
-under the same relation; for the columns in brackets, that of all (epsilon, delta)-DP mechanisms, which is up to two times smaller.
-It says that a mechanism has at least that error on the dataset or on its hardest neighbour some changes away.
+Needs no tables. 1000 datasets of each kind at once: the exact expected error of each mechanism,
+divided by the lower bound of the dataset (``dpjax.bounds.local_modulus``), mean over the datasets.
+The bound is that of all mechanisms with bounded range epsilon under the same relation; for the
+columns in brackets, that of all (epsilon, delta)-DP mechanisms, which is up to two times smaller.
+It says that a mechanism has at least that error on the dataset or on its hardest neighbour some
+changes away.
 
     PLM swap, INV swap      piecewise Laplace and inverse sensitivity, median under swap
     PLM, Duff               on the lower median under add/remove; PLM midpoint: on the midpoint median
@@ -16,10 +19,10 @@ It says that a mechanism has at least that error on the dataset or on its hardes
     (PTR)                   propose-test-release, delta = 1e-3, by the best of 40 proposals in hindsight among those that answer
                             with probability 0.95 at least; the error of an answer
 
-"triangles" is a random graph of 60 nodes under edge neighbors: the bound from the counts that greedy changes reach, ``duff`` and
-PLM on the radii of the profile. Rows with a "failure": the error that Duff passes with that probability (mean over the datasets),
-its bound by Equation 3 at the best constant C, and Equation 4, the error that the Cauchy noise as published passes.
-"""
+"triangles" is a random graph of 60 nodes under edge neighbors: the bound from the counts that
+greedy changes reach, ``duff`` and PLM on the radii of the profile. Rows with a "failure": the error
+that Duff passes with that probability (mean over the datasets), its bound by Equation 3 at the best
+constant C, and Equation 4, the error that the Cauchy noise as published passes."""
 
 import sys
 from collections.abc import Callable
@@ -44,10 +47,13 @@ NODES, LEVELS = 60, 400
 
 
 def families(datasets: int = DATASETS) -> dict[str, tuple[jax.Array, float, float]]:
-    """Datasets ``(datasets, records)`` with their public bounds; evenly spaced records are the same in every one."""
+    """Datasets ``(datasets, records)`` with their public bounds; evenly spaced records are the same
+    in every one.
+    """
     rng, shape = np.random.default_rng(SEED), (datasets, RECORDS)
     found = {
-        "even spacing": (np.broadcast_to(np.arange(1.0, RECORDS + 1), shape), 0.0, RECORDS + 1.0),  # of one shape: one program
+        # of one shape: one program
+        "even spacing": (np.broadcast_to(np.arange(1.0, RECORDS + 1), shape), 0.0, RECORDS + 1.0),
         "normal": (rng.normal(size=shape).clip(-10, 10), -10.0, 10.0),
         "beta(0.5, 0.5)": (rng.beta(0.5, 0.5, shape), 0.0, 1.0),
         "log-normal": (rng.lognormal(size=shape).clip(0, 100), 0.0, 100.0),
@@ -64,9 +70,15 @@ def ratios(x: jax.Array, lower: float, upper: float, epsilon: float) -> dict[str
     local = dpjax.local_sensitivity(x, **known, neighbors="add_remove", definition="lower")
 
     def radii(first: int) -> dpjax.SensitivityProfile:
-        return dpjax.from_local_sensitivity(exact.value, local.at_distance[..., first:], neighbors="add_remove", **known)
+        return dpjax.from_local_sensitivity(
+            exact.value, local.at_distance[..., first:], neighbors="add_remove", **known
+        )
 
-    def ratio(mechanism: Callable[..., Any], profile: dpjax.SensitivityProfile, of: dpjax.SensitivityProfile) -> float:
+    def ratio(
+        mechanism: Callable[..., Any],
+        profile: dpjax.SensitivityProfile,
+        of: dpjax.SensitivityProfile,
+    ) -> float:
         error = mechanism(profile, epsilon).mean_abs_error(of.value)
         return float(jnp.mean(error / local_modulus.bounded_range_lower_bound(of, epsilon)))
 
@@ -82,10 +94,14 @@ def ratios(x: jax.Array, lower: float, upper: float, epsilon: float) -> dict[str
         "truncated": ratio(dpjax.piecewise_laplace, exact.truncate(10), exact),
     }
     pure = local_modulus.lower_bound(exact, epsilon)
-    noise = dpjax.Clamped(dpjax.laplace(exact.value, epsilon, sensitivity=upper - lower), lower, upper)
+    noise = dpjax.Clamped(
+        dpjax.laplace(exact.value, epsilon, sensitivity=upper - lower), lower, upper
+    )
     found["(Laplace)"] = float(jnp.mean(noise.mean_abs_error(exact.value) / pure))
     cauchy = dpjax.smooth_cauchy(local.smooth(epsilon / 6), epsilon, calibration="published")
-    found["(Cauchy)"] = float(jnp.mean(cauchy.clamped_mean_abs_error(exact.value, lower, upper) / pure))
+    found["(Cauchy)"] = float(
+        jnp.mean(cauchy.clamped_mean_abs_error(exact.value, lower, upper) / pure)
+    )
     proposals = np.geomspace(1e-3, 1, 40)[:, None] * (upper - lower)
     tested = dpjax.propose_test_release(local, epsilon, delta=DELTA, proposal=proposals)
     usable = tested.answer_probability() >= 0.95
@@ -103,8 +119,13 @@ def graph() -> np.ndarray:
 
 
 def greedy(adjacency: np.ndarray, adding: bool) -> np.ndarray:
-    """The counts of triangles that one edge after another reaches, the one that changes the count the most: values of graphs."""
-    linked, counts = adjacency.astype(np.int64), [np.trace(np.linalg.matrix_power(adjacency.astype(np.int64), 3)) // 6]
+    """The counts of triangles that one edge after another reaches, the one that changes the count
+    the most: values of graphs.
+    """
+    linked, counts = (
+        adjacency.astype(np.int64),
+        [np.trace(np.linalg.matrix_power(adjacency.astype(np.int64), 3)) // 6],
+    )
     for _ in range(LEVELS):
         change = np.where(np.triu(linked != adding, 1), linked @ linked, -1)
         i, j = np.unravel_index(change.argmax(), change.shape)
@@ -119,20 +140,34 @@ def triangles(adjacency: np.ndarray, epsilon: float) -> dict[str, float]:
     """Ratios on the graph, to the bound from reached counts."""
     profile = dpjax.triangle_count(adjacency, num_levels=LEVELS, neighbors="edge")
     reached = from_sides(
-        *(jnp.asarray(greedy(adjacency, adding)) for adding in (True, False)), neighbors="edge", reached="extremes"
+        *(jnp.asarray(greedy(adjacency, adding)) for adding in (True, False)),
+        neighbors="edge",
+        reached="extremes",
     )
     bound = local_modulus.bounded_range_lower_bound(reached, epsilon)
-    drawn = {"PLM": dpjax.piecewise_laplace(profile, epsilon), "Duff": dpjax.duff(profile.truncate(LEVELS), epsilon)}
-    found = {name: float(distribution.mean_abs_error(profile.value) / bound) for name, distribution in drawn.items()}
+    drawn = {
+        "PLM": dpjax.piecewise_laplace(profile, epsilon),
+        "Duff": dpjax.duff(profile.truncate(LEVELS), epsilon),
+    }
+    found = {
+        name: float(distribution.mean_abs_error(profile.value) / bound)
+        for name, distribution in drawn.items()
+    }
     noise = dpjax.laplace(profile.value, epsilon, sensitivity=NODES - 2.0)
-    found["(Laplace)"] = float(noise.mean_abs_error(profile.value) / local_modulus.lower_bound(reached, epsilon))
+    found["(Laplace)"] = float(
+        noise.mean_abs_error(profile.value) / local_modulus.lower_bound(reached, epsilon)
+    )
     return {"bound": float(bound), **found}
 
 
-def tails(x: jax.Array, lower: float, upper: float, epsilon: float, failure: float) -> dict[str, float]:
+def tails(
+    x: jax.Array, lower: float, upper: float, epsilon: float, failure: float
+) -> dict[str, float]:
     """The error that Duff passes with probability ``failure``, Equation 3 and Equation 4."""
     profile = dpjax.median(x, lower=lower, upper=upper, neighbors="add_remove", definition="lower")
-    local = dpjax.local_sensitivity(x, lower=lower, upper=upper, neighbors="add_remove", definition="lower")
+    local = dpjax.local_sensitivity(
+        x, lower=lower, upper=upper, neighbors="add_remove", definition="lower"
+    )
     distribution, value = dpjax.duff(profile, epsilon), profile.value
 
     def too_near(reach: jax.Array) -> jax.Array:
@@ -143,7 +178,12 @@ def tails(x: jax.Array, lower: float, upper: float, epsilon: float, failure: flo
     beta = promises.corollary_1_beta(failure, epsilon, support=upper - lower, growth=growth)
     smooth = local.smooth(beta).bound
     level = promises.level_measure(profile, 1 / (2 * beta))
-    options: Any = {"smooth_sensitivity": smooth, "support": upper - lower, "growth": growth, "level_measure": level}
+    options: Any = {
+        "smooth_sensitivity": smooth,
+        "support": upper - lower,
+        "growth": growth,
+        "level_measure": level,
+    }
     third = jnp.min(promises.corollary_1(failure, epsilon, **options).threshold, axis=0)
     fourth = cauchy_tail_bound(local.smooth(epsilon / 6), epsilon, failure=failure)
     means = {"exact": exact, "Equation 3": third, "Equation 4": fourth}
@@ -153,10 +193,17 @@ def tails(x: jax.Array, lower: float, upper: float, epsilon: float, failure: flo
 def rows(datasets: int = DATASETS, epsilons: tuple[float, ...] = EPSILONS) -> list[dict[str, Any]]:
     """The rows of both tables."""
     data, adjacency = families(datasets), graph()
-    found = [{"data": name, "epsilon": e, **ratios(*family, e)} for name, family in data.items() for e in epsilons]
+    found = [
+        {"data": name, "epsilon": e, **ratios(*family, e)}
+        for name, family in data.items()
+        for e in epsilons
+    ]
     found += [{"data": "triangles", "epsilon": e, **triangles(adjacency, e)} for e in epsilons]
     family = data["normal"]
-    return found + [{"data": "normal", "epsilon": 1.0, "failure": eta, **tails(*family, 1.0, eta)} for eta in FAILURES]
+    return found + [
+        {"data": "normal", "epsilon": 1.0, "failure": eta, **tails(*family, 1.0, eta)}
+        for eta in FAILURES
+    ]
 
 
 def draw(found: list[dict[str, Any]], path: str) -> None:
@@ -165,13 +212,29 @@ def draw(found: list[dict[str, Any]], path: str) -> None:
     here = [row for row in found if row["data"] == "normal" and "failure" not in row]
     for name in (name for name in here[-1] if name not in ("data", "epsilon", "bound")):
         style = "--o" if name.startswith("(") else "-o"
-        axes[0].loglog([row["epsilon"] for row in here], [row.get(name, np.nan) for row in here], style, markersize=3, label=name)
+        axes[0].loglog(
+            [row["epsilon"] for row in here],
+            [row.get(name, np.nan) for row in here],
+            style,
+            markersize=3,
+            label=name,
+        )
     axes[0].set(title="normal data", xlabel="epsilon", ylabel="expected error / lower bound")
     axes[0].legend(fontsize=7)
     here = [row for row in found if "failure" in row]
     for name in ("exact", "Equation 3", "Equation 4"):
-        axes[1].loglog([row["failure"] for row in here], [row[name] for row in here], "-o", markersize=3, label=name)
-    axes[1].set(title="Duff at epsilon 1", xlabel="failure", ylabel="error that is passed with this probability")
+        axes[1].loglog(
+            [row["failure"] for row in here],
+            [row[name] for row in here],
+            "-o",
+            markersize=3,
+            label=name,
+        )
+    axes[1].set(
+        title="Duff at epsilon 1",
+        xlabel="failure",
+        ylabel="error that is passed with this probability",
+    )
     axes[1].legend()
     figure.savefig(path, dpi=150)
     plt.close(figure)

@@ -1,9 +1,11 @@
-"""Total spending and distinct customers of a music shop, private for whole persons, without a bound on what one person spends.
+"""Total spending and distinct customers of a music shop, private for whole persons, without a bound
+on what one person spends.
 
 python benchmarks/experiments/purchases.py [--json FILE] [--png FILE]
 
-69,659 purchases of 23,570 customers (CDNOW, 1997 and 1998); neighbours differ by one person with all purchases. Columns are mean
-absolute errors as a share of the true value, closed forms and no draws:
+69,659 purchases of 23,570 customers (CDNOW, 1997 and 1998); neighbours differ by one person with
+all purchases. Columns are mean absolute errors as a share of the true value, closed forms and no
+draws:
 
     interpolated      shifted inverse sensitivity, piecewise Laplace between the values that remain when people leave
     step              the same with flat pieces, as in the literature
@@ -12,12 +14,12 @@ absolute errors as a share of the true value, closed forms and no draws:
                       Hindsight, not private: a fair private rival would have to find the bound first
     clipped, tenfold  the same at a bound ten times too large
 
-The shift tau is chosen without the data: the smallest one at which the range above f(x) adds at most a RESOLUTION to the
-error of one whose pieces are one RESOLUTION wide. What the shifted mechanism leaves out is the spending of the tau largest
-customers: a column without heavy tails, or many more people, are where it shines; here clipping wins, if somebody knows the bound.
-Counting customers is the control: one person changes the count by exactly 1, plain Laplace noise is the right answer there, and
-the shifted mechanism pays for its caution.
-"""
+The shift tau is chosen without the data: the smallest one at which the range above f(x) adds at
+most a RESOLUTION to the error of one whose pieces are one RESOLUTION wide. What the shifted
+mechanism leaves out is the spending of the tau largest customers: a column without heavy tails, or
+many more people, are where it shines; here clipping wins, if somebody knows the bound. Counting
+customers is the control: one person changes the count by exactly 1, plain Laplace noise is the
+right answer there, and the shifted mechanism pays for its caution."""
 
 import functools
 import sys
@@ -38,16 +40,26 @@ QUESTIONS = {"spending": (1e8, 100.0), "customers": (1e6, 1.0)}
 
 def shift(epsilon: float, upper: float, resolution: float) -> int:
     """A shift that reads public numbers only, for a small mean error."""
-    return dpjax.shift_for(epsilon, num_candidates=int(upper / resolution), failure=resolution / upper)
+    return dpjax.shift_for(
+        epsilon, num_candidates=int(upper / resolution), failure=resolution / upper
+    )
 
 
-def rows(dollars: np.ndarray, customers: np.ndarray, epsilons: tuple[float, ...] = EPSILONS) -> list[dict[str, Any]]:
+def rows(
+    dollars: np.ndarray, customers: np.ndarray, epsilons: tuple[float, ...] = EPSILONS
+) -> list[dict[str, Any]]:
     """One row for each question and epsilon."""
     _, person = np.unique(customers, return_inverse=True)
     totals = np.bincount(person, weights=dollars)
     questions = {
-        "spending": (dpjax.user_sum(jnp.asarray(dollars), person, upper=QUESTIONS["spending"][0]), totals),
-        "customers": (dpjax.distinct_count(np.unique(customers), upper=QUESTIONS["customers"][0]), np.ones(totals.size)),
+        "spending": (
+            dpjax.user_sum(jnp.asarray(dollars), person, upper=QUESTIONS["spending"][0]),
+            totals,
+        ),
+        "customers": (
+            dpjax.distinct_count(np.unique(customers), upper=QUESTIONS["customers"][0]),
+            np.ones(totals.size),
+        ),
     }
     found = []
     for question, (down, contributions) in questions.items():
@@ -80,23 +92,40 @@ def rows(dollars: np.ndarray, customers: np.ndarray, epsilons: tuple[float, ...]
 
 @functools.partial(jax.jit, static_argnames="taus")
 def shifted(down: dpjax.DownSensitivity, taus: tuple[int, ...]) -> dpjax.SensitivityProfile:
-    """The profiles of all shifts in one batch, padded to one length: padding repeats the last value and level."""
+    """The profiles of all shifts in one batch, padded to one length: padding repeats the last value
+    and level.
+    """
 
     def stack(*sides: jax.Array) -> jax.Array:
         longest = max(side.shape[-1] for side in sides)
-        return jnp.stack([jnp.pad(side, (0, longest - side.shape[-1]), mode="edge") for side in sides])
+        return jnp.stack(
+            [jnp.pad(side, (0, longest - side.shape[-1]), mode="edge") for side in sides]
+        )
 
     return jax.tree.map(stack, *(down.shift(tau) for tau in taus))
 
 
-def error(profile: dpjax.SensitivityProfile, epsilon: Any, value: Any, mechanism: Any = dpjax.piecewise_laplace) -> jax.Array:
-    """Mean absolute error around the statistic, exactly: the distributions are ``shifted_inverse``'s, or its step version."""
+def error(
+    profile: dpjax.SensitivityProfile,
+    epsilon: Any,
+    value: Any,
+    mechanism: Any = dpjax.piecewise_laplace,
+) -> jax.Array:
+    """Mean absolute error around the statistic, exactly: the distributions are
+    ``shifted_inverse``'s, or its step version.
+    """
     return mechanism(profile, epsilon).mean_abs_error(value)
 
 
 def best_clip(contributions: np.ndarray, epsilon: float) -> tuple[float, float, float]:
-    """The bound on one person with the smallest error, that error, and the error at ten times the bound."""
-    grid = np.unique(np.concatenate([contributions, np.geomspace(contributions.max() / 1e4, contributions.max(), 2000)]))
+    """The bound on one person with the smallest error, that error, and the error at ten times the
+    bound.
+    """
+    grid = np.unique(
+        np.concatenate(
+            [contributions, np.geomspace(contributions.max() / 1e4, contributions.max(), 2000)]
+        )
+    )
     grid = grid[grid > 0]
     ordered = np.sort(contributions)
     above = np.concatenate([np.cumsum(ordered[::-1])[::-1], [0.0]])
@@ -109,7 +138,11 @@ def best_clip(contributions: np.ndarray, epsilon: float) -> tuple[float, float, 
 
     errors = mean_abs_error(grid)
     best = int(errors.argmin())
-    return float(grid[best]), float(errors[best]), float(mean_abs_error(10 * grid[best : best + 1])[0])
+    return (
+        float(grid[best]),
+        float(errors[best]),
+        float(mean_abs_error(10 * grid[best : best + 1])[0]),
+    )
 
 
 def draw(found: list[dict[str, Any]], path: str) -> None:
@@ -117,10 +150,22 @@ def draw(found: list[dict[str, Any]], path: str) -> None:
     figure, axes = plt.subplots(1, len(QUESTIONS), figsize=(11, 4.5), constrained_layout=True)
     for axis, question in zip(axes, QUESTIONS, strict=True):
         here = [row for row in found if row["question"] == question]
-        styles = {"interpolated": "-o", "step": "--", "at best tau": ":", "clipped": "-s", "clipped, tenfold": "-."}
+        styles = {
+            "interpolated": "-o",
+            "step": "--",
+            "at best tau": ":",
+            "clipped": "-s",
+            "clipped, tenfold": "-.",
+        }
         for name, style in styles.items():
-            axis.loglog([row["epsilon"] for row in here], [row[name] for row in here], style, label=name)
-        axis.set(title=f"{question}, private for persons", xlabel="epsilon", ylabel="mean |error| / true value")
+            axis.loglog(
+                [row["epsilon"] for row in here], [row[name] for row in here], style, label=name
+            )
+        axis.set(
+            title=f"{question}, private for persons",
+            xlabel="epsilon",
+            ylabel="mean |error| / true value",
+        )
     axes[0].legend()
     figure.savefig(path, dpi=150)
     plt.close(figure)
@@ -128,7 +173,9 @@ def draw(found: list[dict[str, Any]], path: str) -> None:
 
 def load(folder: Any) -> tuple[np.ndarray, np.ndarray]:
     """Dollars and customers, one purchase a row."""
-    table = np.genfromtxt(folder / "user_cdnow" / "cdnow_master.csv", delimiter=",", skip_header=1, dtype=str)
+    table = np.genfromtxt(
+        folder / "user_cdnow" / "cdnow_master.csv", delimiter=",", skip_header=1, dtype=str
+    )
     return table[:, 3].astype(float), table[:, 0].astype(np.int64)
 
 
@@ -137,7 +184,11 @@ def main(argv: list[str] | None = None) -> None:
     jax.config.update("jax_enable_x64", True)
     found = rows(*load(output.data_folder()))
     output.print_table(found)
-    output.save(found, arguments, {"experiment": "purchases", "neighbors": "add_remove", "unit": "person", "taus": TAUS})
+    output.save(
+        found,
+        arguments,
+        {"experiment": "purchases", "neighbors": "add_remove", "unit": "person", "taus": TAUS},
+    )
     if arguments.png:
         draw(found, arguments.png)
 

@@ -1,10 +1,12 @@
-"""Selection with queries of low sensitivity and without: exact expected excess losses against the number of candidates.
+"""Selection with queries of low sensitivity and without: exact expected excess losses against the
+number of candidates.
 
 python benchmarks/experiments/selection.py [--json FILE] [--png FILE]
 
-Four mechanisms draw one of k candidates whose losses have sensitivity 1. A number is the expected loss of the candidate drawn above
-the smallest loss, from exact probabilities and no draws, at the worst scale c of a family of losses (on a grid of 96 scales a
-mechanism and k, which is refined once around its maximum):
+Four mechanisms draw one of k candidates whose losses have sensitivity 1. A number is the expected
+loss of the candidate drawn above the smallest loss, from exact probabilities and no draws, at the
+worst scale c of a family of losses (on a grid of 96 scales a mechanism and k, which is refined once
+around its maximum):
 
     one good      0 for one candidate, c for all others
     linear        0 to c, evenly spaced
@@ -15,12 +17,12 @@ Two comparisons, which are not to be mixed:
 
     epsilon 1     pure differential privacy: exponential mechanism, permute and flip, tree with Laplace noise of scale R
     zcdp 1/8      zero-concentrated: the exponential mechanism at epsilon 1 (its bounded range of 1 is 1/8-zCDP), permute and flip
-                  at 0.51 (its range is no better than that of any pure privacy: epsilon tanh(epsilon/2) = 1/8), tree with Gaussian
-                  noise of variance 4 R, tree with Laplace noise at epsilon = sqrt(R/4) (epsilon^2/2 a query)
+                  at 0.51 (its range is no better than that of any pure privacy: epsilon
+                  tanh(epsilon/2) = 1/8), tree with Gaussian noise of variance 4 R, tree with
+                  Laplace noise at epsilon = sqrt(R/4) (epsilon^2/2 a query)
 
-The last columns are the bounds that hold for every vector of losses. Permute and flip takes k times 3.5 sqrt(k) steps for exact
-probabilities and stops at 2^13 candidates.
-"""
+The last columns are the bounds that hold for every vector of losses. Permute and flip takes k times
+3.5 sqrt(k) steps for exact probabilities and stops at 2^13 candidates."""
 
 import math
 import sys
@@ -65,7 +67,10 @@ def rows(sizes: tuple[int, ...] = SIZES) -> list[dict[str, Any]]:
                     too_large = name == "permute and flip" and size > LARGEST_PERMUTATION
                     row[name] = None if too_large else worst_excess(name, losses(size), budget)
                 found.append(row | bounds(comparison, size))
-    return sorted(found, key=lambda row: (COMPARISONS.index(row["comparison"]), list(FAMILIES).index(row["family"])))
+    return sorted(
+        found,
+        key=lambda row: (COMPARISONS.index(row["comparison"]), list(FAMILIES).index(row["family"])),
+    )
 
 
 def budgets_of(comparison: str, rounds: int) -> dict[str, float]:
@@ -86,7 +91,10 @@ def bounds(comparison: str, size: int) -> dict[str, float]:
     if comparison == "epsilon 1":
         return found | {"bound tree Laplace": promised.noisy_tree_excess(size, epsilon=EPSILON)}
     laplace = promised.noisy_tree_excess(size, epsilon=math.sqrt(2 * tree_rounds(size) * ZCDP))
-    return found | {"bound tree Laplace": laplace, "bound tree Gaussian": promised.noisy_tree_excess(size, zcdp=ZCDP)}
+    return found | {
+        "bound tree Laplace": laplace,
+        "bound tree Gaussian": promised.noisy_tree_excess(size, zcdp=ZCDP),
+    }
 
 
 def pure_epsilon(zcdp: float) -> float:
@@ -102,7 +110,9 @@ def worst_excess(name: str, losses: np.ndarray, budget: float) -> float:
     """The largest expected excess loss over all multiples of the losses, whose smallest is 0."""
     scales = np.geomspace(1e-2, 1e5, SCALES)
     for _ in range(2):
-        found = np.asarray(excesses(jnp.asarray(scales), jnp.asarray(losses), jnp.asarray(budget), name))
+        found = np.asarray(
+            excesses(jnp.asarray(scales), jnp.asarray(losses), jnp.asarray(budget), name)
+        )
         best = int(np.argmax(found))
         scales = np.geomspace(scales[max(best - 1, 0)], scales[min(best + 1, SCALES - 1)], SCALES)
     return float(found[best])
@@ -120,16 +130,29 @@ def excesses(scales: jax.Array, losses: jax.Array, budget: jax.Array, name: str)
 def draw(found: list[dict[str, Any]], path: str) -> None:
     plt = output.pyplot()
     shape = len(COMPARISONS), len(FAMILIES)
-    figure, axes = plt.subplots(*shape, figsize=(13, 8), constrained_layout=True, sharex=True, sharey="row")
-    styles = {"exponential": "k-o", "permute and flip": "-s", "tree Laplace": "--^", "tree Gaussian": "--v"}
+    figure, axes = plt.subplots(
+        *shape, figsize=(13, 8), constrained_layout=True, sharex=True, sharey="row"
+    )
+    styles = {
+        "exponential": "k-o",
+        "permute and flip": "-s",
+        "tree Laplace": "--^",
+        "tree Gaussian": "--v",
+    }
     for line, comparison in zip(axes, COMPARISONS, strict=True):
         for axis, family in zip(line, FAMILIES, strict=True):
-            here = [row for row in found if (row["comparison"], row["family"]) == (comparison, family)]
+            here = [
+                row for row in found if (row["comparison"], row["family"]) == (comparison, family)
+            ]
             for name, style in styles.items():
                 points = [(row["k"], row[name]) for row in here if row.get(name) is not None]
                 if points:
                     axis.loglog(*zip(*points, strict=True), style, base=2, markersize=4, label=name)
-            axis.set(title=f"{family}, {comparison}", xlabel="candidates", ylabel="expected excess loss, worst scale")
+            axis.set(
+                title=f"{family}, {comparison}",
+                xlabel="candidates",
+                ylabel="expected excess loss, worst scale",
+            )
         line[0].legend()
     figure.savefig(path, dpi=150)
     plt.close(figure)
@@ -140,7 +163,14 @@ def main(argv: list[str] | None = None) -> None:
     jax.config.update("jax_enable_x64", True)
     found = rows()
     output.print_table(found)
-    settings = {"experiment": "selection", "epsilon": EPSILON, "zcdp": ZCDP, "sensitivity": 1.0, "scales": SCALES, "seed": None}
+    settings = {
+        "experiment": "selection",
+        "epsilon": EPSILON,
+        "zcdp": ZCDP,
+        "sensitivity": 1.0,
+        "scales": SCALES,
+        "seed": None,
+    }
     output.save(found, arguments, settings)
     if arguments.png:
         draw(found, arguments.png)

@@ -1,9 +1,11 @@
-"""Several private quantiles of incomes under one epsilon: the joint draw against JointExp, the recursion, and one draw for each.
+"""Several private quantiles of incomes under one epsilon: the joint draw against JointExp, the
+recursion, and one draw for each.
 
 python benchmarks/experiments/several_quantiles.py [--json FILE] [--png FILE]
 
-Datasets of 1000 records are drawn from each population; all mechanisms get the same. Columns of the table are mean absolute errors,
-averaged over quantiles and datasets, with the standard error of those that are drawn:
+Datasets of 1000 records are drawn from each population; all mechanisms get the same. Columns of the
+table are mean absolute errors, averaged over quantiles and datasets, with the standard error of
+those that are drawn:
 
     joint               dpjax.joint_quantiles under add/remove, exact
     known n             the same, with the number of records as its public n
@@ -11,9 +13,8 @@ averaged over quantiles and datasets, with the standard error of those that are 
     recursive           dpjax.recursive_quantiles, after Kaplan, Schnapp and Stemmer (2022): 200 draws of each dataset
     independent         piecewise Laplace for each quantile at its share of epsilon, exact
 
-Hours worked have ties, half of them are 40, and a resolution of 1. JointExp has no ties: it gets records that are spread evenly at
-random within half an hour, and its draws are rounded.
-"""
+Hours worked have ties, half of them are 40, and a resolution of 1. JointExp has no ties: it gets
+records that are spread evenly at random within half an hour, and its draws are rounded."""
 
 from functools import lru_cache
 from typing import Any
@@ -27,7 +28,9 @@ import output
 RECORDS, DATASETS, DRAWS, SEED = 1000, 16, 200, 2026
 DECILES, QUARTILES = [f"0.{k}" for k in range(1, 10)], ["0.25", "0.5", "0.75"]
 BOUNDS = {"incomes": (0.0, 1e6), "normal": (-10.0, 10.0), "hours": (0.0, 100.0)}
-CASES = [("incomes", DECILES, epsilon) for epsilon in (0.5, 1.0, 2.0)] + [("incomes", QUARTILES, 1.0)]
+CASES = [("incomes", DECILES, epsilon) for epsilon in (0.5, 1.0, 2.0)] + [
+    ("incomes", QUARTILES, 1.0)
+]
 CASES += [(name, DECILES, 1.0) for name in ("normal", "hours")]
 
 
@@ -35,26 +38,44 @@ def population(name: str) -> np.ndarray:
     """Datasets ``(datasets, records)``."""
     normal = np.random.default_rng(SEED).normal(size=(DATASETS, RECORDS))
     if name == "hours":
-        return np.where(np.random.default_rng(SEED + 1).random(normal.shape) < 0.5, 40, np.clip(np.rint(38 + 14 * normal), 1, 99))
+        return np.where(
+            np.random.default_rng(SEED + 1).random(normal.shape) < 0.5,
+            40,
+            np.clip(np.rint(38 + 14 * normal), 1, 99),
+        )
     return np.exp(10.5 + 0.8 * normal) if name == "incomes" else normal
 
 
-def joint_exp(x: np.ndarray, levels: list[float], epsilon: float, lower: float, upper: float, draws: int, seed: int) -> np.ndarray:
-    """Draws ``(draws, m)`` of JointExp under add/remove: utility minus the sum of |n_k - n p_k|, of sensitivity 2 (1 - min p)."""
+def joint_exp(
+    x: np.ndarray,
+    levels: list[float],
+    epsilon: float,
+    lower: float,
+    upper: float,
+    draws: int,
+    seed: int,
+) -> np.ndarray:
+    """Draws ``(draws, m)`` of JointExp under add/remove: utility minus the sum of |n_k - n p_k|, of
+    sensitivity 2 (1 - min p).
+    """
     generator, n, m = np.random.default_rng(seed), len(x), len(levels)
     share = np.diff([0.0, *levels, 1.0]).round(12)  # equal ones are equal
     rate = epsilon / (4 * (1 - share.min()))
     edges = np.concatenate([[lower], np.sort(np.clip(x, lower, upper)), [upper]])
     width, number = np.diff(edges) / (upper - lower), np.arange(n + 1)
-    steps = [_step(n, rate, float(one)) for one in share]  # of quantile k + 1, from an interval further down
+    # of quantile k + 1, from an interval further down
+    steps = [_step(n, rate, float(one)) for one in share]
     end = np.exp(-rate * np.abs(n - number - n * share[m]))
     before, after, scale = [np.exp(-rate * np.abs(number - n * share[0]))], [], [0.0]
     for k in range(1, m + 1):
-        runs = [np.ones(n + 1)]  # of 1, 2, ... quantiles in one interval, the last of them quantile k
+        # of 1, 2, ... quantiles in one interval, the last of them quantile k
+        runs = [np.ones(n + 1)]
         for c in range(1, k + 1):
             stay = np.exp(-rate * n * share[k - c + 1]) if c > 1 else 1.0
             runs.append(runs[-1] * stay * width / c)
-        parts = [before[k - c] * runs[c] * np.exp(scale[k - c] - scale[k - 1]) for c in range(1, k + 1)]
+        parts = [
+            before[k - c] * runs[c] * np.exp(scale[k - c] - scale[k - 1]) for c in range(1, k + 1)
+        ]
         after.append(parts)
         if k < m:
             whole = steps[k] @ np.sum(parts, axis=0)
@@ -62,7 +83,9 @@ def joint_exp(x: np.ndarray, levels: list[float], epsilon: float, lower: float, 
             scale.append(scale[k - 1] + np.log(whole.max()))
 
     def pick(weights: np.ndarray) -> int:
-        return int(np.searchsorted(np.cumsum(weights), generator.random() * weights.sum(), side="right"))
+        return int(
+            np.searchsorted(np.cumsum(weights), generator.random() * weights.sum(), side="right")
+        )
 
     found = np.empty((draws, m))
     sums = [np.sum(parts, axis=0) for parts in after]
@@ -70,7 +93,9 @@ def joint_exp(x: np.ndarray, levels: list[float], epsilon: float, lower: float, 
         k, interval = m, pick(sums[m - 1] * end)
         while True:
             size = pick(np.array([part[interval] for part in after[k - 1]])) + 1
-            draw[k - size : k] = edges[interval] + width[interval] * (upper - lower) * generator.random(size)
+            draw[k - size : k] = edges[interval] + width[interval] * (
+                upper - lower
+            ) * generator.random(size)
             k -= size
             if k == 0:
                 break
@@ -97,22 +122,42 @@ def row(name: str, qs: list[str], epsilon: float) -> dict[str, Any]:
     truth, levels = np.asarray(asked.value), [float(q) for q in qs]
     drawn = {
         "JointExp": [
-            np.abs(nearest(joint_exp(spread[i], levels, epsilon, lower, upper, DRAWS, i)) - truth[i]) for i in range(DATASETS)
+            np.abs(
+                nearest(joint_exp(spread[i], levels, epsilon, lower, upper, DRAWS, i)) - truth[i]
+            )
+            for i in range(DATASETS)
         ],
-        "recursive": np.abs(dpjax.recursive_quantiles(asked, epsilon).sample(jax.random.key(1), DRAWS) - truth).swapaxes(0, 1),
+        "recursive": np.abs(
+            dpjax.recursive_quantiles(asked, epsilon).sample(jax.random.key(1), DRAWS) - truth
+        ).swapaxes(0, 1),
     }
-    singles = output.of_one_shape([dpjax.piecewise_laplace(dpjax.quantile(x, q, **options), epsilon / len(qs)) for q in qs])
+    singles = output.of_one_shape(
+        [dpjax.piecewise_laplace(dpjax.quantile(x, q, **options), epsilon / len(qs)) for q in qs]
+    )
     found = {
         "population": name,
         "quantiles": len(qs),
         "epsilon": epsilon,
-        "joint": float(np.mean(dpjax.joint_quantiles(asked, epsilon).marginals().mean_abs_error(truth))),
-        "known n": float(np.mean(dpjax.joint_quantiles(asked, epsilon, public_n=RECORDS).marginals().mean_abs_error(truth))),
-        "independent": float(np.mean([single.mean_abs_error(truth[:, k]) for k, single in enumerate(singles)])),
+        "joint": float(
+            np.mean(dpjax.joint_quantiles(asked, epsilon).marginals().mean_abs_error(truth))
+        ),
+        "known n": float(
+            np.mean(
+                dpjax.joint_quantiles(asked, epsilon, public_n=RECORDS)
+                .marginals()
+                .mean_abs_error(truth)
+            )
+        ),
+        "independent": float(
+            np.mean([single.mean_abs_error(truth[:, k]) for k, single in enumerate(singles)])
+        ),
     }
     for mechanism, errors in drawn.items():
         each = np.mean(errors, axis=-1)
-        found |= {mechanism: float(np.mean(each)), f"({mechanism} se)": float(np.std(each, axis=1).mean() / each.size**0.5)}
+        found |= {
+            mechanism: float(np.mean(each)),
+            f"({mechanism} se)": float(np.std(each, axis=1).mean() / each.size**0.5),
+        }
     return found
 
 
@@ -123,7 +168,15 @@ def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
     rows = [row(*case) for case in CASES]
     output.print_table(rows)
     output.save(
-        rows, arguments, {"experiment": "several_quantiles", "records": RECORDS, "datasets": DATASETS, "draws": DRAWS, "seed": SEED}
+        rows,
+        arguments,
+        {
+            "experiment": "several_quantiles",
+            "records": RECORDS,
+            "datasets": DATASETS,
+            "draws": DRAWS,
+            "seed": SEED,
+        },
     )
     if arguments.png:
         _plot(rows, arguments.png)
@@ -132,10 +185,19 @@ def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
 
 def _plot(rows: list[dict[str, Any]], path: str) -> None:
     figure, axes = output.pyplot().subplots()
-    deciles = [found for found in rows if found["population"] == "incomes" and found["quantiles"] == 9]
+    deciles = [
+        found for found in rows if found["population"] == "incomes" and found["quantiles"] == 9
+    ]
     for name in ("independent", "recursive", "JointExp", "joint", "known n"):
-        axes.loglog([found["epsilon"] for found in deciles], [found[name] for found in deciles], marker="o", label=name)
-    axes.set(xlabel="epsilon", ylabel="mean absolute error of a decile", title="Deciles of 1000 incomes")
+        axes.loglog(
+            [found["epsilon"] for found in deciles],
+            [found[name] for found in deciles],
+            marker="o",
+            label=name,
+        )
+    axes.set(
+        xlabel="epsilon", ylabel="mean absolute error of a decile", title="Deciles of 1000 incomes"
+    )
     axes.legend()
     figure.savefig(path, dpi=150)
 

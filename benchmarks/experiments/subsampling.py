@@ -1,13 +1,16 @@
-"""When is a subsample free? The figures of the post "Limits of Privacy Amplification by Subsampling", and plans for training.
+"""When is a subsample free? The figures of the post "Limits of Privacy Amplification by
+Subsampling", and plans for training.
 
 python benchmarks/experiments/subsampling.py [--json FILE] [--png FILE]
 
-Laplace noise on a Poisson subsample, at the same privacy, against Laplace noise on all records (Steinke 2025):
+Laplace noise on a Poisson subsample, at the same privacy, against Laplace noise on all records
+(Steinke 2025):
 
     ratio          p epsilon_p / epsilon (Equation 7): the noise of all records relative to that of the subsample
     bound          p / (p + epsilon) (Equation 6), and for epsilon = c p the limit log(1 + c) / c (Equation 8)
 
-And for Gaussian noise, as in training, at epsilon 1 and delta 1e-6 for a number of epochs, steps times the probability p:
+And for Gaussian noise, as in training, at epsilon 1 and delta 1e-6 for a number of epochs, steps
+times the probability p:
 
     noise          the least deviation for each step (sensitivity 1), on Poisson subsamples
     noise / p      the same for an estimate of the sum over all records
@@ -48,7 +51,15 @@ def efficiency() -> list[dict[str, Any]]:
     ratios = np.asarray(sampling_efficiency(epsilon, probability=probability), float)
     for (figure, e, p), ratio in zip(pairs, ratios, strict=True):
         limit = p / (p + e) if figure == "epsilon" else float(np.log1p(e / p) * p / e)
-        found.append({"figure": figure, "epsilon": e, "probability": p, "ratio": float(ratio), "bound": limit})
+        found.append(
+            {
+                "figure": figure,
+                "epsilon": e,
+                "probability": p,
+                "ratio": float(ratio),
+                "bound": limit,
+            }
+        )
     return found
 
 
@@ -59,11 +70,15 @@ def plans(given: tuple[tuple[float, int], ...] = PLANS) -> list[dict[str, Any]]:
         steps = round(epochs / p)
 
         def poisson(sigma: float, p: float = p, steps: int = steps) -> Any:
-            return steps * poisson_subsample(Guarantee(neighbors="add_remove", gdp=1 / sigma), probability=p)
+            return steps * poisson_subsample(
+                Guarantee(neighbors="add_remove", gdp=1 / sigma), probability=p
+            )
 
         def fixed(sigma: float, p: float = p, steps: int = steps) -> Any:
             noise = Guarantee(neighbors="swap", gdp=1 / sigma)
-            return steps * fixed_size_subsample(noise, taken=round(p * RECORDS), public_n=RECORDS, replacement="without")
+            return steps * fixed_size_subsample(
+                noise, taken=round(p * RECORDS), public_n=RECORDS, replacement="without"
+            )
 
         noise = least_noise(poisson, epsilon=TARGET, delta=DELTA)
         found.append(
@@ -87,11 +102,17 @@ def draw(found: list[dict[str, Any]], path: str) -> None:
     figure, panels = plt.subplots(1, 3, figsize=(14, 4), layout="constrained")
     for p in PROBABILITIES:
         rows = [row for row in found if row["figure"] == "epsilon" and row["probability"] == p]
-        panels[0].semilogx([row["epsilon"] for row in rows], [row["ratio"] for row in rows], label=f"p = {p:g}")
+        panels[0].semilogx(
+            [row["epsilon"] for row in rows], [row["ratio"] for row in rows], label=f"p = {p:g}"
+        )
     multiples = [row for row in found if row["figure"] == "multiple"]
     for c in MULTIPLES:
         rows = [row for row in multiples if np.isclose(row["epsilon"], c * row["probability"])]
-        panels[1].semilogx([row["probability"] for row in rows], [row["ratio"] for row in rows], label=f"epsilon = {c:g} p")
+        panels[1].semilogx(
+            [row["probability"] for row in rows],
+            [row["ratio"] for row in rows],
+            label=f"epsilon = {c:g} p",
+        )
     rows = [row for row in found if row["figure"] == "plan"]
     names = [f"p = {row['probability']:g}\n{row['epochs']} epochs" for row in rows]
     for name in ("noise / p", "all records"):
@@ -108,7 +129,11 @@ def main(argv: list[str] | None = None) -> None:
     jax.config.update("jax_enable_x64", True)
     found = efficiency() + plans()
     output.print_table(found)
-    output.save(found, arguments, {"experiment": "subsampling", "epsilon": TARGET, "delta": DELTA, "records": RECORDS})
+    output.save(
+        found,
+        arguments,
+        {"experiment": "subsampling", "epsilon": TARGET, "delta": DELTA, "records": RECORDS},
+    )
     if arguments.png:
         draw(found, arguments.png)
 

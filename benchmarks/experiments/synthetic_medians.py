@@ -1,22 +1,27 @@
-"""Private medians of synthetic data, after Figure 1 of Gillenwater and Munoz Medina: Duff, its rivals, and what came later.
+"""Private medians of synthetic data, after Figure 1 of Gillenwater and Munoz Medina: Duff, its
+rivals, and what came later.
 
 python benchmarks/experiments/synthetic_medians.py [--json FILE] [--png FILE]
 
-100 datasets of 1000 records each, truncated to [lower, upper]: the exact expected |estimate - median|, averaged over the datasets,
-with its standard deviation across them. The paper called each mechanism 100 times per dataset; closed forms need no draws.
-Estimates of the baselines are clamped to the bounds, as in the paper. The table gives Duff's error and the others' as multiples.
+100 datasets of 1000 records each, truncated to [lower, upper]: the exact expected |estimate -
+median|, averaged over the datasets, with its standard deviation across them. The paper called each
+mechanism 100 times per dataset; closed forms need no draws. Estimates of the baselines are clamped
+to the bounds, as in the paper. The table gives Duff's error and the others' as multiples.
 
-The baselines come twice. "published": the constants of the papers. For Cauchy noise alpha = beta = epsilon/6, three times too
-cautious; for the others beta (and sigma) minimise the scale of the noise ON THE DATA, which voids their guarantee. "valid":
-constants that can be used, tight where a tight form is known, with beta and sigma from public numbers. The baselines, Duff and the
-first two rows of piecewise Laplace are under add/remove, and can be compared; the two rows "swap" are under the other relation.
-"midpoint" is measured against the midpoint median, everything else against Duff's lower one.
+The baselines come twice. "published": the constants of the papers. For Cauchy noise alpha = beta =
+epsilon/6, three times too cautious; for the others beta (and sigma) minimise the scale of the noise
+ON THE DATA, which voids their guarantee. "valid": constants that can be used, tight where a tight
+form is known, with beta and sigma from public numbers. The baselines, Duff and the first two rows
+of piecewise Laplace are under add/remove, and can be compared; the two rows "swap" are under the
+other relation. "midpoint" is measured against the midpoint median, everything else against Duff's
+lower one.
 
-Figure 1 says of normal data, at epsilon 0.1 and 2, that Duff's error is 187 and 34 times smaller than Cauchy's, 130 and 4 times
-than Laplace's, 4 and 15 times than that of Laplace-log-normal noise. The first pair comes out here, up to the datasets. The second
-has the order of magnitude: how the paper searched for alpha is not said. The third does not come out under any reading of the
-conversion from concentrated privacy that was tried; the small error at epsilon 0.1 would need rho = epsilon.
-"""
+Figure 1 says of normal data, at epsilon 0.1 and 2, that Duff's error is 187 and 34 times smaller
+than Cauchy's, 130 and 4 times than Laplace's, 4 and 15 times than that of Laplace-log-normal noise.
+The first pair comes out here, up to the datasets. The second has the order of magnitude: how the
+paper searched for alpha is not said. The third does not come out under any reading of the
+conversion from concentrated privacy that was tried; the small error at epsilon 0.1 would need rho =
+epsilon."""
 
 import sys
 from dataclasses import dataclass
@@ -65,8 +70,14 @@ def errors(family: Family, epsilon: float) -> dict[str, np.ndarray]:
     def median(neighbors: Any, definition: Any) -> dpjax.SensitivityProfile:
         return dpjax.median(family.data, neighbors=neighbors, definition=definition, **bounds)
 
-    lower, midpoint, swap = median("add_remove", "lower"), median("add_remove", "linear"), median("swap", "lower")
-    local = dpjax.local_sensitivity(family.data, neighbors="add_remove", definition="lower", **bounds)
+    lower, midpoint, swap = (
+        median("add_remove", "lower"),
+        median("add_remove", "linear"),
+        median("swap", "lower"),
+    )
+    local = dpjax.local_sensitivity(
+        family.data, neighbors="add_remove", definition="lower", **bounds
+    )
     exact = {
         REFERENCE: (dpjax.duff(lower, epsilon), lower),
         "PLM": (dpjax.piecewise_laplace(lower, epsilon), lower),
@@ -76,16 +87,31 @@ def errors(family: Family, epsilon: float) -> dict[str, np.ndarray]:
     }
     alike = output.of_one_shape([distribution for distribution, _ in exact.values()])
     distributions = {
-        **{name: (one, profile) for (name, (_, profile)), one in zip(exact.items(), alike, strict=True)},
-        "Cauchy published": (dpjax.smooth_cauchy(local.smooth(epsilon / 6), epsilon, calibration="published"), lower),
+        **{
+            name: (one, profile)
+            for (name, (_, profile)), one in zip(exact.items(), alike, strict=True)
+        },
+        "Cauchy published": (
+            dpjax.smooth_cauchy(local.smooth(epsilon / 6), epsilon, calibration="published"),
+            lower,
+        ),
         "Laplace published": (tuned_laplace(local, epsilon), lower),
         "LLN published": (tuned_laplace_log_normal(local, epsilon), lower),
     }
     public = public_numbers()[epsilon]
-    distributions["Cauchy valid"] = dpjax.smooth_cauchy(local.smooth(public["cauchy"]), epsilon), lower
-    distributions["Laplace valid"] = dpjax.smooth_laplace(local.smooth(public["laplace"]), epsilon, delta=DELTA), lower
+    distributions["Cauchy valid"] = (
+        dpjax.smooth_cauchy(local.smooth(public["cauchy"]), epsilon),
+        lower,
+    )
+    distributions["Laplace valid"] = (
+        dpjax.smooth_laplace(local.smooth(public["laplace"]), epsilon, delta=DELTA),
+        lower,
+    )
     smooth = local.smooth(public["laplace_log_normal"])
-    distributions["LLN valid"] = dpjax.smooth_laplace_log_normal(smooth, public["zcdp"], sigma=public["sigma"]), lower
+    distributions["LLN valid"] = (
+        dpjax.smooth_laplace_log_normal(smooth, public["zcdp"], sigma=public["sigma"]),
+        lower,
+    )
     return {
         name: np.asarray(Clamped.of(distribution, **bounds).mean_abs_error(profile.value))
         for name, (distribution, profile) in distributions.items()
@@ -94,56 +120,86 @@ def errors(family: Family, epsilon: float) -> dict[str, np.ndarray]:
 
 @cache
 def public_numbers() -> dict[float, dict[str, np.ndarray]]:
-    """For each epsilon the beta of each kind of noise, rho, and the sigma of Laplace-log-normal noise."""
+    """For each epsilon the beta of each kind of noise, rho, and the sigma of Laplace-log-normal
+    noise.
+    """
     epsilon = np.array(EPSILONS)
     delta = {"cauchy": {}, "laplace": {"delta": DELTA}, "laplace_log_normal": {"delta": DELTA}}
-    found = {noise: dpjax.optimal_beta(epsilon, noise=noise, **more) for noise, more in delta.items()}
+    found = {
+        noise: dpjax.optimal_beta(epsilon, noise=noise, **more) for noise, more in delta.items()
+    }
     found["zcdp"] = dpjax.accounting.zcdp_of(epsilon, delta=DELTA)
     found["sigma"] = dpjax.optimal_sigma(found["zcdp"], beta=found["laplace_log_normal"])
     numbers = {name: np.asarray(values) for name, values in found.items()}
-    return {one: {name: values[i] for name, values in numbers.items()} for i, one in enumerate(EPSILONS)}
+    return {
+        one: {name: values[i] for name, values in numbers.items()} for i, one in enumerate(EPSILONS)
+    }
 
 
 def tuned_laplace(local: dpjax.LocalSensitivity, epsilon: float) -> Any:
-    """Laplace noise with the beta of the smallest bound/alpha on each dataset: NOT private, as published."""
-    betas = epsilon / (log(1 / DELTA) - 1) * jnp.linspace(0, 1, 129)[1:, None]  # from the last on, no alpha is left
-    scales = dpjax.smooth_laplace(local.smooth(betas), epsilon, delta=DELTA).mean_abs_error(local.value)
+    """Laplace noise with the beta of the smallest bound/alpha on each dataset: NOT private, as
+    published.
+    """
+    # from the last on, no alpha is left
+    betas = epsilon / (log(1 / DELTA) - 1) * jnp.linspace(0, 1, 129)[1:, None]
+    scales = dpjax.smooth_laplace(local.smooth(betas), epsilon, delta=DELTA).mean_abs_error(
+        local.value
+    )
     return dpjax.smooth_laplace(local.smooth(best(betas, scales)), epsilon, delta=DELTA)
 
 
 def tuned_laplace_log_normal(local: dpjax.LocalSensitivity, epsilon: float) -> Any:
-    """Laplace-log-normal noise with the beta, and its sigma, of the smallest variance on each dataset: NOT private."""
+    """Laplace-log-normal noise with the beta, and its sigma, of the smallest variance on each
+    dataset: NOT private.
+    """
     zcdp = dpjax.accounting.zcdp_of(epsilon, delta=DELTA, conversion="classical")
     betas = jnp.sqrt(2 * zcdp) * jnp.geomspace(1e-3, 2.0, 128)[:, None]
     sigma = variance_optimal_sigma(betas, jnp.sqrt(2 * zcdp))
-    scales = dpjax.smooth_laplace_log_normal(local.smooth(betas), zcdp, sigma=sigma).scale * jnp.exp(jnp.square(sigma))
+    scales = dpjax.smooth_laplace_log_normal(
+        local.smooth(betas), zcdp, sigma=sigma
+    ).scale * jnp.exp(jnp.square(sigma))
     beta = best(betas, scales)
-    return dpjax.smooth_laplace_log_normal(local.smooth(beta), zcdp, sigma=variance_optimal_sigma(beta, jnp.sqrt(2 * zcdp)))
+    return dpjax.smooth_laplace_log_normal(
+        local.smooth(beta), zcdp, sigma=variance_optimal_sigma(beta, jnp.sqrt(2 * zcdp))
+    )
 
 
 def variance_optimal_sigma(beta: jax.Array, c: jax.Array) -> jax.Array:
-    """The root of 5 c sigma^3 = 5 beta sigma^2 + beta (Bun and Steinke 2019, Section 3.2), by Newton's method from above."""
+    """The root of 5 c sigma^3 = 5 beta sigma^2 + beta (Bun and Steinke 2019, Section 3.2), by
+    Newton's method from above.
+    """
     least = beta / c
     sigma = least + jnp.cbrt(least / 5)
     for _ in range(8):
-        sigma = sigma - (5 * jnp.square(sigma) * (sigma - least) - least) / (15 * jnp.square(sigma) - 10 * least * sigma)
+        sigma = sigma - (5 * jnp.square(sigma) * (sigma - least) - least) / (
+            15 * jnp.square(sigma) - 10 * least * sigma
+        )
     return sigma
 
 
 def best(betas: jax.Array, scales: jax.Array) -> jax.Array:
-    """The beta ``(candidates, 1)`` of the smallest of ``scales`` ``(candidates, datasets)`` in each column."""
+    """The beta ``(candidates, 1)`` of the smallest of ``scales`` ``(candidates, datasets)`` in each
+    column.
+    """
     return betas[jnp.nanargmin(scales, axis=0), 0]
 
 
 def row(family: Family, epsilon: float) -> dict[str, Any]:
-    """For each mechanism: the mean error over the datasets, its standard deviation, the ratio to Duff's and its standard error."""
+    """For each mechanism: the mean error over the datasets, its standard deviation, the ratio to
+    Duff's and its standard error.
+    """
     found: dict[str, Any] = {"data": family.name, "epsilon": epsilon}
     measured = errors(family, epsilon)
     base = measured[REFERENCE]
     for name, error in measured.items():
         ratio = error.mean() / base.mean()
         noise = (error - ratio * base).std(ddof=1) / (len(base) ** 0.5 * base.mean())
-        found[name] = {"error": error.mean(), "sd": error.std(ddof=1), "ratio": ratio, "ratio_se": noise}
+        found[name] = {
+            "error": error.mean(),
+            "sd": error.std(ddof=1),
+            "ratio": ratio,
+            "ratio_se": noise,
+        }
     return found
 
 
@@ -152,15 +208,24 @@ def table(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     lines = []
     for line in found:
         duff = line[REFERENCE]
-        shown = {"data": line["data"], "epsilon": line["epsilon"], REFERENCE: f"{duff['error']:.3e} (sd {duff['sd']:.1e})"}
-        others = {name: cell["ratio"] for name, cell in line.items() if isinstance(cell, dict) and name != REFERENCE}
+        shown = {
+            "data": line["data"],
+            "epsilon": line["epsilon"],
+            REFERENCE: f"{duff['error']:.3e} (sd {duff['sd']:.1e})",
+        }
+        others = {
+            name: cell["ratio"]
+            for name, cell in line.items()
+            if isinstance(cell, dict) and name != REFERENCE
+        }
         lines.append(shown | others)
     return lines
 
 
 def draw(found: list[dict[str, Any]], path: str) -> None:
     plt = output.pyplot()
-    names = [name for name in found[0] if name not in ("data", "epsilon", "PLM")]  # PLM lies on Duff at this scale
+    # PLM lies on Duff at this scale
+    names = [name for name in found[0] if name not in ("data", "epsilon", "PLM")]
     data = list(dict.fromkeys(line["data"] for line in found))
     figure, axes = plt.subplots(1, len(data), figsize=(14, 4.8), constrained_layout=True)
     for axis, family in zip(axes, data, strict=True):
@@ -169,7 +234,14 @@ def draw(found: list[dict[str, Any]], path: str) -> None:
             mean = np.array([line[name]["error"] for line in here])
             sd = np.array([line[name]["sd"] for line in here])
             style = "--" if "published" in name else ":" if "swap" in name else "-"
-            axis.errorbar([line["epsilon"] for line in here], mean, np.minimum(sd, 0.9 * mean), fmt=style, capsize=2, label=name)
+            axis.errorbar(
+                [line["epsilon"] for line in here],
+                mean,
+                np.minimum(sd, 0.9 * mean),
+                fmt=style,
+                capsize=2,
+                label=name,
+            )
         axis.set(title=family, xlabel="epsilon", yscale="log")
     axes[0].set_ylabel("expected |estimate - median|, sd across datasets")
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside right center", fontsize=8)
@@ -183,7 +255,9 @@ def main(argv: list[str] | None = None) -> None:
     found = [row(family, epsilon) for family in families() for epsilon in EPSILONS]
     output.print_table(table(found))
     settings = {"records": RECORDS, "datasets": DATASETS, "delta": DELTA, "seed": SEED}
-    output.save(found, arguments, {"experiment": "synthetic_medians", "statistic": "median", **settings})
+    output.save(
+        found, arguments, {"experiment": "synthetic_medians", "statistic": "median", **settings}
+    )
     if arguments.png:
         draw(found, arguments.png)
 

@@ -1,9 +1,10 @@
-"""Triangle counts under edge neighbours: exact expected errors, with sensitivity at distance and without.
+"""Triangle counts under edge neighbours: exact expected errors, with sensitivity at distance and
+without.
 
 python benchmarks/experiments/triangle_counts.py [--json FILE] [--png FILE]
 
-Two graphs: Zachary's karate club (34 nodes) and a graph of Facebook pages (22,470 nodes). Columns are mean absolute errors,
-closed forms and no draws:
+Two graphs: Zachary's karate club (34 nodes) and a graph of Facebook pages (22,470 nodes). Columns
+are mean absolute errors, closed forms and no draws:
 
     PLM exact         piecewise Laplace, radii R_l = A_{l-1} (Nissim, Raskhodnikova and Smith 2007), restricted to the counts that
                       n nodes can have
@@ -15,8 +16,8 @@ closed forms and no draws:
     smooth Laplace    noise of scale 2 S/epsilon on the smooth sensitivity S at beta = epsilon / (2 log(2/delta)), clamped: only
                       (epsilon, delta)-private, so not a rival but a landmark
 
-All but the last are epsilon-private when one edge is added or removed; the number of nodes is public, the nodes are not hidden.
-"""
+All but the last are epsilon-private when one edge is added or removed; the number of nodes is
+public, the nodes are not hidden."""
 
 import math
 import sys
@@ -46,7 +47,11 @@ def rows(folder: Any, epsilons: tuple[float, ...] = EPSILONS) -> list[dict[str, 
         edges = np.loadtxt(folder / path, delimiter=",", skiprows=1, usecols=(0, 1), dtype=np.int64)
         columns = errors(edges, num_nodes, np.array(epsilons))
         found += [
-            {"graph": graph, "epsilon": epsilon, **{name: float(column[i]) for name, column in columns.items()}}
+            {
+                "graph": graph,
+                "epsilon": epsilon,
+                **{name: float(column[i]) for name, column in columns.items()},
+            }
             for i, epsilon in enumerate(epsilons)
         ]
     return found
@@ -59,12 +64,18 @@ def errors(edges: np.ndarray, num_nodes: int, epsilon: np.ndarray) -> dict[str, 
     value, most = float(exact.value), float(math.comb(num_nodes, 3))
     rate = jnp.asarray(epsilon)
     laplace = dpjax.laplace(value, rate, sensitivity=float(num_nodes - 2))
-    smooth = dpjax.laplace(value, rate, sensitivity=2 * smooth_sensitivity(edges, num_nodes, epsilon))
+    smooth = dpjax.laplace(
+        value, rate, sensitivity=2 * smooth_sensitivity(edges, num_nodes, epsilon)
+    )
     found = {
         "PLM exact": dpjax.piecewise_laplace(exact, rate).mean_abs_error(value),
-        "PLM clamped": clamped_error(dpjax.piecewise_laplace(replace(exact, bounds=None), rate), value, most),
+        "PLM clamped": clamped_error(
+            dpjax.piecewise_laplace(replace(exact, bounds=None), rate), value, most
+        ),
         "PLM cheap": dpjax.piecewise_laplace(cheap, rate).mean_abs_error(value),
-        "INV exact": dpjax.inverse_sensitivity(exact.truncate(NUM_LEVELS), rate).mean_abs_error(value),
+        "INV exact": dpjax.inverse_sensitivity(exact.truncate(NUM_LEVELS), rate).mean_abs_error(
+            value
+        ),
         "Laplace": laplace.mean_abs_error(value),
         "Laplace clamped": clamped_error(laplace, value, most),
         "smooth Laplace": clamped_error(smooth, value, most),
@@ -72,7 +83,9 @@ def errors(edges: np.ndarray, num_nodes: int, epsilon: np.ndarray) -> dict[str, 
     return {name: np.asarray(error) for name, error in found.items()}
 
 
-def profile(edges: np.ndarray, num_nodes: int, num_levels: int, sensitivity: Any) -> dpjax.SensitivityProfile:
+def profile(
+    edges: np.ndarray, num_nodes: int, num_levels: int, sensitivity: Any
+) -> dpjax.SensitivityProfile:
     return dpjax.triangle_count_of_edges(
         edges, num_nodes=num_nodes, num_levels=num_levels, neighbors="edge", sensitivity=sensitivity
     )
@@ -80,15 +93,23 @@ def profile(edges: np.ndarray, num_nodes: int, num_levels: int, sensitivity: Any
 
 def smooth_sensitivity(edges: np.ndarray, num_nodes: int, epsilon: np.ndarray) -> np.ndarray:
     """The largest of exp(-beta k) A_k. From 2(n-2) edges on, A_k is n-2."""
-    at_distance = np.diff(np.asarray(profile(edges, num_nodes, 2 * (num_nodes - 2) + 1, "exact").upper))
+    at_distance = np.diff(
+        np.asarray(profile(edges, num_nodes, 2 * (num_nodes - 2) + 1, "exact").upper)
+    )
     beta = epsilon / (2 * math.log(2 / DELTA))
     return np.max(np.exp(-beta[:, None] * np.arange(at_distance.size)) * at_distance, axis=-1)
 
 
 def clamped_error(distribution: dpjax.PiecewiseExponential, value: float, most: float) -> jax.Array:
-    """E|Y - value| for draws of the distribution clamped to [0, most]: those inside, those moved up to 0, those moved down."""
+    """E|Y - value| for draws of the distribution clamped to [0, most]: those inside, those moved up
+    to 0, those moved down.
+    """
     below, above = distribution.cdf(0.0), distribution.survival(most)
-    return (1 - below - above) * distribution.restrict(0.0, most).mean_abs_error(value) + below * value + above * (most - value)
+    return (
+        (1 - below - above) * distribution.restrict(0.0, most).mean_abs_error(value)
+        + below * value
+        + above * (most - value)
+    )
 
 
 def draw(found: list[dict[str, Any]], path: str) -> None:
@@ -97,9 +118,18 @@ def draw(found: list[dict[str, Any]], path: str) -> None:
     for axis, graph in zip(axes, GRAPHS, strict=True):
         here = [row for row in found if row["graph"] == graph]
         for name in (name for name in here[0] if name not in ("graph", "epsilon")):
-            style = {"PLM exact": "-o", "PLM clamped": "-s", "Laplace": ":", "smooth Laplace": "-."}.get(name, "--")
-            axis.loglog([row["epsilon"] for row in here], [row[name] for row in here], style, label=name)
-        axis.set(title=graph, xlabel="epsilon (one edge)", ylabel="expected absolute error, triangles")
+            style = {
+                "PLM exact": "-o",
+                "PLM clamped": "-s",
+                "Laplace": ":",
+                "smooth Laplace": "-.",
+            }.get(name, "--")
+            axis.loglog(
+                [row["epsilon"] for row in here], [row[name] for row in here], style, label=name
+            )
+        axis.set(
+            title=graph, xlabel="epsilon (one edge)", ylabel="expected absolute error, triangles"
+        )
     axes[0].legend()
     figure.savefig(path, dpi=150)
     plt.close(figure)
@@ -110,7 +140,13 @@ def main(argv: list[str] | None = None) -> None:
     jax.config.update("jax_enable_x64", True)
     found = rows(output.data_folder())
     output.print_table(found)
-    settings = {"experiment": "triangle_counts", "neighbors": "edge", "num_levels": NUM_LEVELS, "delta": DELTA, "seed": None}
+    settings = {
+        "experiment": "triangle_counts",
+        "neighbors": "edge",
+        "num_levels": NUM_LEVELS,
+        "delta": DELTA,
+        "seed": None,
+    }
     output.save(found, arguments, settings)
     if arguments.png:
         draw(found, arguments.png)

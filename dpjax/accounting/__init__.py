@@ -61,7 +61,12 @@ from dpjax.accounting.composition_theorems import (
     optimal_pure_delta,
     optimal_pure_epsilon,
 )
-from dpjax.accounting.failures import absorb_failure, attempts_for, condition_on_success, retry_until_success
+from dpjax.accounting.failures import (
+    absorb_failure,
+    attempts_for,
+    condition_on_success,
+    retry_until_success,
+)
 from dpjax.accounting.filters import BudgetExceeded, PrivacyFilter
 from dpjax.accounting.fixed_size_subsampling import fixed_size_subsample
 from dpjax.accounting.groups import for_groups, parallel
@@ -76,7 +81,11 @@ from dpjax.accounting.trade_off import trade_off_bound
 
 if TYPE_CHECKING:
     from dpjax.accounting.allocation import allocate, epsilon_for_error
-    from dpjax.accounting.amplified_epsilon import epsilon_before_sampling, sampling_efficiency, subsampled_epsilon
+    from dpjax.accounting.amplified_epsilon import (
+        epsilon_before_sampling,
+        sampling_efficiency,
+        subsampled_epsilon,
+    )
     from dpjax.accounting.conversions import (
         bounded_range_of_zcdp,
         delta_of_rdp,
@@ -143,7 +152,10 @@ __all__ = [
 
 _OF_ARRAYS = {
     **dict.fromkeys(("allocate", "epsilon_for_error"), "allocation"),
-    **dict.fromkeys(("epsilon_before_sampling", "sampling_efficiency", "subsampled_epsilon"), "amplified_epsilon"),
+    **dict.fromkeys(
+        ("epsilon_before_sampling", "sampling_efficiency", "subsampled_epsilon"),
+        "amplified_epsilon",
+    ),
     **dict.fromkeys(
         (
             "bounded_range_of_zcdp",
@@ -174,5 +186,7 @@ if not TYPE_CHECKING:
         """Import a function of JAX arrays on first use."""
         if name not in _OF_ARRAYS:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        found = globals()[name] = getattr(importlib.import_module(f"{__name__}.{_OF_ARRAYS[name]}"), name)
+        found = globals()[name] = getattr(
+            importlib.import_module(f"{__name__}.{_OF_ARRAYS[name]}"), name
+        )
         return found

@@ -63,7 +63,9 @@ def epsilon_of_gdp(gdp: float, *, delta: float) -> float:
     if _log_delta(mu, 0.0) <= target:
         return 0.0
     # At the upper end a = sqrt(2 log(1/delta)), so that delta is at most Phi(-a) <= e^(-a^2/2) / 2.
-    return _crossing(lambda epsilon: _log_delta(mu, epsilon) > target, 0.0, mu * (mu / 2 + sqrt(-2 * target)))[1]
+    return _crossing(
+        lambda epsilon: _log_delta(mu, epsilon) > target, 0.0, mu * (mu / 2 + sqrt(-2 * target))
+    )[1]
 
 
 def gdp_of(epsilon: float, *, delta: float) -> float:
@@ -84,7 +86,8 @@ def gdp_of(epsilon: float, *, delta: float) -> float:
     4.2247
     """
     budget, target = checks.concrete_epsilon(epsilon), _log_target(delta)
-    low = budget / (sqrt(budget / 2 - target / 2) + sqrt(-target / 2))  # where mu^2/2 + mu sqrt(2 log(1/delta)) is epsilon
+    # where mu^2/2 + mu sqrt(2 log(1/delta)) is epsilon
+    low = budget / (sqrt(budget / 2 - target / 2) + sqrt(-target / 2))
     low *= 1 - _FEW_ULPS
     return _crossing(lambda mu: _log_delta(mu, budget) <= target, low, 2 * low)[0]
 
@@ -102,7 +105,12 @@ def _log_delta(mu: float, epsilon: float) -> float:
     if a < -1:  # then mu is above 2, and the difference below does not cancel
         return min(log(float(ndtr(-a)) - density * beyond) + 16 * _FEW_ULPS, 0.0)
     ratio = sqrt(pi / 2) * float(erfcx(a / sqrt(2)))
-    return log(ratio - beyond + 16 * _FEW_ULPS * ratio) - log(2 * pi) / 2 - a * a / 2 * (1 - _FEW_ULPS) + _FEW_ULPS
+    return (
+        log(ratio - beyond + 16 * _FEW_ULPS * ratio)
+        - log(2 * pi) / 2
+        - a * a / 2 * (1 - _FEW_ULPS)
+        + _FEW_ULPS
+    )
 
 
 def _log_target(delta: float) -> float:

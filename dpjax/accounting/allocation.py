@@ -23,7 +23,9 @@ from dpjax.numerics.bisection import bisect
 _HALVINGS = 60
 
 
-def shared_epsilon(epsilon: ArrayLike, *, count: int, delta: float, queries: Queries, dtype: Any) -> jax.Array:
+def shared_epsilon(
+    epsilon: ArrayLike, *, count: int, delta: float, queries: Queries, dtype: Any
+) -> jax.Array:
     """Return :func:`epsilon_per_query` for an array of budgets.
 
     If delta > 0, of NumPy numbers only.
@@ -32,10 +34,14 @@ def shared_epsilon(epsilon: ArrayLike, *, count: int, delta: float, queries: Que
         return checks.positive("epsilon", epsilon, dtype) / count
     if isinstance(epsilon, jax.Array):
         raise TypeError(
-            "epsilon must be a Python or NumPy number where delta > 0, since its share is computed on the host; got a JAX array."
+            "epsilon must be a Python or NumPy number where delta > 0, since its share is "
+            "computed on the host; got a JAX array."
         )
     given = checks.host_floats("epsilon", epsilon)
-    each = [epsilon_per_query(count=count, epsilon=one, delta=delta, queries=queries) for one in given.ravel().tolist()]
+    each = [
+        epsilon_per_query(count=count, epsilon=one, delta=delta, queries=queries)
+        for one in given.ravel().tolist()
+    ]
     return checks.positive("epsilon", np.array(each).reshape(given.shape), dtype)
 
 
@@ -86,7 +92,9 @@ def epsilon_for_error(
     batch = jnp.broadcast_shapes(value.shape, aim.shape)
     if not 0 < lower < upper:
         raise ValueError(f"lower must be positive and below upper, got {lower} and {upper}.")
-    low, high = (jnp.broadcast_to(jnp.log(jnp.asarray(end, value.dtype)), batch) for end in (lower, upper))
+    low, high = (
+        jnp.broadcast_to(jnp.log(jnp.asarray(end, value.dtype)), batch) for end in (lower, upper)
+    )
 
     def too_large(log_epsilon: jax.Array) -> jax.Array:
         return ~(mechanism(profile, jnp.exp(log_epsilon)).mean_abs_error(value) <= aim)
@@ -152,7 +160,12 @@ def allocate(
             better, jnp.minimum(2 * step_size, 1.0), step_size / 2
         )  # a step that does not improve is taken back and halved
         row = better[..., None]
-        return jnp.where(row, moved, shares), jnp.minimum(rows, least), jnp.where(row, new_slope, slope), step_size
+        return (
+            jnp.where(row, moved, shares),
+            jnp.minimum(rows, least),
+            jnp.where(row, new_slope, slope),
+            step_size,
+        )
 
     even = jnp.full((*total_budget.shape[:-1], queries), 1 / queries, dtype)
     (_, rows), slope = jax.value_and_grad(objective, has_aux=True)(even)

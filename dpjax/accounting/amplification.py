@@ -11,23 +11,33 @@ from dpjax import checks
 from dpjax.accounting.composition import Composition
 from dpjax.accounting.guarantee import Guarantee, Points, points_of
 
-ORDERS = np.array(sorted(set(np.rint(np.geomspace(2, 1e4, 128)).tolist())))  # sorted(set()), as np.unique imports numpy.ma
+# sorted(set()), as np.unique imports numpy.ma
+ORDERS = np.array(sorted(set(np.rint(np.geomspace(2, 1e4, 128)).tolist())))
 
 
-def spent_on(sample: str, spent: Guarantee | Composition, neighbors: str) -> tuple[Composition, Guarantee]:
+def spent_on(
+    sample: str, spent: Guarantee | Composition, neighbors: str
+) -> tuple[Composition, Guarantee]:
     """Return the mechanisms that see one sample, as a composition and as one guarantee.
 
     Raises:
         ValueError: they are under another relation than ``neighbors``.
     """
     whole = 1 * spent
-    checks.instance(f"subsampling by {sample}", whole, Composition, "a sum of guarantees, or one of them")
+    checks.instance(
+        f"subsampling by {sample}", whole, Composition, "a sum of guarantees, or one of them"
+    )
     if whole.neighbors != neighbors:
-        raise ValueError(f"{sample} amplify under {neighbors} neighbors, this guarantee is under {whole.neighbors}.")
+        raise ValueError(
+            f"{sample} amplify under {neighbors} neighbors, this guarantee is under "
+            f"{whole.neighbors}."
+        )
     return whole, spent if isinstance(spent, Guarantee) else whole.guarantee()
 
 
-def binomial_curve(log_terms: np.ndarray, taken: float, log_left: float, least: float, most: np.ndarray | float) -> Points:
+def binomial_curve(
+    log_terms: np.ndarray, taken: float, log_left: float, least: float, most: np.ndarray | float
+) -> Points:
     """Return pairs of an order a and a binomial sum divided by a - 1.
 
     The sum is log(1 + sum over k = 2..a of C(a, k) taken^k left^(a-k) e^(log_terms(k))).
@@ -51,8 +61,10 @@ def binomial_curve(log_terms: np.ndarray, taken: float, log_left: float, least: 
         ways = gammaln(order + 1) - gammaln(k + 1) - gammaln(order - k + 1)
         parts = ways, k * log(taken), (order - k) * log_left, log_terms[: k.size]
         with np.errstate(invalid="ignore"):
-            logs = sum(parts) + 2.0**-50 * np.nan_to_num(sum(map(np.abs, parts)), posinf=0.0)  # above the rounding error
-        found.append(np.logaddexp(0.0, logsumexp(logs) + 1e-10) / (order - 1))  # 1e-10 covers the error of gammaln
+            # above the rounding error
+            logs = sum(parts) + 2.0**-50 * np.nan_to_num(sum(map(np.abs, parts)), posinf=0.0)
+        # 1e-10 covers the error of gammaln
+        found.append(np.logaddexp(0.0, logsumexp(logs) + 1e-10) / (order - 1))
     return points_of(orders, np.maximum(np.minimum(found, most), least))
 
 
@@ -75,7 +87,11 @@ def zcdp_of_curve(curve: Points, *, near_one: float, limit: float) -> float:
         slope = np.diff(scaled) / np.diff(orders)
         start = np.maximum(orders[:-1] - scaled[:-1] / slope, 1.0)
         turn = np.sqrt(start * start - start)
-        places = np.clip(np.stack([start - turn, start + turn, orders[:-1], orders[1:]]), orders[:-1], orders[1:])
+        places = np.clip(
+            np.stack([start - turn, start + turn, orders[:-1], orders[1:]]), orders[:-1], orders[1:]
+        )
         between = (scaled[:-1] + slope * (places - orders[:-1])) / (places * (places - 1))
-    largest = max(near_one, float(np.nanmax(between, initial=divergences[0] / orders[0])), limit / orders[-1])
+    largest = max(
+        near_one, float(np.nanmax(between, initial=divergences[0] / orders[0])), limit / orders[-1]
+    )
     return max(largest * (1 + 1e-12), float_info.min if limit else 0.0)

@@ -85,4 +85,6 @@ def sampling_efficiency(epsilon: ArrayLike, *, probability: ArrayLike) -> jax.Ar
 
 def _checked(epsilon: ArrayLike, probability: ArrayLike) -> tuple[jax.Array, jax.Array]:
     dtype = checks.float_dtype(epsilon, probability)
-    return checks.positive("epsilon", epsilon, dtype), checks.proportion("probability", probability, dtype)
+    return checks.positive("epsilon", epsilon, dtype), checks.proportion(
+        "probability", probability, dtype
+    )

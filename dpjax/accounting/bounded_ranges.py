@@ -26,7 +26,9 @@ import numpy as np
 _UNIT = 2.0**-53
 
 
-def worst_divergences(bounded_range: float, count: int, *, cells: int) -> tuple[np.ndarray, np.ndarray]:
+def worst_divergences(
+    bounded_range: float, count: int, *, cells: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Return a grid of g that contains 0 and all sums of grid losses, and upper bounds of D on it.
 
     Args:
@@ -42,7 +44,9 @@ def worst_divergences(bounded_range: float, count: int, *, cells: int) -> tuple[
     side = count * reach  # every chord reaches one step further
     g = np.arange(-side, side + 1) * step
     outer = [np.arange(-side - reach, -side) * step, np.arange(side + 1, side + reach + 1) * step]
-    left, values, right = (np.maximum(-np.expm1(np.minimum(at, 0.0)), 0.0) for at in (outer[0], g, outer[1]))
+    left, values, right = (
+        np.maximum(-np.expm1(np.minimum(at, 0.0)), 0.0) for at in (outer[0], g, outer[1])
+    )
     mass = np.exp(-t) * np.expm1(t - r) / expm1(-r)
     ratio = exp(r / cells)
     bends = -np.diff(mass) / (1 + sqrt(ratio)) ** 2
@@ -68,4 +72,6 @@ def _chord(padded: np.ndarray, loss: float, step: float, reach: int) -> np.ndarr
     cells = floor(loss / step)
     near = expm1(step - (loss - cells * step)) / expm1(step)
     size, start = padded.size - 2 * reach, reach - cells
-    return exp(loss) * (near * padded[start : start + size] + (1 - near) * padded[start - 1 : start - 1 + size])
+    return exp(loss) * (
+        near * padded[start : start + size] + (1 - near) * padded[start - 1 : start - 1 + size]
+    )

@@ -51,7 +51,9 @@ def epsilon_per_query(
         if queries == "fixed" and promise == "bounded_range":
             spent_delta = bounded_range_delta(each, count=count, epsilon=epsilon, queries="fixed")
             return log(max(spent_delta, float_info.min)) - log(delta)
-        spent = Composition(((Guarantee(each, each if promise == "bounded_range" else inf, "swap"), count),))
+        spent = Composition(
+            ((Guarantee(each, each if promise == "bounded_range" else inf, "swap"), count),)
+        )
         return min(spent.rules_at(delta, numerical=False).values()) - epsilon
 
     low = epsilon / count

@@ -36,8 +36,10 @@ from dpjax.display import Picture, Shown
 
 _FEW_ULPS = 2.0**-48  # above the rounding error of the rules' formulas
 Parts = tuple[tuple[Guarantee, int], ...]
-_MANY_KINDS = 512  # with more different guarantees, Renyi divergences are rounded up and merged before they are summed
-_MOST_KINDS = 32  # of different guarantees that are composed by their losses: each takes Fourier transforms
+# with more different guarantees, Renyi divergences are rounded up and merged before they are summed
+_MANY_KINDS = 512
+# of different guarantees that are composed by their losses: each takes Fourier transforms
+_MOST_KINDS = 32
 
 
 @dataclass(frozen=True, repr=False)
@@ -66,7 +68,9 @@ class Composition(Shown):
         together: dict[Guarantee, int] = {}
         for guarantee, count in self.parts:
             checks.instance("Composition", guarantee, Guarantee, "what one mechanism costs")
-            together[guarantee] = together.get(guarantee, 0) + checks.static_integer("a number of mechanisms", count, 1)
+            together[guarantee] = together.get(guarantee, 0) + checks.static_integer(
+                "a number of mechanisms", count, 1
+            )
         _check_relation({guarantee.neighbors for guarantee in together})
         one_unit(guarantee.unit for guarantee in together)
         object.__setattr__(self, "parts", tuple(together.items()))
@@ -105,7 +109,8 @@ class Composition(Shown):
         return {"parts": self.parts}  # the terms of a sum are merged first
 
     def __radd__(self, other: int) -> Composition:
-        return self if isinstance(other, int) and other == 0 else NotImplemented  # the start of sum()
+        # the start of sum()
+        return self if isinstance(other, int) and other == 0 else NotImplemented
 
     def __mul__(self, count: int) -> Composition:
         times = checks.static_integer("a number of mechanisms", count, 1)
@@ -117,22 +122,37 @@ class Composition(Shown):
         kinds, counts = zip(*self.parts, strict=True)
         delta = promised(*(kind.delta for kind in kinds), times=counts)
         epsilon = promised(*(kind.epsilon for kind in kinds), times=counts)
-        promises = [f"({epsilon}, {delta})-DP" if self.delta else f"{epsilon}-DP"] if self.epsilon < inf else []
+        promises = (
+            [f"({epsilon}, {delta})-DP" if self.delta else f"{epsilon}-DP"]
+            if self.epsilon < inf
+            else []
+        )
         if self.rho < inf:
-            promises.append(f"{promised(self.rho)}-zCDP{f' except with probability {delta}' if self.delta else ''}")
+            promises.append(
+                f"{promised(self.rho)}-zCDP{f' except with probability {delta}' if self.delta else ''}"
+            )
         target = max(1e-6, 2 * self.delta)
         if target < 1:
             rule, epsilon_there = self.best_rule_at(target)
-            hint = "; less with the extra dpjax[accounting]" if self._pairs and not privacy_losses.convolutions() else ""
+            hint = (
+                "; less with the extra dpjax[accounting]"
+                if self._pairs and not privacy_losses.convolutions()
+                else ""
+            )
             promises.append(f"({promised(epsilon_there)}, {promised(target)})-DP ({rule}{hint})")
         return f"{self.count} mechanisms: {' and '.join(promises)} under {relation_text(self)}"
 
     def _facts(self) -> dict[str, Any]:
-        numbers = {"count": f"{self.count}"} | {name: promised(getattr(self, name)) for name in ("epsilon", "delta", "rho")}
-        return {**numbers, "neighbors": repr(self.neighbors)} | ({"unit": repr(self.unit)} if self.unit else {})
+        numbers = {"count": f"{self.count}"} | {
+            name: promised(getattr(self, name)) for name in ("epsilon", "delta", "rho")
+        }
+        return {**numbers, "neighbors": repr(self.neighbors)} | (
+            {"unit": repr(self.unit)} if self.unit else {}
+        )
 
     def _looks(self, rows: int) -> tuple[dict[str, Any], Picture | None]:
-        return {}, profile_of(self)  # may take seconds, as some rules are recursions over all mechanisms
+        # may take seconds, as some rules are recursions over all mechanisms
+        return {}, profile_of(self)
 
     def _repr_html_(self) -> str:
         return f"<code>{escape(repr(self))}</code>"
@@ -144,7 +164,9 @@ class Composition(Shown):
     @classmethod
     def from_json(cls, text: str) -> Composition:
         """Return the composition that :meth:`to_json` wrote, exactly."""
-        return cls(tuple((Guarantee.from_dict(guarantee), count) for guarantee, count in json.loads(text)))
+        return cls(
+            tuple((Guarantee.from_dict(guarantee), count) for guarantee, count in json.loads(text))
+        )
 
     @property
     def count(self) -> int:
@@ -167,7 +189,9 @@ class Composition(Shown):
 
         This is basic composition.
         """
-        return rounded_up(exact_total((guarantee.epsilon, count) for guarantee, count in self.parts))
+        return rounded_up(
+            exact_total((guarantee.epsilon, count) for guarantee, count in self.parts)
+        )
 
     @cached_property
     def delta(self) -> float:
@@ -192,9 +216,16 @@ class Composition(Shown):
         this saves least.
         """
         ends = [2 * min(part.bounded_range, part.epsilon) for part, _ in self.parts]
-        first = min(range(len(ends)), key=lambda at: max(ends[at] - self.parts[at][0].bounded_range, 0.0))
-        terms = [(end, count - (at == first)) for at, (end, (_, count)) in enumerate(zip(ends, self.parts, strict=True))]
-        return rounded_up(exact_total([*terms, (min(ends[first], self.parts[first][0].bounded_range), 1)]))
+        first = min(
+            range(len(ends)), key=lambda at: max(ends[at] - self.parts[at][0].bounded_range, 0.0)
+        )
+        terms = [
+            (end, count - (at == first))
+            for at, (end, (_, count)) in enumerate(zip(ends, self.parts, strict=True))
+        ]
+        return rounded_up(
+            exact_total([*terms, (min(ends[first], self.parts[first][0].bounded_range), 1)])
+        )
 
     @cached_property
     def rho(self) -> float:
@@ -215,7 +246,9 @@ class Composition(Shown):
         Returns:
             Float64 of the shape of ``order``.
         """
-        usual = [(part, count) for part, count in self.parts if not part.renyi and part.noise is None]
+        usual = [
+            (part, count) for part, count in self.parts if not part.renyi and part.noise is None
+        ]
         found = np.zeros(np.shape(order))
         with np.errstate(over="ignore"):
             for part, count in self.parts:
@@ -224,10 +257,13 @@ class Composition(Shown):
             for first in range(0, len(usual), 1024):
                 chunk = usual[first : first + 1024]
                 columns = [
-                    (min(part.zcdp, half_square(part.gdp)), part.bounded_range, part.epsilon, count) for part, count in chunk
+                    (min(part.zcdp, half_square(part.gdp)), part.bounded_range, part.epsilon, count)
+                    for part, count in chunk
                 ]
                 numbers = np.array(columns, np.float64).T[..., *(None,) * np.ndim(order)]
-                found = found + np.sum(numbers[3] * least_divergence(orders_above_one(order), *numbers[:3]), axis=0)
+                found = found + np.sum(
+                    numbers[3] * least_divergence(orders_above_one(order), *numbers[:3]), axis=0
+                )
         return found
 
     @property
@@ -254,8 +290,21 @@ class Composition(Shown):
         if self.rho == inf:
             orders = orders_of(guarantee for guarantee, _ in self.parts)
             curve = points_of(orders, self.rdp(orders))
-        total = Guarantee(self.epsilon, self.bounded_range, self.neighbors, self.delta, self.rho, curve, self.gdp, unit=self.unit)
-        if total.epsilon == inf and min(total.bounded_range, total.zcdp, total.gdp) == inf and not curve:
+        total = Guarantee(
+            self.epsilon,
+            self.bounded_range,
+            self.neighbors,
+            self.delta,
+            self.rho,
+            curve,
+            self.gdp,
+            unit=self.unit,
+        )
+        if (
+            total.epsilon == inf
+            and min(total.bounded_range, total.zcdp, total.gdp) == inf
+            and not curve
+        ):
             return promising(Guarantee(neighbors=self.neighbors))
         return total
 
@@ -289,7 +338,8 @@ class Composition(Shown):
         References:
             Kairouz, Oh and Viswanath (2015); Dong, Durfee and Rogers (2020); Canonne, Kamath and
             Steinke (2020); Dong, Roth and Su (2022); Zhu, Dong and Wang (2022). The files
-            ``composition_theorems``, ``conversions``, ``_gaussian_dp`` and ``privacy_losses`` say more.
+            ``composition_theorems``, ``conversions``, ``_gaussian_dp`` and ``privacy_losses`` say
+            more.
         """
         target = checks.concrete_delta(delta)
         found: dict[str, float] = {}
@@ -297,7 +347,9 @@ class Composition(Shown):
             found["basic"] = self.epsilon
             if remaining > 0 and self._few_outcomes():
                 found["optimal"] = (
-                    composition_theorems.optimal_pure_epsilon(*self._pure_parts(), delta=remaining) if self.epsilon else 0.0
+                    composition_theorems.optimal_pure_epsilon(*self._pure_parts(), delta=remaining)
+                    if self.epsilon
+                    else 0.0
                 )
         mu, epsilon = self._gaussian
         remaining = _without(target, self.parts)
@@ -312,7 +364,9 @@ class Composition(Shown):
                 one, count=self.count, delta=remaining, queries="adaptive"
             )
         if self._has_curve():
-            least = formulas.smallest_on_host(formulas.epsilon_at_order, self._rdp_up, -log(remaining))
+            least = formulas.smallest_on_host(
+                formulas.epsilon_at_order, self._rdp_up, -log(remaining)
+            )
             found["rdp"] = (least + 1e-15) * (1 + _FEW_ULPS) if least > 0 else 0.0
         return found
 
@@ -340,18 +394,31 @@ class Composition(Shown):
         if self.epsilon <= target:
             found.append(_together(0.0, self.parts))
         elif self.epsilon < inf and self._few_outcomes():
-            found.append(_together(composition_theorems.optimal_pure_delta(*self._pure_parts(), epsilon=target), self.parts))
+            found.append(
+                _together(
+                    composition_theorems.optimal_pure_delta(*self._pure_parts(), epsilon=target),
+                    self.parts,
+                )
+            )
         mu, other_epsilon = self._gaussian
         if other_epsilon <= target:
             found.append(_together(delta_of_gdp(mu, epsilon=target - other_epsilon), self.parts))
         if self._pairs and privacy_losses.convolutions():
             found.append(privacy_losses.delta_of_pairs(self._pairs, target))
         if (one := self._one_range()) is not None:
-            ranges = composition_theorems.bounded_range_delta(one, count=self.count, epsilon=target, queries="adaptive")
+            ranges = composition_theorems.bounded_range_delta(
+                one, count=self.count, epsilon=target, queries="adaptive"
+            )
             found.append(_together(ranges, self.parts))
         if self._has_curve():
             nearly = target * (1 - _FEW_ULPS)
-            least = exp(min(formulas.smallest_on_host(formulas.log_delta_at_order, self._rdp_up, nearly) + 1e-13, 0.0))
+            least = exp(
+                min(
+                    formulas.smallest_on_host(formulas.log_delta_at_order, self._rdp_up, nearly)
+                    + 1e-13,
+                    0.0,
+                )
+            )
             found.append(_together(max(least, float_info.min), self.parts))  # 0 would state pure DP
         return min(min(found), 1.0)
 
@@ -377,10 +444,14 @@ class Composition(Shown):
                 parts.append((part, count))
             else:
                 numbers = part.epsilon, part.bounded_range, min(part.zcdp, half_square(part.gdp))
-                steps: tuple[float, ...] = tuple(ceil(256 * log2(number)) if 0 < number < inf else number for number in numbers)
+                steps: tuple[float, ...] = tuple(
+                    ceil(256 * log2(number)) if 0 < number < inf else number for number in numbers
+                )
                 together[steps] = together.get(steps, 0) + count
         for steps, count in together.items():
-            epsilon, spread, zcdp = (2 ** (step / 256) * (1 + 1e-12) if isinstance(step, int) else step for step in steps)
+            epsilon, spread, zcdp = (
+                2 ** (step / 256) * (1 + 1e-12) if isinstance(step, int) else step for step in steps
+            )
             parts.append((Guarantee(epsilon, spread, self.neighbors, zcdp=zcdp), count))
         return Composition(tuple(parts))
 
@@ -403,7 +474,9 @@ class Composition(Shown):
         another rule is exact in the worst case, so that no sum of losses can be smaller.
         """
         plain = all(part.noise is None and part.gdp == inf for part, _ in self.parts)
-        pure = self._few_outcomes() and all(part.bounded_range >= 2 * part.epsilon for part, _ in self.parts)
+        pure = self._few_outcomes() and all(
+            part.bounded_range >= 2 * part.epsilon for part, _ in self.parts
+        )
         if self.gdp < inf or (plain and (pure or self._one_range() is not None)):
             return []
         pairs = [(pair_of(part), count) for part, count in self.parts[: _MOST_KINDS + 1]]
@@ -420,7 +493,9 @@ class Composition(Shown):
 
     def _few_outcomes(self) -> bool:
         few = len(self.parts) <= 32  # the product of more counts is too large anyway
-        return few and prod(count + 1 for _, count in self.parts) <= composition_theorems.MOST_OUTCOMES
+        return (
+            few and prod(count + 1 for _, count in self.parts) <= composition_theorems.MOST_OUTCOMES
+        )
 
     def _one_range(self) -> float | None:
         """Return the common bounded range of all parts, if any, for at most 200 mechanisms."""
@@ -432,7 +507,8 @@ class Composition(Shown):
 def _check_relation(relations: set[str]) -> None:
     if len(relations) > 1:
         raise ValueError(
-            f"guarantees under {' and '.join(sorted(relations))} neighbors do not compose: state them all for one relation."
+            f"guarantees under {' and '.join(sorted(relations))} neighbors do not compose: state "
+            "them all for one relation."
         )
 
 

@@ -29,9 +29,12 @@ from dpjax.numerics.host_bisection import bisect_numbers
 
 Queries = Literal["fixed", "adaptive"]
 Curve = Callable[[float], float]
-MOST_OUTCOMES = 2_000_000  # the maximal number of outcomes of randomized responses with several epsilons
-_MOST_STEPS, _MOST_FIXED = 200, 500  # the maximal counts for the recursion, and for the formula of fixed queries
-_WIDEST = 500.0  # the largest range whose exponential is used; beyond it, the range is treated as pure DP
+# the maximal number of outcomes of randomized responses with several epsilons
+MOST_OUTCOMES = 2_000_000
+# the maximal counts for the recursion, and for the formula of fixed queries
+_MOST_STEPS, _MOST_FIXED = 200, 500
+# the largest range whose exponential is used; beyond it, the range is treated as pure DP
+_WIDEST = 500.0
 
 
 def advanced_epsilon(epsilon: float, *, count: int, delta: float) -> float:
@@ -50,10 +53,14 @@ def advanced_epsilon(epsilon: float, *, count: int, delta: float) -> float:
     ((epsilon, count),) = _mechanisms([epsilon], [count])
     if epsilon > _WIDEST:
         return math.inf
-    return math.sqrt(2 * count * -math.log(checks.concrete_delta(delta))) * epsilon + count * epsilon * math.expm1(epsilon)
+    return math.sqrt(
+        2 * count * -math.log(checks.concrete_delta(delta))
+    ) * epsilon + count * epsilon * math.expm1(epsilon)
 
 
-def optimal_pure_delta(epsilons: Sequence[float], counts: Sequence[int], *, epsilon: float) -> float:
+def optimal_pure_delta(
+    epsilons: Sequence[float], counts: Sequence[int], *, epsilon: float
+) -> float:
     """Return the smallest delta for all adaptive compositions of these pure mechanisms.
 
     They are (epsilon, delta)-DP together. Independent randomized responses attain it: the sum over
@@ -73,7 +80,9 @@ def optimal_pure_delta(epsilons: Sequence[float], counts: Sequence[int], *, epsi
     return _responses(epsilons, counts)(checks.concrete_nonnegative("epsilon", epsilon))
 
 
-def optimal_pure_epsilon(epsilons: Sequence[float], counts: Sequence[int], *, delta: float) -> float:
+def optimal_pure_epsilon(
+    epsilons: Sequence[float], counts: Sequence[int], *, delta: float
+) -> float:
     """Return the smallest epsilon such that all adaptive compositions of these pure mechanisms are (epsilon, delta)-DP.
 
     The inverse of :func:`optimal_pure_delta`, with the same references and limits.
@@ -85,7 +94,9 @@ def optimal_pure_epsilon(epsilons: Sequence[float], counts: Sequence[int], *, de
     return _smallest(_responses(epsilons, counts), checks.concrete_fraction("delta", delta), most)
 
 
-def bounded_range_delta(bounded_range: float, *, count: int, epsilon: float, queries: Queries) -> float:
+def bounded_range_delta(
+    bounded_range: float, *, count: int, epsilon: float, queries: Queries
+) -> float:
     """Return a delta for ``count`` mechanisms of this bounded range.
 
     Together they are (epsilon, delta)-DP. Fixed queries: the smallest delta, max over l of sum_i
@@ -121,7 +132,9 @@ def bounded_range_delta(bounded_range: float, *, count: int, epsilon: float, que
     return curve(at) if at < most else 0.0
 
 
-def bounded_range_epsilon(bounded_range: float, *, count: int, delta: float, queries: Queries) -> float:
+def bounded_range_epsilon(
+    bounded_range: float, *, count: int, delta: float, queries: Queries
+) -> float:
     """Return an epsilon for ``count`` mechanisms of this bounded range.
 
     Together they are (epsilon, delta)-DP. The inverse of :func:`bounded_range_delta`, with the same
@@ -172,9 +185,17 @@ def _mechanisms(epsilons: Sequence[float], counts: Sequence[int]) -> list[tuple[
     NumPy's narrow types would overflow.
     """
     if len(epsilons) != len(counts) or not len(epsilons):
-        raise ValueError(f"epsilons and counts must be of one length, at least 1, got {len(epsilons)} and {len(counts)}.")
-    integers = [checks.static_integer("counts", count, 1, must="integers from 1 on") for count in counts]
-    return [(checks.concrete_epsilon(epsilon), count) for epsilon, count in zip(epsilons, integers, strict=True)]
+        raise ValueError(
+            "epsilons and counts must be of one length, at least 1, got "
+            f"{len(epsilons)} and {len(counts)}."
+        )
+    integers = [
+        checks.static_integer("counts", count, 1, must="integers from 1 on") for count in counts
+    ]
+    return [
+        (checks.concrete_epsilon(epsilon), count)
+        for epsilon, count in zip(epsilons, integers, strict=True)
+    ]
 
 
 def _binomial(count: int, p: float, q: float) -> np.ndarray:
@@ -201,13 +222,18 @@ def _responses(epsilons: Sequence[float], counts: Sequence[int]) -> Curve:
     for epsilon, count in _mechanisms(epsilons, counts):
         together[epsilon] = together.get(epsilon, 0) + count
     if math.prod(count + 1 for count in together.values()) > MOST_OUTCOMES:
-        raise ValueError(f"more than {MOST_OUTCOMES} outcomes of {sum(together.values())} mechanisms: use zCDP or Renyi DP.")
+        raise ValueError(
+            f"more than {MOST_OUTCOMES} outcomes of {sum(together.values())} "
+            "mechanisms: use zCDP or Renyi DP."
+        )
     loss, probability = np.zeros(1), np.ones(1)
     for epsilon, count in together.items():
         lie = math.exp(-epsilon)
         with np.errstate(over="ignore"):
             loss = np.add.outer(loss, (count - 2 * np.arange(count + 1)) * epsilon).ravel()
-        probability = np.multiply.outer(probability, _binomial(count, lie / (1 + lie), 1 / (1 + lie))).ravel()
+        probability = np.multiply.outer(
+            probability, _binomial(count, lie / (1 + lie), 1 / (1 + lie))
+        ).ravel()
         loss, probability = loss[probability > 0], probability[probability > 0]
     return partial(_excess, loss, probability)
 
@@ -219,14 +245,21 @@ def _excess(loss: np.ndarray, probability: np.ndarray, epsilon: float) -> float:
     """
     loss = loss + 2.0**-52 * np.abs(loss)
     above = loss > epsilon
-    return min(float(np.sum(probability[above] * -np.expm1(epsilon - loss[above]))) * (1 + 1e-15 * (16 + loss.size)), 1.0)
+    return min(
+        float(np.sum(probability[above] * -np.expm1(epsilon - loss[above])))
+        * (1 + 1e-15 * (16 + loss.size)),
+        1.0,
+    )
 
 
 def _fixed(r: float, count: int, epsilon: float) -> float:
     wrong, best = np.arange(count + 1), 0.0
     for t in np.unique(np.clip((epsilon + (wrong + 1) * r) / (count + 1), 0, r)).tolist():
         # The probabilities of the losses t and t - r under P, which is e^loss Q.
-        up, down = math.expm1(t - r) / math.expm1(-r), math.exp(t - r) * math.expm1(-t) / math.expm1(-r)
+        up, down = (
+            math.expm1(t - r) / math.expm1(-r),
+            math.exp(t - r) * math.expm1(-t) / math.expm1(-r),
+        )
         best = max(best, _excess(count * t - wrong * r, _binomial(count, down, up), epsilon))
     return best
 

@@ -51,8 +51,8 @@ def rdp_of_pure(epsilon: ArrayLike, *, order: ArrayLike) -> jax.Array:
 def rdp_of_bounded_range(epsilon: ArrayLike, *, order: ArrayLike) -> jax.Array:
     """Return the smallest r such that bounded range epsilon implies (order, r)-Renyi DP, below order * epsilon^2/8.
 
-    r = (a L(a) - (a-1) L(a-1) - L(1)) / (a-1), where L(y) = log(sinh(y epsilon/2) / (y epsilon/2)): the supremum over the pairs
-    with losses (t, t - epsilon), whose worst t has a closed form.
+    r = (a L(a) - (a-1) L(a-1) - L(1)) / (a-1), where L(y) = log(sinh(y epsilon/2) / (y epsilon/2)):
+    the supremum over the pairs with losses (t, t - epsilon), whose worst t has a closed form.
 
     References:
         Dong, Durfee and Rogers (2020), Lemma 3.2, for the worst pairs.
@@ -112,7 +112,8 @@ def zcdp_of_bounded_range(epsilon: ArrayLike) -> jax.Array:
     """Return the rho of zCDP that bounded range epsilon implies: epsilon^2/8, a quarter of what epsilon-DP gives.
 
     References:
-        Cesar and Rogers (2021), Lemma 3.4; the constant is the limit of :func:`rdp_of_bounded_range` for small epsilon.
+        Cesar and Rogers (2021), Lemma 3.4; the constant is the limit of
+            :func:`rdp_of_bounded_range` for small epsilon.
 
     >>> float(zcdp_of_bounded_range(2.0))
     0.5
@@ -147,7 +148,9 @@ def epsilon_of_zcdp(zcdp: ArrayLike, *, delta: ArrayLike) -> jax.Array:
     5.2215
     """
     dtype = checks.float_dtype(zcdp, delta)
-    return _epsilon_of_zcdp(checks.positive("zcdp", zcdp, dtype), checks.probability("delta", delta, dtype, below=1.0))
+    return _epsilon_of_zcdp(
+        checks.positive("zcdp", zcdp, dtype), checks.probability("delta", delta, dtype, below=1.0)
+    )
 
 
 @jax.jit
@@ -165,7 +168,9 @@ def delta_of_zcdp(zcdp: ArrayLike, *, epsilon: ArrayLike) -> jax.Array:
     0.017985
     """
     dtype = checks.float_dtype(zcdp, epsilon)
-    return _delta_of_zcdp(checks.positive("zcdp", zcdp, dtype), checks.nonnegative("epsilon", epsilon, dtype))
+    return _delta_of_zcdp(
+        checks.positive("zcdp", zcdp, dtype), checks.nonnegative("epsilon", epsilon, dtype)
+    )
 
 
 @jax.jit
@@ -193,7 +198,9 @@ def epsilon_of_rdp(curve: Curve, *, delta: ArrayLike, shape: tuple[int, ...] = (
     3.632
     """
     failure = checks.probability("delta", delta, checks.float_dtype(delta), below=1.0)
-    return jnp.maximum(_at_best_order(formulas.epsilon_at_order, curve, shape, -jnp.log(failure)), 0.0)
+    return jnp.maximum(
+        _at_best_order(formulas.epsilon_at_order, curve, shape, -jnp.log(failure)), 0.0
+    )
 
 
 def delta_of_rdp(curve: Curve, *, epsilon: ArrayLike, shape: tuple[int, ...] = ()) -> jax.Array:
@@ -220,7 +227,9 @@ def delta_of_rdp(curve: Curve, *, epsilon: ArrayLike, shape: tuple[int, ...] = (
     return jnp.maximum(jnp.exp(jnp.minimum(found, 0.0)), jnp.finfo(target.dtype).tiny)
 
 
-def zcdp_of(epsilon: ArrayLike, *, delta: ArrayLike, conversion: Literal["tight", "classical"] = "tight") -> jax.Array:
+def zcdp_of(
+    epsilon: ArrayLike, *, delta: ArrayLike, conversion: Literal["tight", "classical"] = "tight"
+) -> jax.Array:
     """Return a rho such that rho-zCDP implies (epsilon, delta)-DP.
 
     Args:
@@ -238,7 +247,10 @@ def zcdp_of(epsilon: ArrayLike, *, delta: ArrayLike, conversion: Literal["tight"
     """
     checks.one_of("conversion", conversion, ("tight", "classical"))
     dtype = checks.float_dtype(epsilon, delta)
-    budget, failure = checks.positive("epsilon", epsilon, dtype), checks.probability("delta", delta, dtype, below=1.0)
+    budget, failure = (
+        checks.positive("epsilon", epsilon, dtype),
+        checks.probability("delta", delta, dtype, below=1.0),
+    )
     return _zcdp(budget, failure, conversion == "tight")
 
 
@@ -248,26 +260,38 @@ def _zcdp(epsilon: jax.Array, delta: jax.Array, tight: bool) -> jax.Array:
     classical = jnp.square(epsilon / (jnp.sqrt(nats + epsilon) + jnp.sqrt(nats)))
     if not tight:
         return classical
-    return jnp.maximum(classical, -_at_best_order(formulas.minus_rho_at_order, jnp.zeros_like, (), epsilon, nats))
+    return jnp.maximum(
+        classical, -_at_best_order(formulas.minus_rho_at_order, jnp.zeros_like, (), epsilon, nats)
+    )
 
 
-def _at_best_order(formula: Callable[..., jax.Array], curve: Curve, shape: tuple[int, ...], *numbers: jax.Array) -> jax.Array:
+def _at_best_order(
+    formula: Callable[..., jax.Array], curve: Curve, shape: tuple[int, ...], *numbers: jax.Array
+) -> jax.Array:
     """Return a formula of a curve at the order that minimizes it.
 
     The order is held constant under differentiation, as the derivative is 0 at a minimum.
     """
 
     def objective(order: jax.Array, log_above: jax.Array) -> jax.Array:
-        return formula(curve(order), order, log_above, *(number[..., None] for number in numbers), jnp)
+        return formula(
+            curve(order), order, log_above, *(number[..., None] for number in numbers), jnp
+        )
 
     shape = jnp.broadcast_shapes(shape, *(number.shape for number in numbers))
-    order, log_above = jax.lax.stop_gradient(formulas.best_order(objective, shape, numbers[0].dtype, jnp))
+    order, log_above = jax.lax.stop_gradient(
+        formulas.best_order(objective, shape, numbers[0].dtype, jnp)
+    )
     return objective(order[..., None], log_above[..., None])[..., 0]
 
 
-def _at_orders(formula: Callable[..., jax.Array], epsilon: ArrayLike, order: ArrayLike) -> jax.Array:
+def _at_orders(
+    formula: Callable[..., jax.Array], epsilon: ArrayLike, order: ArrayLike
+) -> jax.Array:
     dtype = checks.float_dtype(epsilon, order)
-    return _compiled(formula, checks.positive("epsilon", epsilon, dtype), checks.above_one("order", order, dtype))
+    return _compiled(
+        formula, checks.positive("epsilon", epsilon, dtype), checks.above_one("order", order, dtype)
+    )
 
 
 @partial(jax.jit, static_argnums=0)

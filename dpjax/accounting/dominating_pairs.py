@@ -61,7 +61,9 @@ class Pair(NamedTuple):
         from scipy.special import ndtri
 
         up, down = (_LEAST, tail) if back else (tail, _LEAST)
-        high = max(self.mu - float(ndtri(min(up / (2 * self.probability), 0.5))), -float(ndtri(up / 2)))
+        high = max(
+            self.mu - float(ndtri(min(up / (2 * self.probability), 0.5))), -float(ndtri(up / 2))
+        )
         places = float(ndtri(down)), -float(ndtri(up)) if back else high
         low, high = (self._mixed(self.mu * (place - self.mu / 2)) for place in places)
         return low, high
@@ -89,7 +91,9 @@ class Pair(NamedTuple):
         for loss, p in ((self.top, self.upper), (-self.top, self.lower)):
             if p:
                 q = p * exp(-loss)
-                found.append((self._mixed(loss), (1 - self.probability) * q + self.probability * p, q))
+                found.append(
+                    (self._mixed(loss), (1 - self.probability) * q + self.probability * p, q)
+                )
         return found
 
     def beyond(self, low: float, high: float) -> tuple[tuple[float, float], tuple[float, float]]:
@@ -101,10 +105,13 @@ class Pair(NamedTuple):
             return (0.0, 0.0), (0.0, 0.0)
         from scipy.special import ndtr
 
-        places = np.clip(self._unmixed(np.array([low, high])) / self.mu + self.mu / 2, -40.0, 40.0 + self.mu)
+        places = np.clip(
+            self._unmixed(np.array([low, high])) / self.mu + self.mu / 2, -40.0, 40.0 + self.mu
+        )
         share, (below, above) = self.probability, places.tolist()
         (p, q), (p_up, q_up) = (
-            (float(ndtr(side * (place - self.mu))), float(ndtr(side * place))) for side, place in ((1, below), (-1, above))
+            (float(ndtr(side * (place - self.mu))), float(ndtr(side * place)))
+            for side, place in ((1, below), (-1, above))
         )
         return ((1 - share) * q + share * p, q), ((1 - share) * q_up + share * p_up, q_up)
 
@@ -118,7 +125,10 @@ class Pair(NamedTuple):
         p, q = self.between(edges)
         losses, atoms = (edges[1:] + edges[:-1]) / 2, self.points()
         losses = np.append(losses, [loss for loss, _, _ in atoms])
-        p, q = np.append(p, [mass for _, mass, _ in atoms]), np.append(q, [mass for _, _, mass in atoms])
+        p, q = (
+            np.append(p, [mass for _, mass, _ in atoms]),
+            np.append(q, [mass for _, _, mass in atoms]),
+        )
         return (-losses, q) if back else (losses, p)
 
     def _mixed(self, loss: float) -> float:
@@ -147,14 +157,21 @@ def pair_of(part: Guarantee) -> Pair | None:
         return Pair(probability, part.delta, mu=size) if within else None
     if name == "laplace":
         half = exp(-size / 2) / 2
-        return Pair(probability, part.delta, 0.0, size, size, half / 2, 0.5, exp(-size) / 2) if 1e-6 <= size <= _WIDEST else None
+        return (
+            Pair(probability, part.delta, 0.0, size, size, half / 2, 0.5, exp(-size) / 2)
+            if 1e-6 <= size <= _WIDEST
+            else None
+        )
     epsilon = min(part.epsilon, part.bounded_range)
     spread = min(part.bounded_range, 2 * epsilon)
     if not 1e-6 <= epsilon <= _WIDEST:
         return None
     scale = exp(-spread / 2) / -expm1(-spread) / 2
-    atom = exp(-epsilon) * expm1(epsilon - spread) / expm1(-spread)  # of Q at epsilon, and of P at -epsilon
-    return Pair(1.0, part.delta, 0.0, epsilon, 2 * epsilon - spread, scale, exp(epsilon) * atom, atom)
+    # of Q at epsilon, and of P at -epsilon
+    atom = exp(-epsilon) * expm1(epsilon - spread) / expm1(-spread)
+    return Pair(
+        1.0, part.delta, 0.0, epsilon, 2 * epsilon - spread, scale, exp(epsilon) * atom, atom
+    )
 
 
 def _normal(places: np.ndarray) -> np.ndarray:
@@ -169,4 +186,6 @@ def _normal(places: np.ndarray) -> np.ndarray:
     density = np.exp(-middle * middle / 2) / sqrt(2 * pi)
     narrow = density * width * (1 + (middle * middle - 1) * width * width / 24)
     side = np.where(middle > 0, -1.0, 1.0)
-    return np.where(width < 1e-3, narrow, np.abs(ndtr(side * places[1:]) - ndtr(side * places[:-1])))
+    return np.where(
+        width < 1e-3, narrow, np.abs(ndtr(side * places[1:]) - ndtr(side * places[:-1]))
+    )

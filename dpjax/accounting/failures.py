@@ -95,11 +95,16 @@ def absorb_failure(guarantee: Guarantee, failure: float, *, test: Test = "privat
     """
     beta = _checked(guarantee, failure)
     checks.one_of("test", test, ("private", "public"))
-    other = exp(min(guarantee.epsilon + log(beta), 1.0)) if beta and test == "private" else 0.0  # e^epsilon failure, at most e
-    return replace(_promised(guarantee, guarantee.epsilon, guarantee.delta + beta + other), bounded_range=inf)
+    # e^epsilon failure, at most e
+    other = exp(min(guarantee.epsilon + log(beta), 1.0)) if beta and test == "private" else 0.0
+    return replace(
+        _promised(guarantee, guarantee.epsilon, guarantee.delta + beta + other), bounded_range=inf
+    )
 
 
-def condition_on_success(guarantee: Guarantee, failure: float, *, bound: Bound = "sharp") -> Guarantee:
+def condition_on_success(
+    guarantee: Guarantee, failure: float, *, bound: Bound = "sharp"
+) -> Guarantee:
     """Return the guarantee of a mechanism that is repeated until it succeeds.
 
         published: epsilon' = 2 epsilon - log(1 - delta/(1 - failure)),   delta' = delta/(1 - failure)
@@ -134,7 +139,12 @@ def condition_on_success(guarantee: Guarantee, failure: float, *, bound: Bound =
     >>> round(condition_on_success(Guarantee(1.0, 2.0, "swap"), 0.1).epsilon, 3)
     1.068
     """
-    if isinstance(guarantee, Guarantee) and guarantee.epsilon == inf and not guarantee.delta and guarantee.rho < inf:
+    if (
+        isinstance(guarantee, Guarantee)
+        and guarantee.epsilon == inf
+        and not guarantee.delta
+        and guarantee.rho < inf
+    ):
         success = 1 - checks.concrete_fraction("failure", failure)
 
         def curve(order: np.ndarray) -> np.ndarray:
@@ -147,7 +157,12 @@ def condition_on_success(guarantee: Guarantee, failure: float, *, bound: Bound =
 
 
 def retry_until_success(
-    guarantee: Guarantee, failure: float, *, attempts: int, fallback: Fallback, bound: Bound = "sharp"
+    guarantee: Guarantee,
+    failure: float,
+    *,
+    attempts: int,
+    fallback: Fallback,
+    bound: Bound = "sharp",
 ) -> Guarantee:
     """Return the guarantee of the first success of a fixed number of attempts.
 
@@ -188,7 +203,8 @@ def retry_until_success(
     epsilon = _conditioned(guarantee, beta, bound)
     if count == 1:
         return guarantee if fallback == "public" else absorb_failure(guarantee, beta, test="public")
-    leftover = max(beta**count, float_info.min) if beta else 0.0  # an underflow must not state pure DP
+    # an underflow must not state pure DP
+    leftover = max(beta**count, float_info.min) if beta else 0.0
     return _promised(guarantee, epsilon, guarantee.delta * (1 - leftover) / (1 - beta) + leftover)
 
 
@@ -204,8 +220,12 @@ def attempts_for(failure: float, *, leftover: float) -> int:
     >>> attempts_for(0.5, leftover=1e-6), attempts_for(0.9, leftover=1e-6), attempts_for(0.0, leftover=0.5)
     (20, 132, 1)
     """
-    beta, leftover = checks.concrete_fraction("failure", failure), checks.concrete_probability("leftover", leftover)
-    count = max(1, ceil(log(leftover) / log(beta)) - 1) if beta else 1  # one less, as the quotient is rounded
+    beta, leftover = (
+        checks.concrete_fraction("failure", failure),
+        checks.concrete_probability("leftover", leftover),
+    )
+    # one less, as the quotient is rounded
+    count = max(1, ceil(log(leftover) / log(beta)) - 1) if beta else 1
     while beta**count > leftover:
         count += 1
     return count
@@ -247,7 +267,13 @@ def _checked(guarantee: Guarantee, failure: float) -> float:
     checks.instance("this function", guarantee, Guarantee, "what one attempt costs")
     beta = checks.concrete_fraction("failure", failure)
     if not guarantee.epsilon < inf:
-        raise ValueError(f"guarantee must have a finite epsilon, got {guarantee}: convert it first, by its epsilon_at(delta).")
+        raise ValueError(
+            f"guarantee must have a finite epsilon, got {guarantee}: convert it "
+            "first, by its epsilon_at(delta)."
+        )
     if not guarantee.delta < 1 - beta:
-        raise ValueError(f"the guarantee's delta must be below 1 - failure, got delta={guarantee.delta} and failure={failure}.")
+        raise ValueError(
+            "the guarantee's delta must be below 1 - failure, got "
+            f"delta={guarantee.delta} and failure={failure}."
+        )
     return beta

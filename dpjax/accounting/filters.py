@@ -112,7 +112,14 @@ class Sums:
         unit: the unit of the guarantees so far; a session shares it with its parent budget.
     """
 
-    def __init__(self, name: str, delta: float, neighbors: str, mechanism_delta: float, orders: tuple[float, ...]) -> None:
+    def __init__(
+        self,
+        name: str,
+        delta: float,
+        neighbors: str,
+        mechanism_delta: float,
+        orders: tuple[float, ...],
+    ) -> None:
         checks.one_of("neighbors", neighbors, checks.RELATIONS)
         # As Python floats, since NumPy and JAX would compare with a float32 in float32.
         delta, mechanism_delta = (
@@ -120,15 +127,24 @@ class Sums:
             checks.concrete_fraction("mechanism_delta", mechanism_delta),
         )
         if mechanism_delta > delta:
-            raise ValueError(f"mechanism_delta must be at most delta, got mechanism_delta={mechanism_delta} and delta={delta}.")
+            raise ValueError(
+                "mechanism_delta must be at most delta, got "
+                f"mechanism_delta={mechanism_delta} and delta={delta}."
+            )
         self.orders = tuple(float(order) for order in orders)
         if not all(1 < order < inf for order in self.orders):
             raise ValueError(f"orders must be finite and above 1, got {orders}.")
         self.share = (delta - mechanism_delta) * (1 - 2.0**-52 if mechanism_delta else 1)
-        self.delta, self.mechanism_delta, self._name, self._neighbors = delta, mechanism_delta, name, neighbors
+        self.delta, self.mechanism_delta, self._name, self._neighbors = (
+            delta,
+            mechanism_delta,
+            name,
+            neighbors,
+        )
         self._exact: list[Any] = [Fraction(0)] * (3 + max(len(self.orders), 1))
         self.lock, self.unit = Lock(), Unit()
-        self._began: bool | None = None  # whether the first mechanism promises Gaussian DP, once there is one
+        # whether the first mechanism promises Gaussian DP, once there is one
+        self._began: bool | None = None
 
     def costs(self, spent: Guarantee | Composition, most: float = inf) -> list[Any]:
         """Return the exact costs of a mechanism; infinite where it promises nothing.
@@ -140,12 +156,20 @@ class Sums:
                 below ``most``.
         """
         if not isinstance(spent, Guarantee | Composition):
-            raise TypeError(f"this {self._name} charges a Guarantee or a Composition, got {type(spent).__name__}.")
+            raise TypeError(
+                f"this {self._name} charges a Guarantee or a Composition, got "
+                f"{type(spent).__name__}."
+            )
         if spent.neighbors != self._neighbors:
-            raise ValueError(f"this {self._name} is under {self._neighbors} neighbors, the guarantee under {spent.neighbors}.")
+            raise ValueError(
+                f"this {self._name} is under {self._neighbors} neighbors, the "
+                f"guarantee under {spent.neighbors}."
+            )
         one_unit((self.unit.name, spent.unit))
         composition = 1 * spent
-        epsilon = exact_total((min(part.epsilon, part.bounded_range), count) for part, count in composition.parts)
+        epsilon = exact_total(
+            (min(part.epsilon, part.bounded_range), count) for part, count in composition.parts
+        )
         delta = exact_total((part.delta, count) for part, count in composition.parts)
         with np.errstate(over="ignore"):
             rhos: list[Any] = (composition.rdp(self.orders) / np.array(self.orders)).tolist()
@@ -153,15 +177,20 @@ class Sums:
             rhos = [exact_total((part.rho, count) for part, count in composition.parts)]
         if delta and not self.mechanism_delta:
             raise ValueError(
-                f"this {self._name} reserves no delta for the mechanisms' own deltas, but the guarantee has one: {spent}; set "
+                f"this {self._name} reserves no delta for the mechanisms' own deltas, but the "
+                f"guarantee has one: {spent}; set "
                 "mechanism_delta when it is made."
             )
         kind = ("Renyi DP at its orders" if self.orders else "zCDP") if self.share else "pure DP"
         if not min(rhos if self.share else [epsilon]) < most:
-            raise ValueError(f"this {self._name} charges {kind}, which the guarantee does not promise: {spent}.")
+            raise ValueError(
+                f"this {self._name} charges {kind}, which the guarantee does not promise: {spent}."
+            )
         gaussian = Fraction(0) if composition.gdp < inf else inf
         if composition.gdp < inf:
-            gaussian = sum((Fraction(part.gdp) ** 2 / 2 * count for part, count in composition.parts), gaussian)
+            gaussian = sum(
+                (Fraction(part.gdp) ** 2 / 2 * count for part, count in composition.parts), gaussian
+            )
         return [epsilon, delta, gaussian, *rhos]
 
     def add(self, costs: list[Any], unit: str) -> None:
@@ -182,7 +211,9 @@ class Sums:
 
         They are rounded to the nearest floats.
         """
-        epsilon, delta, _, *rhos = (checks.nearest_float(total) for total in (self._with(costs) if costs else self._exact))
+        epsilon, delta, _, *rhos = (
+            checks.nearest_float(total) for total in (self._with(costs) if costs else self._exact)
+        )
         return epsilon, delta, rhos
 
     def gaussian_rho(self, costs: list[Any] | None = None) -> float:
@@ -193,7 +224,10 @@ class Sums:
         return checks.nearest_float((self._with(costs) if costs else self._exact)[2])
 
     def _with(self, costs: list[Any]) -> list[Any]:
-        return [total + (cost if cost == inf else Fraction(cost)) for total, cost in zip(self._exact, costs, strict=True)]
+        return [
+            total + (cost if cost == inf else Fraction(cost))
+            for total, cost in zip(self._exact, costs, strict=True)
+        ]
 
 
 class PrivacyFilter:
@@ -240,18 +274,29 @@ class PrivacyFilter:
     # Not a dataclass, as dataclasses.replace would return a budget without the costs charged so
     # far.
     def __init__(
-        self, epsilon: float, delta: float, neighbors: str, mechanism_delta: float = 0.0, orders: tuple[float, ...] = ()
+        self,
+        epsilon: float,
+        delta: float,
+        neighbors: str,
+        mechanism_delta: float = 0.0,
+        orders: tuple[float, ...] = (),
     ) -> None:
         self._sums = Sums("budget", delta, neighbors, mechanism_delta, orders)
         self.epsilon, self.neighbors = checks.concrete_epsilon(epsilon), neighbors
-        self.delta, self.mechanism_delta, epsilon = self._sums.delta, self._sums.mechanism_delta, self.epsilon
+        self.delta, self.mechanism_delta, epsilon = (
+            self._sums.delta,
+            self._sums.mechanism_delta,
+            self.epsilon,
+        )
         self.orders, share = self._sums.orders, self._sums.share
         if share == 0:
             self._budgets = []
         elif not self.orders:
             self._budgets = [_zcdp_budget(epsilon, share)]
         else:
-            self._budgets = [_order_budget(epsilon, share / len(self.orders), order) for order in self.orders]
+            self._budgets = [
+                _order_budget(epsilon, share / len(self.orders), order) for order in self.orders
+            ]
 
     def __repr__(self) -> str:
         orders = f", orders={self.orders}" if self.orders else ""
@@ -294,7 +339,9 @@ class PrivacyFilter:
         """
         return self._has_room(self._sums.costs(guarantee))
 
-    def charge(self, guarantee: Guarantee | Composition, what: Mapping[str, Any] | None = None) -> None:
+    def charge(
+        self, guarantee: Guarantee | Composition, what: Mapping[str, Any] | None = None
+    ) -> None:
         """Charge a mechanism, before it runs; an interactive one, before its first answer.
 
         Args:
@@ -309,11 +356,18 @@ class PrivacyFilter:
         with self._sums.lock:
             costs = self._sums.costs(guarantee)
             if not self._has_room(costs):
-                raise BudgetExceeded(f"a cost of {self._cost_text(costs)} exceeds the {remaining_text(self)}{self._delta_text(costs)}.")
+                raise BudgetExceeded(
+                    f"a cost of {self._cost_text(costs)} exceeds the "
+                    f"{remaining_text(self)}{self._delta_text(costs)}."
+                )
             self._sums.add(costs, guarantee.unit)
 
     def session(
-        self, epsilon: float, delta: float = 0.0, mechanism_delta: float = 0.0, orders: tuple[float, ...] = ()
+        self,
+        epsilon: float,
+        delta: float = 0.0,
+        mechanism_delta: float = 0.0,
+        orders: tuple[float, ...] = (),
     ) -> PrivacyFilter:
         """Return a new budget, for example for one analyst, whose total is charged to this one now.
 
@@ -341,17 +395,27 @@ class PrivacyFilter:
         """
         opened = PrivacyFilter(epsilon, delta, self.neighbors, mechanism_delta, orders)
         opened._sums.unit = self._sums.unit  # shared, so that all guarantees are for one unit
-        self.charge(Guarantee(opened.epsilon, inf, self.neighbors, delta=opened.delta, unit=self.unit))
+        self.charge(
+            Guarantee(opened.epsilon, inf, self.neighbors, delta=opened.delta, unit=self.unit)
+        )
         return opened
 
     def _cost_text(self, costs: list[Any]) -> str:
         kinds = ("epsilon", costs[0]), ("divergence" if self.orders else "rho", min(costs[3:]))
-        parts = [f"{kind} {float(cost):g}" for kind, cost in (kinds if self._budgets else kinds[:1]) if cost < inf]
+        parts = [
+            f"{kind} {float(cost):g}"
+            for kind, cost in (kinds if self._budgets else kinds[:1])
+            if cost < inf
+        ]
         return " or ".join(parts) + (f" and delta {float(costs[1]):g}" if costs[1] else "")
 
     def _delta_text(self, costs: list[Any]) -> str:
         left = self.mechanism_delta - self._sums.totals()[1]
-        return f", and delta {left:g} of {self.mechanism_delta:g} for mechanisms" if costs[1] > left else ""
+        return (
+            f", and delta {left:g} of {self.mechanism_delta:g} for mechanisms"
+            if costs[1] > left
+            else ""
+        )
 
     def _has_room(self, costs: list[Any]) -> bool:
         epsilon, delta, rhos = self._sums.totals(costs)
@@ -372,12 +436,17 @@ class PrivacyFilter:
     def _gaussian_budgets(self) -> tuple[float, float]:
         """Half the square of mu at 7/8 of delta, and the rho of zCDP at the rest of it."""
         share = self._sums.share
-        return gdp_of(self.epsilon, delta=share * 7 / 8) ** 2 / 2 * (1 - 2.0**-50), _zcdp_budget(self.epsilon, share / 8)
+        return gdp_of(self.epsilon, delta=share * 7 / 8) ** 2 / 2 * (1 - 2.0**-50), _zcdp_budget(
+            self.epsilon, share / 8
+        )
 
     def _best(self) -> tuple[float, float, float]:
         """Return the remaining budget, the budget and the cost of the rule with most left."""
         epsilon, _, rhos = self._sums.totals()
-        return max((budget - used, budget, used) for budget, used in self._rules(None, rhos) or [(self.epsilon, epsilon)])
+        return max(
+            (budget - used, budget, used)
+            for budget, used in self._rules(None, rhos) or [(self.epsilon, epsilon)]
+        )
 
 
 def remaining_text(budget: PrivacyFilter) -> str:
@@ -391,7 +460,9 @@ def remaining_text(budget: PrivacyFilter) -> str:
 
 def _zcdp_budget(epsilon: float, delta: float) -> float:
     """Return the rho of zCDP that implies (epsilon, delta)-DP, at the best order, rounded down."""
-    return -formulas.smallest_on_host(formulas.minus_rho_at_order, np.zeros_like, epsilon, -log(delta))
+    return -formulas.smallest_on_host(
+        formulas.minus_rho_at_order, np.zeros_like, epsilon, -log(delta)
+    )
 
 
 def _order_budget(epsilon: float, delta: float, order: float) -> float:
@@ -403,6 +474,7 @@ def _order_budget(epsilon: float, delta: float, order: float) -> float:
     budget = (epsilon - conversion - 1e-12 * (epsilon + abs(conversion))) / order
     if budget <= 0:
         raise ValueError(
-            f"orders has {order:g}, at which nothing fits: with its share of delta epsilon cannot be below {conversion:g}."
+            f"orders has {order:g}, at which nothing fits: with its share of delta epsilon cannot "
+            f"be below {conversion:g}."
         )
     return budget

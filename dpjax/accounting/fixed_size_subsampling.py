@@ -44,7 +44,11 @@ _MOST_DRAWS, _MOST_ORDER = 100_000, 64  # limits with replacement, where the sum
 
 
 def fixed_size_subsample(
-    spent: Guarantee | Composition, *, taken: int, public_n: int, replacement: Literal["with", "without"]
+    spent: Guarantee | Composition,
+    *,
+    taken: int,
+    public_n: int,
+    replacement: Literal["with", "without"],
 ) -> Guarantee:
     """Return the guarantee of mechanisms that run on one random sample of fixed size.
 
@@ -91,26 +95,45 @@ def fixed_size_subsample(
     share = m / n if without else -expm1(m * log1p(-1 / n)) if n > 1 else 1.0
     share = min(share * (1 + 2.0**-50), 1.0)
     curve, square = (
-        ((), inf) if composition.slack else _curve(composition, inf if guarantee.delta else guarantee.epsilon, m, n, share, without)
+        ((), inf)
+        if composition.slack
+        else _curve(
+            composition, inf if guarantee.delta else guarantee.epsilon, m, n, share, without
+        )
     )
     epsilon = _mixed(guarantee.epsilon, share) if without else m * _mixed(guarantee.epsilon, 1 / n)
     growth = share if without else _growth(epsilon, guarantee.epsilon, m / n)
     delta = guarantee.delta and max(guarantee.delta * growth * (1 + 2.0**-48), float_info.min)
     if not (epsilon < inf and delta < 1):
         if not curve:
-            raise ValueError(f"neither an epsilon nor a Renyi divergence is known on the sample, for {guarantee}.")
+            raise ValueError(
+                "neither an epsilon nor a Renyi divergence is known on the sample, "
+                f"for {guarantee}."
+            )
         return Guarantee(neighbors="swap", renyi=curve, unit=guarantee.unit)
     zcdp = inf
     if not delta and curve:
-        zcdp = zcdp_of_curve(curve, near_one=share * share * square / 2 * exp(min(epsilon, 700.0)), limit=epsilon)
-    return Guarantee(epsilon, inf if delta else 2 * epsilon, "swap", delta, zcdp, renyi=curve, unit=guarantee.unit)
+        zcdp = zcdp_of_curve(
+            curve, near_one=share * share * square / 2 * exp(min(epsilon, 700.0)), limit=epsilon
+        )
+    return Guarantee(
+        epsilon,
+        inf if delta else 2 * epsilon,
+        "swap",
+        delta,
+        zcdp,
+        renyi=curve,
+        unit=guarantee.unit,
+    )
 
 
 def _mixed(epsilon: float, share: float) -> float:
     """Return log(1 + share (e^epsilon - 1)), rounded up."""
     if epsilon == inf:
         return inf
-    near = log1p(share * expm1(epsilon)) if epsilon < 700 else max(epsilon + log(share), 0.0) + log(2)
+    near = (
+        log1p(share * expm1(epsilon)) if epsilon < 700 else max(epsilon + log(share), 0.0) + log(2)
+    )
     return max(min(near, epsilon) * (1 + 2.0**-50), float_info.min if epsilon else 0.0)
 
 
@@ -125,7 +148,9 @@ def _growth(mixed: float, epsilon: float, limit: float) -> float:
     return max(exp(mixed - epsilon) / -expm1(-epsilon), 1.0)
 
 
-def _curve(whole: Composition, pure: float, m: int, n: int, share: float, without: bool) -> tuple[Points, float]:
+def _curve(
+    whole: Composition, pure: float, m: int, n: int, share: float, without: bool
+) -> tuple[Points, float]:
     """Return the Renyi curve, and a bound of E ((A-B)/Q)^2."""
     orders = np.arange(2, (ORDERS[-1] if without else _MOST_ORDER) + 1.0)
     convex, norm = np.full(orders.size, -inf), np.full(orders.size, -inf)
@@ -155,7 +180,9 @@ def _log_terms(whole: Composition, k: np.ndarray, orders: np.ndarray, pure: floa
         else:  # for groups of k
             divergences = np.zeros((k.size, orders.size))
             for part, count in whole.parts:
-                divergences += count * least_divergence(orders, k * k * part.rho, k * part.bounded_range, k * part.epsilon)
+                divergences += count * least_divergence(
+                    orders, k * k * part.rho, k * part.bounded_range, k * part.epsilon
+                )
         ratio = np.where(k * pure < 700, np.log(np.expm1(np.minimum(k * pure, 700.0))), k * pure)
         found = (orders - 1) * divergences + np.minimum(log(2), orders * ratio)
         second = divergences + np.log(-np.expm1(-divergences)) + log(4)
@@ -163,18 +190,26 @@ def _log_terms(whole: Composition, k: np.ndarray, orders: np.ndarray, pure: floa
         if whole.gdp < inf:
             normal = _log_normal_moments(k * whole.gdp)[:, : orders.size]
             found[:, : normal.shape[1]] = np.fmin(found[:, : normal.shape[1]], normal)
-    return np.where(np.isnan(found), -inf, found)  # NaN is 0 times infinity, where the divergence is 0
+    # NaN is 0 times infinity, where the divergence is 0
+    return np.where(np.isnan(found), -inf, found)
 
 
 def _log_normal_moments(mu: np.ndarray) -> np.ndarray:
     """Return log(2^j E |e^(mu Z - mu^2/2) - 1|^j) for j = 2..16, rounded up, by a binomial sum."""
     i, even = np.arange(17), []
     for j in range(2, 18, 2):
-        terms = np.array([comb(j, int(each)) for each in i[: j + 1]]) * np.exp(i[: j + 1] * (i[: j + 1] - 1) * mu * mu / 2)
+        terms = np.array([comb(j, int(each)) for each in i[: j + 1]]) * np.exp(
+            i[: j + 1] * (i[: j + 1] - 1) * mu * mu / 2
+        )
         lost = 1e-14 * np.sum(terms, axis=1)
-        even.append(np.log(np.maximum(np.sum(terms * (-1.0) ** i[: j + 1], axis=1), 0.0) + lost) + j * log(2))
+        even.append(
+            np.log(np.maximum(np.sum(terms * (-1.0) ** i[: j + 1], axis=1), 0.0) + lost)
+            + j * log(2)
+        )
     odd = [(below + above) / 2 for below, above in pairwise(even)]  # the Cauchy-Schwarz inequality
-    return np.stack([value for pair in zip_longest(even, odd) for value in pair if value is not None], axis=1)
+    return np.stack(
+        [value for pair in zip_longest(even, odd) for value in pair if value is not None], axis=1
+    )
 
 
 def _log_binomial(k: np.ndarray, m: int, n: int) -> np.ndarray:
@@ -182,4 +217,11 @@ def _log_binomial(k: np.ndarray, m: int, n: int) -> np.ndarray:
     from scipy.special import gammaln
 
     left = (m - k) * log1p(-1 / n) if n > 1 else np.where(k == m, 0.0, -inf)
-    return gammaln(m + 1) - gammaln(k + 1) - gammaln(m - k + 1) - k * log(n) + left + 1e-10 * (1 + m / 1e5)
+    return (
+        gammaln(m + 1)
+        - gammaln(k + 1)
+        - gammaln(m - k + 1)
+        - k * log(n)
+        + left
+        + 1e-10 * (1 + m / 1e5)
+    )

@@ -33,7 +33,11 @@ def log_sinhc(x: Any, xp: ModuleType) -> Any:
     square, series = small * small, xp.ones_like(x)
     for k in (8, 7, 6, 5, 4, 3, 2):
         series = 1 + square / (2 * k * (2 * k + 1)) * series
-    return xp.where(near, xp.log1p(square / 6 * series), large - xp.log(2 * large) + xp.log1p(-xp.exp(-2 * large)))
+    return xp.where(
+        near,
+        xp.log1p(square / 6 * series),
+        large - xp.log(2 * large) + xp.log1p(-xp.exp(-2 * large)),
+    )
 
 
 def _second_order(x: Any, xp: ModuleType) -> Any:
@@ -53,9 +57,15 @@ def rdp_of_pure(epsilon: Any, order: Any, xp: ModuleType) -> Any:
     """
     above = order - 1
     near = order * epsilon < 30
-    bounded, a = xp.where(near, epsilon, xp.ones_like(epsilon)), xp.where(near, order, 2 * xp.ones_like(order))
+    bounded, a = (
+        xp.where(near, epsilon, xp.ones_like(epsilon)),
+        xp.where(near, order, 2 * xp.ones_like(order)),
+    )
     excess = 2 * xp.sinh(a * bounded / 2) * xp.sinh((a - 1) * bounded / 2) / xp.cosh(bounded / 2)
-    far = epsilon - (xp.log1p(xp.exp(-epsilon)) - xp.log1p(xp.exp(-(2 * order - 1) * epsilon))) / above
+    far = (
+        epsilon
+        - (xp.log1p(xp.exp(-epsilon)) - xp.log1p(xp.exp(-(2 * order - 1) * epsilon))) / above
+    )
     return xp.where(near, xp.log1p(excess) / above, far)
 
 
@@ -73,8 +83,11 @@ def rdp_of_bounded_range(epsilon: Any, order: Any, xp: ModuleType) -> Any:
     a = xp.where(far, 2 * xp.ones_like(order), xp.maximum(order, 1 + tiny ** (1 / 3)))
     half = xp.where(far, xp.ones_like(epsilon), epsilon) / 2
     top, below, one = (log_sinhc(y * half, xp) for y in (a, a - 1, xp.ones_like(a)))
-    found = (a * top - (a - 1) * below - one + 4 * tiny * a * top) / (a - 1)  # rounded up by the error of the difference
-    return xp.minimum(xp.where(far, epsilon, found), xp.minimum(epsilon, order * epsilon * epsilon / 8))
+    # rounded up by the error of the difference
+    found = (a * top - (a - 1) * below - one + 4 * tiny * a * top) / (a - 1)
+    return xp.minimum(
+        xp.where(far, epsilon, found), xp.minimum(epsilon, order * epsilon * epsilon / 8)
+    )
 
 
 def rdp_of_laplace(epsilon: Any, order: Any, xp: ModuleType) -> Any:
@@ -84,10 +97,18 @@ def rdp_of_laplace(epsilon: Any, order: Any, xp: ModuleType) -> Any:
     """
     above, twice = order - 1, 2 * order - 1
     near = order * epsilon < 1
-    rate, a = xp.where(near, epsilon, xp.ones_like(epsilon)), xp.where(near, order, 2 * xp.ones_like(order))
+    rate, a = (
+        xp.where(near, epsilon, xp.ones_like(epsilon)),
+        xp.where(near, order, 2 * xp.ones_like(order)),
+    )
     # The terms of first order in eps cancel, and are left out of both exponentials.
-    excess = (a * _second_order((a - 1) * rate, xp) + (a - 1) * _second_order(-a * rate, xp)) / (2 * a - 1)
-    far = epsilon + (xp.log1p(above / order * xp.exp(-twice * epsilon)) - xp.log1p(above / order)) / above
+    excess = (a * _second_order((a - 1) * rate, xp) + (a - 1) * _second_order(-a * rate, xp)) / (
+        2 * a - 1
+    )
+    far = (
+        epsilon
+        + (xp.log1p(above / order * xp.exp(-twice * epsilon)) - xp.log1p(above / order)) / above
+    )
     return xp.where(near, xp.log1p(excess) / above, far)
 
 
@@ -116,7 +137,9 @@ def log_delta_at_order(rdp: Any, order: Any, log_above: Any, epsilon: Any, xp: M
     return (order - 1) * (rdp - epsilon) - order * xp.log1p(xp.exp(-log_above)) - log_above
 
 
-def minus_rho_at_order(rdp: Any, order: Any, log_above: Any, epsilon: Any, nats: Any, xp: ModuleType) -> Any:
+def minus_rho_at_order(
+    rdp: Any, order: Any, log_above: Any, epsilon: Any, nats: Any, xp: ModuleType
+) -> Any:
     """Return minus the largest rho that implies (epsilon, e^-nats)-DP.
 
     (order, rdp + order * rho)-RDP implies it. The best order minimizes it.
@@ -124,7 +147,9 @@ def minus_rho_at_order(rdp: Any, order: Any, log_above: Any, epsilon: Any, nats:
     return (epsilon_at_order(rdp, order, log_above, nats, xp) - epsilon) / order
 
 
-def best_order(objective: Callable[[Any, Any], Any], shape: tuple[int, ...], dtype: Any, xp: ModuleType) -> tuple[Any, Any]:
+def best_order(
+    objective: Callable[[Any, Any], Any], shape: tuple[int, ...], dtype: Any, xp: ModuleType
+) -> tuple[Any, Any]:
     """Return approximately the order a that minimizes an objective, and log(a - 1).
 
     Both have the shape ``shape``. By seven grids, each narrower around the best point of the
@@ -148,7 +173,9 @@ def best_order(objective: Callable[[Any, Any], Any], shape: tuple[int, ...], dty
     return 1 + xp.exp(center[..., 0]), center[..., 0]
 
 
-def smallest_on_host(objective: Callable[..., Any], curve: Callable[[np.ndarray], np.ndarray], *numbers: float) -> float:
+def smallest_on_host(
+    objective: Callable[..., Any], curve: Callable[[np.ndarray], np.ndarray], *numbers: float
+) -> float:
     """Return ``objective(curve(order), order, log(order - 1), *numbers)`` at its best order.
 
     Infinity if the objective is NaN at every order.

@@ -52,7 +52,11 @@ def for_groups(guarantee: Guarantee, *, size: int) -> Guarantee:
     # delta)-DP carries over.
     kept = (size * guarantee.bounded_range, size**2 * guarantee.zcdp, size * guarantee.gdp)
     bounded_range, zcdp, gdp = (inf, inf, inf) if guarantee.delta else kept
-    return promising(Guarantee(epsilon, bounded_range, guarantee.neighbors, delta, zcdp, gdp=gdp, unit=guarantee.unit))
+    return promising(
+        Guarantee(
+            epsilon, bounded_range, guarantee.neighbors, delta, zcdp, gdp=gdp, unit=guarantee.unit
+        )
+    )
 
 
 def parallel(*guarantees: Guarantee, membership: Literal["by_value", "by_position"]) -> Guarantee:
@@ -90,15 +94,23 @@ def parallel(*guarantees: Guarantee, membership: Literal["by_value", "by_positio
     0.5-DP and 0.5-bounded-range under add_remove neighbors
     """
     for part in guarantees:
-        checks.instance("parallel", part, Guarantee, "what one part costs; of a Composition, its guarantee()")
+        checks.instance(
+            "parallel", part, Guarantee, "what one part costs; of a Composition, its guarantee()"
+        )
     relations = sorted({part.neighbors for part in guarantees})
     if len(relations) != 1:
         raise ValueError(f"guarantees must be under one neighbor relation, got {relations}.")
     check_membership(membership, relations[0])
     unit = one_unit(part.unit for part in guarantees)
     delta = max(part.delta for part in guarantees)
-    epsilon = max(part.epsilon_at(delta) if delta and part.epsilon == inf else part.epsilon for part in guarantees)
-    bounded_range, gdp = max(part.bounded_range for part in guarantees), max(part.gdp for part in guarantees)
+    epsilon = max(
+        part.epsilon_at(delta) if delta and part.epsilon == inf else part.epsilon
+        for part in guarantees
+    )
+    bounded_range, gdp = (
+        max(part.bounded_range for part in guarantees),
+        max(part.gdp for part in guarantees),
+    )
     kept = Guarantee(epsilon, bounded_range, relations[0], delta, gdp=gdp, unit=unit)
     rho = max(part.rho for part in guarantees)
     if rho < kept.rho:
@@ -112,8 +124,13 @@ def parallel(*guarantees: Guarantee, membership: Literal["by_value", "by_positio
 
 def check_membership(membership: str, neighbors: str) -> None:
     """Validate ``membership``; ``"by_value"`` is refused under swap neighbors."""
-    if checks.one_of("membership", membership, ("by_value", "by_position")) == "by_value" and neighbors == "swap":
+    if (
+        checks.one_of("membership", membership, ("by_value", "by_position")) == "by_value"
+        and neighbors == "swap"
+    ):
         raise ValueError(
-            'membership="by_value" needs add_remove neighbors: a replaced record can move to another part and change the sizes of '
-            "both, which swap guarantees do not cover; under add_remove, replacing costs the sum over the two parts."
+            'membership="by_value" needs add_remove neighbors: a replaced record can move to '
+            "another part and change the sizes of "
+            "both, which swap guarantees do not cover; under add_remove, replacing costs the sum "
+            "over the two parts."
         )

@@ -92,21 +92,36 @@ class Guarantee(Shown):
                 raise TypeError(f"{name} must be a number, got {value!r}.")
             attributes[name] = float(value)  # as arithmetic in NumPy's narrow types overflows
             if not attributes[name] >= 0 or (name == "delta" and attributes[name] >= 1):
-                raise ValueError(f"{name} must be at least 0{' and below 1' if name == 'delta' else ''}, got {value}.")
+                raise ValueError(
+                    f"{name} must be at least "
+                    f"0{' and below 1' if name == 'delta' else ''}, got {value}."
+                )
         points = tuple((float(order), float(divergence)) for order, divergence in self.renyi)
         orders, divergences = np.array(points).reshape(-1, 2).T
         ordered = np.all(np.diff(orders) > 0) and np.all(np.diff(divergences) >= 0)
-        if not (ordered and np.all(np.isfinite(points)) and np.all(orders > 1) and np.all(divergences >= 0)):
-            raise ValueError(f"renyi must be pairs of orders above 1 and divergences, increasing, got {self.renyi}.")
+        if not (
+            ordered
+            and np.all(np.isfinite(points))
+            and np.all(orders > 1)
+            and np.all(divergences >= 0)
+        ):
+            raise ValueError(
+                "renyi must be pairs of orders above 1 and divergences, increasing, "
+                f"got {self.renyi}."
+            )
         attributes["renyi"] = points
         if self.noise:
             name, size, probability = self.noise
             if name not in NOISES or not (0 < size < inf and 0 < probability <= 1):
                 raise ValueError(
-                    f"noise must be one of {NOISES}, a positive size and a probability above 0 and up to 1, got {self.noise}."
+                    f"noise must be one of {NOISES}, a positive size and a probability above 0 "
+                    f"and up to 1, got {self.noise}."
                 )
             if probability < 1 and self.neighbors != "add_remove":
-                raise ValueError(f"noise on a Poisson subsample needs add_remove neighbors, got {self.neighbors}.")
+                raise ValueError(
+                    "noise on a Poisson subsample needs add_remove neighbors, got "
+                    f"{self.neighbors}."
+                )
             attributes["noise"] = name, float(size), float(probability)
         if not self.neighbors:
             raise TypeError(f"a Guarantee needs neighbors=, one of {', '.join(checks.RELATIONS)}.")
@@ -120,7 +135,10 @@ class Guarantee(Shown):
         others = [f"{promised(value)}-{kind}" for value, kind in kinds if value < inf]
         if self.noise and self.noise[2] < 1:
             kind = "GDP" if self.noise[0] == "gaussian" else "DP Laplace noise"
-            others.append(f"{promised(self.noise[1])}-{kind} on subsamples of probability {promised(self.noise[2])}")
+            others.append(
+                f"{promised(self.noise[1])}-{kind} on subsamples of probability "
+                f"{promised(self.noise[2])}"
+            )
         if self.renyi:
             others.append(f"Renyi DP at orders {self.renyi[0][0]:g} to {self.renyi[-1][0]:g}")
         if others and self.delta:
@@ -137,8 +155,16 @@ class Guarantee(Shown):
 
     def _given(self) -> dict[str, Any]:
         """Return the first three fields, and the others that differ from their defaults."""
-        first = {"epsilon": self.epsilon, "bounded_range": self.bounded_range, "neighbors": self.neighbors}
-        return first | {of.name: getattr(self, of.name) for of in fields(self) if getattr(self, of.name) != of.default}
+        first = {
+            "epsilon": self.epsilon,
+            "bounded_range": self.bounded_range,
+            "neighbors": self.neighbors,
+        }
+        return first | {
+            of.name: getattr(self, of.name)
+            for of in fields(self)
+            if getattr(self, of.name) != of.default
+        }
 
     def to_dict(self) -> dict[str, Any]:
         """Return the first three fields, and the others that differ from their defaults.
@@ -150,7 +176,9 @@ class Guarantee(Shown):
     @classmethod
     def from_dict(cls, given: dict[str, Any]) -> Guarantee:
         """Return the guarantee that :meth:`to_dict` wrote."""
-        promises: dict[str, Any] = {name: inf if value is None else value for name, value in given.items()}
+        promises: dict[str, Any] = {
+            name: inf if value is None else value for name, value in given.items()
+        }
         return cls(**promises)
 
     def to_json(self) -> str:
@@ -226,7 +254,8 @@ class Guarantee(Shown):
         if self.noise and self.noise[0] == "laplace":
             pure.append(formulas.zcdp_of_laplace(self.noise[1]))
         if self.epsilon:
-            rhos += [max(rho * (1 + 2.0**-50), float_info.min) for rho in pure]  # a product that underflows is not 0
+            # a product that underflows is not 0
+            rhos += [max(rho * (1 + 2.0**-50), float_info.min) for rho in pure]
         return min(rhos) if self.epsilon else 0.0
 
     def rdp(self, order: Any) -> np.ndarray:
@@ -235,19 +264,27 @@ class Guarantee(Shown):
         Float64 of the shape of ``order``; it holds except with probability ``delta``.
         """
         a = orders_above_one(order)
-        found = least_divergence(a, min(self.zcdp, half_square(self.gdp)), self.bounded_range, self.epsilon)
+        found = least_divergence(
+            a, min(self.zcdp, half_square(self.gdp)), self.bounded_range, self.epsilon
+        )
         if self.noise and self.noise[0] == "laplace":
-            found = np.minimum(found, formulas.rdp_of_laplace(np.full_like(a, self.noise[1]), a, np) * (1 + 1e-12))
+            found = np.minimum(
+                found, formulas.rdp_of_laplace(np.full_like(a, self.noise[1]), a, np) * (1 + 1e-12)
+            )
         if self.renyi:
             orders, divergences = np.array(self.renyi).T
             # (a - 1) D(a) is convex, so chords lie above it; below the first order, D is at most
             # its value there.
             between = np.interp(a, orders, (orders - 1) * divergences) / (a - 1)
-            found = np.minimum(found, np.where(a < orders[0], divergences[0], np.where(a > orders[-1], inf, between)))
+            found = np.minimum(
+                found,
+                np.where(a < orders[0], divergences[0], np.where(a > orders[-1], inf, between)),
+            )
         return found
 
     def _once(self) -> Composition:
-        from dpjax.accounting.composition import Composition  # imported here, as it imports this module
+        # imported here, as it imports this module
+        from dpjax.accounting.composition import Composition
 
         return Composition(((self, 1),))
 
@@ -261,7 +298,8 @@ def one_unit(units: Iterable[str]) -> str:
     stated = sorted(set(units) - {""})
     if len(stated) > 1:
         raise ValueError(
-            f"guarantees for {' and for '.join(f'a {unit}' for unit in reversed(stated))} do not compose: a person may have "
+            f"guarantees for {' and for '.join(f'a {unit}' for unit in reversed(stated))} do not "
+            "compose: a person may have "
             "several rows, so state all guarantees for one unit."
         )
     return stated[0] if stated else ""
@@ -277,7 +315,8 @@ def promising(guarantee: Guarantee) -> Guarantee:
     promises = guarantee.epsilon, guarantee.bounded_range, guarantee.zcdp, guarantee.gdp
     if not (guarantee.renyi or guarantee.noise) and min(promises) == inf:
         raise ValueError(
-            "nothing is promised: no epsilon with a delta below 1, no range, and no zCDP or Renyi divergence is finite."
+            "nothing is promised: no epsilon with a delta below 1, no range, and no zCDP or Renyi "
+            "divergence is finite."
         )
     return guarantee
 
@@ -304,7 +343,9 @@ def promised(*epsilons: float, times: int | Sequence[int] = 1) -> str:
     total = exact_total(zip(epsilons, counts, strict=True))
     if not isinstance(total, Fraction):
         return f"{total:g}"
-    digits = Context(prec=30).divide(Decimal(total.numerator), Decimal(total.denominator)) * (1 - Decimal("1e-12"))
+    digits = Context(prec=30).divide(Decimal(total.numerator), Decimal(total.denominator)) * (
+        1 - Decimal("1e-12")
+    )
     return f"{float(Context(prec=6, rounding=ROUND_CEILING).plus(digits)):g}"
 
 
@@ -321,7 +362,9 @@ def exact_total(numbers: Iterable[tuple[float, int]]) -> Fraction | float:
     # Denominators are powers of two: integers over the largest denominator add up faster than
     # fractions.
     denominator = max((below for _, below, _ in ratios), default=1)
-    return Fraction(sum(above * (denominator // below) * count for above, below, count in ratios), denominator)
+    return Fraction(
+        sum(above * (denominator // below) * count for above, below, count in ratios), denominator
+    )
 
 
 def rounded_up(exact: Fraction | float) -> float:
@@ -343,10 +386,19 @@ def half_square(number: float) -> float:
     """
     square = number * number
     if not 1e-140 < number < 1e140:
-        return max(rounded_up(Fraction(number) ** 2 / 2), float_info.min) if 0 < number < inf else number
-    high = 134217729.0 * number - (134217729.0 * number - number)  # Veltkamp's split, for the exact rounding error of the square
+        return (
+            max(rounded_up(Fraction(number) ** 2 / 2), float_info.min)
+            if 0 < number < inf
+            else number
+        )
+    # Veltkamp's split, for the exact rounding error of the square
+    high = 134217729.0 * number - (134217729.0 * number - number)
     low = number - high
-    return (nextafter(square, inf) if (high * high - square) + 2 * high * low + low * low > 0 else square) / 2
+    return (
+        nextafter(square, inf)
+        if (high * high - square) + 2 * high * low + low * low > 0
+        else square
+    ) / 2
 
 
 def orders_above_one(order: Any) -> np.ndarray:
@@ -364,18 +416,25 @@ def least_divergence(order: np.ndarray, zcdp: Any, bounded_range: Any, epsilon: 
     """
     a, rho, r, pure = np.broadcast_arrays(order, zcdp, bounded_range, epsilon)
     with np.errstate(over="ignore"):
-        return np.minimum(rho * a, np.minimum(formulas.rdp_of_bounded_range(r, a, np), formulas.rdp_of_pure(pure, a, np)))
+        return np.minimum(
+            rho * a,
+            np.minimum(formulas.rdp_of_bounded_range(r, a, np), formulas.rdp_of_pure(pure, a, np)),
+        )
 
 
 def orders_of(guarantees: Iterable[Guarantee]) -> np.ndarray:
     """Return the orders of the curves of all guarantees, ascending, float64."""
-    return np.array(sorted({order for guarantee in guarantees for order, _ in guarantee.renyi}), np.float64)
+    return np.array(
+        sorted({order for guarantee in guarantees for order, _ in guarantee.renyi}), np.float64
+    )
 
 
 def points_of(orders: np.ndarray, divergences: np.ndarray) -> Points:
     """Return the points of a curve where it is finite, made nondecreasing against rounding."""
     known = divergences < inf
-    return tuple(zip(orders[known].tolist(), np.maximum.accumulate(divergences[known]).tolist(), strict=True))
+    return tuple(
+        zip(orders[known].tolist(), np.maximum.accumulate(divergences[known]).tolist(), strict=True)
+    )
 
 
 def profile_of(spent: Guarantee | Composition) -> Picture:

@@ -53,7 +53,8 @@ def to_dp_event(spent: Guarantee | Composition, *, accountant: Literal["rdp", "p
     composition = 1 * spent
     if accountant == "pld" and composition.count > _MOST_EVENTS:
         raise ValueError(
-            f"{composition.count} events are too many for the PLD accountant: use Composition.epsilon_at, or the RDP accountant."
+            f"{composition.count} events are too many for the PLD accountant: use "
+            "Composition.epsilon_at, or the RDP accountant."
         )
     events: list[Any] = []
     for guarantee, count in composition.parts:
@@ -81,9 +82,17 @@ def dp_accounting_relation(spent: Guarantee | Composition) -> Any:
 
 def _for_rdp(guarantee: Guarantee, library: ModuleType) -> Any:
     if guarantee.delta or guarantee.rho == inf:
-        kind = "guarantees with a delta" if guarantee.delta else "a curve of Renyi divergences alone"
-        raise ValueError(f"the RDP accountant has no event for {kind}: {guarantee}; use Composition.epsilon_at.")
-    known = min(guarantee.zcdp, half_square(guarantee.gdp), guarantee.bounded_range * guarantee.bounded_range / 8)
+        kind = (
+            "guarantees with a delta" if guarantee.delta else "a curve of Renyi divergences alone"
+        )
+        raise ValueError(
+            f"the RDP accountant has no event for {kind}: {guarantee}; use Composition.epsilon_at."
+        )
+    known = min(
+        guarantee.zcdp,
+        half_square(guarantee.gdp),
+        guarantee.bounded_range * guarantee.bounded_range / 8,
+    )
     # The Renyi curve of randomized response lies below that of its rho, but for a tiny epsilon the
     # accountant loses all digits.
     if guarantee.neighbors == "swap" and guarantee.epsilon > 1e-6 and guarantee.rho < known:
@@ -94,8 +103,10 @@ def _for_rdp(guarantee: Guarantee, library: ModuleType) -> Any:
 def _for_pld(guarantee: Guarantee, library: ModuleType) -> Any:
     if guarantee.neighbors != "swap":
         raise ValueError(
-            "the PLD accountant has an event for pure DP under swap neighbors only (randomized response under replacement); under "
-            f"{guarantee.neighbors} neighbors use the RDP accountant, or Composition.epsilon_at, with the same worst-case pair."
+            "the PLD accountant has an event for pure DP under swap neighbors only (randomized "
+            "response under replacement); under "
+            f"{guarantee.neighbors} neighbors use the RDP accountant, or Composition.epsilon_at, "
+            "with the same worst-case pair."
         )
     if guarantee.epsilon == inf or guarantee.delta:
         raise ValueError(f"the PLD accountant has an event for pure DP only, not for {guarantee}.")
@@ -104,12 +115,15 @@ def _for_pld(guarantee: Guarantee, library: ModuleType) -> Any:
 
 def _randomized_response(epsilon: float, library: ModuleType) -> Any:
     noise = 2 * exp(-epsilon) / (1 + exp(-epsilon))
-    return library.RandomizedResponseDpEvent(nextafter(noise, 0.0), 2)  # rounded down, as more noise would understate the cost
+    # rounded down, as more noise would understate the cost
+    return library.RandomizedResponseDpEvent(nextafter(noise, 0.0), 2)
 
 
 def _dp_accounting() -> ModuleType:
     try:
         import dp_accounting
     except ImportError as error:
-        raise ImportError('dp-accounting is not installed: pip install "dpjax[accounting]".') from error
+        raise ImportError(
+            'dp-accounting is not installed: pip install "dpjax[accounting]".'
+        ) from error
     return dp_accounting

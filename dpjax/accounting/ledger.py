@@ -95,19 +95,30 @@ class Ledger:
         if epsilon is None:
             if (delta, neighbors, mechanism_delta) != (0.0, "add_remove", None):
                 raise ValueError(
-                    "delta, neighbors and mechanism_delta need epsilon: give it too, or the path alone to open an existing ledger."
+                    "delta, neighbors and mechanism_delta need epsilon: give it too, or the path "
+                    "alone to open an existing ledger."
                 )
             self._read()
             return
-        total_epsilon, failure = checks.concrete_epsilon(epsilon), checks.concrete_fraction("delta", delta)
-        reserved = failure / 2 if mechanism_delta is None else checks.concrete_fraction("mechanism_delta", mechanism_delta)
+        total_epsilon, failure = (
+            checks.concrete_epsilon(epsilon),
+            checks.concrete_fraction("delta", delta),
+        )
+        reserved = (
+            failure / 2
+            if mechanism_delta is None
+            else checks.concrete_fraction("mechanism_delta", mechanism_delta)
+        )
         totals = _totals_of(PrivacyFilter(total_epsilon, failure, neighbors, reserved))
         if not os.path.exists(self._path):
             _create(self._path, _line({"format": _FORMAT, "version": _VERSION} | totals))
         file_totals = _totals_of(self._read().filter)
         if file_totals != totals:
             shown = ", ".join(f"{name}={value!r}" for name, value in file_totals.items())
-            raise ValueError(f"{self._path} is a ledger with other totals, {shown}: give these, or the path alone.")
+            raise ValueError(
+                f"{self._path} is a ledger with other totals, {shown}: give these, "
+                "or the path alone."
+            )
 
     @property
     def path(self) -> str:
@@ -160,7 +171,9 @@ class Ledger:
         """
         return self._read().filter.allows(guarantee)
 
-    def charge(self, guarantee: Guarantee | Composition, what: Mapping[str, Any] | None = None) -> None:
+    def charge(
+        self, guarantee: Guarantee | Composition, what: Mapping[str, Any] | None = None
+    ) -> None:
         """Charge a mechanism, before it runs. The charge is on the disk when this returns.
 
         Args:
@@ -182,7 +195,9 @@ class Ledger:
             after.charge(guarantee)
             cost = json.loads(guarantee.to_json())
             now = datetime.now(UTC).isoformat(timespec="seconds")
-            line = _line({"time": now, "what": described, "guarantee": cost, "remaining": after.remaining})
+            line = _line(
+                {"time": now, "what": described, "guarantee": cost, "remaining": after.remaining}
+            )
             _entry_of(line[:-1])  # an unreadable line would make the ledger unusable
             _replace(self._path, content + line, mode)
             self._state = _State(content + line, after)
@@ -222,14 +237,18 @@ class Ledger:
             except _UNREADABLE as error:
                 self._refuse(1, error)
             if known is not None and _totals_of(spent) != _totals_of(known.filter):
-                raise ValueError(f"{self._path} has other totals than when it was opened: it was replaced by another ledger.")
+                raise ValueError(
+                    f"{self._path} has other totals than when it was opened: it was "
+                    "replaced by another ledger."
+                )
         *lines, rest = content[len(seen) :].split(b"\n")
         line_number = seen.count(b"\n")
         for line in lines:
             line_number += 1
             try:
                 guarantee = guarantee_of(_entry_of(line))
-                spent._sums.add(spent._sums.costs(guarantee), guarantee.unit)  # not refused, as it was admitted when it was written
+                # not refused, as it was admitted when it was written
+                spent._sums.add(spent._sums.costs(guarantee), guarantee.unit)
             except _UNREADABLE as error:
                 self._refuse(line_number, error)
         if rest:
@@ -238,7 +257,8 @@ class Ledger:
 
     def _refuse(self, line: int, error: Exception) -> NoReturn:
         raise ValueError(
-            f"{self._path} is not a dpjax ledger, or is damaged, at line {line} ({error}): nothing was charged, and the file was "
+            f"{self._path} is not a dpjax ledger, or is damaged, at line {line} ({error}): "
+            "nothing was charged, and the file was "
             "left unchanged."
         ) from error
 
@@ -246,7 +266,9 @@ class Ledger:
 Budget = PrivacyFilter | Ledger
 
 
-def charge(budget: Budget | None, guarantee: Guarantee | Composition, what: Mapping[str, Any]) -> None:
+def charge(
+    budget: Budget | None, guarantee: Guarantee | Composition, what: Mapping[str, Any]
+) -> None:
     """Charge a budget, if it is not None. Call this after all checks and before any draw.
 
     Raises:
@@ -257,7 +279,10 @@ def charge(budget: Budget | None, guarantee: Guarantee | Composition, what: Mapp
         return
     if not isinstance(budget, Budget):
         hint = ": pass Ledger(path, ...)" if isinstance(budget, str | os.PathLike) else ""
-        raise TypeError(f"budget must be a PrivacyFilter or a Ledger of dpjax.accounting, got {type(budget).__name__}{hint}.")
+        raise TypeError(
+            "budget must be a PrivacyFilter or a Ledger of dpjax.accounting, got "
+            f"{type(budget).__name__}{hint}."
+        )
     budget.charge(guarantee, what)
 
 
@@ -317,7 +342,9 @@ def _filter_of(line: bytes) -> PrivacyFilter:
     if found["format"] != _FORMAT:
         raise ValueError("the format is not that of a ledger")
     if found["version"] != _VERSION:
-        raise ValueError(f"the format version {found['version']!r} is that of another version of dpjax")
+        raise ValueError(
+            f"the format version {found['version']!r} is that of another version of dpjax"
+        )
     return PrivacyFilter(*(found[name] for name in _TOTALS))
 
 
@@ -340,11 +367,13 @@ def _locked(path: str) -> Iterator[tuple[bytes, int]]:
             fcntl.flock(file, fcntl.LOCK_EX)
             try:
                 status = os.fstat(file.fileno())
-                if os.path.samestat(status, os.stat(path)):  # otherwise another process has replaced it
+                # otherwise another process has replaced it
+                if os.path.samestat(status, os.stat(path)):
                     yield file.read(), stat.S_IMODE(status.st_mode)
                     return
             finally:
-                fcntl.flock(file, fcntl.LOCK_UN)  # explicitly, as a forked child may keep the file open
+                # explicitly, as a forked child may keep the file open
+                fcntl.flock(file, fcntl.LOCK_UN)
 
 
 def _opened(path: str, mode: str) -> Any:
@@ -354,7 +383,9 @@ def _opened(path: str, mode: str) -> Any:
             raise ValueError(f"{path} is not a dpjax ledger: it is not a regular file.")
         return open(path, mode)
     except FileNotFoundError as error:
-        raise FileNotFoundError(error.errno, "there is no ledger at this path; give epsilon to create one", path) from error
+        raise FileNotFoundError(
+            error.errno, "there is no ledger at this path; give epsilon to create one", path
+        ) from error
 
 
 def _create(path: str, content: bytes) -> None:
@@ -389,7 +420,9 @@ def _beside(path: str, name: str) -> str:
 
 def _write(path: str, content: bytes, mode: int | None) -> None:
     """Write a new file and flush it to the disk; if ``mode`` is None, with default permissions."""
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if mode is None else 0o600), "wb") as file:
+    with open(
+        os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if mode is None else 0o600), "wb"
+    ) as file:
         if mode is not None:
             os.fchmod(file.fileno(), mode)
         file.write(content)

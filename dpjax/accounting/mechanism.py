@@ -24,7 +24,9 @@ class Mechanism(Protocol[_Arguments, _Outcome, _Public, _Promise]):
 @overload
 def with_guarantee(
     guarantee: Callable[_Public, _Promise],
-) -> Callable[[Callable[_Arguments, _Outcome]], Mechanism[_Arguments, _Outcome, _Public, _Promise]]: ...
+) -> Callable[
+    [Callable[_Arguments, _Outcome]], Mechanism[_Arguments, _Outcome, _Public, _Promise]
+]: ...
 
 
 @overload
@@ -33,7 +35,9 @@ def with_guarantee(
 ) -> Callable[[Callable[..., Any]], _Typed]: ...
 
 
-def with_guarantee(guarantee: Callable[..., Any], *, signatures: Any = None) -> Callable[[Any], Any]:
+def with_guarantee(
+    guarantee: Callable[..., Any], *, signatures: Any = None
+) -> Callable[[Any], Any]:
     """Return a decorator that adds ``guarantee`` as an attribute to a mechanism.
 
     Args:
@@ -55,7 +59,8 @@ def with_guarantee(guarantee: Callable[..., Any], *, signatures: Any = None) -> 
     del signatures
 
     def attach(mechanism: Any) -> Any:
-        if "." not in guarantee.__qualname__:  # if mechanisms share a guarantee, the first one names it
+        # if mechanisms share a guarantee, the first one names it
+        if "." not in guarantee.__qualname__:
             guarantee.__qualname__ = f"{mechanism.__qualname__}.guarantee"
         mechanism.guarantee = guarantee
         return mechanism

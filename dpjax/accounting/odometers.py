@@ -55,10 +55,19 @@ class PrivacyOdometer:
 
     # Not a dataclass, for the reason given in PrivacyFilter.
     def __init__(
-        self, delta: float, neighbors: str, first: float = 2.0**-10, mechanism_delta: float = 0.0, orders: tuple[float, ...] = ()
+        self,
+        delta: float,
+        neighbors: str,
+        first: float = 2.0**-10,
+        mechanism_delta: float = 0.0,
+        orders: tuple[float, ...] = (),
     ) -> None:
         self._sums = Sums("odometer", delta, neighbors, mechanism_delta, orders)
-        self.delta, self.mechanism_delta, self.orders = self._sums.delta, self._sums.mechanism_delta, self._sums.orders
+        self.delta, self.mechanism_delta, self.orders = (
+            self._sums.delta,
+            self._sums.mechanism_delta,
+            self._sums.orders,
+        )
         self.neighbors, self.first = neighbors, checks.concrete_positive("first", first)
 
     def __repr__(self) -> str:

@@ -60,19 +60,26 @@ class PartitionFilter:
         if not self.parts or len(set(self.parts)) < len(self.parts):
             raise ValueError(f"parts must be distinct names, at least one, got {self.parts}.")
         check_membership(membership, checks.one_of("neighbors", neighbors, checks.RELATIONS))
-        self.filters = {part: PrivacyFilter(epsilon, delta, neighbors, mechanism_delta, orders) for part in self.parts}
+        self.filters = {
+            part: PrivacyFilter(epsilon, delta, neighbors, mechanism_delta, orders)
+            for part in self.parts
+        }
 
     def __repr__(self) -> str:
         return f"PartitionFilter({self.parts}, {next(iter(self.filters.values()))}, membership={self.membership!r})"
 
-    def allows(self, guarantee: Guarantee | Composition, parts: Iterable[Hashable] | None = None) -> bool:
+    def allows(
+        self, guarantee: Guarantee | Composition, parts: Iterable[Hashable] | None = None
+    ) -> bool:
         """Return whether a guarantee fits into the remaining budget of all parts that it sees.
 
         ``None`` for all.
         """
         return all(budget.allows(guarantee) for budget in self._seen(parts))
 
-    def charge(self, guarantee: Guarantee | Composition, parts: Iterable[Hashable] | None = None) -> None:
+    def charge(
+        self, guarantee: Guarantee | Composition, parts: Iterable[Hashable] | None = None
+    ) -> None:
         """Charge a mechanism to the parts that it sees, before it runs; ``None`` for all parts.
 
         Raises:
@@ -86,7 +93,8 @@ class PartitionFilter:
             for budget in seen:
                 if not budget.allows(guarantee):
                     raise BudgetExceeded(
-                        f"the cost exceeds the remaining budget of a part, {budget.remaining:g} of {budget.budget:g}."
+                        f"the cost exceeds the remaining budget of a part, {budget.remaining:g} "
+                        f"of {budget.budget:g}."
                     )
             for budget in seen:
                 budget.charge(guarantee)

@@ -56,7 +56,10 @@ def steps_within(each: Spent, *, epsilon: float, delta: float) -> int:
             raise ValueError(f"each must have a cost, but more than 2^50 steps fit: {each}.")
         # If epsilon grows at least as fast as the root of the number of steps, the next number just
         # exceeds the budget.
-        low, high = high, min(high * max(2, int(1.1 * min(2 ** (-2 * at_high / log(2)), 2.0**20))), 2**51)
+        low, high = (
+            high,
+            min(high * max(2, int(1.1 * min(2 ** (-2 * at_high / log(2)), 2.0**20))), 2**51),
+        )
         at_high = excess(high)
     steps = round(crossing(lambda steps: excess(round(steps)), low, high, 0.25 / high))
     while excess(steps) > 0:
@@ -90,13 +93,17 @@ def least_noise(spent: Callable[[float], Spent], *, epsilon: float, delta: float
     """
     within = _excess(epsilon, delta)
     excess = cache(lambda noise: within(spent(noise)))
-    noise, slope = 1.0, 1.0  # the slope of -log(epsilon) in log(noise): 1, until two points are known
+    # the slope of -log(epsilon) in log(noise): 1, until two points are known
+    noise, slope = 1.0, 1.0
     at = excess(noise)
     while True:
         step = min(max(1.1 * abs(at) / slope, 0.05), 3.0)
         other = noise * exp(step if at > 0 else -step)
         if not 2**-50 <= other <= 2**50:
-            raise ValueError(f"{'no' if at > 0 else 'any'} noise from 2^-50 to 2^50 meets epsilon={epsilon} at delta={delta}.")
+            raise ValueError(
+                f"{'no' if at > 0 else 'any'} noise from 2^-50 to 2^50 meets "
+                f"epsilon={epsilon} at delta={delta}."
+            )
         at_other = excess(other)
         if (at_other > 0) != (at > 0):
             break

@@ -34,7 +34,8 @@ from dpjax.accounting.dominating_pairs import Pair
 from dpjax.numerics.host_bisection import bisect_numbers
 
 Pairs = Sequence[tuple[Pair, int]]
-_RELATIVE, _TAIL = 1e-3, 1e-15  # of epsilon, what the lattice may add; of the tilted masses, what is cut off
+# of epsilon, what the lattice may add; of the tilted masses, what is cut off
+_RELATIVE, _TAIL = 1e-3, 1e-15
 _FEW_POINTS, _MOST_POINTS, _ROUNDS = 20_000, 200_000, 4
 
 
@@ -82,7 +83,8 @@ def _epsilon(pairs: Pairs, back: bool, delta: float, enough: float) -> float:
         losses = _Losses(pairs, back, tilt, tail, step)
         found = losses.epsilon(delta)
         other = sums.tilt_at_epsilon(found)[0]
-        if other != tilt and losses.hides(found) > 1e-4 * delta:  # the tilt suits larger losses than these
+        # the tilt suits larger losses than these
+        if other != tilt and losses.hides(found) > 1e-4 * delta:
             tilted = _Losses(pairs, back, other, tail, step)
             if (better := tilted.epsilon(delta)) < found:
                 tilt, losses, found = other, tilted, better
@@ -118,7 +120,9 @@ def _delta(pairs: Pairs, back: bool, epsilon: float, enough: float) -> float:
     return best
 
 
-def _refined(at: Callable[[float], tuple[float, float, float]], step: float, enough: float) -> float:
+def _refined(
+    at: Callable[[float], tuple[float, float, float]], step: float, enough: float
+) -> float:
     """Return the smallest result over finer and finer lattices, until refining changes little.
 
     Args:
@@ -131,9 +135,15 @@ def _refined(at: Callable[[float], tuple[float, float, float]], step: float, eno
     for _ in range(_ROUNDS):
         found, added, possible = at(step)
         gained, best = best - found, min(best, found)
-        if best <= enough or added <= _RELATIVE or possible > 1.001 * step or gained <= 2 * _RELATIVE * best:
+        if (
+            best <= enough
+            or added <= _RELATIVE
+            or possible > 1.001 * step
+            or gained <= 2 * _RELATIVE * best
+        ):
             break
-        step = possible * min(max(0.7 * sqrt(_RELATIVE / added), 0.02), 0.5)  # what is added goes with its square
+        # what is added goes with its square
+        step = possible * min(max(0.7 * sqrt(_RELATIVE / added), 0.02), 0.5)
     return best
 
 
@@ -163,13 +173,17 @@ class _Sums:
 
     def __init__(self, pairs: Pairs, back: bool) -> None:
         coarse = [(pair.coarse(back), count) for pair, count in pairs]
-        variance = sum(count * float(mass @ (loss - mass @ loss) ** 2) for (loss, mass), count in coarse)
+        variance = sum(
+            count * float(mass @ (loss - mass @ loss) ** 2) for (loss, mass), count in coarse
+        )
         number = sum(count for _, count in pairs)
         self.deviation = sqrt(max(variance, 1e-300))
         widest = max(float(np.ptp(loss)) for (loss, _), _ in coarse)
         self.step = max(0.11 * self.deviation / sqrt(number), widest / _FEW_POINTS)
         self.tilts = np.geomspace(min(1e-3 / self.deviation, 1e-2), 1e4 / self.deviation, 200)
-        self.moments = sum(count * _log_moments(loss, mass, self.tilts) for (loss, mass), count in coarse)
+        self.moments = sum(
+            count * _log_moments(loss, mass, self.tilts) for (loss, mass), count in coarse
+        )
 
     def tilt_at_delta(self, log_delta: float) -> float:
         """Return the tilt that minimizes Chernoff's bound of epsilon at a delta."""
@@ -235,8 +249,17 @@ class _Losses:
         start = int(np.searchsorted(self.losses, epsilon, "right"))
         losses, masses = self.losses[start:], self.masses[start:]
         bound = self.log_scale - self.tilt * epsilon  # Chernoff's, about
-        kept = float(np.sum(masses * np.exp(self.tilt * (epsilon - losses)) * -np.expm1(epsilon - losses))) + self.hidden
-        return min(exp(min(log(kept) + bound + 2.0**-46 * self.tilt * epsilon, 0.0)) + self.infinite, 1.0)
+        kept = (
+            float(
+                np.sum(
+                    masses * np.exp(self.tilt * (epsilon - losses)) * -np.expm1(epsilon - losses)
+                )
+            )
+            + self.hidden
+        )
+        return min(
+            exp(min(log(kept) + bound + 2.0**-46 * self.tilt * epsilon, 0.0)) + self.infinite, 1.0
+        )
 
     def hides(self, epsilon: float) -> float:
         """Return the amount added to delta for rounding and truncated tails."""
@@ -246,7 +269,11 @@ class _Losses:
         """Return minus the slope of log(delta) at an epsilon."""
         ahead = epsilon + 2 * self.step
         here, there = self.delta(epsilon), max(self.delta(ahead), 1e-300)
-        return max(log(here / there) / (ahead - epsilon), 1e-3 / ahead) if here > there else 1e-3 / ahead
+        return (
+            max(log(here / there) / (ahead - epsilon), 1e-3 / ahead)
+            if here > there
+            else 1e-3 / ahead
+        )
 
     def epsilon(self, delta: float) -> float:
         """Return an epsilon with ``self.delta(epsilon) <= delta``, which is nearly the least one."""
@@ -299,7 +326,11 @@ def _power(masses: np.ndarray, count: int, common: ModuleType) -> tuple[int, np.
     places = np.arange(masses.size)
     mean = float(masses @ places)
     deviation = sqrt(max(float(masses @ (places - mean) ** 2), 1e-12) * count)
-    orders = [side * order for order in (5.0 / deviation, 8.0 / deviation, 8.0 / masses.size) for side in (-1, 1)]
+    orders = [
+        side * order
+        for order in (5.0 / deviation, 8.0 / deviation, 8.0 / masses.size)
+        for side in (-1, 1)
+    ]
     with np.errstate(all="ignore"):
         low, high = common.compute_self_convolve_bounds(masses, count, _TAIL, orders)
     size = fft.next_fast_len(max(high - low + 1, masses.size), real=True)

@@ -92,18 +92,27 @@ def poisson_subsample(spent: Guarantee | Composition, *, probability: float) -> 
     if guarantee.epsilon == inf:
         if not curve:
             raise ValueError(
-                "spent must have a finite epsilon, or zCDP or Renyi divergences that hold without a delta, to be amplified by "
+                "spent must have a finite epsilon, or zCDP or Renyi divergences that hold without "
+                "a delta, to be amplified by "
                 f"subsampling; got {guarantee}."
             )
         return Guarantee(neighbors="add_remove", renyi=curve, noise=noise, unit=guarantee.unit)
     most = log1p(p * expm1(guarantee.epsilon)) if guarantee.epsilon < 700 else guarantee.epsilon
     least = -log1p(p * expm1(-guarantee.epsilon))
     if guarantee.epsilon:
-        most, least = max(most, float_info.min), max(least, float_info.min)  # if a product underflows
-    zcdp = inf if guarantee.delta else _zcdp(composition, p, curve, most, min(least, guarantee.epsilon))
+        # if a product underflows
+        most, least = max(most, float_info.min), max(least, float_info.min)
+    zcdp = (
+        inf
+        if guarantee.delta
+        else _zcdp(composition, p, curve, most, min(least, guarantee.epsilon))
+    )
     spread = inf if guarantee.delta else most + least
-    delta = guarantee.delta and max(p * guarantee.delta, float_info.min)  # an underflow must not state pure DP
-    return Guarantee(most, spread, "add_remove", delta, zcdp, curve, noise=noise, unit=guarantee.unit)
+    # an underflow must not state pure DP
+    delta = guarantee.delta and max(p * guarantee.delta, float_info.min)
+    return Guarantee(
+        most, spread, "add_remove", delta, zcdp, curve, noise=noise, unit=guarantee.unit
+    )
 
 
 def _sampled_noise(given: Guarantee, p: float) -> tuple[str, float, float] | None:
@@ -121,7 +130,9 @@ def _zcdp(whole: Composition, p: float, curve: Points, most: float, least: float
     p^2 (e^(D(2)) - 1) / 2 times e^(3 l), where no loss is below -l: for 1 < a <= 2 the second
     derivatives of m^a and m^(1-a) are at most a (a-1) e^(3 l).
     """
-    near_one = p * p * float(np.expm1(min(float(whole.rdp(2.0)), 700.0))) / 2 * exp(min(3 * least, 700.0))
+    near_one = (
+        p * p * float(np.expm1(min(float(whole.rdp(2.0)), 700.0))) / 2 * exp(min(3 * least, 700.0))
+    )
     return min(zcdp_of_curve(curve, near_one=near_one, limit=most), whole.rho)
 
 

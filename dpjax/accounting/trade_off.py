@@ -52,7 +52,9 @@ def trade_off_bound(spent: Guarantee | Composition, false_positive: ArrayLike) -
     found = np.zeros_like(a)
     for at in [*np.linspace(0.0, furthest, _EPSILONS).tolist(), min(epsilon, 700.0)]:
         kept = 1 - spent.delta_at(at)
-        found = np.maximum(found, np.maximum(kept - np.exp(at) * a, np.exp(-at) * (kept - a)) - 1e-15)
+        found = np.maximum(
+            found, np.maximum(kept - np.exp(at) * a, np.exp(-at) * (kept - a)) - 1e-15
+        )
     if gdp < inf and not delta:
         from scipy.special import ndtr, ndtri
 

@@ -22,7 +22,14 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.auditing.segments import Distribution, Segments, multiples_of, of_candidates, of_lines, on_multiples
+from dpjax.auditing.segments import (
+    Distribution,
+    Segments,
+    multiples_of,
+    of_candidates,
+    of_lines,
+    on_multiples,
+)
 from dpjax.batch import span
 from dpjax.display import Picture, Shown
 from dpjax.distributions.finite import Finite
@@ -68,7 +75,10 @@ class PrivacyLoss(Shown):
         return shown | {name: span(getattr(self, name)) for name in numbers}
 
     def _looks(self, rows: int) -> tuple[dict[str, Any], Picture | None]:
-        return {name.replace("_", " "): getattr(self, name) for name in ("epsilon", "forward", "backward", "bounded_range")}, None
+        return {
+            name.replace("_", " "): getattr(self, name)
+            for name in ("epsilon", "forward", "backward", "bounded_range")
+        }, None
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
@@ -112,12 +122,18 @@ class PrivacyLoss(Shown):
     def reverse(self) -> PrivacyLoss:
         """Return the loss with P and Q exchanged."""
         s = self.segments
-        return PrivacyLoss(Segments(s.log_q, s.log_p, s.slope_q, s.slope_p, -s.loss_start, -s.loss_end, s.length, s.wide))
+        return PrivacyLoss(
+            Segments(
+                s.log_q, s.log_p, s.slope_q, s.slope_p, -s.loss_start, -s.loss_end, s.length, s.wide
+            )
+        )
 
     def _sides(self, direction: Direction) -> list[PrivacyLoss]:
         """Return the losses that ``direction`` selects: this one, the reverse one, or both."""
         checks.one_of("direction", direction, ("both", "forward", "backward"))
-        return ([] if direction == "backward" else [self]) + ([] if direction == "forward" else [self.reverse()])
+        return ([] if direction == "backward" else [self]) + (
+            [] if direction == "forward" else [self.reverse()]
+        )
 
     def delta(self, epsilon: ArrayLike, *, direction: Direction = "both") -> jax.Array:
         """Return the least delta of (epsilon, delta)-DP, the integral of max(p - e^epsilon q, 0).
@@ -179,7 +195,9 @@ class PrivacyLoss(Shown):
         return _kl(self, direction=direction)
 
 
-def privacy_loss(p: Distribution, q: Distribution, *, resolution: float | None = None) -> PrivacyLoss:
+def privacy_loss(
+    p: Distribution, q: Distribution, *, resolution: float | None = None
+) -> PrivacyLoss:
     """Return the exact privacy loss between two distributions, or row by row between two batches.
 
     Args:
@@ -223,21 +241,32 @@ def privacy_loss(p: Distribution, q: Distribution, *, resolution: float | None =
     """
     if isinstance(p, Rounded) and isinstance(q, Rounded):
         if p.resolution != q.resolution:
-            raise ValueError(f"p and q must have the same resolution, got {p.resolution} and {q.resolution}.")
+            raise ValueError(
+                f"p and q must have the same resolution, got {p.resolution} and {q.resolution}."
+            )
         ends = multiples_of(p, q)
         p, q = on_multiples(p, ends), on_multiples(q, ends)
-    lines, finite = (isinstance(p, kind) and isinstance(q, kind) for kind in (PiecewiseExponential, Finite))
+    lines, finite = (
+        isinstance(p, kind) and isinstance(q, kind) for kind in (PiecewiseExponential, Finite)
+    )
     if not (lines or finite) or p.dtype != q.dtype:
-        kinds = " and ".join(f"{type(of).__name__} of {getattr(of, 'dtype', None)}" for of in (p, q))
+        kinds = " and ".join(
+            f"{type(of).__name__} of {getattr(of, 'dtype', None)}" for of in (p, q)
+        )
         raise TypeError(
-            "privacy_loss takes two PiecewiseExponential, two Rounded or two Finite distributions of one dtype, "
+            "privacy_loss takes two PiecewiseExponential, two Rounded or two Finite distributions "
+            "of one dtype, "
             f"got {kinds}; dpjax.auditing.lower_bound audits draws of any distribution."
         )
     try:
         jnp.broadcast_shapes(p.batch_shape, q.batch_shape)
     except ValueError:
-        raise ValueError(f"the batch shapes {p.batch_shape} of p and {q.batch_shape} of q do not broadcast.") from None
-    width = checks.nonnegative("resolution", 16 * jnp.finfo(p.dtype).eps if resolution is None else resolution, p.dtype)
+        raise ValueError(
+            f"the batch shapes {p.batch_shape} of p and {q.batch_shape} of q do not broadcast."
+        ) from None
+    width = checks.nonnegative(
+        "resolution", 16 * jnp.finfo(p.dtype).eps if resolution is None else resolution, p.dtype
+    )
     if isinstance(p, PiecewiseExponential) and isinstance(q, PiecewiseExponential):
         return PrivacyLoss(of_lines(p, q, width))
     assert isinstance(p, Finite)
@@ -253,7 +282,9 @@ def _directed(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
 
     @partial(jax.jit, static_argnames=("direction",))
     def call(loss: PrivacyLoss, *at: jax.Array, direction: Direction) -> jax.Array:
-        return reduce(jnp.maximum, [function(side.segments, *at) for side in loss._sides(direction)])
+        return reduce(
+            jnp.maximum, [function(side.segments, *at) for side in loss._sides(direction)]
+        )
 
     return call
 
@@ -262,7 +293,9 @@ def _directed(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
 def supremum(s: Segments) -> jax.Array:
     """Return the supremum of log p/q, at least 0 (it is below only by rounding)."""
     excluded = ~s.wide | (s.log_p == -jnp.inf) & (s.log_q == -jnp.inf)
-    return jnp.maximum(jnp.max(jnp.where(excluded, -jnp.inf, jnp.maximum(s.loss_start, s.loss_end)), axis=-1), 0.0)
+    return jnp.maximum(
+        jnp.max(jnp.where(excluded, -jnp.inf, jnp.maximum(s.loss_start, s.loss_end)), axis=-1), 0.0
+    )
 
 
 def _change(s: Segments) -> jax.Array:
@@ -284,9 +317,14 @@ def delta_of_loss(s: Segments, epsilon: jax.Array) -> jax.Array:
     change, shared = _change(s), there & ~alone
     above, above_end = s.loss_start - epsilon, s.loss_end - epsilon
     crosses = shared & ((above > 0) != (above_end > 0)) & (change != 0)
-    crossing = jnp.clip(-jnp.where(crosses, above, 0.0) / jnp.where(crosses, change, 1.0), 0.0, s.length)
+    crossing = jnp.clip(
+        -jnp.where(crosses, above, 0.0) / jnp.where(crosses, change, 1.0), 0.0, s.length
+    )
     falls = above > 0
-    begin, end = jnp.where(crosses & ~falls, crossing, 0.0), jnp.where(crosses & falls, crossing, s.length)
+    begin, end = (
+        jnp.where(crosses & ~falls, crossing, 0.0),
+        jnp.where(crosses & falls, crossing, s.length),
+    )
     part = there & (falls | (above_end > 0)) & (end > begin)
     width = jnp.where(part, end - begin, 1.0)
     log_p = log_integral(jnp.where(part, s.slope_p, -1.0), width)
@@ -312,17 +350,25 @@ def _epsilon_at(loss: PrivacyLoss, delta: jax.Array, direction: Direction) -> ja
     reach = jnp.log1p(jnp.where(jnp.isinf(top), jnp.sqrt(jnp.finfo(delta.dtype).max), top))
 
     def too_small(at: jax.Array) -> jax.Array:
-        return ~(delta_of_loss(fixed, jnp.expm1(at), direction=direction) <= jax.lax.stop_gradient(delta))
+        return ~(
+            delta_of_loss(fixed, jnp.expm1(at), direction=direction) <= jax.lax.stop_gradient(delta)
+        )
 
     low, high = bisect(too_small, jnp.zeros_like(reach), reach, _BISECTIONS)
     epsilon = jnp.where(high >= reach, top, jnp.where(low <= 0, 0.0, jnp.expm1(high)))
     # A Newton step of length 0 has the derivative of the implicit function.
     inner = (low > 0) & (high < reach)
     at = jax.lax.stop_gradient(jnp.where(inner, epsilon, 0.0))
-    value, slope = jax.jvp(lambda e: delta_of_loss(loss, e, direction=direction), (at,), (jnp.ones_like(at),))
+    value, slope = jax.jvp(
+        lambda e: delta_of_loss(loss, e, direction=direction), (at,), (jnp.ones_like(at),)
+    )
     slope = jax.lax.stop_gradient(jnp.where(inner & (slope < 0), slope, 1.0))
     step = ((delta - jax.lax.stop_gradient(delta)) - (value - jax.lax.stop_gradient(value))) / slope
-    return jnp.where(jnp.isnan(delta) | jnp.isnan(top), jnp.nan, jax.lax.stop_gradient(epsilon) + jnp.where(inner, step, 0.0))
+    return jnp.where(
+        jnp.isnan(delta) | jnp.isnan(top),
+        jnp.nan,
+        jax.lax.stop_gradient(epsilon) + jnp.where(inner, step, 0.0),
+    )
 
 
 @_directed
@@ -342,7 +388,9 @@ def _kl(s: Segments) -> jax.Array:
     both = there & ~alone
     mean = mean_position(jnp.where(both, s.slope_p, -1.0), s.length)
     mean_loss = jnp.where(both, s.loss_start, 0.0) + _change(s) * mean
-    log_mass = jnp.where(there, s.log_p, 0.0) + log_integral(jnp.where(there, s.slope_p, 0.0), jnp.where(there, s.length, 1.0))
+    log_mass = jnp.where(there, s.log_p, 0.0) + log_integral(
+        jnp.where(there, s.slope_p, 0.0), jnp.where(there, s.length, 1.0)
+    )
     mass = jnp.where(there, jnp.exp(log_mass), 0.0)
     total = jnp.sum(jnp.where(both, mass * mean_loss, 0.0), axis=-1)
     return jnp.maximum(jnp.where(jnp.any(there & alone & (mass > 0), axis=-1), jnp.inf, total), 0.0)

@@ -28,7 +28,9 @@ from dpjax.numerics.bisection import bisect
 _BISECTIONS = 64
 
 
-def trade_off(loss: PrivacyLoss, false_positive: ArrayLike, *, direction: Direction = "both") -> jax.Array:
+def trade_off(
+    loss: PrivacyLoss, false_positive: ArrayLike, *, direction: Direction = "both"
+) -> jax.Array:
     """Return the least false negative rate of any test between two distributions (f-DP).
 
     Args:
@@ -61,7 +63,8 @@ def trade_off(loss: PrivacyLoss, false_positive: ArrayLike, *, direction: Direct
 @jax.jit
 def _trade_off(loss: PrivacyLoss, rate: jax.Array) -> jax.Array:
     shape = jnp.broadcast_shapes(loss.batch_shape, rate.shape)
-    low = -jnp.minimum(loss.forward, -jnp.log(64 * jnp.finfo(rate.dtype).eps))  # for smaller t the bound is at most t
+    # for smaller t the bound is at most t
+    low = -jnp.minimum(loss.forward, -jnp.log(64 * jnp.finfo(rate.dtype).eps))
     high = jnp.minimum(loss.backward, -jnp.log(rate))  # for t above 1/a the bound is negative
 
     def bound(at: jax.Array) -> jax.Array:

@@ -30,7 +30,8 @@ from dpjax.statistics.padded_records import present_records
 DistributionOf = Callable[[jax.Array, jax.Array], Distribution]
 Objective = Callable[[PrivacyLoss], jax.Array]
 Evaluate = Callable[[np.ndarray, np.ndarray], tuple[jax.Array, PrivacyLoss]]
-_STARTS, _POINTS = 16, 31  # of the refinement: the number of values refined, and points tried around each
+# of the refinement: the number of values refined, and points tried around each
+_STARTS, _POINTS = 16, 31
 
 
 class WorstNeighbor(NamedTuple):
@@ -140,28 +141,49 @@ def worst_neighbor(
     """
     checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
     records, mask_array = present_records(x, num_records=num_records, mask=mask)
-    refine, chunk_size = checks.static_integer("refine", refine, 0), checks.static_integer("chunk_size", chunk_size, 1)
+    refine, chunk_size = (
+        checks.static_integer("refine", refine, 0),
+        checks.static_integer("chunk_size", chunk_size, 1),
+    )
     if records.ndim != 1 or (mask_array is not None and mask_array.ndim != 1):
-        raise ValueError(f"x must be one dataset of shape (n,), got {records.shape}: call worst_neighbor once per dataset.")
+        raise ValueError(
+            f"x must be one dataset of shape (n,), got {records.shape}: call "
+            "worst_neighbor once per dataset."
+        )
     low, high = (np.asarray(bound) for bound in checks.bounds(lower, upper, records.dtype))
     if low.ndim or high.ndim:
-        raise ValueError(f"lower and upper must be scalars, got shapes {low.shape} and {high.shape}.")
-    data, present = _dataset(np.asarray(records), None if mask_array is None else np.asarray(mask_array), low, neighbors)
+        raise ValueError(
+            f"lower and upper must be scalars, got shapes {low.shape} and {high.shape}."
+        )
+    data, present = _dataset(
+        np.asarray(records), None if mask_array is None else np.asarray(mask_array), low, neighbors
+    )
     data = np.clip(data, low, high)
     base = _distribution_of(present[None], data[None], distribution_of)
     if not isinstance(base, (PiecewiseExponential, Rounded, Finite)):
         raise TypeError(
-            f"distribution_of must return a PiecewiseExponential, a Rounded or a Finite distribution, got {type(base).__name__}; "
+            "distribution_of must return a PiecewiseExponential, a Rounded or a Finite "
+            f"distribution, got {type(base).__name__}; "
             "dpjax.auditing.lower_bound audits draws of any distribution."
         )
     if base.batch_shape != (1,):
-        raise ValueError(f"distribution_of must return one distribution per row, got batch shape {base.batch_shape} for 1 row.")
+        raise ValueError(
+            "distribution_of must return one distribution per row, got batch shape "
+            f"{base.batch_shape} for 1 row."
+        )
     ends = None
     if isinstance(base, Rounded):  # neighbors have the same multiples, as the bounds are public
         ends = multiples_of(base)
         base = on_multiples(base, ends)
     evaluate = partial(
-        _evaluate, data, present, base, distribution_of=distribution_of, objective=objective, resolution=resolution, ends=ends
+        _evaluate,
+        data,
+        present,
+        base,
+        distribution_of=distribution_of,
+        objective=objective,
+        resolution=resolution,
+        ends=ends,
     )
     indices = np.flatnonzero(present)
     grid = _grid(data[indices], base, values, low, high)
@@ -170,12 +192,18 @@ def worst_neighbor(
     gone = indices if neighbors == "add_remove" else indices[:0]
     changed = indices if neighbors == "swap" else np.array([data.size - 1])
     places = np.concatenate([gone, np.repeat(changed, grid.size)]).astype(np.int32)
-    entries = np.concatenate([np.full(gone.size, np.nan), np.tile(grid, changed.size)]).astype(data.dtype)
+    entries = np.concatenate([np.full(gone.size, np.nan), np.tile(grid, changed.size)]).astype(
+        data.dtype
+    )
     scores = _scores(evaluate, places, entries, chunk_size)
     found = [(places, entries, scores)]
     if changed.size and grid.size and refine:
         table = scores[gone.size :].reshape(changed.size, grid.size)
-        found.append(_refined(partial(_scores, evaluate, chunk_size=chunk_size), changed, grid, table, refine))
+        found.append(
+            _refined(
+                partial(_scores, evaluate, chunk_size=chunk_size), changed, grid, table, refine
+            )
+        )
     found.append(
         (np.zeros(1, np.int32), np.full(1, np.nan, data.dtype), np.full(1, -np.inf, data.dtype))
     )  # if there is no record to swap
@@ -194,7 +222,9 @@ def worst_neighbor(
     )
 
 
-def _dataset(records: np.ndarray, there: np.ndarray | None, low: np.ndarray, neighbors: Neighbors) -> tuple[np.ndarray, np.ndarray]:
+def _dataset(
+    records: np.ndarray, there: np.ndarray | None, low: np.ndarray, neighbors: Neighbors
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the records without NaN, and which are present.
 
     Under add/remove with room for one more.
@@ -208,7 +238,11 @@ def _dataset(records: np.ndarray, there: np.ndarray | None, low: np.ndarray, nei
 
 
 def _grid(
-    records: np.ndarray, own: PiecewiseExponential | Finite, values: ArrayLike | None, low: np.ndarray, high: np.ndarray
+    records: np.ndarray,
+    own: PiecewiseExponential | Finite,
+    values: ArrayLike | None,
+    low: np.ndarray,
+    high: np.ndarray,
 ) -> np.ndarray:
     """Return the values to try, ascending.
 
@@ -221,11 +255,15 @@ def _grid(
             raise ValueError("values must be real numbers of shape (k,), without NaN.")
         return np.unique(np.clip(candidates, low, high))
     breaks = np.asarray(own.edges if isinstance(own, PiecewiseExponential) else own.values).ravel()
-    ends = np.unique(np.clip(np.concatenate([[low, high], records, breaks[~np.isnan(breaks)]]), low, high))
+    ends = np.unique(
+        np.clip(np.concatenate([[low, high], records, breaks[~np.isnan(breaks)]]), low, high)
+    )
     return np.unique(np.concatenate([ends, ends[:-1] + np.diff(ends) / 2])).astype(records.dtype)
 
 
-def _scores(evaluate: Evaluate, places: np.ndarray, entries: np.ndarray, chunk_size: int) -> np.ndarray:
+def _scores(
+    evaluate: Evaluate, places: np.ndarray, entries: np.ndarray, chunk_size: int
+) -> np.ndarray:
     """Return the objective of each change; the last batch is padded so that all have one shape."""
     found = [np.zeros(0, entries.dtype)]
     for first in range(0, places.size, chunk_size):
@@ -237,7 +275,11 @@ def _scores(evaluate: Evaluate, places: np.ndarray, entries: np.ndarray, chunk_s
 
 
 def _refined(
-    score: Callable[[np.ndarray, np.ndarray], np.ndarray], changed: np.ndarray, grid: np.ndarray, table: np.ndarray, rounds: int
+    score: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    changed: np.ndarray,
+    grid: np.ndarray,
+    table: np.ndarray,
+    rounds: int,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Refine the best values, each at its best index, within the gaps to the adjacent grid values.
 
@@ -270,7 +312,9 @@ def _rank(score: np.ndarray) -> np.ndarray:
 
 
 @partial(jax.jit, static_argnames=("distribution_of",))
-def _distribution_of(mask: jax.Array, x: jax.Array, distribution_of: DistributionOf) -> Distribution:
+def _distribution_of(
+    mask: jax.Array, x: jax.Array, distribution_of: DistributionOf
+) -> Distribution:
     return distribution_of(x, mask)
 
 

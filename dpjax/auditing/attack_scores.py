@@ -16,7 +16,8 @@ from dpjax import checks
 from dpjax.auditing.one_run import OneRunAudit, epsilon_lower_bound
 from dpjax.numerics.binomial import Array, lower_limit, upper_limit
 
-_FEWEST = 4  # the least number of guesses on either side, as fewer show little even if all are correct
+# the least number of guesses on either side, as fewer show little even if all are correct
+_FEWEST = 4
 
 
 def audit_scores(
@@ -67,22 +68,47 @@ def audit_scores(
     >>> found.guesses, found.canaries, found.tried, 1 < found.epsilon < 4.4  # 4.38 at delta = 1e-5
     (124, 1000, 7, True)
     """
-    confidence, delta = checks.concrete_probability("confidence", confidence), checks.concrete_fraction("delta", delta)
+    confidence, delta = (
+        checks.concrete_probability("confidence", confidence),
+        checks.concrete_fraction("delta", delta),
+    )
     score, coin = _checked(scores, present)
-    pairs = _halvings(coin.size) if guesses is None else [(int(most), int(least)) for most, least in guesses]
+    pairs = (
+        _halvings(coin.size)
+        if guesses is None
+        else [(int(most), int(least)) for most, least in guesses]
+    )
     if not pairs or any(min(pair) < 0 or not 0 < sum(pair) <= coin.size for pair in pairs):
-        raise ValueError(f"guesses must be pairs whose sum is from 1 to the number of canaries, {coin.size}; got {guesses}.")
+        raise ValueError(
+            "guesses must be pairs whose sum is from 1 to the number of canaries, "
+            f"{coin.size}; got {guesses}."
+        )
     ascending = coin[np.lexsort((~coin, score))]  # ties: included first, so that guesses are wrong
-    correct = np.array([ascending[coin.size - most :].sum() + (~ascending[:least]).sum() for most, least in pairs])
+    correct = np.array(
+        [ascending[coin.size - most :].sum() + (~ascending[:least]).sum() for most, least in pairs]
+    )
     made = np.array([sum(pair) for pair in pairs])
     each = 1 - (1 - confidence) / len(pairs)
     bounds = epsilon_lower_bound(correct, made, confidence=each, canaries=coin.size, delta=delta)
     best = int(bounds.argmax())
-    return OneRunAudit(float(bounds[best]), int(correct[best]), int(made[best]), coin.size, confidence, delta, tried=len(pairs))
+    return OneRunAudit(
+        float(bounds[best]),
+        int(correct[best]),
+        int(made[best]),
+        coin.size,
+        confidence,
+        delta,
+        tried=len(pairs),
+    )
 
 
 def roc_lower_bound(
-    scores: ArrayLike, present: ArrayLike, *, thresholds: ArrayLike, confidence: float = 0.95, delta: float = 0.0
+    scores: ArrayLike,
+    present: ArrayLike,
+    *,
+    thresholds: ArrayLike,
+    confidence: float = 0.95,
+    delta: float = 0.0,
 ) -> Array:
     """Return a lower bound on the epsilon of a training from many runs.
 
@@ -123,14 +149,22 @@ def roc_lower_bound(
     >>> [round(float(bound), 2) for bound in found]
     [0.82, 0.64]
     """
-    confidence, delta = checks.concrete_probability("confidence", confidence), checks.concrete_fraction("delta", delta)
+    confidence, delta = (
+        checks.concrete_probability("confidence", confidence),
+        checks.concrete_fraction("delta", delta),
+    )
     score, coin = _checked(scores, present)
     limits = np.asarray(thresholds, np.float64)
     if limits.ndim > 1 or limits.size == 0 or np.isnan(limits).any():
-        raise ValueError(f"thresholds must be a real number or a nonempty vector of them, without NaN; got {thresholds}.")
+        raise ValueError(
+            "thresholds must be a real number or a nonempty vector of them, without "
+            f"NaN; got {thresholds}."
+        )
     if coin.all() or not coin.any():
         raise ValueError("present must have both runs with the canary and runs without it.")
-    with_record, without = (np.count_nonzero(part >= limits[..., None], axis=-1) for part in (score[coin], score[~coin]))
+    with_record, without = (
+        np.count_nonzero(part >= limits[..., None], axis=-1) for part in (score[coin], score[~coin])
+    )
     error = (1 - confidence) / 2 / limits.size
     true = lower_limit(with_record, trials=coin.sum(), error=error)
     false = upper_limit(without, trials=(~coin).sum(), error=error)
@@ -140,9 +174,15 @@ def roc_lower_bound(
 
 def _checked(scores: ArrayLike, present: ArrayLike) -> tuple[Array, Array]:
     score, coin = np.asarray(scores).astype(np.float64), np.asarray(present)
-    if score.ndim != 1 or score.shape != coin.shape or coin.dtype != np.bool_ or np.isnan(score).any():
+    if (
+        score.ndim != 1
+        or score.shape != coin.shape
+        or coin.dtype != np.bool_
+        or np.isnan(score).any()
+    ):
         raise ValueError(
-            f"scores must be real numbers (m,) and present booleans (m,), got shapes {score.shape} and {coin.shape}, dtype "
+            "scores must be real numbers (m,) and present booleans (m,), got shapes "
+            f"{score.shape} and {coin.shape}, dtype "
             f"{coin.dtype}, and {np.isnan(score).sum()} NaN scores."
         )
     return score, coin

@@ -26,7 +26,8 @@ from dpjax.batch import span
 from dpjax.display import Picture, Shown
 from dpjax.numerics.binomial import Array, lower_limit, upper_limit
 
-_UNIFORM, _TAIL = 32, 12  # candidate ends of the event: evenly spaced quantiles, and halving ones towards both ends
+# candidate ends of the event: evenly spaced quantiles, and halving ones towards both ends
+_UNIFORM, _TAIL = 32, 12
 _CHUNK = 64  # the number of rows whose events are compared at a time, about 50 kB each
 
 
@@ -69,11 +70,18 @@ class BlackBoxBound(Shown):
 
     def _facts(self) -> dict[str, Any]:
         delta = {"delta": f"{self.delta:g}"} if self.delta else {}
-        shown = {"batch_shape": self.epsilon.shape, "epsilon": span(self.epsilon), "confidence": f"{self.confidence:g}", **delta}
+        shown = {
+            "batch_shape": self.epsilon.shape,
+            "epsilon": span(self.epsilon),
+            "confidence": f"{self.confidence:g}",
+            **delta,
+        }
         return shown | {"tested_p": self.tested_p, "tested_q": self.tested_q}
 
     def _looks(self, rows: int) -> tuple[dict[str, Any], Picture | None]:
-        return {name: getattr(self, name) for name in ("epsilon", "low", "high", "count_p", "count_q")}, None
+        return {
+            name: getattr(self, name) for name in ("epsilon", "low", "high", "count_p", "count_q")
+        }, None
 
 
 def lower_bound(
@@ -121,14 +129,25 @@ def lower_bound(
     >>> bool(0.9 < found.epsilon < 1)
     True
     """
-    confidence, delta = checks.concrete_probability("confidence", confidence), checks.concrete_fraction("delta", delta)
+    confidence, delta = (
+        checks.concrete_probability("confidence", confidence),
+        checks.concrete_fraction("delta", delta),
+    )
     p, q = _scores("draws_p", draws_p, score), _scores("draws_q", draws_q, score)
     if p.shape[1:] != q.shape[1:]:
-        raise ValueError(f"draws_p and draws_q must have the same batch shape, got shapes {p.shape} and {q.shape}.")
+        raise ValueError(
+            "draws_p and draws_q must have the same batch shape, got shapes "
+            f"{p.shape} and {q.shape}."
+        )
     batch = p.shape[1:]
-    (first_p, tested_p), (first_q, tested_q) = (np.split(of.reshape(len(of), -1), [len(of) // 2]) for of in (p, q))
+    (first_p, tested_p), (first_q, tested_q) = (
+        np.split(of.reshape(len(of), -1), [len(of) // 2]) for of in (p, q)
+    )
     low, high, inside, forward = _choose(first_p, first_q, delta)
-    count_p, count_q = (np.count_nonzero(((tested >= low) & (tested <= high)) == inside, axis=0) for tested in (tested_p, tested_q))
+    count_p, count_q = (
+        np.count_nonzero(((tested >= low) & (tested <= high)) == inside, axis=0)
+        for tested in (tested_p, tested_q)
+    )
     size_p, size_q = len(tested_p), len(tested_q)
     top, base = np.where(forward, count_p, count_q), np.where(forward, count_q, count_p)
     top_of, base_of = np.where(forward, size_p, size_q), np.where(forward, size_q, size_p)
@@ -139,10 +158,14 @@ def lower_bound(
     found = {"epsilon": epsilon, "low": low, "high": high, "inside": inside, "forward": forward}
     found |= {"count_p": count_p, "count_q": count_q}
     arrays: dict[str, Any] = {name: array.reshape(batch) for name, array in found.items()}
-    return BlackBoxBound(confidence=confidence, delta=delta, tested_p=size_p, tested_q=size_q, **arrays)
+    return BlackBoxBound(
+        confidence=confidence, delta=delta, tested_p=size_p, tested_q=size_q, **arrays
+    )
 
 
-def log_ratio(p: Distribution, q: Distribution, *, resolution: float = 2.0**-10) -> Callable[[ArrayLike], jax.Array]:
+def log_ratio(
+    p: Distribution, q: Distribution, *, resolution: float = 2.0**-10
+) -> Callable[[ArrayLike], jax.Array]:
     """Return the score ``log p(y) - log q(y)``, rounded to a resolution.
 
     Rounding removes the effect of floating point: without it, the last bits of the difference
@@ -179,7 +202,9 @@ def _scores(name: str, draws: ArrayLike, score: Callable[[Any], Any] | None) -> 
         raise ValueError(f"{name} needs at least two draws on its first axis, got shape {shape}.")
     scores = np.asarray(draws if score is None else score(draws)).astype(np.float64)
     if scores.shape != shape:
-        raise ValueError(f"score must keep the shape of the draws, {shape}; it returned {scores.shape}.")
+        raise ValueError(
+            f"score must keep the shape of the draws, {shape}; it returned {scores.shape}."
+        )
     return np.where(np.isnan(scores), np.inf, scores)
 
 
@@ -194,7 +219,13 @@ def _choose(p: Array, q: Array, delta: float) -> tuple[Array, ...]:
     if p.shape[1] == 0:
         return np.empty(0), np.empty(0), np.empty(0, bool), np.empty(0, bool)
     pooled = np.sort(np.concatenate([p, q]), axis=0)
-    share = np.concatenate([2.0 ** -np.arange(2, 2 + _TAIL), np.linspace(0, 1, _UNIFORM), 1 - 2.0 ** -np.arange(2, 2 + _TAIL)])
+    share = np.concatenate(
+        [
+            2.0 ** -np.arange(2, 2 + _TAIL),
+            np.linspace(0, 1, _UNIFORM),
+            1 - 2.0 ** -np.arange(2, 2 + _TAIL),
+        ]
+    )
     ends = pooled[np.unique(np.round(share * (len(pooled) - 1)).astype(int))]
     # All intervals between two ends, -inf and +inf, also those of a single end.
     first, last = np.triu_indices(len(ends) + 1, -1)
@@ -203,14 +234,22 @@ def _choose(p: Array, q: Array, delta: float) -> tuple[Array, ...]:
     z = NormalDist().inv_cdf(1 - 0.05 / (8 * len(first)))
     below_p, upto_p = _counts(p, ends)
     below_q, upto_q = _counts(q, ends)
-    low, high = np.pad(ends, ((1, 0), (0, 0)), constant_values=-np.inf), np.pad(ends, ((0, 1), (0, 0)), constant_values=np.inf)
+    low, high = (
+        np.pad(ends, ((1, 0), (0, 0)), constant_values=-np.inf),
+        np.pad(ends, ((0, 1), (0, 0)), constant_values=np.inf),
+    )
     chosen = []
     for at in range(0, p.shape[1], _CHUNK):
         rows = slice(at, at + _CHUNK)
         p_low, p_high = _wilson(upto_p[last, rows] - below_p[first, rows], len(p), z)
         q_low, q_high = _wilson(upto_q[last, rows] - below_q[first, rows], len(q), z)
-        ratios = ((p_low - delta) / q_high, (q_low - delta) / p_high, (1 - p_high - delta) / (1 - q_low))
-        values = np.stack([*ratios, (1 - q_high - delta) / (1 - p_low)])  # (side and direction, event, row)
+        ratios = (
+            (p_low - delta) / q_high,
+            (q_low - delta) / p_high,
+            (1 - p_high - delta) / (1 - q_low),
+        )
+        # (side and direction, event, row)
+        values = np.stack([*ratios, (1 - q_high - delta) / (1 - p_low)])
         flat = values.reshape(-1, values.shape[-1]).argmax(axis=0)
         kind, event = np.divmod(flat, len(first))
         row = np.arange(at, at + flat.size)
@@ -237,4 +276,6 @@ def _wilson(count: Array, trials: int, z: float) -> tuple[Array, Array]:
     middle = (share + spread / 2) / (1 + spread)
     half = np.sqrt(spread * (share * (1 - share) + spread / 4)) / (1 + spread)
     least = 0.1 / trials
-    return np.maximum(middle - half, 0.0), np.minimum(np.maximum(middle + half, least), 1 - least / 2)
+    return np.maximum(middle - half, 0.0), np.minimum(
+        np.maximum(middle + half, least), 1 - least / 2
+    )

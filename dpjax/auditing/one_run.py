@@ -27,14 +27,20 @@ from dpjax.display import Shown
 from dpjax.numerics.binomial import Array, upper_tail
 from dpjax.random.keys import check_key
 
-_ROUNDING, _ULP = 1e-10, 2.0**-52  # relative errors: of a tail, and of the probability of a guess, once per guess
+# relative errors: of a tail, and of the probability of a guess, once per guess
+_ROUNDING, _ULP = 1e-10, 2.0**-52
 _LARGEST = 64.0  # the largest epsilon of an audit, as more would take e^64 guesses
 _ITERATIONS = 60
 _STEPS = 1024.0  # the number of steps of the largest score to which scores are rounded
 
 
 def p_value(
-    correct: ArrayLike, guesses: ArrayLike, *, epsilon: ArrayLike, canaries: int | None = None, delta: float = 0.0
+    correct: ArrayLike,
+    guesses: ArrayLike,
+    *,
+    epsilon: ArrayLike,
+    canaries: int | None = None,
+    delta: float = 0.0,
 ) -> Array:
     """Return an upper bound on the probability of this many correct guesses.
 
@@ -73,7 +79,12 @@ def p_value(
 
 
 def epsilon_lower_bound(
-    correct: ArrayLike, guesses: ArrayLike, *, confidence: float = 0.95, canaries: int | None = None, delta: float = 0.0
+    correct: ArrayLike,
+    guesses: ArrayLike,
+    *,
+    confidence: float = 0.95,
+    canaries: int | None = None,
+    delta: float = 0.0,
 ) -> Array:
     """Return the largest epsilon that the guesses refute, whose p-value is ``1 - confidence``.
 
@@ -143,14 +154,18 @@ class OneRunAudit(Shown):
     tried: int = 1
 
     def _facts(self) -> dict[str, Any]:
-        return {name: f"{value:g}" for name, value in vars(self).items() if name != "delta" or value}
+        return {
+            name: f"{value:g}" for name, value in vars(self).items() if name != "delta" or value
+        }
 
     def p_value(self, epsilon: ArrayLike) -> Array:
         """Return the p-value of the claim that the run is (epsilon, delta)-DP, times ``tried``.
 
         See :func:`p_value`.
         """
-        alone = p_value(self.correct, self.guesses, epsilon=epsilon, canaries=self.canaries, delta=self.delta)
+        alone = p_value(
+            self.correct, self.guesses, epsilon=epsilon, canaries=self.canaries, delta=self.delta
+        )
         return np.minimum(self.tried * alone, 1.0)
 
 
@@ -199,18 +214,30 @@ def audit_in_one_run(
     >>> 0.9 < found.epsilon < 1
     True
     """
-    confidence, delta = checks.concrete_probability("confidence", confidence), checks.concrete_fraction("delta", delta)
+    confidence, delta = (
+        checks.concrete_probability("confidence", confidence),
+        checks.concrete_fraction("delta", delta),
+    )
     shape, other = with_canary.batch_shape, without_canary.batch_shape
     if len(shape) != 1 or other != shape:
-        raise ValueError(f"with_canary and without_canary must have one batch shape (m,), got {shape} and {other}.")
+        raise ValueError(
+            "with_canary and without_canary must have one batch shape (m,), got "
+            f"{shape} and {other}."
+        )
     (canaries,) = shape
-    guesses = checks.static_integer("guesses", guesses, 1, canaries, must=f"an integer from 1 to the {canaries} canaries")
+    guesses = checks.static_integer(
+        "guesses", guesses, 1, canaries, must=f"an integer from 1 to the {canaries} canaries"
+    )
     correct = int(correct_guesses(check_key(key), with_canary, without_canary, guesses))
-    bound = epsilon_lower_bound(correct, guesses, confidence=confidence, canaries=canaries, delta=delta)
+    bound = epsilon_lower_bound(
+        correct, guesses, confidence=confidence, canaries=canaries, delta=delta
+    )
     return OneRunAudit(float(bound), correct, guesses, canaries, confidence, delta)
 
 
-def correct_guesses(key: jax.Array, with_canary: Distribution, without_canary: Distribution, guesses: int) -> jax.Array:
+def correct_guesses(
+    key: jax.Array, with_canary: Distribution, without_canary: Distribution, guesses: int
+) -> jax.Array:
     """Run the experiment of :func:`audit_in_one_run` and return the number of correct guesses, int32."""
     key_coins, key_in, key_out = jax.random.split(key, 3)
     present = (jax.random.bits(key_coins, with_canary.batch_shape, jnp.uint32) & 1) == 1
@@ -224,20 +251,29 @@ def _correct(score: jax.Array, present: jax.Array, guesses: int) -> jax.Array:
     sure = jnp.where(jnp.isnan(score), 0.0, jnp.abs(score))
     # Rounded, so that ties are broken by the index: the last bits of a score depend on the grid of
     # floats of the draw.
-    largest = jnp.maximum(jnp.max(jnp.where(jnp.isinf(sure), 0.0, sure)), jnp.finfo(sure.dtype).tiny)
+    largest = jnp.maximum(
+        jnp.max(jnp.where(jnp.isinf(sure), 0.0, sure)), jnp.finfo(sure.dtype).tiny
+    )
     chosen = jnp.argsort(-jnp.round(sure / largest * _STEPS), stable=True)[:guesses]
     return jnp.sum((score[chosen] > 0) == present[chosen], dtype=jnp.int32)
 
 
-def _counts(correct: ArrayLike, guesses: ArrayLike, canaries: int | None, delta: float) -> tuple[Array, Array]:
+def _counts(
+    correct: ArrayLike, guesses: ArrayLike, canaries: int | None, delta: float
+) -> tuple[Array, Array]:
     checks.concrete_fraction("delta", delta)
     v, r = np.asarray(correct, np.float64), np.asarray(guesses, np.float64)
     if not np.all((v >= 0) & (v <= r) & (v == np.round(v)) & (r == np.round(r))):
         raise ValueError(f"correct must be integers from 0 to guesses, got {correct} of {guesses}.")
     if delta > 0 and canaries is None:
-        raise ValueError("canaries must be given if delta > 0: the number of all canaries, also those without a guess.")
+        raise ValueError(
+            "canaries must be given if delta > 0: the number of all canaries, also "
+            "those without a guess."
+        )
     if canaries is not None and not np.all(r <= canaries):
-        raise ValueError(f"guesses must be at most canaries, got guesses={guesses} and canaries={canaries}.")
+        raise ValueError(
+            f"guesses must be at most canaries, got guesses={guesses} and canaries={canaries}."
+        )
     return v, r
 
 
@@ -247,6 +283,10 @@ def _p_value(v: Array, r: Array, epsilon: Array, canaries: int | None, delta: fl
     found = tail * (1 + slack)
     if delta > 0 and canaries is not None and v.max(initial=0) > 0:
         i = np.arange(1, int(v.max()) + 1, dtype=np.float64)
-        fewer = upper_tail(v[..., None] - i, trials=r[..., None], probability=right[..., None]) * (1 + slack[..., None])
-        found = found + 2 * canaries * delta * np.max((fewer - (tail * (1 - slack))[..., None]) / i, axis=-1)
+        fewer = upper_tail(v[..., None] - i, trials=r[..., None], probability=right[..., None]) * (
+            1 + slack[..., None]
+        )
+        found = found + 2 * canaries * delta * np.max(
+            (fewer - (tail * (1 - slack))[..., None]) / i, axis=-1
+        )
     return np.minimum(found, 1.0)

@@ -38,7 +38,8 @@ class Segments(NamedTuple):
     where only p has mass, -inf where only q has mass, and 0 where neither has.
     """
 
-    log_p: jax.Array  # log-density of p with respect to t at the start: log p(t) = log_p + slope_p * t
+    # log-density of p with respect to t at the start: log p(t) = log_p + slope_p * t
+    log_p: jax.Array
     log_q: jax.Array
     slope_p: jax.Array
     slope_q: jax.Array
@@ -70,7 +71,9 @@ def of_lines(p: PiecewiseExponential, q: PiecewiseExponential, resolution: jax.A
     probability is above a threshold.
     """
     batch = jnp.broadcast_shapes(p.batch_shape, q.batch_shape)
-    edges = jnp.concatenate([broadcast_rows(p.edges, batch), broadcast_rows(q.edges, batch)], axis=-1)
+    edges = jnp.concatenate(
+        [broadcast_rows(p.edges, batch), broadcast_rows(q.edges, batch)], axis=-1
+    )
     order = jnp.argsort(edges, axis=-1)
     points = jnp.take_along_axis(edges, order, axis=-1)
     start, end = concatenate(points[..., :1], points), concatenate(points, points[..., -1:])
@@ -80,7 +83,10 @@ def of_lines(p: PiecewiseExponential, q: PiecewiseExponential, resolution: jax.A
     largest = jnp.max(jnp.abs(jax.lax.stop_gradient(points)), axis=-1, keepdims=True)
     exists, wide = endless | (width > 0), endless | (width > resolution * largest)
     is_p = order < p.edges.shape[-1]
-    costs_p, costs_q = _on_line(p, is_p, start, end, endless), _on_line(q, ~is_p, start, end, endless)
+    costs_p, costs_q = (
+        _on_line(p, is_p, start, end, endless),
+        _on_line(q, ~is_p, start, end, endless),
+    )
     log_unit = jnp.where(endless, 0.0, jnp.log(jnp.where(width > 0, width, 1.0)))
     # An interval with more than negligible probability is not due to rounding, however narrow it
     # is.
@@ -104,26 +110,41 @@ def _log_most(costs: _Costs, log_unit: jax.Array) -> jax.Array:
     The bound is width times density.
     """
     least = jnp.minimum(costs.start, costs.end)
-    return jnp.where(costs.there, jax.lax.stop_gradient(log_unit - costs.rate * least - costs.log_normalizer), -jnp.inf)
+    return jnp.where(
+        costs.there,
+        jax.lax.stop_gradient(log_unit - costs.rate * least - costs.log_normalizer),
+        -jnp.inf,
+    )
 
 
 def multiples_of(*distributions: Rounded) -> tuple[int, int]:
     """Return the indices of the first and last multiple that any row can take, on the host."""
-    ends = [[to_multiples(end, distribution.resolution) for end in distribution.support] for distribution in distributions]
+    ends = [
+        [to_multiples(end, distribution.resolution) for end in distribution.support]
+        for distribution in distributions
+    ]
     if any(checks.is_traced(end) for pair in ends for end in pair):
-        raise TypeError("the privacy loss of Rounded distributions cannot be traced: call privacy_loss outside jit and vmap.")
+        raise TypeError(
+            "the privacy loss of Rounded distributions cannot be traced: call "
+            "privacy_loss outside jit and vmap."
+        )
     low, high = (np.concatenate([np.ravel(pair[k]) for pair in ends]) for k in (0, 1))
     if np.isnan(low).all() or np.isnan(high).all():
         return 0, 0
     first, last = int(np.nanmin(low)), int(np.nanmax(high))
     if last - first >= _MULTIPLES:
-        raise ValueError(f"resolution has {last - first + 1} multiples, more than {_MULTIPLES}: use a coarser one.")
+        raise ValueError(
+            f"resolution has {last - first + 1} multiples, more than {_MULTIPLES}: "
+            "use a coarser one."
+        )
     return first, last
 
 
 def on_multiples(distribution: Rounded, ends: tuple[int, int]) -> Finite:
     """Return a rounded distribution as a finite one on the multiples with these indices."""
-    values = from_multiples(jnp.arange(ends[0], ends[1] + 1).astype(distribution.dtype), distribution.resolution)
+    values = from_multiples(
+        jnp.arange(ends[0], ends[1] + 1).astype(distribution.dtype), distribution.resolution
+    )
     shape = (-1, *(1,) * len(distribution.batch_shape))
     log_prob = jnp.moveaxis(distribution.log_prob(values.reshape(shape)), 0, -1)
     return Finite(values, -log_prob, jnp.ones((), distribution.dtype))
@@ -136,13 +157,20 @@ def of_candidates(p: Finite, q: Finite) -> Segments:
     A row is NaN where values with positive probability differ.
     """
     if p.values.shape[-1] != q.values.shape[-1]:
-        raise ValueError(f"p and q must have the same candidates, got {p.values.shape[-1]} and {q.values.shape[-1]} of them.")
+        raise ValueError(
+            f"p and q must have the same candidates, got {p.values.shape[-1]} and "
+            f"{q.values.shape[-1]} of them."
+        )
     costs_p, costs_q = _on_candidates(p), _on_candidates(q)
-    other = jnp.any((costs_p.there | costs_q.there) & (p.values != q.values), axis=-1, keepdims=True)
+    other = jnp.any(
+        (costs_p.there | costs_q.there) & (p.values != q.values), axis=-1, keepdims=True
+    )
     costs_p = costs_p._replace(log_normalizer=jnp.where(other, jnp.nan, costs_p.log_normalizer))
     batch = jnp.broadcast_shapes(p.batch_shape, q.batch_shape)
     one = jnp.ones((*batch, p.values.shape[-1]), p.dtype)
-    return _segments(costs_p, costs_q, one > 0, one > 0, jnp.zeros_like(one), one, jnp.zeros((), p.dtype))
+    return _segments(
+        costs_p, costs_q, one > 0, one > 0, jnp.zeros_like(one), one, jnp.zeros((), p.dtype)
+    )
 
 
 def _on_candidates(distribution: Finite) -> _Costs:
@@ -154,7 +182,13 @@ def _on_candidates(distribution: Finite) -> _Costs:
     return _Costs(there, above, above, jnp.zeros_like(above), rate, total)
 
 
-def _on_line(distribution: PiecewiseExponential, own: jax.Array, start: jax.Array, end: jax.Array, endless: jax.Array) -> _Costs:
+def _on_line(
+    distribution: PiecewiseExponential,
+    own: jax.Array,
+    start: jax.Array,
+    end: jax.Array,
+    endless: jax.Array,
+) -> _Costs:
     """Return a distribution on the segments from ``start`` to ``end``.
 
     ``own`` marks which of the points between the segments are edges of this distribution.
@@ -162,7 +196,11 @@ def _on_line(distribution: PiecewiseExponential, own: jax.Array, start: jax.Arra
     lowered = _lowered(distribution)
     edges, zero, one = lowered.edges, jnp.zeros((), lowered.dtype), jnp.ones((1,), lowered.dtype)
     tails = lowered.tails or Tails(zero, zero, zero, zero)
-    lower, upper, width = tails.lower_scale[..., None], tails.upper_scale[..., None], jnp.diff(edges)
+    lower, upper, width = (
+        tails.lower_scale[..., None],
+        tails.upper_scale[..., None],
+        jnp.diff(edges),
+    )
     # The cost as lines for the lower tail, the pieces and the upper tail; over a distance of
     # ``run`` it changes by ``rise``.
     lines = (
@@ -174,11 +212,20 @@ def _on_line(distribution: PiecewiseExponential, own: jax.Array, start: jax.Arra
     )
     # The number of its edges up to the start. Of tied edges only the last segment has a width, and
     # it counts all of them.
-    index = concatenate(jnp.zeros_like(own[..., :1], jnp.int32), jnp.cumsum(own.astype(jnp.int32), axis=-1))
+    index = concatenate(
+        jnp.zeros_like(own[..., :1], jnp.int32), jnp.cumsum(own.astype(jnp.int32), axis=-1)
+    )
     there, origin, cost, run, rise = (take(field, index) for field in lines)
     at_start, at_end = (cost + rise * ((y - origin) / run) for y in (start, end))
     slope = jnp.where(endless, jnp.abs(rise) / run, at_end - at_start)
-    return _Costs(there, at_start, at_end, slope, distribution.rate[..., None], lowered.log_normalizer()[..., None])
+    return _Costs(
+        there,
+        at_start,
+        at_end,
+        slope,
+        distribution.rate[..., None],
+        lowered.log_normalizer()[..., None],
+    )
 
 
 def _lowered(distribution: PiecewiseExponential) -> PiecewiseExponential:
@@ -186,21 +233,38 @@ def _lowered(distribution: PiecewiseExponential) -> PiecewiseExponential:
 
     A large cost times the rate would be rounded.
     """
-    cost_left, cost_right, tails = distribution.cost_left, distribution.cost_right, distribution.tails
-    costs = [jnp.where(jnp.diff(distribution.edges) > 0, jnp.minimum(cost_left, cost_right), jnp.inf)]
+    cost_left, cost_right, tails = (
+        distribution.cost_left,
+        distribution.cost_right,
+        distribution.tails,
+    )
+    costs = [
+        jnp.where(jnp.diff(distribution.edges) > 0, jnp.minimum(cost_left, cost_right), jnp.inf)
+    ]
     if tails is not None:
-        for cost, scale in ((tails.lower_cost, tails.lower_scale), (tails.upper_cost, tails.upper_scale)):
+        for cost, scale in (
+            (tails.lower_cost, tails.lower_scale),
+            (tails.upper_cost, tails.upper_scale),
+        ):
             costs.append(jnp.where(scale > 0, cost, jnp.inf)[..., None])
     least = jax.lax.stop_gradient(jnp.min(concatenate(*costs), axis=-1, initial=jnp.inf))
     least = jnp.where(jnp.isinf(least), 0.0, least)
     if tails is not None:
-        tails = Tails(tails.lower_cost - least, tails.lower_scale, tails.upper_cost - least, tails.upper_scale)
+        tails = Tails(
+            tails.lower_cost - least, tails.lower_scale, tails.upper_cost - least, tails.upper_scale
+        )
     cost_left, cost_right = cost_left - least[..., None], cost_right - least[..., None]
     return replace(distribution, cost_left=cost_left, cost_right=cost_right, tails=tails)
 
 
 def _segments(
-    p: _Costs, q: _Costs, exists: jax.Array, wide: jax.Array, log_unit: jax.Array, length: jax.Array, resolution: jax.Array
+    p: _Costs,
+    q: _Costs,
+    exists: jax.Array,
+    wide: jax.Array,
+    log_unit: jax.Array,
+    length: jax.Array,
+    resolution: jax.Array,
 ) -> Segments:
     # A sliver at the end of one support, due to rounding of equal supports, would make every
     # divergence infinite.

@@ -15,9 +15,23 @@ ratio is above 17 for half of 500 datasets, and at most 1100 (notebook 07): a wi
 draws, and the bound does not depend on the widths of gaps.
 """
 
-from dpjax.bounds import duff, finite_ranges, local_modulus, metric_laplace, metric_selection, selection
+from dpjax.bounds import (
+    duff,
+    finite_ranges,
+    local_modulus,
+    metric_laplace,
+    metric_selection,
+    selection,
+)
 
-__all__ = ["duff", "finite_ranges", "local_modulus", "metric_laplace", "metric_selection", "selection"]
+__all__ = [
+    "duff",
+    "finite_ranges",
+    "local_modulus",
+    "metric_laplace",
+    "metric_selection",
+    "selection",
+]
 
 
 def __dir__() -> list[str]:

@@ -63,7 +63,12 @@ def level_measure(profile: SensitivityProfile, t: ArrayLike) -> jax.Array:
 
 
 def proposition_4(
-    t: ArrayLike, epsilon: ArrayLike, *, support: ArrayLike, level_measure: ArrayLike, sensitivity: ArrayLike = 1.0
+    t: ArrayLike,
+    epsilon: ArrayLike,
+    *,
+    support: ArrayLike,
+    level_measure: ArrayLike,
+    sensitivity: ArrayLike = 1.0,
 ) -> jax.Array:
     """Bound P(u(Y) <= OPT - t) of the exponential mechanism.
 
@@ -81,7 +86,12 @@ def proposition_4(
 
 
 def theorem_1(
-    beta: ArrayLike, epsilon: ArrayLike, *, smooth_sensitivity: ArrayLike, support: ArrayLike, level_measure: ArrayLike
+    beta: ArrayLike,
+    epsilon: ArrayLike,
+    *,
+    smooth_sensitivity: ArrayLike,
+    support: ArrayLike,
+    level_measure: ArrayLike,
 ) -> TailBound:
     """Bound the error of Duff by smooth sensitivity.
 
@@ -93,13 +103,19 @@ def theorem_1(
     (85.91, 3e-05)
     """
     beta, epsilon, smooth_sensitivity, support, level_measure = _checked(
-        beta=beta, epsilon=epsilon, smooth_sensitivity=smooth_sensitivity, support=support, level_measure=level_measure
+        beta=beta,
+        epsilon=epsilon,
+        smooth_sensitivity=smooth_sensitivity,
+        support=support,
+        level_measure=level_measure,
     )
     threshold = (math.e - 1) * smooth_sensitivity / beta
     return TailBound(threshold, _probability(2 * support, level_measure, epsilon / (4 * beta)))
 
 
-def corollary_1_beta(eta: ArrayLike, epsilon: ArrayLike, *, support: ArrayLike, growth: ArrayLike) -> jax.Array:
+def corollary_1_beta(
+    eta: ArrayLike, epsilon: ArrayLike, *, support: ArrayLike, growth: ArrayLike
+) -> jax.Array:
     """Return beta_exp, the beta at which :func:`corollary_1` takes the smooth sensitivity.
 
     It is epsilon / (4 W(epsilon (b-a) / (C eta))); the gamma of the proof is 1 / (2 beta_exp).
@@ -107,7 +123,9 @@ def corollary_1_beta(eta: ArrayLike, epsilon: ArrayLike, *, support: ArrayLike, 
     >>> round(float(corollary_1_beta(0.01, 1.0, support=100.0, growth=1.0)), 4)
     0.0346
     """
-    eta, epsilon, support, growth = _checked(eta=eta, epsilon=epsilon, support=support, growth=growth)
+    eta, epsilon, support, growth = _checked(
+        eta=eta, epsilon=epsilon, support=support, growth=growth
+    )
     return epsilon / (4 * lambert_w(epsilon * support / (growth * eta)))
 
 
@@ -171,7 +189,9 @@ def lambert_w(z: ArrayLike) -> jax.Array:
 
 
 @lambert_w.defjvp
-def _lambert_w_jvp(primals: tuple[jax.Array], tangents: tuple[jax.Array]) -> tuple[jax.Array, jax.Array]:
+def _lambert_w_jvp(
+    primals: tuple[jax.Array], tangents: tuple[jax.Array]
+) -> tuple[jax.Array, jax.Array]:
     w = lambert_w(primals[0])
     return w, tangents[0] * jnp.exp(-w) / (1 + w)  # 1 / (z + exp(w)), without its overflow
 
@@ -183,7 +203,9 @@ def _checked(**arguments: ArrayLike) -> list[jax.Array]:
     """
     dtype = checks.float_dtype(*arguments.values())
     may_be_0 = ("level_measure", "smooth_sensitivity")
-    check = {name: checks.nonnegative if name in may_be_0 else checks.positive for name in arguments}
+    check = {
+        name: checks.nonnegative if name in may_be_0 else checks.positive for name in arguments
+    }
     return [check[name](name, value, dtype) for name, value in arguments.items()]
 
 

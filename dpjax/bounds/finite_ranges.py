@@ -35,7 +35,9 @@ def loss_bound(epsilon: float, *, num_candidates: int, failure: float) -> float:
     return 2 / checks.concrete_epsilon(epsilon) * log(num_candidates_over(failure, num_candidates))
 
 
-def local_sensitivity_error(profile: SensitivityProfile, epsilon: float, *, num_candidates: int, failure: float) -> jax.Array:
+def local_sensitivity_error(
+    profile: SensitivityProfile, epsilon: float, *, num_candidates: int, failure: float
+) -> jax.Array:
     """Return LS^k, a bound on the error of inverse sensitivity with probability ``1 - failure``.
 
     P[abs(M(x) - f(x)) <= LS^k(x)] >= 1 - failure for k = floor(:func:`loss_bound`), where LS^k(x)
@@ -61,9 +63,14 @@ def local_sensitivity_error(profile: SensitivityProfile, epsilon: float, *, num_
     9.0
     """
     if not profile.integer_levels or profile.step is not None:
-        raise ValueError("profile must have integer levels and bounds, but has fractional levels or steps.")
+        raise ValueError(
+            "profile must have integer levels and bounds, but has fractional levels or steps."
+        )
     k = floor(loss_bound(epsilon, num_candidates=num_candidates, failure=failure))
-    sides = (jnp.abs(side[..., min(k, side.shape[-1] - 1)] - side[..., 0]) for side in (profile.upper, profile.lower))
+    sides = (
+        jnp.abs(side[..., min(k, side.shape[-1] - 1)] - side[..., 0])
+        for side in (profile.upper, profile.lower)
+    )
     return jnp.maximum(*sides)
 
 

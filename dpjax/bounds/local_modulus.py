@@ -39,7 +39,9 @@ from dpjax.sensitivity.down import DownSensitivity
 from dpjax.sensitivity.profile import SensitivityProfile
 
 
-def lower_bound(profile: SensitivityProfile | DownSensitivity, epsilon: ArrayLike, *, delta: ArrayLike = 0.0) -> jax.Array:
+def lower_bound(
+    profile: SensitivityProfile | DownSensitivity, epsilon: ArrayLike, *, delta: ArrayLike = 0.0
+) -> jax.Array:
     """Return max over k of omega(k) s_k.
 
     It is a lower bound on the error of (epsilon, delta)-DP mechanisms. Every such mechanism has a
@@ -82,10 +84,16 @@ def lower_bound(profile: SensitivityProfile | DownSensitivity, epsilon: ArrayLik
     (0.3679, 5.4366)
     """
     sides = _reached(profile)
-    return _bound(sides, checks.positive("epsilon", epsilon, profile.dtype), checks.nonnegative("delta", delta, profile.dtype))
+    return _bound(
+        sides,
+        checks.positive("epsilon", epsilon, profile.dtype),
+        checks.nonnegative("delta", delta, profile.dtype),
+    )
 
 
-def bounded_range_lower_bound(profile: SensitivityProfile | DownSensitivity, epsilon: ArrayLike) -> jax.Array:
+def bounded_range_lower_bound(
+    profile: SensitivityProfile | DownSensitivity, epsilon: ArrayLike
+) -> jax.Array:
     """Return max over k of omega(k) / (1 + exp(k epsilon/2)).
 
     It holds for mechanisms of epsilon-bounded range. It is up to twice :func:`lower_bound`, and
@@ -114,14 +122,18 @@ def _reached(profile: SensitivityProfile | DownSensitivity) -> list[tuple[jax.Ar
     checks.instance("a lower bound", profile, SensitivityProfile, "such as dpjax.median(...)")
     if not profile.integer_levels or profile.step is not None or profile.reached == "bounds":
         raise ValueError(
-            "profile must have values that datasets reach, but has fractional levels or steps, or only bounds what is reached, as "
-            "radii and truncated profiles do: use the untruncated profile of a statistic, or set reached='extremes' in your own."
+            "profile must have values that datasets reach, but has fractional levels or steps, or "
+            "only bounds what is reached, as "
+            "radii and truncated profiles do: use the untruncated profile of a statistic, or set "
+            "reached='extremes' in your own."
         )
     return [(profile.upper, profile.upper_levels), (profile.lower, profile.lower_levels)]
 
 
 @jax.jit
-def _bound(sides: list[tuple[jax.Array, jax.Array]], epsilon: jax.Array, delta: jax.Array | None) -> jax.Array:
+def _bound(
+    sides: list[tuple[jax.Array, jax.Array]], epsilon: jax.Array, delta: jax.Array | None
+) -> jax.Array:
     """Return the largest bound over both sides; delta is None for a bounded range."""
     rate = epsilon[..., None]
 
@@ -131,7 +143,9 @@ def _bound(sides: list[tuple[jax.Array, jax.Array]], epsilon: jax.Array, delta: 
         else:
             lost, half = delta[..., None], jnp.floor(changes / 2)
             middle = jnp.where(changes == 2 * half, 0.5, (1 - lost) * jax.nn.sigmoid(-rate))
-            share = jnp.exp(-half * rate) * middle + lost * jnp.expm1(-half * rate) / jnp.expm1(rate)
+            share = jnp.exp(-half * rate) * middle + lost * jnp.expm1(-half * rate) / jnp.expm1(
+                rate
+            )
         return jnp.max(jnp.abs(values - values[..., :1]) * jnp.maximum(share, 0.0), axis=-1)
 
     return reduce(jnp.maximum, starmap(side, sides))

@@ -38,7 +38,11 @@ _DOUBLINGS = 26  # the number of panels of a quadrature, each twice as wide as t
 
 
 def theorem_2_squared(
-    queries: ArrayLike, scales: ArrayLike, *, answered: ArrayLike | None = None, num_records: ArrayLike
+    queries: ArrayLike,
+    scales: ArrayLike,
+    *,
+    answered: ArrayLike | None = None,
+    num_records: ArrayLike,
 ) -> jax.Array:
     """Bound E||Z - Q x||_2^2 by 2 n^2 ||G - Q||_2^2 + 4 ||c||_2^2: Theorem 2 (1).
 
@@ -46,11 +50,17 @@ def theorem_2_squared(
     16.0
     """
     bias, c, n = _parts(queries, scales, answered, num_records)
-    return 2 * jnp.square(n) * jnp.sum(jnp.square(bias), axis=(-2, -1)) + 4 * jnp.sum(jnp.square(c), axis=-1)
+    return 2 * jnp.square(n) * jnp.sum(jnp.square(bias), axis=(-2, -1)) + 4 * jnp.sum(
+        jnp.square(c), axis=-1
+    )
 
 
 def exact_squared_error(
-    queries: ArrayLike, scales: ArrayLike, *, answered: ArrayLike | None = None, num_records: ArrayLike
+    queries: ArrayLike,
+    scales: ArrayLike,
+    *,
+    answered: ArrayLike | None = None,
+    num_records: ArrayLike,
 ) -> jax.Array:
     """Return the largest E||Z - Q x||_2^2 over all x with n records.
 
@@ -65,7 +75,11 @@ def exact_squared_error(
 
 
 def theorem_2_absolute(
-    queries: ArrayLike, scales: ArrayLike, *, answered: ArrayLike | None = None, num_records: ArrayLike
+    queries: ArrayLike,
+    scales: ArrayLike,
+    *,
+    answered: ArrayLike | None = None,
+    num_records: ArrayLike,
 ) -> jax.Array:
     """Bound E||Z - Q x||_1 by n ||G - Q||_1 + ||c||_1, with the entrywise norm: Theorem 2 (2) at p = 1.
 
@@ -100,7 +114,9 @@ def _mean_noise(c: jax.Array, share: jax.Array, largest: jax.Array, norm: NoiseN
     # Panels from 2^-16 to 2^10 times the largest scale, as the densities of small scales are steep
     # near 0.
     ends = np.concatenate([[0.0], 2.0 ** np.arange(-16, _DOUBLINGS - 15)])
-    nodes = jnp.asarray(((ends[1:] + ends[:-1]) / 2 + np.diff(ends) / 2 * _NODES[:, None]).ravel(), c.dtype)
+    nodes = jnp.asarray(
+        ((ends[1:] + ends[:-1]) / 2 + np.diff(ends) / 2 * _NODES[:, None]).ravel(), c.dtype
+    )
     parts = jnp.asarray((np.diff(ends) / 2 * _PARTS[:, None]).ravel(), c.dtype)
     ratio = nodes / jnp.where(share > 0, share, 1.0)[..., None]  # (..., K, nodes)
     if norm == "maximum":
@@ -122,11 +138,20 @@ def _log_h(a: jax.Array) -> jax.Array:
     near = jnp.minimum(a, 2.0)
     half = 0.5 / jnp.square(jnp.maximum(a, 2.0))
     u = jax.lax.fori_loop(0, 60, lambda i, u: (60 - i) * half / (1 + u), jnp.zeros_like(half))
-    return jnp.where(a < 2, jnp.log(np.pi**0.5 * near * jax.scipy.special.erfc(near)) + jnp.square(near), -jnp.log1p(u))
+    return jnp.where(
+        a < 2,
+        jnp.log(np.pi**0.5 * near * jax.scipy.special.erfc(near)) + jnp.square(near),
+        -jnp.log1p(u),
+    )
 
 
 def theorem_2_norm(
-    queries: ArrayLike, scales: ArrayLike, *, answered: ArrayLike | None = None, num_records: ArrayLike, norm: NoiseNorm
+    queries: ArrayLike,
+    scales: ArrayLike,
+    *,
+    answered: ArrayLike | None = None,
+    num_records: ArrayLike,
+    norm: NoiseNorm,
 ) -> jax.Array:
     """Bound E||Z - Q x||_p by n ||G - Q||_p + E||Y||_p, in the entrywise norm.
 
@@ -137,7 +162,9 @@ def theorem_2_norm(
     """
     bias, c, n = _parts(queries, scales, answered, num_records)
     order = _ORDERS[checks.one_of("norm", norm, _ORDERS)]
-    return n * jnp.linalg.norm(bias.reshape(*bias.shape[:-2], -1), ord=order, axis=-1) + mean_noise(c, norm=norm)
+    return n * jnp.linalg.norm(bias.reshape(*bias.shape[:-2], -1), ord=order, axis=-1) + mean_noise(
+        c, norm=norm
+    )
 
 
 def sum_tail(scales: ArrayLike, *, failure: ArrayLike) -> TailBound:
@@ -159,18 +186,33 @@ def sum_tail(scales: ArrayLike, *, failure: ArrayLike) -> TailBound:
 
 
 @jax.jit
-def _sum_threshold(c: jax.Array, share: jax.Array, largest: jax.Array, chance: jax.Array) -> jax.Array:
+def _sum_threshold(
+    c: jax.Array, share: jax.Array, largest: jax.Array, chance: jax.Array
+) -> jax.Array:
     k = float(c.shape[-1])
-    s = jnp.asarray(np.concatenate([np.geomspace(1e-3, 0.5, 100), 1 - np.geomspace(0.5, 1e-3, 100)]), c.dtype)
+    s = jnp.asarray(
+        np.concatenate([np.geomspace(1e-3, 0.5, 100), 1 - np.geomspace(0.5, 1e-3, 100)]), c.dtype
+    )
     log_moment = -jnp.sum(jnp.log1p(-s * share[..., None]), axis=-2)  # (..., 200)
     chernoff = jnp.min((log_moment - jnp.log(chance)[..., None]) / s, axis=-1)
-    top = jnp.full_like(chance, 2 * k + 2 * 104)  # Chernoff's threshold at s = 1/2, for the smallest positive float
-    _, gamma = bisect(lambda t: jax.scipy.special.gammaincc(jnp.asarray(k, c.dtype), t) > chance, jnp.zeros_like(top), top, 50)
+    # Chernoff's threshold at s = 1/2, for the smallest positive float
+    top = jnp.full_like(chance, 2 * k + 2 * 104)
+    _, gamma = bisect(
+        lambda t: jax.scipy.special.gammaincc(jnp.asarray(k, c.dtype), t) > chance,
+        jnp.zeros_like(top),
+        top,
+        50,
+    )
     return largest * jnp.minimum(chernoff, gamma)
 
 
 def theorem_2_sum(
-    queries: ArrayLike, scales: ArrayLike, *, answered: ArrayLike | None = None, num_records: ArrayLike, failure: ArrayLike
+    queries: ArrayLike,
+    scales: ArrayLike,
+    *,
+    answered: ArrayLike | None = None,
+    num_records: ArrayLike,
+    failure: ArrayLike,
 ) -> TailBound:
     """Bound ||Z - Q x||_1 except with probability ``failure``.
 
@@ -186,7 +228,12 @@ def theorem_2_sum(
 
 
 def theorem_2_maximum(
-    queries: ArrayLike, scales: ArrayLike, *, answered: ArrayLike | None = None, num_records: ArrayLike, failure: ArrayLike
+    queries: ArrayLike,
+    scales: ArrayLike,
+    *,
+    answered: ArrayLike | None = None,
+    num_records: ArrayLike,
+    failure: ArrayLike,
 ) -> TailBound:
     """Bound the largest error except with probability ``failure``: Theorem 2 (3).
 
@@ -198,11 +245,15 @@ def theorem_2_maximum(
     """
     bias, c, n = _parts(queries, scales, answered, num_records)
     chance = checks.proportion("failure", failure, c.dtype)
-    threshold = n * jnp.max(jnp.abs(bias), axis=(-2, -1)) + jnp.log(c.shape[-1] / chance) * jnp.max(c, axis=-1)
+    threshold = n * jnp.max(jnp.abs(bias), axis=(-2, -1)) + jnp.log(c.shape[-1] / chance) * jnp.max(
+        c, axis=-1
+    )
     return TailBound(threshold, jnp.broadcast_to(chance, threshold.shape))
 
 
-def theorem_11(values: ArrayLike, scales: ArrayLike, *, answered: ArrayLike, norm: Norm = "squared") -> jax.Array:
+def theorem_11(
+    values: ArrayLike, scales: ArrayLike, *, answered: ArrayLike, norm: Norm = "squared"
+) -> jax.Array:
     """Bound the expected error of a mean of c * q(u') as an answer to the mean of q(u).
 
     The bound is that of the worst element u.
@@ -219,10 +270,14 @@ def theorem_11(values: ArrayLike, scales: ArrayLike, *, answered: ArrayLike, nor
     if norm == "squared":
         return 2 * exact_squared_error(values, scales, answered=answered, num_records=1.0)
     bias, c, _ = _parts(values, scales, answered, 1.0)
-    return jnp.max(jnp.linalg.norm(bias, ord=_ORDERS[norm], axis=-2), axis=-1) + mean_noise(c, norm=norm)
+    return jnp.max(jnp.linalg.norm(bias, ord=_ORDERS[norm], axis=-2), axis=-1) + mean_noise(
+        c, norm=norm
+    )
 
 
-def theorem_11_maximum(values: ArrayLike, scales: ArrayLike, *, answered: ArrayLike, failure: ArrayLike) -> TailBound:
+def theorem_11_maximum(
+    values: ArrayLike, scales: ArrayLike, *, answered: ArrayLike, failure: ArrayLike
+) -> TailBound:
     """Bound the largest error of K means except with probability ``failure``: Theorem 11 (3).
 
     The threshold is max_u ||c * q(u') - q(u)||_inf + ln(K/failure) max c.

@@ -17,7 +17,9 @@ from dpjax import checks
 from dpjax.metric_privacy.lipschitz import unit_price
 
 
-def exponential_shortfall(num_candidates: int, *, scale: float, failure: float, num_best: int = 1, mismatch: float = 0.0) -> float:
+def exponential_shortfall(
+    num_candidates: int, *, scale: float, failure: float, num_best: int = 1, mismatch: float = 0.0
+) -> float:
     """Return a bound on the difference between the largest score u' and the score of a draw.
 
         P[u(Z) <= max u' - mismatch - 2c (log(R / R_best) + log(1/failure))] <= failure
@@ -29,9 +31,17 @@ def exponential_shortfall(num_candidates: int, *, scale: float, failure: float, 
     >>> round(exponential_shortfall(8, scale=0.5, failure=0.05), 4)
     5.0752
     """
-    _check(num_candidates=num_candidates, num_best=num_best, scale=scale, failure=failure, mismatch=mismatch)
+    _check(
+        num_candidates=num_candidates,
+        num_best=num_best,
+        scale=scale,
+        failure=failure,
+        mismatch=mismatch,
+    )
     if num_best > num_candidates:
-        raise ValueError(f"num_best must be at most num_candidates, got {num_best} of {num_candidates}.")
+        raise ValueError(
+            f"num_best must be at most num_candidates, got {num_best} of {num_candidates}."
+        )
     return float(mismatch + 2 * scale * (log(num_candidates / num_best) - log(failure)))
 
 
@@ -68,7 +78,13 @@ def small_db_error(
 
 
 def small_db_bound(
-    num_records: float, *, num_elements: int, num_queries: int, scale: float, failure: float, mismatch: float = 0.0
+    num_records: float,
+    *,
+    num_elements: int,
+    num_queries: int,
+    scale: float,
+    failure: float,
+    mismatch: float = 0.0,
 ) -> float:
     """Return a bound on the largest error of SmallDB's answers at its default size.
 
@@ -89,7 +105,9 @@ def small_db_bound(
     return float(num_records * mismatch + unit * (scale * num_records**2) ** (1 / 3))
 
 
-def small_db_alpha(num_records: float, *, num_elements: int, num_queries: int, scale: float, failure: float) -> float:
+def small_db_alpha(
+    num_records: float, *, num_elements: int, num_queries: int, scale: float, failure: float
+) -> float:
     """Return the alpha of Theorem 6, (c gamma / n)^(1/3); see :func:`small_db_bound`.
 
     Above 1 it is vacuous.
@@ -97,7 +115,13 @@ def small_db_alpha(num_records: float, *, num_elements: int, num_queries: int, s
     >>> round(small_db_alpha(100, num_elements=3, num_queries=3, scale=0.1, failure=0.05), 5)
     0.32924
     """
-    bound = small_db_bound(num_records, num_elements=num_elements, num_queries=num_queries, scale=scale, failure=failure)
+    bound = small_db_bound(
+        num_records,
+        num_elements=num_elements,
+        num_queries=num_queries,
+        scale=scale,
+        failure=failure,
+    )
     return bound / num_records
 
 
@@ -124,11 +148,15 @@ def mwem_error(
     >>> round(mwem_error(1000, num_elements=20, num_queries=200, scale=0.1, rounds=10), 2)
     1147.65
     """
-    _check(num_records=num_records, num_elements=num_elements, num_queries=num_queries, rounds=rounds)
+    _check(
+        num_records=num_records, num_elements=num_elements, num_queries=num_queries, rounds=rounds
+    )
     _check(scale=scale, failure=0.5 if failure is None else failure, mismatch=mismatch)
     nats = log(num_queries) if failure is None else log(2 * rounds / failure)
     learned = 2 * num_records * sqrt(log(num_elements) / rounds)
-    return float(num_records * mismatch + learned + rounds * scale * (4 * log(num_queries) + 6 * nats))
+    return float(
+        num_records * mismatch + learned + rounds * scale * (4 * log(num_queries) + 6 * nats)
+    )
 
 
 def mwem_rounds(num_records: float, *, num_elements: int, num_queries: int, scale: float) -> int:
@@ -143,11 +171,21 @@ def mwem_rounds(num_records: float, *, num_elements: int, num_queries: int, scal
     """
     _check(num_records=num_records, num_elements=num_elements, num_queries=num_queries, scale=scale)
     if num_queries < 2:
-        raise ValueError(f"num_queries must be at least 2, as for 1 the bound has no minimum; got {num_queries}.")
-    best = (num_records**2 * log(num_elements) / (100 * scale**2 * log(num_queries) ** 2)) ** (1 / 3)
+        raise ValueError(
+            f"num_queries must be at least 2, as for 1 the bound has no minimum; got {num_queries}."
+        )
+    best = (num_records**2 * log(num_elements) / (100 * scale**2 * log(num_queries) ** 2)) ** (
+        1 / 3
+    )
 
     def error(rounds: int) -> float:
-        return mwem_error(num_records, num_elements=num_elements, num_queries=num_queries, scale=scale, rounds=rounds)
+        return mwem_error(
+            num_records,
+            num_elements=num_elements,
+            num_queries=num_queries,
+            scale=scale,
+            rounds=rounds,
+        )
 
     return min((max(1, floor(best)), max(1, ceil(best))), key=error)
 

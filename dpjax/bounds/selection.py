@@ -19,7 +19,11 @@ LAPLACE_WORST = 1 / (2 * e)  # max of v e^-v / 2, at v = 1
 
 
 def noisy_tree_excess(
-    num_candidates: int, *, epsilon: float | None = None, zcdp: float | None = None, sensitivity: float = 1.0
+    num_candidates: int,
+    *,
+    epsilon: float | None = None,
+    zcdp: float | None = None,
+    sensitivity: float = 1.0,
 ) -> float:
     """Return a bound on the expected excess loss of the noisy tree.
 
@@ -36,7 +40,11 @@ def noisy_tree_excess(
     noise, budget = noise_of(epsilon, zcdp)
     rounds, cost = tree_rounds(num_candidates), checks.concrete_epsilon(budget)
     unit = checks.concrete_positive("sensitivity", sensitivity)
-    worst = sqrt(rounds / (2 * cost)) * GAUSSIAN_WORST if noise == "gaussian" else rounds / cost * LAPLACE_WORST
+    worst = (
+        sqrt(rounds / (2 * cost)) * GAUSSIAN_WORST
+        if noise == "gaussian"
+        else rounds / cost * LAPLACE_WORST
+    )
     return 2 * rounds * worst * unit
 
 
@@ -53,4 +61,9 @@ def exponential_excess(num_candidates: int, epsilon: float, *, sensitivity: floa
     13.86
     """
     size = checks.static_integer("num_candidates", num_candidates, 1)
-    return 2 * checks.concrete_positive("sensitivity", sensitivity) / checks.concrete_epsilon(epsilon) * log(size)
+    return (
+        2
+        * checks.concrete_positive("sensitivity", sensitivity)
+        / checks.concrete_epsilon(epsilon)
+        * log(size)
+    )

@@ -21,7 +21,14 @@ from dpjax.checks.concrete import (
     concrete_probability,
     concrete_proportion,
 )
-from dpjax.checks.host import host_floats, is_jax_array, is_traced, is_tracing, nearest_float, refuse_frame
+from dpjax.checks.host import (
+    host_floats,
+    is_jax_array,
+    is_traced,
+    is_tracing,
+    nearest_float,
+    refuse_frame,
+)
 from dpjax.checks.static import (
     NEIGHBORS,
     RELATIONS,

@@ -49,7 +49,11 @@ def float_dtype(*values: Any) -> Any:
 
     The default float if there is none.
     """
-    found = [value.dtype for value in values if isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jnp.floating)]
+    found = [
+        value.dtype
+        for value in values
+        if isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jnp.floating)
+    ]
     widest = max(found, key=lambda dtype: dtype.itemsize, default=jnp.result_type(float))
     return widest if widest.itemsize >= 4 else jnp.dtype("float32")
 
@@ -123,10 +127,13 @@ def bounds(lower: ArrayLike, upper: ArrayLike, dtype: Any) -> tuple[jax.Array, j
         a, b = np.asarray(lower, dtype=low.dtype), np.asarray(upper, dtype=low.dtype)
         with np.errstate(over="ignore"):
             if np.any(a >= b):
-                raise ValueError(f"lower must be below upper, got lower={lower}, upper={upper} (in {low.dtype}).")
+                raise ValueError(
+                    f"lower must be below upper, got lower={lower}, upper={upper} (in {low.dtype})."
+                )
             if not np.all((b - a >= 1 / most) & (b - a <= most)):
                 raise ValueError(
-                    f"lower must be below upper, by {1 / most:.3g} to {most:.3g} in {low.dtype}: got lower={lower}, upper={upper}."
+                    f"lower must be below upper, by {1 / most:.3g} to {most:.3g} in {low.dtype}: "
+                    f"got lower={lower}, upper={upper}."
                 )
         return low, high
     return _apart(low, high, most)

@@ -31,7 +31,9 @@ def concrete_nonnegative(name: str, value: float) -> float:
     >>> concrete_nonnegative("epsilon", 0)
     0.0
     """
-    return _number(name, value, "finite and not negative", lambda number: 0 <= number < float("inf"))
+    return _number(
+        name, value, "finite and not negative", lambda number: 0 <= number < float("inf")
+    )
 
 
 def concrete_delta(delta: float) -> float:
@@ -76,7 +78,9 @@ def _number(name: str, value: float, must: str, holds: Callable[[float], bool]) 
     try:
         number = float(value)
     except TypeError:  # also JAX's error for a traced value
-        raise TypeError(f"{name} must be one concrete number, not an array or a traced value; got {value!r}.") from None
+        raise TypeError(
+            f"{name} must be one concrete number, not an array or a traced value; got {value!r}."
+        ) from None
     if not holds(number):
         raise ValueError(f"{name} must be {must}, got {value}.")
     return number

@@ -51,7 +51,9 @@ def is_tracing(value: Any) -> bool:
         return False
     import jax
 
-    return isinstance(value, jax.core.Tracer) or isinstance(jax.device_put(np.float32(0)), jax.core.Tracer)
+    return isinstance(value, jax.core.Tracer) or isinstance(
+        jax.device_put(np.float32(0)), jax.core.Tracer
+    )
 
 
 def host_floats(name: str, value: Any) -> np.ndarray:
@@ -69,17 +71,23 @@ def host_floats(name: str, value: Any) -> np.ndarray:
     refuse_frame(name, value)
     if isinstance(value, getattr(sys.modules.get("numpy.ma"), "MaskedArray", ())):
         raise TypeError(
-            f"{name} must not be a masked array, whose mask would be lost: pass {name}.filled(np.nan), or mask= if available."
+            f"{name} must not be a masked array, whose mask would be lost: pass "
+            f"{name}.filled(np.nan), or mask= if available."
         )
     try:
         value = np.asarray(value)
     except ValueError as error:  # rows of different lengths
-        raise ValueError(f"{name} has rows of different lengths: pad them with NaN, or pass num_records=.") from error
+        raise ValueError(
+            f"{name} has rows of different lengths: pad them with NaN, or pass num_records=."
+        ) from error
     if value.dtype.kind in "biu":
         value = value.astype(np.float64)
-    elif value.dtype == object and all(isinstance(v, _NUMBERS) for v in value.flat):  # integers beyond 64 bits
+    elif value.dtype == object and all(
+        isinstance(v, _NUMBERS) for v in value.flat
+    ):  # integers beyond 64 bits
         value = np.array([nearest_float(v) for v in value.flat], np.float64).reshape(value.shape)
-    if value.dtype.kind != "f" and not value.dtype.name.startswith(("bfloat", "float")):  # half precision of ml_dtypes has kind V
+    # half precision of ml_dtypes has kind V
+    if value.dtype.kind != "f" and not value.dtype.name.startswith(("bfloat", "float")):
         raise TypeError(f"{name} must hold real numbers, got dtype {value.dtype}.")
     return value
 
@@ -91,8 +99,10 @@ def refuse_frame(name: str, value: Any) -> None:
     """
     if hasattr(value, "columns"):
         raise TypeError(
-            f"{name} is a {type(value).__name__}, whose rows would be treated as datasets: pass one of its columns as an array, or "
-            "the frame to dpjax.frames.simulate or dpjax.frames.release, which take columns by name, and groups."
+            f"{name} is a {type(value).__name__}, whose rows would be treated as datasets: pass "
+            "one of its columns as an array, or "
+            "the frame to dpjax.frames.simulate or dpjax.frames.release, which take columns by "
+            "name, and groups."
         )
 
 

@@ -33,7 +33,10 @@ def counted_neighbors(neighbors: Any) -> None:
     >>> counted_neighbors("add_remove")
     """
     if one_of("neighbors", neighbors, NEIGHBORS) == "swap":
-        raise ValueError('neighbors must be "add_remove" to draw numbers of records: under swap neighbors they are public.')
+        raise ValueError(
+            'neighbors must be "add_remove" to draw numbers of records: under swap '
+            "neighbors they are public."
+        )
 
 
 def one_of(name: str, value: Any, options: Collection[str]) -> str:
@@ -47,7 +50,9 @@ def one_of(name: str, value: Any, options: Collection[str]) -> str:
     return str(value)
 
 
-def static_integer(name: str, value: Any, least: int, most: int | None = None, *, must: str | None = None) -> int:
+def static_integer(
+    name: str, value: Any, least: int, most: int | None = None, *, must: str | None = None
+) -> int:
     """Return a static Python, NumPy or JAX integer as a Python integer.
 
     Raise ``ValueError`` if it is none.
@@ -85,7 +90,9 @@ def static_number(name: str, value: Any, least: float, most: float) -> float:
     except (TypeError, ValueError):  # traced values too
         number = None
     if number is None or not least <= number <= most:
-        raise ValueError(f"{name} must be a static number from {least:g} to {most:g}, got {value!r}.")
+        raise ValueError(
+            f"{name} must be a static number from {least:g} to {most:g}, got {value!r}."
+        )
     return number
 
 
@@ -98,8 +105,15 @@ def instance(caller: str, value: Any, kind: type, hint: str) -> None:
     >>> instance("median", Fraction(1), Fraction, "a Fraction")
     """
     if not isinstance(value, kind):
-        found = "an array" if is_jax_array(value) or isinstance(value, np.ndarray) else type(value).__name__
-        raise TypeError(f"{caller} takes a {kind.__name__} ({hint}), got {found}{getattr(value, '_next_step', '')}.")
+        found = (
+            "an array"
+            if is_jax_array(value) or isinstance(value, np.ndarray)
+            else type(value).__name__
+        )
+        raise TypeError(
+            f"{caller} takes a {kind.__name__} ({hint}), got "
+            f"{found}{getattr(value, '_next_step', '')}."
+        )
 
 
 def resolution(value: Resolution, bounds: Sequence[ArrayLike], most: int) -> Fraction:
@@ -114,7 +128,9 @@ def resolution(value: Resolution, bounds: Sequence[ArrayLike], most: int) -> Fra
     Fraction(1, 10)
     """
     if is_jax_array(value):
-        raise TypeError("resolution must be a static number or Fraction, not a JAX array: grids are exact.")
+        raise TypeError(
+            "resolution must be a static number or Fraction, not a JAX array: grids are exact."
+        )
     step = exact(value)
     if step is None or step <= 0:
         raise ValueError(f"resolution must be a positive number or a Fraction, got {value!r}.")
@@ -122,10 +138,14 @@ def resolution(value: Resolution, bounds: Sequence[ArrayLike], most: int) -> Fra
         for number in () if is_jax_array(bound) else np.ravel(bound):
             fraction = exact(number)
             if fraction is not None and (fraction / step).denominator != 1:
-                raise ValueError(f"bounds and candidates must be multiples of the resolution {value}, got {number}.")
+                raise ValueError(
+                    "bounds and candidates must be multiples of the resolution "
+                    f"{value}, got {number}."
+                )
             if fraction is not None and abs(fraction / step) > most:
                 raise ValueError(
-                    f"{number} is more than {most} times the resolution {value}, too many for a float: use a coarser resolution."
+                    f"{number} is more than {most} times the resolution {value}, too many for a "
+                    "float: use a coarser resolution."
                 )
     return step
 
@@ -153,7 +173,9 @@ def _microseconds(value: datetime.date | datetime.time | datetime.timedelta) -> 
     elif not isinstance(value, datetime.datetime | datetime.timedelta):
         value = datetime.datetime(value.year, value.month, value.day)
     if isinstance(value, datetime.datetime):
-        value = value - datetime.datetime(1970, 1, 1, tzinfo=None if value.tzinfo is None else datetime.UTC)
+        value = value - datetime.datetime(
+            1970, 1, 1, tzinfo=None if value.tzinfo is None else datetime.UTC
+        )
     return value // datetime.timedelta(microseconds=1)
 
 

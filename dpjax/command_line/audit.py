@@ -30,13 +30,22 @@ from dpjax.command_line.audited import (
     family_of,
 )
 from dpjax.command_line.errors import UserError
-from dpjax.command_line.text import aligned, as_json, promised, versions, versions_line, words_of, wrapped
+from dpjax.command_line.text import (
+    aligned,
+    as_json,
+    promised,
+    versions,
+    versions_line,
+    words_of,
+    wrapped,
+)
 from dpjax.distributions import Finite, PiecewiseExponential
 from dpjax.metric_privacy import MetricGuarantee
 from dpjax.numerics.batching import broadcast_rows
 
 CONFIDENCE = 0.95
-ROUNDING = 1e-4  # relative tolerance; 1e-5 is added, as losses are differences of log-densities in float32
+# relative tolerance; 1e-5 is added, as losses are differences of log-densities in float32
+ROUNDING = 1e-4
 _PIECES = 16  # the number of pieces to which distributions are padded, to share compiled programs
 
 
@@ -67,7 +76,10 @@ class Audit:
     @property
     def holds(self) -> bool:
         """True if the exact loss and range are at most the claimed ones, up to rounding."""
-        pairs = ((self.exact_loss, self.guarantee.epsilon), (self.exact_range, self.guarantee.bounded_range))
+        pairs = (
+            (self.exact_loss, self.guarantee.epsilon),
+            (self.exact_range, self.guarantee.bounded_range),
+        )
         return all(found <= claim * (1 + ROUNDING) + 1e-5 for found, claim in pairs)
 
 
@@ -90,19 +102,29 @@ def run(asked: argparse.Namespace) -> tuple[str, int]:
     return report, 0 if all(audit.holds for audit in audits) else 1
 
 
-def _audit(name: str, build: Build, family: Family, asked: argparse.Namespace, key: jax.Array) -> Audit:
+def _audit(
+    name: str, build: Build, family: Family, asked: argparse.Namespace, key: jax.Array
+) -> Audit:
     distribution, promise = build(family, asked.epsilon)
-    guarantee = promise.guarantee(neighbors=promise.neighbors) if isinstance(promise, MetricGuarantee) else promise
+    guarantee = (
+        promise.guarantee(neighbors=promise.neighbors)
+        if isinstance(promise, MetricGuarantee)
+        else promise
+    )
     share = guarantee.epsilon / budgets(promise, family)
     distribution = _padded(distribution, len(family.datasets))
     loss = privacy_loss(*(_rows(distribution, jnp.asarray(rows)) for rows in family.pairs))
-    losses = share * np.asarray(loss.epsilon_at(guarantee.delta) if guarantee.delta else loss.epsilon, np.float64)
+    losses = share * np.asarray(
+        loss.epsilon_at(guarantee.delta) if guarantee.delta else loss.epsilon, np.float64
+    )
     losses = np.where(np.isnan(losses), np.inf, losses)
     worst = int(losses.argmax())
     pair = family.pairs[:, worst]
     draws = _rows(distribution, jnp.asarray(pair)).sample(key, (asked.draws,))
     score = log_ratio(*(_rows(distribution, row) for row in pair))
-    shown = lower_bound(draws[:, 0], draws[:, 1], confidence=CONFIDENCE, delta=guarantee.delta, score=score)
+    shown = lower_bound(
+        draws[:, 0], draws[:, 1], confidence=CONFIDENCE, delta=guarantee.delta, score=score
+    )
     return Audit(
         mechanism=name,
         guarantee=guarantee,
@@ -120,7 +142,11 @@ def _padded(distribution: Distribution, rows: int) -> Distribution:
     """
     rate = jnp.broadcast_to(distribution.rate, (rows,))
     if isinstance(distribution, Finite):
-        return Finite(broadcast_rows(distribution.values, (rows,)), broadcast_rows(distribution.cost, (rows,)), rate)
+        return Finite(
+            broadcast_rows(distribution.values, (rows,)),
+            broadcast_rows(distribution.cost, (rows,)),
+            rate,
+        )
     fields = distribution.edges, distribution.cost_left, distribution.cost_right
     edges, left, right = (broadcast_rows(field, (rows,)) for field in fields)
     if distribution.tails is not None:
@@ -151,20 +177,28 @@ def _text(asked: argparse.Namespace, family: Family, audits: list[Audit]) -> str
     )
     sizes = f"0 to {RECORDS}" if asked.neighbors == "add_remove" else f"{RECORDS}"
     head = (
-        f"Audit at epsilon {promised(asked.epsilon)} under {asked.neighbors} neighbors: all {len(family.datasets)} datasets of "
-        f"{sizes} records from {_set(VALUES)}, all {family.pairs.shape[1]} neighboring pairs of them."
+        f"Audit at epsilon {promised(asked.epsilon)} under {asked.neighbors} neighbors: all "
+        f"{len(family.datasets)} datasets of "
+        f"{sizes} records from {_set(VALUES)}, all {family.pairs.shape[1]} neighboring pairs "
+        "of them."
     )
     legend = wrapped(
-        "exact loss: the supremum of abs(log p/q) over all outputs and pairs, of the distributions in exact arithmetic.",
-        "exact range: the largest log p/q minus the smallest, of one pair. Other datasets may have larger losses than these.",
-        "With a delta, the exact loss holds except with that probability. The budgets of metric_laplace, linear_selection and "
-        "small_db depend on the distance of two values: their losses are relative to the budget of the pair, times the largest.",
-        f"from draws: a lower bound on epsilon from {asked.draws} draws of each distribution of the worst pair, "
+        "exact loss: the supremum of abs(log p/q) over all outputs and pairs, of the "
+        "distributions in exact arithmetic.",
+        "exact range: the largest log p/q minus the smallest, of one pair. Other datasets may "
+        "have larger losses than these.",
+        "With a delta, the exact loss holds except with that probability. The budgets of "
+        "metric_laplace, linear_selection and "
+        "small_db depend on the distance of two values: their losses are relative to the budget "
+        "of the pair, times the largest.",
+        f"from draws: a lower bound on epsilon from {asked.draws} draws of each distribution of "
+        "the worst pair, "
         f"with {100 * CONFIDENCE:g} % confidence each (Clopper-Pearson; seed {asked.seed}).",
         versions_line(),
     )
     broken = [
-        f"BROKEN: {a.mechanism} claims {words_of(a.guarantee)}, but its exact loss is {a.exact_loss:.4f} and "
+        f"BROKEN: {a.mechanism} claims {words_of(a.guarantee)}, but its exact loss is "
+        f"{a.exact_loss:.4f} and "
         f"its range {a.exact_range:.4f}."
         for a in audits
         if not a.holds
@@ -174,7 +208,9 @@ def _text(asked: argparse.Namespace, family: Family, audits: list[Audit]) -> str
 
 
 def _claim(guarantee: Guarantee) -> str:
-    return promised(guarantee.epsilon) + (f", delta {promised(guarantee.delta)}" if guarantee.delta else "")
+    return promised(guarantee.epsilon) + (
+        f", delta {promised(guarantee.delta)}" if guarantee.delta else ""
+    )
 
 
 def _json(asked: argparse.Namespace, audits: list[Audit]) -> str:

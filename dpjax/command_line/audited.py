@@ -58,7 +58,12 @@ class Family:
     @property
     def known(self) -> dict[str, Any]:
         """The keyword arguments of statistics of bounded records."""
-        return {"lower": LOWER, "upper": UPPER, "neighbors": self.neighbors, "num_records": self.num_records}
+        return {
+            "lower": LOWER,
+            "upper": UPPER,
+            "neighbors": self.neighbors,
+            "num_records": self.num_records,
+        }
 
 
 Build = Callable[[Family, float], tuple[Distribution, Guarantee | MetricGuarantee]]
@@ -70,18 +75,30 @@ def family_of(neighbors: Neighbors) -> Family:
     Under swap they have exactly four records.
     """
     sizes = range(RECORDS + 1) if neighbors == "add_remove" else [RECORDS]
-    datasets = [data for size in sizes for data in itertools.combinations_with_replacement(VALUES, size)]
+    datasets = [
+        data for size in sizes for data in itertools.combinations_with_replacement(VALUES, size)
+    ]
     row = {data: i for i, data in enumerate(datasets)}
     pairs = set()
     for data, i in row.items():
         fewer = [data[:index] + data[index + 1 :] for index in range(len(data))]
-        others = fewer if neighbors == "add_remove" else [tuple(sorted((*rest, value))) for rest in fewer for value in VALUES]
+        others = (
+            fewer
+            if neighbors == "add_remove"
+            else [tuple(sorted((*rest, value))) for rest in fewer for value in VALUES]
+        )
         pairs |= {(min(i, row[other]), max(i, row[other])) for other in others if other != data}
     x = np.zeros((len(datasets), RECORDS))
     for i, data in enumerate(datasets):
         x[i, : len(data)] = data
     count = jnp.asarray([len(data) for data in datasets], jnp.int32)
-    return Family(datasets, jnp.asarray(x, jnp.result_type(float)), count, np.array(sorted(pairs)).T, neighbors)
+    return Family(
+        datasets,
+        jnp.asarray(x, jnp.result_type(float)),
+        count,
+        np.array(sorted(pairs)).T,
+        neighbors,
+    )
 
 
 def _of_profile(mechanism: Any, statistic: Callable[[Family], Any], **options: Any) -> Build:
@@ -96,7 +113,9 @@ def _of_profile(mechanism: Any, statistic: Callable[[Family], Any], **options: A
 
 def _laplace(**bounds: float) -> Build:
     def build(family: Family, epsilon: float) -> tuple[Distribution, Guarantee]:
-        distribution = laplace(jnp.sum(family.x, axis=-1), epsilon, sensitivity=UPPER - LOWER, **bounds)
+        distribution = laplace(
+            jnp.sum(family.x, axis=-1), epsilon, sensitivity=UPPER - LOWER, **bounds
+        )
         return distribution, laplace.guarantee(family.neighbors, epsilon, bounded=bool(bounds))
 
     return build
@@ -107,11 +126,18 @@ def _median(family: Family) -> Any:
 
 
 def _counts(family: Family) -> Any:
-    return candidate_counts(family.x, candidates=np.array(VALUES), neighbors=family.neighbors, num_records=family.num_records)
+    return candidate_counts(
+        family.x,
+        candidates=np.array(VALUES),
+        neighbors=family.neighbors,
+        num_records=family.num_records,
+    )
 
 
 def _noisy_tree(family: Family, epsilon: float) -> tuple[Distribution, Guarantee]:
-    return noisy_tree(_counts(family), epsilon=epsilon), noisy_tree.guarantee(_counts(family), epsilon=epsilon)
+    return noisy_tree(_counts(family), epsilon=epsilon), noisy_tree.guarantee(
+        _counts(family), epsilon=epsilon
+    )
 
 
 def _never_fail(family: Family, epsilon: float) -> tuple[Distribution, Guarantee]:
@@ -119,7 +145,10 @@ def _never_fail(family: Family, epsilon: float) -> tuple[Distribution, Guarantee
 
     So no dataset fails with a larger probability than 0.5.
     """
-    attempt, cost = exponential(_counts(family), epsilon), exponential.guarantee(_counts(family), epsilon)
+    attempt, cost = (
+        exponential(_counts(family), epsilon),
+        exponential.guarantee(_counts(family), epsilon),
+    )
     accepted = np.array([1.0] * (len(VALUES) - 1) + [0.5])
     found = never_fail_distribution(attempt, accepted, fallback=LOWER, attempts=5)
     return found, never_fail.guarantee(cost, failure=0.5, attempts=5, fallback="public")
@@ -150,7 +179,9 @@ def _metric_laplace(family: Family, epsilon: float) -> tuple[Distribution, Metri
 def _linear_selection(family: Family, epsilon: float) -> tuple[Distribution, MetricGuarantee]:
     """Return the selection of the candidate with the least sum of distances to all records."""
     metric, weights = _metric(family, epsilon), -np.abs(np.subtract.outer(VALUES, VALUES))
-    found = linear_selection(_histograms(family), metric, weights=weights, candidates=np.array(VALUES))
+    found = linear_selection(
+        _histograms(family), metric, weights=weights, candidates=np.array(VALUES)
+    )
     return found, linear_selection.guarantee(metric)
 
 
@@ -179,12 +210,20 @@ def budgets(guarantee: Guarantee | MetricGuarantee, family: Family) -> np.ndarra
 MECHANISMS: dict[str, Build] = {
     "piecewise_laplace, median": _of_profile(piecewise_laplace, _median),
     "piecewise_laplace, median, rho 0.5": _of_profile(piecewise_laplace, _median, rho=0.5),
-    "piecewise_laplace, quantile 0.9": _of_profile(piecewise_laplace, lambda family: quantile(family.x, 0.9, **family.known)),
-    "piecewise_laplace, mean": _of_profile(piecewise_laplace, lambda family: mean(family.x, **family.known)),
+    "piecewise_laplace, quantile 0.9": _of_profile(
+        piecewise_laplace, lambda family: quantile(family.x, 0.9, **family.known)
+    ),
+    "piecewise_laplace, mean": _of_profile(
+        piecewise_laplace, lambda family: mean(family.x, **family.known)
+    ),
     "inverse_sensitivity, median": _of_profile(inverse_sensitivity, _median),
-    "duff, median": _of_profile(duff, lambda family: median(family.x, definition="lower", **family.known)),
+    "duff, median": _of_profile(
+        duff, lambda family: median(family.x, definition="lower", **family.known)
+    ),
     "shifted_inverse, maximum, tau 2": _of_profile(
-        shifted_inverse, lambda family: maximum(family.x, lower=LOWER, upper=UPPER, num_records=family.num_records), tau=2
+        shifted_inverse,
+        lambda family: maximum(family.x, lower=LOWER, upper=UPPER, num_records=family.num_records),
+        tau=2,
     ),
     "laplace, sum": _laplace(),
     "laplace within bounds, sum": _laplace(lower=0.0, upper=RECORDS * UPPER),

@@ -14,9 +14,12 @@ import numpy as np
 
 from dpjax.command_line.csv_text import Source
 
-_WORD, _LONG = 8, 128  # the number of bytes compared at a time, and the longest label compared in this way
+# the number of bytes compared at a time, and the longest label compared in this way
+_WORD, _LONG = 8, 128
 _MASKS = np.array([(1 << 8 * size) - 1 for size in range(_WORD + 1)], np.uint64)
-_EXACT = 2**53  # integers up to this and powers of ten up to 10^22 are exact: their quotient is rounded once, as by float()
+# integers up to this and powers of ten up to 10^22 are exact: their quotient is rounded once, as by
+# float()
+_EXACT = 2**53
 _DIGITS = 18  # the number of decimal digits that an int64 holds
 _POWERS = 10.0 ** np.arange(_DIGITS + 1)
 _TRIMMED = 32  # the maximal number of blanks removed from either end of a cell by array operations
@@ -72,7 +75,8 @@ class LabelColumn:
     def __init__(self) -> None:
         self._words, self._chains = _Numbering(), _Numbering()
         self._names: dict[str, int] = {"": -1}
-        self._codes_of = np.full(1, -2, np.int32)  # the code of each number of a cell's bytes; -2 if unseen
+        # the code of each number of a cell's bytes; -2 if unseen
+        self._codes_of = np.full(1, -2, np.int32)
         self._codes = _Growing(np.int32)
 
     def add(self, cells: Cells) -> None:
@@ -109,7 +113,8 @@ class LabelColumn:
         The first eight bytes get an even number. The combination of a number and that of the next
         eight bytes gets an odd one.
         """
-        windows = np.ndarray((len(cells.data) - _WORD + 1,), "<u8", buffer=cells.data, strides=(1,))  # one window at every byte
+        # one window at every byte
+        windows = np.ndarray((len(cells.data) - _WORD + 1,), "<u8", buffer=cells.data, strides=(1,))
 
         def words(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:  # cells contain no NUL
             return self._words.of(windows[starts] & _MASKS[np.minimum(lengths, _WORD)])
@@ -146,14 +151,23 @@ class NumberColumn:
         self.wrong = 0
         self._values = _Growing(np.float64)
         self._decimal = source.decimal
-        marks = "[ \N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}\N{THIN SPACE}]" if source.thousands == " " else source.thousands
+        marks = (
+            "[ \N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}\N{THIN SPACE}]"
+            if source.thousands == " "
+            else source.thousands
+        )
         marks = marks if len(marks) > 1 else re.escape(marks)
-        self._grouped = re.compile(rf"[+-]?[0-9]{{1,3}}(?:{marks}[0-9]{{3}})+(?![0-9])") if marks else None
+        self._grouped = (
+            re.compile(rf"[+-]?[0-9]{{1,3}}(?:{marks}[0-9]{{3}})+(?![0-9])") if marks else None
+        )
         self._marks = re.compile(marks)
         self._words = missing_words(source)
         read = [self._number(word) for word in self._words]
-        self._values_of_words = [value for value in read if value is not None and not math.isnan(value)]
-        self._plain = source.decimal == "." and not self._values_of_words  # whether float() reads the format of numbers
+        self._values_of_words = [
+            value for value in read if value is not None and not math.isnan(value)
+        ]
+        # whether float() reads the format of numbers
+        self._plain = source.decimal == "." and not self._values_of_words
 
     def add(self, cells: Cells) -> None:
         """Append the cells of a block."""
@@ -225,7 +239,8 @@ def _read(cells: Cells, rows: np.ndarray, length: int, decimal: int, values: np.
     data, starts = cells.data, cells.starts[rows]
     total, other = np.zeros(len(rows), np.int64), np.zeros(len(rows), bool)
     for place in range(length):
-        digit = data[starts + place] - np.uint8(48)  # other characters wrap around to numbers above 9
+        # other characters wrap around to numbers above 9
+        digit = data[starts + place] - np.uint8(48)
         other |= digit > 9
         total = total * 10 + digit
     good = ~other & (length <= _DIGITS)
@@ -240,7 +255,8 @@ def _read(cells: Cells, rows: np.ndarray, length: int, decimal: int, values: np.
         character = data[starts + place]
         digit = character - np.uint8(48)
         is_digit, is_point = digit <= 9, (character == decimal) & ~point
-        good &= is_digit | is_point | (((sign == 43) | (sign == 45)) if place == 0 else False)  # plus and minus
+        # plus and minus
+        good &= is_digit | is_point | (((sign == 43) | (sign == 45)) if place == 0 else False)
         total = np.where(is_digit, total * 10 + digit, total)
         digits += is_digit
         after += is_digit & point

@@ -27,7 +27,8 @@ from dpjax.command_line.errors import UserError
 from dpjax.command_line.parser import DELIMITERS
 
 _LF, _CR, _QUOTE, _TAB, _BLANK = b'\n\r"\t '
-_BLANK_LINES = re.compile(rb"(?:\r?\n)*"), re.compile(rb"(?:[ \t]*\r?\n)*")  # the second one if blanks separate cells
+# the second one if blanks separate cells
+_BLANK_LINES = re.compile(rb"(?:\r?\n)*"), re.compile(rb"(?:[ \t]*\r?\n)*")
 _PADDING = bytes(8)  # for reads of eight bytes from any cell's start
 csv.field_size_limit(2**31 - 1)  # so that the csv module has no smaller limit than this module
 
@@ -73,7 +74,9 @@ def check_columns(source: Source, names: Sequence[str]) -> None:
             next(blocks)
 
 
-def read_columns(source: Source, numbers: Sequence[str] | None, labels: Sequence[str] = ()) -> Columns:
+def read_columns(
+    source: Source, numbers: Sequence[str] | None, labels: Sequence[str] = ()
+) -> Columns:
     """Read columns of a file.
 
     Args:
@@ -93,9 +96,14 @@ def read_columns(source: Source, numbers: Sequence[str] | None, labels: Sequence
             names, rest = _header(source, blocks)
         if numbers is None:
             if len(names) > 1:
-                raise UserError(f"{source.name} has {len(names)} columns, choose some with --column: {', '.join(names)}.")
+                raise UserError(
+                    f"{source.name} has {len(names)} columns, choose some with "
+                    f"--column: {', '.join(names)}."
+                )
             numbers = names
-        places = dict(zip([*numbers, *labels], _places(source, names, [*numbers, *labels]), strict=True))
+        places = dict(
+            zip([*numbers, *labels], _places(source, names, [*numbers, *labels]), strict=True)
+        )
         number_columns = {name: NumberColumn(source) for name in numbers}
         label_columns = {name: LabelColumn() for name in labels}
         width = len(names) if source.header else None
@@ -119,7 +127,8 @@ def read_columns(source: Source, numbers: Sequence[str] | None, labels: Sequence
 def _malformed(source: Source) -> UserError:
     """Return the error for a file that is not well-formed, whatever is wrong."""
     return UserError(
-        f"{source.name} is not well-formed CSV (RFC 4180) in this encoding, with as many cells in each record as in the first: "
+        f"{source.name} is not well-formed CSV (RFC 4180) in this encoding, with as many cells in "
+        "each record as in the first: "
         "correct it, or give --records lines, which reads each line as a record."
     )
 
@@ -127,7 +136,9 @@ def _malformed(source: Source) -> UserError:
 def _header(source: Source, blocks: Iterator[bytes]) -> tuple[list[str], Iterator[bytes]]:
     """Return the names of the columns, and the blocks of records after the header."""
     for block in blocks:
-        if source.records == "csv" and (blank := _BLANK_LINES[source.delimiter == " "].match(block)):
+        if source.records == "csv" and (
+            blank := _BLANK_LINES[source.delimiter == " "].match(block)
+        ):
             block = block[blank.end() :]
         if not block:
             continue
@@ -155,9 +166,19 @@ def _places(source: Source, names: list[str], asked: Sequence[str]) -> list[int]
             if "\N{REPLACEMENT CHARACTER}" in "".join(names):
                 raise _not_text(source)
             # If the first line is a single column, look for another delimiter in it.
-            other = [name for name, mark in DELIMITERS.items() if len(names) == 1 and mark != source.delimiter and mark in names[0]]
-            hint = f" Its first line is {names[0][:60]!r}: is the --delimiter {other[0]}?" if other else ""
-            raise UserError(f"{source.name} has no column {column!r}; its columns are {', '.join(names)}.{hint}")
+            other = [
+                name
+                for name, mark in DELIMITERS.items()
+                if len(names) == 1 and mark != source.delimiter and mark in names[0]
+            ]
+            hint = (
+                f" Its first line is {names[0][:60]!r}: is the --delimiter {other[0]}?"
+                if other
+                else ""
+            )
+            raise UserError(
+                f"{source.name} has no column {column!r}; its columns are {', '.join(names)}.{hint}"
+            )
         elif names.count(column) > 1:
             raise UserError(f"the first line of {source.name} names {column!r} twice.")
     return [names.index(column) if source.header else int(column) - 1 for column in asked]
@@ -165,7 +186,8 @@ def _places(source: Source, names: list[str], asked: Sequence[str]) -> list[int]
 
 def _not_text(source: Source) -> UserError:
     return UserError(
-        f"{source.name} is not {source.encoding.upper()} text (in its first line): give its --encoding, such as latin-1 or utf-16."
+        f"{source.name} is not {source.encoding.upper()} text (in its first line): give its "
+        "--encoding, such as latin-1 or utf-16."
     )
 
 
@@ -307,7 +329,11 @@ def _split(block: bytes, source: Source) -> _Table:
 
 def _split_at_blanks(block: bytes, data: np.ndarray, source: Source) -> _Table:
     """Find the cells between blanks, where blanks separate cells."""
-    if source.records == "csv" and b"\r" in block and np.any(data[np.flatnonzero(data == _CR) + 1] != _LF):
+    if (
+        source.records == "csv"
+        and b"\r" in block
+        and np.any(data[np.flatnonzero(data == _CR) + 1] != _LF)
+    ):
         raise _malformed(source)
     blank = (data == _BLANK) | (data == _TAB) | (data == _LF) | (data == _CR) | (data == 0)
     changes = np.flatnonzero(np.diff(blank, prepend=True))
@@ -317,7 +343,9 @@ def _split_at_blanks(block: bytes, data: np.ndarray, source: Source) -> _Table:
     return _Table(Cells(data, starts, stops, literal=True), behind - counts, counts)
 
 
-def _misplaced(data: np.ndarray, opening: np.ndarray, closing: np.ndarray, delimiter: int) -> np.ndarray:
+def _misplaced(
+    data: np.ndarray, opening: np.ndarray, closing: np.ndarray, delimiter: int
+) -> np.ndarray:
     """Return for each pair of quotes whether it is misplaced.
 
     A misplaced pair is neither around a cell nor a doubled quote within one.
@@ -328,7 +356,9 @@ def _misplaced(data: np.ndarray, opening: np.ndarray, closing: np.ndarray, delim
     return ~(starts & stops)
 
 
-def _whole_lines(data: np.ndarray, quotes: np.ndarray, ends: np.ndarray, delimiter: int) -> tuple[np.ndarray, np.ndarray]:
+def _whole_lines(
+    data: np.ndarray, quotes: np.ndarray, ends: np.ndarray, delimiter: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the quotes of well-formed lines, and the indices of other lines with quotes."""
     lines = np.searchsorted(ends, quotes)
     odd = np.bincount(lines, minlength=len(ends)) % 2 == 1
@@ -338,14 +368,23 @@ def _whole_lines(data: np.ndarray, quotes: np.ndarray, ends: np.ndarray, delimit
     return quotes[~wrong[lines]], np.flatnonzero(wrong)
 
 
-def _with_split_lines(block: bytes, table: _Table, ends: np.ndarray, bad: np.ndarray, delimiter: str) -> _Table:
+def _with_split_lines(
+    block: bytes, table: _Table, ends: np.ndarray, bad: np.ndarray, delimiter: str
+) -> _Table:
     """Append the cells of these lines, split by the csv module, to those of the block."""
     first, counts = table.first.copy(), table.counts.copy()
     texts: list[bytes] = []
     for line in bad.tolist():
         start = int(ends[line - 1]) + 1 if line else 0
         try:
-            cells = next(csv.reader([block[start : int(ends[line])].decode()], delimiter=delimiter, skipinitialspace=True), [])
+            cells = next(
+                csv.reader(
+                    [block[start : int(ends[line])].decode()],
+                    delimiter=delimiter,
+                    skipinitialspace=True,
+                ),
+                [],
+            )
         except csv.Error:
             cells = []
         first[line], counts[line] = len(table.cells.starts) + len(texts), len(cells)

@@ -80,12 +80,22 @@ def check(source: Source) -> None:
     """Raise :class:`UserError` for a format that cannot be read, before the file is opened."""
     if "\0" in source.path:
         raise UserError(f"cannot read {source.path!r}: no file can have this name.")
-    if len(source.delimiter) != 1 or not source.delimiter.isascii() or source.delimiter in '"\r\n\0':
-        raise UserError(f"--delimiter must be one ASCII character, no quote and no line break; got {source.delimiter!r}.")
+    if (
+        len(source.delimiter) != 1
+        or not source.delimiter.isascii()
+        or source.delimiter in '"\r\n\0'
+    ):
+        raise UserError(
+            "--delimiter must be one ASCII character, no quote and no line break; got "
+            f"{source.delimiter!r}."
+        )
     if source.thousands == source.decimal:
         raise UserError(f"--decimal and --thousands must differ, and are both {source.decimal!r}.")
     if _codec(source) == "utf-16" and not source.header:
-        raise UserError("without a header the first characters belong to a record: give --encoding utf-16-le or utf-16-be.")
+        raise UserError(
+            "without a header the first characters belong to a record: give --encoding utf-16-le "
+            "or utf-16-be."
+        )
 
 
 def utf8_blocks(source: Source) -> Generator[bytes, None, None]:
@@ -110,7 +120,9 @@ def utf8_blocks(source: Source) -> Generator[bytes, None, None]:
                     yield block
                 else:
                     text = decoder.decode(block)
-                    yield (text.removeprefix("\N{ZERO WIDTH NO-BREAK SPACE}") if first else text).encode()
+                    yield (
+                        text.removeprefix("\N{ZERO WIDTH NO-BREAK SPACE}") if first else text
+                    ).encode()
                 block, first = file.read(_BLOCK), False
             yield decoder.decode(b"", final=True).encode()
     except (OSError, EOFError, zlib.error) as error:  # gzip's message has a checksum of the data
@@ -121,11 +133,17 @@ def utf8_blocks(source: Source) -> Generator[bytes, None, None]:
 @contextmanager
 def _opened(source: Source) -> Iterator[Any]:
     """Open a file as bytes, decompressed if it is gzipped."""
-    with nullcontext(sys.stdin.buffer) if source.path == "-" else Path(source.path).open("rb") as file:
+    with (
+        nullcontext(sys.stdin.buffer)
+        if source.path == "-"
+        else Path(source.path).open("rb") as file
+    ):
         buffered: Any = file if hasattr(file, "peek") else io.BufferedReader(file)
         # Without a header the first bytes belong to a record, which must not change how the file is
         # read.
-        zipped = source.path.endswith(".gz") or (source.header and buffered.peek(2)[:2] == b"\x1f\x8b")
+        zipped = source.path.endswith(".gz") or (
+            source.header and buffered.peek(2)[:2] == b"\x1f\x8b"
+        )
         yield gzip.GzipFile(fileobj=buffered) if zipped else buffered
 
 
@@ -136,13 +154,21 @@ def _codec(source: Source) -> str:
     except (LookupError, ValueError):
         name = ""
     if not _ENCODINGS.fullmatch(name):
-        raise UserError(f"--encoding must be one of {_LISTED}, got {source.encoding}: or convert the file to UTF-8.")
+        raise UserError(
+            f"--encoding must be one of {_LISTED}, got {source.encoding}: or convert the file "
+            "to UTF-8."
+        )
     return name
 
 
 def _check_start(start: bytes, codec: str, source: Source) -> None:
     """Raise :class:`UserError` if the first bytes of the header are those of another format."""
     if start == b"PAR1":
-        raise UserError(f"{source.name} is a Parquet file: it must be named .parquet, and not be standard input.")
+        raise UserError(
+            f"{source.name} is a Parquet file: it must be named .parquet, and not be "
+            "standard input."
+        )
     if start[:2] in _MARKS and not codec.startswith("utf-16"):
-        raise UserError(f"{source.name} begins with a byte order mark of UTF-16: give --encoding utf-16.")
+        raise UserError(
+            f"{source.name} begins with a byte order mark of UTF-16: give --encoding utf-16."
+        )

@@ -10,16 +10,32 @@ import argparse
 import os
 from typing import Any
 
-from dpjax.command_line.arguments import check_draws, columns_asked, complete, labels_read, persons_asked, times_read
+from dpjax.command_line.arguments import (
+    check_draws,
+    columns_asked,
+    complete,
+    labels_read,
+    persons_asked,
+    times_read,
+)
 from dpjax.command_line.errors import UserError
 from dpjax.command_line.file_tables import labels_of, mistakes, source_of, table_of
-from dpjax.command_line.text import SIMULATION, cost_of_all, in_options, name_of, report, versions, wrapped
+from dpjax.command_line.text import (
+    SIMULATION,
+    cost_of_all,
+    in_options,
+    name_of,
+    report,
+    versions,
+    wrapped,
+)
 from dpjax.frames import FrameResult, simulate
 from dpjax.frames.tables import kinds_of
 from dpjax.release import Quantile
 
 _JOINT = "joint_quantiles"  # for several quantiles
-_NUMBERS = ("piecewise_laplace", "inverse_sensitivity", "laplace", _JOINT, "permute_and_flip")  # by their index in the seed
+# by their index in the seed
+_NUMBERS = ("piecewise_laplace", "inverse_sensitivity", "laplace", _JOINT, "permute_and_flip")
 
 
 def run(asked: argparse.Namespace) -> tuple[str, int]:
@@ -35,9 +51,16 @@ def run(asked: argparse.Namespace) -> tuple[str, int]:
     frame, columns, unread = table_of(source, asked.column, labels_read(asked), times_read(asked))
     by_column, function = columns_asked(asked, columns)
     check_draws(asked, columns)
-    shared: Any = {"by": asked.by or None, "neighbors": asked.neighbors, "epsilon": asked.epsilon, "draws": asked.draws}
+    shared: Any = {
+        "by": asked.by or None,
+        "neighbors": asked.neighbors,
+        "epsilon": asked.epsilon,
+        "draws": asked.draws,
+    }
     with mistakes(source):
-        groups = None if asked.groups is None else labels_of(asked.groups, asked.by, kinds_of(frame))
+        groups = (
+            None if asked.groups is None else labels_of(asked.groups, asked.by, kinds_of(frame))
+        )
         results = [
             # The seed depends on the mechanism only, so that draws do not change with the other
             # mechanisms.
@@ -62,34 +85,61 @@ def run(asked: argparse.Namespace) -> tuple[str, int]:
         **{name: getattr(asked, name) for name in ("neighbors", "definition", "seed", "unit")},
         "resolution": None if asked.resolution is None else ", ".join(map(str, asked.resolution)),
         "not_numbers": unread,
-        "guarantees": {mechanism: found.guarantee for mechanism, found in zip(asked.mechanism, results, strict=True)},
+        "guarantees": {
+            mechanism: found.guarantee
+            for mechanism, found in zip(asked.mechanism, results, strict=True)
+        },
         "notes": _noted(results),
         **versions(jax=asked.resolution is None),
     }
     return report(asked, results, facts, lambda: _text(asked, columns, results, unread)), 0
 
 
-def _text(asked: argparse.Namespace, columns: list[str], results: list[FrameResult], unread: dict[str, int]) -> str:
+def _text(
+    asked: argparse.Namespace,
+    columns: list[str],
+    results: list[FrameResult],
+    unread: dict[str, int],
+) -> str:
     """Return the tables of all mechanisms, their legend, notes and guarantees.
 
     A line says that this is a simulation.
     """
-    step = "No resolution" if asked.resolution is None else f"Resolution {', '.join(map(str, asked.resolution))}"
+    step = (
+        "No resolution"
+        if asked.resolution is None
+        else f"Resolution {', '.join(map(str, asked.resolution))}"
+    )
     grouped = f" by {', '.join(asked.by)}" if asked.by else ""
     head = [
-        f"{name_of(asked.quantile)} (definition {asked.definition}) of {', '.join(columns)}{grouped}; neighbors {asked.neighbors}.",
-        f"{step}; seed {asked.seed}; {asked.draws} draw{'s' if asked.draws > 1 else ''} of each row.",
+        f"{name_of(asked.quantile)} (definition {asked.definition}) of "
+        f"{', '.join(columns)}{grouped}; neighbors {asked.neighbors}.",
+        f"{step}; seed {asked.seed}; {asked.draws} draw{'s' if asked.draws > 1 else ''} of "
+        "each row.",
     ]
     legend = [
-        "value: the statistic. mean_abs_error: the expected distance of a draw from it. lower95, upper95: the central interval of "
+        "value: the statistic. mean_abs_error: the expected distance of a draw from it. lower95, "
+        "upper95: the central interval of "
         "95 % of the draws."
     ]
-    legend += [f"{count} cells of {name} are not numbers, and count as missing." for name, count in unread.items() if count]
+    legend += [
+        f"{count} cells of {name} are not numbers, and count as missing."
+        for name, count in unread.items()
+        if count
+    ]
     legend += _noted(results)
     tables = []
     for mechanism, found in zip(asked.mechanism, results, strict=True):
         title = [f"{mechanism}:"] if len(results) > 1 else []
-        tables.append("\n".join([*title, found.table(), wrapped(f"All draws together are {cost_of_all(asked, found.guarantee)}")]))
+        tables.append(
+            "\n".join(
+                [
+                    *title,
+                    found.table(),
+                    wrapped(f"All draws together are {cost_of_all(asked, found.guarantee)}"),
+                ]
+            )
+        )
     said = [*tables, wrapped(*head), wrapped(*legend, _to_release(asked)), wrapped(SIMULATION)]
     return "\n\n".join(said)
 
@@ -108,7 +158,9 @@ def _to_release(asked: argparse.Namespace) -> str:
     if asked.resolution is None:
         return "dpjax release needs a --resolution, and draws from other distributions: give it here, too, to plan a release."
     others = ["no --seed"]
-    others += ["one --mechanism"] * (len(asked.mechanism) > 1) + ["no laplace"] * ("laplace" in asked.mechanism)
+    others += ["one --mechanism"] * (len(asked.mechanism) > 1) + ["no laplace"] * (
+        "laplace" in asked.mechanism
+    )
     others += ["one --epsilon"] * (len(asked.epsilon) > 1)
     if asked.by and asked.groups is None:
         others.append("--groups, or --group-epsilon and --group-delta")

@@ -37,8 +37,10 @@ _OF_TEXT = {
     "missing": [],
     "no_header": False,
 }
-_EXACT, _BEYOND = 2**53, 2**64  # integers below these are exact floats, and fit into a column, respectively
-_ENGINES = ("polars", "duckdb", "_duckdb", "pyarrow", "narwhals", "pyo3_runtime")  # whose messages may show records
+# integers below these are exact floats, and fit into a column, respectively
+_EXACT, _BEYOND = 2**53, 2**64
+# whose messages may show records
+_ENGINES = ("polars", "duckdb", "_duckdb", "pyarrow", "narwhals", "pyo3_runtime")
 
 
 def source_of(asked: argparse.Namespace) -> Source:
@@ -54,7 +56,10 @@ def source_of(asked: argparse.Namespace) -> Source:
     if is_parquet(asked.file):
         for name, default in _OF_TEXT.items():
             if getattr(asked, name) != default:
-                raise UserError(f"--{name.replace('_', '-')} is for delimited text, and {asked.file} is a Parquet file.")
+                raise UserError(
+                    f"--{name.replace('_', '-')} is for delimited text, and "
+                    f"{asked.file} is a Parquet file."
+                )
     return source
 
 
@@ -73,14 +78,18 @@ def _check_output(asked: argparse.Namespace) -> None:
     if _same(asked.file, asked.output):
         raise UserError(f"--output {asked.output} is the input file, whose records would be lost.")
     ledger = getattr(asked, "ledger", None)
-    if ledger is not None and (_same(ledger, asked.output) or os.path.realpath(ledger) == os.path.realpath(asked.output)):
+    if ledger is not None and (
+        _same(ledger, asked.output) or os.path.realpath(ledger) == os.path.realpath(asked.output)
+    ):
         raise UserError(f"--output {asked.output} is the ledger, whose charges would be lost.")
 
 
 def _same(path: str, other: str) -> bool:
     """Return whether two paths refer to one file, also through links; - is standard input."""
     try:
-        return os.path.samestat(os.fstat(sys.stdin.fileno()) if path == "-" else os.stat(path), os.stat(other))
+        return os.path.samestat(
+            os.fstat(sys.stdin.fileno()) if path == "-" else os.stat(path), os.stat(other)
+        )
     except (OSError, ValueError):  # one of them does not exist
         return False
 
@@ -97,9 +106,14 @@ def mistakes(source: Source) -> Iterator[None]:
     except UserError:
         raise
     except BaseException as error:
-        of_file = type(error).__module__.partition(".")[0] in _ENGINES or (isinstance(error, OSError) and error.errno is None)
+        of_file = type(error).__module__.partition(".")[0] in _ENGINES or (
+            isinstance(error, OSError) and error.errno is None
+        )
         if of_file:
-            raise UserError(f"cannot read {source.name}: it is a broken Parquet file, or has unsupported contents.") from None
+            raise UserError(
+                f"cannot read {source.name}: it is a broken Parquet file, or has "
+                "unsupported contents."
+            ) from None
         if isinstance(error, OSError):
             raise UserError(f"cannot open {error.filename}: {error.strerror}.") from error
         if isinstance(error, ValueError | TypeError | ImportError | BudgetExceeded):
@@ -119,7 +133,10 @@ def table_of(
     if source.is_parquet:
         frame, names = _scanned(source, numbers or (), labels, times)
         if numbers is None and len(names) > 1:
-            raise UserError(f"{source.name} has {len(names)} columns, choose some with --column: {', '.join(names)}.")
+            raise UserError(
+                f"{source.name} has {len(names)} columns, choose some with --column: "
+                f"{', '.join(names)}."
+            )
         _check_apart(numbers or names, labels)
         return frame, list(numbers or names), {}
     plain = None if numbers is None else [name for name in numbers if name not in times]
@@ -155,7 +172,9 @@ def _check_apart(numbers: Sequence[str], labels: Sequence[str]) -> None:
         raise UserError(f"the column {both[0]!r} cannot hold both numbers and labels.")
 
 
-def empty_table(source: Source, numbers: Sequence[str], labels: Sequence[str], times: Mapping[str, bool]) -> Any:
+def empty_table(
+    source: Source, numbers: Sequence[str], labels: Sequence[str], times: Mapping[str, bool]
+) -> Any:
     """Return a table without records that has the columns and public properties of a file."""
     _check_apart(numbers, labels)
     if source.is_parquet:
@@ -163,10 +182,15 @@ def empty_table(source: Source, numbers: Sequence[str], labels: Sequence[str], t
     check_columns(source, [*numbers, *labels])
     nothing = Labels(np.zeros(0, np.int32), [])
     kinds = {name: "datetime64[D]" if dates else "datetime64[us]" for name, dates in times.items()}
-    return {**{name: np.zeros(0, kinds.get(name, "f8")) for name in numbers}, **dict.fromkeys(labels, nothing)}
+    return {
+        **{name: np.zeros(0, kinds.get(name, "f8")) for name in numbers},
+        **dict.fromkeys(labels, nothing),
+    }
 
 
-def _scanned(source: Source, numbers: Sequence[str], labels: Sequence[str], times: Mapping[str, bool]) -> tuple[Any, list[str]]:
+def _scanned(
+    source: Source, numbers: Sequence[str], labels: Sequence[str], times: Mapping[str, bool]
+) -> tuple[Any, list[str]]:
     """Return a Parquet file as a lazy frame or PyArrow table, and its column names."""
     try:
         with open(source.path, "rb") as file:
@@ -190,11 +214,14 @@ def _scanned(source: Source, numbers: Sequence[str], labels: Sequence[str], time
             raise UserError("Parquet needs Polars, DuckDB or PyArrow: pip install polars.")
         for name in (*numbers, *labels):
             if name not in names:
-                raise UserError(f"{source.name} has no column {name!r}; its columns are {', '.join(names)}.")
+                raise UserError(
+                    f"{source.name} has no column {name!r}; its columns are {', '.join(names)}."
+                )
         for name in numbers:
             if name not in times and kinds_of(frame)(name) in TIMES:
                 raise UserError(
-                    f"column {name!r} has dates or times: --lower and --upper must be such, and --resolution a duration such as 1d."
+                    f"column {name!r} has dates or times: --lower and --upper must be such, and "
+                    "--resolution a duration such as 1d."
                 )
     return frame, names
 
@@ -214,8 +241,13 @@ def labels_of(groups: Sequence[str], by: Sequence[str], kinds: Callable[[str], s
             if len(by) == 1:
                 said = f"--groups takes labels separated by blanks, and {text!r} has a comma"
                 raise UserError(f"""{said}: if this is one label, quote it as '"{text}"'.""")
-            raise UserError(f"--groups must have {len(by)} labels separated by commas for {len(by)} columns, got {text}.")
-        label = tuple(_label(part.strip(), kinds(name), name) for part, name in zip(parts, by, strict=True))
+            raise UserError(
+                f"--groups must have {len(by)} labels separated by commas for "
+                f"{len(by)} columns, got {text}."
+            )
+        label = tuple(
+            _label(part.strip(), kinds(name), name) for part, name in zip(parts, by, strict=True)
+        )
         found.append(label if len(by) > 1 else label[0])
     return list(dict.fromkeys(found))
 
@@ -244,7 +276,9 @@ def _label(text: str, kind: str, column: str) -> Any:
             return {"Date": datetime.date, "Datetime": datetime.datetime}[kind].fromisoformat(text)
     except (ValueError, KeyError):
         holds = "number" if kind.startswith("Float") else kind.lower()
-        raise UserError(f"column {column!r} holds {holds} labels, so no group is {text!r}.") from None
+        raise UserError(
+            f"column {column!r} holds {holds} labels, so no group is {text!r}."
+        ) from None
     return text
 
 

@@ -32,17 +32,29 @@ def run(asked: argparse.Namespace) -> tuple[str, int]:
 
 
 def _facts(ledger: Ledger) -> dict[str, Any]:
-    spent = {"unit": ledger.unit, "budget": ledger.budget, "spent": ledger.spent, "remaining": ledger.remaining}
+    spent = {
+        "unit": ledger.unit,
+        "budget": ledger.budget,
+        "spent": ledger.spent,
+        "remaining": ledger.remaining,
+    }
     return {"ledger": ledger.path, **ledger.totals, **spent, "entries": ledger.entries}
 
 
 def _text(ledger: Ledger) -> str:
     entries, totals = ledger.entries, ledger.totals
-    whole = Guarantee(totals["epsilon"], inf, totals["neighbors"], totals["delta"], unit=ledger.unit)
-    reserved = (
-        f" A delta of {promised(totals['mechanism_delta'])} is reserved for mechanisms with a delta." if totals["delta"] else ""
+    whole = Guarantee(
+        totals["epsilon"], inf, totals["neighbors"], totals["delta"], unit=ledger.unit
     )
-    number = {0: "nothing was charged so far", 1: "one charge"}.get(len(entries), f"{len(entries)} charges")
+    reserved = (
+        f" A delta of {promised(totals['mechanism_delta'])} is reserved for mechanisms with "
+        "a delta."
+        if totals["delta"]
+        else ""
+    )
+    number = {0: "nothing was charged so far", 1: "one charge"}.get(
+        len(entries), f"{len(entries)} charges"
+    )
     said = f"{ledger.path}: {number}; {left_text(ledger)}. All that is charged to it is {whole} together.{reserved}"
     return f"{_table(entries)}\n\n{wrapped(said)}" if entries else wrapped(said)
 
@@ -79,7 +91,13 @@ def _listed(value: Any) -> str:
 
 def _groups(groups: Any) -> str:
     """Return the number of groups as text; "found" for groups that a release finds."""
-    return str(len(groups)) if isinstance(groups, list) else "found" if isinstance(groups, dict) else str(groups)
+    return (
+        str(len(groups))
+        if isinstance(groups, list)
+        else "found"
+        if isinstance(groups, dict)
+        else str(groups)
+    )
 
 
 def _unit(what: dict[str, Any]) -> str:
@@ -92,7 +110,11 @@ def _draws(draws: Any) -> str:
     """Return the number of draws as text, one number if it is equal for all columns."""
     if not isinstance(draws, dict):
         return _listed(draws)
-    return str(next(iter(draws.values()))) if len(set(map(str, draws.values()))) == 1 else _listed(list(draws.values()))
+    return (
+        str(next(iter(draws.values())))
+        if len(set(map(str, draws.values()))) == 1
+        else _listed(list(draws.values()))
+    )
 
 
 def _statistic(given: Any) -> str:
@@ -111,10 +133,22 @@ def _statistic(given: Any) -> str:
         return str(given)
     if "statistic" not in given:
         named = {column: _statistic(each) for column, each in given.items()}
-        return "; ".join(f"{column}: {text}" for column, text in named.items()) if len(named) > 1 else "".join(named.values())
-    name = "Median" if (given["statistic"], given.get("q")) == ("Quantile", "1/2") else str(given["statistic"])
+        return (
+            "; ".join(f"{column}: {text}" for column, text in named.items())
+            if len(named) > 1
+            else "".join(named.values())
+        )
+    name = (
+        "Median"
+        if (given["statistic"], given.get("q")) == ("Quantile", "1/2")
+        else str(given["statistic"])
+    )
     levels = [_listed(given[level]) for level in _LEVELS if level in given and name != "Median"]
-    grid = "" if {"lower", "upper"} - set(given) else f", {_short(given['lower'])}..{_short(given['upper'])}"
+    grid = (
+        ""
+        if {"lower", "upper"} - set(given)
+        else f", {_short(given['lower'])}..{_short(given['upper'])}"
+    )
     grid += f" by {_short(given['resolution'])}" if grid and "resolution" in given else ""
     return " ".join([name, *levels]) + grid
 
@@ -127,5 +161,9 @@ def _short(value: Any) -> str:
     """
     if isinstance(value, dict):
         (kind, number), *_ = value.items()
-        return str(datetime.timedelta(microseconds=number)).removesuffix(", 0:00:00") if kind == "microseconds" else str(number)
+        return (
+            str(datetime.timedelta(microseconds=number)).removesuffix(", 0:00:00")
+            if kind == "microseconds"
+            else str(number)
+        )
     return f"{value:g}" if isinstance(value, float) else str(value)

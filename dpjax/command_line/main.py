@@ -20,7 +20,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         found a loss above its claim.
     """
     try:
-        asked = parsed([_negative(word) for word in (sys.argv[1:] if arguments is None else arguments)])
+        asked = parsed(
+            [_negative(word) for word in (sys.argv[1:] if arguments is None else arguments)]
+        )
         # Every command is a module with run(asked), imported on use.
         report, code = import_module(f"dpjax.command_line.{asked.module}").run(asked)
         _print(report)

@@ -16,7 +16,8 @@ from dpjax.version import __version__
 T = TypeVar("T")
 NEIGHBORS = ("add_remove", "swap")  # as in dpjax.checks, which would load NumPy
 PER_UNIT = ("mean", "sum", "min", "max", "count")
-GRID_MECHANISMS = ("piecewise_laplace", "inverse_sensitivity", "permute_and_flip")  # with a resolution
+# with a resolution
+GRID_MECHANISMS = ("piecewise_laplace", "inverse_sensitivity", "permute_and_flip")
 LINE_MECHANISMS = ("piecewise_laplace", "inverse_sensitivity", "laplace")  # without a resolution
 MARKS = {"comma": ",", "point": ".", "blank": " ", "apostrophe": "'"}
 LARGEST = 50_000_000  # the maximal number of draws in a result
@@ -64,7 +65,8 @@ _EXAMPLES = {
 }
 _SIMULATION = "Everything printed is a simulation and not a private release."
 _NEIGHBORS = (
-    "The neighbor relation: add_remove adds or removes a record, swap replaces one and treats the number of records as public."
+    "The neighbor relation: add_remove adds or removes a record, swap replaces one and treats the "
+    "number of records as public."
 )
 
 
@@ -84,7 +86,10 @@ def parsed(words: Sequence[str]) -> argparse.Namespace:
     for option in ("--epsilon", "--mechanism") if asked.command == "release" else ():
         given = words[words.index(option) + 1 :][:2] if option in words else []
         if len(given) == 2 and not given[1].startswith("-"):
-            raise UserError(f"a release takes one {option}; dpjax median and dpjax quantile, which simulate, take several.")
+            raise UserError(
+                f"a release takes one {option}; dpjax median and dpjax quantile, "
+                "which simulate, take several."
+            )
     raise UserError(f"unrecognized arguments: {' '.join(rest)} (see dpjax {asked.command} --help)")
 
 
@@ -92,14 +97,17 @@ def parser() -> Parser:
     """Return the parser of ``dpjax``; the parsed ``module`` is the module that runs the command."""
     top = Parser(
         prog="dpjax",
-        description="Simulate differentially private medians and quantiles, with exact error bars; or release them, without. "
+        description="Simulate differentially private medians and quantiles, with exact error "
+        "bars; or release them, without. "
         "Only the output of dpjax release is private: the other commands simulate releases.",
         allow_abbrev=False,
     )
     top.add_argument("--version", action="version", version=f"dpjax {__version__}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
 
-    def command(name: str, module: str, summary: str, note: str = _SIMULATION) -> Callable[..., Any]:
+    def command(
+        name: str, module: str, summary: str, note: str = _SIMULATION
+    ) -> Callable[..., Any]:
         made = commands.add_parser(
             name,
             help=summary,
@@ -122,7 +130,9 @@ def parser() -> Parser:
     summary = "Show what was spent of a budget, on what, and what is left."
     note = "A ledger is a file with a budget and its charges. It contains no records, and is not changed."
     _add_ledger_options(command("ledger", "ledger_command", summary, note))
-    _add_demo_options(command("demo", "demo", "Measure private medians of simulated normal data; needs no file."))
+    _add_demo_options(
+        command("demo", "demo", "Measure private medians of simulated normal data; needs no file.")
+    )
     summary = "Audit every mechanism: its claim, its exact worst loss over small datasets, and a lower bound from draws."
     note = "No file is read. The exit code is 1 if an exact loss is above its claim."
     _add_audit_options(command("audit", "audit", summary, note))
@@ -133,7 +143,8 @@ def _add_file_options(add: Callable[..., Any]) -> None:
     add(
         "file",
         metavar="FILE",
-        help="Delimited text, gzipped or not; or Parquet, named .parquet or .pq, which needs narwhals with Polars, DuckDB or "
+        help="Delimited text, gzipped or not; or Parquet, named .parquet or .pq, which needs "
+        "narwhals with Polars, DuckDB or "
         "PyArrow; - reads text from standard input. Give it before the options.",
     )
     add(
@@ -141,7 +152,8 @@ def _add_file_options(add: Callable[..., Any]) -> None:
         type=_delimiter,
         default=",",
         metavar="D",
-        help=f"One character, or one of {', '.join(DELIMITERS)} (default comma). space splits on any run of blanks.",
+        help=f"One character, or one of {', '.join(DELIMITERS)} (default comma). space splits on "
+        "any run of blanks.",
     )
     add(
         "--decimal",
@@ -157,16 +169,24 @@ def _add_file_options(add: Callable[..., Any]) -> None:
         choices=tuple(MARKS.values()),
         default="",
         metavar="MARK",
-        help=f"The mark between groups of three digits, one of {', '.join(MARKS)}: 1,200 is then 1200 (default: there is none).",
+        help=f"The mark between groups of three digits, one of {', '.join(MARKS)}: 1,200 is then "
+        "1200 (default: there is none).",
     )
     add(
         "--records",
         choices=("csv", "lines"),
         default="csv",
-        help="What a record is: csv (default), a record of well-formed CSV (RFC 4180), in which a quoted cell may contain line "
-        "breaks and blank lines are skipped, and any other file is refused; or lines, each line, whatever it contains.",
+        help="What a record is: csv (default), a record of well-formed CSV (RFC 4180), in which a "
+        "quoted cell may contain line "
+        "breaks and blank lines are skipped, and any other file is refused; or lines, each line, "
+        "whatever it contains.",
     )
-    add("--encoding", default="utf-8", metavar="NAME", help="The encoding of the text, such as latin-1 or utf-16 (default utf-8).")
+    add(
+        "--encoding",
+        default="utf-8",
+        metavar="NAME",
+        help="The encoding of the text, such as latin-1 or utf-16 (default utf-8).",
+    )
     add(
         "--missing",
         nargs="+",
@@ -174,13 +194,22 @@ def _add_file_options(add: Callable[..., Any]) -> None:
         metavar="WORD",
         help="Words for a missing value, in any case, in addition to an empty cell, NA and nan.",
     )
-    add("--output", metavar="PATH", help="Write the rows to this file: JSON if it ends with .json, and CSV otherwise.")
-    add("--no-header", action="store_true", help="The first line holds records; columns are then named 1, 2, 3, ...")
+    add(
+        "--output",
+        metavar="PATH",
+        help="Write the rows to this file: JSON if it ends with .json, and CSV otherwise.",
+    )
+    add(
+        "--no-header",
+        action="store_true",
+        help="The first line holds records; columns are then named 1, 2, 3, ...",
+    )
     add("--neighbors", choices=NEIGHBORS, required=True, help=_NEIGHBORS)
     add(
         "--definition",
         choices=("linear", "lower"),
-        help="linear interpolates between records (the midpoint median), lower takes the record of rank ceil(Q n). "
+        help="linear interpolates between records (the midpoint median), lower takes the record "
+        "of rank ceil(Q n). "
         "The default is linear, and with a resolution lower.",
     )
     add(
@@ -193,7 +222,9 @@ def _add_file_options(add: Callable[..., Any]) -> None:
     add("--json", action="store_true", help="Print one JSON object instead of the table.")
 
 
-def _add_column_options(add: Callable[..., Any], *, private: bool, column: str, by: str, resolution: str) -> None:
+def _add_column_options(
+    add: Callable[..., Any], *, private: bool, column: str, by: str, resolution: str
+) -> None:
     """Add the options about the columns of a file, which a simulation and a release share."""
     add("--column", nargs="+", required=private, metavar="NAME", help=f"Columns of numbers{column}")
     add(
@@ -201,20 +232,23 @@ def _add_column_options(add: Callable[..., Any], *, private: bool, column: str, 
         nargs="+",
         default=[],
         metavar="NAME",
-        help=f"Split every column into groups by this column{by} Records without a label are in no group.",
+        help=f"Split every column into groups by this column{by} Records without a label are in "
+        "no group.",
     )
     add(
         "--groups",
         nargs="+",
         action="extend",
         metavar="LABEL",
-        help="The groups: public, not read from the file; other records are left out. With several columns, such as north,women; a "
+        help="The groups: public, not read from the file; other records are left out. With "
+        "several columns, such as north,women; a "
         """label with a comma is quoted, '"a,b"'; labels that begin with a dash are given as --groups=-low --groups=-high.""",
     )
     add(
         "--unit",
         metavar="NAME",
-        help="The column that identifies the person, for files with several records of one person: all of them in a group are "
+        help="The column that identifies the person, for files with several records of one "
+        "person: all of them in a group are "
         "combined into one, and privacy is per person. Without it privacy is per record.",
     )
     add(
@@ -228,7 +262,8 @@ def _add_column_options(add: Callable[..., Any], *, private: bool, column: str, 
         type=_integer(1),
         default=1,
         metavar="K",
-        help="The maximal number of groups that a person counts in, those with most of the person's records (default 1); each "
+        help="The maximal number of groups that a person counts in, those with most of the "
+        "person's records (default 1); each "
         "costs epsilon.",
     )
     add(
@@ -237,28 +272,47 @@ def _add_column_options(add: Callable[..., Any], *, private: bool, column: str, 
         type=_bound,
         required=True,
         metavar="A",
-        help="Lower bound of the data, one for all columns or one for each. Records are clamped to the bounds. "
-        "The bounds are public: choose them without looking at the data. Dates are 2024-01-31, times 2024-01-31T12:00.",
+        help="Lower bound of the data, one for all columns or one for each. Records are clamped "
+        "to the bounds. "
+        "The bounds are public: choose them without looking at the data. Dates are 2024-01-31, "
+        "times 2024-01-31T12:00.",
     )
-    add("--upper", nargs="+", type=_bound, required=True, metavar="B", help="Upper bound of the data; as --lower.")
+    add(
+        "--upper",
+        nargs="+",
+        type=_bound,
+        required=True,
+        metavar="B",
+        help="Upper bound of the data; as --lower.",
+    )
     add(
         "--resolution",
         nargs="+",
         type=_step,
         required=private,
         metavar="R",
-        help="The public resolution of the data, such as 1 for integers, 0.01 for cents, 1d (or h, min, s) for dates. One for all "
+        help="The public resolution of the data, such as 1 for integers, 0.01 for cents, 1d (or "
+        "h, min, s) for dates. One for all "
         "columns or one for each. "
-        f"Records are rounded to its multiples, and draws lie on them; the bounds are multiples of it.{resolution}",
+        "Records are rounded to its multiples, and draws lie on them; the bounds are multiples "
+        f"of it.{resolution}",
     )
     several = {"nargs": 1} if private else {"nargs": "+"}
     many = "" if private else ", one or several"
-    add("--epsilon", **several, type=_positive, default=[1.0], metavar="E", help=f"Privacy of one draw{many} (default 1).")
+    add(
+        "--epsilon",
+        **several,
+        type=_positive,
+        default=[1.0],
+        metavar="E",
+        help=f"Privacy of one draw{many} (default 1).",
+    )
     add(
         "--max-records",
         type=_integer(1),
         metavar="N",
-        help="A guess of the size of the largest group: public, not read from the file; for several quantiles with a resolution "
+        help="A guess of the size of the largest group: public, not read from the file; for "
+        "several quantiles with a resolution "
         "under add_remove.",
     )
 
@@ -270,8 +324,10 @@ def _add_quantile(add: Callable[..., Any], *, required: bool) -> None:
         type=_quantile,
         required=required,
         metavar="Q",
-        help="The level of the quantile, strictly between 0 and 1: a decimal such as 0.9, or a fraction such as 1/3 "
-        f"({'needed' if required else 'default 1/2, the median'}). Several are drawn together, under one epsilon; with a "
+        help="The level of the quantile, strictly between 0 and 1: a decimal such as 0.9, or a "
+        "fraction such as 1/3 "
+        f"({'needed' if required else 'default 1/2, the median'}). Several are drawn together, "
+        "under one epsilon; with a "
         "resolution add_remove needs --max-records.",
     )
 
@@ -283,8 +339,10 @@ def _add_estimate_options(add: Callable[..., Any]) -> None:
         private=False,
         column=", one dataset each. Needed if the file has several columns.",
         by=", or by several: one dataset for each group.",
-        resolution=" Draws and error bars are then those of dpjax release. Without it records are not rounded, for data "
-        "without ties: a continuous distribution has no mass on a single value. laplace does not use it.",
+        resolution=" Draws and error bars are then those of dpjax release. Without it records are "
+        "not rounded, for data "
+        "without ties: a continuous distribution has no mass on a single value. laplace does "
+        "not use it.",
     )
     add(
         "--mechanism",
@@ -292,21 +350,31 @@ def _add_estimate_options(add: Callable[..., Any]) -> None:
         choices=tuple(dict.fromkeys((*LINE_MECHANISMS, *GRID_MECHANISMS))),
         default=[GRID_MECHANISMS[0]],
         metavar="M",
-        help=f"One or several of {', '.join(LINE_MECHANISMS)} and, with a resolution, {GRID_MECHANISMS[-1]} (default "
-        f"{GRID_MECHANISMS[0]}). laplace is the classical mechanism, with the worst-case sensitivity B - A of a quantile.",
+        help=f"One or several of {', '.join(LINE_MECHANISMS)} and, with a resolution, "
+        f"{GRID_MECHANISMS[-1]} (default "
+        f"{GRID_MECHANISMS[0]}). laplace is the classical mechanism, with the worst-case "
+        "sensitivity B - A of a quantile.",
     )
     add(
         "--seed",
         type=_SEED,
         metavar="S",
-        help="Seed of the draws. The same seed gives the same output. By default a random seed is drawn and printed.",
+        help="Seed of the draws. The same seed gives the same output. By default a random seed is "
+        "drawn and printed.",
     )
 
 
 def _add_release_options(add: Callable[..., Any]) -> None:
     _add_file_options(add)
-    _add_column_options(add, private=True, column="; each costs epsilon.", by=", or by several.", resolution="")
-    add("--group-epsilon", type=_positive, metavar="E", help="Find the groups instead, those whose noisy size reaches a threshold.")
+    _add_column_options(
+        add, private=True, column="; each costs epsilon.", by=", or by several.", resolution=""
+    )
+    add(
+        "--group-epsilon",
+        type=_positive,
+        metavar="E",
+        help="Find the groups instead, those whose noisy size reaches a threshold.",
+    )
     add(
         "--group-delta",
         type=_positive,
@@ -317,12 +385,14 @@ def _add_release_options(add: Callable[..., Any]) -> None:
     add(
         "--dry-run",
         action="store_true",
-        help="Check the options, the file and its columns, without reading records or spending budget.",
+        help="Check the options, the file and its columns, without reading records or "
+        "spending budget.",
     )
     add(
         "--ledger",
         metavar="PATH",
-        help="A file that records what all commands with it spent on the same data, and refuses what would exceed its total. "
+        help="A file that records what all commands with it spent on the same data, and refuses "
+        "what would exceed its total. "
         "dpjax ledger shows it.",
     )
     add("--total-epsilon", type=_positive, metavar="E", help="The total of a new ledger.")
@@ -330,7 +400,8 @@ def _add_release_options(add: Callable[..., Any]) -> None:
         "--total-delta",
         type=_positive,
         metavar="D",
-        help="The total delta of a new ledger (default 0); half of it is for groups that are found.",
+        help="The total delta of a new ledger (default 0); half of it is for groups that "
+        "are found.",
     )
     add(
         "--mechanism",
@@ -338,7 +409,8 @@ def _add_release_options(add: Callable[..., Any]) -> None:
         choices=GRID_MECHANISMS,
         default=[GRID_MECHANISMS[0]],
         metavar="M",
-        help=f"One of {', '.join(GRID_MECHANISMS)} (default {GRID_MECHANISMS[0]}). permute_and_flip has up to half the error at "
+        help=f"One of {', '.join(GRID_MECHANISMS)} (default {GRID_MECHANISMS[0]}). "
+        "permute_and_flip has up to half the error at "
         "the same epsilon, and twice the bounded range: for a single release.",
     )
 
@@ -350,28 +422,63 @@ def _add_ledger_options(add: Callable[..., Any]) -> None:
 
 def _add_demo_options(add: Callable[..., Any]) -> None:
     add("--json", action="store_true", help="Print one JSON object instead of the table.")
-    add("--datasets", type=_integer(2), default=4096, metavar="N", help="The number of datasets (default 4096).")
-    add("--points", type=_integer(1), default=1001, metavar="N", help="The number of records in each (default 1001).")
+    add(
+        "--datasets",
+        type=_integer(2),
+        default=4096,
+        metavar="N",
+        help="The number of datasets (default 4096).",
+    )
+    add(
+        "--points",
+        type=_integer(1),
+        default=1001,
+        metavar="N",
+        help="The number of records in each (default 1001).",
+    )
     _add_experiment_options(add, "Privacy of one draw", "the data and of the draws")
-    add("--lower", type=_finite, default=-10.0, metavar="A", help="Lower bound of the data (default -10).")
-    add("--upper", type=_finite, default=10.0, metavar="B", help="Upper bound of the data (default 10).")
+    add(
+        "--lower",
+        type=_finite,
+        default=-10.0,
+        metavar="A",
+        help="Lower bound of the data (default -10).",
+    )
+    add(
+        "--upper",
+        type=_finite,
+        default=10.0,
+        metavar="B",
+        help="Upper bound of the data (default 10).",
+    )
 
 
 def _add_audit_options(add: Callable[..., Any]) -> None:
     add("--json", action="store_true", help="Print one JSON object instead of the table.")
     _add_experiment_options(add, "The epsilon of every mechanism", "the draws")
     add(
-        "--draws", type=_integer(2, 10**8), default=100_000, metavar="N", help="Draws from each dataset of a pair (default 100000)."
+        "--draws",
+        type=_integer(2, 10**8),
+        default=100_000,
+        metavar="N",
+        help="Draws from each dataset of a pair (default 100000).",
     )
 
 
 def _add_experiment_options(add: Callable[..., Any], epsilon: str, seeded: str) -> None:
     add("--epsilon", type=_positive, default=1.0, metavar="E", help=f"{epsilon} (default 1).")
-    add("--neighbors", choices=NEIGHBORS, default="add_remove", help=f"{_NEIGHBORS} The default is add_remove.")
+    add(
+        "--neighbors",
+        choices=NEIGHBORS,
+        default="add_remove",
+        help=f"{_NEIGHBORS} The default is add_remove.",
+    )
     add("--seed", type=_SEED, default=0, metavar="S", help=f"Seed of {seeded} (default 0).")
 
 
-def _number(kind: Callable[[str], T], what: str, must: str, test: Callable[[T], bool]) -> Callable[[str], T]:
+def _number(
+    kind: Callable[[str], T], what: str, must: str, test: Callable[[T], bool]
+) -> Callable[[str], T]:
     def number(text: str) -> T:
         try:
             value = kind(text)
@@ -393,7 +500,9 @@ _SEED = _integer(0, 2**32 - 1)
 _finite = _number(float, "a number", "finite", math.isfinite)
 _positive = _number(float, "a number", "finite and positive", lambda value: 0 < value < math.inf)
 _resolution = _number(Fraction, "a number or a fraction", "positive", lambda value: value > 0)
-_quantile = _number(Fraction, "a number or a fraction", "strictly between 0 and 1", lambda value: 0 < value < 1)
+_quantile = _number(
+    Fraction, "a number or a fraction", "strictly between 0 and 1", lambda value: 0 < value < 1
+)
 
 
 def _bound(text: str) -> Any:
@@ -420,5 +529,7 @@ def _step(text: str) -> Any:
 def _delimiter(text: str) -> str:
     character = DELIMITERS.get(text, text)
     if len(character) != 1 or character in '\r\n"':
-        raise argparse.ArgumentTypeError(f"must be one character or one of {', '.join(DELIMITERS)}, got {text!r}")
+        raise argparse.ArgumentTypeError(
+            f"must be one character or one of {', '.join(DELIMITERS)}, got {text!r}"
+        )
     return character

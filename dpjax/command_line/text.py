@@ -25,14 +25,22 @@ from dpjax.command_line.errors import UserError
 from dpjax.display import joined, padded
 from dpjax.version import __version__
 
-_ARGUMENTS = "lower|upper|resolution|max_records|groups|unit|per_unit|max_groups|neighbors|draws|mechanism"
+_ARGUMENTS = (
+    "lower|upper|resolution|max_records|groups|unit|per_unit|max_groups|neighbors|draws|mechanism"
+)
 SIMULATION = (
-    "Simulation: floating-point draws reveal low-order bits of the records, and error bars, sizes, ties and group names are "
+    "Simulation: floating-point draws reveal low-order bits of the records, and error bars, "
+    "sizes, ties and group names are "
     "computed from the data. None of this is a private release."
 )
 
 
-def report(asked: argparse.Namespace, results: Sequence[Any], facts: dict[str, Any], text: Callable[[], str]) -> str:
+def report(
+    asked: argparse.Namespace,
+    results: Sequence[Any],
+    facts: dict[str, Any],
+    text: Callable[[], str],
+) -> str:
     """Return the output of a command for the results of each mechanism.
 
     It is text, JSON, or the path written to. JSON has the facts and the rows; a CSV file has the
@@ -44,7 +52,9 @@ def report(asked: argparse.Namespace, results: Sequence[Any], facts: dict[str, A
     for mechanism, found in zip(asked.mechanism, results, strict=True):
         more = {"mechanism": mechanism} if len(results) > 1 else {}
         cells = found.cells()
-        rows += [dict(zip(cells, row, strict=True)) | more for row in zip(*cells.values(), strict=True)]
+        rows += [
+            dict(zip(cells, row, strict=True)) | more for row in zip(*cells.values(), strict=True)
+        ]
     if asked.output is None:
         return as_json(facts | {"rows": rows})
     try:
@@ -66,12 +76,26 @@ def cost_of_all(asked: argparse.Namespace, guarantee: Guarantee | Composition) -
     what = "row" if is_parquet(asked.file) else "line" if asked.records == "lines" else "record"
     change = " replaced" if asked.neighbors == "swap" else ", more or less"
     if asked.unit is None:
-        more = [f"A person with several {what}s has a weaker guarantee: give --unit, the column that identifies the person."]
-        more += ["A record is in one group, so that this is the cost of all groups together."] if asked.by else []
+        more = [
+            f"A person with several {what}s has a weaker guarantee: give --unit, the column "
+            "that identifies the person."
+        ]
+        more += (
+            ["A record is in one group, so that this is the cost of all groups together."]
+            if asked.by
+            else []
+        )
         whom = f"one {what} of the file{change}"
     else:
-        more = [f"A person is all {what}s with one label in the column {asked.unit}, combined by the {asked.per_unit or 'mean'}."]
-        more += [f"The cost is that of {_groups(asked.max_groups)} in which a person counts at most."] if asked.by else []
+        more = [
+            f"A person is all {what}s with one label in the column {asked.unit}, combined by "
+            f"the {asked.per_unit or 'mean'}."
+        ]
+        more += (
+            [f"The cost is that of {_groups(asked.max_groups)} in which a person counts at most."]
+            if asked.by
+            else []
+        )
         whom = f"one person with all {what}s{change}"
     return " ".join([f"{words_of(_without_unit(guarantee))}, for {whom}.", *more])
 
@@ -106,7 +130,11 @@ def name_of(quantiles: Sequence[Fraction]) -> str:
     ('Median', 'Quantiles 0.25, 0.75')
     """
     levels = ", ".join(f"{float(q):g}" for q in quantiles)
-    return "Median" if quantiles == [Fraction(1, 2)] else f"Quantile{'s' if len(quantiles) > 1 else ''} {levels}"
+    return (
+        "Median"
+        if quantiles == [Fraction(1, 2)]
+        else f"Quantile{'s' if len(quantiles) > 1 else ''} {levels}"
+    )
 
 
 def as_json(answer: dict[str, Any]) -> str:
@@ -128,13 +156,27 @@ def plain(value: Any) -> Any:
     if isinstance(value, Composition):
         return plain(value.guarantee())
     if isinstance(value, Guarantee):
-        found = {"epsilon": value.epsilon, "bounded_range": value.bounded_range, "neighbors": value.neighbors}
-        return plain(found | ({"delta": value.delta} if value.delta else {}) | ({"unit": value.unit} if value.unit else {}))
+        found = {
+            "epsilon": value.epsilon,
+            "bounded_range": value.bounded_range,
+            "neighbors": value.neighbors,
+        }
+        return plain(
+            found
+            | ({"delta": value.delta} if value.delta else {})
+            | ({"unit": value.unit} if value.unit else {})
+        )
     if isinstance(value, list | tuple | np.ndarray):
         return [plain(item) for item in value]
     if isinstance(value, float | np.floating):
         return float(str(value)) if math.isfinite(value) else None
-    return str(value) if isinstance(value, datetime.date | datetime.time | datetime.timedelta | Decimal | Fraction) else value
+    return (
+        str(value)
+        if isinstance(
+            value, datetime.date | datetime.time | datetime.timedelta | Decimal | Fraction
+        )
+        else value
+    )
 
 
 def versions(*, jax: bool = False) -> dict[str, str]:
@@ -143,7 +185,11 @@ def versions(*, jax: bool = False) -> dict[str, str]:
         return {"dpjax_version": __version__, "numpy_version": np.__version__}
     module = import_module("jax")
     device = module.devices()[0]
-    name = device.platform if device.device_kind == device.platform else f"{device.platform} ({device.device_kind})"
+    name = (
+        device.platform
+        if device.device_kind == device.platform
+        else f"{device.platform} ({device.device_kind})"
+    )
     return {"dpjax_version": __version__, "jax_version": module.__version__, "device": name}
 
 
@@ -183,12 +229,16 @@ def aligned(fields: dict[str, Sequence[str] | None], *, left: Sequence[str] = ()
     bcdef  20
     """
     shown = {
-        name: [cell if cell.isprintable() else ascii(cell) for cell in cells] for name, cells in fields.items() if cells is not None
+        name: [cell if cell.isprintable() else ascii(cell) for cell in cells]
+        for name, cells in fields.items()
+        if cells is not None
     }
     return joined(padded(name, cells, name in left) for name, cells in shown.items())
 
 
 def wrapped(*paragraphs: str) -> str:
     """Return paragraphs in lines of at most 118 characters, with further lines indented by two."""
-    fill = textwrap.TextWrapper(118, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False).fill
+    fill = textwrap.TextWrapper(
+        118, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    ).fill
     return "\n".join(map(fill, paragraphs))

@@ -39,7 +39,9 @@ class Gaussian(SymmetricNoise):
         z = self._standardized(y)
         below = z < 0  # for z > 0, log1p is more accurate than log_ndtr
         upper_tail = jax.scipy.special.ndtr(-jnp.where(below, 1.0, z))
-        return jnp.where(below, jax.scipy.special.log_ndtr(jnp.where(below, z, -1.0)), jnp.log1p(-upper_tail))
+        return jnp.where(
+            below, jax.scipy.special.log_ndtr(jnp.where(below, z, -1.0)), jnp.log1p(-upper_tail)
+        )
 
     def _log_density(self, z: jax.Array) -> jax.Array:
         return -jnp.square(z) / 2 - log(2 * pi) / 2
@@ -49,7 +51,9 @@ class Gaussian(SymmetricNoise):
 
     def _tail_integral(self, z: jax.Array) -> jax.Array:
         """Integrate by parts: z P(Z > z) plus the integral of t times the density."""
-        return jnp.where(z < jnp.inf, z, 0.0) * self._tail(z) - jnp.expm1(-jnp.square(z) / 2) / sqrt(2 * pi)
+        return jnp.where(z < jnp.inf, z, 0.0) * self._tail(z) - jnp.expm1(
+            -jnp.square(z) / 2
+        ) / sqrt(2 * pi)
 
     def _tail_quantile(self, p: jax.Array) -> jax.Array:
         return -jax.scipy.special.ndtri(p)

@@ -71,7 +71,9 @@ class SubsampledLaplace(Distribution):
     @compiled
     def log_prob(self, y: ArrayLike) -> jax.Array:
         """Return the log-density at ``y``."""
-        return jax.nn.logsumexp(self._log_weights() - jnp.abs(self._from_places(y)), axis=-1) - jnp.log(2 * self.scale)
+        return jax.nn.logsumexp(
+            self._log_weights() - jnp.abs(self._from_places(y)), axis=-1
+        ) - jnp.log(2 * self.scale)
 
     @compiled
     def cdf(self, y: ArrayLike) -> jax.Array:
@@ -91,7 +93,12 @@ class SubsampledLaplace(Distribution):
         reach = self.scale * -jnp.log(2 * jnp.maximum(tail, jnp.finfo(self.dtype).tiny))
         shape = jnp.broadcast_shapes(p.shape, self.batch_shape)
         start, end = -jnp.abs(reach), self.most / self.probability + jnp.abs(reach)
-        low, high = bisect(lambda y: self.cdf(y) < p, jnp.broadcast_to(start, shape), jnp.broadcast_to(end, shape), _HALVINGS)
+        low, high = bisect(
+            lambda y: self.cdf(y) < p,
+            jnp.broadcast_to(start, shape),
+            jnp.broadcast_to(end, shape),
+            _HALVINGS,
+        )
         edge = jnp.where(p == 0, -jnp.inf, jnp.where(p == 1, jnp.inf, jnp.nan))
         return jnp.where((p > 0) & (p < 1), (low + high) / 2, edge)
 
@@ -116,9 +123,15 @@ class SubsampledLaplace(Distribution):
         """Return log P(K = k), ``(..., most + 1)``, from the ratios of neighbors, normalized."""
         k = jnp.arange(self.most, dtype=self.dtype)
         left = jnp.maximum(self.loc[..., None] - k, 0.0)
-        odds = jnp.log(self.probability) - jnp.log1p(-jnp.minimum(self.probability, 1 - jnp.finfo(self.dtype).epsneg))
-        steps = jnp.where(left > 0, jnp.log(jnp.where(left > 0, left, 1.0) / (k + 1)) + odds[..., None], 0.0)
-        sums = jnp.concatenate([jnp.zeros_like(steps[..., :1]), jnp.cumsum(steps, axis=-1)], axis=-1)
+        odds = jnp.log(self.probability) - jnp.log1p(
+            -jnp.minimum(self.probability, 1 - jnp.finfo(self.dtype).epsneg)
+        )
+        steps = jnp.where(
+            left > 0, jnp.log(jnp.where(left > 0, left, 1.0) / (k + 1)) + odds[..., None], 0.0
+        )
+        sums = jnp.concatenate(
+            [jnp.zeros_like(steps[..., :1]), jnp.cumsum(steps, axis=-1)], axis=-1
+        )
         here = jnp.arange(self.most + 1, dtype=self.dtype) <= self.loc[..., None]
         return jax.nn.log_softmax(jnp.where(here, sums, -jnp.inf), axis=-1)
 
@@ -131,7 +144,10 @@ class SubsampledLaplace(Distribution):
     def _standard(self, uniform: Callable[[int], UniformPair]) -> jax.Array:
         """Return the draw minus the count, over the scale; K by inverse cdf from the nearer end."""
         weights, pair = self._weights(), uniform(0)
-        below, above = jnp.cumsum(weights, axis=-1), jnp.cumsum(weights[..., ::-1], axis=-1)[..., ::-1]
+        below, above = (
+            jnp.cumsum(weights, axis=-1),
+            jnp.cumsum(weights[..., ::-1], axis=-1)[..., ::-1],
+        )
 
         def at(sums: jax.Array, index: jax.Array) -> jax.Array:
             if sums.shape[:-1] == index.shape:

@@ -56,7 +56,9 @@ class Distribution(Batch):
         def variance(self) -> jax.Array:
             """Return the variance, E[(Y - E[Y])^2], of shape ``batch_shape``."""
 
-        def _sample(self, key: jax.Array, shape: tuple[int, ...], first: ArrayLike = 0) -> jax.Array:
+        def _sample(
+            self, key: jax.Array, shape: tuple[int, ...], first: ArrayLike = 0
+        ) -> jax.Array:
             """Draw, for rows that start at index ``first`` of the first batch axis (may be traced).
 
             A device that holds part of the rows draws the same as one that holds all of them.
@@ -127,13 +129,21 @@ class Distribution(Batch):
     def _looks(self, rows: int) -> tuple[dict[str, Any], Picture | None]:
         """Return a table of some quantiles, and a picture of the cdf."""
         few, p = self._first(rows), np.arange(1, 200) / 200
-        found = np.asarray(few.quantile(p.reshape(-1, *[1] * len(few.batch_shape)))).reshape(p.size, -1).T[:rows]
+        found = (
+            np.asarray(few.quantile(p.reshape(-1, *[1] * len(few.batch_shape))))
+            .reshape(p.size, -1)
+            .T[:rows]
+        )
         table = {"5 %": found[:, 9], "median": found[:, 99], "95 %": found[:, 189]}
         return table, Picture(found, np.broadcast_to(p, found.shape), "y", "P(Y <= y)")
 
     def _points(self, name: str, value: ArrayLike) -> jax.Array:
         """Cast an argument to the distribution's dtype; check a scalar ``p`` or ``level``."""
-        if name in _PROBABILITIES and isinstance(value, int | float | np.number) and (value < 0 or value > 1):
+        if (
+            name in _PROBABILITIES
+            and isinstance(value, int | float | np.number)
+            and (value < 0 or value > 1)
+        ):
             raise ValueError(f"{name} must be between 0 and 1 (0.95 for 95 %), got {value}.")
         return checks.float_array(name, value).astype(self.dtype)
 
@@ -151,7 +161,10 @@ def compiled(method: Method) -> Method:
     @wraps(method)
     def call(*args: Any, **kwargs: Any) -> Any:
         distribution, *arguments = parameters.bind(*args, **kwargs).arguments.items()
-        return program(distribution[1], **{name: distribution[1]._points(name, value) for name, value in arguments})
+        return program(
+            distribution[1],
+            **{name: distribution[1]._points(name, value) for name, value in arguments},
+        )
 
     return call  # type: ignore[return-value]
 
@@ -163,7 +176,10 @@ def draws_shape(shape: Shape) -> tuple[int, ...]:
     ((3,), (2, 3), ())
     """
     sizes = shape if isinstance(shape, Iterable) else (shape,)
-    return tuple(checks.static_integer("shape", size, 0, must="an integer from 0 on, or several") for size in sizes)
+    return tuple(
+        checks.static_integer("shape", size, 0, must="an integer from 0 on, or several")
+        for size in sizes
+    )
 
 
 def draws_first(draws: jax.Array, shape: tuple[int, ...]) -> jax.Array:

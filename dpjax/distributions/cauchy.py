@@ -61,7 +61,9 @@ class Cauchy(SymmetricNoise):
 
     def _log_density(self, z: jax.Array) -> jax.Array:
         _, beyond, r = _split(z)
-        return log(self.gamma / (2 * self._beta)) - (self.gamma * jnp.log(beyond) + jnp.log1p(r**self.gamma))
+        return log(self.gamma / (2 * self._beta)) - (
+            self.gamma * jnp.log(beyond) + jnp.log1p(r**self.gamma)
+        )
 
     def _tail(self, z: jax.Array) -> jax.Array:
         if self.gamma == 2:
@@ -69,7 +71,12 @@ class Cauchy(SymmetricNoise):
         a, b = 1 - 1 / self.gamma, 1 / self.gamma
         far, beyond, r = _split(z)
         x = r**self.gamma
-        mass = jnp.where(far, beyond ** (1 - self.gamma) / a, r / b) / (1 + x) * _series(far, a, b, x) / self._beta
+        mass = (
+            jnp.where(far, beyond ** (1 - self.gamma) / a, r / b)
+            / (1 + x)
+            * _series(far, a, b, x)
+            / self._beta
+        )
         return jnp.where(far, mass, 1 - mass) / 2
 
     def _tail_integral(self, z: jax.Array) -> jax.Array:
@@ -84,33 +91,49 @@ class Cauchy(SymmetricNoise):
             p, q = 2 - 2 / g, 2 / g
             start = _hypergeometric(q, 0.5) / 4 - _hypergeometric(p, 0.5) / (4 * g - 4)
             growth = jnp.expm1((2 - g) * rise) / (2 - g)
-            rest = jnp.where(far, beyond ** (2 - 2 * g) / (2 * g - 2), jnp.square(r) / 2) / (1 + x) * _series(far, p, q, x)
+            rest = (
+                jnp.where(far, beyond ** (2 - 2 * g) / (2 * g - 2), jnp.square(r) / 2)
+                / (1 + x)
+                * _series(far, p, q, x)
+            )
             moment = jnp.where(far, start + growth + rest, rest)
         return z * self._tail(z) + g / (2 * self._beta) * moment
 
     def _tail_quantile(self, p: jax.Array) -> jax.Array:
         if self.gamma == 2:
             far = p < 0.25
-            return jnp.where(far, 1 / jnp.tan(pi * jnp.where(far, p, 0.25)), jnp.tan(pi * (0.5 - jnp.where(far, 0.25, p))))
+            return jnp.where(
+                far,
+                1 / jnp.tan(pi * jnp.where(far, p, 0.25)),
+                jnp.tan(pi * (0.5 - jnp.where(far, 0.25, p))),
+            )
         a, b = 1 - 1 / self.gamma, 1 / self.gamma
         far = p < _hypergeometric(a, 0.5) / (4 * a * self._beta)  # P(Z > 1)
         # In w = |log z|, both log masses are concave and nearly linear, with slope -rate / series.
         rate = jnp.where(far, self.gamma - 1, 1.0).astype(p.dtype)
-        target = jnp.log(jnp.where(far, 2 * p, 1 - 2 * p)) + jnp.where(far, log(a * self._beta), log(b * self._beta))
+        target = jnp.log(jnp.where(far, 2 * p, 1 - 2 * p)) + jnp.where(
+            far, log(a * self._beta), log(b * self._beta)
+        )
 
         def step(_: int, w: jax.Array) -> jax.Array:
             x = jnp.exp(-self.gamma * w)
             series = _series(far, a, b, x)
-            return jnp.maximum(w + (jnp.log(series) - jnp.log1p(x) - rate * w - target) * series / rate, 0.0)
+            return jnp.maximum(
+                w + (jnp.log(series) - jnp.log1p(x) - rate * w - target) * series / rate, 0.0
+            )
 
         w = jax.lax.fori_loop(0, _STEPS, step, jnp.maximum(-target / rate, 0.0))
         return jnp.where(2 * p < 1, jnp.exp(jnp.where(far, w, -w)), 0.0)
 
     def _mean_abs(self) -> jax.Array:
-        return jnp.asarray(sin(pi / self.gamma) / sin(2 * pi / self.gamma) if self.gamma > 2 else inf, self.dtype)
+        return jnp.asarray(
+            sin(pi / self.gamma) / sin(2 * pi / self.gamma) if self.gamma > 2 else inf, self.dtype
+        )
 
     def _mean_square(self) -> jax.Array:
-        return jnp.asarray(sin(pi / self.gamma) / sin(3 * pi / self.gamma) if self.gamma > 3 else inf, self.dtype)
+        return jnp.asarray(
+            sin(pi / self.gamma) / sin(3 * pi / self.gamma) if self.gamma > 3 else inf, self.dtype
+        )
 
     def _standard(self, uniform: Callable[[int], UniformPair]) -> jax.Array:
         tail, sign = smaller_tail(uniform(0))

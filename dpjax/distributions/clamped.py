@@ -41,7 +41,9 @@ class Clamped(Distribution):
     upper: jax.Array
 
     @staticmethod
-    def of(distribution: PiecewiseExponential | SymmetricNoise, *, lower: ArrayLike, upper: ArrayLike) -> Clamped:
+    def of(
+        distribution: PiecewiseExponential | SymmetricNoise, *, lower: ArrayLike, upper: ArrayLike
+    ) -> Clamped:
         """Return the clamped distribution; bounds that are Python or NumPy values are checked.
 
         Raises:
@@ -58,7 +60,9 @@ class Clamped(Distribution):
     @property
     def batch_shape(self) -> tuple[int, ...]:
         """The broadcast shape of the distribution and the bounds."""
-        return jnp.broadcast_shapes(self.distribution.batch_shape, self.lower.shape, self.upper.shape)
+        return jnp.broadcast_shapes(
+            self.distribution.batch_shape, self.lower.shape, self.upper.shape
+        )
 
     @property
     def dtype(self) -> Any:
@@ -73,8 +77,12 @@ class Clamped(Distribution):
 
     def _sample(self, key: jax.Array, shape: tuple[int, ...], first: ArrayLike = 0) -> jax.Array:
         batch, inner = self.batch_shape, self.distribution.batch_shape
-        draws = self.distribution._sample(key, shape, first if inner[:1] == batch[:1] and len(inner) == len(batch) else 0)
-        return jnp.clip(draws.reshape(*shape, *(1,) * (len(batch) - len(inner)), *inner), self.lower, self.upper)
+        draws = self.distribution._sample(
+            key, shape, first if inner[:1] == batch[:1] and len(inner) == len(batch) else 0
+        )
+        return jnp.clip(
+            draws.reshape(*shape, *(1,) * (len(batch) - len(inner)), *inner), self.lower, self.upper
+        )
 
     def cdf(self, y: ArrayLike) -> jax.Array:
         """Return P(Y <= y)."""
@@ -104,7 +112,10 @@ class Clamped(Distribution):
         median = inner.loc if isinstance(inner, SymmetricNoise) else inner.quantile(0.5)
         at = jnp.broadcast_to(jnp.clip(median, self.lower, self.upper), self.batch_shape)
         at = jax.lax.stop_gradient(at)  # the sum does not depend on the point
-        return at + (Clamped(inner, at, self.upper).mean_abs_error(at) - Clamped(inner, self.lower, at).mean_abs_error(at))
+        return at + (
+            Clamped(inner, at, self.upper).mean_abs_error(at)
+            - Clamped(inner, self.lower, at).mean_abs_error(at)
+        )
 
     def mean_abs_error(self, center: ArrayLike) -> jax.Array:
         """Return E|Y - center|."""
@@ -114,12 +125,21 @@ class Clamped(Distribution):
         below, mass, above = self._masses()
         inside = self.distribution.restrict(self.lower, self.upper).mean_abs_error(at)
         # Without mass inside, there is no error inside.
-        inside = jnp.where(mass > 0, mass * jnp.where(mass > 0, inside, 0.0), jnp.where(jnp.isnan(mass), mass, 0.0))
+        inside = jnp.where(
+            mass > 0, mass * jnp.where(mass > 0, inside, 0.0), jnp.where(jnp.isnan(mass), mass, 0.0)
+        )
         return inside + below * jnp.abs(at - self.lower) + above * jnp.abs(at - self.upper)
 
     def _masses(self) -> tuple[jax.Array, jax.Array, jax.Array]:
         """Return the probabilities at ``lower``, inside (from smaller tails), and at ``upper``."""
-        below, from_lower = self.distribution.cdf(self.lower), self.distribution.survival(self.lower)
+        below, from_lower = (
+            self.distribution.cdf(self.lower),
+            self.distribution.survival(self.lower),
+        )
         to_upper, above = self.distribution.cdf(self.upper), self.distribution.survival(self.upper)
-        inside = jnp.where(from_lower < 0.5, from_lower - above, jnp.where(to_upper < 0.5, to_upper - below, 1 - below - above))
+        inside = jnp.where(
+            from_lower < 0.5,
+            from_lower - above,
+            jnp.where(to_upper < 0.5, to_upper - below, 1 - below - above),
+        )
         return below, inside, above

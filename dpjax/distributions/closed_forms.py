@@ -100,7 +100,9 @@ class Resolved(NamedTuple):
 
         def before(index: jax.Array) -> jax.Array:
             end, at = sign * take(values, jnp.minimum(first + index, last)), sign * y
-            return (first + index <= last) & ((end < at) if passes is None else (end < at) | ((end == at) & passes))
+            return (first + index <= last) & (
+                (end < at) if passes is None else (end < at) | ((end == at) & passes)
+            )
 
         return count_leading(before, max(low.size, high.size), y.shape)
 
@@ -113,7 +115,9 @@ class Resolved(NamedTuple):
         first, last = self.places(upper, 1)
 
         def holds(index: jax.Array) -> jax.Array:
-            return (first + index <= last) & (take(beyond, jnp.minimum(first + index, last)) > outside)
+            return (first + index <= last) & (
+                take(beyond, jnp.minimum(first + index, last)) > outside
+            )
 
         return count_leading(holds, max(half.side.size for half in self.halves), outside.shape)
 
@@ -139,7 +143,10 @@ class Resolved(NamedTuple):
         slot = clip(slot, 0, where(upper, np.int32(max(above - 1, 0)), np.int32(max(below - 1, 0))))
         near, far = self.line.ends(upper, slot)
         at = self.line.place_of(upper, slot)
-        weight, *others = (take(part, at) for part in (self.weight, self.line.rise, self.position, self.line.heights.cost))
+        weight, *others = (
+            take(part, at)
+            for part in (self.weight, self.line.rise, self.position, self.line.heights.cost)
+        )
         if not below or not above:
             there = upper if above else ~upper
             near, far = (where(there, end, center_of(self)) for end in (near, far))
@@ -160,7 +167,9 @@ def _resolve(line: Line, position: jax.Array) -> Resolved:
     return Resolved(line, base, weight, position, (halves[0], halves[1]))
 
 
-def by_rows(compute: Callable[..., jax.Array], distribution: OnLine, *points: jax.Array) -> jax.Array:
+def by_rows(
+    compute: Callable[..., jax.Array], distribution: OnLine, *points: jax.Array
+) -> jax.Array:
     """Call ``compute(resolved, *points)`` on chunks of rows that fit in the cache.
 
     Points broadcast against the batch and are passed as ``(rows, samples)``; ``compute`` returns an
@@ -216,7 +225,11 @@ class Found(NamedTuple):
 
 def _beyond(half: Half) -> jax.Array:
     """Return the weight beyond each value, ``(rows, k+1)``."""
-    return _sums_inwards(jnp.concatenate([half.weight, jnp.broadcast_to(half.tail, (*half.weight.shape[:-1], 1))], axis=-1))
+    return _sums_inwards(
+        jnp.concatenate(
+            [half.weight, jnp.broadcast_to(half.tail, (*half.weight.shape[:-1], 1))], axis=-1
+        )
+    )
 
 
 def _sums_outwards(terms: jax.Array) -> jax.Array:
@@ -258,14 +271,18 @@ def log_prob(distribution: OnLine, y: jax.Array) -> jax.Array:
         upper = (y >= center) & ~(at_top & (top == center))
         here = r.piece_at(upper, r.locate(y, upper, at_top != upper))
         share = here.share(y)
-        fall = r.line.rate * (here.low_cost - r.base.cost) + here.decay * where(here.rises, share, 1 - share)
+        fall = r.line.rate * (here.low_cost - r.base.cost) + here.decay * where(
+            here.rises, share, 1 - share
+        )
         value = where((y >= bottom) & (y <= top) & (top > bottom), -fall, -jnp.inf)
         if r.line.tails is not None:
             ends = r.line.tails
             for number, distance in ((0, bottom - y), (1, y - top)):
                 scale, cost = (field[..., number : number + 1] for field in (ends.scale, ends.cost))
                 there = (distance >= 0) & (scale > 0)
-                inside = -r.line.rate * (cost - r.base.cost) - where(there, distance, 0.0) / where(there, scale, 1.0)
+                inside = -r.line.rate * (cost - r.base.cost) - where(there, distance, 0.0) / where(
+                    there, scale, 1.0
+                )
                 value = where((distance > 0) | (top <= bottom), where(there, inside, value), value)
         return where(jnp.isnan(y), jnp.nan, value - r.log_normalizer)
 
@@ -279,10 +296,14 @@ def cdf(distribution: OnLine, y: jax.Array) -> jax.Array:
         upper = y >= center_of(r)
         # Weight below each piece: on the lower side, the pieces further out; on the upper, further
         # in.
-        within = low.total + jnp.concatenate([jnp.zeros_like(high.tail), _sums_outwards(high.weight)], axis=-1)
+        within = low.total + jnp.concatenate(
+            [jnp.zeros_like(high.tail), _sums_outwards(high.weight)], axis=-1
+        )
         below, slot = concatenate(_beyond(low), within), r.locate(y, upper)
         here, (first, last) = r.piece_at(upper, slot), r.places(upper, 0)
-        start = take(below, jnp.minimum(first + slot + where(upper, np.int32(0), np.int32(1)), last))
+        start = take(
+            below, jnp.minimum(first + slot + where(upper, np.int32(0), np.int32(1)), last)
+        )
         inner = here.share(y)
         outer = 1 - inner
         # Distance of y from the end of the piece where its mass starts, and from the other end.
@@ -294,8 +315,13 @@ def cdf(distribution: OnLine, y: jax.Array) -> jax.Array:
         for half in r.halves:
             past = half.sign * (y - half.end)
             safe = where(half.scale > 0, half.scale, 1.0)
-            gone = where(half.scale > 0, half.tail * jnp.exp(-jnp.maximum(past, 0.0) / safe), 0.0) / r.total
-            value = where((past >= 0) & (upper == (half.sign > 0)), 1 - gone if half.sign > 0 else gone, value)
+            gone = (
+                where(half.scale > 0, half.tail * jnp.exp(-jnp.maximum(past, 0.0) / safe), 0.0)
+                / r.total
+            )
+            value = where(
+                (past >= 0) & (upper == (half.sign > 0)), 1 - gone if half.sign > 0 else gone, value
+            )
         return clip(value, 0.0, 1.0)
 
     return by_rows(compute, distribution, y)
@@ -320,7 +346,9 @@ def quantile(distribution: OnLine, p: jax.Array, complement: jax.Array) -> jax.A
         outer = clip((outside - beyond) / weight, 0.0, 1.0)
         inner = clip((here.weight - (outside - beyond)) / weight, 0.0, 1.0)
         from_low = piece.quantile_fraction(
-            where(here.rises, inner, outer), where(here.rises, outer, inner), piece.Decay.of(here.decay)
+            where(here.rises, inner, outer),
+            where(here.rises, outer, inner),
+            piece.Decay.of(here.decay),
         )
         length = (here.far - here.near) * from_low
         value = where(here.rises, here.near + length, here.far - length)
@@ -337,8 +365,12 @@ def quantile(distribution: OnLine, p: jax.Array, complement: jax.Array) -> jax.A
 @jax.jit
 def interval(distribution: OnLine, outside: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return the points that leave out ``outside`` on either side, each found from its own tail."""
-    outside = jnp.broadcast_to(outside, jnp.broadcast_shapes(outside.shape, distribution.batch_shape))
-    ends = quantile(distribution, jnp.stack([outside, 1 - outside]), jnp.stack([1 - outside, outside]))
+    outside = jnp.broadcast_to(
+        outside, jnp.broadcast_shapes(outside.shape, distribution.batch_shape)
+    )
+    ends = quantile(
+        distribution, jnp.stack([outside, 1 - outside]), jnp.stack([1 - outside, outside])
+    )
     return ends[0], ends[1]
 
 
@@ -349,14 +381,24 @@ def mean(distribution: OnLine) -> jax.Array:
 
 def mean_from(r: Resolved, origin: jax.Array) -> jax.Array:
     """Return the mean, with the relative precision of its distance from ``origin``."""
-    return origin + average(r, lambda half: half.mean_from(origin), lambda half: half.end - origin + half.sign * half.scale)
+    return origin + average(
+        r,
+        lambda half: half.mean_from(origin),
+        lambda half: half.end - origin + half.sign * half.scale,
+    )
 
 
-def average(r: Resolved, of_pieces: Callable[[Half], jax.Array], of_tail: Callable[[Half], jax.Array]) -> jax.Array:
+def average(
+    r: Resolved, of_pieces: Callable[[Half], jax.Array], of_tail: Callable[[Half], jax.Array]
+) -> jax.Array:
     """Average a quantity that is known for each piece and for each tail, ``(rows, 1)``."""
     total = jnp.zeros_like(r.total)
     for half in r.halves:
-        total = total + jnp.sum(half.weight * of_pieces(half), axis=-1, keepdims=True) + half.tail * of_tail(half)
+        total = (
+            total
+            + jnp.sum(half.weight * of_pieces(half), axis=-1, keepdims=True)
+            + half.tail * of_tail(half)
+        )
     return total / r.total
 
 
@@ -371,13 +413,20 @@ def stddev(distribution: OnLine) -> jax.Array:
 
         def of_pieces(half: Half) -> jax.Array:
             width = (half.side.values[..., 1:] - half.side.values[..., :-1]) * unit
-            return jnp.square(half.mean_from(origin) * unit) + jnp.square(width) * piece.variance_fraction(half.decay)
+            return jnp.square(half.mean_from(origin) * unit) + jnp.square(
+                width
+            ) * piece.variance_fraction(half.decay)
 
         def of_tail(half: Half) -> jax.Array:
-            return jnp.square(half.scale * unit) + jnp.square((half.end - origin + half.sign * half.scale) * unit)
+            return jnp.square(half.scale * unit) + jnp.square(
+                (half.end - origin + half.sign * half.scale) * unit
+            )
 
         square = average(r, of_pieces, of_tail)
-        return jnp.sqrt(jnp.maximum(square - jnp.square((mean_from(r, origin) - origin) * unit), 0.0)) / unit
+        return (
+            jnp.sqrt(jnp.maximum(square - jnp.square((mean_from(r, origin) - origin) * unit), 0.0))
+            / unit
+        )
 
     return by_rows(compute, distribution)
 
@@ -385,7 +434,10 @@ def stddev(distribution: OnLine) -> jax.Array:
 @jax.jit
 def mean_abs_error(distribution: OnLine, center: jax.Array) -> jax.Array:
     def compute(r: Resolved, center: jax.Array) -> jax.Array:
-        total = sum_at(lambda point: [half.weight * jnp.abs(half.mean_from(point)) for half in r.halves], center)
+        total = sum_at(
+            lambda point: [half.weight * jnp.abs(half.mean_from(point)) for half in r.halves],
+            center,
+        )
         for half in r.halves:
             # E|T - d| for an exponential T of this scale and a center at depth d inside the tail.
             depth = half.sign * (center - half.end)
@@ -399,8 +451,16 @@ def mean_abs_error(distribution: OnLine, center: jax.Array) -> jax.Array:
         near = where(here.rises, share, 1 - share)
         far = 1 - near
         s = here.decay
-        part_near = near * near * piece.mass_fraction(s * near) * (1 - piece.mean_fraction(s * near))
-        part_far = jnp.exp(-s * near) * far * far * piece.mass_fraction(s * far) * piece.mean_fraction(s * far)
+        part_near = (
+            near * near * piece.mass_fraction(s * near) * (1 - piece.mean_fraction(s * near))
+        )
+        part_far = (
+            jnp.exp(-s * near)
+            * far
+            * far
+            * piece.mass_fraction(s * far)
+            * piece.mean_fraction(s * far)
+        )
         exact = (part_near + part_far) / piece.mass_fraction(s)
         rough = jnp.abs(share - here.position)
         within = (center - here.near) * (here.far - center) > 0
@@ -422,7 +482,11 @@ def sum_at(terms: Callable[[jax.Array], list[jax.Array]], points: jax.Array) -> 
             return folded_sum(below + above)
         return folded_sum(below) + folded_sum(above)
 
-    return at(points) if points.shape[-1] == 1 else jax.vmap(lambda point: at(point[:, None])[:, 0], 1, 1)(points)
+    return (
+        at(points)
+        if points.shape[-1] == 1
+        else jax.vmap(lambda point: at(point[:, None])[:, 0], 1, 1)(points)
+    )
 
 
 def each_point(mean_from: Callable[[jax.Array], jax.Array], points: jax.Array) -> jax.Array:
@@ -434,10 +498,14 @@ def each_point(mean_from: Callable[[jax.Array], jax.Array], points: jax.Array) -
 def entropy(distribution: OnLine) -> jax.Array:
     def compute(r: Resolved) -> jax.Array:
         def of_pieces(half: Half) -> jax.Array:
-            return r.line.rate * (half.side.low_cost - r.base.cost) + half.decay * piece.mean_fraction(half.decay)
+            return r.line.rate * (
+                half.side.low_cost - r.base.cost
+            ) + half.decay * piece.mean_fraction(half.decay)
 
         def of_tail(half: Half) -> jax.Array:
-            cost = 0.0 if r.line.tails is None else r.line.tails.cost[..., (half.sign + 1) // 2, None]
+            cost = (
+                0.0 if r.line.tails is None else r.line.tails.cost[..., (half.sign + 1) // 2, None]
+            )
             return r.line.rate * (cost - r.base.cost) + 1
 
         return r.log_normalizer + average(r, of_pieces, of_tail)

@@ -39,7 +39,9 @@ def directions(keys: Words, d: int, p: float, dtype: jnp.dtype) -> jax.Array:
     sign = jnp.where(pair.value <= pair.complement, -1.0, 1.0).astype(dtype)
     # The sign and the magnitude are independent. A magnitude of 0, due to rounding, has no
     # direction.
-    size = jnp.maximum(_size(2 * jnp.minimum(pair.value, pair.complement), p), float(jnp.finfo(dtype).eps))
+    size = jnp.maximum(
+        _size(2 * jnp.minimum(pair.value, pair.complement), p), float(jnp.finfo(dtype).eps)
+    )
     if p == inf:
         face = choose(jnp.ones((d,), dtype), fold_in_range(keys, 1, stream=_FACE))
         return sign * jnp.where(jnp.arange(d, dtype=jnp.int32) == face, 1.0, size)

@@ -20,7 +20,14 @@ from dpjax.distributions.fixed_point_choice import race
 from dpjax.distributions.line import Line
 from dpjax.distributions.place import Chosen, Piece, place
 from dpjax.distributions.weights import Base
-from dpjax.numerics.batching import broadcast_rows, by_platform, concatenate, in_memory, take, window
+from dpjax.numerics.batching import (
+    broadcast_rows,
+    by_platform,
+    concatenate,
+    in_memory,
+    take,
+    window,
+)
 from dpjax.numerics.elementwise import where
 from dpjax.numerics.sums import LANES, lane_sums, pad
 from dpjax.numerics.two_words import Words
@@ -47,7 +54,9 @@ def few(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.Array]:
     while groups.shape[-1] > _GROUPS:
         half = groups.shape[-1] // 2
         groups = groups[..., :half] + groups[..., half:]
-    groups = groups if tails is None else pad(jnp.concatenate([groups, tails], axis=-1), 2 * _GROUPS)
+    groups = (
+        groups if tails is None else pad(jnp.concatenate([groups, tails], axis=-1), 2 * _GROUPS)
+    )
     # A NaN is the maximum, and NaN > 0 is false.
     exists, first = jnp.max(groups, axis=-1, keepdims=True) > 0, groups.shape[-1]
     slots = -(-max(side.size for side in line.sides) // LANES)
@@ -56,7 +65,9 @@ def few(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.Array]:
     size = first + _GROUPS + slots + 1
     noise = in_memory(always, lambda: _exponentials(rows, draws, size, groups.dtype))
     group = race(groups[..., None, :], noise[..., :first])
-    number = jax.lax.rem(group, np.int32(_GROUPS))[..., None] + np.int32(_GROUPS) * jnp.arange(_GROUPS, dtype=jnp.int32)
+    number = jax.lax.rem(group, np.int32(_GROUPS))[..., None] + np.int32(_GROUPS) * jnp.arange(
+        _GROUPS, dtype=jnp.int32
+    )
     members = take(lanes, number.reshape(*line.batch, -1)).reshape(number.shape)
     member = race(members, noise[..., first : first + _GROUPS])
 
@@ -64,12 +75,21 @@ def few(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.Array]:
     def found() -> tuple[jax.Array, jax.Array, jax.Array | None]:
         lane = jax.lax.rem(group, np.int32(_GROUPS)) + np.int32(_GROUPS) * member
         in_tail = None if tails is None else group >= _GROUPS
-        upper = lane >= LANES if in_tail is None else where(in_tail, group == _GROUPS + 1, lane >= LANES)
+        upper = (
+            lane >= LANES
+            if in_tail is None
+            else where(in_tail, group == _GROUPS + 1, lane >= LANES)
+        )
         return upper, jax.lax.rem(lane, np.int32(LANES)), in_tail
 
     def weigh() -> jax.Array:
         upper, lane, _ = found()
-        return _weights_at(line, upper, lane[..., None] + np.int32(LANES) * jnp.arange(slots, dtype=jnp.int32), base)
+        return _weights_at(
+            line,
+            upper,
+            lane[..., None] + np.int32(LANES) * jnp.arange(slots, dtype=jnp.int32),
+            base,
+        )
 
     within = race(in_memory(always, weigh), noise[..., first + _GROUPS : size - 1])
 
@@ -79,7 +99,9 @@ def few(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.Array]:
 
     piece = in_memory(always, lambda: Piece.at(line, chosen()))
     last = noise[..., size - 1]
-    return chosen().slot, place(UniformPair(jnp.exp(-last), -jnp.expm1(-last)), line, chosen(), piece)
+    return chosen().slot, place(
+        UniformPair(jnp.exp(-last), -jnp.expm1(-last)), line, chosen(), piece
+    )
 
 
 def _exponentials(rows: Words, draws: int, size: int, dtype: Any) -> jax.Array:
@@ -91,7 +113,9 @@ def _exponentials(rows: Words, draws: int, size: int, dtype: Any) -> jax.Array:
     place, draw = (jnp.arange(n, dtype=jnp.uint32) for n in (-(-size // LANES) * LANES, draws))
     stream = _STREAM + where(place == size - 1, np.uint32(0), place + np.uint32(1))
     keys = Words(rows.high[..., None, None], rows.low[..., None, None])
-    return exponential_from_uniform(uniform_from_words(threefry(keys, Words(stream[None, :], draw[:, None])), dtype))
+    return exponential_from_uniform(
+        uniform_from_words(threefry(keys, Words(stream[None, :], draw[:, None])), dtype)
+    )
 
 
 def _weights_at(line: Line, upper: jax.Array, slot: jax.Array, base: Base) -> jax.Array:
@@ -103,7 +127,9 @@ def _weights_at(line: Line, upper: jax.Array, slot: jax.Array, base: Base) -> ja
     rise, mantissa, exponent, cost = (take(part, at) for part in (line.rise, *line.heights[:3]))
     heights = line.heights._replace(mantissa=mantissa, exponent=exponent, cost=cost)
     there = index < where(upper, np.int32(line.sides[1].size), np.int32(line.sides[0].size))
-    return where(there, heights.weight(line.measure(jnp.abs(far - near), rise), base), 0.0).reshape(slot.shape)
+    return where(there, heights.weight(line.measure(jnp.abs(far - near), rise), base), 0.0).reshape(
+        slot.shape
+    )
 
 
 def lane_weights(line: Line) -> tuple[Base, jax.Array, jax.Array | None, jax.Array]:
@@ -124,17 +150,27 @@ def lane_weights(line: Line) -> tuple[Base, jax.Array, jax.Array | None, jax.Arr
 
     def from_zero(number: int) -> jax.Array:
         read, table = line.reader(number), tables[number]
-        return lane_sums(lambda start, size: jnp.abs(read(start, size) * window(table, start, size)), table.shape[-1])
+        return lane_sums(
+            lambda start, size: jnp.abs(read(start, size) * window(table, start, size)),
+            table.shape[-1],
+        )
 
-    plain = _joined([from_zero(0), from_zero(1)], [] if line.tails is None else [jnp.abs(line.tails.scale * tables[2])])
+    plain = _joined(
+        [from_zero(0), from_zero(1)],
+        [] if line.tails is None else [jnp.abs(line.tails.scale * tables[2])],
+    )
     plain = [broadcast_rows(part, line.batch) for part in plain]
     length = line.sides[0].length + line.sides[1].length
     if line.tails is not None:
         length = length + jnp.sum(line.tails.scale, axis=-1, keepdims=True)
-    fits = _fits(functools.reduce(jnp.maximum, (jnp.max(part, axis=-1, keepdims=True) for part in plain)), length)
+    fits = _fits(
+        functools.reduce(jnp.maximum, (jnp.max(part, axis=-1, keepdims=True) for part in plain)),
+        length,
+    )
     zero = Base.zero(fits.shape, line.rate.dtype), plain
     base, (lanes, *tails) = by_platform(
-        cpu=lambda: _weighed_in_turns(line, fits, zero), default=lambda: _weighed_at_once(line, fits, zero)
+        cpu=lambda: _weighed_in_turns(line, fits, zero),
+        default=lambda: _weighed_at_once(line, fits, zero),
     )
     return base, lanes, tails[0] if tails else None, base.cost.reshape(-1)[0] != jnp.inf
 
@@ -148,9 +184,16 @@ def _weighed_in_turns(line: Line, fits: jax.Array, plain: Any) -> Any:
         some = line.rows((), start, size)[0]
         base, weights = some.weights()
         lower, upper, *tails = some.parts(weights)
-        own = base, _joined([lane_sums(partial(window, side), side.shape[-1]) for side in (lower, upper)], tails)
+        own = (
+            base,
+            _joined(
+                [lane_sums(partial(window, side), side.shape[-1]) for side in (lower, upper)], tails
+            ),
+        )
         put = jax.lax.dynamic_update_slice_in_dim
-        return jax.tree.map(lambda all, some: put(all, some.astype(all.dtype), start, 0), found, own)
+        return jax.tree.map(
+            lambda all, some: put(all, some.astype(all.dtype), start, 0), found, own
+        )
 
     # A loop that mostly runs zero times: a condition would copy its operands.
     turns = jnp.max(where(fits, 0.0, float(-(-rows // size)))).astype(jnp.int32)
@@ -177,9 +220,18 @@ def _weighed_at_once(line: Line, fits: jax.Array, plain: Any) -> Any:
 
         def lanes(number: int) -> jax.Array:
             read = line.reader(number)
-            return lane_sums(lambda start, size: weight(number, read(start, size), start, size), line.sides[number].size)
+            return lane_sums(
+                lambda start, size: weight(number, read(start, size), start, size),
+                line.sides[number].size,
+            )
 
-        found = base, _joined([lanes(0), lanes(1)], [] if line.tails is None else [weight(2, line.tails.scale, 0, 2)])
+        found = (
+            base,
+            _joined(
+                [lanes(0), lanes(1)],
+                [] if line.tails is None else [weight(2, line.tails.scale, 0, 2)],
+            ),
+        )
         return jax.tree.map(lambda own, other: own.astype(other.dtype), found, plain)
 
     return jax.lax.cond(jnp.all(fits), lambda: plain, again)

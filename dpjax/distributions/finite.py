@@ -63,7 +63,9 @@ class Finite(Distribution):
                 "values and cost must have the same last axis, of size k >= 1, "
                 f"got shapes {self.values.shape} and {self.cost.shape}."
             )
-        return jnp.broadcast_shapes(self.values.shape[:-1], self.cost.shape[:-1], jnp.shape(self.rate))
+        return jnp.broadcast_shapes(
+            self.values.shape[:-1], self.cost.shape[:-1], jnp.shape(self.rate)
+        )
 
     @property
     def dtype(self) -> Any:
@@ -75,7 +77,9 @@ class Finite(Distribution):
     def support(self) -> tuple[jax.Array, jax.Array]:
         """The smallest and largest value of positive probability, of shape ``batch_shape``."""
         there = self.log_probabilities() > -jnp.inf
-        return jnp.min(jnp.where(there, self.values, jnp.inf), axis=-1), jnp.max(jnp.where(there, self.values, -jnp.inf), axis=-1)
+        return jnp.min(jnp.where(there, self.values, jnp.inf), axis=-1), jnp.max(
+            jnp.where(there, self.values, -jnp.inf), axis=-1
+        )
 
     def sample_index(self, key: jax.Array, shape: Shape = ()) -> jax.Array:
         """Draw candidate indices; probabilities down to about 2^-60 are reached.
@@ -91,7 +95,10 @@ class Finite(Distribution):
 
     def _sample(self, key: jax.Array, shape: tuple[int, ...], first: ArrayLike = 0) -> jax.Array:
         index = _choose(key, self, prod(shape), first)
-        return draws_first(jnp.where(index >= 0, take(jnp.asarray(self.values), jnp.maximum(index, 0)), jnp.nan), shape)
+        return draws_first(
+            jnp.where(index >= 0, take(jnp.asarray(self.values), jnp.maximum(index, 0)), jnp.nan),
+            shape,
+        )
 
     @compiled
     def log_probabilities(self) -> jax.Array:
@@ -118,7 +125,9 @@ class Finite(Distribution):
         """
         mass = self.probabilities()
         # Masked twice, so that neither the sum nor its derivative has 0 * inf.
-        return jnp.sum(jnp.where(mass == 0, 0.0, mass * jnp.where(mass == 0, 0.0, function_values)), axis=-1)
+        return jnp.sum(
+            jnp.where(mass == 0, 0.0, mass * jnp.where(mass == 0, 0.0, function_values)), axis=-1
+        )
 
     @compiled
     def log_prob(self, y: ArrayLike) -> jax.Array:
@@ -216,8 +225,14 @@ def _choose(key: jax.Array, distribution: Finite, draws: int, first: ArrayLike) 
     bits = jnp.minimum(distribution.rate, 2.0**60)[..., None] * log2(e)
     far = above * bits >= 64
     exponent, fraction = exponent_of(jnp.where(far, 0.0, above), bits)
-    weights = jnp.where(far | (above == jnp.inf), 0.0, jnp.exp2(-fraction) * power_of_two(-exponent, distribution.dtype))
+    weights = jnp.where(
+        far | (above == jnp.inf),
+        0.0,
+        jnp.exp2(-fraction) * power_of_two(-exponent, distribution.dtype),
+    )
     weights = broadcast_rows(weights, batch)
     words = partial(fold_in_range, row_words(key, batch, first), draws, stream=1)
-    index = choose(weights[..., None, :], words()) if draws <= _FEW else Table.of(weights).choose(words)
+    index = (
+        choose(weights[..., None, :], words()) if draws <= _FEW else Table.of(weights).choose(words)
+    )
     return jnp.where(pairwise_sum(weights) > 0, index, -1)

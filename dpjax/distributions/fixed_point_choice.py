@@ -38,7 +38,9 @@ def race(weights: jax.Array, exponentials: jax.Array) -> jax.Array:
     slot wins with a probability proportional to its weight, to a few units in the last place of the
     dtype, however small the weight is.
     """
-    return jnp.argmin(jnp.where(weights > 0, exponentials / weights, jnp.inf), axis=-1).astype(jnp.int32)
+    return jnp.argmin(jnp.where(weights > 0, exponentials / weights, jnp.inf), axis=-1).astype(
+        jnp.int32
+    )
 
 
 def integer_sums(weights: jax.Array, center: int = 0) -> Words:
@@ -99,16 +101,23 @@ class Table(NamedTuple):
         """Tabulate weights ``(..., n)``; they should decrease toward the end of either half."""
         ends = integer_sums(weights, center)
         batch, n = ends.high.shape[:-1], ends.high.shape[-1]
-        total, middle = (Words(ends.high[..., at - 1 : at], ends.low[..., at - 1 : at]) for at in (n, max(center, 1)))
+        total, middle = (
+            Words(ends.high[..., at - 1 : at], ends.low[..., at - 1 : at])
+            for at in (n, max(center, 1))
+        )
         if not center:
             middle = Words(*map(jnp.zeros_like, middle))
         # A sum of 0 lies below every draw, that of the first half below every draw in the second,
         # and the total, alone in the last bucket, below none: slots with these sums are not
         # searched.
-        bucket_of_sum = jnp.where(two_words.equal(ends, middle), np.int32(_BUCKETS), _bucket(ends, middle, total))
+        bucket_of_sum = jnp.where(
+            two_words.equal(ends, middle), np.int32(_BUCKETS), _bucket(ends, middle, total)
+        )
         bucket_of_sum = jnp.where((ends.high | ends.low) == 0, -1, bucket_of_sum)
         bucket = jnp.arange(2 * _BUCKETS + 1, dtype=jnp.int32)
-        guide = count_leading(lambda index: take(bucket_of_sum, index) < bucket, n, (*batch, bucket.size))
+        guide = count_leading(
+            lambda index: take(bucket_of_sum, index) < bucket, n, (*batch, bucket.size)
+        )
         searched = np.isin(np.arange(2 * _BUCKETS), (_BUCKETS, 2 * _BUCKETS - 1), invert=True)
         # XLA vectorizes floats.
         inside = jnp.where(searched, guide[..., 1:] - guide[..., :-1], 0).astype(jnp.float32)
@@ -124,7 +133,9 @@ class Table(NamedTuple):
         start = take(self.guide, _bucket(target, self.middle, total))
 
         def passed(index: jax.Array) -> jax.Array:
-            return two_words.at_most(Words(take(self.ends.high, index), take(self.ends.low, index)), target)
+            return two_words.at_most(
+                Words(take(self.ends.high, index), take(self.ends.low, index)), target
+            )
 
         # On devices other than the CPU, the host would have to read the number of steps.
         found = by_platform(
@@ -141,7 +152,9 @@ def _bucket(number: Words, middle: Words, total: Words) -> jax.Array:
     power of two, and 16 more from 2^50 on.
     """
     upper = two_words.at_most(middle, number)
-    rest = two_words.to_float(two_words.subtract(two_words.select(upper, total, middle), number), jnp.float32)
+    rest = two_words.to_float(
+        two_words.subtract(two_words.select(upper, total, middle), number), jnp.float32
+    )
     place = _digits(rest + 1, 1) - (127 << 1) + _digits(rest + 2.0**_FINE, 4) - (127 + _FINE << 4)
     return jnp.where(upper, np.int32(2 * _BUCKETS - 1), np.int32(_BUCKETS - 1)) - place
 

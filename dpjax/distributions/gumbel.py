@@ -32,14 +32,21 @@ def by_gumbel_max(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.A
         drawn = []
         for side, size in enumerate(sizes):
             words = fold_in_range(rows, 1, number, stream=_GUMBEL + side)
-            drawn.append(uniform_from_words(fold_in_range(Words(words.high[..., 0], words.low[..., 0]), size), log_weights.dtype))
+            drawn.append(
+                uniform_from_words(
+                    fold_in_range(Words(words.high[..., 0], words.low[..., 0]), size),
+                    log_weights.dtype,
+                )
+            )
         joined = UniformPair(*(jnp.concatenate(part, axis=-1) for part in zip(*drawn, strict=True)))
         return gumbel_max(log_weights, gumbel_from_uniform(joined))
 
     if draws == 1:
         slot = one(jnp.uint32(0))[..., None]
     else:
-        slot = jnp.moveaxis(jax.lax.map(one, jnp.arange(draws, dtype=jnp.uint32), batch_size=min(draws, 256)), 0, -1)
+        slot = jnp.moveaxis(
+            jax.lax.map(one, jnp.arange(draws, dtype=jnp.uint32), batch_size=min(draws, 256)), 0, -1
+        )
     starts = np.cumsum([0, *sizes], dtype=np.int32)
     upper = (slot >= starts[1]) & (slot < starts[2])
     in_tail = None

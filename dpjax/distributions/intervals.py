@@ -68,17 +68,35 @@ def sample_intervals(
     """
     checks.one_of("within", within, ("exponential", "uniform"))
     widths, levels = checks.float_array("widths", widths), checks.float_array("levels", levels)
-    if widths.ndim == 0 or levels.ndim == 0 or widths.shape[-1] == 0 or levels.shape[-1] != widths.shape[-1]:
+    if (
+        widths.ndim == 0
+        or levels.ndim == 0
+        or widths.shape[-1] == 0
+        or levels.shape[-1] != widths.shape[-1]
+    ):
         raise ValueError(
-            f"widths and levels must have the same last axis, of size at least 1, got shapes {widths.shape} and {levels.shape}."
+            "widths and levels must have the same last axis, of size at least 1, got shapes "
+            f"{widths.shape} and {levels.shape}."
         )
     rate = checks.positive("epsilon", epsilon, widths.dtype) / 2
-    return _sample(check_key(key), widths, levels.astype(widths.dtype), rate, within == "exponential", draws_shape(shape))
+    return _sample(
+        check_key(key),
+        widths,
+        levels.astype(widths.dtype),
+        rate,
+        within == "exponential",
+        draws_shape(shape),
+    )
 
 
 @partial(jax.jit, static_argnames=("sloped", "shape"))
 def _sample(
-    key: jax.Array, widths: jax.Array, levels: jax.Array, rate: jax.Array, sloped: bool, shape: tuple[int, ...]
+    key: jax.Array,
+    widths: jax.Array,
+    levels: jax.Array,
+    rate: jax.Array,
+    sloped: bool,
+    shape: tuple[int, ...],
 ) -> tuple[jax.Array, jax.Array]:
     batch = jnp.broadcast_shapes(widths.shape[:-1], levels.shape[:-1], rate.shape)
     if prod(shape) == 0 or prod(batch) == 0:

@@ -61,7 +61,9 @@ class Side:
         size = self.size if size is None else size
         return jnp.abs(window(self.values, start + 1, size) - window(self.values, start, size))
 
-    def ends(self, index: jax.Array, condition: jax.Array | None = None) -> tuple[jax.Array, jax.Array]:
+    def ends(
+        self, index: jax.Array, condition: jax.Array | None = None
+    ) -> tuple[jax.Array, jax.Array]:
         """Return inner and outer ends of pieces ``(*batch, j)``; arbitrary if not ``condition``."""
         if not self.size:
             end = take(self.values, index)
@@ -95,7 +97,9 @@ class Lengths(NamedTuple):
         """Return the lengths of ``size`` pieces from index ``start`` on, by default of all."""
         return window(self.lengths, start, self.size if size is None else size)
 
-    def ends(self, index: jax.Array, condition: jax.Array | None = None) -> tuple[jax.Array, jax.Array]:
+    def ends(
+        self, index: jax.Array, condition: jax.Array | None = None
+    ) -> tuple[jax.Array, jax.Array]:
         """Return 0 and the length of pieces ``(*batch, j)``; arbitrary where not ``condition``."""
         length = take(self.lengths, index, condition)
         return jnp.zeros_like(length), length
@@ -152,14 +156,26 @@ class Line:
     cells: bool = field(default=False, metadata={"static": True})
 
     @staticmethod
-    def of(sides: tuple[Any, Any], rate: jax.Array, tails: Ends | None, batch: tuple[int, ...], cells: bool = False) -> Line:
+    def of(
+        sides: tuple[Any, Any],
+        rate: jax.Array,
+        tails: Ends | None,
+        batch: tuple[int, ...],
+        cells: bool = False,
+    ) -> Line:
         """Create a line and compute exponentials, once for each cost; ``rate`` is ``(..., 1)``."""
-        near, far = (concatenate(*(getattr(side, end) for side in sides)) for end in ("cost_near", "cost_far"))
+        near, far = (
+            concatenate(*(getattr(side, end) for side in sides))
+            for end in ("cost_near", "cost_far")
+        )
         cost, most = jnp.minimum(near, far), float(jnp.finfo(rate.dtype).max)
         rise = clip(rate * (far - near), -most, most)
         decay = jnp.abs(rise)
         if tails is not None:
-            cost, decay = concatenate(cost, tails.cost), concatenate(decay, jnp.zeros_like(tails.cost))
+            cost, decay = (
+                concatenate(cost, tails.cost),
+                concatenate(decay, jnp.zeros_like(tails.cost)),
+            )
         return Line(sides, tails, rise, Heights.of(cost, decay, rate), rate, batch, cells)
 
     @property
@@ -179,12 +195,18 @@ class Line:
         fraction of the mean height in every cell of a piece, and so the sum is that fraction of the
         integral.
         """
-        return lengths * piece.far_height(jnp.abs(rise) / jnp.maximum(lengths, 1.0)) if self.cells else lengths
+        return (
+            lengths * piece.far_height(jnp.abs(rise) / jnp.maximum(lengths, 1.0))
+            if self.cells
+            else lengths
+        )
 
     def measures(self) -> list[jax.Array]:
         """Return the measures of the pieces of each side, then the scales of tails, if any."""
         rises = jnp.split(self.rise, [self.sides[0].size], axis=-1)
-        pieces = [self.measure(side.widths(), rise) for side, rise in zip(self.sides, rises, strict=True)]
+        pieces = [
+            self.measure(side.widths(), rise) for side, rise in zip(self.sides, rises, strict=True)
+        ]
         return [*pieces, *(() if self.tails is None else (self.tails.scale,))]
 
     def reader(self, number: int) -> Callable[[Any, int], jax.Array]:
@@ -198,7 +220,9 @@ class Line:
         """Return the base of the weights of each row, and the measures of all slots."""
         measures = concatenate(*self.measures())
         measures = measures.astype(jnp.result_type(measures, self.heights.mantissa))
-        return jax.tree.map(lambda column: broadcast_rows(column, self.batch), self.heights.base(measures)), measures
+        return jax.tree.map(
+            lambda column: broadcast_rows(column, self.batch), self.heights.base(measures)
+        ), measures
 
     def weights(self) -> tuple[Base, jax.Array]:
         """Return the weights of all slots, ``(*batch, slots)``, relative to the base of each row.
@@ -208,12 +232,17 @@ class Line:
         base, measures = self.base()
         always = base.cost.reshape(-1)[0] != jnp.inf  # always true, but only known at run time
         instead = broadcast_rows(measures, self.batch)
-        weights = in_memory(always, lambda: broadcast_rows(self.heights.weight(measures, base), self.batch), instead)
+        weights = in_memory(
+            always, lambda: broadcast_rows(self.heights.weight(measures, base), self.batch), instead
+        )
         return base, weights
 
     def place_of(self, upper: jax.Array, slot: jax.Array) -> jax.Array:
         """Return indices of slots ``(*batch, j)`` in the lower side followed by the upper side."""
-        return jnp.minimum(where(upper, np.int32(self.sides[0].size), np.int32(0)) + slot, np.int32(self.pieces - 1))
+        return jnp.minimum(
+            where(upper, np.int32(self.sides[0].size), np.int32(0)) + slot,
+            np.int32(self.pieces - 1),
+        )
 
     def ends(self, upper: jax.Array, slot: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Return the inner and outer ends of slots ``(*batch, j)``, each on its side."""
@@ -232,7 +261,9 @@ class Line:
         rows = prod(self.batch)
         return rows, max(1, min(rows, _BLOCK // max(self.pieces, 1)))
 
-    def rows(self, columns: Any, start: Any, size: int, always: jax.Array | None = None) -> tuple[Line, Any]:
+    def rows(
+        self, columns: Any, start: Any, size: int, always: jax.Array | None = None
+    ) -> tuple[Line, Any]:
         """Return ``size`` rows from index ``start`` on, of this and of columns ``(*batch, j)``."""
         line, columns = some_rows((self, columns), self.batch, start, size, always)
         return replace(line, batch=(size,)), columns

@@ -31,7 +31,10 @@ def many(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.Array]:
     """Tabulate the slots of each side outwards, after its tail; otherwise as ``few``."""
     lower, upper, *tails = line.parts(jax.lax.stop_gradient(line).weights()[1])
     if tails:
-        lower, upper = (jnp.concatenate([tails[0][..., i : i + 1], side], axis=-1) for i, side in enumerate((lower, upper)))
+        lower, upper = (
+            jnp.concatenate([tails[0][..., i : i + 1], side], axis=-1)
+            for i, side in enumerate((lower, upper))
+        )
     center = lower.shape[-1]
     table = Table.of(jnp.concatenate([lower, upper], axis=-1), center)
     ends, exponentials = _ends_in_one(line), piece.Decay.of(jnp.abs(line.rise))[1:]
@@ -56,7 +59,10 @@ def many(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.Array]:
     count = -(-draws // step)
     # Under a condition: otherwise XLA hoists the loop's invariants, one small kernel for each
     # operation.
-    found = jax.lax.map(lambda number: in_memory(number >= 0, lambda: chunk(number)), jnp.arange(count, dtype=jnp.int32))
+    found = jax.lax.map(
+        lambda number: in_memory(number >= 0, lambda: chunk(number)),
+        jnp.arange(count, dtype=jnp.int32),
+    )
 
     def joined(parts: jax.Array) -> jax.Array:
         return jnp.moveaxis(parts, 0, -2).reshape(*line.batch, -1)[..., :draws]
@@ -69,9 +75,13 @@ def from_tails(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.Arra
     weights = jax.lax.stop_gradient(line).weights()[1]
     below, above = weights[..., :1], weights[..., 1:]
     share = jnp.minimum(below, above) / (below + above)
-    lighter = uniform_from_words(fold_in_range(rows, draws, stream=_SLOT), weights.dtype).value < share
+    lighter = (
+        uniform_from_words(fold_in_range(rows, draws, stream=_SLOT), weights.dtype).value < share
+    )
     upper = lighter == (above < below)
-    chosen = Chosen(upper, jnp.zeros_like(upper, jnp.int32), jnp.ones_like(upper), below + above > 0)
+    chosen = Chosen(
+        upper, jnp.zeros_like(upper, jnp.int32), jnp.ones_like(upper), below + above > 0
+    )
     pair = uniform_from_words(fold_in_range(rows, draws, stream=_PLACE), weights.dtype)
     return chosen.slot, place(pair, line, chosen, None)
 

@@ -64,7 +64,9 @@ class SymmetricNoise(Distribution):
     def quantile(self, p: ArrayLike) -> jax.Array:
         """Return the inverse of :meth:`cdf`; NaN outside [0, 1]."""
         p = jnp.asarray(p)
-        tail = jnp.broadcast_to(jnp.minimum(p, 1 - p), jnp.broadcast_shapes(p.shape, self.batch_shape))
+        tail = jnp.broadcast_to(
+            jnp.minimum(p, 1 - p), jnp.broadcast_shapes(p.shape, self.batch_shape)
+        )
         inside = (tail > 0) & (tail <= 0.5)
         safe = jnp.where(inside, tail, 0.25)
         # One step of Newton's method from the inverse, which also makes it differentiable. Far out,
@@ -110,10 +112,14 @@ class SymmetricNoise(Distribution):
         return self.variance() + jnp.square(self.loc - self._points("center", center))
 
     @compiled
-    def clamped_mean_abs_error(self, center: ArrayLike, lower: ArrayLike, upper: ArrayLike) -> jax.Array:
+    def clamped_mean_abs_error(
+        self, center: ArrayLike, lower: ArrayLike, upper: ArrayLike
+    ) -> jax.Array:
         """Return E|clip(Y, lower, upper) - center|, always finite; the bounds broadcast."""
         inside = jnp.clip(center, lower, upper)
-        points = jnp.broadcast_arrays(lower, inside, upper, jnp.zeros(self.batch_shape, self.dtype))[:3]
+        points = jnp.broadcast_arrays(
+            lower, inside, upper, jnp.zeros(self.batch_shape, self.dtype)
+        )[:3]
         low, middle, high = z = self._standardized(jnp.stack(points))
         to_low, to_middle, to_high = self._tail_integral(jnp.abs(z))
 
@@ -162,11 +168,15 @@ class SymmetricNoise(Distribution):
 
 def smaller_tail(pair: UniformPair) -> tuple[jax.Array, jax.Array]:
     """Return the smaller of u and 1-u, and the sign of the variate: -1 where u is the smaller."""
-    return jnp.minimum(pair.value, pair.complement), jnp.where(pair.value <= pair.complement, -1.0, 1.0).astype(pair.value.dtype)
+    return jnp.minimum(pair.value, pair.complement), jnp.where(
+        pair.value <= pair.complement, -1.0, 1.0
+    ).astype(pair.value.dtype)
 
 
 @partial(jax.jit, static_argnames=("shape",))
-def sample_noise(key: jax.Array, distribution: Any, shape: tuple[int, ...], first: ArrayLike) -> jax.Array:
+def sample_noise(
+    key: jax.Array, distribution: Any, shape: tuple[int, ...], first: ArrayLike
+) -> jax.Array:
     """Draw ``loc + scale * _standard(uniform)`` for fields that broadcast to the batch."""
     batch, draws = distribution.batch_shape, prod(shape)
     rows = row_words(key, batch, first)

@@ -47,7 +47,10 @@ def to_numpyro(distribution: Any) -> Any:
     ((), -0.6931)
     """
     if not (hasattr(distribution, "sample") and hasattr(distribution, "log_prob")):
-        raise TypeError(f"distribution must have the methods sample and log_prob, got {type(distribution).__name__}.")
+        raise TypeError(
+            "distribution must have the methods sample and log_prob, got "
+            f"{type(distribution).__name__}."
+        )
     return _adapter()(distribution)
 
 
@@ -73,15 +76,21 @@ def _adapter() -> Any:
         def support(self) -> Any:
             on_grid = getattr(self.distribution, "resolution", None) is not None
             if on_grid or isinstance(self.distribution, Finite | DiscreteLaplace):
-                return constraints.independent(constraints.integer_interval(-inf, inf), len(self.event_shape))
+                return constraints.independent(
+                    constraints.integer_interval(-inf, inf), len(self.event_shape)
+                )
             # All others count as densities on the real line.
             bounded = isinstance(self.distribution, QuantileCdf)
-            inside = constraints.interval(*self.distribution.support) if bounded else constraints.real
+            inside = (
+                constraints.interval(*self.distribution.support) if bounded else constraints.real
+            )
             return constraints.independent(inside, len(self.event_shape))
 
         def sample(self, key: jax.Array, sample_shape: tuple[int, ...] = ()) -> jax.Array:
             typed = jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
-            return self.distribution.sample(key if typed else jax.random.wrap_key_data(key), sample_shape)
+            return self.distribution.sample(
+                key if typed else jax.random.wrap_key_data(key), sample_shape
+            )
 
         def log_prob(self, value: Any) -> jax.Array:
             return self.distribution.log_prob(value)

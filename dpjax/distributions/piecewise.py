@@ -115,7 +115,10 @@ class PiecewiseExponential(Distribution):
         tails: Tails | None = None,
         center: int = 0,
     ) -> None:
-        if edges.shape[-1] < 1 or not cost_left.shape[-1] == cost_right.shape[-1] == edges.shape[-1] - 1:
+        if (
+            edges.shape[-1] < 1
+            or not cost_left.shape[-1] == cost_right.shape[-1] == edges.shape[-1] - 1
+        ):
             raise ValueError(
                 "cost_left and cost_right must have one element fewer than edges on the last "
                 "axis, got shapes "
@@ -128,10 +131,17 @@ class PiecewiseExponential(Distribution):
         self.rate, self.tails = rate, tails
 
     @classmethod
-    def from_sides(cls, lower: Side, upper: Side, rate: jax.Array, tails: Tails | None = None) -> PiecewiseExponential:
+    def from_sides(
+        cls, lower: Side, upper: Side, rate: jax.Array, tails: Tails | None = None
+    ) -> PiecewiseExponential:
         """Return the distribution with these two sides, whose first values are the same point."""
         distribution = object.__new__(cls)
-        distribution.lower, distribution.upper, distribution.rate, distribution.tails = lower, upper, rate, tails
+        distribution.lower, distribution.upper, distribution.rate, distribution.tails = (
+            lower,
+            upper,
+            rate,
+            tails,
+        )
         return distribution
 
     def tree_flatten_with_keys(self) -> Any:
@@ -148,7 +158,9 @@ class PiecewiseExponential(Distribution):
     def batch_shape(self) -> tuple[int, ...]:
         """The broadcast shape of all fields without the axis of pieces."""
         sides = [leaf.shape[:-1] for leaf in jax.tree.leaves((self.lower, self.upper))]
-        return jnp.broadcast_shapes(*sides, *(leaf.shape for leaf in jax.tree.leaves((self.rate, self.tails))))
+        return jnp.broadcast_shapes(
+            *sides, *(leaf.shape for leaf in jax.tree.leaves((self.rate, self.tails)))
+        )
 
     @property
     def dtype(self) -> Any:
@@ -162,14 +174,24 @@ class PiecewiseExponential(Distribution):
             batch = (*self.batch_shape, 1)
 
             def both(lower: jax.Array, upper: jax.Array) -> jax.Array:
-                return jnp.concatenate([jnp.broadcast_to(lower, batch), jnp.broadcast_to(upper, batch)], axis=-1)
+                return jnp.concatenate(
+                    [jnp.broadcast_to(lower, batch), jnp.broadcast_to(upper, batch)], axis=-1
+                )
 
             start = both(self.lower.values[..., -1:], self.upper.values[..., -1:])
-            scale = both(self.tails.lower_scale[..., None] / rate, self.tails.upper_scale[..., None] / rate)
-            tails = Ends(start, scale, both(self.tails.lower_cost[..., None], self.tails.upper_cost[..., None]))
+            scale = both(
+                self.tails.lower_scale[..., None] / rate, self.tails.upper_scale[..., None] / rate
+            )
+            tails = Ends(
+                start,
+                scale,
+                both(self.tails.lower_cost[..., None], self.tails.upper_cost[..., None]),
+            )
         return Line.of((self.lower, self.upper), rate, tails, self.batch_shape)
 
-    def sample(self, key: jax.Array, shape: Shape = (), *, method: sampling.Method = "auto") -> jax.Array:
+    def sample(
+        self, key: jax.Array, shape: Shape = (), *, method: sampling.Method = "auto"
+    ) -> jax.Array:
         """Draw samples from each row.
 
         A piece is drawn with its exact probability (to a few units in the last place), down to
@@ -295,27 +317,43 @@ class PiecewiseExponential(Distribution):
 
 
 @jax.jit
-def _restrict(distribution: PiecewiseExponential, low: jax.Array, high: jax.Array) -> PiecewiseExponential:
+def _restrict(
+    distribution: PiecewiseExponential, low: jax.Array, high: jax.Array
+) -> PiecewiseExponential:
     batch = jnp.broadcast_shapes(distribution.batch_shape, low.shape, high.shape)
     sides = [distribution.lower, distribution.upper]
     tails = distribution.tails
     if tails is not None:
-        ends = (low, -1, tails.lower_cost, tails.lower_scale), (high, 1, tails.upper_cost, tails.upper_scale)
+        ends = (
+            (low, -1, tails.lower_cost, tails.lower_scale),
+            (high, 1, tails.upper_cost, tails.upper_scale),
+        )
         sides = [_tail_as_piece(side, batch, *end) for side, end in zip(sides, ends, strict=True)]
     low, high = (jnp.broadcast_to(end, batch)[..., None] for end in (low, high))
     cut = [_clip(side, low, high) for side in sides]
-    return PiecewiseExponential.from_sides(cut[0], cut[1], jnp.broadcast_to(distribution.rate, batch))
+    return PiecewiseExponential.from_sides(
+        cut[0], cut[1], jnp.broadcast_to(distribution.rate, batch)
+    )
 
 
 @partial(jax.jit, inline=True, static_argnames="center")
-def _sides(edges: jax.Array, cost_left: jax.Array, cost_right: jax.Array, center: int) -> tuple[Side, Side]:
+def _sides(
+    edges: jax.Array, cost_left: jax.Array, cost_right: jax.Array, center: int
+) -> tuple[Side, Side]:
     below = edges[..., : center + 1], cost_right[..., :center], cost_left[..., :center]
     return Side(*(jnp.flip(part, -1) for part in below)), Side(
         edges[..., center:], cost_left[..., center:], cost_right[..., center:]
     )
 
 
-def _tail_as_piece(side: Side, batch: tuple[int, ...], bound: jax.Array, sign: int, cost: jax.Array, scale: jax.Array) -> Side:
+def _tail_as_piece(
+    side: Side,
+    batch: tuple[int, ...],
+    bound: jax.Array,
+    sign: int,
+    cost: jax.Array,
+    scale: jax.Array,
+) -> Side:
     """Replace a tail by one linear piece that extends at least to the bound on its side."""
     edge = side.values[..., -1]
     none = scale <= 0  # a NaN scale stays visible and makes the row NaN
@@ -324,7 +362,11 @@ def _tail_as_piece(side: Side, batch: tuple[int, ...], bound: jax.Array, sign: i
     end = jnp.where(length > 0, bound, edge)
     far = cost + length / jnp.where(none, 1.0, scale)
     values, near, far = (jnp.broadcast_to(one, batch)[..., None] for one in (end, cost, far))
-    return Side(concatenate(side.values, values), concatenate(side.cost_near, near), concatenate(side.cost_far, far))
+    return Side(
+        concatenate(side.values, values),
+        concatenate(side.cost_near, near),
+        concatenate(side.cost_far, far),
+    )
 
 
 def _clip(side: Side, low: jax.Array, high: jax.Array) -> Side:

@@ -72,7 +72,11 @@ def place(pair: UniformPair, line: Line, chosen: Chosen, own: Piece | None) -> j
     pair = UniformPair(*map(in_lanes, pair))
     points = jnp.zeros(shape, line.rate.dtype)
     if own is not None:
-        decay = piece.Decay.of(in_lanes(jnp.abs(own.rise))) if own.decay is None else piece.Decay(*map(in_lanes, own.decay))
+        decay = (
+            piece.Decay.of(in_lanes(jnp.abs(own.rise)))
+            if own.decay is None
+            else piece.Decay(*map(in_lanes, own.decay))
+        )
         fraction = out(piece.quantile_fraction(pair.value, pair.complement, decay))
         rises = own.rise >= 0
         start, stop = where(rises, own.near, own.far), where(rises, own.far, own.near)

@@ -75,7 +75,9 @@ class Radial(VectorDistribution):
     def batch_shape(self) -> tuple[int, ...]:
         """The broadcast shape of all parameters without the axis of coordinates."""
         pieces = (self.loc, self.radii, self.cost_near, self.cost_far)
-        return jnp.broadcast_shapes(*(one.shape[:-1] for one in pieces), self.rate.shape, self.step.shape)
+        return jnp.broadcast_shapes(
+            *(one.shape[:-1] for one in pieces), self.rate.shape, self.step.shape
+        )
 
     def sample(self, key: jax.Array, shape: Shape = ()) -> jax.Array:
         """Draw vectors, of shape ``shape + batch_shape + (d,)``; rows do not affect each other.
@@ -106,11 +108,16 @@ class Radial(VectorDistribution):
         """
         unit, rate = self._unit(), self.rate[..., None]
         edges = self.radii / unit
-        fall, width = rate * (self.cost_far - self.cost_near), (self.radii[..., 1:] - self.radii[..., :-1]) / unit
+        fall, width = (
+            rate * (self.cost_far - self.cost_near),
+            (self.radii[..., 1:] - self.radii[..., :-1]) / unit,
+        )
         slopes = fall / jnp.where(width > 0, width, 1.0), rate * unit / self.step[..., None]
         last = self.cost_far[..., -1:] if self.cost_far.shape[-1] else jnp.zeros((1,), self.dtype)
         far = concatenate(edges[..., 1:], jnp.full((1,), jnp.inf, self.dtype))
-        return Shell(edges, far, concatenate(*slopes), self.loc.shape[-1] - 1), rate * concatenate(self.cost_near, last)
+        return Shell(edges, far, concatenate(*slopes), self.loc.shape[-1] - 1), rate * concatenate(
+            self.cost_near, last
+        )
 
     def _log_masses(self) -> jax.Array:
         shells, start = self._shells()
@@ -153,8 +160,15 @@ def _sample(key: jax.Array, distribution: Radial, shape: tuple[int, ...]) -> jax
         return jnp.zeros((*shape, *batch, d), distribution.dtype)
     rows = row_words(key, batch)
     shells, start = distribution._shells()
-    near, far, slope, start = (jnp.broadcast_to(part, (*batch, shells.near.shape[-1])) for part in (*shells[:3], start))
-    masses = _in_lanes(lambda near, far, slope: Shell(near, far, slope, d - 1).log_mass(), near, far, slope) - start
+    near, far, slope, start = (
+        jnp.broadcast_to(part, (*batch, shells.near.shape[-1])) for part in (*shells[:3], start)
+    )
+    masses = (
+        _in_lanes(
+            lambda near, far, slope: Shell(near, far, slope, d - 1).log_mass(), near, far, slope
+        )
+        - start
+    )
     weights = _in_lanes(jnp.exp, masses - jnp.max(masses, axis=-1, keepdims=True))
     index = choose(weights[..., None, :], fold_in_range(rows, draws, stream=_SHELL))
     chosen = (take(part, index) for part in (near, far, slope))
@@ -162,7 +176,9 @@ def _sample(key: jax.Array, distribution: Radial, shape: tuple[int, ...]) -> jax
     radius = _in_lanes(partial(_radius, power=d - 1), *pair, *chosen)
     keys = fold_in_range(rows, draws, stream=_DIRECTION)
     flat = Words(*(pad(part.reshape(-1)) for part in keys))
-    unit_vectors = directions(flat, d, distribution.p, distribution.dtype)[: radius.size].reshape(*radius.shape, d)
+    unit_vectors = directions(flat, d, distribution.p, distribution.dtype)[: radius.size].reshape(
+        *radius.shape, d
+    )
     # The barriers keep products from being fused into sums, which would change the last bit in some
     # programs.
     radius = jax.lax.optimization_barrier(radius * distribution._unit())
@@ -171,7 +187,9 @@ def _sample(key: jax.Array, distribution: Radial, shape: tuple[int, ...]) -> jax
     return jnp.moveaxis(points, -2, 0).reshape(*shape, *batch, d)
 
 
-def _radius(value: jax.Array, rest: jax.Array, near: jax.Array, far: jax.Array, slope: jax.Array, power: int) -> jax.Array:
+def _radius(
+    value: jax.Array, rest: jax.Array, near: jax.Array, far: jax.Array, slope: jax.Array, power: int
+) -> jax.Array:
     return Shell(near, far, slope, power).quantile(UniformPair(value, rest))
 
 

@@ -26,7 +26,15 @@ from jax.typing import ArrayLike
 from dpjax.distributions import closed_forms, sampling
 from dpjax.distributions import truncated_exponential as piece
 from dpjax.distributions.base import Distribution, compiled
-from dpjax.distributions.closed_forms import Found, Half, Resolved, average, by_rows, center_of, each_point
+from dpjax.distributions.closed_forms import (
+    Found,
+    Half,
+    Resolved,
+    average,
+    by_rows,
+    center_of,
+    each_point,
+)
 from dpjax.distributions.line import Line, OnLine, Side
 from dpjax.numerics.multiples import from_multiples, to_multiples
 
@@ -73,12 +81,17 @@ class Rounded(Distribution):
 
     def line(self) -> Line:
         """Return the form that the sampler and closed forms use, in units of the resolution."""
-        return Line.of((self.lower, self.upper), self.rate[..., None], None, self.batch_shape, cells=True)
+        return Line.of(
+            (self.lower, self.upper), self.rate[..., None], None, self.batch_shape, cells=True
+        )
 
     @property
     def support(self) -> tuple[jax.Array, jax.Array]:
         """The smallest and the largest value, of shape ``batch_shape`` each."""
-        low, high = (jnp.broadcast_to(from_multiples(end, self.resolution), self.batch_shape) for end in self._ends)
+        low, high = (
+            jnp.broadcast_to(from_multiples(end, self.resolution), self.batch_shape)
+            for end in self._ends
+        )
         return low, high
 
     @property
@@ -142,7 +155,9 @@ class Rounded(Distribution):
             origin = jax.lax.stop_gradient(_mean_from(r, center_of(r)))
 
             def of_pieces(half: Half) -> jax.Array:
-                inside = jnp.square(_cells(half)) * piece.variance_fraction(half.decay) - piece.variance_fraction(_of_a_cell(half))
+                inside = jnp.square(_cells(half)) * piece.variance_fraction(
+                    half.decay
+                ) - piece.variance_fraction(_of_a_cell(half))
                 return jnp.square(_means(half, origin)) + inside
 
             square = average(r, of_pieces, _no_tail)
@@ -170,7 +185,10 @@ class Rounded(Distribution):
             s = _of_a_cell(half)
             return s * (1 - piece.mean_fraction(s))
 
-        return jnp.maximum(closed_forms.entropy(self) + by_rows(lambda r: average(r, of_places, _no_tail), self), 0.0)
+        return jnp.maximum(
+            closed_forms.entropy(self) + by_rows(lambda r: average(r, of_places, _no_tail), self),
+            0.0,
+        )
 
     def _value(self, number: jax.Array) -> jax.Array:
         return from_multiples(jnp.clip(number, *self._ends), self.resolution)
@@ -183,7 +201,11 @@ class Rounded(Distribution):
     def _last(self, y: ArrayLike) -> jax.Array:
         """Return the index of the largest multiple up to y."""
         number = to_multiples(jnp.asarray(y), self.resolution)
-        return jnp.where((from_multiples(number, self.resolution) <= y) | self._is_near(y, number), number, number - 1)
+        return jnp.where(
+            (from_multiples(number, self.resolution) <= y) | self._is_near(y, number),
+            number,
+            number - 1,
+        )
 
 
 def _cells(half: Half) -> jax.Array:
@@ -225,7 +247,9 @@ def _log_prob(distribution: OnLine, number: jax.Array) -> jax.Array:
         low, high = r.halves
         here, cells, before = _piece_of(r, number)
         share = (before + 1) / cells
-        fall = r.line.rate * (here.low_cost - r.base.cost) + here.decay * jnp.where(here.rises, share, 1 - share)
+        fall = r.line.rate * (here.low_cost - r.base.cost) + here.decay * jnp.where(
+            here.rises, share, 1 - share
+        )
         inside = (number > low.end) & (number < high.end)
         value = jnp.where(inside, -fall, -jnp.inf)
         return jnp.where(jnp.isnan(number), jnp.nan, value - r.log_normalizer)
@@ -249,7 +273,10 @@ def _mean_abs_error(distribution: OnLine, center: jax.Array) -> jax.Array:
         rest = cells - first
         place = 0.5 - piece.mean_fraction(s) - 0.5
         share, decay = first / cells, here.decay
-        part = piece.cdf_fraction(share, decay), jnp.exp(-decay * share) * piece.cdf_fraction(1 - share, decay)
+        part = (
+            piece.cdf_fraction(share, decay),
+            jnp.exp(-decay * share) * piece.cdf_fraction(1 - share, decay),
+        )
         mean_first = first * piece.mean_fraction(decay * share) + place
         mean_rest = first + rest * piece.mean_fraction(decay * (1 - share)) + place
         exact = part[0] * (d - mean_first) + part[1] * (mean_rest - d)

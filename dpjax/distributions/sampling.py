@@ -24,7 +24,9 @@ FEW = 64  # up to this many draws from a row, lanes cost less than a table
 Method = Literal["auto", "tree", "table", "gumbel"]
 
 
-def draw(key: jax.Array, line: Line, draws: int, method: Method, first: ArrayLike = 0) -> tuple[jax.Array, jax.Array]:
+def draw(
+    key: jax.Array, line: Line, draws: int, method: Method, first: ArrayLike = 0
+) -> tuple[jax.Array, jax.Array]:
     """Draw slots, counted outwards on their side (int32), and points, both ``(draws, *batch)``."""
     rows = row_words(key, line.batch, first)
     if not line.pieces:
@@ -39,7 +41,13 @@ def draw(key: jax.Array, line: Line, draws: int, method: Method, first: ArrayLik
 
 
 @partial(jax.jit, static_argnames=("shape", "method"))
-def sample(key: jax.Array, distribution: OnLine, shape: tuple[int, ...], method: Method, first: ArrayLike = 0) -> jax.Array:
+def sample(
+    key: jax.Array,
+    distribution: OnLine,
+    shape: tuple[int, ...],
+    method: Method,
+    first: ArrayLike = 0,
+) -> jax.Array:
     """Draw floats of shape ``shape + batch_shape``; ``first`` is the index of the first row."""
     batch, draws = distribution.batch_shape, prod(shape)
     if draws == 0 or prod(batch) == 0:

@@ -63,7 +63,9 @@ class Shell(NamedTuple):
         # At the ends themselves the logarithm is infinite, and steps from there would not move.
         apart, ulps = (self.far - self.near) / 4, 2 * float(jnp.finfo(small.dtype).eps)
         low = self.near + jnp.minimum(ulps * self.near, apart)
-        high = jnp.where(self.far < jnp.inf, self.far - jnp.minimum(ulps * self.far, apart), self.far)
+        high = jnp.where(
+            self.far < jnp.inf, self.far - jnp.minimum(ulps * self.far, apart), self.far
+        )
         # Beyond the point where the density has fallen by that many nats, the mass is below the
         # target; so it is in an interval at the end that would reach the target at the largest
         # density.
@@ -110,8 +112,14 @@ class _Peak(NamedTuple):
         endless = far == jnp.inf
         steep = slope > 0
         falling = jnp.where(steep, slope, 1.0)
-        unit = jax.lax.stop_gradient(jnp.where(endless, jnp.maximum(near, (power + 1) / falling), far))
-        start, width, slope = near / unit, (jnp.where(endless, 0.0, far) - near) / unit, slope * unit
+        unit = jax.lax.stop_gradient(
+            jnp.where(endless, jnp.maximum(near, (power + 1) / falling), far)
+        )
+        start, width, slope = (
+            near / unit,
+            (jnp.where(endless, 0.0, far) - near) / unit,
+            slope * unit,
+        )
         free = jnp.where(steep, power / jnp.where(steep, slope, 1.0), jnp.inf)
         end = jnp.where(endless, start, far / unit)
         room = jax.lax.stop_gradient(jnp.where(endless, jnp.inf, width))
@@ -146,7 +154,11 @@ class _Peak(NamedTuple):
         fall = jnp.maximum(self.slope - self._tangent(), 0.0)
         square, linear = fall + self._tangent() / 2, fall * self.mode - drop
         root = jnp.sqrt(jnp.square(linear) + 4 * square * drop * self.mode)
-        return jnp.where(linear < 0, (root - linear) / (2 * square), 2 * drop * self.mode / _positive(linear + root))
+        return jnp.where(
+            linear < 0,
+            (root - linear) / (2 * square),
+            2 * drop * self.mode / _positive(linear + root),
+        )
 
     def _tangent(self) -> jax.Array:
         """Return the slope of power * log(r) at the peak."""
@@ -162,7 +174,9 @@ def _integrals(shell: Shell) -> tuple[jax.Array, jax.Array]:
     before = jnp.minimum(peak.before, jax.lax.stop_gradient(peak.left(drop)))
     after = jnp.minimum(peak.after, jax.lax.stop_gradient(peak.right(drop)))
     length, mode = before + after, _positive(peak.mode)
-    nodes, shares = (jnp.asarray(part / 2, dtype) for part in np.polynomial.legendre.leggauss(count))
+    nodes, shares = (
+        jnp.asarray(part / 2, dtype) for part in np.polynomial.legendre.leggauss(count)
+    )
 
     def add(number: jax.Array, sums: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         # Relative to the peak, without loss of precision.
@@ -175,7 +189,12 @@ def _integrals(shell: Shell) -> tuple[jax.Array, jax.Array]:
 
     zero = jnp.zeros_like(length)
     total, moment = jax.lax.fori_loop(np.int32(0), np.int32(count), add, (zero, zero))
-    log = jnp.log(total * length) + jnp.log(peak.unit) + _log_power(peak.radius, shell.power) - peak.slope * peak.before
+    log = (
+        jnp.log(total * length)
+        + jnp.log(peak.unit)
+        + _log_power(peak.radius, shell.power)
+        - peak.slope * peak.before
+    )
     return log, peak.unit * (peak.mode + moment / total)
 
 

@@ -72,14 +72,18 @@ class Transformed(Distribution):
 
     def __post_init__(self) -> None:
         distribution = self.distribution  # inside JAX, the leaves of a pytree need not be arrays
-        dense = isinstance(distribution, (PiecewiseExponential, SymmetricNoise)) and not isinstance(distribution, DiscreteLaplace)
+        dense = isinstance(distribution, (PiecewiseExponential, SymmetricNoise)) and not isinstance(
+            distribution, DiscreteLaplace
+        )
         if isinstance(distribution, Distribution) and not dense:
             raise TypeError(
                 "distribution must have a density on the real line (PiecewiseExponential, Cauchy, "
                 f"LaplaceLogNormal, ...), got {type(distribution).__name__}."
             )
         if not isinstance(self.transform, Transform):
-            raise TypeError(f"transform must be a Transform (such as Log()), got {self.transform!r}.")
+            raise TypeError(
+                f"transform must be a Transform (such as Log()), got {self.transform!r}."
+            )
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
@@ -104,20 +108,29 @@ class Transformed(Distribution):
     def log_prob(self, y: ArrayLike) -> jax.Array:
         """Return the log-density at ``y``: that at T(y) plus the log of the derivative of T."""
         y, x = jnp.asarray(y), self._clipped(y)
-        value = self.distribution.log_prob(self.transform.forward(x)) + self.transform.log_derivative(x)
+        value = self.distribution.log_prob(
+            self.transform.forward(x)
+        ) + self.transform.log_derivative(x)
         return jnp.where((y < self.transform.lower) | (y > self.transform.upper), -jnp.inf, value)
 
     @compiled
     def cdf(self, y: ArrayLike) -> jax.Array:
         """Return P(Y <= y)."""
         y, inside = jnp.asarray(y), self.distribution.cdf(self.transform.forward(self._clipped(y)))
-        return jnp.where(y >= self.transform.upper, 1.0, jnp.where(y < self.transform.lower, 0.0, inside))
+        return jnp.where(
+            y >= self.transform.upper, 1.0, jnp.where(y < self.transform.lower, 0.0, inside)
+        )
 
     @compiled
     def survival(self, y: ArrayLike) -> jax.Array:
         """Return P(Y > y), at the precision of the distribution's upper tail."""
-        y, inside = jnp.asarray(y), self.distribution.survival(self.transform.forward(self._clipped(y)))
-        return jnp.where(y >= self.transform.upper, 0.0, jnp.where(y < self.transform.lower, 1.0, inside))
+        y, inside = (
+            jnp.asarray(y),
+            self.distribution.survival(self.transform.forward(self._clipped(y))),
+        )
+        return jnp.where(
+            y >= self.transform.upper, 0.0, jnp.where(y < self.transform.lower, 1.0, inside)
+        )
 
     @compiled
     def quantile(self, p: ArrayLike) -> jax.Array:
@@ -174,7 +187,11 @@ class Transformed(Distribution):
         """Return E|Y - center|, for a ``center`` in units of the data."""
         center = jnp.asarray(center)
         if isinstance(self.distribution, SymmetricNoise):
-            return _over_noise(self.distribution, lambda p, z: p * jnp.abs(self._value(z) - center), rank=center.ndim)
+            return _over_noise(
+                self.distribution,
+                lambda p, z: p * jnp.abs(self._value(z) - center),
+                rank=center.ndim,
+            )
         return by_rows(self._mean_abs_error, self.distribution, center)
 
     def _mean_abs_error(self, r: Resolved, center: jax.Array) -> jax.Array:
@@ -186,26 +203,39 @@ class Transformed(Distribution):
 
         for half in r.halves:
             means = _in_pieces(*_ends(half), half.decay, jnp.ones_like(half.weight), from_origin)
-            error = error + jnp.sum(half.weight[..., None, :] * jnp.abs(means[..., None, :] - away[..., None]), axis=-1)
+            error = error + jnp.sum(
+                half.weight[..., None, :] * jnp.abs(means[..., None, :] - away[..., None]), axis=-1
+            )
             if r.line.tails is not None:
                 p, values = _tail(self.dtype)
                 values = self._value(half.end + half.sign * half.scale * values) - origin
-                error = error + half.tail * jnp.sum(p * jnp.abs(values[..., None, :] - away[..., None]), axis=-1)
+                error = error + half.tail * jnp.sum(
+                    p * jnp.abs(values[..., None, :] - away[..., None]), axis=-1
+                )
         # In the piece that contains the center, E|Y - c| replaces |E Y - c|, which is not larger.
         upper = z >= center_of(r)
         here = r.piece_at(upper, r.locate(z, upper))
-        low, high = jnp.where(here.rises, here.near, here.far), jnp.where(here.rises, here.far, here.near)
+        low, high = (
+            jnp.where(here.rises, here.near, here.far),
+            jnp.where(here.rises, here.far, here.near),
+        )
         inner = jnp.where(here.rises, here.share(z), 1 - here.share(z))
         outer, s = 1 - inner, here.decay
 
         def over(start: jax.Array, end: jax.Array, s: jax.Array) -> jax.Array:
-            return _in_pieces(start, end, s, jnp.ones_like(center), lambda p, z: p * (self._value(z) - center))
+            return _in_pieces(
+                start, end, s, jnp.ones_like(center), lambda p, z: p * (self._value(z) - center)
+            )
 
         exact = inner * piece.mass_fraction(s * inner) * jnp.abs(over(low, z, s * inner))
-        exact = exact + jnp.exp(-s * inner) * outer * piece.mass_fraction(s * outer) * jnp.abs(over(z, high, s * outer))
+        exact = exact + jnp.exp(-s * inner) * outer * piece.mass_fraction(s * outer) * jnp.abs(
+            over(z, high, s * outer)
+        )
         rough = jnp.abs(over(low, high, s))
         within = (z > jnp.minimum(low, high)) & (z < jnp.maximum(low, high))
-        return (error + jnp.where(within, here.weight * (exact / piece.mass_fraction(s) - rough), 0.0)) / r.total
+        return (
+            error + jnp.where(within, here.weight * (exact / piece.mass_fraction(s) - rough), 0.0)
+        ) / r.total
 
     def _mean(self, total: Sum, origin: jax.Array) -> jax.Array:
         return origin + total(lambda p, z: p * (self._value(z) - origin))
@@ -214,15 +244,22 @@ class Transformed(Distribution):
         """Call ``compute(total, origin)``; ``total(term)`` sums ``term(mass, point)``."""
         distribution = self.distribution
         if isinstance(distribution, SymmetricNoise):
-            return compute(partial(_over_noise, distribution), self._value(jnp.broadcast_to(distribution.loc, self.batch_shape)))
-        return by_rows(lambda r: compute(partial(_over_pieces, r), self._value(center_of(r))), distribution)
+            return compute(
+                partial(_over_noise, distribution),
+                self._value(jnp.broadcast_to(distribution.loc, self.batch_shape)),
+            )
+        return by_rows(
+            lambda r: compute(partial(_over_pieces, r), self._value(center_of(r))), distribution
+        )
 
     def _clipped(self, y: ArrayLike) -> jax.Array:
         return jnp.clip(jnp.asarray(y), self.transform.lower, self.transform.upper)
 
     def _value(self, z: jax.Array) -> jax.Array:
         """Invert T, within the transform's bounds."""
-        return self._clipped(self.transform.inverse(jnp.clip(z, *ends_on_scale(self.transform, self.dtype))))
+        return self._clipped(
+            self.transform.inverse(jnp.clip(z, *ends_on_scale(self.transform, self.dtype)))
+        )
 
 
 def _over_pieces(r: Resolved, term: Term) -> jax.Array:
@@ -240,11 +277,17 @@ def _over_pieces(r: Resolved, term: Term) -> jax.Array:
 
 def _ends(half: Half) -> tuple[jax.Array, jax.Array]:
     """Return the low-cost and the high-cost end of each piece."""
-    near, far, rises = half.side.values[..., :-1], half.side.values[..., 1:], half.side.cost_near <= half.side.cost_far
+    near, far, rises = (
+        half.side.values[..., :-1],
+        half.side.values[..., 1:],
+        half.side.cost_near <= half.side.cost_far,
+    )
     return jnp.where(rises, near, far), jnp.where(rises, far, near)
 
 
-def _in_pieces(low: jax.Array, high: jax.Array, decay: jax.Array, mass: jax.Array, term: Term) -> jax.Array:
+def _in_pieces(
+    low: jax.Array, high: jax.Array, decay: jax.Array, mass: jax.Array, term: Term
+) -> jax.Array:
     """Sum ``term`` over the nodes in each piece, low-cost end first, of the shape of ``mass``."""
     y, weights = np.polynomial.legendre.leggauss(16)
     w = (1 - y) / 2
@@ -253,7 +296,10 @@ def _in_pieces(low: jax.Array, high: jax.Array, decay: jax.Array, mass: jax.Arra
 
     def add(number: jax.Array, found: jax.Array) -> jax.Array:
         before, beyond, weight = rule[:, number]
-        return found + term(mass * weight, low + (high - low) * piece.quantile_fraction(before, beyond, piece.Decay.of(decay)))
+        return found + term(
+            mass * weight,
+            low + (high - low) * piece.quantile_fraction(before, beyond, piece.Decay.of(decay)),
+        )
 
     return jax.lax.fori_loop(0, len(y), add, jnp.zeros_like(mass))
 
@@ -263,7 +309,9 @@ def _over_noise(noise: SymmetricNoise, term: Term, rank: int = 0) -> jax.Array:
 
     A term has up to ``rank`` axes in addition to that of the nodes.
     """
-    p, nats = (nodes.reshape(-1, *(1,) * max(rank, len(noise.batch_shape))) for nodes in _tail(noise.dtype))
+    p, nats = (
+        nodes.reshape(-1, *(1,) * max(rank, len(noise.batch_shape))) for nodes in _tail(noise.dtype)
+    )
     below = noise.quantile(jnp.exp(-nats) / 2)
     return jnp.sum(term(p / 2, below) + term(p / 2, 2 * noise.loc - below), axis=0)
 

@@ -54,7 +54,9 @@ class Transform:
 
     def __post_init__(self) -> None:
         for name in ("lower", "upper"):
-            object.__setattr__(self, name, checks.static_number(name, getattr(self, name), -1e30, 1e30))
+            object.__setattr__(
+                self, name, checks.static_number(name, getattr(self, name), -1e30, 1e30)
+            )
         if not self.lower < self.upper:
             raise ValueError(f"lower must be below upper, got {self.lower:g} and {self.upper:g}.")
 
@@ -187,7 +189,11 @@ class LogCauchy(Transform):
 
     def log_derivative(self, x: jax.Array) -> jax.Array:
         """Return the log-density of the prior plus log 2."""
-        return log(2 / pi) - jnp.log1p(jnp.square(jnp.arcsinh(x / self.scale))) + Asinh(self.scale).log_derivative(x)
+        return (
+            log(2 / pi)
+            - jnp.log1p(jnp.square(jnp.arcsinh(x / self.scale)))
+            + Asinh(self.scale).log_derivative(x)
+        )
 
 
 @dataclass(frozen=True)

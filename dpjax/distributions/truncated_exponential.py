@@ -66,7 +66,9 @@ def far_height(s: jax.Array) -> jax.Array:
     small = s < _SERIES_BELOW
     below, above = where(small, s, 0.0), where(small, 1.0, s)
     kept = jnp.exp(-above)
-    return where(small, 1 - below * (0.5 - below * _bernoulli_series(below)), above * kept / (1 - kept))
+    return where(
+        small, 1 - below * (0.5 - below * _bernoulli_series(below)), above * kept / (1 - kept)
+    )
 
 
 @jax.jit
@@ -144,8 +146,12 @@ def log_integral(slope: jax.Array, length: jax.Array) -> jax.Array:
     steep = where(endless & (slope < 0), -slope, 1.0)
     there = ~(finite <= 0)
     log_length = where(there, jnp.log(where(there, finite, 1.0)), -jnp.inf)
-    value = log_length + jnp.maximum(slope, 0.0) * finite + log_mass_fraction(jnp.abs(slope) * finite)
-    return where(endless, where(slope < 0, -jnp.log(steep), where(slope >= 0, jnp.inf, slope)), value)
+    value = (
+        log_length + jnp.maximum(slope, 0.0) * finite + log_mass_fraction(jnp.abs(slope) * finite)
+    )
+    return where(
+        endless, where(slope < 0, -jnp.log(steep), where(slope >= 0, jnp.inf, slope)), value
+    )
 
 
 @partial(jax.jit, inline=True)

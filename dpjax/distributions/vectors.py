@@ -73,7 +73,10 @@ class VectorDistribution(Batch):
             ValueError: the last axis of ``y`` does not have size d.
         """
         if jnp.shape(y)[-1:] != self.event_shape:
-            raise ValueError(f"y must have a last axis of size {self.event_shape[0]} (coordinates), got shape {jnp.shape(y)}.")
+            raise ValueError(
+                f"y must have a last axis of size {self.event_shape[0]} "
+                f"(coordinates), got shape {jnp.shape(y)}."
+            )
         return self._log_density(norm(jnp.asarray(y) - self.loc, self.p))
 
     def prob(self, y: ArrayLike) -> jax.Array:
@@ -108,7 +111,11 @@ class VectorDistribution(Batch):
 
         high = jnp.broadcast_to(self._norm_bound(1 - safe), p.shape)
         low, high = bisect(is_below, jnp.zeros_like(high), high, _HALVINGS)
-        return jnp.where(inside, low + (high - low) / 2, jnp.where(p == 0, 0.0, jnp.where(p == 1, jnp.inf, jnp.nan)))
+        return jnp.where(
+            inside,
+            low + (high - low) / 2,
+            jnp.where(p == 0, 0.0, jnp.where(p == 1, jnp.inf, jnp.nan)),
+        )
 
     @compiled
     def mean_norm_error(self) -> jax.Array:

@@ -54,7 +54,9 @@ class Heights(NamedTuple):
         power, most = self.cost * self.bits, float(jnp.finfo(height.dtype).maxexp)
         # A NaN is kept; too large heights make the sum of the row too large, and it is computed
         # again.
-        return where(power >= most, 0.0, where(power <= -most, float(jnp.finfo(height.dtype).max), height))
+        return where(
+            power >= most, 0.0, where(power <= -most, float(jnp.finfo(height.dtype).max), height)
+        )
 
     def weight(self, width: jax.Array, base: "Base") -> jax.Array:
         """Return the weights of pieces of these widths, relative to the base of their row."""
@@ -75,7 +77,9 @@ class Heights(NamedTuple):
         here = (width > 0) & ~jax.lax.stop_gradient(self)._beyond(lowest)
         # As floats, for which XLA has a fast reduction. Relative to the lowest cost, the power is
         # small.
-        powers = where(here, (log2_floor(width) + (exponent - self.exponent)).astype(width.dtype), _NEVER)
+        powers = where(
+            here, (log2_floor(width) + (exponent - self.exponent)).astype(width.dtype), _NEVER
+        )
         heaviest = jnp.max(powers, axis=-1, keepdims=True, initial=_NEVER)
         return Base(lowest, exponent - heaviest.astype(jnp.int32), log(2) * (fraction + heaviest))
 

@@ -113,7 +113,8 @@ def release(
     settings = asked_of(columns, statistic, options, neighbors, simulated=False)
     if (by is None) != (groups is None):
         raise ValueError(
-            "by and groups must be given together: groups= are public labels, or PrivateGroups(epsilon=..., delta=...)."
+            "by and groups must be given together: groups= are public labels, or "
+            "PrivateGroups(epsilon=..., delta=...)."
         )
     check_names(by, ("column", "released", "epsilon", "quantile", "draw", "noisy_size"))
     if groups is not None and not isinstance(groups, PrivateGroups | str | bytes):
@@ -125,34 +126,53 @@ def release(
 
     def tallies(named: Groups) -> dict[Any, exact.Counts]:
         statistics: Any = {column: setting.statistic for column, setting in settings.items()}
-        each = {column: table.rows.tally(column, known, named, neighbors) for column, known in statistics.items()}
+        each = {
+            column: table.rows.tally(column, known, named, neighbors)
+            for column, known in statistics.items()
+        }
         if neighbors == "swap" and not all(one.numbers(1).any() for one in each.values()):
-            raise ValueError("frame must have records under swap neighbors, where their number is public, but has none.")
-        return {column: each[column].counts(known, len(named.names), neighbors) for column, known in statistics.items()}
+            raise ValueError(
+                "frame must have records under swap neighbors, where their number is "
+                "public, but has none."
+            )
+        return {
+            column: each[column].counts(known, len(named.names), neighbors)
+            for column, known in statistics.items()
+        }
 
     # Records are read before the budget is charged, unless the groups have to be drawn first.
     if isinstance(groups, PrivateGroups):
         groups = replace(groups, max_groups=1 if persons is None else persons.max_groups)
         others = [protecting(groups.guarantee, persons)]
         all_groups, numbers = table.groups(bounded=True)
-        charge(budget, reduce(add, [*others, *costs.values()]), _said(settings, by, groups, persons))
+        charge(
+            budget, reduce(add, [*others, *costs.values()]), _said(settings, by, groups, persons)
+        )
         kept_indices, noisy = groups.release(numbers)
         named, sizes = all_groups.only(kept_indices.tolist(), some=True), {"noisy_size": noisy}
         counts = tallies(named)
     else:
         named = table.named  # type: ignore[assignment]
         counts = tallies(named)
-        charge(budget, reduce(add, [*others, *costs.values()]), _said(settings, by, groups, persons))
+        charge(
+            budget, reduce(add, [*others, *costs.values()]), _said(settings, by, groups, persons)
+        )
     found = {}
     for column, setting in settings.items():
         made: Any = setting.statistic
         (epsilon,) = setting.epsilons
-        drawn = made.release(counts[column], epsilon, neighbors, mechanism=setting.mechanism, draws=setting.draws)
-        values = drawn.values.reshape(setting.draws, len(named.names), max(len(setting.levels), 1)).swapaxes(0, 1)
+        drawn = made.release(
+            counts[column], epsilon, neighbors, mechanism=setting.mechanism, draws=setting.draws
+        )
+        values = drawn.values.reshape(
+            setting.draws, len(named.names), max(len(setting.levels), 1)
+        ).swapaxes(0, 1)
         found[column] = {
             **({"quantile": np.array(setting.levels)} if setting.levels else {}),
             **({"draw": np.arange(1, setting.draws + 1)[:, None]} if setting.draws > 1 else {}),
-            "released": values[:, None] if setting.kind is None else in_kind(values[:, None], table.kinds[column], made.lower),
+            "released": values[:, None]
+            if setting.kind is None
+            else in_kind(values[:, None], table.kinds[column], made.lower),
             "epsilon": np.array([float(epsilon)])[:, None, None],
         }
     return result_of(table, named, found, sizes, costs, others)

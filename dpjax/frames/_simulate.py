@@ -18,7 +18,14 @@ from dpjax.frames.column_options import Columns, asked_of
 from dpjax.frames.drawn import drawn_from_counts
 from dpjax.frames.frame_result import ORDER, FrameResult, result_of
 from dpjax.frames.memory import Tally
-from dpjax.frames.notes import BOUND_SHARE, TIED_SHARE, words_of_bounds, words_of_crowded, words_of_lacking, words_of_ties
+from dpjax.frames.notes import (
+    BOUND_SHARE,
+    TIED_SHARE,
+    words_of_bounds,
+    words_of_crowded,
+    words_of_lacking,
+    words_of_ties,
+)
 from dpjax.frames.persons import PerUnit, costs_of, persons_of, protecting
 from dpjax.frames.private_groups import PrivateGroups
 from dpjax.frames.tables import check_names, read_table
@@ -112,7 +119,9 @@ def simulate(
     check_names(by, ("column", "probability_kept", "epsilon", *ORDER))
     persons = persons_of(unit, per_unit, max_groups)
     table = read_table(frame, settings, by, groups, neighbors, persons)
-    shown_groups, numbers = (table.named, None) if table.named is not None else table.groups(bounded=groups is not None)
+    shown_groups, numbers = (
+        (table.named, None) if table.named is not None else table.groups(bounded=groups is not None)
+    )
     size, found = len(shown_groups.names), {}
     costs: dict[tuple[Any, float], Guarantee | Composition] = {}
     tied: list[float] = []
@@ -134,7 +143,9 @@ def simulate(
         else:
             tally = table.rows.tally(column, setting.statistic, shown_groups, neighbors)
             counts = tally.counts(setting.statistic, size, neighbors)
-            drawn = drawn_from_counts(setting, counts, neighbors, np.random.default_rng([*seed, index]))
+            drawn = drawn_from_counts(
+                setting, counts, neighbors, np.random.default_rng([*seed, index])
+            )
             grid: Any = getattr(setting.statistic, "records_grid", None)
             high = grid.size - 1 if setting.bounds[0] is not None else 0
             at_bound = tally.numbers(size, (tally.position == 0) | (tally.position == high))
@@ -153,7 +164,10 @@ def simulate(
         values = {name: np.asarray(value, np.float64) for name, value in values.items()}
         if setting.kind is not None:
             kind, lower = table.kinds[column], getattr(setting.statistic, "lower", None)
-            values = {name: durations(v) if name == _BARS[0] else in_kind(v, kind, lower) for name, v in values.items()}
+            values = {
+                name: durations(v) if name == _BARS[0] else in_kind(v, kind, lower)
+                for name, v in values.items()
+            }
         found[column] = {
             **({"quantile": np.array(drawn.levels)} if drawn.levels else {}),
             **({"draw": np.arange(1, setting.draws + 1)[:, None]} if setting.draws > 1 else {}),
@@ -176,7 +190,10 @@ def simulate(
     group_columns, others = {}, []
     if isinstance(groups, PrivateGroups):
         groups = replace(groups, max_groups=max_groups)
-        group_columns, others = {"probability_kept": groups.probability_kept(numbers)}, [protecting(groups.guarantee, persons)]
+        group_columns, others = (
+            {"probability_kept": groups.probability_kept(numbers)},
+            [protecting(groups.guarantee, persons)],
+        )
     return result_of(table, shown_groups, found, group_columns, costs, others, " ".join(notes))
 
 
@@ -185,7 +202,10 @@ def _seed_of(key: Any) -> list[int]:
     if isinstance(key, Integral) and not isinstance(key, bool):
         return [checks.static_integer("key", key, 0)]
     if not checks.is_jax_array(key):
-        raise TypeError(f"key must be an integer, the seed, or a typed key such as jax.random.key(0), got {type(key).__name__}.")
+        raise TypeError(
+            "key must be an integer, the seed, or a typed key such as "
+            f"jax.random.key(0), got {type(key).__name__}."
+        )
     import jax
 
     from dpjax.random.keys import check_key

@@ -13,7 +13,17 @@ import numpy as np
 
 from dpjax import checks
 from dpjax.frames.columns import TIMES, is_numbers
-from dpjax.release import Count, Maximum, Mean, Median, OrderStatistic, Quantile, Quantiles, Statistic, Sum
+from dpjax.release import (
+    Count,
+    Maximum,
+    Mean,
+    Median,
+    OrderStatistic,
+    Quantile,
+    Quantiles,
+    Statistic,
+    Sum,
+)
 from dpjax.release.exponentials import exact_epsilon
 from dpjax.release.grid import kind_of
 
@@ -21,14 +31,32 @@ Columns = str | Iterable[str] | Mapping[str, Mapping[str, Any] | Statistic]
 
 # The names of functions of dpjax and dpjax.release, and the statistic of each: order_statistic is
 # OrderStatistic.
-_NAMES = ("median", "quantile", "order_statistic", "mode", "maximum", "nonnegative_sum", "sum", "mean", "count", "distinct_count")
-_METHODS = {"joint_quantiles": "joint", "nested_quantiles": "nested", "recursive_quantiles": "recursive"}  # of several quantiles
-_KINDS: dict[str, Any] = {name: Statistic.kinds[name.title().replace("_", "")] for name in _NAMES} | dict.fromkeys(
-    _METHODS, Quantiles
+_NAMES = (
+    "median",
+    "quantile",
+    "order_statistic",
+    "mode",
+    "maximum",
+    "nonnegative_sum",
+    "sum",
+    "mean",
+    "count",
+    "distinct_count",
 )
-_SIMULATED_AS = {"quantiles": "joint_quantiles", "candidate_counts": "mode"}  # functions of dpjax with other names
+# of several quantiles
+_METHODS = {
+    "joint_quantiles": "joint",
+    "nested_quantiles": "nested",
+    "recursive_quantiles": "recursive",
+}
+_KINDS: dict[str, Any] = {
+    name: Statistic.kinds[name.title().replace("_", "")] for name in _NAMES
+} | dict.fromkeys(_METHODS, Quantiles)
+# functions of dpjax with other names
+_SIMULATED_AS = {"quantiles": "joint_quantiles", "candidate_counts": "mode"}
 _NO_RELEASE = "dpjax.statistics._mode.mode"  # its profile has no release
-ON_THE_LINE = (Median, Quantile, OrderStatistic, Quantiles, Sum, Mean)  # simulated by JAX without a resolution
+# simulated by JAX without a resolution
+ON_THE_LINE = (Median, Quantile, OrderStatistic, Quantiles, Sum, Mean)
 BY_RANK = (Median, Quantile, OrderStatistic, Quantiles)
 _FOR_EACH = ("epsilon", "draws", "mechanism")
 
@@ -60,14 +88,23 @@ class Asked:
     @property
     def levels(self) -> tuple[float, ...]:
         """The levels of several quantiles; empty for other statistics."""
-        return tuple(map(float, self.statistic.levels)) if isinstance(self.statistic, Quantiles) else ()
+        return (
+            tuple(map(float, self.statistic.levels))
+            if isinstance(self.statistic, Quantiles)
+            else ()
+        )
 
     @property
     def bounds(self) -> tuple[float | None, float | None]:
         """The public bounds of records; None where there are none."""
         has = isinstance(self.statistic, (*ON_THE_LINE, Maximum))
-        values: Any = self.options if self.statistic is None else vars(self.statistic) if has else {}
-        low, high = (None if values.get(name) is None else float(checks.exact(values[name]) or 0) for name in ("lower", "upper"))
+        values: Any = (
+            self.options if self.statistic is None else vars(self.statistic) if has else {}
+        )
+        low, high = (
+            None if values.get(name) is None else float(checks.exact(values[name]) or 0)
+            for name in ("lower", "upper")
+        )
         return low, high
 
     @property
@@ -76,7 +113,9 @@ class Asked:
 
         None for numbers.
         """
-        return kind_of(getattr(self.statistic, "lower", None)) or kind_of(getattr(self.statistic, "upper", None))
+        return kind_of(getattr(self.statistic, "lower", None)) or kind_of(
+            getattr(self.statistic, "upper", None)
+        )
 
 
 def check_kind(column: Any, kind: str, asked: Asked) -> None:
@@ -90,67 +129,109 @@ def check_kind(column: Any, kind: str, asked: Asked) -> None:
         return
     if asked.kind is None and kind in TIMES:
         raise TypeError(
-            f"column {column!r} holds {kind.lower()} values: lower and upper must be of this kind, and resolution a timedelta."
+            f"column {column!r} holds {kind.lower()} values: lower and upper must be of this "
+            "kind, and resolution a timedelta."
         )
     if asked.kind is None:
-        raise TypeError(f"column {column!r} must have a dtype of numbers, dates, times or durations: convert it first.")
+        raise TypeError(
+            f"column {column!r} must have a dtype of numbers, dates, times or "
+            "durations: convert it first."
+        )
     if kind != asked.kind and (kind, asked.kind) != ("Datetime", "Date"):
-        raise TypeError(f"column {column!r} holds {kind.lower()} values, but the bounds are of the kind {asked.kind.lower()}.")
+        raise TypeError(
+            f"column {column!r} holds {kind.lower()} values, but the bounds are of "
+            f"the kind {asked.kind.lower()}."
+        )
 
 
-def asked_of(columns: Columns, statistic: Any, shared: dict[str, Any], neighbors: str, *, simulated: bool) -> dict[str, Asked]:
+def asked_of(
+    columns: Columns, statistic: Any, shared: dict[str, Any], neighbors: str, *, simulated: bool
+) -> dict[str, Asked]:
     """Return the statistic and options of each column; its options override the shared ones."""
     checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
     if isinstance(columns, Mapping):
         by_column: dict[str, tuple[Any, dict[str, Any]]] = {
-            name: (arguments, shared) if isinstance(arguments, Statistic) else (statistic, shared | dict(arguments))
+            name: (arguments, shared)
+            if isinstance(arguments, Statistic)
+            else (statistic, shared | dict(arguments))
             for name, arguments in columns.items()
         }
     elif hasattr(columns, "dtype"):
-        raise TypeError(f"columns must be names of columns of the frame, got the {type(columns).__name__} itself.")
+        raise TypeError(
+            "columns must be names of columns of the frame, got the "
+            f"{type(columns).__name__} itself."
+        )
     else:
-        names = [columns] if isinstance(columns, str) or not isinstance(columns, Iterable) else list(columns)
+        names = (
+            [columns]
+            if isinstance(columns, str) or not isinstance(columns, Iterable)
+            else list(columns)
+        )
         if len(set(names)) < len(names):
             raise ValueError(f"columns must be one or more different names, got {columns!r}.")
         by_column = dict.fromkeys(names, (statistic, shared))
     if not by_column:
         raise ValueError(f"columns must be one or more different names, got {columns!r}.")
-    return {name: _asked(one, arguments, neighbors, simulated) for name, (one, arguments) in by_column.items()}
+    return {
+        name: _asked(one, arguments, neighbors, simulated)
+        for name, (one, arguments) in by_column.items()
+    }
 
 
 def _asked(statistic: Any, options: Mapping[str, Any], neighbors: str, simulated: bool) -> Asked:
     arguments = {name: value for name, value in options.items() if value is not None}
     for arrays in ("counts", "mask"):
         if arrays in arguments:
-            raise ValueError(f"{arrays}= is for arrays only: every row of a frame is one record; filter the frame first.")
+            raise ValueError(
+                f"{arrays}= is for arrays only: every row of a frame is one record; "
+                "filter the frame first."
+            )
     for weights in ("weights", "weight", "sample_weight", "sample_weights"):
         if weights in arguments:
             raise TypeError(
-                f"{weights}= is not supported: each person counts once, by one row, or with unit= by all rows. A person with "
-                "weight w would change the counts by w records, and have a guarantee of w times epsilon."
+                f"{weights}= is not supported: each person counts once, by one row, or with unit= "
+                "by all rows. A person with "
+                "weight w would change the counts by w records, and have a guarantee of w times "
+                "epsilon."
             )
     if "epsilon" not in arguments:
-        raise TypeError("epsilon= is missing: give one for all columns, or one for each in a mapping of columns.")
+        raise TypeError(
+            "epsilon= is missing: give one for all columns, or one for each in a "
+            "mapping of columns."
+        )
     if np.ndim(arguments["epsilon"]) and not simulated:
-        raise ValueError("epsilon must be one number, or one for each column, in a release; simulate takes several.")
-    epsilons = tuple(dict.fromkeys(np.atleast_1d(np.asarray(arguments.pop("epsilon"), object)).tolist()))
-    draws, mechanism = checks.static_integer("draws", arguments.pop("draws", 1), 1), arguments.pop("mechanism", None)
+        raise ValueError(
+            "epsilon must be one number, or one for each column, in a release; "
+            "simulate takes several."
+        )
+    epsilons = tuple(
+        dict.fromkeys(np.atleast_1d(np.asarray(arguments.pop("epsilon"), object)).tolist())
+    )
+    draws, mechanism = (
+        checks.static_integer("draws", arguments.pop("draws", 1), 1),
+        arguments.pop("mechanism", None),
+    )
     common: Any = {"epsilons": epsilons, "draws": draws, "mechanism": mechanism}
     name = _name_of(statistic)
     if isinstance(statistic, Statistic):
         if arguments:
-            raise TypeError(f"{statistic!r} takes only epsilon, draws and mechanism as options, got {', '.join(arguments)}.")
+            raise TypeError(
+                f"{statistic!r} takes only epsilon, draws and mechanism as options, "
+                f"got {', '.join(arguments)}."
+            )
         made, lacking = statistic, []
         if simulated and mechanism == "laplace" and isinstance(statistic, Median | Quantile):
             lacking = ["another mechanism"]
     elif name is None:
         _refuse_other(statistic, simulated)
-        called = f"function {getattr(statistic, '__name__', statistic)}"  # its name may be that of a statistic
+        # its name may be that of a statistic
+        called = f"function {getattr(statistic, '__name__', statistic)}"
         return Asked(None, statistic, called, arguments, lacking=("another statistic",), **common)
     else:
         by_jax = simulated and not getattr(statistic, "__module__", "").startswith("dpjax.release")
         lacking = _lacking(name, arguments, mechanism, neighbors) if by_jax else []
-        in_numpy = lacking == ["another mechanism"] and name in ("median", "quantile")  # Laplace noise on a grid
+        # Laplace noise on a grid
+        in_numpy = lacking == ["another mechanism"] and name in ("median", "quantile")
         if lacking and not in_numpy and mechanism != "permute_and_flip":
             return Asked(None, statistic, name, arguments, lacking=tuple(lacking), **common)
         made = _made(name, arguments, neighbors)
@@ -161,7 +242,9 @@ def _asked(statistic: Any, options: Mapping[str, Any], neighbors: str, simulated
         exact_epsilon(epsilon)
     if isinstance(made, Quantiles):
         made.reach_of(exact_epsilon(epsilons[0]), neighbors, False)
-    return Asked(made, None, name or type(made).__name__, arguments, lacking=tuple(lacking), **common)
+    return Asked(
+        made, None, name or type(made).__name__, arguments, lacking=tuple(lacking), **common
+    )
 
 
 def _name_of(statistic: Any) -> str | None:
@@ -172,7 +255,9 @@ def _name_of(statistic: Any) -> str | None:
     if statistic is None:
         return "median"
     module, name = getattr(statistic, "__module__", None) or "", getattr(statistic, "__name__", "")
-    if f"{module}.{name}" == _NO_RELEASE or not module.startswith(("dpjax.release.", "dpjax.statistics.", "dpjax.mechanisms.")):
+    if f"{module}.{name}" == _NO_RELEASE or not module.startswith(
+        ("dpjax.release.", "dpjax.statistics.", "dpjax.mechanisms.")
+    ):
         return None
     name = _SIMULATED_AS.get(name, name)
     return name if name in _KINDS else None
@@ -199,17 +284,26 @@ def _made(name: str, own: Mapping[str, Any], neighbors: str) -> Statistic:
     kind, fixed = _KINDS[name], {"method": _METHODS[name]} if name in _METHODS else {}
     if name == "joint_quantiles" and "public_n" in own:
         raise ValueError(
-            "public_n= is not for frames, whose sizes are private: give max_records=, a public guess of the largest group's size."
+            "public_n= is not for frames, whose sizes are private: give max_records=, a public "
+            "guess of the largest group's size."
         )
     if neighbors == "swap" and name == "joint_quantiles" and "max_records" in own:
-        raise ValueError("max_records is for add_remove neighbors: under swap the number of records is public.")
+        raise ValueError(
+            "max_records is for add_remove neighbors: under swap the number of records is public."
+        )
     takes = [field for field in fields(kind) if field.name not in fixed]
     if name in ("nested_quantiles", "recursive_quantiles"):
         takes = [field for field in takes if field.name not in ("max_records", "reach", "terms")]
     if unknown := sorted(set(own) - {field.name for field in takes}):
-        known = [*(field.name for field in takes), *_FOR_EACH[:2], *_FOR_EACH[2:] * bool(kind.mechanisms)]
+        known = [
+            *(field.name for field in takes),
+            *_FOR_EACH[:2],
+            *_FOR_EACH[2:] * bool(kind.mechanisms),
+        ]
         raise TypeError(f"{name} has no option {unknown[0]!r}: its options are {', '.join(known)}.")
-    if missing := [field.name for field in takes if field.default is MISSING and field.name not in own]:
+    if missing := [
+        field.name for field in takes if field.default is MISSING and field.name not in own
+    ]:
         raise TypeError(f"{name} needs {', '.join(f'{each}=' for each in missing)}.")
     made: Statistic = kind(**own, **fixed)
     return made
@@ -219,7 +313,9 @@ def _refuse_other(statistic: Any, simulated: bool) -> None:
     if simulated and callable(statistic):
         return
     raise TypeError(
-        "statistic must be an object such as dpjax.release.Median(lower=0, upper=120, resolution=1), or one of these functions of "
-        f"dpjax.release: {', '.join(_KINDS)}; got {statistic!r}. For histograms and other results that are arrays, call the "
+        "statistic must be an object such as dpjax.release.Median(lower=0, upper=120, "
+        "resolution=1), or one of these functions of "
+        f"dpjax.release: {', '.join(_KINDS)}; got {statistic!r}. For histograms and other results "
+        "that are arrays, call the "
         "function with a column as an array: dpjax.release.histogram(column, ...)."
     )

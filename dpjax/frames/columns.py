@@ -68,17 +68,33 @@ class ArrayColumns:
 
     def __init__(self, arrays: Mapping[Any, Any]) -> None:
         for name, column in arrays.items():
-            plain = isinstance(getattr(column, "dtype", None), np.dtype) and not isinstance(column, masked_arrays())
+            plain = isinstance(getattr(column, "dtype", None), np.dtype) and not isinstance(
+                column, masked_arrays()
+            )
             if not plain and not (hasattr(column, "codes") and hasattr(column, "names")):
                 raise TypeError(
-                    f"column {name!r} must be a NumPy array, whose dtype does not depend on the records, got "
+                    f"column {name!r} must be a NumPy array, whose dtype does not depend on the "
+                    "records, got "
                     f"{type(column).__name__}; missing values are NaN or NaT."
                 )
-        self._arrays = {name: column if hasattr(column, "codes") else np.asarray(column) for name, column in arrays.items()}
+        self._arrays = {
+            name: column if hasattr(column, "codes") else np.asarray(column)
+            for name, column in arrays.items()
+        }
         for name, column in self._arrays.items():
             if not hasattr(column, "codes") and column.ndim != 1:
-                raise ValueError(f"column {name!r} must be an array of one axis, got the shape {column.shape}.")
-        if len({len(column.codes if hasattr(column, "codes") else column) for column in self._arrays.values()}) > 1:
+                raise ValueError(
+                    f"column {name!r} must be an array of one axis, got the shape {column.shape}."
+                )
+        if (
+            len(
+                {
+                    len(column.codes if hasattr(column, "codes") else column)
+                    for column in self._arrays.values()
+                }
+            )
+            > 1
+        ):
             raise ValueError("all columns must have the same length.")
 
     def names(self) -> list[Any]:
@@ -91,7 +107,9 @@ class ArrayColumns:
         if hasattr(column, "codes"):
             return "String"
         if column.dtype.kind == "M":
-            return "Date" if np.datetime_data(column.dtype)[0] in ("D", "W", "M", "Y") else "Datetime"
+            return (
+                "Date" if np.datetime_data(column.dtype)[0] in ("D", "W", "M", "Y") else "Datetime"
+            )
         known = {
             "b": "Boolean",
             "i": "number",
@@ -100,7 +118,9 @@ class ArrayColumns:
             "U": "String",
             "T": "String",
         }
-        return known.get(column.dtype.kind, {"m": "Duration", "S": "Binary"}.get(column.dtype.kind, "text"))
+        return known.get(
+            column.dtype.kind, {"m": "Duration", "S": "Binary"}.get(column.dtype.kind, "text")
+        )
 
     def numbers(self, name: Any) -> np.ndarray:
         """Return a column as floats or integers, as :meth:`Columns.numbers`."""
@@ -162,7 +182,9 @@ class FrameColumns:
         native = series.to_native()
         if hasattr(native, "factorize"):  # pandas
             codes, distinct = native.factorize()
-            return Labels.of(codes, objects_of(_series(distinct.to_series(index=range(len(distinct))))))
+            return Labels.of(
+                codes, objects_of(_series(distinct.to_series(index=range(len(distinct)))))
+            )
         if hasattr(native, "rank"):  # Polars
             return Labels.of(
                 native.rank("dense").fill_null(0).to_numpy().astype(np.int64) - 1,
@@ -210,7 +232,10 @@ def plain_labels(names: np.ndarray) -> list[Any]:
         if np.datetime_data(names.dtype)[0] in _FINER:
             rounded = names.astype(f"{names.dtype.kind}8[us]")
             rounded = np.where(rounded == names, rounded, np.array("NaT", rounded.dtype))
-        return [name if isinstance(name, datetime.date | datetime.timedelta) else None for name in rounded.tolist()]
+        return [
+            name if isinstance(name, datetime.date | datetime.timedelta) else None
+            for name in rounded.tolist()
+        ]
     return [None if is_missing(name) else name for name in names.tolist()]
 
 
@@ -220,7 +245,9 @@ def numbered_texts(cells: Sequence[Any]) -> tuple[np.ndarray, list[Any]]:
     None, NaN and objects without text are missing.
     """
     index: dict[Any, int] = {}
-    texts = [cell if type(cell) is str else None if is_missing(cell) else text_of(cell) for cell in cells]
+    texts = [
+        cell if type(cell) is str else None if is_missing(cell) else text_of(cell) for cell in cells
+    ]
     return np.array([index.setdefault(text, len(index)) for text in texts], np.int64), list(index)
 
 
@@ -229,29 +256,49 @@ def objects_of(series: Any) -> list[Any]:
 
     Distinct cells are distinct objects, or None, so that a person cannot count twice in one group.
     """
-    if getattr(series.dtype, "time_zone", None) is not None:  # in Python the two hours when clocks are set back are equal
+    # in Python the two hours when clocks are set back are equal
+    if getattr(series.dtype, "time_zone", None) is not None:
         series = series.dt.convert_time_zone("UTC")
     series = _held(series)
-    if str(series.dtype) == "Time" and not hasattr(series.to_native(), "to_physical"):  # pandas drops nanoseconds
+    # pandas drops nanoseconds
+    if str(series.dtype) == "Time" and not hasattr(series.to_native(), "to_physical"):
         ticks = _microseconds_of_the_day(series.to_arrow()).tolist()
         start = datetime.datetime(1970, 1, 1)
-        return [(start + datetime.timedelta(microseconds=tick)).time() if tick % 1 == 0 else None for tick in ticks]
+        return [
+            (start + datetime.timedelta(microseconds=tick)).time() if tick % 1 == 0 else None
+            for tick in ticks
+        ]
     if series.dtype.is_float():
         with np.errstate(invalid="ignore"):
             numbers = series.to_numpy().astype(np.float64) + 0.0  # -0.0 becomes 0.0
-        return [None if gone else cell for cell, gone in zip(numbers.tolist(), np.isnan(numbers).tolist(), strict=True)]
+        return [
+            None if gone else cell
+            for cell, gone in zip(numbers.tolist(), np.isnan(numbers).tolist(), strict=True)
+        ]
     try:
         found, missing = series.to_list(), series.is_null()
-    except Exception:  # a date that Python cannot represent, or a signaling NaN, must not change other rows
+    except (
+        Exception
+    ):  # a date that Python cannot represent, or a signaling NaN, must not change other rows
         return [_object(series, place) for place in range(len(series))]
-    return [None if gone else cell for cell, gone in zip(found, missing.to_list(), strict=True)] if missing.any() else list(found)
+    return (
+        [None if gone else cell for cell, gone in zip(found, missing.to_list(), strict=True)]
+        if missing.any()
+        else list(found)
+    )
 
 
 def _microseconds_of_the_day(times: Any) -> np.ndarray:
     """Return the times of an Arrow array as floats in microseconds, NaN where missing."""
     name = str(times.type)
-    ticks = as_floats(times.cast("int64" if "64" in name else "int32").to_numpy(zero_copy_only=False))
-    return ticks / 1e3 if "ns" in name else ticks * {"s": 1e6, "m": 1e3, "u": 1.0}[name.partition("[")[2][0]]
+    ticks = as_floats(
+        times.cast("int64" if "64" in name else "int32").to_numpy(zero_copy_only=False)
+    )
+    return (
+        ticks / 1e3
+        if "ns" in name
+        else ticks * {"s": 1e6, "m": 1e3, "u": 1.0}[name.partition("[")[2][0]]
+    )
 
 
 def _held(series: Any) -> Any:
@@ -304,7 +351,9 @@ def kind_of_dtype(dtype: Any) -> str:
     if dtype.is_numeric() and not dtype.is_float():
         return "number"
     name = str(dtype).partition("(")[0]
-    return {"Categorical": "String", "Enum": "String", "Object": "text", "Unknown": "other"}.get(name, name)
+    return {"Categorical": "String", "Enum": "String", "Object": "text", "Unknown": "other"}.get(
+        name, name
+    )
 
 
 def is_numbers(kind: str) -> bool:

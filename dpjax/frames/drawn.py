@@ -16,7 +16,8 @@ from dpjax.release import Counts, DistinctCount, Maximum, NonnegativeSum, Quanti
 from dpjax.release.counts import sums_of
 
 MEASURED = 1000  # the number of draws for the error bars of mechanisms without a closed form
-_ENTRIES = 2**16  # the number of entries of counts processed together, so that temporary arrays stay in the cache
+# the number of entries of counts processed together, so that temporary arrays stay in the cache
+_ENTRIES = 2**16
 _GROUP = 32  # the weight of a group in addition to its entries
 
 
@@ -42,14 +43,20 @@ class Drawn(NamedTuple):
     levels: Sequence[float]
 
 
-def drawn_from_counts(own: Asked, counts: Counts, neighbors: str, generator: np.random.Generator) -> Drawn:
+def drawn_from_counts(
+    own: Asked, counts: Counts, neighbors: str, generator: np.random.Generator
+) -> Drawn:
     """Draw from the distributions of a release for all groups.
 
     Error bars of several quantiles are estimated from 1000 draws.
     """
     statistic: Any = own.statistic
     shape = counts.groups, len(own.epsilons), own.draws, max(len(own.levels), 1)
-    draws, value, bars = np.zeros(shape), np.zeros((shape[0], shape[3])), np.zeros((3, *shape[:2], shape[3]))
+    draws, value, bars = (
+        np.zeros(shape),
+        np.zeros((shape[0], shape[3])),
+        np.zeros((3, *shape[:2], shape[3])),
+    )
     tied = np.zeros_like(value) if isinstance(statistic, BY_RANK) else None
     for place, some in _some_at_a_time(counts):
         for number, epsilon in enumerate(own.epsilons):
@@ -66,21 +73,29 @@ def drawn_from_counts(own: Asked, counts: Counts, neighbors: str, generator: np.
                     found = TruncatedLaplace(found.value, float(epsilon), *own.bounds)  # type: ignore[arg-type]
                 shifted = isinstance(statistic, Maximum | NonnegativeSum | DistinctCount)
                 center = statistic.value(some) if shifted else found.value
-                drawn, each = found.sample(generator, (own.draws,)), (found.mean_abs_error(center), *found.interval(0.95))
+                drawn, each = (
+                    found.sample(generator, (own.draws,)),
+                    (found.mean_abs_error(center), *found.interval(0.95)),
+                )
             value[place] = np.reshape(center, (some.groups, -1))
             draws[place, number] = np.reshape(drawn, (own.draws, some.groups, -1)).swapaxes(0, 1)
             for bar, one in zip(bars, each, strict=True):
                 bar[place, number] = np.reshape(one, (some.groups, -1))
         if tied is not None:
             tied[place] = _tied(statistic, some, value[place])
-    costs = [statistic.cost(epsilon, own.draws, neighbors, own.mechanism) for epsilon in own.epsilons]
+    costs = [
+        statistic.cost(epsilon, own.draws, neighbors, own.mechanism) for epsilon in own.epsilons
+    ]
     return Drawn(value, draws, bars, tied, costs, own.levels)
 
 
 def _tied(statistic: Any, counts: Counts, value: np.ndarray) -> np.ndarray:
     """Return the share of the records that equal the statistic, ``(groups, quantiles)``."""
     cells = statistic.records_grid.values_of(counts.values)
-    equal = [sums_of(np.where(cells == one[counts.group], counts.counts, 0), counts.starts) for one in value.T]
+    equal = [
+        sums_of(np.where(cells == one[counts.group], counts.counts, 0), counts.starts)
+        for one in value.T
+    ]
     return np.stack(equal, axis=-1) / np.maximum(counts.totals, 1)[:, None]
 
 

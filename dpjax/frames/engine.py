@@ -46,11 +46,16 @@ class Engine:
         self._schema = frame.collect_schema()
         self._engine = frame.implementation.name.lower()
         for name in (*by, *([] if persons is None else [persons.unit])):
-            if kind_of_dtype(self._schema[name]) in ("other", "text"):  # distinct values may be equal in Python
-                raise TypeError(f"column {name!r} holds {self._schema[name]}, which cannot be used as labels: cast it to text.")
+            # distinct values may be equal in Python
+            if kind_of_dtype(self._schema[name]) in ("other", "text"):
+                raise TypeError(
+                    f"column {name!r} holds {self._schema[name]}, which cannot be "
+                    "used as labels: cast it to text."
+                )
         if persons is not None and by and self._engine == "dask":
             raise TypeError(
-                "unit= and by= cannot be combined for Dask, which has no window functions: use a frame of another engine."
+                "unit= and by= cannot be combined for Dask, which has no window functions: use a "
+                "frame of another engine."
             )
 
     def there(self, bounded: bool) -> tuple[Groups, np.ndarray]:
@@ -86,14 +91,20 @@ class Engine:
     def tally(self, column: Any, statistic: Statistic, groups: Groups, neighbors: str) -> Tally:
         """Count the records of a column in these groups."""
         found = getattr(statistic, "records_grid", None)
-        grid = found if isinstance(found, Multiples) and not isinstance(statistic, DistinctCount) else None
+        grid = (
+            found
+            if isinstance(found, Multiples) and not isinstance(statistic, DistinctCount)
+            else None
+        )
         rows, present = self._rows(groups, column), self._present(column)
         if self._persons is not None:
             rule, only_there = self._persons.rule(statistic), isinstance(statistic, Count)
             rows = self._of_persons(rows, column, present, grid, rule, neighbors, only_there)
         elif grid is not None or isinstance(statistic, Count):
             cell = nw.lit(0.0) if grid is None else self._integer(column, cells_of(grid))
-            rows = rows.with_columns(nw.when(present).then(cell).otherwise(nw.lit(-1.0)).cast(nw.Int64).alias("value"))
+            rows = rows.with_columns(
+                nw.when(present).then(cell).otherwise(nw.lit(-1.0)).cast(nw.Int64).alias("value")
+            )
         memory = self._counted(rows, ("value",))
         if grid is not None or isinstance(statistic, Count):
             return memory.positions("value", groups)
@@ -101,14 +112,18 @@ class Engine:
 
     def records(self, column: Any, groups: Groups) -> tuple[np.ndarray, np.ndarray]:
         """Return the records of a column as numbers, and the group of each."""
-        return Memory(FrameColumns(self._rows(groups, column).collect()), self._keys, None).records("value", groups)
+        return Memory(FrameColumns(self._rows(groups, column).collect()), self._keys, None).records(
+            "value", groups
+        )
 
     def _rows(self, groups: Groups | None, column: Any = None) -> Any:
         """Return the labels, values and persons of rows.
 
         The rows have a label among the groups, and a person.
         """
-        columns = [self._label(name).alias(key) for name, key in zip(self._by, self._keys, strict=True)]
+        columns = [
+            self._label(name).alias(key) for name, key in zip(self._by, self._keys, strict=True)
+        ]
         columns += [] if column is None else [nw.col(column).alias("value")]
         columns += [] if self._persons is None else [self._label(self._persons.unit).alias("unit")]
         rows = self._frame.select(*columns)
@@ -122,8 +137,11 @@ class Engine:
         if self._keys and groups is not None and groups.some:
             labels = self._labels_in(groups.names)
             for place, key in enumerate(self._keys):
-                rows = rows.filter(nw.col(key).is_in(list(dict.fromkeys(label[place] for label in labels))))
-            if self._persons is not None and len(self._keys) > 1:  # other groups must not count towards max_groups
+                rows = rows.filter(
+                    nw.col(key).is_in(list(dict.fromkeys(label[place] for label in labels)))
+                )
+            # other groups must not count towards max_groups
+            if self._persons is not None and len(self._keys) > 1:
                 rows = rows.filter(_one_of(labels, self._keys))
         return rows
 
@@ -132,7 +150,11 @@ class Engine:
 
         Labels that a column cannot hold are left out.
         """
-        columns = [names] if len(self._by) == 1 else [[name[place] for name in names] for place in range(len(self._by))]
+        columns = (
+            [names]
+            if len(self._by) == 1
+            else [[name[place] for name in names] for place in range(len(self._by))]
+        )
         for place, name in enumerate(self._by):
             if (dtype := self._schema[name]).is_numeric():
                 columns[place] = [number_in(label, dtype) for label in columns[place]]
@@ -150,7 +172,8 @@ class Engine:
 
     def _present(self, column: Any) -> Any:
         there = ~nw.col("value").is_null()
-        if self._engine in _SQL and kind_of_dtype(self._schema[column]) in ("Date", "Datetime"):  # infinite dates have no year
+        # infinite dates have no year
+        if self._engine in _SQL and kind_of_dtype(self._schema[column]) in ("Date", "Datetime"):
             there = there & ~nw.col("value").dt.year().is_null()
         return there & ~nw.col("value").is_nan() if self._schema[column].is_float() else there
 
@@ -164,14 +187,22 @@ class Engine:
         if kind not in TIMES:
             return value.cast(nw.Float64)
         if kind == "Duration" and self._engine == "ibis":
-            raise TypeError(f"column {column!r} holds durations of Ibis, which are not supported: convert them to numbers.")
+            raise TypeError(
+                f"column {column!r} holds durations of Ibis, which are not supported: "
+                "convert them to numbers."
+            )
         if kind == "Duration":  # clipped, as durations of some engines overflow in microseconds
             ends = [
                 datetime.timedelta(microseconds=round(end * rounding.over / rounding.times))
                 for end in (rounding.low, rounding.high)
             ]
             return value.clip(*ends).dt.total_microseconds().cast(nw.Float64)
-        clock = [(value.dt.hour(), 36e8), (value.dt.minute(), 6e7), (value.dt.second(), 1e6), (value.dt.microsecond(), 1.0)]
+        clock = [
+            (value.dt.hour(), 36e8),
+            (value.dt.minute(), 6e7),
+            (value.dt.second(), 1e6),
+            (value.dt.microsecond(), 1.0),
+        ]
         time = sum((part.cast(nw.Float64) * factor for part, factor in clock), start=nw.lit(0.0))
         if kind == "Time":
             return time
@@ -179,7 +210,10 @@ class Engine:
         if self._engine not in _SQL or (self._engine == "duckdb" and zone is not None):
             # Within the bounds Python can represent all times. DuckDB's clock functions depend on
             # the session's time zone.
-            low, high = (np.datetime64(round(end * rounding.over / rounding.times), "us") for end in (rounding.low, rounding.high))
+            low, high = (
+                np.datetime64(round(end * rounding.over / rounding.times), "us")
+                for end in (rounding.low, rounding.high)
+            )
             ends = [end.item() for end in (low, high)]
             if kind == "Date":
                 ends = [end.date() for end in ends]
@@ -201,7 +235,14 @@ class Engine:
         return (fine + 0.5).floor() - float(rounding.offset) * 2.0**rounding.bits
 
     def _of_persons(
-        self, rows: Any, column: Any, present: Any, grid: Multiples | None, rule: Any, neighbors: str, only_there: bool
+        self,
+        rows: Any,
+        column: Any,
+        present: Any,
+        grid: Multiples | None,
+        rule: Any,
+        neighbors: str,
+        only_there: bool,
     ) -> Any:
         """Return one row per person and group, with the position of the record.
 
@@ -210,18 +251,31 @@ class Engine:
         if neighbors == "add_remove":
             rows, number = rows.filter(present), nw.len()
         else:  # under swap a person counts, whatever the values are
-            rows = rows.with_columns(nw.when(present).then(nw.lit(1)).otherwise(nw.lit(0)).alias("there"))
+            rows = rows.with_columns(
+                nw.when(present).then(nw.lit(1)).otherwise(nw.lit(0)).alias("there")
+            )
             number = nw.col("there").sum()
-        if grid is None and not only_there:  # missing values become null, as NaN may be the largest number
-            label = nw.col("value").cast(nw.String) if self._is_category(column) else nw.col("value")
+        # missing values become null, as NaN may be the largest number
+        if grid is None and not only_there:
+            label = (
+                nw.col("value").cast(nw.String) if self._is_category(column) else nw.col("value")
+            )
             rows = rows.with_columns(nw.when(present).then(label).alias("value"))
         else:
             none = float(_HIGH) if rule == "min" else -1.0 if rule == "max" else 0.0
             one = nw.lit(0.0) if grid is None else self._integer(column, rows_of(grid, rule))
-            rows = rows.with_columns(nw.when(present).then(one).otherwise(nw.lit(none)).cast(nw.Int64).alias("value"))
+            rows = rows.with_columns(
+                nw.when(present).then(one).otherwise(nw.lit(none)).cast(nw.Int64).alias("value")
+            )
         value = getattr(nw.col("value"), rule if rule in ("min", "max") else "sum")()
-        rows = self._in_few_groups(rows.group_by("unit", *self._keys).agg(value.alias("value"), number.alias("rows")))
-        return rows if grid is None and not only_there else rows.with_columns(self._finished(grid, rule).alias("value"))
+        rows = self._in_few_groups(
+            rows.group_by("unit", *self._keys).agg(value.alias("value"), number.alias("rows"))
+        )
+        return (
+            rows
+            if grid is None and not only_there
+            else rows.with_columns(self._finished(grid, rule).alias("value"))
+        )
 
     def _finished(self, grid: Multiples | None, rule: Any) -> Any:
         """Return an expression for the position of a person's combined record.
@@ -235,7 +289,11 @@ class Engine:
             if rule == "mean":
                 value = (value / (some * scale) + 0.5).floor()
             else:
-                whole = (value / scale + 0.5).floor() if rule == "sum" else some * cells.times / cells.over
+                whole = (
+                    (value / scale + 0.5).floor()
+                    if rule == "sum"
+                    else some * cells.times / cells.over
+                )
                 whole = whole.clip(float(cells.low), float(cells.high))
                 value = (whole + 0.5).floor() - float(cells.offset)
         return nw.when(nw.col("rows") > 0).then(value).otherwise(nw.lit(-1.0)).cast(nw.Int64)
@@ -246,7 +304,9 @@ class Engine:
             return rows
         rows = rows.with_columns((nw.col("rows") * -1).alias("fewer"))
         place = nw.col("rows").cum_count().over("unit", order_by=["fewer", *self._keys])
-        return rows.with_columns(place.alias("place")).filter(nw.col("place") <= self._persons.max_groups)
+        return rows.with_columns(place.alias("place")).filter(
+            nw.col("place") <= self._persons.max_groups
+        )
 
     def _counted(self, rows: Any, values: Sequence[str]) -> Memory:
         """Fetch the number of rows for each combination of labels and value."""
@@ -268,7 +328,12 @@ def _one_of(labels: Iterable[tuple[Any, ...]], keys: Sequence[str]) -> Any:
     alike: dict[Any, list[Any]] = {}
     for first, follow in after.items():
         alike.setdefault(frozenset(follow), []).append(first)
-    each = [nw.col(keys[0]).is_in(firsts) & _one_of(rest, keys[1:]) for rest, firsts in alike.items()]
+    each = [
+        nw.col(keys[0]).is_in(firsts) & _one_of(rest, keys[1:]) for rest, firsts in alike.items()
+    ]
     while len(each) > 1:  # pairwise, as a long chain is nested too deeply for some engines
-        each = [left | right for left, right in zip_longest(each[::2], each[1::2], fillvalue=nw.lit(value=False))]
+        each = [
+            left | right
+            for left, right in zip_longest(each[::2], each[1::2], fillvalue=nw.lit(value=False))
+        ]
     return each[0] if each else nw.lit(value=False)

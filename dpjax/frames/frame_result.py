@@ -21,7 +21,18 @@ from dpjax.frames.tables import Table
 
 _SAID_ONCE = ("column", "missing", "epsilon")  # printed once below a table if equal in all rows
 _FIRST = ("records", "released")  # columns before these identify a row
-ORDER = ("quantile", "draw", "records", "missing", "value", "simulated", "mean_abs_error", "lower95", "upper95", "tied_share")
+ORDER = (
+    "quantile",
+    "draw",
+    "records",
+    "missing",
+    "value",
+    "simulated",
+    "mean_abs_error",
+    "lower95",
+    "upper95",
+    "tied_share",
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -57,14 +68,20 @@ class FrameResult:
         cells = self.cells()
         same = {}
         if len(next(iter(cells.values()))) > 1:
-            same = {name: column[0] for name, column in cells.items() if name in _SAID_ONCE and len(set(column)) == 1}
+            same = {
+                name: column[0]
+                for name, column in cells.items()
+                if name in _SAID_ONCE and len(set(column)) == 1
+            }
         left = {name: column for name, column in cells.items() if name not in same}
         table = text_table(left, min(list(left).index(name) for name in _FIRST if name in left))
         below = ", ".join(f"{name} {cell_of(value)}" for name, value in same.items())
         return "\n".join([table, *([below] if below else [])])
 
     def __repr__(self) -> str:
-        below = [textwrap.fill(line, TEXT_WIDTH) for line in (str(self.guarantee), self.note) if line]
+        below = [
+            textwrap.fill(line, TEXT_WIDTH) for line in (str(self.guarantee), self.note) if line
+        ]
         return "\n".join([self.table(), *below])
 
     def _repr_html_(self) -> str:
@@ -77,7 +94,8 @@ class FrameResult:
     def cells(self) -> dict[str, list[Any]]:
         """Return the columns as lists."""
         return {
-            str(name): column.tolist() if isinstance(column, np.ndarray) else list(column) for name, column in self.columns.items()
+            str(name): column.tolist() if isinstance(column, np.ndarray) else list(column)
+            for name, column in self.columns.items()
         }
 
 
@@ -101,18 +119,32 @@ def result_of(
         others: further costs.
         note: of the result.
     """
-    shapes = {column: np.broadcast_shapes(*(part.shape for part in parts.values())) for column, parts in found.items()}
-    group = np.concatenate([np.repeat(np.arange(len(groups.names)), prod(shape[1:])) for shape in shapes.values()])
-    columns: dict[str, Any] = {name: [part[k] for k in group.tolist()] for name, part in groups.shown.items()}
+    shapes = {
+        column: np.broadcast_shapes(*(part.shape for part in parts.values()))
+        for column, parts in found.items()
+    }
+    group = np.concatenate(
+        [np.repeat(np.arange(len(groups.names)), prod(shape[1:])) for shape in shapes.values()]
+    )
+    columns: dict[str, Any] = {
+        name: [part[k] for k in group.tolist()] for name, part in groups.shown.items()
+    }
     columns |= {name: of_groups[group] for name, of_groups in sizes.items()}
     columns["column"] = [column for column, shape in shapes.items() for _ in range(prod(shape))]
     for name in (*ORDER, "released", "epsilon"):
-        parts = [np.broadcast_to(own[name], shapes[column]).ravel() if name in own else None for column, own in found.items()]
+        parts = [
+            np.broadcast_to(own[name], shapes[column]).ravel() if name in own else None
+            for column, own in found.items()
+        ]
         there = [part for part in parts if part is not None]
         if len(there) == len(parts):
             columns[name] = np.concatenate(there)
         elif there:
             each = zip(parts, shapes.values(), strict=True)
-            columns[name] = [cell for part, shape in each for cell in ([None] * prod(shape) if part is None else part.tolist())]
+            columns[name] = [
+                cell
+                for part, shape in each
+                for cell in ([None] * prod(shape) if part is None else part.tolist())
+            ]
     total = reduce(add, [*others, *costs.values()])
     return FrameResult(table.remake(columns), total, dict(costs), note, columns)

@@ -27,7 +27,9 @@ _CLASSES: dict[str, tuple[type, ...]] = {  # the classes of labels, by the name 
 }
 
 
-def public_labels(groups: Iterable[Any], by: Sequence[str], kinds: Sequence[str]) -> tuple[list[Any], list[list[Any]]]:
+def public_labels(
+    groups: Iterable[Any], by: Sequence[str], kinds: Sequence[str]
+) -> tuple[list[Any], list[list[Any]]]:
     """Return the caller's labels in the columns' dtypes, and for each column as they are shown.
 
     Args:
@@ -41,19 +43,30 @@ def public_labels(groups: Iterable[Any], by: Sequence[str], kinds: Sequence[str]
     """
     if isinstance(groups, str | bytes):
         raise TypeError(
-            f"groups must be a list of labels, such as [{groups!r}]; got {groups!r}, whose letters would be the groups."
+            f"groups must be a list of labels, such as [{groups!r}]; got {groups!r}, whose "
+            "letters would be the groups."
         )
     labels, several = list(groups), len(by) > 1
     for label in labels if several else ():
         if isinstance(label, str) or not hasattr(label, "__len__") or len(label) != len(by):
-            raise ValueError(f"groups by {', '.join(map(str, by))} must be tuples of {len(by)} labels, got {label!r}.")
-    parts = [[label[place] for label in labels] for place in range(len(by))] if several else [labels]
+            raise ValueError(
+                f"groups by {', '.join(map(str, by))} must be tuples of {len(by)} "
+                f"labels, got {label!r}."
+            )
+    parts = (
+        [[label[place] for label in labels] for place in range(len(by))] if several else [labels]
+    )
     if any(is_missing(part) for column in parts for part in column):
         raise ValueError("groups must not contain None or NaN, as missing labels are in no group.")
-    pairs = [_as_in(part, kind, column) for part, kind, column in zip(parts, kinds, by, strict=True)]
+    pairs = [
+        _as_in(part, kind, column) for part, kind, column in zip(parts, kinds, by, strict=True)
+    ]
     names = joined([matched for matched, _ in pairs])
     if len(set(names)) < len(names):
-        raise ValueError(f"groups contains {next(name for index, name in enumerate(names) if name in names[:index])!r} twice.")
+        raise ValueError(
+            "groups contains "
+            f"{next(name for index, name in enumerate(names) if name in names[:index])!r} twice."
+        )
     return names, [shown for _, shown in pairs]
 
 
@@ -75,14 +88,26 @@ def _as_in(labels: list[Any], kind: str, column: str) -> tuple[list[Any], list[A
         labels = [str(label) for label in labels]
         return labels, labels
     sort = "number" if kind.startswith("Float") else kind
-    wrong = {each for each in set(map(type, labels)) if not issubclass(each, _CLASSES.get(sort, (object,)))}
-    wrong |= {each for each in set(map(type, labels)) if kind == "Date" and issubclass(each, datetime.datetime)}
+    wrong = {
+        each
+        for each in set(map(type, labels))
+        if not issubclass(each, _CLASSES.get(sort, (object,)))
+    }
+    wrong |= {
+        each
+        for each in set(map(type, labels))
+        if kind == "Date" and issubclass(each, datetime.datetime)
+    }
     if wrong:
         holds = {"number": "numbers", "String": "text"}.get(sort, f"the dtype {kind}")
-        raise ValueError(f"column {column!r} holds {holds}, so no group is {next(x for x in labels if type(x) in wrong)!r}.")
+        raise ValueError(
+            f"column {column!r} holds {holds}, so no group is "
+            f"{next(x for x in labels if type(x) in wrong)!r}."
+        )
     shown = labels
     if sort == "number" and (
-        len(set(map(type, labels))) > 1 or any(isinstance(x, int) and not -(2**63) <= x < 2**63 for x in labels)
+        len(set(map(type, labels))) > 1
+        or any(isinstance(x, int) and not -(2**63) <= x < 2**63 for x in labels)
     ):
         try:
             shown = list(map(float, labels))  # a column has one dtype
@@ -90,7 +115,9 @@ def _as_in(labels: list[Any], kind: str, column: str) -> tuple[list[Any], list[A
             raise ValueError(f"groups has numbers that column {column!r} cannot hold.") from None
     if kind in ("Float32", "Float16"):  # labels are rounded to the column's dtype
         with np.errstate(over="ignore"):
-            return np.array(list(map(float, labels)), kind.lower()).astype(np.float64).tolist(), shown
+            return np.array(list(map(float, labels)), kind.lower()).astype(
+                np.float64
+            ).tolist(), shown
     return labels, shown
 
 
@@ -114,11 +141,18 @@ def number_in(label: Any, dtype: Any) -> Any:
         found = int(label) if dtype.is_integer() else float(label)
         if found != label:
             return None
-    except (ArithmeticError, ValueError):  # infinity is not an integer, and large integers are not floats
+    except (
+        ArithmeticError,
+        ValueError,
+    ):  # infinity is not an integer, and large integers are not floats
         return None
     name = str(dtype)
     bits = int(name.rpartition("nt")[2]) - name.startswith("I") if dtype.is_integer() else 0
-    return found if not bits or (0 if name.startswith("U") else -(2**bits)) <= found < 2**bits else None
+    return (
+        found
+        if not bits or (0 if name.startswith("U") else -(2**bits)) <= found < 2**bits
+        else None
+    )
 
 
 def as_decimal(label: Any) -> Any:
@@ -154,7 +188,11 @@ def in_order(numbers: Iterable[int], labels: Sequence[Any], several: bool) -> li
     """Sort the indices of labels, of one column or several, in natural order."""
     if set(map(type, labels)) <= {int, float}:
         return sorted(numbers, key=labels.__getitem__)
-    key: Any = (lambda k: list(map(natural_order, labels[k]))) if several else (lambda k: natural_order(labels[k]))
+    key: Any = (
+        (lambda k: list(map(natural_order, labels[k])))
+        if several
+        else (lambda k: natural_order(labels[k]))
+    )
     return sorted(numbers, key=key)
 
 

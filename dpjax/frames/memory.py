@@ -31,7 +31,11 @@ class Groups(NamedTuple):
 
     def only(self, kept: Sequence[int], some: bool) -> Groups:
         """Return the groups with these indices."""
-        return Groups([self.names[k] for k in kept], {by: [part[k] for k in kept] for by, part in self.shown.items()}, some)
+        return Groups(
+            [self.names[k] for k in kept],
+            {by: [part[k] for k in kept] for by, part in self.shown.items()},
+            some,
+        )
 
 
 class Tally(NamedTuple):
@@ -50,7 +54,8 @@ class Tally(NamedTuple):
     def counts(self, statistic: Statistic, groups: int, neighbors: str) -> Counts:
         """Count the records at each position in each group."""
         group, position = self.group, self.position
-        if neighbors == "swap" and not isinstance(statistic, Mode | DistinctCount):  # a missing record counts as the lower bound
+        # a missing record counts as the lower bound
+        if neighbors == "swap" and not isinstance(statistic, Mode | DistinctCount):
             position = np.maximum(position, 0)
         elif (missing := position < 0).any():
             group, position = np.where(missing, -1, group), np.maximum(position, 0)
@@ -79,9 +84,13 @@ class Memory:
         counts: the column with the number of records of each row; None for one each.
     """
 
-    def __init__(self, columns: Columns, by: Sequence[Any], persons: Persons | None, counts: Any = None) -> None:
+    def __init__(
+        self, columns: Columns, by: Sequence[Any], persons: Persons | None, counts: Any = None
+    ) -> None:
         self._columns, self._by, self._persons = columns, tuple(by), persons
-        self._count = None if counts is None else np.asarray(columns.numbers(counts)).astype(np.int64)
+        self._count = (
+            None if counts is None else np.asarray(columns.numbers(counts)).astype(np.int64)
+        )
         self._labels = [columns.labels(name) for name in by]
         # The distinct combinations of label codes, ascending, and the index of each row's
         # combination, -1 for none.
@@ -97,7 +106,10 @@ class Memory:
         group, count = self._order, self._count
         if self._unit is not None:
             persons, group, (_, _, rows) = self._sorted(group)
-            group, count = group[self._in_few_groups(persons, group, rows)] if bounded else group, None
+            group, count = (
+                group[self._in_few_groups(persons, group, rows)] if bounded else group,
+                None,
+            )
         elif (group < 0).any():
             group, count = group[group >= 0], None if count is None else count[group >= 0]
         sizes = np.zeros(len(self._different), np.int64)
@@ -107,7 +119,8 @@ class Memory:
             np.add.at(sizes, group, count)
         found = np.flatnonzero(sizes)
         parts = [
-            [labels.names[k] for k in codes.tolist()] for labels, codes in zip(self._labels, self._different[found].T, strict=True)
+            [labels.names[k] for k in codes.tolist()]
+            for labels, codes in zip(self._labels, self._different[found].T, strict=True)
         ]
         return Groups(joined(parts), dict(zip(self._by, parts, strict=True))), sizes[found]
 
@@ -117,7 +130,9 @@ class Memory:
         A person is in a group if it has rows there.
         """
         known: Any = self._persons
-        persons, _, _ = self._sorted(np.where(self._group(groups, len(self._order)) >= 0, self._order, -1))
+        persons, _, _ = self._sorted(
+            np.where(self._group(groups, len(self._order)) >= 0, self._order, -1)
+        )
         numbers = np.bincount(persons)
         return int(np.count_nonzero(numbers > known.max_groups)), int(np.count_nonzero(numbers))
 
@@ -127,12 +142,21 @@ class Memory:
             return np.zeros(rows, np.int32)
         places = [{name: code for code, name in enumerate(labels.names)} for labels in self._labels]
         several = len(places) > 1
-        place = {tuple(codes): index for index, codes in enumerate(self._different.tolist())} if several else {}
-        number = np.full(len(self._different) + 1, -1, np.int32)  # the last entry is for rows of no group
-        decimals = [any(isinstance(name, Decimal) for name in labels.names) for labels in self._labels]
+        place = (
+            {tuple(codes): index for index, codes in enumerate(self._different.tolist())}
+            if several
+            else {}
+        )
+        # the last entry is for rows of no group
+        number = np.full(len(self._different) + 1, -1, np.int32)
+        decimals = [
+            any(isinstance(name, Decimal) for name in labels.names) for labels in self._labels
+        ]
         for group, name in enumerate(groups.names):
             each = zip(places, name if several else (name,), decimals, strict=True)
-            parts = tuple(at.get(as_decimal(part) if exact else part, -1) for at, part, exact in each)
+            parts = tuple(
+                at.get(as_decimal(part) if exact else part, -1) for at, part, exact in each
+            )
             number[place.get(parts, -1) if several else parts[0]] = group
         number[-1] = -1
         return number[self._order]
@@ -143,36 +167,69 @@ class Memory:
         if isinstance(statistic, DistinctCount):
             values = self._columns.labels(column).codes
             present = values >= 0
-        elif isinstance(statistic, Count) and not is_numbers(kind := self._columns.kind(column)) and kind not in TIMES:
+        elif (
+            isinstance(statistic, Count)
+            and not is_numbers(kind := self._columns.kind(column))
+            and kind not in TIMES
+        ):
             present = self._columns.labels(column).codes >= 0
             values = np.zeros(len(present), np.int32)
         elif self._persons is not None and isinstance(grid, Multiples):
             numbers = self._columns.numbers(column)
-            present = np.ones(len(numbers), bool) if numbers.dtype.kind in "iub" else ~np.isnan(numbers)
-            values = rows_of(grid, self._persons.rule(statistic)).integers(np.where(present, numbers, 0).astype(np.float64))
+            present = (
+                np.ones(len(numbers), bool) if numbers.dtype.kind in "iub" else ~np.isnan(numbers)
+            )
+            values = rows_of(grid, self._persons.rule(statistic)).integers(
+                np.where(present, numbers, 0).astype(np.float64)
+            )
         elif self._persons is not None and not isinstance(statistic, Count):
             values = self._columns.numbers(column)  # one value per person is kept, and read later
-            present = np.ones(len(values), bool) if values.dtype.kind in "iub" else ~np.isnan(values)
+            present = (
+                np.ones(len(values), bool) if values.dtype.kind in "iub" else ~np.isnan(values)
+            )
         else:
             values, present = statistic.read(self._columns.numbers(column))
         group = self._group(groups, len(values))
         if self._unit is None or self._persons is None:
-            return Tally(group, values if present.all() else np.where(present, values, -1), self._count)
+            return Tally(
+                group, values if present.all() else np.where(present, values, -1), self._count
+            )
         rule = self._persons.rule(statistic)
-        on_grid = grid if isinstance(grid, Multiples) and not isinstance(statistic, DistinctCount) else None
-        kept = None if on_grid is not None or isinstance(statistic, Count | DistinctCount) else statistic.read
+        on_grid = (
+            grid
+            if isinstance(grid, Multiples) and not isinstance(statistic, DistinctCount)
+            else None
+        )
+        kept = (
+            None
+            if on_grid is not None or isinstance(statistic, Count | DistinctCount)
+            else statistic.read
+        )
         return self._of_persons(values, present, group, on_grid, rule, neighbors, kept)
 
     def _of_persons(
-        self, values: Any, present: Any, group: Any, grid: Any, rule: Any, neighbors: str, read: Callable[..., Any] | None
+        self,
+        values: Any,
+        present: Any,
+        group: Any,
+        grid: Any,
+        rule: Any,
+        neighbors: str,
+        read: Callable[..., Any] | None,
     ) -> Tally:
         """Return one record per person and group.
 
         ``read`` gives the position of a value that is kept.
         """
         order = self._order if self._by else np.zeros(len(values), np.int64)
-        persons, ordered, (row_order, starts, rows) = self._sorted(np.where((group >= 0) & present, order, -1))
-        position = together(values[row_order], starts, rows, grid, rule) if len(starts) else np.zeros(0, np.int64)
+        persons, ordered, (row_order, starts, rows) = self._sorted(
+            np.where((group >= 0) & present, order, -1)
+        )
+        position = (
+            together(values[row_order], starts, rows, grid, rule)
+            if len(starts)
+            else np.zeros(0, np.int64)
+        )
         if read is not None and len(starts):
             found, known = read(position)
             position = np.where(known, found, -1)
@@ -181,10 +238,15 @@ class Memory:
         if neighbors == "swap":  # a person counts, whatever the values are
             unit: Any = self._unit
             absent = len(np.unique(unit[unit >= 0])) - len(position)
-            found, position = np.pad(found, (0, absent)), np.pad(position, (0, absent), constant_values=-1)
+            found, position = (
+                np.pad(found, (0, absent)),
+                np.pad(position, (0, absent), constant_values=-1),
+            )
         return Tally(found, position, None)
 
-    def _sorted(self, order: np.ndarray) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    def _sorted(
+        self, order: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Return the person and group of each record, and its rows.
 
         The rows are sorted, with the start and the number of rows for each record.
@@ -200,9 +262,15 @@ class Memory:
         new = np.diff(unit[rows], prepend=-1) != 0
         new |= np.diff(order[rows], prepend=-1) != 0
         starts = np.flatnonzero(new)
-        return unit[rows][starts], order[rows][starts], (rows, starts, np.diff(starts, append=len(rows)))
+        return (
+            unit[rows][starts],
+            order[rows][starts],
+            (rows, starts, np.diff(starts, append=len(rows))),
+        )
 
-    def _in_few_groups(self, persons: np.ndarray, group: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    def _in_few_groups(
+        self, persons: np.ndarray, group: np.ndarray, rows: np.ndarray
+    ) -> np.ndarray:
         known: Any = self._persons
         return in_few_groups(persons, group, rows, known.max_groups)
 
@@ -230,7 +298,9 @@ def _together(columns: Sequence[Labels]) -> tuple[np.ndarray, np.ndarray]:
     complete = np.all(codes >= 0, axis=0)
     sizes = [max(len(labels.names), 1) for labels in columns]
     if math.prod(sizes) < 2**62:
-        key, inverse = np.unique(np.ravel_multi_index(list(codes[:, complete]), sizes), return_inverse=True)
+        key, inverse = np.unique(
+            np.ravel_multi_index(list(codes[:, complete]), sizes), return_inverse=True
+        )
         different = np.stack(np.unravel_index(key, sizes), axis=-1)
     else:
         different, inverse = np.unique(codes[:, complete].T, axis=0, return_inverse=True)

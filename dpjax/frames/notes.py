@@ -14,8 +14,10 @@ def words_of_ties(shares: Sequence[float], option: str = "resolution=") -> str:
     It names the option that takes a resolution.
     """
     return (
-        f"{_percent(shares)} of the records are tied: they equal the statistic. A continuous distribution has no mass on a single "
-        "value, so the draws spread over the gaps between distinct values, or up to the bounds. Give the resolution of the data as "
+        f"{_percent(shares)} of the records are tied: they equal the statistic. A continuous "
+        "distribution has no mass on a single "
+        "value, so the draws spread over the gaps between distinct values, or up to the bounds. "
+        "Give the resolution of the data as "
         f"{option} (1 for integers); like the bounds it is public."
     )
 
@@ -32,7 +34,8 @@ def words_of_crowded(persons: Sequence[int], max_groups: int) -> str:
     """
     some, all_persons = persons
     return (
-        f"{some} of {all_persons} persons have rows in more groups than they count in, {max_groups} (max_groups=): their rows in "
+        f"{some} of {all_persons} persons have rows in more groups than they count in, "
+        f"{max_groups} (max_groups=): their rows in "
         "other groups are left out."
     )
 

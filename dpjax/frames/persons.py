@@ -60,7 +60,14 @@ class Rounding(NamedTuple):
 def cells_of(grid: Multiples) -> Rounding:
     """Return the rounding of single records to the cells of a grid."""
     end = grid.start + grid.size - 1
-    return Rounding(float(grid.resolution.denominator), float(grid.resolution.numerator), grid.start, end, 0, grid.start)
+    return Rounding(
+        float(grid.resolution.denominator),
+        float(grid.resolution.numerator),
+        grid.start,
+        end,
+        0,
+        grid.start,
+    )
 
 
 @dataclass(frozen=True)
@@ -95,15 +102,24 @@ class Persons:
         on_multiples = isinstance(grid, Multiples) and not isinstance(statistic, DistinctCount)
         if self.per_unit is None and not on_multiples:
             raise ValueError(
-                f"{type(statistic).__name__} with unit= needs per_unit='min' or 'max', which keep one of a person's values."
+                f"{type(statistic).__name__} with unit= needs per_unit='min' or 'max', which keep "
+                "one of a person's values."
             )
         rule = self.per_unit or "mean"
         if not on_multiples and rule not in ("min", "max"):
             raise ValueError(
-                f"per_unit={rule!r} needs a statistic with a resolution: {type(statistic).__name__} takes 'min' or 'max'."
+                f"per_unit={rule!r} needs a statistic with a resolution: "
+                f"{type(statistic).__name__} takes 'min' or 'max'."
             )
-        if rule == "sum" and on_multiples and max(abs(grid.start), abs(grid.start + grid.size - 1)) >= 2**_BITS:
-            raise ValueError("per_unit='sum' needs bounds within 2^31 multiples of the resolution: use a coarser resolution.")
+        if (
+            rule == "sum"
+            and on_multiples
+            and max(abs(grid.start), abs(grid.start + grid.size - 1)) >= 2**_BITS
+        ):
+            raise ValueError(
+                "per_unit='sum' needs bounds within 2^31 multiples of the "
+                "resolution: use a coarser resolution."
+            )
         return rule
 
 
@@ -118,7 +134,9 @@ def rows_of(grid: Multiples, rule: PerUnit) -> Rounding:
     return cells
 
 
-def together(values: np.ndarray, starts: np.ndarray, rows: np.ndarray, grid: Multiples | None, rule: PerUnit) -> np.ndarray:
+def together(
+    values: np.ndarray, starts: np.ndarray, rows: np.ndarray, grid: Multiples | None, rule: PerUnit
+) -> np.ndarray:
     """Return the position of each person's record, int64.
 
     The rows are sorted by person and rounded by :func:`rows_of`.
@@ -166,7 +184,9 @@ def persons_of(unit: Any, per_unit: PerUnit | None, max_groups: int) -> Persons 
     """Return how the rows of persons are combined; None if each row is a record."""
     if unit is None:
         if per_unit is not None or max_groups != 1:
-            raise ValueError("per_unit and max_groups need unit, the column that identifies the person.")
+            raise ValueError(
+                "per_unit and max_groups need unit, the column that identifies the person."
+            )
         return None
     return Persons(unit, per_unit, max_groups)
 
@@ -175,15 +195,21 @@ def protecting(guarantee: Guarantee | Composition, persons: Persons | None) -> A
     """Return a guarantee with its unit: a row, or a person."""
     unit = "row" if persons is None else "person"
     if isinstance(guarantee, Composition):
-        return Composition(tuple((replace(part, unit=unit), count) for part, count in guarantee.parts))
+        return Composition(
+            tuple((replace(part, unit=unit), count) for part, count in guarantee.parts)
+        )
     return replace(guarantee, unit=unit)
 
 
-def costs_of(asked: Mapping[Any, Any], neighbors: str, persons: Persons | None) -> dict[tuple[Any, float], Guarantee]:
+def costs_of(
+    asked: Mapping[Any, Any], neighbors: str, persons: Persons | None
+) -> dict[tuple[Any, float], Guarantee]:
     """Return the cost of the draws from each column at each epsilon, over all groups."""
     times = 1 if persons is None else persons.max_groups
     return {
-        (column, float(epsilon)): protecting(own.statistic.cost(epsilon, own.draws * times, neighbors, own.mechanism), persons)
+        (column, float(epsilon)): protecting(
+            own.statistic.cost(epsilon, own.draws * times, neighbors, own.mechanism), persons
+        )
         for column, own in asked.items()
         for epsilon in own.epsilons
     }

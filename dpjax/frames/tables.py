@@ -86,7 +86,9 @@ def read_table(
     """Validate the columns and groups of a frame by names and dtypes alone; no record is read."""
     keys = () if by is None else tuple(by) if isinstance(by, (list, tuple)) else (by,)
     if keys and neighbors == "swap":
-        raise ValueError("by needs neighbors='add_remove': a replaced record can move from one group to another.")
+        raise ValueError(
+            "by needs neighbors='add_remove': a replaced record can move from one group to another."
+        )
     if not keys and groups is not None:
         raise ValueError("groups needs by, the column of the group labels.")
     if not keys and persons is not None and persons.max_groups != 1:
@@ -96,21 +98,33 @@ def read_table(
     needed = [*asked, *keys, *([] if persons is None else [persons.unit])]
     for name in needed:
         if name not in columns:
-            raise ValueError(f"the frame has no column {name!r}; its columns are {', '.join(map(str, columns))}.")
+            raise ValueError(
+                f"the frame has no column {name!r}; its columns are {', '.join(map(str, columns))}."
+            )
     for name in needed[len(asked) :]:
         if schema(name).startswith(("List", "Array", "Struct")):
-            raise TypeError(f"column {name!r} holds {schema(name)}, which cannot identify a group or a person.")
+            raise TypeError(
+                f"column {name!r} holds {schema(name)}, which cannot identify a group or a person."
+            )
     for name, own in asked.items():
         if persons is not None and own.statistic is None:
             raise ValueError("unit= needs a statistic with a resolution, as a release does.")
         if persons is not None and own.statistic is not None:
             rule = persons.rule(own.statistic)
-            if own.kind is not None and (rule == "count" or (rule == "sum" and own.kind != "Duration")):
-                raise ValueError(f"per_unit={rule!r} is not a {own.kind.lower()}: use 'mean', 'min' or 'max' for column {name!r}.")
+            if own.kind is not None and (
+                rule == "count" or (rule == "sum" and own.kind != "Duration")
+            ):
+                raise ValueError(
+                    f"per_unit={rule!r} is not a {own.kind.lower()}: use 'mean', "
+                    f"'min' or 'max' for column {name!r}."
+                )
         if not isinstance(own.statistic, DistinctCount):
             check_kind(name, schema(name), own)
     if len({None if own.kind is None else schema(name) for name, own in asked.items()}) > 1:
-        raise ValueError("columns must all be numbers, or all of one kind of dates or times: use separate calls otherwise.")
+        raise ValueError(
+            "columns must all be numbers, or all of one kind of dates or times: use "
+            "separate calls otherwise."
+        )
     named = None if keys else Groups([()], {})
     if keys and groups is not None and not isinstance(groups, PrivateGroups):
         names, shown = public_labels(groups, keys, [schema(key) for key in keys])
@@ -118,14 +132,19 @@ def read_table(
             if schema(key) == "Datetime":
                 check_zones(labels, opened.zoned(key), key)
         named = Groups(names, dict(zip(keys, shown, strict=True)))
-    return Table(opened.rows(keys, persons), named, {name: schema(name) for name in asked}, opened.remake)
+    return Table(
+        opened.rows(keys, persons), named, {name: schema(name) for name in asked}, opened.remake
+    )
 
 
 def check_names(by: Any, taken: Iterable[str]) -> None:
     """Raise ``ValueError`` if a column of groups has the name of a column of the result."""
     for name in by if isinstance(by, list | tuple) else (by,):
         if isinstance(name, str) and name in taken:
-            raise ValueError(f"by must not be {name!r}, which is a column of the result: rename the column first.")
+            raise ValueError(
+                f"by must not be {name!r}, which is a column of the result: rename "
+                "the column first."
+            )
 
 
 def kinds_of(frame: Any) -> Callable[[Any], str]:
@@ -156,7 +175,9 @@ def _opened(frame: Any) -> _Opened:
     """Inspect a frame's columns and dtypes; no record is read."""
     if isinstance(frame, Mapping):
         arrays = ArrayColumns(frame)
-        return _Opened(arrays.names(), arrays.kind, lambda _: False, partial(Memory, arrays), _arrays)
+        return _Opened(
+            arrays.names(), arrays.kind, lambda _: False, partial(Memory, arrays), _arrays
+        )
     narwhals = _narwhals()
     plain, names = _with_text_names(frame)
     try:
@@ -164,13 +185,25 @@ def _opened(frame: Any) -> _Opened:
     except TypeError as error:
         kinds = "pandas, Polars, PyArrow, Dask, PySpark or Ibis, a DuckDB relation or a mapping of names to arrays"
         hint = ": pass connection.table('trips')" if "Connection" in type(frame).__name__ else ""
-        hint = ": read the file first, as by pandas.read_csv" if isinstance(frame, str | PurePath) else hint
+        hint = (
+            ": read the file first, as by pandas.read_csv"
+            if isinstance(frame, str | PurePath)
+            else hint
+        )
         raise TypeError(f"frame must be of {kinds}, got {type(frame).__name__}{hint}.") from error
     lazy = isinstance(known, narwhals.LazyFrame)
-    if known.implementation.name.lower() == "duckdb" and find_spec("pyarrow") is None:  # before anything is charged
+    # before anything is charged
+    if known.implementation.name.lower() == "duckdb" and find_spec("pyarrow") is None:
         raise ImportError("a DuckDB relation needs PyArrow: pip install pyarrow.")
-    engine, remake = known.implementation.name.lower(), partial(_made, narwhals, known.implementation, lazy)
-    columns = [names.get(name, name) for name in known.columns] if not lazy else list(known.collect_schema())
+    engine, remake = (
+        known.implementation.name.lower(),
+        partial(_made, narwhals, known.implementation, lazy),
+    )
+    columns = (
+        [names.get(name, name) for name in known.columns]
+        if not lazy
+        else list(known.collect_schema())
+    )
     if engine in _IN_ENGINES:
         from dpjax.frames.engine import Engine
 
@@ -213,7 +246,8 @@ def _narwhals() -> ModuleType:
         import narwhals
     except ImportError as error:
         raise ImportError(
-            "dpjax.frames needs narwhals, except for a mapping of names to arrays: pip install 'dpjax[frames]'."
+            "dpjax.frames needs narwhals, except for a mapping of names to arrays: pip install "
+            "'dpjax[frames]'."
         ) from error
     return narwhals
 
@@ -223,10 +257,16 @@ def _made(narwhals: ModuleType, kind: Any, lazy: bool, columns: dict[Any, Any]) 
     engine = kind.name.lower()
     if engine == "pandas" and not all(isinstance(name, str) for name in columns):
         return import_module("pandas").DataFrame(columns)
-    backend = {"duckdb": "pyarrow", "ibis": "pyarrow", "pyspark": "pyarrow", "pyspark_connect": "pyarrow", "dask": "pandas"}.get(
-        engine
+    backend = {
+        "duckdb": "pyarrow",
+        "ibis": "pyarrow",
+        "pyspark": "pyarrow",
+        "pyspark_connect": "pyarrow",
+        "dask": "pandas",
+    }.get(engine)
+    made = narwhals.from_dict(
+        {str(name): column for name, column in columns.items()}, backend=backend or kind
     )
-    made = narwhals.from_dict({str(name): column for name, column in columns.items()}, backend=backend or kind)
     if engine in ("duckdb", "ibis"):
         made = made.lazy(engine)
     elif lazy and engine == "polars":

@@ -33,9 +33,12 @@ class TruncatedLaplace(NamedTuple):
     def quantile(self, p: np.ndarray | float) -> np.ndarray:
         """Return the quantile at the probability p."""
         below, above = self._lengths
-        mass = p * -(np.expm1(-below) + np.expm1(-above)) + np.expm1(-below)  # signed, relative to the value
+        # signed, relative to the value
+        mass = p * -(np.expm1(-below) + np.expm1(-above)) + np.expm1(-below)
         left = np.log(np.minimum(mass, 0) + 1)
-        found: np.ndarray = self.value + np.where(mass < 0, left, -np.log1p(-np.maximum(mass, 0))) / self.rate
+        found: np.ndarray = (
+            self.value + np.where(mass < 0, left, -np.log1p(-np.maximum(mass, 0))) / self.rate
+        )
         return np.clip(found, self.lower, self.upper)
 
     def interval(self, level: float) -> tuple[np.ndarray, np.ndarray]:
@@ -45,7 +48,9 @@ class TruncatedLaplace(NamedTuple):
     def mean_abs_error(self, center: np.ndarray) -> np.ndarray:
         """Return the mean absolute error, E|Y - center|, where the center is the value."""
         below, above = self._lengths
-        found: np.ndarray = (_moment(below) + _moment(above)) / -(np.expm1(-below) + np.expm1(-above)) / self.rate
+        found: np.ndarray = (
+            (_moment(below) + _moment(above)) / -(np.expm1(-below) + np.expm1(-above)) / self.rate
+        )
         return found
 
     def sample(self, seed: np.random.Generator, shape: Sequence[int]) -> np.ndarray:
@@ -55,4 +60,8 @@ class TruncatedLaplace(NamedTuple):
 
 def _moment(length: np.ndarray) -> np.ndarray:
     """Return the integral of x e^-x from 0 to ``length``."""
-    return np.where(length < 1e-3, length**2 * (0.5 - length / 3 + length**2 / 8), -np.expm1(-length) - length * np.exp(-length))
+    return np.where(
+        length < 1e-3,
+        length**2 * (0.5 - length / 3 + length**2 / 8),
+        -np.expm1(-length) - length * np.exp(-length),
+    )

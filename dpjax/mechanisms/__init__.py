@@ -67,7 +67,12 @@ from dpjax.mechanisms._above_threshold import AboveThreshold, above_threshold
 from dpjax.mechanisms._best_of import best_of, best_of_distribution, negative_binomial, poisson
 from dpjax.mechanisms._bounded_loss import bounded_loss, bounded_loss_distribution, loss_margin
 from dpjax.mechanisms._bounded_noise_laplace import bounded_noise_laplace
-from dpjax.mechanisms._confidence_interval import ConfidenceInterval, confidence_interval, interval_coverage, interval_levels
+from dpjax.mechanisms._confidence_interval import (
+    ConfidenceInterval,
+    confidence_interval,
+    interval_coverage,
+    interval_levels,
+)
 from dpjax.mechanisms._decomposable_exponential import decomposable_exponential
 from dpjax.mechanisms._duff import duff
 from dpjax.mechanisms._exponential import exponential
@@ -79,7 +84,11 @@ from dpjax.mechanisms._k_norm import k_norm
 from dpjax.mechanisms._laplace import laplace
 from dpjax.mechanisms._nested_quantiles import NestedQuantiles, nested_quantiles
 from dpjax.mechanisms._never_fail import never_fail, never_fail_distribution
-from dpjax.mechanisms._noisy_binary_search import noisy_binary_search, search_rounds, search_shift_for
+from dpjax.mechanisms._noisy_binary_search import (
+    noisy_binary_search,
+    search_rounds,
+    search_shift_for,
+)
 from dpjax.mechanisms._noisy_tree import noisy_tree, tree_rounds
 from dpjax.mechanisms._optimal_beta import optimal_beta
 from dpjax.mechanisms._permute_and_flip import permute_and_flip

@@ -99,7 +99,9 @@ class AboveThreshold(Batch):
         The shape is the broadcast shape of both and ``batch_shape``. Where the index is m, it is
         the log-probability of no stop, whatever the gap; ``-inf`` where there is no such outcome.
         """
-        return _log_prob(self, jnp.asarray(index, jnp.int32), checks.float_array("gap", gap).astype(self.dtype))
+        return _log_prob(
+            self, jnp.asarray(index, jnp.int32), checks.float_array("gap", gap).astype(self.dtype)
+        )
 
 
 def guarantee(relation: str, epsilon: float) -> Guarantee:
@@ -113,7 +115,12 @@ def guarantee(relation: str, epsilon: float) -> Guarantee:
 
 @with_guarantee(guarantee)
 def above_threshold(
-    queries: ArrayLike, epsilon: ArrayLike, *, threshold: ArrayLike, sensitivity: ArrayLike = 1.0, changes: Changes = "any"
+    queries: ArrayLike,
+    epsilon: ArrayLike,
+    *,
+    threshold: ArrayLike,
+    sensitivity: ArrayLike = 1.0,
+    changes: Changes = "any",
 ) -> AboveThreshold:
     """Return the distribution of the first query above a threshold, and of its gap to it.
 
@@ -166,15 +173,23 @@ def above_threshold(
     """
     values = checks.float_array("queries", queries)
     if values.ndim == 0 or values.shape[-1] == 0:
-        raise ValueError(f"queries must have a last axis of size at least 1, got shape {values.shape}.")
+        raise ValueError(
+            f"queries must have a last axis of size at least 1, got shape {values.shape}."
+        )
     level = checks.finite("threshold", threshold, values.dtype)
     unit = checks.positive("sensitivity", sensitivity, values.dtype)
-    below = _TAIL + (2 if checks.one_of("changes", changes, ("any", "one_direction")) == "any" else 1)
-    return _distribution(values, level, unit, checks.positive("epsilon", epsilon, values.dtype), below)
+    below = _TAIL + (
+        2 if checks.one_of("changes", changes, ("any", "one_direction")) == "any" else 1
+    )
+    return _distribution(
+        values, level, unit, checks.positive("epsilon", epsilon, values.dtype), below
+    )
 
 
 @partial(jax.jit, static_argnames="below")
-def _distribution(values: jax.Array, level: jax.Array, unit: jax.Array, epsilon: jax.Array, below: int) -> AboveThreshold:
+def _distribution(
+    values: jax.Array, level: jax.Array, unit: jax.Array, epsilon: jax.Array, below: int
+) -> AboveThreshold:
     rate = jnp.minimum(epsilon, 2.0**60) / (below * unit)
     absent = values == -jnp.inf
     gaps = jnp.where(absent, 0.0, values) - level[..., None]
@@ -185,8 +200,14 @@ def _distribution(values: jax.Array, level: jax.Array, unit: jax.Array, epsilon:
 @jax.jit
 def _index(found: AboveThreshold) -> Finite:
     size = found.weight.shape[-1]
-    cost = jnp.where(_absent(found.weight), jnp.inf, stopping_cost(_with_end(found.weight), found.below, _TAIL))
-    return Finite(jnp.arange(size + 1, dtype=found.dtype), broadcast_rows(cost, found.batch_shape), jnp.ones((), found.dtype))
+    cost = jnp.where(
+        _absent(found.weight), jnp.inf, stopping_cost(_with_end(found.weight), found.below, _TAIL)
+    )
+    return Finite(
+        jnp.arange(size + 1, dtype=found.dtype),
+        broadcast_rows(cost, found.batch_shape),
+        jnp.ones((), found.dtype),
+    )
 
 
 def _with_end(weight: jax.Array) -> jax.Array:
@@ -203,7 +224,10 @@ def _draw(key: jax.Array, found: AboveThreshold, draws: int) -> tuple[jax.Array,
     batch, size = found.batch_shape, found.weight.shape[-1]
     index = jnp.moveaxis(_index(found).sample_index(key, (draws,)), 0, -1)
     keys = row_words(key, batch)
-    side, place = (uniform_from_words(fold_in_range(keys, draws, stream=stream), found.dtype) for stream in (2, 3))
+    side, place = (
+        uniform_from_words(fold_in_range(keys, draws, stream=stream), found.dtype)
+        for stream in (2, 3)
+    )
     parts = (broadcast_rows(part, batch) for part in _intervals(_with_end(found.weight)))
     before, width, low, high, end = (take(part, jnp.maximum(index, 0)) for part in parts)
     mass_low, mass_high = _masses(before, low, high, end, found.below, _TAIL)
@@ -212,9 +236,16 @@ def _draw(key: jax.Array, found: AboveThreshold, draws: int) -> tuple[jax.Array,
     first = jnp.log(side.value) <= mass_low - jnp.logaddexp(mass_low, mass_high)
     back = -_log_mixture(place, found.below * low) / found.below
     near = found.below * low < 1
-    ahead = jnp.where(near, jnp.log1p(place.value * jnp.expm1(jnp.where(near, found.below * low, 0.0))) / found.below, low - back)
+    ahead = jnp.where(
+        near,
+        jnp.log1p(place.value * jnp.expm1(jnp.where(near, found.below * low, 0.0))) / found.below,
+        low - back,
+    )
     beyond = -_log_mixture(UniformPair(place.complement, place.value), _TAIL * high) / _TAIL
-    from_start, to_end = jnp.where(first, ahead, low + beyond), jnp.where(first, high + back, high - beyond)
+    from_start, to_end = (
+        jnp.where(first, ahead, low + beyond),
+        jnp.where(first, high + back, high - beyond),
+    )
     # S = (e^t - A) / w.
     gap = (to_end + _log_decayed(width) - _log_decayed(from_start)) / found.rate[..., None]
     return index, jnp.where((index >= 0) & (index < size), jnp.maximum(gap, 0.0), jnp.nan)
@@ -224,7 +255,9 @@ def _log_mixture(pair: UniformPair, t: jax.Array) -> jax.Array:
     """Return log(u + (1 - u) exp(-t))."""
     small = pair.value < 0.5
     near = jnp.where(small, pair.value + pair.complement * jnp.exp(-t), 1.0)
-    return jnp.where(small, jnp.log(near), jnp.log1p(jnp.where(small, 0.0, pair.complement) * jnp.expm1(-t)))
+    return jnp.where(
+        small, jnp.log(near), jnp.log1p(jnp.where(small, 0.0, pair.complement) * jnp.expm1(-t))
+    )
 
 
 @jax.jit
@@ -233,17 +266,25 @@ def _log_prob(found: AboveThreshold, index: jax.Array, gap: jax.Array) -> jax.Ar
     shape = jnp.broadcast_shapes(index.shape, gap.shape, found.batch_shape)
     place = jnp.broadcast_to(jnp.clip(index, 0, size - 1), shape)[..., None]
     before, weight = (
-        jnp.take_along_axis(jnp.broadcast_to(part[..., :size], (*shape, size)), place, axis=-1)[..., 0]
+        jnp.take_along_axis(jnp.broadcast_to(part[..., :size], (*shape, size)), place, axis=-1)[
+            ..., 0
+        ]
         for part in (_intervals(_with_end(found.weight))[0], found.weight)
     )
     down = found.rate * gap
     z = jnp.logaddexp(before, weight - down)
     inside = (
-        log(found.below * _TAIL / (found.below + _TAIL)) + (found.below - 1) * jnp.minimum(z, 0) - (_TAIL + 1) * jnp.maximum(z, 0)
+        log(found.below * _TAIL / (found.below + _TAIL))
+        + (found.below - 1) * jnp.minimum(z, 0)
+        - (_TAIL + 1) * jnp.maximum(z, 0)
     )
-    density = jnp.where((gap >= 0) & (weight > -jnp.inf), weight + inside + jnp.log(found.rate) - down, -jnp.inf)
+    density = jnp.where(
+        (gap >= 0) & (weight > -jnp.inf), weight + inside + jnp.log(found.rate) - down, -jnp.inf
+    )
     density = jnp.where(jnp.isnan(none), jnp.nan, density)
-    return jnp.where(index == size, none, jnp.where((index >= 0) & (index < size), density, -jnp.inf))
+    return jnp.where(
+        index == size, none, jnp.where((index >= 0) & (index < size), density, -jnp.inf)
+    )
 
 
 def stopping_cost(weight: jax.Array, below: float, above: float) -> jax.Array:
@@ -280,10 +321,14 @@ def _masses(
 ) -> tuple[jax.Array, jax.Array]:
     """Return the log-probabilities of the parts of intervals below and above 0."""
     mass_low = jnp.log(above / (below + above)) + below * end + _log_decayed(below * low)
-    return mass_low, jnp.log(below / (below + above)) - above * jnp.maximum(before, 0.0) + _log_decayed(above * high)
+    return mass_low, jnp.log(below / (below + above)) - above * jnp.maximum(
+        before, 0.0
+    ) + _log_decayed(above * high)
 
 
-def _add_exponentials(one: tuple[jax.Array, jax.Array], other: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+def _add_exponentials(
+    one: tuple[jax.Array, jax.Array], other: tuple[jax.Array, jax.Array]
+) -> tuple[jax.Array, jax.Array]:
     """Return log(e^a + e^b) where both are flagged as present, else the present one."""
     (a, has_a), (b, has_b) = one, other
     return jnp.where(has_a & has_b, jnp.logaddexp(a, b), jnp.where(has_a, a, b)), has_a | has_b

@@ -59,7 +59,10 @@ def negative_binomial(most: int, *, eta: float = 0.0, gamma: float = 0.0) -> np.
     >>> negative_binomial(3, eta=1.0).round(3).tolist(), negative_binomial(3).round(3).tolist()
     ([0.333, 0.333, 0.333], [0.545, 0.273, 0.182])
     """
-    size, thinning = checks.static_integer("most", most, 1), checks.concrete_fraction("gamma", gamma)
+    size, thinning = (
+        checks.static_integer("most", most, 1),
+        checks.concrete_fraction("gamma", gamma),
+    )
     if not -1 < eta < inf:
         raise ValueError(f"eta must be finite and above -1, got {eta}.")
     k = np.arange(1, size)
@@ -117,7 +120,9 @@ def guarantee(attempt: Guarantee, *, attempts: ArrayLike) -> Guarantee:
     """
     checks.instance("this", attempt, Guarantee, "what one attempt costs")
     if attempt.delta:
-        raise ValueError(f"attempt must be a pure, zCDP or Renyi guarantee without delta, got {attempt}.")
+        raise ValueError(
+            f"attempt must be a pure, zCDP or Renyi guarantee without delta, got {attempt}."
+        )
     number = probabilities_of(attempts)
     pure = attempt.epsilon
     spread = min(attempt.bounded_range, 2 * pure)
@@ -128,7 +133,9 @@ def guarantee(attempt: Guarantee, *, attempts: ArrayLike) -> Guarantee:
     odds = np.linspace(-_END, _END, _CELLS + 1)
     slope, bend = _slopes(number, odds)
     highest = np.append(_largest_odds(odds, pure, spread, orders, each), inf)
-    index = np.ceil(np.minimum((highest + _END) * (_CELLS / (2 * _END)) + 1e-6, _CELLS + 1)).astype(np.int64)
+    index = np.ceil(np.minimum((highest + _END) * (_CELLS / (2 * _END)) + 1e-6, _CELLS + 1)).astype(
+        np.int64
+    )
     above, below = np.log(slope[1:])[index], np.log(slope[:-1])
     grown = above - below
     epsilon = inf
@@ -136,20 +143,34 @@ def guarantee(attempt: Guarantee, *, attempts: ArrayLike) -> Guarantee:
         # By the steepest part of log f', for all t from R - epsilon to epsilon, or by the largest
         # ratio.
         least = (exp(-pure) - exp(-spread)) / -expm1(-spread) if spread else 0.0
-        steepest = float(np.max((np.append(1.0, _share(-odds)) * bend[1:] / slope[:-1])[np.append(_share(odds), 1.0) >= least]))
+        steepest = float(
+            np.max(
+                (np.append(1.0, _share(-odds)) * bend[1:] / slope[:-1])[
+                    np.append(_share(odds), 1.0) >= least
+                ]
+            )
+        )
         ends = pure + (spread - pure) * steepest, spread - pure + pure * steepest
         epsilon = min(max(ends), pure + float(grown.max())) * (1 + 1e-9)
     extra = np.array([np.max(above / (order - 1) + grown) for order in orders])
     bound = np.minimum((each + extra) * (1 + 1e-9), epsilon)
     # Renyi divergences are nondecreasing in the order.
     bound = np.minimum.accumulate(bound[::-1])[::-1]
-    points = tuple((order, value) for order, value in zip(orders.tolist(), bound.tolist(), strict=True) if value < inf)
+    points = tuple(
+        (order, value)
+        for order, value in zip(orders.tolist(), bound.tolist(), strict=True)
+        if value < inf
+    )
     return Guarantee(epsilon, 2 * epsilon, attempt.neighbors, renyi=points, unit=attempt.unit)
 
 
 @with_guarantee(guarantee)
 def best_of(
-    key: jax.Array, draw: Callable[[jax.Array], Outcome], *, score: Callable[[Outcome], jax.Array], attempts: ArrayLike
+    key: jax.Array,
+    draw: Callable[[jax.Array], Outcome],
+    *,
+    score: Callable[[Outcome], jax.Array],
+    attempts: ArrayLike,
 ) -> Outcome:
     """Return the outcome with the best score of a random number of attempts.
 
@@ -193,10 +214,14 @@ def best_of(
     like = jax.eval_shape(draw, keys[0])
     goodness = jax.eval_shape(score, like)
     begins_with("score", goodness.shape, like)
-    last = Finite(jnp.zeros(len(number)), -jnp.log(jnp.asarray(number, jnp.result_type(float))), jnp.ones(()))
+    last = Finite(
+        jnp.zeros(len(number)), -jnp.log(jnp.asarray(number, jnp.result_type(float))), jnp.ones(())
+    )
     counted = last.sample_index(key_number, goodness.shape)  # K - 1
 
-    def attempt(state: tuple[Outcome, jax.Array], at: tuple[jax.Array, jax.Array]) -> tuple[tuple[Outcome, jax.Array], None]:
+    def attempt(
+        state: tuple[Outcome, jax.Array], at: tuple[jax.Array, jax.Array]
+    ) -> tuple[tuple[Outcome, jax.Array], None]:
         held, best = state
         found = draw(at[1])
         value = jnp.asarray(score(found), best.dtype)
@@ -204,8 +229,13 @@ def best_of(
         better = (at[0] == 0) | ((at[0] <= counted) & (value > best))
         return where(better, (found, value), (held, best)), None
 
-    dtype = goodness.dtype if jnp.issubdtype(goodness.dtype, jnp.floating) else jnp.result_type(float)
-    start = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), like), jnp.zeros(goodness.shape, dtype)
+    dtype = (
+        goodness.dtype if jnp.issubdtype(goodness.dtype, jnp.floating) else jnp.result_type(float)
+    )
+    start = (
+        jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), like),
+        jnp.zeros(goodness.shape, dtype),
+    )
     return jax.lax.scan(attempt, start, (jnp.arange(len(number), dtype=jnp.int32), keys))[0][0]
 
 
@@ -240,7 +270,9 @@ def best_of_distribution(distribution: Finite, scores: ArrayLike, *, attempts: A
             f"on the last axis, got shape {score.shape}."
         )
     number = jnp.asarray(probabilities_of(attempts), distribution.dtype)
-    return Finite(distribution.values, _cost(distribution, score, number), jnp.ones((), distribution.dtype))
+    return Finite(
+        distribution.values, _cost(distribution, score, number), jnp.ones((), distribution.dtype)
+    )
 
 
 @jax.jit
@@ -264,8 +296,12 @@ def _distribution_function(scores: jax.Array, mass: jax.Array) -> tuple[jax.Arra
     """Return P(score <= s) and P(score < s) for the score s of each candidate."""
     order = jnp.argsort(scores)
     ordered = scores[order]
-    sums = jnp.minimum(jnp.concatenate([jnp.zeros((1,), mass.dtype), running_sums(pad(mass[order]))]), 1.0)
-    return sums[jnp.searchsorted(ordered, scores, side="right")], sums[jnp.searchsorted(ordered, scores, side="left")]
+    sums = jnp.minimum(
+        jnp.concatenate([jnp.zeros((1,), mass.dtype), running_sums(pad(mass[order]))]), 1.0
+    )
+    return sums[jnp.searchsorted(ordered, scores, side="right")], sums[
+        jnp.searchsorted(ordered, scores, side="left")
+    ]
 
 
 def probabilities_of(attempts: ArrayLike) -> np.ndarray:
@@ -273,8 +309,16 @@ def probabilities_of(attempts: ArrayLike) -> np.ndarray:
     if isinstance(attempts, jax.Array):
         raise TypeError("attempts must be a static sequence of numbers, not a JAX array.")
     number = checks.host_floats("attempts", attempts).astype(np.float64)
-    if number.ndim != 1 or not np.all(number >= 0) or abs(number.sum() - 1) > 1e-6 or not number[0] > 0:
-        raise ValueError(f"attempts must be the probabilities of 1, 2, ... attempts, with that of 1 positive, got {attempts}.")
+    if (
+        number.ndim != 1
+        or not np.all(number >= 0)
+        or abs(number.sum() - 1) > 1e-6
+        or not number[0] > 0
+    ):
+        raise ValueError(
+            "attempts must be the probabilities of 1, 2, ... attempts, with that of "
+            f"1 positive, got {attempts}."
+        )
     return number / number.sum()
 
 
@@ -294,7 +338,9 @@ def _slopes(number: np.ndarray, odds: np.ndarray) -> tuple[np.ndarray, np.ndarra
     return slope, bend
 
 
-def _largest_odds(odds: np.ndarray, pure: float, spread: float, orders: np.ndarray, divergences: np.ndarray) -> np.ndarray:
+def _largest_odds(
+    odds: np.ndarray, pure: float, spread: float, orders: np.ndarray, divergences: np.ndarray
+) -> np.ndarray:
     """Return the largest log-odds of q for those of q' that the guarantee of an attempt allows."""
     log_q, log_s = -np.log1p(np.exp(-odds)), -np.log1p(np.exp(odds))
     # Upper bounds on log q, lower bounds on log(1 - q).

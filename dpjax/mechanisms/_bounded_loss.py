@@ -67,7 +67,10 @@ def guarantee(
     >>> print(bounded_loss.guarantee(one, epsilon=1.0, delta=1e-6, failure=0.1, attempts=6, fallback="public"))
     (2.09174, 2.11111e-06)-DP under swap neighbors
     """
-    estimate_epsilon, estimate_delta = checks.concrete_epsilon(epsilon), checks.concrete_delta(delta)
+    estimate_epsilon, estimate_delta = (
+        checks.concrete_epsilon(epsilon),
+        checks.concrete_delta(delta),
+    )
     epsilon, delta = attempt.epsilon + estimate_epsilon, attempt.delta + estimate_delta
     both = Guarantee(epsilon, inf, attempt.neighbors, delta, unit=attempt.unit)
     if attempts is None:
@@ -144,12 +147,21 @@ def bounded_loss(
     def attempt(key: jax.Array) -> tuple[Outcome, jax.Array]:
         key_outcome, key_noise = jax.random.split(key)
         outcome = draw(key_outcome)
-        return outcome, noise.sample(key_noise, others) <= _room(public, loss(outcome).astype(dtype))
+        return outcome, noise.sample(key_noise, others) <= _room(
+            public, loss(outcome).astype(dtype)
+        )
 
     end = (fallback, jnp.zeros((), jnp.bool_))
-    answer = never_fail(key, attempt, succeeded=lambda pair: pair[1], fallback=end, attempts=attempts)[0]
+    answer = never_fail(
+        key, attempt, succeeded=lambda pair: pair[1], fallback=end, attempts=attempts
+    )[0]
     broken = jnp.broadcast_to(jnp.isnan(sum(public)), like.shape)
-    invalid = jax.tree.map(lambda leaf: jnp.full_like(leaf, jnp.nan) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf, answer)
+    invalid = jax.tree.map(
+        lambda leaf: (
+            jnp.full_like(leaf, jnp.nan) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
+        ),
+        answer,
+    )
     return where(broken, invalid, answer)
 
 
@@ -179,14 +191,23 @@ def bounded_loss_distribution(
     >>> round(float(found.prob(1.0)), 4), float(found.prob(2.0))
     (0.4997, 0.0)
     """
-    checks.instance("bounded_loss_distribution", distribution, Finite, "such as dpjax.exponential(...)")
-    public = [parameter[..., None] for parameter in _public(target, epsilon, delta, sensitivity, distribution.dtype)]
+    checks.instance(
+        "bounded_loss_distribution", distribution, Finite, "such as dpjax.exponential(...)"
+    )
+    public = [
+        parameter[..., None]
+        for parameter in _public(target, epsilon, delta, sensitivity, distribution.dtype)
+    ]
     room = _room(public, checks.float_array("losses", losses).astype(distribution.dtype))
-    found = never_fail_distribution(distribution, _noise(public).cdf(room), fallback=fallback, attempts=attempts)
+    found = never_fail_distribution(
+        distribution, _noise(public).cdf(room), fallback=fallback, attempts=attempts
+    )
     return Finite(found.values, jnp.where(jnp.isnan(sum(public)), jnp.nan, found.cost), found.rate)
 
 
-def _public(target: ArrayLike, epsilon: ArrayLike, delta: ArrayLike, sensitivity: ArrayLike, dtype: Any) -> list[jax.Array]:
+def _public(
+    target: ArrayLike, epsilon: ArrayLike, delta: ArrayLike, sensitivity: ArrayLike, dtype: Any
+) -> list[jax.Array]:
     """Return the public parameters of the test; NaN where they are invalid."""
     return [
         checks.finite("target", target, dtype),
@@ -198,7 +219,9 @@ def _public(target: ArrayLike, epsilon: ArrayLike, delta: ArrayLike, sensitivity
 
 def _noise(public: Sequence[jax.Array], shape: tuple[int, ...] = ()) -> PiecewiseExponential:
     _, epsilon, delta, sensitivity = public
-    return bounded_noise_laplace(jnp.zeros(shape, epsilon.dtype), epsilon, sensitivity=sensitivity, delta=delta)
+    return bounded_noise_laplace(
+        jnp.zeros(shape, epsilon.dtype), epsilon, sensitivity=sensitivity, delta=delta
+    )
 
 
 def _room(public: Sequence[jax.Array], loss: jax.Array) -> jax.Array:
@@ -222,5 +245,8 @@ def loss_margin(*, epsilon: float, delta: float, sensitivity: float = 1.0) -> fl
     """
     rate, failure = checks.concrete_epsilon(epsilon), checks.concrete_delta(delta)
     if not (failure < 0.5 and 0 < sensitivity < inf):
-        raise ValueError(f"delta must be below 1/2 and sensitivity finite and positive, got {delta} and {sensitivity}.")
+        raise ValueError(
+            "delta must be below 1/2 and sensitivity finite and positive, got "
+            f"{delta} and {sensitivity}."
+        )
     return sensitivity * (1 + log1p(-expm1(-rate) * (1 / (2 * failure) - 1)) / rate)

@@ -64,11 +64,15 @@ def bounded_noise_laplace(
     center = checks.float_array("value", value)
     rate = checks.positive("epsilon", epsilon, center.dtype)
     scale = checks.positive("sensitivity", sensitivity, center.dtype)
-    return _distribution(center, rate, scale, checks.probability("delta", delta, center.dtype, below=0.5))
+    return _distribution(
+        center, rate, scale, checks.probability("delta", delta, center.dtype, below=0.5)
+    )
 
 
 @jax.jit
-def _distribution(center: jax.Array, rate: jax.Array, scale: jax.Array, failure: jax.Array) -> PiecewiseExponential:
+def _distribution(
+    center: jax.Array, rate: jax.Array, scale: jax.Array, failure: jax.Array
+) -> PiecewiseExponential:
     # log(1 + (e^epsilon - 1) / (2 delta)) without overflow, and exact for small epsilon.
     reach = 1 + jnp.log1p(-jnp.expm1(-rate) * (1 / (2 * failure) - 1)) / rate
     center = jnp.broadcast_to(center, jnp.broadcast_shapes(center.shape, reach.shape, scale.shape))

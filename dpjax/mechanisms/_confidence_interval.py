@@ -163,14 +163,26 @@ def confidence_interval(
     if public_n is None:
         if neighbors == "add_remove" or num_records is not None or mask is not None:
             raise ValueError(
-                "public_n must be given under add_remove and with num_records or mask: the public number of records to plan for."
+                "public_n must be given under add_remove and with num_records or mask: the public "
+                "number of records to plan for."
             )
         public_n = columns
     public_n = checks.static_integer("public_n", public_n, 1, columns)
-    plan = plan_of(epsilon, lower, upper, resolution, neighbors, public_n if ties is None else ties, terms)
-    levels, found = planned_levels(plan, level_of(q), public_n, columns, checks.concrete_fraction("coverage", coverage))
+    plan = plan_of(
+        epsilon, lower, upper, resolution, neighbors, public_n if ties is None else ties, terms
+    )
+    levels, found = planned_levels(
+        plan, level_of(q), public_n, columns, checks.concrete_fraction("coverage", coverage)
+    )
     requested = quantiles(
-        x, levels, lower=lower, upper=upper, neighbors=neighbors, resolution=resolution, num_records=num_records, mask=mask
+        x,
+        levels,
+        lower=lower,
+        upper=upper,
+        neighbors=neighbors,
+        resolution=resolution,
+        num_records=num_records,
+        mask=mask,
     )
     reach = plan.reach if plan.terms > 1 else None
     joint = joint_quantiles(requested, epsilon, reach=reach, terms=max(plan.terms, 2))
@@ -211,8 +223,12 @@ def interval_levels(
     [[0.35, 0.65], [0.44, 0.56]]
     """
     public_n = checks.static_integer("public_n", public_n, 1)
-    plan = plan_of(epsilon, lower, upper, resolution, neighbors, public_n if ties is None else ties, terms)
-    return planned_levels(plan, level_of(q), public_n, public_n, checks.concrete_fraction("coverage", coverage))[0]
+    plan = plan_of(
+        epsilon, lower, upper, resolution, neighbors, public_n if ties is None else ties, terms
+    )
+    return planned_levels(
+        plan, level_of(q), public_n, public_n, checks.concrete_fraction("coverage", coverage)
+    )[0]
 
 
 def interval_coverage(
@@ -257,7 +273,12 @@ def interval_coverage(
     low, high = (level_of(level) for level in levels)
     middle = level_of(q)
     if not low < middle < high:
-        raise ValueError(f"levels must be two levels, one below and one above q, got {low} and {high} for q = {middle}.")
+        raise ValueError(
+            f"levels must be two levels, one below and one above q, got {low} and "
+            f"{high} for q = {middle}."
+        )
     public_n = checks.static_integer("public_n", public_n, 1)
-    plan = plan_of(epsilon, lower, upper, resolution, neighbors, public_n if ties is None else ties, terms)
+    plan = plan_of(
+        epsilon, lower, upper, resolution, neighbors, public_n if ties is None else ties, terms
+    )
     return max(0.0, 1 - miss_of(plan, middle, low, high, public_n))

@@ -47,9 +47,13 @@ def guarantee(
     """
     name, budget = _budget(epsilon, zcdp)
     relation = relation_of(scores, neighbors)
-    candidates = candidate_scores(scores, candidates=None, sensitivity=sensitivity, caller="decomposable_exponential")
+    candidates = candidate_scores(
+        scores, candidates=None, sensitivity=sensitivity, caller="decomposable_exponential"
+    )
     shape = _shape_of_parts(candidates)
-    each = np.broadcast_to(np.asarray(candidates.sensitivity, np.float64), shape).reshape(-1, shape[-1])
+    each = np.broadcast_to(np.asarray(candidates.sensitivity, np.float64), shape).reshape(
+        -1, shape[-1]
+    )
     total, square = each.sum(axis=1), np.square(each).sum(axis=1)
     cost = checks.concrete_epsilon(budget)
     rate = np.sqrt(2 * cost / square) if name == "zcdp" else cost / (2 * total)
@@ -114,14 +118,20 @@ def decomposable_exponential(
     0.53
     """
     name, budget = _budget(epsilon, zcdp)
-    parts = candidate_scores(scores, candidates=candidates, sensitivity=sensitivity, caller="decomposable_exponential")
-    each = jnp.broadcast_to(checks.positive("sensitivity", parts.sensitivity, parts.dtype), _shape_of_parts(parts))
+    parts = candidate_scores(
+        scores, candidates=candidates, sensitivity=sensitivity, caller="decomposable_exponential"
+    )
+    each = jnp.broadcast_to(
+        checks.positive("sensitivity", parts.sensitivity, parts.dtype), _shape_of_parts(parts)
+    )
     cost = checks.positive(name, budget, parts.dtype)[..., None]
     if name == "zcdp":
         rate = jnp.sqrt(2 * cost) / jnp.linalg.norm(each, axis=-1, keepdims=True)
     else:
         rate = cost / (2 * jnp.sum(each, axis=-1, keepdims=True))
-    return Finite(parts.candidates, -parts.scores, jnp.minimum(rate, float(jnp.finfo(parts.dtype).max)))
+    return Finite(
+        parts.candidates, -parts.scores, jnp.minimum(rate, float(jnp.finfo(parts.dtype).max))
+    )
 
 
 def _budget(epsilon: Any, zcdp: Any) -> tuple[str, Any]:
@@ -134,5 +144,8 @@ def _budget(epsilon: Any, zcdp: Any) -> tuple[str, Any]:
 def _shape_of_parts(scores: CandidateScores) -> tuple[int, ...]:
     """Return the shape of the sensitivities, with the axis of parts."""
     if scores.scores.ndim < 2:
-        raise ValueError(f"scores must have an axis of parts before that of candidates, got shape {scores.scores.shape}.")
+        raise ValueError(
+            "scores must have an axis of parts before that of candidates, got shape "
+            f"{scores.scores.shape}."
+        )
     return jnp.broadcast_shapes(jnp.shape(scores.sensitivity), scores.scores.shape[-2:-1])

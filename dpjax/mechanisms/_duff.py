@@ -54,7 +54,9 @@ class _Duff(Protocol):
     ) -> PiecewiseExponential | Rounded: ...
 
     @overload
-    def __call__(self, statistic: CandidateScores, epsilon: ArrayLike, *, rho: ArrayLike = 0.0) -> Finite: ...
+    def __call__(
+        self, statistic: CandidateScores, epsilon: ArrayLike, *, rho: ArrayLike = 0.0
+    ) -> Finite: ...
 
 
 @with_guarantee(guarantee, signatures=_Duff)
@@ -107,7 +109,9 @@ def duff(
     if isinstance(statistic, SensitivityProfile):
         return inverse_sensitivity(statistic, epsilon, rho=rho)
     if is_given(rho):
-        raise ValueError("rho must be left at 0 for CandidateScores: it smooths statistics on the real line.")
+        raise ValueError(
+            "rho must be left at 0 for CandidateScores: it smooths statistics on the real line."
+        )
     return exponential(statistic, epsilon)
 
 
@@ -120,8 +124,15 @@ def _check(statistic: SensitivityProfile | CandidateScores) -> None:
         )
     if statistic.neighbors not in ("add_remove", "edge"):
         instead = "exponential" if isinstance(statistic, CandidateScores) else "inverse_sensitivity"
-        raise ValueError(f"duff supports add_remove and edge neighbors, got a statistic for {statistic.neighbors}: use {instead}.")
-    if isinstance(statistic, SensitivityProfile) and statistic.neighbors == "add_remove" and statistic.reached != "intervals":
+        raise ValueError(
+            "duff supports add_remove and edge neighbors, got a statistic for "
+            f"{statistic.neighbors}: use {instead}."
+        )
+    if (
+        isinstance(statistic, SensitivityProfile)
+        and statistic.neighbors == "add_remove"
+        and statistic.reached != "intervals"
+    ):
         raise ValueError(
             "the levels of this profile must be the paper's distances: use median(..., "
             "definition='lower') or "

@@ -69,8 +69,12 @@ def exponential(
     >>> bool(jnp.isclose(distribution.prob(1.0) / distribution.prob(0.0), jnp.exp(1.0)))
     True
     """
-    candidate_set = candidate_scores(scores, candidates=candidates, sensitivity=sensitivity, caller="exponential")
-    return Finite(candidate_set.candidates, -candidate_set.scores, rate_of_scores(candidate_set, epsilon))
+    candidate_set = candidate_scores(
+        scores, candidates=candidates, sensitivity=sensitivity, caller="exponential"
+    )
+    return Finite(
+        candidate_set.candidates, -candidate_set.scores, rate_of_scores(candidate_set, epsilon)
+    )
 
 
 def rate_of_scores(scores: CandidateScores, epsilon: ArrayLike) -> jax.Array:
@@ -85,22 +89,39 @@ def _rate(epsilon: jax.Array, sensitivity: jax.Array) -> jax.Array:
 
 
 def candidate_scores(
-    scores: CandidateScores | ArrayLike, *, candidates: ArrayLike | None, sensitivity: ArrayLike | None, caller: str
+    scores: CandidateScores | ArrayLike,
+    *,
+    candidates: ArrayLike | None,
+    sensitivity: ArrayLike | None,
+    caller: str,
 ) -> CandidateScores:
     """Return scores of either form as :class:`CandidateScores`; errors name the ``caller``."""
     if isinstance(scores, SensitivityProfile):
-        raise TypeError(f"{caller} takes scores of candidates, got a SensitivityProfile: use inverse_sensitivity.")
+        raise TypeError(
+            f"{caller} takes scores of candidates, got a SensitivityProfile: use "
+            "inverse_sensitivity."
+        )
     if isinstance(scores, CandidateScores):
         if candidates is not None or sensitivity is not None:
-            raise ValueError(f"{caller} takes no candidates and no sensitivity with CandidateScores, which carry their own.")
+            raise ValueError(
+                f"{caller} takes no candidates and no sensitivity with "
+                "CandidateScores, which carry their own."
+            )
         found = scores
     elif sensitivity is None:
-        raise ValueError(f"{caller} needs sensitivity=... with an array of scores; or pass CandidateScores.")
+        raise ValueError(
+            f"{caller} needs sensitivity=... with an array of scores; or pass CandidateScores."
+        )
     else:
         array = checks.float_array("scores", scores)
         if array.ndim == 0 or array.shape[-1] == 0:
-            raise ValueError(f"scores must have a last axis with at least one candidate, got shape {array.shape}.")
-        labels = checks.float_array("candidates", np.arange(array.shape[-1]) if candidates is None else candidates)
+            raise ValueError(
+                "scores must have a last axis with at least one candidate, got "
+                f"shape {array.shape}."
+            )
+        labels = checks.float_array(
+            "candidates", np.arange(array.shape[-1]) if candidates is None else candidates
+        )
         scale = checks.positive("sensitivity", sensitivity, array.dtype)
         # The relation is not used by the distribution; guarantee() takes it as an argument.
         found = CandidateScores(array, labels.astype(array.dtype), scale, neighbors="add_remove")

@@ -30,8 +30,13 @@ def guarantee(relation: str, sigma: float, *, sensitivity: float) -> Guarantee:
     >>> round(once.epsilon_at(1e-6), 2), round((4 * once).epsilon_at(1e-6), 2)
     (4.89, 11.0)
     """
-    shift, deviation = checks.concrete_positive("sensitivity", sensitivity), checks.concrete_positive("sigma", sigma)
-    return Guarantee(neighbors=relation_of(relation), gdp=rounded_up(Fraction(shift) / Fraction(deviation)))
+    shift, deviation = (
+        checks.concrete_positive("sensitivity", sensitivity),
+        checks.concrete_positive("sigma", sigma),
+    )
+    return Guarantee(
+        neighbors=relation_of(relation), gdp=rounded_up(Fraction(shift) / Fraction(deviation))
+    )
 
 
 @with_guarantee(guarantee)

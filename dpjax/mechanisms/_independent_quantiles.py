@@ -74,10 +74,17 @@ def guarantee(asked: SortedRecords, epsilon: float, *, delta: float = 0.0) -> Gu
     >>> print(independent_quantiles.guarantee(asked, 1.0))
     1-DP and 1-bounded-range and 0.03125-zCDP under swap neighbors
     """
-    checks.instance("guarantee", asked, SortedRecords, "from dpjax.quantiles: the guarantee depends on the number of levels")
+    checks.instance(
+        "guarantee",
+        asked,
+        SortedRecords,
+        "from dpjax.quantiles: the guarantee depends on the number of levels",
+    )
     m = len(asked.levels)
     each = epsilon_per_query(count=m, epsilon=epsilon, delta=delta, queries="fixed")
-    return Guarantee(epsilon, m * each if delta else epsilon, asked.neighbors, delta, m * each * each / 8)
+    return Guarantee(
+        epsilon, m * each if delta else epsilon, asked.neighbors, delta, m * each * each / 8
+    )
 
 
 @with_guarantee(guarantee)
@@ -114,7 +121,9 @@ def independent_quantiles(
     [50.0, 100.0, 150.0]
     """
     checks.instance("independent_quantiles", asked, SortedRecords, "from dpjax.quantiles")
-    each = shared_epsilon(epsilon, count=len(asked.levels), delta=delta, queries="fixed", dtype=asked.dtype)
+    each = shared_epsilon(
+        epsilon, count=len(asked.levels), delta=delta, queries="fixed", dtype=asked.dtype
+    )
     fits(asked.batch_shape, epsilon=each.shape)
     profile = _profile(asked, truncate=levels_kept(truncate))
     return IndependentQuantiles(piecewise_laplace(profile, each[..., None]))
@@ -128,5 +137,8 @@ def _profile(asked: SortedRecords, *, truncate: int | None) -> SensitivityProfil
     ranks, of_records = Ranks.of(asked.levels, asked.neighbors), asked.resolution is not None
     reading = Reading.of(ranks, asked.values.shape[-1], of_records=of_records, truncate=truncate)
     rows = jnp.broadcast_to(rows, (*asked.batch_shape, rows.shape[-1]))
-    profile = replace(Parts(rows, jnp.zeros_like(last), last, *ends).profile(ranks, reading), neighbors=asked.neighbors)
+    profile = replace(
+        Parts(rows, jnp.zeros_like(last), last, *ends).profile(ranks, reading),
+        neighbors=asked.neighbors,
+    )
     return profile if asked.resolution is None else profile.in_units(asked.resolution)

@@ -19,7 +19,13 @@ from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.accounting.mechanism import with_guarantee
 from dpjax.distributions import PiecewiseExponential, Radial, Rounded
-from dpjax.mechanisms.from_profile import PROFILES, Support, distribution_in_shells, distribution_on_line, is_given
+from dpjax.mechanisms.from_profile import (
+    PROFILES,
+    Support,
+    distribution_in_shells,
+    distribution_on_line,
+    is_given,
+)
 from dpjax.mechanisms.relations import pure
 from dpjax.sensitivity import SensitivityProfile, VectorProfile
 
@@ -40,7 +46,12 @@ class _InverseSensitivity(Protocol):
 
     @overload
     def __call__(
-        self, profile: SensitivityProfile, epsilon: ArrayLike, *, rho: ArrayLike = 0.0, support: Support = "restricted"
+        self,
+        profile: SensitivityProfile,
+        epsilon: ArrayLike,
+        *,
+        rho: ArrayLike = 0.0,
+        support: Support = "restricted",
     ) -> PiecewiseExponential | Rounded: ...
 
     @overload
@@ -49,7 +60,11 @@ class _InverseSensitivity(Protocol):
 
 @with_guarantee(guarantee, signatures=_InverseSensitivity)
 def inverse_sensitivity(
-    profile: SensitivityProfile | VectorProfile, epsilon: ArrayLike, *, rho: ArrayLike = 0.0, support: Support = "restricted"
+    profile: SensitivityProfile | VectorProfile,
+    epsilon: ArrayLike,
+    *,
+    rho: ArrayLike = 0.0,
+    support: Support = "restricted",
 ) -> PiecewiseExponential | Rounded | Radial:
     """Return the distribution of the inverse sensitivity mechanism.
 
@@ -85,10 +100,15 @@ def inverse_sensitivity(
     True
     """
     if isinstance(profile, VectorProfile):
-        return distribution_in_shells(profile, epsilon, piece_costs=_costs, rho=rho, support=support)
+        return distribution_in_shells(
+            profile, epsilon, piece_costs=_costs, rho=rho, support=support
+        )
     checks.instance("inverse_sensitivity", profile, SensitivityProfile, PROFILES)
     if not profile.integer_levels:
-        raise ValueError("inverse_sensitivity needs a profile with integer levels, got fractional levels: use piecewise_laplace.")
+        raise ValueError(
+            "inverse_sensitivity needs a profile with integer levels, got fractional "
+            "levels: use piecewise_laplace."
+        )
     if profile.step is not None:
         raise ValueError(
             "inverse_sensitivity needs one piece for each level: use profile.truncate(k), or "
@@ -101,7 +121,9 @@ def inverse_sensitivity(
             "almost everywhere only: "
             "with it the loss reaches 1.2 epsilon."
         )
-    return distribution_on_line(profile, epsilon, piece_costs=_costs, flat_cost=0.0, rho=rho, support=support)
+    return distribution_on_line(
+        profile, epsilon, piece_costs=_costs, flat_cost=0.0, rho=rho, support=support
+    )
 
 
 def _costs(levels: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -91,7 +91,12 @@ def guarantee(asked: SortedRecords | str, epsilon: float) -> Guarantee:
 
 @with_guarantee(guarantee)
 def joint_quantiles(
-    asked: SortedRecords, epsilon: ArrayLike, *, public_n: ArrayLike | None = None, reach: int | None = None, terms: int = 32
+    asked: SortedRecords,
+    epsilon: ArrayLike,
+    *,
+    public_n: ArrayLike | None = None,
+    reach: int | None = None,
+    terms: int = 32,
 ) -> JointQuantiles:
     """Return the joint distribution of all requested quantiles, under one epsilon.
 
@@ -146,22 +151,37 @@ def joint_quantiles(
     fits(asked.batch_shape, epsilon=rate.shape)
     if public_n is not None:
         if asked.neighbors == "swap":
-            raise ValueError("public_n is only for add_remove neighbors: under swap the number of records is public.")
+            raise ValueError(
+                "public_n is only for add_remove neighbors: under swap the number of "
+                "records is public."
+            )
         public_n = public_size(public_n)
         fits(asked.batch_shape, public_n=public_n.shape)
     # So that ranks of N fit in int32.
     most = 2**29 // level_parts(asked.levels)[1] - 2 * asked.values.shape[-1] - 8
     if reach is not None:
         reach = checks.static_integer("reach", reach, 0, most)
-    aims = aims_of(asked.neighbors, len(asked.levels), public_n is not None, asked.resolution is not None)
+    aims = aims_of(
+        asked.neighbors, len(asked.levels), public_n is not None, asked.resolution is not None
+    )
     return _distribution(asked, rate, public_n, reach, most, terms, aims)
 
 
 @partial(jax.jit, static_argnames=("reach", "most", "terms", "aims"))
 def _distribution(
-    asked: SortedRecords, rate: jax.Array, n: jax.Array | None, reach: int | None, most: int, terms: int, aims: Aims
+    asked: SortedRecords,
+    rate: jax.Array,
+    n: jax.Array | None,
+    reach: int | None,
+    most: int,
+    terms: int,
+    aims: Aims,
 ) -> JointQuantiles:
-    far = jnp.minimum(jnp.ceil(_log_range(asked) / rate), most) if reach is None else jnp.asarray(reach)
+    far = (
+        jnp.minimum(jnp.ceil(_log_range(asked) / rate), most)
+        if reach is None
+        else jnp.asarray(reach)
+    )
     single = single_term(asked.levels, asked.neighbors, n is not None)
     if single is not None:
         rate, terms = rate / float(single), 1
@@ -174,8 +194,15 @@ def _distribution(
     number = (asked.num_records if n is None else jnp.minimum(n, asked.values.shape[-1])) - 1
     # Larger rates give the same draws: costs are fractions of a rank.
     rate = jnp.minimum(rate, 400.0 * level_parts(asked.levels)[1])
-    static: Any = {"levels": asked.levels, "terms": terms, "aims": aims, "resolution": asked.resolution}
-    return JointQuantiles(left, width, asked.num_records, rate, far.astype(jnp.int32), number, **static)
+    static: Any = {
+        "levels": asked.levels,
+        "terms": terms,
+        "aims": aims,
+        "resolution": asked.resolution,
+    }
+    return JointQuantiles(
+        left, width, asked.num_records, rate, far.astype(jnp.int32), number, **static
+    )
 
 
 def records_near(
@@ -229,7 +256,10 @@ def records_near(
         parts, whole = level_parts(tuple(levels))
         for u in parts:
             some = np.take_along_axis(x, u * last // whole + np.arange(-k, k + 1), axis=-1)
-            if np.any(np.max(np.diff(some, axis=-1), axis=-1, initial=0.0) < (bounds[1] - bounds[0]) * exp(-_FINE)):
+            if np.any(
+                np.max(np.diff(some, axis=-1), axis=-1, initial=0.0)
+                < (bounds[1] - bounds[0]) * exp(-_FINE)
+            ):
                 return None
     return near, left
 
@@ -259,8 +289,17 @@ def without_far(joint: JointQuantiles, near: int, most: int) -> JointQuantiles:
     index, gone = slots_left(far, per_rank, per_rank * most + 1, jnp)
     there = jnp.arange(index.shape[-1], dtype=jnp.int32) <= per_rank * (n - gone)[..., None]
     last = joint.width.shape[-1] - 1
-    left, width = (take(jnp.broadcast_to(a, (*shape, last + 1)), jnp.minimum(index, last)) for a in (joint.left, joint.width))
-    return replace(joint, left=left, width=jnp.where(there, width, 0.0), num_records=n - gone, number=joint.number - gone)
+    left, width = (
+        take(jnp.broadcast_to(a, (*shape, last + 1)), jnp.minimum(index, last))
+        for a in (joint.left, joint.width)
+    )
+    return replace(
+        joint,
+        left=left,
+        width=jnp.where(there, width, 0.0),
+        num_records=n - gone,
+        number=joint.number - gone,
+    )
 
 
 def _log_range(asked: SortedRecords) -> jax.Array | float:
@@ -275,7 +314,9 @@ def public_size(n: ArrayLike) -> jax.Array:
     """Return a public number of records as int32; raise if it is negative or not an integer."""
     number = n if isinstance(n, jax.Array) else np.asarray(n)
     if not jnp.issubdtype(number.dtype, jnp.integer):
-        raise ValueError(f"public_n must be an integer or an array of integers, got dtype {number.dtype}.")
+        raise ValueError(
+            f"public_n must be an integer or an array of integers, got dtype {number.dtype}."
+        )
     if isinstance(number, jax.Array):
         return jnp.maximum(number, 0).astype(jnp.int32)
     if np.any(number < 0):
@@ -287,16 +328,28 @@ def _grid(asked: SortedRecords) -> tuple[jax.Array, jax.Array]:
     """Return the left ends of the slots of a grid, as indices of multiples, and their widths."""
     resolution, n = asked.resolution, asked.num_records[..., None]
     assert resolution is not None
-    x, low, high = (to_multiples(a, resolution) for a in (asked.values, asked.lower[..., None], asked.upper[..., None]))
+    x, low, high = (
+        to_multiples(a, resolution)
+        for a in (asked.values, asked.lower[..., None], asked.upper[..., None])
+    )
     i = jnp.arange(x.shape[-1] + 2, dtype=jnp.int32)
     x = jnp.where(i <= n, concatenate(low - 1, x, high + 1), high + 1)
     new = concatenate(jnp.ones_like(x[..., :1], bool), x[..., 1:] > x[..., :-1])
     first = jax.lax.cummax(jnp.where(new, i, 0), axis=x.ndim - 1)
-    last = jax.lax.cummin(jnp.where(concatenate(new[..., 1:], new[..., :1]), i, i[-1]), axis=x.ndim - 1, reverse=True)
+    last = jax.lax.cummin(
+        jnp.where(concatenate(new[..., 1:], new[..., :1]), i, i[-1]), axis=x.ndim - 1, reverse=True
+    )
     index = jnp.arange(2 * x.shape[-1] - 3, dtype=jnp.int32)
     record = broadcast_rows((index + 1) // 2, x.shape[:-1])
-    value, following, first, last = take(x, record), take(x, record + 1), take(first, record), take(last, record)
+    value, following, first, last = (
+        take(x, record),
+        take(x, record + 1),
+        take(first, record),
+        take(last, record),
+    )
     equal = jnp.minimum(last, n) - first + 1
     power = 1 << (31 - jax.lax.clz(jnp.maximum(equal, 1)))
     left, numbers, parts = slot_ends(index, value, following, record - first, equal, power, jnp)
-    return jnp.minimum(left, high + 1), jnp.where(index <= 2 * n, numbers / parts.astype(x.dtype), 0.0)
+    return jnp.minimum(left, high + 1), jnp.where(
+        index <= 2 * n, numbers / parts.astype(x.dtype), 0.0
+    )

@@ -58,4 +58,12 @@ def k_norm(value: ArrayLike, epsilon: ArrayLike, *, sensitivity: ArrayLike, p: f
     rate = checks.positive("epsilon", epsilon, center.dtype)
     step = checks.positive("sensitivity", sensitivity, center.dtype)
     none = jnp.zeros((0,), center.dtype)
-    return Radial(center, jnp.zeros((1,), center.dtype), none, none, rate, step, p=checks.static_number("p", p, 1, inf))
+    return Radial(
+        center,
+        jnp.zeros((1,), center.dtype),
+        none,
+        none,
+        rate,
+        step,
+        p=checks.static_number("p", p, 1, inf),
+    )

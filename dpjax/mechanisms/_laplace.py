@@ -22,7 +22,13 @@ from dpjax.mechanisms.relations import pure
 from dpjax.sensitivity.profile import SensitivityProfile
 
 
-def guarantee(profile: SensitivityProfile | str, epsilon: float, *, bounded: bool = False, continuous: bool = False) -> Guarantee:
+def guarantee(
+    profile: SensitivityProfile | str,
+    epsilon: float,
+    *,
+    bounded: bool = False,
+    continuous: bool = False,
+) -> Guarantee:
     """Return the guarantee of one draw of :func:`laplace`.
 
     The privacy losses of noise on the real line are smaller than those of a general epsilon-DP
@@ -50,7 +56,9 @@ def guarantee(profile: SensitivityProfile | str, epsilon: float, *, bounded: boo
     promise = pure(profile, epsilon, ranges=1 if bounded else 2)
     discrete = bounded or getattr(profile, "resolution", None) is not None
     if continuous and discrete:
-        raise ValueError("continuous must be False for noise between bounds or on multiples of a resolution.")
+        raise ValueError(
+            "continuous must be False for noise between bounds or on multiples of a resolution."
+        )
     if discrete or not (continuous or isinstance(profile, SensitivityProfile)):
         return promise
     return replace(promise, noise=("laplace", promise.epsilon, 1.0))
@@ -74,7 +82,12 @@ class _Laplace(Protocol):
 
     @overload
     def __call__(
-        self, value: SensitivityProfile, epsilon: ArrayLike, *, lower: ArrayLike | None = None, upper: ArrayLike | None = None
+        self,
+        value: SensitivityProfile,
+        epsilon: ArrayLike,
+        *,
+        lower: ArrayLike | None = None,
+        upper: ArrayLike | None = None,
     ) -> PiecewiseExponential | DiscreteLaplace: ...
 
 
@@ -125,7 +138,10 @@ def laplace(
     resolution = None
     if isinstance(value, SensitivityProfile):
         if value.step is None or sensitivity is not None:
-            raise ValueError("laplace takes a profile with steps (such as from dpjax.count) alone, or a value and its sensitivity.")
+            raise ValueError(
+                "laplace takes a profile with steps (such as from dpjax.count) "
+                "alone, or a value and its sensitivity."
+            )
         sensitivity, resolution, value = value.step, value.resolution, value.value
     elif sensitivity is None:
         raise ValueError("sensitivity must be given: the global sensitivity of value.")
@@ -135,7 +151,8 @@ def laplace(
     if resolution is not None:
         if lower is not None:
             raise ValueError(
-                "lower and upper must not be given for a profile with a resolution: clamp the draws (dpjax.Clamped.of)."
+                "lower and upper must not be given for a profile with a resolution: clamp the "
+                "draws (dpjax.Clamped.of)."
             )
         unit = jnp.asarray(float(resolution), center.dtype)
         return DiscreteLaplace(center, unit, rate * unit / scale)
@@ -145,4 +162,6 @@ def laplace(
         return PiecewiseExponential(center[..., None], no_pieces, no_pieces, rate, tails)
     low, high = checks.bounds(lower, upper, center.dtype)
     center = jnp.clip(center, low, high)
-    return PiecewiseExponential(center[..., None], no_pieces, no_pieces, rate / 2, tails).restrict(low, high)
+    return PiecewiseExponential(center[..., None], no_pieces, no_pieces, rate / 2, tails).restrict(
+        low, high
+    )

@@ -94,7 +94,9 @@ class NestedQuantiles(Batch):
     @property
     def support(self) -> tuple[jax.Array, jax.Array]:
         """The bounds of the records, of shape ``batch_shape`` each."""
-        low, high = (jnp.broadcast_to(end, self.batch_shape) for end in (self.asked.lower, self.asked.upper))
+        low, high = (
+            jnp.broadcast_to(end, self.batch_shape) for end in (self.asked.lower, self.asked.upper)
+        )
         return low, high
 
     def sample(self, key: jax.Array, shape: Shape = ()) -> jax.Array:
@@ -121,10 +123,16 @@ class NestedQuantiles(Batch):
                 resolution: then the distribution of the quantiles is a mixture over them.
         """
         if self.public_n is None and self.asked.neighbors == "add_remove":
-            raise ValueError("log_prob needs a fixed number of records: use nested_quantiles(..., public_n=number).")
+            raise ValueError(
+                "log_prob needs a fixed number of records: use nested_quantiles(..., "
+                "public_n=number)."
+            )
         points = checks.float_array("y", y).astype(self.dtype)
         if points.ndim == 0 or points.shape[-1:] != self.event_shape:
-            raise ValueError(f"y must have a last axis of size {self.event_shape[0]} (quantiles), got shape {points.shape}.")
+            raise ValueError(
+                f"y must have a last axis of size {self.event_shape[0]} (quantiles), "
+                f"got shape {points.shape}."
+            )
         if self.asked.resolution is None:
             return _log_prob(self, points, None)
         k = len(self.nesting.first)
@@ -135,7 +143,9 @@ class NestedQuantiles(Batch):
             )
         numbers = jnp.asarray(ranks)
         if numbers.shape[-1:] != (k,) or not jnp.issubdtype(numbers.dtype, jnp.integer):
-            raise ValueError(f"ranks must be integers with a last axis of size {k}, got shape {numbers.shape}.")
+            raise ValueError(
+                f"ranks must be integers with a last axis of size {k}, got shape {numbers.shape}."
+            )
         return _log_prob(self, points, numbers.astype(jnp.int32))
 
     def first(self, number: jax.Array) -> JointQuantiles:
@@ -155,7 +165,9 @@ class NestedQuantiles(Batch):
         return Shares.of(self.nesting, self.asked.neighbors, self.public_n is not None)
 
 
-def guarantee(asked: SortedRecords, epsilon: float, *, public_n: ArrayLike | None = None) -> Guarantee:
+def guarantee(
+    asked: SortedRecords, epsilon: float, *, public_n: ArrayLike | None = None
+) -> Guarantee:
     """Return the guarantee of one draw of :func:`nested_quantiles`.
 
     >>> import jax.numpy as jnp
@@ -164,18 +176,27 @@ def guarantee(asked: SortedRecords, epsilon: float, *, public_n: ArrayLike | Non
     >>> print(nested_quantiles.guarantee(asked, 1.0))
     1-DP and 1.5625-bounded-range and 0.0634766-zCDP under swap neighbors
     """
-    checks.instance("guarantee", asked, SortedRecords, "from dpjax.quantiles: the guarantee depends on the relation")
+    checks.instance(
+        "guarantee",
+        asked,
+        SortedRecords,
+        "from dpjax.quantiles: the guarantee depends on the relation",
+    )
     shares = Shares.of(Nesting.of(asked.levels), asked.neighbors, public_n is not None)
     count, first = epsilon * float(shares.number), epsilon * float(shares.first)
     second = epsilon - count - first
     # The interval of the losses of a draw depends on earlier draws, so ranges do not add up. Their
     # ends do.
     span = first + 2 * second if not count else 2 * epsilon
-    return Guarantee(epsilon, span, asked.neighbors, 0.0, count**2 / 2 + first**2 / 8 + second**2 / 8)
+    return Guarantee(
+        epsilon, span, asked.neighbors, 0.0, count**2 / 2 + first**2 / 8 + second**2 / 8
+    )
 
 
 @with_guarantee(guarantee)
-def nested_quantiles(asked: SortedRecords, epsilon: ArrayLike, *, public_n: ArrayLike | None = None) -> NestedQuantiles:
+def nested_quantiles(
+    asked: SortedRecords, epsilon: ArrayLike, *, public_n: ArrayLike | None = None
+) -> NestedQuantiles:
     """Return the distribution of many quantiles, some drawn jointly, the others between them.
 
     Args:
@@ -210,13 +231,18 @@ def nested_quantiles(asked: SortedRecords, epsilon: ArrayLike, *, public_n: Arra
     """
     checks.instance("nested_quantiles", asked, SortedRecords, "from dpjax.quantiles")
     if len(asked.levels) < 3:
-        raise ValueError(f"nested_quantiles needs at least 3 levels, got {len(asked.levels)}: use dpjax.joint_quantiles.")
+        raise ValueError(
+            f"nested_quantiles needs at least 3 levels, got {len(asked.levels)}: use "
+            "dpjax.joint_quantiles."
+        )
     each = checks.positive("epsilon", epsilon, asked.dtype)
     fits(asked.batch_shape, epsilon=each.shape)
     if public_n is None:
         return NestedQuantiles(asked, each)
     if asked.neighbors == "swap":
-        raise ValueError("public_n is only for add_remove neighbors: under swap the number of records is public.")
+        raise ValueError(
+            "public_n is only for add_remove neighbors: under swap the number of records is public."
+        )
     number = public_size(public_n)
     fits(asked.batch_shape, public_n=number.shape)
     return NestedQuantiles(asked, each, number)
@@ -229,7 +255,12 @@ _Choice = Callable[[SortedRecords, jax.Array, Any, list[Part]], jax.Array]
 
 
 def _between(
-    nested: NestedQuantiles, draws: jax.Array, cuts: jax.Array | None, number: jax.Array, extra: Any, choose: _Choice
+    nested: NestedQuantiles,
+    draws: jax.Array,
+    cuts: jax.Array | None,
+    number: jax.Array,
+    extra: Any,
+    choose: _Choice,
 ) -> jax.Array:
     """Join the results of ``choose`` for all parts, ``(rows, m)``; 0 at the first draw's levels.
 
@@ -244,13 +275,25 @@ def _between(
     """
     asked, nesting, batch = nested.asked, nested.nesting, draws.shape[:-1]
     n, m = asked.values.shape[-1], len(asked.levels)
-    row = (asked.values, asked.num_records[..., None], asked.lower[..., None], asked.upper[..., None], number[..., None])
+    row = (
+        asked.values,
+        asked.num_records[..., None],
+        asked.lower[..., None],
+        asked.upper[..., None],
+        number[..., None],
+    )
     size = min(prod(batch), max(1, _SLOTS // (2 * (n + 1) * len(nesting.parts))))
 
     def some(start: Any, size: int) -> jax.Array:
-        (values, count, low, high, number), drawn, cut, own = some_rows((row, draws, cuts, extra), batch, start, size)
-        values, count, low, high = (jnp.broadcast_to(a, (size, a.shape[-1])) for a in (values, count, low, high))
-        cut = count_leading(lambda i: take(values, i) < drawn, n, drawn.shape) if cut is None else cut
+        (values, count, low, high, number), drawn, cut, own = some_rows(
+            (row, draws, cuts, extra), batch, start, size
+        )
+        values, count, low, high = (
+            jnp.broadcast_to(a, (size, a.shape[-1])) for a in (values, count, low, high)
+        )
+        cut = (
+            count_leading(lambda i: take(values, i) < drawn, n, drawn.shape) if cut is None else cut
+        )
         first, last = ends_of(jnp.clip(cut, 0, count), count, jnp)
         bounds = concatenate(low, drawn), concatenate(drawn, high)
         found = jnp.zeros((size, m), nested.dtype)
@@ -266,7 +309,11 @@ def _between(
             # number is at most that, whichever capacity is used, because which one is used depends
             # on the data.
             room = min(ceil(2 * n * max(each.share for each in parts)) + 64, n)
-            taken = jnp.clip(jnp.concatenate([records_of(each, number) for each in parts], axis=-1), 1, max(room, 1))
+            taken = jnp.clip(
+                jnp.concatenate([records_of(each, number) for each in parts], axis=-1),
+                1,
+                max(room, 1),
+            )
 
             def of_parts(
                 room: int, shared: Any = shared, parts: Any = parts, held: Any = held, begin: Any = begin, low: Any = lower,
@@ -274,15 +321,32 @@ def _between(
             ) -> jax.Array:  # fmt: skip
                 """Return the result of ``choose`` for parts with this capacity."""
                 place = jnp.arange(room, dtype=jnp.int32)
-                there = take(values, jnp.minimum(begin[..., None] + place, np.int32(max(n - 1, 0))).reshape(size, -1))
+                there = take(
+                    values,
+                    jnp.minimum(begin[..., None] + place, np.int32(max(n - 1, 0))).reshape(
+                        size, -1
+                    ),
+                )
                 there = jnp.clip(there.reshape(*held.shape, room), low[..., None], high[..., None])
                 records = jnp.where(place < held[..., None], there, high[..., None])
-                part = SortedRecords(records, held, low, high, levels=shared, neighbors="add_remove", resolution=asked.resolution)
+                part = SortedRecords(
+                    records,
+                    held,
+                    low,
+                    high,
+                    levels=shared,
+                    neighbors="add_remove",
+                    resolution=asked.resolution,
+                )
                 return choose(part, taken, own, parts).reshape(size, -1)
 
             at = np.array([each.first + k for each in parts for k in range(len(shared))])
             crowded = jnp.any(held > room)
-            chosen = of_parts(n) if room == n else jax.lax.cond(crowded, partial(of_parts, n), partial(of_parts, room))
+            chosen = (
+                of_parts(n)
+                if room == n
+                else jax.lax.cond(crowded, partial(of_parts, n), partial(of_parts, room))
+            )
             found = found.at[:, at].set(chosen)
         return found
 
@@ -302,7 +366,11 @@ def _sample(key: jax.Array, nested: NestedQuantiles, shape: tuple[int, ...]) -> 
     elif asked.neighbors == "swap":
         number = asked.num_records
     else:
-        noisy = DiscreteLaplace(asked.num_records.astype(dtype), jnp.ones((), dtype), nested.epsilon * float(shares.number))
+        noisy = DiscreteLaplace(
+            asked.num_records.astype(dtype),
+            jnp.ones((), dtype),
+            nested.epsilon * float(shares.number),
+        )
         number = jnp.clip(noisy._sample(keys[0], draws), 0, 2.0**30).astype(jnp.int32)
     ahead = nested.first(number)
     drawn = ahead.sample_ranked(keys[1], draws[: len(batch) - len(ahead.batch_shape)])
@@ -323,13 +391,19 @@ def _sample(key: jax.Array, nested: NestedQuantiles, shape: tuple[int, ...]) -> 
 
 @jax.jit
 def _log_prob(nested: NestedQuantiles, y: jax.Array, ranks: jax.Array | None) -> jax.Array:
-    batch = jnp.broadcast_shapes(nested.batch_shape, y.shape[:-1], () if ranks is None else ranks.shape[:-1])
+    batch = jnp.broadcast_shapes(
+        nested.batch_shape, y.shape[:-1], () if ranks is None else ranks.shape[:-1]
+    )
     number = nested.asked.num_records if nested.public_n is None else nested.public_n
-    first = jnp.broadcast_to(y[..., np.array(nested.nesting.first)], (*batch, len(nested.nesting.first)))
+    first = jnp.broadcast_to(
+        y[..., np.array(nested.nesting.first)], (*batch, len(nested.nesting.first))
+    )
 
     def choose(part: SortedRecords, number: jax.Array, own: Any, parts: list[Part]) -> jax.Array:
         given, epsilon = own
-        at = jnp.stack([given[:, each.first : each.first + len(part.levels)] for each in parts], axis=1)
+        at = jnp.stack(
+            [given[:, each.first : each.first + len(part.levels)] for each in parts], axis=1
+        )
         epsilon = jnp.broadcast_to(epsilon, (number.shape[0], 1))
         found = joint_quantiles(part, epsilon, public_n=number).log_prob(at)
         # A part of width 0 is a single point, without a density.

@@ -31,7 +31,9 @@ from dpjax.random.keys import check_key
 Outcome = TypeVar("Outcome")
 
 
-def guarantee(attempt: Guarantee, *, failure: float, attempts: int, fallback: Fallback, bound: Bound = "sharp") -> Guarantee:
+def guarantee(
+    attempt: Guarantee, *, failure: float, attempts: int, fallback: Fallback, bound: Bound = "sharp"
+) -> Guarantee:
     """Return the guarantee of one draw of :func:`never_fail`.
 
     ``failure`` bounds the probability that an attempt fails, on every dataset. See
@@ -100,16 +102,24 @@ def never_fail(
         raise TypeError(f"succeeded must return booleans, got {success.dtype}.")
     expected, found = str(jax.tree.structure(outcome)), str(jax.tree.structure(fallback))
     if expected != found:
-        raise ValueError(f"fallback must have the pytree structure of the outcome, {expected}, got {found}.")
+        raise ValueError(
+            f"fallback must have the pytree structure of the outcome, {expected}, got {found}."
+        )
     begins_with("succeeded", success.shape, outcome)
 
-    def attempt(state: tuple[Outcome, jax.Array], key: jax.Array) -> tuple[tuple[Outcome, jax.Array], None]:
+    def attempt(
+        state: tuple[Outcome, jax.Array], key: jax.Array
+    ) -> tuple[tuple[Outcome, jax.Array], None]:
         held, done = state
         found = draw(key)
         success = succeeded(found)
         return (where(success & ~done, found, held), done | success), None
 
-    start = jax.tree.map(lambda value, leaf: jnp.broadcast_to(jnp.asarray(value, leaf.dtype), leaf.shape), fallback, outcome)
+    start = jax.tree.map(
+        lambda value, leaf: jnp.broadcast_to(jnp.asarray(value, leaf.dtype), leaf.shape),
+        fallback,
+        outcome,
+    )
     return jax.lax.scan(attempt, (start, jnp.zeros(success.shape, jnp.bool_)), keys)[0][0]
 
 
@@ -117,19 +127,26 @@ def begins_with(reader: str, shape: tuple[int, ...], outcome: Any) -> None:
     """Raise if the arrays of an outcome do not have ``shape`` as their leading axes."""
     shapes = [leaf.shape for leaf in jax.tree.leaves(outcome)]
     if any(leaf_shape[: len(shape)] != shape for leaf_shape in shapes):
-        raise ValueError(f"every array of the outcome must begin with the axes of {reader}, {shape}, got shapes {shapes}.")
+        raise ValueError(
+            f"every array of the outcome must begin with the axes of {reader}, "
+            f"{shape}, got shapes {shapes}."
+        )
 
 
 def where(condition: jax.Array, new: Outcome, old: Outcome) -> Outcome:
     """Select ``new`` where the condition holds, else ``old``, in pytrees with its leading axes."""
 
     def choose(new: jax.Array, old: jax.Array) -> jax.Array:
-        return jnp.where(jnp.expand_dims(condition, tuple(range(condition.ndim, new.ndim))), new, old)
+        return jnp.where(
+            jnp.expand_dims(condition, tuple(range(condition.ndim, new.ndim))), new, old
+        )
 
     return jax.tree.map(choose, new, old)
 
 
-def never_fail_distribution(distribution: Finite, acceptance: ArrayLike, *, fallback: ArrayLike, attempts: int) -> Finite:
+def never_fail_distribution(
+    distribution: Finite, acceptance: ArrayLike, *, fallback: ArrayLike, attempts: int
+) -> Finite:
     """Return the distribution of :func:`never_fail` over candidates.
 
     It is P(y) a(y) (1 - q^m)/(1 - q), plus q^m for the fallback. a(y) is the probability that y is
@@ -151,17 +168,24 @@ def never_fail_distribution(distribution: Finite, acceptance: ArrayLike, *, fall
     >>> [round(float(p), 4) for p in never_fail_distribution(one, [1, 0, 0], fallback=9.0, attempts=2).probabilities()]
     [0.5556, 0.0, 0.0, 0.4444]
     """
-    checks.instance("never_fail_distribution", distribution, Finite, "such as dpjax.exponential(...)")
+    checks.instance(
+        "never_fail_distribution", distribution, Finite, "such as dpjax.exponential(...)"
+    )
     accepted = checks.float_array("acceptance", acceptance).astype(distribution.dtype)
     if accepted.shape[-1:] != distribution.values.shape[-1:]:
         k = distribution.values.shape[-1]
         raise ValueError(
-            f"acceptance must have one element for each of the {k} candidates on the last axis, got shape {accepted.shape}."
+            f"acceptance must have one element for each of the {k} candidates on the last axis, "
+            f"got shape {accepted.shape}."
         )
     last = checks.float_array("fallback", fallback).astype(distribution.dtype)
     batch = jnp.broadcast_shapes(distribution.batch_shape, accepted.shape[:-1], last.shape)
     values = concatenate(distribution.values, jnp.broadcast_to(last, batch)[..., None])
-    return Finite(values, _cost(distribution, accepted, batch, number_of_attempts(attempts)), jnp.ones((), distribution.dtype))
+    return Finite(
+        values,
+        _cost(distribution, accepted, batch, number_of_attempts(attempts)),
+        jnp.ones((), distribution.dtype),
+    )
 
 
 @partial(jax.jit, static_argnames=("batch", "attempts"))
@@ -174,18 +198,30 @@ def _cost(one: Finite, acceptance: jax.Array, batch: tuple[int, ...], attempts: 
     reachable = above != jnp.inf
     log_weight = -jnp.abs(jnp.where(reachable, above, 0.0) * one.rate[..., None])
     weight = jnp.where(reachable, jnp.exp(log_weight), 0.0)
-    sums = (pairwise_sum(jnp.abs(weight * part)) for part in (jnp.ones_like(accepted), accepted, 1 - accepted))
-    total, success, failure = (pad(jnp.broadcast_to(part, (*batch, 1)).reshape(-1)) for part in sums)
+    sums = (
+        pairwise_sum(jnp.abs(weight * part))
+        for part in (jnp.ones_like(accepted), accepted, 1 - accepted)
+    )
+    total, success, failure = (
+        pad(jnp.broadcast_to(part, (*batch, 1)).reshape(-1)) for part in sums
+    )
     success, failure = success / total, failure / total
     # log q from the smaller of q and 1 - q; the masks keep the derivatives finite.
     likely, sure, hopeless = success > failure, failure == 0, success == 0
     small = jnp.log1p(-jnp.where(likely, 0.0, success))
-    log_failure = jnp.where(likely, jnp.where(sure, -jnp.inf, jnp.log(jnp.where(sure, 1.0, failure))), small)
+    log_failure = jnp.where(
+        likely, jnp.where(sure, -jnp.inf, jnp.log(jnp.where(sure, 1.0, failure))), small
+    )
     some = -jnp.expm1(attempts * log_failure)  # 1 - q^m
     log_repeats = jnp.log(jnp.where(hopeless, 1.0, some / jnp.where(hopeless, 1.0, success)))
-    rows = (column[: prod(batch)].reshape(*batch, 1) for column in (log_repeats - jnp.log(total), attempts * log_failure))
+    rows = (
+        column[: prod(batch)].reshape(*batch, 1)
+        for column in (log_repeats - jnp.log(total), attempts * log_failure)
+    )
     log_factor, log_rest = rows
     kept = reachable & (accepted > 0)
-    log_kept = jnp.where(kept, log_weight, 0.0) + jnp.log(jnp.where(kept, accepted, 1.0)) + log_factor
+    log_kept = (
+        jnp.where(kept, log_weight, 0.0) + jnp.log(jnp.where(kept, accepted, 1.0)) + log_factor
+    )
     cost = jnp.where(kept | jnp.isnan(log_factor), -log_kept, jnp.inf)[..., : one.values.shape[-1]]
     return jnp.concatenate([cost, -log_rest], axis=-1)

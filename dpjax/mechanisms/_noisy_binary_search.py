@@ -38,7 +38,11 @@ from dpjax.sensitivity.down import DownSensitivity
 
 
 def guarantee(
-    down: DownSensitivity | str, *, num_candidates: int, epsilon: float | None = None, zcdp: float | None = None
+    down: DownSensitivity | str,
+    *,
+    num_candidates: int,
+    epsilon: float | None = None,
+    zcdp: float | None = None,
 ) -> Guarantee:
     """Return the guarantee of one draw of :func:`noisy_binary_search`.
 
@@ -51,7 +55,9 @@ def guarantee(
     0.5-zCDP under add_remove neighbors
     """
     noise, budget = noise_of(epsilon, zcdp)
-    return guarantee_of(noise, budget, rounds=max(search_rounds(num_candidates), 1), neighbors=relation_of(down))
+    return guarantee_of(
+        noise, budget, rounds=max(search_rounds(num_candidates), 1), neighbors=relation_of(down)
+    )
 
 
 @with_guarantee(guarantee)
@@ -101,7 +107,9 @@ def noisy_binary_search(
     """
     noise, budget = noise_of(epsilon, zcdp)
     values = finite_range(candidates, down.dtype)
-    scale = noise_scale(noise, budget, rounds=max(search_rounds(values.shape[0]), 1), dtype=down.dtype)
+    scale = noise_scale(
+        noise, budget, rounds=max(search_rounds(values.shape[0]), 1), dtype=down.dtype
+    )
     cost = _cost(removals(down, values)[0], checks.positive("tau", tau, down.dtype), scale, noise)
     return Finite(values, jnp.where(jnp.isnan(values[:1]), jnp.nan, cost), jnp.ones((), down.dtype))
 
@@ -112,7 +120,10 @@ def _cost(to_at_most: jax.Array, tau: jax.Array, scale: jax.Array, noise: Noise)
 
     ``to_at_most`` is the number of people who must leave until f is at most the candidate.
     """
-    batch, size = jnp.broadcast_shapes(to_at_most.shape[:-1], tau.shape, scale.shape), to_at_most.shape[-1]
+    batch, size = (
+        jnp.broadcast_shapes(to_at_most.shape[:-1], tau.shape, scale.shape),
+        to_at_most.shape[-1],
+    )
     # Below f(empty), where the search goes up; masked so that gradients are finite.
     never = to_at_most == jnp.inf
     margin = (tau[..., None] - pad(jnp.where(never, 0.0, to_at_most))) / scale[..., None]
@@ -124,7 +135,9 @@ def _cost(to_at_most: jax.Array, tau: jax.Array, scale: jax.Array, noise: Noise)
     for _ in range(search_rounds(size)):
         middle, active = (low + high) // 2, low + 1 < high
         below = candidate <= middle
-        total = jnp.where(active, total + jnp.where(below, go_down[..., middle], go_up[..., middle]), total)
+        total = jnp.where(
+            active, total + jnp.where(below, go_down[..., middle], go_up[..., middle]), total
+        )
         low, high = np.where(below, low, middle), np.where(below, middle, high)
     cost = jnp.where(candidate >= min(1, size - 1), -total, jnp.inf)
     broken = jnp.isnan(to_at_most[..., :1] + scale[..., None] + tau[..., None])
@@ -142,7 +155,9 @@ def search_rounds(num_candidates: int) -> int:
     return max(checks.static_integer("num_candidates", num_candidates, 1) - 2, 0).bit_length()
 
 
-def search_shift_for(*, num_candidates: int, failure: float, epsilon: float | None = None, zcdp: float | None = None) -> float:
+def search_shift_for(
+    *, num_candidates: int, failure: float, epsilon: float | None = None, zcdp: float | None = None
+) -> float:
     """Return the shift with which the search ends in ``[h(2 tau), f(x)]``, up to ``failure``.
 
     The probability is at least ``1 - failure`` by a union bound over the R rounds: Laplace noise of

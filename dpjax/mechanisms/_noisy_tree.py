@@ -29,7 +29,11 @@ from dpjax.sensitivity.scores import CandidateScores
 
 
 def guarantee(
-    scores: CandidateScores | ArrayLike, *, epsilon: float | None = None, zcdp: float | None = None, neighbors: str | None = None
+    scores: CandidateScores | ArrayLike,
+    *,
+    epsilon: float | None = None,
+    zcdp: float | None = None,
+    neighbors: str | None = None,
 ) -> Guarantee:
     """Return the guarantee of one draw of :func:`noisy_tree`.
 
@@ -42,8 +46,17 @@ def guarantee(
     0.5-zCDP under swap neighbors
     """
     noise, budget = noise_of(epsilon, zcdp)
-    values = scores.scores if isinstance(scores, CandidateScores) else checks.float_array("scores", scores)
-    return guarantee_of(noise, budget, rounds=max(tree_rounds(values.shape[-1]), 1), neighbors=relation_of(scores, neighbors))
+    values = (
+        scores.scores
+        if isinstance(scores, CandidateScores)
+        else checks.float_array("scores", scores)
+    )
+    return guarantee_of(
+        noise,
+        budget,
+        rounds=max(tree_rounds(values.shape[-1]), 1),
+        neighbors=relation_of(scores, neighbors),
+    )
 
 
 @with_guarantee(guarantee)
@@ -89,11 +102,17 @@ def noisy_tree(
     [0.0001, 0.9999, 0.0001]
     """
     noise, budget = noise_of(epsilon, zcdp)
-    candidate_set = candidate_scores(scores, candidates=candidates, sensitivity=sensitivity, caller="noisy_tree")
+    candidate_set = candidate_scores(
+        scores, candidates=candidates, sensitivity=sensitivity, caller="noisy_tree"
+    )
     rounds = max(tree_rounds(candidate_set.scores.shape[-1]), 1)
     scale = noise_scale(noise, budget, rounds=rounds, dtype=candidate_set.dtype)
     scale = scale * checks.positive("sensitivity", candidate_set.sensitivity, candidate_set.dtype)
-    return Finite(candidate_set.candidates, _cost(candidate_set.scores, scale, noise), jnp.ones((), candidate_set.dtype))
+    return Finite(
+        candidate_set.candidates,
+        _cost(candidate_set.scores, scale, noise),
+        jnp.ones((), candidate_set.dtype),
+    )
 
 
 @partial(jax.jit, static_argnames=("noise",))
@@ -110,8 +129,14 @@ def _cost(scores: jax.Array, scale: jax.Array, noise: Noise) -> jax.Array:
         best = jnp.maximum(left, right)
     # All nodes at once, the root first; rows are padded, so that log and exp round equally in all
     # of them.
-    there, margin = jnp.concatenate(asked[::-1], axis=-1), pad(jnp.concatenate(gaps[::-1], axis=-1)) / scale[..., None]
-    ways = [jnp.where(there, log_cdf(sign * margin, noise)[..., : there.shape[-1]], 0.0) for sign in (-1, 1)]
+    there, margin = (
+        jnp.concatenate(asked[::-1], axis=-1),
+        pad(jnp.concatenate(gaps[::-1], axis=-1)) / scale[..., None],
+    )
+    ways = [
+        jnp.where(there, log_cdf(sign * margin, noise)[..., : there.shape[-1]], 0.0)
+        for sign in (-1, 1)
+    ]
     decisions, total = jnp.stack(ways, axis=-1), jnp.zeros((*batch, 1), scores.dtype)
     for depth in range(rounds):  # explicit additions, from the root down
         level = decisions[..., 2**depth - 1 : 2 ** (depth + 1) - 1, :]

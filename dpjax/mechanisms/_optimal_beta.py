@@ -21,7 +21,9 @@ from dpjax.sensitivity.local import LocalSensitivity, SmoothSensitivity
 Noise = Literal["cauchy", "laplace", "laplace_log_normal"]
 
 
-def optimal_beta(epsilon: ArrayLike, *, noise: Noise, delta: ArrayLike | None = None, gamma: float = 2.0) -> jax.Array:
+def optimal_beta(
+    epsilon: ArrayLike, *, noise: Noise, delta: ArrayLike | None = None, gamma: float = 2.0
+) -> jax.Array:
     """Return the optimal beta for dense data.
 
     Args:
@@ -47,7 +49,8 @@ def optimal_beta(epsilon: ArrayLike, *, noise: Noise, delta: ArrayLike | None = 
     checks.one_of("noise", noise, ("cauchy", "laplace", "laplace_log_normal"))
     if (delta is None) != (noise == "cauchy"):
         raise ValueError(
-            f"delta must be given for laplace and laplace_log_normal noise, and not for cauchy, got delta={delta} for {noise!r}."
+            "delta must be given for laplace and laplace_log_normal noise, and not for cauchy, "
+            f"got delta={delta} for {noise!r}."
         )
     dtype = checks.float_dtype(epsilon)
     budget = checks.positive("epsilon", epsilon, dtype)
@@ -79,11 +82,18 @@ def constants(gamma: float) -> tuple[float, float]:
     return (gamma - 1) ** ((gamma - 1) / gamma), max(1.0, gamma - 1)
 
 
-def smoothed(caller: str, given: SmoothSensitivity | LocalSensitivity, beta: Callable[[], jax.Array]) -> SmoothSensitivity:
+def smoothed(
+    caller: str, given: SmoothSensitivity | LocalSensitivity, beta: Callable[[], jax.Array]
+) -> SmoothSensitivity:
     """Return a smooth sensitivity unchanged, and a local one smoothed at a public beta."""
     if isinstance(given, LocalSensitivity):
         return given.smooth(beta())
-    checks.instance(caller, given, SmoothSensitivity, "or a LocalSensitivity, such as dpjax.local_sensitivity(x, ...)")
+    checks.instance(
+        caller,
+        given,
+        SmoothSensitivity,
+        "or a LocalSensitivity, such as dpjax.local_sensitivity(x, ...)",
+    )
     return given
 
 
@@ -119,11 +129,15 @@ def _laplace_log_normal(c: jax.Array) -> jax.Array:
     return c * 4 * sigma * jnp.square(sigma) / (4 * jnp.square(sigma) + 1)
 
 
-def _root(falling: Callable[[jax.Array], jax.Array], high: jax.Array, smooth: jax.Array | bool = True) -> jax.Array:
+def _root(
+    falling: Callable[[jax.Array], jax.Array], high: jax.Array, smooth: jax.Array | bool = True
+) -> jax.Array:
     """Return the zero of a decreasing function between 0 and ``high``.
 
     A last step of Newton's method gives it the derivatives of the root.
     """
-    root = jax.lax.stop_gradient(bisect(lambda x: falling(x) > 0, jnp.zeros_like(high), high, 60)[0])
+    root = jax.lax.stop_gradient(
+        bisect(lambda x: falling(x) > 0, jnp.zeros_like(high), high, 60)[0]
+    )
     value, slope = jax.jvp(falling, (root,), (jnp.ones_like(root),))
     return root - jnp.where(smooth, value / jax.lax.stop_gradient(slope), 0 * value)

@@ -81,7 +81,9 @@ def permute_and_flip(
     >>> [round(float(p), 6) for p in distribution.probabilities()]
     [0.25, 0.75]
     """
-    candidate_set = candidate_scores(scores, candidates=candidates, sensitivity=sensitivity, caller="permute_and_flip")
+    candidate_set = candidate_scores(
+        scores, candidates=candidates, sensitivity=sensitivity, caller="permute_and_flip"
+    )
     return Finite(
         candidate_set.candidates,
         _cost(candidate_set.scores, rate_of_scores(candidate_set, epsilon)),
@@ -99,7 +101,10 @@ def _cost(scores: jax.Array, rate: jax.Array) -> jax.Array:
     # Rows are padded, and products and sums have a fixed order: a row does not depend on other
     # rows.
     decay, absent = pad(decay), pad(broadcast_rows(absent, batch), value=True)
-    chance, miss = jnp.where(absent, 0.0, jnp.exp(-decay)), jnp.where(absent, 1.0, -jnp.expm1(-decay))
+    chance, miss = (
+        jnp.where(absent, 0.0, jnp.exp(-decay)),
+        jnp.where(absent, 1.0, -jnp.expm1(-decay)),
+    )
 
     def add(total: jax.Array, at: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
         node, weight = at

@@ -21,7 +21,12 @@ from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.accounting.mechanism import with_guarantee
 from dpjax.distributions import PiecewiseExponential, Radial, Rounded
-from dpjax.mechanisms.from_profile import PROFILES, Support, distribution_in_shells, distribution_on_line
+from dpjax.mechanisms.from_profile import (
+    PROFILES,
+    Support,
+    distribution_in_shells,
+    distribution_on_line,
+)
 from dpjax.mechanisms.relations import pure
 from dpjax.sensitivity import SensitivityProfile, VectorProfile
 
@@ -42,7 +47,12 @@ class _PiecewiseLaplace(Protocol):
 
     @overload
     def __call__(
-        self, profile: SensitivityProfile, epsilon: ArrayLike, *, rho: ArrayLike = 0.0, support: Support = "restricted"
+        self,
+        profile: SensitivityProfile,
+        epsilon: ArrayLike,
+        *,
+        rho: ArrayLike = 0.0,
+        support: Support = "restricted",
     ) -> PiecewiseExponential | Rounded: ...
 
     @overload
@@ -51,7 +61,11 @@ class _PiecewiseLaplace(Protocol):
 
 @with_guarantee(guarantee, signatures=_PiecewiseLaplace)
 def piecewise_laplace(
-    profile: SensitivityProfile | VectorProfile, epsilon: ArrayLike, *, rho: ArrayLike = 0.0, support: Support = "restricted"
+    profile: SensitivityProfile | VectorProfile,
+    epsilon: ArrayLike,
+    *,
+    rho: ArrayLike = 0.0,
+    support: Support = "restricted",
 ) -> PiecewiseExponential | Rounded | Radial:
     """Return the distribution of the piecewise Laplace mechanism.
 
@@ -76,9 +90,9 @@ def piecewise_laplace(
 
     Privacy:
         epsilon-DP and epsilon-bounded-range under the profile's neighbor relation (Theorem 1 and
-        Proposition 2). Public: epsilon, rho, and what the profile documents as public. ``from_profile.py``
-        has the proof for a resolution. The bounded range is attained: epsilon cannot be halved as
-        for plain Laplace. Float draws are simulations.
+        Proposition 2). Public: epsilon, rho, and what the profile documents as public.
+        ``from_profile.py`` has the proof for a resolution. The bounded range is attained: epsilon
+        cannot be halved as for plain Laplace. Float draws are simulations.
 
     References:
         Durfee (2025), Definition 3.1, Algorithm 1, Theorem 1, Lemma 5.2 (vectors), Section 4.2
@@ -97,11 +111,18 @@ def piecewise_laplace(
     1.0
     """
     if isinstance(profile, VectorProfile):
-        return distribution_in_shells(profile, epsilon, piece_costs=_costs, rho=rho, support=support)
+        return distribution_in_shells(
+            profile, epsilon, piece_costs=_costs, rho=rho, support=support
+        )
     checks.instance("piecewise_laplace", profile, SensitivityProfile, PROFILES)
     if not profile.interpolable:
-        raise ValueError("profile must be interpolable, as linear interpolation is not private otherwise: use inverse_sensitivity.")
-    return distribution_on_line(profile, epsilon, piece_costs=_costs, flat_cost=1.0, rho=rho, support=support)
+        raise ValueError(
+            "profile must be interpolable, as linear interpolation is not private "
+            "otherwise: use inverse_sensitivity."
+        )
+    return distribution_on_line(
+        profile, epsilon, piece_costs=_costs, flat_cost=1.0, rho=rho, support=support
+    )
 
 
 def _costs(levels: jax.Array) -> tuple[jax.Array, jax.Array]:

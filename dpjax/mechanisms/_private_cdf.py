@@ -23,7 +23,9 @@ def guarantee(asked: SortedRecords, epsilon: float, *, method: Method = "auto") 
 
 
 @with_guarantee(guarantee)
-def private_cdf(key: jax.Array, asked: SortedRecords, epsilon: ArrayLike, *, method: Method = "auto") -> QuantileCdf:
+def private_cdf(
+    key: jax.Array, asked: SortedRecords, epsilon: ArrayLike, *, method: Method = "auto"
+) -> QuantileCdf:
     """Draw all requested quantiles and return the cdf through them.
 
     It rises from 0 at the lower bound to 1 at the upper bound and is monotone. Functions of it (a

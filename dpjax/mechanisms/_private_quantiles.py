@@ -26,13 +26,20 @@ def guarantee(asked: SortedRecords, epsilon: float, *, method: Method = "auto") 
     >>> print(private_quantiles.guarantee(quantiles(jnp.arange(9.0), [0.25, 0.75], lower=0, upper=9, neighbors="swap"), 0.5))
     0.5-DP and 0.5-bounded-range under swap neighbors
     """
-    checks.instance("guarantee", asked, SortedRecords, "from dpjax.quantiles: the guarantee depends on the number of levels")
+    checks.instance(
+        "guarantee",
+        asked,
+        SortedRecords,
+        "from dpjax.quantiles: the guarantee depends on the number of levels",
+    )
     chosen = _chosen(asked, method)
     if chosen == "joint":
         return joint_quantiles.guarantee(asked, epsilon)
     if chosen == "nested":
         return nested_quantiles.guarantee(asked, epsilon)
-    return (recursive_quantiles if chosen == "recursive" else independent_quantiles).guarantee(asked, epsilon)
+    return (recursive_quantiles if chosen == "recursive" else independent_quantiles).guarantee(
+        asked, epsilon
+    )
 
 
 @with_guarantee(guarantee)

@@ -70,7 +70,11 @@ class ProposeTestRelease(Batch):
         **NaN means no answer** (or invalid parameters).
         """
         key_test, key_answer = jax.random.split(check_key(key))
-        return jnp.where(self.test.sample(key_test, shape) > self.threshold, self.answer.sample(key_answer, shape), jnp.nan)
+        return jnp.where(
+            self.test.sample(key_test, shape) > self.threshold,
+            self.answer.sample(key_answer, shape),
+            jnp.nan,
+        )
 
     def answer_probability(self) -> jax.Array:
         """Return the exact probability of an answer, of shape ``batch_shape``.
@@ -102,7 +106,12 @@ def guarantee(local: LocalSensitivity | str, epsilon: float, *, delta: float) ->
 
 @with_guarantee(guarantee)
 def propose_test_release(
-    local: LocalSensitivity, epsilon: ArrayLike, *, delta: ArrayLike, proposal: ArrayLike, test_share: ArrayLike = 0.5
+    local: LocalSensitivity,
+    epsilon: ArrayLike,
+    *,
+    delta: ArrayLike,
+    proposal: ArrayLike,
+    test_share: ArrayLike = 0.5,
 ) -> ProposeTestRelease:
     """Return the distribution of propose-test-release.
 
@@ -134,15 +143,22 @@ def propose_test_release(
     >>> round(float(distribution.no_answer_probability()), 5), round(float(distribution.mean_abs_error(0.5)), 3)
     (0.00052, 0.205)
     """
-    checks.instance("propose_test_release", local, LocalSensitivity, "such as dpjax.local_sensitivity(x, ...)")
+    checks.instance(
+        "propose_test_release", local, LocalSensitivity, "such as dpjax.local_sensitivity(x, ...)"
+    )
     budget = checks.positive("epsilon", epsilon, local.dtype)
     failure = checks.probability("delta", delta, local.dtype, below=0.5)
     scale = checks.positive("proposal", proposal, local.dtype)
     share = checks.probability("test_share", test_share, local.dtype, below=1.0)
     # Rows are drawn independently even where they differ only in delta, which neither distribution
     # reads.
-    batch = jnp.broadcast_shapes(local.batch_shape, *(parameter.shape for parameter in (budget, failure, scale, share)))
-    distance, value = (jnp.broadcast_to(center, batch) for center in (_distance(local.at_distance, scale), local.value))
+    batch = jnp.broadcast_shapes(
+        local.batch_shape, *(parameter.shape for parameter in (budget, failure, scale, share))
+    )
+    distance, value = (
+        jnp.broadcast_to(center, batch)
+        for center in (_distance(local.at_distance, scale), local.value)
+    )
     test = laplace(distance, budget * share, sensitivity=1.0)
     answer = laplace(value, budget * (1 - share), sensitivity=scale)
     return ProposeTestRelease(answer, test, -jnp.log(2 * failure) / (budget * share))

@@ -92,7 +92,9 @@ class RecursiveQuantiles(Batch):
     @property
     def support(self) -> tuple[jax.Array, jax.Array]:
         """The bounds of the records, of shape ``batch_shape`` each."""
-        low, high = (jnp.broadcast_to(end, self.batch_shape) for end in (self.asked.lower, self.asked.upper))
+        low, high = (
+            jnp.broadcast_to(end, self.batch_shape) for end in (self.asked.lower, self.asked.upper)
+        )
         return low, high
 
     def sample(self, key: jax.Array, shape: Shape = ()) -> jax.Array:
@@ -120,14 +122,23 @@ class RecursiveQuantiles(Batch):
         """
         points = checks.float_array("y", y).astype(self.dtype)
         if points.ndim == 0 or points.shape[-1:] != self.event_shape:
-            raise ValueError(f"y must have a last axis of size {self.event_shape[0]} (quantiles), got shape {points.shape}.")
+            raise ValueError(
+                f"y must have a last axis of size {self.event_shape[0]} (quantiles), "
+                f"got shape {points.shape}."
+            )
         if self.splits is None:
             return _log_prob(self, points, jnp.zeros(points.shape, jnp.int32))
         if noisy is None:
-            raise ValueError("log_prob needs noisy= for records with a resolution: the noisy numbers that split equal records.")
+            raise ValueError(
+                "log_prob needs noisy= for records with a resolution: the noisy "
+                "numbers that split equal records."
+            )
         numbers = jnp.asarray(noisy)
         if numbers.shape[-1:] != self.event_shape or not jnp.issubdtype(numbers.dtype, jnp.integer):
-            raise ValueError(f"noisy must be integers with a last axis of size {self.event_shape[0]}, got shape {numbers.shape}.")
+            raise ValueError(
+                "noisy must be integers with a last axis of size "
+                f"{self.event_shape[0]}, got shape {numbers.shape}."
+            )
         return _log_prob(self, points, numbers.astype(jnp.int32))
 
 
@@ -144,13 +155,21 @@ def guarantee(asked: SortedRecords, epsilon: float, *, delta: float = 0.0) -> Gu
     >>> print(recursive_quantiles.guarantee(asked, 1.0))
     1-DP and 1.5-bounded-range and 0.0625-zCDP under swap neighbors
     """
-    checks.instance("guarantee", asked, SortedRecords, "from dpjax.quantiles: the guarantee depends on the number of levels")
+    checks.instance(
+        "guarantee",
+        asked,
+        SortedRecords,
+        "from dpjax.quantiles: the guarantee depends on the number of levels",
+    )
     depths, cost = len(asked.levels).bit_length(), _costs(asked)
     each = epsilon_per_query(count=depths, epsilon=epsilon * float(cost.draw * depths), delta=delta)
     split, splits = epsilon * float(cost.split), depths - 1
     # The interval of the losses of a draw depends on earlier draws, so ranges do not add up. Their
     # ends do.
-    span, zcdp = (2 * depths - 1) * each + 2 * splits * split, depths * each * each / 8 + splits * split * split / 2
+    span, zcdp = (
+        (2 * depths - 1) * each + 2 * splits * split,
+        depths * each * each / 8 + splits * split * split / 2,
+    )
     return Guarantee(epsilon, span, asked.neighbors, delta, zcdp)
 
 
@@ -205,9 +224,13 @@ def recursive_quantiles(
     checks.instance("recursive_quantiles", asked, SortedRecords, "from dpjax.quantiles")
     depths, cost = len(asked.levels).bit_length(), _costs(asked)
     draws_epsilon = epsilon if not cost.split else epsilon * float(cost.draw * depths)
-    each = shared_epsilon(draws_epsilon, count=depths, delta=delta, queries="adaptive", dtype=asked.dtype)
+    each = shared_epsilon(
+        draws_epsilon, count=depths, delta=delta, queries="adaptive", dtype=asked.dtype
+    )
     fits(asked.batch_shape, epsilon=each.shape)
-    splits = checks.positive("epsilon", epsilon, asked.dtype) * float(cost.split) if cost.split else None
+    splits = (
+        checks.positive("epsilon", epsilon, asked.dtype) * float(cost.split) if cost.split else None
+    )
     return RecursiveQuantiles(asked, each, splits, levels_kept(truncate))
 
 
@@ -236,12 +259,22 @@ class _Steps(NamedTuple):
         public = [part.neighbors == "swap" for part in parts]
         ranks = ranks._replace(step=np.where(public, ranks.denominator, ranks.step))
         left, middle, right = np.array([part[:3] for part in parts], np.int32).T
-        share, sensitivity = (np.array([float(a) for a in b]) for b in zip(*((p.share, p.sensitivity) for p in parts), strict=True))
-        split = np.arange(len(parts)) < (len(parts) - len(depths[-1]) if asked.resolution is not None else 0)
-        return jax.tree.map(lambda part: part[:, None], _Steps(left, middle, right, ranks, share, sensitivity, split))
+        share, sensitivity = (
+            np.array([float(a) for a in b])
+            for b in zip(*((p.share, p.sensitivity) for p in parts), strict=True)
+        )
+        split = np.arange(len(parts)) < (
+            len(parts) - len(depths[-1]) if asked.resolution is not None else 0
+        )
+        return jax.tree.map(
+            lambda part: part[:, None],
+            _Steps(left, middle, right, ranks, share, sensitivity, split),
+        )
 
 
-def _walk(drawn: RecursiveQuantiles, batch: tuple[int, ...], extra: Any, choose: _Choice, number: _Noisy) -> tuple[jax.Array, Any]:
+def _walk(
+    drawn: RecursiveQuantiles, batch: tuple[int, ...], extra: Any, choose: _Choice, number: _Noisy
+) -> tuple[jax.Array, Any]:
     """Draw or evaluate all quantiles of a batch, level by level.
 
     ``extra`` are arrays ``(..., k)`` that broadcast to the batch and are passed to ``choose`` and
@@ -261,27 +294,49 @@ def _walk(drawn: RecursiveQuantiles, batch: tuple[int, ...], extra: Any, choose:
 
     def some(start: Any, size: int) -> tuple[jax.Array, Any]:
         rows, count, epsilon, splits, own = some_rows(tree, batch, start, size)
-        rows, count, epsilon, splits = (jnp.broadcast_to(a, (size, a.shape[-1])) for a in (rows, count, epsilon, splits))
+        rows, count, epsilon, splits = (
+            jnp.broadcast_to(a, (size, a.shape[-1])) for a in (rows, count, epsilon, splits)
+        )
 
-        def step(state: tuple[jax.Array, jax.Array], step: Any) -> tuple[tuple[jax.Array, jax.Array], Any]:
+        def step(
+            state: tuple[jax.Array, jax.Array], step: Any
+        ) -> tuple[tuple[jax.Array, jax.Array], Any]:
             points, cuts = state
-            parts = Parts(rows, cuts[:, step.left], cuts[:, step.right], points[:, step.left], points[:, step.right])
+            parts = Parts(
+                rows,
+                cuts[:, step.left],
+                cuts[:, step.right],
+                points[:, step.left],
+                points[:, step.right],
+            )
             profile = parts.profile(step.ranks, reading)
             if of_records:
                 profile = replace(profile, resolution=Fraction(1))
-            found, noted = choose(own, step.middle, parts, piecewise_laplace(profile, epsilon * step.share.astype(dtype)))
+            found, noted = choose(
+                own,
+                step.middle,
+                parts,
+                piecewise_laplace(profile, epsilon * step.share.astype(dtype)),
+            )
             (below, through), of_number = parts.around(found), 0.0
             cut = below
             if drawn.splits is not None:
                 ranks = step.ranks.numerator, step.ranks.denominator
                 rate = splits * step.share.astype(dtype) / step.sensitivity.astype(dtype)
                 value = to_the_left(*ranks, below - parts.first, parts.last - through)
-                noisy, of_number = number(own, step.middle, value, DiscreteLaplace(jnp.zeros_like(rate), jnp.ones_like(rate), rate))
+                noisy, of_number = number(
+                    own,
+                    step.middle,
+                    value,
+                    DiscreteLaplace(jnp.zeros_like(rate), jnp.ones_like(rate), rate),
+                )
                 cut = below + equal_on_the_left(*ranks, through - below, noisy, jnp)
             after = points.at[:, step.middle].set(found), cuts.at[:, step.middle].set(cut)
             return after, noted if noted is None else noted + jnp.where(step.split, of_number, 0.0)
 
-        points = jnp.zeros((size, m + 2), dtype).at[:, 0].set(rows[:, 0]).at[:, m + 1].set(rows[:, -1])
+        points = (
+            jnp.zeros((size, m + 2), dtype).at[:, 0].set(rows[:, 0]).at[:, m + 1].set(rows[:, -1])
+        )
         cuts = jnp.zeros((size, m + 2), jnp.int32).at[:, m + 1].set(count[:, 0])
         (points, _), noted = jax.lax.scan(step, (points, cuts), jax.tree.map(jnp.asarray, steps))
         return points[:, 1 : m + 1], jax.tree.map(lambda part: jnp.moveaxis(part, 1, 0), noted)
@@ -296,19 +351,33 @@ def _sample(key: jax.Array, drawn: RecursiveQuantiles, shape: tuple[int, ...]) -
         return jnp.zeros((*shape, *drawn.batch_shape, *drawn.event_shape), drawn.dtype)
 
     def choose(
-        own: tuple[Words, jax.Array], middle: jax.Array, parts: Parts, distribution: PiecewiseExponential | Rounded
+        own: tuple[Words, jax.Array],
+        middle: jax.Array,
+        parts: Parts,
+        distribution: PiecewiseExponential | Rounded,
     ) -> tuple[jax.Array, None]:
         row_keys, epsilon = own
         keys = Words(*(jnp.broadcast_to(word, parts.lower.shape) for word in row_keys))
         keys = fold_in(keys, jnp.broadcast_to(middle.astype(jnp.uint32), parts.lower.shape))
-        found = distribution._sample(jax.random.wrap_key_data(jnp.stack(keys, axis=-1), impl="threefry2x32"), ())
+        found = distribution._sample(
+            jax.random.wrap_key_data(jnp.stack(keys, axis=-1), impl="threefry2x32"), ()
+        )
         # A part of width 0 has no distribution on the line, but a single point.
         return jnp.where(jnp.isnan(found) & ~jnp.isnan(epsilon), parts.lower, found), None
 
-    def number(own: Any, middle: jax.Array, value: jax.Array, noise: DiscreteLaplace) -> tuple[jax.Array, None]:
+    def number(
+        own: Any, middle: jax.Array, value: jax.Array, noise: DiscreteLaplace
+    ) -> tuple[jax.Array, None]:
         keys = Words(*(jnp.broadcast_to(word, value.shape) for word in own[0]))
-        keys = fold_in(keys, jnp.broadcast_to(middle.astype(jnp.uint32) + np.uint32(drawn.event_shape[0]), value.shape))
-        found = noise._sample(jax.random.wrap_key_data(jnp.stack(keys, axis=-1), impl="threefry2x32"), ())
+        keys = fold_in(
+            keys,
+            jnp.broadcast_to(
+                middle.astype(jnp.uint32) + np.uint32(drawn.event_shape[0]), value.shape
+            ),
+        )
+        found = noise._sample(
+            jax.random.wrap_key_data(jnp.stack(keys, axis=-1), impl="threefry2x32"), ()
+        )
         return value + jnp.clip(found, -(2.0**29), 2.0**29).astype(jnp.int32), None
 
     keys = Words(*(word[..., None] for word in row_words(key, batch)))
@@ -325,7 +394,10 @@ def _log_prob(drawn: RecursiveQuantiles, y: jax.Array, noisy: jax.Array) -> jax.
     numbers = y if resolution is None else to_multiples(y, resolution)
 
     def choose(
-        given: tuple[jax.Array, jax.Array], middle: jax.Array, parts: Parts, distribution: PiecewiseExponential | Rounded
+        given: tuple[jax.Array, jax.Array],
+        middle: jax.Array,
+        parts: Parts,
+        distribution: PiecewiseExponential | Rounded,
     ) -> tuple[jax.Array, jax.Array]:
         at = jnp.broadcast_to(given[0][:, middle], parts.lower.shape)
         inside = (parts.lower <= at) & (at <= parts.upper)
@@ -333,11 +405,15 @@ def _log_prob(drawn: RecursiveQuantiles, y: jax.Array, noisy: jax.Array) -> jax.
         found = jnp.where(inside | jnp.isnan(at + parts.lower), found, -jnp.inf)
         return at, found
 
-    def number(own: Any, middle: jax.Array, value: jax.Array, noise: DiscreteLaplace) -> tuple[jax.Array, jax.Array]:
+    def number(
+        own: Any, middle: jax.Array, value: jax.Array, noise: DiscreteLaplace
+    ) -> tuple[jax.Array, jax.Array]:
         given = jnp.broadcast_to(own[1][:, middle], value.shape)
         return given, noise.log_prob((given - value).astype(drawn.dtype))
 
-    by_place = tuple(jnp.pad(array, [(0, 0)] * (array.ndim - 1) + [(1, 1)]) for array in (numbers, noisy))
+    by_place = tuple(
+        jnp.pad(array, [(0, 0)] * (array.ndim - 1) + [(1, 1)]) for array in (numbers, noisy)
+    )
     _, terms = _walk(drawn, batch, by_place, choose, number)
     found = jnp.sum(terms, axis=(-2, -1)).reshape(batch)
     if resolution is not None:

@@ -46,11 +46,19 @@ class _ShiftedInverse(Protocol):
 
     @overload
     def __call__(
-        self, down: DownSensitivity, epsilon: ArrayLike, *, tau: int, rho: ArrayLike = 0.0, support: Support = "restricted"
+        self,
+        down: DownSensitivity,
+        epsilon: ArrayLike,
+        *,
+        tau: int,
+        rho: ArrayLike = 0.0,
+        support: Support = "restricted",
     ) -> PiecewiseExponential | Rounded: ...
 
     @overload
-    def __call__(self, down: DownSensitivity, epsilon: ArrayLike, *, tau: int, candidates: Candidates) -> Finite: ...
+    def __call__(
+        self, down: DownSensitivity, epsilon: ArrayLike, *, tau: int, candidates: Candidates
+    ) -> Finite: ...
 
 
 @with_guarantee(guarantee, signatures=_ShiftedInverse)
@@ -106,11 +114,18 @@ def shifted_inverse(
     >>> shifted_inverse(down, 1.0, tau=10, candidates=jnp.arange(1000.0)).cost[jnp.array([80, 89, 99, 999])].tolist()
     [9.0, 0.0, 9.0, 10.0]
     """
-    checks.instance("shifted_inverse", down, DownSensitivity, "from a monotone statistic of data, such as dpjax.maximum(x, ...)")
+    checks.instance(
+        "shifted_inverse",
+        down,
+        DownSensitivity,
+        "from a monotone statistic of data, such as dpjax.maximum(x, ...)",
+    )
     if candidates is None:
         return piecewise_laplace(down.shift(tau), epsilon, rho=rho, support=support)
     if is_given(rho):
-        raise ValueError("rho must be left at 0 with candidates: it smooths distributions on the real line.")
+        raise ValueError(
+            "rho must be left at 0 with candidates: it smooths distributions on the real line."
+        )
     checks.shift(tau)
     values = finite_range(candidates, down.dtype)
     to_at_most, to_below = removals(down, values)
@@ -143,4 +158,9 @@ def shift_for(epsilon: float, *, num_candidates: int, failure: float) -> int:
     >>> shift_for(1.0, num_candidates=1000, failure=0.05)
     20
     """
-    return max(1, ceil(2 / checks.concrete_epsilon(epsilon) * log(num_candidates_over(failure, num_candidates))))
+    return max(
+        1,
+        ceil(
+            2 / checks.concrete_epsilon(epsilon) * log(num_candidates_over(failure, num_candidates))
+        ),
+    )

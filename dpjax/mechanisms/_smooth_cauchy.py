@@ -93,12 +93,19 @@ def smooth_cauchy(
 
     smooth = smoothed("smooth_cauchy", smooth, beta)
     checks.positive("epsilon", epsilon, smooth.dtype)
-    alpha = alpha_of(epsilon, beta=smooth.beta, gamma=gamma, calibration=calibration, dtype=smooth.dtype)
+    alpha = alpha_of(
+        epsilon, beta=smooth.beta, gamma=gamma, calibration=calibration, dtype=smooth.dtype
+    )
     return Cauchy(smooth.value, smooth.bound / representable(smooth, alpha), gamma=float(gamma))
 
 
 def alpha_of(
-    epsilon: ArrayLike, *, beta: ArrayLike, gamma: float = 2.0, calibration: Calibration = "tight", dtype: Any = None
+    epsilon: ArrayLike,
+    *,
+    beta: ArrayLike,
+    gamma: float = 2.0,
+    calibration: Calibration = "tight",
+    dtype: Any = None,
 ) -> jax.Array:
     """Return alpha, the remainder of epsilon after beta; the scale of the noise is bound/alpha.
 
@@ -116,10 +123,14 @@ def alpha_of(
         return xp.where(beta <= published * (1 + 1e-6), published, -beta)
 
     message = "beta = {1} exhausts epsilon = {0}: choose a smaller beta (see optimal_beta)."
-    return checks.remaining(message, alpha, epsilon, beta, dtype=jnp.result_type(float) if dtype is None else dtype)
+    return checks.remaining(
+        message, alpha, epsilon, beta, dtype=jnp.result_type(float) if dtype is None else dtype
+    )
 
 
-def cauchy_tail_bound(smooth: SmoothSensitivity | LocalSensitivity, epsilon: ArrayLike, *, failure: ArrayLike) -> jax.Array:
+def cauchy_tail_bound(
+    smooth: SmoothSensitivity | LocalSensitivity, epsilon: ArrayLike, *, failure: ArrayLike
+) -> jax.Array:
     """Return the error that the published mechanism exceeds with probability ``failure``.
 
     It is 6 bound/epsilon tan(pi (1-failure)/2). For gamma = 2 and the published calibration, and so

@@ -28,7 +28,9 @@ from dpjax.mechanisms.relations import approximate
 from dpjax.sensitivity.local import LocalSensitivity, SmoothSensitivity, representable
 
 
-def guarantee(smooth: SmoothSensitivity | LocalSensitivity | str, epsilon: float, *, delta: float) -> Guarantee:
+def guarantee(
+    smooth: SmoothSensitivity | LocalSensitivity | str, epsilon: float, *, delta: float
+) -> Guarantee:
     """Return the guarantee of one draw of :func:`smooth_laplace`.
 
     >>> print(smooth_laplace.guarantee("swap", 1.0, delta=1e-6))
@@ -38,7 +40,9 @@ def guarantee(smooth: SmoothSensitivity | LocalSensitivity | str, epsilon: float
 
 
 @with_guarantee(guarantee)
-def smooth_laplace(smooth: SmoothSensitivity | LocalSensitivity, epsilon: ArrayLike, *, delta: ArrayLike) -> PiecewiseExponential:
+def smooth_laplace(
+    smooth: SmoothSensitivity | LocalSensitivity, epsilon: ArrayLike, *, delta: ArrayLike
+) -> PiecewiseExponential:
     """Return the distribution of ``value + bound/alpha * Z`` with Z standard Laplace.
 
     Args:
@@ -72,13 +76,17 @@ def smooth_laplace(smooth: SmoothSensitivity | LocalSensitivity, epsilon: ArrayL
     >>> bool(jnp.isclose(distribution.mean_abs_error(50.0), smooth.bound / alpha_of(1.0, beta=0.1, delta=1e-3)))
     True
     """
-    smooth = smoothed("smooth_laplace", smooth, lambda: optimal_beta(epsilon, noise="laplace", delta=delta))
+    smooth = smoothed(
+        "smooth_laplace", smooth, lambda: optimal_beta(epsilon, noise="laplace", delta=delta)
+    )
     checks.positive("epsilon", epsilon, smooth.dtype)
     alpha = alpha_of(epsilon, beta=smooth.beta, delta=delta, dtype=smooth.dtype)
     return laplace(smooth.value, representable(smooth, alpha), sensitivity=smooth.bound)
 
 
-def alpha_of(epsilon: ArrayLike, *, beta: ArrayLike, delta: ArrayLike, dtype: Any = None) -> jax.Array:
+def alpha_of(
+    epsilon: ArrayLike, *, beta: ArrayLike, delta: ArrayLike, dtype: Any = None
+) -> jax.Array:
     """Return alpha, the remainder of epsilon after beta; the scale of the noise is bound/alpha.
 
     >>> round(float(alpha_of(1.0, beta=0.1, delta=1e-3)), 4)
@@ -91,4 +99,11 @@ def alpha_of(epsilon: ArrayLike, *, beta: ArrayLike, delta: ArrayLike, dtype: An
         return epsilon - xp.maximum(-xp.expm1(beta) * xp.log(delta) - beta, beta)
 
     message = "beta = {1} exhausts epsilon = {0} at delta = {2}: choose a smaller beta (see optimal_beta)."
-    return checks.remaining(message, alpha, epsilon, beta, failure if isinstance(delta, jax.Array) else delta, dtype=kind)
+    return checks.remaining(
+        message,
+        alpha,
+        epsilon,
+        beta,
+        failure if isinstance(delta, jax.Array) else delta,
+        dtype=kind,
+    )

@@ -77,7 +77,10 @@ def smooth_laplace_log_normal(
     """
 
     def beta() -> jax.Array:
-        budget, spread = checks.positive("zcdp", zcdp, smooth.dtype), checks.positive("sigma", sigma, smooth.dtype)
+        budget, spread = (
+            checks.positive("zcdp", zcdp, smooth.dtype),
+            checks.positive("sigma", sigma, smooth.dtype),
+        )
         return best_for_dense_data(jnp.sqrt(2 * budget), 1 / spread)
 
     smooth = smoothed("smooth_laplace_log_normal", smooth, beta)
@@ -87,8 +90,12 @@ def smooth_laplace_log_normal(
     def s(xp: Any, zcdp: Any, beta: Any, sigma: Any) -> Any:
         return (xp.sqrt(2 * zcdp) - beta / sigma) * xp.exp(-1.5 * xp.square(sigma))
 
-    message = "beta = {1} exhausts zcdp = {0} at sigma = {2}: choose a smaller beta or a larger sigma."
-    rate = representable(smooth, checks.remaining(message, s, zcdp, smooth.beta, sigma, dtype=smooth.dtype))
+    message = (
+        "beta = {1} exhausts zcdp = {0} at sigma = {2}: choose a smaller beta or a larger sigma."
+    )
+    rate = representable(
+        smooth, checks.remaining(message, s, zcdp, smooth.beta, sigma, dtype=smooth.dtype)
+    )
     return LaplaceLogNormal(smooth.value, smooth.bound / rate, spread)
 
 
@@ -115,7 +122,9 @@ def optimal_sigma(zcdp: ArrayLike, *, beta: ArrayLike) -> jax.Array:
     0.3298
     """
     dtype = checks.float_dtype(zcdp)
-    least = checks.positive("beta", beta, dtype) / jnp.sqrt(2 * checks.positive("zcdp", zcdp, dtype))
+    least = checks.positive("beta", beta, dtype) / jnp.sqrt(
+        2 * checks.positive("zcdp", zcdp, dtype)
+    )
     # Above the root, where the cubic is convex: Newton's method decreases to it.
     sigma = least + jnp.cbrt(least / 4)
     for _ in range(8):

@@ -81,7 +81,9 @@ def stand_out(
     >>> round(float(found.prob(3.0)), 4)
     0.9993
     """
-    candidate_set = candidate_scores(scores, candidates=candidates, sensitivity=sensitivity, caller="stand_out")
+    candidate_set = candidate_scores(
+        scores, candidates=candidates, sensitivity=sensitivity, caller="stand_out"
+    )
     budget = checks.positive("epsilon", epsilon, candidate_set.dtype)
     failure = checks.probability("delta", delta, candidate_set.dtype, below=1.0)
     unit = 2 * checks.positive("sensitivity", candidate_set.sensitivity, candidate_set.dtype)
@@ -89,7 +91,9 @@ def stand_out(
     cost = _cost(candidate_set.scores, unit, jnp.minimum(budget, 2.0**60), failure)
     batch = jnp.broadcast_shapes(last.shape, cost.shape[:-1])
     return Finite(
-        concatenate(candidate_set.candidates, jnp.broadcast_to(last, batch)[..., None]), cost, jnp.ones((), candidate_set.dtype)
+        concatenate(candidate_set.candidates, jnp.broadcast_to(last, batch)[..., None]),
+        cost,
+        jnp.ones((), candidate_set.dtype),
     )
 
 
@@ -106,7 +110,12 @@ def _cost(scores: jax.Array, unit: jax.Array, epsilon: jax.Array, delta: jax.Arr
     turn = 1 + jnp.floor(jnp.log1p((1 - delta) * jnp.tanh(epsilon / 2) / delta) / epsilon)
     first = jnp.minimum(steps, turn)
     share = -jnp.expm1(-epsilon)
-    rising = delta * jnp.exp(jnp.maximum(first - 1, 0.0) * epsilon) * -jnp.expm1(-first * epsilon) / share
+    rising = (
+        delta
+        * jnp.exp(jnp.maximum(first - 1, 0.0) * epsilon)
+        * -jnp.expm1(-first * epsilon)
+        / share
+    )
     decay = -(jnp.maximum(steps, turn) - turn) * epsilon
     # p = 1 - q, and q + delta / (e^epsilon - 1) decreases by a factor of e^epsilon a step from
     # there.
@@ -114,5 +123,10 @@ def _cost(scores: jax.Array, unit: jax.Array, epsilon: jax.Array, delta: jax.Arr
     rest = jnp.where(steps > turn, jnp.maximum(rest, 0.0), 1 - rising)
     answer = jnp.where(steps > turn, 1 - rest, rising)
     ok = jnp.isfinite(best) & jnp.isfinite(answer)
-    first, last = (jnp.where(p > 0, -jnp.log(jnp.where(p > 0, p, 1.0)), jnp.inf)[..., None] for p in (answer, rest))
-    return jnp.where(ok[..., None], jnp.concatenate([jnp.where(place, first, jnp.inf), last], axis=-1), jnp.nan)
+    first, last = (
+        jnp.where(p > 0, -jnp.log(jnp.where(p > 0, p, 1.0)), jnp.inf)[..., None]
+        for p in (answer, rest)
+    )
+    return jnp.where(
+        ok[..., None], jnp.concatenate([jnp.where(place, first, jnp.inf), last], axis=-1), jnp.nan
+    )

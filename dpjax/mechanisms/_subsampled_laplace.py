@@ -25,7 +25,9 @@ def guarantee(relation: str, epsilon: float) -> Guarantee:
 
 
 @with_guarantee(guarantee)
-def subsampled_laplace(count: ArrayLike, epsilon: ArrayLike, *, probability: ArrayLike, most: int) -> SubsampledLaplace:
+def subsampled_laplace(
+    count: ArrayLike, epsilon: ArrayLike, *, probability: ArrayLike, most: int
+) -> SubsampledLaplace:
     """Return the distribution of ``(K + noise) / p``, K the count in a Poisson subsample.
 
     It is an unbiased estimate of ``count``. The noise on K has scale 1 / epsilon_p. Without
@@ -55,5 +57,10 @@ def subsampled_laplace(count: ArrayLike, epsilon: ArrayLike, *, probability: Arr
     most = checks.static_integer("most", most, 1)
     value = checks.float_array("count", count)
     share = checks.proportion("probability", probability, value.dtype)
-    scale = 1 / (share * epsilon_before_sampling(checks.positive("epsilon", epsilon, value.dtype), probability=share))
+    scale = 1 / (
+        share
+        * epsilon_before_sampling(
+            checks.positive("epsilon", epsilon, value.dtype), probability=share
+        )
+    )
     return SubsampledLaplace(value.round().clip(0, most), scale, share, most)

@@ -144,9 +144,13 @@ def unbounded_quantile(
     records, present = present_records(x, num_records=num_records, mask=mask)
     if ranks.denominator * (records.shape[-1] + 1) >= 2**31:
         raise ValueError(
-            f"q must have a smaller denominator for exact ranks of {records.shape[-1]} records, got {ranks.denominator}."
+            f"q must have a smaller denominator for exact ranks of {records.shape[-1]} records, "
+            f"got {ranks.denominator}."
         )
-    rate, more = checks.positive("epsilon", epsilon, records.dtype), checks.positive("overshoot", overshoot, records.dtype)
+    rate, more = (
+        checks.positive("epsilon", epsilon, records.dtype),
+        checks.positive("overshoot", overshoot, records.dtype),
+    )
     grid = _grid(lower, base, steps, records.dtype)
     share = Fraction(ranks.per_record, ranks.denominator)
     largest, below = _powers(share, neighbors)
@@ -157,9 +161,18 @@ def unbounded_quantile(
 
 
 @partial(jax.jit, static_argnames=("largest", "below"))
-def _distribution(grid: jax.Array, gaps: jax.Array, rate: jax.Array, scale: jax.Array, largest: float, below: float) -> Finite:
+def _distribution(
+    grid: jax.Array,
+    gaps: jax.Array,
+    rate: jax.Array,
+    scale: jax.Array,
+    largest: float,
+    below: float,
+) -> Finite:
     cost = _cost(gaps, jnp.minimum(rate, 2.0**60) / largest, scale, below, float(_TAIL))
-    return Finite(grid, jnp.where(jnp.isnan(grid[..., -1:]), jnp.nan, cost), jnp.ones((), grid.dtype))
+    return Finite(
+        grid, jnp.where(jnp.isnan(grid[..., -1:]), jnp.nan, cost), jnp.ones((), grid.dtype)
+    )
 
 
 def _powers(q: Fraction, neighbors: Neighbors) -> tuple[float, float]:
@@ -173,19 +186,26 @@ def _powers(q: Fraction, neighbors: Neighbors) -> tuple[float, float]:
 def _grid(lower: ArrayLike, base: float, steps: int | None, dtype: np.dtype) -> jax.Array:
     """Return the grid ``(..., steps)``; NaN where ``lower`` is invalid."""
     if isinstance(base, jax.Array):
-        raise TypeError("base must be a static number, not a JAX array: the grid is computed on the host.")
+        raise TypeError(
+            "base must be a static number, not a JAX array: the grid is computed on the host."
+        )
     checks.above_one("base", base, np.float64)
-    size = checks.static_integer("steps", ceil(log1p(_REACH) / log(base)) + 1 if steps is None else steps, 2, _MOST)
+    size = checks.static_integer(
+        "steps", ceil(log1p(_REACH) / log(base)) + 1 if steps is None else steps, 2, _MOST
+    )
     low = checks.finite("lower", lower, dtype)
     with np.errstate(over="ignore"):
         above = np.power(float(base), np.arange(size)) - 1
         host_lower = (
-            np.zeros(()) if isinstance(lower, jax.Array) else checks.host_floats("lower", np.asarray(lower)).astype(np.float64)
+            np.zeros(())
+            if isinstance(lower, jax.Array)
+            else checks.host_floats("lower", np.asarray(lower)).astype(np.float64)
         )
         points = (host_lower[..., None] + above).astype(dtype)
     if not np.all(np.isfinite(points[..., -1]) & (points[..., -1] > points[..., 0])):
         raise ValueError(
-            f"the grid from lower={lower} to {above[-1]:.3g} above it must be increasing and finite in {np.dtype(dtype)}."
+            f"the grid from lower={lower} to {above[-1]:.3g} above it must be increasing and "
+            f"finite in {np.dtype(dtype)}."
         )
     if not isinstance(lower, jax.Array):
         return jnp.asarray(points)
@@ -194,7 +214,13 @@ def _grid(lower: ArrayLike, base: float, steps: int | None, dtype: np.dtype) -> 
 
 
 @partial(jax.jit, static_argnames=("q", "neighbors"))
-def _gaps(grid: jax.Array, records: jax.Array, present: jax.Array | None, q: Fraction, neighbors: Neighbors) -> jax.Array:
+def _gaps(
+    grid: jax.Array,
+    records: jax.Array,
+    present: jax.Array | None,
+    q: Fraction,
+    neighbors: Neighbors,
+) -> jax.Array:
     """Return #{records <= grid point} - q n, ``(..., steps)``, computed in integers."""
     absent = jnp.isnan(records)
     there = jnp.ones(records.shape, bool) if present is None else present
@@ -203,15 +229,23 @@ def _gaps(grid: jax.Array, records: jax.Array, present: jax.Array | None, q: Fra
 
     def counts(grid: jax.Array, records: jax.Array, there: jax.Array) -> jax.Array:
         place = jnp.searchsorted(grid, records)
-        return jnp.zeros(grid.shape[-1], jnp.int32).at[place].add(there.astype(jnp.int32), mode="drop")
+        return (
+            jnp.zeros(grid.shape[-1], jnp.int32).at[place].add(there.astype(jnp.int32), mode="drop")
+        )
 
-    upto = jnp.cumsum(jnp.vectorize(counts, signature="(g),(n),(n)->(g)")(grid, records, there), axis=-1)
+    upto = jnp.cumsum(
+        jnp.vectorize(counts, signature="(g),(n),(n)->(g)")(grid, records, there), axis=-1
+    )
     n = jnp.sum(there, axis=-1, keepdims=True, dtype=jnp.int32)
-    return (upto * np.int32(q.denominator) - n * np.int32(q.numerator)).astype(grid.dtype) / float(q.denominator)
+    return (upto * np.int32(q.denominator) - n * np.int32(q.numerator)).astype(grid.dtype) / float(
+        q.denominator
+    )
 
 
 @jax.jit
-def _cost(gaps: jax.Array, rate: jax.Array, scale: jax.Array, below: float, above: float) -> jax.Array:
+def _cost(
+    gaps: jax.Array, rate: jax.Array, scale: jax.Array, below: float, above: float
+) -> jax.Array:
     """Return minus the log-probabilities, for weights ``scale * exp(rate * gaps)``.
 
     ``below`` and ``above`` are the powers l and k; the threshold is around 1.

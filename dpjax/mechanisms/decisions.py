@@ -18,7 +18,9 @@ Noise = Literal["laplace", "gaussian"]
 def noise_of(epsilon: Any, zcdp: Any) -> tuple[Noise, Any]:
     """Return the noise for a budget, and the budget; raise unless exactly one of them is given."""
     if (epsilon is None) == (zcdp is None):
-        raise ValueError("exactly one of epsilon (Laplace noise) and zcdp (Gaussian noise) must be given.")
+        raise ValueError(
+            "exactly one of epsilon (Laplace noise) and zcdp (Gaussian noise) must be given."
+        )
     return ("gaussian", zcdp) if epsilon is None else ("laplace", epsilon)
 
 

@@ -86,10 +86,14 @@ def distribution_on_line(
     if profile.resolution is not None:
         if profile.support is None:
             raise ValueError(
-                "profile must have a bounded support; for a count, which has equal unbounded steps, use dpjax.laplace."
+                "profile must have a bounded support; for a count, which has equal unbounded "
+                "steps, use dpjax.laplace."
             )
         if smooth or support != "restricted":
-            raise ValueError("rho and support must not be given for a profile with a resolution, whose draws are its multiples.")
+            raise ValueError(
+                "rho and support must not be given for a profile with a resolution, "
+                "whose draws are its multiples."
+            )
         return _on_grid(profile, rate, piece_costs, flat_cost)
     radius = checks.nonnegative("rho", rho, profile.dtype) if smooth else None
     fits(profile.batch_shape, epsilon=rate.shape, rho=() if radius is None else radius.shape)
@@ -108,12 +112,18 @@ def _distribution(
     limits = profile.support
     lower, upper = (
         Side(values, *piece_costs(levels))
-        for values, levels in ((profile.lower, profile.lower_levels), (profile.upper, profile.upper_levels))
+        for values, levels in (
+            (profile.lower, profile.lower_levels),
+            (profile.upper, profile.upper_levels),
+        )
     )
     if radius is not None:
         batch = jnp.broadcast_shapes(radius.shape, profile.batch_shape)
         shift = jnp.broadcast_to(radius, batch)[..., None]
-        lower, upper = replace(lower, values=lower.values - shift), replace(upper, values=upper.values + shift)
+        lower, upper = (
+            replace(lower, values=lower.values - shift),
+            replace(upper, values=upper.values + shift),
+        )
         # The flat piece between the two values comes first on the upper side.
         flat = flat_cost + 1 - profile.depth[..., None]
         near, far = (concatenate(flat, costs) for costs in (upper.cost_near, upper.cost_far))
@@ -122,7 +132,12 @@ def _distribution(
             limits = limits[0] - radius, limits[1] + radius
     tails = None
     if profile.step is not None:
-        tails = Tails(profile.lower_levels[..., -1] + 1, profile.step, profile.upper_levels[..., -1] + 1, profile.step)
+        tails = Tails(
+            profile.lower_levels[..., -1] + 1,
+            profile.step,
+            profile.upper_levels[..., -1] + 1,
+            profile.step,
+        )
     distribution = PiecewiseExponential.from_sides(lower, upper, rate, tails)
     beyond = profile.bounds is not None or (radius is not None and support == "restricted")
     return distribution.restrict(*limits) if beyond and limits is not None else distribution

@@ -7,7 +7,9 @@ from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 
 
-def relation_of(statistic: Any, neighbors: str | None = None, *, known: tuple[str, ...] = checks.RELATIONS) -> str:
+def relation_of(
+    statistic: Any, neighbors: str | None = None, *, known: tuple[str, ...] = checks.RELATIONS
+) -> str:
     """Return the relation of a profile, scores, records or a guarantee, or the one of a name.
 
     ``neighbors`` is the relation if ``statistic`` is an array; ``known`` are the relations under
@@ -18,7 +20,9 @@ def relation_of(statistic: Any, neighbors: str | None = None, *, known: tuple[st
     """
     found = getattr(statistic, "neighbors", statistic if neighbors is None else neighbors)
     if neighbors not in (None, found):
-        raise ValueError(f"neighbors must be {found!r}, the relation of these scores, got {neighbors!r}.")
+        raise ValueError(
+            f"neighbors must be {found!r}, the relation of these scores, got {neighbors!r}."
+        )
     if not isinstance(found, str):
         raise TypeError(
             "the first argument of guarantee must be that of the mechanism, if it has a neighbor "
@@ -28,7 +32,9 @@ def relation_of(statistic: Any, neighbors: str | None = None, *, known: tuple[st
     return checks.one_of("the neighbor relation", found, known)
 
 
-def pure(statistic: Any, epsilon: float, *, ranges: int = 1, known: tuple[str, ...] = checks.RELATIONS) -> Guarantee:
+def pure(
+    statistic: Any, epsilon: float, *, ranges: int = 1, known: tuple[str, ...] = checks.RELATIONS
+) -> Guarantee:
     """Return an epsilon-DP guarantee with bounded range ``ranges * epsilon``."""
     cost = checks.concrete_epsilon(epsilon)
     return Guarantee(cost, ranges * cost, relation_of(statistic, known=known))
@@ -36,4 +42,9 @@ def pure(statistic: Any, epsilon: float, *, ranges: int = 1, known: tuple[str, .
 
 def approximate(statistic: Any, epsilon: float, delta: float) -> Guarantee:
     """Return an (epsilon, delta)-DP guarantee under the relation of a statistic."""
-    return Guarantee(checks.concrete_epsilon(epsilon), inf, relation_of(statistic), delta=checks.concrete_delta(delta))
+    return Guarantee(
+        checks.concrete_epsilon(epsilon),
+        inf,
+        relation_of(statistic),
+        delta=checks.concrete_delta(delta),
+    )

@@ -53,14 +53,24 @@ its budgets, a selection of at most its budgets.
 """
 
 from dpjax.metric_privacy._linear_queries import LaplaceAnswers, metric_laplace
-from dpjax.metric_privacy._linear_selection import linear_selection, metric_exponential, selection_scale
+from dpjax.metric_privacy._linear_selection import (
+    linear_selection,
+    metric_exponential,
+    selection_scale,
+)
 from dpjax.metric_privacy._multiplicative_weights import mwem
 from dpjax.metric_privacy._planar_laplace import nearest_point, planar_laplace
 from dpjax.metric_privacy._small_database import small_databases, small_db, small_db_size
 from dpjax.metric_privacy.attributes import from_dates, product, value_budgets, weighted_hamming
 from dpjax.metric_privacy.graphs import from_graph, spanning_tree
 from dpjax.metric_privacy.guarantees import MetricGuarantee
-from dpjax.metric_privacy.lipschitz import LipschitzQueries, fit_lipschitz_queries, lipschitz_envelope, lipschitz_queries, mismatch
+from dpjax.metric_privacy.lipschitz import (
+    LipschitzQueries,
+    fit_lipschitz_queries,
+    lipschitz_envelope,
+    lipschitz_queries,
+    mismatch,
+)
 from dpjax.metric_privacy.loads import load
 from dpjax.metric_privacy.means import FittedMeans, fit_marginals, fit_statistics
 from dpjax.metric_privacy.metrics import Metric, fold_rows, from_budgets, uniform

@@ -83,7 +83,9 @@ class LaplaceAnswers(Batch):
 
     def log_prob(self, y: ArrayLike) -> jax.Array:
         """Return the log-density of each answer at ``y``; the joint one is the sum over queries."""
-        return self._choose(self.noisy().log_prob(self._above(y)), jnp.where(self._above(y) == 0, jnp.inf, -jnp.inf))
+        return self._choose(
+            self.noisy().log_prob(self._above(y)), jnp.where(self._above(y) == 0, jnp.inf, -jnp.inf)
+        )
 
     def prob(self, y: ArrayLike) -> jax.Array:
         """Return the density of each answer at ``y``; see :meth:`log_prob`."""
@@ -91,11 +93,15 @@ class LaplaceAnswers(Batch):
 
     def cdf(self, y: ArrayLike) -> jax.Array:
         """Return P(Z_k <= y)."""
-        return self._choose(self.noisy().cdf(self._above(y)), (self._above(y) >= 0).astype(self.dtype))
+        return self._choose(
+            self.noisy().cdf(self._above(y)), (self._above(y) >= 0).astype(self.dtype)
+        )
 
     def survival(self, y: ArrayLike) -> jax.Array:
         """Return P(Z_k > y)."""
-        return self._choose(self.noisy().survival(self._above(y)), (self._above(y) < 0).astype(self.dtype))
+        return self._choose(
+            self.noisy().survival(self._above(y)), (self._above(y) < 0).astype(self.dtype)
+        )
 
     def quantile(self, p: ArrayLike) -> jax.Array:
         """Return the inverse of :meth:`cdf`; NaN outside [0, 1]."""
@@ -106,7 +112,9 @@ class LaplaceAnswers(Batch):
     def interval(self, level: ArrayLike) -> tuple[jax.Array, jax.Array]:
         """Return the ends of the central interval of probability ``level`` of each answer."""
         low, high = self.noisy().interval(level)
-        return self._choose(self.values + low, self.values), self._choose(self.values + high, self.values)
+        return self._choose(self.values + low, self.values), self._choose(
+            self.values + high, self.values
+        )
 
     def mean(self) -> jax.Array:
         """Return the mean, E[Z], of shape ``batch_shape``."""
@@ -122,11 +130,15 @@ class LaplaceAnswers(Batch):
 
     def mean_abs_error(self, center: ArrayLike) -> jax.Array:
         """Return E|Z - center|; around the exact answers it is ``scales``."""
-        return self._choose(self.noisy().mean_abs_error(self._above(center)), jnp.abs(self._above(center)))
+        return self._choose(
+            self.noisy().mean_abs_error(self._above(center)), jnp.abs(self._above(center))
+        )
 
     def mean_squared_error(self, center: ArrayLike) -> jax.Array:
         """Return E[(Z - center)^2]."""
-        return self._choose(self.noisy().mean_squared_error(self._above(center)), jnp.square(self._above(center)))
+        return self._choose(
+            self.noisy().mean_squared_error(self._above(center)), jnp.square(self._above(center))
+        )
 
     def _above(self, y: ArrayLike) -> jax.Array:
         """Return ``y`` minus the values."""
@@ -197,13 +209,20 @@ def metric_laplace(
     else:
         spent = load(queries, scales, metric)
         c = checks.float_array("scales", scales).astype(spent.dtype)
-        if not isinstance(scales, jax.Array) and not checks.is_traced(spent) and bool(jnp.any(spent > 1)):
+        if (
+            not isinstance(scales, jax.Array)
+            and not checks.is_traced(spent)
+            and bool(jnp.any(spent > 1))
+        ):
             raise ValueError(
-                f"scales must have a load of at most 1 to be private, got {float(jnp.max(spent)):g}: use larger scales."
+                "scales must have a load of at most 1 to be private, got "
+                f"{float(jnp.max(spent)):g}: use larger scales."
             )
         c = jnp.where((spent <= 1)[..., None], c, jnp.nan)
     counts = counts_of(x, c.dtype, metric.num_values)
     fits(counts.high.shape[:-1], **{"metric" if scales is None else "scales": c.shape[:-1]})
     # Rounded as for the scales.
-    values, rest = linear_answers(checks.finite("queries", queries, c.dtype).astype(counts.high.dtype), counts)
+    values, rest = linear_answers(
+        checks.finite("queries", queries, c.dtype).astype(counts.high.dtype), counts
+    )
     return LaplaceAnswers(values, c.astype(values.dtype), rest)

@@ -48,7 +48,13 @@ def guarantee(metric: Metric) -> MetricGuarantee:
 
 
 @with_guarantee(guarantee)
-def metric_exponential(scores: ArrayLike, metric: Metric, *, sensitivity: ArrayLike, candidates: ArrayLike | None = None) -> Finite:
+def metric_exponential(
+    scores: ArrayLike,
+    metric: Metric,
+    *,
+    sensitivity: ArrayLike,
+    candidates: ArrayLike | None = None,
+) -> Finite:
     """Return the distribution P(candidate) proportional to exp(score / (2c)).
 
     c is the maximum over pairs of sensitivity(i, j) / d(i, j).
@@ -86,16 +92,22 @@ def metric_exponential(scores: ArrayLike, metric: Metric, *, sensitivity: ArrayL
     points = exact_numbers("scores", scores, metric.dtype)
     shape, dtype = points.high.shape, points.high.dtype
     if shape[-1:] in ((), (0,)):
-        raise ValueError(f"scores must have a last axis with at least one candidate, got shape {shape}.")
+        raise ValueError(
+            f"scores must have a last axis with at least one candidate, got shape {shape}."
+        )
     change = checks.nonnegative("sensitivity", sensitivity, dtype)
     if change.shape[-2:] != (metric.size, metric.size):
-        raise ValueError(f"sensitivity must be of shape (..., {metric.size}, {metric.size}), got {change.shape}.")
+        raise ValueError(
+            f"sensitivity must be of shape (..., {metric.size}, {metric.size}), got {change.shape}."
+        )
     labels = _labels(candidates, shape[-1], dtype)
     return _distribution(points, labels, _scale_of_sensitivity(change, metric))
 
 
 @with_guarantee(guarantee)
-def linear_selection(x: ArrayLike, metric: Metric, *, weights: ArrayLike, candidates: ArrayLike | None = None) -> Finite:
+def linear_selection(
+    x: ArrayLike, metric: Metric, *, weights: ArrayLike, candidates: ArrayLike | None = None
+) -> Finite:
     """Return the distribution of the exponential mechanism with scores linear in a histogram.
 
     The score of candidate r is <w_r, x>:
@@ -157,7 +169,8 @@ def _labels(candidates: ArrayLike | None, count: int, dtype: jnp.dtype) -> jax.A
     labels = checks.float_array("candidates", candidates).astype(dtype)
     if labels.shape[-1:] != (count,):
         raise ValueError(
-            f"candidates must have one element for each of the {count} scores on the last axis, got shape {labels.shape}."
+            f"candidates must have one element for each of the {count} scores on the last axis, "
+            f"got shape {labels.shape}."
         )
     return labels
 
@@ -165,14 +178,21 @@ def _labels(candidates: ArrayLike | None, count: int, dtype: jnp.dtype) -> jax.A
 @jax.jit
 def _distribution(scores: DoubleFloat, labels: jax.Array, scale: jax.Array) -> Finite:
     ok = scale > 0  # NaN and 0 give NaN; infinity the uniform distribution
-    return Finite(labels, below_best(scores), jnp.where(ok, 1 / (2 * jnp.where(ok, scale, 1.0)), jnp.nan))
+    return Finite(
+        labels, below_best(scores), jnp.where(ok, 1 / (2 * jnp.where(ok, scale, 1.0)), jnp.nan)
+    )
 
 
 @jax.jit
 def _scale_of_sensitivity(sensitivity: jax.Array, metric: Metric) -> jax.Array:
     either_way = jnp.maximum(sensitivity, jnp.swapaxes(sensitivity, -1, -2))
     change = jnp.where(jnp.eye(metric.size, dtype=bool), 0.0, either_way)
-    needed = _largest_ratio(metric.astype(sensitivity.dtype), lambda index: change[..., index, :], sensitivity.shape[:-2], 1)
+    needed = _largest_ratio(
+        metric.astype(sensitivity.dtype),
+        lambda index: change[..., index, :],
+        sensitivity.shape[:-2],
+        1,
+    )
     return needed * (1 + 4 * float(jnp.finfo(needed.dtype).eps))
 
 
@@ -185,11 +205,15 @@ def _scale_of_weights(weights: jax.Array, metric: Metric) -> jax.Array:
         # The rounding of a difference of two rounded differences is added to the scale.
         return (most - least) / 2 + jnp.finfo(weights.dtype).eps * (jnp.abs(most) + jnp.abs(least))
 
-    needed = _largest_ratio(metric.astype(weights.dtype), half_range, weights.shape[:-2], weights.shape[-2])
+    needed = _largest_ratio(
+        metric.astype(weights.dtype), half_range, weights.shape[:-2], weights.shape[-2]
+    )
     return rounded_up(needed, jnp.max(jnp.abs(weights), axis=(-2, -1)))
 
 
-def _largest_ratio(metric: Metric, change: Callable[[jax.Array], jax.Array], batch: tuple[int, ...], scores: int) -> jax.Array:
+def _largest_ratio(
+    metric: Metric, change: Callable[[jax.Array], jax.Array], batch: tuple[int, ...], scores: int
+) -> jax.Array:
     """Return the largest ratio of ``change(index)`` to the budgets minus rounding.
 
     ``change`` returns ``(..., count, N)`` for some elements and all.

@@ -128,7 +128,10 @@ def mwem(
     (1000, True)
     """
     checks.one_of("output", output, OUTPUTS)
-    rounds, passes = checks.static_integer("rounds", rounds, 1), checks.static_integer("passes", passes, 1)
+    rounds, passes = (
+        checks.static_integer("rounds", rounds, 1),
+        checks.static_integer("passes", passes, 1),
+    )
     checks.instance("mwem", queries, LipschitzQueries, "lipschitz_queries(queries, metric)")
     concrete = queries.values.size > 0 and not checks.is_traced(queries.values)
     if concrete and np.all(np.max(np.abs(queries.values), axis=(-2, -1)) > 1):
@@ -154,7 +157,10 @@ def _run(
         return jnp.zeros((*runs, size), total.dtype)
     problem = _problem(counts, total, queries, rounds)
     keys = row_words(key, runs)
-    past = (jnp.zeros((rounds, *runs, size), total.dtype), jnp.zeros((rounds, *runs, 1), total.dtype))
+    past = (
+        jnp.zeros((rounds, *runs, size), total.dtype),
+        jnp.zeros((rounds, *runs, 1), total.dtype),
+    )
 
     def histogram(log_y: jax.Array) -> jax.Array:
         return problem.total * jax.nn.softmax(log_y, axis=-1)
@@ -162,16 +168,22 @@ def _run(
     def updated(log_y: jax.Array, query: jax.Array, measured: jax.Array) -> jax.Array:
         """Return the log-weights after a measurement, plus c q' (m - c q'(y)) / (2n)."""
         found = jnp.sum(query * histogram(log_y), axis=-1, keepdims=True)
-        return log_y + query * (measured - found) / (2 * jnp.where(problem.total > 0, problem.total, 1.0))
+        return log_y + query * (measured - found) / (
+            2 * jnp.where(problem.total > 0, problem.total, 1.0)
+        )
 
     def one_round(carry: tuple, number: jax.Array) -> tuple[tuple, None]:
         log_y, sum_y, past = carry
         y = histogram(log_y)
-        words = fold_in_range(fold_in(keys, jnp.broadcast_to(number, keys.high.shape)), queries.num_queries + 2)
+        words = fold_in_range(
+            fold_in(keys, jnp.broadcast_to(number, keys.high.shape)), queries.num_queries + 2
+        )
         query, measured = _measure(words, problem, _select(words, problem, y))
         log_y = updated(log_y, query, measured)
         if passes > 1:
-            past = tuple(seen.at[number].set(new) for seen, new in zip(past, (query, measured), strict=True))
+            past = tuple(
+                seen.at[number].set(new) for seen, new in zip(past, (query, measured), strict=True)
+            )
 
             def again(turn: jax.Array, log_y: jax.Array) -> jax.Array:
                 index = turn % rounds
@@ -188,10 +200,14 @@ def _run(
 
 
 @partial(jax.jit, static_argnames="rounds")
-def _problem(counts: DoubleFloat, total: jax.Array, queries: LipschitzQueries, rounds: int) -> _Problem:
+def _problem(
+    counts: DoubleFloat, total: jax.Array, queries: LipschitzQueries, rounds: int
+) -> _Problem:
     dtype = counts.high.dtype
     values, scale = queries.values.astype(dtype), queries.scale.astype(dtype)[..., None]
-    fits = (jnp.max(jnp.abs(values), axis=(-2, -1))[..., None] <= 1) & (scale > 0) & (scale < jnp.inf)
+    fits = (
+        (jnp.max(jnp.abs(values), axis=(-2, -1))[..., None] <= 1) & (scale > 0) & (scale < jnp.inf)
+    )
     noise = jnp.where(fits, 2 * rounds * scale, jnp.nan)
     return _Problem(values, linear_answers(values, counts), noise, total[..., None])
 
@@ -205,22 +221,35 @@ def _exponents(problem: _Problem, y: jax.Array) -> jax.Array:
 
 def _select(words: Words, problem: _Problem, y: jax.Array) -> jax.Array:
     """Return the index of a query, by the first K of a round's K + 2 words."""
-    gumbels = gumbel_from_uniform(uniform_from_words(Words(*(word[..., :-2] for word in words)), y.dtype))
+    gumbels = gumbel_from_uniform(
+        uniform_from_words(Words(*(word[..., :-2] for word in words)), y.dtype)
+    )
     return gumbel_max(jnp.broadcast_to(_exponents(problem, y), gumbels.shape), gumbels)
 
 
 def _measure(words: Words, problem: _Problem, chosen: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return the chosen query ``(*runs, N)`` and its noisy answer, by the last two words."""
-    size = exponential_from_uniform(uniform_from_words(Words(*(word[..., -2:-1] for word in words)), problem.values.dtype))
+    size = exponential_from_uniform(
+        uniform_from_words(Words(*(word[..., -2:-1] for word in words)), problem.values.dtype)
+    )
     noise = jnp.where(words.high[..., -1:] >> 31 == 1, size, -size)
     mark = jax.nn.one_hot(chosen, problem.values.shape[-2], dtype=problem.values.dtype)
-    query = jnp.matmul(mark[..., None, :], problem.values, precision=jax.lax.Precision.HIGHEST)[..., 0, :]
-    high, low = (jnp.sum(jnp.where(mark == 1, part, 0.0), axis=-1, keepdims=True) for part in problem.answers)
+    query = jnp.matmul(mark[..., None, :], problem.values, precision=jax.lax.Precision.HIGHEST)[
+        ..., 0, :
+    ]
+    high, low = (
+        jnp.sum(jnp.where(mark == 1, part, 0.0), axis=-1, keepdims=True) for part in problem.answers
+    )
     return query, high + (low + problem.noise * noise)
 
 
 def selection_distribution(
-    x: ArrayLike, y: ArrayLike, queries: LipschitzQueries, *, rounds: int, public_n: ArrayLike | None = None
+    x: ArrayLike,
+    y: ArrayLike,
+    queries: LipschitzQueries,
+    *,
+    rounds: int,
+    public_n: ArrayLike | None = None,
 ) -> Finite:
     """Return the distribution of the query that a round of :func:`mwem` selects at y, for audits.
 
@@ -233,7 +262,11 @@ def selection_distribution(
     >>> round(float(jnp.log(distribution.prob(0.0) / distribution.prob(1.0))), 4)  # |2 - 1| / (4 * 0.5 * 2)
     0.25
     """
-    checks.instance("selection_distribution", queries, LipschitzQueries, "lipschitz_queries(queries, metric)")
+    checks.instance(
+        "selection_distribution", queries, LipschitzQueries, "lipschitz_queries(queries, metric)"
+    )
     counts, public = whole_histogram(x, queries.size, queries.neighbors, queries.dtype, public_n)
     exponents = _exponents(_problem(counts, public, queries, rounds), jnp.asarray(y, public.dtype))
-    return Finite(jnp.arange(queries.num_queries, dtype=public.dtype), -exponents, jnp.ones((), public.dtype))
+    return Finite(
+        jnp.arange(queries.num_queries, dtype=public.dtype), -exponents, jnp.ones((), public.dtype)
+    )

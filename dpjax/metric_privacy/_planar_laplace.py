@@ -25,7 +25,9 @@ PlaneDistance = Literal["euclidean", "manhattan", "chebyshev"]
 _NORMS = {"euclidean": 2.0, "manhattan": 1.0, "chebyshev": float("inf")}
 
 
-def guarantee(points: ArrayLike, epsilon: ArrayLike, *, distance: PlaneDistance = "euclidean") -> MetricGuarantee:
+def guarantee(
+    points: ArrayLike, epsilon: ArrayLike, *, distance: PlaneDistance = "euclidean"
+) -> MetricGuarantee:
     """Return the guarantee of one draw of :func:`planar_laplace` for these places.
 
     It is d, and twice d in range.
@@ -38,7 +40,9 @@ def guarantee(points: ArrayLike, epsilon: ArrayLike, *, distance: PlaneDistance 
 
 
 @with_guarantee(guarantee)
-def planar_laplace(locations: ArrayLike, epsilon: ArrayLike, *, distance: PlaneDistance = "euclidean") -> Radial:
+def planar_laplace(
+    locations: ArrayLike, epsilon: ArrayLike, *, distance: PlaneDistance = "euclidean"
+) -> Radial:
     """Return the distribution of the noisy location of each record.
 
     Args:
@@ -64,7 +68,9 @@ def planar_laplace(locations: ArrayLike, epsilon: ArrayLike, *, distance: PlaneD
     return k_norm(locations, epsilon, sensitivity=1.0, p=_NORMS[distance])
 
 
-def nearest_point(draws: ArrayLike, points: ArrayLike, *, distance: PlaneDistance = "euclidean") -> jax.Array:
+def nearest_point(
+    draws: ArrayLike, points: ArrayLike, *, distance: PlaneDistance = "euclidean"
+) -> jax.Array:
     """Return the index of the public point nearest to each draw, such as a point of a grid.
 
     This is post-processing.
@@ -83,7 +89,15 @@ def nearest_point(draws: ArrayLike, points: ArrayLike, *, distance: PlaneDistanc
     checks.one_of("distance", distance, _NORMS)
     drawn = checks.float_array("draws", draws)
     places = checks.finite("points", points, drawn.dtype)
-    if drawn.ndim == 0 or places.ndim != 2 or places.shape[0] == 0 or places.shape[-1] != drawn.shape[-1]:
-        raise ValueError(f"points must be (N, D) for draws (..., D), got shapes {places.shape} and {drawn.shape}.")
+    if (
+        drawn.ndim == 0
+        or places.ndim != 2
+        or places.shape[0] == 0
+        or places.shape[-1] != drawn.shape[-1]
+    ):
+        raise ValueError(
+            f"points must be (N, D) for draws (..., D), got shapes {places.shape} "
+            f"and {drawn.shape}."
+        )
     apart = norm(drawn[..., None, :] - places, _NORMS[distance])
     return jnp.argmin(jnp.where(jnp.isnan(apart), np.inf, apart), axis=-1).astype(jnp.int32)

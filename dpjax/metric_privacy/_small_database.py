@@ -51,7 +51,9 @@ def guarantee(queries: LipschitzQueries, metric: Metric) -> MetricGuarantee:
 
 
 @with_guarantee(guarantee)
-def small_db(x: ArrayLike, queries: LipschitzQueries, *, size: int, public_n: ArrayLike | None = None) -> Finite:
+def small_db(
+    x: ArrayLike, queries: LipschitzQueries, *, size: int, public_n: ArrayLike | None = None
+) -> Finite:
     """Return the distribution of the small database mechanism over :func:`small_databases`.
 
     There may be at most 200,000 databases.
@@ -89,7 +91,13 @@ def small_db(x: ArrayLike, queries: LipschitzQueries, *, size: int, public_n: Ar
     checks.instance("small_db", queries, LipschitzQueries, "lipschitz_queries(queries, metric)")
     databases = small_databases(queries.size, size)
     counts, public = whole_histogram(x, queries.size, queries.neighbors, queries.dtype, public_n)
-    return _distribution(counts, public, queries, jnp.asarray(databases, public.dtype), jnp.asarray(size, public.dtype))
+    return _distribution(
+        counts,
+        public,
+        queries,
+        jnp.asarray(databases, public.dtype),
+        jnp.asarray(size, public.dtype),
+    )
 
 
 def small_databases(num_elements: int, size: int) -> np.ndarray:
@@ -102,7 +110,10 @@ def small_databases(num_elements: int, size: int) -> np.ndarray:
     >>> small_databases(3, 2).tolist()
     [[0, 0, 2], [0, 1, 1], [0, 2, 0], [1, 0, 1], [1, 1, 0], [2, 0, 0]]
     """
-    num_elements, size = checks.static_integer("num_elements", num_elements, 1), checks.static_integer("size", size, 1)
+    num_elements, size = (
+        checks.static_integer("num_elements", num_elements, 1),
+        checks.static_integer("size", size, 1),
+    )
     count = comb(num_elements + size - 1, size)
     if count > MOST_DATABASES:
         raise ValueError(
@@ -132,13 +143,20 @@ def small_db_size(num_queries: int, *, alpha: float, spread: float = 1.0) -> int
     (10, 2)
     """
     num_queries = checks.static_integer("num_queries", num_queries, 1)
-    alpha, spread = checks.concrete_positive("alpha", alpha), checks.concrete_positive("spread", spread)
+    alpha, spread = (
+        checks.concrete_positive("alpha", alpha),
+        checks.concrete_positive("spread", spread),
+    )
     return max(1, ceil(max(log(num_queries), log(2 * num_queries) / 2) * (spread / alpha) ** 2))
 
 
 @jax.jit
 def _distribution(
-    counts: DoubleFloat, total: jax.Array, queries: LipschitzQueries, databases: jax.Array, size: jax.Array
+    counts: DoubleFloat,
+    total: jax.Array,
+    queries: LipschitzQueries,
+    databases: jax.Array,
+    size: jax.Array,
 ) -> Finite:
     dtype = counts.high.dtype
     values, scale = queries.values.astype(dtype), queries.scale.astype(dtype)
@@ -149,7 +167,9 @@ def _distribution(
     def worse(miss: DoubleFloat, query: tuple[jax.Array, DoubleFloat]) -> tuple[DoubleFloat, None]:
         value, answer = query
         there = weight * evaluate(databases, value)
-        return larger(miss, abs(jax.tree.map(lambda part: part[..., None], answer).minus(single(there)))), None
+        return larger(
+            miss, abs(jax.tree.map(lambda part: part[..., None], answer).minus(single(there)))
+        ), None
 
     batch = jnp.broadcast_shapes(of_data.high.shape[:-1], total.shape)
     start = single(jnp.zeros((*batch, databases.shape[0]), dtype))

@@ -37,13 +37,16 @@ def weighted_hamming(records: ArrayLike, *, budgets: ArrayLike) -> Metric:
     array = budget_array("budgets", budgets)
     if array.ndim < 1 or array.shape[-1] != codes.shape[-1]:
         raise ValueError(
-            f"budgets must have one element for each of the {codes.shape[-1]} attributes on the last axis, got shape {array.shape}."
+            f"budgets must have one element for each of the {codes.shape[-1]} attributes on the "
+            f"last axis, got shape {array.shape}."
         )
     fits(codes.shape[:-2], budgets=array.shape[:-1])
     return _add_up(codes, array[..., None, :], "min")
 
 
-def value_budgets(records: ArrayLike, *, budgets: Sequence[ArrayLike] | np.ndarray | jax.Array, rule: Rule) -> Metric:
+def value_budgets(
+    records: ArrayLike, *, budgets: Sequence[ArrayLike] | np.ndarray | jax.Array, rule: Rule
+) -> Metric:
     """Return a metric from a budget e for every value of an attribute; smaller ones protect more.
 
     ``rule="sum"``: d(i, j) = sum of e(u) + e(v) over the attributes in which i has u, and j has v
@@ -77,16 +80,25 @@ def value_budgets(records: ArrayLike, *, budgets: Sequence[ArrayLike] | np.ndarr
     _check_records(array.shape)
     each = [budget_array("budgets", value) for value in budgets]
     if len(each) != array.shape[-1] or any(value.ndim < 1 for value in each):
-        raise ValueError(f"budgets must have one array for each of the {array.shape[-1]} attributes, got {len(each)}.")
+        raise ValueError(
+            f"budgets must have one array for each of the {array.shape[-1]} "
+            f"attributes, got {len(each)}."
+        )
     for a, value in enumerate(each):
         if rule == "min" and value.shape[-1] != 2:
             raise ValueError(
-                f"rule='min' needs attributes of two values, got {value.shape[-1]} for attribute {a}: "
+                f"rule='min' needs attributes of two values, got {value.shape[-1]} for "
+                f"attribute {a}: "
                 "with budgets (1, 10, 10) the last two are 10 apart, but 2 by way of the first. "
                 "Use rule='sum' or weighted_hamming."
             )
-        if isinstance(array, np.ndarray) and not np.all((array[..., a] >= 0) & (array[..., a] < value.shape[-1])):
-            raise ValueError(f"the codes of attribute {a} must be 0 to {value.shape[-1] - 1}, which have a budget.")
+        if isinstance(array, np.ndarray) and not np.all(
+            (array[..., a] >= 0) & (array[..., a] < value.shape[-1])
+        ):
+            raise ValueError(
+                f"the codes of attribute {a} must be 0 to {value.shape[-1] - 1}, "
+                "which have a budget."
+            )
     codes, dtype = checks.codes(array), jnp.result_type(*each)
     of_elements = [_budgets_of(codes[..., a], value.astype(dtype)) for a, value in enumerate(each)]
     return _add_up(codes, jnp.stack(jnp.broadcast_arrays(*of_elements), axis=-1), rule)
@@ -119,7 +131,9 @@ def _days(dates: np.ndarray) -> np.ndarray:
     try:
         years = dates.astype("datetime64[Y]")
     except (TypeError, ValueError):
-        raise TypeError(f"dates must be dates or numbers of days, got dtype {dates.dtype}.") from None
+        raise TypeError(
+            f"dates must be dates or numbers of days, got dtype {dates.dtype}."
+        ) from None
     if np.any(np.isnat(years)):
         raise ValueError("dates must not be NaT.")
     # The range of 64-bit microseconds is slightly larger.
@@ -146,7 +160,10 @@ def product(*metrics: Metric) -> Metric:
     for metric in metrics:
         checks.instance("product", metric, Metric, "of from_budgets, from_points, ...")
         if metric.neighbors == "add_remove":
-            raise ValueError("product takes metrics without the null record: add it afterwards by product(...).with_absence(...).")
+            raise ValueError(
+                "product takes metrics without the null record: add it afterwards by "
+                "product(...).with_absence(...)."
+            )
     jnp.broadcast_shapes(*(metric.batch_shape for metric in metrics))
     return reduce(_product, metrics)
 
@@ -187,7 +204,11 @@ def _budgets_of(codes: jax.Array, budgets: jax.Array) -> jax.Array:
     They are NaN where a code has no budget, and for all elements if a budget is invalid.
     """
     found = take(budgets, jnp.clip(codes, 0, budgets.shape[-1] - 1))
-    wrong = jnp.any(jnp.isnan(budgets), axis=-1, keepdims=True) | (codes < 0) | (codes >= budgets.shape[-1])
+    wrong = (
+        jnp.any(jnp.isnan(budgets), axis=-1, keepdims=True)
+        | (codes < 0)
+        | (codes >= budgets.shape[-1])
+    )
     return jnp.where(wrong, jnp.nan, found)
 
 

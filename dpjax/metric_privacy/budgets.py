@@ -24,7 +24,9 @@ def square_array(name: str, value: ArrayLike) -> jax.Array:
     """Return floats ``(..., N, N)``, or raise for another shape."""
     array = checks.float_array(name, value)
     if array.ndim < 2 or array.shape[-1] != array.shape[-2] or array.shape[-1] == 0:
-        raise ValueError(f"{name} must be square, (..., N, N) with N >= 1, got shape {array.shape}.")
+        raise ValueError(
+            f"{name} must be square, (..., N, N) with N >= 1, got shape {array.shape}."
+        )
     return array
 
 
@@ -42,7 +44,9 @@ def nan_where_missing(epsilon: jax.Array, needed: jax.Array) -> jax.Array:
 @jax.jit
 def symmetric(budgets: jax.Array) -> jax.Array:
     """Return the smaller of the budgets ij and ji; NaN for a batch element with :func:`faults`."""
-    return nan_where_any(jnp.minimum(budgets, jnp.swapaxes(budgets, -1, -2)), faults(budgets, budgets.dtype, jnp))
+    return nan_where_any(
+        jnp.minimum(budgets, jnp.swapaxes(budgets, -1, -2)), faults(budgets, budgets.dtype, jnp)
+    )
 
 
 def faults(budgets: Any, dtype: Any, xp: Any) -> Any:

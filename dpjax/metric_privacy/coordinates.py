@@ -69,7 +69,10 @@ class Points:
     def rows(self, start: ArrayLike, count: int) -> jax.Array:
         """Return rows of the matrix; see :meth:`dpjax.metric_privacy.metrics.Metric.rows`."""
         every = self._elements()
-        some = jax.tree.map(lambda part: jax.lax.dynamic_slice_in_dim(part, start, count, axis=-1)[..., :, None], every)
+        some = jax.tree.map(
+            lambda part: jax.lax.dynamic_slice_in_dim(part, start, count, axis=-1)[..., :, None],
+            every,
+        )
         return self._between(some, jax.tree.map(lambda part: part[..., None, :], every), axes=2)
 
     def pairs(self, first: jax.Array, second: jax.Array) -> jax.Array:
@@ -78,7 +81,9 @@ class Points:
 
         def chosen(index: jax.Array) -> _Elements:
             places = jax.tree.map(jax.vmap(partial(take, index=index)), every.places)
-            return _Elements(index, places, None if every.absence is None else take(every.absence, index))
+            return _Elements(
+                index, places, None if every.absence is None else take(every.absence, index)
+            )
 
         return self._between(chosen(first), chosen(second), axes=1)
 
@@ -89,23 +94,32 @@ class Points:
         if self.absence is None:
             return _Elements(number, places, None)
         places = jax.tree.map(lambda part: jnp.concatenate([part, part[..., :1]], axis=-1), places)
-        return _Elements(number, places, jnp.concatenate([self.absence, jnp.zeros_like(self.absence[..., :1])], axis=-1))
+        return _Elements(
+            number,
+            places,
+            jnp.concatenate([self.absence, jnp.zeros_like(self.absence[..., :1])], axis=-1),
+        )
 
     def _between(self, one: _Elements, other: _Elements, axes: int) -> jax.Array:
         """Return budgets between elements that broadcast, with ``axes`` axes after the batch."""
         weights = None if self.weights is None else jnp.moveaxis(self.weights, -1, 0)
         weights, epsilon, threshold = jax.tree.map(
-            lambda parameter: parameter.reshape(parameter.shape + (1,) * axes), (weights, self.epsilon, self.threshold)
+            lambda parameter: parameter.reshape(parameter.shape + (1,) * axes),
+            (weights, self.epsilon, self.threshold),
         )
         apart = _distances(one.places, other.places, weights, self.distance)
         budgets = policy(apart, one.number == other.number, epsilon, threshold, self.form)
         if one.absence is None or other.absence is None:
             return budgets
         null = self.shape[-1] - 1
-        return jnp.where(other.number == null, one.absence, jnp.where(one.number == null, other.absence, budgets))
+        return jnp.where(
+            other.number == null, one.absence, jnp.where(one.number == null, other.absence, budgets)
+        )
 
 
-def policy(apart: jax.Array, same: jax.Array, epsilon: Any, threshold: Any, form: Form) -> jax.Array:
+def policy(
+    apart: jax.Array, same: jax.Array, epsilon: Any, threshold: Any, form: Form
+) -> jax.Array:
     """Return the budgets of pairs at distances ``apart``; all arguments broadcast, and NaN is kept.
 
     ``"linear"`` is epsilon * distance. The others are 0 for the ``same`` element; ``"blowfish"`` is
@@ -125,23 +139,33 @@ def policy(apart: jax.Array, same: jax.Array, epsilon: Any, threshold: Any, form
     return jnp.where(wrong, jnp.nan, jnp.where(same, 0.0, budgets))
 
 
-def _distances(one: DoubleFloat, other: DoubleFloat, weights: jax.Array | None, distance: Distance) -> jax.Array:
+def _distances(
+    one: DoubleFloat, other: DoubleFloat, weights: jax.Array | None, distance: Distance
+) -> jax.Array:
     """Return the distances of places ``(D, ...)`` that broadcast."""
     if distance == "great_circle":
         return _great_circle(one, other)
     size = one.high.shape[0]
-    shape = jnp.broadcast_shapes(*(part.shape[1:] for part in jax.tree.leaves((one.high, other.high, weights))))
+    shape = jnp.broadcast_shapes(
+        *(part.shape[1:] for part in jax.tree.leaves((one.high, other.high, weights)))
+    )
 
     def over(combine: Callable[[jax.Array, jax.Array], jax.Array]) -> jax.Array:
-        def step(total: jax.Array, at: tuple[DoubleFloat, DoubleFloat, jax.Array | None]) -> tuple[jax.Array, None]:
+        def step(
+            total: jax.Array, at: tuple[DoubleFloat, DoubleFloat, jax.Array | None]
+        ) -> tuple[jax.Array, None]:
             difference = jnp.abs(_difference(at[0], at[1]))
             if distance == "hamming":
-                difference = jnp.where(jnp.isnan(difference), jnp.nan, (difference != 0).astype(total.dtype))
+                difference = jnp.where(
+                    jnp.isnan(difference), jnp.nan, (difference != 0).astype(total.dtype)
+                )
             return combine(total, difference if at[2] is None else difference * at[2]), None
 
         # One coordinate at a time: an innermost axis of two or three coordinates is several times
         # slower.
-        return jax.lax.scan(step, jnp.zeros(shape, one.high.dtype), (one, other, weights), unroll=min(size, 8))[0]
+        return jax.lax.scan(
+            step, jnp.zeros(shape, one.high.dtype), (one, other, weights), unroll=min(size, 8)
+        )[0]
 
     if distance in ("manhattan", "hamming"):
         return over(jnp.add)
@@ -161,13 +185,19 @@ def _difference(one: DoubleFloat, other: DoubleFloat) -> jax.Array:
 
 def _great_circle(one: DoubleFloat, other: DoubleFloat) -> jax.Array:
     """Return the distance by the haversine formula, rounded down."""
-    latitudes, longitudes = ([DoubleFloat(*(part[k] for part in places)) for places in (one, other)] for k in (0, 1))
+    latitudes, longitudes = (
+        [DoubleFloat(*(part[k] for part in places)) for places in (one, other)] for k in (0, 1)
+    )
     rise, around = _difference(*latitudes), longitudes[0].minus(longitudes[1])
     # One meridian can have two longitudes.
     turn = around.minus(single(360 * jnp.round(around.high / 360))).value
     # The cosines of the latitudes, accurate near the poles.
-    narrow, narrow_2 = (jnp.sin(jnp.deg2rad((90 - jnp.abs(p.high)) - jnp.sign(p.high) * p.low)) for p in latitudes)
-    h = jnp.square(jnp.sin(jnp.deg2rad(rise) / 2)) + narrow * narrow_2 * jnp.square(jnp.sin(jnp.deg2rad(turn) / 2))
+    narrow, narrow_2 = (
+        jnp.sin(jnp.deg2rad((90 - jnp.abs(p.high)) - jnp.sign(p.high) * p.low)) for p in latitudes
+    )
+    h = jnp.square(jnp.sin(jnp.deg2rad(rise) / 2)) + narrow * narrow_2 * jnp.square(
+        jnp.sin(jnp.deg2rad(turn) / 2)
+    )
     h = jnp.clip(h * (1 - 16 * float(jnp.finfo(h.dtype).eps)), 0.0, 1.0)
     same = h == 0
     return jnp.where(same, 0.0, 2 * _EARTH_RADIUS * jnp.arcsin(jnp.sqrt(jnp.where(same, 1.0, h))))

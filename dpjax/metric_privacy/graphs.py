@@ -44,7 +44,8 @@ def from_graph(edges: ArrayLike, *, size: int, budgets: ArrayLike) -> Metric:
     cost = jnp.atleast_1d(budget_array("budgets", budgets))
     if cost.shape[-1] not in (1, pairs.shape[0]):
         raise ValueError(
-            f"budgets must have one element for each of the {pairs.shape[0]} edges, or one for all, got shape {cost.shape}."
+            f"budgets must have one element for each of the {pairs.shape[0]} edges, or one for "
+            f"all, got shape {cost.shape}."
         )
     return _of_edges(checks.codes(pairs), cost, size)
 
@@ -67,23 +68,39 @@ def spanning_tree(metric: Metric, *, budget: ArrayLike | None = None) -> Metric:
     [[0.0, 0.5, 1.0], [0.5, 0.0, 0.5], [1.0, 0.5, 0.0]]
     """
     checks.instance("spanning_tree", metric, Metric, "from_points, from_graph, ...")
-    return _spanning_tree(metric, None if budget is None else checks.positive("budget", budget, metric.dtype))
+    return _spanning_tree(
+        metric, None if budget is None else checks.positive("budget", budget, metric.dtype)
+    )
 
 
 @jax.jit
 def _spanning_tree(metric: Metric, budget: jax.Array | None) -> Metric:
     lengths = metric.dense().budgets
-    n, batch = metric.size, lengths.shape[:-2] if budget is None else jnp.broadcast_shapes(lengths.shape[:-2], budget.shape)
+    n, batch = (
+        metric.size,
+        lengths.shape[:-2]
+        if budget is None
+        else jnp.broadcast_shapes(lengths.shape[:-2], budget.shape),
+    )
 
     def tree(lengths: jax.Array, edge: jax.Array) -> jax.Array:
         def add_nearest(_: jax.Array, state: tuple) -> tuple:
             paths, found, nearest, parent = state
-            new = jnp.argmin(jnp.where(found, jnp.inf, jnp.minimum(nearest, jnp.finfo(nearest.dtype).max)))
-            step = jnp.where(nearest[new] == jnp.inf, jnp.inf, nearest[new] if budget is None else edge)
+            new = jnp.argmin(
+                jnp.where(found, jnp.inf, jnp.minimum(nearest, jnp.finfo(nearest.dtype).max))
+            )
+            step = jnp.where(
+                nearest[new] == jnp.inf, jnp.inf, nearest[new] if budget is None else edge
+            )
             row = jnp.where(found, paths[parent[new]] + step, jnp.inf).at[new].set(0.0)
             closer = lengths[new] < nearest
             parent = jnp.where(closer, new.astype(parent.dtype), parent)
-            return paths.at[new].set(row).at[:, new].set(row), found.at[new].set(True), jnp.minimum(nearest, lengths[new]), parent
+            return (
+                paths.at[new].set(row).at[:, new].set(row),
+                found.at[new].set(True),
+                jnp.minimum(nearest, lengths[new]),
+                parent,
+            )
 
         paths = jnp.full((n, n), jnp.inf, lengths.dtype).at[0, 0].set(0.0)
         start = paths, jnp.arange(n) == 0, lengths[0], jnp.zeros(n, jnp.int32)

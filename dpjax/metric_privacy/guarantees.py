@@ -61,12 +61,20 @@ class MetricGuarantee(Shown):
             if checks.is_traced(metric.budgets):
                 raise TypeError(f"{name} must be a concrete metric, got a traced one.")
             if metric.batch_shape:
-                raise ValueError(f"{name} must be a single metric, got a batch of shape {metric.batch_shape}.")
+                raise ValueError(
+                    f"{name} must be a single metric, got a batch of shape {metric.batch_shape}."
+                )
             if np.any(np.isnan(np.asarray(metric.budgets))):
-                raise ValueError(f"the budgets of {name} must not be NaN: one of its parameters was invalid.")
-        if self.ranges is not None and (self.ranges.size, self.ranges.neighbors) != (self.metric.size, self.metric.neighbors):
+                raise ValueError(
+                    f"the budgets of {name} must not be NaN: one of its parameters was invalid."
+                )
+        if self.ranges is not None and (self.ranges.size, self.ranges.neighbors) != (
+            self.metric.size,
+            self.metric.neighbors,
+        ):
             raise ValueError(
-                f"ranges must be on the {self.metric.size} elements of metric under {self.metric.neighbors} neighbors."
+                f"ranges must be on the {self.metric.size} elements of metric under "
+                f"{self.metric.neighbors} neighbors."
             )
 
     def _facts(self) -> dict[str, Any]:
@@ -91,13 +99,17 @@ class MetricGuarantee(Shown):
             )
         dtype = jnp.promote_types(self.metric.dtype, other.metric.dtype)
         parts = _sum(self._closed, other._closed), _sum(self._closed_ranges, other._closed_ranges)
-        return MetricGuarantee(*(Metric(_rounded_up(part, dtype), self.neighbors) for part in parts))
+        return MetricGuarantee(
+            *(Metric(_rounded_up(part, dtype), self.neighbors) for part in parts)
+        )
 
     __radd__ = __add__
 
     def __mul__(self, count: int) -> MetricGuarantee:
         number = checks.static_integer("a number of mechanisms", count, 1)
-        return MetricGuarantee(times(self.metric, number), None if self.ranges is None else times(self.ranges, number))
+        return MetricGuarantee(
+            times(self.metric, number), None if self.ranges is None else times(self.ranges, number)
+        )
 
     __rmul__ = __mul__
 
@@ -160,7 +172,9 @@ class MetricGuarantee(Shown):
             )
         values = slice(self.metric.num_values)
         at = (-1 if neighbors == "add_remove" else values, values)
-        epsilon, bounded_range = (float(np.max(closed[at], initial=0.0)) for closed in (self._closed, self._closed_ranges))
+        epsilon, bounded_range = (
+            float(np.max(closed[at], initial=0.0)) for closed in (self._closed, self._closed_ranges)
+        )
         return Guarantee(epsilon, bounded_range, neighbors)
 
     def group_epsilon(self, x: ArrayLike, y: ArrayLike) -> float:
@@ -178,7 +192,9 @@ class MetricGuarantee(Shown):
         one, other = np.asarray(x, np.float64), np.asarray(y, np.float64)
         size = self.metric.num_values
         if one.shape != (size,) or other.shape != (size,):
-            raise ValueError(f"histograms must have {size} elements, got shapes {one.shape} and {other.shape}.")
+            raise ValueError(
+                f"histograms must have {size} elements, got shapes {one.shape} and {other.shape}."
+            )
         if not all(np.all((counts >= 0) & (counts < inf)) for counts in (one, other)):
             raise ValueError("histograms must be finite nonnegative counts.")
         moved = one - other
@@ -187,7 +203,11 @@ class MetricGuarantee(Shown):
         elif np.sum(moved) != 0:
             return inf
         differ = np.flatnonzero(moved)
-        return float(np.sum(np.abs(moved)) / 2 * np.max(self._closed[np.ix_(differ, differ)])) if differ.size else 0.0
+        return (
+            float(np.sum(np.abs(moved)) / 2 * np.max(self._closed[np.ix_(differ, differ)]))
+            if differ.size
+            else 0.0
+        )
 
 
 def _shortest_paths(metric: Metric) -> np.ndarray:
@@ -220,4 +240,6 @@ def times(metric: Metric, factor: float) -> Metric:
 def _rounded_up(budgets: np.ndarray, dtype: Any) -> jax.Array:
     with np.errstate(over="ignore"):
         found = budgets.astype(dtype)
-    return jnp.asarray(np.where(found < budgets, np.nextafter(found, np.inf, dtype=found.dtype), found))
+    return jnp.asarray(
+        np.where(found < budgets, np.nextafter(found, np.inf, dtype=found.dtype), found)
+    )

@@ -54,7 +54,9 @@ def counts_of(x: ArrayLike, dtype: Any, size: int) -> DoubleFloat:
     """
     counts = exact_numbers("x", x, dtype)
     if counts.high.shape[-1:] != (size,):
-        raise ValueError(f"x must count {size} elements on its last axis, got shape {counts.high.shape}.")
+        raise ValueError(
+            f"x must count {size} elements on its last axis, got shape {counts.high.shape}."
+        )
     return _clipped(counts)
 
 
@@ -87,7 +89,9 @@ def whole_histogram(
     public = checks.positive("public_n", public_n, counts.high.dtype)
     if neighbors == "add_remove":
         null = single(public).minus(sum_of(counts))
-        counts = DoubleFloat(*(concatenate(part, rest[..., None]) for part, rest in zip(counts, null, strict=True)))
+        counts = DoubleFloat(
+            *(concatenate(part, rest[..., None]) for part, rest in zip(counts, null, strict=True))
+        )
     return counts, public
 
 
@@ -103,7 +107,9 @@ def linear_answers(queries: jax.Array, counts: DoubleFloat) -> DoubleFloat:
     batch = jnp.broadcast_shapes(queries.shape[:-2], counts.high.shape[:-1])
     size = queries.shape[-1]
     most, limits = jnp.max(jnp.abs(queries), axis=-1), jnp.finfo(queries.dtype)
-    sound = (most == 0) | ((most > float(limits.tiny) * 2.0**40) & (most < float(limits.max) * 2.0**-62))
+    sound = (most == 0) | (
+        (most > float(limits.tiny) * 2.0**40) & (most < float(limits.max) * 2.0**-62)
+    )
     queries = jnp.where(sound[..., None], queries, jnp.nan)
 
     def one(query: jax.Array) -> DoubleFloat:
@@ -116,13 +122,19 @@ def linear_answers(queries: jax.Array, counts: DoubleFloat) -> DoubleFloat:
             ranked = jax.tree.map(lambda part: take(part, broadcast_rows(order, batch)), counts)
         sums = prefix_sums(ranked)
         total = jax.tree.map(lambda part: part[..., -1], sums)
-        return total.times(single(values[..., -1])).minus(sum_of(gaps.times(sums.at(slice(1, size)))))
+        return total.times(single(values[..., -1])).minus(
+            sum_of(gaps.times(sums.at(slice(1, size))))
+        )
 
     if prod(batch) == 0:
         return single(jnp.zeros((*batch, queries.shape[-2]), queries.dtype))
     at_once = max(1, _CELLS // max(1, prod(batch) * size))
-    found = jax.lax.map(one, jnp.moveaxis(queries, -2, 0), batch_size=min(at_once, queries.shape[-2]))
-    return jax.tree.map(lambda part: jnp.moveaxis(jnp.broadcast_to(part, (queries.shape[-2], *batch)), 0, -1), found)
+    found = jax.lax.map(
+        one, jnp.moveaxis(queries, -2, 0), batch_size=min(at_once, queries.shape[-2])
+    )
+    return jax.tree.map(
+        lambda part: jnp.moveaxis(jnp.broadcast_to(part, (queries.shape[-2], *batch)), 0, -1), found
+    )
 
 
 def below_best(scores: DoubleFloat) -> jax.Array:

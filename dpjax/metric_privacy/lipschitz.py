@@ -39,7 +39,8 @@ from dpjax.metric_privacy.nearest import allowed, nearest_function
 Mechanism = Literal["small_db", "mwem"]
 MECHANISMS = get_args(Mechanism)
 BEYOND_ONE = (
-    "queries must have values in [-1, 1] for MWEM: divide them all by their largest |value|, and multiply the answers by it."
+    "queries must have values in [-1, 1] for MWEM: divide them all by their largest |value|, and "
+    "multiply the answers by it."
 )
 
 
@@ -93,9 +94,12 @@ class LipschitzQueries:
         The histograms include the null record if the metric has it.
         """
         if histograms.shape[-1:] != (self.size,):
-            null_record = ", the last of which is the null record" if self.neighbors == "add_remove" else ""
+            null_record = (
+                ", the last of which is the null record" if self.neighbors == "add_remove" else ""
+            )
             raise ValueError(
-                f"histograms must have a last axis of {self.size} elements{null_record}, got shape {histograms.shape}."
+                f"histograms must have a last axis of {self.size} elements{null_record}, got "
+                f"shape {histograms.shape}."
             )
         return evaluate(self.values, histograms)
 
@@ -147,7 +151,9 @@ def lipschitz_envelope(queries: ArrayLike, metric: Metric, *, scale: ArrayLike) 
     [[0.25, 0.75]]
     """
     values, metric = prepared(queries, metric)
-    return _rounded(*_envelope(values, metric, checks.positive("scale", scale, values.dtype)), metric.neighbors)
+    return _rounded(
+        *_envelope(values, metric, checks.positive("scale", scale, values.dtype)), metric.neighbors
+    )
 
 
 def fit_lipschitz_queries(
@@ -192,7 +198,11 @@ def fit_lipschitz_queries(
     if isinstance(price, str):
         checks.one_of("price", price, MECHANISMS)
         factor: ArrayLike = unit_price(price, values.shape[-1], values.shape[-2], failure)
-        if price == "mwem" and not isinstance(queries, jax.Array) and np.any(np.abs(np.asarray(queries, np.float64)) > 1):
+        if (
+            price == "mwem"
+            and not isinstance(queries, jax.Array)
+            and np.any(np.abs(np.asarray(queries, np.float64)) > 1)
+        ):
             raise ValueError(BEYOND_ONE)
     else:
         factor = price
@@ -214,7 +224,10 @@ def unit_price(mechanism: Mechanism, num_elements: int, num_queries: int, failur
     failure = checks.concrete_probability("failure", failure)
     if mechanism == "small_db":
         log_choices = max(log(num_queries), log(2 * num_queries) / 2)
-        return float((16 * log(num_elements) * log_choices + 4 * log(num_elements) + 4 * log(1 / failure)) ** (1 / 3))
+        return float(
+            (16 * log(num_elements) * log_choices + 4 * log(num_elements) + 4 * log(1 / failure))
+            ** (1 / 3)
+        )
     return float(20 / 5 ** (2 / 3) * (log(num_elements) * log(num_queries)) ** (1 / 3))
 
 
@@ -260,9 +273,14 @@ def allowed_by(queries: LipschitzQueries, metric: Metric) -> Metric:
     try:
         excess = float(overspent(queries, metric))
     except TypeError:  # JAX's error for a traced value is one
-        raise TypeError("queries and budgets must be concrete for a guarantee, got traced ones.") from None
+        raise TypeError(
+            "queries and budgets must be concrete for a guarantee, got traced ones."
+        ) from None
     if not excess <= 1:
-        raise ValueError(f"queries must differ by at most c d(i, j), got {excess:g} times that: increase the scale c.")
+        raise ValueError(
+            f"queries must differ by at most c d(i, j), got {excess:g} times that: "
+            "increase the scale c."
+        )
     return metric.dense()
 
 
@@ -284,7 +302,9 @@ def _needed(values: jax.Array, metric: Metric) -> jax.Array:
 
 @partial(jax.jit, static_argnames="neighbors")
 def _rounded(values: jax.Array, scale: jax.Array, neighbors: Neighbors) -> LipschitzQueries:
-    return LipschitzQueries(values, rounded_up(scale, jnp.max(jnp.abs(values), axis=(-2, -1))), neighbors)
+    return LipschitzQueries(
+        values, rounded_up(scale, jnp.max(jnp.abs(values), axis=(-2, -1))), neighbors
+    )
 
 
 @jax.jit
@@ -297,14 +317,18 @@ def _envelope(values: jax.Array, metric: Metric, scale: jax.Array) -> tuple[jax.
 
 
 @jax.jit
-def _fit(values: jax.Array, metric: Metric, records: jax.Array, price: jax.Array) -> LipschitzQueries:
+def _fit(
+    values: jax.Array, metric: Metric, records: jax.Array, price: jax.Array
+) -> LipschitzQueries:
     batch = jnp.broadcast_shapes(values.shape[:-2], metric.batch_shape, records.shape, price.shape)
     # Closed: a path of small budgets between i and j may bound |q'_i - q'_j|, and so the mismatch,
     # more tightly than d(i, j) does.
     budgets = metric.closure().budgets
     changes = jnp.max(jnp.abs(values[..., :, None] - values[..., None, :]), axis=-3)
     changes, slopes = (jnp.where(budgets == jnp.inf, 0.0, array) for array in (changes, budgets))
-    best = _best_scale(changes, slopes, jnp.broadcast_to(records, batch), jnp.broadcast_to(price, batch))
+    best = _best_scale(
+        changes, slopes, jnp.broadcast_to(records, batch), jnp.broadcast_to(price, batch)
+    )
     needed, (nearest, scale) = _needed(values, metric), _envelope(values, metric, best)
     unchanged = best >= needed
     chosen = jnp.where(unchanged[..., None, None], values, nearest)
@@ -325,7 +349,9 @@ def _best_scale(changes: jax.Array, slopes: jax.Array, n: jax.Array, price: jax.
         active, change, slope, best, least = state
         steeper = slopes > slope[..., None, None]
         rise = changes - change[..., None, None]
-        meet = jnp.where(steeper, rise / jnp.where(steeper, slopes - slope[..., None, None], 1.0), -jnp.inf)
+        meet = jnp.where(
+            steeper, rise / jnp.where(steeper, slopes - slope[..., None, None], 1.0), -jnp.inf
+        )
         c = jnp.max(meet, axis=(-2, -1))
         active = active & (c > 0)
         cost_here = cost(jnp.maximum(change - slope * c, 0.0), c)

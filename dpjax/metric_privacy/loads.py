@@ -55,12 +55,17 @@ def prepared(queries: ArrayLike, metric: Metric, name: str = "queries") -> tuple
     return values, metric.astype(dtype)
 
 
-def with_scales(queries: ArrayLike, scales: ArrayLike, metric: Metric) -> tuple[jax.Array, jax.Array, Metric]:
+def with_scales(
+    queries: ArrayLike, scales: ArrayLike, metric: Metric
+) -> tuple[jax.Array, jax.Array, Metric]:
     """Return the checked queries, scales and metric."""
     values, metric = prepared(queries, metric)
     c = budget_array("scales", scales).astype(values.dtype)
     if c.shape[-1:] != values.shape[-2:-1]:
-        raise ValueError(f"scales must have one element for each of the {values.shape[-2]} queries, got shape {c.shape}.")
+        raise ValueError(
+            f"scales must have one element for each of the {values.shape[-2]} "
+            f"queries, got shape {c.shape}."
+        )
     return values, c, metric
 
 
@@ -78,12 +83,19 @@ def ratio(cost: jax.Array, budget: jax.Array) -> jax.Array:
     """Divide cost by budget: 0/x = 0, x/0 = inf, x/inf = 0; a nonzero quotient stays above 0."""
     free = (cost == 0) | (budget == jnp.inf)
     none = budget <= 0
-    quotient = jnp.maximum(cost / jnp.where(free | none, 1.0, budget), float(np.finfo(cost.dtype).tiny))
+    quotient = jnp.maximum(
+        cost / jnp.where(free | none, 1.0, budget), float(np.finfo(cost.dtype).tiny)
+    )
     quotient = jnp.where(free, 0.0, jnp.where(none, jnp.inf, quotient))
     return jnp.where(jnp.isnan(budget), jnp.nan, quotient)
 
 
-def fold_pairs(values: jax.Array, metric: Metric, initial: Any, step: Callable[[Any, jax.Array, jax.Array, jax.Array], Any]) -> Any:
+def fold_pairs(
+    values: jax.Array,
+    metric: Metric,
+    initial: Any,
+    step: Callable[[Any, jax.Array, jax.Array, jax.Array], Any],
+) -> Any:
     """Run over all pairs in blocks of rows of the metric.
 
     The call is ``step(carry, index (B,), differences (..., K, B, N), budgets (..., B, N))``.
@@ -94,14 +106,19 @@ def fold_pairs(values: jax.Array, metric: Metric, initial: Any, step: Callable[[
     def block(carry: Any, index: jax.Array, rows: jax.Array) -> Any:
         block_values, other = jnp.take(values, index, axis=-1)[..., :, None], values[..., None, :]
         # A nonzero difference that underflows counts as the smallest normal number.
-        apart = jnp.where(block_values == other, 0.0, jnp.maximum(jnp.abs(block_values - other), tiny))
+        apart = jnp.where(
+            block_values == other, 0.0, jnp.maximum(jnp.abs(block_values - other), tiny)
+        )
         return step(carry, index, apart, rows)
 
     return fold_rows(metric, initial, block, count=BLOCK_CELLS // max(lanes, 1))
 
 
 def largest_of(
-    values: jax.Array, metric: Metric, function: Callable[[jax.Array, jax.Array], jax.Array], shape: tuple[int, ...]
+    values: jax.Array,
+    metric: Metric,
+    function: Callable[[jax.Array, jax.Array], jax.Array],
+    shape: tuple[int, ...],
 ) -> jax.Array:
     """Return the maximum over all pairs of a function of differences and budgets.
 
@@ -113,7 +130,9 @@ def largest_of(
         return jnp.maximum(carry, jnp.max(function(apart, rows), axis=-2))
 
     # The last axis is reduced at the end, because a maximum along it is vectorized less well.
-    return jnp.max(fold_pairs(values, metric, jnp.zeros((*shape, metric.size), values.dtype), step), axis=-1)
+    return jnp.max(
+        fold_pairs(values, metric, jnp.zeros((*shape, metric.size), values.dtype), step), axis=-1
+    )
 
 
 @jax.jit
@@ -123,7 +142,9 @@ def largest_load(values: jax.Array, scales: jax.Array, metric: Metric) -> jax.Ar
     def charged(apart: jax.Array, budgets: jax.Array) -> jax.Array:
         return ratio(jnp.sum(ratio(apart, scales[..., None, None]), axis=-3), budgets)
 
-    return largest_of(values, metric, charged, jnp.broadcast_shapes(batch_of(values, metric), scales.shape[:-1]))
+    return largest_of(
+        values, metric, charged, jnp.broadcast_shapes(batch_of(values, metric), scales.shape[:-1])
+    )
 
 
 def scales_alone(values: jax.Array, metric: Metric) -> jax.Array:
@@ -132,7 +153,9 @@ def scales_alone(values: jax.Array, metric: Metric) -> jax.Array:
     All are NaN if any is.
     """
     shape = (*batch_of(values, metric), values.shape[-2])
-    scales = largest_of(values, metric, lambda apart, budgets: ratio(apart, budgets[..., None, :, :]), shape)
+    scales = largest_of(
+        values, metric, lambda apart, budgets: ratio(apart, budgets[..., None, :, :]), shape
+    )
     return jnp.where(jnp.any(jnp.isnan(scales), axis=-1, keepdims=True), jnp.nan, scales)
 
 
@@ -145,7 +168,9 @@ def answered(values: jax.Array, alone: jax.Array) -> tuple[jax.Array, jax.Array]
     return alive, jnp.where(alive[..., None], values, 0.0)
 
 
-def within_budgets(values: jax.Array, scales: jax.Array, alone: jax.Array, metric: Metric) -> jax.Array:
+def within_budgets(
+    values: jax.Array, scales: jax.Array, alone: jax.Array, metric: Metric
+) -> jax.Array:
     """Return scales multiplied by their load if above 1; 0 or ``inf`` for queries without noise.
 
     They are within the budgets in exact arithmetic, as the computed load has a relative error below
@@ -154,4 +179,8 @@ def within_budgets(values: jax.Array, scales: jax.Array, alone: jax.Array, metri
     alive, shared = answered(values, alone)
     scales = jnp.where(alive, scales, jnp.inf)
     margin = 1 + (2 * values.shape[-2] + 16) * float(np.finfo(values.dtype).eps)
-    return jnp.where(alive, scales * (jnp.maximum(largest_load(shared, scales, metric), 1.0) * margin)[..., None], alone)
+    return jnp.where(
+        alive,
+        scales * (jnp.maximum(largest_load(shared, scales, metric), 1.0) * margin)[..., None],
+        alone,
+    )

@@ -18,7 +18,13 @@ from dpjax import checks
 from dpjax.metric_privacy.loads import one_query
 from dpjax.metric_privacy.metrics import Metric
 from dpjax.metric_privacy.nearest import allowed, nearest_function
-from dpjax.metric_privacy.preprocessing import FittedQueries, Loss, fit_queries, scale_worth_its_noise, with_public_n
+from dpjax.metric_privacy.preprocessing import (
+    FittedQueries,
+    Loss,
+    fit_queries,
+    scale_worth_its_noise,
+    with_public_n,
+)
 from dpjax.metric_privacy.scales import scales_by
 
 
@@ -45,7 +51,12 @@ class FittedMeans(NamedTuple):
 
 
 def fit_statistics(
-    values: ArrayLike, metric: Metric, *, num_records: ArrayLike, loss: Loss = "squared", failure: float = 0.05
+    values: ArrayLike,
+    metric: Metric,
+    *,
+    num_records: ArrayLike,
+    loss: Loss = "squared",
+    failure: float = 0.05,
 ) -> FittedQueries:
     """Return the transformed universe of problem (13): queries G and scales c for statistics.
 
@@ -75,7 +86,9 @@ def fit_statistics(
     array = checks.float_array("values", values)
     n = checks.positive("num_records", num_records, array.dtype)
     scaled = checks.finite("values", values, array.dtype) / n[..., None, None]
-    return fit_queries(scaled, metric, num_records=n, loss=loss, bias="worst_element", failure=failure)
+    return fit_queries(
+        scaled, metric, num_records=n, loss=loss, bias="worst_element", failure=failure
+    )
 
 
 def fit_marginals(values: ArrayLike, metric: Metric, *, num_records: ArrayLike) -> FittedMeans:
@@ -124,12 +137,17 @@ def _fit_marginals(u: jax.Array, metric: Metric, n: jax.Array) -> FittedMeans:
         return scales_by(values[..., None, :], metric, "common")[..., 0] / n * rounding
 
     closed = scale_of(u)
-    c = scale_worth_its_noise(u, reach, jnp.ones_like(closed), closed, "worst_element")[..., None, None]
+    c = scale_worth_its_noise(u, reach, jnp.ones_like(closed), closed, "worst_element")[
+        ..., None, None
+    ]
     fitted = nearest_function(u, allowed(c, reach), metric.budgets)
     scale = scale_of(fitted)
 
     objective = jnp.max(jnp.abs(fitted - u), axis=-1) + scale
     better = objective < closed
     return FittedMeans(
-        jnp.where(better[..., None], fitted, u), jnp.where(better, scale, closed), jnp.where(better, objective, closed), closed
+        jnp.where(better[..., None], fitted, u),
+        jnp.where(better, scale, closed),
+        jnp.where(better, objective, closed),
+        closed,
     )

@@ -22,7 +22,14 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.display import Shown
-from dpjax.metric_privacy.budgets import budget_array, faults, nan_where_any, nan_where_missing, square_array, symmetric
+from dpjax.metric_privacy.budgets import (
+    budget_array,
+    faults,
+    nan_where_any,
+    nan_where_missing,
+    square_array,
+    symmetric,
+)
 from dpjax.metric_privacy.coordinates import Points
 from dpjax.metric_privacy.shortest_paths import shortest_paths
 from dpjax.numerics.batching import fits, take
@@ -70,7 +77,11 @@ class Metric(Shown):
     neighbors: Neighbors = field(default="swap", metadata={"static": True})
 
     def _facts(self) -> dict[str, Any]:
-        return {"size": self.size, "batch_shape": self.batch_shape, "neighbors": repr(self.neighbors)}
+        return {
+            "size": self.size,
+            "batch_shape": self.batch_shape,
+            "neighbors": repr(self.neighbors),
+        }
 
     def __post_init__(self) -> None:
         checks.one_of("neighbors", self.neighbors, checks.NEIGHBORS)
@@ -135,12 +146,17 @@ class Metric(Shown):
         """
         if isinstance(self.budgets, Points):
             return self.budgets.pairs(first, second)
-        return take(self.budgets.reshape(*self.batch_shape, self.size**2), first * self.size + second)
+        return take(
+            self.budgets.reshape(*self.batch_shape, self.size**2), first * self.size + second
+        )
 
     def columns(self, queries: jax.Array) -> jax.Array:
         """Return query values of all elements, ``(..., N)``, with a 0 for a null record."""
         if queries.shape[-1] != self.num_values:
-            raise ValueError(f"queries must have a last axis of {self.num_values} elements as the metric, got {queries.shape[-1]}.")
+            raise ValueError(
+                f"queries must have a last axis of {self.num_values} elements as the "
+                f"metric, got {queries.shape[-1]}."
+            )
         return jnp.pad(queries, [(0, 0)] * (queries.ndim - 1) + [(0, self.size - self.num_values)])
 
     def astype(self, dtype: Any) -> Metric:
@@ -180,13 +196,16 @@ class Metric(Shown):
         [[0.0, 2.0, 1.0], [2.0, 0.0, 1.0], [1.0, 1.0, 0.0]]
         """
         if self.neighbors == "add_remove":
-            raise ValueError("with_absence needs a metric without the null record, and this one has it already.")
+            raise ValueError(
+                "with_absence needs a metric without the null record, and this one has it already."
+            )
         absence = jnp.atleast_1d(budget_array("budgets", budgets).astype(self.dtype))
         if absence.shape[-1] == 1:
             absence = jnp.broadcast_to(absence, (*absence.shape[:-1], self.size))
         if absence.shape[-1] != self.size:
             raise ValueError(
-                f"budgets must have one element for each of the {self.size} elements, or one for all, got shape {absence.shape}."
+                f"budgets must have one element for each of the {self.size} elements, or one for "
+                f"all, got shape {absence.shape}."
             )
         fits(self.batch_shape, budgets=absence.shape[:-1])
         return _with_absence(self, absence)
@@ -257,7 +276,11 @@ def uniform(size: int, *, epsilon: ArrayLike) -> Metric:
     [[0.0, 0.5], [0.5, 0.0]]
     """
     size = checks.static_integer("size", size, 1)
-    return Metric(_equal_budgets(size, checks.positive("epsilon", epsilon, checks.float_array("epsilon", epsilon).dtype)))
+    return Metric(
+        _equal_budgets(
+            size, checks.positive("epsilon", epsilon, checks.float_array("epsilon", epsilon).dtype)
+        )
+    )
 
 
 @partial(jax.jit, static_argnames="size")
@@ -302,17 +325,24 @@ def fold_rows(
 @jax.jit
 def _dense(metric: Metric) -> Metric:
     matrix = metric.rows(0, metric.size)
-    return Metric(nan_where_any(jnp.minimum(matrix, jnp.swapaxes(matrix, -1, -2))), metric.neighbors)
+    return Metric(
+        nan_where_any(jnp.minimum(matrix, jnp.swapaxes(matrix, -1, -2))), metric.neighbors
+    )
 
 
 @jax.jit
 def _with_absence(metric: Metric, edge: jax.Array) -> Metric:
     budgets = metric.budgets
     if isinstance(budgets, Points):
-        return Metric(replace(budgets, absence=edge, epsilon=nan_where_missing(budgets.epsilon, edge)), "add_remove")
+        return Metric(
+            replace(budgets, absence=edge, epsilon=nan_where_missing(budgets.epsilon, edge)),
+            "add_remove",
+        )
     batch, size = jnp.broadcast_shapes(edge.shape[:-1], metric.batch_shape), metric.size + 1
     matrix = jnp.zeros((*batch, size, size), budgets.dtype).at[..., :-1, :-1].set(budgets)
-    return Metric(nan_where_any(matrix.at[..., -1, :-1].set(edge).at[..., :-1, -1].set(edge)), "add_remove")
+    return Metric(
+        nan_where_any(matrix.at[..., -1, :-1].set(edge).at[..., :-1, -1].set(edge)), "add_remove"
+    )
 
 
 @jax.jit
@@ -321,4 +351,6 @@ def _scaled(metric: Metric, factor: jax.Array) -> Metric:
     if not isinstance(budgets, Points):
         return Metric(nan_where_any(budgets * factor[..., None, None]), metric.neighbors)
     absence = None if budgets.absence is None else budgets.absence * factor[..., None]
-    return Metric(replace(budgets, epsilon=budgets.epsilon * factor, absence=absence), metric.neighbors)
+    return Metric(
+        replace(budgets, epsilon=budgets.epsilon * factor, absence=absence), metric.neighbors
+    )

@@ -43,10 +43,14 @@ def bias_of(residual: jax.Array, loss: str, bias: str) -> jax.Array:
     if loss == "maximum":
         return jnp.max(magnitude, axis=(-2, -1))
     total = jnp.sum if bias == "all_elements" else jnp.max
-    return total(jnp.sum(jnp.square(magnitude) if loss == "squared" else magnitude, axis=-2), axis=-1)
+    return total(
+        jnp.sum(jnp.square(magnitude) if loss == "squared" else magnitude, axis=-2), axis=-1
+    )
 
 
-def nearest_queries(target: jax.Array, scales: jax.Array, metric: Metric, loss: str, bias: str) -> jax.Array:
+def nearest_queries(
+    target: jax.Array, scales: jax.Array, metric: Metric, loss: str, bias: str
+) -> jax.Array:
     """Return the G nearest to the target within the budgets, for given scales.
 
     It is found by splitting (ADMM) in x = G / c. Every pair has a copy of x_i - x_j, projected on
@@ -56,7 +60,9 @@ def nearest_queries(target: jax.Array, scales: jax.Array, metric: Metric, loss: 
     c = scales[..., None]
     t = target / c
     t = t - jnp.mean(t, axis=-1, keepdims=True)
-    unit = jnp.maximum(jnp.max(jnp.abs(t), axis=(-2, -1), keepdims=True), float(np.finfo(t.dtype).tiny))
+    unit = jnp.maximum(
+        jnp.max(jnp.abs(t), axis=(-2, -1), keepdims=True), float(np.finfo(t.dtype).tiny)
+    )
     t = t / unit
     radius = metric.budgets / unit
     n = t.shape[-1]
@@ -77,7 +83,9 @@ def nearest_queries(target: jax.Array, scales: jax.Array, metric: Metric, loss: 
         copies = _on_ball(apart, balls)
         if loss != "squared":
             off = x - t + price
-            residual = _soft(off, threshold) if loss == "absolute" else off - _on_cube_dual(off, threshold)
+            residual = (
+                _soft(off, threshold) if loss == "absolute" else off - _on_cube_dual(off, threshold)
+            )
             price = off - residual
         return x, copies, apart - copies, residual, price
 
@@ -117,10 +125,14 @@ def _center(points: jax.Array, loss: str) -> jax.Array:
         apart = jnp.sum(jnp.square(away) if loss == "squared" else jnp.abs(away), axis=-2)
         most = jnp.max(apart, axis=-1, keepdims=True)
         better = most < least
-        towards = jnp.take_along_axis(away, jnp.argmax(apart, axis=-1)[..., None, None], axis=-1)[..., 0]
+        towards = jnp.take_along_axis(away, jnp.argmax(apart, axis=-1)[..., None, None], axis=-1)[
+            ..., 0
+        ]
         return at + towards / (number + 3), jnp.where(better, at, best), jnp.minimum(most, least)
 
-    return jax.lax.fori_loop(0, 60, step, (middle, middle, jnp.full((*middle.shape[:-1], 1), jnp.inf, middle.dtype)))[1]
+    return jax.lax.fori_loop(
+        0, 60, step, (middle, middle, jnp.full((*middle.shape[:-1], 1), jnp.inf, middle.dtype))
+    )[1]
 
 
 def _within(x: jax.Array, budgets: jax.Array) -> jax.Array:
@@ -135,7 +147,9 @@ def _within(x: jax.Array, budgets: jax.Array) -> jax.Array:
     finest = 64 * float(np.finfo(x.dtype).eps) * jnp.sum(jnp.max(jnp.abs(x), axis=-1), axis=-1)
     d = jnp.where(budgets <= finest[..., None, None], 0.0, budgets)[..., None, :, :]
     spare = jnp.maximum(d - total, 0.0) / x.shape[-2]
-    reach = shortest_paths(jnp.where(total > d, apart * (d / jnp.where(total > d, total, 1.0)), apart + spare))
+    reach = shortest_paths(
+        jnp.where(total > d, apart * (d / jnp.where(total > d, total, 1.0)), apart + spare)
+    )
     return nearest_function(x, reach, reach)
 
 
@@ -151,7 +165,9 @@ def _on_ball(x: jax.Array, radius: jax.Array) -> jax.Array:
         above = magnitude > cut
         count = jnp.sum(above, axis=-3, keepdims=True, dtype=x.dtype)
         cut = jnp.maximum(
-            (jnp.sum(jnp.where(above, magnitude, 0.0), axis=-3, keepdims=True) - radius) / jnp.maximum(count, 1.0), cut
+            (jnp.sum(jnp.where(above, magnitude, 0.0), axis=-3, keepdims=True) - radius)
+            / jnp.maximum(count, 1.0),
+            cut,
         )
     return _soft(x, cut)
 

@@ -17,7 +17,11 @@ from dpjax.numerics.double_float import single, split
 
 
 def from_points(
-    points: ArrayLike, *, epsilon: ArrayLike, distance: Distance = "euclidean", weights: ArrayLike | None = None
+    points: ArrayLike,
+    *,
+    epsilon: ArrayLike,
+    distance: Distance = "euclidean",
+    weights: ArrayLike | None = None,
 ) -> Metric:
     """Return the metric d(i, j) = epsilon * distance(i, j) of points, as a matrix.
 
@@ -39,7 +43,11 @@ def from_points(
 
 
 def point_metric(
-    points: ArrayLike, *, epsilon: ArrayLike, distance: Distance = "euclidean", weights: ArrayLike | None = None
+    points: ArrayLike,
+    *,
+    epsilon: ArrayLike,
+    distance: Distance = "euclidean",
+    weights: ArrayLike | None = None,
 ) -> Metric:
     """Return the metric of :func:`from_points` with budgets computed when they are needed.
 
@@ -54,16 +62,22 @@ def point_metric(
     checks.one_of("distance", distance, DISTANCES)
     coordinates = checks.finite("points", points, checks.float_array("points", points).dtype)
     if coordinates.ndim < 2 or 0 in coordinates.shape[-2:]:
-        raise ValueError(f"points must be of shape (..., N, D) with N, D >= 1, got {coordinates.shape}.")
+        raise ValueError(
+            f"points must be of shape (..., N, D) with N, D >= 1, got {coordinates.shape}."
+        )
     if distance == "great_circle":
         if coordinates.shape[-1] != 2 or weights is not None:
             raise ValueError(
-                f"great_circle needs points (..., N, 2) of latitude and longitude, without weights, got shape {coordinates.shape}."
+                "great_circle needs points (..., N, 2) of latitude and longitude, without "
+                f"weights, got shape {coordinates.shape}."
             )
         if isinstance(points, jax.Array):
             coordinates = jnp.where(jnp.abs(coordinates[..., :1]) <= 90, coordinates, jnp.nan)
         elif np.any(np.abs(np.asarray(points, np.float64)[..., 0]) > 90):
-            raise ValueError("points must be (latitude, longitude) in degrees for great_circle, with latitudes from -90 to 90.")
+            raise ValueError(
+                "points must be (latitude, longitude) in degrees for great_circle, "
+                "with latitudes from -90 to 90."
+            )
     rate = checks.positive("epsilon", epsilon, coordinates.dtype)
     fits(coordinates.shape[:-2], epsilon=rate.shape)
     factors = None
@@ -71,7 +85,8 @@ def point_metric(
         factors = checks.nonnegative("weights", weights, coordinates.dtype)
         if factors.shape[-1:] != coordinates.shape[-1:]:
             raise ValueError(
-                f"weights must have one element for each of the {coordinates.shape[-1]} coordinates, got shape {factors.shape}."
+                f"weights must have one element for each of the {coordinates.shape[-1]} "
+                f"coordinates, got shape {factors.shape}."
             )
         rate = nan_where_missing(rate, factors) if isinstance(weights, jax.Array) else rate
     if isinstance(points, jax.Array):
@@ -79,9 +94,15 @@ def point_metric(
     array = np.asarray(points)
     # Relative to the smallest of each coordinate, so that differences of large coordinates are
     # kept.
-    exact = array.astype(np.float64) if distance in ("hamming", "great_circle") else from_smallest(array, -2)
+    exact = (
+        array.astype(np.float64)
+        if distance in ("hamming", "great_circle")
+        else from_smallest(array, -2)
+    )
     if not np.all(np.abs(exact) <= float(jnp.finfo(coordinates.dtype).max)):
-        raise ValueError(f"points must have differences within the range of {coordinates.dtype}: rescale them.")
+        raise ValueError(
+            f"points must have differences within the range of {coordinates.dtype}: rescale them."
+        )
     return Metric(Points(split(exact, coordinates.dtype), rate, factors, distance=distance))
 
 

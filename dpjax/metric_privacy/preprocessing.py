@@ -124,20 +124,31 @@ def with_public_n(queries: ArrayLike, metric: Metric) -> tuple[jax.Array, Metric
     """Return checked queries and matrix of budgets in one dtype, without the null record."""
     values, known = prepared(queries, metric)
     if metric.neighbors != "swap":
-        raise ValueError("fitting needs a public number of records: pass a metric without the null record.")
+        raise ValueError(
+            "fitting needs a public number of records: pass a metric without the null record."
+        )
     return values, known.dense()
 
 
 @partial(jax.jit, static_argnames=("loss", "bias", "failure"))
-def _fit(values: jax.Array, metric: Metric, n: jax.Array, loss: Loss, bias: Bias, failure: float) -> FittedQueries:
+def _fit(
+    values: jax.Array, metric: Metric, n: jax.Array, loss: Loss, bias: Bias, failure: float
+) -> FittedQueries:
     batch = jnp.broadcast_shapes(values.shape[:-2], metric.batch_shape, n.shape)
     original = jnp.broadcast_to(values, (*batch, *values.shape[-2:]))
     # Elements with budget 0 between them are treated as one element.
-    same = jnp.broadcast_to((metric.budgets == 0).astype(original.dtype), (*batch, *metric.budgets.shape[-2:]))
-    means = jnp.matmul(original, same, precision=jax.lax.Precision.HIGHEST) / jnp.sum(same, axis=-1)[..., None, :]
+    same = jnp.broadcast_to(
+        (metric.budgets == 0).astype(original.dtype), (*batch, *metric.budgets.shape[-2:])
+    )
+    means = (
+        jnp.matmul(original, same, precision=jax.lax.Precision.HIGHEST)
+        / jnp.sum(same, axis=-1)[..., None, :]
+    )
     representative = jnp.argmax(same, axis=-1).astype(jnp.int32)[..., None, :]
     twins = jnp.any(jnp.sum(same, axis=-1) > 1, axis=-1)
-    start = jnp.where(twins[..., None, None], jnp.take_along_axis(means, representative, axis=-1), original)
+    start = jnp.where(
+        twins[..., None, None], jnp.take_along_axis(means, representative, axis=-1), original
+    )
     nats = float(np.log(original.shape[-2] / failure))
 
     def scales_of(g: jax.Array) -> jax.Array:
@@ -176,7 +187,9 @@ def _fit(values: jax.Array, metric: Metric, n: jax.Array, loss: Loss, bias: Bias
     lone = scale_worth_its_noise(start, budgets, price[..., None], positive, bias)
     lone = jnp.where(noisy & (lone > 0), lone, positive)
     c = best_of(jnp.concatenate([multiples(positive, _OF_QUERIES), multiples(lone, _ON_ITS_OWN)]))
-    c, _ = jax.lax.scan(lambda c, grid: (best_of(multiples(c, grid)), None), c, jnp.asarray(_GRIDS, original.dtype))
+    c, _ = jax.lax.scan(
+        lambda c, grid: (best_of(multiples(c, grid)), None), c, jnp.asarray(_GRIDS, original.dtype)
+    )
 
     def turn(carry: tuple, _: None) -> tuple[tuple, None]:
         best_g, best_c, least, c = carry
@@ -194,10 +207,14 @@ def _fit(values: jax.Array, metric: Metric, n: jax.Array, loss: Loss, bias: Bias
 
     unfitted = objective(start, closed)
     (g, c, least, _), _ = jax.lax.scan(turn, (start, closed, unfitted, c), length=3)
-    return FittedQueries(g, c, least, jnp.where(twins & jnp.any(start != original, axis=(-2, -1)), jnp.inf, unfitted))
+    return FittedQueries(
+        g, c, least, jnp.where(twins & jnp.any(start != original, axis=(-2, -1)), jnp.inf, unfitted)
+    )
 
 
-def scale_worth_its_noise(values: jax.Array, budgets: jax.Array, price: jax.Array, most: jax.Array, bias: Bias) -> jax.Array:
+def scale_worth_its_noise(
+    values: jax.Array, budgets: jax.Array, price: jax.Array, most: jax.Array, bias: Bias
+) -> jax.Array:
     """Return the c of least r(c) + price * c for each query.
 
     r is the sum or the largest of r_i over the elements i:

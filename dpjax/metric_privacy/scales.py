@@ -73,7 +73,9 @@ def single_query_scale(query: ArrayLike, metric: Metric) -> jax.Array:
     return scales_by(*prepared(one_query(query), metric), "equal_shares")[..., 0]
 
 
-def noise_scales(queries: ArrayLike, metric: Metric, *, strategy: Strategy = "optimal") -> jax.Array:
+def noise_scales(
+    queries: ArrayLike, metric: Metric, *, strategy: Strategy = "optimal"
+) -> jax.Array:
     """Return noise scales ``(..., K)`` by one of four strategies, all within the budgets.
 
         "equal_shares"         c_k = K max |dQ_k| / d: each has 1/K of the budgets (strategy 1)
@@ -118,7 +120,11 @@ def parameter_selection(queries: ArrayLike, metric: Metric) -> jax.Array:
 
 
 def optimal_scales(
-    queries: ArrayLike, metric: Metric, *, objective: Objective = "squared", weights: ArrayLike | None = None
+    queries: ArrayLike,
+    metric: Metric,
+    *,
+    objective: Objective = "squared",
+    weights: ArrayLike | None = None,
 ) -> OptimalScales:
     """Return the best noise scales within the budgets, for one of three objectives.
 
@@ -148,7 +154,11 @@ def optimal_scales(
     """
     checks.one_of("objective", objective, tuple(POWERS))
     values, metric = prepared(queries, metric)
-    w = jnp.ones((1,), values.dtype) if weights is None else checks.positive("weights", weights, values.dtype)
+    w = (
+        jnp.ones((1,), values.dtype)
+        if weights is None
+        else checks.positive("weights", weights, values.dtype)
+    )
     if w.ndim == 0 or w.shape[-1] not in (1, values.shape[-2]):
         raise ValueError(f"weights must be of shape (..., {values.shape[-2]}), got {w.shape}.")
     return OptimalScales(*smallest_scales(values, metric, w, POWERS[objective]))
@@ -179,7 +189,9 @@ def improvement_factor(queries: ArrayLike, scales: ArrayLike, metric: Metric) ->
 
 @jax.jit
 def _improvement_factor(values: jax.Array, scales: jax.Array, metric: Metric) -> jax.Array:
-    sensitivity = largest_of(values, metric, lambda apart, _: jnp.sum(apart, axis=-3), batch_of(values, metric))
+    sensitivity = largest_of(
+        values, metric, lambda apart, _: jnp.sum(apart, axis=-3), batch_of(values, metric)
+    )
     plain = sensitivity / metric.smallest
     return jnp.exp(jnp.mean(jnp.log(plain[..., None]) - jnp.log(scales), axis=-1))
 
@@ -201,7 +213,9 @@ def scales_by(values: jax.Array, metric: Metric, strategy: str) -> jax.Array:
 def _one_for_all(shared: jax.Array, metric: Metric) -> jax.Array:
     """Return the least scale that all queries can have, ``(..., K)``."""
     batch = batch_of(shared, metric)
-    largest = largest_of(shared, metric, lambda apart, budgets: ratio(jnp.sum(apart, axis=-3), budgets), batch)
+    largest = largest_of(
+        shared, metric, lambda apart, budgets: ratio(jnp.sum(apart, axis=-3), budgets), batch
+    )
     return jnp.broadcast_to(largest[..., None], (*batch, shared.shape[-2]))
 
 
@@ -222,7 +236,9 @@ def _in_rounds(shared: jax.Array, alive: jax.Array, metric: Metric) -> jax.Array
         share = jnp.where(active, 1 / jnp.where(active, needs, 1.0), 0.0)
 
         def crowd(apart: jax.Array, budgets: jax.Array) -> jax.Array:
-            together = ratio(jnp.sum(share[..., None, None] * apart, axis=-3), left(rates, apart, budgets))
+            together = ratio(
+                jnp.sum(share[..., None, None] * apart, axis=-3), left(rates, apart, budgets)
+            )
             return jnp.where(apart > 0, together[..., None, :, :], 0.0)
 
         crowds = largest_of(shared, metric, crowd, alive.shape)
@@ -234,15 +250,21 @@ def _in_rounds(shared: jax.Array, alive: jax.Array, metric: Metric) -> jax.Array
 
         return rates, active & (largest_of(shared, metric, exhausted, alive.shape) == 0)
 
-    def turn(carry: tuple[jax.Array, jax.Array], _: None) -> tuple[tuple[jax.Array, jax.Array], None]:
+    def turn(
+        carry: tuple[jax.Array, jax.Array], _: None
+    ) -> tuple[tuple[jax.Array, jax.Array], None]:
         return jax.lax.cond(jnp.any(carry[1]), one_round, lambda unchanged: unchanged, carry), None
 
-    (rates, _), _ = jax.lax.scan(turn, (jnp.zeros(alive.shape, shared.dtype), alive), length=shared.shape[-2])
+    (rates, _), _ = jax.lax.scan(
+        turn, (jnp.zeros(alive.shape, shared.dtype), alive), length=shared.shape[-2]
+    )
     return 1 / jnp.where(alive, rates, 1.0)
 
 
 @partial(jax.jit, static_argnames="power")
-def smallest_scales(values: jax.Array, metric: Metric, weights: jax.Array, power: int) -> tuple[jax.Array, jax.Array]:
+def smallest_scales(
+    values: jax.Array, metric: Metric, weights: jax.Array, power: int
+) -> tuple[jax.Array, jax.Array]:
     """Return scales and gap of :func:`optimal_scales`."""
     batch = jnp.broadcast_shapes(batch_of(values, metric), weights.shape[:-1])
     if 0 in batch:

@@ -31,4 +31,6 @@ def shortest_paths(lengths: jax.Array) -> jax.Array:
 
 def detours(lengths: jax.Array, k: jax.Array) -> jax.Array:
     """Return the lengths of the paths i, k, j: ``(..., N, N)``."""
-    return jax.lax.dynamic_index_in_dim(lengths, k, axis=-1) + jax.lax.dynamic_index_in_dim(lengths, k, axis=-2)
+    return jax.lax.dynamic_index_in_dim(lengths, k, axis=-1) + jax.lax.dynamic_index_in_dim(
+        lengths, k, axis=-2
+    )

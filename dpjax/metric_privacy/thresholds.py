@@ -62,10 +62,15 @@ def smooth_threshold(distances: Metric, *, epsilon: ArrayLike, threshold: ArrayL
     return _with_threshold(distances, epsilon, threshold, "smooth")
 
 
-def _with_threshold(distances: Metric, epsilon: ArrayLike, threshold: ArrayLike, form: Form) -> Metric:
+def _with_threshold(
+    distances: Metric, epsilon: ArrayLike, threshold: ArrayLike, form: Form
+) -> Metric:
     checks.instance(form, distances, Metric, "of distances, as from_points returns")
     if distances.neighbors == "add_remove":
-        raise ValueError("distances must be without the null record: add it to the policy, as in blowfish(...).with_absence(...).")
+        raise ValueError(
+            "distances must be without the null record: add it to the policy, as in "
+            "blowfish(...).with_absence(...)."
+        )
     rate = checks.positive("epsilon", epsilon, distances.dtype)
     limit = checks.positive("threshold", threshold, distances.dtype)
     fits(distances.batch_shape, epsilon=rate.shape)
@@ -81,4 +86,6 @@ def _with_threshold(distances: Metric, epsilon: ArrayLike, threshold: ArrayLike,
 @partial(jax.jit, static_argnames="form")
 def _of_matrix(apart: jax.Array, epsilon: jax.Array, threshold: jax.Array, form: Form) -> jax.Array:
     same = jnp.eye(apart.shape[-1], dtype=bool)
-    return nan_where_any(policy(apart, same, epsilon[..., None, None], threshold[..., None, None], form))
+    return nan_where_any(
+        policy(apart, same, epsilon[..., None, None], threshold[..., None, None], form)
+    )

@@ -94,7 +94,9 @@ class Report:
             )
         verdict = "no metric: " + "; ".join(wrong) if wrong else "a metric"
         verdict += f"; {report.coincident} pairs are at distance 0" if report.coincident else ""
-        return verdict + (f"; {report.unprotected} pairs are unprotected (inf)" if report.unprotected else "")
+        return verdict + (
+            f"; {report.unprotected} pairs are unprotected (inf)" if report.unprotected else ""
+        )
 
 
 def validate(metric: Metric | ArrayLike, *, tolerance: float | None = None) -> Report:
@@ -113,7 +115,9 @@ def validate(metric: Metric | ArrayLike, *, tolerance: float | None = None) -> R
     >>> print(validate([[0, 1, 5], [1, 0, 2], [5, 2, 0]]))
     no metric: d(0, 2) = 5 > d(0, 1) + d(1, 2) = 3, the worst of 1 triangles (closure() repairs them)
     """
-    budgets = metric.dense().budgets if isinstance(metric, Metric) else square_array("metric", metric)
+    budgets = (
+        metric.dense().budgets if isinstance(metric, Metric) else square_array("metric", metric)
+    )
     slack = 16 * float(np.finfo(budgets.dtype).eps) if tolerance is None else float(tolerance)
     if not slack >= 0:
         raise ValueError(f"tolerance must be nonnegative, got {tolerance}.")
@@ -162,7 +166,11 @@ def _validate(budgets: jax.Array, tolerance: jax.Array) -> Report:
         least=jnp.min(different, axis=(-2, -1)),
         coincident=jnp.sum(above & (budgets == 0), axis=(-2, -1), dtype=jnp.int32),
         unprotected=jnp.sum(above & (budgets == jnp.inf), axis=(-2, -1), dtype=jnp.int32),
-        triple=jnp.where(found[..., None], jnp.stack([i, j, jnp.argmin(paths, axis=-1).astype(jnp.int32)], axis=-1), -1),
+        triple=jnp.where(
+            found[..., None],
+            jnp.stack([i, j, jnp.argmin(paths, axis=-1).astype(jnp.int32)], axis=-1),
+            -1,
+        ),
         direct=jnp.where(found, direct, jnp.nan),
         detour=jnp.where(found, jnp.min(paths, axis=-1), jnp.nan),
         violations=count.astype(jnp.int32),

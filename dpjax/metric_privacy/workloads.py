@@ -31,7 +31,9 @@ def range_queries(sizes: int | Sequence[int]) -> np.ndarray:
     """
     each = _sizes(sizes)
     _check_room(prod(n * (n + 1) // 2 for n in each), prod(each))
-    tables = [[[i <= v <= j for v in range(n)] for i in range(n) for j in range(i, n)] for n in each]
+    tables = [
+        [[i <= v <= j for v in range(n)] for i in range(n) for j in range(i, n)] for n in each
+    ]
     return reduce(np.kron, [np.array(table, np.float32) for table in tables])
 
 
@@ -56,7 +58,10 @@ def marginal_queries(sizes: Sequence[int], *, ways: int) -> np.ndarray:
     _check_room(sum(prod(each[a] for a in table) for table in tables), prod(each))
 
     def cells(table: tuple[int, ...]) -> np.ndarray:
-        factors = [np.eye(n, dtype=np.float32) if a in table else np.ones((1, n), np.float32) for a, n in enumerate(each)]
+        factors = [
+            np.eye(n, dtype=np.float32) if a in table else np.ones((1, n), np.float32)
+            for a, n in enumerate(each)
+        ]
         return reduce(np.kron, factors)
 
     return np.concatenate([cells(table) for table in tables])
@@ -65,7 +70,9 @@ def marginal_queries(sizes: Sequence[int], *, ways: int) -> np.ndarray:
 def _sizes(sizes: int | Sequence[int]) -> list[int]:
     each = [sizes] if isinstance(sizes, (int, np.integer)) else list(sizes)
     if not each:
-        raise ValueError("sizes must have at least one element, the number of values of an attribute.")
+        raise ValueError(
+            "sizes must have at least one element, the number of values of an attribute."
+        )
     return [checks.static_integer("sizes", n, 1) for n in each]
 
 

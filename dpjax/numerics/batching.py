@@ -33,7 +33,9 @@ def broadcast_rows(array: jax.Array, batch: tuple[int, ...]) -> jax.Array:
 
 
 @partial(jax.jit, inline=True, static_argnames="size")
-def take(array: jax.Array, index: jax.Array, where: jax.Array | None = None, size: int | None = None) -> jax.Array:
+def take(
+    array: jax.Array, index: jax.Array, where: jax.Array | None = None, size: int | None = None
+) -> jax.Array:
     """Return ``array[..., index]`` by one flat gather.
 
     On the CPU it is several times faster than a gather that keeps the batch axes.
@@ -52,7 +54,9 @@ def take(array: jax.Array, index: jax.Array, where: jax.Array | None = None, siz
     flat = array.reshape(-1)
     if size is None:
         return flat.at[start].get(mode="promise_in_bounds")
-    windows = jax.lax.GatherDimensionNumbers(offset_dims=(start.ndim,), collapsed_slice_dims=(), start_index_map=(0,))
+    windows = jax.lax.GatherDimensionNumbers(
+        offset_dims=(start.ndim,), collapsed_slice_dims=(), start_index_map=(0,)
+    )
     return jax.lax.gather(flat, start[..., None], windows, (size,), mode="promise_in_bounds")
 
 
@@ -110,7 +114,9 @@ def runs_on_cpu() -> bool:
     return host_call.allowed() and jax.default_backend() == "cpu"
 
 
-def some_rows(tree: Any, batch: tuple[int, ...], start: Any, size: int, always: jax.Array | None = None) -> Any:
+def some_rows(
+    tree: Any, batch: tuple[int, ...], start: Any, size: int, always: jax.Array | None = None
+) -> Any:
     """Return rows ``start`` to ``start + size`` of the flattened batch.
 
     The argument is a pytree of arrays ``(*batch, k)``, and the results have the shape
@@ -119,24 +125,32 @@ def some_rows(tree: Any, batch: tuple[int, ...], start: Any, size: int, always: 
     """
     rows = prod(batch)
     leaves, structure = jax.tree.flatten(tree)
-    shared = [leaf.reshape(1, leaf.shape[-1]) if prod(leaf.shape[:-1]) == 1 else None for leaf in leaves]
+    shared = [
+        leaf.reshape(1, leaf.shape[-1]) if prod(leaf.shape[:-1]) == 1 else None for leaf in leaves
+    ]
 
     def some(leaf: jax.Array) -> jax.Array:
         leading = leaf.shape[:-1]
         flat = leaf.reshape(prod(leading), leaf.shape[-1])
         if flat.shape[0] == rows:
             return jax.lax.dynamic_slice_in_dim(flat, start, size)
-        index = jnp.broadcast_to(jnp.arange(flat.shape[0], dtype=jnp.int32).reshape(leading), batch).reshape(-1)
+        index = jnp.broadcast_to(
+            jnp.arange(flat.shape[0], dtype=jnp.int32).reshape(leading), batch
+        ).reshape(-1)
         return flat[jax.lax.dynamic_slice_in_dim(index, start, size)]
 
     def read() -> list[jax.Array]:
         return [some(leaf) for leaf, whole in zip(leaves, shared, strict=True) if whole is None]
 
     others = iter(read() if always is None else in_memory(always, read))
-    return jax.tree.unflatten(structure, [next(others) if whole is None else whole for whole in shared])
+    return jax.tree.unflatten(
+        structure, [next(others) if whole is None else whole for whole in shared]
+    )
 
 
-def by_chunks(compute: Callable[[Any, int], Any], rows: int, size: int, elsewhere: int | None = None) -> Any:
+def by_chunks(
+    compute: Callable[[Any, int], Any], rows: int, size: int, elsewhere: int | None = None
+) -> Any:
     """Compute rows in chunks and join them, with one small program for any number of rows.
 
     Args:
@@ -150,13 +164,16 @@ def by_chunks(compute: Callable[[Any, int], Any], rows: int, size: int, elsewher
     elsewhere = min(rows, 16 * size) if elsewhere is None else elsewhere
     if size >= rows:
         return compute(0, rows)
-    return by_platform(cpu=lambda: _chunks(compute, rows, size), default=lambda: _chunks(compute, rows, elsewhere))
+    return by_platform(
+        cpu=lambda: _chunks(compute, rows, size), default=lambda: _chunks(compute, rows, elsewhere)
+    )
 
 
 def _chunks(compute: Callable[[Any, int], Any], rows: int, size: int) -> Any:
     if size >= rows:
         return compute(0, rows)
-    starts = np.minimum(np.arange(0, rows, size, dtype=np.int32), np.int32(rows - size))  # the last two chunks may overlap
+    # the last two chunks may overlap
+    starts = np.minimum(np.arange(0, rows, size, dtype=np.int32), np.int32(rows - size))
     rest = rows - (len(starts) - 1) * size
 
     def join(found: jax.Array) -> jax.Array:
@@ -176,7 +193,9 @@ def fits_into(batch: tuple[int, ...], of: str, **public: tuple[int, ...]) -> Non
         except ValueError:
             fitting = False
         if not fitting:
-            raise ValueError(f"{name} of shape {shape} does not broadcast to the shape {batch} of {of}.")
+            raise ValueError(
+                f"{name} of shape {shape} does not broadcast to the shape {batch} of {of}."
+            )
 
 
 def fits(batch: tuple[int, ...], **public: tuple[int, ...]) -> None:
@@ -186,5 +205,6 @@ def fits(batch: tuple[int, ...], **public: tuple[int, ...]) -> None:
             jnp.broadcast_shapes(batch, shape)
         except ValueError:
             raise ValueError(
-                f"{name} of shape {shape} does not broadcast against the batch {batch}: for a sweep write {name}[:, None]."
+                f"{name} of shape {shape} does not broadcast against the batch {batch}: for a "
+                f"sweep write {name}[:, None]."
             ) from None

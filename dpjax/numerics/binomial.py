@@ -25,7 +25,9 @@ def upper_tail(successes: ArrayLike, *, trials: ArrayLike, probability: ArrayLik
     """
     from scipy.special import betainc
 
-    return _tail(betainc, np.asarray(successes, np.float64), np.asarray(trials, np.float64), probability, 1.0)
+    return _tail(
+        betainc, np.asarray(successes, np.float64), np.asarray(trials, np.float64), probability, 1.0
+    )
 
 
 def lower_tail(successes: ArrayLike, *, trials: ArrayLike, probability: ArrayLike) -> Array:
@@ -36,10 +38,18 @@ def lower_tail(successes: ArrayLike, *, trials: ArrayLike, probability: ArrayLik
     """
     from scipy.special import betaincc
 
-    return _tail(betaincc, np.asarray(successes, np.float64) + 1, np.asarray(trials, np.float64), probability, 0.0)
+    return _tail(
+        betaincc,
+        np.asarray(successes, np.float64) + 1,
+        np.asarray(trials, np.float64),
+        probability,
+        0.0,
+    )
 
 
-def _tail(function: Callable[..., Array], k: Array, n: Array, probability: ArrayLike, at_zero: float) -> Array:
+def _tail(
+    function: Callable[..., Array], k: Array, n: Array, probability: ArrayLike, at_zero: float
+) -> Array:
     """Return the incomplete beta function of (k, n - k + 1), or its complement.
 
     For k up to 0 it is ``at_zero``, and for k above n ``1 - at_zero``.
@@ -73,7 +83,11 @@ def lower_limit(successes: ArrayLike, *, trials: ArrayLike, error: ArrayLike) ->
     from scipy.special import betaincinv
 
     k, n = np.maximum(successes, 1.0), np.asarray(trials, np.float64)
-    limit = _until(lambda p: upper_tail(k, trials=n, probability=p) <= error, betaincinv(k, n - k + 1, error), -_ULP)
+    limit = _until(
+        lambda p: upper_tail(k, trials=n, probability=p) <= error,
+        betaincinv(k, n - k + 1, error),
+        -_ULP,
+    )
     return np.where(np.asarray(successes) > 0, limit, 0.0)
 
 
@@ -91,7 +105,11 @@ def upper_limit(successes: ArrayLike, *, trials: ArrayLike, error: ArrayLike) ->
 
     n = np.asarray(trials, np.float64)
     k = np.minimum(successes, n - 1)
-    limit = _until(lambda p: lower_tail(k, trials=n, probability=p) <= error, betainccinv(k + 1, n - k, error), _ULP)
+    limit = _until(
+        lambda p: lower_tail(k, trials=n, probability=p) <= error,
+        betainccinv(k + 1, n - k, error),
+        _ULP,
+    )
     return np.where(np.asarray(successes) < n, limit, 1.0)
 
 

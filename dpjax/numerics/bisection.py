@@ -9,7 +9,9 @@ import numpy as np
 from jax.typing import ArrayLike
 
 
-def bisect(is_below: Callable[[jax.Array], jax.Array], low: jax.Array, high: jax.Array, steps: int) -> tuple[jax.Array, jax.Array]:
+def bisect(
+    is_below: Callable[[jax.Array], jax.Array], low: jax.Array, high: jax.Array, steps: int
+) -> tuple[jax.Array, jax.Array]:
     """Bisect ``[low, high]`` elementwise to where ``is_below`` changes from true to false.
 
     Args:
@@ -33,7 +35,11 @@ def bisect(is_below: Callable[[jax.Array], jax.Array], low: jax.Array, high: jax
 
 
 def count_leading(
-    holds: Callable[[jax.Array], jax.Array], size: int, shape: tuple[int, ...], start: ArrayLike = 0, rounds: Any = None
+    holds: Callable[[jax.Array], jax.Array],
+    size: int,
+    shape: tuple[int, ...],
+    start: ArrayLike = 0,
+    rounds: Any = None,
 ) -> jax.Array:
     """Return the number of leading indices among ``0..size-1`` for which ``holds`` is true, int32.
 

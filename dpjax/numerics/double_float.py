@@ -34,7 +34,9 @@ class DoubleFloat(NamedTuple):
 
     def __abs__(self) -> "DoubleFloat":
         below = self.high < 0  # the low part is smaller
-        return DoubleFloat(jnp.where(below, -self.high, self.high), jnp.where(below, -self.low, self.low))
+        return DoubleFloat(
+            jnp.where(below, -self.high, self.high), jnp.where(below, -self.low, self.low)
+        )
 
     def plus(self, other: "DoubleFloat") -> "DoubleFloat":
         """Return the sum (Dekker 1971; Knuth's exact sum of the high parts)."""
@@ -80,7 +82,9 @@ def largest(numbers: DoubleFloat, among: Any) -> DoubleFloat:
     high = jnp.where(among, numbers.high, -jnp.inf)
     top = jnp.max(high, axis=-1, keepdims=True)
     low = jnp.where(among & ((high == top) | jnp.isnan(high)), numbers.low, -jnp.inf)
-    return DoubleFloat(top[..., 0], jnp.where(jnp.isneginf(top[..., 0]), 0.0, jnp.max(low, axis=-1)))
+    return DoubleFloat(
+        top[..., 0], jnp.where(jnp.isneginf(top[..., 0]), 0.0, jnp.max(low, axis=-1))
+    )
 
 
 def product(a: jax.Array, b: jax.Array) -> jax.Array:
@@ -118,7 +122,9 @@ def sum_of(terms: DoubleFloat) -> DoubleFloat:
         half = size // 2
         head, tail = terms.at(slice(0, half)), terms.at(slice(half, 2 * half))
         rest = terms.at(slice(2 * half, size))
-        terms = DoubleFloat(*(jnp.concatenate(parts, axis=-1) for parts in zip(head.plus(tail), rest, strict=True)))
+        terms = DoubleFloat(
+            *(jnp.concatenate(parts, axis=-1) for parts in zip(head.plus(tail), rest, strict=True))
+        )
         size = half + size % 2
     return DoubleFloat(terms.high[..., 0], terms.low[..., 0])
 
@@ -150,12 +156,16 @@ def _halves(x: jax.Array) -> tuple[jax.Array, jax.Array]:
     kind = jnp.dtype(f"int{8 * x.dtype.itemsize}")
     mask, half = jnp.asarray(-(1 << bits), kind), jnp.asarray(1 << (bits - 1), kind)
     digits = jax.lax.bitcast_convert_type(x, kind)
-    nearest, truncated = (jax.lax.bitcast_convert_type(kept & mask, x.dtype) for kept in (digits + half, digits))
+    nearest, truncated = (
+        jax.lax.bitcast_convert_type(kept & mask, x.dtype) for kept in (digits + half, digits)
+    )
     top = jnp.where(jnp.isfinite(nearest), nearest, truncated)
     return top, x - top
 
 
 @_halves.defjvp
-def _(primals: tuple[jax.Array], tangents: tuple[jax.Array]) -> tuple[tuple[jax.Array, jax.Array], tuple[jax.Array, jax.Array]]:
+def _(
+    primals: tuple[jax.Array], tangents: tuple[jax.Array]
+) -> tuple[tuple[jax.Array, jax.Array], tuple[jax.Array, jax.Array]]:
     top, rest = _halves(*primals)
     return (top, rest), (tangents[0], jnp.zeros_like(tangents[0]))

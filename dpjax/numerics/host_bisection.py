@@ -4,7 +4,9 @@ from collections.abc import Callable
 from math import exp, inf, log
 
 
-def bisect_numbers(is_below: Callable[[float], bool], low: float, high: float, tolerance: float) -> tuple[float, float]:
+def bisect_numbers(
+    is_below: Callable[[float], bool], low: float, high: float, tolerance: float
+) -> tuple[float, float]:
     """Bisect ``[low, high]`` to the point where ``is_below`` changes from true to false.
 
     Args:
@@ -28,7 +30,9 @@ def bisect_numbers(is_below: Callable[[float], bool], low: float, high: float, t
     return low, high
 
 
-def crossing(function: Callable[[float], float], low: float, high: float, tolerance: float, near: float = 0.0) -> float:
+def crossing(
+    function: Callable[[float], float], low: float, high: float, tolerance: float, near: float = 0.0
+) -> float:
     """Return an approximate root of a continuous function of positive numbers.
 
     By false position with the Illinois modification, on the logarithm of the argument.
@@ -48,7 +52,10 @@ def crossing(function: Callable[[float], float], low: float, high: float, tolera
     at = inf
     for _ in range(200):
         (a, at_a), (b, at_b) = ends
-        before, found = found, (a * at_b - b * at_a) / (at_b - at_a) if at_a != at_b else (a + b) / 2
+        before, found = (
+            found,
+            (a * at_b - b * at_a) / (at_b - at_a) if at_a != at_b else (a + b) / 2,
+        )
         if abs(found - before) <= tolerance or abs(at) <= near:
             break
         at = min(max(function(exp(found)), -50.0), 50.0)

@@ -34,7 +34,12 @@ class _Metadata(ctypes.Structure):
 
 
 class _Extension(ctypes.Structure):
-    _fields_ = (("size", c_size_t), ("kind", c_int), ("next", c_void_p), ("metadata", POINTER(_Metadata)))
+    _fields_ = (
+        ("size", c_size_t),
+        ("kind", c_int),
+        ("next", c_void_p),
+        ("metadata", POINTER(_Metadata)),
+    )
 
 
 class _Buffer(ctypes.Structure):
@@ -55,15 +60,22 @@ class _Call(ctypes.Structure):
     """``XLA_FFI_CallFrame`` of XLA's c_api.h: new fields are only added at the end."""
 
     _fields_ = (
-        *(("size", c_size_t), ("extension", POINTER(_Extension)), ("api", POINTER(_Api)), ("context", c_void_p)),
+        *(
+            ("size", c_size_t),
+            ("extension", POINTER(_Extension)),
+            ("api", POINTER(_Api)),
+            ("context", c_void_p),
+        ),
         *(("stage", c_int), ("arguments", _Buffers), ("results", _Buffers)),
     )
 
 
 _METADATA = 1
-_DTYPES = {1: np.bool_, 4: np.int32, 5: np.int64, 8: np.uint32, 11: np.float32, 12: np.float64}  # XLA_FFI_DataType
+# XLA_FFI_DataType
+_DTYPES = {1: np.bool_, 4: np.int32, 5: np.int64, 8: np.uint32, 11: np.float32, 12: np.float64}
 _lock = threading.Lock()
-_functions: dict[tuple[int, ...], Function] = {}  # keyed by a digest of the function's repr, which is equal in every process
+# keyed by a digest of the function's repr, which is equal in every process
+_functions: dict[tuple[int, ...], Function] = {}
 
 
 def _view(buffer: _Buffer) -> np.ndarray:
@@ -76,18 +88,29 @@ def _view(buffer: _Buffer) -> np.ndarray:
 @ctypes.CFUNCTYPE(c_void_p, POINTER(_Call))
 def _handle(call: Any) -> None:
     frame = call.contents
-    if frame.extension and frame.extension.contents.kind == _METADATA:  # XLA asks once for the API version
+    # XLA asks once for the API version
+    if frame.extension and frame.extension.contents.kind == _METADATA:
         version = frame.extension.contents.metadata.contents.version
-        version.major, version.minor = (frame.api.contents.version.major, frame.api.contents.version.minor) if frame.api else (0, 1)
+        version.major, version.minor = (
+            (frame.api.contents.version.major, frame.api.contents.version.minor)
+            if frame.api
+            else (0, 1)
+        )
         return
     results = [_view(frame.results.buffers[i].contents) for i in range(frame.results.count)]
     if all(result.size == 0 for result in results):
         return
     try:
-        which, *arguments = (_view(frame.arguments.buffers[i].contents) for i in range(frame.arguments.count))
-        function = _functions.get(tuple(which.reshape(-1)[:2].tolist()))  # under vmap the digest is repeated
+        which, *arguments = (
+            _view(frame.arguments.buffers[i].contents) for i in range(frame.arguments.count)
+        )
+        # under vmap the digest is repeated
+        function = _functions.get(tuple(which.reshape(-1)[:2].tolist()))
         if function is None:  # a program that was compiled by another process
-            raise RuntimeError("a compiled program of another process calls a function that is not registered in this one.")
+            raise RuntimeError(
+                "a compiled program of another process calls a function that is "
+                "not registered in this one."
+            )
         function(results, *arguments)
     except BaseException:  # no exception may propagate into XLA
         for result in results:
@@ -107,7 +130,9 @@ def register(function: Function) -> np.ndarray:
     which = np.frombuffer(hashlib.sha256(repr(function).encode()).digest()[:8], np.uint32)
     with _lock:
         if not _ready:
-            jax.ffi.register_ffi_target("dpjax_host_call", jax.ffi.pycapsule(_handle), platform="cpu")
+            jax.ffi.register_ffi_target(
+                "dpjax_host_call", jax.ffi.pycapsule(_handle), platform="cpu"
+            )
             _ready = True
         _functions.setdefault(tuple(which.tolist()), function)
     return which
@@ -155,7 +180,9 @@ def without_host_calls() -> Iterator[None]:
         jax.clear_caches()
 
 
-def host_call(function: Function, results: Sequence[jax.ShapeDtypeStruct], *arguments: jax.Array) -> Sequence[jax.Array]:
+def host_call(
+    function: Function, results: Sequence[jax.ShapeDtypeStruct], *arguments: jax.Array
+) -> Sequence[jax.Array]:
     """Return the arrays that ``function(results, *arguments)`` fills, in programs for the CPU only.
 
     Args:
@@ -165,4 +192,6 @@ def host_call(function: Function, results: Sequence[jax.ShapeDtypeStruct], *argu
         results: shapes and float dtypes of the results.
         *arguments: arrays of bool, int32 or floats.
     """
-    return jax.ffi.ffi_call("dpjax_host_call", list(results), vmap_method="broadcast_all")(register(function), *arguments)
+    return jax.ffi.ffi_call("dpjax_host_call", list(results), vmap_method="broadcast_all")(
+        register(function), *arguments
+    )

@@ -40,7 +40,9 @@ def _halves(x: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Split a float into two of half as many digits, so that products of halves are exact."""
     bits = (jnp.finfo(x.dtype).nmant + 2) // 2
     kind = _integer_of(x.dtype)
-    top = jax.lax.bitcast_convert_type(jax.lax.bitcast_convert_type(x, kind) & np.array(-(1 << bits), kind), x.dtype)
+    top = jax.lax.bitcast_convert_type(
+        jax.lax.bitcast_convert_type(x, kind) & np.array(-(1 << bits), kind), x.dtype
+    )
     return top, x - top
 
 

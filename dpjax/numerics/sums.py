@@ -66,7 +66,9 @@ def lane_sums(some: Callable[[Any, int], jax.Array], size: int) -> jax.Array:
     if size <= _CHUNK:
         return chunk(0, size)
     chunks = size // _CHUNK
-    found = jax.lax.map(lambda index: chunk(index * _CHUNK, _CHUNK), jnp.arange(chunks, dtype=jnp.int32))
+    found = jax.lax.map(
+        lambda index: chunk(index * _CHUNK, _CHUNK), jnp.arange(chunks, dtype=jnp.int32)
+    )
     rest = [] if size % _CHUNK == 0 else [chunk(chunks * _CHUNK, size % _CHUNK)]
     # Chunks are summed pairwise from the first, too; an incomplete one counts as a chunk.
     while found.shape[0] > 1:
@@ -92,7 +94,11 @@ def folded_sum(terms: jax.Array) -> jax.Array:
     return sum(odd, jnp.sum(terms, axis=-1, keepdims=True))
 
 
-def running_sums(terms: Any, add: Callable[[Any, Any], Any] = jnp.add, read: Callable[[Any], Any] = lambda term: term) -> Any:
+def running_sums(
+    terms: Any,
+    add: Callable[[Any, Any], Any] = jnp.add,
+    read: Callable[[Any], Any] = lambda term: term,
+) -> Any:
     """Return the inclusive prefix sums over the last axis.
 
     On the CPU, all blocks of 32 terms are summed sequentially in parallel, and then the sums of the
@@ -118,7 +124,9 @@ def _sums_by_blocks(terms: Any, add: Callable[[Any, Any], Any], read: Callable[[
     size = jax.tree.leaves(terms)[0].shape[-1]
     width = size if size <= 2 * LANES else LANES
     padded = jax.tree.map(lambda a: a if width == size else pad(a, width), terms)
-    blocks = jax.tree.map(lambda a: jnp.moveaxis(a.reshape(*a.shape[:-1], -1, width), -1, 0), padded)
+    blocks = jax.tree.map(
+        lambda a: jnp.moveaxis(a.reshape(*a.shape[:-1], -1, width), -1, 0), padded
+    )
 
     def step(total: Any, term: Any) -> tuple[Any, Any]:
         total = add(total, read(term))
@@ -129,8 +137,12 @@ def _sums_by_blocks(terms: Any, add: Callable[[Any, Any], Any], read: Callable[[
     totals, inside = jax.lax.scan(step, zeros, blocks)
     if width < size:
         index = jnp.arange(jax.tree.leaves(totals)[0].shape[-1], dtype=jnp.int32)
-        inside = add(inside, _shifted(running(totals, index, lambda own, before: add(before, own)), 1))
-    return jax.tree.map(lambda a: jnp.moveaxis(a, 0, -1).reshape(*a.shape[1:-1], -1)[..., :size], inside)
+        inside = add(
+            inside, _shifted(running(totals, index, lambda own, before: add(before, own)), 1)
+        )
+    return jax.tree.map(
+        lambda a: jnp.moveaxis(a, 0, -1).reshape(*a.shape[1:-1], -1)[..., :size], inside
+    )
 
 
 def running(values: Any, place: jax.Array, combine: Callable[[Any, Any], Any]) -> Any:
@@ -158,6 +170,8 @@ def _shifted(values: Any, distance: Any) -> Any:
 
     def shift(array: jax.Array) -> jax.Array:
         size = array.shape[-1]
-        return window(jnp.pad(array, [(0, 0)] * (array.ndim - 1) + [(size, 0)]), size - distance, size)
+        return window(
+            jnp.pad(array, [(0, 0)] * (array.ndim - 1) + [(size, 0)]), size - distance, size
+        )
 
     return jax.tree.map(shift, values)

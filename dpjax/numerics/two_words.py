@@ -72,7 +72,9 @@ def multiply(a: jax.Array, b: jax.Array) -> Words:
     low, high = a0 * b0, a1 * b1
     cross = a1 * b0 + (low >> _u(16))  # below 2^32: (2^16 - 1)^2 + 2^16 - 1
     middle = a0 * b1 + (cross & _u(0xFFFF))
-    return Words(high + (cross >> _u(16)) + (middle >> _u(16)), (middle << _u(16)) | (low & _u(0xFFFF)))
+    return Words(
+        high + (cross >> _u(16)) + (middle >> _u(16)), (middle << _u(16)) | (low & _u(0xFFFF))
+    )
 
 
 def times_word(a: Words, b: jax.Array) -> tuple[jax.Array, Words]:
@@ -88,7 +90,9 @@ def upper_product(a: Words, b: Words) -> Words:
     third, by_low = times_word(a, b.low)
     by_high_third, by_high = times_word(a, b.high)
     # a b = by_high * 2^32 + by_low, where the words of weight 2^32 are needed for their carry only.
-    carried = add(Words(jnp.zeros_like(third), by_low.high), Words(jnp.zeros_like(third), by_high.low))
+    carried = add(
+        Words(jnp.zeros_like(third), by_low.high), Words(jnp.zeros_like(third), by_high.low)
+    )
     middle = add(Words(jnp.zeros_like(third), third), Words(jnp.zeros_like(third), by_high.high))
     middle = add(middle, Words(jnp.zeros_like(third), carried.high))
     return Words(by_high_third + middle.high, middle.low)
@@ -100,9 +104,15 @@ def shift_right(top: jax.Array, rest: Words, distance: jax.Array) -> Words:
     zero = jnp.zeros_like(top)
 
     def pick(first: jax.Array, second: jax.Array, third: jax.Array) -> jax.Array:
-        return jnp.where(words == 0, first, jnp.where(words == 1, second, jnp.where(words == 2, third, zero)))
+        return jnp.where(
+            words == 0, first, jnp.where(words == 1, second, jnp.where(words == 2, third, zero))
+        )
 
-    low, middle, high = pick(rest.low, rest.high, top), pick(rest.high, top, zero), pick(top, zero, zero)
+    low, middle, high = (
+        pick(rest.low, rest.high, top),
+        pick(rest.high, top, zero),
+        pick(top, zero, zero),
+    )
     back = (_u(32) - bits) & _u(31)
 
     def joined(near: jax.Array, far: jax.Array) -> jax.Array:

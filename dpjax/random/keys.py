@@ -38,21 +38,29 @@ def check_key(key: Any) -> jax.Array:
     """
     if isinstance(key, jax.Array | np.ndarray) and key.dtype == np.uint32:
         raise TypeError(
-            "key must be a typed key: use jax.random.key(seed), not PRNGKey(seed), or convert raw key data by "
+            "key must be a typed key: use jax.random.key(seed), not PRNGKey(seed), or convert raw "
+            "key data by "
             "jax.random.wrap_key_data."
         )
     if not (isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)):
-        raise TypeError(f"key must be a typed key such as jax.random.key(0), got {type(key).__name__}.")
+        raise TypeError(
+            f"key must be a typed key such as jax.random.key(0), got {type(key).__name__}."
+        )
     if key.shape != ():
-        raise ValueError(f"key must be one key, got a batch of shape {key.shape}; use jax.vmap over the keys.")
+        raise ValueError(
+            f"key must be one key, got a batch of shape {key.shape}; use jax.vmap over the keys."
+        )
     implementation = str(jax.random.key_impl(key))
     if implementation != "threefry2x32":
         raise ValueError(
-            f"key must be a threefry2x32 key, got {implementation!r}, which repeats its words under vmap: use "
+            f"key must be a threefry2x32 key, got {implementation!r}, which repeats its words "
+            "under vmap: use "
             "jax.random.key(seed, impl='threefry2x32')."
         )
     if not getattr(jax.config, "jax_threefry_partitionable", True):
-        raise ValueError("jax_threefry_partitionable must be on, as draws would depend on the padding otherwise.")
+        raise ValueError(
+            "jax_threefry_partitionable must be on, as draws would depend on the padding otherwise."
+        )
     return key
 
 
@@ -76,7 +84,9 @@ def row_keys(key: jax.Array, batch_shape: tuple[int, ...], first: ArrayLike = 0)
     >>> bool((jax.random.key_data(few) == jax.random.key_data(many)[:2]).all())
     True
     """
-    return jax.random.wrap_key_data(jnp.stack(row_words(key, batch_shape, first), axis=-1), impl="threefry2x32")
+    return jax.random.wrap_key_data(
+        jnp.stack(row_words(key, batch_shape, first), axis=-1), impl="threefry2x32"
+    )
 
 
 def row_words(key: jax.Array, batch_shape: tuple[int, ...], first: ArrayLike = 0) -> Words:
@@ -100,12 +110,16 @@ def fold_in(keys: Words, index: jax.Array) -> Words:
     return threefry(keys, Words(jnp.zeros_like(index), index))
 
 
-def fold_in_streams(keys: Words, size: int, streams: Sequence[int], first: ArrayLike = 0) -> list[Words]:
+def fold_in_streams(
+    keys: Words, size: int, streams: Sequence[int], first: ArrayLike = 0
+) -> list[Words]:
     """Return ``[fold_in_range(keys, size, first, stream) for stream in streams]``, in one call."""
     index = jnp.arange(size, dtype=jnp.uint32) + jnp.asarray(first, jnp.uint32)
     high, low = jnp.meshgrid(np.asarray(streams, np.uint32), index, indexing="ij")
     words = threefry(Words(keys.high[..., None, None], keys.low[..., None, None]), Words(high, low))
-    return [Words(words.high[..., index, :], words.low[..., index, :]) for index in range(len(streams))]
+    return [
+        Words(words.high[..., index, :], words.low[..., index, :]) for index in range(len(streams))
+    ]
 
 
 @partial(jax.jit, inline=True, static_argnames="size")

@@ -71,8 +71,18 @@ the quantiles take time.
 
 import importlib
 
-from dpjax.release._released_interval import ConfidenceInterval, ReleasedInterval, confidence_interval
-from dpjax.release._released_quantiles import Quantiles, joint_quantiles, nested_quantiles, private_quantiles, recursive_quantiles
+from dpjax.release._released_interval import (
+    ConfidenceInterval,
+    ReleasedInterval,
+    confidence_interval,
+)
+from dpjax.release._released_quantiles import (
+    Quantiles,
+    joint_quantiles,
+    nested_quantiles,
+    private_quantiles,
+    recursive_quantiles,
+)
 from dpjax.release.api import (
     count,
     distinct_count,
@@ -158,6 +168,7 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> object:
-    if name in ("metric_choice", "metric_laplace", "small_db"):  # imported on use, as they import JAX
+    # imported on use, as they import JAX
+    if name in ("metric_choice", "metric_laplace", "small_db"):
         return getattr(importlib.import_module("dpjax.release.metric"), name)
     raise AttributeError(f"module 'dpjax.release' has no attribute {name!r}")

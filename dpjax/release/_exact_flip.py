@@ -33,7 +33,9 @@ _WIDENED = 2.0**-36
 _NUMBERS = 2**21  # the number of logarithms computed in a chunk of draws
 
 
-def positions(distribution: GridDistribution, draws: int, words: Any, more: More, widened: float = _WIDENED) -> np.ndarray:
+def positions(
+    distribution: GridDistribution, draws: int, words: Any, more: More, widened: float = _WIDENED
+) -> np.ndarray:
     """Draw positions, int64 ``(draws, datasets)``.
 
     ``words(shape)`` returns 64-bit words, and ``more`` the bits that follow. With ``widened`` at 1
@@ -53,15 +55,22 @@ def positions(distribution: GridDistribution, draws: int, words: Any, more: More
             pieces = slice(starts[dataset], starts[dataset + 1])
             costs, widths = distribution.costs[pieces].tolist(), profile.length[pieces].tolist()
             words_of = drawn[draw, pieces].tolist()
-            uniforms = {group: Bits(words_of[group], 64, group, more) for group in np.flatnonzero(left[draw, pieces]).tolist()}
+            uniforms = {
+                group: Bits(words_of[group], 64, group, more)
+                for group in np.flatnonzero(left[draw, pieces]).tolist()
+            }
             first = exact_winner(distribution.exact_rate, costs, widths, uniforms)
             winner[draw, dataset] = starts[dataset] + first
-            place[draw, dataset] = Bits(int(placed[draw, dataset]), 64, len(costs), more).times(widths[first])
+            place[draw, dataset] = Bits(int(placed[draw, dataset]), 64, len(costs), more).times(
+                widths[first]
+            )
         chunk[:] = profile.near[winner] + profile.sign[winner] * (place + 1)
     return found
 
 
-def candidates(distribution: GridDistribution, words: np.ndarray, widened: float = _WIDENED) -> np.ndarray:
+def candidates(
+    distribution: GridDistribution, words: np.ndarray, widened: float = _WIDENED
+) -> np.ndarray:
     """Return which pieces may win by words ``(draws, pieces)``, bool.
 
     The others are above the least upper bound of their dataset.
@@ -80,10 +89,15 @@ def candidates(distribution: GridDistribution, words: np.ndarray, widened: float
     return found
 
 
-def exact_winner(rate: Fraction, costs: Sequence[int], widths: Sequence[int], uniforms: dict[int, Bits]) -> int:
+def exact_winner(
+    rate: Fraction, costs: Sequence[int], widths: Sequence[int], uniforms: dict[int, Bits]
+) -> int:
     """Return the winning group among those that have a uniform, with as many bits as it takes."""
     while True:
-        ends = {group: _enclose(rate, costs[group], widths[group], uniform) for group, uniform in uniforms.items()}
+        ends = {
+            group: _enclose(rate, costs[group], widths[group], uniform)
+            for group, uniform in uniforms.items()
+        }
         best = min(ends, key=lambda group: ends[group][1])
         rivals = [group for group in ends if ends[group][0] <= ends[best][1]]
         if rivals == [best]:
@@ -93,15 +107,22 @@ def exact_winner(rate: Fraction, costs: Sequence[int], widths: Sequence[int], un
             uniform.read()
 
 
-def _enclose(rate: Fraction, cost: int, width: int, uniform: Bits) -> tuple[decimal.Decimal, decimal.Decimal]:
+def _enclose(
+    rate: Fraction, cost: int, width: int, uniform: Bits
+) -> tuple[decimal.Decimal, decimal.Decimal]:
     """Enclose the logarithm of (1 - (1 - V)^(1/w)) e^(lam cost).
 
     V has b bits and b + 60 digits are used. The difference from 1 is at least 2^-b / 2^53, so the
     error of the logarithm is below 10^(-b/2).
     """
-    bits, context = uniform.count, decimal.Context(prec=uniform.count + 60, Emin=-(10**9), Emax=10**9)
+    bits, context = (
+        uniform.count,
+        decimal.Context(prec=uniform.count + 60, Emin=-(10**9), Emax=10**9),
+    )
     margin = context.power(10, -(bits // 2))
-    shift = context.divide(decimal.Decimal(rate.numerator * cost), decimal.Decimal(rate.denominator))
+    shift = context.divide(
+        decimal.Decimal(rate.numerator * cost), decimal.Decimal(rate.denominator)
+    )
 
     def end(value: int) -> decimal.Decimal:
         if value == 0:
@@ -115,7 +136,9 @@ def _enclose(rate: Fraction, cost: int, width: int, uniform: Bits) -> tuple[deci
     return context.subtract(end(uniform.value), margin), context.add(end(uniform.value + 1), margin)
 
 
-def probabilities(rate: float, costs: np.ndarray, widths: np.ndarray, log: bool = False) -> np.ndarray:
+def probabilities(
+    rate: float, costs: np.ndarray, widths: np.ndarray, log: bool = False
+) -> np.ndarray:
     """Return the probability that each group of equal costs wins, or its logarithm, to about 1e-15.
 
     By quadrature: let positions arrive at independent times t, uniform on [0, 1], and be accepted

@@ -95,29 +95,47 @@ class ConfidenceInterval(Statistic):
         return self.records_grid.numbers_of(x)
 
     def _release(
-        self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str, draws: int, batch: tuple[int, ...]
+        self,
+        counts: Counts,
+        epsilon: Fraction,
+        neighbors: str,
+        mechanism: str,
+        draws: int,
+        batch: tuple[int, ...],
     ) -> ReleasedInterval:
         grid = self.records_grid
         counts = countable(counts, grid.size)
         parameters, coverage = self._parameters(counts, epsilon, neighbors)
         drawn = release_of(
-            draw_quantiles(parameters, counts, draws).reshape(draws, *batch, 2), grid, self.cost(epsilon, draws, neighbors)
+            draw_quantiles(parameters, counts, draws).reshape(draws, *batch, 2),
+            grid,
+            self.cost(epsilon, draws, neighbors),
         )
-        return ReleasedInterval(drawn.values, drawn.multiples, drawn.resolution, drawn.guarantee, coverage)
+        return ReleasedInterval(
+            drawn.values, drawn.multiples, drawn.resolution, drawn.guarantee, coverage
+        )
 
     def _check(self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str) -> None:
         self._parameters(countable(counts, self.records_grid.size), epsilon, neighbors)
 
-    def _parameters(self, counts: Counts, epsilon: Fraction, neighbors: str) -> tuple[Parameters, float]:
+    def _parameters(
+        self, counts: Counts, epsilon: Fraction, neighbors: str
+    ) -> tuple[Parameters, float]:
         """Return the public parameters of the joint distribution and the coverage.
 
         Raise if it is too low.
         """
         ties = self.public_n if self.ties is None else self.ties
-        plan = plan_of(float(epsilon), self.lower, self.upper, self.resolution, neighbors, ties, self.terms)
-        levels, coverage = planned_levels(plan, level_of(self.q), self.public_n, self.public_n, self.coverage)
+        plan = plan_of(
+            float(epsilon), self.lower, self.upper, self.resolution, neighbors, ties, self.terms
+        )
+        levels, coverage = planned_levels(
+            plan, level_of(self.q), self.public_n, self.public_n, self.coverage
+        )
         size, most = self.records_grid.size, int(np.max(counts.counts, initial=1))
-        parameters = Parameters.of(levels, epsilon, neighbors, size, False, plan.reach, self.terms, most)
+        parameters = Parameters.of(
+            levels, epsilon, neighbors, size, False, plan.reach, self.terms, most
+        )
         return parameters._replace(aims="ranks"), coverage
 
 
@@ -183,10 +201,15 @@ def confidence_interval(
     """
     if public_n is None:
         if neighbors == "add_remove":
-            raise ValueError("public_n must be given under add_remove: a public number of records for the coverage.")
+            raise ValueError(
+                "public_n must be given under add_remove: a public number of records "
+                "for the coverage."
+            )
         shape = shape_of(x)
         public_n = shape[-1] if shape else 0
     statistic = ConfidenceInterval(q, lower, upper, resolution, public_n, coverage, ties, terms)
     found, batch = counts_of(statistic, x, neighbors, counts, mask)
-    made: Any = statistic.release(found, epsilon, neighbors, draws=draws, batch_shape=batch, budget=budget)
+    made: Any = statistic.release(
+        found, epsilon, neighbors, draws=draws, batch_shape=batch, budget=budget
+    )
     return made

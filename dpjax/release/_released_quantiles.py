@@ -90,7 +90,9 @@ class Quantiles(Statistic):
             if getattr(self, name) is not None:
                 checks.static_integer(name, getattr(self, name), least)
         if not isinstance(self.qs, str):
-            object.__setattr__(self, "qs", tuple(self.qs) if isinstance(self.qs, Iterable) else self.qs)
+            object.__setattr__(
+                self, "qs", tuple(self.qs) if isinstance(self.qs, Iterable) else self.qs
+            )
         methods = ("nested", "recursive") if self.method == "auto" else (self.method,)
         problems = [self._problem(method) for method in methods]
         if all(problems):
@@ -106,13 +108,16 @@ class Quantiles(Statistic):
         if method == "joint" and len(levels) > most:
             other = "nested" if len(levels) > 2 else "recursive"
             return (
-                f"{len(levels)} quantiles on a grid of {size} numbers are too many for one draw, at most {most}: "
+                f"{len(levels)} quantiles on a grid of {size} numbers are too many for one draw, "
+                f"at most {most}: "
                 f"use dpjax.release.{other}_quantiles, or a coarser resolution."
             )
         if method == "nested" and (together := Nesting.of(levels).most) > most:
             return (
-                f"{len(levels)} nested quantiles on a grid of {size} numbers are too many: {together} are drawn together, at most "
-                f"{most} are supported. Use dpjax.release.recursive_quantiles, or a coarser resolution."
+                f"{len(levels)} nested quantiles on a grid of {size} numbers are too many: "
+                f"{together} are drawn together, at most "
+                f"{most} are supported. Use dpjax.release.recursive_quantiles, or a coarser "
+                "resolution."
             )
         if method == "joint":
             return ""
@@ -120,7 +125,8 @@ class Quantiles(Statistic):
         denominator = level_parts(levels)[1] if method == "nested" else max(parts)
         # Ranks are 64-bit integers for every number of records, which may be private.
         return "" if denominator < 2**22 else (
-            f"qs lead to ranks with the denominator {denominator}, too large for exact ranks: use short decimals or "
+            f"qs lead to ranks with the denominator {denominator}, too large for exact ranks: use "
+            "short decimals or "
             "Fractions such as Fraction(1, 3)."
         )  # fmt: skip
 
@@ -131,11 +137,16 @@ class Quantiles(Statistic):
         """
         if self.method != "auto":
             return self.method
-        m, sized = len(self.levels), neighbors == "swap" or self.max_records is not None or self.reach is not None
+        m, sized = (
+            len(self.levels),
+            neighbors == "swap" or self.max_records is not None or self.reach is not None,
+        )
         if m == 1 or (m <= _JOINT and sized and not self._problem("joint")):
             return "joint"
         enough = epsilon is None or epsilon >= least_epsilon(self.levels, neighbors, False)
-        nested = (m >= _NESTED and enough and not self._problem("nested")) or self._problem("recursive")
+        nested = (m >= _NESTED and enough and not self._problem("nested")) or self._problem(
+            "recursive"
+        )
         return "nested" if nested else "recursive"
 
     @cached_property
@@ -153,7 +164,13 @@ class Quantiles(Statistic):
         return self.records_grid.numbers_of(x)
 
     def _release(
-        self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str, draws: int, batch: tuple[int, ...]
+        self,
+        counts: Counts,
+        epsilon: Fraction,
+        neighbors: str,
+        mechanism: str,
+        draws: int,
+        batch: tuple[int, ...],
     ) -> Release:
         return self.draw(counts, epsilon, neighbors, draws, batch, None)
 
@@ -182,20 +199,33 @@ class Quantiles(Statistic):
         return release_of(shaped, self.records_grid, self.cost(epsilon, draws, neighbors))
 
     def sample(
-        self, seed: int | np.random.Generator, draws: int, counts: Counts, epsilon: float | Fraction, neighbors: str
+        self,
+        seed: int | np.random.Generator,
+        draws: int,
+        counts: Counts,
+        epsilon: float | Fraction,
+        neighbors: str,
     ) -> np.ndarray:
         """Draw for a simulation, by a seed or a NumPy generator: float64 ``(draws, groups, m)``."""
-        return self.records_grid.values_of(self._draw(counts, exact_epsilon(epsilon), neighbors, draws, None, *seeded(seed)))
+        return self.records_grid.values_of(
+            self._draw(counts, exact_epsilon(epsilon), neighbors, draws, None, *seeded(seed))
+        )
 
-    def cost(self, epsilon: float | Fraction, draws: int, neighbors: str, mechanism: str | None = None) -> Guarantee:
+    def cost(
+        self, epsilon: float | Fraction, draws: int, neighbors: str, mechanism: str | None = None
+    ) -> Guarantee:
         """Return the cost of this many draws together."""
         several = self.drawn_by(neighbors) != "joint" and len(self.levels) > 1
-        return cost_of(epsilon, draws, neighbors, 2 if several else 1)  # the range of several draws in sequence is twice epsilon
+        # the range of several draws in sequence is twice epsilon
+        return cost_of(epsilon, draws, neighbors, 2 if several else 1)
 
     def value(self, counts: Counts) -> np.ndarray:
         """Return the quantiles of the data, float64 ``(groups, m)``."""
         high = self.records_grid.size - 1
-        ranks = [ranks_of_quantile(level, definition="lower", neighbors="add_remove") for level in self.levels]
+        ranks = [
+            ranks_of_quantile(level, definition="lower", neighbors="add_remove")
+            for level in self.levels
+        ]
         found = [profiles.quantile(counts, each, high=high, most=1).value for each in ranks]
         return self.records_grid.values_of(np.stack(found, axis=-1))
 
@@ -212,11 +242,22 @@ class Quantiles(Statistic):
         """Draw positions, int64 ``(draws, groups, m)``."""
         size, method = self.records_grid.size, self.drawn_by(neighbors, epsilon)
         if method == "recursive":
-            return draw_recursively(self.levels, counts, size, epsilon, neighbors, draws, words, more)
+            return draw_recursively(
+                self.levels, counts, size, epsilon, neighbors, draws, words, more
+            )
         counts = countable(counts, size)
         if method == "nested":
-            return self._nested(epsilon, neighbors, sizes is not None).draw(counts, draws, sizes, words, more)
-        return draw_quantiles(self._parameters(counts, epsilon, neighbors, sizes is not None), counts, draws, sizes, words, more)
+            return self._nested(epsilon, neighbors, sizes is not None).draw(
+                counts, draws, sizes, words, more
+            )
+        return draw_quantiles(
+            self._parameters(counts, epsilon, neighbors, sizes is not None),
+            counts,
+            draws,
+            sizes,
+            words,
+            more,
+        )
 
     def _check(self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str) -> None:
         method = self.drawn_by(neighbors, epsilon)
@@ -234,11 +275,15 @@ class Quantiles(Statistic):
         """Return the public parameters of nested draws; raise if epsilon is too small for them."""
         return Nested(self.levels, self.records_grid.size, epsilon, neighbors, size_is_public)
 
-    def _parameters(self, counts: Counts, epsilon: Fraction, neighbors: str, size_is_public: bool) -> Parameters:
+    def _parameters(
+        self, counts: Counts, epsilon: Fraction, neighbors: str, size_is_public: bool
+    ) -> Parameters:
         """Return the public parameters of the joint distribution."""
         far, size = self.reach_of(epsilon, neighbors, size_is_public), self.records_grid.size
         most = int(np.max(countable(counts, size).counts, initial=1))
-        return Parameters.of(self.levels, epsilon, neighbors, size, size_is_public, far, self.terms, most)
+        return Parameters.of(
+            self.levels, epsilon, neighbors, size, size_is_public, far, self.terms, most
+        )
 
     def reach_of(self, epsilon: Fraction, neighbors: str, size_is_public: bool) -> int:
         """Return the reach of the terms.
@@ -247,11 +292,17 @@ class Quantiles(Statistic):
         """
         if self.reach is not None:
             return self.reach
-        if self.drawn_by(neighbors) != "joint" or neighbors == "swap" or size_is_public or len(self.levels) == 1:
+        if (
+            self.drawn_by(neighbors) != "joint"
+            or neighbors == "swap"
+            or size_is_public
+            or len(self.levels) == 1
+        ):
             return 0
         if self.max_records is None:
             raise ValueError(
-                "joint quantiles need max_records=, a public guess of the size of the largest group, as sizes are private; "
+                "joint quantiles need max_records=, a public guess of the size of the largest "
+                "group, as sizes are private; "
                 "nested and recursive quantiles do not."
             )
         return default_reach(self.levels, epsilon, self.records_grid.size, self.max_records)
@@ -331,10 +382,14 @@ def joint_quantiles(
     50-DP and 50-bounded-range under add_remove neighbors
     """
     if public_n is not None and neighbors == "swap":
-        raise ValueError("public_n is for add_remove neighbors: under swap the number of records is public.")
+        raise ValueError(
+            "public_n is for add_remove neighbors: under swap the number of records is public."
+        )
     shape = shape_of(x) if max_records is None and counts is None else ()
     capacity = max(shape[-1], 1) if shape else max_records
-    statistic = Quantiles(tuple(levels_of(qs)), lower, upper, resolution, grid, "joint", capacity, reach, terms)
+    statistic = Quantiles(
+        tuple(levels_of(qs)), lower, upper, resolution, grid, "joint", capacity, reach, terms
+    )
     found, batch = counts_of(statistic, x, neighbors, counts, mask)
     sizes = None if public_n is None else _public_sizes(public_n, batch)
     number = checks.static_integer("draws", draws, 1)
@@ -402,7 +457,9 @@ def nested_quantiles(
     True
     """
     if public_n is not None and neighbors == "swap":
-        raise ValueError("public_n is for add_remove neighbors: under swap the number of records is public.")
+        raise ValueError(
+            "public_n is for add_remove neighbors: under swap the number of records is public."
+        )
     statistic = Quantiles(tuple(levels_of(qs)), lower, upper, resolution, grid, "nested")
     found, batch = counts_of(statistic, x, neighbors, counts, mask)
     sizes = None if public_n is None else np.minimum(_public_sizes(public_n, batch), MOST)
@@ -466,7 +523,9 @@ def recursive_quantiles(
     """
     statistic = Quantiles(tuple(levels_of(qs)), lower, upper, resolution, grid, "recursive")
     found, batch = counts_of(statistic, x, neighbors, counts, mask)
-    return statistic.release(found, epsilon, neighbors, draws=draws, batch_shape=batch, budget=budget)
+    return statistic.release(
+        found, epsilon, neighbors, draws=draws, batch_shape=batch, budget=budget
+    )
 
 
 def private_quantiles(
@@ -535,7 +594,9 @@ def private_quantiles(
     """
     statistic = Quantiles(tuple(levels_of(qs)), lower, upper, resolution, grid, method, max_records)
     found, batch = counts_of(statistic, x, neighbors, counts, mask)
-    return statistic.release(found, epsilon, neighbors, draws=draws, batch_shape=batch, budget=budget)
+    return statistic.release(
+        found, epsilon, neighbors, draws=draws, batch_shape=batch, budget=budget
+    )
 
 
 def _public_sizes(n: Any, batch: tuple[int, ...]) -> np.ndarray:
@@ -546,7 +607,9 @@ def _public_sizes(n: Any, batch: tuple[int, ...]) -> np.ndarray:
     return np.broadcast_to(sizes, batch).reshape(-1).astype(np.int64)
 
 
-def default_reach(levels: Sequence[Fraction], epsilon: Fraction, size: int, max_records: int) -> int:
+def default_reach(
+    levels: Sequence[Fraction], epsilon: Fraction, size: int, max_records: int
+) -> int:
     """Return R of :func:`dpjax.joint_quantiles` on a grid with ``size`` numbers."""
     return ceil(Fraction(log_parts(len(levels), max_records, log(size))) / (epsilon / 2))
 
@@ -556,4 +619,6 @@ def countable(counts: Counts, size: int) -> Counts:
 
     The grid has ``size`` numbers. One record more or less still changes one count by at most one.
     """
-    return Counts(counts.starts, counts.values, np.minimum(counts.counts, 2 ** (61 - size.bit_length())))
+    return Counts(
+        counts.starts, counts.values, np.minimum(counts.counts, 2 ** (61 - size.bit_length()))
+    )

@@ -21,7 +21,15 @@ from dpjax.release.counts import MOST, Counts, sums_of
 from dpjax.release.distribution import GridDistribution, Mechanism
 from dpjax.release.exponentials import exact_epsilon
 from dpjax.release.grid import Candidates, Floats
-from dpjax.release.records import as_array, as_integers, clip_integers, codes_of, refuse_text, refuse_traces, shape_of
+from dpjax.release.records import (
+    as_array,
+    as_integers,
+    clip_integers,
+    codes_of,
+    refuse_text,
+    refuse_traces,
+    shape_of,
+)
 from dpjax.release.result import Release, cost_of, release_of
 from dpjax.release.statistics import (
     ByRank,
@@ -265,7 +273,17 @@ def nonnegative_sum(
     >>> abs(float(found) - 297) <= 3
     True
     """
-    return _released(NonnegativeSum(tau, upper, resolution), x, epsilon, neighbors, mechanism, draws, budget, counts, mask)
+    return _released(
+        NonnegativeSum(tau, upper, resolution),
+        x,
+        epsilon,
+        neighbors,
+        mechanism,
+        draws,
+        budget,
+        counts,
+        mask,
+    )
 
 
 def user_sum(
@@ -299,16 +317,28 @@ def user_sum(
     ids, known = codes_of(_like(as_array(person_ids), "person_ids", positions.shape, batch))
     totals = _totals_of_persons(positions, present & known, ids, statistic.records_grid.size - 1)
     found = Counts.of_groups(*totals, len(positions))
-    return statistic.release(found, epsilon, neighbors, mechanism=mechanism, draws=draws, batch_shape=batch, budget=budget)
+    return statistic.release(
+        found,
+        epsilon,
+        neighbors,
+        mechanism=mechanism,
+        draws=draws,
+        batch_shape=batch,
+        budget=budget,
+    )
 
 
-def _totals_of_persons(positions: np.ndarray, present: np.ndarray, ids: np.ndarray, high: int) -> tuple[np.ndarray, np.ndarray]:
+def _totals_of_persons(
+    positions: np.ndarray, present: np.ndarray, ids: np.ndarray, high: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the row and the total, clamped to ``high``, of each person in each row."""
     row = np.repeat(np.arange(len(positions)), positions.shape[-1])[present.ravel()]
     person, amount = ids[present], positions[present].astype(np.int64)
     order = np.lexsort((person, row))
     row, person, amount = row[order], person[order], amount[order]
-    first = np.flatnonzero(np.append(True, (row[1:] != row[:-1]) | (person[1:] != person[:-1])))[: len(row)]
+    first = np.flatnonzero(np.append(True, (row[1:] != row[:-1]) | (person[1:] != person[:-1])))[
+        : len(row)
+    ]
     totals = sums_of(amount, np.append(first, len(row)))
     return row[first], np.minimum(totals, high)
 
@@ -336,7 +366,9 @@ def distinct_count(
     >>> float(distinct_count(["a", "b", "c"] * 100, tau=1, upper=19, epsilon=64.0, neighbors="add_remove"))
     3.0
     """
-    return _released(DistinctCount(tau, upper), ids, epsilon, neighbors, mechanism, draws, budget, counts, mask)
+    return _released(
+        DistinctCount(tau, upper), ids, epsilon, neighbors, mechanism, draws, budget, counts, mask
+    )
 
 
 def sum(
@@ -382,7 +414,9 @@ def mean(
     >>> abs(float(found) - 33) <= 0.4
     True
     """
-    return _released(Mean(lower, upper, resolution), x, epsilon, neighbors, mechanism, draws, budget)
+    return _released(
+        Mean(lower, upper, resolution), x, epsilon, neighbors, mechanism, draws, budget
+    )
 
 
 def count(
@@ -468,7 +502,9 @@ def histogram(
     [[1.0, 1.0, 2.0]]
     """
     checks.counted_neighbors(neighbors)
-    return _released(Histogram(edges, candidates), x, epsilon, neighbors, None, draws, budget, mask=mask)
+    return _released(
+        Histogram(edges, candidates), x, epsilon, neighbors, None, draws, budget, mask=mask
+    )
 
 
 def mode(
@@ -495,7 +531,9 @@ def mode(
     >>> float(mode([3, 3, 5, 9, 3, 5, 7, 3, 3, 3], candidates=(3, 5, 9), epsilon=30.0, neighbors="add_remove"))
     3.0
     """
-    return _released(Mode(candidates, resolution), x, epsilon, neighbors, mechanism, draws, budget, counts, mask)
+    return _released(
+        Mode(candidates, resolution), x, epsilon, neighbors, mechanism, draws, budget, counts, mask
+    )
 
 
 def release_choice(
@@ -552,16 +590,34 @@ def release_choice(
     2-DP and 2-bounded-range under swap neighbors
     ([[1]], None)
     """
-    relation, number = checks.one_of("neighbors", neighbors, checks.RELATIONS), checks.static_integer("draws", draws, 1)
+    relation, number = (
+        checks.one_of("neighbors", neighbors, checks.RELATIONS),
+        checks.static_integer("draws", draws, 1),
+    )
     found = choice_between(scores, epsilon, sensitivity, lower, upper, mechanism)
-    guarantee = cost_of(exact_epsilon(epsilon), number, relation, 2 if mechanism == "permute_and_flip" else 1)
-    asked = {"statistic": "release_choice", "candidates": found.size, "sensitivity": sensitivity, "lower": lower, "upper": upper}
+    guarantee = cost_of(
+        exact_epsilon(epsilon), number, relation, 2 if mechanism == "permute_and_flip" else 1
+    )
+    asked = {
+        "statistic": "release_choice",
+        "candidates": found.size,
+        "sensitivity": sensitivity,
+        "lower": lower,
+        "upper": upper,
+    }
     charge(budget, guarantee, {"statistic": asked, "draws": number})
-    return release_of(found.positions(number).reshape(number, *found.batch_shape), found.grid, guarantee)
+    return release_of(
+        found.positions(number).reshape(number, *found.batch_shape), found.grid, guarantee
+    )
 
 
 def choice_between(
-    scores: Any, epsilon: float | Fraction, sensitivity: int | Fraction, lower: int, upper: int, mechanism: str
+    scores: Any,
+    epsilon: float | Fraction,
+    sensitivity: int | Fraction,
+    lower: int,
+    upper: int,
+    mechanism: str,
 ) -> GridDistribution:
     """Return the distributions that :func:`release_choice` draws from.
 
@@ -569,7 +625,9 @@ def choice_between(
     """
     checks.one_of("mechanism", mechanism, get_args(ChoiceMechanism))
     least = checks.static_integer("lower", lower, -(2**999), must="an integer")
-    most = checks.static_integer("upper", upper, least, least + 2**62, must="from lower to 2^62 above it")
+    most = checks.static_integer(
+        "upper", upper, least, least + 2**62, must="from lower to 2^62 above it"
+    )
     if isinstance(sensitivity, bool) or not isinstance(sensitivity, (int, np.integer, Fraction)):
         raise TypeError(f"sensitivity must be an integer or a Fraction, got {sensitivity!r}.")
     if sensitivity <= 0:
@@ -578,16 +636,22 @@ def choice_between(
     inside = clamped_scores(scores, least, most)
     *batch, k = inside.shape
     grid = Candidates(np.arange(k, dtype=np.float64))
-    return choice_of(inside.reshape(prod(batch), k), epsilon, Fraction(sensitivity), mechanism, grid, batch)
+    return choice_of(
+        inside.reshape(prod(batch), k), epsilon, Fraction(sensitivity), mechanism, grid, batch
+    )
 
 
 def clamped_scores(scores: Any, lower: int, upper: int) -> np.ndarray:
     """Return scores as int64 ``(..., k)`` from 0 to upper - lower."""
     array = as_integers("scores", scores)
     if array.ndim == 0 or array.shape[-1] == 0:
-        raise ValueError(f"scores must have a last axis with at least one candidate, got shape {array.shape}.")
+        raise ValueError(
+            f"scores must have a last axis with at least one candidate, got shape {array.shape}."
+        )
     # As Python integers where the difference of two scores could exceed 64 bits.
-    wide = clip_integers(array, lower, upper).astype(object if max(abs(lower), abs(upper)) >= 2**62 else np.int64)
+    wide = clip_integers(array, lower, upper).astype(
+        object if max(abs(lower), abs(upper)) >= 2**62 else np.int64
+    )
     return np.clip(wide - lower, 0, upper - lower).astype(np.int64)
 
 
@@ -634,9 +698,16 @@ def exact_distribution(
     >>> round(float(found.pmf(35)), 3), round(float(found.mean_abs_error(35)), 2)
     (0.38, 1.38)
     """
-    checks.instance("exact_distribution", statistic, Statistic, "such as dpjax.release.Median(lower=0, upper=120, resolution=1)")
+    checks.instance(
+        "exact_distribution",
+        statistic,
+        Statistic,
+        "such as dpjax.release.Median(lower=0, upper=120, resolution=1)",
+    )
     found, batch = counts_of(statistic, x, neighbors, counts, mask)
-    made: Any = statistic.distribution(found, epsilon, neighbors, mechanism=mechanism, batch_shape=batch)
+    made: Any = statistic.distribution(
+        found, epsilon, neighbors, mechanism=mechanism, batch_shape=batch
+    )
     return made
 
 
@@ -658,7 +729,11 @@ def _released(
         found, batch = _of_given(statistic, x, neighbors, counts, mask)
         return statistic.release(found, epsilon, neighbors, batch_shape=batch, **options)
     positions, present, batch = _read(statistic, x, neighbors, mask)
-    if draws == 1 and mechanism == "piecewise_laplace" and rows.apply_to(statistic, neighbors, positions, present):
+    if (
+        draws == 1
+        and mechanism == "piecewise_laplace"
+        and rows.apply_to(statistic, neighbors, positions, present)
+    ):
         known, cost = cast(ByRank, statistic), exact_epsilon(epsilon)
         guarantee = known.charge(budget, cost, 1, neighbors)
         drawn = rows.positions(known, positions, cost, neighbors).reshape(1, *batch)
@@ -669,7 +744,12 @@ def _released(
 
 
 def counts_of(
-    statistic: Statistic, x: Any, neighbors: str, counts: Any = None, mask: Any = None, epsilon: float | None = None
+    statistic: Statistic,
+    x: Any,
+    neighbors: str,
+    counts: Any = None,
+    mask: Any = None,
+    epsilon: float | None = None,
 ) -> tuple[Counts, tuple[int, ...]]:
     """Return the counts of every row, and the batch shape.
 
@@ -683,10 +763,14 @@ def counts_of(
     return Counts.of_records(positions, present, near), batch
 
 
-def _of_given(statistic: Statistic, x: Any, neighbors: str, counts: Any, mask: Any) -> tuple[Counts, tuple[int, ...]]:
+def _of_given(
+    statistic: Statistic, x: Any, neighbors: str, counts: Any, mask: Any
+) -> tuple[Counts, tuple[int, ...]]:
     """Return the counts of distinct values with given numbers of records."""
     if neighbors == "swap":
-        raise ValueError("counts are for add_remove neighbors: under swap the number of records is public.")
+        raise ValueError(
+            "counts are for add_remove neighbors: under swap the number of records is public."
+        )
     given = as_integers("counts", counts)
     if given.dtype.kind == "O":
         given = clip_integers(given, 0, MOST).astype(np.int64)
@@ -696,7 +780,10 @@ def _of_given(statistic: Statistic, x: Any, neighbors: str, counts: Any, mask: A
     shape = (prod(batch[:-1]), batch[-1])
     number = np.broadcast_to(given, batch).reshape(shape)
     if len(own) > 1:
-        positions, present = (np.broadcast_to(each.reshape(own), batch).reshape(shape) for each in (positions, present))
+        positions, present = (
+            np.broadcast_to(each.reshape(own), batch).reshape(shape)
+            for each in (positions, present)
+        )
     else:
         positions, present = positions[0], present[0]
     if not present.all():
@@ -706,11 +793,15 @@ def _of_given(statistic: Statistic, x: Any, neighbors: str, counts: Any, mask: A
     return Counts.of_matrix(positions, number), batch[:-1]
 
 
-def _read(statistic: Statistic, x: Any, neighbors: str, mask: Any) -> tuple[np.ndarray, np.ndarray, tuple[int, ...]]:
+def _read(
+    statistic: Statistic, x: Any, neighbors: str, mask: Any
+) -> tuple[np.ndarray, np.ndarray, tuple[int, ...]]:
     """Return records as positions ``(rows, n)``, a mask of those present, and the batch shape."""
     checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
     if neighbors == "swap" and mask is not None:
-        raise ValueError("mask is for add_remove neighbors: under swap the number of records is public.")
+        raise ValueError(
+            "mask is for add_remove neighbors: under swap the number of records is public."
+        )
     refuse_traces(x)
     if not isinstance(statistic, DistinctCount):
         refuse_text(x)
@@ -718,7 +809,8 @@ def _read(statistic: Statistic, x: Any, neighbors: str, mask: Any) -> tuple[np.n
     if array.ndim == 0:
         raise ValueError("x must have an axis of individuals, the last one; got a scalar.")
     positions, present = statistic.read(array)
-    if neighbors == "swap" and not isinstance(statistic, Mode | DistinctCount):  # these have no lower bound for missing records
+    # these have no lower bound for missing records
+    if neighbors == "swap" and not isinstance(statistic, Mode | DistinctCount):
         present = np.ones_like(present)  # the position of a NaN is 0
     *leading, n = positions.shape
     batch = tuple(leading)
@@ -738,9 +830,13 @@ def _mask(mask: Any, rows: tuple[int, ...], batch: tuple[int, ...]) -> np.ndarra
     return _like(given, "mask", rows, batch)
 
 
-def _like(given: np.ndarray, name: str, rows: tuple[int, ...], batch: tuple[int, ...]) -> np.ndarray:
+def _like(
+    given: np.ndarray, name: str, rows: tuple[int, ...], batch: tuple[int, ...]
+) -> np.ndarray:
     """Broadcast an array against the records of a batch, as ``(rows, n)``."""
     try:
         return np.broadcast_to(given, (*batch, rows[-1])).reshape(rows)
     except ValueError as error:
-        raise ValueError(f"{name} of shape {given.shape} does not broadcast to x of shape {(*batch, rows[-1])}.") from error
+        raise ValueError(
+            f"{name} of shape {given.shape} does not broadcast to x of shape {(*batch, rows[-1])}."
+        ) from error

@@ -12,7 +12,8 @@ import numpy as np
 
 from dpjax.release.chunks import in_threads, ranges
 
-MOST = 2**40  # larger counts of one value are clamped to this, so that no sum of counts exceeds 64 bits
+# larger counts of one value are clamped to this, so that no sum of counts exceeds 64 bits
+MOST = 2**40
 _RECORDS = 2**17  # the number of records sorted at a time
 
 
@@ -47,7 +48,9 @@ class Counts:
             count: integers ``(rows,)``; rows with a count of 0 or less are left out.
             groups: the number of groups.
         """
-        group, value, count = (np.asarray(column).astype(np.int64, copy=False) for column in (group, value, count))
+        group, value, count = (
+            np.asarray(column).astype(np.int64, copy=False) for column in (group, value, count)
+        )
         used = (group >= 0) & (group < groups) & (count > 0)
         if not used.all():
             group, value, count = group[used], value[used], count[used]
@@ -56,8 +59,14 @@ class Counts:
         if not later.all():
             order = np.lexsort((value, group))
             group, value, count = group[order], value[order], count[order]
-            first = np.flatnonzero(np.concatenate([[True], (group[1:] != group[:-1]) | (value[1:] != value[:-1])]))
-            group, value, count = group[first], value[first], np.minimum(np.add.reduceat(count, first), MOST)
+            first = np.flatnonzero(
+                np.concatenate([[True], (group[1:] != group[:-1]) | (value[1:] != value[:-1])])
+            )
+            group, value, count = (
+                group[first],
+                value[first],
+                np.minimum(np.add.reduceat(count, first), MOST),
+            )
         return Counts(np.searchsorted(group, np.arange(groups + 1)), value, count)
 
     @staticmethod
@@ -69,7 +78,9 @@ class Counts:
         rows, k = counts.shape
         if not np.all(positions[..., 1:] > positions[..., :-1]):
             values = np.broadcast_to(positions, counts.shape)
-            return Counts.of_rows(np.repeat(np.arange(rows), k), values.ravel(), counts.ravel(), groups=rows)
+            return Counts.of_rows(
+                np.repeat(np.arange(rows), k), values.ravel(), counts.ravel(), groups=rows
+            )
         occurs = counts > 0
         values, number = np.broadcast_to(positions.astype(np.int64), counts.shape), counts
         starts = np.arange(rows + 1) * k
@@ -82,7 +93,11 @@ class Counts:
         return Counts(starts, values, number.astype(np.int64, copy=False))
 
     @staticmethod
-    def of_records(positions: np.ndarray, present: np.ndarray | None = None, near: tuple[int, int] | None = None) -> Counts:
+    def of_records(
+        positions: np.ndarray,
+        present: np.ndarray | None = None,
+        near: tuple[int, int] | None = None,
+    ) -> Counts:
         """Return the counts of each row of records ``(rows, n)``, by one sort.
 
         Args:
@@ -94,8 +109,12 @@ class Counts:
         """
         rows, n = positions.shape
         if present is not None and not present.all():
-            return Counts.of_groups(np.repeat(np.arange(rows), n)[present.ravel()], positions[present], rows)
-        low, high = (1, n) if near is None else (min(max(near[0], 1), max(n, 1)), max(min(near[1], n), 1))
+            return Counts.of_groups(
+                np.repeat(np.arange(rows), n)[present.ravel()], positions[present], rows
+            )
+        low, high = (
+            (1, n) if near is None else (min(max(near[0], 1), max(n, 1)), max(min(near[1], n), 1))
+        )
         ordered = np.empty((rows, max(high - low + 1, 0) if n else 0), positions.dtype)
         step = max(_RECORDS // max(n, 1), 1)
 
@@ -131,7 +150,9 @@ class Counts:
         key *= size
         key += positions.astype(kind)
         key.sort()
-        first = np.flatnonzero(np.concatenate([np.ones(min(len(key), 1), bool), key[1:] != key[:-1]]))
+        first = np.flatnonzero(
+            np.concatenate([np.ones(min(len(key), 1), bool), key[1:] != key[:-1]])
+        )
         counts, key = np.diff(first, append=len(key)), key[first].astype(np.int64)
         return Counts(np.searchsorted(key, np.arange(groups + 1) * size), key % size, counts)
 
@@ -153,7 +174,11 @@ class Counts:
     def some(self, start: int, stop: int) -> Counts:
         """Return the counts of groups ``start`` to ``stop - 1``."""
         starts = self.starts[start : stop + 1]
-        return Counts(starts - starts[0], self.values[starts[0] : starts[-1]], self.counts[starts[0] : starts[-1]])
+        return Counts(
+            starts - starts[0],
+            self.values[starts[0] : starts[-1]],
+            self.counts[starts[0] : starts[-1]],
+        )
 
 
 def running_sums(numbers: np.ndarray, starts: np.ndarray) -> np.ndarray:

@@ -95,7 +95,10 @@ class GridDistribution(Shown):
         cost = exact_epsilon(epsilon)
         if exact == "permute_and_flip":
             if cost < _LEAST_FLIPS:
-                raise ValueError(f"permute_and_flip needs an epsilon of at least 2^-14, got {epsilon}: use piecewise_laplace.")
+                raise ValueError(
+                    "permute_and_flip needs an epsilon of at least 2^-14, got "
+                    f"{epsilon}: use piecewise_laplace."
+                )
             profile = profile.in_steps()
         return GridDistribution(profile, cost / 2, grid, exact, tuple(batch_shape))
 
@@ -109,7 +112,9 @@ class GridDistribution(Shown):
             return {}, None
         positions, shares = self._all_of(0)
         seen = slice(*np.flatnonzero(shares > 1e-6 * np.max(shares))[[0, -1]] + [0, 1])
-        return {}, Picture(self.grid.values_of(positions)[None, seen], shares[None, seen], "value", "probability")
+        return {}, Picture(
+            self.grid.values_of(positions)[None, seen], shares[None, seen], "value", "probability"
+        )
 
     @property
     def rate(self) -> float:
@@ -148,7 +153,9 @@ class GridDistribution(Shown):
             ValueError: if there are more than 2^22 values.
         """
         if self.size > _LISTED:
-            raise ValueError(f"a grid of {self.size} values is too long to list: use a coarser resolution.")
+            raise ValueError(
+                f"a grid of {self.size} values is too long to list: use a coarser resolution."
+            )
         return self.grid.values_of(np.arange(self.size))
 
     @cached_property
@@ -188,7 +195,9 @@ class GridDistribution(Shown):
         rise, value = self.profile.rise, self.profile.sign == 0
         by_one = rise.size == 0 or int(rise.max()) <= 1
         with np.errstate(under="ignore", over="ignore", divide="ignore", invalid="ignore"):
-            weight = np.exp(-self.rate * (self.profile.level + (self.profile.depth - 1)[self.group]))
+            weight = np.exp(
+                -self.rate * (self.profile.level + (self.profile.depth - 1)[self.group])
+            )
             weight *= -np.expm1(-self.rate) if by_one else -np.expm1(-self.rate * rise)
             weight /= np.expm1(self.step_rate)
             weight *= self.span
@@ -231,20 +240,30 @@ class GridDistribution(Shown):
         rate = self.step_rate[piece]
         first = np.log(_share(rate, 1, self.steps[piece]) / self.span[piece])
         logs = self.log_shares[piece] + first - rate * (nearer // self.span[piece])
-        return np.where(on_grid & (position >= 0) & (position < self.size), logs, -np.inf).reshape(shape)
+        return np.where(on_grid & (position >= 0) & (position < self.size), logs, -np.inf).reshape(
+            shape
+        )
 
     def cdf(self, values: Any) -> np.ndarray:
         """Return P(Y <= value)."""
         points, shape = self._points(values)
         position, on_grid = self._positions(points)
-        position = np.where(~on_grid & (self.grid.values_of(np.clip(position, 0, self.size - 1)) > points), position - 1, position)
+        position = np.where(
+            ~on_grid & (self.grid.values_of(np.clip(position, 0, self.size - 1)) > points),
+            position - 1,
+            position,
+        )
         inside = np.clip(position, 0, self.size - 1)
         piece = self._piece_at(inside)
         sign, number = self.profile.sign[piece], np.abs(inside - self.profile.near[piece])
-        fraction = self._share_of_first(piece, np.where(sign < 0, number - 1, np.where(sign > 0, number, 1)))
+        fraction = self._share_of_first(
+            piece, np.where(sign < 0, number - 1, np.where(sign > 0, number, 1))
+        )
         share = self.shares[piece] * np.where(sign < 0, 1 - fraction, fraction)
         probability = np.minimum(self._below(piece) / UNIT + share, 1.0)
-        return np.where(position < 0, 0.0, np.where(position >= self.size - 1, 1.0, probability)).reshape(shape)
+        return np.where(
+            position < 0, 0.0, np.where(position >= self.size - 1, 1.0, probability)
+        ).reshape(shape)
 
     def log_cdf(self, values: Any) -> np.ndarray:
         """Return the logarithm of :meth:`cdf`, which is a multiple of 2^-60.
@@ -274,7 +293,9 @@ class GridDistribution(Shown):
         place = self._place_of_share(piece, np.where(sign < 0, 1 - fraction, fraction))
         slack = 1e-12 * np.maximum(place, 1)
         number = np.where(sign < 0, np.floor(place + slack) + 1, np.ceil(place - slack))
-        number = np.clip(np.nan_to_num(number, nan=1.0), 1, self.profile.length[piece]).astype(np.int64)
+        number = np.clip(np.nan_to_num(number, nan=1.0), 1, self.profile.length[piece]).astype(
+            np.int64
+        )
         values = self.grid.values_of(self.profile.near[piece] + sign * number)
         return np.where(valid, values, np.nan).reshape(shape)
 
@@ -291,12 +312,19 @@ class GridDistribution(Shown):
         centers, shape = self._points(center)
         if not isinstance(self.grid, Multiples):
             datasets = np.arange(centers.size) % max(self.profile.groups, 1)
-            each = [self._error_one_by_one(*pair) for pair in zip(datasets.tolist(), centers, strict=True)]
+            each = [
+                self._error_one_by_one(*pair)
+                for pair in zip(datasets.tolist(), centers, strict=True)
+            ]
             return np.array(each, np.float64).reshape(shape)
         unit = self.grid.resolution
         positions = centers * unit.denominator / unit.numerator - self.grid.start
         nearest = np.rint(positions)
-        positions = np.where(np.isclose(self.grid.values_of(nearest), centers, rtol=1e-15, atol=0), nearest, positions)
+        positions = np.where(
+            np.isclose(self.grid.values_of(nearest), centers, rtol=1e-15, atol=0),
+            nearest,
+            positions,
+        )
         rows = positions.reshape(-1, max(self.profile.groups, 1))
         errors = np.array([self._errors(row) for row in rows], np.float64)
         return (errors * unit.numerator / unit.denominator).reshape(shape)
@@ -305,17 +333,26 @@ class GridDistribution(Shown):
         """Return E|Y - center| of each dataset, in units of positions."""
         sign, rate, steps, span = self.profile.sign, self.step_rate, self.steps, self.span
         ahead = center[self.group] - self.profile.near
-        ahead = np.where(sign == 0, ahead + 1, sign * ahead)  # the positions of a piece are at 1, 2, ..., its length
+        # the positions of a piece are at 1, 2, ..., its length
+        ahead = np.where(sign == 0, ahead + 1, sign * ahead)
         # Steps before that of the center, that step itself, and those after it.
         first = np.clip(np.ceil(ahead / span), 1, steps)
-        later, before, through = np.flatnonzero(first > 1), np.zeros_like(rate), _share(rate, first, steps)
+        later, before, through = (
+            np.flatnonzero(first > 1),
+            np.zeros_like(rate),
+            _share(rate, first, steps),
+        )
         before[later] = _share(rate[later], first[later] - 1, steps[later])
         rest = ahead - span * (first - 1)
         split = np.clip(np.floor(rest), 0, span)
         far = span * (first - 1 + _mean(rate, steps - first)) + (span + 1) / 2 - ahead
         here = split * (rest - (split + 1) / 2) + (span - split) * ((span + split + 1) / 2 - rest)
         error = (through - before) * here / span
-        near = ahead[later] - span[later] * (_mean(rate[later], first[later] - 1) - 1) - (span[later] + 1) / 2
+        near = (
+            ahead[later]
+            - span[later] * (_mean(rate[later], first[later] - 1) - 1)
+            - (span[later] + 1) / 2
+        )
         error[later] += before[later] * near
         error += np.where(first < steps, (1 - through) * far, 0.0)
         return sums_of(self.shares * error, self.profile.starts)
@@ -339,9 +376,13 @@ class GridDistribution(Shown):
         rate = self.step_rate[piece]
         with np.errstate(under="ignore"):
             share = self.shares[piece] / self.span[piece] * _share(rate, 1, self.steps[piece])
-            return self.profile.near[piece] + sign * (number + 1), share * np.exp(-rate * (number // self.span[piece]))
+            return self.profile.near[piece] + sign * (number + 1), share * np.exp(
+                -rate * (number // self.span[piece])
+            )
 
-    def sample(self, seed: int | np.random.Generator, shape: int | Sequence[int] = ()) -> np.ndarray:
+    def sample(
+        self, seed: int | np.random.Generator, shape: int | Sequence[int] = ()
+    ) -> np.ndarray:
         """Draw for a simulation, from a seed or a NumPy generator.
 
         The result is float64 of shape ``shape + batch_shape``.
@@ -350,7 +391,9 @@ class GridDistribution(Shown):
         positions = self.positions(int(np.prod(shape, dtype=np.int64)), *seeded(seed))
         return self.grid.values_of(positions).reshape(shape + self.batch_shape)
 
-    def positions(self, draws: int, words: Any = system_words, more: More = further_word) -> np.ndarray:
+    def positions(
+        self, draws: int, words: Any = system_words, more: More = further_word
+    ) -> np.ndarray:
         """Draw positions exactly, int64 ``(draws, datasets)``, from the operating system's entropy.
 
         Simulations and tests pass other sources: ``words(shape)`` returns random 64-bit words, and
@@ -371,14 +414,22 @@ class GridDistribution(Shown):
         Positions are -1 and ``size`` beyond the ends.
         """
         position = self.grid.numbers_of(values)[0].astype(np.int64)
-        on_grid = np.isclose(self.grid.values_of(position), values, rtol=8 * np.finfo(np.float64).eps, atol=0)
+        on_grid = np.isclose(
+            self.grid.values_of(position), values, rtol=8 * np.finfo(np.float64).eps, atol=0
+        )
         low, high = self.grid.values_of(np.array([0, self.size - 1]))
-        return np.where(on_grid, position, np.where(values < low, -1, np.where(values > high, self.size, position))), on_grid
+        return np.where(
+            on_grid,
+            position,
+            np.where(values < low, -1, np.where(values > high, self.size, position)),
+        ), on_grid
 
     def _piece_at(self, position: np.ndarray) -> np.ndarray:
         """Return the piece of each position."""
         sign = self.profile.sign
-        last = self.profile.near + np.where(sign > 0, self.profile.length, np.where(sign < 0, -1, 0))
+        last = self.profile.near + np.where(
+            sign > 0, self.profile.length, np.where(sign < 0, -1, 0)
+        )
         return self._locate(last, position)
 
     def _locate(self, ascending: np.ndarray, wanted: np.ndarray) -> np.ndarray:
@@ -400,7 +451,9 @@ class GridDistribution(Shown):
         rate, steps, span = self.step_rate[piece], self.steps[piece], self.span[piece]
         full_steps, remainder = np.divmod(number, span)
         before = _share(rate, full_steps, steps)
-        return before + (_share(rate, np.minimum(full_steps + 1, steps), steps) - before) * (remainder / span)
+        return before + (_share(rate, np.minimum(full_steps + 1, steps), steps) - before) * (
+            remainder / span
+        )
 
     def _place_of_share(self, piece: np.ndarray, share: np.ndarray) -> np.ndarray:
         """Return how many positions of a piece hold this fraction of its probability.
@@ -409,7 +462,9 @@ class GridDistribution(Shown):
         """
         rate, steps, span = self.step_rate[piece], self.steps[piece], self.span[piece]
         with np.errstate(divide="ignore", invalid="ignore"):
-            place = np.where(rate > 0, -np.log1p(share * np.expm1(-rate * steps)) / rate, share * steps)
+            place = np.where(
+                rate > 0, -np.log1p(share * np.expm1(-rate * steps)) / rate, share * steps
+            )
         if self.mechanism == "piecewise_laplace":
             return place
         step = np.clip(np.floor(place * (1 + 1e-12)), 0, steps - 1)
@@ -420,7 +475,9 @@ class GridDistribution(Shown):
 def _share(rate: np.ndarray, number: Any, steps: np.ndarray) -> np.ndarray:
     """Return P(t <= number) for a truncated geometric t = 1, ..., steps."""
     with np.errstate(under="ignore", divide="ignore", invalid="ignore"):
-        return np.where(rate > 0, np.expm1(-rate * number) / np.expm1(-rate * steps), number / steps)
+        return np.where(
+            rate > 0, np.expm1(-rate * number) / np.expm1(-rate * steps), number / steps
+        )
 
 
 def _mean(rate: np.ndarray, steps: np.ndarray) -> np.ndarray:
@@ -431,5 +488,9 @@ def _mean(rate: np.ndarray, steps: np.ndarray) -> np.ndarray:
     x, square = rate * steps, np.square(steps.astype(np.float64))
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         exact = -1 / np.expm1(-rate) - steps / np.expm1(x)
-    near = (steps + 1) / 2 - rate * (square - 1) / 12 + rate * rate * rate * (square * square - 1) / 720
+    near = (
+        (steps + 1) / 2
+        - rate * (square - 1) / 12
+        + rate * rate * rate * (square * square - 1) / 720
+    )
     return np.where(x < 1e-2, near, exact)

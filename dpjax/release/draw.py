@@ -45,7 +45,9 @@ _WIDENED = 2.0**-43
 _LANES = 2**20  # draws at a time
 
 
-def positions(distribution: GridDistribution, draws: int, words: Any, more: More, margin: int = MARGIN) -> np.ndarray:
+def positions(
+    distribution: GridDistribution, draws: int, words: Any, more: More, margin: int = MARGIN
+) -> np.ndarray:
     """Draw positions, int64 ``(draws, datasets)``.
 
     ``words(shape)`` returns random 64-bit words, and ``more`` the bits that extend them.
@@ -65,7 +67,9 @@ def positions(distribution: GridDistribution, draws: int, words: Any, more: More
     return found
 
 
-def decide(distribution: GridDistribution, words: np.ndarray, margin: int = MARGIN) -> tuple[np.ndarray, np.ndarray]:
+def decide(
+    distribution: GridDistribution, words: np.ndarray, margin: int = MARGIN
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the positions that 64-bit words select, and which are certain.
 
     The words are ``(uniforms, draws, datasets)``.
@@ -85,7 +89,9 @@ def decide(distribution: GridDistribution, words: np.ndarray, margin: int = MARG
     return profile.near[piece] + profile.sign[piece] * step, sure & (margin < 2**60)
 
 
-def first_above(sums: np.ndarray, starts: np.ndarray, group: np.ndarray, target: np.ndarray) -> np.ndarray:
+def first_above(
+    sums: np.ndarray, starts: np.ndarray, group: np.ndarray, target: np.ndarray
+) -> np.ndarray:
     """Return the first entry of each dataset that exceeds its target, or the dataset's last entry.
 
     The result has the shape ``(draws, datasets)``. ``sums`` are integers that ascend within each
@@ -99,23 +105,31 @@ def first_above(sums: np.ndarray, starts: np.ndarray, group: np.ndarray, target:
     else:
         for dataset in range(datasets if draws else 0):
             ascending = sums[starts[dataset] : starts[dataset + 1]]
-            found[:, dataset] = starts[dataset] + np.searchsorted(ascending, target[:, dataset], side="right")
+            found[:, dataset] = starts[dataset] + np.searchsorted(
+                ascending, target[:, dataset], side="right"
+            )
     return np.minimum(found, starts[1:] - 1)
 
 
 def open_interval(words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the ends of the interval in which a uniform lies, given its first 53 bits."""
     leading = words >> np.uint64(11)
-    return leading.astype(np.float64) * 2.0**-53, (leading + np.uint64(1)).astype(np.float64) * 2.0**-53
+    return leading.astype(np.float64) * 2.0**-53, (leading + np.uint64(1)).astype(
+        np.float64
+    ) * 2.0**-53
 
 
-def _step(distribution: GridDistribution, piece: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _step(
+    distribution: GridDistribution, piece: np.ndarray, words: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the step of a piece that a uniform selects, and whether it is certain."""
     decay = distribution.rate * distribution.profile.rise[piece]
     return step_in(distribution.step_rate[piece], distribution.steps[piece], decay, words)
 
 
-def step_in(rate: np.ndarray, steps: np.ndarray, decay: Any, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def step_in(
+    rate: np.ndarray, steps: np.ndarray, decay: Any, words: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the truncated geometric number that a uniform selects, and whether it is certain.
 
     The number is int64. It is certain if no further bits of the uniform can change it.
@@ -133,7 +147,10 @@ def step_in(rate: np.ndarray, steps: np.ndarray, decay: Any, words: np.ndarray) 
 def place_in(width: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the integer floor(width U), and whether further bits of U cannot change it."""
     ends = zip(open_interval(words), (-(2.0**-50), 2.0**-50), strict=True)
-    low, high = (np.clip(np.floor(width * end * (1 + away)), 0, width - 1).astype(np.int64) for end, away in ends)
+    low, high = (
+        np.clip(np.floor(width * end * (1 + away)), 0, width - 1).astype(np.int64)
+        for end, away in ends
+    )
     return low, low == high
 
 
@@ -143,8 +160,15 @@ class Exactly:
     def __init__(self, distribution: GridDistribution, group: int) -> None:
         profile = distribution.profile.one(group)
         pieces = slice(distribution.profile.starts[group], distribution.profile.starts[group + 1])
-        self._rate, self._near, self._sign = distribution.exact_rate, profile.near.tolist(), profile.sign.tolist()
-        self._steps, self._span = distribution.steps[pieces].tolist(), distribution.span[pieces].tolist()
+        self._rate, self._near, self._sign = (
+            distribution.exact_rate,
+            profile.near.tolist(),
+            profile.sign.tolist(),
+        )
+        self._steps, self._span = (
+            distribution.steps[pieces].tolist(),
+            distribution.span[pieces].tolist(),
+        )
         self._rise, self._cost = profile.rise.tolist(), (profile.level + profile.depth - 1).tolist()
         self._known: dict[int, tuple[list[int], list[int]]] = {}
 
@@ -153,7 +177,11 @@ class Exactly:
         piece = self._choose(Bits(words[0], 64, 0, more))
         number = self._step(piece, Bits(words[1], 64, 1, more))
         if len(words) > 2:
-            number = (number - 1) * self._span[piece] + Bits(words[2], 64, 2, more).times(self._span[piece]) + 1
+            number = (
+                (number - 1) * self._span[piece]
+                + Bits(words[2], 64, 2, more).times(self._span[piece])
+                + 1
+            )
         return int(self._near[piece] + self._sign[piece] * number)
 
     def _choose(self, uniform: Bits) -> int:
@@ -214,6 +242,8 @@ def choose_between(low: Sequence[int], high: Sequence[int], uniform: Bits) -> in
     present = [number for number, end in enumerate(high) if end > 0]
     lows, highs = ([0, *accumulate(ends[number] for number in present)] for ends in (low, high))
     least, most = lows[-1] * uniform.value, highs[-1] * (uniform.value + 1)  # of Z U, times 2^count
-    i = bisect_right(highs, least >> uniform.count) - 1  # the last one that begins at or below Z U, whatever its bits
-    decided = i == len(present) - 1 or most <= lows[i + 1] << uniform.count  # and the next one begins above it
+    # the last one that begins at or below Z U, whatever its bits
+    i = bisect_right(highs, least >> uniform.count) - 1
+    # and the next one begins above it
+    decided = i == len(present) - 1 or most <= lows[i + 1] << uniform.count
     return present[i] if decided else None

@@ -58,12 +58,17 @@ class Bits:
 
     def read(self) -> None:
         """Read 32 more bits."""
-        self.value, self.count = self.value << 32 | self._more(self._role, self._next), self.count + 32
+        self.value, self.count = (
+            self.value << 32 | self._more(self._role, self._next),
+            self.count + 32,
+        )
         self._next += 1
 
     def times(self, width: int) -> int:
         """Return the integer floor(width U)."""
-        while (integer := self.value * width >> self.count) != ((self.value + 1) * width - 1) >> self.count:
+        while (integer := self.value * width >> self.count) != (
+            (self.value + 1) * width - 1
+        ) >> self.count:
             self.read()
         return integer
 

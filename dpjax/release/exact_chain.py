@@ -70,7 +70,11 @@ class Arithmetic:
 
     def of(self, x: Fraction) -> Any:
         """Return a fraction in this arithmetic; it must neither overflow nor underflow."""
-        return self.context.divide(Decimal(x.numerator), Decimal(x.denominator)) if self.digits else float(x)
+        return (
+            self.context.divide(Decimal(x.numerator), Decimal(x.denominator))
+            if self.digits
+            else float(x)
+        )
 
 
 @lru_cache(maxsize=4096)
@@ -144,13 +148,18 @@ class Parameters(NamedTuple):
         """
         terms = checks.static_integer("terms", terms, 2)
         whole, single = level_parts(levels)[1], single_term(levels, neighbors, size_is_public)
-        if whole >= 2**27:  # whatever the number of records, which may be private: places are 64-bit integers
+        # whatever the number of records, which may be private: places are 64-bit integers
+        if whole >= 2**27:
             raise ValueError(
-                f"qs have the common denominator {whole}, too large for exact ranks: use short decimals or Fractions such as "
+                f"qs have the common denominator {whole}, too large for exact ranks: use short "
+                "decimals or Fractions such as "
                 "Fraction(1, 3)."
             )
         unit = epsilon / (4 * whole * (single or 1))
-        aims, cut = aims_of(neighbors, len(levels), size_is_public, True), 2 << (most - 1).bit_length()
+        aims, cut = (
+            aims_of(neighbors, len(levels), size_is_public, True),
+            2 << (most - 1).bit_length(),
+        )
         spacing = (2 * reach + terms) // terms
         return Parameters(unit, levels, whole, aims, size, cut, None if single else reach, spacing)
 
@@ -168,7 +177,11 @@ class Parameters(NamedTuple):
         """Return the terms N of a row with the middle n - 1, or its only term."""
         if self.reach is None:
             return range(middle, middle + 1)
-        return range(-((self.reach - middle) // self.spacing) * self.spacing, middle + self.reach + 1, self.spacing)
+        return range(
+            -((self.reach - middle) // self.spacing) * self.spacing,
+            middle + self.reach + 1,
+            self.spacing,
+        )
 
     def targets(self, number: int, count: int) -> tuple[int, int]:
         """Return the positions where the first and the last quantile of the term cost nothing."""
@@ -208,7 +221,9 @@ class Chain(NamedTuple):
     moved: int
 
 
-def from_target(parameters: Parameters, target: int, slots: int, arithmetic: Arithmetic) -> tuple[np.ndarray, int]:
+def from_target(
+    parameters: Parameters, target: int, slots: int, arithmetic: Arithmetic
+) -> tuple[np.ndarray, int]:
     """Return the weights e^(-unit |whole j - target|) of all slots, and ``moved``.
 
     The weights lack a factor e^(-unit moved).
@@ -228,7 +243,9 @@ def _step(parameters: Parameters, number: int, k: int, slots: int, arithmetic: A
         return _Step(0, 0, decay(unit * whole, arithmetic), decay(0 * unit, arithmetic), -length)
     window = min(length // whole, slots)
     moved, part = (length // whole - window) * whole, length % whole
-    inside, below, stay = (decay(unit * rest, arithmetic) for rest in (part, whole - part, part + whole * window))
+    inside, below, stay = (
+        decay(unit * rest, arithmetic) for rest in (part, whole - part, part + whole * window)
+    )
     return _Step(window, inside, below, stay, moved)
 
 
@@ -237,14 +254,23 @@ def arrays_of(parameters: Parameters) -> int:
     return 2 * parameters.quantiles + 6
 
 
-def forward(parameters: Parameters, number: int, width: np.ndarray, memory: np.ndarray, arithmetic: Arithmetic) -> Chain:
+def forward(
+    parameters: Parameters,
+    number: int,
+    width: np.ndarray,
+    memory: np.ndarray,
+    arithmetic: Arithmetic,
+) -> Chain:
     """Return the chains of the term ``number`` for rows whose slots have the widths ``(J, R)``.
 
     Widths are divided by ``parameters.scale``. The chains are written to ``memory``, which holds
     all arrays: allocating new ones for each term would take as long as the sums.
     """
     slots, rows = width.shape
-    m, powers_of = parameters.quantiles, decays(parameters.unit * parameters.whole, slots + 1, arithmetic)
+    m, powers_of = (
+        parameters.quantiles,
+        decays(parameters.unit * parameters.whole, slots + 1, arithmetic),
+    )
     start, moved = from_target(parameters, parameters.targets(number, 0)[0], slots, arithmetic)
     steps = [_step(parameters, number, k, slots, arithmetic) for k in range(1, m)]
     piece = arithmetic.of(Fraction(parameters.cut, parameters.scale))
@@ -266,10 +292,14 @@ def forward(parameters: Parameters, number: int, width: np.ndarray, memory: np.n
             found *= here
         if k < m - 1:
             _advance(after[k], steps[k], powers_of, before[k + 1], rest)
-    return Chain(before, after, [step.stay for step in steps], moved + sum(step.moved for step in steps))
+    return Chain(
+        before, after, [step.stay for step in steps], moved + sum(step.moved for step in steps)
+    )
 
 
-def _advance(after: np.ndarray, step: _Step, decay: np.ndarray, out: np.ndarray, memory: np.ndarray) -> None:
+def _advance(
+    after: np.ndarray, step: _Step, decay: np.ndarray, out: np.ndarray, memory: np.ndarray
+) -> None:
     """Write before[k + 1]: all blocks at once, and their offsets one after the other.
 
     The block length suits the number of rows; the window has h blocks and a few slots more.
@@ -281,7 +311,10 @@ def _advance(after: np.ndarray, step: _Step, decay: np.ndarray, out: np.ndarray,
     full, more = slots // block, step.window - h * block
     blocks = h + -(-slots // block)  # the first h are empty
     inner, spent, y = np.zeros((3, blocks, rows), after.dtype)
-    x, found = (memory[i * 3 * after.size :][: block * inner.size].reshape(block, blocks, rows) for i in (0, 1))
+    x, found = (
+        memory[i * 3 * after.size :][: block * inner.size].reshape(block, blocks, rows)
+        for i in (0, 1)
+    )
     x[:, :h] = 0
     x[:, h : h + full] = after[: full * block].reshape(full, block, rows).swapaxes(0, 1)
     x[: slots - full * block, h + full :] = after[full * block :, None]
@@ -300,7 +333,8 @@ def _advance(after: np.ndarray, step: _Step, decay: np.ndarray, out: np.ndarray,
             found[o, : blocks - h] += spent[h:]
             np.multiply(x[o], decay[o], out=spent)
             y += spent
-        inner[:] = 0  # R, and the full blocks of the window before its last one; y is now the sum of a full block
+        # R, and the full blocks of the window before its last one; y is now the sum of a full block
+        inner[:] = 0
         for g in range(1, h):
             inner[:-g] += y[g:] * decay[(g - 1) * block]
         for o in reversed(range(block)):
@@ -314,14 +348,22 @@ def _advance(after: np.ndarray, step: _Step, decay: np.ndarray, out: np.ndarray,
         out[near:] += after[: slots - near] * (decay[step.window - near] * step.inside)
 
 
-def kernel(parameters: Parameters, number: int, k: int, slots: int, arithmetic: Arithmetic) -> np.ndarray:
+def kernel(
+    parameters: Parameters, number: int, k: int, slots: int, arithmetic: Arithmetic
+) -> np.ndarray:
     """Return the kernel of the step to quantile k + 1, at the slot distances -J, ..., J.
 
     0 if not ascending.
     """
     step, away = _step(parameters, number, k, slots, arithmetic), np.arange(1, slots + 1)
-    powers_of, inside = decays(parameters.unit * parameters.whole, slots + 1, arithmetic), away <= step.window
-    found = np.where(inside, step.inside, step.below) * powers_of[np.where(inside, step.window - away, away - step.window - 1)]
+    powers_of, inside = (
+        decays(parameters.unit * parameters.whole, slots + 1, arithmetic),
+        away <= step.window,
+    )
+    found = (
+        np.where(inside, step.inside, step.below)
+        * powers_of[np.where(inside, step.window - away, away - step.window - 1)]
+    )
     return np.concatenate([np.zeros(slots + 1, arithmetic.dtype), found])
 
 
@@ -331,7 +373,11 @@ def errors(parameters: Parameters, slots: int, arithmetic: Arithmetic) -> tuple[
     The first is relative, for rounding, and the second absolute, for underflow.
     """
     longest = (parameters.quantiles + 1) * (6 * slots + 6 * parameters.quantiles + 64)
-    lost = 0 if arithmetic.digits else 2.0 ** (parameters.quantiles - 1067) * (slots + parameters.quantiles)
+    lost = (
+        0
+        if arithmetic.digits
+        else 2.0 ** (parameters.quantiles - 1067) * (slots + parameters.quantiles)
+    )
     return arithmetic.rounding * longest, lost
 
 
@@ -347,9 +393,14 @@ def choose(
     sums, last = np.cumsum(weights, axis=-1), weights.shape[-1] - 1
     total = sums[row, -1]
     target, chosen = uniform * total, np.zeros(len(row), np.int64)
-    for bit in reversed(range(last.bit_length())):  # binary search: how many sums are at most the target
+    # binary search: how many sums are at most the target
+    for bit in reversed(range(last.bit_length())):
         further = np.minimum(chosen + (1 << bit), last)
         chosen = np.where(sums[row, further - 1] <= target, further, chosen)
     slack = 4 * relative * total + 4 * lost
     least, most = np.where(chosen > 0, sums[row, np.maximum(chosen - 1, 0)], 0), sums[row, chosen]
-    return chosen, (least + slack < target) & (target + slack < most), np.log2(((most - least) / total).astype(float))
+    return (
+        chosen,
+        (least + slack < target) & (target + slack < most),
+        np.log2(((most - least) / total).astype(float)),
+    )

@@ -45,7 +45,8 @@ from dpjax.several_quantiles.far_records import far_records, slots_left
 from dpjax.several_quantiles.slots import slot_ends
 
 _WORDS = 2**22  # random words drawn together
-_NUMBERS = 2**24  # float64 numbers in the chains of some rows, or in the weights of some draws: 128 MB
+# float64 numbers in the chains of some rows, or in the weights of some draws: 128 MB
+_NUMBERS = 2**24
 
 
 class Slots(NamedTuple):
@@ -63,7 +64,12 @@ class Slots(NamedTuple):
     records: np.ndarray
 
 
-def slots_of(counts: Counts, parameters: Parameters, index: np.ndarray | None = None, sizes: np.ndarray | None = None) -> Slots:
+def slots_of(
+    counts: Counts,
+    parameters: Parameters,
+    index: np.ndarray | None = None,
+    sizes: np.ndarray | None = None,
+) -> Slots:
     """Return the slots with some indices ``(R, J)``, by default all of them.
 
     ``sizes`` ``(R,)`` are the sizes of the grids, by default ``parameters.size``.
@@ -73,7 +79,11 @@ def slots_of(counts: Counts, parameters: Parameters, index: np.ndarray | None = 
         index = np.tile(np.arange(2 * int(np.max(n, initial=0)) + 1), (len(n), 1))
     sums = np.cumsum(counts.counts)
     offset = np.append(0, sums)[counts.starts[:-1], None]
-    values, number, through = np.append(counts.values, 0), np.append(counts.counts, 1), np.append(sums, 0)
+    values, number, through = (
+        np.append(counts.values, 0),
+        np.append(counts.counts, 1),
+        np.append(sums, 0),
+    )
 
     def entry(record: np.ndarray) -> np.ndarray:
         return np.searchsorted(sums, offset + np.clip(record, 1, np.maximum(n, 1)))
@@ -90,7 +100,9 @@ def slots_of(counts: Counts, parameters: Parameters, index: np.ndarray | None = 
     return Slots(left, np.where(index <= 2 * n, numbers * parameters.cut // parts, 0), n[:, 0])
 
 
-def near_slots(parameters: Parameters, n: np.ndarray, middle: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray, float]:
+def near_slots(
+    parameters: Parameters, n: np.ndarray, middle: np.ndarray, bits: int
+) -> tuple[np.ndarray, np.ndarray, float]:
     """Return the slots near the quantiles, ``middle`` without far records, and a log2 bound.
 
     The slots are ``(R, J)``. A path of at least that probability, and so every choice on it, has a
@@ -102,11 +114,22 @@ def near_slots(parameters: Parameters, n: np.ndarray, middle: np.ndarray, bits: 
     a slot and whether it is in the run of the next one.
     """
     m, rate = parameters.quantiles, float(2 * parameters.whole * parameters.unit)
-    terms, spacing = (1, 1) if parameters.reach is None else (2 * parameters.reach // parameters.spacing + 1, parameters.spacing)
+    terms, spacing = (
+        (1, 1)
+        if parameters.reach is None
+        else (2 * parameters.reach // parameters.spacing + 1, parameters.spacing)
+    )
     least = -(bits - 13 + log2(terms) + m * log2(4 * int(np.max(n, initial=0)) + 2))
-    volume = m * log(parameters.size * parameters.cut) + lgamma(m + 1) + log(terms) + (bits + 11 - least) * log(2)
+    volume = (
+        m * log(parameters.size * parameters.cut)
+        + lgamma(m + 1)
+        + log(terms)
+        + (bits + 11 - least) * log(2)
+    )
     off = np.abs(middle - (n - 1)) if parameters.reach is None else spacing
-    far = far_records(parameters.levels, n, int(min(volume / rate, 2.0**40)) + 2 * m + 4 + off, spacing, np)
+    far = far_records(
+        parameters.levels, n, int(min(volume / rate, 2.0**40)) + 2 * m + 4 + off, spacing, np
+    )
     records = n - np.sum([number for _, number in far], axis=0)
     slot, gone = slots_left(far, 2, 2 * int(np.max(records, initial=0)) + 1, np)
     slot = np.where(np.arange(slot.shape[-1]) <= 2 * records[:, None], slot, 2 * n[:, None] + 1)
@@ -147,11 +170,16 @@ class Sampler:
         middle = (n if public is None else public) - 1
         index, self.middle, self._least = near_slots(parameters, n, middle, self.arithmetic.bits)
         self.slots, self._index = slots_of(counts, parameters, index, sizes), index
-        self.slots = self.slots._replace(records=n - (middle - self.middle))  # as if the far records did not exist
-        self.numbers = sorted({number for each in set(self.middle.tolist()) for number in parameters.numbers(each)})
+        # as if the far records did not exist
+        self.slots = self.slots._replace(records=n - (middle - self.middle))
+        self.numbers = sorted(
+            {number for each in set(self.middle.tolist()) for number in parameters.numbers(each)}
+        )
         self._size = self.slots.width.shape[-1]
         relative, self._lost = errors(parameters, self._size, self.arithmetic)
-        self._error = relative + self._part(1, 2**self.bits) + self._part(1, 2 ** (self.arithmetic.bits + 10))
+        self._error = (
+            relative + self._part(1, 2**self.bits) + self._part(1, 2 ** (self.arithmetic.bits + 10))
+        )
         self._memory = np.empty(0)
 
     def draw(self, words: np.ndarray, count: int = 64) -> tuple[np.ndarray, np.ndarray]:
@@ -165,10 +193,19 @@ class Sampler:
     def exactly(self, row: int, words: list[int], more: More) -> list[int]:
         """Return the same draw from one row, with as many digits and bits as needed."""
         uniforms, digits = [Bits(word, 64, role, more) for role, word in enumerate(words)], 20
-        public, sizes = (None if a is None else a[row : row + 1] for a in (self._public, self._sizes))
+        public, sizes = (
+            None if a is None else a[row : row + 1] for a in (self._public, self._sizes)
+        )
         while True:
             digits *= 2
-            finer = Sampler(self.parameters, self._counts.some(row, row + 1), public, sizes, ranked=self._ranked, digits=digits)
+            finer = Sampler(
+                self.parameters,
+                self._counts.some(row, row + 1),
+                public,
+                sizes,
+                ranked=self._ranked,
+                digits=digits,
+            )
             for uniform in uniforms:
                 while uniform.count < finer.bits:
                     uniform.read()
@@ -190,7 +227,9 @@ class Sampler:
         for i, number in enumerate(self.numbers):
             lane = np.flatnonzero(term == i)
             if lane.size:
-                slot[lane], first[lane], certain, rest = self._draw_runs(number, row[lane], uniforms[1:, lane])
+                slot[lane], first[lane], certain, rest = self._draw_runs(
+                    number, row[lane], uniforms[1:, lane]
+                )
                 sure[lane] &= certain & (path[lane] + rest >= self._least)
         left = np.where(slot < 0, 0, self.slots.left[row[:, None], slot])
         width = np.where(slot < 0, self.parameters.size * cut, self.slots.width[row[:, None], slot])
@@ -200,10 +239,16 @@ class Sampler:
         width, weight = width // each, cut // each
         cells = np.zeros_like(left)
         for k in range(m):  # Polya's urn: a new number, or that of an earlier quantile of the run
-            ball, certain = _place(width[:, k] + (k - first[:, k]) * weight[:, k], lanes[2 * m + 1 + k], count)
-            earlier = np.where(ball < width[:, k], 0, first[:, k] + (ball - width[:, k]) // weight[:, k])
+            ball, certain = _place(
+                width[:, k] + (k - first[:, k]) * weight[:, k], lanes[2 * m + 1 + k], count
+            )
+            earlier = np.where(
+                ball < width[:, k], 0, first[:, k] + (ball - width[:, k]) // weight[:, k]
+            )
             anew = np.where(weight[:, k] > 1, 0, ball)
-            cells[:, k] = np.where(ball < width[:, k], anew, cells[np.arange(len(row)), np.minimum(earlier, m - 1)])
+            cells[:, k] = np.where(
+                ball < width[:, k], anew, cells[np.arange(len(row)), np.minimum(earlier, m - 1)]
+            )
             sure &= certain
         found = np.sort(left + cells, axis=-1)
         if self._ranked:
@@ -227,25 +272,40 @@ class Sampler:
         The last index is that of the flat term.
         """
         if self.parameters.reach is None:
-            return np.searchsorted(self.numbers, self.middle)[row], np.ones(len(row), bool), np.zeros(len(row))
+            return (
+                np.searchsorted(self.numbers, self.middle)[row],
+                np.ones(len(row), bool),
+                np.zeros(len(row)),
+            )
         return choose(self._terms, row, uniform, self._error, self._lost * self._terms.shape[-1])
 
     @cached_property
     def _terms(self) -> np.ndarray:
         """The weights of all terms and, last, the flat one, ``(R, T + 1)``, up to a factor."""
         parameters, arithmetic, reach = self.parameters, self.arithmetic, self.parameters.reach or 0
-        m, unit, rate = parameters.quantiles, parameters.unit, 2 * parameters.whole * parameters.unit
-        moved = np.full((len(self.middle), len(self.numbers) + 1), 2 * parameters.whole * (reach + 1))
+        m, unit, rate = (
+            parameters.quantiles,
+            parameters.unit,
+            2 * parameters.whole * parameters.unit,
+        )
+        moved = np.full(
+            (len(self.middle), len(self.numbers) + 1), 2 * parameters.whole * (reach + 1)
+        )
         weights: np.ndarray = np.zeros(moved.shape, arithmetic.dtype)
         for i, number in enumerate(self.numbers):
             part = np.flatnonzero(np.abs(self.middle - number) <= reach)
             chain, (ends, more) = self._chain(number, part), self._ends(number, part)
-            weights[part, i], moved[part, i] = np.einsum("jr,jr->r", chain.after[-1], ends), chain.moved + more
+            weights[part, i], moved[part, i] = (
+                np.einsum("jr,jr->r", chain.after[-1], ends),
+                chain.moved + more,
+            )
         volume = Fraction(comb(parameters.size + m - 1, m) * parameters.cut**m, parameters.scale**m)
         rest = one_minus_exponential(rate, arithmetic.bits + 27)
         weights[:, -1] = arithmetic.of(2 * Fraction(2**rest.scale, rest.high) * volume)
         moved -= np.min(moved, axis=-1, keepdims=True)
-        return weights * np.array([[decay(unit * away, arithmetic) for away in row] for row in moved.tolist()])
+        return weights * np.array(
+            [[decay(unit * away, arithmetic) for away in row] for row in moved.tolist()]
+        )
 
     def _ends(self, number: int, part: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the weights of the last quantile by its slot, and ``moved``.
@@ -254,16 +314,28 @@ class Sampler:
         """
         counts, index = np.unique(self.slots.records[part], return_inverse=True)
         targets = [self.parameters.targets(number, count)[1] for count in counts.tolist()]
-        ends, moved = zip(*(from_target(self.parameters, target, self._size, self.arithmetic) for target in targets), strict=True)
+        ends, moved = zip(
+            *(
+                from_target(self.parameters, target, self._size, self.arithmetic)
+                for target in targets
+            ),
+            strict=True,
+        )
         return np.stack(ends, axis=-1)[:, index], np.array(moved)[index]
 
-    def _draw_runs(self, number: int, row: np.ndarray, uniforms: np.ndarray) -> tuple[np.ndarray, ...]:
+    def _draw_runs(
+        self, number: int, row: np.ndarray, uniforms: np.ndarray
+    ) -> tuple[np.ndarray, ...]:
         """Return the slot of each quantile and the first quantile of its run, both ``(L, m)``.
 
         The uniforms are ``(2 m, L)``. Also returned are which draws are certain, and log2 of the
         probability of their paths.
         """
-        m, slots, column = self.parameters.quantiles, self._size, np.arange(self.parameters.quantiles)
+        m, slots, column = (
+            self.parameters.quantiles,
+            self._size,
+            np.arange(self.parameters.quantiles),
+        )
         part, row = np.unique(row, return_inverse=True)
         weights = Weights(self, number, part)
         found, firsts = np.zeros((2, len(row), m), np.int64)
@@ -275,13 +347,19 @@ class Sampler:
                 going = np.flatnonzero(last > 0)
                 mine, k = lane[going], last[going] - 1
                 row_index = row[mine]
-                states, shared = np.unique((row_index * m + k) * (slots + 1) + above[going], return_inverse=True)
+                states, shared = np.unique(
+                    (row_index * m + k) * (slots + 1) + above[going], return_inverse=True
+                )
                 (of, level), over = np.divmod(states // (slots + 1), m), states % (slots + 1)
                 below = weights.of_slots(of, level, over)
-                j, sure_slot, share_slot = choose(below, shared, uniforms[2 * run, mine], self._error, self._lost)
+                j, sure_slot, share_slot = choose(
+                    below, shared, uniforms[2 * run, mine], self._error, self._lost
+                )
                 on_top = weights.of_firsts(row_index, k, j)
                 lanes = np.arange(len(mine))
-                first, sure_first, share_first = choose(on_top, lanes, uniforms[2 * run + 1, mine], self._error, self._lost)
+                first, sure_first, share_first = choose(
+                    on_top, lanes, uniforms[2 * run + 1, mine], self._error, self._lost
+                )
                 run_of = (column >= first[:, None]) & (column <= k[:, None])
                 found[mine] = np.where(run_of, j[:, None], found[mine])
                 firsts[mine] = np.where(run_of, first[:, None], firsts[mine])
@@ -298,9 +376,22 @@ class Weights:
     """
 
     def __init__(self, sampler: Sampler, number: int, part: np.ndarray) -> None:
-        parameters, slots, arithmetic = sampler.parameters, sampler.slots.width.shape[-1], sampler.arithmetic
-        self._chain, self._ends, self._widths = sampler._chain(number, part), sampler._ends(number, part)[0], sampler._widths(part)
-        self._near = np.array([kernel(parameters, number, k + 1, slots, arithmetic) for k in range(parameters.quantiles - 1)])
+        parameters, slots, arithmetic = (
+            sampler.parameters,
+            sampler.slots.width.shape[-1],
+            sampler.arithmetic,
+        )
+        self._chain, self._ends, self._widths = (
+            sampler._chain(number, part),
+            sampler._ends(number, part)[0],
+            sampler._widths(part),
+        )
+        self._near = np.array(
+            [
+                kernel(parameters, number, k + 1, slots, arithmetic)
+                for k in range(parameters.quantiles - 1)
+            ]
+        )
         self._piece = sampler._part(parameters.cut, parameters.scale)
 
     def of_slots(self, row: np.ndarray, k: np.ndarray, above: np.ndarray) -> np.ndarray:
@@ -311,7 +402,11 @@ class Weights:
         """
         m, slots, _ = self._chain.after.shape
         weights = self._chain.after[k, :, row]
-        weights *= self._ends.T[row] if np.all(k == m - 1) else self._near[k[:, None], above[:, None] - np.arange(slots) + slots]
+        weights *= (
+            self._ends.T[row]
+            if np.all(k == m - 1)
+            else self._near[k[:, None], above[:, None] - np.arange(slots) + slots]
+        )
         return weights
 
     def of_firsts(self, row: np.ndarray, k: np.ndarray, slot: np.ndarray) -> np.ndarray:
@@ -325,7 +420,11 @@ class Weights:
         coefficient = found[:, 0]
         for i in reversed(range(m)):
             c = k - i
-            grown = coefficient * ((here + c * self._piece) / (c + 1)) * self._chain.stays[i] if i < m - 1 else 0
+            grown = (
+                coefficient * ((here + c * self._piece) / (c + 1)) * self._chain.stays[i]
+                if i < m - 1
+                else 0
+            )
             coefficient = np.where(c == 0, here, np.where(c > 0, grown, 0))
             found[:, i] = coefficient * self._chain.before[i, slot, row]
         return found
@@ -359,7 +458,9 @@ def draw_quantiles(
     """
     m, uniforms = parameters.quantiles, 3 * parameters.quantiles + 1
     found = np.zeros((draws, counts.groups, 2 * m if ranked else m), np.int64)
-    rows = max(_NUMBERS // (arrays_of(parameters) * (2 * int(np.max(counts.totals, initial=0)) + 1)), 1)
+    rows = max(
+        _NUMBERS // (arrays_of(parameters) * (2 * int(np.max(counts.totals, initial=0)) + 1)), 1
+    )
     for first in range(0, counts.groups, rows):
         last = min(first + rows, counts.groups)
         known, grids = (None if a is None else a[first:last] for a in (public, sizes))

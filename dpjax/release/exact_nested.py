@@ -28,7 +28,8 @@ from dpjax.several_quantiles.nesting import Nesting, Shares, ends_of, records_of
 
 _ENTRIES = 2**22  # entries of counts processed together
 _LARGEST = 2**62  # the cap on a noisy number of records
-_RANKS, _MATTERING = 128, 2**24  # ranks within _RANKS / epsilon of a quantile have a weight; at most _MATTERING may have one
+# ranks within _RANKS / epsilon of a quantile have a weight; at most _MATTERING may have one
+_RANKS, _MATTERING = 128, 2**24
 _MORE = 64  # a count is capped at twice the number of records plus this
 
 
@@ -52,22 +53,36 @@ class Nested:
         size_is_public: whether the number of records is public under add/remove.
     """
 
-    def __init__(self, levels: tuple[Fraction, ...], size: int, epsilon: Fraction, neighbors: str, size_is_public: bool) -> None:
+    def __init__(
+        self,
+        levels: tuple[Fraction, ...],
+        size: int,
+        epsilon: Fraction,
+        neighbors: str,
+        size_is_public: bool,
+    ) -> None:
         self.levels, self.size, self.neighbors = levels, size, neighbors
         self.nesting = Nesting.of(levels)
         shares = Shares.of(self.nesting, neighbors, size_is_public)
         self._number, self._first, self._second = (epsilon * share for share in shares)
         exact_epsilon(self._first), exact_epsilon(self._second)
         if epsilon < (least := least_epsilon(levels, neighbors, size_is_public)):
-            raise ValueError(f"epsilon is too small for {len(levels)} nested quantiles: use at least {float(least):.2g}.")
+            raise ValueError(
+                f"epsilon is too small for {len(levels)} nested quantiles: use at "
+                f"least {float(least):.2g}."
+            )
         check_rates([self._number] if self._number else [])
         # Parts with the same levels are drawn together, whatever their shares.
-        parts = sorted((part for part in self.nesting.parts if part.levels), key=lambda part: part.levels)
+        parts = sorted(
+            (part for part in self.nesting.parts if part.levels), key=lambda part: part.levels
+        )
         self._alike = [list(some) for _, some in groupby(parts, key=lambda part: part.levels)]
         for alike in self._alike:
             self._joint(alike[0].levels, "add_remove", 1, self._second)
 
-    def draw(self, counts: Counts, draws: int, sizes: np.ndarray | None, words: Any, more: More) -> np.ndarray:
+    def draw(
+        self, counts: Counts, draws: int, sizes: np.ndarray | None, words: Any, more: More
+    ) -> np.ndarray:
         """Draw positions, int64 ``(draws, groups, m)``; ``sizes`` are public numbers of records ``(groups,)``."""
         found = np.zeros((draws, counts.groups, len(self.levels)), np.int64)
         step = max(_ENTRIES // max(len(counts.values), 1), 1)
@@ -76,17 +91,28 @@ class Nested:
             chunk[:] = self._some(counts, len(chunk), sizes, words, more).reshape(chunk.shape)
         return found
 
-    def _some(self, counts: Counts, draws: int, sizes: np.ndarray | None, words: Any, more: More) -> np.ndarray:
+    def _some(
+        self, counts: Counts, draws: int, sizes: np.ndarray | None, words: Any, more: More
+    ) -> np.ndarray:
         """Draw ``(draws * groups, m)``."""
-        first, levels = np.array(self.nesting.first), tuple(self.levels[k] for k in self.nesting.first)
+        first, levels = (
+            np.array(self.nesting.first),
+            tuple(self.levels[k] for k in self.nesting.first),
+        )
         if self._number:  # each draw has its noisy number of records, so each becomes a group
             counts = _repeated(counts, draws)
             noise = draw_discrete_laplace([self._number], counts.groups, 1, words, more)[0, :, 0]
             sizes, draws = np.clip(counts.totals + noise, 0, _LARGEST), 1
         if sizes is not None:
-            counts = Counts(counts.starts, counts.values, np.minimum(counts.counts, 2 * sizes[counts.group] + _MORE))
+            counts = Counts(
+                counts.starts,
+                counts.values,
+                np.minimum(counts.counts, 2 * sizes[counts.group] + _MORE),
+            )
         law = self._joint(levels, self.neighbors, _most(counts), self._first)
-        drawn = _in_order(law, counts, draws, sizes, None, words, more, ranked=True).reshape(draws * counts.groups, -1)
+        drawn = _in_order(law, counts, draws, sizes, None, words, more, ranked=True).reshape(
+            draws * counts.groups, -1
+        )
         group, totals = np.tile(np.arange(counts.groups), draws), counts.totals
         number = (totals if sizes is None else sizes)[group]
         drawn, cuts = np.split(drawn, 2, axis=-1)
@@ -99,19 +125,29 @@ class Nested:
             part_index = np.array([self.nesting.parts.index(part) for part in alike])
             lane, which = np.nonzero(high[:, part_index] > low[:, part_index])
             at = lane, part_index[which]
-            for k, part in enumerate(alike):  # all quantiles in a part without width are its only value
+            # all quantiles in a part without width are its only value
+            for k, part in enumerate(alike):
                 found[:, part.first : part.first + len(part.levels)] = low[:, part_index[k], None]
             if not lane.size:
                 continue
-            part_records = np.stack([np.maximum(records_of(part, number), 1) for part in alike], axis=-1)[lane, which]
-            records = slices.between(lane, begin[at], np.maximum(end[at], begin[at]), low[at], high[at])
+            part_records = np.stack(
+                [np.maximum(records_of(part, number), 1) for part in alike], axis=-1
+            )[lane, which]
+            records = slices.between(
+                lane, begin[at], np.maximum(end[at], begin[at]), low[at], high[at]
+            )
             law = self._joint(alike[0].levels, "add_remove", _most(records), self._second)
-            inside = _in_order(law, records, 1, part_records, high[at] - low[at] + 1, words, more)[0] + low[at][:, None]
+            inside = (
+                _in_order(law, records, 1, part_records, high[at] - low[at] + 1, words, more)[0]
+                + low[at][:, None]
+            )
             start = np.array([part.first for part in alike])[which]
             found[lane[:, None], start[:, None] + np.arange(len(alike[0].levels))] = inside
         return found
 
-    def _joint(self, levels: tuple[Fraction, ...], neighbors: str, most: int, epsilon: Fraction) -> Parameters:
+    def _joint(
+        self, levels: tuple[Fraction, ...], neighbors: str, most: int, epsilon: Fraction
+    ) -> Parameters:
         return Parameters.of(levels, epsilon, neighbors, self.size, neighbors != "swap", 0, 2, most)
 
 
@@ -124,7 +160,11 @@ def _repeated(counts: Counts, draws: int) -> Counts:
     if draws == 1:
         return counts
     starts = counts.starts[:-1] + np.arange(draws)[:, None] * counts.starts[-1]
-    return Counts(np.append(starts, draws * counts.starts[-1]), np.tile(counts.values, draws), np.tile(counts.counts, draws))
+    return Counts(
+        np.append(starts, draws * counts.starts[-1]),
+        np.tile(counts.values, draws),
+        np.tile(counts.counts, draws),
+    )
 
 
 def _in_order(

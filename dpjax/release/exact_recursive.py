@@ -80,8 +80,12 @@ class _Lanes:
         if wide.size:
             first, last = self.cuts[wide, part.left], self.cuts[wide, part.right]
             records = self._slices.between(wide, first, last, low[wide], high[wide])
-            profile = profiles.quantile(records, ranks, high=high[wide] - low[wide], most=profiles.levels_needed(epsilon))
-            distribution = GridDistribution.of(profile, epsilon, Multiples(Fraction(1), 0, self._size), batch_shape=wide.shape)
+            profile = profiles.quantile(
+                records, ranks, high=high[wide] - low[wide], most=profiles.levels_needed(epsilon)
+            )
+            distribution = GridDistribution.of(
+                profile, epsilon, Multiples(Fraction(1), 0, self._size), batch_shape=wide.shape
+            )
             point[wide] += distribution.positions(1, words, more)[0]
         self.points[:, part.middle] = point
 
@@ -90,9 +94,17 @@ class _Lanes:
 
         Those equal to the middle are split by a noisy number.
         """
-        ends = self.cuts[:, part.left], self.cuts[:, part.right]  # the records of the part are between these
-        below, through = (np.clip(rank, *ends) for rank in self._slices.around(self.points[:, part.middle]))
+        # the records of the part are between these
+        ends = self.cuts[:, part.left], self.cuts[:, part.right]
+        below, through = (
+            np.clip(rank, *ends) for rank in self._slices.around(self.points[:, part.middle])
+        )
         level = part.level.numerator, part.level.denominator
-        noisy = draw_discrete_laplace([epsilon / part.sensitivity], len(below), 1, words, more)[0, :, 0]
-        noisy += to_the_left(*level, *(np.minimum(number, _COUNTED) for number in (below - ends[0], ends[1] - through)))
+        noisy = draw_discrete_laplace([epsilon / part.sensitivity], len(below), 1, words, more)[
+            0, :, 0
+        ]
+        noisy += to_the_left(
+            *level,
+            *(np.minimum(number, _COUNTED) for number in (below - ends[0], ends[1] - through)),
+        )
         self.cuts[:, part.middle] = below + equal_on_the_left(*level, through - below, noisy, np)

@@ -63,8 +63,13 @@ def exponential(x: Fraction, bits: int) -> Enclosure:
     k = 0
     while term_high > 1:
         k += 1
-        term_low, term_high = term_low * numerator // (denominator * k), -(-term_high * numerator // (denominator * k))
-        low, high = (low - term_high, high - term_low) if k % 2 else (low + term_low, high + term_high)
+        term_low, term_high = (
+            term_low * numerator // (denominator * k),
+            -(-term_high * numerator // (denominator * k)),
+        )
+        low, high = (
+            (low - term_high, high - term_low) if k % 2 else (low + term_low, high + term_high)
+        )
     # The rest of an alternating series is less than its next term, here less than one unit.
     found = Enclosure(low - 1, high + 1, work)
     for _ in range(halvings):
@@ -93,7 +98,11 @@ def floor_of(enclose: Callable[[int], Enclosure], bits: int) -> tuple[int, int]:
     while True:
         found = enclose(precision)
         drop = found.high.bit_length() - bits
-        if drop >= 0 and found.low >> drop == (found.high - 1) >> drop and (found.low >> drop).bit_length() == bits:
+        if (
+            drop >= 0
+            and found.low >> drop == (found.high - 1) >> drop
+            and (found.low >> drop).bit_length() == bits
+        ):
             return found.low >> drop, found.scale - drop
         if found.low == found.high and drop < 0:  # an exact power of two, such as e^0
             return found.low << -drop, found.scale - drop

@@ -16,7 +16,8 @@ from dpjax.release.chunks import in_threads, ranges
 from dpjax.release.records import as_floats
 
 _LARGEST = 2**31 - 2
-_AT_A_TIME = 2**18  # records; smaller chunks lose more to threads waiting for the interpreter lock than the cache saves
+# records; smaller chunks lose more to threads waiting for the interpreter lock than the cache saves
+_AT_A_TIME = 2**18
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,9 @@ class Multiples:
     size: int
 
     @staticmethod
-    def between(lower: float | Fraction, upper: float | Fraction, resolution: checks.Resolution) -> Multiples:
+    def between(
+        lower: float | Fraction, upper: float | Fraction, resolution: checks.Resolution
+    ) -> Multiples:
         """Return the multiples from ``lower`` to ``upper``.
 
         A float is read as the decimal that it prints as.
@@ -53,10 +56,15 @@ class Multiples:
             raise ValueError(f"resolution {resolution} is out of the range of float64.")
         ends = [checks.exact(bound) for bound in (lower, upper)]
         if ends[0] is None or ends[1] is None or not ends[0] < ends[1]:
-            raise ValueError(f"lower and upper must be finite, and lower below upper, got {lower} and {upper}.")
+            raise ValueError(
+                f"lower and upper must be finite, and lower below upper, got {lower} and {upper}."
+            )
         start, end = (int(bound / step) for bound in ends if bound is not None)
         if end - start >= _LARGEST:
-            raise ValueError(f"{end - start + 1} multiples of {resolution} are more than 2^31 - 2: use a coarser resolution.")
+            raise ValueError(
+                f"{end - start + 1} multiples of {resolution} are more than 2^31 - "
+                "2: use a coarser resolution."
+            )
         return Multiples(step, start, end - start + 1)
 
     @property
@@ -151,7 +159,8 @@ class Floats:
         checks.static_integer("largest", self.largest, self.smallest + 1, 300)
         if (self.largest - self.smallest) * 9 * 10 ** (self.digits - 1) >= 2**24:
             raise ValueError(
-                f"{self} has more than 2^24 values on either side of 0: use fewer digits or a smaller range of exponents."
+                f"{self} has more than 2^24 values on either side of 0: use fewer digits or a "
+                "smaller range of exponents."
             )
 
     @property
@@ -171,7 +180,9 @@ class Floats:
         records, values = as_floats(x), _floats(self)
         present = ~np.isnan(records)
         halfway = values[:-1] + (values[1:] - values[:-1]) / 2
-        return np.searchsorted(halfway, np.where(present, records, -np.inf)).astype(np.int32), present
+        return np.searchsorted(halfway, np.where(present, records, -np.inf)).astype(
+            np.int32
+        ), present
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,7 +219,10 @@ class Candidates:
 
 
 def grid_of(
-    lower: float | None, upper: float | None, resolution: checks.Resolution | None, grid: Floats | None
+    lower: float | None,
+    upper: float | None,
+    resolution: checks.Resolution | None,
+    grid: Floats | None,
 ) -> Multiples | Floats:
     """Return the grid of a release: multiples of a resolution between bounds, or floats.
 
@@ -219,14 +233,21 @@ def grid_of(
     if grid is not None:
         checks.instance("grid", grid, Floats, "dpjax.release.Floats(digits=3)")
         if not (lower is None and upper is None and resolution is None):
-            raise ValueError("grid cannot be combined with lower, upper or resolution: it has a range and a precision.")
+            raise ValueError(
+                "grid cannot be combined with lower, upper or resolution: it has a "
+                "range and a precision."
+            )
         return grid
     if lower is None or upper is None or resolution is None:
-        raise TypeError("a release needs lower, upper and resolution; or, without bounds, a grid such as dpjax.release.Floats().")
+        raise TypeError(
+            "a release needs lower, upper and resolution; or, without bounds, a grid "
+            "such as dpjax.release.Floats()."
+        )
     kinds = {kind_of(lower), kind_of(upper)}
     if len(kinds) > 1 or isinstance(resolution, datetime.timedelta) != (kinds != {None}):
         raise TypeError(
-            "lower and upper must both be numbers, dates, times or durations, and resolution must be a datetime.timedelta "
+            "lower and upper must both be numbers, dates, times or durations, and resolution must "
+            "be a datetime.timedelta "
             f"unless they are numbers: got {lower!r}, {upper!r} and {resolution!r}."
         )
     return Multiples.between(lower, upper, resolution)
@@ -238,7 +259,12 @@ def kind_of(value: Any) -> str | None:
     >>> kind_of(datetime.date(2020, 1, 1)), kind_of(datetime.timedelta(1)), kind_of(3)
     ('Date', 'Duration', None)
     """
-    kinds = (datetime.datetime, "Datetime"), (datetime.date, "Date"), (datetime.time, "Time"), (datetime.timedelta, "Duration")
+    kinds = (
+        (datetime.datetime, "Datetime"),
+        (datetime.date, "Date"),
+        (datetime.time, "Time"),
+        (datetime.timedelta, "Duration"),
+    )
     return next((name for kind, name in kinds if isinstance(value, kind)), None)
 
 

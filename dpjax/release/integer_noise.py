@@ -31,7 +31,8 @@ from dpjax.release.exponentials import digit_probability, exponential, floor_of
 
 _SURE = 32  # the rate from which on a geometric variable is 0 unless its word is 0
 _WORDS = 2**22  # the number of words drawn at a time
-_ROLES = 2**16  # the number of uniforms reserved for one geometric variable: its digits, and the trials above them
+# the number of uniforms reserved for one geometric variable: its digits, and the trials above them
+_ROLES = 2**16
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,8 +53,12 @@ class CountDistribution:
         """Return E|Y - center|, for centers that broadcast against the numbers."""
         away = np.abs(np.asarray(center, np.float64) - self.value)
         whole, decay = np.floor(away), math.exp(-float(self.rate))
-        # E|Z - a| is linear between integers, and n + 2 e^(-lam n) e^-lam / (1 - e^-2 lam) at the integer n.
-        ends = [n + 2 * decay ** (n + 1) / -math.expm1(-2 * float(self.rate)) for n in (whole, whole + 1)]
+        # E|Z - a| is linear between integers, and n + 2 e^(-lam n) e^-lam / (1 - e^-2 lam) at the
+        # integer n.
+        ends = [
+            n + 2 * decay ** (n + 1) / -math.expm1(-2 * float(self.rate))
+            for n in (whole, whole + 1)
+        ]
         found: np.ndarray = ends[0] + (ends[1] - ends[0]) * (away - whole)
         return found
 
@@ -63,10 +68,13 @@ class CountDistribution:
         Each tail has (1 - level) / 2.
         """
         rate, outside = float(self.rate), (1 - checks.concrete_fraction("level", level)) / 2
-        away = -math.log(outside * (1 + math.exp(-rate))) / rate  # P(Z <= -k) = e^(-lam k) / (1 + e^-lam)
+        # P(Z <= -k) = e^(-lam k) / (1 + e^-lam)
+        away = -math.log(outside * (1 + math.exp(-rate))) / rate
         return self.value - math.floor(away), self.value + math.ceil(away) - 1.0
 
-    def sample(self, seed: int | np.random.Generator, shape: int | Sequence[int] = ()) -> np.ndarray:
+    def sample(
+        self, seed: int | np.random.Generator, shape: int | Sequence[int] = ()
+    ) -> np.ndarray:
         """Draw for a simulation, by a seed or a NumPy generator.
 
         The result is float64 of shape ``shape + value.shape``.
@@ -84,7 +92,11 @@ class CountDistribution:
 
 
 def draw_discrete_laplace(
-    rates: Sequence[Fraction], rows: int, draws: int, words: Any = system_words, more: More = further_word
+    rates: Sequence[Fraction],
+    rows: int,
+    draws: int,
+    words: Any = system_words,
+    more: More = further_word,
 ) -> np.ndarray:
     """Draw noise ``(draws, rows, K)``, int64, with one rate for each of the K columns.
 
@@ -108,7 +120,10 @@ def check_rates(rates: Sequence[Fraction]) -> None:
     """Raise ``ValueError`` for noise that is too small or too large to draw."""
     for rate in rates:
         if not Fraction(1, 2**40) <= rate <= 2**20:
-            raise ValueError(f"noise must be from 2^-20 to 2^40 times the resolution, got {float(1 / rate):g} times.")
+            raise ValueError(
+                "noise must be from 2^-20 to 2^40 times the resolution, got "
+                f"{float(1 / rate):g} times."
+            )
 
 
 def digits_of(rate: Fraction) -> int:
@@ -142,11 +157,18 @@ def decide(table: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray
 def exact_noise(rate: Fraction, digits: int, words: Sequence[int], more: More) -> int:
     """Return the noise for the uniforms that begin with these words, with bits as needed."""
     each = digits + 1
-    return _exact_geometric(rate, digits, words[:each], more, 0) - _exact_geometric(rate, digits, words[each:], more, _ROLES)
+    return _exact_geometric(rate, digits, words[:each], more, 0) - _exact_geometric(
+        rate, digits, words[each:], more, _ROLES
+    )
 
 
-def _exact_geometric(rate: Fraction, digits: int, words: Sequence[int], more: More, role: int) -> int:
-    low = sum(_happens(rate * 2**j, Bits(words[j], 32, role + j, more), digit=True) << j for j in range(digits))
+def _exact_geometric(
+    rate: Fraction, digits: int, words: Sequence[int], more: More, role: int
+) -> int:
+    low = sum(
+        _happens(rate * 2**j, Bits(words[j], 32, role + j, more), digit=True) << j
+        for j in range(digits)
+    )
     above, uniform = 0, Bits(words[digits], 32, role + digits, more)
     while _happens(rate * 2**digits, uniform, digit=False):
         above += 1

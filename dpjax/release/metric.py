@@ -8,8 +8,8 @@ element i to j changes answer k by m_ki - m_kj, and
   rational number, which is at most d(i, j) for every pair: rates are divided by the largest load,
   as Fractions;
 * a choice with P(r) proportional to e^(lam score(r)) loses lam (max_r g_r - min_r g_r), where g_r
-  is what the move adds to the score of r (``metric_privacy/_linear_selection.py`` has the argument): lam
-  is the least quotient, as a Fraction.
+  is what the move adds to the score of r (``metric_privacy/_linear_selection.py`` has the
+  argument): lam is the least quotient, as a Fraction.
 
 Budgets are the exact values of the metric's floats. The distributions are those that
 ``dpjax.metric_privacy`` simulates, except for the grid. :func:`dpjax.release.median` states what
@@ -99,23 +99,41 @@ def metric_laplace(
     number = checks.static_integer("draws", draws, 1)
     step, whole, integers, budgets, counts = _read(x, queries, metric, resolution)
     given_scales = scales.scales if isinstance(scales, OptimalScales) else scales
-    if given_scales is None:  # the scales of the rounded queries, less a constant for each query if n is public
+    # the scales of the rounded queries, less a constant for each query if n is public
+    if given_scales is None:
         near = integers - integers[:, :1] if metric.neighbors == "swap" else integers
         scaled = np.array([[float(v * step) for v in row] for row in near])
-        rates = exact_rates(np.asarray(noise_scales(scaled, metric, strategy=strategy)), whole, budgets, step, most=True)
+        rates = exact_rates(
+            np.asarray(noise_scales(scaled, metric, strategy=strategy)),
+            whole,
+            budgets,
+            step,
+            most=True,
+        )
     else:
         rates = exact_rates(np.asarray(given_scales), whole, budgets, step, most=False)
     answers = counts @ integers.T
     noisy = [k for k, rate in enumerate(rates) if rate is not None]
     rows = math.prod(answers.shape[:-1])
-    noisy_answers = np.broadcast_to(answers, (number, *answers.shape)).reshape(number, rows, len(rates)).copy()
+    noisy_answers = (
+        np.broadcast_to(answers, (number, *answers.shape)).reshape(number, rows, len(rates)).copy()
+    )
     check_rates([rate for rate in rates if rate is not None])
     guarantee = number * MetricGuarantee(metric)
-    description = {"statistic": "metric_laplace", "queries": len(rates), "elements": metric.size, "resolution": step}
+    description = {
+        "statistic": "metric_laplace",
+        "queries": len(rates),
+        "elements": metric.size,
+        "resolution": step,
+    }
     _charge(budget, guarantee, description, number)
     if noisy:
-        noisy_answers[..., noisy] += draw_discrete_laplace([rate for rate in rates if rate is not None], rows, number)
-    multiples = np.clip(noisy_answers, -_MOST, _MOST).astype(np.int64).reshape(number, *answers.shape)
+        noisy_answers[..., noisy] += draw_discrete_laplace(
+            [rate for rate in rates if rate is not None], rows, number
+        )
+    multiples = (
+        np.clip(noisy_answers, -_MOST, _MOST).astype(np.int64).reshape(number, *answers.shape)
+    )
     return Release(values_of(multiples, step), multiples, step, guarantee)
 
 
@@ -169,14 +187,28 @@ def metric_choice(
     """
     step, whole, integers, budgets, counts = _read(x, weights, metric, resolution)
     n, may_exceed = _public_total(counts, metric, public_n), public_n is not None
-    whole, integers = (values - np.max(values, axis=0) for values in (whole, integers))  # less the largest weight of each element
+    # less the largest weight of each element
+    whole, integers = (values - np.max(values, axis=0) for values in (whole, integers))
 
     def change(i: int, j: int) -> int:
         g = [*(whole[:, j] - whole[:, i]), *([0] if may_exceed else [])]
         return int(max(g) - min(g))
 
-    description = {"statistic": "metric_choice", "candidates": len(whole), "elements": metric.size, "resolution": step}
-    return _choice(counts @ integers.T, least_ratio(change, budgets), n * int(np.min(whole)), metric, draws, budget, description)
+    description = {
+        "statistic": "metric_choice",
+        "candidates": len(whole),
+        "elements": metric.size,
+        "resolution": step,
+    }
+    return _choice(
+        counts @ integers.T,
+        least_ratio(change, budgets),
+        n * int(np.min(whole)),
+        metric,
+        draws,
+        budget,
+        description,
+    )
 
 
 def small_db(
@@ -239,27 +271,52 @@ def small_db(
     scores = -np.max(misses, axis=-1)
     worst = max(int(np.max(row) - np.min(row)) for row in whole) * n * (m // unit)
     rate = least_ratio(lambda i, j: 2 * (m // unit) * max(abs(whole[:, i] - whole[:, j])), budgets)
-    description = {"statistic": "small_db", "queries": len(whole), "elements": metric.size, "resolution": step, "size": m}
+    description = {
+        "statistic": "small_db",
+        "queries": len(whole),
+        "elements": metric.size,
+        "resolution": step,
+        "size": m,
+    }
     return _choice(scores, rate, -worst, metric, draws, budget, description)
 
 
-def exact_rates(scales: np.ndarray, whole: np.ndarray, budgets: np.ndarray, step: Fraction, *, most: bool) -> list[Fraction | None]:
+def exact_rates(
+    scales: np.ndarray, whole: np.ndarray, budgets: np.ndarray, step: Fraction, *, most: bool
+) -> list[Fraction | None]:
     """Return noise rates for integer queries ``(K, N)`` with a load of at most 1, exactly.
 
     None means no noise. With ``most`` the rates use up the budgets: the load is 1.
     """
     if scales.shape != (whole.shape[0],) or not np.all(scales >= 0):
-        raise ValueError(f"scales must be {whole.shape[0]} nonnegative numbers, one for each query, got {scales}.")
+        raise ValueError(
+            f"scales must be {whole.shape[0]} nonnegative numbers, one for each "
+            f"query, got {scales}."
+        )
     if np.any(np.isinf(scales)):
-        raise ValueError("queries must not distinguish elements of budget 0: remove the query, or use fit_queries.")
+        raise ValueError(
+            "queries must not distinguish elements of budget 0: remove the query, or "
+            "use fit_queries."
+        )
     rates = [None if c == 0 else _rounded_down(step / Fraction(float(c))) for c in scales]
     silent = [k for k, rate in enumerate(rates) if rate is None]
-    if silent and _largest(lambda i, j: sum(abs(whole[k, i] - whole[k, j]) for k in silent), budgets) > 0:
-        raise ValueError("a scale of 0 needs a query that, rounded to the resolution, distinguishes no protected pair.")
+    if (
+        silent
+        and _largest(lambda i, j: sum(abs(whole[k, i] - whole[k, j]) for k in silent), budgets) > 0
+    ):
+        raise ValueError(
+            "a scale of 0 needs a query that, rounded to the resolution, "
+            "distinguishes no protected pair."
+        )
     noisy = [(k, rate) for k, rate in enumerate(rates) if rate is not None]
-    load = _largest(lambda i, j: sum(rate * abs(whole[k, i] - whole[k, j]) for k, rate in noisy), budgets)
+    load = _largest(
+        lambda i, j: sum(rate * abs(whole[k, i] - whole[k, j]) for k, rate in noisy), budgets
+    )
     if not most and load > 1 + Fraction(1, 2**20):
-        raise ValueError(f"scales overspend the budgets: the largest load is {float(load):g}, and must be at most 1.")
+        raise ValueError(
+            f"scales overspend the budgets: the largest load is {float(load):g}, and "
+            "must be at most 1."
+        )
     divisor = load if load > 1 or (most and load > 0) else Fraction(1)
     return [None if rate is None else rate / divisor for rate in rates]
 
@@ -268,7 +325,10 @@ def least_ratio(change: Callable[[int, int], int], budgets: np.ndarray) -> Fract
     """Return the least d(i, j) / change(i, j), the rate of a choice."""
     largest = _largest(change, budgets)
     if largest == 0:
-        raise ValueError("no protected pair changes any difference of scores: the choice needs no mechanism, as it is public.")
+        raise ValueError(
+            "no protected pair changes any difference of scores: the choice needs no "
+            "mechanism, as it is public."
+        )
     return 1 / largest
 
 
@@ -279,7 +339,10 @@ def _largest(change: Callable[[int, int], Any], budgets: np.ndarray) -> Fraction
         for j in np.flatnonzero(budgets[i, :i] < np.inf).tolist():
             moved = Fraction(change(i, j))
             if moved and budgets[i, j] == 0:
-                raise ValueError(f"elements {j} and {i} have a budget of 0, but the queries or weights distinguish them.")
+                raise ValueError(
+                    f"elements {j} and {i} have a budget of 0, but the queries or "
+                    "weights distinguish them."
+                )
             if moved:
                 largest = max(largest, moved / Fraction(float(budgets[i, j])))
     return largest
@@ -306,25 +369,46 @@ def _read(
     MetricGuarantee(metric)  # raises for a batch, a trace, NaN
     rows = checks.host_floats("queries", queries)
     elements = metric.size - (metric.neighbors == "add_remove")
-    if rows.ndim != 2 or rows.shape[-1] != elements or rows.shape[0] == 0 or not np.all(np.isfinite(rows)):
-        raise ValueError(f"queries or weights must be finite, of shape (K, {elements}), got shape {rows.shape}.")
+    if (
+        rows.ndim != 2
+        or rows.shape[-1] != elements
+        or rows.shape[0] == 0
+        or not np.all(np.isfinite(rows))
+    ):
+        raise ValueError(
+            f"queries or weights must be finite, of shape (K, {elements}), got shape {rows.shape}."
+        )
     integers = np.array([[round(Fraction(str(v)) / step) for v in row] for row in rows], object)
     null = np.zeros((rows.shape[0], metric.size - elements), object)
     counts = as_integers("counts", x)
     if counts.ndim == 0 or counts.shape[-1] != elements:
-        raise ValueError(f"x must count {elements} elements on its last axis, got shape {counts.shape}.")
+        raise ValueError(
+            f"x must count {elements} elements on its last axis, got shape {counts.shape}."
+        )
     budgets = np.asarray(metric.dense().budgets, np.float64)
-    return step, np.concatenate([integers, null], axis=-1), integers, budgets, np.maximum(counts.astype(object), 0)
+    return (
+        step,
+        np.concatenate([integers, null], axis=-1),
+        integers,
+        budgets,
+        np.maximum(counts.astype(object), 0),
+    )
 
 
 def _public_total(counts: np.ndarray, metric: Metric, total: int | None) -> int:
     if total is not None:
         return checks.static_integer("public_n", total, 1)
     if metric.neighbors == "add_remove":
-        raise ValueError("n is private under add_remove neighbors: give public_n=, a public total or an upper bound on n.")
+        raise ValueError(
+            "n is private under add_remove neighbors: give public_n=, a public total "
+            "or an upper bound on n."
+        )
     sums = {int(n) for n in np.ravel(np.sum(counts, axis=-1))}
     if len(sums) > 1:
-        raise ValueError(f"all histograms of x must have the same n, got {sorted(sums)}: release them one by one.")
+        raise ValueError(
+            f"all histograms of x must have the same n, got {sorted(sums)}: release "
+            "them one by one."
+        )
     return sums.pop() if sums else 0
 
 
@@ -339,15 +423,26 @@ def _choice(
 ) -> Release:
     """Choose with P(r) proportional to e^(min(rate, 32) score), for scores from ``least`` to 0."""
     if -least > _MOST_SCORES:
-        raise ValueError(f"scores have {1 - least} multiples of the resolution, more than 2^53: use a coarser resolution.")
+        raise ValueError(
+            f"scores have {1 - least} multiples of the resolution, more than 2^53: "
+            "use a coarser resolution."
+        )
     number = checks.static_integer("draws", draws, 1)
     found = choice_between(scores, 2 * min(rate, Fraction(32)), 1, least, 0, "exponential")
     guarantee = number * metric_exponential.guarantee(metric)
     _charge(budget, guarantee, asked, number)
-    return release_of(found.positions(number).reshape(number, *found.batch_shape), found.grid, guarantee)
+    return release_of(
+        found.positions(number).reshape(number, *found.batch_shape), found.grid, guarantee
+    )
 
 
-def _charge(budget: Budget | None, guarantee: MetricGuarantee, asked: dict[str, Any], draws: int) -> None:
+def _charge(
+    budget: Budget | None, guarantee: MetricGuarantee, asked: dict[str, Any], draws: int
+) -> None:
     """Charge a budget, if any, for the differential privacy that the guarantee implies."""
     if budget is not None:
-        charge(budget, guarantee.guarantee(neighbors=guarantee.neighbors), {"statistic": asked, "draws": draws})
+        charge(
+            budget,
+            guarantee.guarantee(neighbors=guarantee.neighbors),
+            {"statistic": asked, "draws": draws},
+        )

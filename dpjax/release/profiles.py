@@ -68,12 +68,26 @@ class Profile:
         length[starts[1:] - 1] = 0
         inner = np.flatnonzero(length)
         up = level[inner] >= 0
-        near, outer_level = np.where(up, position[inner], position[inner + 1]), np.where(up, level[inner], -level[inner + 1])
+        near, outer_level = (
+            np.where(up, position[inner], position[inner + 1]),
+            np.where(up, level[inner], -level[inner + 1]),
+        )
         rise = level[inner + 1] - level[inner]
-        return Profile._of_pieces(np.searchsorted(inner, starts), near, length[inner], outer_level, rise, up, position[knot], size)
+        return Profile._of_pieces(
+            np.searchsorted(inner, starts),
+            near,
+            length[inner],
+            outer_level,
+            rise,
+            up,
+            position[knot],
+            size,
+        )
 
     @staticmethod
-    def of_steps(starts: np.ndarray, last: np.ndarray, position: np.ndarray, high: np.ndarray) -> Profile:
+    def of_steps(
+        starts: np.ndarray, last: np.ndarray, position: np.ndarray, high: np.ndarray
+    ) -> Profile:
         """Return the profile whose groups have each position up to its last level.
 
         It is then the next position. After the last of these levels it is ``high``.
@@ -90,7 +104,9 @@ class Profile:
         near = position[inner] + np.where(up, 0, length)
         level = np.where(up, at, -1 - at)
         size = int(np.max(high, initial=0)) + 1
-        return Profile._of_pieces(np.searchsorted(inner, starts), near, length, level, None, up, value, size)
+        return Profile._of_pieces(
+            np.searchsorted(inner, starts), near, length, level, None, up, value, size
+        )
 
     @staticmethod
     def _of_pieces(
@@ -109,7 +125,8 @@ class Profile:
         """
         groups = len(value)
         depth = np.minimum.reduceat(level, starts[:-1]) + 1 if groups else np.zeros(0, np.int64)
-        value_index = starts[:-1] + sums_of(~up, starts) + np.arange(groups)  # indices of the values
+        # indices of the values
+        value_index = starts[:-1] + sums_of(~up, starts) + np.arange(groups)
         piece_index = np.arange(len(near)) + np.repeat(np.arange(groups), np.diff(starts)) + up
 
         def whole(pieces: Any, itself: Any) -> np.ndarray:
@@ -120,7 +137,9 @@ class Profile:
         depths = 1 - depth
         near, length, level = whole(near, value), whole(length, 1), whole(level, depths)
         rise, sign = whole(1 if rise is None else rise, 0), whole(2 * up.astype(np.int8) - 1, 0)
-        return Profile(starts + np.arange(groups + 1), near, length, level, rise, sign, value, depth, size)
+        return Profile(
+            starts + np.arange(groups + 1), near, length, level, rise, sign, value, depth, size
+        )
 
     @staticmethod
     def of_costs(costs: np.ndarray) -> Profile:
@@ -132,7 +151,9 @@ class Profile:
         number, none = np.tile(np.arange(k), groups), np.zeros(costs.size, np.int64)
         best = np.argmin(costs, axis=-1) if k else np.zeros(groups, np.int64)
         one = np.ones(groups, np.int64)
-        return Profile(np.arange(groups + 1) * k, number, none + 1, costs.ravel(), none, none, best, one, k)
+        return Profile(
+            np.arange(groups + 1) * k, number, none + 1, costs.ravel(), none, none, best, one, k
+        )
 
     @property
     def groups(self) -> int:
@@ -142,21 +163,36 @@ class Profile:
     def one(self, group: int) -> Profile:
         """Return the profile of one group."""
         pieces = slice(self.starts[group], self.starts[group + 1])
-        near, length, level, rise, sign = (f[pieces] for f in (self.near, self.length, self.level, self.rise, self.sign))
+        near, length, level, rise, sign = (
+            f[pieces] for f in (self.near, self.length, self.level, self.rise, self.sign)
+        )
         starts, only = self.starts[group : group + 2] - self.starts[group], slice(group, group + 1)
-        return Profile(starts, near, length, level, rise, sign, self.value[only], self.depth[only], self.size)
+        return Profile(
+            starts, near, length, level, rise, sign, self.value[only], self.depth[only], self.size
+        )
 
     def in_steps(self) -> Profile:
         """Return the same profile in pieces that rise by at most 1."""
         times = np.maximum(self.rise, 1)
         number = np.repeat(np.arange(len(times)), times)
         before = np.repeat(np.cumsum(times) - times, times)
-        step = np.arange(len(number)) - before  # counted from the outer end in pieces below the value
+        # counted from the outer end in pieces below the value
+        step = np.arange(len(number)) - before
         sign, length = self.sign[number], self.length[number] // times[number]
         step = np.where(sign < 0, times[number] - 1 - step, step)
         near, level = self.near[number] + sign * step * length, self.level[number] + step
         starts = np.concatenate([[0], np.cumsum(times)])[self.starts]
-        return Profile(starts, near, length, level, np.minimum(self.rise[number], 1), sign, self.value, self.depth, self.size)
+        return Profile(
+            starts,
+            near,
+            length,
+            level,
+            np.minimum(self.rise[number], 1),
+            sign,
+            self.value,
+            self.depth,
+            self.size,
+        )
 
 
 def levels_needed(epsilon: Fraction) -> int:
@@ -171,7 +207,9 @@ def near_ranks(ranks: Ranks, n: Any, most: int) -> tuple[Any, Any]:
     """Return the first and the last rank that ``most`` levels read among n records."""
     whole, rest = _start(ranks, n)
     far = ranks.step * most
-    return whole + (rest - far) // ranks.denominator, whole - (-(rest + far) // ranks.denominator) + 1
+    return whole + (rest - far) // ranks.denominator, whole - (
+        -(rest + far) // ranks.denominator
+    ) + 1
 
 
 def _start(ranks: Ranks, n: Any) -> tuple[Any, Any]:
@@ -205,10 +243,16 @@ def quantile(counts: Counts, ranks: Ranks, *, high: Any, most: int) -> Profile:
         through = np.clip(through - whole[group], -far, far)
         lowest = (v * np.clip(-whole, -far, far) - rest) // step
         # If v divides step, no elementwise division is needed.
-        last = (v * through - rest[group]) // step if v % step else through * (v // step) + (-rest // step)[group]
+        last = (
+            (v * through - rest[group]) // step
+            if v % step
+            else through * (v // step) + (-rest // step)[group]
+        )
         return _of_runs(counts, group, last, counts.values, lowest, most, high)
     found = _framed(counts, through, totals, high)
-    through, before = (np.clip(each - whole[found.group], -far, far) for each in (found.through, found.before))
+    through, before = (
+        np.clip(each - whole[found.group], -far, far) for each in (found.through, found.before)
+    )
     remainder = rest[found.group]
     last = (v * through - remainder) // step
     first = -((remainder - v * (before + 1)) // step)
@@ -217,7 +261,13 @@ def quantile(counts: Counts, ranks: Ranks, *, high: Any, most: int) -> Profile:
     for level in (last + 1, last + 2):  # between two records: levels are at least half a rank apart
         inside = (remainder + step * level < v * (through + 1)) & ~found.is_back
         numerator = np.where(inside, remainder + step * level - v * through, 0)
-        knots.append((level, np.where(inside, level, level - 1), v * found.value + numerator * (after - found.value)))
+        knots.append(
+            (
+                level,
+                np.where(inside, level, level - 1),
+                v * found.value + numerator * (after - found.value),
+            )
+        )
     return _of_knots(found, knots, most, v * high + 1)
 
 
@@ -242,7 +292,9 @@ def nonnegative_sum(counts: Counts, tau: int, *, high: int, most: int) -> Profil
 
     This is shifted inverse sensitivity. Sums are capped at ``high``.
     """
-    return _of_slopes(counts.starts, counts.values, counts.counts, tau - counts.totals, tau + 1, most, high + 1)
+    return _of_slopes(
+        counts.starts, counts.values, counts.counts, tau - counts.totals, tau + 1, most, high + 1
+    )
 
 
 def distinct_count(counts: Counts, tau: int, *, high: int, most: int) -> Profile:
@@ -252,10 +304,13 @@ def distinct_count(counts: Counts, tau: int, *, high: int, most: int) -> Profile
     """
     group = counts.group
     order = np.lexsort((-counts.counts, group))
-    through = running_sums(counts.counts[order], counts.starts)  # the most frequent values, which remain longest, come first
+    # the most frequent values, which remain longest, come first
+    through = running_sums(counts.counts[order], counts.starts)
     remaining = np.arange(len(order)) - np.repeat(counts.starts[:-1], np.diff(counts.starts)) + 1
     last = tau - counts.totals[group] + through  # all people of rarer values have left
-    return _of_runs(counts, group, last, np.minimum(remaining, high), tau - counts.totals, most, high)
+    return _of_runs(
+        counts, group, last, np.minimum(remaining, high), tau - counts.totals, most, high
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -292,8 +347,12 @@ def _near(counts: Counts, low: Any, high: Any, totals: np.ndarray) -> tuple[Coun
         return counts, np.zeros(counts.groups, np.int64)
     sums = np.cumsum(counts.counts)
     offset = np.append(0, sums)[counts.starts[:-1]]
-    first = np.searchsorted(sums, offset + np.clip(low, 1, totals + 1)).clip(counts.starts[:-1], counts.starts[1:])
-    stop = (np.searchsorted(sums, offset + np.clip(high, 0, totals)) + 1).clip(first, counts.starts[1:])
+    first = np.searchsorted(sums, offset + np.clip(low, 1, totals + 1)).clip(
+        counts.starts[:-1], counts.starts[1:]
+    )
+    stop = (np.searchsorted(sums, offset + np.clip(high, 0, totals)) + 1).clip(
+        first, counts.starts[1:]
+    )
     below = np.append(0, sums)[first] - offset
     if np.sum(stop - first) * 4 > len(sums) * 3:  # nearly all entries: copying them would not pay
         return counts, np.zeros(counts.groups, np.int64)
@@ -317,7 +376,13 @@ def _framed(counts: Counts, through: np.ndarray, totals: np.ndarray, end: Any) -
 
 
 def _of_runs(
-    counts: Counts, group: np.ndarray, last: np.ndarray, position: np.ndarray, lowest: np.ndarray, most: int, high: Any
+    counts: Counts,
+    group: np.ndarray,
+    last: np.ndarray,
+    position: np.ndarray,
+    lowest: np.ndarray,
+    most: int,
+    high: Any,
 ) -> Profile:
     """Return the profile in which each entry's position holds up to its last level.
 
@@ -342,7 +407,12 @@ def _of_runs(
     return Profile.of_steps(starts, levels, places, top)
 
 
-def _of_knots(entries: _Entries, knots: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]], most: int, size: Any) -> Profile:
+def _of_knots(
+    entries: _Entries,
+    knots: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]],
+    most: int,
+    size: Any,
+) -> Profile:
     """Return the profile with a position from its first to its last level.
 
     There are more knots after some entries.
@@ -365,7 +435,13 @@ def _of_knots(entries: _Entries, knots: Sequence[tuple[np.ndarray, np.ndarray, n
 
 
 def _of_slopes(
-    starts: np.ndarray, slope: np.ndarray, times: np.ndarray, level: np.ndarray, top: int, most: int, size: int
+    starts: np.ndarray,
+    slope: np.ndarray,
+    times: np.ndarray,
+    level: np.ndarray,
+    top: int,
+    most: int,
+    size: int,
 ) -> Profile:
     """Return the profile that rises from 0 at ``level`` by each slope ``times`` times.
 
@@ -379,9 +455,19 @@ def _of_slopes(
     base = np.minimum(running_sums(gain, starts) - gain, high)
     stop, room = start + times, np.where(slope > 0, (high - base) // np.maximum(slope, 1), times)
     # A run has knots at its ends, at level 0, where it is cut, and around the end of the range.
-    cuts = [start, stop, *(np.clip(levels, start, stop) for levels in (0, -most, most, start + room, start + room + 1))]
+    cuts = [
+        start,
+        stop,
+        *(
+            np.clip(levels, start, stop)
+            for levels in (0, -most, most, start + room, start + room + 1)
+        ),
+    ]
     levels = np.sort(np.stack(cuts, axis=-1), axis=-1)
-    positions = np.minimum(base[:, None] + np.minimum(levels - start[:, None], room[:, None] + 1) * slope[:, None], high)
+    positions = np.minimum(
+        base[:, None] + np.minimum(levels - start[:, None], room[:, None] + 1) * slope[:, None],
+        high,
+    )
     valid = (levels >= -most) & (levels <= most)
     number = sums_of(np.sum(valid, axis=-1), starts) + 2  # including the ends of the range
     offsets = np.append(0, np.cumsum(number))

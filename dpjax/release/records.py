@@ -13,7 +13,10 @@ import numpy as np
 
 from dpjax import checks
 
-_TEXT = re.compile(r"(large_)?(str|string|utf8|category|categorical|enum|dictionary)\b", re.IGNORECASE)  # dtype names of text
+# dtype names of text
+_TEXT = re.compile(
+    r"(large_)?(str|string|utf8|category|categorical|enum|dictionary)\b", re.IGNORECASE
+)
 
 
 def as_floats(x: Any, low: int = -(10**308), high: int = 10**308) -> np.ndarray:
@@ -70,16 +73,26 @@ def as_array(x: Any) -> np.ndarray:
     """
     checks.refuse_frame("x", x)
     if _is_masked(x):
-        raise TypeError("x must not be a masked array, whose mask would be lost: pass .filled(np.nan), or mask=.")
+        raise TypeError(
+            "x must not be a masked array, whose mask would be lost: pass "
+            ".filled(np.nan), or mask=."
+        )
     if isinstance(getattr(x, "dtype", None), np.dtype):
         array = np.asarray(x)
         if array.dtype.kind == "V":
             name = array.dtype.name  # of ml_dtypes
-            wider = np.float32 if name.startswith(("bfloat", "float")) else np.int32 if name.startswith(("int", "uint")) else None
+            wider = (
+                np.float32
+                if name.startswith(("bfloat", "float"))
+                else np.int32
+                if name.startswith(("int", "uint"))
+                else None
+            )
             array = array if wider is None else array.astype(wider)
         return array
     if not isinstance(x, (list, tuple)):
-        if str(getattr(x, "dtype", "")) not in ("Int128", "UInt128"):  # of Polars, which does not make them NumPy's
+        # of Polars, which does not make them NumPy's
+        if str(getattr(x, "dtype", "")) not in ("Int128", "UInt128"):
             return np.asarray(x, dtype=object)
         x = x.to_list()
     shape: tuple[int, ...] = (len(x),)
@@ -88,9 +101,14 @@ def as_array(x: Any) -> np.ndarray:
         lengths = set(map(len, records))
         if len(lengths) > 1:
             raise ValueError("x has rows of different lengths: pad them with NaN.")
-        shape, records = (*shape, lengths.pop()), [record for row in records for record in _items(row)]
+        shape, records = (
+            (*shape, lengths.pop()),
+            [record for row in records for record in _items(row)],
+        )
     # A list among scalar records is not a number.
-    return np.fromiter((None if _is_sequence(record) else record for record in records), object, len(records)).reshape(shape)
+    return np.fromiter(
+        (None if _is_sequence(record) else record for record in records), object, len(records)
+    ).reshape(shape)
 
 
 def shape_of(x: Any) -> tuple[int, ...]:
@@ -111,7 +129,10 @@ def _is_sequence(record: Any) -> bool:
 def refuse_traces(x: Any) -> None:
     """Raise inside jit, vmap or grad; a vmap that closes over the data cannot be detected."""
     if checks.is_tracing(x):
-        raise TypeError("a release cannot run inside jit, vmap or grad: it would not draw new values at each call.")
+        raise TypeError(
+            "a release cannot run inside jit, vmap or grad: it would not draw new "
+            "values at each call."
+        )
 
 
 def refuse_text(x: Any) -> None:
@@ -159,7 +180,11 @@ def without_axes(value: Any) -> Any:
 
     None for a masked scalar.
     """
-    if getattr(value, "ndim", None) == 0 and hasattr(value, "item") and not isinstance(value, np.generic):
+    if (
+        getattr(value, "ndim", None) == 0
+        and hasattr(value, "item")
+        and not isinstance(value, np.generic)
+    ):
         return None if isinstance(value, masked_arrays()) and np.any(value.mask) else value.item()
     return value
 
@@ -196,8 +221,13 @@ def codes_of(ids: Any) -> tuple[np.ndarray, np.ndarray]:
     array = as_array(ids)
     if array.dtype.kind == "O":
         known: dict[Any, int] = {}
-        plain = [int(v) if is_integer(v) else str(v) if isinstance(v, str) else None for v in map(without_axes, array.flat)]
-        found = np.array([-1 if v is None else known.setdefault(v, len(known)) for v in plain], np.int64).reshape(array.shape)
+        plain = [
+            int(v) if is_integer(v) else str(v) if isinstance(v, str) else None
+            for v in map(without_axes, array.flat)
+        ]
+        found = np.array(
+            [-1 if v is None else known.setdefault(v, len(known)) for v in plain], np.int64
+        ).reshape(array.shape)
     elif array.dtype.kind in "iuUSb":
         found = np.unique(array, return_inverse=True)[1].reshape(array.shape).astype(np.int64)
     else:
@@ -212,6 +242,11 @@ def increasing(name: str, given: Any, least: int) -> np.ndarray:
         ValueError: if they are fewer than ``least``, or not finite and increasing.
     """
     numbers = np.array(given, np.float64)
-    if numbers.ndim != 1 or numbers.size < least or not np.isfinite(numbers).all() or not np.all(np.diff(numbers) > 0):
+    if (
+        numbers.ndim != 1
+        or numbers.size < least
+        or not np.isfinite(numbers).all()
+        or not np.all(np.diff(numbers) > 0)
+    ):
         raise ValueError(f"{name} must be {least} or more finite, increasing numbers, got {given}.")
     return numbers

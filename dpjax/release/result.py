@@ -52,13 +52,21 @@ class Release(Shown):
     def __float__(self) -> float:
         """Return the only value, if there is exactly one."""
         if self.values.size != 1:
-            raise TypeError(f"a release of the shape {self.values.shape} is not one number: use its .values.")
+            raise TypeError(
+                f"a release of the shape {self.values.shape} is not one number: use its .values."
+            )
         return float(self.values.reshape(()))
 
     def __repr__(self) -> str:
         """Return the values, then the resolution and the guarantee."""
         grid = "" if self.resolution is None else f", resolution={self.resolution}"
-        shown = np.array2string(self.values, separator=", ", threshold=20, max_line_width=100, formatter={"float_kind": _shown})  # type: ignore[arg-type]
+        shown = np.array2string(
+            self.values,
+            separator=", ",
+            threshold=20,
+            max_line_width=100,
+            formatter={"float_kind": _shown},
+        )  # type: ignore[arg-type]
         return f"{type(self).__name__}(values={shown}, shape={self.values.shape}{grid}, guarantee={self.guarantee})"
 
     def _looks(self, rows: int) -> tuple[dict[str, Any], Picture | None]:
@@ -68,11 +76,15 @@ class Release(Shown):
             for draw in range(self.draws)
             for k in range(table.shape[-1])
         ]
-        columns: dict[str, Any] = dict(zip(names, np.moveaxis(table, -1, 1).reshape(len(names), -1)[: 2 * rows], strict=False))
+        columns: dict[str, Any] = dict(
+            zip(names, np.moveaxis(table, -1, 1).reshape(len(names), -1)[: 2 * rows], strict=False)
+        )
         return columns | ({"...": [""] * table.shape[1]} if len(names) > 2 * rows else {}), None
 
     def _row_names(self, rows: int) -> list[str]:
-        return index_names(self.values.shape[1:-1] if self.values.ndim > 2 else self.values.shape[1:], rows)
+        return index_names(
+            self.values.shape[1:-1] if self.values.ndim > 2 else self.values.shape[1:], rows
+        )
 
     def _table(self) -> np.ndarray:
         """Return the values as ``(draws, rows, k)``.
@@ -91,9 +103,16 @@ class Release(Shown):
         """
         step = None if self.resolution is None else str(self.resolution)
         known = self.guarantee
-        plain = known if isinstance(known, Guarantee) else known.guarantee(neighbors=known.neighbors)
+        plain = (
+            known if isinstance(known, Guarantee) else known.guarantee(neighbors=known.neighbors)
+        )
         cost = plain.to_dict() | {"promise": str(known)}
-        return {"values": self.values.tolist(), "multiples": self.multiples.tolist(), "resolution": step, "guarantee": cost}
+        return {
+            "values": self.values.tolist(),
+            "multiples": self.multiples.tolist(),
+            "resolution": step,
+            "guarantee": cost,
+        }
 
     def to_json(self) -> str:
         """Return :meth:`to_dict` as JSON."""
@@ -106,10 +125,18 @@ class Release(Shown):
         With metric privacy, its guarantee is the one for neighbors that follows from it.
         """
         fields = json.loads(text)
-        arrays = np.array(fields.pop("values"), np.float64), np.array(fields.pop("multiples"), np.int64)
+        arrays = (
+            np.array(fields.pop("values"), np.float64),
+            np.array(fields.pop("multiples"), np.int64),
+        )
         resolution, cost = fields.pop("resolution"), fields.pop("guarantee")
         del cost["promise"]
-        return cls(*arrays, None if resolution is None else Fraction(resolution), Guarantee.from_dict(cost), **fields)
+        return cls(
+            *arrays,
+            None if resolution is None else Fraction(resolution),
+            Guarantee.from_dict(cost),
+            **fields,
+        )
 
     def __str__(self) -> str:
         """Return a table of at most twenty lines.
@@ -119,7 +146,10 @@ class Release(Shown):
         separates draws.
         """
         rows, mark = np.swapaxes(self._table(), 0, 1), " | " if self.values.ndim > 2 else "  "
-        lines = [mark.join("  ".join(f"{value:.15g}" for value in draw) for draw in row) for row in rows[:20]]
+        lines = [
+            mark.join("  ".join(f"{value:.15g}" for value in draw) for draw in row)
+            for row in rows[:20]
+        ]
         if len(rows) > 20:
             lines.append(f"... and {len(rows) - 20} more rows")
         return "\n".join([*lines, str(self.guarantee)])
@@ -129,7 +159,11 @@ def _shown(value: float) -> str:
     return f"{value:.15g}"
 
 
-def release_of(numbers: np.ndarray, grid: Multiples | Floats | Candidates, guarantee: Guarantee | MetricGuarantee) -> Release:
+def release_of(
+    numbers: np.ndarray,
+    grid: Multiples | Floats | Candidates,
+    guarantee: Guarantee | MetricGuarantee,
+) -> Release:
     """Return a release of grid positions, counted from the smallest value of the grid."""
     return Release(grid.values_of(numbers), numbers + grid.start, grid.resolution, guarantee)
 
@@ -140,5 +174,7 @@ def cost_of(epsilon: float | Fraction, draws: int, neighbors: str, ranges: int =
     Its bounded range is ``ranges`` times that.
     """
     exact = Fraction(epsilon) * draws
-    cost = float(exact) if Fraction(float(exact)) >= exact else math.nextafter(float(exact), math.inf)
+    cost = (
+        float(exact) if Fraction(float(exact)) >= exact else math.nextafter(float(exact), math.inf)
+    )
     return Guarantee(cost, ranges * cost, neighbors)

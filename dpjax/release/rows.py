@@ -24,13 +24,17 @@ from dpjax.release.statistics import ByRank, Statistic
 _NUMBERS = 2**19  # array elements in a chunk of rows
 
 
-def apply_to(statistic: Statistic, neighbors: str, records: np.ndarray, present: np.ndarray) -> bool:
+def apply_to(
+    statistic: Statistic, neighbors: str, records: np.ndarray, present: np.ndarray
+) -> bool:
     """Return whether this module can draw the rows.
 
     It can if there are several rows, all records are present and the statistic is one of the
     records.
     """
-    reads_one_record = isinstance(statistic, ByRank) and statistic.ranks(neighbors).definition == "lower"
+    reads_one_record = (
+        isinstance(statistic, ByRank) and statistic.ranks(neighbors).definition == "lower"
+    )
     return reads_one_record and len(records) > 1 and bool(present.all())
 
 
@@ -85,19 +89,26 @@ class _Table:
         self.high, self.rate = statistic.records_grid.size - 1, float(epsilon / 2)
         knots = np.arange(-down - 1, up + 1)  # the lower end of each piece
         with np.errstate(under="ignore"):
-            self.heights = np.exp(-self.rate * np.where(knots < 0, -1 - knots, knots)) * -np.expm1(-self.rate)
+            self.heights = np.exp(-self.rate * np.where(knots < 0, -1 - knots, knots)) * -np.expm1(
+                -self.rate
+            )
 
-    def decide(self, records: np.ndarray, words: np.ndarray, margin: float) -> tuple[np.ndarray, np.ndarray]:
+    def decide(
+        self, records: np.ndarray, words: np.ndarray, margin: float
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Return the positions that 64-bit words ``(2, rows)`` select, and which are certain."""
         rows, row = len(records), np.arange(len(records))
         ordered = np.sort(records, axis=-1)
         edges = np.empty((rows, len(self.columns) + 2), np.float64)
         edges[:, 0], edges[:, -1] = 0, self.high
         first, last = int(self.columns[0]), int(self.columns[-1])
-        if first > 0 and last <= self._n and last - first + 1 == len(self.columns):  # one after the other, and none at an end
+        # one after the other, and none at an end
+        if first > 0 and last <= self._n and last - first + 1 == len(self.columns):
             edges[:, 1:-1] = ordered[:, first - 1 : last]
         else:
-            edges[:, 1:-1] = np.pad(ordered, [(0, 0), (1, 1)], constant_values=[(0, 0), (0, self.high)])[:, self.columns]
+            edges[:, 1:-1] = np.pad(
+                ordered, [(0, 0), (1, 1)], constant_values=[(0, 0), (0, self.high)]
+            )[:, self.columns]
         lengths = np.diff(edges, axis=-1)
         with np.errstate(divide="ignore", over="ignore", under="ignore"):
             weights = np.divide(self.rate, lengths)
@@ -122,7 +133,9 @@ class _Table:
         itself, up = chosen == center, chosen > center
         piece = chosen - up - itself
         length = lengths[row, piece]
-        number, certain = step_in(self.rate / np.maximum(length, 1), np.maximum(length, 1), self.rate, words[1])
+        number, certain = step_in(
+            self.rate / np.maximum(length, 1), np.maximum(length, 1), self.rate, words[1]
+        )
         near = edges[row, np.where(up, piece, piece + 1)]
         found = np.where(itself, edges[:, center], near + np.where(up, number, -number))
         return found.astype(np.int64), sure & (itself | certain)
@@ -135,6 +148,9 @@ class _Table:
             moves = lengths[tied] > 0
             up, down = moves[:, center:], moves[:, center - 1 :: -1]
             far = lengths.shape[-1]
-            steps = [np.where(np.any(side, axis=-1), np.argmax(side, axis=-1), far) for side in (up, down)]
+            steps = [
+                np.where(np.any(side, axis=-1), np.argmax(side, axis=-1), far)
+                for side in (up, down)
+            ]
             depth[tied] = np.minimum(*steps) + 1
         return depth

@@ -32,10 +32,20 @@ class Slices:
         """
         shape = (len(points),) + (1,) * (points.ndim - 1)
         key, offset = self._group.reshape(shape) * self._size + points, self._offset.reshape(shape)
-        left, right = (self._sums[np.searchsorted(self._keys, key, side)] - offset for side in ("left", "right"))
+        left, right = (
+            self._sums[np.searchsorted(self._keys, key, side)] - offset
+            for side in ("left", "right")
+        )
         return left, right
 
-    def between(self, lanes: np.ndarray, first: np.ndarray, last: np.ndarray, low: np.ndarray, high: np.ndarray) -> Counts:
+    def between(
+        self,
+        lanes: np.ndarray,
+        first: np.ndarray,
+        last: np.ndarray,
+        low: np.ndarray,
+        high: np.ndarray,
+    ) -> Counts:
         """Return the records of the ranks ``first`` + 1 to ``last`` of some lanes.
 
         They are clamped to [``low``, ``high``] and counted from ``low``.

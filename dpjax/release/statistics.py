@@ -92,7 +92,10 @@ class Statistic:
             mechanism: one of ``mechanisms``, by default the first.
             batch_shape: the shape of the groups, by default ``(groups,)``.
         """
-        name, batch = self.checked(neighbors, mechanism), (counts.groups,) if batch_shape is None else tuple(batch_shape)
+        name, batch = (
+            self.checked(neighbors, mechanism),
+            (counts.groups,) if batch_shape is None else tuple(batch_shape),
+        )
         return self._distribution(counts, exact_epsilon(epsilon), neighbors, name, batch)
 
     def release(
@@ -111,7 +114,10 @@ class Statistic:
         The other arguments are those of :meth:`distribution`. The cost of all draws from one group
         is charged to the budget, after all checks and before any draw.
         """
-        name, batch = self.checked(neighbors, mechanism), (counts.groups,) if batch_shape is None else tuple(batch_shape)
+        name, batch = (
+            self.checked(neighbors, mechanism),
+            (counts.groups,) if batch_shape is None else tuple(batch_shape),
+        )
         cost, number = exact_epsilon(epsilon), checks.static_integer("draws", draws, 1)
         if budget is not None:
             self._check(counts, cost, neighbors, name)
@@ -119,7 +125,12 @@ class Statistic:
         return self._release(counts, cost, neighbors, name, number, batch)
 
     def charge(
-        self, budget: Budget | None, epsilon: Fraction, draws: int, neighbors: str, mechanism: str | None = None
+        self,
+        budget: Budget | None,
+        epsilon: Fraction,
+        draws: int,
+        neighbors: str,
+        mechanism: str | None = None,
     ) -> Guarantee:
         """Charge the budget, if there is one, for all draws together, and return what they cost."""
         guarantee = self.cost(epsilon, draws, neighbors, mechanism)
@@ -133,16 +144,34 @@ class Statistic:
         """
         self._distribution(counts.some(0, 0), epsilon, neighbors, mechanism, (0,))
 
-    def _distribution(self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str, batch: tuple[int, ...]) -> Any:
-        raise ValueError(f"{type(self).__name__} has no distribution in closed form: simulate it with dpjax.frames.simulate.")
+    def _distribution(
+        self,
+        counts: Counts,
+        epsilon: Fraction,
+        neighbors: str,
+        mechanism: str,
+        batch: tuple[int, ...],
+    ) -> Any:
+        raise ValueError(
+            f"{type(self).__name__} has no distribution in closed form: simulate it "
+            "with dpjax.frames.simulate."
+        )
 
     def _release(
-        self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str, draws: int, batch: tuple[int, ...]
+        self,
+        counts: Counts,
+        epsilon: Fraction,
+        neighbors: str,
+        mechanism: str,
+        draws: int,
+        batch: tuple[int, ...],
     ) -> Release:
         drawn, grids = np.zeros((draws, counts.groups), np.int64), []
 
         def some(first: int, last: int) -> None:
-            found = self._distribution(counts.some(first, last), epsilon, neighbors, mechanism, (last - first,))
+            found = self._distribution(
+                counts.some(first, last), epsilon, neighbors, mechanism, (last - first,)
+            )
             drawn[:, first:last] = found.positions(draws)
             grids.append(found.grid)
 
@@ -150,7 +179,9 @@ class Statistic:
         # bound on it does not.
         levels = 2 * profiles.levels_needed(epsilon) if mechanism == "permute_and_flip" else 1
         in_threads(some, _in_cache(counts, max(_LEVELS // levels, 1)))
-        return release_of(drawn.reshape(draws, *batch), grids[0], self.cost(epsilon, draws, neighbors, mechanism))
+        return release_of(
+            drawn.reshape(draws, *batch), grids[0], self.cost(epsilon, draws, neighbors, mechanism)
+        )
 
     def near(self, n: int, epsilon: float, neighbors: str) -> tuple[int, int] | None:
         """Return the first and the last rank that matter among n records; None means all."""
@@ -164,14 +195,24 @@ class Statistic:
         """
         checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
         if neighbors not in self.relations:
-            raise ValueError(f"neighbors must be {self.relations[0]!r} for {type(self).__name__}, got {neighbors!r}.")
+            raise ValueError(
+                f"neighbors must be {self.relations[0]!r} for {type(self).__name__}, "
+                f"got {neighbors!r}."
+            )
         if mechanism is not None and not self.mechanisms:
-            raise ValueError(f"{type(self).__name__} has only one mechanism: mechanism must be None, got {mechanism!r}.")
+            raise ValueError(
+                f"{type(self).__name__} has only one mechanism: mechanism must be "
+                f"None, got {mechanism!r}."
+            )
         if not self.mechanisms:
             return ""
-        return checks.one_of("mechanism", self.mechanisms[0] if mechanism is None else mechanism, self.mechanisms)
+        return checks.one_of(
+            "mechanism", self.mechanisms[0] if mechanism is None else mechanism, self.mechanisms
+        )
 
-    def cost(self, epsilon: float | Fraction, draws: int, neighbors: str, mechanism: str | None = None) -> Guarantee:
+    def cost(
+        self, epsilon: float | Fraction, draws: int, neighbors: str, mechanism: str | None = None
+    ) -> Guarantee:
         """Return the guarantee of all draws together."""
         return cost_of(epsilon, draws, neighbors, 2 if mechanism == "permute_and_flip" else 1)
 
@@ -183,7 +224,11 @@ class Statistic:
         """Return the parameters as numbers, text and lists for :mod:`json`, without defaults."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
         defaults = {field.name: field.default for field in fields(self)}  # type: ignore[arg-type]
-        changed = {name: _plain(value) for name, value in values.items() if defaults[name] is MISSING or value != defaults[name]}
+        changed = {
+            name: _plain(value)
+            for name, value in values.items()
+            if defaults[name] is MISSING or value != defaults[name]
+        }
         return {"statistic": type(self).__name__, **changed}
 
     def to_json(self) -> str:
@@ -194,10 +239,15 @@ class Statistic:
     def from_dict(given: dict[str, Any]) -> Statistic:
         """Return the statistic that :meth:`to_dict` describes."""
         if not isinstance(given, dict) or not isinstance(given.get("statistic"), str):
-            raise ValueError(f"a statistic must be a dictionary as to_dict returns it, with a 'statistic' name, got {given!r}.")
+            raise ValueError(
+                "a statistic must be a dictionary as to_dict returns it, with a "
+                f"'statistic' name, got {given!r}."
+            )
         parameters = dict(given)
         kind = checks.one_of("statistic", parameters.pop("statistic"), Statistic.kinds)
-        return Statistic.kinds[kind](**{name: _from_plain(value) for name, value in parameters.items()})
+        return Statistic.kinds[kind](
+            **{name: _from_plain(value) for name, value in parameters.items()}
+        )
 
     @staticmethod
     def from_json(text: str) -> Statistic:
@@ -212,7 +262,11 @@ class Statistic:
         for field in fields(self):  # type: ignore[arg-type]
             value = getattr(self, field.name)
             if isinstance(value, np.datetime64 | np.timedelta64):
-                value = value.astype(f"{value.dtype.kind}8[us]") if np.datetime_data(value.dtype)[0] in _FINER else value
+                value = (
+                    value.astype(f"{value.dtype.kind}8[us]")
+                    if np.datetime_data(value.dtype)[0] in _FINER
+                    else value
+                )
             if isinstance(value, np.ndarray | np.generic):
                 value = value.tolist()
             if isinstance(value, str) and "/" in value:
@@ -220,7 +274,9 @@ class Statistic:
             if isinstance(value, range | list):
                 value = tuple(value)
             if isinstance(value, tuple):
-                value = tuple((checks.exact(v) or v) if isinstance(v, str) and "/" in v else v for v in value)
+                value = tuple(
+                    (checks.exact(v) or v) if isinstance(v, str) and "/" in v else v for v in value
+                )
             object.__setattr__(self, field.name, value)
 
 
@@ -260,7 +316,10 @@ class _OnGrid(Statistic):
         """Raise for bad public parameters."""
         self._settle()
         if max(abs(end) for end in self._ends(self.values_grid())) > _COUNTED:
-            raise ValueError("resolution is too fine for a float: use a coarser resolution, or bounds closer to 0.")
+            raise ValueError(
+                "resolution is too fine for a float: use a coarser resolution, or "
+                "bounds closer to 0."
+            )
 
     @staticmethod
     def _ends(grid: Multiples | Floats) -> tuple[int, int]:
@@ -289,7 +348,12 @@ class _OnGrid(Statistic):
         raise NotImplementedError
 
     def _distribution(
-        self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str, batch: tuple[int, ...]
+        self,
+        counts: Counts,
+        epsilon: Fraction,
+        neighbors: str,
+        mechanism: str,
+        batch: tuple[int, ...],
     ) -> GridDistribution:
         profile = self.profile(counts, neighbors, profiles.levels_needed(epsilon))
         values = self.values_grid(max(_public_size(counts), 1) if neighbors == "swap" else 1)
@@ -301,7 +365,10 @@ def _in_cache(counts: Counts, most: int) -> list[tuple[int, int]]:
 
     There is at least one range.
     """
-    ends = np.searchsorted(counts.starts, np.arange(_ENTRIES, counts.starts[-1], _ENTRIES), "right") - 1
+    ends = (
+        np.searchsorted(counts.starts, np.arange(_ENTRIES, counts.starts[-1], _ENTRIES), "right")
+        - 1
+    )
     cuts = sorted({*range(0, counts.groups, most), 0, *ends.tolist(), counts.groups})
     return list(itertools.pairwise(cuts)) or [(0, 0)]
 
@@ -320,11 +387,15 @@ class ByRank(_OnGrid):
 
     def near(self, n: int, epsilon: float, neighbors: str) -> tuple[int, int] | None:
         """Return the first and the last rank that matter among n records."""
-        return profiles.near_ranks(self.ranks(neighbors), n, profiles.levels_needed(exact_epsilon(epsilon)))
+        return profiles.near_ranks(
+            self.ranks(neighbors), n, profiles.levels_needed(exact_epsilon(epsilon))
+        )
 
     def profile(self, counts: Counts, neighbors: str, most: int = LEVELS) -> Profile:
         """Return the values that the statistic of each group can take; after ``most`` changes any value."""
-        return profiles.quantile(counts, self.ranks(neighbors), high=self.records_grid.size - 1, most=most)
+        return profiles.quantile(
+            counts, self.ranks(neighbors), high=self.records_grid.size - 1, most=most
+        )
 
 
 class _OfLevel(ByRank):
@@ -335,11 +406,15 @@ class _OfLevel(ByRank):
         given: Any = self
         checks.one_of("definition", given.definition, get_args(Definition))
         if given.grid is not None and given.definition == "linear":
-            raise ValueError("a grid of floats has no values between records: definition must be 'lower'.")
-        denominator = self.ranks("add_remove").denominator
-        if denominator >= 2**22:  # whatever the number of records, which may be private: ranks are 64-bit integers
             raise ValueError(
-                f"q has the denominator {denominator}, too large for exact ranks: use a short decimal or a Fraction such as "
+                "a grid of floats has no values between records: definition must be 'lower'."
+            )
+        denominator = self.ranks("add_remove").denominator
+        # whatever the number of records, which may be private: ranks are 64-bit integers
+        if denominator >= 2**22:
+            raise ValueError(
+                f"q has the denominator {denominator}, too large for exact ranks: use a short "
+                "decimal or a Fraction such as "
                 "Fraction(1, 3)."
             )
         super().__post_init__()
@@ -355,7 +430,9 @@ class _OfLevel(ByRank):
         Between two records lie multiples of the resolution divided by the denominator of q.
         """
         refined, grid = self.ranks("add_remove").refinement, self.records_grid
-        return grid.times(refined, grid.resolution / refined) if isinstance(grid, Multiples) else grid
+        return (
+            grid.times(refined, grid.resolution / refined) if isinstance(grid, Multiples) else grid
+        )
 
 
 @dataclass(frozen=True)
@@ -474,7 +551,9 @@ class Maximum(_Shifted, ByRank):
 
     def _numbers(self, counts: Counts) -> np.ndarray:
         filled = np.diff(counts.starts) > 0
-        return np.where(filled, np.append(counts.values, 0)[np.maximum(counts.starts[1:] - 1, 0)], 0)
+        return np.where(
+            filled, np.append(counts.values, 0)[np.maximum(counts.starts[1:] - 1, 0)], 0
+        )
 
 
 class _FromZero(_Shifted):
@@ -506,11 +585,16 @@ class NonnegativeSum(_FromZero):
 
     def profile(self, counts: Counts, neighbors: str, most: int = LEVELS) -> Profile:
         """Return the values that the statistic of each group can take, up to ``most`` changes."""
-        return profiles.nonnegative_sum(counts, self.tau, high=self.records_grid.size - 1, most=most)
+        return profiles.nonnegative_sum(
+            counts, self.tau, high=self.records_grid.size - 1, most=most
+        )
 
     def _numbers(self, counts: Counts) -> np.ndarray:
         high = self.records_grid.size - 1
-        return sums_of(np.minimum(counts.counts, high // np.maximum(counts.values, 1) + 1) * counts.values, counts.starts)
+        return sums_of(
+            np.minimum(counts.counts, high // np.maximum(counts.values, 1) + 1) * counts.values,
+            counts.starts,
+        )
 
 
 @dataclass(frozen=True)
@@ -571,24 +655,32 @@ class Sum(_OnGrid):
         """Return the grid of the released values, for n records."""
         found = self._records().times(n, self._records().resolution)
         if max(abs(end) for end in self._ends(found)) > _COUNTED:
-            raise ValueError(f"a float cannot count the sum of {n} records: use a coarser resolution, or bounds closer to 0.")
+            raise ValueError(
+                f"a float cannot count the sum of {n} records: use a coarser "
+                "resolution, or bounds closer to 0."
+            )
         return found
 
     def _records(self) -> Multiples:
         found: Any = self.records_grid
         return found
 
-    def release(self, counts: Counts, epsilon: float | Fraction, neighbors: str, **options: Any) -> Release:
+    def release(
+        self, counts: Counts, epsilon: float | Fraction, neighbors: str, **options: Any
+    ) -> Release:
         """Draw exactly from each group; all groups have the same, public number of records."""
         if counts.groups and np.any(counts.totals != counts.totals[0]):
             raise ValueError(
-                "sums and means need the same public number of records in all groups: release other groups separately."
+                "sums and means need the same public number of records in all groups: release "
+                "other groups separately."
             )
         return super().release(counts, epsilon, neighbors, **options)
 
     def profile(self, counts: Counts, neighbors: str, most: int = LEVELS) -> Profile:
         """Return the values that the statistic of each group can take, up to ``most`` changes."""
-        return profiles.sum_of_records(counts, self._public_n(counts), high=self.records_grid.size - 1, most=most)
+        return profiles.sum_of_records(
+            counts, self._public_n(counts), high=self.records_grid.size - 1, most=most
+        )
 
     def _public_n(self, counts: Counts) -> int:
         """Return the number of records of each group, at least 1.
@@ -626,7 +718,9 @@ class _Counted(Statistic):
 
     relations: ClassVar[tuple[str, ...]] = ("add_remove",)
 
-    def cost(self, epsilon: float | Fraction, draws: int, neighbors: str, mechanism: str | None = None) -> Guarantee:
+    def cost(
+        self, epsilon: float | Fraction, draws: int, neighbors: str, mechanism: str | None = None
+    ) -> Guarantee:
         """Return the guarantee of all draws together."""
         return cost_of(epsilon, draws, neighbors, ranges=2)
 
@@ -635,16 +729,29 @@ class _Counted(Statistic):
         raise NotImplementedError
 
     def _distribution(
-        self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str, batch: tuple[int, ...]
+        self,
+        counts: Counts,
+        epsilon: Fraction,
+        neighbors: str,
+        mechanism: str,
+        batch: tuple[int, ...],
     ) -> CountDistribution:
         numbers = self.numbers(counts)
         return CountDistribution(numbers.reshape(batch + numbers.shape[1:]), epsilon)
 
     def _release(
-        self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str, draws: int, batch: tuple[int, ...]
+        self,
+        counts: Counts,
+        epsilon: Fraction,
+        neighbors: str,
+        mechanism: str,
+        draws: int,
+        batch: tuple[int, ...],
     ) -> Release:
         drawn = self._distribution(counts, epsilon, neighbors, mechanism, batch).positions(draws)
-        return Release(drawn.astype(np.float64), drawn, Fraction(1), self.cost(epsilon, draws, neighbors))
+        return Release(
+            drawn.astype(np.float64), drawn, Fraction(1), self.cost(epsilon, draws, neighbors)
+        )
 
 
 @dataclass(frozen=True)
@@ -708,7 +815,9 @@ class Histogram(_Counted):
         with np.errstate(invalid="ignore"):
             for edge in edges:
                 found += (records >= edge).astype(bool)
-            return found.clip(0, self.bins - 1), (records >= edges[0]).astype(bool) & (found < self.bins)
+            return found.clip(0, self.bins - 1), (records >= edges[0]).astype(bool) & (
+                found < self.bins
+            )
 
     def numbers(self, counts: Counts) -> np.ndarray:
         """Return the counts, int64 ``(groups, bins)``."""
@@ -740,7 +849,9 @@ class Mode(Statistic):
         """Raise for bad public parameters."""
         candidates = list(self.candidates)
         self._settle()
-        for number, label in zip(candidates, increasing("candidates", candidates, 1).tolist(), strict=True):
+        for number, label in zip(
+            candidates, increasing("candidates", candidates, 1).tolist(), strict=True
+        ):
             if isinstance(number, (int, np.integer)) and int(number) != label:
                 raise ValueError(f"candidates must be numbers that float64 holds, got {number}.")
         if self.resolution is not None:
@@ -756,13 +867,19 @@ class Mode(Statistic):
             return equal_to(as_reals(x), labels)
         step = checks.resolution(self.resolution, (), 0)
         exact = [Fraction(str(label)) for label in self.candidates]
-        grid = Multiples.between(exact[0] - step, exact[-1] + step, step)  # clamped records equal no candidate
+        # clamped records equal no candidate
+        grid = Multiples.between(exact[0] - step, exact[-1] + step, step)
         cells, present = grid.numbers_of(x)
         found, equal = equal_to(cells, [float(label / step - grid.start) for label in exact])
         return found, equal & present
 
     def _distribution(
-        self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str, batch: tuple[int, ...]
+        self,
+        counts: Counts,
+        epsilon: Fraction,
+        neighbors: str,
+        mechanism: str,
+        batch: tuple[int, ...],
     ) -> GridDistribution:
         scores = np.zeros((counts.groups, len(self.candidates)), np.int64)
         scores[counts.group, counts.values] = counts.counts
@@ -802,9 +919,15 @@ def equal_to(records: np.ndarray, labels: Iterable[float]) -> tuple[np.ndarray, 
     found, present = np.zeros(records.shape, np.int64), np.zeros(records.shape, bool)
     for number, label in enumerate(labels):
         if records.dtype.kind in "iu":
-            same = records == int(label) if float(label).is_integer() else np.zeros(records.shape, bool)
+            same = (
+                records == int(label)
+                if float(label).is_integer()
+                else np.zeros(records.shape, bool)
+            )
         else:
             with np.errstate(invalid="ignore"):  # a signaling NaN
-                same = (records == (label if records.dtype.kind == "O" else np.float64(label))).astype(bool)
+                same = (
+                    records == (label if records.dtype.kind == "O" else np.float64(label))
+                ).astype(bool)
         found[same], present = number, present | same
     return found, present

@@ -81,7 +81,9 @@ class DownSensitivity(Batch):
 
     def at(self, level: int) -> jax.Array:
         """Return h(level) for a static level >= 0; not private."""
-        return self.values[..., min(checks.static_integer("level", level, 0), self.values.shape[-1] - 1)]
+        return self.values[
+            ..., min(checks.static_integer("level", level, 0), self.values.shape[-1] - 1)
+        ]
 
     def down_sensitivity(self, level: int) -> jax.Array:
         """Return DS^level (the post's Equation 1), the largest decrease if ``level`` people leave.
@@ -123,7 +125,10 @@ class DownSensitivity(Batch):
         tau = checks.shift(tau)
         values = extend(self.values, max(tau + 1, self.values.shape[-1]))
         upper = concatenate(jnp.flip(values[..., : tau + 1], -1), self.upper[..., None])
-        return replace(from_sides(upper, values[..., tau:], neighbors=self.neighbors), resolution=self.resolution)
+        return replace(
+            from_sides(upper, values[..., tau:], neighbors=self.neighbors),
+            resolution=self.resolution,
+        )
 
 
 def from_removals(
@@ -166,14 +171,17 @@ def from_removals(
     array = checks.float_array("values", values)
     if array.ndim == 0 or array.shape[-1] == 0:
         raise ValueError(
-            f"values must have a last axis of the number of people who leave, with at least f(x), got shape {array.shape}."
+            "values must have a last axis of the number of people who leave, with at least f(x), "
+            f"got shape {array.shape}."
         )
     low, high = checks.bounds(lower, upper, array.dtype)
     if resolution is None:
         return DownSensitivity(_falling(array, low, high), high)
     step = checks.resolution(resolution, (lower, upper), most_multiples(array.dtype))
     array, low, high = (to_multiples(array, step) for array in (array, low, high))
-    return DownSensitivity(from_multiples(_falling(array, low, high), step), from_multiples(high, step), step)
+    return DownSensitivity(
+        from_multiples(_falling(array, low, high), step), from_multiples(high, step), step
+    )
 
 
 @jax.jit
@@ -182,5 +190,7 @@ def _falling(values: jax.Array, low: jax.Array, high: jax.Array) -> jax.Array:
 
     They are NaN where a bound is NaN; NaN values count as the lower bound.
     """
-    inside = jnp.clip(jnp.where(jnp.isnan(values), low[..., None], values), low[..., None], high[..., None])
+    inside = jnp.clip(
+        jnp.where(jnp.isnan(values), low[..., None], values), low[..., None], high[..., None]
+    )
     return concatenate(jax.lax.cummin(inside, axis=inside.ndim - 1), low[..., None])

@@ -96,7 +96,9 @@ class LocalSensitivity(Batch):
         rate = checks.positive("beta", beta, self.dtype)
         bound = smooth_bound(self.at_distance, rate)
         stored = rate if isinstance(beta, jax.Array) else np.asarray(beta, self.dtype)
-        return SmoothSensitivity(self.value, bound, stored, self.lower, self.upper, neighbors=self.neighbors)
+        return SmoothSensitivity(
+            self.value, bound, stored, self.lower, self.upper, neighbors=self.neighbors
+        )
 
 
 def local_sensitivity_bound(profile: SensitivityProfile) -> LocalSensitivity:
@@ -136,10 +138,13 @@ def local_sensitivity_bound(profile: SensitivityProfile) -> LocalSensitivity:
     [2.25, 5.75, 8.25, 9.75]
     """
     if not profile.integer_levels or profile.step is not None:
-        raise ValueError("profile must have integer levels that end at a bound: truncate it without a step.")
+        raise ValueError(
+            "profile must have integer levels that end at a bound: truncate it without a step."
+        )
     if not profile.interpolable:
         raise ValueError(
-            "profile must be interpolable, got one that is not interpolable: its values do not bound those of neighbors."
+            "profile must be interpolable, got one that is not interpolable: its values do not "
+            "bound those of neighbors."
         )
     size = max(profile.upper.shape[-1], profile.lower.shape[-1]) + 1
     up, down = extend(profile.upper, size), extend(profile.lower, size)
@@ -164,7 +169,9 @@ def smooth_bound(at_distance: jax.Array, beta: jax.Array) -> jax.Array:
     # A multiple of 32 exponentials: XLA rounds those of a remainder loop differently, and draws
     # must not depend on padding.
     size = at_distance.shape[-1]
-    lengths = jnp.pad(at_distance, [(0, 0)] * (at_distance.ndim - 1) + [(0, -size % LANES)], mode="edge")
+    lengths = jnp.pad(
+        at_distance, [(0, 0)] * (at_distance.ndim - 1) + [(0, -size % LANES)], mode="edge"
+    )
     # As a product of two factors: e^(-beta k) itself can underflow where its product with a long
     # gap does not.
     half = jnp.exp(-beta[..., None] / 2 * jnp.arange(lengths.shape[-1], dtype=lengths.dtype))

@@ -43,7 +43,10 @@ class Ranks(NamedTuple):
     @staticmethod
     def of(levels: Sequence[Fraction], neighbors: Neighbors) -> Ranks:
         """Return the ranks of levels; ``"swap"`` if the number of records of a part is public."""
-        u, v = (np.array([getattr(q, name) for q in levels], np.int32) for name in ("numerator", "denominator"))
+        u, v = (
+            np.array([getattr(q, name) for q in levels], np.int32)
+            for name in ("numerator", "denominator")
+        )
         return Ranks(u, v, v if neighbors == "swap" else np.maximum(u, v - u))
 
 
@@ -69,10 +72,14 @@ class Reading:
         u, v, step = (part.astype(np.int64) for part in ranks)
         base = u * n if of_records else u * n + v - u
         down = int(np.max(-(-base // step)))
-        up = int(np.max((v * n - base) // step + 1 if of_records else -(-(v * (n + 1) - base) // step)))
+        up = int(
+            np.max((v * n - base) // step + 1 if of_records else -(-(v * (n + 1) - base) // step))
+        )
         if truncate is None:
             return Reading(of_records, down, up, (False, False))
-        return Reading(of_records, min(down, truncate), min(up, truncate), (truncate < down, truncate < up))
+        return Reading(
+            of_records, min(down, truncate), min(up, truncate), (truncate < down, truncate < up)
+        )
 
     @property
     def size(self) -> int:
@@ -111,8 +118,13 @@ class Parts(NamedTuple):
         constant = 0 if reading.of_records else ranks.denominator - ranks.numerator
         base = ranks.numerator * (self.last - self.first) + constant
         sides = []
-        for sign, size, end, bound in ((-1, reading.down, 0, self.lower), (1, reading.up, 1, self.upper)):
-            numerator = base[..., None] + ranks.step[:, None] * (np.int32(sign) * np.arange(size + 1, dtype=np.int32))
+        for sign, size, end, bound in (
+            (-1, reading.down, 0, self.lower),
+            (1, reading.up, 1, self.upper),
+        ):
+            numerator = base[..., None] + ranks.step[:, None] * (
+                np.int32(sign) * np.arange(size + 1, dtype=np.int32)
+            )
             if reading.of_records:
                 values = self._at(-((-numerator) // v))
             else:
@@ -121,8 +133,14 @@ class Parts(NamedTuple):
                 below, above = self._at(whole), self._at(whole + np.int32(1))
                 # The barrier keeps the product from being fused into the sum in some lanes and not
                 # in others.
-                values = jnp.minimum(below + jax.lax.optimization_barrier(share * (above - below)), above)
-            sides.append(jnp.concatenate([values, bound[..., None]], axis=-1) if reading.ends[end] else values)
+                values = jnp.minimum(
+                    below + jax.lax.optimization_barrier(share * (above - below)), above
+                )
+            sides.append(
+                jnp.concatenate([values, bound[..., None]], axis=-1)
+                if reading.ends[end]
+                else values
+            )
         return from_sides(sides[1], sides[0], neighbors="add_remove")
 
     @partial(jax.jit, inline=True)
@@ -150,5 +168,7 @@ def rows_of(asked: SortedRecords) -> jax.Array:
     if asked.resolution is None:
         return concatenate(ends[0], values, ends[1])
     values, *counted = (to_multiples(array, asked.resolution) for array in (values, *ends))
-    fitting = (jnp.where(jnp.abs(end) <= most_multiples(asked.dtype), end, jnp.nan) for end in counted)
+    fitting = (
+        jnp.where(jnp.abs(end) <= most_multiples(asked.dtype), end, jnp.nan) for end in counted
+    )
     return concatenate(next(fitting), values, next(fitting))

@@ -87,14 +87,19 @@ class SensitivityProfile(Batch):
     def _looks(self, rows: int) -> tuple[dict[str, Any], Picture | None]:
         """Return the reachable values against the number of changes, which are not private."""
         few = self._first(rows)
-        ends = {name: np.broadcast_to(side[..., -1], few.batch_shape) for name, side in (("least", few.lower), ("most", few.upper))}
+        ends = {
+            name: np.broadcast_to(side[..., -1], few.batch_shape)
+            for name, side in (("least", few.lower), ("most", few.upper))
+        }
         values, levels = (
             concatenate(jnp.flip(below, -1), above)
             for below, above in ((few.lower, few.upper), (few.lower_levels, few.upper_levels))
         )
         shape = (*few.batch_shape, values.shape[-1])
         x, y = (np.broadcast_to(a, shape).reshape(-1, shape[-1]) for a in (values, levels))
-        return {"value": few.value, "depth": few.depth, **ends}, Picture(x, y, "value", "individuals who change")
+        return {"value": few.value, "depth": few.depth, **ends}, Picture(
+            x, y, "value", "individuals who change"
+        )
 
     @property
     @partial(jax.jit, inline=True)
@@ -119,7 +124,9 @@ class SensitivityProfile(Batch):
             return last if self.step is not None else jnp.where(there[..., -1], jnp.inf, last)
 
         most = jnp.maximum(self.lower_levels[..., -1], self.upper_levels[..., -1])
-        level = jnp.minimum(unmoved(self.lower, self.lower_levels), unmoved(self.upper, self.upper_levels))
+        level = jnp.minimum(
+            unmoved(self.lower, self.lower_levels), unmoved(self.upper, self.upper_levels)
+        )
         return jnp.floor(jnp.minimum(level, most)) + 1
 
     @property
@@ -137,12 +144,18 @@ class SensitivityProfile(Batch):
         ``resolution / refinement``.
         """
         step = resolution / refinement
-        fits = jnp.maximum(abs(self.lower[..., -1:]), abs(self.upper[..., -1:])) * refinement <= most_multiples(self.dtype)
-        scaled = (from_multiples(jnp.round(side * refinement), step) for side in (self.upper, self.lower))
+        fits = jnp.maximum(
+            abs(self.lower[..., -1:]), abs(self.upper[..., -1:])
+        ) * refinement <= most_multiples(self.dtype)
+        scaled = (
+            from_multiples(jnp.round(side * refinement), step) for side in (self.upper, self.lower)
+        )
         upper, lower = (jnp.where(fits, side, jnp.nan) for side in scaled)
         return replace(self, upper=upper, lower=lower, resolution=step)
 
-    def truncate(self, k: int, *, step: ArrayLike | None = None, num_steps: int | None = None) -> SensitivityProfile:
+    def truncate(
+        self, k: int, *, step: ArrayLike | None = None, num_steps: int | None = None
+    ) -> SensitivityProfile:
         """Keep the first ``k`` pieces of each side and replace the rest by a coarser one.
 
         Fewer records then need to be read. Without ``step``, piece k+1 extends to the bound. With
@@ -192,16 +205,20 @@ class SensitivityProfile(Batch):
         """
         k = checks.static_integer("k", k, 0, must="an integer, k >= 0")
         if num_steps is not None:
-            num_steps = checks.static_integer("num_steps", num_steps, 1, must="an integer, num_steps >= 1")
+            num_steps = checks.static_integer(
+                "num_steps", num_steps, 1, must="an integer, num_steps >= 1"
+            )
             if step is None:
                 raise ValueError(
-                    f"step must be given with num_steps, the number of steps that truncate adds, got num_steps={num_steps}."
+                    "step must be given with num_steps, the number of steps that truncate adds, "
+                    f"got num_steps={num_steps}."
                 )
         support = self.support
         if not self.integer_levels:
             if step is not None or self.step is not None or support is None:
                 raise ValueError(
-                    "step must not be given for a profile with fractional levels, which truncate only extends to its bounds."
+                    "step must not be given for a profile with fractional levels, which truncate "
+                    "only extends to its bounds."
                 )
             return self._with_sides(partial(_cap, k))
         size = None if step is None else checks.positive("step", step, self.dtype)
@@ -219,21 +236,32 @@ class SensitivityProfile(Batch):
                 values = _no_faster_than(values, levels, sign * size)
             if size is not None and num_steps is not None:
                 steps = sign * size[..., None] * jnp.arange(1, num_steps + 1, dtype=values.dtype)
-                values, levels = concatenate(values, values[..., -1:] + steps), _add_levels(levels, num_steps)
+                values, levels = (
+                    concatenate(values, values[..., -1:] + steps),
+                    _add_levels(levels, num_steps),
+                )
             if ends_in_a_jump and support is not None:
                 values, levels = jump(values, support, sign), _add_levels(levels, 1)
             return values, levels
 
-        return self._with_sides(cut, step=None if ends_in_a_jump else size, bounds=None if ends_in_a_jump else support)
+        return self._with_sides(
+            cut, step=None if ends_in_a_jump else size, bounds=None if ends_in_a_jump else support
+        )
 
     def _with_sides(
-        self, change: Callable[[jax.Array, jax.Array, int], tuple[jax.Array, jax.Array]], **fields: Any
+        self,
+        change: Callable[[jax.Array, jax.Array, int], tuple[jax.Array, jax.Array]],
+        **fields: Any,
     ) -> SensitivityProfile:
         """Return the profile with new fields and sides; ``change`` maps values, levels and sign."""
         lower, lower_levels = change(self.lower, self.lower_levels, -1)
         upper, upper_levels = change(self.upper, self.upper_levels, 1)
         unchanged = lower is self.lower and upper is self.upper  # nothing was changed
-        fields |= {"upper_levels": upper_levels, "lower_levels": lower_levels, "reached": self.reached if unchanged else "bounds"}
+        fields |= {
+            "upper_levels": upper_levels,
+            "lower_levels": lower_levels,
+            "reached": self.reached if unchanged else "bounds",
+        }
         return replace(self, upper=upper, lower=lower, **fields)
 
 
@@ -248,7 +276,11 @@ def from_sides(
 ) -> SensitivityProfile:
     """Return a profile with the levels 0, 1, 2, ... on both sides."""
     upper_levels, lower_levels = _counted((upper.shape[-1], lower.shape[-1]), upper.dtype)
-    static: dict[str, Any] = {"neighbors": neighbors, "interpolable": interpolable, "reached": reached}
+    static: dict[str, Any] = {
+        "neighbors": neighbors,
+        "interpolable": interpolable,
+        "reached": reached,
+    }
     return SensitivityProfile(upper, lower, upper_levels, lower_levels, step=step, **static)
 
 
@@ -286,9 +318,13 @@ def _cap(k: int, values: jax.Array, levels: jax.Array, sign: int) -> tuple[jax.A
     share = jnp.clip((k - near) / jnp.where(rise > 0, rise, 1.0), 0.0, 1.0)
     ends = values[..., :-1] + share * jnp.diff(values)
     # Where level k is passed: the outermost of the ends before it.
-    cut = sign * jnp.max(jnp.where(near < k, sign * ends, sign * values[..., :1]), axis=-1, keepdims=True)
+    cut = sign * jnp.max(
+        jnp.where(near < k, sign * ends, sign * values[..., :1]), axis=-1, keepdims=True
+    )
     far = jnp.where(near < k, ends, cut)
-    return concatenate(values[..., :1], far, values[..., -1:]), jnp.minimum(concatenate(levels, levels[..., -1:]), k)
+    return concatenate(values[..., :1], far, values[..., -1:]), jnp.minimum(
+        concatenate(levels, levels[..., -1:]), k
+    )
 
 
 @partial(jax.jit, inline=True, static_argnames="count")

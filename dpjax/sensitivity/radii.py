@@ -74,16 +74,24 @@ def from_radii(
     if (lower is None) != (upper is None):
         raise ValueError("lower and upper must be given together, or neither of them.")
     if lower is None and step is None:
-        raise ValueError("lower and upper, or step, or all three must be given: they determine the levels after the last radius.")
+        raise ValueError(
+            "lower and upper, or step, or all three must be given: they determine "
+            "the levels after the last radius."
+        )
     center = checks.float_array("value", value)
     above = checks.float_array("radii", radii).astype(center.dtype)
-    below = above if radii_below is None else checks.float_array("radii_below", radii_below).astype(center.dtype)
+    below = (
+        above
+        if radii_below is None
+        else checks.float_array("radii_below", radii_below).astype(center.dtype)
+    )
     if above.ndim == 0 or below.ndim == 0:
         raise ValueError("radii must have a last axis of levels; for one radius pass [radius].")
     if min(above.ndim, below.ndim) <= center.ndim:
         raise ValueError(
             "radii must be (..., k) with an axis for each axis of value (radii[None] are shared "
-            f"by all datasets), got shapes {above.shape} and {center.shape}; for a statistic with several "
+            f"by all datasets), got shapes {above.shape} and {center.shape}; for a statistic with "
+            "several "
             "components use from_vector_radii."
         )
     bounds = None if lower is None or upper is None else checks.bounds(lower, upper, center.dtype)
@@ -181,21 +189,31 @@ def from_local_sensitivity(
         num_levels = checks.static_integer("num_levels", num_levels, 1, must="a positive integer")
     if isinstance(value, LocalSensitivity):
         if local_sensitivity_at is not None or given:
-            raise TypeError("only num_levels and step can be given with a LocalSensitivity, which has its own bounds and relation.")
+            raise TypeError(
+                "only num_levels and step can be given with a LocalSensitivity, which "
+                "has its own bounds and relation."
+            )
         local_sensitivity_at = value.at_distance
         given = {"neighbors": value.neighbors, "lower": value.lower, "upper": value.upper}
         value = value.value
     center = checks.float_array("value", value)
     if callable(local_sensitivity_at):
         if num_levels is None:
-            raise ValueError("num_levels must be given if local_sensitivity_at is a function: the number of distances to use.")
-        each = [checks.float_array("local_sensitivity_at", local_sensitivity_at(k)) for k in range(num_levels)]
+            raise ValueError(
+                "num_levels must be given if local_sensitivity_at is a function: the "
+                "number of distances to use."
+            )
+        each = [
+            checks.float_array("local_sensitivity_at", local_sensitivity_at(k))
+            for k in range(num_levels)
+        ]
         at = concatenate(*(one.astype(center.dtype)[..., None] for one in each))
     else:
         at = checks.float_array("local_sensitivity_at", local_sensitivity_at).astype(center.dtype)
         if at.ndim == 0 or at.shape[-1] < (num_levels or 1):
             raise ValueError(
-                f"local_sensitivity_at must have at least {num_levels or 1} distances on its last axis, got shape {at.shape}."
+                f"local_sensitivity_at must have at least {num_levels or 1} distances on its last "
+                f"axis, got shape {at.shape}."
             )
         at = at[..., :num_levels]
     radii = jax.lax.cummax(at, axis=at.ndim - 1)

@@ -53,23 +53,35 @@ class CandidateScores(Batch):
         """Return the scores of all candidates, which are not private."""
         few = self._first(rows)
         shape = (*few.batch_shape, self.scores.shape[-1])
-        labels, scores = (np.broadcast_to(a, shape).reshape(-1, shape[-1]) for a in (few.candidates, few.scores))
+        labels, scores = (
+            np.broadcast_to(a, shape).reshape(-1, shape[-1]) for a in (few.candidates, few.scores)
+        )
         best = np.argmax(scores, axis=-1)[:, None]
-        table = {name: np.take_along_axis(a, best, axis=-1) for name, a in (("best candidate", labels), ("score", scores))}
+        table = {
+            name: np.take_along_axis(a, best, axis=-1)
+            for name, a in (("best candidate", labels), ("score", scores))
+        }
         return table, Picture(labels, scores, "candidate", "score")
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
         """The broadcast shape of all fields without the axis of candidates."""
-        if self.scores.shape[-1:] != self.candidates.shape[-1:] or self.scores.shape[-1:] in ((), (0,)):
+        if self.scores.shape[-1:] != self.candidates.shape[-1:] or self.scores.shape[-1:] in (
+            (),
+            (0,),
+        ):
             raise ValueError(
                 "scores and candidates must have the same last axis, of size k >= 1, got shapes "
                 f"{self.scores.shape} and {self.candidates.shape}."
             )
-        return jnp.broadcast_shapes(self.scores.shape[:-1], self.candidates.shape[:-1], jnp.shape(self.sensitivity))
+        return jnp.broadcast_shapes(
+            self.scores.shape[:-1], self.candidates.shape[:-1], jnp.shape(self.sensitivity)
+        )
 
 
-def from_distances(distances: ArrayLike, *, candidates: ArrayLike, neighbors: Relation) -> CandidateScores:
+def from_distances(
+    distances: ArrayLike, *, candidates: ArrayLike, neighbors: Relation
+) -> CandidateScores:
     """Return the scores of the inverse sensitivity mechanism on a finite range.
 
         score(y) = -distance(y);  for the value itself, at distance 0, the least distance of all

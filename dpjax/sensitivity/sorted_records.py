@@ -56,7 +56,10 @@ class SortedRecords(Batch):
         few = self._first(rows)
         n, shape = self.values.shape[-1], few.batch_shape
         quantiles = np.asarray(few.value).reshape(-1, len(self.levels)).T
-        count, x = np.broadcast_to(few.num_records, shape).reshape(-1, 1), np.broadcast_to(few.values, (*shape, n)).reshape(-1, n)
+        count, x = (
+            np.broadcast_to(few.num_records, shape).reshape(-1, 1),
+            np.broadcast_to(few.values, (*shape, n)).reshape(-1, n),
+        )
         number = np.arange(1, n + 1)
         y = np.where(number <= count, number / np.maximum(count, 1), np.nan)
         table = {"records": count, **dict(zip(map(str, self.levels), quantiles, strict=True))}
@@ -71,7 +74,9 @@ class SortedRecords(Batch):
         x[ceil(q n)].
         """
         batch, n = self.batch_shape, self.values.shape[-1]
-        padded = broadcast_rows(concatenate(self.lower[..., None], self.values, self.upper[..., None]), batch)
+        padded = broadcast_rows(
+            concatenate(self.lower[..., None], self.values, self.upper[..., None]), batch
+        )
         parts, denominator = level_parts(self.levels)
         u: Any = np.array(parts, np.int32)
         v, count = np.int32(denominator), self.num_records[..., None]

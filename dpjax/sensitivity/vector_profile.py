@@ -43,7 +43,9 @@ class VectorProfile(Batch):
     _event_axes = ("value", "radii")
 
 
-def from_vector_radii(value: ArrayLike, radii: ArrayLike, *, p: float, step: ArrayLike, neighbors: Relation) -> VectorProfile:
+def from_vector_radii(
+    value: ArrayLike, radii: ArrayLike, *, p: float, step: ArrayLike, neighbors: Relation
+) -> VectorProfile:
     """Return the profile of a statistic with several components, from radius bounding functions.
 
     Args:
@@ -83,7 +85,13 @@ def from_vector_radii(value: ArrayLike, radii: ArrayLike, *, p: float, step: Arr
     size = checks.positive("step", step, center.dtype)
     fits(center.shape[:-1], radii=increments.shape[:-1], step=size.shape)
     # R_K <= R_{K+1} = step; the minimum with a constant preserves Definition 5.1.
-    return VectorProfile(center, _outwards(increments, size), size, p=checks.static_number("p", p, 1, inf), neighbors=neighbors)
+    return VectorProfile(
+        center,
+        _outwards(increments, size),
+        size,
+        p=checks.static_number("p", p, 1, inf),
+        neighbors=neighbors,
+    )
 
 
 @jax.jit
@@ -96,5 +104,7 @@ def vectors(name: str, value: ArrayLike) -> jax.Array:
     """Return float vectors, or raise if there is no axis of components."""
     array = checks.float_array(name, value)
     if array.ndim == 0 or array.shape[-1] == 0:
-        raise ValueError(f"{name} must be vectors with components on the last axis, got shape {array.shape}.")
+        raise ValueError(
+            f"{name} must be vectors with components on the last axis, got shape {array.shape}."
+        )
     return array

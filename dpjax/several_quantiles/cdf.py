@@ -45,10 +45,14 @@ class QuantileCdf(Distribution):
     _event_axes = ("values", "levels")
 
     @staticmethod
-    def through(quantiles: jax.Array, levels: Iterable[Any], lower: jax.Array, upper: jax.Array) -> QuantileCdf:
+    def through(
+        quantiles: jax.Array, levels: Iterable[Any], lower: jax.Array, upper: jax.Array
+    ) -> QuantileCdf:
         """Return the distribution with quantiles ``(..., m)`` at static levels, between bounds."""
         values = concatenate(lower[..., None], quantiles, upper[..., None])
-        return QuantileCdf(values, jnp.asarray(np.array([0.0, *map(float, levels), 1.0]), quantiles.dtype))
+        return QuantileCdf(
+            values, jnp.asarray(np.array([0.0, *map(float, levels), 1.0]), quantiles.dtype)
+        )
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
@@ -95,7 +99,10 @@ class QuantileCdf(Distribution):
         """
         ends = checks.float_array("edges", edges).astype(self.dtype)
         if ends.ndim != 1 or ends.shape[0] < 2:
-            raise ValueError(f"edges must be one-dimensional with at least two ascending numbers, got shape {ends.shape}.")
+            raise ValueError(
+                "edges must be one-dimensional with at least two ascending numbers, "
+                f"got shape {ends.shape}."
+            )
         upto = jnp.moveaxis(self.cdf(ends.reshape(-1, *[1] * len(self.batch_shape))), 0, -1)
         first = jnp.where(ends[0] <= self.values[..., :1], 0.0, upto[..., :1])
         return jnp.diff(jnp.concatenate([first, upto[..., 1:]], axis=-1), axis=-1)
@@ -107,13 +114,23 @@ class QuantileCdf(Distribution):
     def variance(self) -> jax.Array:
         """Return the variance, E[(Y - E[Y])^2], of shape ``batch_shape``."""
         around = self._middles() - self.mean()[..., None]
-        return jnp.sum(jnp.diff(self.levels) * (around**2 + jnp.diff(self.values) ** 2 / 12), axis=-1)
+        return jnp.sum(
+            jnp.diff(self.levels) * (around**2 + jnp.diff(self.values) ** 2 / 12), axis=-1
+        )
 
     def _looks(self, rows: int) -> tuple[dict[str, Any], Picture | None]:
         """Return a table and a picture of the full cdf, not of some of its quantiles."""
         values = np.asarray(self.values).reshape(-1, self.values.shape[-1])[:rows]
-        table = {f"{level:.4g}": column for level, column in zip(np.asarray(self.levels), values.T, strict=True)}
-        return table, Picture(values, np.broadcast_to(np.asarray(self.levels), values.shape), "value", "share of records up to it")
+        table = {
+            f"{level:.4g}": column
+            for level, column in zip(np.asarray(self.levels), values.T, strict=True)
+        }
+        return table, Picture(
+            values,
+            np.broadcast_to(np.asarray(self.levels), values.shape),
+            "value",
+            "share of records up to it",
+        )
 
     def _middles(self) -> jax.Array:
         return (self.values[..., 1:] + self.values[..., :-1]) / 2

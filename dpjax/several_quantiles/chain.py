@@ -70,7 +70,9 @@ class Chains(NamedTuple):
 
     def rows(self, number: int) -> Chains:
         """Return the chains of the first rows."""
-        return self._replace(**{name: getattr(self, name)[..., :number, :] for name in self._fields[:-1]})
+        return self._replace(
+            **{name: getattr(self, name)[..., :number, :] for name in self._fields[:-1]}
+        )
 
     def volumes(self) -> jax.Array:
         """Return the log volumes of 1, ..., m quantiles in each slot, ``(m, J, B, 1)``."""
@@ -83,7 +85,10 @@ class Chains(NamedTuple):
         The runs end at quantile ``count``; the result is ``(m, B, T)``.
         """
         each = -self.rate * jnp.abs(self.step.astype(self.part.dtype) + self.part)
-        from_, to = jnp.arange(each.shape[0] + 1, dtype=jnp.int32)[:, None], jnp.arange(each.shape[0], dtype=jnp.int32)
+        from_, to = (
+            jnp.arange(each.shape[0] + 1, dtype=jnp.int32)[:, None],
+            jnp.arange(each.shape[0], dtype=jnp.int32),
+        )
         within = (from_ <= to) & (to < count - 1)
         return jnp.sum(jnp.where(within[..., None, None], each, 0.0), axis=1)
 
@@ -130,11 +135,17 @@ def forward(chains: Chains, volumes: jax.Array | None = None) -> tuple[jax.Array
 
     def place(before: jax.Array, count: jax.Array) -> jax.Array:
         """Return after[count]."""
-        runs = jax.lax.dynamic_slice_in_dim(sizes, m - count, m) if volumes is None else volumes[count - 1]
+        runs = (
+            jax.lax.dynamic_slice_in_dim(sizes, m - count, m)
+            if volumes is None
+            else volumes[count - 1]
+        )
         stays = chains.stays(count)
         return jnp.maximum(log_sum([before[k] + (runs[k] + stays[k]) for k in range(m)]), NOTHING)
 
-    def advance(before: jax.Array, inputs: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+    def advance(
+        before: jax.Array, inputs: tuple[jax.Array, jax.Array, jax.Array]
+    ) -> tuple[jax.Array, jax.Array]:
         count, step, part = inputs
         found = place(before, count)
         window = jnp.maximum(step, 0)
@@ -142,7 +153,10 @@ def forward(chains: Chains, volumes: jax.Array | None = None) -> tuple[jax.Array
         inside = jnp.where(window > 0, -rate * part, NOTHING)
         enters = -rate * (window - 1).astype(dtype)
         sums, first, last = by_platform(
-            found, window, cpu=partial(_block_sums, rate), default=partial(_block_sums_by_doubling, rate)
+            found,
+            window,
+            cpu=partial(_block_sums, rate),
+            default=partial(_block_sums_by_doubling, rate),
         )
         first = jnp.maximum(first + enters, NOTHING)
         # A flat gather is faster.
@@ -157,11 +171,16 @@ def forward(chains: Chains, volumes: jax.Array | None = None) -> tuple[jax.Array
         return before.at[count].set(following, mode="drop"), found
 
     # One more step than there are, for after[m]; its contribution to before[m] is dropped.
-    step, part = (jnp.concatenate([a, jnp.zeros_like(chains.start[:1], a.dtype)]) for a in (chains.step, chains.part))
+    step, part = (
+        jnp.concatenate([a, jnp.zeros_like(chains.start[:1], a.dtype)])
+        for a in (chains.step, chains.part)
+    )
     return jax.lax.scan(advance, start, (jnp.arange(1, m + 1, dtype=jnp.int32), step, part))
 
 
-def _block_sums(rate: jax.Array, found: jax.Array, window: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+def _block_sums(
+    rate: jax.Array, found: jax.Array, window: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Sum over slots i for each slot j, ``(J, B, T)``, in blocks of ``window`` slots.
 
     Returns:
@@ -171,12 +190,17 @@ def _block_sums(rate: jax.Array, found: jax.Array, window: jax.Array) -> tuple[j
     """
     nothing, slots = jnp.full_like(found[0], NOTHING), found.shape[0]
 
-    def up(state: tuple[jax.Array, jax.Array, jax.Array], found: jax.Array) -> tuple[Any, tuple[jax.Array, jax.Array]]:
+    def up(
+        state: tuple[jax.Array, jax.Array, jax.Array], found: jax.Array
+    ) -> tuple[Any, tuple[jax.Array, jax.Array]]:
         # Sums over all slots below and over the block; slots left in the block.
         sums, first, left = state
         ends = left <= 1
         following = jnp.where(ends, NOTHING, add(first + rate, found))
-        return (add(sums - rate, found), following, jnp.where(ends, window, left - 1)), (sums, first)
+        return (add(sums - rate, found), following, jnp.where(ends, window, left - 1)), (
+            sums,
+            first,
+        )
 
     _, (sums, first) = jax.lax.scan(up, (nothing, nothing, window), found)
 
@@ -185,10 +209,16 @@ def _block_sums(rate: jax.Array, found: jax.Array, window: jax.Array) -> tuple[j
         last = add(found, jnp.where(left == 0, NOTHING, last - rate))
         return (last, jnp.where(left == 0, window, left) - 1), last
 
-    return sums, first, jax.lax.scan(down, (nothing, slots % jnp.maximum(window, 1)), found, reverse=True)[1]
+    return (
+        sums,
+        first,
+        jax.lax.scan(down, (nothing, slots % jnp.maximum(window, 1)), found, reverse=True)[1],
+    )
 
 
-def _block_sums_by_doubling(rate: jax.Array, found: jax.Array, window: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+def _block_sums_by_doubling(
+    rate: jax.Array, found: jax.Array, window: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Return the same in log2(J) steps for all slots at once (Hillis and Steele 1986).
 
     On accelerators, a step for each slot would be a kernel launch each.
@@ -214,18 +244,26 @@ def _block_sums_by_doubling(rate: jax.Array, found: jax.Array, window: jax.Array
 
     rounds = np.int32(max(slots - 1, 0).bit_length())
     sums, first, last = jax.lax.fori_loop(np.int32(0), rounds, double, (found, found, found))
-    return jnp.where(number > 0, before(sums, 1), NOTHING), jnp.where(inside > 0, before(first, 1), NOTHING), last
+    return (
+        jnp.where(number > 0, before(sums, 1), NOTHING),
+        jnp.where(inside > 0, before(first, 1), NOTHING),
+        last,
+    )
 
 
 def total(chains: Chains, after: jax.Array) -> jax.Array:
     """Return the logarithm of the weight of each chain, ``(B, T)``."""
 
     def in_turns(terms: jax.Array) -> jax.Array:
-        return jax.lax.scan(lambda sums, slot: (add(sums, slot), None), jnp.full_like(terms[0], NOTHING), terms)[0]
+        return jax.lax.scan(
+            lambda sums, slot: (add(sums, slot), None), jnp.full_like(terms[0], NOTHING), terms
+        )[0]
 
     def in_pairs(terms: jax.Array) -> jax.Array:  # slots without weight at the end change nothing
         while terms.shape[0] > 1:
-            terms = jnp.pad(terms, ((0, terms.shape[0] % 2), (0, 0), (0, 0)), constant_values=NOTHING)
+            terms = jnp.pad(
+                terms, ((0, terms.shape[0] % 2), (0, 0), (0, 0)), constant_values=NOTHING
+            )
             terms = add(terms[0::2], terms[1::2])
         return terms[0]
 
@@ -235,7 +273,15 @@ def total(chains: Chains, after: jax.Array) -> jax.Array:
 def reflect(chains: Chains) -> Chains:
     """Return the chains in reverse order, with y_m first."""
     up = partial(jnp.flip, axis=0)
-    return Chains(up(chains.width), up(chains.end), up(chains.start), up(chains.step), up(chains.part), chains.rate, chains.unit)
+    return Chains(
+        up(chains.width),
+        up(chains.end),
+        up(chains.start),
+        up(chains.step),
+        up(chains.part),
+        chains.rate,
+        chains.unit,
+    )
 
 
 def run_masses(chains: Chains, before: jax.Array, log_weight: jax.Array) -> jax.Array:
@@ -259,7 +305,9 @@ def run_masses(chains: Chains, before: jax.Array, log_weight: jax.Array) -> jax.
     return jax.lax.map(mass, ends)
 
 
-def draw_runs(chains: Chains, before: jax.Array, after: jax.Array, weights: jax.Array, words: Words) -> tuple[jax.Array, ...]:
+def draw_runs(
+    chains: Chains, before: jax.Array, after: jax.Array, weights: jax.Array, words: Words
+) -> tuple[jax.Array, ...]:
     """Draw a term by its weight, and the slots of all quantiles from its chain.
 
     Args:
@@ -284,29 +332,58 @@ def draw_runs(chains: Chains, before: jax.Array, after: jax.Array, weights: jax.
         return array.reshape(*array.shape[:-2], rows * terms)
 
     # Placed: slots last.
-    below, placed, stays = by_lane(before), jnp.moveaxis(by_lane(after), 1, 2), by_lane(chains.stays(m))
-    volumes, ending, rate = chains.volumes()[..., 0], jnp.moveaxis(by_lane(chains.end), 0, 1), chains.rate[..., None]
+    below, placed, stays = (
+        by_lane(before),
+        jnp.moveaxis(by_lane(after), 1, 2),
+        by_lane(chains.stays(m)),
+    )
+    volumes, ending, rate = (
+        chains.volumes()[..., 0],
+        jnp.moveaxis(by_lane(chains.end), 0, 1),
+        chains.rate[..., None],
+    )
     # An additional step, so that there is at least one; it is not used.
-    step, part = (by_lane(jnp.concatenate([a, jnp.zeros_like(chains.start[:1], a.dtype)])) for a in (chains.step, chains.part))
+    step, part = (
+        by_lane(jnp.concatenate([a, jnp.zeros_like(chains.start[:1], a.dtype)]))
+        for a in (chains.step, chains.part)
+    )
 
     def run(state: tuple[jax.Array, ...], words: Words) -> tuple[tuple[jax.Array, ...], None]:
         # The run ends before quantile ``last``, which is in slot ``above``.
         last, above, slots, firsts = state
         index = jnp.maximum(last - 1, 0)
-        distance = (above[..., None] - number - step[index, lane][..., None]).astype(rate.dtype) - part[index, lane][..., None]
+        distance = (above[..., None] - number - step[index, lane][..., None]).astype(
+            rate.dtype
+        ) - part[index, lane][..., None]
         near = jnp.where(number < above[..., None], -rate * jnp.abs(distance), NOTHING)
-        slot = pick(placed[index, lane] + jnp.where(last[..., None] == m, ending[lane], near), Words(words.high[0], words.low[0]))
+        slot = pick(
+            placed[index, lane] + jnp.where(last[..., None] == m, ending[lane], near),
+            Words(words.high[0], words.low[0]),
+        )
         size = last[..., None] - 1 - levels
-        volume = jnp.where(size >= 0, volumes[jnp.maximum(size, 0), slot[..., None], row[..., None]], NOTHING)
+        volume = jnp.where(
+            size >= 0, volumes[jnp.maximum(size, 0), slot[..., None], row[..., None]], NOTHING
+        )
         # The steps of length 0 above the run are included too: they are the same for all
         # candidates.
-        runs = below[levels, slot[..., None], lane[..., None]] + stays[levels, lane[..., None]] + volume
+        runs = (
+            below[levels, slot[..., None], lane[..., None]]
+            + stays[levels, lane[..., None]]
+            + volume
+        )
         first = jnp.minimum(pick(runs, Words(words.high[1], words.low[1])), last)
         inside = (first <= quantiles) & (quantiles < last)
         return (first, slot, jnp.where(inside, slot, slots), jnp.where(inside, first, firsts)), None
 
-    pairs, quantiles = Words(*(array[1:].reshape(m, 2, 2, *shape) for array in words)), levels[:, None, None]
-    start = jnp.full(shape, m, jnp.int32), jnp.zeros(shape, jnp.int32), *jnp.zeros((2, m, *shape), jnp.int32)
+    pairs, quantiles = (
+        Words(*(array[1:].reshape(m, 2, 2, *shape) for array in words)),
+        levels[:, None, None],
+    )
+    start = (
+        jnp.full(shape, m, jnp.int32),
+        jnp.zeros(shape, jnp.int32),
+        *jnp.zeros((2, m, *shape), jnp.int32),
+    )
     (_, _, slot, first), _ = jax.lax.scan(run, start, pairs)
     return term, slot, first
 
@@ -317,9 +394,13 @@ def pick(log_weights: jax.Array, words: Words) -> jax.Array:
     ``words`` are ``(2, ..., draws)``: the first word selects a block of slots, the second a slot in
     it.
     """
-    weights = jnp.exp(pad(log_weights - jnp.max(log_weights, axis=-1, keepdims=True), value=NOTHING))
+    weights = jnp.exp(
+        pad(log_weights - jnp.max(log_weights, axis=-1, keepdims=True), value=NOTHING)
+    )
     weights = jnp.broadcast_to(weights, (*words.high.shape[1:], weights.shape[-1]))
     first, second = (Words(words.high[i], words.low[i]) for i in (0, 1))
-    block = choose(pairwise_sum(weights.reshape(*weights.shape[:-1], -1, LANES))[..., 0], first) * np.int32(LANES)
+    block = choose(
+        pairwise_sum(weights.reshape(*weights.shape[:-1], -1, LANES))[..., 0], first
+    ) * np.int32(LANES)
     within = choose(take(weights, block[..., None] + jnp.arange(LANES, dtype=jnp.int32)), second)
     return jnp.minimum(block + within, np.int32(log_weights.shape[-1] - 1))

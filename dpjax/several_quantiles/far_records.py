@@ -20,7 +20,9 @@ from typing import Any
 from dpjax.several_quantiles.levels import level_parts
 
 
-def far_records(levels: tuple[Fraction, ...], n: Any, near: Any, spacing: Any, xp: Any) -> list[tuple[Any, Any]]:
+def far_records(
+    levels: tuple[Fraction, ...], n: Any, near: Any, spacing: Any, xp: Any
+) -> list[tuple[Any, Any]]:
     """Return the far records of ``n`` sorted ones: the rank before and the number, m + 1 times.
 
     Args:
@@ -39,10 +41,15 @@ def far_records(levels: tuple[Fraction, ...], n: Any, near: Any, spacing: Any, x
     parts, denominator = level_parts(levels)
     steps = [b - a for a, b in pairwise((0, *parts, denominator))]
     # No product exceeds 64 bits.
-    ranks = [1 + u * ((n - 1) // denominator) + u * ((n - 1) % denominator) // denominator for u in parts]
+    ranks = [
+        1 + u * ((n - 1) // denominator) + u * ((n - 1) % denominator) // denominator for u in parts
+    ]
     first = [0 * n, *(rank + 1 + near for rank in ranks)]
     end = [*(rank - near for rank in ranks), n]
-    times = reduce(xp.minimum, [(last - 1 - after) // step for after, last, step in zip(first, end, steps, strict=True)])
+    times = reduce(
+        xp.minimum,
+        [(last - 1 - after) // step for after, last, step in zip(first, end, steps, strict=True)],
+    )
     times = xp.maximum(times, 0) // spacing * spacing
     return [(after, times * step) for after, step in zip(first, steps, strict=True)]
 
@@ -62,6 +69,8 @@ def slots_left(far: list[tuple[Any, Any]], per_rank: int, size: int, xp: Any) ->
     slot: Any = xp.arange(size, dtype=far[0][0].dtype)
     index, gone = slot, far[0][0]
     for after, number in far:
-        index = index + xp.where(slot > per_rank * (after - gone)[..., None], per_rank * number[..., None], 0)
+        index = index + xp.where(
+            slot > per_rank * (after - gone)[..., None], per_rank * number[..., None], 0
+        )
         gone = gone + number
     return index, gone

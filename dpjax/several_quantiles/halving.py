@@ -58,7 +58,9 @@ class Part(NamedTuple):
     @property
     def sensitivity(self) -> int:
         """The sensitivity of :func:`to_the_left` to one record, or to a swap for all records."""
-        return _UNITS if self.neighbors == "swap" else ceil(_UNITS * max(self.level, 1 - self.level))
+        return (
+            _UNITS if self.neighbors == "swap" else ceil(_UNITS * max(self.level, 1 - self.level))
+        )
 
 
 class Costs(NamedTuple):
@@ -102,7 +104,11 @@ def depths_of(levels: tuple[Fraction, ...], neighbors: str) -> list[list[Part]]:
     >>> [[part[:3] for part in parts] for parts in depths_of((Fraction(1, 5), Fraction(1, 2), Fraction(2, 3)), "swap")]
     [[(0, 2, 4)], [(0, 1, 2), (2, 3, 4)]]
     """
-    ends, spans, depths = (Fraction(0), *levels, Fraction(1)), [(0, len(levels) + 1)], list[list[Part]]()
+    ends, spans, depths = (
+        (Fraction(0), *levels, Fraction(1)),
+        [(0, len(levels) + 1)],
+        list[list[Part]](),
+    )
     while spans:
         relation: Neighbors = "add_remove" if depths or neighbors != "swap" else "swap"
         share = Fraction(1, 1 if relation == neighbors else 2)

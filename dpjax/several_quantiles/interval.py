@@ -62,24 +62,37 @@ class Plan(NamedTuple):
     terms: int
 
 
-def plan_of(epsilon: float, lower: Any, upper: Any, resolution: Any, neighbors: str, ties: int, terms: int) -> Plan:
+def plan_of(
+    epsilon: float, lower: Any, upper: Any, resolution: Any, neighbors: str, ties: int, terms: int
+) -> Plan:
     """Return the public numbers of the bound, or raise if they are invalid."""
     checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
     cost, ties = checks.concrete_epsilon(epsilon), checks.static_integer("ties", ties, 1)
     terms = checks.static_integer("terms", terms, 2)
     for name, bound in (("lower", lower), ("upper", upper)):
         if checks.is_jax_array(bound):
-            raise TypeError(f"{name} must be a static number, not a JAX array, because the coverage is computed from it.")
-    step, low, high = checks.resolution(resolution, (lower, upper), 2**51), checks.exact(lower), checks.exact(upper)
+            raise TypeError(
+                f"{name} must be a static number, not a JAX array, because the "
+                "coverage is computed from it."
+            )
+    step, low, high = (
+        checks.resolution(resolution, (lower, upper), 2**51),
+        checks.exact(lower),
+        checks.exact(upper),
+    )
     if low is None or high is None or low >= high:
-        raise ValueError(f"lower and upper must be two numbers in ascending order, got {lower!r} and {upper!r}.")
+        raise ValueError(
+            f"lower and upper must be two numbers in ascending order, got {lower!r} and {upper!r}."
+        )
     multiples = int((high - low) / step) + 1
     if neighbors == "swap":
         return Plan(cost / 4, multiples, ties, 0, 1)
     rate = cost / 2
     # The numerator of T has K^2 flat terms; its denominator has V, at least P^-2 exp(-2 rate), and
     # no term may be closer than half of (2 R + 1) / terms.
-    reach = ceil(((2 * log(multiples * _power_from(ties)) + _FLAT) / rate + 2) * terms / (terms - 1))
+    reach = ceil(
+        ((2 * log(multiples * _power_from(ties)) + _FLAT) / rate + 2) * terms / (terms - 1)
+    )
     return Plan(rate, multiples, ties, reach, terms)
 
 
@@ -89,12 +102,18 @@ def _power_from(ties: int) -> int:
 
 
 @cache
-def planned_levels(plan: Plan, q: Fraction, n: int, columns: int, coverage: float) -> tuple[tuple[Fraction, Fraction], float]:
+def planned_levels(
+    plan: Plan, q: Fraction, n: int, columns: int, coverage: float
+) -> tuple[tuple[Fraction, Fraction], float]:
     """Return the levels for n records and their coverage.
 
     The denominator of the levels keeps ranks within int32.
     """
-    parts = min(8 * n, 2**29 // (plan.reach + 2 * columns + 16), (2**27 - 1) // (columns + 4)) // q.denominator * q.denominator
+    parts = (
+        min(8 * n, 2**29 // (plan.reach + 2 * columns + 16), (2**27 - 1) // (columns + 4))
+        // q.denominator
+        * q.denominator
+    )
     if parts == 0:
         raise ValueError(
             f"q must have a smaller denominator for exact ranks of {n} records at this epsilon, "
@@ -129,8 +148,14 @@ def planned_levels(plan: Plan, q: Fraction, n: int, columns: int, coverage: floa
 
 def miss_of(plan: Plan, q: Fraction, low: Fraction, high: Fraction, n: int) -> float:
     """Return the bound on the probability that either end misses."""
-    pairs = log(plan.multiples) + log((plan.multiples - 1) / 2) - _log_volume(plan, float(low), float(high), n)
-    return _above(plan, float(q), float(low), n, pairs) + _above(plan, float(1 - q), float(1 - high), n, pairs)
+    pairs = (
+        log(plan.multiples)
+        + log((plan.multiples - 1) / 2)
+        - _log_volume(plan, float(low), float(high), n)
+    )
+    return _above(plan, float(q), float(low), n, pairs) + _above(
+        plan, float(1 - q), float(1 - high), n, pairs
+    )
 
 
 def _above(plan: Plan, q: float, low: float, n: int, pairs: float) -> float:
@@ -147,7 +172,11 @@ def _above(plan: Plan, q: float, low: float, n: int, pairs: float) -> float:
 
 def _tail(plan: Plan, error: np.ndarray, low: float, pairs: float) -> np.ndarray:
     """Return T at the errors s; ``pairs`` is the logarithm of K (K - 1) / (2 V)."""
-    return np.where(error > 0, np.exp(np.minimum(pairs + _log_share(plan, np.maximum(error, 0.0), low), 0.0)), 1.0)
+    return np.where(
+        error > 0,
+        np.exp(np.minimum(pairs + _log_share(plan, np.maximum(error, 0.0), low), 0.0)),
+        1.0,
+    )
 
 
 def _log_share(plan: Plan, error: np.ndarray, low: float) -> np.ndarray:
@@ -159,8 +188,12 @@ def _log_share(plan: Plan, error: np.ndarray, low: float) -> np.ndarray:
     # Only every near-th class: from one class to the next, a sum changes by a factor of at most
     # exp(rate).
     near = max(1, floor(0.1 / rate))
-    t = np.arange(0, spacing, near)[:, None] + spacing * np.arange(-((reach + near) // spacing) - 2, (reach + near) // spacing + 2)
-    good = np.logaddexp.reduce(np.where(np.abs(t) <= reach - near, -rate * np.abs(t), -np.inf), axis=-1)
+    t = np.arange(0, spacing, near)[:, None] + spacing * np.arange(
+        -((reach + near) // spacing) - 2, (reach + near) // spacing + 2
+    )
+    good = np.logaddexp.reduce(
+        np.where(np.abs(t) <= reach - near, -rate * np.abs(t), -np.inf), axis=-1
+    )
     cost = np.maximum(np.abs(t), 2 * error[:, None, None] - (1 - 2 * low) * t)
     flat = log(-2 / expm1(-rate)) - rate * (reach + 1)
     bad = np.logaddexp(np.logaddexp.reduce(-rate * cost, axis=-1), flat)

@@ -23,7 +23,15 @@ from dpjax.numerics.sums import LANES, pad
 from dpjax.numerics.two_words import Words, from_float, to_float, upper_product
 from dpjax.random.keys import check_key, fold_in_range, row_words
 from dpjax.random.uniforms import uniform_from_words
-from dpjax.several_quantiles.chain import NOTHING, Chains, draw_runs, forward, log, run_masses, total
+from dpjax.several_quantiles.chain import (
+    NOTHING,
+    Chains,
+    draw_runs,
+    forward,
+    log,
+    run_masses,
+    total,
+)
 from dpjax.several_quantiles.levels import Aims, level_parts, rank_steps
 from dpjax.several_quantiles.marginals import QuantileMarginals, ends_of, slot_at, whole_width
 
@@ -96,7 +104,10 @@ class JointQuantiles(Batch):
     @property
     def support(self) -> tuple[jax.Array, jax.Array]:
         """The smallest and largest possible value of a quantile, of shape ``batch_shape`` each."""
-        low, high = (jnp.broadcast_to(end, self.batch_shape) for end in ends_of(self.left, self.width, self.resolution))
+        low, high = (
+            jnp.broadcast_to(end, self.batch_shape)
+            for end in ends_of(self.left, self.width, self.resolution)
+        )
         return low, high
 
     def sample(self, key: jax.Array, shape: Shape = ()) -> jax.Array:
@@ -127,7 +138,10 @@ class JointQuantiles(Batch):
         released.
         """
         draws = _draw(key, self, prod(shape), 0, ranked=True)
-        points, ranks = (jnp.moveaxis(a, -2, 0).reshape(*shape, *self.batch_shape, *self.event_shape) for a in draws)
+        points, ranks = (
+            jnp.moveaxis(a, -2, 0).reshape(*shape, *self.batch_shape, *self.event_shape)
+            for a in draws
+        )
         return points, ranks
 
     def log_prob_ranked(self, y: jax.Array, ranks: jax.Array) -> jax.Array:
@@ -147,7 +161,10 @@ class JointQuantiles(Batch):
         """
         points = checks.float_array("y", y).astype(self.dtype)
         if points.shape[-1:] != self.event_shape:
-            raise ValueError(f"y must have a last axis of size {self.event_shape[0]} (quantiles), got shape {points.shape}.")
+            raise ValueError(
+                f"y must have a last axis of size {self.event_shape[0]} (quantiles), "
+                f"got shape {points.shape}."
+            )
         return _log_prob(self, points, None)
 
     def marginals(self) -> QuantileMarginals:
@@ -155,7 +172,9 @@ class JointQuantiles(Batch):
         mass, flat = _masses(self)
         batch = self.batch_shape
         left, width = (jnp.broadcast_to(a, (*batch, a.shape[-1])) for a in (self.left, self.width))
-        return QuantileMarginals(left, width, mass, flat, size=len(self.levels), resolution=self.resolution)
+        return QuantileMarginals(
+            left, width, mass, flat, size=len(self.levels), resolution=self.resolution
+        )
 
     def log_normalizer(self) -> jax.Array:
         """Return the logarithm of the normalizer of :meth:`log_prob`, of shape ``batch_shape``."""
@@ -181,8 +200,14 @@ def _by_rows(joint: JointQuantiles, compute: Callable[..., Any], *arrays: jax.Ar
     padding are dropped.
     """
     batch, width = joint.batch_shape, pad(joint.width)
-    left = jnp.pad(joint.left, [(0, 0)] * (joint.left.ndim - 1) + [(0, width.shape[-1] - joint.width.shape[-1])], "edge")
-    others = {name: getattr(joint, name)[..., None] for name in ("num_records", "rate", "reach", "number")}
+    left = jnp.pad(
+        joint.left,
+        [(0, 0)] * (joint.left.ndim - 1) + [(0, width.shape[-1] - joint.width.shape[-1])],
+        "edge",
+    )
+    others = {
+        name: getattr(joint, name)[..., None] for name in ("num_records", "rate", "reach", "number")
+    }
     spread = replace(joint, left=left, width=width, **others)
     rows, kept = prod(batch), 4 * width.shape[-1] * joint.terms * len(joint.levels)
     lanes = LANES // gcd(LANES, joint.terms)  # this many rows fill whole vectors
@@ -227,12 +252,16 @@ def _chains(joint: JointQuantiles, slot: Any = None) -> Chains:
     start, end = (jnp.where(there, -rate * floats(jnp.abs(scaled)), NOTHING) for scaled in ends)
     step = steps[1:-1] // each
     part = floats(steps[1:-1] - step * each)
-    return Chains(jnp.moveaxis(joint.width, -1, 0)[..., None], start, end, step, part, rate, joint.unit)
+    return Chains(
+        jnp.moveaxis(joint.width, -1, 0)[..., None], start, end, step, part, rate, joint.unit
+    )
 
 
 def _log_flat(joint: JointQuantiles) -> jax.Array:
     """Return the logarithm of the flat term."""
-    return -joint.rate * (joint.reach + 1).astype(joint.dtype) + jnp.log(-2 / jnp.expm1(-joint.rate))
+    return -joint.rate * (joint.reach + 1).astype(joint.dtype) + jnp.log(
+        -2 / jnp.expm1(-joint.rate)
+    )
 
 
 def _log_weights(joint: JointQuantiles, chains: Chains, after: jax.Array) -> jax.Array:
@@ -241,7 +270,9 @@ def _log_weights(joint: JointQuantiles, chains: Chains, after: jax.Array) -> jax
     if joint.terms == 1:
         return jnp.concatenate([weights, jnp.full_like(weights, NOTHING)], axis=-1)
     k = np.arange(len(joint.levels)).astype(width.dtype)
-    flat = _log_flat(joint) + jnp.sum(jnp.log((width + k * joint.unit) / (k + 1)), axis=-1, keepdims=True)
+    flat = _log_flat(joint) + jnp.sum(
+        jnp.log((width + k * joint.unit) / (k + 1)), axis=-1, keepdims=True
+    )
     return jnp.concatenate([weights, flat], axis=-1)
 
 
@@ -273,14 +304,20 @@ def _draw(
         chains, before, after, weights = _weighted(rows)
         # Draws use whole vectors of slots, so padded rows are no longer needed.
         size = high.shape[0]
-        rows, chains, weights = jax.tree.map(lambda a: a[:size], rows), chains.rows(size), weights[:size]
+        rows, chains, weights = (
+            jax.tree.map(lambda a: a[:size], rows),
+            chains.rows(size),
+            weights[:size],
+        )
         before, after = before[..., :size, :], after[..., :size, :]
         # (draws, each, B).
         pack = [jnp.moveaxis(array.reshape(-1, draws, each), 0, -1) for array in (high, low)]
         size = max(_MEMORY // (8 * rows.width.size), 1)
 
         def some(start: Any, size: int) -> tuple[jax.Array, jax.Array | None]:
-            part = Words(*(jnp.moveaxis(jax.lax.dynamic_slice_in_dim(a, start, size), 0, -1) for a in pack))
+            part = Words(
+                *(jnp.moveaxis(jax.lax.dynamic_slice_in_dim(a, start, size), 0, -1) for a in pack)
+            )
             points, slot = _values(rows, chains, before, after, weights, part)
             ranks = (slot + rows.unit) // rows.per_rank if ranked else None
             return jax.tree.map(lambda a: jnp.moveaxis(a, 1, 0), (points, ranks))
@@ -293,7 +330,12 @@ def _draw(
 
 
 def _values(
-    joint: JointQuantiles, chains: Chains, before: jax.Array, after: jax.Array, weights: jax.Array, words: Words
+    joint: JointQuantiles,
+    chains: Chains,
+    before: jax.Array,
+    after: jax.Array,
+    weights: jax.Array,
+    words: Words,
 ) -> tuple[jax.Array, jax.Array]:
     """Return tuples ``(B, D, m)`` and their slots from words ``(5 m + 2, B, D)``."""
     m = len(joint.levels)
@@ -309,7 +351,11 @@ def _values(
 
     left, width = at_slot(joint.left, lowest), at_slot(joint.width, total)
     place_words = Words(words.high[-m:], words.low[-m:])
-    place = _on_line(width, place_words) if joint.resolution is None else _on_grid(width, first, place_words)
+    place = (
+        _on_line(width, place_words)
+        if joint.resolution is None
+        else _on_grid(width, first, place_words)
+    )
     points = jnp.clip(left + place, lowest, lowest + total - joint.unit)
     return jnp.moveaxis(jnp.sort(points, axis=0), 0, -1), jnp.moveaxis(slot, 0, -1)
 
@@ -329,7 +375,10 @@ def _on_grid(width: jax.Array, first: jax.Array, words: Words) -> jax.Array:
     earlier = before.astype(width.dtype)
     ball = to_float(upper_product(words, from_float(width + earlier)), width.dtype)
     # A part of a multiple has less weight than an earlier quantile.
-    along = jnp.where(width < 1, uniform_from_words(words, width.dtype).value * (width + earlier), ball) - width
+    along = (
+        jnp.where(width < 1, uniform_from_words(words, width.dtype).value * (width + earlier), ball)
+        - width
+    )
     # The index of the copied quantile.
     again = jnp.where(along >= 0, first + jnp.minimum(along, earlier - 1).astype(jnp.int32), -1)
     again = jnp.where(before > 0, again, -1)
@@ -354,7 +403,9 @@ def _masses(joint: JointQuantiles) -> tuple[jax.Array, jax.Array]:
     def compute(rows: JointQuantiles) -> tuple[jax.Array, jax.Array]:
         chains, before, _, weights = _weighted(rows)
         total = jax.nn.logsumexp(weights, axis=-1)
-        return jnp.moveaxis(run_masses(chains, before, total), -1, 0), jnp.exp(weights[:, -1] - total)
+        return jnp.moveaxis(run_masses(chains, before, total), -1, 0), jnp.exp(
+            weights[:, -1] - total
+        )
 
     bad = _is_bad(joint)
     mass, flat = _by_rows(joint, compute)
@@ -365,7 +416,9 @@ def _masses(joint: JointQuantiles) -> tuple[jax.Array, jax.Array]:
 @jax.jit
 def _log_prob(joint: JointQuantiles, y: jax.Array, ranks: jax.Array | None) -> jax.Array:
     batch, resolution, near = (
-        jnp.broadcast_shapes(joint.batch_shape, y.shape[:-1], () if ranks is None else ranks.shape[:-1]),
+        jnp.broadcast_shapes(
+            joint.batch_shape, y.shape[:-1], () if ranks is None else ranks.shape[:-1]
+        ),
         joint.resolution,
         jnp.bool_(True),
     )
@@ -373,10 +426,15 @@ def _log_prob(joint: JointQuantiles, y: jax.Array, ranks: jax.Array | None) -> j
     if resolution is not None:
         point = to_multiples(y, resolution)
         value = from_multiples(point, resolution)
-        near = jnp.all(jnp.abs(value - y) <= 8 * float(jnp.finfo(joint.dtype).eps) * jnp.abs(value), axis=-1)
+        near = jnp.all(
+            jnp.abs(value - y) <= 8 * float(jnp.finfo(joint.dtype).eps) * jnp.abs(value), axis=-1
+        )
 
     def compute(rows: JointQuantiles, point: jax.Array, *own: jax.Array) -> jax.Array:
-        point, *given = (jnp.pad(a, ((0, rows.width.shape[0] - a.shape[0]), (0, 0)), "edge") for a in (point, *own))
+        point, *given = (
+            jnp.pad(a, ((0, rows.width.shape[0] - a.shape[0]), (0, 0)), "edge")
+            for a in (point, *own)
+        )
         if resolution is None:
             weights = _log_weights_along(rows, point)
         else:  # all places in the multiples of a tuple, by chains restricted to them
@@ -387,7 +445,9 @@ def _log_prob(joint: JointQuantiles, y: jax.Array, ranks: jax.Array | None) -> j
         return jax.nn.logsumexp(weights, axis=-1)
 
     numbers = () if ranks is None else (jnp.broadcast_to(ranks, point.shape),)
-    weight = _by_rows(replace(joint, rate=jnp.broadcast_to(joint.rate, batch)), compute, point, *numbers)
+    weight = _by_rows(
+        replace(joint, rate=jnp.broadcast_to(joint.rate, batch)), compute, point, *numbers
+    )
     found = jnp.where(_ascends(joint, point) & near, weight - joint.log_normalizer(), -jnp.inf)
     return jnp.where(jnp.any(jnp.isnan(y), axis=-1) | _is_bad(joint), jnp.nan, found)
 
@@ -400,7 +460,9 @@ def _log_weights_along(joint: JointQuantiles, y: jax.Array) -> jax.Array:
     return chains.start[0] - chains.rate * jnp.sum(steps, axis=0) + chains.end[-1]
 
 
-def _volumes_at(joint: JointQuantiles, number: jax.Array, ranks: jax.Array | None = None) -> jax.Array:
+def _volumes_at(
+    joint: JointQuantiles, number: jax.Array, ranks: jax.Array | None = None
+) -> jax.Array:
     """Return the log volumes of runs in each slot at the multiples ``(B, m)`` only.
 
     The result is ``(m, m, J, B, 1)``, by last and first quantile. With ``ranks`` ``(B, m)``, only
@@ -427,5 +489,7 @@ def _volumes_at(joint: JointQuantiles, number: jax.Array, ranks: jax.Array | Non
 def _ascends(joint: JointQuantiles, point: jax.Array) -> jax.Array:
     """Return True where tuples ascend between the bounds."""
     lowest = joint.left[..., :1]
-    inside = (point >= lowest) & (point <= lowest + whole_width(joint.left, joint.width) - joint.unit)
+    inside = (point >= lowest) & (
+        point <= lowest + whole_width(joint.left, joint.width) - joint.unit
+    )
     return jnp.all(inside, axis=-1) & jnp.all(point[..., 1:] >= point[..., :-1], axis=-1)

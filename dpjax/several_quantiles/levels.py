@@ -16,10 +16,16 @@ _SLACK = 3.0
 def levels_of(qs: Iterable[float | Fraction | str]) -> tuple[Fraction, ...]:
     """Return quantile levels as fractions; raise if they are not ascending or not in (0, 1)."""
     if isinstance(qs, str) or not isinstance(qs, Iterable) or getattr(qs, "ndim", 1) == 0:
-        raise TypeError(f"qs must be several levels such as [0.25, 0.5], got {qs!r}: for one level use dpjax.quantile.")
+        raise TypeError(
+            f"qs must be several levels such as [0.25, 0.5], got {qs!r}: for one "
+            "level use dpjax.quantile."
+        )
     levels = tuple(level_of(q) for q in qs)
     if not levels or any(a >= b for a, b in pairwise(levels)):
-        raise ValueError(f"qs must be one or more levels in ascending order, got {[str(level) for level in levels]}.")
+        raise ValueError(
+            "qs must be one or more levels in ascending order, got "
+            f"{[str(level) for level in levels]}."
+        )
     return levels
 
 
@@ -30,7 +36,9 @@ def level_parts(levels: tuple[Fraction, ...]) -> tuple[tuple[int, ...], int]:
     ((1, 2), 4)
     """
     denominator = lcm(*(level.denominator for level in levels))
-    return tuple(level.numerator * (denominator // level.denominator) for level in levels), denominator
+    return tuple(
+        level.numerator * (denominator // level.denominator) for level in levels
+    ), denominator
 
 
 def aims_of(neighbors: str, m: int, size_is_public: bool, on_grid: bool) -> Aims:
@@ -45,7 +53,9 @@ def aims_of(neighbors: str, m: int, size_is_public: bool, on_grid: bool) -> Aims
     return "slots" if size_is_public else "ranks"
 
 
-def single_term(levels: tuple[Fraction, ...], neighbors: str, size_is_public: bool) -> Fraction | None:
+def single_term(
+    levels: tuple[Fraction, ...], neighbors: str, size_is_public: bool
+) -> Fraction | None:
     """Return the divisor of the rate, the sensitivity of the cost, for a single term; else None."""
     if neighbors == "swap":
         return Fraction(2)
@@ -84,6 +94,10 @@ def rank_steps(levels: tuple[Fraction, ...], number: Any, aims: Aims) -> list[An
     def after_first(part: int) -> Any:
         if aims == "ranks":
             return 2 * part * number
-        return whole * (2 * (part * number // whole) + 1) if aims == "slots" else -2 * whole * (-part * (number + 1) // whole + 1)
+        return (
+            whole * (2 * (part * number // whole) + 1)
+            if aims == "slots"
+            else -2 * whole * (-part * (number + 1) // whole + 1)
+        )
 
     return [b - a for a, b in pairwise((0, *map(after_first, parts), 2 * whole * number))]

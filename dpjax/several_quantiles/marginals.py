@@ -80,7 +80,10 @@ class QuantileMarginals(Distribution):
     @property
     def support(self) -> tuple[jax.Array, jax.Array]:
         """The smallest and the largest value of the slots, of shape ``batch_shape`` each."""
-        low, high = (jnp.broadcast_to(end[..., None], self.batch_shape) for end in ends_of(self.left, self.width, self.resolution))
+        low, high = (
+            jnp.broadcast_to(end[..., None], self.batch_shape)
+            for end in ends_of(self.left, self.width, self.resolution)
+        )
         return low, high
 
     @compiled
@@ -97,7 +100,9 @@ class QuantileMarginals(Distribution):
         low = jnp.broadcast_to(lowest, shape)
         high = jnp.broadcast_to(lowest + whole_width(self.left, self.width), shape)
         if self.resolution is None:
-            found = bisect(lambda y: self._cdf(y) < target, low, high, _STEPS[jnp.finfo(self.dtype).bits])[1]
+            found = bisect(
+                lambda y: self._cdf(y) < target, low, high, _STEPS[jnp.finfo(self.dtype).bits]
+            )[1]
         else:  # between integers: below all of them the cdf is 0
             steps = jnp.finfo(self.dtype).nmant + 2
             found = jnp.floor(bisect(lambda y: self._cdf(y) < target, low - 1, high - 1, steps)[1])
@@ -113,7 +118,8 @@ class QuantileMarginals(Distribution):
         """Return the variance, E[(y_k - E[y_k])^2], of shape ``batch_shape``."""
         origin = jax.lax.stop_gradient(self._mean())
         square, offset = (
-            sum(jnp.sum(of(part, origin), axis=-1) for part in self._parts()) for of in (_Part.squares, _Part.offsets)
+            sum(jnp.sum(of(part, origin), axis=-1) for part in self._parts())
+            for of in (_Part.squares, _Part.offsets)
         )
         scale = 1.0 if self.resolution is None else float(self.resolution)
         return jnp.maximum(square - offset**2, 0.0) * scale**2
@@ -129,11 +135,17 @@ class QuantileMarginals(Distribution):
             here = part.locate(counted)
             offsets = part.offsets(at)
             sign = jnp.sign(np.arange(offsets.shape[-1], dtype=np.int32) - here.slot[..., None])
-            total = total + jnp.sum(sign.astype(self.dtype) * offsets, axis=-1) + part.inside(here, at - counted)
+            total = (
+                total
+                + jnp.sum(sign.astype(self.dtype) * offsets, axis=-1)
+                + part.inside(here, at - counted)
+            )
         return self._value(total)
 
     def _mean(self) -> jax.Array:
-        found: Any = sum(jnp.sum(part.offsets(jnp.zeros((1,), self.dtype)), axis=-1) for part in self._parts())
+        found: Any = sum(
+            jnp.sum(part.offsets(jnp.zeros((1,), self.dtype)), axis=-1) for part in self._parts()
+        )
         return found
 
     def _parts(self) -> list[_Part]:
@@ -168,7 +180,11 @@ class QuantileMarginals(Distribution):
         for part in self._parts():
             here = part.locate(counted)
             below = np.arange(part.width.shape[-1], dtype=np.int32) < here.slot[..., None]
-            total = total + jnp.sum(jnp.where(below, part.there(), 0.0), axis=-1) + jnp.sum(here.mass * here.share(0), axis=-1)
+            total = (
+                total
+                + jnp.sum(jnp.where(below, part.there(), 0.0), axis=-1)
+                + jnp.sum(here.mass * here.share(0), axis=-1)
+            )
         return jnp.where(jnp.isnan(place), jnp.nan, jnp.clip(total, 0.0, 1.0))
 
 
@@ -189,9 +205,13 @@ class _Here(NamedTuple):
         The result is ``(..., m, runs)``.
         """
         most, index = self.size + 1, _order(self.size)
-        place = np.where(index.there > 0, (index.runs + more - 1) * (most + 1) + index.order + more, 0).astype(np.int32)
+        place = np.where(
+            index.there > 0, (index.runs + more - 1) * (most + 1) + index.order + more, 0
+        ).astype(np.int32)
         table = _within(self.near, self.width, self.unit, most)
-        found = jnp.take_along_axis(table, jnp.broadcast_to(place, (*self.near.shape, place.shape[-1])), axis=-1)
+        found = jnp.take_along_axis(
+            table, jnp.broadcast_to(place, (*self.near.shape, place.shape[-1])), axis=-1
+        )
         return jnp.where(index.there > 0, found, 0.0)
 
 
@@ -206,7 +226,12 @@ class _Part(NamedTuple):
 
     def _sum(self, table: np.ndarray) -> jax.Array:
         """Sum over runs, ``(..., m, J)``."""
-        return jnp.einsum("kr,...rj->...kj", jnp.asarray(table, self.mass.dtype), self.mass, precision=jax.lax.Precision.HIGHEST)
+        return jnp.einsum(
+            "kr,...rj->...kj",
+            jnp.asarray(table, self.mass.dtype),
+            self.mass,
+            precision=jax.lax.Precision.HIGHEST,
+        )
 
     def there(self) -> jax.Array:
         """Return P(y_k in the slot)."""
@@ -215,11 +240,18 @@ class _Part(NamedTuple):
     def offsets(self, origin: jax.Array) -> jax.Array:
         """Return E[y_k - origin; y_k in the slot], for an origin ``(..., m)``."""
         near = self.left[..., None, :] - origin[..., None]
-        return self.there() * near + self._sum(_order(self.size).mean) * (self.width - self.unit)[..., None, :]
+        return (
+            self.there() * near
+            + self._sum(_order(self.size).mean) * (self.width - self.unit)[..., None, :]
+        )
 
     def squares(self, origin: jax.Array) -> jax.Array:
         """Return E[(y_k - origin)^2; y_k in the slot]."""
-        index, wide, near = _order(self.size), (self.width - self.unit)[..., None, :], self.left[..., None, :] - origin[..., None]
+        index, wide, near = (
+            _order(self.size),
+            (self.width - self.unit)[..., None, :],
+            self.left[..., None, :] - origin[..., None],
+        )
         inside = self._sum(index.square) * wide**2 + self._sum(index.spread) * wide * self.unit
         return self.there() * near**2 + 2 * near * wide * self._sum(index.mean) + inside
 
@@ -228,7 +260,10 @@ class _Part(NamedTuple):
 
         If there is none, it is the first slot.
         """
-        left, width = (jnp.broadcast_to(a[..., None, :], (*point.shape, a.shape[-1])) for a in (self.left, self.width))
+        left, width = (
+            jnp.broadcast_to(a[..., None, :], (*point.shape, a.shape[-1]))
+            for a in (self.left, self.width)
+        )
         slot = jnp.maximum(slot_at(self.left, self.width, point), 0)
         wide, first = take(width, slot[..., None])[..., 0], take(left, slot[..., None])[..., 0]
         near = jnp.clip(point - first + self.unit, 0.0, wide)
@@ -242,9 +277,14 @@ class _Part(NamedTuple):
         The mean of the a-th of c values, restricted to values up to a point, is a (w + c u) / (c +
         1) times the probability that the (a+1)-th of c + 1 is, minus a u times its own.
         """
-        index, wide = _Order(*(table.astype(self.mass.dtype) for table in _order(self.size))), here.width[..., None]
+        index, wide = (
+            _Order(*(table.astype(self.mass.dtype) for table in _order(self.size))),
+            here.width[..., None],
+        )
         share = here.share(0)
-        mean = index.order * ((wide + index.runs * self.unit) / (index.runs + 1) * here.share(1) - self.unit * share)
+        mean = index.order * (
+            (wide + index.runs * self.unit) / (index.runs + 1) * here.share(1) - self.unit * share
+        )
         at = (here.offset + rest)[..., None]
         whole = index.mean * (wide - self.unit)
         return jnp.sum(here.mass * index.there * (whole - at + 2 * (at * share - mean)), axis=-1)
@@ -277,7 +317,9 @@ def _order(m: int) -> _Order:
     there = ((a >= 1) & (a <= c)).astype(float)
     a, mean = a * there, a * there / (c + 1)
     spread = a * (c - a + 1) / ((c + 1) * (c + 2))
-    return _Order(there, a, np.broadcast_to(c, a.shape), mean, there * (mean**2 + spread / (c + 1)), spread)
+    return _Order(
+        there, a, np.broadcast_to(c, a.shape), mean, there * (mean**2 + spread / (c + 1)), spread
+    )
 
 
 def _within(near: jax.Array, width: jax.Array, unit: int, most: int) -> jax.Array:
@@ -286,7 +328,11 @@ def _within(near: jax.Array, width: jax.Array, unit: int, most: int) -> jax.Arra
     The result is ``(..., most (most + 1))``, by Polya's urn: after c values, b of them within, the
     next one is within with probability (near + b u) / (width + c u).
     """
-    near, wide, b = near[..., None], jnp.where(width > 0, width, 1.0)[..., None], np.arange(most + 1).astype(near.dtype)
+    near, wide, b = (
+        near[..., None],
+        jnp.where(width > 0, width, 1.0)[..., None],
+        np.arange(most + 1).astype(near.dtype),
+    )
 
     def draw(chance: jax.Array, c: jax.Array) -> tuple[jax.Array, jax.Array]:
         within, beyond = chance * (near + b * unit), chance * (wide - near + (c - b) * unit)
@@ -309,11 +355,17 @@ def whole_width(left: jax.Array, width: jax.Array) -> jax.Array:
     return jnp.max(left + width, axis=-1, keepdims=True) - left[..., :1]
 
 
-def ends_of(left: jax.Array, width: jax.Array, resolution: Fraction | None) -> tuple[jax.Array, jax.Array]:
+def ends_of(
+    left: jax.Array, width: jax.Array, resolution: Fraction | None
+) -> tuple[jax.Array, jax.Array]:
     """Return the smallest and the largest value of all slots, ``(...)`` each."""
     low = left[..., 0]
     high = low + whole_width(left, width)[..., 0]
-    return (low, high) if resolution is None else (from_multiples(low, resolution), from_multiples(high - 1, resolution))
+    return (
+        (low, high)
+        if resolution is None
+        else (from_multiples(low, resolution), from_multiples(high - 1, resolution))
+    )
 
 
 def runs(m: int) -> list[tuple[int, int]]:

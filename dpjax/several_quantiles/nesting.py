@@ -45,13 +45,27 @@ class Nesting(NamedTuple):
         steps = len(levels) + 1
         root = isqrt(steps)
         # If the number of parts divides the steps, all parts are alike, and share one program.
-        even = [number for number in range(max(root * 2 // 3, 2), root * 3 // 2 + 1) if steps % number == 0]
-        number = min(even, key=lambda number: (max(number * number / steps, steps / number**2), -number), default=root)
+        even = [
+            number
+            for number in range(max(root * 2 // 3, 2), root * 3 // 2 + 1)
+            if steps % number == 0
+        ]
+        number = min(
+            even,
+            key=lambda number: (max(number * number / steps, steps / number**2), -number),
+            default=root,
+        )
         first = tuple(i * steps // number - 1 for i in range(1, number))
         ends, parts = (Fraction(0), *levels, Fraction(1)), list[Part]()
         for left, right in pairwise((-1, *first, len(levels))):
             low, share = ends[left + 1], ends[right + 1] - ends[left + 1]
-            parts.append(Part(left + 1, tuple((ends[k + 1] - low) / share for k in range(left + 1, right)), share))
+            parts.append(
+                Part(
+                    left + 1,
+                    tuple((ends[k + 1] - low) / share for k in range(left + 1, right)),
+                    share,
+                )
+            )
         return Nesting(first, tuple(parts))
 
 
@@ -91,4 +105,6 @@ def ends_of(cuts: Any, number: Any, xp: Any) -> tuple[Any, Any]:
     >>> [end.tolist() for end in ends_of(np.array([3, 8, 8]), np.array([20]), np)]
     [[0, 3, 8, 8], [3, 8, 8, 20]]
     """
-    return xp.concatenate([xp.zeros_like(number), cuts], axis=-1), xp.concatenate([cuts, number], axis=-1)
+    return xp.concatenate([xp.zeros_like(number), cuts], axis=-1), xp.concatenate(
+        [cuts, number], axis=-1
+    )

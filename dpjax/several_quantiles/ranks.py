@@ -65,7 +65,9 @@ def ranks_of_quantile(q: Any, *, definition: Definition, neighbors: Neighbors) -
 
 def ranks_of_order_statistic(rank: int, n: int) -> Ranks:
     """Return the ranks of the profile of the record of a fixed rank, or raise outside 1..n."""
-    rank = checks.static_integer("rank", rank, 1, n, must=f"an integer from 1 to the {n} records on the last axis of x")
+    rank = checks.static_integer(
+        "rank", rank, 1, n, must=f"an integer from 1 to the {n} records on the last axis of x"
+    )
     return Ranks(per_record=0, constant=rank, step=1, denominator=1, definition="lower")
 
 
@@ -78,7 +80,10 @@ def level_of(q: Any) -> Fraction:
     (Fraction(3, 10), Fraction(1, 3))
     """
     if checks.is_jax_array(q):
-        raise TypeError("a level must be a static number or Fraction, not a JAX array, because ranks are computed exactly.")
+        raise TypeError(
+            "a level must be a static number or Fraction, not a JAX array, because "
+            "ranks are computed exactly."
+        )
     fraction = checks.exact(f"{q:.15g}" if isinstance(q, float) else q)
     if fraction is None:
         raise ValueError(

@@ -7,7 +7,9 @@ The part of a multiple that belongs to each record is defined in "Ties" in
 from typing import Any
 
 
-def slot_ends(index: Any, value: Any, following: Any, place: Any, equal: Any, power: Any, xp: Any) -> tuple[Any, Any, Any]:
+def slot_ends(
+    index: Any, value: Any, following: Any, place: Any, equal: Any, power: Any, xp: Any
+) -> tuple[Any, Any, Any]:
     """Return the first multiple of some slots, and their widths as numerators and denominators.
 
     Args:
@@ -26,5 +28,8 @@ def slot_ends(index: Any, value: Any, following: Any, place: Any, equal: Any, po
     """
     between = index % 2 == 0
     parts = xp.where(place < 2 * (equal - power), 2 * power, power)
-    left, numbers = xp.where(between, value + 1, value), xp.where(between, xp.maximum(following - value - 1, 0), 1)
+    left, numbers = (
+        xp.where(between, value + 1, value),
+        xp.where(between, xp.maximum(following - value - 1, 0), 1),
+    )
     return left, numbers, xp.where(between, 1, parts)

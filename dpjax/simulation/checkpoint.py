@@ -43,7 +43,9 @@ class Checkpoint:
         self._fingerprint: Fingerprint = {}
         self._chunks, self._time = -1, 0.0
         if not every >= 0:
-            raise ValueError(f"checkpoint_every must be a nonnegative number of seconds, got {every}.")
+            raise ValueError(
+                f"checkpoint_every must be a nonnegative number of seconds, got {every}."
+            )
         if not self._path.parent.is_dir():
             raise ValueError(f"{self} must be in an existing folder.")
         if self._path.is_dir():
@@ -64,7 +66,9 @@ class Checkpoint:
             return empty
         header, _, archive = self._path.read_bytes().partition(b"\n")
         if header != _header(archive):
-            raise ValueError(f"{self} is damaged or not a checkpoint of this version: delete it to start again.")
+            raise ValueError(
+                f"{self} is damaged or not a checkpoint of this version: delete it to start again."
+            )
         try:
             with np.load(io.BytesIO(archive), allow_pickle=False) as arrays:
                 saved = dict(json.loads(str(arrays["fingerprint"])))
@@ -72,12 +76,18 @@ class Checkpoint:
         except Exception as error:  # NumPy, zipfile and json have no common exception
             raise ValueError(f"{self} cannot be read: delete it to start again.") from error
         different = [
-            f"{name} (saved {saved.get(name)}, now {value})" for name, value in fingerprint.items() if saved.get(name) != value
+            f"{name} (saved {saved.get(name)}, now {value})"
+            for name, value in fingerprint.items()
+            if saved.get(name) != value
         ]
         if different:
-            raise ValueError(f"{self} belongs to another run; differences: {'; '.join(different)}. {self.REDO}")
+            raise ValueError(
+                f"{self} belongs to another run; differences: {'; '.join(different)}. {self.REDO}"
+            )
         if not _possible(fields, empty, int(fingerprint["chunk"])):
-            raise ValueError(f"{self} has values that no run can have written: delete it to start again.")
+            raise ValueError(
+                f"{self} has values that no run can have written: delete it to start again."
+            )
         self.first_chunk = saved.get("first chunk", "")
         return State(**{**fields, "chunks": int(fields["chunks"]), "draws": int(fields["draws"])})
 
@@ -87,7 +97,11 @@ class Checkpoint:
             return
         archive = io.BytesIO()
         fields = {name: value for name, value in state._asdict().items() if value is not None}
-        np.savez(archive, fingerprint=np.array(json.dumps(self._fingerprint | {"first chunk": self.first_chunk})), **fields)
+        np.savez(
+            archive,
+            fingerprint=np.array(json.dumps(self._fingerprint | {"first chunk": self.first_chunk})),
+            **fields,
+        )
         content = archive.getvalue()
         temporary = self._path.with_name(f".{self._path.name}.tmp")
         with open(temporary, "wb") as file:
@@ -114,7 +128,9 @@ def _possible(fields: dict[str, Any], empty: State, chunk: int) -> bool:
         return False
     state = State(**fields)
     if state.chunks == 0:
-        return all(of is None or np.all(value == of) for value, of in zip(state, empty, strict=True))
+        return all(
+            of is None or np.all(value == of) for value, of in zip(state, empty, strict=True)
+        )
     with np.errstate(all="ignore"):
         width, draws = state.maximum - state.minimum, float(state.draws)
         rounding = 1e-5 * width + 1e-14 * np.maximum(abs(state.minimum), abs(state.maximum))
@@ -122,7 +138,11 @@ def _possible(fields: dict[str, Any], empty: State, chunk: int) -> bool:
         spread = (state.squares >= 0) & (state.squares <= draws * (width + rounding) ** 2)
         # A row without a distribution is NaN, and results near the end of the range may be.
         sound = (inside & spread) | ~(width < 1e37)
-        known = np.zeros(1) if state.counts is None else np.where(np.isnan(width), 0, np.sum(state.counts, axis=-1) - state.draws)
+        known = (
+            np.zeros(1)
+            if state.counts is None
+            else np.where(np.isnan(width), 0, np.sum(state.counts, axis=-1) - state.draws)
+        )
     positive = state.counts is None or bool(np.all(state.counts >= 0))
     whole = 0 < state.chunks <= 2**32 and state.draws == state.chunks * chunk
     return bool(whole and positive and np.all(sound) and np.all(known == 0))
@@ -193,5 +213,9 @@ def _constants(program: Any) -> list[Any]:
         for inner in jax.tree.leaves(list(equation.params.values())):
             if hasattr(inner, "eqns"):
                 found += _constants(inner)
-        found += [value.val for value in equation.invars if hasattr(value, "val") and isinstance(value.val, np.ndarray | jax.Array)]
+        found += [
+            value.val
+            for value in equation.invars
+            if hasattr(value, "val") and isinstance(value.val, np.ndarray | jax.Array)
+        ]
     return found

@@ -146,20 +146,31 @@ def simulate(
     rows, data = place(data, devices, first_row)
     distribution, width = evaluate(rows, distribution_fn, data)
     if chunk is None:
-        numbers = sum(leaf.size // leaf.shape[0] for leaf in jax.tree.leaves(data)) * rows.everywhere
+        numbers = (
+            sum(leaf.size // leaf.shape[0] for leaf in jax.tree.leaves(data)) * rows.everywhere
+        )
         chunk = max(1, max(_VALUES, numbers) // max(1, rows.everywhere * width))
     chunk = checks.static_integer("chunk", chunk, 1, 2**31 - 1)
     if draws > 2**32 * chunk:
-        raise ValueError(f"draws must be at most 2^32 chunks: with chunk={chunk}, {2**32 * chunk}; got {draws}.")
+        raise ValueError(
+            f"draws must be at most 2^32 chunks: with chunk={chunk}, {2**32 * chunk}; got {draws}."
+        )
     run, sampled, found, edges = _chunks(key, rows, distribution, data, statistic, bins, chunk)
     state = State.empty((rows.here, *found.shape[1:]), None if edges is None else len(edges))
     if keep is not None:
-        state = keep.load(fingerprint(key, rows, distribution_fn, data, statistic, sampled, edges), state)
+        state = keep.load(
+            fingerprint(key, rows, distribution_fn, data, statistic, sampled, edges), state
+        )
         if state.draws > draws:
-            raise ValueError(f"draws must be at least {state.draws}, the number that {keep} already has, got {draws}.")
+            raise ValueError(
+                f"draws must be at least {state.draws}, the number that {keep} "
+                f"already has, got {draws}."
+            )
         # The same program may round differently on another machine, which one repeated chunk shows.
         if state.chunks and keep.first_chunk != digest(to_host(run(0, chunk), rows.here)):
-            raise ValueError(f"{keep} is of a machine on which the first chunk differs. {keep.REDO}")
+            raise ValueError(
+                f"{keep} is of a machine on which the first chunk differs. {keep.REDO}"
+            )
     report = _report_to_stderr() if progress == "auto" else progress
     return _run(run, state, draws, chunk, rows.here, report, keep).estimate(edges)
 
@@ -183,17 +194,25 @@ def _chunks(
     static = statistic, None if edges is None else tuple(edges.tolist())
     summary = rows.map(_summary, (drawn, PartitionSpec(), by_row), by_row, *static)
     # Like the draws.
-    placed = jax.ShapeDtypeStruct(draws.shape, draws.dtype, sharding=NamedSharding(rows.mesh, drawn))
+    placed = jax.ShapeDtypeStruct(
+        draws.shape, draws.dtype, sharding=NamedSharding(rows.mesh, drawn)
+    )
     found = summary.eval_shape(placed, np.int32(0), data).minimum
 
     def run(number: int, keep: int) -> ChunkSummary:
-        return summary(sample(jax.random.fold_in(key, np.uint32(number)), distribution), np.int32(keep), data)
+        return summary(
+            sample(jax.random.fold_in(key, np.uint32(number)), distribution), np.int32(keep), data
+        )
 
     return run, draws, found, edges
 
 
 def _summary(
-    statistic: Statistic | None, edges: tuple[float, ...] | None, draws: jax.Array, keep: jax.Array, data: Any
+    statistic: Statistic | None,
+    edges: tuple[float, ...] | None,
+    draws: jax.Array,
+    keep: jax.Array,
+    data: Any,
 ) -> ChunkSummary:
     """Summarize the draws of one device's rows."""
     values = draws if statistic is None else _values(statistic(draws, data), draws)
@@ -202,10 +221,15 @@ def _summary(
 
 def _values(found: Any, draws: jax.Array) -> jax.Array:
     """Check what a statistic returned for the rows of one device."""
-    if not isinstance(found, jax.Array) or not (jnp.issubdtype(found.dtype, jnp.floating) or found.dtype.kind in "bui"):
+    if not isinstance(found, jax.Array) or not (
+        jnp.issubdtype(found.dtype, jnp.floating) or found.dtype.kind in "bui"
+    ):
         raise TypeError(f"statistic must return one array of real numbers, got {found}.")
     if found.shape[:2] != draws.shape[:2]:
-        raise ValueError(f"statistic must preserve the axes of draws and rows, {draws.shape[:2]} here, got shape {found.shape}.")
+        raise ValueError(
+            f"statistic must preserve the axes of draws and rows, {draws.shape[:2]} "
+            f"here, got shape {found.shape}."
+        )
     return found.astype(draws.dtype)
 
 
@@ -213,7 +237,8 @@ def _edges(bins: ArrayLike, dtype: Any) -> np.ndarray:
     edges = np.asarray(bins)
     if edges.ndim != 1 or not len(edges) or edges.dtype.kind not in "buif":
         raise ValueError(
-            f"bins must be a one-dimensional array of at least one edge, got shape {edges.shape} and dtype {edges.dtype}."
+            f"bins must be a one-dimensional array of at least one edge, got shape {edges.shape} "
+            f"and dtype {edges.dtype}."
         )
     edges = edges.astype(dtype)
     if not np.all(edges[1:] > edges[:-1]) or np.isnan(edges).any():
@@ -221,7 +246,15 @@ def _edges(bins: ArrayLike, dtype: Any) -> np.ndarray:
     return edges
 
 
-def _run(run: Chunks, state: State, draws: int, chunk: int, rows: int, report: Reporter | None, keep: Checkpoint | None) -> State:
+def _run(
+    run: Chunks,
+    state: State,
+    draws: int,
+    chunk: int,
+    rows: int,
+    report: Reporter | None,
+    keep: Checkpoint | None,
+) -> State:
     """Run the chunks that follow a state of full chunks, up to ``draws`` draws."""
     start = time.monotonic()
 
@@ -264,7 +297,9 @@ def _bar() -> Reporter:
     def report(progress: Progress) -> None:
         nonlocal bar
         if bar is None:
-            make = importlib.import_module("tqdm.auto" if "ipykernel" in sys.modules else "tqdm").tqdm
+            make = importlib.import_module(
+                "tqdm.auto" if "ipykernel" in sys.modules else "tqdm"
+            ).tqdm
             bar = make(
                 total=progress.total, unit=" draws", unit_scale=True, disable=None, file=sys.stderr
             )  # None: but on a terminal
@@ -285,6 +320,10 @@ def _lines() -> Reporter:
         if due or (written > 0 and progress.done == progress.total):
             written = progress.seconds
             share = 100 * progress.done / progress.total
-            print(f"{progress.done:,} of {progress.total:,} draws ({share:.1f} %), {progress.seconds:.0f} s", file=sys.stderr)
+            print(
+                f"{progress.done:,} of {progress.total:,} draws ({share:.1f} %), "
+                f"{progress.seconds:.0f} s",
+                file=sys.stderr,
+            )
 
     return report

@@ -50,12 +50,20 @@ class Rows(NamedTuple):
         With the same functions and equal other values as ``static``, it is not compiled again for
         equal shapes.
         """
-        return _program(function, tuple(_Same(s) if callable(s) else s for s in static), self.mesh, in_specs, out_specs)
+        return _program(
+            function,
+            tuple(_Same(s) if callable(s) else s for s in static),
+            self.mesh,
+            in_specs,
+            out_specs,
+        )
 
     def sampler(self, shape: tuple[int, ...]) -> Any:
         """Return a function that draws ``shape + batch_shape`` from results of :func:`evaluate`."""
         spec = PartitionSpec(*[None] * len(shape), AXIS)
-        return self.map(_draw, (PartitionSpec(), PartitionSpec(AXIS)), spec, self.each, self.first, shape)
+        return self.map(
+            _draw, (PartitionSpec(), PartitionSpec(AXIS)), spec, self.each, self.first, shape
+        )
 
 
 class _Same:
@@ -72,13 +80,19 @@ class _Same:
 
 
 @lru_cache(maxsize=32)  # keeps its functions, and their closures, alive
-def _program(function: Callable[..., Any], static: tuple[Any, ...], mesh: Mesh, in_specs: Any, out_specs: Any) -> Any:
+def _program(
+    function: Callable[..., Any], static: tuple[Any, ...], mesh: Mesh, in_specs: Any, out_specs: Any
+) -> Any:
     """Compile a program on all devices, without replication checks, which disallow loops."""
     bound = partial(function, *(s.function if isinstance(s, _Same) else s for s in static))
-    return jax.jit(jax.shard_map(bound, mesh=mesh, in_specs=in_specs, out_specs=out_specs, check_vma=False))
+    return jax.jit(
+        jax.shard_map(bound, mesh=mesh, in_specs=in_specs, out_specs=out_specs, check_vma=False)
+    )
 
 
-def _draw(each: int, first: int, shape: tuple[int, ...], key: jax.Array, distribution: Any) -> jax.Array:
+def _draw(
+    each: int, first: int, shape: tuple[int, ...], key: jax.Array, distribution: Any
+) -> jax.Array:
     """Draw from the rows of a device, given its part of the result of :func:`evaluate`."""
     start = jax.lax.axis_index(AXIS).astype(jnp.uint32) * jnp.uint32(each) + jnp.uint32(first)
     distribution = jax.tree.map(lambda leaf: leaf[0], distribution)
@@ -140,7 +154,11 @@ def sharded_sample(
     rows, data = place(data, devices, first_row)
     distribution, _ = evaluate(rows, distribution_fn, data)
     draws: jax.Array = rows.sampler(shape)(key, distribution)
-    return draws if draws.shape[len(shape)] == rows.here else jax.lax.slice_in_dim(draws, 0, rows.here, axis=len(shape))
+    return (
+        draws
+        if draws.shape[len(shape)] == rows.here
+        else jax.lax.slice_in_dim(draws, 0, rows.here, axis=len(shape))
+    )
 
 
 def place(data: Any, devices: Devices | None, first_row: int | None) -> tuple[Rows, Any]:
@@ -148,12 +166,17 @@ def place(data: Any, devices: Devices | None, first_row: int | None) -> tuple[Ro
     leaves = jax.tree.leaves(data)
     shapes = [np.shape(leaf) for leaf in leaves]
     if not leaves or any(not shape or shape[0] != shapes[0][0] for shape in shapes):
-        raise ValueError(f"data must be arrays with a common leading axis of rows, got shapes {shapes}.")
+        raise ValueError(
+            f"data must be arrays with a common leading axis of rows, got shapes {shapes}."
+        )
     count = shapes[0][0]
     if count == 0:
         raise ValueError("data must have at least one row, got none.")
     if any(isinstance(leaf, jax.Array) and not leaf.is_fully_addressable for leaf in leaves):
-        raise ValueError("data must be this process's own rows, got an array on several processes: pass its local part.")
+        raise ValueError(
+            "data must be this process's own rows, got an array on several "
+            "processes: pass its local part."
+        )
     first, everywhere = _position(count, first_row)
     mesh = Mesh(np.array(_local(devices)[:count]), (AXIS,))
     rows = Rows(mesh, count, first, everywhere)
@@ -173,7 +196,11 @@ def _narrowed(leaf: Any) -> np.ndarray:
     """Convert NumPy data to a JAX dtype: too large integers become floats, too large floats inf."""
     leaf = np.asarray(leaf)
     narrow = jax.dtypes.canonicalize_dtype(leaf.dtype)
-    if leaf.dtype.kind in "iu" and leaf.size and not np.iinfo(narrow).min <= leaf.min() <= leaf.max() <= np.iinfo(narrow).max:
+    if (
+        leaf.dtype.kind in "iu"
+        and leaf.size
+        and not np.iinfo(narrow).min <= leaf.min() <= leaf.max() <= np.iinfo(narrow).max
+    ):
         narrow = jax.dtypes.canonicalize_dtype(np.float64)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         return leaf.astype(narrow)
@@ -184,10 +211,15 @@ def _local(devices: Devices | None) -> list[jax.Device]:
         return jax.local_devices()
     chosen = list(devices.devices.flat) if isinstance(devices, Mesh) else list(devices)
     if not chosen or not all(isinstance(device, jax.Device) for device in chosen):
-        raise ValueError(f"devices must be a mesh or a list of at least one jax.Device, got {devices!r}.")
+        raise ValueError(
+            f"devices must be a mesh or a list of at least one jax.Device, got {devices!r}."
+        )
     foreign = [device for device in chosen if device.process_index != jax.process_index()]
     if foreign:
-        raise ValueError(f"devices must belong to this process, got {foreign}; every process simulates its own rows.")
+        raise ValueError(
+            f"devices must belong to this process, got {foreign}; every process "
+            "simulates its own rows."
+        )
     return chosen
 
 
@@ -195,7 +227,9 @@ def _position(count: int, first_row: int | None) -> tuple[int, int]:
     """Return the index of this process's first row in the whole batch, and the number of rows."""
     if first_row is not None:
         if not 0 <= first_row <= 2**32 - count:
-            raise ValueError(f"first_row must be between 0 and 2^32 less the number of rows, got {first_row}.")
+            raise ValueError(
+                f"first_row must be between 0 and 2^32 less the number of rows, got {first_row}."
+            )
         return first_row, count
     if jax.process_count() == 1:
         return 0, count
@@ -214,9 +248,13 @@ def evaluate(rows: Rows, distribution_fn: DistributionFn, data: Any) -> tuple[An
         evaluated row by row, on a second new axis. And the number of values of a row, the product
         of the batch axes after the rows.
     """
-    distribution = rows.map(_evaluate, PartitionSpec(AXIS), PartitionSpec(AXIS), distribution_fn, rows.each)(data)
+    distribution = rows.map(
+        _evaluate, PartitionSpec(AXIS), PartitionSpec(AXIS), distribution_fn, rows.each
+    )(data)
     new_axes = 1 if hasattr(distribution, "_sample") else 2
-    part = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[new_axes:], leaf.dtype), distribution)
+    part = jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct(leaf.shape[new_axes:], leaf.dtype), distribution
+    )
     batch = jax.eval_shape(lambda part: jnp.zeros(part.batch_shape[1:]), part).shape
     return distribution, int(np.prod(batch))
 
@@ -237,5 +275,7 @@ def _evaluate(distribution_fn: DistributionFn, each: int, data: Any) -> Any:
             f"returned batch shape {batch}: for a sweep, put the parameters on later axes."
         )
     if not hasattr(distribution, "_sample"):
-        distribution = jax.vmap(lambda row: distribution_fn(jax.tree.map(lambda leaf: leaf[None], row)))(data)
+        distribution = jax.vmap(
+            lambda row: distribution_fn(jax.tree.map(lambda leaf: leaf[None], row))
+        )(data)
     return jax.tree.map(lambda leaf: leaf[None], distribution)

@@ -63,7 +63,12 @@ class Estimate(Shown):
 
     def _looks(self, rows: int) -> tuple[dict[str, Any], Picture | None]:
         """Return the histogram of each row, or without bins the mean against the row."""
-        table = {"mean": self.mean, "standard error": self.standard_error, "minimum": self.minimum, "maximum": self.maximum}
+        table = {
+            "mean": self.mean,
+            "standard error": self.standard_error,
+            "minimum": self.minimum,
+            "maximum": self.maximum,
+        }
         if self.bins is None or self.counts is None:
             mean = self.mean.reshape(1, -1)
             return table, Picture(np.arange(mean.size).reshape(1, -1), mean, "row", "mean")
@@ -131,7 +136,15 @@ class State(NamedTuple):
     def empty(shape: tuple[int, ...], bins: int | None) -> State:
         """Return the state before the first chunk."""
         zero, inf = np.zeros(shape), np.full(shape, np.inf)
-        return State(0, 0, zero, zero, inf, -inf, None if bins is None else np.zeros((*shape, bins + 1), np.int64))
+        return State(
+            0,
+            0,
+            zero,
+            zero,
+            inf,
+            -inf,
+            None if bins is None else np.zeros((*shape, bins + 1), np.int64),
+        )
 
     def merge(self, chunk: ChunkSummary, size: int) -> State:
         """Add a chunk of ``size`` draws that was copied to the host (Chan, Golub and LeVeque)."""
@@ -150,13 +163,19 @@ class State(NamedTuple):
                 squares=self.squares + squares + apart,
                 minimum=np.minimum(self.minimum, chunk.minimum),
                 maximum=np.maximum(self.maximum, chunk.maximum),
-                counts=None if self.counts is None else self.counts + np.asarray(chunk.counts, np.int64),
+                counts=None
+                if self.counts is None
+                else self.counts + np.asarray(chunk.counts, np.int64),
             )
 
     def estimate(self, bins: np.ndarray | None) -> Estimate:
         """Return the estimate of the finished run."""
-        variance = self.squares / (self.draws - 1) if self.draws > 1 else np.full(self.mean.shape, np.nan)
-        return Estimate(self.draws, self.mean, variance, self.minimum, self.maximum, bins, self.counts)
+        variance = (
+            self.squares / (self.draws - 1) if self.draws > 1 else np.full(self.mean.shape, np.nan)
+        )
+        return Estimate(
+            self.draws, self.mean, variance, self.minimum, self.maximum, bins, self.counts
+        )
 
 
 def summarize(values: jax.Array, keep: jax.Array, edges: jax.Array | None) -> ChunkSummary:
@@ -170,18 +189,24 @@ def summarize(values: jax.Array, keep: jax.Array, edges: jax.Array | None) -> Ch
     # These clips change numbers by at most a rounding. They separate each product from the sum that
     # uses it, so that the compiler cannot fuse the two into one multiply-add in some loops and not
     # in others.
-    shift = jnp.clip(pairwise_sum(jnp.where(kept, values, 0.0)) / keep.astype(values.dtype), minimum, maximum)
+    shift = jnp.clip(
+        pairwise_sum(jnp.where(kept, values, 0.0)) / keep.astype(values.dtype), minimum, maximum
+    )
     deviations = jnp.clip(jnp.where(kept, (values - shift) / spread, 0.0), -2.0, 2.0)
     squares = jnp.minimum(deviations * deviations, 4.0)
     counts = None if edges is None else _count(values, kept, edges)
-    return ChunkSummary(shift, spread, pairwise_sum(deviations), pairwise_sum(squares), minimum, maximum, counts)
+    return ChunkSummary(
+        shift, spread, pairwise_sum(deviations), pairwise_sum(squares), minimum, maximum, counts
+    )
 
 
 def pairwise_sum(values: jax.Array) -> jax.Array:
     """Sum over the first axis by a fixed tree of additions."""
     while values.shape[0] > 1:
         quarter = -(-values.shape[0] // 4)
-        values = jnp.pad(values, [(0, 4 * quarter - values.shape[0])] + [(0, 0)] * (values.ndim - 1))
+        values = jnp.pad(
+            values, [(0, 4 * quarter - values.shape[0])] + [(0, 0)] * (values.ndim - 1)
+        )
         a, b, c, d = (values[i * quarter : (i + 1) * quarter] for i in range(4))
         values = jax.lax.optimization_barrier((a + b) + (c + d))
     return values[0]
@@ -192,7 +217,9 @@ def _count(values: jax.Array, kept: jax.Array, edges: jax.Array) -> jax.Array:
     # Unrolled bisection is three times as fast on the CPU as a loop. Values that do not count are
     # moved beyond the end and dropped.
     bin_of = jnp.searchsorted(edges, values, side="right", method="scan_unrolled").astype(jnp.int32)
-    bin_of = jnp.where(kept & ~jnp.isnan(values), bin_of, np.int32(places)).reshape(values.shape[0], -1)
+    bin_of = jnp.where(kept & ~jnp.isnan(values), bin_of, np.int32(places)).reshape(
+        values.shape[0], -1
+    )
     cell = jnp.broadcast_to(jnp.arange(bin_of.shape[1], dtype=jnp.int32)[None], bin_of.shape)
     counts = jnp.zeros((bin_of.shape[1], places), jnp.int32).at[cell, bin_of].add(1, mode="drop")
     return counts.reshape(*values.shape[1:], places)

@@ -46,7 +46,12 @@ from dpjax.checks import Neighbors
 from dpjax.numerics.batching import take
 from dpjax.numerics.double_float import product
 from dpjax.sensitivity import LocalSensitivity, SmoothSensitivity
-from dpjax.several_quantiles.ranks import Definition, Ranks, ranks_of_order_statistic, ranks_of_quantile
+from dpjax.several_quantiles.ranks import (
+    Definition,
+    Ranks,
+    ranks_of_order_statistic,
+    ranks_of_quantile,
+)
 from dpjax.statistics._quantiles import check_size
 from dpjax.statistics.padded_records import present_records
 from dpjax.statistics.sorting import sort_rows
@@ -73,7 +78,9 @@ def smooth_sensitivity(
 ) -> SmoothSensitivity: ...
 
 
-def smooth_sensitivity(x: ArrayLike | LocalSensitivity, beta: ArrayLike, **of_records: Any) -> SmoothSensitivity:
+def smooth_sensitivity(
+    x: ArrayLike | LocalSensitivity, beta: ArrayLike, **of_records: Any
+) -> SmoothSensitivity:
     """Return the beta-smooth sensitivity of a quantile (or the median), max_k A_k e^{-beta k}.
 
     It equals ``local_sensitivity(...).smooth(beta)``, which is cheaper for several betas.
@@ -107,7 +114,8 @@ def smooth_sensitivity(x: ArrayLike | LocalSensitivity, beta: ArrayLike, **of_re
         x = local_sensitivity(x, **of_records)
     elif of_records:
         raise TypeError(
-            f"only beta can be given with a LocalSensitivity, which has its own relation and bounds, got {', '.join(of_records)}."
+            "only beta can be given with a LocalSensitivity, which has its own relation and "
+            f"bounds, got {', '.join(of_records)}."
         )
     return x.smooth(beta)
 
@@ -181,16 +189,26 @@ def local_sensitivity(
 
 @partial(jax.jit, static_argnames=("ranks", "neighbors"))
 def _local_sensitivity(
-    records: jax.Array, present: jax.Array | None, low: jax.Array, high: jax.Array, ranks: Ranks, neighbors: Neighbors
+    records: jax.Array,
+    present: jax.Array | None,
+    low: jax.Array,
+    high: jax.Array,
+    ranks: Ranks,
+    neighbors: Neighbors,
 ) -> tuple[jax.Array, jax.Array]:
     """Return the statistic ``(...)`` and A_0, A_1, ..."""
     x = sort_rows(records, present, low, high, neighbors=neighbors)
     value = Sides(ranks, x.n_max, 0, 0, None)(x.values, x.n)[0][..., 0]
     batch, size, u, v = value.shape, x.n_max + 1, ranks.per_record, ranks.denominator
-    rows, n = x.values.reshape(prod(batch), size + 1), jnp.broadcast_to(x.n, (*batch, 1)).reshape(prod(batch), 1)
+    rows, n = (
+        x.values.reshape(prod(batch), size + 1),
+        jnp.broadcast_to(x.n, (*batch, 1)).reshape(prod(batch), 1),
+    )
     if neighbors == "swap":
         one_part = isinstance(x.n, np.ndarray) and not _interval(ranks, v, x.n)[2].any()
-        found = _largest_rise(rows, n, ranks, v, None, np.arange(size + 1), one_part or ranks.definition == "lower")
+        found = _largest_rise(
+            rows, n, ranks, v, None, np.arange(size + 1), one_part or ranks.definition == "lower"
+        )
         return value, found.reshape(*batch, size)
     if 2 * u < v:
         rows = -take(rows, jnp.maximum(n + 1 - np.arange(size + 1, dtype=np.int32), 0))
@@ -209,7 +227,11 @@ def _local_sensitivity(
         one = jnp.concatenate([rows[:, 1:2], take(rows, n)], axis=-1) - rows[:, :1]
         share = float(1 - Fraction(u, v))
         rise = jnp.maximum(share * one, abs(one - share * (rows[:, -1:] - rows[:, :1])))
-        found = jnp.where(np.arange(size, dtype=np.int32) < n - 1, found, jnp.maximum(found, jnp.max(rise, axis=-1, keepdims=True)))
+        found = jnp.where(
+            np.arange(size, dtype=np.int32) < n - 1,
+            found,
+            jnp.maximum(found, jnp.max(rise, axis=-1, keepdims=True)),
+        )
     return value, found.reshape(*batch, size)
 
 
@@ -234,12 +256,24 @@ def _datasets(ranks: Ranks, step: int, size: int) -> tuple[np.ndarray, np.ndarra
     counts = [np.arange(size, dtype=np.int32)]
     while (last := counts[-1]).size:
         fewer = last - 2 * len(counts)
-        counts.append(last[(_interval(ranks, step, fewer)[1] < _interval(ranks, step, last)[1]) & (fewer >= 0)])
-    return np.concatenate(counts), np.repeat(np.arange(len(counts), dtype=np.int32), [len(some) for some in counts])
+        counts.append(
+            last[
+                (_interval(ranks, step, fewer)[1] < _interval(ranks, step, last)[1]) & (fewer >= 0)
+            ]
+        )
+    return np.concatenate(counts), np.repeat(
+        np.arange(len(counts), dtype=np.int32), [len(some) for some in counts]
+    )
 
 
 def _largest_rise(
-    rows: jax.Array, n: jax.Array, ranks: Ranks, step: int, counts: np.ndarray | None, below: np.ndarray, one_part: bool
+    rows: jax.Array,
+    n: jax.Array,
+    ranks: Ranks,
+    step: int,
+    counts: np.ndarray | None,
+    below: np.ndarray,
+    one_part: bool,
 ) -> jax.Array:
     """Return the largest V at k = 0, 1, ..., ``(rows, size)``, over pairs of N and p.
 
@@ -250,12 +284,22 @@ def _largest_rise(
     pad = (size + int(below[-1]) + 4, 2 * size + 4)
 
     def pair_of(number: jax.Array, n: jax.Array) -> tuple[jax.Array, jax.Array]:
-        return (n, number) if counts is None else (jnp.asarray(counts)[number], jnp.asarray(below)[number])
+        return (
+            (n, number)
+            if counts is None
+            else (jnp.asarray(counts)[number], jnp.asarray(below)[number])
+        )
 
     def search(x: jax.Array, n: jax.Array) -> tuple[jax.Array, jax.Array]:
-        repeated, k, n = jnp.repeat(jnp.pad(x, pad, mode="edge"), width), jnp.arange(size, dtype=jnp.int32), n[0]
+        repeated, k, n = (
+            jnp.repeat(jnp.pad(x, pad, mode="edge"), width),
+            jnp.arange(size, dtype=jnp.int32),
+            n[0],
+        )
 
-        def wider(number: jax.Array, best: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        def wider(
+            number: jax.Array, best: tuple[jax.Array, jax.Array]
+        ) -> tuple[jax.Array, jax.Array]:
             count, p = pair_of(number, n)
             gap, part, rest, above, ends = _interval(ranks, step, count)
             i, more = gap - p, count - n
@@ -263,9 +307,17 @@ def _largest_rise(
             reach, near = at(width * (pad[0] + i + 1) - more), x[jnp.clip(i, 0, size)]
             rise = reach - near
             if not one_part:
-                next_to = jnp.where(above, at(width * (pad[0] + i + 2) - more) - reach, near - x[jnp.clip(i - 1, 0, size)])
+                next_to = jnp.where(
+                    above,
+                    at(width * (pad[0] + i + 2) - more) - reach,
+                    near - x[jnp.clip(i - 1, 0, size)],
+                )
                 rise = part.astype(x.dtype) * rise + rest.astype(x.dtype) * next_to
-            first = p - 1 if counts is None else jnp.maximum(more, 2 * p - more - ends.astype(jnp.int32))
+            first = (
+                p - 1
+                if counts is None
+                else jnp.maximum(more, 2 * p - more - ends.astype(jnp.int32))
+            )
             rise = jnp.where(k >= first, rise, -1.0)
             # The maximum reads the best value once: a chain of selections would take exponential
             # time to compile.
@@ -282,12 +334,21 @@ def _largest_rise(
         best = jax.vmap(search)(jax.lax.stop_gradient(rows), n)[1]
         return _rise(rows, n, ranks, step, *pair_of(best, n), one_part, width)
 
-    largest.defjvp(lambda primals, tangents: (largest(*primals), jax.jvp(differentiable, primals, tangents)[1]))
+    largest.defjvp(
+        lambda primals, tangents: (largest(*primals), jax.jvp(differentiable, primals, tangents)[1])
+    )
     return largest(rows, n)
 
 
 def _rise(
-    rows: jax.Array, n: jax.Array, ranks: Ranks, step: int, count: jax.Array, p: Any, one_part: bool, width: int = 2
+    rows: jax.Array,
+    n: jax.Array,
+    ranks: Ranks,
+    step: int,
+    count: jax.Array,
+    p: Any,
+    one_part: bool,
+    width: int = 2,
 ) -> jax.Array:
     """Return V at k = 0, 1, ..., each at its N and p."""
     size, unit = rows.shape[-1] - 1, 2.0 * ranks.denominator

@@ -96,42 +96,67 @@ def mean(
     checks.one_of("values", values, ("extreme", "hull"))
     checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
     if values == "hull" and neighbors == "swap":
-        raise ValueError('values="hull" is only for add_remove neighbors, got swap, under which the mean has one profile.')
+        raise ValueError(
+            'values="hull" is only for add_remove neighbors, got swap, under which '
+            "the mean has one profile."
+        )
     if resolution is not None:
         if neighbors != "swap" or num_records is not None or mask is not None:
             raise ValueError(
-                "resolution needs swap neighbors, without num_records and mask: n must be the same for all rows and neighbors."
+                "resolution needs swap neighbors, without num_records and mask: n must be the "
+                "same for all rows and neighbors."
             )
         total = sum(x, lower=lower, upper=upper, neighbors=neighbors, resolution=resolution)
         assert total.resolution is not None
         unit_of_total, unit_of_mean = total.resolution, total.resolution / np.shape(x)[-1]
         upper_side, lower_side = (
-            from_multiples(to_multiples(side, unit_of_total), unit_of_mean) for side in (total.upper, total.lower)
+            from_multiples(to_multiples(side, unit_of_total), unit_of_mean)
+            for side in (total.upper, total.lower)
         )
         return replace(total, upper=upper_side, lower=lower_side, resolution=unit_of_mean)
     arrays = bounded_records(
         *(x, lower, upper, num_records, mask),
-        range_of=lambda width, size, n, square: (2 * (size + width) * n, square * (2.0**10 * width + 2.0**4 * size)),
+        range_of=lambda width, size, n, square: (
+            2 * (size + width) * n,
+            square * (2.0**10 * width + 2.0**4 * size),
+        ),
     )
     above, below = _mean(*arrays, neighbors, values)
     extreme = values == "extreme"
-    return from_sides(above, below, neighbors=neighbors, interpolable=extreme, reached="extremes" if extreme else "intervals")
+    return from_sides(
+        above,
+        below,
+        neighbors=neighbors,
+        interpolable=extreme,
+        reached="extremes" if extreme else "intervals",
+    )
 
 
 @partial(jax.jit, static_argnames=("neighbors", "values"))
 def _mean(
-    records: jax.Array, present: jax.Array | None, low: jax.Array, high: jax.Array, neighbors: Neighbors, values: Values
+    records: jax.Array,
+    present: jax.Array | None,
+    low: jax.Array,
+    high: jax.Array,
+    neighbors: Neighbors,
+    values: Values,
 ) -> tuple[jax.Array, jax.Array]:
     x = sort_rows(records, present, low, high, neighbors=neighbors)
     low, high, n, n_max, dtype = x.low, x.high, x.n, x.n_max, x.low.dtype
-    level: Any = np.arange(1, (max(n_max, 1) if neighbors == "swap" else n_max + 1) + 1, dtype=np.int32)
+    level: Any = np.arange(
+        1, (max(n_max, 1) if neighbors == "swap" else n_max + 1) + 1, dtype=np.int32
+    )
     error = (2.0**10 * (high - low) + 2.0**4 * jnp.maximum(abs(low), abs(high))) * unit(dtype)
     slack, width = 2 * error * level.astype(dtype), single(high).minus(single(low))
 
     # The remaining records are the largest above, and the smallest below.
     descending = x.at(jnp.maximum(n - np.arange(n_max, dtype=np.int32), 0))
-    distances = (single(records).minus(single(low)) for records in (x.values[..., 1:-1], descending))
-    smallest, largest = (prefix_sums(DoubleFloat(*map(x.present, distance))) for distance in distances)
+    distances = (
+        single(records).minus(single(low)) for records in (x.values[..., 1:-1], descending)
+    )
+    smallest, largest = (
+        prefix_sums(DoubleFloat(*map(x.present, distance))) for distance in distances
+    )
 
     def mean_of(kept: Any, added: Any, sign: int) -> DoubleFloat:
         """Return the mean minus ``low`` of the records kept and of others at the bound."""
@@ -146,17 +171,29 @@ def _mean(
         bound = high if sign > 0 else low
         # The empty dataset is excluded: its value, the midpoint, never exceeds what one record and
         # one bound reach.
-        most = jnp.where(level == n, n - 1, jnp.minimum(level, n)) if values == "extreme" else jnp.minimum(level - 1, n)
+        most = (
+            jnp.where(level == n, n - 1, jnp.minimum(level, n))
+            if values == "extreme"
+            else jnp.minimum(level - 1, n)
+        )
 
         def rises(gone: jax.Array) -> jax.Array:
             gone = jnp.minimum(gone, n)
             goes = x.at(gone + 1 if sign > 0 else n - gone)
             middle = (goes - low) / 2 + (bound - low) / 2
-            return (sign * mean_of(n - gone, level - gone, sign).minus(single(middle)).value > 0) & (gone < most)
+            return (
+                sign * mean_of(n - gone, level - gone, sign).minus(single(middle)).value > 0
+            ) & (gone < most)
 
         swapped = neighbors == "swap"
         gone = jnp.minimum(level, n) if swapped else count_leading(rises, n_max + 1, most.shape)
-        beyond = with_slack(mean_of(n - gone, gone if swapped else level - gone, sign).plus(single(low)), slack, sign)
-        return outwards(value, jnp.where(level >= n if swapped else level > n, bound, beyond), sign, low, high)
+        beyond = with_slack(
+            mean_of(n - gone, gone if swapped else level - gone, sign).plus(single(low)),
+            slack,
+            sign,
+        )
+        return outwards(
+            value, jnp.where(level >= n if swapped else level > n, bound, beyond), sign, low, high
+        )
 
     return side(1), side(-1)

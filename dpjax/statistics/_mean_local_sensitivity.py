@@ -70,7 +70,10 @@ def mean_local_sensitivity(
     checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
     arrays = bounded_records(
         *(x, lower, upper, num_records, mask),
-        range_of=lambda width, size, n, square: (2 * (size + width) * n, square * (2.0**10 * width + 2.0**4 * size)),
+        range_of=lambda width, size, n, square: (
+            2 * (size + width) * n,
+            square * (2.0**10 * width + 2.0**4 * size),
+        ),
     )
     value, at_distance = _local_sensitivity(*arrays, neighbors)
     return LocalSensitivity(value, at_distance, *arrays[2:], neighbors=neighbors)
@@ -78,7 +81,11 @@ def mean_local_sensitivity(
 
 @partial(jax.jit, static_argnames="neighbors")
 def _local_sensitivity(
-    records: jax.Array, present: jax.Array | None, low: jax.Array, high: jax.Array, neighbors: Neighbors
+    records: jax.Array,
+    present: jax.Array | None,
+    low: jax.Array,
+    high: jax.Array,
+    neighbors: Neighbors,
 ) -> tuple[jax.Array, jax.Array]:
     """Return the mean ``(...)`` and A_0, ..., A_n."""
     x = sort_rows(records, present, low, high, neighbors=neighbors)
@@ -89,7 +96,14 @@ def _local_sensitivity(
     # above.
     above = single(x.values[..., 1:-1]).minus(single(x.low))
     distances = (above, single(x.high).minus(single(descending)))
-    sums = prefix_sums(DoubleFloat(*(jnp.stack([x.present(part) for part in parts]) for parts in zip(*distances, strict=True))))
+    sums = prefix_sums(
+        DoubleFloat(
+            *(
+                jnp.stack([x.present(part) for part in parts])
+                for parts in zip(*distances, strict=True)
+            )
+        )
+    )
     total = DoubleFloat(*(take(part[0], jnp.broadcast_to(n, (*batch, 1))) for part in sums))
     value = total.over(jnp.maximum(n, 1).astype(dtype)).plus(single(x.low)).value
     value = jnp.where(n == 0, x.low / 2 + x.high / 2, value)[..., 0]
@@ -110,7 +124,9 @@ def _local_sensitivity(
 
     most = jnp.minimum(k, jnp.maximum(n - 1 - record, 0))  # up to these, y is not empty
     gone = count_leading(
-        lambda gone: (change(jnp.minimum(gone + 1, most)) > change(jnp.minimum(gone, most))) & (gone < most),
+        lambda gone: (
+            (change(jnp.minimum(gone + 1, most)) > change(jnp.minimum(gone, most))) & (gone < most)
+        ),
         x.n_max + 1,
         (*v.shape[:-1], x.n_max + 1),
     )

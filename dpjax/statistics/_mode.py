@@ -76,7 +76,12 @@ def mode(
     [-2.0, 1.0, -1.0]
     """
     counts, labels = _read(x, candidates, neighbors, resolution, num_records, mask)
-    return CandidateScores(_mode_scores(counts, labels, neighbors), labels, jnp.ones((), labels.dtype), neighbors=neighbors)
+    return CandidateScores(
+        _mode_scores(counts, labels, neighbors),
+        labels,
+        jnp.ones((), labels.dtype),
+        neighbors=neighbors,
+    )
 
 
 def candidate_counts(
@@ -135,19 +140,29 @@ def _read(
         return count_labels(records, present, labels), labels
     step = checks.resolution(resolution, (candidates,), most_multiples(records.dtype))
     numbers = to_multiples(labels, step)
-    near = jnp.abs(from_multiples(numbers, step) - labels) <= 8 * float(jnp.finfo(labels.dtype).eps) * jnp.abs(labels)
-    return count_labels(to_multiples(records, step), present, numbers), jnp.where(near, labels, jnp.nan)
+    near = jnp.abs(from_multiples(numbers, step) - labels) <= 8 * float(
+        jnp.finfo(labels.dtype).eps
+    ) * jnp.abs(labels)
+    return count_labels(to_multiples(records, step), present, numbers), jnp.where(
+        near, labels, jnp.nan
+    )
 
 
 def candidate_labels(candidates: ArrayLike, dtype: Any) -> jax.Array:
     """Return public candidates ``(..., k)``; host values must be finite and distinct."""
     labels = checks.float_array("candidates", candidates).astype(dtype)
     if labels.ndim == 0 or labels.shape[-1] == 0:
-        raise ValueError(f"candidates must have a last axis with at least one candidate, got shape {labels.shape}.")
+        raise ValueError(
+            "candidates must have a last axis with at least one candidate, got "
+            f"shape {labels.shape}."
+        )
     if not isinstance(candidates, jax.Array):
         ordered = np.sort(np.asarray(candidates, np.float64).astype(dtype), axis=-1)
         if not np.all(np.isfinite(ordered)) or np.any(ordered[..., 1:] == ordered[..., :-1]):
-            raise ValueError(f"candidates must be finite and distinct (in {np.dtype(dtype).name}), got {candidates}.")
+            raise ValueError(
+                "candidates must be finite and distinct (in "
+                f"{np.dtype(dtype).name}), got {candidates}."
+            )
     return labels
 
 
@@ -178,7 +193,9 @@ def _below_most(counts: jax.Array, labels: jax.Array) -> jax.Array:
 def _sound(scores: jax.Array, labels: jax.Array) -> jax.Array:
     """Return the scores as floats; NaN where the candidates are not finite and distinct."""
     ordered = jnp.sort(labels, axis=-1)
-    sound = jnp.all(jnp.isfinite(labels), axis=-1) & jnp.all(ordered[..., 1:] != ordered[..., :-1], axis=-1)
+    sound = jnp.all(jnp.isfinite(labels), axis=-1) & jnp.all(
+        ordered[..., 1:] != ordered[..., :-1], axis=-1
+    )
     return jnp.where(sound[..., None], scores.astype(labels.dtype), jnp.nan)
 
 

@@ -14,7 +14,9 @@ from dpjax.distributions.transforms import Transform, ends_on_scale, in_whole_la
 Found = TypeVar("Found")
 
 
-def on_scale(statistic: Callable[..., Found], x: ArrayLike, *args: Any, transform: Transform, **options: Any) -> Found:
+def on_scale(
+    statistic: Callable[..., Found], x: ArrayLike, *args: Any, transform: Transform, **options: Any
+) -> Found:
     """Return a statistic of records that are mapped to another scale; bounds need not be known.
 
     The distribution that a mechanism returns for it is mapped back by :class:`dpjax.Transformed`,
@@ -63,10 +65,14 @@ def on_scale(statistic: Callable[..., Found], x: ArrayLike, *args: Any, transfor
         raise TypeError(f"transform must be a Transform (such as Asinh(1.0)), got {transform!r}.")
     if not options.keys().isdisjoint(("lower", "upper")):
         raise TypeError(
-            f"on_scale takes no lower and upper: pass them to the transform, such as {type(transform).__name__}(upper=1e9)."
+            "on_scale takes no lower and upper: pass them to the transform, such as "
+            f"{type(transform).__name__}(upper=1e9)."
         )
     if options.get("resolution") is not None:
-        raise ValueError("on_scale takes no resolution, as multiples do not stay multiples on another scale: see release.Floats.")
+        raise ValueError(
+            "on_scale takes no resolution, as multiples do not stay multiples on "
+            "another scale: see release.Floats."
+        )
     records = checks.float_array("x", x)
     lower, upper = ends_on_scale(transform, records.dtype)
     return statistic(_forward(records, transform), *args, lower=lower, upper=upper, **options)

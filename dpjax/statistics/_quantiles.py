@@ -40,7 +40,13 @@ from dpjax import checks
 from dpjax.checks import Neighbors, Resolution
 from dpjax.numerics.multiples import most_multiples, to_multiples
 from dpjax.sensitivity.profile import Reached, SensitivityProfile, from_sides
-from dpjax.several_quantiles.ranks import DEFINITIONS, Definition, Ranks, ranks_of_order_statistic, ranks_of_quantile
+from dpjax.several_quantiles.ranks import (
+    DEFINITIONS,
+    Definition,
+    Ranks,
+    ranks_of_order_statistic,
+    ranks_of_quantile,
+)
 from dpjax.statistics.padded_records import levels_kept, present_records
 from dpjax.statistics.sorting import Window, sort_rows
 from dpjax.statistics.values_at_ranks import Sides, continuous
@@ -87,8 +93,21 @@ def median(
     >>> median(ages, lower=0, upper=100, neighbors="add_remove", resolution=1, num_records=jnp.array([4, 3])).value.tolist()
     [35.0, 20.0]
     """
-    options: Any = {"resolution": resolution, "num_records": num_records, "mask": mask, "truncate": truncate}
-    return quantile(x, Fraction(1, 2), lower=lower, upper=upper, neighbors=neighbors, definition=definition, **options)
+    options: Any = {
+        "resolution": resolution,
+        "num_records": num_records,
+        "mask": mask,
+        "truncate": truncate,
+    }
+    return quantile(
+        x,
+        Fraction(1, 2),
+        lower=lower,
+        upper=upper,
+        neighbors=neighbors,
+        definition=definition,
+        **options,
+    )
 
 
 def quantile(
@@ -224,7 +243,9 @@ def _profile(
     low, high = checks.bounds(lower, upper, records.dtype)
     step = None
     if resolution is not None:
-        step = checks.resolution(resolution, (lower, upper), most_multiples(records.dtype) // ranks.refinement)
+        step = checks.resolution(
+            resolution, (lower, upper), most_multiples(records.dtype) // ranks.refinement
+        )
     return _read(records, present, low, high, ranks, neighbors, keep, step)
 
 
@@ -249,13 +270,19 @@ def _read(
     near = None
     if ends_low or ends_high:
         width = min((down + up) * ranks.step // ranks.denominator + 3, n_max + 2)
-        near = Window(ranks.per_record, ranks.constant - down * ranks.step, ranks.denominator, width)
+        near = Window(
+            ranks.per_record, ranks.constant - down * ranks.step, ranks.denominator, width
+        )
     read = None if ranks.definition == "continuous" else Sides(ranks, n_max, down, up, near)
     x = sort_rows(records, present, low, high, neighbors=neighbors, window=near, read=read)
     if read is None:
         ends = (x.low if ends_low else None, x.high if ends_high else None)
-        (upper, upper_levels), (lower, lower_levels) = continuous(x.values, x.n, n_max, ranks, near, keep, ends)
-        found = SensitivityProfile(upper, lower, upper_levels, lower_levels, neighbors=neighbors, integer_levels=False)
+        (upper, upper_levels), (lower, lower_levels) = continuous(
+            x.values, x.n, n_max, ranks, near, keep, ends
+        )
+        found = SensitivityProfile(
+            upper, lower, upper_levels, lower_levels, neighbors=neighbors, integer_levels=False
+        )
     else:
         lower, upper = x.read
         if ends_high:
@@ -264,7 +291,13 @@ def _read(
             lower = jnp.concatenate([lower, x.low], axis=-1)
         # Elsewhere the extreme values are reached by removals only, and those between need an
         # addition there.
-        halfway = ranks.definition == "lower" and 2 * ranks.per_record == ranks.denominator and neighbors == "add_remove"
-        reached: Reached = "bounds" if ends_low or ends_high else "intervals" if halfway else "extremes"
+        halfway = (
+            ranks.definition == "lower"
+            and 2 * ranks.per_record == ranks.denominator
+            and neighbors == "add_remove"
+        )
+        reached: Reached = (
+            "bounds" if ends_low or ends_high else "intervals" if halfway else "extremes"
+        )
         found = from_sides(upper, lower, neighbors=neighbors, reached=reached)
     return found if resolution is None else found.in_units(resolution, ranks.refinement)

@@ -91,23 +91,46 @@ def sum(  # named as in NumPy and JAX
     least = 1 if neighbors == "swap" else 0
     arrays = bounded_records(
         *(x, lower, upper, num_records, mask),
-        range_of=lambda width, size, n, square: (2 * size * (n + (max_count or n)), 2.0**8 * square * size),
+        range_of=lambda width, size, n, square: (
+            2 * size * (n + (max_count or n)),
+            2.0**8 * square * size,
+        ),
         least=least,
     )
     multiple = None
     if resolution is not None:
         if neighbors == "add_remove" and max_count is None:
-            raise ValueError("resolution needs max_count under add_remove neighbors, as an unbounded sum is not on a finite grid.")
+            raise ValueError(
+                "resolution needs max_count under add_remove neighbors, as an "
+                "unbounded sum is not on a finite grid."
+            )
         records, present, low, high = arrays
-        multiple = checks.resolution(resolution, (lower, upper), most_multiples(records.dtype) // max(columns, max_count or 1))
-        arrays = to_multiples(records, multiple), present, to_multiples(low, multiple), to_multiples(high, multiple)
+        multiple = checks.resolution(
+            resolution,
+            (lower, upper),
+            most_multiples(records.dtype) // max(columns, max_count or 1),
+        )
+        arrays = (
+            to_multiples(records, multiple),
+            present,
+            to_multiples(low, multiple),
+            to_multiples(high, multiple),
+        )
     slack = 0.0 if multiple is not None else 1.0  # sums of integers are exact
-    above, below = _swap(*arrays, slack) if neighbors == "swap" else _add_remove(*arrays, slack, max_count)
+    above, below = (
+        _swap(*arrays, slack) if neighbors == "swap" else _add_remove(*arrays, slack, max_count)
+    )
     step = None
     if neighbors == "add_remove" and max_count is None:
         step = jnp.broadcast_to(jnp.maximum(abs(arrays[2]), abs(arrays[3])), above.shape[:-1])
     # Under add/remove the last levels may need more records than max_count allows.
-    found = from_sides(above, below, neighbors=neighbors, step=step, reached="extremes" if neighbors == "swap" else "bounds")
+    found = from_sides(
+        above,
+        below,
+        neighbors=neighbors,
+        step=step,
+        reached="extremes" if neighbors == "swap" else "bounds",
+    )
     return found if multiple is None else found.in_units(multiple)
 
 
@@ -140,7 +163,12 @@ def _swap(
 
 @partial(jax.jit, static_argnames=("slack", "max_count"))
 def _add_remove(
-    records: jax.Array, present: jax.Array | None, low: jax.Array, high: jax.Array, slack: float, max_count: int | None
+    records: jax.Array,
+    present: jax.Array | None,
+    low: jax.Array,
+    high: jax.Array,
+    slack: float,
+    max_count: int | None,
 ) -> tuple[jax.Array, jax.Array]:
     x = sort_rows(records, present, low, high, neighbors="add_remove")
     n, dtype = x.n, x.low.dtype
@@ -159,7 +187,9 @@ def _add_remove(
     more = 2 * error * product(level.astype(dtype), (n + level + 2).astype(dtype))
 
     def side(gain: jax.Array, no_record: jax.Array, bound: jax.Array, sign: int) -> jax.Array:
-        gained = prefix_sums(single(jnp.where(level <= n, jnp.maximum(gain, no_record), no_record))).at(slice(1, None))
+        gained = prefix_sums(
+            single(jnp.where(level <= n, jnp.maximum(gain, no_record), no_record))
+        ).at(slice(1, None))
         rounded = with_slack(total.plus(gained) if sign > 0 else total.minus(gained), more, sign)
         rounded = rounded if max_count is None else jnp.where(level == levels, bound, rounded)
         return outwards(total.value, rounded, sign, *bounds)

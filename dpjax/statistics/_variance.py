@@ -97,7 +97,9 @@ def variance(
     """
     checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
     if neighbors != "swap":
-        raise ValueError('neighbors must be "swap" for variance: no exact profile is known under add_remove.')
+        raise ValueError(
+            'neighbors must be "swap" for variance: no exact profile is known under add_remove.'
+        )
     keep = levels_kept(truncate)
 
     def squares(width: Any, size: Any, n: int, square: float) -> tuple[Any, Any]:
@@ -105,7 +107,9 @@ def variance(
 
     arrays = bounded_records(x, lower, upper, num_records, mask, range_of=squares, least=2)
     above, below = _variance(*arrays, keep)
-    return from_sides(above, below, neighbors=neighbors, reached="extremes" if keep is None else "bounds")
+    return from_sides(
+        above, below, neighbors=neighbors, reached="extremes" if keep is None else "bounds"
+    )
 
 
 @partial(jax.jit, static_argnames=("keep",))
@@ -131,14 +135,20 @@ def _variance(
 
     def largest_of(level: jax.Array) -> DoubleFloat:
         """Return the largest SSE after ``level`` swaps."""
-        kept, kept_squares = (full.minus(window) for full, window in zip(total, sums.windows_of(level, size + 1), strict=True))
+        kept, kept_squares = (
+            full.minus(window)
+            for full, window in zip(total, sums.windows_of(level, size + 1), strict=True)
+        )
         replaced = level.astype(dtype)
         vertex = a.plus(b).times(number / 2).minus(kept).minus(a.times(replaced)).value / w
         at_b = jnp.clip(jnp.stack([jnp.floor(vertex), jnp.floor(vertex) + 1]), 0, replaced)
         at_a = replaced - at_b
         moved = kept.plus(a.times(at_a)).plus(b.times(at_b))
         squares = kept_squares.plus(a.times(a).times(at_a)).plus(b.times(b).times(at_b))
-        found = largest(squares.minus(moved.times(moved).over(number)), jnp.arange(size + 1, dtype=jnp.int32) <= n - level)
+        found = largest(
+            squares.minus(moved.times(moved).over(number)),
+            jnp.arange(size + 1, dtype=jnp.int32) <= n - level,
+        )
         return larger(*(DoubleFloat(*(part[choice] for part in found)) for choice in (0, 1)))
 
     def smallest_of(level: jax.Array) -> DoubleFloat:
@@ -157,24 +167,35 @@ def _variance(
     few = max(1, min(size, 4 * kept_levels))  # longer rows have no levels beyond n/4
     by_size = _smallest_of_short_windows(x, apart, few)
     place = jnp.clip(n - level, 0, by_size.high.shape[-1] - 1)
-    below = jax.tree.map(lambda long, short: jnp.where(level <= quarter, long, take(short, place)), below, by_size)
+    below = jax.tree.map(
+        lambda long, short: jnp.where(level <= quarter, long, take(short, place)), below, by_size
+    )
 
     error = 2.0**14 * unit(dtype)
     slack: Any = 3 * error * level.astype(dtype)
-    slack_below = slack + 3 * (error + 16 * unit(dtype) * number) * jnp.maximum(level - quarter, 0).astype(dtype)
+    slack_below = slack + 3 * (error + 16 * unit(dtype) * number) * jnp.maximum(
+        level - quarter, 0
+    ).astype(dtype)
 
     def rounded(sse: DoubleFloat, slack: Any) -> jax.Array:
         variance_ = sse.over(number)
         value = variance_.plus(variance_.times(slack)).value
-        return jnp.where(value > float(jnp.finfo(dtype).tiny) ** 0.5, product(product(value, scale), scale), 0.0)
+        return jnp.where(
+            value > float(jnp.finfo(dtype).tiny) ** 0.5, product(product(value, scale), scale), 0.0
+        )
 
-    top = product(width, width) * product((n // 2).astype(dtype) / number, (n - n // 2).astype(dtype) / number)
+    top = product(width, width) * product(
+        (n // 2).astype(dtype) / number, (n - n // 2).astype(dtype) / number
+    )
     top = jnp.where(jnp.isnan(width), jnp.nan, jnp.where(n < 2, jnp.zeros_like(top), top))
     none = jnp.where(jnp.isnan(width), jnp.nan, jnp.zeros_like(top))
     above = jnp.where(level >= n, top, rounded(above, slack))
     below = jnp.where(level >= n - 1, none, rounded(below, -jnp.minimum(slack_below, 1.0)))
     value = below[..., :1]
-    above, below = (jnp.concatenate([side[..., 1:], end], axis=-1) for side, end in ((above, top), (below, none)))
+    above, below = (
+        jnp.concatenate([side[..., 1:], end], axis=-1)
+        for side, end in ((above, top), (below, none))
+    )
     return outwards(value, above, 1, none, top), outwards(value, below, -1, none, top)
 
 
@@ -191,7 +212,9 @@ class _Sums(NamedTuple):
         """Return the sums over x[start+1..end]."""
 
         def one(sums: DoubleFloat) -> DoubleFloat:
-            at_end, at_start = (DoubleFloat(*(take(part, index) for part in sums)) for index in (end, start))
+            at_end, at_start = (
+                DoubleFloat(*(take(part, index) for part in sums)) for index in (end, start)
+            )
             return at_end.minus(at_start)
 
         return one(self.distances), one(self.squares)
@@ -200,7 +223,9 @@ class _Sums(NamedTuple):
         """Return the sums over x[s+1..s+length], s = 0, ..., count - 1."""
 
         def one(sums: DoubleFloat) -> DoubleFloat:
-            at_end = DoubleFloat(*(jax.lax.dynamic_slice_in_dim(part, length, count, axis=-1) for part in sums))
+            at_end = DoubleFloat(
+                *(jax.lax.dynamic_slice_in_dim(part, length, count, axis=-1) for part in sums)
+            )
             return at_end.minus(sums.at(slice(0, count)))
 
         return one(self.distances), one(self.squares)
@@ -220,7 +245,9 @@ def _sums_from_the_median(x: SortedRows, apart: Apart, center: jax.Array, length
 
     def joined(kind: int) -> DoubleFloat:
         below, above = (
-            DoubleFloat(*(take(part[kind, side], jnp.clip(sign * place, 0, len(reach))) for part in arms))
+            DoubleFloat(
+                *(take(part[kind, side], jnp.clip(sign * place, 0, len(reach))) for part in arms)
+            )
             for side, sign in ((0, -1), (1, 1))
         )
         return jax.tree.map(lambda low, high: jnp.where(place < 0, low, high), -below, above)
@@ -235,12 +262,18 @@ def _smallest_of_short_windows(x: SortedRows, apart: Apart, columns: int) -> Dou
     """
     records, most = x.values[..., 1 : columns + 1], columns - columns // 4
     gaps = apart(records[..., 1:], records[..., :-1])
-    gaps = DoubleFloat(*(jnp.pad(part, [(0, 0)] * (part.ndim - 1) + [(0, most + 1)]) for part in gaps))
+    gaps = DoubleFloat(
+        *(jnp.pad(part, [(0, 0)] * (part.ndim - 1) + [(0, most + 1)]) for part in gaps)
+    )
     start: Any = np.arange(columns, dtype=np.int32)
 
-    def grow(state: tuple[DoubleFloat, DoubleFloat], k: jax.Array) -> tuple[tuple[DoubleFloat, DoubleFloat], DoubleFloat]:
+    def grow(
+        state: tuple[DoubleFloat, DoubleFloat], k: jax.Array
+    ) -> tuple[tuple[DoubleFloat, DoubleFloat], DoubleFloat]:
         below_last, sse = state
-        gap = DoubleFloat(*(jax.lax.dynamic_slice_in_dim(part, k - 1, columns, axis=-1) for part in gaps))
+        gap = DoubleFloat(
+            *(jax.lax.dynamic_slice_in_dim(part, k - 1, columns, axis=-1) for part in gaps)
+        )
         number = k.astype(records.dtype)
         below_last = below_last.plus(gap.times(number))
         sse = sse.plus(below_last.times(below_last).over(number).over(number + 1))
@@ -248,4 +281,7 @@ def _smallest_of_short_windows(x: SortedRows, apart: Apart, columns: int) -> Dou
 
     nothing = single(jnp.zeros_like(records))
     _, found = jax.lax.scan(grow, (nothing, nothing), jnp.arange(1, max(most, 1), dtype=jnp.int32))
-    return jax.tree.map(lambda part: jnp.pad(jnp.moveaxis(part, 0, -1), [(0, 0)] * (part.ndim - 1) + [(2, 0)]), found)
+    return jax.tree.map(
+        lambda part: jnp.pad(jnp.moveaxis(part, 0, -1), [(0, 0)] * (part.ndim - 1) + [(2, 0)]),
+        found,
+    )

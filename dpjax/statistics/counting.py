@@ -18,7 +18,11 @@ from dpjax.statistics.padded_records import present_records
 
 
 def count(
-    x: ArrayLike, *, neighbors: Neighbors = "add_remove", num_records: ArrayLike | None = None, mask: ArrayLike | None = None
+    x: ArrayLike,
+    *,
+    neighbors: Neighbors = "add_remove",
+    num_records: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
 ) -> SensitivityProfile:
     """Return the sensitivity profile of the number of records.
 
@@ -105,9 +109,19 @@ def histogram(
         labels = candidate_labels(candidates, records.dtype)
         return _counted(count_labels(records, present, labels), records)
     ends = checks.float_array("edges", edges).astype(records.dtype)
-    host_edges = None if isinstance(edges, jax.Array) else np.asarray(edges, np.float64).astype(records.dtype)
-    if ends.ndim != 1 or ends.size < 2 or (host_edges is not None and not np.all(np.diff(host_edges) > 0)):
-        raise ValueError(f"edges must be one-dimensional with at least two increasing numbers, got {edges}.")
+    host_edges = (
+        None
+        if isinstance(edges, jax.Array)
+        else np.asarray(edges, np.float64).astype(records.dtype)
+    )
+    if (
+        ends.ndim != 1
+        or ends.size < 2
+        or (host_edges is not None and not np.all(np.diff(host_edges) > 0))
+    ):
+        raise ValueError(
+            f"edges must be one-dimensional with at least two increasing numbers, got {edges}."
+        )
     return _counted(_in_bins(records, present, ends), records)
 
 
@@ -129,7 +143,9 @@ def _in_bins(records: jax.Array, present: jax.Array | None, edges: jax.Array) ->
         place = jnp.where(row == edges[-1], edges.size - 1, place)
         return jnp.zeros(edges.shape, jnp.int32).at[place].add(1, mode="drop")[1:]
 
-    return jnp.where(jnp.all(jnp.diff(edges) > 0), jnp.vectorize(count, signature="(n)->(b)")(there), -1)
+    return jnp.where(
+        jnp.all(jnp.diff(edges) > 0), jnp.vectorize(count, signature="(n)->(b)")(there), -1
+    )
 
 
 def _counted(number: jax.Array, records: jax.Array) -> SensitivityProfile:
@@ -137,12 +153,19 @@ def _counted(number: jax.Array, records: jax.Array) -> SensitivityProfile:
     dtype = records.dtype
     if records.shape[-1] > most_multiples(dtype):
         raise ValueError(
-            f"x must have at most {most_multiples(dtype)} columns to be counted in {dtype}, got {records.shape[-1]}: use float64."
+            f"x must have at most {most_multiples(dtype)} columns to be counted in {dtype}, got "
+            f"{records.shape[-1]}: use float64."
         )
     value, level, step = _as_profile(number, dtype)
-    return SensitivityProfile(value, value, level, level, step=step, neighbors="add_remove", resolution=Fraction(1))
+    return SensitivityProfile(
+        value, value, level, level, step=step, neighbors="add_remove", resolution=Fraction(1)
+    )
 
 
 @partial(jax.jit, inline=True, static_argnames="dtype")
 def _as_profile(number: jax.Array, dtype: Any) -> tuple[jax.Array, jax.Array, jax.Array]:
-    return jnp.where(number >= 0, number.astype(dtype), jnp.nan)[..., None], jnp.zeros((1,), dtype), jnp.ones((), dtype)
+    return (
+        jnp.where(number >= 0, number.astype(dtype), jnp.nan)[..., None],
+        jnp.zeros((1,), dtype),
+        jnp.ones((), dtype),
+    )

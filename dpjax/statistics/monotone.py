@@ -64,11 +64,21 @@ def maximum(
     """
     records, present = present_records(x, num_records=num_records, mask=mask)
     low, high = checks.bounds(lower, upper, records.dtype)
-    return _down(lambda x, low, high: _maximum(x, present, low, high), resolution, (lower, upper), records, low, high)
+    return _down(
+        lambda x, low, high: _maximum(x, present, low, high),
+        resolution,
+        (lower, upper),
+        records,
+        low,
+        high,
+    )
 
 
 def _down(
-    values: Callable[..., jax.Array], resolution: Resolution | None, bounds: tuple[Any, ...], *arrays: jax.Array
+    values: Callable[..., jax.Array],
+    resolution: Resolution | None,
+    bounds: tuple[Any, ...],
+    *arrays: jax.Array,
 ) -> DownSensitivity:
     """Compute ``values(*arrays)``, in multiples of a resolution; the last array is the bound."""
     if resolution is None:
@@ -79,7 +89,9 @@ def _down(
     numbers, high = values(*counted), counted[-1]
     # The largest multiple that a float can count to.
     fits = jnp.maximum(abs(high[..., None]), abs(numbers[..., -1:])) <= most
-    return DownSensitivity(jnp.where(fits, from_multiples(numbers, step), jnp.nan), from_multiples(high, step), step)
+    return DownSensitivity(
+        jnp.where(fits, from_multiples(numbers, step), jnp.nan), from_multiples(high, step), step
+    )
 
 
 def nonnegative_sum(
@@ -164,7 +176,13 @@ def user_sum(
     records, present = present_records(values, num_records=num_records, mask=mask)
     _, high = checks.bounds(0.0, upper, records.dtype)
     words = _words("person_ids", person_ids, records.shape[-1])
-    return _down(lambda amounts, high: _user_sum(amounts, words, present, high), resolution, (upper,), records, high)
+    return _down(
+        lambda amounts, high: _user_sum(amounts, words, present, high),
+        resolution,
+        (upper,),
+        records,
+        high,
+    )
 
 
 def distinct_count(
@@ -221,7 +239,8 @@ def distinct_count(
         persons = _words("person_ids", person_ids, words[0].shape[-1])
         if any(checks.is_traced(array) for array in (*words, *persons, present, high)):
             raise TypeError(
-                "distinct_count with person_ids cannot be traced, as it runs on the host: call it outside jit and vmap."
+                "distinct_count with person_ids cannot be traced, as it runs on the host: call it "
+                "outside jit and vmap."
             )
         values = _distinct_of_persons(words, persons, present, high)
     return _down(lambda numbers, _: numbers, resolution, (upper, 1), values, high)
@@ -230,7 +249,10 @@ def distinct_count(
 def _words(name: str, ids: ArrayLike, size: int) -> tuple[jax.Array, ...]:
     """Return integers as JAX arrays without loss, as two 32-bit words if JAX lacks 64 bits."""
     array = ids if isinstance(ids, jax.Array) else np.asarray(ids)
-    if not isinstance(ids, (jax.Array, np.ndarray)) and (exact := beyond_64_bits(ids, np.asarray(array))) is not None:
+    if (
+        not isinstance(ids, (jax.Array, np.ndarray))
+        and (exact := beyond_64_bits(ids, np.asarray(array))) is not None
+    ):
         # Ids are only compared.
         array = np.unique(exact, return_inverse=True)[1].reshape(exact.shape)
     if not jnp.issubdtype(array.dtype, jnp.integer):
@@ -239,12 +261,16 @@ def _words(name: str, ids: ArrayLike, size: int) -> tuple[jax.Array, ...]:
         raise ValueError(f"{name} must have a last axis of size {size}, got shape {array.shape}.")
     if isinstance(array, np.ndarray) and array.dtype.itemsize > jnp.result_type(int).itemsize:
         bits = array.astype(np.uint64)
-        return jnp.asarray((bits >> np.uint64(32)).astype(np.uint32)), jnp.asarray(bits.astype(np.uint32))
+        return jnp.asarray((bits >> np.uint64(32)).astype(np.uint32)), jnp.asarray(
+            bits.astype(np.uint32)
+        )
     return (jnp.asarray(array),)
 
 
 @jax.jit
-def _maximum(records: jax.Array, present: jax.Array | None, low: jax.Array, high: jax.Array) -> jax.Array:
+def _maximum(
+    records: jax.Array, present: jax.Array | None, low: jax.Array, high: jax.Array
+) -> jax.Array:
     x = sort_rows(records, present, low, high, neighbors="add_remove")
     return x.at(jnp.maximum(x.n - np.arange(x.n_max + 1, dtype=np.int32), 0))
 
@@ -258,40 +284,57 @@ def _sum(records: jax.Array, present: jax.Array | None, high: jax.Array) -> jax.
     """
     x = sort_rows(records, present, jnp.zeros_like(high), high, neighbors="add_remove")
     ordered = x.values[..., :-1]
-    index = jnp.arange(ordered.shape[-1], dtype=jnp.int32).reshape((1,) * (ordered.ndim - 1) + (-1,))
+    index = jnp.arange(ordered.shape[-1], dtype=jnp.int32).reshape(
+        (1,) * (ordered.ndim - 1) + (-1,)
+    )
     sums = running(ordered, index, jnp.add)
     # Sums of more records are larger, except for rounding in different orders of addition.
     sums = running(sums, index, lambda here, before: jnp.where(before > here, before, here))
-    return jnp.minimum(take(sums, jnp.maximum(x.n - np.arange(sums.shape[-1], dtype=np.int32), 0)), high[..., None])
+    return jnp.minimum(
+        take(sums, jnp.maximum(x.n - np.arange(sums.shape[-1], dtype=np.int32), 0)), high[..., None]
+    )
 
 
 @jax.jit
-def _user_sum(amounts: jax.Array, words: tuple[jax.Array, ...], present: jax.Array | None, high: jax.Array) -> jax.Array:
+def _user_sum(
+    amounts: jax.Array, words: tuple[jax.Array, ...], present: jax.Array | None, high: jax.Array
+) -> jax.Array:
     # No sum changes, and sums of multiples stay exact.
     amounts = jnp.minimum(amounts, high[..., None])
     there = ~jnp.isnan(amounts) if present is None else ~jnp.isnan(amounts) & present
     shape = jnp.broadcast_shapes(there.shape, *(word.shape for word in words))
-    amounts, there, *words_ = (broadcast_rows(array, shape[:-1]) for array in (amounts, there, *words))
+    amounts, there, *words_ = (
+        broadcast_rows(array, shape[:-1]) for array in (amounts, there, *words)
+    )
     amounts = jnp.maximum(jnp.where(there, amounts, 0.0), 0.0)
     # The amount is the last sort key, so that a person's total does not depend on the order of the
     # rows.
-    absent, *words_, amounts = jax.lax.sort(((~there).astype(jnp.int32), *words_, amounts), num_keys=len(words_) + 2)
+    absent, *words_, amounts = jax.lax.sort(
+        ((~there).astype(jnp.int32), *words_, amounts), num_keys=len(words_) + 2
+    )
     first = _starts(absent, words_)
     index = jnp.broadcast_to(jnp.arange(shape[-1], dtype=jnp.int32), shape)
     # Additions are paired by the index within the person only, so totals are bitwise independent of
     # other rows.
-    totals = running(amounts, index - jax.lax.cummax(jnp.where(first, index, 0), axis=first.ndim - 1), jnp.add)
+    totals = running(
+        amounts, index - jax.lax.cummax(jnp.where(first, index, 0), axis=first.ndim - 1), jnp.add
+    )
     last = jnp.concatenate([first[..., 1:], jnp.ones_like(first[..., :1])], axis=-1) & (absent == 0)
     return _sum(totals, last, high)
 
 
 @jax.jit
-def _distinct(words: tuple[jax.Array, ...], present: jax.Array | None, high: jax.Array) -> jax.Array:
+def _distinct(
+    words: tuple[jax.Array, ...], present: jax.Array | None, high: jax.Array
+) -> jax.Array:
     there = jnp.ones(words[0].shape, jnp.bool_)
     there = there if present is None else there & present
     batch, n_max = jnp.broadcast_shapes(there.shape[:-1], high.shape), there.shape[-1]
     absent, *sorted_words = jax.lax.sort(
-        ((~broadcast_rows(there, batch)).astype(jnp.int32), *(broadcast_rows(word, batch) for word in words)),
+        (
+            (~broadcast_rows(there, batch)).astype(jnp.int32),
+            *(broadcast_rows(word, batch) for word in words),
+        ),
         num_keys=len(words) + 1,
     )
     first = _starts(absent, sorted_words) & (absent == 0)
@@ -303,20 +346,29 @@ def _distinct(words: tuple[jax.Array, ...], present: jax.Array | None, high: jax
     ends = jnp.minimum(jnp.concatenate([starts[..., 1:], jnp.full_like(n, beyond)], axis=-1), n)
     multiplicity = jnp.sort(jnp.where(starts < beyond, ends - starts, beyond), axis=-1)
     real = multiplicity < beyond
-    gone_after = jnp.where(real, jnp.cumsum(jnp.where(real, multiplicity, 0), axis=-1, dtype=jnp.int32), beyond)
+    gone_after = jnp.where(
+        real, jnp.cumsum(jnp.where(real, multiplicity, 0), axis=-1, dtype=jnp.int32), beyond
+    )
     levels = jnp.arange(n_max + 1, dtype=jnp.int32)
-    gone = jnp.vectorize(partial(jnp.searchsorted, side="right"), signature="(n),(m)->(m)")(gone_after, levels)
+    gone = jnp.vectorize(partial(jnp.searchsorted, side="right"), signature="(n),(m)->(m)")(
+        gone_after, levels
+    )
     left = jnp.sum(first, axis=-1, keepdims=True, dtype=jnp.int32) - gone
     return jnp.minimum(left.astype(high.dtype), high[..., None])
 
 
 def _distinct_of_persons(
-    words: tuple[jax.Array, ...], persons: tuple[jax.Array, ...], present: jax.Array | None, high: jax.Array
+    words: tuple[jax.Array, ...],
+    persons: tuple[jax.Array, ...],
+    present: jax.Array | None,
+    high: jax.Array,
 ) -> jax.Array:
     """Compute the values row by row on the host."""
     there = np.ones(words[0].shape, np.bool_) if present is None else np.asarray(present)
     shape = np.broadcast_shapes(words[0].shape, persons[0].shape, there.shape)
-    *arrays, there = (np.broadcast_to(np.asarray(array), shape) for array in (*words, *persons, there))
+    *arrays, there = (
+        np.broadcast_to(np.asarray(array), shape) for array in (*words, *persons, there)
+    )
     left = np.empty((*shape[:-1], shape[-1] + 1), np.int64)
     for row in np.ndindex(shape[:-1]):
         kept = [array[row][there[row]].astype(np.int64) for array in arrays]
@@ -331,4 +383,6 @@ def _distinct_of_persons(
 def _starts(absent: jax.Array, words: list[jax.Array]) -> jax.Array:
     """Return True for sorted entries that differ from the previous one."""
     differs = [word[..., 1:] != word[..., :-1] for word in (absent, *words)]
-    return jnp.concatenate([jnp.ones_like(absent[..., :1], jnp.bool_), jnp.any(jnp.stack(differs), axis=0)], axis=-1)
+    return jnp.concatenate(
+        [jnp.ones_like(absent[..., :1], jnp.bool_), jnp.any(jnp.stack(differs), axis=0)], axis=-1
+    )

@@ -24,18 +24,29 @@ def present_records(
     if records.ndim == 0:
         raise ValueError("x must have a last axis of individuals, got a scalar.")
     if records.shape[-1] < least:
-        raise ValueError(f"x must have at least {least} individuals on the last axis, got shape {records.shape}.")
+        raise ValueError(
+            f"x must have at least {least} individuals on the last axis, got shape {records.shape}."
+        )
     return records, presence(records, num_records, mask)
 
 
-def presence(records: jax.Array, num_records: ArrayLike | None, mask: ArrayLike | None) -> jax.Array | None:
+def presence(
+    records: jax.Array, num_records: ArrayLike | None, mask: ArrayLike | None
+) -> jax.Array | None:
     """Return a bool mask of present records that broadcasts against ``records``; None for all."""
     if num_records is not None and mask is not None:
         raise ValueError("only one of num_records and mask can be given.")
     if mask is not None:
         present = jnp.asarray(mask)
-        if present.dtype != jnp.bool_ or present.ndim == 0 or present.shape[-1] != records.shape[-1]:
-            raise ValueError(f"mask must be bool with last axis {records.shape[-1]}, got {present.dtype} of shape {present.shape}.")
+        if (
+            present.dtype != jnp.bool_
+            or present.ndim == 0
+            or present.shape[-1] != records.shape[-1]
+        ):
+            raise ValueError(
+                f"mask must be bool with last axis {records.shape[-1]}, got "
+                f"{present.dtype} of shape {present.shape}."
+            )
         return present
     if num_records is not None:
         number = num_records if isinstance(num_records, jax.Array) else np.asarray(num_records)
@@ -44,7 +55,9 @@ def presence(records: jax.Array, num_records: ArrayLike | None, mask: ArrayLike 
         # A narrow type (uint8) cannot represent every position, and a wide one may not fit in
         # int32.
         xp: Any = jnp if isinstance(number, jax.Array) else np
-        clamped = xp.clip(number, 0, min(records.shape[-1], jnp.iinfo(number.dtype).max)).astype(np.int32)
+        clamped = xp.clip(number, 0, min(records.shape[-1], jnp.iinfo(number.dtype).max)).astype(
+            np.int32
+        )
         return _first(clamped, records.shape[-1])
     return None
 
@@ -81,9 +94,15 @@ def bounded_records(
         with np.errstate(over="ignore", under="ignore"):
             most, smallest = range_of(b - a, np.maximum(abs(a), abs(b)), n, unit(records.dtype))
         if not np.all(most < float(jnp.finfo(records.dtype).max)):
-            raise ValueError(f"lower and upper must be smaller to sum {n} records in {records.dtype}, got {lower} and {upper}.")
+            raise ValueError(
+                f"lower and upper must be smaller to sum {n} records in "
+                f"{records.dtype}, got {lower} and {upper}."
+            )
         if not np.all(smallest > tiny):
-            raise ValueError(f"lower and upper must be further apart for {n} records in {records.dtype}, got {lower} and {upper}.")
+            raise ValueError(
+                f"lower and upper must be further apart for {n} records in "
+                f"{records.dtype}, got {lower} and {upper}."
+            )
         return records, present, low, high
     most, smallest = range_of(high - low, jnp.maximum(abs(low), abs(high)), n, unit(records.dtype))
     fits = jnp.isfinite(most) & (smallest > tiny)
@@ -92,7 +111,11 @@ def bounded_records(
 
 def levels_kept(truncate: int | None) -> int | None:
     """Return the static number of levels to keep, or raise if it is invalid."""
-    return None if truncate is None else checks.static_integer("truncate", truncate, 0, must="None or an integer from 0")
+    return (
+        None
+        if truncate is None
+        else checks.static_integer("truncate", truncate, 0, must="None or an integer from 0")
+    )
 
 
 def beyond_64_bits(given: object, array: np.ndarray) -> np.ndarray | None:
@@ -101,6 +124,10 @@ def beyond_64_bits(given: object, array: np.ndarray) -> np.ndarray | None:
     Return None for other data.
     """
     exact = np.asarray(given, dtype=object) if array.dtype.kind in "fO" else None
-    if exact is None or exact.size == 0 or not all(isinstance(v, (int, np.integer)) for v in exact.flat):
+    if (
+        exact is None
+        or exact.size == 0
+        or not all(isinstance(v, (int, np.integer)) for v in exact.flat)
+    ):
         return None
     return exact

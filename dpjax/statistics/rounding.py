@@ -37,7 +37,9 @@ def with_slack(values: DoubleFloat, slack: Any, sign: int) -> jax.Array:
     return values.plus(single(sign * slack)).value
 
 
-def outwards(value: jax.Array, beyond: jax.Array, sign: int, low: jax.Array, high: jax.Array) -> jax.Array:
+def outwards(
+    value: jax.Array, beyond: jax.Array, sign: int, low: jax.Array, high: jax.Array
+) -> jax.Array:
     """Join f(x) and the values of the other levels, in order and within the bounds."""
     side = jnp.clip(jnp.concatenate([value, beyond], axis=-1), low, high)
     return sign * jax.lax.cummax(sign * side, axis=side.ndim - 1)

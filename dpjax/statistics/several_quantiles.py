@@ -66,7 +66,11 @@ def quantiles(
             "use short decimals or Fractions such as Fraction(1, 3)."
         )
     low, high = checks.bounds(lower, upper, records.dtype)
-    step = None if resolution is None else checks.resolution(resolution, (lower, upper), most_multiples(records.dtype))
+    step = (
+        None
+        if resolution is None
+        else checks.resolution(resolution, (lower, upper), most_multiples(records.dtype))
+    )
     return _sorted(records, present, low, high, levels, neighbors, step)
 
 
@@ -81,7 +85,18 @@ def _sorted(
     resolution: Fraction | None,
 ) -> SortedRecords:
     if resolution is not None:
-        records, low, high = (from_multiples(to_multiples(array, resolution), resolution) for array in (records, low, high))
+        records, low, high = (
+            from_multiples(to_multiples(array, resolution), resolution)
+            for array in (records, low, high)
+        )
     ordered = sort_rows(records, present, low, high, neighbors=neighbors)
     count = jnp.broadcast_to(ordered.n[..., 0], ordered.values.shape[:-1])
-    return SortedRecords(ordered.values[..., 1:-1], count, low, high, levels=levels, neighbors=neighbors, resolution=resolution)
+    return SortedRecords(
+        ordered.values[..., 1:-1],
+        count,
+        low,
+        high,
+        levels=levels,
+        neighbors=neighbors,
+        resolution=resolution,
+    )

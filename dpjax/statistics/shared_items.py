@@ -41,7 +41,9 @@ def least_left(items: np.ndarray, persons: np.ndarray, size: int) -> np.ndarray:
     return found
 
 
-def _corner(persons: np.ndarray, items: np.ndarray, side: tuple[tuple[int, int], tuple[int, int]]) -> tuple[int, int] | None:
+def _corner(
+    persons: np.ndarray, items: np.ndarray, side: tuple[tuple[int, int], tuple[int, int]]
+) -> tuple[int, int] | None:
     """Return a corner (l, D) of the envelope below the line through two of its points, or None."""
     # A dependency of JAX, imported here because it is slow to import.
     from scipy.sparse import csr_array

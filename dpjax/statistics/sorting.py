@@ -71,8 +71,12 @@ def sort_rows(
     rows.
     """
     masks = [] if present is None else [present]
-    batch = jnp.broadcast_shapes(low.shape, high.shape, *(array.shape[:-1] for array in (records, *masks)))
-    records, low, high, *masks = (broadcast_rows(array, batch) for array in (records, low[..., None], high[..., None], *masks))
+    batch = jnp.broadcast_shapes(
+        low.shape, high.shape, *(array.shape[:-1] for array in (records, *masks))
+    )
+    records, low, high, *masks = (
+        broadcast_rows(array, batch) for array in (records, low[..., None], high[..., None], *masks)
+    )
     n_max = records.shape[-1]
     if neighbors == "swap" and present is None:
         n: Any = np.full((1,) * records.ndim, n_max, np.int32)
@@ -82,21 +86,29 @@ def sort_rows(
     nan_is_low = neighbors == "swap"
     sizes = read.sizes if read is not None else (n_max + 2 if window is None else window.width,)
 
-    def host(low: jax.Array, high: jax.Array, counted: jax.Array, *arrays: jax.Array) -> tuple[jax.Array, ...]:
+    def host(
+        low: jax.Array, high: jax.Array, counted: jax.Array, *arrays: jax.Array
+    ) -> tuple[jax.Array, ...]:
         del counted  # counted again on the host
         results = [jax.ShapeDtypeStruct((*batch, size), records.dtype) for size in sizes]
         return tuple(host_call(_OnHost(nan_is_low, window, read), results, low, high, *arrays))
 
-    def device(low: jax.Array, high: jax.Array, counted: jax.Array, *arrays: jax.Array) -> tuple[jax.Array, ...]:
+    def device(
+        low: jax.Array, high: jax.Array, counted: jax.Array, *arrays: jax.Array
+    ) -> tuple[jax.Array, ...]:
         count = n if isinstance(n, np.ndarray) else counted
-        return _on_device(low, high, count, *arrays, nan_is_low=nan_is_low, window=window, read=read)
+        return _on_device(
+            low, high, count, *arrays, nan_is_low=nan_is_low, window=window, read=read
+        )
 
     @jax.custom_jvp
     def fast(*arrays: Any) -> Any:
         return by_platform(*arrays, cpu=host, default=device)
 
     fast.defjvp(lambda primals, tangents: (fast(*primals), jax.jvp(device, primals, tangents)[1]))
-    found = (fast if allowed() else device)(low, high, jnp.broadcast_to(jnp.asarray(n), (*batch, 1)), records, *masks)
+    found = (fast if allowed() else device)(
+        low, high, jnp.broadcast_to(jnp.asarray(n), (*batch, 1)), records, *masks
+    )
     return SortedRows(found[0], n, low, high, n_max, found if read is not None else ())
 
 
@@ -161,18 +173,29 @@ class _OnHost:
     read: Sides | None
 
     def __call__(
-        self, results: Sequence[np.ndarray], low: np.ndarray, high: np.ndarray, records: np.ndarray, *masks: np.ndarray
+        self,
+        results: Sequence[np.ndarray],
+        low: np.ndarray,
+        high: np.ndarray,
+        records: np.ndarray,
+        *masks: np.ndarray,
     ) -> None:
         nan_is_low, window, read = self.nan_is_low, self.window, self.read
         n_max, rows = records.shape[-1], prod(records.shape[:-1])
-        lows, highs, sources = (array.reshape(rows, array.shape[-1]) for array in (low, high, records))
+        lows, highs, sources = (
+            array.reshape(rows, array.shape[-1]) for array in (low, high, records)
+        )
         there = masks[0].reshape(rows, n_max) if masks else None
         full_rows = window is None and read is None
         select = window is not None and n_max >= _SELECT
         outs = [result.reshape(rows, result.shape[-1]) for result in results]
 
         def work(part: slice) -> None:
-            ordered = outs[0][part] if full_rows else np.empty((len(sources[part]), n_max + 2), records.dtype)
+            ordered = (
+                outs[0][part]
+                if full_rows
+                else np.empty((len(sources[part]), n_max + 2), records.dtype)
+            )
             ordered[:, :1], ordered[:, -1:], block = lows[part], highs[part], ordered[:, 1:-1]
             np.add(sources[part], 0.0, out=block)  # -0.0 becomes 0.0
             count = np.full(len(block), n_max, np.int32)
@@ -192,7 +215,9 @@ class _OnHost:
                     block.sort(axis=-1)
             # Clamping preserves the order: it is only needed if an end of a sorted row is outside,
             # or a bound is NaN.
-            if clamp or not (np.all(block[:, :1] >= lows[part]) and np.all(block[:, -1:] <= highs[part])):
+            if clamp or not (
+                np.all(block[:, :1] >= lows[part]) and np.all(block[:, -1:] <= highs[part])
+            ):
                 np.maximum(block, lows[part], out=block)  # twice as fast as np.clip
                 np.minimum(block, highs[part], out=block)
             if full_rows:
@@ -204,7 +229,11 @@ class _OnHost:
                 found = ordered[same]
                 if window is not None:
                     first = int(window.first(number, n_max, np))
-                    found = _select(found, first, first + window.width) if select else found[:, first : first + window.width]
+                    found = (
+                        _select(found, first, first + window.width)
+                        if select
+                        else found[:, first : first + window.width]
+                    )
                 targets = [out[part] for out in outs]
                 if read is None:
                     targets[0][same] = found
@@ -240,7 +269,10 @@ def _in_blocks(work: Callable[[slice], None], rows: int, columns: int) -> None:
     """Run ``work`` on all rows in blocks, in threads if worthwhile; NumPy sorts without the GIL."""
     size = max(1, _BLOCK // max(columns, 1))
     blocks = [slice(start, min(start + size, rows)) for start in range(0, rows, size)]
-    threads = min(len(blocks), len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+    threads = min(
+        len(blocks),
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+    )
     if threads < 2:
         for block in blocks:
             work(block)

@@ -31,7 +31,11 @@ _BLOCK = 2**21  # number of paths of two edges that are sorted at a time
 
 
 def triangle_count(
-    adjacency: ArrayLike, *, num_levels: int, neighbors: Literal["edge"], sensitivity: Sensitivity = "exact"
+    adjacency: ArrayLike,
+    *,
+    num_levels: int,
+    neighbors: Literal["edge"],
+    sensitivity: Sensitivity = "exact",
 ) -> SensitivityProfile:
     """Return the sensitivity profile of the number of triangles, from adjacency matrices.
 
@@ -127,7 +131,9 @@ def triangle_count_of_edges(
     return _profile(*_read_edges(edges, num_nodes, num_levels, neighbors, sensitivity))
 
 
-def triangle_local_sensitivity(adjacency: ArrayLike, *, num_levels: int, neighbors: Literal["edge"]) -> LocalSensitivity:
+def triangle_local_sensitivity(
+    adjacency: ArrayLike, *, num_levels: int, neighbors: Literal["edge"]
+) -> LocalSensitivity:
     """Return the local sensitivity of the number of triangles at every distance.
 
     It is exact up to ``num_levels`` - 1 edges.
@@ -188,7 +194,9 @@ def triangle_local_sensitivity_of_edges(
     return _local_sensitivity(*_read_edges(edges, num_nodes, num_levels, neighbors, "exact"))
 
 
-def _read_adjacency(adjacency: ArrayLike, num_levels: int, neighbors: str, sensitivity: str) -> tuple[jax.Array, jax.Array, int]:
+def _read_adjacency(
+    adjacency: ArrayLike, num_levels: int, neighbors: str, sensitivity: str
+) -> tuple[jax.Array, jax.Array, int]:
     """Return the count, the radii, and the number of nodes."""
     linked = checks.float_array("adjacency", adjacency)
     # Compared before a narrower dtype rounds a small entry to 0.
@@ -196,7 +204,9 @@ def _read_adjacency(adjacency: ArrayLike, num_levels: int, neighbors: str, sensi
         host = checks.host_floats("adjacency", adjacency)
         linked = jnp.asarray((host != 0) & ~np.isnan(host)).astype(linked.dtype)
     if linked.ndim < 2 or linked.shape[-1] != linked.shape[-2]:
-        raise ValueError(f"adjacency must be square on its last two axes, got shape {linked.shape}.")
+        raise ValueError(
+            f"adjacency must be square on its last two axes, got shape {linked.shape}."
+        )
     num_nodes = linked.shape[-1]
     num_levels = _check(num_nodes, "adjacency has", num_levels, neighbors, sensitivity)
     if comb(num_nodes, 3) > jnp.iinfo(jnp.result_type(int)).max:
@@ -213,7 +223,10 @@ def _read_edges(
     edges: ArrayLike, num_nodes: int, num_levels: int, neighbors: str, sensitivity: str
 ) -> tuple[jax.Array, jax.Array, int]:
     if checks.is_traced(edges):
-        raise TypeError("triangle_count_of_edges cannot be traced, as it runs on the host: call it outside jit, vmap and grad.")
+        raise TypeError(
+            "triangle_count_of_edges cannot be traced, as it runs on the host: call "
+            "it outside jit, vmap and grad."
+        )
     num_nodes = checks.static_integer("num_nodes", num_nodes, 0)
     pairs = np.asarray(edges)
     if pairs.size == 0:
@@ -240,29 +253,43 @@ def _check(num_nodes: int, where: str, num_levels: int, neighbors: str, sensitiv
 
 def _profile(value: jax.Array, radii: jax.Array, num_nodes: int) -> SensitivityProfile:
     most = float(comb(num_nodes, 3))
-    return from_radii(value, radii, neighbors="edge", lower=0.0, upper=most, step=float(num_nodes - 2))
+    return from_radii(
+        value, radii, neighbors="edge", lower=0.0, upper=most, step=float(num_nodes - 2)
+    )
 
 
 def _local_sensitivity(value: jax.Array, radii: jax.Array, num_nodes: int) -> LocalSensitivity:
     low, high = (jnp.asarray(end, value.dtype) for end in (0, comb(num_nodes, 3)))
-    return LocalSensitivity(value, concatenate(radii, jnp.full(1, num_nodes - 2, value.dtype)), low, high, neighbors="edge")
+    return LocalSensitivity(
+        value,
+        concatenate(radii, jnp.full(1, num_nodes - 2, value.dtype)),
+        low,
+        high,
+        neighbors="edge",
+    )
 
 
-def _radii(common: Any, either: Any, num_nodes: int, num_levels: int, sensitivity: str, xp: Any) -> Any:
+def _radii(
+    common: Any, either: Any, num_nodes: int, num_levels: int, sensitivity: str, xp: Any
+) -> Any:
     """Return R_1, R_2, ..., ``(..., num_levels)``, for NumPy or JAX arrays.
 
     ``either`` has b, or -1 for no pair, for the values a in ``common``; both are ``(..., p)``. If
     every change makes a common neighbor, A_k is a + k: the cheap radius.
     """
     common, either = common[..., None, :], either[..., None, :]
-    distance = xp.arange(num_levels, dtype=common.dtype).reshape((1,) * (common.ndim - 2) + (num_levels, 1))
+    distance = xp.arange(num_levels, dtype=common.dtype).reshape(
+        (1,) * (common.ndim - 2) + (num_levels, 1)
+    )
     helpful = xp.minimum(distance, either) if sensitivity == "exact" else distance
     reached = xp.where(either < 0, 0, common + (distance + helpful) // 2)
     return xp.minimum(xp.max(reached, axis=-1), num_nodes - 2)
 
 
 @partial(jax.jit, static_argnames=("num_levels", "sensitivity"))
-def _of_adjacency(adjacency: jax.Array, num_levels: int, sensitivity: str) -> tuple[jax.Array, jax.Array]:
+def _of_adjacency(
+    adjacency: jax.Array, num_levels: int, sensitivity: str
+) -> tuple[jax.Array, jax.Array]:
     """Return the count and the radii of every graph, in integers."""
     n, batch = adjacency.shape[-1], adjacency.shape[:-2]
     off_diagonal = ~jnp.eye(n, dtype=jnp.bool_).reshape((1,) * len(batch) + (n, n))
@@ -271,16 +298,25 @@ def _of_adjacency(adjacency: jax.Array, num_levels: int, sensitivity: str) -> tu
     zeros_and_ones = linked.astype(adjacency.dtype)
     # Products of 0 and 1 are exact in every precision, and sums of them below 2^24 in float32;
     # there are no fast kernels for integers.
-    paths = jnp.matmul(zeros_and_ones, zeros_and_ones, precision=jax.lax.Precision.HIGHEST).astype(jnp.int32)
+    paths = jnp.matmul(zeros_and_ones, zeros_and_ones, precision=jax.lax.Precision.HIGHEST).astype(
+        jnp.int32
+    )
     common = jnp.where(off_diagonal, paths, 0)
     degree = jnp.sum(linked, axis=-1, dtype=jnp.int32)
     either = degree[..., :, None] + degree[..., None, :] - 2 * (paths + linked.astype(jnp.int32))
     # Every triangle is counted six times in total; divide before it overflows.
     six = jnp.sum(jnp.where(linked, common, 0), axis=-1)
-    value = jnp.sum(six // 6, axis=-1, dtype=jnp.result_type(int)) + jnp.sum(six % 6, axis=-1, dtype=jnp.result_type(int)) // 6
+    value = (
+        jnp.sum(six // 6, axis=-1, dtype=jnp.result_type(int))
+        + jnp.sum(six % 6, axis=-1, dtype=jnp.result_type(int)) // 6
+    )
     # The diagonal enters as a = b = 0, which no pair of nodes is below.
     graph = jnp.arange(prod(batch), dtype=jnp.int32).reshape((*batch, 1, 1)) * (n - 1)
-    largest = jnp.full((prod(batch) * (n - 1),), -1, jnp.int32).at[(graph + common).reshape(-1)].max(either.reshape(-1))
+    largest = (
+        jnp.full((prod(batch) * (n - 1),), -1, jnp.int32)
+        .at[(graph + common).reshape(-1)]
+        .max(either.reshape(-1))
+    )
     values = jnp.arange(n - 1, dtype=jnp.int32).reshape((1,) * len(batch) + (n - 1,))
     return value, _radii(values, largest.reshape((*batch, n - 1)), n, num_levels, sensitivity, jnp)
 
@@ -331,7 +367,9 @@ def _pairs_of_edges(edges: np.ndarray, n: int) -> tuple[int, np.ndarray, np.ndar
         missed = np.arange(begin, end) + 1 + in_a_row
         alone = missed < n
         if np.any(alone):
-            largest[0] = max(largest[0], np.max((degree[begin:end] + degree[np.minimum(missed, n - 1)])[alone]))
+            largest[0] = max(
+                largest[0], np.max((degree[begin:end] + degree[np.minimum(missed, n - 1)])[alone])
+            )
         begin = end
     best_beyond = np.maximum.accumulate(np.append(largest, -1)[::-1])[::-1][1:]
     kept = np.flatnonzero(largest > best_beyond)

@@ -25,7 +25,9 @@ class Window(NamedTuple):
 
     def first(self, n: Any, n_max: int, xp: Any) -> Any:
         """Return the first rank, for NumPy or JAX arrays of counts."""
-        rank = (n * np.int32(self.per_record) + np.int32(self.constant)) // np.int32(self.denominator)
+        rank = (n * np.int32(self.per_record) + np.int32(self.constant)) // np.int32(
+            self.denominator
+        )
         return xp.clip(rank, 0, n_max + 2 - self.width)
 
 
@@ -48,7 +50,10 @@ class Sides(NamedTuple):
 
     def __call__(self, ordered: jax.Array, n: Any) -> tuple[jax.Array, ...]:
         """Return the sides, from rows and their counts ``(..., 1)``."""
-        return tuple(_at_rank(ordered, side, self.ranks) for side in self._numerators(n, np if isinstance(n, np.ndarray) else jnp))
+        return tuple(
+            _at_rank(ordered, side, self.ranks)
+            for side in self._numerators(n, np if isinstance(n, np.ndarray) else jnp)
+        )
 
     def write(self, results: Sequence[np.ndarray], ordered: np.ndarray, n: Any) -> None:
         """Write the sides into ``results``, from rows that all have n records."""
@@ -65,7 +70,10 @@ class Sides(NamedTuple):
         if self.near is not None:
             base = base - self.near.first(n, self.n_max, xp) * np.int32(self.ranks.denominator)
         step = np.int32(self.ranks.step)
-        return [base + sign * step * np.arange(k + 1, dtype=np.int32) for sign, k in ((-1, self.down), (1, self.up))]
+        return [
+            base + sign * step * np.arange(k + 1, dtype=np.int32)
+            for sign, k in ((-1, self.down), (1, self.up))
+        ]
 
 
 def continuous(
@@ -94,19 +102,26 @@ def continuous(
         if cut is not None:  # the last knot is at level keep or beyond it
             knots = min(knots, ranks.step * cut // ranks.denominator + 2)
         number = np.arange(1, knots + 1, dtype=np.int32)
-        above, below = xp.minimum(base // v + number, n + np.int32(1)), xp.maximum(-(-base // v) - number, np.int32(0))
+        above, below = (
+            xp.minimum(base // v + number, n + np.int32(1)),
+            xp.maximum(-(-base // v) - number, np.int32(0)),
+        )
         distance = sign * ((above if sign > 0 else below) * v - base)
         if cut is not None:
             distance = xp.minimum(distance, step * np.int32(cut))
         levels = distance.astype(ordered.dtype) / np.asarray(ranks.step, ordered.dtype)
         levels = jnp.concatenate([jnp.zeros_like(levels[..., :1]), jnp.asarray(levels)], axis=-1)
-        values = jnp.concatenate([value, _at_rank(ordered, base + sign * distance - origin, ranks)], axis=-1)
+        values = jnp.concatenate(
+            [value, _at_rank(ordered, base + sign * distance - origin, ranks)], axis=-1
+        )
         if end is not None:
             values = jnp.concatenate([values, end], axis=-1)
             levels = jnp.concatenate([levels, levels[..., -1:]], axis=-1)
         return values, levels.reshape(-1) if xp is np else levels
 
-    return side(n_max + 1 - top // ranks.denominator, ends[1], 1), side(-(-top // ranks.denominator), ends[0], -1)
+    return side(n_max + 1 - top // ranks.denominator, ends[1], 1), side(
+        -(-top // ranks.denominator), ends[0], -1
+    )
 
 
 def _at_rank(ordered: Any, numerator: Any, ranks: Ranks) -> Any:

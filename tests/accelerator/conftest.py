@@ -1,4 +1,6 @@
-"""The device under test: the first that is no CPU, or with ``DPJAX_TEST_DEVICE=cpu`` the CPU, made to go the way of the others."""
+"""The device under test: the first that is no CPU, or with ``DPJAX_TEST_DEVICE=cpu`` the CPU, made
+to go the way of the others.
+"""
 
 import os
 import pathlib
@@ -21,7 +23,11 @@ def pytest_collection_modifyitems(items):
     for item in ours:
         item.add_marker(pytest.mark.gpu)
         if device is None:
-            item.add_marker(pytest.mark.skip(reason="there is no accelerator; DPJAX_TEST_DEVICE=cpu runs this on the CPU"))
+            item.add_marker(
+                pytest.mark.skip(
+                    reason="there is no accelerator; DPJAX_TEST_DEVICE=cpu runs this on the CPU"
+                )
+            )
         elif device.platform != "cpu":  # programs as users get them
             item.add_marker(pytest.mark.optimized)
 

@@ -1,8 +1,8 @@
 """Every pipeline from records to draws, error bars and gradients: the device against the CPU.
 
-A program makes the distributions of a pipeline; programs that ask something of a distribution are shared by all of a kind. Both
-devices are asked of the same distribution, the one that the CPU made: so it is only asking that differs.
-"""
+A program makes the distributions of a pipeline; programs that ask something of a distribution are
+shared by all of a kind. Both devices are asked of the same distribution, the one that the CPU made:
+so it is only asking that differs."""
 
 import dataclasses
 
@@ -18,15 +18,18 @@ from tests.support.pipelines import DRAWN, FURTHER, PIPELINES
 X = np.asarray(np.random.default_rng(0).normal(size=(6, 9)), np.float32)
 X[:, :2] = 0.0  # a tie
 HOLE = 3
-HOLED = np.where(np.arange(len(X))[:, None] == HOLE, np.nan, X).astype(np.float32)  # a row without any record
+# a row without any record
+HOLED = np.where(np.arange(len(X))[:, None] == HOLE, np.nan, X).astype(np.float32)
 MANY = 100
-# Edges, costs and scores are sums of at most 21 numbers below 64 in absolute value: each add rounds by half a unit, which makes
-# 2^-14 at most, and a quotient of two of them 2^-13 of 1 + |it|.
+# Edges, costs and scores are sums of at most 21 numbers below 64 in absolute value: each add rounds
+# by half a unit, which makes 2^-14 at most, and a quotient of two of them 2^-13 of 1 + |it|.
 MADE = 2.0**-13
-# A closed form adds up at most 48 pieces, each off by at most 32 units of 2^-24 of what it weighs; weights add up to 1, and values
-# are below 64: 2^-12 of 1 + |it|. A derivative has a division by a weight more.
+# A closed form adds up at most 48 pieces, each off by at most 32 units of 2^-24 of what it weighs;
+# weights add up to 1, and values are below 64: 2^-12 of 1 + |it|. A derivative has a division by a
+# weight more.
 ASKED, SLOPES = 2.0**-12, 2.0**-10
-# A draw is a few functions of a uniform variate, each of them off by at most 2^-17 of itself, and adds a value: 2^-12 of 1 + |it|.
+# A draw is a few functions of a uniform variate, each of them off by at most 2^-17 of itself, and
+# adds a value: 2^-12 of 1 + |it|.
 DRAWS = 2.0**-12
 # At most so many draws of 600 are another candidate or piece (test_pieces.py derives it).
 EXCHANGED = 3
@@ -42,7 +45,9 @@ def made(pipeline, dtype=np.float32):
         return jax.tree.map(strong, of_one_size(pipeline(x, eps, a, b), pieces=24))
 
     def on(device, x, eps=1.0):
-        return device(distribution, x.astype(dtype), *(np.asarray(value, dtype) for value in (eps, -3.0, 3.0)))
+        return device(
+            distribution, x.astype(dtype), *(np.asarray(value, dtype) for value in (eps, -3.0, 3.0))
+        )
 
     return on
 
@@ -50,7 +55,10 @@ def made(pipeline, dtype=np.float32):
 def asked(distribution):
     """Closed forms at a few points, as far as a distribution has them."""
     points = np.asarray([-1.0, 0.25, 2.0], distribution.dtype)
-    if isinstance(distribution, dpjax.NestedQuantiles) and distribution.asked.neighbors == "add_remove":
+    if (
+        isinstance(distribution, dpjax.NestedQuantiles)
+        and distribution.asked.neighbors == "add_remove"
+    ):
         # the law for a number that is known
         distribution = dataclasses.replace(distribution, public_n=distribution.asked.num_records)
     if hasattr(distribution, "marginals"):
@@ -58,15 +66,22 @@ def asked(distribution):
     if hasattr(distribution, "mean_norm_error"):
         return {"error": distribution.mean_norm_error()}
     several = isinstance(distribution, dpjax.NestedQuantiles | dpjax.RecursiveQuantiles)
-    if several and distribution.asked.resolution is not None:  # of the numbers that say how equal records are split
+    # of the numbers that say how equal records are split
+    if several and distribution.asked.resolution is not None:
         points = np.linspace(-0.5, 0.5, *distribution.event_shape, dtype=distribution.dtype)
         split = np.zeros(len(points), np.int32)
         if isinstance(distribution, dpjax.NestedQuantiles):  # up to the last place of each value
             first = np.round(4 * points[np.array(distribution.nesting.first)]) / 4
-            split = jnp.sum(distribution.asked.values[..., None, :] <= first[:, None], axis=-1, dtype=jnp.int32)
+            split = jnp.sum(
+                distribution.asked.values[..., None, :] <= first[:, None], axis=-1, dtype=jnp.int32
+            )
         return {"log_prob": distribution.log_prob(np.round(4 * points) / 4, split)}
     if hasattr(distribution, "log_prob") and getattr(distribution, "event_shape", ()):
-        return {"log_prob": distribution.log_prob(np.linspace(-0.5, 0.5, *distribution.event_shape, dtype=distribution.dtype))}
+        return {
+            "log_prob": distribution.log_prob(
+                np.linspace(-0.5, 0.5, *distribution.event_shape, dtype=distribution.dtype)
+            )
+        }
     at = points.reshape(-1, *[1] * len(distribution.batch_shape))
     names = [name for name in ("mean_abs_error", "cdf") if hasattr(distribution, name)]
     return {name: getattr(distribution, name)(at) for name in names}
@@ -85,9 +100,13 @@ def slopes(distribution):
 
     def total(floats):
         floats = iter(floats)
-        whole = [next(floats) if is_real else leaf for leaf, is_real in zip(leaves, real, strict=True)]
+        whole = [
+            next(floats) if is_real else leaf for leaf, is_real in zip(leaves, real, strict=True)
+        ]
         values = asked(jax.tree.unflatten(structure, whole)).values()
-        return sum((jnp.sum(jnp.nan_to_num(value)) for value in values), jnp.zeros((), distribution.dtype))
+        return sum(
+            (jnp.sum(jnp.nan_to_num(value)) for value in values), jnp.zeros((), distribution.dtype)
+        )
 
     return jax.grad(total)([leaf for leaf, is_real in zip(leaves, real, strict=True) if is_real])
 
@@ -98,7 +117,9 @@ def draws(key, distribution):
 
 
 def far(one, other, tolerance):
-    """Where two arrays differ by more than a tolerance of 1 + |them|, or one is no number where the other is one."""
+    """Where two arrays differ by more than a tolerance of 1 + |them|, or one is no number where the
+    other is one.
+    """
     one, other = np.asarray(one), np.asarray(other)
     if not np.issubdtype(other.dtype, np.floating):
         return one != other
@@ -116,19 +137,31 @@ def all_near(found, expected, tolerance):
 
 
 def compare(pipeline, under_test, on_cpu, dtype, slack):
-    """All that a pipeline gives on both; and that it would be seen if an epsilon were off by 1 percent, or the key another."""
+    """All that a pipeline gives on both; and that it would be seen if an epsilon were off by 1
+    percent, or the key another.
+    """
     distribution, key = made(pipeline, dtype), jax.random.key(0)
     expected, moved = (distribution(on_cpu, HOLED, eps) for eps in (1.0, 1.01))
     all_near(distribution(under_test, HOLED), expected, MADE * slack)
     all_near(under_test(slopes, expected), on_cpu(slopes, expected), SLOPES * slack)
     pairs = all_near(under_test(summaries, expected), on_cpu(summaries, expected), ASKED * slack)
     others = jax.tree.leaves(on_cpu(summaries, moved))
-    if any(far(*both, MADE * slack).any() for both in zip(*map(jax.tree.leaves, (moved, expected)), strict=True)) and pairs:
-        assert any(far(other, same, ASKED * slack).any() for other, (_, same) in zip(others, pairs, strict=True))
+    if (
+        any(
+            far(*both, MADE * slack).any()
+            for both in zip(*map(jax.tree.leaves, (moved, expected)), strict=True)
+        )
+        and pairs
+    ):
+        assert any(
+            far(other, same, ASKED * slack).any()
+            for other, (_, same) in zip(others, pairs, strict=True)
+        )
     one, many = near_draws(key, expected, under_test, on_cpu, slack)
     another = on_cpu(draws, jax.random.key(1), expected)
     assert far(many, another[1], DRAWS * slack).sum() > 10 * EXCHANGED
-    # What is missing in a row is its own affair: without it, no draw of the others changes in a bit.
+    # What is missing in a row is its own affair: without it, no draw of the others changes in a
+    # bit.
     whole = under_test(draws, key, distribution(on_cpu, X))
     rows = np.arange(len(X)) != HOLE
     np.testing.assert_array_equal(one[rows], whole[0][rows])
@@ -165,8 +198,11 @@ def test_what_takes_a_key_draws_what_it_draws_on_the_cpu(name, under_test, on_cp
     given = X, np.float32(1), np.float32(-3), np.float32(3)
     run = jax.jit(DRAWN[name])
     found, expected, other = (
-        jax.tree.leaves(on(run, jax.random.key(seed), *given)) for on, seed in ((under_test, 0), (on_cpu, 0), (on_cpu, 1))
+        jax.tree.leaves(on(run, jax.random.key(seed), *given))
+        for on, seed in ((under_test, 0), (on_cpu, 0), (on_cpu, 1))
     )
     for one, same in zip(found, expected, strict=True):
         assert far(one, same, DRAWS).sum() <= EXCHANGED / 3
-    assert any(far(one, another, DRAWS).sum() > 2 for one, another in zip(found, other, strict=True))
+    assert any(
+        far(one, another, DRAWS).sum() > 2 for one, another in zip(found, other, strict=True)
+    )

@@ -1,4 +1,6 @@
-"""The device under test goes the way of accelerators, also where the CPU stands in for one: else nothing here would be tested."""
+"""The device under test goes the way of accelerators, also where the CPU stands in for one: else
+nothing here would be tested.
+"""
 
 import jax
 import numpy as np
@@ -30,7 +32,9 @@ def test_records_are_sorted_by_xla(under_test, on_cpu):
 
 
 def test_rows_are_weighed_again_at_once_and_not_in_turns(under_test, on_cpu):
-    """Where the mass of some row is far from cost 0: by one condition; on the CPU by a loop over rows that stay in the cache."""
+    """Where the mass of some row is far from cost 0: by one condition; on the CPU by a loop over
+    rows that stay in the cache.
+    """
     text = lowered(under_test, draw, jax.random.key(0), X)
     assert "stablehlo.while" not in text
     assert len(traced_conditions(text)) == 1

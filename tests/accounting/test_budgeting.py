@@ -22,14 +22,17 @@ from dpjax.accounting import (
 
 @pytest.mark.parametrize("promise", ["pure", "bounded_range"])
 @pytest.mark.parametrize(
-    ("count", "epsilon", "delta"), [(1, 1.0, 1e-6), pytest.param(8, 0.7, 1e-5, marks=pytest.mark.slow), (300, 2.0, 1e-8)]
+    ("count", "epsilon", "delta"),
+    [(1, 1.0, 1e-6), pytest.param(8, 0.7, 1e-5, marks=pytest.mark.slow), (300, 2.0, 1e-8)],
 )
 def test_per_query(promise, count, epsilon, delta):
     each = epsilon_per_query(count=count, epsilon=epsilon, delta=delta, promise=promise)
 
     def spent(scale):
         one = scale * each
-        return (count * Guarantee(one, one if promise == "bounded_range" else inf, "swap")).epsilon_at(delta)
+        return (
+            count * Guarantee(one, one if promise == "bounded_range" else inf, "swap")
+        ).epsilon_at(delta)
 
     assert spent(1.0) <= epsilon < spent(1 + 1e-5)
     assert each >= epsilon / count
@@ -43,7 +46,10 @@ def test_fixed_queries_get_more():
     for count, epsilon, delta in ((1, 1.0, 1e-6), (9, 0.7, 1e-5)):
         at = {"count": count, "epsilon": epsilon, "delta": delta}
         each = epsilon_per_query(**at, queries="fixed")
-        spent = [bounded_range_delta(scale * each, count=count, epsilon=epsilon, queries="fixed") for scale in (1.0, 1 + 1e-5)]
+        spent = [
+            bounded_range_delta(scale * each, count=count, epsilon=epsilon, queries="fixed")
+            for scale in (1.0, 1 + 1e-5)
+        ]
         assert spent[0] <= delta < spent[1]
         assert each >= epsilon_per_query(**at) * (1 - 1e-5)
     assert each > 1.005 * epsilon_per_query(**at)
@@ -52,7 +58,13 @@ def test_fixed_queries_get_more():
 
 def test_per_query_refusals():
     assert epsilon_per_query(count=4, epsilon=1.0, delta=0.0) == 0.25
-    for change in ({"count": 0}, {"epsilon": 0.0}, {"delta": 1.0}, {"promise": "rdp"}, {"queries": "none"}):
+    for change in (
+        {"count": 0},
+        {"epsilon": 0.0},
+        {"delta": 1.0},
+        {"promise": "rdp"},
+        {"queries": "none"},
+    ):
         with pytest.raises(ValueError, match=next(iter(change))):
             epsilon_per_query(**({"count": 4, "epsilon": 1.0, "delta": 1e-6} | change))
 
@@ -64,10 +76,16 @@ def test_epsilon_for_error():
     target = np.array([[0.05], [0.5]], np.float32)
     found = epsilon_for_error(profile, dpjax.piecewise_laplace, target)
     assert found.shape == (2, 5)
-    errors = jax.jit(lambda epsilon: dpjax.piecewise_laplace(profile, epsilon).mean_abs_error(profile.value[None]))
+    errors = jax.jit(
+        lambda epsilon: dpjax.piecewise_laplace(profile, epsilon).mean_abs_error(
+            profile.value[None]
+        )
+    )
     np.testing.assert_allclose(errors(found), np.broadcast_to(target, (2, 5)), rtol=1e-4)
     assert (np.asarray(errors(np.float32(0.99) * np.asarray(found))) > target * (1 + 1e-4)).all()
-    limited = epsilon_for_error(profile, dpjax.piecewise_laplace, jnp.array([1e-30, 4.9, -1.0, jnp.nan, 0.5]), upper=20.0)
+    limited = epsilon_for_error(
+        profile, dpjax.piecewise_laplace, jnp.array([1e-30, 4.9, -1.0, jnp.nan, 0.5]), upper=20.0
+    )
     np.testing.assert_array_equal(np.isnan(limited), [True, False, True, True, False])
     assert limited[1] == pytest.approx(1e-4)  # the range alone is that good
     for change in ({"target": -1.0}, {"target": 1.0, "lower": 2.0, "upper": 1.0}):
@@ -77,17 +95,23 @@ def test_epsilon_for_error():
 
 @cache
 def errors_of_columns():
-    """Of medians of columns of different spread, a function of their epsilons that is compiled once."""
+    """Of medians of columns of different spread, a function of their epsilons that is compiled
+    once.
+    """
     spread = np.array([0.1, 1.0, 4.0, 10.0])
     x = (spread[:, None] * np.random.default_rng(1).normal(size=(4, 101))).astype(np.float32)
     profile = dpjax.median(x, lower=-50, upper=50, neighbors="add_remove")
-    return jax.jit(lambda epsilon: dpjax.piecewise_laplace(profile, epsilon).mean_abs_error(profile.value))
+    return jax.jit(
+        lambda epsilon: dpjax.piecewise_laplace(profile, epsilon).mean_abs_error(profile.value)
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("budget", ["epsilon", "zcdp"])
 def test_allocation_of_exact_errors(budget):
-    """Medians of columns of different spread: better than an even split, and no shift of budget between two improves it."""
+    """Medians of columns of different spread: better than an even split, and no shift of budget
+    between two improves it.
+    """
     errors = errors_of_columns()
 
     def of(share):
@@ -112,7 +136,11 @@ def test_allocation_of_rows_and_refusals():
     rows = jnp.array([[1.0, 4.0], [9.0, 1.0]])
     found = allocate(lambda epsilon: rows / epsilon, jnp.array([3.0, 4.0]), queries=2)
     np.testing.assert_allclose(found, [[1.0, 2.0], [3.0, 1.0]], rtol=1e-5)
-    for change, message in (({"total": -1.0}, "total"), ({"queries": 0}, "queries"), ({"budget": "rdp"}, "budget")):
+    for change, message in (
+        ({"total": -1.0}, "total"),
+        ({"queries": 0}, "queries"),
+        ({"budget": "rdp"}, "budget"),
+    ):
         with pytest.raises(ValueError, match=message):
             allocate(lambda e: 1 / e, **({"total": 1.0, "queries": 2} | change))
 

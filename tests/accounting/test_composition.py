@@ -11,7 +11,9 @@ import pytest
 
 from dpjax.accounting import composition_theorems as composition
 
-GOLDEN = json.loads((pathlib.Path(__file__).parents[1] / "golden" / "F_accounting.json").read_text())["br_composition"]
+GOLDEN = json.loads(
+    (pathlib.Path(__file__).parents[1] / "golden" / "F_accounting.json").read_text()
+)["br_composition"]
 CASES = {key: [float(part.split("=")[1]) for part in key.split(",")] for key in GOLDEN}
 
 
@@ -24,11 +26,14 @@ def test_golden_compositions(key):
     for part, name in ((1, "optimal_DP_eps"), (0.5, "optimal_DP_half_eps")):
         pure = composition.optimal_pure_delta([part * each], [count], epsilon=epsilon)
         np.testing.assert_allclose(pure, float(value[name]), rtol=1e-12)
-    adaptive = composition.bounded_range_delta(each, count=count, epsilon=epsilon, queries="adaptive")
+    adaptive = composition.bounded_range_delta(
+        each, count=count, epsilon=epsilon, queries="adaptive"
+    )
     assert fixed < adaptive < float(value["zcdp_bound"])
     if value["adaptive_float"] is not None:  # a search from below; ours is an upper bound
         assert 0 < adaptive / float(value["adaptive_float"]) - 1 < 3e-4
-        assert count == 2 or fixed < 0.98 * adaptive  # what the formula for fixed queries would leave out
+        # what the formula for fixed queries would leave out
+        assert count == 2 or fixed < 0.98 * adaptive
 
 
 @pytest.mark.slow
@@ -80,14 +85,23 @@ def fixed_pair(each, count, epsilon, t):
     excess = 0.0
     for wrong in range(count + 1):
         loss = count * t - wrong * each
-        excess += comb(count, wrong) * up ** (count - wrong) * (1 - up) ** wrong * max(1 - exp(epsilon - loss), 0)
+        excess += (
+            comb(count, wrong)
+            * up ** (count - wrong)
+            * (1 - up) ** wrong
+            * max(1 - exp(epsilon - loss), 0)
+        )
     return excess
 
 
-@pytest.mark.parametrize(("each", "count", "epsilon"), [(0.4, 6, 0.7), (2.0, 3, 1.0), (0.05, 40, 0.0)])
+@pytest.mark.parametrize(
+    ("each", "count", "epsilon"), [(0.4, 6, 0.7), (2.0, 3, 1.0), (0.05, 40, 0.0)]
+)
 def test_fixed_queries_attain_the_formula_and_no_pair_passes_it(each, count, epsilon):
     found = composition.bounded_range_delta(each, count=count, epsilon=epsilon, queries="fixed")
-    tried = np.array([fixed_pair(each, count, epsilon, t) for t in np.linspace(1e-9, each - 1e-9, 4001)])
+    tried = np.array(
+        [fixed_pair(each, count, epsilon, t) for t in np.linspace(1e-9, each - 1e-9, 4001)]
+    )
     assert tried.max() <= found * (1 + 1e-12)
     assert tried.max() > 0.9999 * found
     back = composition.bounded_range_epsilon(each, count=count, delta=found, queries="fixed")
@@ -101,14 +115,19 @@ def adaptive_by_search(each, count, epsilon, points):
     best = 0.0
     for t in np.linspace(0, each, points):
         up = expm1(t - each) / expm1(-each)
-        later = [adaptive_by_search(each, count - 1, epsilon - loss, points) for loss in (t, t - each)]
+        later = [
+            adaptive_by_search(each, count - 1, epsilon - loss, points) for loss in (t, t - each)
+        ]
         best = max(best, up * later[0] + (1 - up) * later[1])
     return best
 
 
 @pytest.mark.parametrize(
     ("each", "count", "epsilon"),
-    [(3.0, 2, 1.0), *(pytest.param(*case, marks=pytest.mark.slow) for case in ((0.4, 3, 0.3), (1.0, 3, 0.0)))],
+    [
+        (3.0, 2, 1.0),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in ((0.4, 3, 0.3), (1.0, 3, 0.0))),
+    ],
 )
 def test_adaptive_queries_stay_below_the_recursion(each, count, epsilon):
     found = composition.bounded_range_delta(each, count=count, epsilon=epsilon, queries="adaptive")
@@ -126,7 +145,9 @@ def test_ends_of_bounded_range():
         at = {"count": 4, "queries": queries}
         assert composition.bounded_range_epsilon(0.5, delta=0.0, **at) == 2.0
         assert composition.bounded_range_delta(0.5, epsilon=2.0, **at) < 1e-12
-        assert composition.bounded_range_epsilon(0.5, delta=0.999, **at) == pytest.approx(0, abs=0.02)
+        assert composition.bounded_range_epsilon(0.5, delta=0.999, **at) == pytest.approx(
+            0, abs=0.02
+        )
         large = composition.bounded_range_delta(64.0, count=2, epsilon=3.0, queries=queries)
         assert 0.99 < large <= 1
 
@@ -134,13 +155,23 @@ def test_ends_of_bounded_range():
 def test_what_composition_refuses():
     at = {"count": 3, "epsilon": 0.5}
     with pytest.raises(TypeError, match="queries"):
-        composition.bounded_range_delta(0.5, **at)  # no one gets the formula for fixed queries by default
+        # no one gets the formula for fixed queries by default
+        composition.bounded_range_delta(0.5, **at)
     for call, message in (
         (lambda: composition.bounded_range_delta(0.5, **at, queries="non-adaptive"), "queries"),
         (lambda: composition.bounded_range_delta(-0.5, **at, queries="fixed"), "positive"),
-        (lambda: composition.bounded_range_delta(0.5, count=0, epsilon=0.5, queries="fixed"), "counts"),
-        (lambda: composition.bounded_range_delta(0.5, count=3, epsilon=-0.5, queries="fixed"), "epsilon"),
-        (lambda: composition.bounded_range_epsilon(0.5, count=3, delta=1.0, queries="fixed"), "delta"),
+        (
+            lambda: composition.bounded_range_delta(0.5, count=0, epsilon=0.5, queries="fixed"),
+            "counts",
+        ),
+        (
+            lambda: composition.bounded_range_delta(0.5, count=3, epsilon=-0.5, queries="fixed"),
+            "epsilon",
+        ),
+        (
+            lambda: composition.bounded_range_epsilon(0.5, count=3, delta=1.0, queries="fixed"),
+            "delta",
+        ),
         (lambda: composition.optimal_pure_delta([0.5], [1, 2], epsilon=0.5), "count"),
         (lambda: composition.advanced_epsilon(0.5, count=3, delta=0.0), "delta"),
     ):
@@ -150,17 +181,31 @@ def test_what_composition_refuses():
 
 def test_narrow_types_and_extreme_ranges():
     exact = composition.bounded_range_delta(0.5, count=127, epsilon=1.0, queries="fixed")
-    assert composition.bounded_range_delta(np.float32(0.5), count=np.int8(127), epsilon=1.0, queries="fixed") == exact
-    assert composition.advanced_epsilon(0.1, count=np.uint8(200), delta=1e-6) == composition.advanced_epsilon(
-        0.1, count=200, delta=1e-6
+    assert (
+        composition.bounded_range_delta(
+            np.float32(0.5), count=np.int8(127), epsilon=1.0, queries="fixed"
+        )
+        == exact
     )
+    assert composition.advanced_epsilon(
+        0.1, count=np.uint8(200), delta=1e-6
+    ) == composition.advanced_epsilon(0.1, count=200, delta=1e-6)
     for r in (1e-300, 1e-12, 1e-3):
-        fixed, adaptive = (composition.bounded_range_delta(r, count=2, epsilon=1.5 * r, queries=q) for q in ("fixed", "adaptive"))
+        fixed, adaptive = (
+            composition.bounded_range_delta(r, count=2, epsilon=1.5 * r, queries=q)
+            for q in ("fixed", "adaptive")
+        )
         assert 0 < fixed <= adaptive
-        epsilons = [composition.bounded_range_epsilon(r, count=3, delta=r / 100, queries=q) for q in ("fixed", "adaptive")]
+        epsilons = [
+            composition.bounded_range_epsilon(r, count=3, delta=r / 100, queries=q)
+            for q in ("fixed", "adaptive")
+        ]
         assert 1.5 * r < epsilons[0] <= epsilons[1] * (1 + 1e-9) <= 3.1 * r
     for r in (300.0, 1e4):
-        fixed, adaptive = (composition.bounded_range_delta(r, count=3, epsilon=2.5 * r, queries=q) for q in ("fixed", "adaptive"))
+        fixed, adaptive = (
+            composition.bounded_range_delta(r, count=3, epsilon=2.5 * r, queries=q)
+            for q in ("fixed", "adaptive")
+        )
         pure = composition.optimal_pure_delta([r], [3], epsilon=2.5 * r)
         assert 0 < fixed <= adaptive <= pure
     many = composition.optimal_pure_delta([1e-3], [10**6], epsilon=5.0)

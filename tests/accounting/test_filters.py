@@ -120,7 +120,11 @@ def test_a_budget_with_delta_is_one_of_zcdp(x64):
         budget.charge(each)
         count += 1
     assert count == int(budget.budget / (0.05**2 / 8))
-    assert epsilon_of_zcdp(budget.spent, delta=1e-6) <= 1.0 < epsilon_of_zcdp(budget.spent + each.rho, delta=1e-6)
+    assert (
+        epsilon_of_zcdp(budget.spent, delta=1e-6)
+        <= 1.0
+        < epsilon_of_zcdp(budget.spent + each.rho, delta=1e-6)
+    )
     assert count > 3 * 20  # of what a pure budget would allow
 
 
@@ -149,7 +153,9 @@ def test_what_a_budget_cannot_charge():
 
 
 def adaptive_losses(runs, rounds, seed):
-    """Losses and rho of an adversary who doubles the cost when ahead: randomised responses, all runs at once."""
+    """Losses and rho of an adversary who doubles the cost when ahead: randomised responses, all
+    runs at once.
+    """
     rng = np.random.default_rng(seed)
     loss, rho, path = np.zeros(runs), np.zeros(runs), []
     for _ in range(rounds):
@@ -169,7 +175,8 @@ def test_an_odometer_bounds_the_loss_at_all_times():
         bound = np.array([reading(delta, r) for r in spent])[run]
         ever |= loss > bound
         ever_half |= loss > bound / 3
-    # At most delta of the runs, with six standard deviations of 4000 runs on top; a third of the bound is passed by many.
+    # At most delta of the runs, with six standard deviations of 4000 runs on top; a third of the
+    # bound is passed by many.
     assert ever.mean() <= delta + 6 * np.sqrt(delta / runs)
     assert ever_half.mean() > 2 * delta
 
@@ -209,7 +216,11 @@ def test_bad_numbers_do_not_open_a_budget():
 
 
 def test_a_delta_admits_at_least_what_none_admits():
-    for each in (Guarantee(0.3, 0.6, "swap"), Guarantee(0.9, inf, "swap"), Guarantee(0.05, 0.05, "swap")):
+    for each in (
+        Guarantee(0.3, 0.6, "swap"),
+        Guarantee(0.9, inf, "swap"),
+        Guarantee(0.05, 0.05, "swap"),
+    ):
         admitted = {}
         for delta in (0.0, 1e-6):
             budget, admitted[delta] = PrivacyFilter(1.0, delta, "swap"), 0
@@ -218,14 +229,17 @@ def test_a_delta_admits_at_least_what_none_admits():
                 admitted[delta] += 1
         assert admitted[1e-6] >= admitted[0.0] > 0
     large = Guarantee(0.9, inf, "swap")
-    assert large.rho > PrivacyFilter(1.0, 1e-6, "swap").budget  # control: its rho alone would refuse it
+    # control: its rho alone would refuse it
+    assert large.rho > PrivacyFilter(1.0, 1e-6, "swap").budget
     mixed = PrivacyFilter(1.0, 1e-6, "swap")
     mixed.charge(Guarantee(neighbors="swap", zcdp=1e-4))
-    assert not mixed.allows(large)  # without an epsilon for every part the sum of epsilons admits nothing
+    # without an epsilon for every part the sum of epsilons admits nothing
+    assert not mixed.allows(large)
 
 
 def largest_delta(epsilon, allows, leak=0.0):
-    """The delta at epsilon of the best adversary who composes randomised responses at 0.1 and 0.5, each as ``allows`` says.
+    """The delta at epsilon of the best adversary who composes randomised responses at 0.1 and 0.5,
+    each as ``allows`` says.
 
     With the probability ``leak`` a response tells the truth and that it does.
     """
@@ -244,7 +258,9 @@ def largest_delta(epsilon, allows, leak=0.0):
 
 
 def allowed_by(make, parts):
-    """Whether so many of each can be charged, in any order: what a filter allows does not depend on the order."""
+    """Whether so many of each can be charged, in any order: what a filter allows does not depend on
+    the order.
+    """
 
     @cache
     def allows(*counts):
@@ -262,7 +278,9 @@ def allowed_by(make, parts):
 
 @pytest.mark.parametrize("orders", [(), (12.0,), (6.0, 9.0, 14.0)])
 def test_rules_side_by_side_keep_the_delta(orders):
-    """All adaptive adversaries, against the filter; the control may spend one budget after the other."""
+    """All adaptive adversaries, against the filter; the control may spend one budget after the
+    other.
+    """
     parts, delta = (Guarantee(0.1, inf, "swap"), Guarantee(0.5, inf, "swap")), 0.01
     rho = PrivacyFilter(1.0, delta, "swap").budget
     assert 10 * parts[0].rho < rho < parts[1].rho
@@ -271,7 +289,9 @@ def test_rules_side_by_side_keep_the_delta(orders):
     assert allows(0, 2)
     found = largest_delta(1.0, allows)
     assert 0 < found <= delta
-    assert largest_delta(1.0, lambda small, large: large <= 2 and small * parts[0].rho <= rho) > delta
+    assert (
+        largest_delta(1.0, lambda small, large: large <= 2 and small * parts[0].rho <= rho) > delta
+    )
 
 
 def test_deltas_of_mechanisms_keep_their_part():
@@ -283,8 +303,12 @@ def test_deltas_of_mechanisms_keep_their_part():
     assert not allows(6, 0)
     assert 0.007 < largest_delta(1.0, allows, leak) <= delta
     pure = tuple(Guarantee(part.epsilon, inf, "swap") for part in parts)
-    assert largest_delta(1.0, allowed_by(lambda: PrivacyFilter(1.0, delta, "swap"), pure), leak) > delta
-    basic = PrivacyFilter(1.0, 1e-6, "swap", mechanism_delta=1e-6)  # no part for a rule: epsilons and deltas add up
+    assert (
+        largest_delta(1.0, allowed_by(lambda: PrivacyFilter(1.0, delta, "swap"), pure), leak)
+        > delta
+    )
+    # no part for a rule: epsilons and deltas add up
+    basic = PrivacyFilter(1.0, 1e-6, "swap", mechanism_delta=1e-6)
     for _ in range(10):
         basic.charge(Guarantee(0.1, inf, "swap", delta=1e-7))
     with pytest.raises(BudgetExceeded, match="delta"):
@@ -307,7 +331,12 @@ def test_larger_budgets_admit_at_least_as_much():
         for _ in range(40):
             budgets = [
                 PrivacyFilter(epsilon, delta, "add_remove", mechanism_delta=reserved, orders=orders)
-                for epsilon, delta, reserved in ((2.5, 1e-7, 5e-8), (3.0, 1e-7, 5e-8), (3.0, 1e-4, 5e-8), (3.0, 1e-4, 5e-6))
+                for epsilon, delta, reserved in (
+                    (2.5, 1e-7, 5e-8),
+                    (3.0, 1e-7, 5e-8),
+                    (3.0, 1e-4, 5e-8),
+                    (3.0, 1e-4, 5e-6),
+                )
             ]
             for index in rng.integers(0, len(some) if orders else 4, 40):
                 room = [budget.allows(some[index]) for budget in budgets]
@@ -342,7 +371,9 @@ def test_an_odometer_at_public_orders():
     assert odometer.epsilon == 0.1  # the sum of epsilons
     odometer.charge(400 * Guarantee(0.1, 0.1, "swap"))
     rho = np.array([odometer_rdp(order) for order in (5.0, 10.0, 20.0)])
-    assert odometer.epsilon == pytest.approx(np.min(rho + log(3e6) / np.array([4, 9, 19])), rel=1e-9)
+    assert odometer.epsilon == pytest.approx(
+        np.min(rho + log(3e6) / np.array([4, 9, 19])), rel=1e-9
+    )
     assert odometer.epsilon > (401 * Guarantee(0.1, 0.1, "swap")).epsilon_at(1e-6)
     pure = PrivacyOdometer(0.0, "swap")
     for _ in range(3):
@@ -362,7 +393,9 @@ def odometer_rdp(order):
 
 
 def test_an_odometer_at_orders_bounds_the_loss_at_all_times():
-    """The probability that the best of some adversaries ever passes the reading, exactly; half the reading is passed."""
+    """The probability that the best of some adversaries ever passes the reading, exactly; half the
+    reading is passed.
+    """
     delta, orders = 0.05, (2.0, 4.0, 8.0)
     parts = Guarantee(0.1, inf, "swap"), Guarantee(0.5, inf, "swap")
 
@@ -383,7 +416,11 @@ def test_an_odometer_at_orders_bounds_the_loss_at_all_times():
         found = 0.0
         for step, counts in ((1, (small + 1, large)), (5, (small, large + 1))):
             right = 1 / (1 + exp(-0.1 * step))
-            found = max(found, right * passes(*counts, loss + step, scale) + (1 - right) * passes(*counts, loss - step, scale))
+            found = max(
+                found,
+                right * passes(*counts, loss + step, scale)
+                + (1 - right) * passes(*counts, loss - step, scale),
+            )
         return found
 
     assert passes(0, 0, 0, 1.0) <= delta < passes(0, 0, 0, 0.5)
@@ -392,8 +429,8 @@ def test_an_odometer_at_orders_bounds_the_loss_at_all_times():
 def conversation(secret, asked, answers, epsilon):
     """The probability of the answers of an interactive mechanism, which draws a hidden coin once.
 
-    Each answer is a response at epsilon about the coin, or about coin XOR secret: by itself it says nothing.
-    """
+    Each answer is a response at epsilon about the coin, or about coin XOR secret: by itself it says
+    nothing."""
     right, total = 1 / (1 + exp(-epsilon)), 0.0
     for coin in (0, 1):
         chance = 0.5
@@ -404,7 +441,9 @@ def conversation(secret, asked, answers, epsilon):
 
 
 def concurrent_delta(epsilon, parts):
-    """The best adversary who asks each mechanism twice, in any order, each question chosen by all answers before."""
+    """The best adversary who asks each mechanism twice, in any order, each question chosen by all
+    answers before.
+    """
 
     @cache
     def best(history):
@@ -413,7 +452,11 @@ def concurrent_delta(epsilon, parts):
             chance = [
                 np.prod(
                     [
-                        conversation(secret, *zip(*[step[1:] for step in history if step[0] == number], strict=True), part)
+                        conversation(
+                            secret,
+                            *zip(*[step[1:] for step in history if step[0] == number], strict=True),
+                            part,
+                        )
                         for number, part in enumerate(parts)
                     ]
                 )
@@ -448,7 +491,12 @@ def test_interactive_mechanisms_compose_concurrently():
 def interactive_loss(part, asked):
     """The largest log-ratio of a whole conversation with one adversary: what is charged."""
     return max(
-        abs(log(conversation(0, questions, answers, part) / conversation(1, questions, answers, part)))
+        abs(
+            log(
+                conversation(0, questions, answers, part)
+                / conversation(1, questions, answers, part)
+            )
+        )
         for questions in product((0, 1), repeat=asked)
         for answers in product((0, 1), repeat=asked)
     )
@@ -476,14 +524,18 @@ def test_parts_have_budgets_of_their_own():
     ):
         given = {"parts": ("a", "b"), "neighbors": "add_remove", "membership": "by_value", **bad}
         with pytest.raises(ValueError, match=message):
-            PartitionFilter(given["parts"], 1.0, 0.0, given["neighbors"], membership=given["membership"])
+            PartitionFilter(
+                given["parts"], 1.0, 0.0, given["neighbors"], membership=given["membership"]
+            )
     for parts in (["d"], [], "a"):
         with pytest.raises(ValueError, match="names among"):
             budget.allows(each, parts)
 
 
 def test_parts_by_enumeration():
-    """Each person is in one of two parts. The loss of all answers is within the budget, and a record that moves passes it."""
+    """Each person is in one of two parts. The loss of all answers is within the budget, and a
+    record that moves passes it.
+    """
     flips = 1 / (1 + exp(-0.5))
 
     def chance(people, answers):
@@ -498,13 +550,18 @@ def test_parts_by_enumeration():
     for part in (0, 0, 1, 1):
         budget.charge(Guarantee(0.5, 1.0, "add_remove"), [part])
     assert not budget.allows(Guarantee(0.01, 0.01, "add_remove"), [1])
-    person, outcomes = list(product((0, 1), repeat=2)), list(product(product((0, 1), repeat=2), repeat=2))
+    person, outcomes = (
+        list(product((0, 1), repeat=2)),
+        list(product(product((0, 1), repeat=2), repeat=2)),
+    )
     datasets = [people for size in (0, 1, 2) for people in product(person, repeat=size)]
 
     def loss(one, other):
         return max(abs(log(chance(one, given) / chance(other, given))) for given in outcomes)
 
-    assert max(loss(people, (*people, new)) for people in datasets for new in person) == pytest.approx(1.0)
+    assert max(
+        loss(people, (*people, new)) for people in datasets for new in person
+    ) == pytest.approx(1.0)
     assert max(loss((old,), (new,)) for old in person for new in person) == pytest.approx(2.0)
 
 
@@ -515,14 +572,21 @@ def test_unknown_relations_are_refused():
 
 
 def test_gaussian_noise_is_admitted_by_its_own_rule():
-    """More than zCDP admits, and together still within the budget; what is charged first decides, before there is an answer."""
+    """More than zCDP admits, and together still within the budget; what is charged first decides,
+    before there is an answer.
+    """
     for mu, admitted in ((0.05, 22), (0.1, 5)):
         budget, each = PrivacyFilter(1.0, 1e-6, "swap"), Guarantee(neighbors="swap", gdp=mu)
         for _ in range(admitted):
             budget.charge(each)
         assert not budget.allows(each)
         assert (admitted * each).epsilon_at(1e-6) <= 1.0
-        assert pickle.loads(pickle.dumps(budget)).remaining == copy.deepcopy(budget).remaining == budget.remaining < mu**2 / 2
+        assert (
+            pickle.loads(pickle.dumps(budget)).remaining
+            == copy.deepcopy(budget).remaining
+            == budget.remaining
+            < mu**2 / 2
+        )
     other = Guarantee(0.05, 0.05, "swap")
     mixed = PrivacyFilter(1.0, 1e-6, "swap")
     mixed.charge(each)
@@ -557,7 +621,9 @@ def test_a_session_is_charged_when_it_opens():
 
 
 def test_an_adversary_with_a_session_keeps_the_budget():
-    """By dynamic programming over all adaptive adversaries: 0.1 steps of the whole, and of the session in between."""
+    """By dynamic programming over all adaptive adversaries: 0.1 steps of the whole, and of the
+    session in between.
+    """
     parts = (Guarantee(0.1, inf, "swap"), Guarantee(0.1, inf, "swap"))
 
     @cache
@@ -578,7 +644,9 @@ def test_an_adversary_with_a_session_keeps_the_budget():
         for counts in ((outer + 1, inner), (outer, inner + 1)):
             if allows(*counts):
                 right = 1 / (1 + np.exp(-0.1))
-                found = max(found, right * best(*counts, loss + 1) + (1 - right) * best(*counts, loss - 1))
+                found = max(
+                    found, right * best(*counts, loss + 1) + (1 - right) * best(*counts, loss - 1)
+                )
         return found
 
     assert allows(0, 4)

@@ -1,4 +1,6 @@
-"""Gaussian DP: against 80 digits of mpmath, log_ndtr of SciPy, and integrals of max(p - e^epsilon q, 0) for compositions."""
+"""Gaussian DP: against 80 digits of mpmath, log_ndtr of SciPy, and integrals of max(p - e^epsilon
+q, 0) for compositions.
+"""
 
 from math import exp, expm1, inf, log, sqrt
 
@@ -19,7 +21,8 @@ from dpjax.accounting import (
     parallel,
 )
 
-# mu, delta, epsilon: the root of Phi(-a) - e^epsilon Phi(-a - mu) = delta, by 120 bisections in mpmath at 500 digits.
+# mu, delta, epsilon: the root of Phi(-a) - e^epsilon Phi(-a - mu) = delta, by 120 bisections in
+# mpmath at 500 digits.
 EPSILONS = [
     (1.0, 1e-6, 4.886554117462212),
     (1.0, 1e-300, 37.4488479121391),
@@ -29,13 +32,19 @@ EPSILONS = [
     (0.3, 0.1, 0.04581318579566376),
     (1e-4, 1e-30, 0.001041494091602652),
 ]
-DELTAS = [(1.0, 1.0, 0.1269367375066439), (1.0, 30.0, 4.709326318097522e-193), (0.05, 0.2, 3.947243281789342e-7)]
+DELTAS = [
+    (1.0, 1.0, 0.1269367375066439),
+    (1.0, 30.0, 4.709326318097522e-193),
+    (0.05, 0.2, 3.947243281789342e-7),
+]
 DELTAS += [(1e-3, 0.03, 1.656620395042938e-202), (20.0, 0.5, 1.0)]
 ONE = Guarantee(neighbors="swap", gdp=1.0)
 
 
 def reference(mu, epsilon):
-    """The difference itself, in logarithms: it cancels where mu is small, and SciPy's log_ndtr is right to 1e-14."""
+    """The difference itself, in logarithms: it cancels where mu is small, and SciPy's log_ndtr is
+    right to 1e-14.
+    """
     first, second = log_ndtr(mu / 2 - epsilon / mu), log_ndtr(-mu / 2 - epsilon / mu)
     return np.exp(first) * -np.expm1(epsilon + second - first)
 
@@ -65,7 +74,9 @@ def test_inverses_never_promise_too_much():
             assert delta_of_gdp(mu, epsilon=epsilon) <= delta * (1 + 1e-9)
             if epsilon:
                 assert gdp_of(epsilon, delta=delta) == pytest.approx(mu, rel=1e-5)
-                assert delta_of_gdp(gdp_of(epsilon, delta=delta), epsilon=epsilon) <= delta * (1 + 1e-9)
+                assert delta_of_gdp(gdp_of(epsilon, delta=delta), epsilon=epsilon) <= delta * (
+                    1 + 1e-9
+                )
                 if mu > 1e-5:  # the control: an epsilon that is smaller by 1e-6 is too small
                     assert delta_of_gdp(mu, epsilon=epsilon * (1 - 1e-6)) > delta
 
@@ -74,7 +85,12 @@ def test_extremes():
     assert epsilon_of_gdp(1e200, delta=1e-3) == inf
     assert 0 < epsilon_of_gdp(1e-300, delta=1e-300) < 1e-298
     assert epsilon_of_gdp(1e-320, delta=0.5) == 0
-    assert delta_of_gdp(1e-320, epsilon=1.0) == delta_of_gdp(1.0, epsilon=1e300) == np.finfo(float).tiny  # 0 would be pure DP
+    # 0 would be pure DP
+    assert (
+        delta_of_gdp(1e-320, epsilon=1.0)
+        == delta_of_gdp(1.0, epsilon=1e300)
+        == np.finfo(float).tiny
+    )
     assert delta_of_gdp(1e150, epsilon=1.0) == 1
     assert Guarantee(neighbors="swap", gdp=1e-200).zcdp > 0
     assert (10**6 * Guarantee(neighbors="swap", gdp=1e-200)).gdp == pytest.approx(1e-197)
@@ -87,16 +103,20 @@ def test_extremes():
 
 
 def test_gaussians_compose_exactly():
-    """Against the integral over the plane of two of them; adding up what each costs alone is far more."""
+    """Against the integral over the plane of two of them; adding up what each costs alone is far
+    more.
+    """
     mus = 0.8, 1.3
     x, y = np.meshgrid(*(np.arange(-9, 11, 1 / 64),) * 2, sparse=True)
     for epsilon in (0.5, 2.0, 6.0):
-        loss = mus[0] * x + mus[1] * y - (mus[0] ** 2 + mus[1] ** 2) / 2  # of N(mu, I) against N(0, I)
+        # of N(mu, I) against N(0, I)
+        loss = mus[0] * x + mus[1] * y - (mus[0] ** 2 + mus[1] ** 2) / 2
         density = np.exp(-((x - mus[0]) ** 2 + (y - mus[1]) ** 2) / 2) / (2 * np.pi)
         exact = np.sum(density * np.maximum(-np.expm1(epsilon - loss), 0)) / 64**2
         both = Guarantee(neighbors="swap", gdp=mus[0]) + Guarantee(neighbors="swap", gdp=mus[1])
         assert both.delta_at(epsilon) == pytest.approx(exact, rel=1e-3)
-        assert delta_of_gdp(max(mus), epsilon=epsilon) < 0.9 * exact  # the controls: neither the largest nor the sum
+        # the controls: neither the largest nor the sum
+        assert delta_of_gdp(max(mus), epsilon=epsilon) < 0.9 * exact
         assert delta_of_gdp(sum(mus), epsilon=epsilon) > 1.1 * exact
 
 
@@ -110,7 +130,9 @@ def test_compositions_of_a_kind_are_as_one_and_never_above_zcdp():
             rules = (count * ONE).rules_at(delta)
             assert set(rules) == {"gaussian", "rdp"}
             assert rules["gaussian"] < rules["rdp"]
-            assert rules["gaussian"] == pytest.approx(epsilon_of_gdp(sqrt(count), delta=delta), rel=1e-12)
+            assert rules["gaussian"] == pytest.approx(
+                epsilon_of_gdp(sqrt(count), delta=delta), rel=1e-12
+            )
     np.testing.assert_allclose(ONE.rdp([1.5, 3.0]), [0.75, 1.5])
     assert str(ONE) == "0.5-zCDP and 1-GDP under swap neighbors"
     assert "(4.88656, 1e-06)-DP (gaussian)" in str(1 * ONE)
@@ -120,7 +142,10 @@ def randomized(epsilon, mu, pure, delta=0.0):
     """The exact delta of one Gaussian and one (pure, delta) randomised response."""
     high = 1 / (1 + exp(-pure))
     parts = [(high, pure), (1 - high, -pure)]
-    mixed = sum(p * (reference(mu, epsilon - loss) if epsilon >= loss else _low(mu, epsilon - loss)) for p, loss in parts)
+    mixed = sum(
+        p * (reference(mu, epsilon - loss) if epsilon >= loss else _low(mu, epsilon - loss))
+        for p, loss in parts
+    )
     return delta + (1 - delta) * mixed
 
 
@@ -133,13 +158,19 @@ def test_a_gaussian_beside_others_costs_their_epsilons_more():
     pure, loose = Guarantee(0.2, 0.4, "swap"), Guarantee(0.2, inf, "swap", delta=1e-4)
     for epsilon in (0.5, 1.5, 4.0):
         exact = randomized(epsilon, 1.0, 0.2)
-        assert exact <= (ONE + pure).delta_at(epsilon) <= delta_of_gdp(1.0, epsilon=epsilon - 0.2) * (1 + 1e-12)
-        assert delta_of_gdp(1.0, epsilon=epsilon) < exact  # the control: the other one does cost something
+        assert (
+            exact
+            <= (ONE + pure).delta_at(epsilon)
+            <= delta_of_gdp(1.0, epsilon=epsilon - 0.2) * (1 + 1e-12)
+        )
+        # the control: the other one does cost something
+        assert delta_of_gdp(1.0, epsilon=epsilon) < exact
         assert randomized(epsilon, 1.0, 0.2, 1e-4) <= (ONE + loose).delta_at(epsilon)
     assert (ONE + pure).rules_at(1e-6)["gaussian"] == pytest.approx(0.2 + ONE.epsilon_at(1e-6))
     assert (ONE + loose).epsilon_at(0.9e-4) == inf
     assert "gaussian" not in (pure + pure).rules_at(1e-6)
-    assert "gaussian" not in (ONE + Guarantee(neighbors="swap", zcdp=0.1)).rules_at(1e-6)  # falls back to zCDP
+    # falls back to zCDP
+    assert "gaussian" not in (ONE + Guarantee(neighbors="swap", zcdp=0.1)).rules_at(1e-6)
     assert (ONE + Guarantee(neighbors="swap", zcdp=0.1)).rho == pytest.approx(0.6)
     assert (ONE + pure).gdp == inf
 
@@ -172,5 +203,7 @@ def test_the_randomised_response_oracle_is_right():
 
 def test_order_does_not_matter():
     parts = [ONE, Guarantee(0.2, 0.4, "swap"), ONE, Guarantee(neighbors="swap", gdp=0.25)]
-    assert sum(parts).epsilon_at(1e-5) == pytest.approx(sum(parts[::-1]).epsilon_at(1e-5), rel=1e-12)
+    assert sum(parts).epsilon_at(1e-5) == pytest.approx(
+        sum(parts[::-1]).epsilon_at(1e-5), rel=1e-12
+    )
     assert isinstance(sum(parts), Composition)

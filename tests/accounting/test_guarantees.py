@@ -37,7 +37,14 @@ def test_order_and_brackets_do_not_matter():
     expected = None
     for order in itertools.permutations(parts):
         spent = sum(order)
-        found = spent.epsilon, spent.delta, spent.bounded_range, spent.rho, spent.epsilon_at(1e-5), spent.delta_at(0.8)
+        found = (
+            spent.epsilon,
+            spent.delta,
+            spent.bounded_range,
+            spent.rho,
+            spent.epsilon_at(1e-5),
+            spent.delta_at(0.8),
+        )
         expected = found if expected is None else expected
         np.testing.assert_allclose(found, expected, rtol=1e-9)
     assert sum(parts) == Composition(((PURE, 2), (RANGE, 1), (LOOSE, 1)))
@@ -49,14 +56,18 @@ def test_order_and_brackets_do_not_matter():
 def test_a_sum_of_many_takes_linear_time(monkeypatch):
     """Counted by the checks of parts; the control adds pair by pair."""
     checked, check = [], composition.checks.static_integer
-    monkeypatch.setattr(composition.checks, "static_integer", lambda *given: checked.append(1) or check(*given))
+    monkeypatch.setattr(
+        composition.checks, "static_integer", lambda *given: checked.append(1) or check(*given)
+    )
     many = [Guarantee(0.01 * number, inf, "swap") for number in range(300)]
     whole = sum(many)
     assert whole.parts == tuple((each, 1) for each in many)
     assert pickle.loads(pickle.dumps(sum(many))) == copy.deepcopy(sum(many)) == whole
     assert len(checked) <= 10 * len(many)
     checked.clear()
-    pairwise = functools.reduce(lambda before, each: Composition((*before.parts, (each, 1))), many[1:], 1 * many[0])
+    pairwise = functools.reduce(
+        lambda before, each: Composition((*before.parts, (each, 1))), many[1:], 1 * many[0]
+    )
     assert pairwise == whole
     assert len(checked) > 100 * len(many)
     with pytest.raises(ValueError, match="add_remove and swap neighbors do not compose"):
@@ -73,7 +84,9 @@ def test_each_promise_by_its_tightest_conversion():
     assert (RANGE.rdp(orders) < PURE.rdp(orders)).all()
     assert (RANGE.rdp(orders) <= orders * RANGE.rho).all()
     np.testing.assert_allclose(ZCDP.rdp(orders), 0.02 * orders)
-    np.testing.assert_allclose((2 * RANGE + ZCDP).rdp(orders), 2 * RANGE.rdp(orders) + 0.02 * orders)
+    np.testing.assert_allclose(
+        (2 * RANGE + ZCDP).rdp(orders), 2 * RANGE.rdp(orders) + 0.02 * orders
+    )
 
 
 def test_rules():
@@ -105,11 +118,15 @@ def test_deltas_of_the_parts_are_paid_first():
     assert spent.epsilon_at(0.9e-7) == inf
     assert spent.delta_at(3.0) == pytest.approx(1e-7)
     optimal = composition_theorems.optimal_pure_delta([0.3], [10], epsilon=1.0)
-    np.testing.assert_allclose(spent.rules_at(1 - (1 - 1e-8) ** 10 * (1 - optimal))["optimal"], 1.0, rtol=1e-6)
+    np.testing.assert_allclose(
+        spent.rules_at(1 - (1 - 1e-8) ** 10 * (1 - optimal))["optimal"], 1.0, rtol=1e-6
+    )
     # What zCDP says, it says with the same deltas.
     both = Guarantee(1.0, inf, "swap", delta=1e-6, zcdp=0.03)
     assert (5 * both).slack == (5 * both).delta == pytest.approx(5e-6)
-    assert str(5 * both).startswith("5 mechanisms: (5, 5e-06)-DP and 0.15-zCDP except with probability 5e-06")
+    assert str(5 * both).startswith(
+        "5 mechanisms: (5, 5e-06)-DP and 0.15-zCDP except with probability 5e-06"
+    )
     assert (5 * both).rules_at(1e-6) == {}
     assert set((5 * both).rules_at(1e-5)) == {"basic", "optimal", "rdp"}
     together = (5 * both).guarantee()
@@ -118,13 +135,22 @@ def test_deltas_of_the_parts_are_paid_first():
     with pytest.raises(ValueError, match="mechanism_delta"):
         PrivacyFilter(9.0, 0.0, "swap").charge(together)
     assert both.rho == 0.03
-    assert set((2 * Guarantee(0.1, 0.1, "swap", delta=1e-6)).rules_at(1e-3)) == {"basic", "bounded_range", "optimal", "rdp"}
+    assert set((2 * Guarantee(0.1, 0.1, "swap", delta=1e-6)).rules_at(1e-3)) == {
+        "basic",
+        "bounded_range",
+        "optimal",
+        "rdp",
+    }
     assert LOOSE.rho == PURE.rho
-    assert spent.guarantee() == Guarantee(spent.epsilon, spent.bounded_range, "swap", spent.delta, spent.rho)
+    assert spent.guarantee() == Guarantee(
+        spent.epsilon, spent.bounded_range, "swap", spent.delta, spent.rho
+    )
 
 
 def test_never_below_a_concrete_pair():
-    """Twelve exponential mechanisms of two candidates: the exact delta of the product against what is promised."""
+    """Twelve exponential mechanisms of two candidates: the exact delta of the product against what
+    is promised.
+    """
     each, count = 0.3, 12
     yes = exp(each / 2) / (1 + exp(each / 2))  # scores 0 and 1, at sensitivity 1, against 1 and 0
     wrong = np.arange(count + 1)
@@ -162,7 +188,11 @@ def test_relations_do_not_mix():
 def test_units_do_not_mix():
     row, person = (Guarantee(0.3, 0.3, "add_remove", unit=unit) for unit in ("row", "person"))
     plain = Guarantee(0.3, 0.3, "add_remove")
-    for join in (lambda: row + person, lambda: 2 * row + 3 * person, lambda: sum([row, plain, person])):
+    for join in (
+        lambda: row + person,
+        lambda: 2 * row + 3 * person,
+        lambda: sum([row, plain, person]),
+    ):
         with pytest.raises(ValueError, match="for a row and for a person do not compose"):
             join()
     with pytest.raises(ValueError, match="do not compose"):
@@ -171,7 +201,12 @@ def test_units_do_not_mix():
         parallel(row, person, membership="by_value")
     with pytest.raises(ValueError, match="unit must be one of"):
         Guarantee(0.3, 0.3, "add_remove", unit="household")
-    for whole in (plain + person, person + plain, sum([plain, plain, person]), Composition(((plain, 2), (person, 1)))):
+    for whole in (
+        plain + person,
+        person + plain,
+        sum([plain, plain, person]),
+        Composition(((plain, 2), (person, 1))),
+    ):
         assert whole.unit == "person"
         assert whole.guarantee().unit == pickle.loads(pickle.dumps(whole)).unit == "person"
         assert str(whole).endswith("under add_remove neighbors, for a person")
@@ -203,7 +238,9 @@ def test_what_is_made_of_a_guarantee_keeps_its_unit():
         added.with_curve(lambda order: 0.045 * order),
         (3 * added).guarantee(),
         dpjax.best_of.guarantee(added, attempts=dpjax.mechanisms.negative_binomial(10)),
-        dpjax.mechanisms.bounded_loss.guarantee(replaced, epsilon=0.1, delta=1e-6, failure=0.1, attempts=2, fallback="public"),
+        dpjax.mechanisms.bounded_loss.guarantee(
+            replaced, epsilon=0.1, delta=1e-6, failure=0.1, attempts=2, fallback="public"
+        ),
     ]
     assert [guarantee.unit for guarantee in made] == ["person"] * len(made)
 
@@ -217,10 +254,20 @@ def test_every_mechanism_says_what_it_costs():
         + dpjax.exponential.guarantee("swap", 0.5)
     )
     assert spent.rho == pytest.approx(3 * 0.25 / 8)
-    mechanisms = {name for name in dpjax.mechanisms.__all__ if hasattr(getattr(dpjax.mechanisms, name), "guarantee")}
+    mechanisms = {
+        name
+        for name in dpjax.mechanisms.__all__
+        if hasattr(getattr(dpjax.mechanisms, name), "guarantee")
+    }
     modules = {module.name for module in pkgutil.iter_modules(dpjax.mechanisms.__path__)}
     files = {name.removeprefix("_") for name in modules if name.startswith("_")}
-    assert {"piecewise_laplace", "laplace", "bounded_loss", "nested_quantiles", "unbounded_quantile"} <= files
+    assert {
+        "piecewise_laplace",
+        "laplace",
+        "bounded_loss",
+        "nested_quantiles",
+        "unbounded_quantile",
+    } <= files
     assert mechanisms == files - {"optimal_beta"} | {"spherical_gaussian"}
     for name in mechanisms:
         guarantee = getattr(dpjax.mechanisms, name).guarantee
@@ -235,10 +282,14 @@ def test_groups():
     pair = for_groups(Guarantee(0.3, inf, "swap", delta=1e-6), size=2)
     assert pair.epsilon == 0.6
     assert pair.delta == pytest.approx(1e-6 * (1 + exp(0.3)))
-    for lost, size in ((Guarantee(1.0, inf, "swap", delta=1e-6), 1000), (Guarantee(neighbors="swap", renyi=((2.0, 0.1),)), 2)):
+    for lost, size in (
+        (Guarantee(1.0, inf, "swap", delta=1e-6), 1000),
+        (Guarantee(neighbors="swap", renyi=((2.0, 0.1),)), 2),
+    ):
         with pytest.raises(ValueError, match="nothing is promised"):
             for_groups(lost, size=size)
-    # Randomised response among three numbers one apart: the loss between the ends is twice that between neighbours.
+    # Randomised response among three numbers one apart: the loss between the ends is twice that
+    # between neighbours.
     p = np.exp(-0.3 * np.abs(np.arange(3)[:, None] - np.arange(3)))
     p /= p.sum(axis=0)
     near, far = np.abs(np.log(p[:, 0] / p[:, 1])).max(), np.abs(np.log(p[:, 0] / p[:, 2])).max()
@@ -249,8 +300,13 @@ def test_groups():
 
 
 def test_parallel():
-    first, second = Guarantee(0.5, 0.5, "add_remove"), Guarantee(0.2, 0.9, "add_remove", delta=0.0, zcdp=0.01)
-    assert parallel(first, second, membership="by_value") == Guarantee(0.5, 0.9, "add_remove", zcdp=0.5**2 / 8)
+    first, second = (
+        Guarantee(0.5, 0.5, "add_remove"),
+        Guarantee(0.2, 0.9, "add_remove", delta=0.0, zcdp=0.01),
+    )
+    assert parallel(first, second, membership="by_value") == Guarantee(
+        0.5, 0.9, "add_remove", zcdp=0.5**2 / 8
+    )
     with pytest.raises(ValueError, match="move"):
         parallel(PURE, RANGE, membership="by_value")
     assert parallel(PURE, RANGE, membership="by_position") == Guarantee(0.3, inf, "swap")
@@ -265,7 +321,10 @@ def test_parallel():
 def renyi(p, q, orders):
     """The larger of the Renyi divergences of two discrete distributions in both directions."""
     a = orders[:, None]
-    sums = [np.logaddexp.reduce(a * np.log(one) + (1 - a) * np.log(other), axis=1) for one, other in ((p, q), (q, p))]
+    sums = [
+        np.logaddexp.reduce(a * np.log(one) + (1 - a) * np.log(other), axis=1)
+        for one, other in ((p, q), (q, p))
+    ]
     return np.maximum(*sums) / (orders - 1)
 
 
@@ -273,11 +332,15 @@ def joint_renyi(first, second, orders):
     """Of two parts drawn independently, over the neighbours that differ in either of them."""
     (p, q), (r, s) = first, second
     before = np.outer(p, r).ravel()
-    return np.maximum(renyi(before, np.outer(q, r).ravel(), orders), renyi(before, np.outer(p, s).ravel(), orders))
+    return np.maximum(
+        renyi(before, np.outer(q, r).ravel(), orders), renyi(before, np.outer(p, s).ravel(), orders)
+    )
 
 
 def test_parallel_keeps_zcdp():
-    found = parallel(Guarantee(1.0, 1.0, "swap"), Guarantee(neighbors="swap", zcdp=0.1), membership="by_position")
+    found = parallel(
+        Guarantee(1.0, 1.0, "swap"), Guarantee(neighbors="swap", zcdp=0.1), membership="by_position"
+    )
     assert found == Guarantee(neighbors="swap", zcdp=0.125)
     one = np.array([0.5, 0.5])
     ranged = one, one * np.exp([0.0, 1.0]) / np.sum(one * np.exp([0.0, 1.0]))  # of range 1
@@ -287,16 +350,23 @@ def test_parallel_keeps_zcdp():
     each = joint_renyi(ranged, (coin, coin[::-1]), orders) / orders
     assert 0.1 < np.max(each) <= found.rho
     loose = Guarantee(1.0, inf, "swap", delta=1e-6)
-    assert parallel(loose, RANGE, membership="by_position") == loose  # its zCDP leaves out the delta
+    # its zCDP leaves out the delta
+    assert parallel(loose, RANGE, membership="by_position") == loose
     both = Guarantee(1.0, inf, "swap", delta=1e-6, zcdp=0.3)
     assert parallel(both, RANGE, membership="by_position") == both
 
 
 def test_parallel_keeps_curves():
     """The exact divergences of two pairs of distributions whose curves cross."""
-    coin, rare = (np.array([0.7, 0.3]), np.array([0.3, 0.7])), (np.array([0.98, 0.02]), np.array([0.999, 0.001]))
+    coin, rare = (
+        (np.array([0.7, 0.3]), np.array([0.3, 0.7])),
+        (np.array([0.98, 0.02]), np.array([0.999, 0.001])),
+    )
     unknown = Guarantee(neighbors="swap")
-    parts = [unknown.with_curve(lambda orders, pair=pair: renyi(*pair, orders) * (1 + 1e-12)) for pair in (coin, rare)]
+    parts = [
+        unknown.with_curve(lambda orders, pair=pair: renyi(*pair, orders) * (1 + 1e-12))
+        for pair in (coin, rare)
+    ]
     found = parallel(*parts, membership="by_position")
     orders = 1 + np.geomspace(1e-3, 200, 999)
     exact = joint_renyi(coin, rare, orders)
@@ -307,7 +377,9 @@ def test_parallel_keeps_curves():
         assert (exact > 1.05 * part.rdp(orders)).any()
     # Of a part without a curve, what its other promises imply.
     mixed = parallel(parts[1], Guarantee(0.5, 0.5, "swap"), membership="by_position")
-    np.testing.assert_array_equal(mixed.rdp(orders), np.maximum(mixed.rdp(orders), Guarantee(0.5, 0.5, "swap").rdp(orders)))
+    np.testing.assert_array_equal(
+        mixed.rdp(orders), np.maximum(mixed.rdp(orders), Guarantee(0.5, 0.5, "swap").rdp(orders))
+    )
     assert len(mixed.renyi) == 128
     with pytest.raises(ValueError, match="nothing is promised"):
         parallel(parts[0], unknown, membership="by_position")
@@ -323,18 +395,34 @@ def test_a_promise_of_nothing_says_so():
 
 
 def test_swap_by_value_would_break_the_largest():
-    """Two parts, each with a private count at epsilon 1 under add/remove: a record that moves costs the sum."""
+    """Two parts, each with a private count at epsilon 1 under add/remove: a record that moves costs
+    the sum.
+    """
     counts = np.arange(-30, 31)
     distribution = {c: np.exp(-1.0 * np.abs(counts - c)) for c in (0, 1)}
     distribution = {c: p / p.sum() for c, p in distribution.items()}
-    before, after = np.outer(distribution[1], distribution[0]), np.outer(distribution[0], distribution[1])
+    before, after = (
+        np.outer(distribution[1], distribution[0]),
+        np.outer(distribution[0], distribution[1]),
+    )
     assert np.log(before / after).max() > 1.99
-    assert log(2) < 1.0 <= parallel(*[Guarantee(1.0, 2.0, "add_remove")] * 2, membership="by_value").epsilon
+    assert (
+        log(2)
+        < 1.0
+        <= parallel(*[Guarantee(1.0, 2.0, "add_remove")] * 2, membership="by_value").epsilon
+    )
 
 
 def test_numbers_that_would_make_small_promises_are_refused():
     nan = float("nan")
-    changes = ({"epsilon": nan}, {"epsilon": -1.0}, {"bounded_range": -3.0}, {"delta": 1.0}, {"delta": -0.5}, {"zcdp": nan})
+    changes = (
+        {"epsilon": nan},
+        {"epsilon": -1.0},
+        {"bounded_range": -3.0},
+        {"delta": 1.0},
+        {"delta": -0.5},
+        {"zcdp": nan},
+    )
     for change in changes:
         with pytest.raises(ValueError, match=next(iter(change))):
             Guarantee(**({"epsilon": 1.0, "bounded_range": inf, "neighbors": "swap"} | change))
@@ -362,7 +450,8 @@ def test_narrow_types_and_extreme_numbers():
     assert (2 * Guarantee(1e-20, 1e-20, "swap")).delta_at(1.0) == 0
     tiny = (3 * Guarantee(inf, 1e-18, "swap")).epsilon_at(1e-20)
     assert 1.7e-18 < tiny <= 3.0000001e-18
-    assert 0 < (1 * Guarantee(neighbors="swap", zcdp=0.001)).delta_at(5.0) < 1e-300  # 0 would be pure DP
+    # 0 would be pure DP
+    assert 0 < (1 * Guarantee(neighbors="swap", zcdp=0.001)).delta_at(5.0) < 1e-300
     for wide in (4.0, 300.0, 1e5):
         assert (200 * Guarantee(wide, wide, "swap")).epsilon_at(1e-6) <= 200 * wide
 
@@ -371,7 +460,9 @@ def test_numbers_that_overflow_promise_no_more_than_pure_dp():
     for huge in (1e154, 1e200, 1e308):
         one = Guarantee(huge, huge, "swap")
         assert one.epsilon_at(1e-6) == huge
-        assert ((one.rdp([1.0001, 2.0, 1e6]) >= 0.99 * huge) & (one.rdp([1.0001, 2.0, 1e6]) <= huge)).all()
+        assert (
+            (one.rdp([1.0001, 2.0, 1e6]) >= 0.99 * huge) & (one.rdp([1.0001, 2.0, 1e6]) <= huge)
+        ).all()
     many = for_groups(Guarantee(1e-9, inf, "swap", delta=1e-30), size=10**9)
     assert many.delta == pytest.approx(1e-30 * (exp(1) - 1) / 1e-9, rel=1e-8)
 
@@ -380,15 +471,20 @@ def test_a_part_with_a_delta_beside_one_with_zcdp():
     noise = Guarantee(neighbors="swap", zcdp=0.1)
     found = parallel(Guarantee(1.0, inf, "swap", delta=1e-6), noise, membership="by_position")
     assert (found.epsilon, found.delta) == (noise.epsilon_at(1e-6), 1e-6)
-    assert found.rho == pytest.approx(np.tanh(0.5))  # that of either part, except with the probability of 1e-6
+    # that of either part, except with the probability of 1e-6
+    assert found.rho == pytest.approx(np.tanh(0.5))
     assert 1.0 < found.epsilon < inf
 
 
 @pytest.mark.slow
 def test_a_curve_of_its_own():
-    """Laplace noise by its points: between the formula and pure DP, at orders between the points, too."""
+    """Laplace noise by its points: between the formula and pure DP, at orders between the points,
+    too.
+    """
     noise = Guarantee(0.8, 1.6, "swap")
-    tight = noise.with_curve(lambda order: formulas.rdp_of_laplace(np.full_like(order, 0.8), order, np))
+    tight = noise.with_curve(
+        lambda order: formulas.rdp_of_laplace(np.full_like(order, 0.8), order, np)
+    )
     orders = np.concatenate([1 + np.geomspace(1e-5, 1e6, 500)])
     exact, found = formulas.rdp_of_laplace(np.full_like(orders, 0.8), orders, np), tight.rdp(orders)
     assert (exact <= found * (1 + 1e-12)).all()
@@ -400,8 +496,16 @@ def test_a_curve_of_its_own():
     alone = Guarantee(neighbors="swap", renyi=((2.0, 0.1), (8.0, 0.3)))
     assert alone.rho == inf
     assert set((5 * alone).rules_at(1e-6)) == {"rdp"}
-    np.testing.assert_allclose((5 * alone).rdp([1.5, 2.0, 5.0, 8.0, 9.0]), [0.5, 0.5, 5 * (0.1 + 2.1) / 2 / 4, 1.5, inf])
-    for bad in (((2.0, 0.1), (1.5, 0.2)), ((1.0, 0.1),), ((2.0, 0.3), (3.0, 0.2)), ((2.0, -1.0),), ((2.0, inf),)):
+    np.testing.assert_allclose(
+        (5 * alone).rdp([1.5, 2.0, 5.0, 8.0, 9.0]), [0.5, 0.5, 5 * (0.1 + 2.1) / 2 / 4, 1.5, inf]
+    )
+    for bad in (
+        ((2.0, 0.1), (1.5, 0.2)),
+        ((1.0, 0.1),),
+        ((2.0, 0.3), (3.0, 0.2)),
+        ((2.0, -1.0),),
+        ((2.0, inf),),
+    ):
         with pytest.raises(ValueError, match="renyi"):
             Guarantee(neighbors="swap", renyi=bad)
 
@@ -410,7 +514,9 @@ def test_the_range_of_adaptive_mechanisms_is_more_than_the_sum():
     r = 0.5
 
     def coin(high):
-        """Probabilities of two outcomes on a pair of neighbours, whose losses are nearly (0, r) or (-r, 0)."""
+        """Probabilities of two outcomes on a pair of neighbours, whose losses are nearly (0, r) or
+        (-r, 0).
+        """
         rare = 1e-9
         pair = np.array([[1 - rare * np.exp(r), rare * np.exp(r)], [1 - rare, rare]])
         return pair if high else pair[::-1, ::-1]
@@ -420,13 +526,17 @@ def test_the_range_of_adaptive_mechanisms_is_more_than_the_sum():
     first = coin(True)
     for y in (0, 1):
         second = coin(y == 1)
-        losses += [np.log(first[0, y] / first[1, y]) + np.log(second[0, z] / second[1, z]) for z in (0, 1)]
+        losses += [
+            np.log(first[0, y] / first[1, y]) + np.log(second[0, z] / second[1, z]) for z in (0, 1)
+        ]
     reached = max(losses) - min(losses)
     promised = (2 * Guarantee(r, r, "swap")).bounded_range
     assert 2 * r + 0.4 < reached <= promised + 1e-8
     assert promised == pytest.approx(3 * r)
     assert (1 * Guarantee(r, r, "swap")).bounded_range == r
-    assert (Guarantee(1.0, 1.5, "swap") + Guarantee(r, r, "swap")).bounded_range == pytest.approx(2 + 2 * r - r)
+    assert (Guarantee(1.0, 1.5, "swap") + Guarantee(r, r, "swap")).bounded_range == pytest.approx(
+        2 + 2 * r - r
+    )
     assert (2 * Guarantee(neighbors="swap", zcdp=0.1)).bounded_range == inf
     assert (2 * Guarantee(1.0, 1.0, "swap", delta=1e-6)).bounded_range == pytest.approx(3.0)
 
@@ -451,7 +561,9 @@ def test_edges_are_on_the_safe_side_and_return(x64):
     many = bounded_range_epsilon(1e-5, count=10**9, delta=1e-6, queries="adaptive")
     assert 0.6 < many < 10**9 * 1e-5
     assert (10**9 * Guarantee(1e-5, 1e-5, "swap")).epsilon_at(1e-6) < many + 0.1
-    assert for_groups(Guarantee(1e-9, inf, "swap", delta=1e-15), size=10**9).delta == pytest.approx(1.718e-6, rel=1e-3)
+    assert for_groups(Guarantee(1e-9, inf, "swap", delta=1e-15), size=10**9).delta == pytest.approx(
+        1.718e-6, rel=1e-3
+    )
     for call in (
         lambda: for_groups(RANGE, size=10**400),
         lambda: retry_until_success(RANGE, 0.5, attempts=10**400, fallback="public"),

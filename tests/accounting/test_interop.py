@@ -1,11 +1,20 @@
-"""The same pipelines through Google's dp-accounting (the extra ``accounting``), and what it cannot take."""
+"""The same pipelines through Google's dp-accounting (the extra ``accounting``), and what it cannot
+take.
+"""
 
 from math import inf
 
 import numpy as np
 import pytest
 
-from dpjax.accounting import Guarantee, composition_theorems, dp_accounting_relation, poisson_subsample, rdp_of_pure, to_dp_event
+from dpjax.accounting import (
+    Guarantee,
+    composition_theorems,
+    dp_accounting_relation,
+    poisson_subsample,
+    rdp_of_pure,
+    to_dp_event,
+)
 
 library = pytest.importorskip("dp_accounting", reason="the extra accounting is not installed")
 rdp = pytest.importorskip("dp_accounting.rdp")
@@ -25,13 +34,20 @@ def by_rdp(spent, delta, *, events=None):
 
 
 def test_rdp_of_a_pipeline_both_ways():
-    """zCDP events: the accountant is never tighter than ours, and as tight where only zCDP is known."""
-    spent = 40 * RANGE + 10 * Guarantee(0.5, 1.0, "add_remove") + Guarantee(neighbors="add_remove", zcdp=0.01)
+    """zCDP events: the accountant is never tighter than ours, and as tight where only zCDP is
+    known.
+    """
+    spent = (
+        40 * RANGE
+        + 10 * Guarantee(0.5, 1.0, "add_remove")
+        + Guarantee(neighbors="add_remove", zcdp=0.01)
+    )
     theirs = by_rdp(spent, 1e-6)
     ours = spent.rules_at(1e-6)["rdp"]
     assert ours <= theirs < 1.25 * ours  # their events know the rho of pure DP, not its curve
     only = 7 * Guarantee(neighbors="add_remove", zcdp=0.01)
-    assert by_rdp(only, 1e-6) == pytest.approx(only.rules_at(1e-6)["rdp"], rel=1e-3)  # at their orders
+    # at their orders
+    assert by_rdp(only, 1e-6) == pytest.approx(only.rules_at(1e-6)["rdp"], rel=1e-3)
 
 
 def test_self_composition_equals_the_loop():
@@ -48,7 +64,9 @@ def test_pure_dp_under_replacement_is_randomised_response():
     event = to_dp_event(PURE, accountant="rdp")
     assert isinstance(event, library.RandomizedResponseDpEvent)
     accountant.compose(to_dp_event(spent, accountant="rdp"))
-    np.testing.assert_allclose(accountant._rdp, 12 * np.asarray(rdp_of_pure(0.3, order=ORDERS)), rtol=2e-3)
+    np.testing.assert_allclose(
+        accountant._rdp, 12 * np.asarray(rdp_of_pure(0.3, order=ORDERS)), rtol=2e-3
+    )
     assert accountant.get_epsilon(1e-6) == pytest.approx(spent.rules_at(1e-6)["rdp"], rel=2e-3)
 
 
@@ -84,7 +102,9 @@ def test_what_has_no_event():
 
 
 def test_subsampled_gaussian_noise():
-    """Their Renyi divergences at our orders, and their privacy loss distribution, which is smaller than what follows from them."""
+    """Their Renyi divergences at our orders, and their privacy loss distribution, which is smaller
+    than what follows from them.
+    """
     ours = poisson_subsample(NOISE, probability=0.05)
     orders = [order for order, _ in ours.renyi if order < 300]
     by_order, by_loss = rdp.RdpAccountant(orders), pld.PLDAccountant()

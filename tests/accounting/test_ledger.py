@@ -1,4 +1,6 @@
-"""A ledger is never torn, never overspent by threads or processes, and has every charge whose value was seen."""
+"""A ledger is never torn, never overspent by threads or processes, and has every charge whose value
+was seen.
+"""
 
 import contextlib
 import datetime
@@ -36,12 +38,21 @@ def test_it_outlives_the_object(path):
     first.charge(HALF, {"columns": ["age"]})
     second = Ledger(path, epsilon=1)
     assert second.remaining == first.remaining == second.spent == 0.5
-    assert second.totals == {"epsilon": 1.0, "delta": 0.0, "neighbors": "add_remove", "mechanism_delta": 0.0}
+    assert second.totals == {
+        "epsilon": 1.0,
+        "delta": 0.0,
+        "neighbors": "add_remove",
+        "mechanism_delta": 0.0,
+    }
     second.charge(2 * Guarantee(0.125, 0.125, "add_remove", unit="person"))
     assert (first.remaining, first.unit, first.budget) == (0.25, "person", 1.0)
     assert repr(first).startswith("Ledger(remaining epsilon 0.25 of 1, epsilon=1.0")
     assert not first.allows(HALF)
-    with pytest.raises(BudgetExceeded, match=r"a cost of epsilon 0.5 exceeds the remaining epsilon 0.25 of 1\."):
+    with pytest.raises(
+        BudgetExceeded,
+        match=r"a cost of epsilon 0.5 exceeds the remaining "
+        r"epsilon 0.25 of 1\.",
+    ):
         first.charge(HALF)
     with pytest.raises(ValueError, match="do not compose"):
         first.charge(Guarantee(0.1, 0.1, "add_remove", unit="row"))
@@ -51,7 +62,9 @@ def test_it_outlives_the_object(path):
         first.charge(0.1)
     assert [entry["what"] for entry in first.entries] == [{"columns": ["age"]}, {}]
     assert [entry["remaining"] for entry in first.entries] == [0.5, 0.25]
-    assert datetime.datetime.fromisoformat(first.entries[0]["time"]).utcoffset() == datetime.timedelta(0)
+    assert datetime.datetime.fromisoformat(
+        first.entries[0]["time"]
+    ).utcoffset() == datetime.timedelta(0)
     one, two = map(guarantee_of, first.entries)
     assert one == HALF
     assert two == Composition(((Guarantee(0.125, 0.125, "add_remove", unit="person"), 2),))
@@ -61,7 +74,10 @@ def test_it_outlives_the_object(path):
 
 def test_a_filter_admits_the_same(path):
     """All kinds of guarantees, by chance, with the ledger opened anew now and then."""
-    kept, filtered = Ledger(path, epsilon=1.0, delta=1e-6), PrivacyFilter(1.0, 1e-6, "add_remove", 5e-7)
+    kept, filtered = (
+        Ledger(path, epsilon=1.0, delta=1e-6),
+        PrivacyFilter(1.0, 1e-6, "add_remove", 5e-7),
+    )
     kinds = [
         Guarantee(0.2, 0.2, "add_remove"),
         Guarantee(neighbors="add_remove", zcdp=1e-3),
@@ -94,14 +110,22 @@ def test_totals_are_those_of_the_file(path):
         {"epsilon": 1.0, "delta": 1e-6, "mechanism_delta": 1e-7},
         {"epsilon": 1.0, "delta": 2e-6, "neighbors": "swap", "mechanism_delta": 1e-7},
     ):
-        with pytest.raises(ValueError, match=r"other totals, epsilon=1.0, delta=1e-06, neighbors='swap', mechanism_delta=1e-07"):
+        with pytest.raises(
+            ValueError,
+            match=r"other totals, epsilon=1.0, delta=1e-06, "
+            r"neighbors='swap', mechanism_delta=1e-07",
+        ):
             Ledger(path, **other)
     with pytest.raises(ValueError, match="need epsilon"):
         Ledger(path, delta=1e-6)
     assert Ledger(path).totals["mechanism_delta"] == 1e-7
     with pytest.raises(FileNotFoundError, match="give epsilon to create one"):
         Ledger(path.with_name("another"))
-    for bad in ({"epsilon": 0.0}, {"epsilon": 1.0, "delta": 1.0}, {"epsilon": 1.0, "mechanism_delta": 0.1}):
+    for bad in (
+        {"epsilon": 0.0},
+        {"epsilon": 1.0, "delta": 1.0},
+        {"epsilon": 1.0, "mechanism_delta": 0.1},
+    ):
         with pytest.raises(ValueError, match="must"):
             Ledger(path.with_name("another"), **bad)
     with pytest.raises(TypeError, match="epsilon"):
@@ -150,7 +174,13 @@ def changed(content):
         {"guarantee": entry["guarantee"] | {"epsilon": 10**400}},
     ):
         yield lines[0] + json.dumps(entry | spoiled).encode() + b"\n"
-    for spoiled in ({"epsilon": "1"}, {"epsilon": 10**400}, {"epsilon": None}, {"delta": 2.0}, {"neighbors": ["swap"]}):
+    for spoiled in (
+        {"epsilon": "1"},
+        {"epsilon": 10**400},
+        {"epsilon": None},
+        {"delta": 2.0},
+        {"neighbors": ["swap"]},
+    ):
         yield json.dumps(header | spoiled).encode() + b"\n" + lines[1]
     for end in range(1, len(content) - 1, 5):
         if content[end - 1 : end] != b"\n":
@@ -171,7 +201,11 @@ def test_what_is_no_whole_ledger_is_refused_and_left_as_it_is(path):
             lambda: opened.remaining,
             lambda: opened.entries,
         ):
-            with pytest.raises(ValueError, match=r"not a dpjax ledger, or is damaged, at line|another ledger"):
+            with pytest.raises(
+                ValueError,
+                match=r"not a dpjax ledger, or is damaged, at "
+                r"line|another ledger",
+            ):
                 use()
         assert path.read_bytes() == spoiled
     path.write_bytes(content)
@@ -212,7 +246,12 @@ def test_what_a_charge_is_for_is_plain_json(path):
         "fraction": Fraction(1, 3),
         "numbers": np.array([1.5, np.nan, np.inf]),
         "scalars": (np.int64(3), np.float32(0.5), np.bool_(True), np.str_("a"), np.array(7)),
-        "times": [datetime.date(2026, 1, 2), np.datetime64("2026-01-02"), datetime.timedelta(days=1), np.timedelta64(3, "s")],
+        "times": [
+            datetime.date(2026, 1, 2),
+            np.datetime64("2026-01-02"),
+            datetime.timedelta(days=1),
+            np.timedelta64(3, "s"),
+        ],
         "labels": {"b", "a"},
         "text": "\N{GREEK SMALL LETTER ALPHA}\n\ud800",
         3: {None: float("-inf")},
@@ -270,13 +309,17 @@ def test_the_file_is_on_the_disk_before_a_charge_returns(path, monkeypatch):
     made = Ledger(path, epsilon=1.0)
     for name in ("fsync", "replace"):
         real = getattr(os, name)
-        monkeypatch.setattr(os, name, lambda *given, real=real, name=name: (steps.append(name), real(*given))[1])
+        monkeypatch.setattr(
+            os, name, lambda *given, real=real, name=name: (steps.append(name), real(*given))[1]
+        )
     made.charge(EACH)
     assert steps == ["fsync", "replace", "fsync"]
 
 
 def charged_by_threads(path, threads=6):
-    """The names of all charges of 1/64 by threads that go on until they are refused, each with an object of its own."""
+    """The names of all charges of 1/64 by threads that go on until they are refused, each with an
+    object of its own.
+    """
     admitted, start = [], threading.Barrier(threads)
 
     def spend(thread):
@@ -307,7 +350,8 @@ def test_control_without_the_lock_or_the_second_look_threads_overspend(path, mon
     module, name = (fcntl, "flock") if without == "lock" else (os.path, "samestat")
     monkeypatch.setattr(module, name, lambda *_: True)
     names, beside = itertools.count(), ledger._beside
-    monkeypatch.setattr(ledger, "_beside", lambda path, name: beside(path, f"{name}{next(names)}"))  # each writes a file of its own
+    # each writes a file of its own
+    monkeypatch.setattr(ledger, "_beside", lambda path, name: beside(path, f"{name}{next(names)}"))
     assert len(charged_by_threads(path)) > 64
 
 
@@ -332,7 +376,9 @@ class Spender:
         command = [sys.executable, "-c", SPENDER, str(path), name, str(number), str(share)]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         self.printed = []
-        self._reader = threading.Thread(target=lambda: self.printed.extend(line.strip() for line in self._process.stdout))
+        self._reader = threading.Thread(
+            target=lambda: self.printed.extend(line.strip() for line in self._process.stdout)
+        )
         self._reader.start()
 
     def kill(self, after, delay):
@@ -351,7 +397,9 @@ class Spender:
 
 
 @pytest.mark.parametrize(
-    ("kills", "number", "total"), [(3, 30, 64), pytest.param(50, 200, 4096, marks=pytest.mark.slow)], ids=["few", "many"]
+    ("kills", "number", "total"),
+    [(3, 30, 64), pytest.param(50, 200, 4096, marks=pytest.mark.slow)],
+    ids=["few", "many"],
 )
 def test_killed_at_any_moment_nothing_is_lost_and_nothing_overspent(path, kills, number, total):
     """Two processes at a time; one of them is killed, and another one takes its place."""
@@ -373,7 +421,8 @@ def test_killed_at_any_moment_nothing_is_lost_and_nothing_overspent(path, kills,
     assert len(seen) == len(set(seen)) > kills
     assert len(ids) == len(set(ids)) <= total
     assert set(seen) <= set(ids)
-    assert len(ids) - len(seen) <= kills  # at most the charge that was just being made is without a value
+    # at most the charge that was just being made is without a value
+    assert len(ids) - len(seen) <= kills
     assert kept.spent == len(ids) / total <= 1
     if len(ids) < total:
         kept.charge(Guarantee(1 / total, 1 / total, "add_remove"))
@@ -386,7 +435,9 @@ def test_processes_never_pass_the_total(path):
     printed = [name for spender in spenders for name in spender.finish()]
     assert printed.count("refused") == 3
     assert len(printed) == 64 + 3
-    assert sorted(entry["what"]["id"] for entry in Ledger(path).entries) == sorted(set(printed) - {"refused"})
+    assert sorted(entry["what"]["id"] for entry in Ledger(path).entries) == sorted(
+        set(printed) - {"refused"}
+    )
 
 
 def test_whoever_draws_charges_a_budget_if_there_is_one(path):

@@ -13,7 +13,9 @@ from dpjax.accounting import Guarantee, gdp_of, least_noise, poisson_subsample, 
         Guarantee(0.14, 0.14, "swap"),
         Guarantee(neighbors="swap", gdp=0.05),
         poisson_subsample(Guarantee(neighbors="add_remove", gdp=0.7), probability=0.01),
-        poisson_subsample(Guarantee(0.5, 1.0, "add_remove", noise=("laplace", 0.5, 1.0)), probability=0.05),
+        poisson_subsample(
+            Guarantee(0.5, 1.0, "add_remove", noise=("laplace", 0.5, 1.0)), probability=0.05
+        ),
     ],
     ids=["bounded range", "gaussian", "subsampled", "Laplace noise"],
 )
@@ -43,7 +45,11 @@ def test_the_least_noise():
 
     for epsilon in (0.1, 100.0):
         found = least_noise(training, epsilon=epsilon, delta=1e-6)
-        assert training(found).epsilon_at(1e-6) <= epsilon < training(found * (1 - 3e-6)).epsilon_at(1e-6)
+        assert (
+            training(found).epsilon_at(1e-6)
+            <= epsilon
+            < training(found * (1 - 3e-6)).epsilon_at(1e-6)
+        )
         assert found == pytest.approx(8 / gdp_of(epsilon, delta=1e-6), rel=2e-6)
     pure = least_noise(lambda scale: Guarantee(1 / scale, inf, "swap"), epsilon=4.0, delta=0.0)
     assert pure == pytest.approx(0.25, rel=1e-5)

@@ -1,4 +1,6 @@
-"""What a guarantee was given is kept, what follows is derived when it is read, and a delta is never lost on the way."""
+"""What a guarantee was given is kept, what follows is derived when it is read, and a delta is never
+lost on the way.
+"""
 
 import copy
 import dataclasses
@@ -40,11 +42,19 @@ APPROXIMATE = [
 @pytest.mark.parametrize("given", APPROXIMATE, ids=repr)
 @pytest.mark.parametrize("count", [1, 10])
 def test_a_delta_is_never_lost(given, count):
-    """No operation makes a statement without a delta of a promise with one, nor one with a smaller delta."""
+    """No operation makes a statement without a delta of a promise with one, nor one with a smaller
+    delta.
+    """
     least = 1 - (1 - LOST) ** count
     whole = count * given
     pure = Guarantee(0.1, 0.1, "swap")
-    for spent in (whole, whole + pure, pure + whole, Composition.from_json(whole.to_json()), pickle.loads(pickle.dumps(whole))):
+    for spent in (
+        whole,
+        whole + pure,
+        pure + whole,
+        Composition.from_json(whole.to_json()),
+        pickle.loads(pickle.dumps(whole)),
+    ):
         assert spent.delta >= spent.slack >= count * Fraction(LOST)
         assert spent.rules_at(0.99 * least) == {}
         assert spent.epsilon_at(0.99 * least) == inf
@@ -55,17 +65,28 @@ def test_a_delta_is_never_lost(given, count):
         assert promised(one.delta) in str(one)
     assert "-zCDP and (" not in str(whole)  # zCDP, and nothing said of the delta
     if count == 1:
-        for same in (copy.copy(given), dataclasses.replace(given), Guarantee.from_json(given.to_json()), eval_of(given)):
+        for same in (
+            copy.copy(given),
+            dataclasses.replace(given),
+            Guarantee.from_json(given.to_json()),
+            eval_of(given),
+        ):
             assert same == given
         assert dataclasses.replace(given, unit="row").delta == LOST
         both = parallel(given, Guarantee(0.1, 0.1, "swap"), membership="by_position")
         assert both.delta == LOST
-    for budget in (PrivacyFilter(9.0, 1e-6, "swap"), PrivacyFilter(9.0, 0.0, "swap"), PrivacyOdometer(1e-6, "swap")):
+    for budget in (
+        PrivacyFilter(9.0, 1e-6, "swap"),
+        PrivacyFilter(9.0, 0.0, "swap"),
+        PrivacyOdometer(1e-6, "swap"),
+    ):
         with pytest.raises(ValueError, match=r"mechanism_delta|charges"):
             budget.charge(whole)
     for orders in ((), (4.0, 8.0)):
         with pytest.raises((ValueError, RuntimeError), match=r"charges|exceeds"):
-            PrivacyFilter(9.0, 0.5, "swap", mechanism_delta=0.99 * count * LOST, orders=orders).charge(whole)
+            PrivacyFilter(
+                9.0, 0.5, "swap", mechanism_delta=0.99 * count * LOST, orders=orders
+            ).charge(whole)
     added = dataclasses.replace(given, neighbors="add_remove")
     for sample in (
         lambda: poisson_subsample(added, probability=0.1),
@@ -87,14 +108,18 @@ def eval_of(given):
 
 
 def test_approximate_zcdp():
-    """Bun and Steinke (2016), section 8: rhos and deltas add up, and it is (epsilon, delta + delta')-DP."""
+    """Bun and Steinke (2016), section 8: rhos and deltas add up, and it is (epsilon, delta +
+    delta')-DP.
+    """
     one = Guarantee(neighbors="swap", delta=1e-3, zcdp=0.01)
     assert str(one) == "0.01-zCDP except with probability 0.001 under swap neighbors"
     ten = 10 * one
     assert (ten.rho, ten.slack) == (pytest.approx(0.1), pytest.approx(0.01))
     assert ten.rho >= 10 * Fraction(0.01)
     exact = 10 * Guarantee(neighbors="swap", zcdp=0.01)
-    assert ten.epsilon_at(0.02) == pytest.approx(exact.epsilon_at(1 - 0.98 / (1 - 1e-3) ** 10), rel=1e-9)
+    assert ten.epsilon_at(0.02) == pytest.approx(
+        exact.epsilon_at(1 - 0.98 / (1 - 1e-3) ** 10), rel=1e-9
+    )
     assert one.epsilon_at(1e-3) == inf
     budget = PrivacyFilter(2.0, 0.01, "swap", mechanism_delta=0.005)
     for _ in range(4):
@@ -113,7 +138,11 @@ def test_replaced_promises_are_the_honest_ones():
     assert dataclasses.replace(laplace, noise=None).rho == pytest.approx(np.tanh(0.5))
     filtered = PrivacyFilter(1.0, 0.0, "swap")
     filtered.charge(Guarantee(0.75, inf, "swap"))
-    for same in (copy.copy(filtered), copy.deepcopy(filtered), pickle.loads(pickle.dumps(filtered))):
+    for same in (
+        copy.copy(filtered),
+        copy.deepcopy(filtered),
+        pickle.loads(pickle.dumps(filtered)),
+    ):
         assert same.remaining == 0.25
     with pytest.raises(TypeError):
         dataclasses.replace(filtered, epsilon=2.0)
@@ -129,11 +158,17 @@ def test_the_zcdp_of_laplace_noise_is_above_its_curve():
 
 @pytest.mark.parametrize("number", [2, 20])
 def test_noise_on_a_resolution_is_not_taken_for_that_on_the_line(number):
-    """The losses of a noisy count are those of randomised response, whose sums are larger than those of continuous noise."""
+    """The losses of a noisy count are those of randomised response, whose sums are larger than
+    those of continuous noise.
+    """
     profile = dpjax.count(jnp.arange(3.0))
     exact = optimal_pure_delta([1.0], [number], epsilon=number / 2)
     guarantee = dpjax.laplace.guarantee
-    for each in (guarantee(profile, 1.0), guarantee("add_remove", 1.0), guarantee("add_remove", 1.0, bounded=True)):
+    for each in (
+        guarantee(profile, 1.0),
+        guarantee("add_remove", 1.0),
+        guarantee("add_remove", 1.0, bounded=True),
+    ):
         assert each.noise is None
         if each.bounded_range == 2.0:
             assert (number * each).delta_at(number / 2) >= exact * (1 - 1e-12)
@@ -141,7 +176,10 @@ def test_noise_on_a_resolution_is_not_taken_for_that_on_the_line(number):
     assert (number * control).rho < number * guarantee(profile, 1.0).rho
     pytest.importorskip("dp_accounting", reason="the extra accounting is not installed")
     assert (number * control).delta_at(number / 2) < 0.99 * exact
-    for wrong in (lambda: guarantee(profile, 1.0, continuous=True), lambda: guarantee("swap", 1.0, bounded=True, continuous=True)):
+    for wrong in (
+        lambda: guarantee(profile, 1.0, continuous=True),
+        lambda: guarantee("swap", 1.0, bounded=True, continuous=True),
+    ):
         with pytest.raises(ValueError, match="resolution"):
             wrong()
 
@@ -151,8 +189,13 @@ def test_sums_and_words_round_up():
     for found, each in ((ten.epsilon, 0.1), (ten.delta, 0.01), (ten.rho, 0.001)):
         assert found >= 10 * Fraction(each)
         assert found <= 10 * each * (1 + 1e-15)
-    assert str(ten).startswith("10 mechanisms: (1, 0.1)-DP and 0.01-zCDP except with probability 0.1")
-    assert str(Guarantee(0.12345649, inf, "swap", delta=1.23456789e-6)) == "(0.123457, 1.23457e-06)-DP under swap neighbors"
+    assert str(ten).startswith(
+        "10 mechanisms: (1, 0.1)-DP and 0.01-zCDP except with probability 0.1"
+    )
+    assert (
+        str(Guarantee(0.12345649, inf, "swap", delta=1.23456789e-6))
+        == "(0.123457, 1.23457e-06)-DP under swap neighbors"
+    )
     assert str(Guarantee(neighbors="swap", zcdp=0.12345611)).startswith("0.123457-zCDP")
     rng = np.random.default_rng(0)
     for number in rng.lognormal(size=200).tolist():
@@ -161,7 +204,9 @@ def test_sums_and_words_round_up():
 
 
 def test_pure_epsilons_round_up():
-    """The delta of randomised response at what is answered, in exact arithmetic but for one exponential."""
+    """The delta of randomised response at what is answered, in exact arithmetic but for one
+    exponential.
+    """
     for epsilon in (0.01, 1.0, 8.0, 30.0):
         for delta in (1e-15, 1e-14, 1e-12, 1e-6):
             found = Guarantee(epsilon, inf, "swap").epsilon_at(delta)
@@ -206,16 +251,25 @@ def test_noise_on_subsamples_is_of_add_remove_neighbors():
 
 
 def test_a_delta_that_underflows_is_no_pure_promise():
-    assert poisson_subsample(Guarantee(1.0, inf, "add_remove", delta=1e-200), probability=1e-150).delta > 0
+    assert (
+        poisson_subsample(Guarantee(1.0, inf, "add_remove", delta=1e-200), probability=1e-150).delta
+        > 0
+    )
     for replacement in ("with", "without"):
         given = Guarantee(1.0, inf, "swap", delta=1e-200)
         found = fixed_size_subsample(given, taken=1, public_n=10**150, replacement=replacement)
         assert (found.delta > 0, found.bounded_range) == (True, inf)
-    with pytest.raises(ValueError, match="known"):  # delta is 0.159, and a bound of it is not below 1
-        fixed_size_subsample(Guarantee(0.1, inf, "swap", delta=1e-306), taken=7010, public_n=1, replacement="with")
+    # delta is 0.159, and a bound of it is not below 1
+    with pytest.raises(ValueError, match="known"):
+        fixed_size_subsample(
+            Guarantee(0.1, inf, "swap", delta=1e-306), taken=7010, public_n=1, replacement="with"
+        )
 
 
-@pytest.mark.parametrize(("p", "gdp"), [(1e-40, 0.13572980248228667), (1e-100, 0.21460721736618152), (1e-200, 0.3035005475085599)])
+@pytest.mark.parametrize(
+    ("p", "gdp"),
+    [(1e-40, 0.13572980248228667), (1e-100, 0.21460721736618152), (1e-200, 0.3035005475085599)],
+)
 def test_curves_of_tiny_samples_are_above_the_truth(p, gdp):
     """Gaussian noise, for which the binomial sum is exact: by its largest terms in 60 digits."""
     mpmath = pytest.importorskip("mpmath")
@@ -223,10 +277,16 @@ def test_curves_of_tiny_samples_are_above_the_truth(p, gdp):
     order, found = noise.renyi[-1]
     with mpmath.workdps(60):
         a, rate = mpmath.mpf(order), mpmath.mpf(gdp)
-        peak = max(range(2, int(order) + 1), key=lambda k: float(k * (k - 1) * rate**2 / 2 + k * mpmath.log(p)))
+        peak = max(
+            range(2, int(order) + 1),
+            key=lambda k: float(k * (k - 1) * rate**2 / 2 + k * mpmath.log(p)),
+        )
         some = {*range(2, 60), *range(max(peak - 200, 2), min(peak + 200, int(order)) + 1)}
         terms = (
-            mpmath.binomial(a, k) * mpmath.mpf(p) ** k * (1 - mpmath.mpf(p)) ** (a - k) * mpmath.expm1(k * (k - 1) * rate**2 / 2)
+            mpmath.binomial(a, k)
+            * mpmath.mpf(p) ** k
+            * (1 - mpmath.mpf(p)) ** (a - k)
+            * mpmath.expm1(k * (k - 1) * rate**2 / 2)
             for k in some
         )
         least = mpmath.log1p(mpmath.fsum(terms)) / (a - 1)
@@ -234,7 +294,10 @@ def test_curves_of_tiny_samples_are_above_the_truth(p, gdp):
 
 
 def test_budgets_that_are_spent_are_no_dataclasses():
-    for budget in (PartitionFilter(("a",), 1.0, 0.0, "swap", membership="by_position"), PrivacyOdometer(1e-6, "swap")):
+    for budget in (
+        PartitionFilter(("a",), 1.0, 0.0, "swap", membership="by_position"),
+        PrivacyOdometer(1e-6, "swap"),
+    ):
         budget.charge(Guarantee(0.75, 0.75, "swap"))
         with pytest.raises(TypeError):
             dataclasses.replace(budget)

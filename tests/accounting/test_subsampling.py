@@ -1,4 +1,6 @@
-"""Amplification by Poisson subsampling: golden numbers, subsampled mechanisms by enumeration, and where it does not hold."""
+"""Amplification by Poisson subsampling: golden numbers, subsampled mechanisms by enumeration, and
+where it does not hold.
+"""
 
 import itertools
 import json
@@ -13,11 +15,15 @@ import pytest
 from dpjax import accounting
 from dpjax.accounting import Guarantee, poisson_subsample
 
-GOLDEN = json.loads((pathlib.Path(__file__).parents[1] / "golden" / "F_accounting.json").read_text())["subsample"]
+GOLDEN = json.loads(
+    (pathlib.Path(__file__).parents[1] / "golden" / "F_accounting.json").read_text()
+)["subsample"]
 
 
 def test_golden_values(x64):
-    epsilon, probability = np.array([[float(part.split("=")[1]) for part in key.split(",")] for key in GOLDEN]).T
+    epsilon, probability = np.array(
+        [[float(part.split("=")[1]) for part in key.split(",")] for key in GOLDEN]
+    ).T
     for name, function in (
         ("amplified", accounting.subsampled_epsilon),
         ("inverse", accounting.epsilon_before_sampling),
@@ -32,7 +38,10 @@ def test_golden_values(x64):
 
 @pytest.mark.slow
 def test_inverse_limits_and_gradients():
-    epsilon, probability = jnp.array([1e-6, 0.01, 1.0, 50.0, 300.0])[:, None], jnp.array([1e-6, 0.01, 0.5, 1.0])
+    epsilon, probability = (
+        jnp.array([1e-6, 0.01, 1.0, 50.0, 300.0])[:, None],
+        jnp.array([1e-6, 0.01, 0.5, 1.0]),
+    )
     before = accounting.epsilon_before_sampling(epsilon, probability=probability)
     again = accounting.subsampled_epsilon(before, probability=probability)
     np.testing.assert_allclose(again, np.broadcast_to(epsilon, (5, 4)), rtol=3e-6)
@@ -54,7 +63,11 @@ def test_inverse_limits_and_gradients():
 
 @pytest.mark.parametrize("dtype", [jnp.int32, jnp.bfloat16, jnp.float16])
 def test_narrow_arrays_are_computed_in_float32(dtype):
-    for function in (accounting.subsampled_epsilon, accounting.epsilon_before_sampling, accounting.sampling_efficiency):
+    for function in (
+        accounting.subsampled_epsilon,
+        accounting.epsilon_before_sampling,
+        accounting.sampling_efficiency,
+    ):
         found = function(jnp.asarray(2, dtype), probability=0.25)
         assert found.dtype == jnp.float32
         assert found == function(2.0, probability=0.25)
@@ -62,7 +75,9 @@ def test_narrow_arrays_are_computed_in_float32(dtype):
 
 
 def subsampled_distributions(data, epsilon, probability):
-    """The exponential mechanism for the most frequent of three values, on a Poisson subsample, by enumeration."""
+    """The exponential mechanism for the most frequent of three values, on a Poisson subsample, by
+    enumeration.
+    """
     distribution = np.zeros(3)
     for taken in itertools.product((0, 1), repeat=len(data)):
         chance = np.prod([probability if t else 1 - probability for t in taken])
@@ -105,7 +120,9 @@ def test_exact_loss_of_a_subsampled_mechanism(probability):
 
 
 def test_the_range_is_attained_by_randomised_response():
-    """The individual is answered by the coin if taken, and by its opposite if not; p times the range would be too small."""
+    """The individual is answered by the coin if taken, and by its opposite if not; p times the
+    range would be too small.
+    """
     for epsilon, p in ((0.3, 0.1), (2.0, 0.5), (5.0, 0.9)):
         yes = 1 / (1 + exp(-epsilon))
         without = np.array([yes, 1 - yes])
@@ -122,7 +139,8 @@ def test_what_is_refused():
         (Guarantee(neighbors="swap", zcdp=0.1), "add_remove"),
         (Guarantee(neighbors="add_remove"), "to be amplified by subsampling"),
         (
-            Guarantee(neighbors="add_remove", zcdp=0.1) + Guarantee(1.0, inf, "add_remove", delta=1e-6),
+            Guarantee(neighbors="add_remove", zcdp=0.1)
+            + Guarantee(1.0, inf, "add_remove", delta=1e-6),
             "to be amplified by subsampling",
         ),
     ):
@@ -133,14 +151,21 @@ def test_what_is_refused():
     approximate = poisson_subsample(Guarantee(1.0, inf, "add_remove", delta=1e-5), probability=0.1)
     assert approximate.delta == pytest.approx(1e-6)
     assert approximate.bounded_range == inf
-    assert poisson_subsample(Guarantee(1.0, 1.0, "add_remove"), probability=1.0) == Guarantee(1.0, 1.0, "add_remove")
+    assert poisson_subsample(Guarantee(1.0, 1.0, "add_remove"), probability=1.0) == Guarantee(
+        1.0, 1.0, "add_remove"
+    )
 
 
 def test_overflow_and_underflow():
-    big = accounting.subsampled_epsilon(np.array([88.0, 50.0, 40.0]), probability=np.array([2e-38, 1e-28, 1e-20]))
-    np.testing.assert_allclose(big, [1.459378, 5.1847e-7, np.log1p(1e-20 * np.expm1(40.0))], rtol=2e-4)
+    big = accounting.subsampled_epsilon(
+        np.array([88.0, 50.0, 40.0]), probability=np.array([2e-38, 1e-28, 1e-20])
+    )
+    np.testing.assert_allclose(
+        big, [1.459378, 5.1847e-7, np.log1p(1e-20 * np.expm1(40.0))], rtol=2e-4
+    )
     with pytest.raises(ValueError, match="probability"):
-        accounting.epsilon_before_sampling(0.5, probability=1e-40)  # below what float32 tells from 0
+        # below what float32 tells from 0
+        accounting.epsilon_before_sampling(0.5, probability=1e-40)
     assert poisson_subsample(Guarantee(1e-10, inf, "add_remove"), probability=1e-320).epsilon > 0
 
 
@@ -154,44 +179,68 @@ ORDERS = np.array([2.0, 3, 7, 20])
 
 @pytest.mark.parametrize("probability", [0.1, 0.6])
 def test_renyi_divergences_of_a_subsampled_mechanism(probability):
-    """All neighbours of small datasets, both directions, by enumeration; half the range promises too little."""
+    """All neighbours of small datasets, both directions, by enumeration; half the range promises
+    too little.
+    """
     worst = np.zeros(ORDERS.size)
     for size in range(4):
         for data in itertools.combinations_with_replacement(range(3), size):
             without = subsampled_distributions(data, 1.5, probability)
             for new in range(3):
                 also = subsampled_distributions((*data, new), 1.5, probability)
-                both = [[renyi(*pair, order) for order in ORDERS] for pair in ((also, without), (without, also))]
+                both = [
+                    [renyi(*pair, order) for order in ORDERS]
+                    for pair in ((also, without), (without, also))
+                ]
                 worst = np.maximum(worst, np.max(both, axis=0))
-    promised, half = (poisson_subsample(Guarantee(e, e, "add_remove"), probability=probability) for e in (1.5, 0.75))
+    promised, half = (
+        poisson_subsample(Guarantee(e, e, "add_remove"), probability=probability)
+        for e in (1.5, 0.75)
+    )
     assert (worst <= promised.rdp(ORDERS)).all()
     assert (worst > 0.3 * promised.rdp(ORDERS)).all()
     assert (worst > half.rdp(ORDERS)).all()
     # What is implied by the range of the whole, which is all that was known before, is far larger.
-    assert Guarantee(promised.epsilon, promised.bounded_range, "add_remove").rdp(2.0) > 2.5 * promised.rdp(2.0)
+    assert Guarantee(promised.epsilon, promised.bounded_range, "add_remove").rdp(
+        2.0
+    ) > 2.5 * promised.rdp(2.0)
 
 
 @pytest.mark.parametrize("deviation", [None, 1.0])
 def test_worst_pairs_by_quadrature(deviation):
-    """A draw of range 0.5 (the losses t and t - 0.5, for every t), alone and with Gaussian noise on the same subsample."""
+    """A draw of range 0.5 (the losses t and t - 0.5, for every t), alone and with Gaussian noise on
+    the same subsample.
+    """
     p, epsilon = 0.05, 0.5
     t = np.linspace(0, epsilon, 41)[1:-1, None]
-    rare = -np.expm1(t - epsilon) / (np.exp(t) * -np.expm1(-epsilon))  # the probability of loss t without the individual
+    # the probability of loss t without the individual
+    rare = -np.expm1(t - epsilon) / (np.exp(t) * -np.expm1(-epsilon))
     chance, ratio = np.stack([rare, 1 - rare], axis=-1), np.exp(np.stack([t, t - epsilon], axis=-1))
     spent = 1 * Guarantee(epsilon, epsilon, "add_remove")
     if deviation is not None:
         z = np.linspace(-12, 30, 4001)[:, None]
-        chance = chance * np.exp(-np.square(z / deviation) / 2) / (np.sqrt(2 * np.pi) * deviation) * (z[1] - z[0])
+        chance = (
+            chance
+            * np.exp(-np.square(z / deviation) / 2)
+            / (np.sqrt(2 * np.pi) * deviation)
+            * (z[1] - z[0])
+        )
         ratio = ratio * np.exp((2 * z - 1) / (2 * deviation**2))
         spent = spent + Guarantee(neighbors="add_remove", zcdp=1 / (2 * deviation**2))
     promised = poisson_subsample(spent, probability=p)
     for order in ORDERS:
-        found = [np.sum(chance * (1 - p + p * ratio) ** power, axis=(1, 2)).max() for power in (order, 1 - order)]
+        found = [
+            np.sum(chance * (1 - p + p * ratio) ** power, axis=(1, 2)).max()
+            for power in (order, 1 - order)
+        ]
         worst = np.log(np.max(found)) / (order - 1)
         assert worst <= promised.rdp(order) < 1.01 * worst
     apart = poisson_subsample(Guarantee(epsilon, epsilon, "add_remove"), probability=p)
-    if deviation is not None:  # on one subsample, two mechanisms cost more than on two: what they cost apart is passed
-        noise = poisson_subsample(Guarantee(neighbors="add_remove", zcdp=1 / (2 * deviation**2)), probability=p)
+    # on one subsample, two mechanisms cost more than on two: what they cost apart is passed
+    if deviation is not None:
+        noise = poisson_subsample(
+            Guarantee(neighbors="add_remove", zcdp=1 / (2 * deviation**2)), probability=p
+        )
         assert worst > (noise + apart).rdp(ORDERS[-1])
 
 
@@ -199,25 +248,35 @@ def test_curves_between_orders_and_beyond():
     noise = Guarantee(neighbors="add_remove", zcdp=1e-4)
     found = poisson_subsample(noise, probability=0.3)
     order = np.array([1.5, 2.5, 101.0])  # not among the orders
-    truth = 0.09 * 1e-4 * np.maximum(order, 2)  # the distance is small: p^2 times the divergence without sampling
+    # the distance is small: p^2 times the divergence without sampling
+    truth = 0.09 * 1e-4 * np.maximum(order, 2)
     np.testing.assert_allclose(found.rdp(order), truth, rtol=0.08)
     assert (found.rdp(order) >= truth).all()
     assert found.rdp(2e4) == inf
     assert poisson_subsample(noise, probability=1.0) == noise
     assert poisson_subsample(noise + noise, probability=1.0).zcdp == pytest.approx(2e-4)
-    assert (poisson_subsample(Guarantee(0.0, 0.0, "add_remove"), probability=0.3).rdp(ORDERS) == 0).all()
+    assert (
+        poisson_subsample(Guarantee(0.0, 0.0, "add_remove"), probability=0.3).rdp(ORDERS) == 0
+    ).all()
     short = noise.with_curve(lambda order: 1e-4 * order)  # known up to order 10^4
-    np.testing.assert_allclose(poisson_subsample(short, probability=0.3).rdp(ORDERS), found.rdp(ORDERS), rtol=1e-6)
+    np.testing.assert_allclose(
+        poisson_subsample(short, probability=0.3).rdp(ORDERS), found.rdp(ORDERS), rtol=1e-6
+    )
     with pytest.raises(TypeError, match="sum of guarantees"):
         poisson_subsample(0.1, probability=0.5)
 
 
 @pytest.mark.parametrize(("epsilon", "p"), [(0.5, 0.05), (0.5, 0.01), (2.0, 0.05)])
 def test_zcdp_by_subsampling(epsilon, p):
-    """The supremum over all orders for the worst pairs of that range; the rho of a single order is passed."""
+    """The supremum over all orders for the worst pairs of that range; the rho of a single order is
+    passed.
+    """
     t = np.linspace(0, epsilon, 21)[1:-1, None]
     rare = -np.expm1(t - epsilon) / (np.exp(t) * -np.expm1(-epsilon))
-    q, ratio = np.concatenate([rare, 1 - rare], axis=1), np.exp(np.concatenate([t, t - epsilon], axis=1))
+    q, ratio = (
+        np.concatenate([rare, 1 - rare], axis=1),
+        np.exp(np.concatenate([t, t - epsilon], axis=1)),
+    )
     mixed = 1 - p + p * ratio
     orders = 1 + np.geomspace(1e-3, 1e5, 200)
     worst = 0.0
@@ -231,19 +290,37 @@ def test_zcdp_by_subsampling(epsilon, p):
     found = draw.rho
     assert worst <= found <= 2 * worst
     assert found < 0.5 * Guarantee(draw.epsilon, draw.bounded_range, "add_remove").rho
-    assert found > 0.95 * draw.rdp(1e4) / 1e4  # control: far out the divergence over the order says too little
+    # control: far out the divergence over the order says too little
+    assert found > 0.95 * draw.rdp(1e4) / 1e4
     assert worst > draw.rdp(1e4) / 1e4
-    assert poisson_subsample(Guarantee(epsilon, epsilon, "add_remove"), probability=1.0).rho == epsilon**2 / 8
+    assert (
+        poisson_subsample(Guarantee(epsilon, epsilon, "add_remove"), probability=1.0).rho
+        == epsilon**2 / 8
+    )
 
 
 @pytest.mark.parametrize(
     ("sigma", "p", "count"),
-    [(1.0, 0.01, 1), (4.0, 0.5, 50), *(pytest.param(*case, marks=pytest.mark.slow) for case in ((1.0, 0.01, 120), (0.5, 0.1, 5)))],
+    [
+        (1.0, 0.01, 1),
+        (4.0, 0.5, 50),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in ((1.0, 0.01, 120), (0.5, 0.1, 5))
+        ),
+    ],
 )
 def test_gaussian_noise_by_its_losses(sigma, p, count):
-    """As Google's accountant has it, and not by a mu or a probability that is 2 % off; Renyi divergences are far above."""
-    library = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution", reason="the extra accounting is not installed")
-    theirs = library.from_gaussian_mechanism(sigma, value_discretization_interval=1e-4, sampling_prob=p).self_compose(count)
+    """As Google's accountant has it, and not by a mu or a probability that is 2 % off; Renyi
+    divergences are far above.
+    """
+    library = pytest.importorskip(
+        "dp_accounting.pld.privacy_loss_distribution",
+        reason="the extra accounting is not installed",
+    )
+    theirs = library.from_gaussian_mechanism(
+        sigma, value_discretization_interval=1e-4, sampling_prob=p
+    ).self_compose(count)
     expected = theirs.get_epsilon_for_delta(1e-6)
 
     def spent(mu, p):
@@ -269,8 +346,15 @@ def test_losses_beside_other_mechanisms():
     assert spent.epsilon_at(1e-6) > (30 * step).epsilon_at(1e-6)
     assert spent.epsilon_at(1e-9) == inf  # the delta of one part
     tiny = poisson_subsample(Guarantee(neighbors="add_remove", gdp=1e-9), probability=0.05)
-    many = accounting.Composition(tuple((Guarantee(0.001 * number, inf, "add_remove"), 1) for number in range(1, 40)))
-    for others in (Guarantee(neighbors="add_remove", zcdp=0.01), Guarantee(1e3, inf, "add_remove"), tiny, many):
+    many = accounting.Composition(
+        tuple((Guarantee(0.001 * number, inf, "add_remove"), 1) for number in range(1, 40))
+    )
+    for others in (
+        Guarantee(neighbors="add_remove", zcdp=0.01),
+        Guarantee(1e3, inf, "add_remove"),
+        tiny,
+        many,
+    ):
         assert "losses" not in (step + others).rules_at(1e-6)
     assert step.noise == ("gaussian", 0.8, 0.05)
     assert Guarantee.from_json(step.to_json()) == step
@@ -278,7 +362,12 @@ def test_losses_beside_other_mechanisms():
     assert "0.8-GDP on subsamples of probability 0.05" in str(step)
     for mechanism in (noise + pure, pure):  # whose losses are not those of Gaussian noise alone
         assert poisson_subsample(mechanism, probability=0.1).noise is None
-    for given in (("gaussian", 0.0, 0.5), ("laplace", 1.0, 0.0), ("laplace", 1.0, 1.5), ("uniform", 1.0, 0.5)):
+    for given in (
+        ("gaussian", 0.0, 0.5),
+        ("laplace", 1.0, 0.0),
+        ("laplace", 1.0, 1.5),
+        ("uniform", 1.0, 0.5),
+    ):
         with pytest.raises(ValueError, match="noise"):
             Guarantee(neighbors="add_remove", noise=given)
     only = Guarantee(neighbors="add_remove", noise=("gaussian", 1.0, 0.01))

@@ -1,7 +1,8 @@
-"""Every release has its exhaustive audit: each public function and statistic, and the test that takes all pairs of small datasets.
+"""Every release has its exhaustive audit: each public function and statistic, and the test that
+takes all pairs of small datasets.
 
-The audits are with the releases; a release that is added without one, or an audit that goes, fails here.
-"""
+The audits are with the releases; a release that is added without one, or an audit that goes, fails
+here."""
 
 import inspect
 import pathlib
@@ -17,18 +18,31 @@ AUDITS = {
     (
         "release/test_privacy.py",
         ALL,
-    ): "median Median quantile Quantile order_statistic OrderStatistic maximum Maximum nonnegative_sum "
+    ): "median Median quantile Quantile order_statistic OrderStatistic maximum Maximum "
+    "nonnegative_sum "
     "NonnegativeSum distinct_count DistinctCount sum Sum mean Mean exact_distribution",
     ("release/test_privacy.py", "test_persons_with_many_records_count_once"): "user_sum",
     ("release/test_privacy.py", "test_modes_of_all_datasets"): "mode Mode",
-    ("release/test_privacy.py", "test_counts_and_histograms_of_all_datasets"): "count Count histogram Histogram",
-    ("several_quantiles/test_exact_joint.py", "test_no_neighbour_loses_more_than_epsilon"): "joint_quantiles Quantiles",
+    (
+        "release/test_privacy.py",
+        "test_counts_and_histograms_of_all_datasets",
+    ): "count Count histogram Histogram",
+    (
+        "several_quantiles/test_exact_joint.py",
+        "test_no_neighbour_loses_more_than_epsilon",
+    ): "joint_quantiles Quantiles",
     (
         "several_quantiles/test_exact_joint.py",
         "test_intervals_are_two_joint_quantiles_with_a_coverage",
     ): "confidence_interval ConfidenceInterval",
-    ("several_quantiles/test_exact_recursive.py", "test_no_neighbour_loses_more_than_epsilon"): "recursive_quantiles Quantiles",
-    ("several_quantiles/test_exact_nested.py", "test_no_record_costs_more_than_epsilon"): "nested_quantiles private_quantiles",
+    (
+        "several_quantiles/test_exact_recursive.py",
+        "test_no_neighbour_loses_more_than_epsilon",
+    ): "recursive_quantiles Quantiles",
+    (
+        "several_quantiles/test_exact_nested.py",
+        "test_no_record_costs_more_than_epsilon",
+    ): "nested_quantiles private_quantiles",
     ("release/test_metric.py", "test_noisy_answers_keep_to_the_metric_exactly"): "metric_laplace",
     ("release/test_metric.py", "test_choices_keep_to_the_metric"): "metric_choice small_db",
     ("release/test_candidates.py", "test_draws_follow_the_exponential_mechanism"): "release_choice",
@@ -39,14 +53,22 @@ def releases():
     """What draws for publication, and the statistics that it can be asked of."""
     found = {name: getattr(release, name) for name in release.__all__}
     functions = {name for name, value in found.items() if inspect.isfunction(value)}
-    kinds = {name for name, value in found.items() if inspect.isclass(value) and issubclass(value, release.Statistic)}
+    kinds = {
+        name
+        for name, value in found.items()
+        if inspect.isclass(value) and issubclass(value, release.Statistic)
+    }
     return (functions | kinds) - {"Statistic"}
 
 
 def missing(audits):
     """Releases without an audit, and audits that are not there."""
     covered = {name for names in audits.values() for name in names.split()}
-    gone = [key for key in audits if not re.search(rf"^def {key[1]}\(", (TESTS / key[0]).read_text(), flags=re.MULTILINE)]
+    gone = [
+        key
+        for key in audits
+        if not re.search(rf"^def {key[1]}\(", (TESTS / key[0]).read_text(), flags=re.MULTILINE)
+    ]
     return releases() - covered, gone
 
 

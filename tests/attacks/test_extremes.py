@@ -1,4 +1,6 @@
-"""The narrowest and the widest bounds that a statistic accepts: values of neighbours stay in order, and the loss is as promised."""
+"""The narrowest and the widest bounds that a statistic accepts: values of neighbours stay in order,
+and the loss is as promised.
+"""
 
 from dataclasses import replace
 
@@ -18,19 +20,30 @@ BOTH = ("swap", "add_remove")
 
 def shifted(statistic):
     """The profile that is drawn from, two people below a statistic that falls when people leave."""
-    return lambda x, *, lower, upper, neighbors, num_records: statistic(x, lower, upper, num_records).shift(2)
+    return lambda x, *, lower, upper, neighbors, num_records: statistic(
+        x, lower, upper, num_records
+    ).shift(2)
 
 
 STATISTICS = {
     "sum": (statistics.sum, BOTH),
-    "sum of at most 7": (lambda x, **options: statistics.sum(x, max_count=7, **options), ("add_remove",)),
+    "sum of at most 7": (
+        lambda x, **options: statistics.sum(x, max_count=7, **options),
+        ("add_remove",),
+    ),
     "mean": (statistics.mean, BOTH),
     "hull": (lambda x, **options: statistics.mean(x, values="hull", **options), ("add_remove",)),
     "variance": (statistics.variance, ("swap",)),
     "median": (statistics.median, BOTH),
     "quantile": (lambda x, **options: statistics.quantile(x, q=0.3, **options), BOTH),
-    "maximum": (shifted(lambda x, low, high, n: maximum(x, lower=low, upper=high, num_records=n)), ("add_remove",)),
-    "nonnegative sum": (shifted(lambda x, low, high, n: nonnegative_sum(x, upper=4 * high, num_records=n)), ("add_remove",)),
+    "maximum": (
+        shifted(lambda x, low, high, n: maximum(x, lower=low, upper=high, num_records=n)),
+        ("add_remove",),
+    ),
+    "nonnegative sum": (
+        shifted(lambda x, low, high, n: nonnegative_sum(x, upper=4 * high, num_records=n)),
+        ("add_remove",),
+    ),
 }
 POWERS = {np.float32: 104, np.float64: 1000}
 
@@ -50,19 +63,30 @@ def neighbouring(neighbors):
 
 
 def out_of_order(profile):
-    """How often a value at a level lies beyond the neighbour's at the next (Corollary 3.1; level 0 of a hull keeps no order)."""
+    """How often a value at a level lies beyond the neighbour's at the next (Corollary 3.1; level 0
+    of a hull keeps no order).
+    """
     first = 0 if profile.interpolable else 1
     found = 0
     for sign, side in ((1, profile.upper), (-1, profile.lower)):
         values = sign * np.asarray(side)[:, first:]
-        found += np.sum(values[::2, :-1] > values[1::2, 1:]) + np.sum(values[1::2, :-1] > values[::2, 1:])
+        found += np.sum(values[::2, :-1] > values[1::2, 1:]) + np.sum(
+            values[1::2, :-1] > values[::2, 1:]
+        )
     return found
 
 
 def loss_of(profile, width):
-    """The exact loss of a draw at epsilon 1, the profile being stretched by a power of two, which rounds nothing."""
-    one = jax.tree.map(lambda values: values.astype(jnp.float64) / width, (profile.upper, profile.lower, profile.step))
-    levels = jax.tree.map(lambda values: values.astype(jnp.float64), (profile.upper_levels, profile.lower_levels))
+    """The exact loss of a draw at epsilon 1, the profile being stretched by a power of two, which
+    rounds nothing.
+    """
+    one = jax.tree.map(
+        lambda values: values.astype(jnp.float64) / width,
+        (profile.upper, profile.lower, profile.step),
+    )
+    levels = jax.tree.map(
+        lambda values: values.astype(jnp.float64), (profile.upper_levels, profile.lower_levels)
+    )
     stretched = replace(profile, **dict(zip(("upper", "lower", "step"), one, strict=True)))
     stretched = replace(stretched, upper_levels=levels[0], lower_levels=levels[1])
     make = piecewise_laplace if profile.interpolable else inverse_sensitivity
@@ -70,7 +94,10 @@ def loss_of(profile, width):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, pytest.param(np.float64, marks=pytest.mark.slow)])
-@pytest.mark.parametrize(("name", "neighbors"), [(name, relation) for name in STATISTICS for relation in STATISTICS[name][1]])
+@pytest.mark.parametrize(
+    ("name", "neighbors"),
+    [(name, relation) for name in STATISTICS for relation in STATISTICS[name][1]],
+)
 def test_the_narrowest_and_the_widest_bounds(name, neighbors, dtype, x64):
     statistic = STATISTICS[name][0]
     x, present = neighbouring(neighbors)
@@ -102,7 +129,9 @@ def test_the_narrowest_and_the_widest_bounds(name, neighbors, dtype, x64):
 def test_the_smallest_and_the_largest_epsilons(mechanism, epsilon, x64):
     for neighbors in BOTH:
         x, present = neighbouring(neighbors)
-        profile = statistics.median(jnp.asarray(x), lower=0.0, upper=1.0, neighbors=neighbors, num_records=present)
+        profile = statistics.median(
+            jnp.asarray(x), lower=0.0, upper=1.0, neighbors=neighbors, num_records=present
+        )
         distribution = mechanism(profile, epsilon)
         loss, spread = audit_pairs(distribution)
         assert 0.2 * epsilon < loss <= epsilon * (1 + 1e-6)

@@ -1,19 +1,53 @@
-"""One record of a dataset becomes the worst that a float can be: every statistic has the loss that it promises, and no row is NaN.
+"""One record of a dataset becomes the worst that a float can be: every statistic has the loss that
+it promises, and no row is NaN.
 
-What each such record counts as is tested with the statistics; here only the promise is, over pairs that differ in it.
-"""
+What each such record counts as is tested with the statistics; here only the promise is, over pairs
+that differ in it."""
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpjax import duff, exponential, inverse_sensitivity, maximum, mode, nonnegative_sum, piecewise_laplace, statistics, user_sum
+from dpjax import (
+    duff,
+    exponential,
+    inverse_sensitivity,
+    maximum,
+    mode,
+    nonnegative_sum,
+    piecewise_laplace,
+    statistics,
+    user_sum,
+)
 from tests.support.audit import audit_pairs
 
 WORST = np.array(
-    [np.nan, -np.nan, np.inf, -np.inf, -0.0, 5e-324, -1e-310, 1.7e308, -1.7e308, 3e38, 1e30, 2**24 + 1, -3.5], np.float64
+    [
+        np.nan,
+        -np.nan,
+        np.inf,
+        -np.inf,
+        -0.0,
+        5e-324,
+        -1e-310,
+        1.7e308,
+        -1.7e308,
+        3e38,
+        1e30,
+        2**24 + 1,
+        -3.5,
+    ],
+    np.float64,
 )
-REST = np.array([[2.0, 2.0, 7.0, 0.5], [0.0, 0.0, 0.0, 0.0], [8.0, 8.0, -1.0, np.inf], [np.nan, 3.0, 3.0, 3.0], [np.nan] * 4])
+REST = np.array(
+    [
+        [2.0, 2.0, 7.0, 0.5],
+        [0.0, 0.0, 0.0, 0.0],
+        [8.0, 8.0, -1.0, np.inf],
+        [np.nan, 3.0, 3.0, 3.0],
+        [np.nan] * 4,
+    ]
+)
 BOUNDS = {"lower": 0.0, "upper": 8.0}
 EPSILON = 2.0
 
@@ -28,24 +62,45 @@ def shifted(statistic):
 
 PROFILES = {
     "median": (statistics.median, "swap add_remove"),
-    "quantile": (lambda x, **options: statistics.quantile(x, q=0.3, definition="lower", **options), "swap add_remove"),
+    "quantile": (
+        lambda x, **options: statistics.quantile(x, q=0.3, definition="lower", **options),
+        "swap add_remove",
+    ),
     "continuous quantile": (continuous, "swap add_remove"),
-    "order statistic": (lambda x, **options: statistics.order_statistic(x, 2, **options), "swap add_remove"),
+    "order statistic": (
+        lambda x, **options: statistics.order_statistic(x, 2, **options),
+        "swap add_remove",
+    ),
     "mean": (statistics.mean, "swap add_remove"),
     "hull": (lambda x, **options: statistics.mean(x, values="hull", **options), "add_remove"),
     "sum": (statistics.sum, "swap add_remove"),
-    "sum of at most 7": (lambda x, **options: statistics.sum(x, max_count=7, **options), "add_remove"),
+    "sum of at most 7": (
+        lambda x, **options: statistics.sum(x, max_count=7, **options),
+        "add_remove",
+    ),
     "variance": (statistics.variance, "swap"),
-    "median of integers": (lambda x, **options: statistics.median(x, resolution=1, **options), "swap add_remove"),
+    "median of integers": (
+        lambda x, **options: statistics.median(x, resolution=1, **options),
+        "swap add_remove",
+    ),
     "maximum": (shifted(lambda x, low, high: maximum(x, lower=low, upper=high)), "add_remove"),
     "nonnegative sum": (shifted(lambda x, low, high: nonnegative_sum(x, upper=high)), "add_remove"),
-    "user sum": (shifted(lambda x, low, high: user_sum(x, np.array([1, 1, 2, 3, 4]), upper=high)), "swap"),
+    "user sum": (
+        shifted(lambda x, low, high: user_sum(x, np.array([1, 1, 2, 3, 4]), upper=high)),
+        "swap",
+    ),
 }
-CASES = [(name, neighbors) for name, (_, relations) in PROFILES.items() for neighbors in relations.split()]
+CASES = [
+    (name, neighbors)
+    for name, (_, relations) in PROFILES.items()
+    for neighbors in relations.split()
+]
 
 
 def neighbouring(neighbors):
-    """Rows 2i and 2i+1 that differ in the first record: any two of the worst, or one of them and none."""
+    """Rows 2i and 2i+1 that differ in the first record: any two of the worst, or one of them and
+    none.
+    """
     others = WORST if neighbors == "swap" else [np.nan]
     pairs = [[[one, *rest], [other, *rest]] for rest in REST for one in WORST for other in others]
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):

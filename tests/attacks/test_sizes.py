@@ -1,7 +1,8 @@
-"""Sizes at powers of two, where rows are padded anew, sums get a level and integers a bit: losses across them, and releases.
+"""Sizes at powers of two, where rows are padded anew, sums get a level and integers a bit: losses
+across them, and releases.
 
-A dataset and its neighbour of one record more may go through programs of two shapes, and these must not tell them apart.
-"""
+A dataset and its neighbour of one record more may go through programs of two shapes, and these must
+not tell them apart."""
 
 import jax
 import jax.numpy as jnp
@@ -17,25 +18,37 @@ STATISTICS = {
     "median": statistics.median,
     "lower median": lambda x, **options: statistics.median(x, definition="lower", **options),
     "quantile": lambda x, **options: statistics.quantile(x, q=0.3, **options),
-    "continuous median": lambda x, **options: statistics.median(x, definition="continuous", **options),
+    "continuous median": lambda x, **options: statistics.median(
+        x, definition="continuous", **options
+    ),
     "mean": statistics.mean,
     "sum": lambda x, **options: statistics.sum(x, max_count=140, **options),
 }
-SIZES = [31, 32, *(pytest.param(size, marks=pytest.mark.slow) for size in (30, 33, 63, 64, 127, 128))]
+SIZES = [
+    31,
+    32,
+    *(pytest.param(size, marks=pytest.mark.slow) for size in (30, 33, 63, 64, 127, 128)),
+]
 EPSILON = 4.0
 
 
 def pair(statistic, size):
-    """Distributions of a dataset without its last record, in a row of that many columns, and of the whole."""
+    """Distributions of a dataset without its last record, in a row of that many columns, and of the
+    whole.
+    """
     x = np.random.default_rng(size).uniform(size=(8, size + 1)).astype(np.float32)
     x[::2] = np.round(x[::2] * 8) / 8  # ties
     x[:4, -1] = [0.0, 1.0, 0.5, np.inf]
-    profiles = [statistic(jnp.asarray(rows), neighbors="add_remove", **BOUNDS) for rows in (x[:, :-1], x)]
+    profiles = [
+        statistic(jnp.asarray(rows), neighbors="add_remove", **BOUNDS) for rows in (x[:, :-1], x)
+    ]
     return [of_one_size(piecewise_laplace(profile, EPSILON), pieces=288) for profile in profiles]
 
 
 def loss(one, other):
-    both = jax.tree.map(lambda a, b: jnp.stack([a, b], axis=1).reshape(-1, *a.shape[1:]), one, other)
+    both = jax.tree.map(
+        lambda a, b: jnp.stack([a, b], axis=1).reshape(-1, *a.shape[1:]), one, other
+    )
     return audit_pairs(both).loss
 
 
@@ -49,26 +62,44 @@ def test_control_the_row_of_two_records_more():
     one, _ = pair(STATISTICS["lower median"], 31)
     x = np.random.default_rng(31).uniform(size=(8, 32)).astype(np.float32)
     far = np.concatenate([x[:, :-1], np.ones((8, 3), np.float32)], axis=1)
-    other = piecewise_laplace(STATISTICS["lower median"](jnp.asarray(far), neighbors="add_remove", **BOUNDS), EPSILON)
+    other = piecewise_laplace(
+        STATISTICS["lower median"](jnp.asarray(far), neighbors="add_remove", **BOUNDS), EPSILON
+    )
     assert loss(one, of_one_size(other, pieces=288)) > 1.3 * EPSILON
 
 
 @pytest.mark.parametrize("mechanism", [piecewise_laplace, inverse_sensitivity])
 def test_releases_of_such_sizes_are_what_is_simulated(mechanism):
-    """Up to 2^24 + 1 records: from counts, against the profile of the arrays where those can hold them."""
+    """Up to 2^24 + 1 records: from counts, against the profile of the arrays where those can hold
+    them.
+    """
     values, top, epsilon = np.arange(9.0), 8, 0.01
     options = {"lower": 0, "upper": top, "resolution": 1, "definition": "lower"}
-    release_options = {"epsilon": epsilon, "neighbors": "add_remove", "mechanism": mechanism.__name__}
+    release_options = {
+        "epsilon": epsilon,
+        "neighbors": "add_remove",
+        "mechanism": mechanism.__name__,
+    }
     for size in (2**10 - 1, 2**10, 2**10 + 1, 2**24 - 1, 2**24, 2**24 + 1):
         some = np.random.default_rng(size).multinomial(size, np.ones(9) / 9)
         more = some + (np.arange(9) == top)
         logs, other = (
-            release.exact_distribution(release.Median(**options), values, counts=counts, **release_options).log_pmf(values)
+            release.exact_distribution(
+                release.Median(**options), values, counts=counts, **release_options
+            ).log_pmf(values)
             for counts in (some, more)
         )
         assert np.isclose(np.exp(logs).sum(), 1)
         assert np.abs(other - logs).max() <= epsilon * (1 + 1e-9)
         if size < 2**12:
             profile = statistics.median(np.repeat(values, some), neighbors="add_remove", **options)
-            np.testing.assert_allclose(mechanism(profile, epsilon).log_prob(values.astype(np.float32)), logs, atol=2e-5)
-            assert np.abs(np.asarray(mechanism(profile, 2 * epsilon).log_prob(values.astype(np.float32))) - logs).max() > 1e-3
+            np.testing.assert_allclose(
+                mechanism(profile, epsilon).log_prob(values.astype(np.float32)), logs, atol=2e-5
+            )
+            assert (
+                np.abs(
+                    np.asarray(mechanism(profile, 2 * epsilon).log_prob(values.astype(np.float32)))
+                    - logs
+                ).max()
+                > 1e-3
+            )

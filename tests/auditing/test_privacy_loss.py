@@ -28,7 +28,9 @@ from tests.support.audit import audit, one_sided_limits, padded
 from tests.support.hockey_stick import hockey_stick
 
 GRID = (0.0, 1.0, 5.0, 6.0, 20.0)
-TABLES = json.loads((pathlib.Path(__file__).parents[1] / "golden" / "F_accounting.json").read_text())
+TABLES = json.loads(
+    (pathlib.Path(__file__).parents[1] / "golden" / "F_accounting.json").read_text()
+)
 
 
 def by_order(table):
@@ -39,7 +41,10 @@ def by_order(table):
     return rows
 
 
-GOLDEN = {"laplace": by_order(TABLES["laplace_rdp"]), "randomized_response": by_order(TABLES["pdp_to_rdp"])}
+GOLDEN = {
+    "laplace": by_order(TABLES["laplace_rdp"]),
+    "randomized_response": by_order(TABLES["pdp_to_rdp"]),
+}
 EPSILON = 2.0
 PAIRS = np.arange(80).reshape(40, 2).T
 EPSILONS = np.array([0.0, 0.3, 1.0, 1.9, 2.5])
@@ -53,7 +58,10 @@ def rows_of(distribution, rows):
 def all_pairs(datasets, neighbors):
     index = {data: row for row, data in enumerate(datasets)}
     pairs = [
-        (i, index[other]) for data, i in index.items() for other in oracle.neighbours_of(data, neighbors, GRID) if other in index
+        (i, index[other])
+        for data, i in index.items()
+        for other in oracle.neighbours_of(data, neighbors, GRID)
+        if other in index
     ]
     return np.array(pairs).T
 
@@ -64,20 +72,29 @@ ORDERS = np.array([1.01, 1.5, 2.0, 4.0, 8.0, 64.0, 1e4])
 
 @cache
 def with_tails():
-    """40 random pairs with steps for tails, rows 2i and 2i + 1 of one distribution: edges anywhere, and nothing private about them.
+    """40 random pairs with steps for tails, rows 2i and 2i + 1 of one distribution: edges anywhere,
+    and nothing private about them.
 
     Everything that is compared is compiled as one.
     """
     rng = np.random.default_rng(0)
-    values, radii = rng.uniform(0, 20, 80), np.sort(rng.exponential(2, (80, 3)) * rng.integers(0, 2, (80, 3)), axis=-1)
+    values, radii = (
+        rng.uniform(0, 20, 80),
+        np.sort(rng.exponential(2, (80, 3)) * rng.integers(0, 2, (80, 3)), axis=-1),
+    )
 
     @jax.jit
     def run(values, radii):
         distribution = piecewise_laplace(from_radii(values, radii, neighbors="swap", step=9.0), 3.0)
         loss = privacy_loss(rows_of(distribution, PAIRS[0]), rows_of(distribution, PAIRS[1]))
         curve = jnp.log1p(jnp.asarray(SHARES)[:, None] * jnp.expm1(loss.epsilon)[None])
-        epsilons = jnp.concatenate([jnp.broadcast_to(jnp.asarray(EPSILONS)[:, None], (5, 40)), curve])
-        found = {name: getattr(loss, name) for name in ("epsilon", "bounded_range", "forward", "backward")}
+        epsilons = jnp.concatenate(
+            [jnp.broadcast_to(jnp.asarray(EPSILONS)[:, None], (5, 40)), curve]
+        )
+        found = {
+            name: getattr(loss, name)
+            for name in ("epsilon", "bounded_range", "forward", "backward")
+        }
         for direction in ("forward", "backward"):
             found["delta_" + direction] = loss.delta(epsilons, direction=direction)
             found["kl_" + direction] = loss.kl(direction=direction)
@@ -124,7 +141,9 @@ def test_all_swaps_of_all_small_datasets_against_the_other_audits(mechanism, x64
     for found, expected in zip((forward, backward), limits_of(distribution, pairs), strict=True):
         np.testing.assert_allclose(found, expected, atol=1e-12)
     for at, delta in zip(EPSILONS, np.asarray(deltas), strict=True):
-        np.testing.assert_allclose(delta, np.maximum(hockey_stick(distribution, pairs, at), 0), atol=1e-13)
+        np.testing.assert_allclose(
+            delta, np.maximum(hockey_stick(distribution, pairs, at), 0), atol=1e-13
+        )
     assert (np.asarray(deltas)[-1] == 0).all()
 
 
@@ -142,7 +161,9 @@ def test_all_additions_and_removals_of_all_small_datasets(mechanism, x64):
 
     @jax.jit
     def run(x, count):
-        distribution = mechanism(median(x, lower=0.0, upper=20.0, neighbors="add_remove", num_records=count), EPSILON)
+        distribution = mechanism(
+            median(x, lower=0.0, upper=20.0, neighbors="add_remove", num_records=count), EPSILON
+        )
         loss = privacy_loss(rows_of(distribution, pairs[0]), rows_of(distribution, pairs[1]))
         return distribution, loss.epsilon.max(), loss.bounded_range.max()
 
@@ -159,20 +180,38 @@ def test_tails_against_the_other_audits(x64):
         np.testing.assert_allclose(found[name], expected, rtol=1e-12)
     for direction, order in (("forward", PAIRS), ("backward", PAIRS[::-1])):
         for epsilon, delta in zip(EPSILONS, found["delta_" + direction], strict=False):
-            np.testing.assert_allclose(delta, np.maximum(hockey_stick(distribution, order, epsilon), 0), atol=1e-13)
+            np.testing.assert_allclose(
+                delta, np.maximum(hockey_stick(distribution, order, epsilon), 0), atol=1e-13
+            )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("tails", ["none", "some"])
 def test_random_distributions_against_the_other_hockey_stick(tails, x64):
-    """Costs that jump, ties, unequal supports and rates, a tail on either side or none; rows without any mass are NaN."""
+    """Costs that jump, ties, unequal supports and rates, a tail on either side or none; rows
+    without any mass are NaN.
+    """
     rng = np.random.default_rng(1)
     edges = np.sort(rng.integers(-6, 7, (400, 5)) + rng.choice([0, 0.37], (400, 5)), axis=-1)
     left, right, rate = (*rng.integers(0, 6, (2, 400, 4)).astype(float), rng.uniform(0.3, 2, 400))
-    far = Tails(*map(jnp.asarray, (rng.uniform(0, 3, 400), rng.choice([0.0, 1, 2], 400), np.ones(400), rng.choice([0.0, 1], 400))))
-    distribution = PiecewiseExponential(*map(jnp.asarray, (edges, left, right, rate)), far if tails == "some" else None)
+    far = Tails(
+        *map(
+            jnp.asarray,
+            (
+                rng.uniform(0, 3, 400),
+                rng.choice([0.0, 1, 2], 400),
+                np.ones(400),
+                rng.choice([0.0, 1], 400),
+            ),
+        )
+    )
+    distribution = PiecewiseExponential(
+        *map(jnp.asarray, (edges, left, right, rate)), far if tails == "some" else None
+    )
     pairs = np.arange(400).reshape(200, 2).T
-    loss = privacy_loss(*(jax.tree.map(lambda field, rows=rows: field[rows], distribution) for rows in pairs))
+    loss = privacy_loss(
+        *(jax.tree.map(lambda field, rows=rows: field[rows], distribution) for rows in pairs)
+    )
     no_distribution = ~np.isfinite(np.asarray(distribution.log_normalizer()))[pairs].all(axis=0)
     assert no_distribution.any() == (tails == "none") or no_distribution.sum() < 5
     for epsilon in (0.0, 0.4, 2.0, 5.0):
@@ -181,20 +220,37 @@ def test_random_distributions_against_the_other_hockey_stick(tails, x64):
             with np.errstate(all="ignore"):
                 expected = np.maximum(hockey_stick(distribution, order, epsilon), 0)
             np.testing.assert_array_equal(np.isnan(delta), no_distribution)
-            np.testing.assert_allclose(delta[~no_distribution], expected[~no_distribution], atol=1e-14)
+            np.testing.assert_allclose(
+                delta[~no_distribution], expected[~no_distribution], atol=1e-14
+            )
     # A finite epsilon exists for this delta exactly where the supports allow it.
     outside = np.asarray(loss.delta(300.0))
-    np.testing.assert_array_equal(np.isinf(np.asarray(loss.epsilon_at(1e-3)))[~no_distribution], (outside > 1e-3)[~no_distribution])
+    np.testing.assert_array_equal(
+        np.isinf(np.asarray(loss.epsilon_at(1e-3)))[~no_distribution],
+        (outside > 1e-3)[~no_distribution],
+    )
 
 
 def quadrature_points(distribution):
-    """Weights and both log-densities between neighbouring edges of any row, and 400 units of y beyond."""
+    """Weights and both log-densities between neighbouring edges of any row, and 400 units of y
+    beyond.
+    """
     nodes, weights = np.polynomial.legendre.leggauss(24)
     edges = np.unique(np.asarray(distribution.edges))
-    cuts = np.concatenate([edges[0] - np.linspace(400, 0, 40, endpoint=False), edges, edges[-1] + np.linspace(10, 400, 40)])
+    cuts = np.concatenate(
+        [
+            edges[0] - np.linspace(400, 0, 40, endpoint=False),
+            edges,
+            edges[-1] + np.linspace(10, 400, 40),
+        ]
+    )
     left, width = cuts[:-1], np.diff(cuts)
     points = (left[:, None] + width[:, None] * (nodes + 1) / 2).ravel()
-    logs = np.asarray(distribution.log_prob(np.broadcast_to(points[:, None], (points.size, distribution.batch_shape[0]))))
+    logs = np.asarray(
+        distribution.log_prob(
+            np.broadcast_to(points[:, None], (points.size, distribution.batch_shape[0]))
+        )
+    )
     return (width[:, None] / 2 * weights).ravel(), logs[:, PAIRS[0]], logs[:, PAIRS[1]]
 
 
@@ -204,14 +260,18 @@ def integral(weights, log_p, log_q, function):
 
 @pytest.mark.slow
 def test_divergences_against_quadrature(x64):
-    """Smooth integrands between edges: 24 nodes are exact to rounding, and beyond 400 the mass is below e^-60."""
+    """Smooth integrands between edges: 24 nodes are exact to rounding, and beyond 400 the mass is
+    below e^-60.
+    """
     distribution, _, found = with_tails()
     logs = quadrature_points(distribution)
     np.testing.assert_allclose(integral(*logs, lambda p, q: np.exp(p)), 1, rtol=1e-12)
     expected = integral(*logs, lambda p, q: np.exp(p) * (p - q))
     np.testing.assert_allclose(found["kl_forward"], expected, rtol=1e-11, atol=1e-13)
     for order, values in zip(ORDERS[1:5], found["renyi_forward"][1:5], strict=True):
-        expected = np.log(integral(*logs, lambda p, q, order=order: np.exp(order * p + (1 - order) * q))) / (order - 1)
+        expected = np.log(
+            integral(*logs, lambda p, q, order=order: np.exp(order * p + (1 - order) * q))
+        ) / (order - 1)
         np.testing.assert_allclose(values, expected, rtol=1e-11, atol=1e-13)
 
 
@@ -222,7 +282,8 @@ def test_properties_of_the_privacy_profile(x64):
     for curve in delta.values():
         assert (np.diff(curve, axis=0) <= 1e-15).all()
         assert (np.diff(curve, 2, axis=0) >= -1e-14).all()  # convex in e^epsilon
-    # At 0, both directions are the total variation distance; at the supremum nothing is left, and just below it something is.
+    # At 0, both directions are the total variation distance; at the supremum nothing is left, and
+    # just below it something is.
     np.testing.assert_allclose(delta["forward"][0], delta["backward"][0], atol=1e-14)
     either = np.maximum(*delta.values())
     assert (either[-1] <= 1e-15).all()
@@ -252,12 +313,20 @@ SHARE = np.array([0.0, 0.3, 0.9, 1.0])[:, None]
 
 def everything(loss, orders, top):
     renyi = loss.renyi(jnp.asarray([[float(order)] for order in orders]))
-    return loss.epsilon, loss.bounded_range, loss.delta(jnp.asarray(SHARE) * top[None]), loss.kl(), renyi
+    return (
+        loss.epsilon,
+        loss.bounded_range,
+        loss.delta(jnp.asarray(SHARE) * top[None]),
+        loss.kl(),
+        renyi,
+    )
 
 
 @pytest.mark.slow
 def test_laplace_in_closed_form(x64):
-    """Dwork et al. (2006); Balle, Barthe and Gaboardi (2018), Theorem 3; Mironov (2017), Proposition 6."""
+    """Dwork et al. (2006); Balle, Barthe and Gaboardi (2018), Theorem 3; Mironov (2017),
+    Proposition 6.
+    """
 
     @jax.jit
     def run(s):
@@ -276,7 +345,9 @@ def test_laplace_in_closed_form(x64):
 
 @pytest.mark.slow
 def test_randomized_response_in_closed_form(x64):
-    """The tight pair of pure differential privacy: its divergences are the tight conversions (Bun and Steinke 2016)."""
+    """The tight pair of pure differential privacy: its divergences are the tight conversions (Bun
+    and Steinke 2016).
+    """
 
     @jax.jit
     def run(s):
@@ -288,7 +359,9 @@ def test_randomized_response_in_closed_form(x64):
     epsilon, bounded_range, delta, kl, renyi = run(jnp.asarray(s))
     np.testing.assert_allclose(epsilon, s, rtol=1e-15)
     np.testing.assert_allclose(bounded_range, 2 * s, rtol=1e-15)
-    np.testing.assert_allclose(delta, (np.exp(s) - np.exp(SHARE * s)) / (1 + np.exp(s)), rtol=1e-12, atol=1e-16)
+    np.testing.assert_allclose(
+        delta, (np.exp(s) - np.exp(SHARE * s)) / (1 + np.exp(s)), rtol=1e-12, atol=1e-16
+    )
     np.testing.assert_allclose(kl, s * np.tanh(s / 2), rtol=1e-13)
     np.testing.assert_allclose(renyi, list(GOLDEN["randomized_response"].values()), rtol=1e-9)
 
@@ -300,11 +373,17 @@ def test_candidates_that_differ_or_are_impossible(x64):
     def run(values, cost):
         p = Finite(jnp.array([0.0, 1.0, 2.0]), jnp.array([0.0, 1.0, jnp.inf]), jnp.ones(()))
         loss = privacy_loss(p, Finite(values, cost, jnp.ones(())))
-        backward = loss.delta(30.0, direction="backward"), loss.kl(direction="backward"), loss.renyi(2.0, direction="backward")
+        backward = (
+            loss.delta(30.0, direction="backward"),
+            loss.kl(direction="backward"),
+            loss.renyi(2.0, direction="backward"),
+        )
         return loss.epsilon, *backward, loss.kl(direction="forward")
 
     values = np.array([[0.0, 1.0, 2.0], [0.0, 1.0, 9.0], [0.0, 1.0, 9.0]])
-    epsilon, delta, kl, renyi, forward = run(values, np.array([[1.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, np.inf]]))
+    epsilon, delta, kl, renyi, forward = run(
+        values, np.array([[1.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, np.inf]])
+    )
     for value in (epsilon, kl, renyi):
         np.testing.assert_array_equal(value, [np.inf, np.nan, 0.0])
     np.testing.assert_allclose(delta, [1 / (2 + np.exp(-1)), np.nan, 0.0], rtol=1e-12)
@@ -329,20 +408,28 @@ def test_unequal_supports(x64):
 
 @pytest.mark.slow
 def test_unequal_tails(x64):
-    """Laplace noise of scales 1 and s > 1: q leaves every bound, and where q > e^epsilon p starts at a crossing on each side."""
+    """Laplace noise of scales 1 and s > 1: q leaves every bound, and where q > e^epsilon p starts
+    at a crossing on each side.
+    """
     s, epsilons = np.array([1.1, 3.0]), np.array([[0.0], [1.0]])
     deltas = np.array([[1e-3], [0.3]])
 
     @jax.jit
     def run(first, second, values):
-        loss = privacy_loss(laplace(np.zeros(2), 1.0, sensitivity=first), laplace(values, 1.0, sensitivity=second))
+        loss = privacy_loss(
+            laplace(np.zeros(2), 1.0, sensitivity=first), laplace(values, 1.0, sensitivity=second)
+        )
         epsilon = loss.epsilon_at(deltas, direction="backward")
-        delta = loss.delta(jnp.concatenate([jnp.broadcast_to(epsilons, (2, 2)), epsilon]), direction="backward")
+        delta = loss.delta(
+            jnp.concatenate([jnp.broadcast_to(epsilons, (2, 2)), epsilon]), direction="backward"
+        )
         # The integral of q^a p^(1-a) is finite below a = s / (s - 1), which is 11 and 1.5.
         renyi = loss.renyi(np.array([[1.4], [10.0], [12.0]]), direction="backward")
         return loss.epsilon, loss.forward, loss.backward, epsilon, delta, renyi
 
-    _, forward, backward, epsilon, delta, renyi = (np.asarray(found) for found in run(np.ones(2), s, np.zeros(2)))
+    _, forward, backward, epsilon, delta, renyi = (
+        np.asarray(found) for found in run(np.ones(2), s, np.zeros(2))
+    )
     np.testing.assert_allclose(forward, np.log(s), rtol=1e-14)
     np.testing.assert_array_equal(backward, np.inf)
     crossing = (epsilons + np.log(s)) / (1 - 1 / s)
@@ -364,7 +451,9 @@ def test_losses_far_below_the_smallest_float(dtype, x64):
     with localcontext() as context:
         context.prec = 60
         log_z = [sum((-2 * Decimal(c)).exp() for c in cost).ln() for cost in costs]
-        losses = [float(2 * Decimal(b - a) + log_z[1] - log_z[0]) for a, b in zip(*costs, strict=True)]
+        losses = [
+            float(2 * Decimal(b - a) + log_z[1] - log_z[0]) for a, b in zip(*costs, strict=True)
+        ]
     tolerance = 1e-14 if dtype == "float64" else 1e-6
     assert float(loss.forward) == pytest.approx(max(losses), rel=tolerance, abs=tolerance)
     assert float(loss.backward) == pytest.approx(-min(losses), rel=tolerance, abs=tolerance)
@@ -373,16 +462,32 @@ def test_losses_far_below_the_smallest_float(dtype, x64):
 
 @pytest.mark.slow
 def test_single_precision_agrees_with_double(x64):
-    """Of 201 records many are within a few units in the last place of the bounds: their pieces have mass and count."""
+    """Of 201 records many are within a few units in the last place of the bounds: their pieces have
+    mass and count.
+    """
     rng = np.random.default_rng(0)
     x = rng.normal(size=(2, 50, 201)).astype(np.float32)
     x[1] = x[0]
     x[1, :, 7] = rng.choice([-10, 0.3, 10], 50)
     results = []
     for dtype in ("float32", "float64"):
-        one, other = (piecewise_laplace(median(a.astype(dtype), lower=-10.0, upper=10.0, neighbors="swap"), 4.0) for a in x)
+        one, other = (
+            piecewise_laplace(
+                median(a.astype(dtype), lower=-10.0, upper=10.0, neighbors="swap"), 4.0
+            )
+            for a in x
+        )
         loss = privacy_loss(one, other)
-        results.append([loss.epsilon, loss.bounded_range, loss.delta(0.5), loss.kl(), loss.renyi(2.0), loss.epsilon_at(1e-3)])
+        results.append(
+            [
+                loss.epsilon,
+                loss.bounded_range,
+                loss.delta(0.5),
+                loss.kl(),
+                loss.renyi(2.0),
+                loss.epsilon_at(1e-3),
+            ]
+        )
     for single, double in zip(*results, strict=True):
         assert single.dtype == jnp.float32
         np.testing.assert_allclose(single, double, atol=1e-5)
@@ -392,7 +497,9 @@ def test_single_precision_agrees_with_double(x64):
 
 
 def test_control_log_densities_at_the_edges_miss_the_supremum(x64):
-    """A density at an edge is one of its two limits: the other one, here the worst, is not seen there."""
+    """A density at an edge is one of its two limits: the other one, here the worst, is not seen
+    there.
+    """
     edges = [0, 1, 2, 2]
     first, second = three(edges, [3, 0, 0], [0, 0, 0]), three(edges, [3, 0, 0], [3, 0, 0])
     points = np.array([0.0, 1.0, 2.0, 1 - 1e-12])
@@ -403,7 +510,9 @@ def test_control_log_densities_at_the_edges_miss_the_supremum(x64):
 
 
 def test_control_a_sliver_of_rounding_is_not_the_supremum(x64):
-    """Edges that are equal but for rounding: with a resolution of 0, an interval without mass would decide."""
+    """Edges that are equal but for rounding: with a resolution of 0, an interval without mass would
+    decide.
+    """
     p, q, r = (three([0, at, 2, 2], [0, 5, 5]) for at in (0.3, 0.1 + 0.2, 0.3 + 1e-12))
     assert float(privacy_loss(p, q).epsilon) == pytest.approx(0, abs=1e-15)
     assert float(privacy_loss(p, q, resolution=0.0).epsilon) == pytest.approx(5)
@@ -451,10 +560,17 @@ def gradients():
 
     jacobian_and_value = jax.jit(jax.jacobian(of, has_aux=True))
     at, h = np.append(ROWS[0], 6.0), 1e-6
-    values = [[np.asarray(jacobian_and_value(at + sign * step)[1]) for sign in (1, -1)] for step in h * np.eye(6)]
+    values = [
+        [np.asarray(jacobian_and_value(at + sign * step)[1]) for sign in (1, -1)]
+        for step in h * np.eye(6)
+    ]
     central = np.stack([(above - below) / (2 * h) for above, below in values], axis=-1)
     ties = np.array([[2.0, 2.0, 2.0, 2.0, 10.0, 0.0], [2.0, 2.0, 2.0, 2.0, 10.0, 2.0]])
-    return np.asarray(jacobian_and_value(at)[0]), central, np.array([jacobian_and_value(tie)[0] for tie in ties])
+    return (
+        np.asarray(jacobian_and_value(at)[0]),
+        central,
+        np.array([jacobian_and_value(tie)[0] for tie in ties]),
+    )
 
 
 def assert_gradients_agree(names):
@@ -507,7 +623,9 @@ def test_vmap_and_jit_agree_with_the_batch():
 
     @jax.jit
     def run(x, one, other):
-        mapped = jax.vmap(lambda a, b: privacy_loss(distribution_of(a), distribution_of(b)))(x[0], x[1])
+        mapped = jax.vmap(lambda a, b: privacy_loss(distribution_of(a), distribution_of(b)))(
+            x[0], x[1]
+        )
         return mapped.epsilon, mapped.bounded_range, privacy_loss(one, other).delta(0.3)
 
     epsilon, bounded_range, delta = run(x, one, other)
@@ -528,14 +646,22 @@ def test_batches_broadcast():
         with pytest.raises(ValueError, match="do not broadcast"):
             privacy_loss(sweep, distribution_of(jnp.zeros((4, 5))))
         assert loss.batch_shape == (3, 2)
-        return loss.epsilon, loss.delta(np.zeros((2, 1, 1))), loss.epsilon_at(np.array([1e-3, 1e-2])), loss.kl()
+        return (
+            loss.epsilon,
+            loss.delta(np.zeros((2, 1, 1))),
+            loss.epsilon_at(np.array([1e-3, 1e-2])),
+            loss.kl(),
+        )
 
     shapes = jax.eval_shape(run, jnp.zeros((2, 5)), jnp.ones((3, 1)))
     assert [a.shape for a in shapes] == [(3, 2), (2, 3, 2), (3, 2), (3, 2)]
 
 
 def test_what_does_not_fit_is_named(x64):
-    distribution, finite = three([0, 1, 2, 3], [0, 0, 0]), Finite(jnp.zeros(2), jnp.zeros(2), jnp.zeros(()))
+    distribution, finite = (
+        three([0, 1, 2, 3], [0, 0, 0]),
+        Finite(jnp.zeros(2), jnp.zeros(2), jnp.zeros(())),
+    )
     loss = privacy_loss(distribution, distribution)
     for wrong in (
         lambda: privacy_loss(distribution, np.zeros(3)),
@@ -545,7 +671,10 @@ def test_what_does_not_fit_is_named(x64):
         with pytest.raises(TypeError, match="privacy_loss takes two"):
             wrong()
     for match, wrong in (
-        ("same candidates", lambda: privacy_loss(finite, Finite(jnp.zeros(3), jnp.zeros(3), jnp.zeros(())))),
+        (
+            "same candidates",
+            lambda: privacy_loss(finite, Finite(jnp.zeros(3), jnp.zeros(3), jnp.zeros(()))),
+        ),
         ("resolution", lambda: privacy_loss(distribution, distribution, resolution=-1.0)),
         ("epsilon", lambda: loss.delta(-0.1)),
         ("delta", lambda: loss.epsilon_at(1.0)),
@@ -560,6 +689,12 @@ def test_what_does_not_fit_is_named(x64):
 def test_bad_parameters_as_arrays_are_nan(x64):
     loss = privacy_loss(*(three([0, 1, 2, 3], cost) for cost in ([0, 1, 2], [1, 0, 2])))
     bad, good = np.array([True, True, True, False]), 0.5
-    np.testing.assert_array_equal(np.isnan(loss.delta(jnp.array([-1.0, jnp.nan, jnp.inf, good]))), bad)
-    np.testing.assert_array_equal(np.isnan(loss.epsilon_at(jnp.array([0.0, jnp.nan, 1.0, good]))), bad)
-    np.testing.assert_array_equal(np.isnan(loss.renyi(jnp.array([1.0, jnp.nan, jnp.inf, good + 1]))), bad)
+    np.testing.assert_array_equal(
+        np.isnan(loss.delta(jnp.array([-1.0, jnp.nan, jnp.inf, good]))), bad
+    )
+    np.testing.assert_array_equal(
+        np.isnan(loss.epsilon_at(jnp.array([0.0, jnp.nan, 1.0, good]))), bad
+    )
+    np.testing.assert_array_equal(
+        np.isnan(loss.renyi(jnp.array([1.0, jnp.nan, jnp.inf, good + 1]))), bad
+    )

@@ -1,4 +1,6 @@
-"""Trade-off curves: exact ones against all likelihood ratio tests, and what guarantees promise of them."""
+"""Trade-off curves: exact ones against all likelihood ratio tests, and what guarantees promise of
+them.
+"""
 
 from math import exp, inf
 
@@ -29,10 +31,16 @@ def test_finite_pairs(x64):
     with np.errstate(divide="ignore"):
         pair = [Finite(jnp.arange(6.0), -jnp.log(one), jnp.asarray(1.0)) for one in (p, q)]
     loss = privacy_loss(*pair)
-    forward, backward = (np.asarray(trade_off(loss, RATES[:, None], direction=d)).T for d in ("forward", "backward"))
+    forward, backward = (
+        np.asarray(trade_off(loss, RATES[:, None], direction=d)).T for d in ("forward", "backward")
+    )
     for row in range(5):
-        np.testing.assert_allclose(forward[row], by_likelihood_ratio(p[row], q[row], RATES), atol=1e-9)
-        np.testing.assert_allclose(backward[row], by_likelihood_ratio(q[row], p[row], RATES), atol=1e-9)
+        np.testing.assert_allclose(
+            forward[row], by_likelihood_ratio(p[row], q[row], RATES), atol=1e-9
+        )
+        np.testing.assert_allclose(
+            backward[row], by_likelihood_ratio(q[row], p[row], RATES), atol=1e-9
+        )
     np.testing.assert_array_equal(trade_off(loss, RATES[:, None]), np.minimum(forward, backward).T)
     assert np.abs(forward - backward).max() > 0.05
     for bad in (0.0, 1.0):
@@ -46,7 +54,9 @@ def laplace_curve(rates, mu):
     """Dong, Roth and Su (2022), Equation 6."""
     low, high = exp(-mu) / 2, 0.5
     middle = exp(-mu) / (4 * np.maximum(rates, 1e-12))
-    return np.where(rates < low, 1 - exp(mu) * rates, np.where(rates <= high, middle, exp(-mu) * (1 - rates)))
+    return np.where(
+        rates < low, 1 - exp(mu) * rates, np.where(rates <= high, middle, exp(-mu) * (1 - rates))
+    )
 
 
 def test_laplace_noise_in_closed_form(x64):
@@ -64,14 +74,20 @@ def test_laplace_noise_in_closed_form(x64):
 def test_what_guarantees_promise():
     response = np.array([exp(0.7), 1]) / (1 + exp(0.7))
     np.testing.assert_allclose(
-        trade_off_bound(Guarantee(0.7, inf, "swap"), RATES), by_likelihood_ratio(response, response[::-1], RATES), atol=1e-9
+        trade_off_bound(Guarantee(0.7, inf, "swap"), RATES),
+        by_likelihood_ratio(response, response[::-1], RATES),
+        atol=1e-9,
     )
     np.testing.assert_allclose(
-        trade_off_bound(4 * Guarantee(neighbors="swap", gdp=0.5), RATES), norm.cdf(norm.ppf(1 - RATES) - 1.0), rtol=1e-9
+        trade_off_bound(4 * Guarantee(neighbors="swap", gdp=0.5), RATES),
+        norm.cdf(norm.ppf(1 - RATES) - 1.0),
+        rtol=1e-9,
     )
     approximate = np.maximum(0.9 - exp(0.5) * RATES, exp(-0.5) * (0.9 - RATES))
     np.testing.assert_allclose(
-        trade_off_bound(Guarantee(0.5, inf, "swap", delta=0.1), RATES), np.maximum(approximate, 0), atol=1e-9
+        trade_off_bound(Guarantee(0.5, inf, "swap", delta=0.1), RATES),
+        np.maximum(approximate, 0),
+        atol=1e-9,
     )
     ten = trade_off_bound(10 * Guarantee(0.3, inf, "swap"), RATES)
     p, q = np.ones(1), np.ones(1)
@@ -92,6 +108,10 @@ def test_what_guarantees_promise():
 
 def test_gaussian_noise_at_tiny_rates():
     """Phi(Phi^-1(1 - a) - mu) where 1 - a is 1; by 40 digits."""
-    for mu, rate, exact in ((9.0, 1e-20, 0.603470371590465), (8.0, 1e-17, 0.689273890497647), (6.0, 1e-9, 0.499125126267519)):
+    for mu, rate, exact in (
+        (9.0, 1e-20, 0.603470371590465),
+        (8.0, 1e-17, 0.689273890497647),
+        (6.0, 1e-9, 0.499125126267519),
+    ):
         found = float(trade_off_bound(Guarantee(neighbors="swap", gdp=mu), rate))
         assert exact * (1 - 1e-9) <= found <= exact * (1 + 1e-12)

@@ -1,4 +1,6 @@
-"""The search for the worst neighbour: exhaustive on a grid against the other audit, and mistakes that it must find."""
+"""The search for the worst neighbour: exhaustive on a grid against the other audit, and mistakes
+that it must find.
+"""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -30,36 +32,70 @@ def floor_distribution(x, mask):
     """The mistake: the lower median read at floor((n + l)/2) on the upper side."""
     profile = median(x, neighbors="add_remove", definition="lower", mask=mask, **RANGE)
     ends = jnp.zeros_like(x[:, :1]), jnp.full_like(x[:, :1], 20.0)
-    ordered = jnp.concatenate([ends[0], jnp.sort(jnp.where(mask, x, 20.0), axis=-1), ends[1]], axis=-1)
-    rank = jnp.sum(mask, axis=-1, dtype=jnp.int32)[:, None] + jnp.arange(profile.upper.shape[-1], dtype=jnp.int32)[None]
-    floors = jnp.take_along_axis(ordered, jnp.minimum(rank // 2, x.shape[-1] + 1), axis=-1).at[:, -1].set(20.0)
-    return piecewise_laplace(replace(profile, upper=jnp.maximum(profile.upper[:, :1], floors)), EPSILON)
+    ordered = jnp.concatenate(
+        [ends[0], jnp.sort(jnp.where(mask, x, 20.0), axis=-1), ends[1]], axis=-1
+    )
+    rank = (
+        jnp.sum(mask, axis=-1, dtype=jnp.int32)[:, None]
+        + jnp.arange(profile.upper.shape[-1], dtype=jnp.int32)[None]
+    )
+    floors = (
+        jnp.take_along_axis(ordered, jnp.minimum(rank // 2, x.shape[-1] + 1), axis=-1)
+        .at[:, -1]
+        .set(20.0)
+    )
+    return piecewise_laplace(
+        replace(profile, upper=jnp.maximum(profile.upper[:, :1], floors)), EPSILON
+    )
 
 
 @pytest.mark.slow
 def test_swaps_on_a_grid_are_searched_exhaustively(x64):
-    """The largest over all datasets is what the other audit finds; and off the grid there is more, within epsilon."""
+    """The largest over all datasets is what the other audit finds; and off the grid there is more,
+    within epsilon.
+    """
     datasets = oracle.all_datasets([4], GRID)
     found = [
         float(
-            worst_neighbor(np.array(data), swap_distribution, neighbors="swap", values=GRID, refine=0, chunk_size=20, **RANGE).score
+            worst_neighbor(
+                np.array(data),
+                swap_distribution,
+                neighbors="swap",
+                values=GRID,
+                refine=0,
+                chunk_size=20,
+                **RANGE,
+            ).score
         )
         for data in datasets
     ]
     x = jnp.asarray(np.array(datasets))
-    assert max(found) == pytest.approx(audit(swap_distribution(x, None), datasets, "swap", GRID).loss, rel=1e-12)
+    assert max(found) == pytest.approx(
+        audit(swap_distribution(x, None), datasets, "swap", GRID).loss, rel=1e-12
+    )
     data = np.array([1.0, 1.0, 1.0, 20.0])  # its worst neighbour has a record that comes close to 1
-    free = [worst_neighbor(data, swap_distribution, neighbors="swap", refine=rounds, chunk_size=20, **RANGE) for rounds in (0, 2)]
+    free = [
+        worst_neighbor(
+            data, swap_distribution, neighbors="swap", refine=rounds, chunk_size=20, **RANGE
+        )
+        for rounds in (0, 2)
+    ]
     assert max(found) < float(free[0].score) < float(free[1].score) <= EPSILON * (1 + 1e-12)
     assert float(free[1].loss.bounded_range) <= EPSILON * (1 + 1e-12)
 
 
 @pytest.mark.slow
 def test_control_add_remove_values_used_under_swap(x64):
-    """Known to leak 1.9748 epsilon for five records on this grid; a record between its values leaks more, and 2 is the limit."""
+    """Known to leak 1.9748 epsilon for five records on this grid; a record between its values leaks
+    more, and 2 is the limit.
+    """
 
     def score(data, **how):
-        return float(worst_neighbor(np.array(data), unmasked, neighbors="swap", chunk_size=64, **how, **RANGE).score)
+        return float(
+            worst_neighbor(
+                np.array(data), unmasked, neighbors="swap", chunk_size=64, **how, **RANGE
+            ).score
+        )
 
     on_grid = [score(data, values=GRID, refine=0) for data in oracle.all_datasets([5], GRID)]
     assert max(on_grid) / EPSILON == pytest.approx(1.9748351111376479, rel=1e-9)
@@ -91,7 +127,13 @@ def test_control_floor_instead_of_ceil_in_the_rank(x64):
 @pytest.mark.slow
 def test_additions_and_removals_of_the_right_distribution_stay_within_epsilon(x64):
     worst = [
-        worst_neighbor(np.append(data, np.nan), add_remove_distribution, neighbors="add_remove", chunk_size=64, **RANGE)
+        worst_neighbor(
+            np.append(data, np.nan),
+            add_remove_distribution,
+            neighbors="add_remove",
+            chunk_size=64,
+            **RANGE,
+        )
         for data in oracle.all_datasets([3], GRID)
     ]
     scores = np.array([float(w.score) for w in worst])
@@ -104,7 +146,9 @@ def test_additions_and_removals_of_the_right_distribution_stay_within_epsilon(x6
 @pytest.mark.slow
 def test_the_neighbor_is_the_change_and_has_the_loss(x64):
     x = np.array([np.nan, 6.0, 1.0, 30.0])
-    found = worst_neighbor(x, add_remove_distribution, neighbors="add_remove", chunk_size=64, refine=1, **RANGE)
+    found = worst_neighbor(
+        x, add_remove_distribution, neighbors="add_remove", chunk_size=64, refine=1, **RANGE
+    )
     assert found.x.shape == found.mask.shape == (5,)
     np.testing.assert_array_equal(np.asarray(found.x)[1:4], [6, 1, 20])
     changed = np.asarray(found.mask) != np.array([False, True, True, True, False])
@@ -114,7 +158,9 @@ def test_the_neighbor_is_the_change_and_has_the_loss(x64):
     assert float(found.loss.epsilon) == float(found.score)
 
     rows = jnp.stack([jnp.array([0.0, 6.0, 1.0, 20.0, 0.0]), found.x])
-    distribution = jax.jit(add_remove_distribution)(rows, jnp.stack([jnp.array([False, True, True, True, False]), found.mask]))
+    distribution = jax.jit(add_remove_distribution)(
+        rows, jnp.stack([jnp.array([False, True, True, True, False]), found.mask])
+    )
     y = np.linspace(0, 20, 4001)[:, None]
     one, other = np.asarray(distribution.log_prob(np.broadcast_to(y, (4001, 2)))).T
     assert np.abs(one - other).max() == pytest.approx(float(found.score), rel=1e-2)
@@ -134,26 +180,40 @@ def scores_distribution(x, mask):
 
 @pytest.mark.slow
 def test_tails_and_candidates(x64):
-    """The sum of up to 20 moves by 20, and attains epsilon; one count moves by 1, and attains the range epsilon / 2."""
+    """The sum of up to 20 moves by 20, and attains epsilon; one count moves by 1, and attains the
+    range epsilon / 2.
+    """
     found = worst_neighbor(np.array([3.0, 7.0]), mean_distribution, neighbors="add_remove", **RANGE)
     assert float(found.score) == pytest.approx(EPSILON, rel=1e-14)
     assert float(found.value) == 20.0
-    found = worst_neighbor(np.array([1.0, 5.0, 5.0]), scores_distribution, neighbors="add_remove", values=GRID, **RANGE)
+    found = worst_neighbor(
+        np.array([1.0, 5.0, 5.0]), scores_distribution, neighbors="add_remove", values=GRID, **RANGE
+    )
     assert float(found.loss.bounded_range) == pytest.approx(EPSILON / 2, rel=1e-14)
 
 
 @pytest.mark.slow
 def test_objectives_chunks_and_public_sizes(x64):
-    """A removed or empty place is no record; another objective finds another neighbour; chunks change nothing."""
+    """A removed or empty place is no record; another objective finds another neighbour; chunks
+    change nothing.
+    """
 
     def quantile_distribution(x, mask):
         return inverse_sensitivity(quantile(x, 0.25, neighbors="swap", mask=mask, **RANGE), EPSILON)
 
     x = np.array([2.0, 9.0, 13.0, 4.0, 11.0])
-    wide = worst_neighbor(x, quantile_distribution, neighbors="swap", objective=lambda loss: loss.bounded_range, **RANGE)
+    wide = worst_neighbor(
+        x,
+        quantile_distribution,
+        neighbors="swap",
+        objective=lambda loss: loss.bounded_range,
+        **RANGE,
+    )
     assert float(wide.score) == float(wide.loss.bounded_range)
     by_count = worst_neighbor(x, quantile_distribution, neighbors="swap", num_records=3, **RANGE)
-    by_mask = worst_neighbor(x, quantile_distribution, neighbors="swap", mask=np.arange(5) < 3, chunk_size=7, **RANGE)
+    by_mask = worst_neighbor(
+        x, quantile_distribution, neighbors="swap", mask=np.arange(5) < 3, chunk_size=7, **RANGE
+    )
     assert float(by_count.score) == pytest.approx(float(by_mask.score), rel=1e-12)
     assert int(by_count.place) < 3
     np.testing.assert_array_equal(by_count.mask, np.arange(5) < 3)
@@ -170,9 +230,18 @@ def test_what_does_not_fit_is_named():
         ("refine", {"refine": -1}),
         ("chunk_size", {"chunk_size": 0}),
         ("values", {"values": [np.nan]}),
-        ("one distribution per row", {"distribution_of": lambda x, mask: laplace(jnp.mean(x), 1.0, sensitivity=1.0)}),
+        (
+            "one distribution per row",
+            {"distribution_of": lambda x, mask: laplace(jnp.mean(x), 1.0, sensitivity=1.0)},
+        ),
     ):
-        given = {"x": x, "distribution_of": swap_distribution, "neighbors": "swap", **RANGE, **options}
+        given = {
+            "x": x,
+            "distribution_of": swap_distribution,
+            "neighbors": "swap",
+            **RANGE,
+            **options,
+        }
         with pytest.raises(ValueError, match=match):
             worst_neighbor(given.pop("x"), given.pop("distribution_of"), **given)
     with pytest.raises(TypeError, match="distribution_of must return"):
@@ -183,10 +252,22 @@ def test_a_refined_value_without_a_distribution_is_not_hidden():
     """All values of the grid have one, those between have none."""
 
     def distribution_of(x, mask):
-        return laplace(jnp.mean(x, axis=-1), jnp.where(jnp.all(x == jnp.round(x), axis=-1), 1.0, jnp.nan), sensitivity=1.0)
+        return laplace(
+            jnp.mean(x, axis=-1),
+            jnp.where(jnp.all(x == jnp.round(x), axis=-1), 1.0, jnp.nan),
+            sensitivity=1.0,
+        )
 
-    given = {"neighbors": "swap", "values": [0.0, 2.0, 4.0], "chunk_size": 32, "lower": 0, "upper": 4}
-    assert float(worst_neighbor(np.array([1.0, 3.0]), distribution_of, refine=0, **given).score) == 1.5
+    given = {
+        "neighbors": "swap",
+        "values": [0.0, 2.0, 4.0],
+        "chunk_size": 32,
+        "lower": 0,
+        "upper": 4,
+    }
+    assert (
+        float(worst_neighbor(np.array([1.0, 3.0]), distribution_of, refine=0, **given).score) == 1.5
+    )
     assert np.isnan(worst_neighbor(np.array([1.0, 3.0]), distribution_of, refine=1, **given).score)
 
 
@@ -196,19 +277,30 @@ MULTIPLES = np.arange(0.0, 10.25, RESOLUTION)
 
 def rounded_distribution(neighbors, epsilon=1.0):
     def distribution_of(x, mask):
-        return piecewise_laplace(median(x, lower=0, upper=10, neighbors=neighbors, mask=mask, resolution=RESOLUTION), epsilon)
+        return piecewise_laplace(
+            median(x, lower=0, upper=10, neighbors=neighbors, mask=mask, resolution=RESOLUTION),
+            epsilon,
+        )
 
     return distribution_of
 
 
 @pytest.mark.parametrize("neighbors", ["swap", "add_remove"])
 def test_distributions_on_multiples_are_audited_multiple_by_multiple(neighbors, x64):
-    """The loss of the worst neighbour is the largest log-ratio over all multiples; one at twice the epsilon is found out."""
-    x, how = np.array([1.0, 4.5, 6.0, 6.0]), {"lower": 0.0, "upper": 10.0, "neighbors": neighbors, "values": MULTIPLES, "refine": 0}
-    found, wrong = (worst_neighbor(x, rounded_distribution(neighbors, epsilon), **how) for epsilon in (1.0, 2.0))
+    """The loss of the worst neighbour is the largest log-ratio over all multiples; one at twice the
+    epsilon is found out.
+    """
+    x, how = (
+        np.array([1.0, 4.5, 6.0, 6.0]),
+        {"lower": 0.0, "upper": 10.0, "neighbors": neighbors, "values": MULTIPLES, "refine": 0},
+    )
+    found, wrong = (
+        worst_neighbor(x, rounded_distribution(neighbors, epsilon), **how) for epsilon in (1.0, 2.0)
+    )
     assert 0.5 < found.score <= 1 + 1e-12 < wrong.score
     own = rounded_distribution(neighbors)(
-        np.append(x, 0.0) if neighbors == "add_remove" else x, None if neighbors == "swap" else np.arange(5) < 4
+        np.append(x, 0.0) if neighbors == "add_remove" else x,
+        None if neighbors == "swap" else np.arange(5) < 4,
     )
     other = rounded_distribution(neighbors)(found.x, found.mask)
     ratios = own.log_prob(MULTIPLES) - other.log_prob(MULTIPLES)
@@ -217,12 +309,16 @@ def test_distributions_on_multiples_are_audited_multiple_by_multiple(neighbors, 
 
 
 def test_what_is_said_of_distributions_on_multiples_that_are_not_audited():
-    one, other = (rounded_distribution("swap")(jnp.array([1.0, 2.0, value]), None) for value in (3.0, 4.0))
+    one, other = (
+        rounded_distribution("swap")(jnp.array([1.0, 2.0, value]), None) for value in (3.0, 4.0)
+    )
     with pytest.raises(TypeError, match="outside jit"):
         jax.jit(lambda one: privacy_loss(one, other).epsilon)(one)
     with pytest.raises(ValueError, match="the same resolution"):
         privacy_loss(one, replace(other, resolution=Fraction(1)))
-    wide = piecewise_laplace(median(jnp.array([1.0, 2.0]), lower=0, upper=2e6, neighbors="swap", resolution=1), 1.0)
+    wide = piecewise_laplace(
+        median(jnp.array([1.0, 2.0]), lower=0, upper=2e6, neighbors="swap", resolution=1), 1.0
+    )
     with pytest.raises(ValueError, match="use a coarser one"):
         privacy_loss(wide, wide)
     with pytest.raises(TypeError, match="lower_bound audits draws of any"):

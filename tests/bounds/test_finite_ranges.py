@@ -1,4 +1,6 @@
-"""The posts' utility statements against exact failure probabilities: each holds on every dataset tried, and half of it does not."""
+"""The posts' utility statements against exact failure probabilities: each holds on every dataset
+tried, and half of it does not.
+"""
 
 import itertools
 from math import log, sqrt
@@ -11,7 +13,13 @@ import pytest
 from dpjax import laplace, median, order_statistic
 from dpjax.bounds.finite_ranges import local_sensitivity_error, loss_bound, shifted_interval
 from dpjax.distributions.finite import Finite
-from dpjax.mechanisms import noisy_binary_search, search_rounds, search_shift_for, shift_for, shifted_inverse
+from dpjax.mechanisms import (
+    noisy_binary_search,
+    search_rounds,
+    search_shift_for,
+    shift_for,
+    shifted_inverse,
+)
 from dpjax.mechanisms.candidates import removals
 from dpjax.statistics.monotone import maximum, nonnegative_sum
 from tests.support import oracle
@@ -25,22 +33,30 @@ SETTINGS = list(itertools.product((0.5, 2.0), (0.01, 0.3)))
 def datasets(n, rows=60):
     """Records on the candidates, from tied to spread, the last rows all equal."""
     rng = np.random.default_rng(0)
-    x = np.minimum(rng.geometric(rng.uniform(0.1, 0.9, (rows, 1)), (rows, n)), TOP).astype(np.float64)
+    x = np.minimum(rng.geometric(rng.uniform(0.1, 0.9, (rows, 1)), (rows, n)), TOP).astype(
+        np.float64
+    )
     x[-3:] = np.array([[0.0], [1.0], [8.0]])
     return x
 
 
 def changes_to_reach(profile):
-    """len(y) from the definition, for an order statistic, which can become any y between its extremes."""
+    """len(y) from the definition, for an order statistic, which can become any y between its
+    extremes.
+    """
     upper, lower = np.asarray(profile.upper), np.asarray(profile.lower)
     width = max(upper.shape[-1], lower.shape[-1])
-    upper, lower = (np.pad(side, [(0, 0), (0, width - side.shape[-1])], mode="edge") for side in (upper, lower))
+    upper, lower = (
+        np.pad(side, [(0, 0), (0, width - side.shape[-1])], mode="edge") for side in (upper, lower)
+    )
     inside = (lower[:, None] <= VALUES[:, None]) & (VALUES[:, None] <= upper[:, None])
     return inside.argmax(-1)
 
 
 def inverse_sensitivity_on_candidates(n):
-    profile = order_statistic(datasets(n), (n + 1) // 2, lower=0.0, upper=float(TOP), neighbors="swap")
+    profile = order_statistic(
+        datasets(n), (n + 1) // 2, lower=0.0, upper=float(TOP), neighbors="swap"
+    )
     return profile, changes_to_reach(profile)
 
 
@@ -50,18 +66,30 @@ def test_inverse_sensitivity_lemma_3_and_theorem_4(n, x64):
     error = np.abs(VALUES - np.asarray(profile.value)[:, None])
     failed_by_half = False
     for epsilon, beta in SETTINGS:
-        distribution = Finite(jnp.asarray(VALUES), jnp.asarray(changes * 1.0), jnp.asarray(epsilon / 2))
+        distribution = Finite(
+            jnp.asarray(VALUES), jnp.asarray(changes * 1.0), jnp.asarray(epsilon / 2)
+        )
         mass = np.exp(log_probabilities(distribution))
         bound = loss_bound(epsilon, num_candidates=len(VALUES), failure=beta)
         assert (np.sum(mass * (changes >= bound), -1) <= beta).all()
         failed_by_half |= (np.sum(mass * (changes >= bound / 2), -1) > beta).any()
-        promised = local_sensitivity_error(profile, epsilon, num_candidates=len(VALUES), failure=beta)
+        promised = local_sensitivity_error(
+            profile, epsilon, num_candidates=len(VALUES), failure=beta
+        )
         assert (np.sum(mass * (error > np.asarray(promised)[:, None]), -1) <= beta).all()
     assert failed_by_half
-    # And half of Theorem 4's k: far fewer changes move a spread-out median by less than the error of its distribution.
-    halves = [local_sensitivity_error(profile, 2 * epsilon, num_candidates=len(VALUES), failure=beta) for epsilon, beta in SETTINGS]
+    # And half of Theorem 4's k: far fewer changes move a spread-out median by less than the error
+    # of its distribution.
+    halves = [
+        local_sensitivity_error(profile, 2 * epsilon, num_candidates=len(VALUES), failure=beta)
+        for epsilon, beta in SETTINGS
+    ]
     masses = [
-        np.asarray(Finite(jnp.asarray(VALUES), jnp.asarray(changes * 1.0), jnp.asarray(epsilon / 2)).probabilities())
+        np.asarray(
+            Finite(
+                jnp.asarray(VALUES), jnp.asarray(changes * 1.0), jnp.asarray(epsilon / 2)
+            ).probabilities()
+        )
         for epsilon, _ in SETTINGS
     ]
     assert any(
@@ -80,7 +108,10 @@ def test_local_sensitivity_is_that_of_all_datasets_within_k_changes(x64):
             # loss_bound(epsilon) = k + 1/2 for this epsilon, so that k = floor(loss_bound)
             epsilon = 2 / (k + 0.5) * log(4 / 0.1)
             exact = max(most[k] - most[0], most[0] - least[k])
-            assert float(local_sensitivity_error(profile, epsilon, num_candidates=4, failure=0.1)) == exact
+            assert (
+                float(local_sensitivity_error(profile, epsilon, num_candidates=4, failure=0.1))
+                == exact
+            )
 
 
 @pytest.mark.slow
@@ -108,7 +139,11 @@ CANDIDATES = np.arange(-1.0, TOP + 1)  # one below the range in front, for the s
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "sizes"), [("max", (12,)), *(pytest.param(name, (12, 40), marks=pytest.mark.slow) for name in STATISTICS)]
+    ("name", "sizes"),
+    [
+        ("max", (12,)),
+        *(pytest.param(name, (12, 40), marks=pytest.mark.slow) for name in STATISTICS),
+    ],
 )
 def test_shifted_inverse_theorem_4(name, sizes, x64):
     half_fails = plain_loss_fails = False
@@ -131,15 +166,26 @@ def test_shifted_inverse_theorem_4(name, sizes, x64):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("noise", "sizes"),
-    [("theorem 5", (12,)), *(pytest.param(noise, (12, 40), marks=pytest.mark.slow) for noise in ("epsilon", "zcdp", "theorem 5"))],
+    [
+        ("theorem 5", (12,)),
+        *(
+            pytest.param(noise, (12, 40), marks=pytest.mark.slow)
+            for noise in ("epsilon", "zcdp", "theorem 5")
+        ),
+    ],
 )
 def test_noisy_binary_search_theorem_5(noise, sizes, x64):
     half_fails, size = False, len(CANDIDATES)
     for n in sizes:
         down = maximum(datasets(n), lower=0.0, upper=float(TOP))
         for cost, beta in SETTINGS:
-            # Theorem 5 as printed but for the rounds: Laplace noise, its scale sqrt(R / (2 rho)) and tau from rho.
-            given = {"epsilon": sqrt(2 * search_rounds(size) * cost)} if noise == "theorem 5" else {noise: cost}
+            # Theorem 5 as printed but for the rounds: Laplace noise, its scale sqrt(R / (2 rho))
+            # and tau from rho.
+            given = (
+                {"epsilon": sqrt(2 * search_rounds(size) * cost)}
+                if noise == "theorem 5"
+                else {noise: cost}
+            )
             tau = search_shift_for(num_candidates=size, failure=beta, **given)
             if noise == "theorem 5":
                 scale = sqrt(search_rounds(size) / (2 * cost))
@@ -155,7 +201,9 @@ def test_noisy_binary_search_theorem_5(noise, sizes, x64):
 def test_theorem_5_fails_where_f_is_the_first_candidate(x64):
     down = maximum(np.zeros((1, 9)), lower=0.0, upper=float(TOP))
     tau = search_shift_for(num_candidates=len(VALUES), failure=0.01, epsilon=2.0)
-    assert failures(noisy_binary_search(down, tau=tau, candidates=VALUES, epsilon=2.0), down, tau) == pytest.approx(1.0)
+    assert failures(
+        noisy_binary_search(down, tau=tau, candidates=VALUES, epsilon=2.0), down, tau
+    ) == pytest.approx(1.0)
 
 
 @pytest.mark.slow

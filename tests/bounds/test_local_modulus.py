@@ -1,4 +1,6 @@
-"""The lower bounds against linear programmes over all mechanisms: they are attained, so that any larger constant is refuted."""
+"""The lower bounds against linear programmes over all mechanisms: they are attained, so that any
+larger constant is refuted.
+"""
 
 import itertools
 from dataclasses import replace
@@ -9,7 +11,15 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from dpjax import from_radii, maximum, median, order_statistic, piecewise_laplace, triangle_count, variance
+from dpjax import (
+    from_radii,
+    maximum,
+    median,
+    order_statistic,
+    piecewise_laplace,
+    triangle_count,
+    variance,
+)
 from dpjax.bounds import local_modulus
 from tests.support import oracle
 from tests.support.audit import padded
@@ -24,100 +34,146 @@ def family(neighbors):
     if neighbors == "swap":
         profile = order_statistic(x, 2, lower=0.0, upper=5.0, neighbors="swap")
     else:
-        profile = median(x, lower=0.0, upper=5.0, neighbors=neighbors, definition="lower", num_records=count)
+        profile = median(
+            x, lower=0.0, upper=5.0, neighbors=neighbors, definition="lower", num_records=count
+        )
     index = {data: i for i, data in enumerate(datasets)}
-    pairs = [(i, index[y]) for x, i in index.items() for y in oracle.neighbours_of(x, neighbors, GRID) if y in index]
+    pairs = [
+        (i, index[y])
+        for x, i in index.items()
+        for y in oracle.neighbours_of(x, neighbors, GRID)
+        if y in index
+    ]
     return profile, np.asarray(profile.value), pairs
 
 
 def least_error(values, pairs, one, other, ratios, delta=0.0):
-    """The least larger error on two datasets of any mechanism with M(x) <= ratio M(x') + delta on every event.
+    """The least larger error on two datasets of any mechanism with M(x) <= ratio M(x') + delta on
+    every event.
 
-    Between f(x) and f(x') both errors are linear in the output: outputs may be rounded at random to the two values, and a mechanism
-    is its probability of the second one.
-    """
+    Between f(x) and f(x') both errors are linear in the output: outputs may be rounded at random to
+    the two values, and a mechanism is its probability of the second one."""
     size, gap = len(values), abs(values[other] - values[one])
     rows, limits = [], []
     for (i, j), ratio in zip(pairs, np.broadcast_to(ratios, (len(pairs),)), strict=True):
-        for sign, limit in ((1, delta), (-1, delta + ratio - 1)):  # of the second value, and of the first
+        # of the second value, and of the first
+        for sign, limit in ((1, delta), (-1, delta + ratio - 1)):
             row = np.zeros(size + 1)
             row[i], row[j] = sign, -sign * ratio
             rows.append(row)
             limits.append(limit)
-    for i, sign, limit in ((one, 1, 0.0), (other, -1, -gap)):  # errors gap * p and gap * (1 - p), below the objective
+    # errors gap * p and gap * (1 - p), below the objective
+    for i, sign, limit in ((one, 1, 0.0), (other, -1, -gap)):
         row = np.zeros(size + 1)
         row[i], row[-1] = sign * gap, -1
         rows.append(row)
         limits.append(limit)
-    found = linprog(np.eye(size + 1)[-1], np.array(rows), limits, bounds=[(0, 1)] * size + [(0, None)])
+    found = linprog(
+        np.eye(size + 1)[-1], np.array(rows), limits, bounds=[(0, 1)] * size + [(0, None)]
+    )
     assert found.status == 0
     return found.fun
 
 
-@pytest.mark.parametrize(("neighbors", "epsilon", "delta"), [("swap", 0.3, 0.0), ("add_remove", 0.8, 0.0), ("swap", 0.5, 0.03)])
+@pytest.mark.parametrize(
+    ("neighbors", "epsilon", "delta"),
+    [("swap", 0.3, 0.0), ("add_remove", 0.8, 0.0), ("swap", 0.5, 0.03)],
+)
 def test_the_bound_is_the_best_that_any_mechanism_reaches(x64, neighbors, epsilon, delta):
     profile, values, pairs = family(neighbors)
     bound = np.asarray(local_modulus.lower_bound(profile, epsilon, delta=delta))
     rows = range(len(values) - 5, len(values))
     best = [
-        max(least_error(values, pairs, i, j, np.exp(epsilon), delta) for j in range(len(values)) if values[j] != values[i])
+        max(
+            least_error(values, pairs, i, j, np.exp(epsilon), delta)
+            for j in range(len(values))
+            if values[j] != values[i]
+        )
         for i in rows
     ]
     np.testing.assert_allclose(bound[list(rows)], best, rtol=1e-7)
-    # Controls: a constant that is 1 % larger, that of a bounded range, which epsilon-DP does not promise, and a profile with values
-    # that no dataset has.
+    # Controls: a constant that is 1 % larger, that of a bounded range, which epsilon-DP does not
+    # promise, and a profile with values that no dataset has.
     assert (1.01 * bound[list(rows)] > best).all()
-    assert (np.asarray(local_modulus.bounded_range_lower_bound(profile, epsilon))[list(rows)] > best).any()
-    jump = local_modulus.lower_bound(replace(profile.truncate(0), reached="extremes"), epsilon, delta=delta)
+    assert (
+        np.asarray(local_modulus.bounded_range_lower_bound(profile, epsilon))[list(rows)] > best
+    ).any()
+    jump = local_modulus.lower_bound(
+        replace(profile.truncate(0), reached="extremes"), epsilon, delta=delta
+    )
     assert (np.asarray(jump)[list(rows)] > 1.01 * np.array(best)).any()
 
 
 @pytest.mark.parametrize("delta", [0.0, 0.01])
 def test_the_constant_of_every_number_of_changes(x64, delta):
-    """Records of which k must change before their median moves, and the linear programme on the datasets in between."""
+    """Records of which k must change before their median moves, and the linear programme on the
+    datasets in between.
+    """
     epsilon, gap, size = 0.4, 3.0, 9
     for k in range(1, 6):
-        records = np.where(np.arange(size) < k + size // 2, 0.0, gap)  # sorted: rank 5 moves up to the record at rank 5 + k
+        # sorted: rank 5 moves up to the record at rank 5 + k
+        records = np.where(np.arange(size) < k + size // 2, 0.0, gap)
         profile = order_statistic(records, size // 2 + 1, lower=0.0, upper=gap, neighbors="swap")
         assert profile.upper.tolist() == [0.0] * k + [gap] * (6 - k)
         values = np.array([0.0] * k + [gap])
         chain = [pair for i in range(k) for pair in ((i, i + 1), (i + 1, i))]
         best = least_error(values, chain, 0, k, np.exp(epsilon), delta)
-        assert float(local_modulus.lower_bound(profile, epsilon, delta=delta)) == pytest.approx(best, rel=1e-7)
+        assert float(local_modulus.lower_bound(profile, epsilon, delta=delta)) == pytest.approx(
+            best, rel=1e-7
+        )
         plain = gap / (1 + np.exp(k * epsilon))  # the bound of groups, smaller beyond one change
-        assert delta > 0 or (plain < best * (1 - 1e-3) if k > 1 else plain == pytest.approx(best, rel=1e-7))
+        assert delta > 0 or (
+            plain < best * (1 - 1e-3) if k > 1 else plain == pytest.approx(best, rel=1e-7)
+        )
 
 
 def test_a_bounded_range(x64):
-    """Each change has log-ratios in [t - epsilon, t], with a t of its own: over a grid of them nothing is below the bound."""
+    """Each change has log-ratios in [t - epsilon, t], with a t of its own: over a grid of them
+    nothing is below the bound.
+    """
     epsilon, gap = 0.9, 3.0
-    profile = order_statistic(np.array([0.0, 0.0, 0.0, gap]), 2, lower=0.0, upper=gap, neighbors="swap")  # one change: no move
+    # one change: no move
+    profile = order_statistic(
+        np.array([0.0, 0.0, 0.0, gap]), 2, lower=0.0, upper=gap, neighbors="swap"
+    )
     assert profile.upper.tolist() == [0.0, 0.0, gap, gap]
     bound = float(local_modulus.bounded_range_lower_bound(profile, epsilon))
     assert bound == pytest.approx(gap / (1 + np.exp(epsilon)), rel=1e-12)  # two changes
     chain, found = [(0, 1), (1, 0), (1, 2), (2, 1)], {}
-    shares = np.log(2 / (1 + np.exp(epsilon * np.array([1, -1])))) * [-1, 1]  # of odds that every change multiplies by exp(epsilon)
+    # of odds that every change multiplies by exp(epsilon)
+    shares = np.log(2 / (1 + np.exp(epsilon * np.array([1, -1])))) * [-1, 1]
     for t in itertools.product([*np.linspace(0, epsilon, 6), *shares], repeat=2):
         ratios = np.exp([side for first in t for side in (first, epsilon - first)])
         found[t] = least_error(np.array([0.0, 0.0, gap]), chain, 0, 2, ratios)
     assert min(found.values()) == pytest.approx(bound, rel=1e-7)
     free = least_error(np.array([0.0, 0.0, gap]), chain, 0, 2, np.exp(epsilon))
-    assert free == pytest.approx(gap * np.exp(-epsilon) / 2, rel=1e-7)  # what epsilon-DP alone allows
+    # what epsilon-DP alone allows
+    assert free == pytest.approx(gap * np.exp(-epsilon) / 2, rel=1e-7)
     assert free < 0.8 * bound
 
 
 def test_even_spacing_in_closed_form(x64):
-    """Omega(k) is k gaps: the bound is that of the best k, and piecewise Laplace about 3.6 times above it."""
+    """Omega(k) is k gaps: the bound is that of the best k, and piecewise Laplace about 3.6 times
+    above it.
+    """
     epsilon = np.array([[0.1], [0.5], [2.0]])
     gaps = np.array([1.0, 3.0])
-    profile = median(gaps[:, None] * np.arange(1.0, 200.0), lower=0.0, upper=200 * gaps, neighbors="swap")
+    profile = median(
+        gaps[:, None] * np.arange(1.0, 200.0), lower=0.0, upper=200 * gaps, neighbors="swap"
+    )
     k = np.arange(1.0, 100.0)
-    pure = np.where(k % 2 == 0, np.exp(-k * epsilon / 2) / 2, np.exp(-(k - 1) * epsilon / 2) / (1 + np.exp(epsilon)))
+    pure = np.where(
+        k % 2 == 0,
+        np.exp(-k * epsilon / 2) / 2,
+        np.exp(-(k - 1) * epsilon / 2) / (1 + np.exp(epsilon)),
+    )
     best = np.max(k * pure, axis=-1)[:, None] * gaps
     found = jax.jit(local_modulus.lower_bound)(profile, jnp.asarray(epsilon))
     np.testing.assert_allclose(found, best, rtol=1e-12)
     ranged = local_modulus.bounded_range_lower_bound(profile, epsilon)
-    np.testing.assert_allclose(ranged[:, 0], np.max(k / (1 + np.exp(k * epsilon / 2)), axis=-1), rtol=1e-12)
+    np.testing.assert_allclose(
+        ranged[:, 0], np.max(k / (1 + np.exp(k * epsilon / 2)), axis=-1), rtol=1e-12
+    )
     assert ((found < ranged) & (ranged < 2 * found)).all()
     ratio = piecewise_laplace(profile, epsilon).mean_abs_error(profile.value) / ranged
     assert ((ratio > 3.4) & (ratio < 3.8)).all()
@@ -142,7 +198,9 @@ def test_bad_parameters_and_profiles_that_prove_nothing():
     steps = triangle_count(jnp.ones((4, 4)), num_levels=2, neighbors="edge")
     with pytest.raises(ValueError, match="fractional levels or steps"):
         local_modulus.lower_bound(steps, 1.0)
-    fractions = median(jnp.arange(5.0), lower=0.0, upper=5.0, neighbors="swap", definition="continuous")
+    fractions = median(
+        jnp.arange(5.0), lower=0.0, upper=5.0, neighbors="swap", definition="continuous"
+    )
     with pytest.raises(ValueError, match="fractional levels"):
         local_modulus.bounded_range_lower_bound(fractions, 1.0)
     x = jnp.arange(5.0)
@@ -151,13 +209,17 @@ def test_bad_parameters_and_profiles_that_prove_nothing():
         median(x, lower=0.0, upper=5.0, neighbors="swap", truncate=1),
         variance(x, lower=0, upper=5, neighbors="swap", truncate=1),
     )
-    assert float(local_modulus.lower_bound(profile.truncate(100), 1.0)) == float(local_modulus.lower_bound(profile, 1.0))  # whole
+    # whole
+    assert float(local_modulus.lower_bound(profile.truncate(100), 1.0)) == float(
+        local_modulus.lower_bound(profile, 1.0)
+    )
     for loose in (radii, profile.truncate(1), *short, maximum(x, lower=0.0, upper=9.0).shift(1)):
         with pytest.raises(ValueError, match="bounds what is reached"):
             local_modulus.lower_bound(loose, 1.0)
     with pytest.raises(TypeError, match="SensitivityProfile"):
         local_modulus.lower_bound(jnp.ones(3), 1.0)
-    # Large k epsilon neither overflows nor is NaN, and a delta that gives everything away bounds nothing.
+    # Large k epsilon neither overflows nor is NaN, and a delta that gives everything away bounds
+    # nothing.
     wide = median(jnp.zeros(400), lower=0.0, upper=5.0, neighbors="swap")
     assert 0 <= float(local_modulus.lower_bound(wide, 100.0, delta=1e-6)) < 1e-6
     assert float(local_modulus.lower_bound(profile, 1.0, delta=1.0)) == 0.0

@@ -27,7 +27,9 @@ ASKED = RNG.uniform(size=(2, 4)).astype(np.float32)
 ANSWERED = (ASKED + RNG.uniform(-0.1, 0.1, (2, 4))).astype(np.float32)
 SCALES = np.array([0.3, 0.1], np.float32)
 N = 3
-HISTOGRAMS = np.array([x for x in itertools.product(range(N + 1), repeat=4) if sum(x) == N], np.float32)
+HISTOGRAMS = np.array(
+    [x for x in itertools.product(range(N + 1), repeat=4) if sum(x) == N], np.float32
+)
 ANSWERS = LaplaceAnswers(jnp.asarray(HISTOGRAMS @ ANSWERED.T), jnp.asarray(SCALES))
 TRUTH = HISTOGRAMS @ ASKED.T
 FAILURES = (0.01, 0.1, 0.5)
@@ -44,11 +46,19 @@ def bounds():
             "exact": exact_squared_error(asked, scales, **sums),
             "squared": theorem_2_squared(asked, scales, **sums),
             "absolute": theorem_2_absolute(asked, scales, **sums),
-            "maximum": [theorem_2_maximum(asked, scales, **sums, failure=failure) for failure in FAILURES],
-            "norm": {norm: theorem_2_norm(asked, scales, **sums, norm=norm) for norm in ("sum", "euclidean", "maximum")},
+            "maximum": [
+                theorem_2_maximum(asked, scales, **sums, failure=failure) for failure in FAILURES
+            ],
+            "norm": {
+                norm: theorem_2_norm(asked, scales, **sums, norm=norm)
+                for norm in ("sum", "euclidean", "maximum")
+            },
             "sum": theorem_2_sum(asked, scales, **sums, failure=0.1),
             "mean squared": theorem_11(asked, scales, answered=answered),
-            "mean": {norm: theorem_11(asked, scales, answered=answered, norm=norm) for norm in ("sum", "euclidean", "maximum")},
+            "mean": {
+                norm: theorem_11(asked, scales, answered=answered, norm=norm)
+                for norm in ("sum", "euclidean", "maximum")
+            },
             "mean maximum": theorem_11_maximum(asked, scales, answered=answered, failure=0.1),
         }
 
@@ -59,7 +69,8 @@ def bounds():
 def test_the_exact_squared_error_is_the_largest_over_all_histograms():
     squared = np.sum(ANSWERS.mean_squared_error(TRUTH), -1)
     np.testing.assert_allclose(bounds()["exact"], squared.max(), rtol=1e-5)
-    assert 2 * bounds()["exact"] <= bounds()["squared"]  # the paper's factor of 2 is not needed, nor are all elements
+    # the paper's factor of 2 is not needed, nor are all elements
+    assert 2 * bounds()["exact"] <= bounds()["squared"]
 
 
 @pytest.mark.slow
@@ -98,20 +109,31 @@ def test_means_are_within_theorem_11():
 
 @pytest.mark.slow
 def test_largest_errors_of_means_are_within_theorem_11():
-    draws = np.asarray(LaplaceAnswers(ANSWERS.values / N, ANSWERS.scales).sample(jax.random.key(1), (20_000,)))
+    draws = np.asarray(
+        LaplaceAnswers(ANSWERS.values / N, ANSWERS.scales).sample(jax.random.key(1), (20_000,))
+    )
     tail = bounds()["mean maximum"]
-    assert ((np.abs(draws - TRUTH[None] / N).max(-1) > tail.threshold).mean(0) <= 0.1 + 5 * np.sqrt(0.1 / 20_000)).all()
+    assert (
+        (np.abs(draws - TRUTH[None] / N).max(-1) > tail.threshold).mean(0)
+        <= 0.1 + 5 * np.sqrt(0.1 / 20_000)
+    ).all()
 
 
 def exact_maximum(scales):
     """Inclusion and exclusion over all sets of queries."""
-    sets = itertools.chain.from_iterable(itertools.combinations(scales, size) for size in range(1, len(scales) + 1))
+    sets = itertools.chain.from_iterable(
+        itertools.combinations(scales, size) for size in range(1, len(scales) + 1)
+    )
     return sum((-1) ** (len(chosen) + 1) / sum(1 / c for c in chosen) for chosen in sets)
 
 
 def test_mean_norms_of_the_noise():
-    scales = np.array([[1.0, 1.0, 1.0, 1.0], [2.0, 0.5, 0.1, 1e-4], [3.0, 0.0, 0.0, 0.0], [1e3, 1e3, 1.0, 0.0]])
-    both = jax.jit(lambda scales: [mean_noise(scales, norm=norm) for norm in ("maximum", "euclidean")])
+    scales = np.array(
+        [[1.0, 1.0, 1.0, 1.0], [2.0, 0.5, 0.1, 1e-4], [3.0, 0.0, 0.0, 0.0], [1e3, 1e3, 1.0, 0.0]]
+    )
+    both = jax.jit(
+        lambda scales: [mean_noise(scales, norm=norm) for norm in ("maximum", "euclidean")]
+    )
     largest, length = (np.asarray(mean) for mean in both(scales))
     np.testing.assert_allclose(largest, [exact_maximum(row[row > 0]) for row in scales], rtol=3e-6)
     noise = np.random.default_rng(0).laplace(size=(400_000, 4)) * scales[:, None]

@@ -1,4 +1,6 @@
-"""The bounds on d-private selections: their constants, their repairs, and that exact distributions keep them."""
+"""The bounds on d-private selections: their constants, their repairs, and that exact distributions
+keep them.
+"""
 
 import jax.numpy as jnp
 import numpy as np
@@ -24,7 +26,9 @@ def test_theorem_4_holds_with_the_other_sign(x64):
     used[::3] = np.round(used[::3])  # several are best
     meant = used + random.uniform(-1, 1, (count, size))
     apart = np.abs(used - meant).max(-1)
-    distribution = Finite(jnp.arange(size, dtype=float), jnp.asarray(-used), jnp.asarray(1 / (2 * c)))
+    distribution = Finite(
+        jnp.arange(size, dtype=float), jnp.asarray(-used), jnp.asarray(1 / (2 * c))
+    )
     mass = np.asarray(distribution.probabilities())
     best = used.max(-1)
     at_best = (used == best[:, None]).sum(-1)
@@ -35,7 +39,9 @@ def test_theorem_4_holds_with_the_other_sign(x64):
             [
                 b
                 - sign * (m if sign < 0 else 0)
-                - exponential_shortfall(size, scale=c, failure=failure, num_best=int(k), mismatch=(m if sign > 0 else 0))
+                - exponential_shortfall(
+                    size, scale=c, failure=failure, num_best=int(k), mismatch=(m if sign > 0 else 0)
+                )
                 for b, m, k in zip(best, apart, at_best, strict=True)
             ]
         )
@@ -43,7 +49,8 @@ def test_theorem_4_holds_with_the_other_sign(x64):
 
     assert (missed(1) <= failure).all()
     assert (missed(-1) > failure).any()  # the printed bound adds the mismatch
-    # u = (0, 0), u' = (1, 0), c near 0: the bound says u(Z) > 0 - o(1), the printed one u(Z) > 2 - o(1).
+    # u = (0, 0), u' = (1, 0), c near 0: the bound says u(Z) > 0 - o(1), the printed one u(Z) > 2 -
+    # o(1).
     limit = 1 - exponential_shortfall(2, scale=1e-9, failure=0.01, mismatch=1.0)
     assert -1e-6 < limit <= 0
 
@@ -62,7 +69,9 @@ def test_theorems_6_and_8():
     facts = {"num_elements": 9, "num_queries": 50, "scale": 0.02}
     printed = 2e4 * np.sqrt(np.log(9) / 7) + 70 * 0.02 * np.log(50)
     assert mwem_error(10**4, rounds=7, **facts) == pytest.approx(printed, rel=1e-12)
-    assert mwem_error(10**4, rounds=7, failure=14 / 50, **facts) == pytest.approx(printed, rel=1e-12)
+    assert mwem_error(10**4, rounds=7, failure=14 / 50, **facts) == pytest.approx(
+        printed, rel=1e-12
+    )
     best = mwem_rounds(10**4, **facts)
     assert best == min(range(1, 2000), key=lambda t: mwem_error(10**4, rounds=t, **facts))
     assert mwem_rounds(1, **facts | {"scale": 100.0}) == 1

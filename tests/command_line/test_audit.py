@@ -1,4 +1,6 @@
-"""The audit command: its rows, its numbers beside the suite's own audit, and its verdict on a mechanism that is broken."""
+"""The audit command: its rows, its numbers beside the suite's own audit, and its verdict on a
+mechanism that is broken.
+"""
 
 from dataclasses import replace
 
@@ -19,7 +21,9 @@ HONEST = "exponential, mode"
 
 def twice_epsilon(family, epsilon):
     distribution, guarantee = MECHANISMS[HONEST](family, epsilon)
-    return type(distribution)(distribution.values, distribution.cost, 2 * distribution.rate), guarantee
+    return type(distribution)(
+        distribution.values, distribution.cost, 2 * distribution.rate
+    ), guarantee
 
 
 @pytest.mark.slow
@@ -28,7 +32,8 @@ def test_the_text_and_the_verdict(run, monkeypatch):
     outcome = run("audit", "--draws", 20000, "--neighbors", "swap")
     assert (outcome.code, outcome.err) == (0, "")
     for part in (
-        "Audit at epsilon 1 under swap neighbors: all 70 datasets of 4 records from {0, 1, 5, 6, 20}, all 350 neighbouring pairs",
+        "Audit at epsilon 1 under swap neighbors: all 70 datasets of 4 records from {0, 1, 5, 6, "
+        "20}, all 350 neighbouring pairs",
         "mechanism claimed epsilon exact loss from draws claimed range exact range worst pair",
         "exponential, mode 1 0.7210 ",
         "{5, 5, 5, 5} and {5, 5, 5, 20}",
@@ -37,12 +42,14 @@ def test_the_text_and_the_verdict(run, monkeypatch):
         "No exact loss or range is above its claim.",
     ):
         assert part in outcome.words
-    monkeypatch.setattr(command, "MECHANISMS", {HONEST: MECHANISMS[HONEST], "broken": twice_epsilon})
+    monkeypatch.setattr(
+        command, "MECHANISMS", {HONEST: MECHANISMS[HONEST], "broken": twice_epsilon}
+    )
     outcome = run("audit", "--draws", 20000, "--neighbors", "swap")
     assert (outcome.code, outcome.err) == (1, "")
     assert (
-        "BROKEN: broken claims 1-DP and 1-bounded-range under swap neighbors, and its exact loss is 1.8202, its range 2.0000."
-        in outcome.words
+        "BROKEN: broken claims 1-DP and 1-bounded-range under swap neighbors, and its exact loss "
+        "is 1.8202, its range 2.0000." in outcome.words
     )
     assert "BROKEN: exponential" not in outcome.words
 
@@ -51,24 +58,38 @@ def test_the_text_and_the_verdict(run, monkeypatch):
 def test_json_of_one_mechanism(run, answer, monkeypatch):
     monkeypatch.setattr(command, "MECHANISMS", {HONEST: MECHANISMS[HONEST]})
     found = answer("audit", "--draws", 20000, "--neighbors", "swap", "--epsilon", 0.5, "--seed", 3)
-    asked = {"epsilon": 0.5, "neighbors": "swap", "draws": 20000, "seed": 3, "confidence": 0.95, "holds": True}
+    asked = {
+        "epsilon": 0.5,
+        "neighbors": "swap",
+        "draws": 20000,
+        "seed": 3,
+        "confidence": 0.95,
+        "holds": True,
+    }
     assert {name: found[name] for name in asked} == asked
     (row,) = found["rows"]
     assert row["guarantee"] == {"epsilon": 0.5, "bounded_range": 0.5, "neighbors": "swap"}
     assert row["exact_range"] == pytest.approx(0.5, rel=1e-5)
     p, q = (
-        np.asarray(exponential(jnp.array([data.count(v) for v in command.VALUES]), 0.5, sensitivity=1.0).log_probabilities())
+        np.asarray(
+            exponential(
+                jnp.array([data.count(v) for v in command.VALUES]), 0.5, sensitivity=1.0
+            ).log_probabilities()
+        )
         for data in row["worst_pair"]
     )
     assert row["exact_loss"] == pytest.approx(np.abs(p - q).max(), rel=1e-5)
     assert 0.6 * row["exact_loss"] < row["from_draws"] <= row["exact_loss"]
     assert run("audit", "--draws", 1).err == (
-        "dpjax: error: argument --draws: must be from 2 to 100000000, got 1 (see dpjax audit --help)\n"
+        "dpjax: error: argument --draws: must be from 2 to 100000000, got 1 (see dpjax audit "
+        "--help)\n"
     )
 
 
 def hopeful(family, epsilon):
-    """Never_fail as if an attempt failed a tenth of the time, where on some datasets it is up to half of it."""
+    """Never_fail as if an attempt failed a tenth of the time, where on some datasets it is up to
+    half of it.
+    """
     distribution, guarantee = MECHANISMS["never_fail, mode"](family, epsilon)
     return distribution, replace(guarantee, delta=1e-5)
 
@@ -87,8 +108,18 @@ def test_a_delta_and_a_metric(run, monkeypatch):
     outcome = run("audit", "--draws", 2000, "--neighbors", "swap", "--json")
     assert outcome.code == 1
     never_fail, selection, hoping, giving = outcome.json["rows"]
-    assert (never_fail["holds"], selection["holds"], hoping["holds"], giving["holds"]) == (True, True, False, False)
-    assert never_fail["guarantee"] == {"epsilon": 1, "bounded_range": None, "neighbors": "swap", "delta": 0.5**5}
+    assert (never_fail["holds"], selection["holds"], hoping["holds"], giving["holds"]) == (
+        True,
+        True,
+        False,
+        False,
+    )
+    assert never_fail["guarantee"] == {
+        "epsilon": 1,
+        "bounded_range": None,
+        "neighbors": "swap",
+        "delta": 0.5**5,
+    }
     assert hoping["exact_loss"] > 1.5
     assert giving["exact_range"] == pytest.approx(2 * selection["exact_range"], rel=1e-3)
 
@@ -98,8 +129,12 @@ def test_the_budgets_of_pairs(neighbors):
     family = command.family_of(neighbors)
     sums = np.array([sum(data) for data in family.datasets])[family.pairs]
     metric = from_points(np.array(command.VALUES)[:, None], epsilon=1.0)
-    found = budgets(MetricGuarantee(metric if neighbors == "swap" else metric.with_absence(20.0)), family)
-    np.testing.assert_allclose(found, np.abs(sums[0] - sums[1]) if neighbors == "swap" else 20.0, rtol=1e-6)
+    found = budgets(
+        MetricGuarantee(metric if neighbors == "swap" else metric.with_absence(20.0)), family
+    )
+    np.testing.assert_allclose(
+        found, np.abs(sums[0] - sums[1]) if neighbors == "swap" else 20.0, rtol=1e-6
+    )
     assert (budgets(Guarantee(0.5, 1.0, neighbors), family) == 0.5).all()
 
 
@@ -119,11 +154,15 @@ def test_the_family_is_all_neighbouring_pairs(neighbors):
 @pytest.mark.slow
 @pytest.mark.parametrize("neighbors", ["add_remove", "swap"])
 def test_every_mechanism_holds_its_claim(answer, neighbors):
-    """The seed is fixed: each bound from draws is above the exact loss with probability at most 5 % over seeds."""
+    """The seed is fixed: each bound from draws is above the exact loss with probability at most 5 %
+    over seeds.
+    """
     found = answer("audit", "--draws", 50000, "--neighbors", neighbors)
     assert found["holds"]
     rows = {row["mechanism"]: row for row in found["rows"]}
-    assert set(MECHANISMS) - set(rows) == (set() if neighbors == "add_remove" else set(command.ADD_REMOVE_ONLY))
+    assert set(MECHANISMS) - set(rows) == (
+        set() if neighbors == "add_remove" else set(command.ADD_REMOVE_ONLY)
+    )
     for row in rows.values():
         assert 0.4 < row["from_draws"] < row["exact_loss"] <= 1 + 1e-4
         claim = row["guarantee"]["bounded_range"]  # None stands for infinity
@@ -135,4 +174,7 @@ def test_every_mechanism_holds_its_claim(answer, neighbors):
     distribution = piecewise_laplace(median(family.x, **family.known), 1.0)
     own = audit(distribution, family.datasets, neighbors, command.VALUES)
     first = rows["piecewise_laplace, median"]
-    assert (first["exact_loss"], first["exact_range"]) == (pytest.approx(own.loss, abs=1e-4), pytest.approx(own.range, abs=1e-4))
+    assert (first["exact_loss"], first["exact_range"]) == (
+        pytest.approx(own.loss, abs=1e-4),
+        pytest.approx(own.range, abs=1e-4),
+    )

@@ -1,4 +1,6 @@
-"""Files of delimited text against a plain reader, character by character, whatever they hold and wherever blocks are cut."""
+"""Files of delimited text against a plain reader, character by character, whatever they hold and
+wherever blocks are cut.
+"""
 
 import csv
 import gzip
@@ -16,13 +18,53 @@ from dpjax.command_line.csv_files import Source, check_columns, header_of, read_
 from dpjax.command_line.errors import UserError
 
 SENTENCE = (
-    "{} is not well-formed CSV (RFC 4180) in this encoding, with as many cells in each record as in the first: correct it, or give "
+    "{} is not well-formed CSV (RFC 4180) in this encoding, with as many cells in each record as "
+    "in the first: correct it, or give "
     "--records lines, which reads each line as a record."
 )
 NUMBERS = [
-    *("", "0", "7", "-0", "+5", " 5 ", "5.", ".5", "-.25", "inf", "-Infinity", "nan", "NA", "na ", "1e5", "1E-3", "1e400", "12,5"),
-    *("0.1234567890123456789", "123456789012345678", "9007199254740993", "-9007199254740992.5", "00000000000000000012", "1_000"),
-    *("99999999999999999999999", "0.30000000000000004", "1,200", "1,20", "1.200,5", "1 200", "--5", "+", ".", "-.", "1.2.3", "x"),
+    *(
+        "",
+        "0",
+        "7",
+        "-0",
+        "+5",
+        " 5 ",
+        "5.",
+        ".5",
+        "-.25",
+        "inf",
+        "-Infinity",
+        "nan",
+        "NA",
+        "na ",
+        "1e5",
+        "1E-3",
+        "1e400",
+        "12,5",
+    ),
+    *(
+        "0.1234567890123456789",
+        "123456789012345678",
+        "9007199254740993",
+        "-9007199254740992.5",
+        "00000000000000000012",
+        "1_000",
+    ),
+    *(
+        "99999999999999999999999",
+        "0.30000000000000004",
+        "1,200",
+        "1,20",
+        "1.200,5",
+        "1 200",
+        "--5",
+        "+",
+        ".",
+        "-.",
+        "1.2.3",
+        "x",
+    ),
     *(
         "-999",
         "-999.0",
@@ -95,7 +137,11 @@ def rows_of_lines(text, delimiter):
     for line in text.removesuffix("\n").split("\n") if text else []:
         try:
             quoted = '"' in line and delimiter != " "
-            rows.append(next(csv.reader([line], delimiter=delimiter, skipinitialspace=True)) if quoted else cut(line, delimiter))
+            rows.append(
+                next(csv.reader([line], delimiter=delimiter, skipinitialspace=True))
+                if quoted
+                else cut(line, delimiter)
+            )
         except csv.Error:
             rows.append([])
     return rows
@@ -110,9 +156,13 @@ def number_of(cell, source):
     cell = cell.strip()
     if cell.lower() in {"", "na", "nan", *source.missing}:
         return math.nan, False
-    marks = {" ": "[ \xa0\u202f\u2009]", "": "(?!)"}.get(source.thousands, re.escape(source.thousands))
+    marks = {" ": "[ \xa0\u202f\u2009]", "": "(?!)"}.get(
+        source.thousands, re.escape(source.thousands)
+    )
     decimal = re.escape(source.decimal)
-    if found := re.fullmatch(rf"([+-]?\d{{1,3}}(?:{marks}\d{{3}})+)((?:{decimal}\d*)?(?:[eE][+-]?\d+)?)", cell, re.ASCII):
+    if found := re.fullmatch(
+        rf"([+-]?\d{{1,3}}(?:{marks}\d{{3}})+)((?:{decimal}\d*)?(?:[eE][+-]?\d+)?)", cell, re.ASCII
+    ):
         cell = re.sub(marks, "", found[1]) + found[2]
     if source.decimal == ",":
         cell = cell.replace(".", "x").replace(",", ".")
@@ -130,7 +180,9 @@ def outcome(source, numbers, labels):
 
 
 def check_against(path, rows, source, monkeypatch, sizes=(1, 17, 2**20)):
-    """Compare what is read of a file with rows, of which the first is the header; with None the file must be refused."""
+    """Compare what is read of a file with rows, of which the first is the header; with None the
+    file must be refused.
+    """
     for size in sizes:
         monkeypatch.setattr(csv_text, "_BLOCK", size)
         found = outcome(source, ["n"], ["n", "t"])
@@ -139,15 +191,24 @@ def check_against(path, rows, source, monkeypatch, sizes=(1, 17, 2**20)):
             continue
         assert not isinstance(found, str), found
         names = [name.strip() for name in rows[0]]
-        columns = {name: [row[k] if k < len(row) else "" for row in rows[1:]] for k, name in enumerate(names)}
+        columns = {
+            name: [row[k] if k < len(row) else "" for row in rows[1:]]
+            for k, name in enumerate(names)
+        }
         expected = [number_of(cell, source) for cell in columns["n"]]
-        np.testing.assert_array_equal(found.numbers["n"], np.array([value for value, _ in expected], float))
-        np.testing.assert_array_equal(np.signbit(found.numbers["n"]), np.signbit(np.array([v for v, _ in expected], float)))
+        np.testing.assert_array_equal(
+            found.numbers["n"], np.array([value for value, _ in expected], float)
+        )
+        np.testing.assert_array_equal(
+            np.signbit(found.numbers["n"]), np.signbit(np.array([v for v, _ in expected], float))
+        )
         assert found.not_numbers == {"n": sum(wrong for _, wrong in expected)}
         for name in ("n", "t"):
             codes, names = found.labels[name]
             assert codes.dtype == np.int32
-            assert [names[code] if code >= 0 else "" for code in codes] == [cell.strip() for cell in columns[name]]
+            assert [names[code] if code >= 0 else "" for code in codes] == [
+                cell.strip() for cell in columns[name]
+            ]
             assert names == sorted({cell.strip() for cell in columns[name]} - {""})
 
 
@@ -166,13 +227,26 @@ def test_well_formed_files(seed, tmp_path, monkeypatch):
     decimal = rng.choice("..,")
     thousands = rng.choice(["", {".": ",", ",": "."}[decimal], " ", "'"])
     source = Source(
-        *(str(tmp_path / "data.csv"), encoding, delimiter, True, ("-999",)[: rng.randrange(2)], decimal, thousands),
+        *(
+            str(tmp_path / "data.csv"),
+            encoding,
+            delimiter,
+            True,
+            ("-999",)[: rng.randrange(2)],
+            decimal,
+            thousands,
+        ),
         records=rng.choice(["csv", "csv", "lines"]),
     )
     if source.records == "lines":
-        monkeypatch.setitem(globals(), "TEXTS", [cell for cell in TEXTS if not set(cell) & set("\r\n")])
+        monkeypatch.setitem(
+            globals(), "TEXTS", [cell for cell in TEXTS if not set(cell) & set("\r\n")]
+        )
     rows = [["t", rng.choice(["", "é", "other"]), "n"]]
-    rows += [[rng.choice(TEXTS), "z" * rng.randrange(3), rng.choice(NUMBERS)] for _ in range(rng.randrange(40))]
+    rows += [
+        [rng.choice(TEXTS), "z" * rng.randrange(3), rng.choice(NUMBERS)]
+        for _ in range(rng.randrange(40))
+    ]
     rows = [[cell.encode(encoding, "ignore").decode(encoding) for cell in row] for row in rows]
     text = "".join(
         delimiter.join(quoted(cell, rng, delimiter) for cell in row)
@@ -184,7 +258,11 @@ def test_well_formed_files(seed, tmp_path, monkeypatch):
     path.write_bytes(text.encode(encoding))
     if source.records == "csv":
         assert rows_of(text, delimiter) == rows
-        assert [row for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True) if row] == rows
+        assert [
+            row
+            for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+            if row
+        ] == rows
     check_against(path, rows, source, monkeypatch)
 
 
@@ -200,11 +278,21 @@ def test_files_of_anything(seed, tmp_path, monkeypatch):
             ["\0", ",", "\r", "5", "x\n", '"', "\xa0"],
         ]
     )
-    cells = ["a", '"b"', "12", '"x\ny"', '""', '"q""q"', *([rng.choice(['a"', 'q"q', ' "a"', '"a" ', "\r", "1,2", '"', "\0"])])]
+    cells = [
+        "a",
+        '"b"',
+        "12",
+        '"x\ny"',
+        '""',
+        '"q""q"',
+        *([rng.choice(['a"', 'q"q', ' "a"', '"a" ', "\r", "1,2", '"', "\0"])]),
+    ]
     records = [",".join(rng.choice(cells[:6]) for _ in range(2)) for _ in range(rng.randrange(30))]
     text = "".join(rng.choice(pieces) for _ in range(rng.randrange(40)))
     if rng.random() < 0.7:  # well-formed but for one place
-        records.insert(rng.randrange(len(records) + 1), rng.choice([*cells, text]) + ",1" * rng.randrange(2))
+        records.insert(
+            rng.randrange(len(records) + 1), rng.choice([*cells, text]) + ",1" * rng.randrange(2)
+        )
         text = "\n".join(records) + rng.choice(["", "\n"])
     text = "t,n\n" + text
     path.write_bytes(text.encode())
@@ -216,7 +304,12 @@ def test_files_of_anything(seed, tmp_path, monkeypatch):
     rows = [row for line in re.split("\r?\n", blank) if (row := cut(line, " "))]
     rows = None if lone or len(set(map(len, rows))) > 1 else rows
     check_against(path, rows, Source(str(path), delimiter=" "), monkeypatch)
-    check_against(path, rows_of_lines(blank, " "), Source(str(path), delimiter=" ", records="lines"), monkeypatch)
+    check_against(
+        path,
+        rows_of_lines(blank, " "),
+        Source(str(path), delimiter=" ", records="lines"),
+        monkeypatch,
+    )
 
 
 WRONG = [
@@ -254,8 +347,23 @@ def test_malformed_records_are_refused_alike(wrong, place, tmp_path, monkeypatch
 def test_undecodable_bytes_stay_in_their_line(size, tmp_path, monkeypatch):
     monkeypatch.setattr(csv_text, "_BLOCK", size)
     path = tmp_path / "data.csv"
-    for encoding, bad in (("utf-8", b"\xe2\x82"), ("ascii", b"\xe9"), ("cp1252", b"\x81"), ("utf-16-le", b"\x00\xd8")):
-        path.write_bytes(b"".join(["t,n\n".encode(encoding), bad, "\n5,".encode(encoding), bad, "\n5,6\n".encode(encoding)]))
+    for encoding, bad in (
+        ("utf-8", b"\xe2\x82"),
+        ("ascii", b"\xe9"),
+        ("cp1252", b"\x81"),
+        ("utf-16-le", b"\x00\xd8"),
+    ):
+        path.write_bytes(
+            b"".join(
+                [
+                    "t,n\n".encode(encoding),
+                    bad,
+                    "\n5,".encode(encoding),
+                    bad,
+                    "\n5,6\n".encode(encoding),
+                ]
+            )
+        )
         found = read_columns(Source(str(path), encoding, records="lines"), ["n", "t"], ["t", "n"])
         np.testing.assert_array_equal(found.numbers["n"], [np.nan, np.nan, 6])
         np.testing.assert_array_equal(found.numbers["t"], [np.nan, 5, 5])
@@ -268,27 +376,49 @@ def test_undecodable_bytes_stay_in_their_line(size, tmp_path, monkeypatch):
 def test_well_formed_records_never_change_an_error(records, header, tmp_path, monkeypatch):
     """Neighbors are read alike: one record is another one, or none."""
     path = tmp_path / "data.csv"
-    some = ["x,1", '"a\nb",2', ",", "é,1e999", '"""",x', f"{'y' * 300},{'9' * 300}", "PAR1,\x01", "\x1f,1", "\ufeff,1", "1_0,1 0"]
+    some = [
+        "x,1",
+        '"a\nb",2',
+        ",",
+        "é,1e999",
+        '"""",x',
+        f"{'y' * 300},{'9' * 300}",
+        "PAR1,\x01",
+        "\x1f,1",
+        "\ufeff,1",
+        "1_0,1 0",
+    ]
     start = ["t,n"] if header else []
     columns = (["n"], ["t"]) if header else (["2", "3"], ["1", "9"])
     for others in (["b,2"] * 5, []):
         for record in [None, *some]:
-            path.write_text("\n".join([*start, *others[:2], *([] if record is None else [record]), *others[2:]]))
+            path.write_text(
+                "\n".join([*start, *others[:2], *([] if record is None else [record]), *others[2:]])
+            )
             for size in (1, 2**20):
                 monkeypatch.setattr(csv_text, "_BLOCK", size)
                 found = read_columns(Source(str(path), header=header, records=records), *columns)
-                count = len(others) + (record is not None) + (records == "lines" and record == some[1])
+                count = (
+                    len(others) + (record is not None) + (records == "lines" and record == some[1])
+                )
                 assert {len(column) for column in found.numbers.values()} == {count}
 
 
 def test_blank_lines(tmp_path):
     path = tmp_path / "data.csv"
     path.write_text('\n\r\nn\n\n1\n\r\n""\n\n2\n\n')
-    np.testing.assert_array_equal(read_columns(Source(str(path)), ["n"]).numbers["n"], [1, np.nan, 2])
+    np.testing.assert_array_equal(
+        read_columns(Source(str(path)), ["n"]).numbers["n"], [1, np.nan, 2]
+    )
     path.write_text("n\n\n1\n\r\n\n")
-    np.testing.assert_array_equal(read_columns(Source(str(path), records="lines"), ["n"]).numbers["n"], [np.nan, 1, np.nan, np.nan])
+    np.testing.assert_array_equal(
+        read_columns(Source(str(path), records="lines"), ["n"]).numbers["n"],
+        [np.nan, 1, np.nan, np.nan],
+    )
     path.write_text("1\n\t\n5\n")
-    np.testing.assert_array_equal(read_columns(Source(str(path), header=False), ["1"]).numbers["1"], [1, np.nan, 5])
+    np.testing.assert_array_equal(
+        read_columns(Source(str(path), header=False), ["1"]).numbers["1"], [1, np.nan, 5]
+    )
 
 
 def test_long_records_and_many_labels(tmp_path, monkeypatch):
@@ -297,26 +427,43 @@ def test_long_records_and_many_labels(tmp_path, monkeypatch):
     names = [f"name {k * k}" for k in range(3000)]
     long = "\n".join(["y" * 99] * 2000)
     path.write_text(
-        "t,n\n" + "".join(f"{name},{k}\n" for k, name in enumerate(names)) + f'"{long}",5\n' + f"{names[7]},{' ' * 99}6\n"
+        "t,n\n"
+        + "".join(f"{name},{k}\n" for k, name in enumerate(names))
+        + f'"{long}",5\n'
+        + f"{names[7]},{' ' * 99}6\n"
     )
     found = read_columns(Source(str(path)), ["n"], ["t"])
-    assert [found.labels["t"].names[code] for code in found.labels["t"].codes] == [*names, long, names[7]]
+    assert [found.labels["t"].names[code] for code in found.labels["t"].codes] == [
+        *names,
+        long,
+        names[7],
+    ]
     np.testing.assert_array_equal(found.numbers["n"], [*range(3000), 5, 6])
 
 
 def test_random_decimals_are_those_of_float(tmp_path):
     rng = np.random.default_rng(0)
-    texts = [f"{x:.{k}f}" for k in (0, 1, 5, 15) for x in rng.normal(size=300) * 10.0 ** rng.integers(-5, 12, 300)]
-    texts += [repr(float(x)) for x in rng.normal(size=300)] + [str(x) for x in 2**53 + np.arange(-5, 6)]
+    texts = [
+        f"{x:.{k}f}"
+        for k in (0, 1, 5, 15)
+        for x in rng.normal(size=300) * 10.0 ** rng.integers(-5, 12, 300)
+    ]
+    texts += [repr(float(x)) for x in rng.normal(size=300)] + [
+        str(x) for x in 2**53 + np.arange(-5, 6)
+    ]
     path = tmp_path / "data.csv"
     path.write_text("\n".join(["n", *texts]))
-    np.testing.assert_array_equal(read_columns(Source(str(path)), ["n"]).numbers["n"], list(map(float, texts)))
+    np.testing.assert_array_equal(
+        read_columns(Source(str(path)), ["n"]).numbers["n"], list(map(float, texts))
+    )
 
 
 def test_words_for_missing_values(tmp_path):
     path = tmp_path / "data.csv"
     path.write_text('n\nN/A\n-9\n-9.0\n" n/a"\n"a""b"\n"-1.000,5"\nx\n-8\n')
-    source = Source(str(path), missing=("n/a", "-9", 'A"B ', "-1.000,5"), decimal=",", thousands=".")
+    source = Source(
+        str(path), missing=("n/a", "-9", 'A"B ', "-1.000,5"), decimal=",", thousands="."
+    )
     found = read_columns(source, ["n"])
     np.testing.assert_array_equal(found.numbers["n"], [*[np.nan] * 7, -8])
     assert found.not_numbers == {"n": 2}  # -9.0, which needs three digits behind the mark, and x
@@ -333,7 +480,20 @@ def test_thousands(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", ["hex", "unicode_escape", "idna", "utf-7", "iso2022_jp", "rot13", "utf-32", "gbk", "none", "a\0b", ""]
+    "name",
+    [
+        "hex",
+        "unicode_escape",
+        "idna",
+        "utf-7",
+        "iso2022_jp",
+        "rot13",
+        "utf-32",
+        "gbk",
+        "none",
+        "a\0b",
+        "",
+    ],
 )
 def test_other_encodings_are_refused(name, tmp_path):
     path = tmp_path / "data.csv"
@@ -349,7 +509,10 @@ def test_what_cannot_be_opened(tmp_path):
     data = gzip.compress(b"n\n" + b"".join(b"%d\n" % (k * k) for k in range(999)))
     for broken in (data[:-20], data[:-8] + bytes(8), b"n\n1\n", data + b"more"):
         path.write_bytes(broken)
-        assert outcome(Source(str(path)), ["n"], []) == f"cannot read {path}: it is not a complete gzip file."
+        assert (
+            outcome(Source(str(path)), ["n"], [])
+            == f"cannot read {path}: it is not a complete gzip file."
+        )
 
 
 @pytest.mark.parametrize(
@@ -361,7 +524,10 @@ def test_what_cannot_be_opened(tmp_path):
         ("", "is empty."),
         ("\n\r\n", "is empty."),
         (b"PAR1....", "is a Parquet file"),
-        ("n\n1\n".encode("utf-16"), "begins with a byte order mark of UTF-16: give --encoding utf-16."),
+        (
+            "n\n1\n".encode("utf-16"),
+            "begins with a byte order mark of UTF-16: give --encoding utf-16.",
+        ),
         ("n\n1\n".encode("utf-16-le"), "is not UTF-8 text (in its first line)"),
         (b"\xe9,n\n1,2\n", "is not UTF-8 text (in its first line)"),
         ('"n\n1\n', "is not well-formed CSV"),
@@ -405,7 +571,10 @@ def test_standard_input_is_read_in_one_pass(zipped, monkeypatch):
             return True
 
         def readinto(self, buffer):
-            part, self.rest = self.rest[: min(len(buffer), 7)], self.rest[7:] if len(buffer) >= 7 else self.rest[len(buffer) :]
+            part, self.rest = (
+                self.rest[: min(len(buffer), 7)],
+                self.rest[7:] if len(buffer) >= 7 else self.rest[len(buffer) :],
+            )
             buffer[: len(part)] = part
             return len(part)
 

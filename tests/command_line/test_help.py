@@ -1,4 +1,6 @@
-"""The help says in sentences what a newcomer needs, and every example in it is a command that works."""
+"""The help says in sentences what a newcomer needs, and every example in it is a command that
+works.
+"""
 
 import gzip
 import shlex
@@ -30,10 +32,13 @@ def test_what_is_said(capsys):
         "Everything printed is a simulation and not a private release.",
         "The bounds are public: choose them without looking at the data.",
         "data without ties: a continuous distribution has no mass on a single value",
-        "The public resolution of the data, such as 1 for integers, 0.01 for cents, 1d (or h, min, s) for dates.",
+        "The public resolution of the data, such as 1 for integers, 0.01 for cents, 1d (or h, "
+        "min, s) for dates.",
     ):
         assert part in help_of("median", capsys=capsys)
-    assert "labels that begin with a dash are given as --groups=-low --groups=-high." in help_of("release", capsys=capsys)
+    assert "labels that begin with a dash are given as --groups=-low --groups=-high." in help_of(
+        "release", capsys=capsys
+    )
     assert all(command in help_of(capsys=capsys) for command in COMMANDS)
 
 
@@ -55,9 +60,16 @@ def test_the_examples_of_releases_run(tmp_path, monkeypatch, capsys):
     people = "age,income,region\n" + "31,1000,north\n45,2000,south\n" * 9
     (tmp_path / "people.csv").write_text(people)
     (tmp_path / "people.csv.gz").write_bytes(gzip.compress(people.encode()))
-    (tmp_path / "trips.csv").write_text("rider,borough,fare\n" + "Ann,Bronx,7.5\nAnn,Queens,9\nBob,Queens,12\n" * 9)
+    (tmp_path / "trips.csv").write_text(
+        "rider,borough,fare\n" + "Ann,Bronx,7.5\nAnn,Queens,9\nBob,Queens,12\n" * 9
+    )
     some = [words for words in EXAMPLES if words[0] == "release"]
-    assert {option for words in some for option in words} >= {"--unit", "--max-groups", "--ledger", "--total-epsilon"}
+    assert {option for words in some for option in words} >= {
+        "--unit",
+        "--max-groups",
+        "--ledger",
+        "--total-epsilon",
+    }
     for words in some:
         assert main(words) == 0, words
     assert main(["ledger", "people.ledger"]) == 0

@@ -26,38 +26,84 @@ def shown(capsys, *arguments):
 def test_a_line_for_each_charge(path, capsys):
     ledger = Ledger(path, epsilon=2.0)
     release.quantile([1, 2, 3], 0.9, **PUBLIC, epsilon=0.5, draws=2, budget=ledger)
-    statistics = {"age": {"statistic": "Median"}, "pay": {"statistic": "Quantiles", "qs": [0.1, 0.9]}}
-    what = {"columns": ["age", "pay"], "by": ["region"], "groups": ["north", "south"], "statistic": statistics}
+    statistics = {
+        "age": {"statistic": "Median"},
+        "pay": {"statistic": "Quantiles", "qs": [0.1, 0.9]},
+    }
+    what = {
+        "columns": ["age", "pay"],
+        "by": ["region"],
+        "groups": ["north", "south"],
+        "statistic": statistics,
+    }
     ledger.charge(Guarantee(0.75, 0.75, "add_remove", unit="person"), what)
     before = path.read_bytes()
     code, out, err = shown(capsys, path)
     lines = out.splitlines()
     assert (code, err) == (0, "")
-    assert lines[0].split() == ["time", "columns", "statistic", "by", "groups", "draws", "epsilon", "delta", "left"]
+    assert lines[0].split() == [
+        "time",
+        "columns",
+        "statistic",
+        "by",
+        "groups",
+        "draws",
+        "epsilon",
+        "delta",
+        "left",
+    ]
     assert lines[1].split()[1:] == ["Quantile", "0.9,", "0..9", "by", "1", "2", "1", "0", "1"]
     assert lines[2].split(maxsplit=1)[1].split("  ")[0] == "age, pay"
     assert "age: Median; pay: Quantiles 0.1, 0.9" in lines[2]
     assert lines[2].split()[-5:] == ["region", "2", "0.75", "0", "0.25"]
     words = " ".join(out.split())
-    assert "people.ledger: 2 charges; remaining epsilon 0.25 of 2. All that is charged to it is 2-DP under add_remove" in words
+    assert (
+        "people.ledger: 2 charges; remaining epsilon 0.25 of 2. All that is charged to it is 2-DP "
+        "under add_remove" in words
+    )
     assert words.endswith("neighbors, for a person together.")
     assert path.read_bytes() == before
 
 
 def test_releases_of_a_table_are_named_by_their_statistics(path, capsys):
     pay = release.Quantiles((0.1, 0.9), 0, 1e6, 100, max_records=99)
-    people = {"age": [31, 45] * 9, "pay": [1000, 2000] * 9, "g": ["a", "b"] * 9, "who": ["Ann", "Bob", "Cid"] * 6}
+    people = {
+        "age": [31, 45] * 9,
+        "pay": [1000, 2000] * 9,
+        "g": ["a", "b"] * 9,
+        "who": ["Ann", "Bob", "Cid"] * 6,
+    }
     table = {name: np.array(column) for name, column in people.items()}
     ledger = Ledger(path, epsilon=64.0, delta=1e-6)
     both = {"age": release.Median(0, 120, 1), "pay": pay}
     shared = {"by": "g", "epsilon": 1.0, "neighbors": "add_remove", "budget": ledger, "unit": "who"}
     frames.release(table, both, **shared, groups=["a", "b", "c"], max_groups=2)
-    frames.release(table, "age", **shared | PUBLIC | {"upper": 12.5, "resolution": "1/2", "draws": 3, "groups": ["a"]})
-    frames.release(table, both | {"age": release.OrderStatistic(3, 0, 9, 1)}, **shared, groups=frames.PrivateGroups(1.0, 1e-9))
+    frames.release(
+        table,
+        "age",
+        **shared | PUBLIC | {"upper": 12.5, "resolution": "1/2", "draws": 3, "groups": ["a"]},
+    )
+    frames.release(
+        table,
+        both | {"age": release.OrderStatistic(3, 0, 9, 1)},
+        **shared,
+        groups=frames.PrivateGroups(1.0, 1e-9),
+    )
     lines = [line.split("  ") for line in shown(capsys, path)[1].splitlines()]
     cells = [[cell.strip() for cell in line if cell] for line in lines[:4]]
     grid = "pay: Quantiles 0.1, 0.9, 0..1e+06 by 100"
-    assert cells[0] == ["time", "columns", "statistic", "by", "groups", "unit", "draws", "epsilon", "delta", "left"]
+    assert cells[0] == [
+        "time",
+        "columns",
+        "statistic",
+        "by",
+        "groups",
+        "unit",
+        "draws",
+        "epsilon",
+        "delta",
+        "left",
+    ]
     assert [line[1:8] for line in cells[1:]] == [
         ["age, pay", f"age: Median, 0..120 by 1; {grid}", "g", "3", "who, in 2 groups", "1", "4"],
         ["age", "Median, 0..12.5 by 1/2", "g", "1", "who", "3", "3"],
@@ -67,7 +113,9 @@ def test_releases_of_a_table_are_named_by_their_statistics(path, capsys):
 
 def test_a_ledger_with_a_delta(path, capsys):
     ledger = Ledger(path, epsilon=1.0, delta=1e-6)
-    assert "nothing was charged so far; remaining epsilon 1 of 1 by their sum, or rho" in " ".join(shown(capsys, path)[1].split())
+    assert "nothing was charged so far; remaining epsilon 1 of 1 by their sum, or rho" in " ".join(
+        shown(capsys, path)[1].split()
+    )
     ledger.charge(Guarantee(neighbors="add_remove", zcdp=0.001))
     ledger.charge(2 * Guarantee(0.01, float("inf"), "add_remove", delta=1e-8))
     code, out, _ = shown(capsys, path)
@@ -80,11 +128,24 @@ def test_a_ledger_with_a_delta(path, capsys):
 
 
 def test_json(path, capsys):
-    Ledger(path, epsilon=1.0).charge(Guarantee(0.25, 0.25, "add_remove", unit="row"), {"columns": ["age"]})
+    Ledger(path, epsilon=1.0).charge(
+        Guarantee(0.25, 0.25, "add_remove", unit="row"), {"columns": ["age"]}
+    )
     code, out, _ = shown(capsys, path, "--json")
     found = json.loads(out)
     assert code == 0
-    assert {name: found[name] for name in ("epsilon", "delta", "neighbors", "mechanism_delta", "unit", "spent", "remaining")} == {
+    assert {
+        name: found[name]
+        for name in (
+            "epsilon",
+            "delta",
+            "neighbors",
+            "mechanism_delta",
+            "unit",
+            "spent",
+            "remaining",
+        )
+    } == {
         "epsilon": 1.0,
         "delta": 0.0,
         "neighbors": "add_remove",

@@ -13,14 +13,27 @@ BOUNDS = ("--lower", "0", "--upper", "10", "--resolution", "1", "--neighbors", "
 
 def dpjax(*arguments, **options):
     return subprocess.run(
-        [sys.executable, "-m", "dpjax", *arguments], capture_output=True, check=False, timeout=300, encoding="utf-8", **options
+        [sys.executable, "-m", "dpjax", *arguments],
+        capture_output=True,
+        check=False,
+        timeout=300,
+        encoding="utf-8",
+        **options,
     )
 
 
 def test_standard_input_and_a_label_that_the_terminal_cannot_show():
     ascii_only = os.environ | {"PYTHONIOENCODING": "ascii"}
     done = dpjax(
-        "median", "-", "--column", "x", "--by", "g", *BOUNDS, input="g,x\n\N{GREEK SMALL LETTER ALPHA},1\n", env=ascii_only
+        "median",
+        "-",
+        "--column",
+        "x",
+        "--by",
+        "g",
+        *BOUNDS,
+        input="g,x\n\N{GREEK SMALL LETTER ALPHA},1\n",
+        env=ascii_only,
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert "\n\\u03b1" in done.stdout
@@ -38,14 +51,18 @@ def test_a_reader_that_goes_away(ten):
     os.close(reader)
     command = [sys.executable, "-m", "dpjax", "median", ten(), *BOUNDS, "--json", "--draws", "999"]
     with os.fdopen(writer, "w") as stdout:
-        done = subprocess.run(command, stdout=stdout, stderr=subprocess.PIPE, check=False, timeout=300)
+        done = subprocess.run(
+            command, stdout=stdout, stderr=subprocess.PIPE, check=False, timeout=300
+        )
     assert (done.returncode, done.stderr) == (1, b"")
 
 
 def imported(*commands):
     """The modules that a new process has after these commands."""
     program = f"import sys; from dpjax.command_line.main import main; [main(c) for c in {commands}]; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=True
+    )
     return set(done.stdout.splitlines()[-1].split()), done.stderr
 
 
@@ -55,9 +72,29 @@ def test_what_a_first_call_does_not_import(write, tmp_path):
     several = [*words, "--quantile", "0.25", "0.75", "--max-records", "20"]
     Ledger(tmp_path / "people.ledger", epsilon=3.0)
     modules, said = imported(
-        ["release", *words, "--by", "g", "--groups", "a", "b", "--ledger", str(tmp_path / "people.ledger")],
+        [
+            "release",
+            *words,
+            "--by",
+            "g",
+            "--groups",
+            "a",
+            "b",
+            "--ledger",
+            str(tmp_path / "people.ledger"),
+        ],
         ["release", *several, "--unit", "g"],
-        ["release", *words, "--by", "g", "--group-epsilon", "1", "--group-delta", "1e-6", "--dry-run"],
+        [
+            "release",
+            *words,
+            "--by",
+            "g",
+            "--group-epsilon",
+            "1",
+            "--group-delta",
+            "1e-6",
+            "--dry-run",
+        ],
         ["median", *words, "--by", "g", "--mechanism", "piecewise_laplace", "laplace"],
         ["quantile", *several],
         ["ledger", str(tmp_path / "people.ledger")],
@@ -70,6 +107,8 @@ def test_what_a_first_call_does_not_import(write, tmp_path):
 @pytest.mark.slow
 def test_jax_is_imported_without_a_resolution(ten):
     """The control: to check an epsilon that float32 does not hold."""
-    modules, said = imported(["median", ten(), "--column", "x", *BOUNDS[:4], *BOUNDS[-2:], "--epsilon", "1e-60"])
+    modules, said = imported(
+        ["median", ten(), "--column", "x", *BOUNDS[:4], *BOUNDS[-2:], "--epsilon", "1e-60"]
+    )
     assert "jax" in modules
     assert "in float32" in said

@@ -1,4 +1,6 @@
-"""``dpjax release``: nothing but the release is printed, no record changes what becomes of others, and every promise is right."""
+"""``dpjax release``: nothing but the release is printed, no record changes what becomes of others,
+and every promise is right.
+"""
 
 import csv
 import datetime
@@ -21,7 +23,12 @@ from dpjax.release.grid import Multiples
 
 GRID = ("--lower", 0, "--upper", 127, "--resolution", 1, "--neighbors", "add_remove")
 LINES = ["34,north", "28,north", "40,south", "61,south"]
-PEOPLE = [f"{region},{sex},{age},{10 * age}" for region in "ns" for sex in "fm" for age in [34 if sex == "f" else 51] * 30]
+PEOPLE = [
+    f"{region},{sex},{age},{10 * age}"
+    for region in "ns"
+    for sex in "fm"
+    for age in [34 if sex == "f" else 51] * 30
+]
 EXACT = ("--epsilon", 64)
 
 
@@ -37,10 +44,17 @@ def read(monkeypatch):
 
     def kept(frame, *arguments, **options):
         parts = [
-            [column.names[code] if code >= 0 else None for code in column.codes] if hasattr(column, "codes") else column.tolist()
+            [column.names[code] if code >= 0 else None for code in column.codes]
+            if hasattr(column, "codes")
+            else column.tolist()
             for column in frame.values()
         ]
-        tables.append(Counter(tuple("nan" if cell != cell else cell for cell in row) for row in zip(*parts, strict=True)))
+        tables.append(
+            Counter(
+                tuple("nan" if cell != cell else cell for cell in row)
+                for row in zip(*parts, strict=True)
+            )
+        )
         return release(frame, *arguments, **options)
 
     monkeypatch.setattr(command, "release", kept)
@@ -57,7 +71,20 @@ def printed(out):
 
 def test_groups_are_those_that_the_user_names(run, write):
     path = write("\n".join(["age,region", *LINES, "7,nowhere", "x,", "99", ""]))
-    outcome = run("release", path, "--column", "age", *GRID, "--by", "region", "--groups", "south", "east", "--records", "lines")
+    outcome = run(
+        "release",
+        path,
+        "--column",
+        "age",
+        *GRID,
+        "--by",
+        "region",
+        "--groups",
+        "south",
+        "east",
+        "--records",
+        "lines",
+    )
     assert (outcome.code, outcome.err) == (0, "")
     head, *table = printed(outcome.out)
     assert head == ["region", "released"]
@@ -70,15 +97,42 @@ def test_groups_are_those_that_the_user_names(run, write):
 
 def test_json_has_the_release_and_nothing_of_the_data(answer, write):
     path = write("\n".join(["age,income", *(f"{20 + i},{1000 * i}" for i in range(9)), ""]))
-    options = ("--lower", 0, "--upper", 65536, "--resolution", 16, "--neighbors", "add_remove", "--draws", 2)
+    options = (
+        "--lower",
+        0,
+        "--upper",
+        65536,
+        "--resolution",
+        16,
+        "--neighbors",
+        "add_remove",
+        "--draws",
+        2,
+    )
     found = answer("release", path, "--column", "age", "income", *options)
     assert found["simulation"] is False
     assert found["guarantee"]["epsilon"] == 4.0
-    assert [(row["column"], row["draw"]) for row in found["rows"]] == [("age", 1), ("age", 2), ("income", 1), ("income", 2)]
+    assert [(row["column"], row["draw"]) for row in found["rows"]] == [
+        ("age", 1),
+        ("age", 2),
+        ("income", 1),
+        ("income", 2),
+    ]
     assert all(0 <= value <= 65536 and value % 16 == 0 for value in released(found["rows"]))
     assert set(found["rows"][0]) == {"column", "draw", "released", "epsilon"}
     assert set(found) == {
-        *("simulation", "quantiles", "definition", "mechanism", "neighbors", "unit", "records", "columns", "guarantee", "rows"),
+        *(
+            "simulation",
+            "quantiles",
+            "definition",
+            "mechanism",
+            "neighbors",
+            "unit",
+            "records",
+            "columns",
+            "guarantee",
+            "rows",
+        ),
         *("dpjax_version", "numpy_version"),
     }
 
@@ -86,22 +140,46 @@ def test_json_has_the_release_and_nothing_of_the_data(answer, write):
 def test_a_release_draws_from_the_median_object(answer, write):
     """Chances of four thousand draws, with the distribution of twice the records as the control."""
     values = [3, 3, 4, 5, 5, 5, 8, 9]
-    file, ten = write("x\n" + "".join(f"{value}\n" for value in values)), ("--lower", 0, "--upper", 10, "--resolution", 1)
-    drawn = np.array(released(answer("release", file, "--column", "x", *ten, *GRID[-2:], "--draws", 4000)["rows"]))
+    file, ten = (
+        write("x\n" + "".join(f"{value}\n" for value in values)),
+        ("--lower", 0, "--upper", 10, "--resolution", 1),
+    )
+    drawn = np.array(
+        released(
+            answer("release", file, "--column", "x", *ten, *GRID[-2:], "--draws", 4000)["rows"]
+        )
+    )
     grid = np.arange(11)
     counts = np.array([np.sum(drawn == value) for value in grid])
 
     def distance(records):
-        expected = drawn.size * exact_distribution(Median(0, 10, 1), records, epsilon=1.0, neighbors="add_remove").pmf(grid)
+        expected = drawn.size * exact_distribution(
+            Median(0, 10, 1), records, epsilon=1.0, neighbors="add_remove"
+        ).pmf(grid)
         return np.sum((counts - expected) ** 2 / expected)
 
-    assert distance(values) < 59.4 < distance(values * 2)  # chi-square with 10 degrees of freedom, at 5e-9
+    # chi-square with 10 degrees of freedom, at 5e-9
+    assert distance(values) < 59.4 < distance(values * 2)
 
 
 def test_a_group_that_is_named_and_has_no_record(answer, ages):
     """It is drawn as if its column were empty; the others as ever."""
-    column = ("--column", "age", "--neighbors", "add_remove", "--lower", 0, "--upper", 100, "--resolution", 0.5, *EXACT)
-    rows = answer("release", ages, *column, "--by", "group", "--groups", "nowhere", "b", "a")["rows"]
+    column = (
+        "--column",
+        "age",
+        "--neighbors",
+        "add_remove",
+        "--lower",
+        0,
+        "--upper",
+        100,
+        "--resolution",
+        0.5,
+        *EXACT,
+    )
+    rows = answer("release", ages, *column, "--by", "group", "--groups", "nowhere", "b", "a")[
+        "rows"
+    ]
     assert [row["group"] for row in rows] == ["nowhere", "b", "a"]
     assert released(rows[1:2]) == [51]
     assert abs(released(rows[2:])[0] - 35) < 20
@@ -109,26 +187,80 @@ def test_a_group_that_is_named_and_has_no_record(answer, ages):
 
 
 def test_columns_quantiles_and_groups_in_one_call(run, answer, people, tmp_path):
-    columns = ("--column", "age", "pay", "--lower", 0, "--upper", 100, 1000, "--resolution", 1, 10, "--neighbors", "add_remove")
-    several = ("--max-records", 100, "--quantile", 0.5, "1/4", *EXACT, "--by", "region", "sex", "--groups", "s,m", "n,f")
+    columns = (
+        "--column",
+        "age",
+        "pay",
+        "--lower",
+        0,
+        "--upper",
+        100,
+        1000,
+        "--resolution",
+        1,
+        10,
+        "--neighbors",
+        "add_remove",
+    )
+    several = (
+        "--max-records",
+        100,
+        "--quantile",
+        0.5,
+        "1/4",
+        *EXACT,
+        "--by",
+        "region",
+        "sex",
+        "--groups",
+        "s,m",
+        "n,f",
+    )
     expected = [
-        {"region": region, "sex": sex, "column": column, "quantile": q, "released": times * age, "epsilon": 64}
+        {
+            "region": region,
+            "sex": sex,
+            "column": column,
+            "quantile": q,
+            "released": times * age,
+            "epsilon": 64,
+        }
         for column, times in (("age", 1), ("pay", 10))
         for region, sex, age in (("s", "m", 51), ("n", "f", 34))
         for q in (0.25, 0.5)
     ]
     assert answer("release", people, *columns, *several)["rows"] == expected
     outcome = run("release", people, *columns, *several)
-    assert [row[:5] for row in printed(outcome.out)[1:3]] == [["s", "m", "age", "0.25", "51"], ["s", "m", "age", "0.5", "51"]]
+    assert [row[:5] for row in printed(outcome.out)[1:3]] == [
+        ["s", "m", "age", "0.25", "51"],
+        ["s", "m", "age", "0.5", "51"],
+    ]
     assert "All values together are 128-DP and " in outcome.words
     target = tmp_path / "found.csv"
-    assert run("release", people, *columns, *several, "--output", target)[:2] == (0, f"Wrote {target}.\n")
-    assert list(csv.reader(io.StringIO(target.read_text())))[:2] == [list(expected[0]), ["s", "m", "age", "0.25", "51.0", "64.0"]]
+    assert run("release", people, *columns, *several, "--output", target)[:2] == (
+        0,
+        f"Wrote {target}.\n",
+    )
+    assert list(csv.reader(io.StringIO(target.read_text())))[:2] == [
+        list(expected[0]),
+        ["s", "m", "age", "0.25", "51.0", "64.0"],
+    ]
 
 
 def test_groups_that_are_found(run, answer, write, tmp_path):
     path = write("\n".join(["region,age", *["north,34"] * 60, "secret,9", ",9", *[",34"] * 60]))
-    private = ("--column", "age", *GRID, *EXACT, "--by", "region", "--group-epsilon", 2, "--group-delta", 1e-12)
+    private = (
+        "--column",
+        "age",
+        *GRID,
+        *EXACT,
+        "--by",
+        "region",
+        "--group-epsilon",
+        2,
+        "--group-delta",
+        1e-12,
+    )
     found = answer("release", path, *private)
     (row,) = found["rows"]
     assert (row["region"], row["released"]) == ("north", 34)
@@ -136,8 +268,8 @@ def test_groups_that_are_found(run, answer, write, tmp_path):
     assert found["guarantee"]["epsilon"] == 66.0
     assert 0 < found["guarantee"]["delta"] <= 1e-12
     assert (
-        f"Groups are those whose noisy size reaches {found['threshold']}; noisy_size is that number."
-        in run("release", path, *private).words
+        f"Groups are those whose noisy size reaches {found['threshold']}; noisy_size is "
+        "that number." in run("release", path, *private).words
     )
     target = tmp_path / "found.csv"
     assert run("release", write("age,region\n34,a\n"), *private, "--output", target).code == 0
@@ -148,7 +280,10 @@ def test_groups_that_are_found(run, answer, write, tmp_path):
 def test_what_a_release_costs_is_never_printed_too_small(run, answer, write):
     path = write("\n".join(["age,size", *(f"{i},{i}" for i in range(9)), ""]))
     outcome = run("release", path, "--column", "age", *GRID, "--epsilon", 0.12345649)
-    assert "All values together are 0.123457-DP and 0.123457-bounded-range under add_remove" in outcome.words
+    assert (
+        "All values together are 0.123457-DP and 0.123457-bounded-range under add_remove"
+        in outcome.words
+    )
     two = ("release", path, "--column", "age", "size", *GRID, "--draws", 5, "--epsilon", 0.1)
     assert "All values together are 1-DP and " in run(*two).words
     assert Fraction(answer(*two)["guarantee"]["epsilon"]) >= 10 * Fraction(0.1) > 1
@@ -157,26 +292,57 @@ def test_what_a_release_costs_is_never_printed_too_small(run, answer, write):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (GRID, "for one record of the file, more or less. A person with several records has a weaker guarantee: give --unit"),
+        (
+            GRID,
+            "for one record of the file, more or less. A person with several records has a "
+            "weaker guarantee: give --unit",
+        ),
         (
             (*GRID[:-1], "swap"),
-            "for one record of the file replaced. A person with several records has a weaker guarantee: give --unit",
+            "for one record of the file replaced. A person with several records has a weaker "
+            "guarantee: give --unit",
         ),
         (
             (*GRID, "--records", "lines"),
-            "for one line of the file, more or less. A person with several lines has a weaker guarantee",
+            "for one line of the file, more or less. A person with several lines has a weaker "
+            "guarantee",
         ),
         (
             (*GRID, "--unit", "name"),
-            "one person with all records, more or less. A person is all records with one label in the column name, combined",
+            "one person with all records, more or less. A person is all records with one label in "
+            "the column name, combined",
         ),
-        ((*GRID[:-1], "swap", "--unit", "name"), "under swap neighbors, for one person with all records replaced."),
-        ((*GRID, "--by", "g", "--groups", "a"), "A record is in one group, so that this is the cost of all groups together."),
-        ((*GRID, "--unit", "name", "--by", "g", "--groups", "a"), "is that of the one group in which a person counts at most."),
         (
-            (*GRID, "--unit", "name", "--by", "g", "--groups", "a", "b", "--max-groups", 2, "--epsilon", 1.5),
-            "3-DP and 3-bounded-range under add_remove neighbors, for one person with all records, more or less. A person is all "
-            "records with one label in the column name, combined by the mean. The cost is that of the 2 groups in which a person",
+            (*GRID[:-1], "swap", "--unit", "name"),
+            "under swap neighbors, for one person with all records replaced.",
+        ),
+        (
+            (*GRID, "--by", "g", "--groups", "a"),
+            "A record is in one group, so that this is the cost of all groups together.",
+        ),
+        (
+            (*GRID, "--unit", "name", "--by", "g", "--groups", "a"),
+            "is that of the one group in which a person counts at most.",
+        ),
+        (
+            (
+                *GRID,
+                "--unit",
+                "name",
+                "--by",
+                "g",
+                "--groups",
+                "a",
+                "b",
+                "--max-groups",
+                2,
+                "--epsilon",
+                1.5,
+            ),
+            "3-DP and 3-bounded-range under add_remove neighbors, for one person with all "
+            "records, more or less. A person is all "
+            "records with one label in the column name, combined by the mean. The cost is that of "
+            "the 2 groups in which a person",
         ),
     ],
 )
@@ -192,14 +358,42 @@ def test_a_person_with_many_records(answer, write):
     """The median person has a 20, though most records are of one person with 90 or 91."""
     rows = [f"{p},20" for p in range(999)] + ["rich,90"] * 600 + ["rich,91"] * 600
     path = write("person,x\n" + "\n".join(random.Random(0).sample(rows, len(rows))))
-    options = ("release", path, "--column", "x", "--lower", 0, "--upper", 100, "--resolution", 1, *GRID[-2:], *EXACT)
+    options = (
+        "release",
+        path,
+        "--column",
+        "x",
+        "--lower",
+        0,
+        "--upper",
+        100,
+        "--resolution",
+        1,
+        *GRID[-2:],
+        *EXACT,
+    )
     (row,) = (found := answer(*options, "--unit", "person"))["rows"]
     assert (row["released"], found["guarantee"]["unit"], found["unit"]) == (20, "person", "person")
     (row,) = (found := answer(*options))["rows"]
     assert (row["released"] > 80, found["guarantee"]["unit"]) == (True, "row")  # control
     for rule, value in (("max", 91), ("min", 90), ("count", 100), ("sum", 100), ("mean", 91)):
-        few = write("person,x\n" + "\n".join(f"{p},{x}" for p in "abc" for x in [90] * 50 + [91] * 51), "few.csv")
-        found = answer("release", few, *options[2:], "--unit", "person", "--per-unit", rule, "--definition", "lower", "--draws", 9)
+        few = write(
+            "person,x\n" + "\n".join(f"{p},{x}" for p in "abc" for x in [90] * 50 + [91] * 51),
+            "few.csv",
+        )
+        found = answer(
+            "release",
+            few,
+            *options[2:],
+            "--unit",
+            "person",
+            "--per-unit",
+            rule,
+            "--definition",
+            "lower",
+            "--draws",
+            9,
+        )
         assert Counter(released(found["rows"])).most_common(1)[0][0] == value
 
 
@@ -209,20 +403,49 @@ def test_the_same_release_from_every_kind_of_file(run, answer, people, tmp_path,
     zipped, parquet = tmp_path / "people.csv.gz", tmp_path / "people.PARQUET"
     zipped.write_bytes(gzip.compress(Path(people).read_bytes()))
     polars.read_csv(people, null_values=["n/a"]).write_parquet(parquet)
-    asked = ("--column", "age", "pay", "--lower", 0, "--upper", 100, 1000, "--resolution", 1, 10, "--neighbors", "add_remove")
+    asked = (
+        "--column",
+        "age",
+        "pay",
+        "--lower",
+        0,
+        "--upper",
+        100,
+        1000,
+        "--resolution",
+        1,
+        10,
+        "--neighbors",
+        "add_remove",
+    )
     lower = ("--quantile", "1/4")
     grouped = ("--by", "region", "sex", "--groups", "s,m", "n,f")
-    for more in ((), grouped, ("--unit", "sex", "--by", "region", "--groups", "n", "--max-groups", 2)):
+    for more in (
+        (),
+        grouped,
+        ("--unit", "sex", "--by", "region", "--groups", "n", "--max-groups", 2),
+    ):
         found, plans = [], []
         for path in (people, zipped, parquet, "-"):
-            monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(Path(people).read_bytes())))
+            monkeypatch.setattr(
+                "sys.stdin", io.TextIOWrapper(io.BytesIO(Path(people).read_bytes()))
+            )
             answered = answer("release", path, *asked, *EXACT, *lower, *more)
-            found.append(answered["guarantee"] if "--unit" in more else (answered["guarantee"], answered["rows"]))
-            monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(Path(people).read_bytes())))
+            found.append(
+                answered["guarantee"]
+                if "--unit" in more
+                else (answered["guarantee"], answered["rows"])
+            )
+            monkeypatch.setattr(
+                "sys.stdin", io.TextIOWrapper(io.BytesIO(Path(people).read_bytes()))
+            )
             plans.append(answer("quantile", path, *asked, *lower, *more, "--seed", 1)["rows"])
         assert found == found[:1] * 4
         assert plans == plans[:1] * 4
-    assert "for one row of the file, more or less. A person with several rows" in run("release", parquet, *asked).words
+    assert (
+        "for one row of the file, more or less. A person with several rows"
+        in run("release", parquet, *asked).words
+    )
 
 
 def test_a_ledger_outlives_a_command(run, answer, people, tmp_path):
@@ -232,15 +455,27 @@ def test_a_ledger_outlives_a_command(run, answer, people, tmp_path):
     planned = run(*asked, "--total-epsilon", 2, "--dry-run")
     assert f"The ledger {ledger} would be created, with the total epsilon 2." in planned.words
     assert not ledger.exists()
-    assert f"Ledger {ledger}: remaining epsilon 0.5 of 2." in run(*asked, "--total-epsilon", 2, "--epsilon", 1.5).words
+    assert (
+        f"Ledger {ledger}: remaining epsilon 0.5 of 2."
+        in run(*asked, "--total-epsilon", 2, "--epsilon", 1.5).words
+    )
     before = ledger.read_bytes()
     assert "remaining epsilon 0.5 of 2; the release does not fit." in run(*asked, "--dry-run").words
-    assert "remaining epsilon 0.5 of 2; the release fits." in run(*asked, "--dry-run", "--epsilon", 0.5).words
+    assert (
+        "remaining epsilon 0.5 of 2; the release fits."
+        in run(*asked, "--dry-run", "--epsilon", 0.5).words
+    )
     for options, words in (
         ((), "a cost of epsilon 1 exceeds the remaining epsilon 0.5 of 2."),
         (("--output", target), "a cost of epsilon 1 exceeds the remaining epsilon 0.5 of 2."),
-        (("--total-epsilon", 3), f"the ledger {ledger} has the total epsilon 2 and delta 0: give these, or none."),
-        (("--unit", "sex", "--epsilon", 0.1), "guarantees for a row and for a person do not compose"),
+        (
+            ("--total-epsilon", 3),
+            f"the ledger {ledger} has the total epsilon 2 and delta 0: give these, or none.",
+        ),
+        (
+            ("--unit", "sex", "--epsilon", 0.1),
+            "guarantees for a row and for a person do not compose",
+        ),
         (("--neighbors", "swap"), f"--neighbors must be add_remove, as in the ledger {ledger}."),
         (("--output", ledger), f"--output {ledger} is the ledger, whose charges would be lost."),
         (("--column", "sex", "height"), "has no column 'height'"),
@@ -257,7 +492,10 @@ def test_a_ledger_outlives_a_command(run, answer, people, tmp_path):
     ]
     assert "is not a dpjax ledger" in run(*asked[:-1], people).mistake
     assert "is not a dpjax ledger: it is not a regular file" in run(*asked[:-1], tmp_path).mistake
-    assert "cannot open" in run(*asked[:-1], tmp_path / "no" / "people.ledger", "--total-epsilon", 2).mistake
+    assert (
+        "cannot open"
+        in run(*asked[:-1], tmp_path / "no" / "people.ledger", "--total-epsilon", 2).mistake
+    )
 
 
 # Labels and numbers as people write them.
@@ -266,16 +504,25 @@ def test_a_ledger_outlives_a_command(run, answer, people, tmp_path):
 def test_labels_that_begin_with_a_dash(run, answer, write):
     path = write("level,x\n" + "-low,50\n-high,60\n" * 60)
     asked = ("release", path, "--column", "x", *GRID, *EXACT, "--by", "level")
-    for groups in (("--groups=-low", "--groups=-high"), ("--groups", "other", "--groups=-low", "--groups=-high")):
+    for groups in (
+        ("--groups=-low", "--groups=-high"),
+        ("--groups", "other", "--groups=-low", "--groups=-high"),
+    ):
         rows = answer(*asked, *groups)["rows"]
-        assert [(row["level"], row["released"]) for row in rows[-2:]] == [("-low", 50), ("-high", 60)]
+        assert [(row["level"], row["released"]) for row in rows[-2:]] == [
+            ("-low", 50),
+            ("-high", 60),
+        ]
     assert "expected at least one argument" in run(*asked, "--groups", "-low", "-high").mistake
 
 
 def test_a_label_with_a_comma_is_meant_only_where_it_is_quoted(run, answer, write):
     path = write('region,x\n"north,south",50\n' + '"north,south",50\n' * 60)
     asked = ("release", path, "--column", "x", *GRID, *EXACT, "--by", "region", "--groups")
-    assert "--groups takes labels separated by blanks, and 'north,south' has a comma" in run(*asked, "north,south").mistake
+    assert (
+        "--groups takes labels separated by blanks, and 'north,south' has a comma"
+        in run(*asked, "north,south").mistake
+    )
     (row,) = answer(*asked, '"north,south"')["rows"]
     assert (row["region"], row["released"]) == ("north,south", 50)
     assert "missing labels are in no group" in run(*asked, "").mistake
@@ -287,18 +534,30 @@ def test_negative_numbers_as_people_write_them(run, answer, write, groups):
     for lower in ("-5", "-5.", "-5.0", "-5e0", "-.5e1", "-5.e0"):
         options = ("--lower", lower, "--upper", 5, "--resolution", 1, "--neighbors", "add_remove")
         assert answer("release", path, "--column", "age", *options)["columns"]["age"]["lower"] == -5
-    rows = answer("release", path, "--column", "age", *GRID, "--by", "region", "--groups", *groups)["rows"]
-    assert [row["region"] for row in rows] == list(groups)  # without blanks around them, like the cells
+    rows = answer("release", path, "--column", "age", *GRID, "--by", "region", "--groups", *groups)[
+        "rows"
+    ]
+    # without blanks around them, like the cells
+    assert [row["region"] for row in rows] == list(groups)
 
 
 def test_years_that_a_parquet_file_has_as_floats(run, answer, tmp_path):
     polars = pytest.importorskip("polars")
     pytest.importorskip("narwhals")
     path = tmp_path / "years.parquet"
-    years = {"year": [2019.0, 2020.0, None] * 60, "x": [50, 60, 70] * 60, "on": [True, False, None] * 60, "n": [1, 2, None] * 60}
+    years = {
+        "year": [2019.0, 2020.0, None] * 60,
+        "x": [50, 60, 70] * 60,
+        "on": [True, False, None] * 60,
+        "n": [1, 2, None] * 60,
+    }
     polars.DataFrame(years).write_parquet(path)
     asked = ("release", path, "--column", "x", *GRID, *EXACT, "--by")
-    for by, groups in (("year", ("2019", "2020.0")), ("on", ("true", "False")), ("n", ("1", "2.0"))):
+    for by, groups in (
+        ("year", ("2019", "2020.0")),
+        ("on", ("true", "False")),
+        ("n", ("1", "2.0")),
+    ):
         assert released(answer(*asked, by, "--groups", *groups)["rows"]) == [50, 60]
     outcome = run(*asked, "year", "--groups", "2019", "2020", "--dry-run")
     assert "of 2 groups, quantile 1/2" in outcome.words
@@ -306,14 +565,22 @@ def test_years_that_a_parquet_file_has_as_floats(run, answer, tmp_path):
     for by, group in (("year", "north"), ("on", "1"), ("n", "one")):
         assert "so no group is" in run(*asked, by, "--groups", group).mistake
     for beyond in ("1e300", "99999999999999999999", "2.5"):
-        assert "column 'n' holds number labels, so no group is" in run(*asked, "n", "--groups", beyond, "1").mistake
-        assert [row["year"] for row in answer(*asked, "year", "--groups", beyond, "1")["rows"]] == [float(beyond), 1]
+        assert (
+            "column 'n' holds number labels, so no group is"
+            in run(*asked, "n", "--groups", beyond, "1").mistake
+        )
+        assert [row["year"] for row in answer(*asked, "year", "--groups", beyond, "1")["rows"]] == [
+            float(beyond),
+            1,
+        ]
 
 
 def test_a_record_without_a_label_is_in_no_group_of_any_file(answer, write, tmp_path):
     polars = pytest.importorskip("polars")
     pytest.importorskip("narwhals")
-    polars.DataFrame({"g": ["a", None] * 100, "x": [50, 60] * 100}).write_parquet(tmp_path / "g.parquet")
+    polars.DataFrame({"g": ["a", None] * 100, "x": [50, 60] * 100}).write_parquet(
+        tmp_path / "g.parquet"
+    )
     for path in (write("g,x\n" + "a,50\n,60\n" * 100), tmp_path / "g.parquet"):
         (row,) = answer("median", path, "--column", "x", *GRID, "--by", "g")["rows"]
         assert (row["g"], row["records"], row["value"]) == ("a", 100, 50)
@@ -321,12 +588,28 @@ def test_a_record_without_a_label_is_in_no_group_of_any_file(answer, write, tmp_
 
 def test_marks_of_thousands_and_of_decimals(run, answer, write):
     path = write("x\n" + '"1,200"\n' * 600 + "900\n" * 400)
-    wide = ("--column", "x", "--lower", 0, "--upper", 4000, "--resolution", 1, "--neighbors", "add_remove")
-    assert released(answer("release", path, *wide, *EXACT, "--thousands", "comma")["rows"]) == [1200]
+    wide = (
+        "--column",
+        "x",
+        "--lower",
+        0,
+        "--upper",
+        4000,
+        "--resolution",
+        1,
+        "--neighbors",
+        "add_remove",
+    )
+    assert released(answer("release", path, *wide, *EXACT, "--thousands", "comma")["rows"]) == [
+        1200
+    ]
     assert released(answer("release", path, *wide, *EXACT)["rows"]) == [900]
     assert answer("median", path, *wide)["not_numbers"] == {"x": 600}
     assert "--decimal" not in run("median", path, *wide).out
-    assert "both ','" in run("release", path, *wide, "--thousands", "comma", "--decimal", "comma").mistake
+    assert (
+        "both ','"
+        in run("release", path, *wide, "--thousands", "comma", "--decimal", "comma").mistake
+    )
     path = write("age\n" + "34,0\n" * 50 + '"51,5"\n1.000,5\n' * 10)
     options = ("--column", "age", *GRID, *EXACT, "--delimiter", "semicolon")
     assert released(answer("release", path, *options, "--decimal", "comma")["rows"]) == [34]
@@ -335,8 +618,40 @@ def test_marks_of_thousands_and_of_decimals(run, answer, write):
 # No record changes what becomes of others, what is said, or whether there is an answer.
 
 CELLS = [
-    *("51", "", "x", "1e999", "-inf", "nan", "NA", "1_000", "1,200", "9" * 400, "0x1", "1e-400", "-0", "\x1c5", " 7 ", "+5", "٣"),
-    *("north", "south", "a\nb", "51,south\n51,south", '"', 'say "so"', "\r\n", "x" * 3000, "\ufeff", "\u2028", "é", "-999", "n/a"),
+    *(
+        "51",
+        "",
+        "x",
+        "1e999",
+        "-inf",
+        "nan",
+        "NA",
+        "1_000",
+        "1,200",
+        "9" * 400,
+        "0x1",
+        "1e-400",
+        "-0",
+        "\x1c5",
+        " 7 ",
+        "+5",
+        "٣",
+    ),
+    *(
+        "north",
+        "south",
+        "a\nb",
+        "51,south\n51,south",
+        '"',
+        'say "so"',
+        "\r\n",
+        "x" * 3000,
+        "\ufeff",
+        "\u2028",
+        "é",
+        "-999",
+        "n/a",
+    ),
 ]
 BROKEN = [
     '"51,south',
@@ -356,7 +671,18 @@ ASKED = [
     ("--by", "region", "--groups", "north", "south"),
     ("--by", "region", "who", "--groups", "north,51", "south,x", "--unit", "who"),
     ("--unit", "who"),
-    ("--unit", "who", "--per-unit", "sum", "--by", "region", "--groups", "north", "--max-groups", 3),
+    (
+        "--unit",
+        "who",
+        "--per-unit",
+        "sum",
+        "--by",
+        "region",
+        "--groups",
+        "north",
+        "--max-groups",
+        3,
+    ),
     ("--unit", "who", "--per-unit", "count"),
     ("--unit", "region", "--per-unit", "max"),
     ("--quantile", "1/4", "0.9", "--max-records", 50),
@@ -364,7 +690,11 @@ ASKED = [
     ("--by", "region", "--group-epsilon", 1, "--group-delta", 1e-9),
     ("--missing", "-999", "n/a", "--thousands", "comma"),
 ]
-SWAP = [("--neighbors", "swap"), ("--neighbors", "swap", "--quantile", "1/4", "0.9"), ("--neighbors", "swap", "--draws", 3)]
+SWAP = [
+    ("--neighbors", "swap"),
+    ("--neighbors", "swap", "--quantile", "1/4", "0.9"),
+    ("--neighbors", "swap", "--draws", 3),
+]
 
 
 def file_of(records, mode, rng):
@@ -372,21 +702,34 @@ def file_of(records, mode, rng):
         lines = ["age,region,who", *records]
         return ("\n".join(lines) + "\n").encode("utf-8", "surrogateescape")
     text = io.StringIO(newline="")
-    csv.writer(text, lineterminator=rng.choice(["\n", "\r\n"])).writerows([["age", "region", "who"], *records])
+    csv.writer(text, lineterminator=rng.choice(["\n", "\r\n"])).writerows(
+        [["age", "region", "who"], *records]
+    )
     return text.getvalue().encode()
 
 
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize("mode", ["csv", "lines"])
-def test_files_that_differ_in_one_record_differ_in_nothing_that_is_said(run, write, read, mode, seed):
-    """Warnings are errors here. Of each pair the tables that are counted differ in one record at most."""
+def test_files_that_differ_in_one_record_differ_in_nothing_that_is_said(
+    run, write, read, mode, seed
+):
+    """Warnings are errors here. Of each pair the tables that are counted differ in one record at
+    most.
+    """
     rng = random.Random(f"{mode} {seed}")
 
     def record():
-        cells = [rng.choice(CELLS) if rng.random() < 0.6 else rng.choice(["51", "34", "north", "south"]) for _ in range(3)]
+        cells = [
+            rng.choice(CELLS) if rng.random() < 0.6 else rng.choice(["51", "34", "north", "south"])
+            for _ in range(3)
+        ]
         if mode == "csv":
             return cells
-        return rng.choice(BROKEN) if rng.random() < 0.4 else ",".join(cells).replace("\n", " ").replace("\r", " ")
+        return (
+            rng.choice(BROKEN)
+            if rng.random() < 0.4
+            else ",".join(cells).replace("\n", " ").replace("\r", " ")
+        )
 
     for number in range(24):
         swap = number % 4 == 3
@@ -397,21 +740,37 @@ def test_files_that_differ_in_one_record_differ_in_nothing_that_is_said(run, wri
         shape = rng.choice(["--json", "--output"])
         said = []
         for records in (some, other):
-            path, target = write(file_of(records, mode, random.Random(seed))), write("", "found.csv")
+            path, target = (
+                write(file_of(records, mode, random.Random(seed))),
+                write("", "found.csv"),
+            )
             show = ("--json",) if shape == "--json" else ("--output", target)
             outcome = run("release", path, "--column", "age", "--records", mode, *options, *show)
             assert (outcome.code, outcome.err) == (0, ""), (records, options)
             if "--group-epsilon" in options:  # which groups there are is a draw
                 said.append(None)
             elif shape == "--json":
-                rows = [{name: cell for name, cell in row.items() if name != "released"} for row in outcome.json["rows"]]
-                said.append((outcome.json | {"rows": rows}, [list(row) for row in outcome.json["rows"]]))
+                rows = [
+                    {name: cell for name, cell in row.items() if name != "released"}
+                    for row in outcome.json["rows"]
+                ]
+                said.append(
+                    (outcome.json | {"rows": rows}, [list(row) for row in outcome.json["rows"]])
+                )
             else:
                 rows = list(csv.DictReader(io.StringIO(Path(target).read_text(), newline="")))
-                said.append([{name: cell for name, cell in row.items() if name != "released"} for row in rows])
+                said.append(
+                    [
+                        {name: cell for name, cell in row.items() if name != "released"}
+                        for row in rows
+                    ]
+                )
         assert said[0] == said[1], (some, other, options)
         one, two = read[-2:]
-        assert ((two - one).total() <= 1, (one - two).total() <= swap) == (True, True), (some, other)
+        assert ((two - one).total() <= 1, (one - two).total() <= swap) == (True, True), (
+            some,
+            other,
+        )
 
 
 def test_a_cell_with_line_breaks_is_in_one_record(answer, run, write, read):
@@ -426,7 +785,13 @@ def test_a_cell_with_line_breaks_is_in_one_record(answer, run, write, read):
     assert read[-1].total() == 5  # control
     assert "for one line of the file, more or less." in outcome.words
     broken = run(
-        "release", write(f'age,note\n{records[0]}\n51,"secret\n'), *asked, "--ledger", path + ".ledger", "--total-epsilon", 1
+        "release",
+        write(f'age,note\n{records[0]}\n51,"secret\n'),
+        *asked,
+        "--ledger",
+        path + ".ledger",
+        "--total-epsilon",
+        1,
     )
     assert "is not well-formed CSV (RFC 4180)" in broken.mistake
     assert "secret" not in broken.mistake
@@ -445,16 +810,23 @@ def test_a_dry_run_reads_what_is_public_only(run, write, read):
     asked = ("--column", "age", *GRID, "--dry-run")
     for records in (LINES, ["99,south"], [], ["\0" * 10, "1,2,3,4", '"'] * 9):
         path = write("\n".join(["age,region", *records]))
-        outcomes.add(run("release", path, *asked, "--by", "region", "--groups", "north", '"south,east"'))
+        outcomes.add(
+            run("release", path, *asked, "--by", "region", "--groups", "north", '"south,east"')
+        )
     ((code, out, err),) = outcomes
     assert (code, err, read) == (0, "", [])
     words = " ".join(out.split())
     assert "Dry run: no record was read, and nothing was spent." in words
-    assert "It would cost 1-DP and 1-bounded-range under add_remove neighbors, for one record of the file, more or less." in words
+    assert (
+        "It would cost 1-DP and 1-bounded-range under add_remove neighbors, for one record of the "
+        "file, more or less." in words
+    )
     assert "of 2 groups, quantile 1/2; draws of each: 1." in words
     assert words.endswith("The groups: 'north'; 'south,east'.")
     assert "released" not in out
-    found = run("release", path, *asked, "--by", "region", "--group-epsilon", 1, "--group-delta", 1e-8)
+    found = run(
+        "release", path, *asked, "--by", "region", "--group-epsilon", 1, "--group-delta", 1e-8
+    )
     assert "of the groups that are found, quantile 1/2" in found.words
     assert "It would cost (2, " in found.words
     for options in (("--column", "height", *GRID), ("--column", "age", *GRID, "--epsilon", 100)):
@@ -468,22 +840,50 @@ def test_the_output_is_never_the_file_that_is_read(run, people, tmp_path, monkey
     os.symlink(tmp_path, tmp_path / "folder")
     for name in ("release", "median"):
         asked = ("--column", "age", *GRID, "--output")
-        for target in (people, tmp_path / "link.csv", tmp_path / "hard.csv", tmp_path / "folder" / "people.csv"):
-            assert "is the input file, whose records would be lost." in run(name, people, *asked, target).mistake
+        for target in (
+            people,
+            tmp_path / "link.csv",
+            tmp_path / "hard.csv",
+            tmp_path / "folder" / "people.csv",
+        ):
+            assert (
+                "is the input file, whose records would be lost."
+                in run(name, people, *asked, target).mistake
+            )
         assert "is the input file" in run(name, tmp_path / "link.csv", *asked, people).mistake
         with open(people) as stdin:
             monkeypatch.setattr("sys.stdin", stdin)
             assert "is the input file" in run(name, "-", *asked, people).mistake
-        assert f"cannot write {tmp_path}: it is a folder." == run(name, people, *asked, tmp_path).mistake
-        assert "there is no such folder." in run(name, people, *asked, tmp_path / "no" / "found.csv").mistake
+        assert (
+            f"cannot write {tmp_path}: it is a folder."
+            == run(name, people, *asked, tmp_path).mistake
+        )
+        assert (
+            "there is no such folder."
+            in run(name, people, *asked, tmp_path / "no" / "found.csv").mistake
+        )
     assert Path(people).read_bytes() == before
 
 
 def test_dates_and_times_are_values_of_a_file(tmp_path, capsys):
     path = tmp_path / "days.csv"
     days = [datetime.date(2013, 1, 1) + datetime.timedelta(days=k) for k in range(101)]
-    path.write_text("day,when,age\n" + "".join(f"{day},{day}T12:30:00,{k}\n" for k, day in enumerate(days)) + "no day,,5\n")
-    asked = ["release", str(path), "--neighbors", "add_remove", "--epsilon", "60", "--json", "--lower", "2013-01-01"]
+    path.write_text(
+        "day,when,age\n"
+        + "".join(f"{day},{day}T12:30:00,{k}\n" for k, day in enumerate(days))
+        + "no day,,5\n"
+    )
+    asked = [
+        "release",
+        str(path),
+        "--neighbors",
+        "add_remove",
+        "--epsilon",
+        "60",
+        "--json",
+        "--lower",
+        "2013-01-01",
+    ]
     for column, upper, resolution, value in (
         ("day", "2014-01-01", "1d", "2013-02-20"),
         ("when", "2014-01-01T00:00", "1d", "2013-02-21 00:00:00"),
@@ -493,16 +893,48 @@ def test_dates_and_times_are_values_of_a_file(tmp_path, capsys):
         assert main([*asked[:-1], *lower, *more]) == 0
         assert [row["released"] for row in json.loads(capsys.readouterr().out)["rows"]] == [value]
     path.write_text(path.read_text() + "NA,n/a,5\n")
-    plan = ["median", *asked[1:], "--column", "day", "--upper", "2014-01-01", "--resolution", "1d", "--seed", "0"]
+    plan = [
+        "median",
+        *asked[1:],
+        "--column",
+        "day",
+        "--upper",
+        "2014-01-01",
+        "--resolution",
+        "1d",
+        "--seed",
+        "0",
+    ]
     assert main(plan) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["not_numbers"] == {"day": 1}  # "no day": NA is missing
-    assert [(row["records"], row["missing"], row["value"]) for row in found["rows"]] == [(103, 2, "2013-02-20")]
+    assert [(row["records"], row["missing"], row["value"]) for row in found["rows"]] == [
+        (103, 2, "2013-02-20")
+    ]
     for wrong, message in (
-        (["--column", "day", "--upper", "9", "--resolution", "1d"], "must both be numbers, or dates, or times"),
-        (["--column", "day", "--upper", "2014-01-01", "--resolution", "1"], "a duration such as 1d"),
         (
-            ["--column", "day", "age", "--lower", "2013-01-01", "0", "--upper", "2014-01-01", "9", "--resolution", "1d", "1"],
+            ["--column", "day", "--upper", "9", "--resolution", "1d"],
+            "must both be numbers, or dates, or times",
+        ),
+        (
+            ["--column", "day", "--upper", "2014-01-01", "--resolution", "1"],
+            "a duration such as 1d",
+        ),
+        (
+            [
+                "--column",
+                "day",
+                "age",
+                "--lower",
+                "2013-01-01",
+                "0",
+                "--upper",
+                "2014-01-01",
+                "9",
+                "--resolution",
+                "1d",
+                "1",
+            ],
             "one kind",
         ),
     ):

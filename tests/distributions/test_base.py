@@ -48,11 +48,15 @@ UNIFORM = Uniform(jnp.array([1.0, 4.0]))
 def test_what_follows_from_the_other_methods():
     np.testing.assert_allclose(UNIFORM.prob(2), [0, 0.25])
     np.testing.assert_allclose(UNIFORM.stddev(), np.array([1, 4]) / np.sqrt(12), rtol=1e-6)
-    np.testing.assert_allclose(UNIFORM.mean_squared_error([[0], [2.0]]), [[1 / 3, 16 / 3], [7 / 3, 4 / 3]], rtol=1e-6)
+    np.testing.assert_allclose(
+        UNIFORM.mean_squared_error([[0], [2.0]]), [[1 / 3, 16 / 3], [7 / 3, 4 / 3]], rtol=1e-6
+    )
     np.testing.assert_allclose(UNIFORM.interval(0.5), [[0.25, 1], [0.75, 3]])
 
 
-@pytest.mark.parametrize(("shape", "wanted"), [((), (2,)), (3, (3, 2)), ([3, 0], (3, 0, 2)), (np.int64(1), (1, 2))])
+@pytest.mark.parametrize(
+    ("shape", "wanted"), [((), (2,)), (3, (3, 2)), ([3, 0], (3, 0, 2)), (np.int64(1), (1, 2))]
+)
 def test_the_shape_of_draws_is_an_integer_or_several(shape, wanted):
     assert UNIFORM.sample(jax.random.key(0), shape).shape == wanted
 
@@ -80,7 +84,9 @@ def test_probabilities_in_percent_are_refused():
     for distribution in (
         dpjax.laplace(0.0, 1.0, sensitivity=1.0),
         dpjax.piecewise_laplace(dpjax.median(records, lower=0, upper=9, neighbors="swap"), 1.0),
-        dpjax.piecewise_laplace(dpjax.median(records, lower=0, upper=9, resolution=1, neighbors="swap"), 1.0),
+        dpjax.piecewise_laplace(
+            dpjax.median(records, lower=0, upper=9, resolution=1, neighbors="swap"), 1.0
+        ),
     ):
         for ask in (distribution.interval, distribution.quantile):
             for wrong in (95, -0.5, np.float32(1.5)):

@@ -1,4 +1,6 @@
-"""Cauchy and Laplace-log-normal noise, and clamped, against quadrature of their densities; draws against their exact cdf."""
+"""Cauchy and Laplace-log-normal noise, and clamped, against quadrature of their densities; draws
+against their exact cdf.
+"""
 
 import itertools
 from functools import partial
@@ -30,7 +32,9 @@ def integrate(function, low, high, panels=600):
 
 
 def cauchy_oracle(gamma, z, moment=0):
-    """The integrals of t^moment * density from 0 to z and (moment 0) from z on, in the logarithm of t."""
+    """The integrals of t^moment * density from 0 to z and (moment 0) from z on, in the logarithm of
+    t.
+    """
     total = 2 * gamma_function(1 / gamma) * gamma_function(1 - 1 / gamma) / gamma
 
     def weight(w):
@@ -46,7 +50,11 @@ def cauchy_oracle(gamma, z, moment=0):
 def lln_oracle(z, sigma, power=0):
     """E[e^(power sigma Y) exp(-z e^(-sigma Y))] by a fine trapezoid rule without any centring."""
     y = np.arange(-20, 45, 1 / 256)
-    return np.sum(np.exp(-y * y / 2 + power * sigma * y - z[..., None] * np.exp(-sigma * y)), axis=-1) / 256 / np.sqrt(2 * np.pi)
+    return (
+        np.sum(np.exp(-y * y / 2 + power * sigma * y - z[..., None] * np.exp(-sigma * y)), axis=-1)
+        / 256
+        / np.sqrt(2 * np.pi)
+    )
 
 
 @pytest.mark.slow
@@ -65,9 +73,15 @@ def test_cauchy_agrees_with_quadrature(gamma, x64):
         error = noise.clamped_mean_abs_error(0.0, -points, points)
         ends = jnp.stack([noise.cdf(low), noise.survival(high)])
         moments = noise.mean(), noise.variance(), noise.mean_abs_error(jnp.array([0.0, 0.3]))
-        return (*at, error), (quantiles, noise.cdf(quantiles), noise.quantile(1 - levels), ends), moments
+        return (
+            (*at, error),
+            (quantiles, noise.cdf(quantiles), noise.quantile(1 - levels), ends),
+            moments,
+        )
 
-    at, (quantiles, at_quantiles, of_complements, ends), moments = jax.tree.map(np.asarray, known(noise, POINTS, levels))
+    at, (quantiles, at_quantiles, of_complements, ends), moments = jax.tree.map(
+        np.asarray, known(noise, POINTS, levels)
+    )
     survival, cdf_below, cdf, prob, clamped_error = at
     mean, variance, (error, error_aside) = moments
     np.testing.assert_allclose(survival, tail, rtol=1e-12)
@@ -80,8 +94,26 @@ def test_cauchy_agrees_with_quadrature(gamma, x64):
     np.testing.assert_allclose(of_complements[2:], -quantiles[2:], atol=1e-13)
     np.testing.assert_allclose(ends, 0.2, rtol=1e-12)
     if gamma > 3:
-        second = 2 * integrate(lambda w: np.exp(3 * w - np.logaddexp(0, gamma * w)), np.array(-40.0), np.array(30.0), 2000) / total
-        first = 2 * integrate(lambda w: np.exp(2 * w - np.logaddexp(0, gamma * w)), np.array(-40.0), np.array(20.0), 2000) / total
+        second = (
+            2
+            * integrate(
+                lambda w: np.exp(3 * w - np.logaddexp(0, gamma * w)),
+                np.array(-40.0),
+                np.array(30.0),
+                2000,
+            )
+            / total
+        )
+        first = (
+            2
+            * integrate(
+                lambda w: np.exp(2 * w - np.logaddexp(0, gamma * w)),
+                np.array(-40.0),
+                np.array(20.0),
+                2000,
+            )
+            / total
+        )
         np.testing.assert_allclose([variance, error], [second, first], rtol=1e-11)
         assert mean == 0
     else:
@@ -101,9 +133,16 @@ def test_laplace_log_normal_agrees_with_quadrature(x64):
 
     @jax.jit
     def known(noise, z, levels):
-        at = {name: getattr(noise, name)(z) for name in ("survival", "prob", "log_prob", "mean_abs_error")}
+        at = {
+            name: getattr(noise, name)(z)
+            for name in ("survival", "prob", "log_prob", "mean_abs_error")
+        }
         clamped = noise.clamped_mean_abs_error(0.0, -z, z)
-        return at | {"clamped": clamped, "variance": noise.variance(), "of quantiles": noise.cdf(noise.quantile(levels))}
+        return at | {
+            "clamped": clamped,
+            "variance": noise.variance(),
+            "of quantiles": noise.cdf(noise.quantile(levels)),
+        }
 
     found = jax.tree.map(np.asarray, known(noise, z, levels))
     np.testing.assert_allclose(found["survival"], lln_oracle(z, sigma) / 2, **close)
@@ -124,7 +163,11 @@ def test_laplace_log_normal_far_out_and_at_large_sigma(x64):
     y = np.arange(-30, 60, 1 / 2048)
     terms = -y * y / 2 - z[:, None] * np.exp(-sigma[:, None] * y)
     top = terms.max(-1)
-    wanted = top + np.log(np.sum(np.exp(terms - top[:, None]), -1) / 2048 / np.sqrt(2 * np.pi)) - np.log(2)
+    wanted = (
+        top
+        + np.log(np.sum(np.exp(terms - top[:, None]), -1) / 2048 / np.sqrt(2 * np.pi))
+        - np.log(2)
+    )
     noise = LaplaceLogNormal(jnp.zeros(()), jnp.ones(()), jnp.asarray(sigma))
     np.testing.assert_allclose(jnp.log(noise.survival(z)), wanted, atol=1e-12)
 
@@ -132,10 +175,12 @@ def test_laplace_log_normal_far_out_and_at_large_sigma(x64):
 def clamped_error(noise, center, lower, upper):
     """E|clip(Y) - center|, from the integral of the tails, whatever the distribution."""
 
-    cuts = np.unique(np.clip([lower, center, float(noise.quantile(0.5)), upper], lower, upper))  # the center is one, or outside
+    # the center is one, or outside
+    cuts = np.unique(np.clip([lower, center, float(noise.quantile(0.5)), upper], lower, upper))
     tails = [noise.survival if a >= center else noise.cdf for a in cuts[:-1]]
     inside = sum(
-        float(integrate(tail, np.array(a), np.array(b), 200)) for tail, (a, b) in zip(tails, itertools.pairwise(cuts), strict=True)
+        float(integrate(tail, np.array(a), np.array(b), 200))
+        for tail, (a, b) in zip(tails, itertools.pairwise(cuts), strict=True)
     )
     return inside + max(lower - center, 0) + max(center - upper, 0)
 
@@ -144,12 +189,16 @@ NOISES = {
     "laplace": lambda loc, scale: laplace(loc, 1 / scale, sensitivity=1.0),
     "cauchy": lambda loc, scale: Cauchy(loc, scale),
     "heavy": lambda loc, scale: Cauchy(loc, scale, 1.3),
-    "laplace-log-normal": lambda loc, scale: LaplaceLogNormal(loc, scale, jnp.asarray(0.4, loc.dtype)),
+    "laplace-log-normal": lambda loc, scale: LaplaceLogNormal(
+        loc, scale, jnp.asarray(0.4, loc.dtype)
+    ),
 }
 
 
 def some(*quick):
-    return pytest.mark.parametrize("name", [n if n in quick else pytest.param(n, marks=pytest.mark.slow) for n in NOISES])
+    return pytest.mark.parametrize(
+        "name", [n if n in quick else pytest.param(n, marks=pytest.mark.slow) for n in NOISES]
+    )
 
 
 @some("cauchy")
@@ -158,8 +207,12 @@ def test_clamped_distributions_agree_with_quadrature(name, x64):
         noise = NOISES[name](jnp.asarray(0.5), jnp.asarray(scale))
         clamped = Clamped.of(noise, lower=-1.0, upper=2.0)
         for center in (0.5, 0.7, -1.0, 2.0, 5.0, -4.0):
-            np.testing.assert_allclose(clamped.mean_abs_error(center), clamped_error(noise, center, -1.0, 2.0), rtol=1e-6)
-        np.testing.assert_allclose(clamped.mean(), clamped_error(noise, -1.0, -1.0, 2.0) - 1, rtol=1e-6)
+            np.testing.assert_allclose(
+                clamped.mean_abs_error(center), clamped_error(noise, center, -1.0, 2.0), rtol=1e-6
+            )
+        np.testing.assert_allclose(
+            clamped.mean(), clamped_error(noise, -1.0, -1.0, 2.0) - 1, rtol=1e-6
+        )
     assert float(clamped.cdf(2.0)) == float(clamped.survival(-1.001)) == 1
     assert float(clamped.cdf(-1.001)) == float(clamped.survival(2.0)) == 0
     np.testing.assert_allclose(clamped.cdf(-1.0), noise.cdf(-1.0))
@@ -182,7 +235,9 @@ DRAWS = 40_000
 @some("cauchy")
 def test_draws_follow_the_exact_cdf(name):
     locs, scales = (1.0, -3.0), (0.1, 20.0)
-    draws = np.asarray(NOISES[name](jnp.asarray(locs), jnp.asarray(scales)).sample(jax.random.key(3), (DRAWS,)))
+    draws = np.asarray(
+        NOISES[name](jnp.asarray(locs), jnp.asarray(scales)).sample(jax.random.key(3), (DRAWS,))
+    )
     assert draws.shape == (DRAWS, 2)
     standard = NOISES[name](jnp.asarray(0.0), jnp.asarray(1.0))
     for row, (loc, scale) in enumerate(zip(locs, scales, strict=True)):
@@ -201,8 +256,12 @@ def test_injected_words_reach_both_tails():
     pairs = [UniformPair(jnp.stack([tail, jnp.float32(1)]), jnp.stack([jnp.float32(1), tail]))] * 2
     cauchy = Cauchy(jnp.zeros(()), jnp.ones(()))._standard(pairs.__getitem__)
     np.testing.assert_allclose(cauchy, np.array([-1, 1]) * 2.0**65 / np.pi, rtol=1e-6)
-    other = LaplaceLogNormal(jnp.zeros(()), jnp.ones(()), jnp.asarray(0.3))._standard(pairs.__getitem__)
-    np.testing.assert_allclose(np.asarray(other) * [-np.exp(0.3 * 9.0), np.exp(-0.3 * 9.0)], 64 * np.log(2), rtol=0.05)
+    other = LaplaceLogNormal(jnp.zeros(()), jnp.ones(()), jnp.asarray(0.3))._standard(
+        pairs.__getitem__
+    )
+    np.testing.assert_allclose(
+        np.asarray(other) * [-np.exp(0.3 * 9.0), np.exp(-0.3 * 9.0)], 64 * np.log(2), rtol=0.05
+    )
 
 
 @pytest.mark.optimized
@@ -218,7 +277,9 @@ def test_draws_are_bitwise_unchanged_by_further_rows_and_draws(name):
     many = draw(loc, scale, (40,))
     np.testing.assert_array_equal(many[:, :5], draw(loc[:5], scale[:5], (40,)))
     np.testing.assert_array_equal(many[:33], draw(loc, scale, (33,)))
-    part = jax.jit(lambda loc, scale: NOISES[name](loc, scale)._sample(jax.random.key(1), (40,), 5))(loc[5:9], scale[5:9])
+    part = jax.jit(
+        lambda loc, scale: NOISES[name](loc, scale)._sample(jax.random.key(1), (40,), 5)
+    )(loc[5:9], scale[5:9])
     np.testing.assert_array_equal(many[:, 5:9], part)
     assert not np.array_equal(many[:, :4], part)
 
@@ -227,9 +288,13 @@ def test_draws_are_bitwise_unchanged_by_further_rows_and_draws(name):
 def test_clamped_means_keep_their_digits_between_distant_bounds():
     noise = laplace(jnp.asarray(0.37), 100.0, sensitivity=1.0)
     for width in (1.0, 1e3, 1e7, 1e12):
-        np.testing.assert_allclose(Clamped.of(noise, lower=-width, upper=width).mean(), 0.37, rtol=1e-6)
+        np.testing.assert_allclose(
+            Clamped.of(noise, lower=-width, upper=width).mean(), 0.37, rtol=1e-6
+        )
         cauchy = Cauchy(jnp.asarray(0.37), jnp.asarray(1e-3), 4.0)
-        np.testing.assert_allclose(Clamped.of(cauchy, lower=-width, upper=width).mean(), 0.37, rtol=1e-5)
+        np.testing.assert_allclose(
+            Clamped.of(cauchy, lower=-width, upper=width).mean(), 0.37, rtol=1e-5
+        )
     far = Clamped.of(laplace(-20.0, 1.0, sensitivity=1.0), lower=0, upper=100)
     np.testing.assert_allclose(far.mean_abs_error(0.0), np.exp(-20) / 2, rtol=1e-5)
     np.testing.assert_allclose(far.mean(), np.exp(-20) / 2, rtol=1e-5)
@@ -240,7 +305,9 @@ def test_bad_rows_are_nan_and_alone():
     noise = Cauchy(jnp.zeros(3), jnp.array([1.0, jnp.nan, 1.0]))
     np.testing.assert_array_equal(np.isnan(noise.sample(jax.random.key(0))), [False, True, False])
     np.testing.assert_array_equal(np.isnan(noise.cdf(1.0)), [False, True, False])
-    np.testing.assert_array_equal(np.isnan(noise.quantile(jnp.array([-0.1, 0.5, 1.1]))), [True, True, True])
+    np.testing.assert_array_equal(
+        np.isnan(noise.quantile(jnp.array([-0.1, 0.5, 1.1]))), [True, True, True]
+    )
     ends = Cauchy(jnp.zeros(4), jnp.ones(())).interval(jnp.array([-0.1, 0.0, 1.0, 1.1]))
     np.testing.assert_array_equal(ends, [[np.nan, 0, -np.inf, np.nan], [np.nan, 0, np.inf, np.nan]])
     with pytest.raises(ValueError, match="gamma must be a static number above 1"):
@@ -257,12 +324,26 @@ def test_moments_of_a_sigma_with_fewer_axes_than_the_batch():
     @jax.jit
     def moments(noise):
         centers = jnp.float32(1.0), jnp.ones((4, 1, 1))
-        return noise.mean(), noise.variance(), noise.stddev(), [noise.mean_squared_error(center) for center in centers]
+        return (
+            noise.mean(),
+            noise.variance(),
+            noise.stddev(),
+            [noise.mean_squared_error(center) for center in centers],
+        )
 
-    for loc in (np.zeros((), np.float32), np.zeros((2, 3), np.float32), np.zeros((1, 3), np.float32)):
-        noise, whole = LaplaceLogNormal(loc, scale, sigma), LaplaceLogNormal(loc, scale, np.broadcast_to(sigma, (2, 3)))
+    for loc in (
+        np.zeros((), np.float32),
+        np.zeros((2, 3), np.float32),
+        np.zeros((1, 3), np.float32),
+    ):
+        noise, whole = (
+            LaplaceLogNormal(loc, scale, sigma),
+            LaplaceLogNormal(loc, scale, np.broadcast_to(sigma, (2, 3))),
+        )
         jax.tree.map(np.testing.assert_array_equal, moments(noise), moments(whole))
-    few = jax.eval_shape(moments, LaplaceLogNormal(np.zeros((), np.float32), np.ones((), np.float32), sigma[:, None]))
+    few = jax.eval_shape(
+        moments, LaplaceLogNormal(np.zeros((), np.float32), np.ones((), np.float32), sigma[:, None])
+    )
     assert few[0].shape == few[1].shape == (3, 1)
 
 
@@ -273,26 +354,41 @@ def test_gradients_agree_with_differences(name, x64):
     def summary(parameters):
         noise = NOISES[name](parameters[0], parameters[1])
         clamped = Clamped(noise, jnp.asarray(-1.0), jnp.asarray(2.0))
-        return noise.cdf(0.9) + noise.survival(-3.0) + noise.quantile(0.9) + noise.log_prob(40.0) + clamped.mean_abs_error(0.5)
+        return (
+            noise.cdf(0.9)
+            + noise.survival(-3.0)
+            + noise.quantile(0.9)
+            + noise.log_prob(40.0)
+            + clamped.mean_abs_error(0.5)
+        )
 
     at, steps = np.array([0.3, 0.8]), 1e-5 * np.eye(2)
     at_the_center = [0.5, 0.8]  # of the mean absolute error, which has a kink there
     points = np.concatenate([at + steps, at - steps, [at, at_the_center]])
     values, gradients = jax.jit(jax.vmap(jax.value_and_grad(summary)))(points)
-    np.testing.assert_allclose(gradients[4], (values[:2] - values[2:4]) / 2e-5, rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(
+        gradients[4], (values[:2] - values[2:4]) / 2e-5, rtol=1e-7, atol=1e-9
+    )
     assert np.isfinite(gradients[5]).all()
 
 
 @some()
 def test_float32_stays_near_float64(name, x64):
     points = np.array([-1e6, -30.0, 0.2, 0.5, 1.0, 70.0, 1e6])
-    single, double = (NOISES[name](jnp.asarray(0.5, t), jnp.asarray(0.3, t)) for t in ("float32", "float64"))
+    single, double = (
+        NOISES[name](jnp.asarray(0.5, t), jnp.asarray(0.3, t)) for t in ("float32", "float64")
+    )
     methods = ("cdf", "survival", "log_prob")
     known = jax.jit(lambda noise, points: [getattr(noise, method)(points) for method in methods])
-    for method, found, wanted in zip(methods, known(single, points.astype(np.float32)), known(double, points), strict=True):
+    for method, found, wanted in zip(
+        methods, known(single, points.astype(np.float32)), known(double, points), strict=True
+    ):
         assert found.dtype == jnp.float32
-        # exp and log of arguments up to 100 in a tail of that many nats; below 1e-37 a probability is subnormal.
-        np.testing.assert_allclose(found, wanted, rtol=1e-4 if method != "log_prob" else 1e-5, atol=1e-37)
+        # exp and log of arguments up to 100 in a tail of that many nats; below 1e-37 a probability
+        # is subnormal.
+        np.testing.assert_allclose(
+            found, wanted, rtol=1e-4 if method != "log_prob" else 1e-5, atol=1e-37
+        )
     for t in (single, double):
         assert np.isfinite(Clamped.of(t, lower=-9, upper=9).mean_abs_error(0.1))
 
@@ -303,7 +399,9 @@ def test_stddev_where_the_variance_underflows_or_overflows(scale):
         Cauchy(jnp.zeros(()), jnp.float32(scale), 4.5),
         LaplaceLogNormal(jnp.zeros(()), jnp.float32(scale), jnp.float32(0.4)),
     ):
-        np.testing.assert_allclose(noise.stddev() / jnp.float32(scale), jnp.sqrt(noise._mean_square()), rtol=1e-6)
+        np.testing.assert_allclose(
+            noise.stddev() / jnp.float32(scale), jnp.sqrt(noise._mean_square()), rtol=1e-6
+        )
         assert float(noise.variance()) in (0, np.inf)  # the control: a root of it would be wrong
 
 
@@ -314,7 +412,11 @@ def test_far_quantiles_stay_on_the_curve():
     one, zero = jnp.float32(1.0), jnp.float32(0.0)
     np.testing.assert_allclose(Cauchy(zero, one).quantile(p), -1 / (np.pi * p), rtol=1e-4)
     np.testing.assert_allclose(Cauchy(zero, one).interval(1.0)[1], np.inf)
-    for noise in (Cauchy(zero, one, gamma=1.9), Cauchy(zero, one, gamma=1.3), LaplaceLogNormal(zero, one, jnp.float32(2.0))):
+    for noise in (
+        Cauchy(zero, one, gamma=1.9),
+        Cauchy(zero, one, gamma=1.3),
+        LaplaceLogNormal(zero, one, jnp.float32(2.0)),
+    ):
         found = np.asarray(noise.quantile(p), np.float64)
         assert not np.isnan(found).any()
         assert (found[1:] <= found[:-1]).all()

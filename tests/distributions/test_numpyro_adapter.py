@@ -35,7 +35,9 @@ def test_the_likelihood_is_exact():
 
 
 def test_records_may_be_latent():
-    """The density of a released median, of records that are sampled: that of the distribution itself."""
+    """The density of a released median, of records that are sampled: that of the distribution
+    itself.
+    """
 
     def of_records(x):
         return dpjax.piecewise_laplace(dpjax.median(x, lower=-5, upper=5, neighbors="swap"), 2.0)
@@ -53,9 +55,15 @@ def test_records_may_be_latent():
 def test_draws_shapes_and_supports():
     rows = dpjax.laplace(jnp.zeros(3), 1.0, sensitivity=1.0)
     of_numpyro = to_numpyro(rows)
-    assert (of_numpyro.batch_shape, of_numpyro.event_shape, of_numpyro.is_discrete) == ((3,), (), False)
+    assert (of_numpyro.batch_shape, of_numpyro.event_shape, of_numpyro.is_discrete) == (
+        (3,),
+        (),
+        False,
+    )
     for key in (jax.random.key(4), jax.random.PRNGKey(4)):
-        assert of_numpyro.sample(key, (2,)).tolist() == rows.sample(jax.random.key(4), (2,)).tolist()
+        assert (
+            of_numpyro.sample(key, (2,)).tolist() == rows.sample(jax.random.key(4), (2,)).tolist()
+        )
     assert of_numpyro.icdf(0.25).tolist() == rows.quantile(0.25).tolist()
     vectors = to_numpyro(dpjax.spherical_gaussian(jnp.zeros((2, 4)), 1.0))
     assert (vectors.batch_shape, vectors.event_shape, vectors.event_dim) == ((2,), (4,), 1)
@@ -68,8 +76,12 @@ def test_draws_shapes_and_supports():
 
 @pytest.mark.slow
 def test_the_posterior_of_a_private_mean():
-    """A normal prior and normal noise: the posterior is N(2.4, 0.8); without the noise's likelihood it would stay N(0, 4)."""
-    sampler = numpyro.infer.MCMC(numpyro.infer.NUTS(model), num_warmup=300, num_samples=2000, progress_bar=False)
+    """A normal prior and normal noise: the posterior is N(2.4, 0.8); without the noise's likelihood
+    it would stay N(0, 4).
+    """
+    sampler = numpyro.infer.MCMC(
+        numpyro.infer.NUTS(model), num_warmup=300, num_samples=2000, progress_bar=False
+    )
     sampler.run(jax.random.key(0), 3.0)
     theta = np.asarray(sampler.get_samples()["theta"])
     assert theta.mean() == pytest.approx(2.4, abs=0.15)

@@ -1,4 +1,6 @@
-"""A draw and an error bar stay small programs: most of the time of tests, notebooks and the command line is compilation."""
+"""A draw and an error bar stay small programs: most of the time of tests, notebooks and the command
+line is compilation.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +28,12 @@ PROGRAMS = {
 
 
 @pytest.mark.parametrize(
-    "name", ["one draw", "mean absolute error", *(pytest.param(n, marks=pytest.mark.slow) for n in ("many draws", "interval"))]
+    "name",
+    [
+        "one draw",
+        "mean absolute error",
+        *(pytest.param(n, marks=pytest.mark.slow) for n in ("many draws", "interval")),
+    ],
 )
 def test_programs_are_small(name, profile):
     function, most = PROGRAMS[name]
@@ -36,5 +43,7 @@ def test_programs_are_small(name, profile):
 
 @pytest.mark.slow
 def test_plain_laplace_noise_does_not_carry_the_pieces():
-    found = operations(lambda key: dpjax.laplace(jnp.zeros(8), 1.0, sensitivity=1.0).sample(key), jax.random.key(0))
+    found = operations(
+        lambda key: dpjax.laplace(jnp.zeros(8), 1.0, sensitivity=1.0).sample(key), jax.random.key(0)
+    )
     assert found <= 1300, found

@@ -1,4 +1,6 @@
-"""Draws against the exact cdf, with negative controls; injected words; what is bitwise and what is not."""
+"""Draws against the exact cdf, with negative controls; injected words; what is bitwise and what is
+not.
+"""
 
 import itertools
 from functools import cache, partial
@@ -8,7 +10,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpjax import PiecewiseExponential, Tails, inverse_sensitivity, laplace, median, piecewise_laplace, sample_intervals
+from dpjax import (
+    PiecewiseExponential,
+    Tails,
+    inverse_sensitivity,
+    laplace,
+    median,
+    piecewise_laplace,
+    sample_intervals,
+)
 from dpjax.distributions import many, sampling
 from dpjax.distributions.line import Side
 from dpjax.numerics.two_words import Words
@@ -29,23 +39,37 @@ DATA = jnp.array([0.1, 0.3, 0.3, 0.35, 0.5, 0.52, 0.6, 0.6, 0.6, 0.8, 0.95])
 def draw(distribution, method, seed=0):
     if method.endswith(" rows"):  # one draw from each of many equal rows
         rate = np.broadcast_to(np.asarray(distribution.rate), (DRAWS,))
-        rows = PiecewiseExponential.from_sides(distribution.lower, distribution.upper, rate, distribution.tails)
+        rows = PiecewiseExponential.from_sides(
+            distribution.lower, distribution.upper, rate, distribution.tails
+        )
         return np.asarray(rows.sample(jax.random.key(seed), method=method.removesuffix(" rows")))
     return np.asarray(distribution.sample(jax.random.key(seed), (DRAWS,), method=method))
 
 
-CASES = [(m, mechanism, rho) for m in METHODS for mechanism in (piecewise_laplace, inverse_sensitivity) for rho in (0.0, 0.03)]
+CASES = [
+    (m, mechanism, rho)
+    for m in METHODS
+    for mechanism in (piecewise_laplace, inverse_sensitivity)
+    for rho in (0.0, 0.03)
+]
 
 
 @cache
 def two_of_one_size(mechanism, rho):
     profile = median(DATA, lower=0, upper=1, neighbors="add_remove")
-    return tuple(of_one_size(mechanism(profile, epsilon, rho=rho), PIECES) for epsilon in (1.0, 1.15))
+    return tuple(
+        of_one_size(mechanism(profile, epsilon, rho=rho), PIECES) for epsilon in (1.0, 1.15)
+    )
 
 
 @pytest.mark.parametrize(
     ("method", "mechanism", "rho"),
-    [case if case == ("tree rows", piecewise_laplace, 0.03) else pytest.param(*case, marks=pytest.mark.slow) for case in CASES],
+    [
+        case
+        if case == ("tree rows", piecewise_laplace, 0.03)
+        else pytest.param(*case, marks=pytest.mark.slow)
+        for case in CASES
+    ],
 )
 def test_draws_follow_the_exact_cdf(method, mechanism, rho):
     distribution, other = two_of_one_size(mechanism, rho)
@@ -71,10 +95,19 @@ def test_within_a_piece_the_two_mechanisms_differ():
 def test_distributions_with_tails(method):
     distribution = laplace(3.0, 2.0, sensitivity=1.0)
     draws = draw(distribution, method)
-    assert_follows(draws, lambda y: np.where(y < 3, np.exp(2 * (y - 3)) / 2, 1 - np.exp(-2 * (y - 3)) / 2))
+    assert_follows(
+        draws, lambda y: np.where(y < 3, np.exp(2 * (y - 3)) / 2, 1 - np.exp(-2 * (y - 3)) / 2)
+    )
     assert_rejected(draws, laplace(3.0, 2.3, sensitivity=1.0).cdf)
     tails = Tails(jnp.float32(2), jnp.float32(0.5), jnp.float32(1.5), jnp.float32(0.0))
-    mixed = PiecewiseExponential(jnp.arange(3.0), jnp.array([2.0, 1.0]), jnp.array([1.0, 1.5]), jnp.float32(1), tails, center=1)
+    mixed = PiecewiseExponential(
+        jnp.arange(3.0),
+        jnp.array([2.0, 1.0]),
+        jnp.array([1.0, 1.5]),
+        jnp.float32(1),
+        tails,
+        center=1,
+    )
     draws = draw(mixed, method)
     assert_follows(draws, mixed.cdf)
     assert float(draws.max()) <= 2
@@ -82,7 +115,9 @@ def test_distributions_with_tails(method):
 
 
 def far_above(costs, rate=30.0):
-    """Rows of the pieces 0, 1, 2 whose costs are 0, 1/16 and 1/8 above a common one; the rest of the range is free but empty."""
+    """Rows of the pieces 0, 1, 2 whose costs are 0, 1/16 and 1/8 above a common one; the rest of
+    the range is free but empty.
+    """
     costs = jnp.asarray(np.float32(costs)[:, None] + np.array([0.0, 0.0625, 0.125], np.float32))
     edges = jnp.array([0.0, 1.0, 2.0, 3.0], jnp.float32)
     return PiecewiseExponential(edges, costs, costs, jnp.float32(rate), center=0)
@@ -91,7 +126,9 @@ def far_above(costs, rate=30.0):
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["tree", "table", "gumbel"])
 def test_all_mass_may_lie_behind_millions_of_nats(method):
-    """Long ties: 2^24 bits and more below cost 0 the pieces have the chances that the difference of their costs says."""
+    """Long ties: 2^24 bits and more below cost 0 the pieces have the chances that the difference of
+    their costs says.
+    """
     costs = (0.0, 100_000.0, 500_000.0, 1_000_000.0)
     distribution, steeper = far_above(costs), far_above(costs, rate=45.0)
     draws = np.asarray(distribution.sample(jax.random.key(7), (20_000,), method=method))
@@ -99,7 +136,8 @@ def test_all_mass_may_lie_behind_millions_of_nats(method):
     def cdf(whole):  # each row's draws by its own
         return np.asarray(whole.cdf(np.sort(draws, axis=0)))
 
-    below, control = cdf(distribution), cdf(steeper)  # rows have the same distribution, up to rounding
+    # rows have the same distribution, up to rounding
+    below, control = cdf(distribution), cdf(steeper)
     for row in range(len(costs)):
         assert_follows(draws[:, row], lambda y, row=row: below[:, row])
         assert_rejected(draws[:, row], lambda y, row=row: control[:, row])
@@ -111,7 +149,9 @@ def test_neighbouring_lengths_of_a_long_tie_have_neighbouring_draws():
     @jax.jit
     def run(count):
         same = jnp.full((999_936,), 20.0, jnp.float32)
-        profile = median(same, lower=0, upper=100, neighbors="add_remove", definition="lower", num_records=count)
+        profile = median(
+            same, lower=0, upper=100, neighbors="add_remove", definition="lower", num_records=count
+        )
         distribution = piecewise_laplace(profile, 100.0)
         return distribution.cdf(30.0), distribution.sample(jax.random.key(0), (300,))
 
@@ -131,7 +171,11 @@ def test_intervals_without_a_length_or_infinitely_far_are_never_chosen():
 @pytest.mark.slow
 def test_pieces_falling_either_way():
     distribution = PiecewiseExponential(
-        jnp.arange(4.0), jnp.array([0.0, 3.0, 1.0]), jnp.array([2.0, 0.5, 1.0]), jnp.float32(1.5), center=1
+        jnp.arange(4.0),
+        jnp.array([0.0, 3.0, 1.0]),
+        jnp.array([2.0, 0.5, 1.0]),
+        jnp.float32(1.5),
+        center=1,
     )
     for method in ("gumbel", "table"):
         assert_follows(draw(distribution, method), distribution.cdf)
@@ -145,7 +189,9 @@ def test_gumbel_and_table_choose_pieces_with_the_same_exact_probabilities():
     off_by_one = np.asarray(widths) * np.exp(-0.5 * np.asarray([0, 1, 1, 2, 3, 3.5]))
     for within, shape in itertools.product(("exponential", "uniform"), ((), (DRAWS,))):
         rows = jnp.broadcast_to(widths, (1 if shape else DRAWS, 6))
-        index, offset = sample_intervals(jax.random.key(5), rows, levels, epsilon=1.0, within=within, shape=shape)
+        index, offset = sample_intervals(
+            jax.random.key(5), rows, levels, epsilon=1.0, within=within, shape=shape
+        )
         counts = np.bincount(np.asarray(index).ravel(), minlength=6)
         assert counts[[0, 4]].sum() == 0
         assert_counts_follow(counts, weights / weights.sum())
@@ -157,7 +203,9 @@ def test_gumbel_and_table_choose_pieces_with_the_same_exact_probabilities():
 
 
 def distribution_of(x, count, epsilon, neighbors="add_remove", **options):
-    return piecewise_laplace(median(x, lower=-4.0, upper=4.0, neighbors=neighbors, num_records=count), epsilon, **options)
+    return piecewise_laplace(
+        median(x, lower=-4.0, upper=4.0, neighbors=neighbors, num_records=count), epsilon, **options
+    )
 
 
 INVARIANCE = [  # every two of the three together
@@ -169,8 +217,8 @@ INVARIANCE = [  # every two of the three together
 
 
 def assert_bitwise_invariant(neighbors, options, shape, further):
-    """Between jitted calls, for paddings with further rows; an uneven batch and lengths on both sides of 32 and 64 meet XLA's
-    remainder loops."""
+    """Between jitted calls, for paddings with further rows; an uneven batch and lengths on both
+    sides of 32 and 64 meet XLA's remainder loops."""
     rng = np.random.default_rng(0)
     x, count = rng.normal(size=(7, 37)).astype(np.float32), rng.integers(0, 38, 7).astype(np.int32)
 
@@ -192,7 +240,8 @@ def assert_bitwise_invariant(neighbors, options, shape, further):
 @pytest.mark.optimized
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("neighbors", "options", "shape"), [("add_remove", {}, ()), pytest.param("swap", {"rho": 0.01}, (40,), marks=pytest.mark.slow)]
+    ("neighbors", "options", "shape"),
+    [("add_remove", {}, ()), pytest.param("swap", {"rho": 0.01}, (40,), marks=pytest.mark.slow)],
 )
 def test_draws_do_not_change_with_padding_or_further_rows(neighbors, options, shape):
     assert_bitwise_invariant(neighbors, options, shape, further=((28, 26),))
@@ -202,16 +251,22 @@ def test_draws_do_not_change_with_padding_or_further_rows(neighbors, options, sh
 @pytest.mark.slow
 @pytest.mark.parametrize(("neighbors", "options", "shape"), INVARIANCE)
 def test_draws_do_not_change_with_any_padding_or_batch(neighbors, options, shape):
-    run, x, count, plain = assert_bitwise_invariant(neighbors, options, shape, further=((1, 1), (300, 100)))
+    run, x, count, plain = assert_bitwise_invariant(
+        neighbors, options, shape, further=((1, 1), (300, 100))
+    )
     np.testing.assert_array_equal(np.asarray(run(x[:1], count[:1]))[..., :1], plain[..., :1])
 
 
 def rows_of_every_kind():
-    """Ordinary, tied for thousands of nats, of tiny and of huge scale, constant: most need a base of their own."""
+    """Ordinary, tied for thousands of nats, of tiny and of huge scale, constant: most need a base
+    of their own.
+    """
     rng = np.random.default_rng(2)
     ordinary = rng.normal(size=41)
     tied = np.where(np.arange(41) < 36, 0.5, ordinary)
-    return np.stack([ordinary, tied, ordinary * 1e-30, ordinary * 1e30, np.full(41, 0.25), ordinary + 1]).astype(np.float32)
+    return np.stack(
+        [ordinary, tied, ordinary * 1e-30, ordinary * 1e30, np.full(41, 0.25), ordinary + 1]
+    ).astype(np.float32)
 
 
 @pytest.mark.optimized
@@ -224,16 +279,21 @@ def test_rows_of_every_kind_by_the_tree_and_by_the_table(epsilon):
 
     @partial(jax.jit, static_argnames="method")
     def run(x, scale, method):
-        distribution = piecewise_laplace(median(x, lower=-scale, upper=scale, neighbors="add_remove"), epsilon)
+        distribution = piecewise_laplace(
+            median(x, lower=-scale, upper=scale, neighbors="add_remove"), epsilon
+        )
         return distribution.sample(jax.random.key(4), (40,), method=method)
 
     for method in ("tree", "table"):
         draws = np.asarray(run(x, scale, method))
         assert np.isfinite(draws).all()
         np.testing.assert_array_equal(np.asarray(run(x[:1], scale[:1], method))[:, 0], draws[:, 0])
-        # The same distribution at another scale: the same pieces are chosen, so the draws are in proportion.
+        # The same distribution at another scale: the same pieces are chosen, so the draws are in
+        # proportion.
         for row, factor in ((2, 1e-30), (3, 1e30)):
-            distribution = piecewise_laplace(median(x[row] / factor, lower=-4.0, upper=4.0, neighbors="add_remove"), epsilon)
+            distribution = piecewise_laplace(
+                median(x[row] / factor, lower=-4.0, upper=4.0, neighbors="add_remove"), epsilon
+            )
             uniform = np.asarray(distribution.cdf(draws[:, row] / factor))
             assert 0.05 < uniform.mean() < 0.95
 
@@ -268,7 +328,9 @@ def test_jit_and_eager_agree_to_a_few_units(shape):
 @pytest.mark.parametrize("shape", [(), (5,)])
 def test_vmap_is_the_loop(shape):
     x, keys = jax.random.normal(jax.random.key(0), (6, 41)), jax.random.split(jax.random.key(1), 6)
-    mapped = jax.jit(jax.vmap(lambda k, row: distribution_of(row, None, 0.7).sample(k, shape)))(keys, x)
+    mapped = jax.jit(jax.vmap(lambda k, row: distribution_of(row, None, 0.7).sample(k, shape)))(
+        keys, x
+    )
     one = jax.jit(lambda k, row: distribution_of(row, None, 0.7).sample(k, shape))
     loop = np.stack([one(k, row) for k, row in zip(keys, x, strict=True)])
     np.testing.assert_allclose(mapped, loop, rtol=0, atol=16 * 4 * float(np.finfo(np.float32).eps))
@@ -277,14 +339,17 @@ def test_vmap_is_the_loop(shape):
 @pytest.mark.slow
 def test_first_draws_stay_when_more_are_asked_for():
     distribution = distribution_of(jax.random.normal(jax.random.key(0), (3, 41)), None, 1.0)
-    for fewer, more in ((5, 40), (70, 5000)):  # up to 64 draws from a row are made in one way, more in another
+    # up to 64 draws from a row are made in one way, more in another
+    for fewer, more in ((5, 40), (70, 5000)):
         some, all_of_them = (distribution.sample(jax.random.key(2), (n,)) for n in (fewer, more))
         np.testing.assert_array_equal(some, all_of_them[:fewer])
 
 
 @pytest.mark.slow
 def test_a_million_draws_from_a_thousand_pieces_fit_in_memory():
-    """Their product would be 10^9 numbers; and the mean agrees with the exact one within five standard errors."""
+    """Their product would be 10^9 numbers; and the mean agrees with the exact one within five
+    standard errors.
+    """
     distribution = distribution_of(jax.random.normal(jax.random.key(0), (1001,)), None, 1.0)
     draws = distribution.sample(jax.random.key(2), (1_000_000,))
     assert draws.shape == (1_000_000,)
@@ -293,8 +358,16 @@ def test_a_million_draws_from_a_thousand_pieces_fit_in_memory():
 
 @pytest.mark.slow
 def test_draws_have_the_dtype_of_the_data(x64):
-    for dtype, expected in ((jnp.float64, "float64"), (jnp.float32, "float32"), (jnp.bfloat16, "float32"), (jnp.int32, "float64")):
-        assert distribution_of(np.arange(5).astype(dtype), None, 1.0).sample(jax.random.key(0)).dtype == expected
+    for dtype, expected in (
+        (jnp.float64, "float64"),
+        (jnp.float32, "float32"),
+        (jnp.bfloat16, "float32"),
+        (jnp.int32, "float64"),
+    ):
+        assert (
+            distribution_of(np.arange(5).astype(dtype), None, 1.0).sample(jax.random.key(0)).dtype
+            == expected
+        )
 
 
 def test_bad_arguments():
@@ -307,7 +380,9 @@ def test_bad_arguments():
         with pytest.raises(ValueError, match="same last axis"):
             sample_intervals(jax.random.key(0), widths, levels, epsilon=1.0)
     with pytest.raises(ValueError, match="within must be one of"):
-        sample_intervals(jax.random.key(0), jnp.ones(2), jnp.ones(2), epsilon=1.0, within="gaussian")
+        sample_intervals(
+            jax.random.key(0), jnp.ones(2), jnp.ones(2), epsilon=1.0, within="gaussian"
+        )
     with pytest.raises(ValueError, match="epsilon must be finite and positive"):
         sample_intervals(jax.random.key(0), jnp.ones(2), jnp.ones(2), epsilon=0.0)
 
@@ -316,19 +391,27 @@ def test_bad_arguments():
 def test_rows_without_width_give_nan_and_a_valid_index():
     widths = jnp.array([[0.0, 0.0], [1.0, jnp.nan], [1.0, 2.0]])
     for shape in ((), (6,)):
-        index, offset = sample_intervals(jax.random.key(0), widths, jnp.arange(2.0), epsilon=1.0, shape=shape)
+        index, offset = sample_intervals(
+            jax.random.key(0), widths, jnp.arange(2.0), epsilon=1.0, shape=shape
+        )
         assert ((index >= 0) & (index <= 1)).all()
         assert np.isnan(offset).all(axis=tuple(range(len(shape)))).tolist() == [True, True, False]
 
 
-@pytest.mark.parametrize("method", ["tree", "table", pytest.param("gumbel", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "method", ["tree", "table", pytest.param("gumbel", marks=pytest.mark.slow)]
+)
 def test_a_row_with_a_nan_has_no_draws_at_any_epsilon(method):
-    """Where the NaN has no mass, too, and beside a row that has to be weighed again; the others have draws."""
+    """Where the NaN has no mass, too, and beside a row that has to be weighed again; the others
+    have draws.
+    """
     values = np.tile(np.linspace(0.0, 1.0, 12, dtype=np.float32), (3, 1))
     values[1, 7], values[2, :9] = np.nan, 0.0
     levels = jnp.arange(11.0)
     run = jax.jit(
-        lambda values, rate: PiecewiseExponential(values, levels, levels, rate, center=0).sample(key, (5,), method=method)
+        lambda values, rate: PiecewiseExponential(values, levels, levels, rate, center=0).sample(
+            key, (5,), method=method
+        )
     )
     key = jax.random.key(0)
     for rate in (1e9, 1.0):
@@ -345,11 +428,15 @@ def test_a_long_piece_whose_height_no_float_holds_has_its_share(method):
     edges = jnp.array([0.0, 1.0, 1.0 + 2.0**100])
 
     def distribution(costs, batch=()):
-        return PiecewiseExponential(jnp.broadcast_to(edges, (*batch, 3)), costs, costs, jnp.float32(1.0), center=0)
+        return PiecewiseExponential(
+            jnp.broadcast_to(edges, (*batch, 3)), costs, costs, jnp.float32(1.0), center=0
+        )
 
     draws = np.asarray(distribution(costs, (4000,)).sample(jax.random.key(0), method=method))
     counts = np.array([np.sum(draws <= 1), np.sum(draws > 1)])
-    shares, controls = (np.array([p, 1 - p]) for p in (float(distribution(c).cdf(1.0)) for c in (costs, other)))
+    shares, controls = (
+        np.array([p, 1 - p]) for p in (float(distribution(c).cdf(1.0)) for c in (costs, other))
+    )
     assert 0.2 < shares[0] < 0.3
     assert_counts_follow(counts, shares)
     assert_counts_rejected(counts, controls)
@@ -358,12 +445,17 @@ def test_a_long_piece_whose_height_no_float_holds_has_its_share(method):
 @pytest.mark.parametrize("fields", [("4", "4", "8"), ("4", "8", "8"), ("8", "4", "4")])
 def test_fields_of_different_dtypes_are_of_the_wider_one(fields, x64):
     edges, costs, rate = (
-        jnp.asarray(value, "f" + size) for value, size in zip(([0, 1, 3, 4], [2, 1, 1], 0.5), fields, strict=True)
+        jnp.asarray(value, "f" + size)
+        for value, size in zip(([0, 1, 3, 4], [2, 1, 1], 0.5), fields, strict=True)
     )
-    wide = PiecewiseExponential(*(part.astype(jnp.float64) for part in (edges, costs, costs + 0.5, rate)), center=1)
+    wide = PiecewiseExponential(
+        *(part.astype(jnp.float64) for part in (edges, costs, costs + 0.5, rate)), center=1
+    )
     with jax.numpy_dtype_promotion("standard"):  # as users have it
         mixed = PiecewiseExponential(edges, costs, costs + 0.5, rate, center=1)
-        assert float(mixed.mean_abs_error(1.0)) == pytest.approx(float(wide.mean_abs_error(1.0)), rel=1e-6)
+        assert float(mixed.mean_abs_error(1.0)) == pytest.approx(
+            float(wide.mean_abs_error(1.0)), rel=1e-6
+        )
         for method in ("tree", "table"):
             draws = [d.sample(jax.random.key(0), (50,), method=method) for d in (mixed, wide)]
             np.testing.assert_allclose(*draws, rtol=1e-5)
@@ -371,11 +463,20 @@ def test_fields_of_different_dtypes_are_of_the_wider_one(fields, x64):
 
 def test_many_draws_from_pieces_and_tails_do_not_change_with_padding():
     """Pieces without width at the end of either side; the control has another tail."""
-    values, cost = np.cumsum(np.random.default_rng(0).exponential(size=(2, 4, 8)), axis=-1).astype(np.float32), np.arange(7.0)
+    values, cost = (
+        np.cumsum(np.random.default_rng(0).exponential(size=(2, 4, 8)), axis=-1).astype(np.float32),
+        np.arange(7.0),
+    )
 
     def draws(padding, lower_scale=2.0):
-        longer, costs = np.pad(values, ((0, 0), (0, 0), (0, padding)), mode="edge"), np.pad(cost, (0, padding), mode="edge")
-        lower, upper = (Side(jnp.asarray(side), *[jnp.asarray(costs, jnp.float32)] * 2) for side in (-longer[0], longer[1]))
+        longer, costs = (
+            np.pad(values, ((0, 0), (0, 0), (0, padding)), mode="edge"),
+            np.pad(cost, (0, padding), mode="edge"),
+        )
+        lower, upper = (
+            Side(jnp.asarray(side), *[jnp.asarray(costs, jnp.float32)] * 2)
+            for side in (-longer[0], longer[1])
+        )
         tails = Tails(*map(jnp.float32, (1.0, lower_scale, 1.0, 3.0)))
         distribution = PiecewiseExponential.from_sides(lower, upper, jnp.float32(0.3), tails)
         return np.asarray(distribution.sample(jax.random.key(1), (200,)))
@@ -398,7 +499,10 @@ def two_tails(lower_cost, lower_scale, upper_cost, upper_scale):
 @pytest.mark.parametrize(("below", "above"), [(1.0, 3.0), (3.0, 1.0), (0.0, 1.0), (1.0, 0.0)])
 def test_without_pieces_the_tails_have_their_shares(below, above):
     draws = np.asarray(two_tails(2.0, below, 2.0, above).sample(jax.random.key(0), (20_000,)))
-    counts, shares = np.array([np.sum(draws < 0), np.sum(draws > 0)]), np.array([below, above]) / (below + above)
+    counts, shares = (
+        np.array([np.sum(draws < 0), np.sum(draws > 0)]),
+        np.array([below, above]) / (below + above),
+    )
     if 0 in shares:
         assert counts.tolist() == (20_000 * shares).tolist()
         return

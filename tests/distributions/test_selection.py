@@ -1,4 +1,6 @@
-"""Races, and selection in fixed point against fractions and Python integers, by counting and by table, down to the least masses."""
+"""Races, and selection in fixed point against fractions and Python integers, by counting and by
+table, down to the least masses.
+"""
 
 from fractions import Fraction
 
@@ -15,7 +17,9 @@ ROWS = 3
 
 def words(numbers):
     numbers = np.asarray(numbers, object)
-    return Words(*(jnp.asarray(part.astype(np.uint32)) for part in (numbers >> 32, numbers & (2**32 - 1))))
+    return Words(
+        *(jnp.asarray(part.astype(np.uint32)) for part in (numbers >> 32, numbers & (2**32 - 1)))
+    )
 
 
 def numbers(pair):
@@ -23,17 +27,28 @@ def numbers(pair):
 
 
 def random_weights(rng, n, rows=ROWS):
-    """Widths of very different size, with ties (but not at the first place), times a decay to both ends."""
-    widths = rng.exponential(size=(rows, n)) ** 4 * ((rng.random((rows, n)) > 0.3) | (np.arange(n) == 0))
+    """Widths of very different size, with ties (but not at the first place), times a decay to both
+    ends.
+    """
+    widths = rng.exponential(size=(rows, n)) ** 4 * (
+        (rng.random((rows, n)) > 0.3) | (np.arange(n) == 0)
+    )
     return jnp.asarray(
-        (widths * np.exp(-rng.choice([0.001, 0.1, 1.0], (rows, 1)) * np.abs(np.arange(n) - n // 3))).astype(np.float32)
+        (
+            widths
+            * np.exp(-rng.choice([0.001, 0.1, 1.0], (rows, 1)) * np.abs(np.arange(n) - n // 3))
+        ).astype(np.float32)
     )
 
 
 def random_bits(rng, rows=ROWS, draws=200):
     """Uniform ones, and many near both ends and near the middle."""
-    plain = np.vectorize(int, otypes=[object])(rng.integers(0, 2**64, (rows, draws), dtype=np.uint64))
-    small = np.vectorize(lambda x, bits: int(x) >> int(bits), otypes=[object])(plain, rng.integers(0, 64, (rows, draws)))
+    plain = np.vectorize(int, otypes=[object])(
+        rng.integers(0, 2**64, (rows, draws), dtype=np.uint64)
+    )
+    small = np.vectorize(lambda x, bits: int(x) >> int(bits), otypes=[object])(
+        plain, rng.integers(0, 64, (rows, draws))
+    )
     return np.concatenate([plain, small, 2**64 - 1 - small, (2**63 + small) % 2**64], axis=1)
 
 
@@ -49,7 +64,9 @@ by_count = jax.jit(lambda weights, words: choose(weights[..., None, :], words))
 by_table = jax.jit(lambda weights, words: Table.of(weights).choose(lambda: words))
 
 
-@pytest.mark.parametrize("n", [33, pytest.param(1, marks=pytest.mark.slow), pytest.param(1300, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "n", [33, pytest.param(1, marks=pytest.mark.slow), pytest.param(1300, marks=pytest.mark.slow)]
+)
 def test_counting_table_and_integers_of_python_agree_on_every_draw(n):
     rng = np.random.default_rng(n)
     weights, bits = random_weights(rng, n), random_bits(rng)
@@ -65,17 +82,28 @@ def test_counting_table_and_integers_of_python_agree_on_every_draw(n):
 
 
 def test_two_halves_are_searched_apart_and_ties_at_the_center_and_padding_change_nothing():
-    """Sums close to a power of two: to what they are scaled depends on the last bit of a sum, and that on the order of the adds."""
+    """Sums close to a power of two: to what they are scaled depends on the last bit of a sum, and
+    that on the order of the adds.
+    """
     rng = np.random.default_rng(4)
     rows, n, center = 400, 70, 30
     weights, bits = np.array(random_weights(rng, n, rows)), random_bits(rng, rows, 20)
     weights[::2, :3] = weights[::2, center : center + 9] = 0  # ties where either half starts
     weights = jnp.asarray(weights / weights.sum(axis=-1, keepdims=True))
-    sums, table = jax.jit(integer_sums, static_argnums=1), jax.jit(lambda w, bits: Table.of(w, center).choose(lambda: bits))
+    sums, table = (
+        jax.jit(integer_sums, static_argnums=1),
+        jax.jit(lambda w, bits: Table.of(w, center).choose(lambda: bits)),
+    )
     ends = numbers(sums(weights, center))
     expected = oracle(ends, bits)
     np.testing.assert_array_equal(table(weights, words(bits)), expected)
-    padded = jnp.concatenate([jnp.pad(weights[:, :center], ((0, 0), (0, 13))), jnp.pad(weights[:, center:], ((0, 0), (0, 50)))], 1)
+    padded = jnp.concatenate(
+        [
+            jnp.pad(weights[:, :center], ((0, 0), (0, 13))),
+            jnp.pad(weights[:, center:], ((0, 0), (0, 50))),
+        ],
+        1,
+    )
     kept = np.r_[:center, center + 13 : n + 13]
     np.testing.assert_array_equal(numbers(sums(padded, center + 13))[:, kept], ends)
     # The control adds in another order.
@@ -84,7 +112,9 @@ def test_two_halves_are_searched_apart_and_ties_at_the_center_and_padding_change
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_every_slot_has_its_exact_share(dtype, x64):
-    """To one unit in 2^61 of the total, which is off by a few units of the dtype; the control is off by 10^-4."""
+    """To one unit in 2^61 of the total, which is off by a few units of the dtype; the control is
+    off by 10^-4.
+    """
     rng = np.random.default_rng(1)
     weights = random_weights(rng, 33).astype(dtype)
     ends = numbers(jax.jit(integer_sums)(weights))
@@ -97,7 +127,9 @@ def test_every_slot_has_its_exact_share(dtype, x64):
             return abs(share - whole * Fraction(weight) / total) <= 1 + Fraction(40 * share, 2**61)
 
         assert all(map(close, own, exact))
-        assert not all(close(share, weight * (1 + 1e-4)) for share, weight in zip(own, exact, strict=True))
+        assert not all(
+            close(share, weight * (1 + 1e-4)) for share, weight in zip(own, exact, strict=True)
+        )
 
 
 @pytest.mark.slow
@@ -110,7 +142,9 @@ def test_a_slot_of_mass_two_to_the_minus_forty_is_reached():
     start, end, total = int(ends[0]), int(ends[1]), int(ends[-1])
     assert abs((end - start) / total - 2.0**-40 / 32) < 1e-5 * 2.0**-40 / 32
     # The least bits that lead to a number: ceil(number 2^64 / total).
-    bits = np.array([[-(-number * 2**64 // total) for number in (start - 1, start, end - 1, end)]], object)
+    bits = np.array(
+        [[-(-number * 2**64 // total) for number in (start - 1, start, end - 1, end)]], object
+    )
     for way in (by_count, by_table):
         assert way(weights, words(bits)).tolist() == [[0, 1, 1, 2]]
     # Gumbel-max: one large Gumbel, all others ordinary.
@@ -122,7 +156,9 @@ def test_a_slot_of_mass_two_to_the_minus_forty_is_reached():
     assert int(gumbel_max(jnp.log(weights[0]), gumbels.at[1].set(top))) == 1
     assert int(gumbel_max(jnp.log(weights[0]), gumbels)) != 1
     # A race: one clock that strikes early, at 2^-45 or below, all others at an ordinary time.
-    early = exponential_from_uniform(uniform_from_words(Words(*map(jnp.uint32, (2**32 - 1, 2**32 - 2**12))), jnp.float32))
+    early = exponential_from_uniform(
+        uniform_from_words(Words(*map(jnp.uint32, (2**32 - 1, 2**32 - 2**12))), jnp.float32)
+    )
     clocks = jnp.full((33,), 0.7)
     assert 0 < float(early) < 2.0**-45
     assert int(race(weights[0], clocks.at[1].set(early))) == 1
@@ -130,16 +166,25 @@ def test_a_slot_of_mass_two_to_the_minus_forty_is_reached():
 
 
 def test_a_race_is_won_in_proportion_to_the_weights_and_never_by_a_slot_without_any():
-    """Two slots: the first wins where its clock times the other's weight is less, whatever the size of the weights."""
+    """Two slots: the first wins where its clock times the other's weight is less, whatever the size
+    of the weights.
+    """
     for a, b in ((3.0, 1.0), (2.0**-40, 1.0), (2.0**-60, 2.0**59)):
-        for first, second in ((0.3, 0.7), (2.0**-60, 0.5), (a / b * 0.999, 1.0), (a / b * 1.001, 1.0)):
+        for first, second in (
+            (0.3, 0.7),
+            (2.0**-60, 0.5),
+            (a / b * 0.999, 1.0),
+            (a / b * 1.001, 1.0),
+        ):
             found = race(jnp.float32([0.0, a, 0.0, b]), jnp.float32([2.0**-65, first, 0.1, second]))
             assert int(found) == (1 if first * b < second * a else 3), (a, b, first, second)
 
 
 @pytest.mark.slow
 def test_low_words_decide_between_sums_with_equal_high_words():
-    """A table with a thousand slots inside one high word: a search by high words alone would take the last of them."""
+    """A table with a thousand slots inside one high word: a search by high words alone would take
+    the last of them.
+    """
     weights = jnp.full((1, 1025), 2.0**-45).at[0, 0].set(1.0)
     ends = numbers(jax.jit(integer_sums)(weights))[0]
     assert len(set(ends[1:].astype(object) >> 32)) <= 2
@@ -153,5 +198,7 @@ def test_low_words_decide_between_sums_with_equal_high_words():
 def test_selection_works_under_vmap():
     rng = np.random.default_rng(3)
     weights, bits = random_weights(rng, 70), words(random_bits(rng))
-    mapped = jax.jit(jax.vmap(lambda weights, bits: Table.of(weights).choose(lambda: bits)))(weights, bits)
+    mapped = jax.jit(jax.vmap(lambda weights, bits: Table.of(weights).choose(lambda: bits)))(
+        weights, bits
+    )
     np.testing.assert_array_equal(mapped, by_table(weights, bits))

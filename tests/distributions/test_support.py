@@ -1,4 +1,6 @@
-"""What all distributions say of themselves: the shape of an event, the ends of the support, and the logarithm of the cdf."""
+"""What all distributions say of themselves: the shape of an event, the ends of the support, and the
+logarithm of the cdf.
+"""
 
 import inspect
 
@@ -29,16 +31,24 @@ ON_THE_LINE = {
     "PiecewiseExponential": lambda: dpjax.piecewise_laplace(profile(), EPSILON),
     "PiecewiseExponential with tails": lambda: dpjax.laplace(X[:, 0], EPSILON, sensitivity=1.0),
     "Rounded": lambda: dpjax.piecewise_laplace(profile(resolution=0.5), EPSILON),
-    "Finite": lambda: dpjax.Finite(jnp.array([4.0, 1.0, 2.0, 9.0]), jnp.array([0.0, 1.0, 2.0, np.inf]), jnp.asarray(EPSILON)),
+    "Finite": lambda: dpjax.Finite(
+        jnp.array([4.0, 1.0, 2.0, 9.0]), jnp.array([0.0, 1.0, 2.0, np.inf]), jnp.asarray(EPSILON)
+    ),
     "Gaussian": lambda: dpjax.gaussian(X[:, 0], 2.0),
     "Cauchy": lambda: dpjax.Cauchy(jnp.asarray(X[:, 0]), jnp.asarray(EPSILON)),
-    "LaplaceLogNormal": lambda: dpjax.LaplaceLogNormal(jnp.asarray(X[:, 0]), jnp.asarray(EPSILON), jnp.asarray(0.5)),
+    "LaplaceLogNormal": lambda: dpjax.LaplaceLogNormal(
+        jnp.asarray(X[:, 0]), jnp.asarray(EPSILON), jnp.asarray(0.5)
+    ),
     "DiscreteLaplace": lambda: dpjax.laplace(dpjax.count(X), EPSILON),
-    "SubsampledLaplace": lambda: dpjax.subsampled_laplace(np.array([3, 8]), EPSILON, probability=0.3, most=10),
+    "SubsampledLaplace": lambda: dpjax.subsampled_laplace(
+        np.array([3, 8]), EPSILON, probability=0.3, most=10
+    ),
     "Clamped": lambda: dpjax.Clamped.of(dpjax.gaussian(X[:, 0], 2.0), lower=2.5, upper=5.0),
     "Transformed": lambda: dpjax.Transformed(dpjax.gaussian(X[:, 0], 0.5), dpjax.Log()),
     "QuantileMarginals": lambda: dpjax.joint_quantiles(asked(), EPSILON).marginals(),
-    "QuantileMarginals on multiples": lambda: dpjax.joint_quantiles(asked(resolution=0.5), EPSILON).marginals(),
+    "QuantileMarginals on multiples": lambda: dpjax.joint_quantiles(
+        asked(resolution=0.5), EPSILON
+    ).marginals(),
     "QuantileCdf": lambda: dpjax.private_cdf(jax.random.key(0), asked(), EPSILON),
 }
 OF_SEVERAL = {
@@ -49,10 +59,19 @@ OF_SEVERAL = {
     "NestedQuantiles": lambda: dpjax.nested_quantiles(asked(), EPSILON),
     "RecursiveQuantiles": lambda: dpjax.recursive_quantiles(asked(), EPSILON),
     "IndependentQuantiles": lambda: dpjax.independent_quantiles(asked(), EPSILON),
-    "ConfidenceInterval": lambda: dpjax.confidence_interval(X, 0.5, 2.0, resolution=0.5, coverage=0.5, ties=1, **KNOWN),
+    "ConfidenceInterval": lambda: dpjax.confidence_interval(
+        X, 0.5, 2.0, resolution=0.5, coverage=0.5, ties=1, **KNOWN
+    ),
 }
 UNBOUNDED = {
-    *("PiecewiseExponential with tails", "Gaussian", "Cauchy", "LaplaceLogNormal", "DiscreteLaplace", "SubsampledLaplace"),
+    *(
+        "PiecewiseExponential with tails",
+        "Gaussian",
+        "Cauchy",
+        "LaplaceLogNormal",
+        "DiscreteLaplace",
+        "SubsampledLaplace",
+    ),
     *("Radial", "SphericalGaussian"),
 }
 ALL = ON_THE_LINE | OF_SEVERAL
@@ -60,22 +79,36 @@ ALL = ON_THE_LINE | OF_SEVERAL
 
 def outside(draws, ends):
     """The share of draws that are not between the two ends."""
-    low, high = (np.asarray(end).reshape(end.shape + (1,) * (draws.ndim - 1 - end.ndim)) for end in ends)
+    low, high = (
+        np.asarray(end).reshape(end.shape + (1,) * (draws.ndim - 1 - end.ndim)) for end in ends
+    )
     return np.mean((draws < low) | (draws > high))
 
 
 def test_every_public_distribution_is_here():
-    public = {name for name in dir(dpjax) if inspect.isclass(getattr(dpjax, name)) and hasattr(getattr(dpjax, name), "sample")}
+    public = {
+        name
+        for name in dir(dpjax)
+        if inspect.isclass(getattr(dpjax, name)) and hasattr(getattr(dpjax, name), "sample")
+    }
     here = {name.partition(" ")[0] for name in ALL}
-    assert public - here == {"AboveThreshold", "ProposeTestRelease"}  # a pair of two kinds, and an answer or none
-    assert {each for each in distributions.__all__ if hasattr(getattr(distributions, each), "sample")} - here == {"Distribution"}
+    # a pair of two kinds, and an answer or none
+    assert public - here == {"AboveThreshold", "ProposeTestRelease"}
+    assert {
+        each for each in distributions.__all__ if hasattr(getattr(distributions, each), "sample")
+    } - here == {"Distribution"}
 
 
 @pytest.mark.parametrize("name", ALL)
 def test_shapes_and_ends(name):
     distribution = ALL[name]()
-    if name.startswith("QuantileMarginals"):  # which are for error bars: draws come from the joint distribution
-        draws = np.asarray(ALL[name.replace("QuantileMarginals", "JointQuantiles")]().sample(jax.random.key(1), (500,)))
+    # which are for error bars: draws come from the joint distribution
+    if name.startswith("QuantileMarginals"):
+        draws = np.asarray(
+            ALL[name.replace("QuantileMarginals", "JointQuantiles")]().sample(
+                jax.random.key(1), (500,)
+            )
+        )
     else:
         draws = np.asarray(distribution.sample(jax.random.key(1), (500,)))
     assert draws.shape == (500, *distribution.batch_shape, *distribution.event_shape)
@@ -102,7 +135,9 @@ def test_shapes_and_ends(name):
 def test_the_logarithm_of_the_cdf(name):
     distribution = ON_THE_LINE[name]()
     rest = (1,) * len(distribution.batch_shape)
-    y = distribution.quantile(np.array([1e-3, 0.1, 0.4, 0.6, 0.9, 0.999], np.float32).reshape(-1, *rest))
+    y = distribution.quantile(
+        np.array([1e-3, 0.1, 0.4, 0.6, 0.9, 0.999], np.float32).reshape(-1, *rest)
+    )
     below = np.asarray(distribution.cdf(y), np.float64)
     found = np.asarray(distribution.log_cdf(y))
     assert found.shape == below.shape
@@ -137,7 +172,9 @@ def test_the_default_of_a_distribution_of_ones_own():
     one = Uniform()
     assert one.event_shape == ()
     assert [float(end) for end in one.support] == [-np.inf, np.inf]
-    np.testing.assert_allclose(one.log_cdf(np.array([0.25, 0.75], np.float32)), np.log([0.25, 0.75]), rtol=1e-6)
+    np.testing.assert_allclose(
+        one.log_cdf(np.array([0.25, 0.75], np.float32)), np.log([0.25, 0.75]), rtol=1e-6
+    )
 
 
 def test_support_of_an_answer_that_may_be_withheld():

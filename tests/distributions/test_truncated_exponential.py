@@ -54,24 +54,34 @@ def exact(s):
 def test_mass_mean_and_variance(dtype, units, x64):
     s = jnp.array([d for d in DECAYS if dtype == "float64" or d == 0 or d > 1e-30], dtype)
     unit = Decimal(float(np.finfo(dtype).eps))
-    mass, mean, variance = piece.log_mass_fraction(s), piece.mean_fraction(s), piece.variance_fraction(s)
+    mass, mean, variance = (
+        piece.log_mass_fraction(s),
+        piece.mean_fraction(s),
+        piece.variance_fraction(s),
+    )
     for i, decay in enumerate(np.asarray(s, np.float64)):
         phi, mu, var = exact(decay)
-        assert abs(Decimal(float(mass[i])) - phi.ln()) <= units * unit * max(Decimal(1), -phi.ln()) / 2, decay
+        assert (
+            abs(Decimal(float(mass[i])) - phi.ln()) <= units * unit * max(Decimal(1), -phi.ln()) / 2
+        ), decay
         assert abs(Decimal(float(mean[i])) / mu - 1) <= units * unit, decay
         assert abs(Decimal(float(variance[i])) / var - 1) <= units * 4 * unit, decay
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_height_at_the_far_end(dtype, x64):
-    """Within s + 4 units, down to the smallest normal number; its derivative, s times which is that of its logarithm, within 20."""
+    """Within s + 4 units, down to the smallest normal number; its derivative, s times which is that
+    of its logarithm, within 20.
+    """
     info = np.finfo(dtype)
     s = jnp.array([d for d in DECAYS if dtype == "float64" or d == 0 or d > 1e-30], dtype)
     found, slope = piece.far_height(s), jax.vmap(jax.grad(piece.far_height))(s)
     for i, decay in enumerate(np.asarray(s, np.float64)):
         own = Decimal(decay)
         height = own / (own.exp() - 1) if decay else Decimal(1)
-        bound = Decimal(float(info.eps)) * height * (own + 4) + Decimal(float(info.tiny)) * (own + 1)
+        bound = Decimal(float(info.eps)) * height * (own + 4) + Decimal(float(info.tiny)) * (
+            own + 1
+        )
         assert abs(Decimal(float(found[i])) - height) <= bound, decay
         _, mean, _ = exact(decay)
         assert abs(Decimal(float(slope[i])) - height * (mean - 1)) <= 5 * bound, decay
@@ -83,17 +93,26 @@ def test_height_at_the_far_end(dtype, x64):
 def test_cdf_and_quantile_invert_each_other(x64):
     for s in DECAYS:
         for p in FRACTIONS:
-            r = float(piece.quantile_fraction(jnp.float64(p), jnp.float64(1 - p), piece.Decay.of(jnp.float64(s))))
+            r = float(
+                piece.quantile_fraction(
+                    jnp.float64(p), jnp.float64(1 - p), piece.Decay.of(jnp.float64(s))
+                )
+            )
             assert 0 <= r <= 1
             if s == 0:
                 assert r == p
                 continue
             e = Decimal(1) - (-Decimal(s)).exp()
             back = (1 - (-Decimal(s) * Decimal(r)).exp()) / e
-            # The inverse is as good as its own argument: an error of one unit in r moves p by its density.
-            slack = Decimal("4e-16") * (1 + Decimal(s) * (-Decimal(s) * Decimal(r)).exp() / e * Decimal(r))
+            # The inverse is as good as its own argument: an error of one unit in r moves p by its
+            # density.
+            slack = Decimal("4e-16") * (
+                1 + Decimal(s) * (-Decimal(s) * Decimal(r)).exp() / e * Decimal(r)
+            )
             assert abs(back - Decimal(p)) <= slack, (s, p)
-            assert abs(Decimal(float(piece.cdf_fraction(jnp.float64(r), jnp.float64(s)))) - back) < Decimal("1e-15")
+            assert abs(
+                Decimal(float(piece.cdf_fraction(jnp.float64(r), jnp.float64(s)))) - back
+            ) < Decimal("1e-15")
 
 
 def test_small_probabilities_keep_their_relative_precision():
@@ -104,7 +123,9 @@ def test_small_probabilities_keep_their_relative_precision():
     assert float(far) == pytest.approx(60 * np.log(2) / 60, rel=1e-6)
 
 
-@pytest.mark.parametrize("function", [piece.log_mass_fraction, piece.mean_fraction, piece.variance_fraction])
+@pytest.mark.parametrize(
+    "function", [piece.log_mass_fraction, piece.mean_fraction, piece.variance_fraction]
+)
 def test_gradients_are_finite_and_right_across_the_switch_to_series(function, x64):
     for s in [0.0, 1e-12, 5e-4, 0.9999, 1.0001, 5.0, 300.0]:
         gradient = float(jax.grad(function)(jnp.float64(s)))

@@ -1,4 +1,6 @@
-"""What was broken once, each in the smallest table: labels that Python takes for equal, ids that are missing, names, zero rows."""
+"""What was broken once, each in the smallest table: labels that Python takes for equal, ids that
+are missing, names, zero rows.
+"""
 
 import datetime
 import itertools
@@ -38,18 +40,23 @@ def released(frame, **options):
 def tally_of(frame, statistic, neighbors="add_remove", by=None, groups=None, persons=None):
     asked = asked_of({"x": statistic}, None, {"epsilon": 1.0}, neighbors, simulated=False)
     table = read_table(frame, asked, by, groups, neighbors, persons)
-    return table, table.rows.tally("x", statistic, table.named or table.groups(bounded=True)[0], neighbors)
+    return table, table.rows.tally(
+        "x", statistic, table.named or table.groups(bounded=True)[0], neighbors
+    )
 
 
 def sizes_for_a_person(frame):
     """How many records a table of one person has in each group that a person's two groups make."""
-    table, _ = tally_of(frame, release.Median(0, 100, 1), by="g", groups=UNKNOWN, persons=Persons("who", None, 2))
+    table, _ = tally_of(
+        frame, release.Median(0, 100, 1), by="g", groups=UNKNOWN, persons=Persons("who", None, 2)
+    )
     return table.groups(bounded=True)[1].tolist()
 
 
 def test_labels_that_python_takes_for_equal_never_hold_one_person_twice():
     whole = polars.Series([1_600_000_000_000_000_000 + k for k in (1, 2)])
-    clocks = [datetime.datetime(2023, 10, 29, hour, 30, tzinfo=datetime.UTC) for hour in (0, 1)]  # 2:30 in Berlin, twice
+    # 2:30 in Berlin, twice
+    clocks = [datetime.datetime(2023, 10, 29, hour, 30, tzinfo=datetime.UTC) for hour in (0, 1)]
     for labels in (
         whole.cast(polars.Datetime("ns")),
         whole.cast(polars.Duration("ns")),
@@ -63,29 +70,45 @@ def test_labels_that_python_takes_for_equal_never_hold_one_person_twice():
         kinds += [] if labels.dtype == polars.Time else [duckdb.from_arrow(arrow)]
         for each in kinds:
             assert max(sizes_for_a_person(each), default=0) <= 1
-    assert sizes_for_a_person(polars.DataFrame({"x": [1.0, 1.0], "who": [1, 2], "g": ["a", "a"]})) == [
-        2
-    ]  # the control: two persons
-    with pytest.raises(TypeError, match="column 'g' holds Unknown, which cannot be used as labels: cast it to text"):
+    assert sizes_for_a_person(
+        polars.DataFrame({"x": [1.0, 1.0], "who": [1, 2], "g": ["a", "a"]})
+    ) == [2]  # the control: two persons
+    with pytest.raises(
+        TypeError, match="column 'g' holds Unknown, which cannot be used as labels: cast it to text"
+    ):
         sizes_for_a_person(duckdb.sql("select 1.0 x, 1 who, '10:00:00+01'::timetz g"))
 
 
 def test_persons_that_pandas_takes_for_equal_are_not_put_together():
-    arrow = pyarrow.table({"x": [1.0, 99.0], "who": pyarrow.array([0, 1], pyarrow.int64()).cast(pyarrow.time64("ns"))})
-    _, tally = tally_of(arrow.to_pandas(types_mapper=pandas.ArrowDtype), release.Median(0, 100, 1), persons=Persons("who"))
+    arrow = pyarrow.table(
+        {"x": [1.0, 99.0], "who": pyarrow.array([0, 1], pyarrow.int64()).cast(pyarrow.time64("ns"))}
+    )
+    _, tally = tally_of(
+        arrow.to_pandas(types_mapper=pandas.ArrowDtype),
+        release.Median(0, 100, 1),
+        persons=Persons("who"),
+    )
     assert tally.position.tolist() == [1]  # of the one that Python can tell
 
 
 @pytest.mark.parametrize("more", [18_262, 2**31 - 2, -(2**31) + 2, 10**8, None])
 def test_a_date_that_ends_polars_is_no_label(more):
     days = polars.Series([18_262] * 60 + [more], dtype=polars.Int32).cast(polars.Date)
-    for labels in (days, days.cast(polars.Datetime("ms")), days.cast(polars.Datetime("ms")).dt.replace_time_zone("UTC")):
-        known = frames.release(polars.DataFrame({"g": labels, "x": 50.0}), "x", by="g", groups=UNKNOWN, **CERTAIN)
+    for labels in (
+        days,
+        days.cast(polars.Datetime("ms")),
+        days.cast(polars.Datetime("ms")).dt.replace_time_zone("UTC"),
+    ):
+        known = frames.release(
+            polars.DataFrame({"g": labels, "x": 50.0}), "x", by="g", groups=UNKNOWN, **CERTAIN
+        )
         assert list(known.columns["released"]) == [50.0]
 
 
 def worst_of_ids(law):
-    """The largest loss at epsilon 1 of all lists of six ids that differ in one, which may be missing."""
+    """The largest loss at epsilon 1 of all lists of six ids that differ in one, which may be
+    missing.
+    """
     ids = (None, "a", "b", "c")
     every = {rows: law(rows) for rows in itertools.combinations_with_replacement(ids, 6)}
     worst = 0.0
@@ -102,23 +125,36 @@ def test_a_missing_id_is_no_other_id():
         frame = pandas.DataFrame({"x": pandas.Series(list(rows), dtype="str")})
         _, tally = tally_of(frame, statistic, "swap")
         tally = tally._replace(position=np.maximum(tally.position, 0)) if one_of_them else tally
-        return statistic.distribution(tally.counts(statistic, 1, "swap"), 1.0, "swap").log_pmf(np.arange(5.0)[:, None]).ravel()
+        return (
+            statistic.distribution(tally.counts(statistic, 1, "swap"), 1.0, "swap")
+            .log_pmf(np.arange(5.0)[:, None])
+            .ravel()
+        )
 
     assert 0.6 < worst_of_ids(law) <= 1 + 1e-12
-    assert worst_of_ids(lambda rows: law(rows, one_of_them=True)) > 1.4  # the control: the number of the first one
-    found = release.distinct_count([None, "a", None, "b"] * 50, tau=1, upper=9, epsilon=60.0, neighbors="swap")
+    # the control: the number of the first one
+    assert worst_of_ids(lambda rows: law(rows, one_of_them=True)) > 1.4
+    found = release.distinct_count(
+        [None, "a", None, "b"] * 50, tau=1, upper=9, epsilon=60.0, neighbors="swap"
+    )
     assert float(found) == 0.0 or float(found) == 2.0
 
 
 def test_records_that_all_count_for_nothing_are_records_under_swap():
     for statistic in (release.Mode((21.0, 25.0)), release.DistinctCount(1, 9)):
-        for cells, who in itertools.product(([21.0, 21.0], [np.nan, np.nan], [7.0, 7.0]), ({}, {"unit": "who", "per_unit": "min"})):
+        for cells, who in itertools.product(
+            ([21.0, 21.0], [np.nan, np.nan], [7.0, 7.0]), ({}, {"unit": "who", "per_unit": "min"})
+        ):
             for kind in CONTAINERS:
                 frame = kind({"x": np.array(cells), "who": np.arange(2)})
-                found = frames.release(frame, "x", statistic=statistic, epsilon=1.0, neighbors="swap", **who)
+                found = frames.release(
+                    frame, "x", statistic=statistic, epsilon=1.0, neighbors="swap", **who
+                )
                 assert len(found.columns["released"]) == 1
     with pytest.raises(ValueError, match="frame must have records under swap neighbors"):
-        frames.release({"x": np.zeros(0)}, "x", statistic=release.Mode((1, 2)), epsilon=1.0, neighbors="swap")
+        frames.release(
+            {"x": np.zeros(0)}, "x", statistic=release.Mode((1, 2)), epsilon=1.0, neighbors="swap"
+        )
 
 
 @pytest.mark.parametrize("kind", CONTAINERS)
@@ -126,7 +162,12 @@ def test_a_group_that_is_not_asked_for_takes_no_place_of_another_one(kind):
     named = [("a", 1), ("b", 2), ("c", 1), ("c", 3)]
     rows = [("a", 2)] * 3 + [("b", 2), ("c", 2), ("c", 2), ("c", 3)]  # of one person
     frame = kind(
-        {"a": np.array([a for a, _ in rows]), "b": np.array([b for _, b in rows]), "x": np.full(7, 50.0), "who": np.ones(7)}
+        {
+            "a": np.array([a for a, _ in rows]),
+            "b": np.array([b for _, b in rows]),
+            "x": np.full(7, 50.0),
+            "who": np.ones(7),
+        }
     )
     found = frames.release(
         frame,
@@ -145,20 +186,35 @@ def test_a_group_that_is_not_asked_for_takes_no_place_of_another_one(kind):
 @pytest.mark.parametrize("kind", CONTAINERS)
 def test_very_many_groups_of_two_columns(kind):
     size = 5000
-    frame = kind({"a": np.arange(size), "b": np.arange(size) % 7, "x": np.full(size, 50.0), "who": np.arange(size)})
+    frame = kind(
+        {
+            "a": np.arange(size),
+            "b": np.arange(size) % 7,
+            "x": np.full(size, 50.0),
+            "who": np.arange(size),
+        }
+    )
     groups = [(k, k % 7) for k in range(size)]
-    assert set(released(frame, by=["a", "b"], groups=groups, unit="who", max_groups=2, epsilon=64.0)) <= {*np.arange(101.0)}
+    assert set(
+        released(frame, by=["a", "b"], groups=groups, unit="who", max_groups=2, epsilon=64.0)
+    ) <= {*np.arange(101.0)}
 
 
 @pytest.mark.parametrize("kind", CONTAINERS)
 @pytest.mark.parametrize("neighbors", ["add_remove", "swap"])
 def test_the_value_that_is_kept_of_a_person_is_the_same_in_every_engine(kind, neighbors):
-    cells = {"x": np.array([5.0, 21.0, np.nan, 25.0, np.nan, np.nan, 21.0, 99.0]), "who": np.array([1, 1, 2, 2, 3, 3, 4, 4])}
+    cells = {
+        "x": np.array([5.0, 21.0, np.nan, 25.0, np.nan, np.nan, 21.0, 99.0]),
+        "who": np.array([1, 1, 2, 2, 3, 3, 4, 4]),
+    }
     for rule, kept in (("min", [5.0, 25.0, 21.0]), ("max", [21.0, 25.0, 99.0])):
         missing = neighbors == "swap"
         for statistic, right in (
             (release.Mode((21, 25)), [(21, 25).index(x) if x in (21, 25) else -1 for x in kept]),
-            (release.Median(grid=release.Floats(2)), release.Floats(2).numbers_of(np.array(kept))[0].tolist()),
+            (
+                release.Median(grid=release.Floats(2)),
+                release.Floats(2).numbers_of(np.array(kept))[0].tolist(),
+            ),
         ):
             _, tally = tally_of(kind(cells), statistic, neighbors, persons=Persons("who", rule))
             assert sorted(tally.position.tolist()) == sorted([*right, *[-1] * missing])
@@ -168,7 +224,14 @@ def test_the_value_that_is_kept_of_a_person_is_the_same_in_every_engine(kind, ne
 def test_persons_are_counted_whatever_their_rows_become(kind):
     frame = kind({"x": np.array([1.0, 2.0, np.nan, 3.0]), "who": np.array([1, 1, 2, 3])})
     for rule in (None, "mean", "max"):
-        found = frames.release(frame, {"x": release.Count()}, unit="who", per_unit=rule, epsilon=60.0, neighbors="add_remove")
+        found = frames.release(
+            frame,
+            {"x": release.Count()},
+            unit="who",
+            per_unit=rule,
+            epsilon=60.0,
+            neighbors="add_remove",
+        )
         assert list(found.columns["released"]) == [2.0]
 
 
@@ -192,12 +255,17 @@ def test_bounds_far_from_zero_thirds_and_large_sums_are_exact(kind, far):
 
 
 def test_infinite_dates_and_endless_intervals_of_duckdb_decide_nothing():
-    for kind, start in (("date", datetime.date(2020, 1, 1)), ("timestamp", datetime.datetime(2020, 1, 1))):
+    for kind, start in (
+        ("date", datetime.date(2020, 1, 1)),
+        ("timestamp", datetime.datetime(2020, 1, 1)),
+    ):
         asked = {"lower": start, "upper": start + 100 * DAY, "resolution": DAY}
         for more in ("2020-01-01", "infinity", "-infinity", "290000-01-01 (BC)"):
             many = f"select 50.0::double y, {kind} '2020-01-01' x from range(60) union all select 7.0, {kind} '{more}'"
             assert released(duckdb.sql(many), **asked) == [np.datetime64(start)]
-            assert frames.release(duckdb.sql(many), "y", by="x", groups=[start], **CERTAIN).columns["released"].tolist() == [50.0]
+            assert frames.release(duckdb.sql(many), "y", by="x", groups=[start], **CERTAIN).columns[
+                "released"
+            ].tolist() == [50.0]
     lengths = "select interval 1 hour x from range(60) union all select interval 2147483647 months"
     asked = {"lower": 0 * DAY, "upper": DAY, "resolution": DAY / 24}
     assert released(duckdb.sql(lengths), **asked) == [np.timedelta64(1, "h")]
@@ -238,12 +306,24 @@ def test_no_rows_and_no_values_are_released_like_others(kind, columns):
 @pytest.mark.parametrize("kind", CONTAINERS)
 def test_columns_may_have_the_names_that_are_used_inside(kind):
     names = ["value", "unit", "count", "group0", "rows", "there", "place", "fewer"]
-    cells = {name: np.array(["a", "b"] * 60) for name in names} | {"x": np.full(120, 50.0), "who": np.arange(120)}
+    cells = {name: np.array(["a", "b"] * 60) for name in names} | {
+        "x": np.full(120, 50.0),
+        "who": np.arange(120),
+    }
     for by in names:
-        for call in ({"by": by, "groups": ["a"]}, {"by": ["unit", by], "groups": [("a", "a")], "unit": "who", "max_groups": 2}):
+        for call in (
+            {"by": by, "groups": ["a"]},
+            {"by": ["unit", by], "groups": [("a", "a")], "unit": "who", "max_groups": 2},
+        ):
             assert released(kind(cells), **call) == [50.0]
-    swapped = {"unit": np.full(120, 50.0), "value": np.arange(120), "group0": np.array(["a", "b"] * 60)}
-    found = frames.release(kind(swapped), "unit", by="group0", groups=["b"], unit="value", **CERTAIN)
+    swapped = {
+        "unit": np.full(120, 50.0),
+        "value": np.arange(120),
+        "group0": np.array(["a", "b"] * 60),
+    }
+    found = frames.release(
+        kind(swapped), "unit", by="group0", groups=["b"], unit="value", **CERTAIN
+    )
     assert list(found.columns["released"]) == [50.0]
     taken = {"epsilon": np.array(["a"] * 9), "x": np.zeros(9)}
     with pytest.raises(ValueError, match="by must not be 'epsilon'"):
@@ -252,7 +332,10 @@ def test_columns_may_have_the_names_that_are_used_inside(kind):
 
 def test_frames_of_narwhals_are_taken_and_columns_are_not():
     frame = pandas.DataFrame({"x": [50.0] * 100})
-    for given in (narwhals.from_native(frame), narwhals.from_native(polars.from_pandas(frame).lazy())):
+    for given in (
+        narwhals.from_native(frame),
+        narwhals.from_native(polars.from_pandas(frame).lazy()),
+    ):
         assert released(given) == [50.0]
     for wrong in (frame["x"], np.ones(3), [1.0], None, polars.Series([1.0])):
         with pytest.raises(TypeError, match="frame must be of pandas, Polars"):

@@ -1,4 +1,6 @@
-"""One adversarial table has the same counts in every engine and container, and as a plain reference in Python."""
+"""One adversarial table has the same counts in every engine and container, and as a plain reference
+in Python.
+"""
 
 import datetime
 import math
@@ -41,9 +43,17 @@ VALUES = [
 INTEGERS = [0, 1, 2, 3, -5, 2**62, -(2**62), None, 119, 120, 121, 7, 8]
 DAYS = [START + k * DAY for k in (-400, -1, 0, 1, 50, 364, 365, 366, 4000)] + [None]
 MOMENTS = [
-    None if day is None else datetime.datetime(day.year, day.month, day.day, hour) for day in DAYS for hour in (0, 11, 12, 23)
+    None if day is None else datetime.datetime(day.year, day.month, day.day, hour)
+    for day in DAYS
+    for hour in (0, 11, 12, 23)
 ]
-LENGTHS = [None, *(datetime.timedelta(microseconds=k) for k in (0, 1, 500_000, 1_500_000, 2_500_000, 10**9, -(10**9)))]
+LENGTHS = [
+    None,
+    *(
+        datetime.timedelta(microseconds=k)
+        for k in (0, 1, 500_000, 1_500_000, 2_500_000, 10**9, -(10**9))
+    ),
+]
 
 
 def rows(n=2000, seed=0):
@@ -68,24 +78,51 @@ def rows(n=2000, seed=0):
 
 def as_arrow(table):
     pyarrow = pytest.importorskip("pyarrow")
-    kinds = {"code": "int64", "share": "float64", "flag": "bool", "x": "float64", "i": "int64", "day": "date32", "who": "int64"}
-    kinds |= {"region": "string", "moment": pyarrow.timestamp("us"), "length": pyarrow.duration("us")}
-    return pyarrow.table({name: pyarrow.array(column, type=kinds[name], from_pandas=False) for name, column in table.items()})
+    kinds = {
+        "code": "int64",
+        "share": "float64",
+        "flag": "bool",
+        "x": "float64",
+        "i": "int64",
+        "day": "date32",
+        "who": "int64",
+    }
+    kinds |= {
+        "region": "string",
+        "moment": pyarrow.timestamp("us"),
+        "length": pyarrow.duration("us"),
+    }
+    return pyarrow.table(
+        {
+            name: pyarrow.array(column, type=kinds[name], from_pandas=False)
+            for name, column in table.items()
+        }
+    )
 
 
 def as_pandas(table):
     numbers = {name: pandas.array(table[name], dtype="Int64") for name in ("code", "i", "who")}
-    floats = {name: np.array([np.nan if x is None else x for x in table[name]]) for name in ("share", "x")}
+    floats = {
+        name: np.array([np.nan if x is None else x for x in table[name]]) for name in ("share", "x")
+    }
     times = {name: np.array(table[name], "datetime64[us]") for name in ("day", "moment")}
-    others = {"flag": pandas.array(table["flag"], dtype="boolean"), "region": pandas.array(table["region"], dtype="str")}
-    return pandas.DataFrame(numbers | floats | times | others | {"length": np.array(table["length"], "timedelta64[us]")})
+    others = {
+        "flag": pandas.array(table["flag"], dtype="boolean"),
+        "region": pandas.array(table["region"], dtype="str"),
+    }
+    return pandas.DataFrame(
+        numbers | floats | times | others | {"length": np.array(table["length"], "timedelta64[us]")}
+    )
 
 
 def as_mapping(table):
     names = sorted({name for name in table["region"] if name is not None})
     codes = np.array([-1 if name is None else names.index(name) for name in table["region"]])
     frame = as_pandas(table)
-    numbers = {name: frame[name].to_numpy(np.float64, na_value=np.nan) for name in ("code", "share", "x", "i", "who")}
+    numbers = {
+        name: frame[name].to_numpy(np.float64, na_value=np.nan)
+        for name in ("code", "share", "x", "i", "who")
+    }
     times = {name: frame[name].to_numpy() for name in ("day", "moment", "length")}
     numbers["flag"] = frame["flag"].to_numpy(np.float64, na_value=np.nan)
     return numbers | times | {"region": Labels(codes, names)}
@@ -116,8 +153,14 @@ def as_spark(table):
     sql = pytest.importorskip("pyspark.sql")
     if shutil.which("java") is None:
         pytest.skip("Spark needs Java")
-    builder = sql.SparkSession.builder.master("local[2]").config("spark.sql.shuffle.partitions", "4")
-    session = builder.config("spark.ui.enabled", "false").config("spark.sql.session.timeZone", "UTC").getOrCreate()
+    builder = sql.SparkSession.builder.master("local[2]").config(
+        "spark.sql.shuffle.partitions", "4"
+    )
+    session = (
+        builder.config("spark.ui.enabled", "false")
+        .config("spark.sql.session.timeZone", "UTC")
+        .getOrCreate()
+    )
     session.sparkContext.setLogLevel("ERROR")
     return session.createDataFrame(as_arrow(table).drop_columns(["length"])).repartition(3)
 
@@ -125,9 +168,20 @@ def as_spark(table):
 # Its name for the package that it moves Dask to is not on every index yet.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Dask support is moving out of Narwhals"),
-    pytest.mark.filterwarnings("ignore:os.fork"),  # by PySpark, where another test of the process has used JAX
+    # by PySpark, where another test of the process has used JAX
+    pytest.mark.filterwarnings("ignore:os.fork"),
 ]
-KINDS = [as_mapping, as_pandas, as_arrow, as_polars, as_lazy_polars, as_duckdb, as_ibis, as_dask, as_spark]
+KINDS = [
+    as_mapping,
+    as_pandas,
+    as_arrow,
+    as_polars,
+    as_lazy_polars,
+    as_duckdb,
+    as_ibis,
+    as_dask,
+    as_spark,
+]
 NUMBERS = {"lower": 0, "upper": 120, "resolution": 1}
 SMALL = {"lower": -1, "upper": 3, "resolution": "1/10"}
 DATES = {"lower": START, "upper": END, "resolution": DAY}
@@ -136,8 +190,16 @@ ASKED = {
     "i": NUMBERS,
     "flag": {"lower": 0, "upper": 1, "resolution": 1},
     "day": DATES,
-    "moment": {"lower": datetime.datetime(2013, 1, 1), "upper": datetime.datetime(2014, 1, 1), "resolution": DAY},
-    "length": {"lower": datetime.timedelta(0), "upper": 3 * DAY, "resolution": datetime.timedelta(seconds=1)},
+    "moment": {
+        "lower": datetime.datetime(2013, 1, 1),
+        "upper": datetime.datetime(2014, 1, 1),
+        "resolution": DAY,
+    },
+    "length": {
+        "lower": datetime.timedelta(0),
+        "upper": 3 * DAY,
+        "resolution": datetime.timedelta(seconds=1),
+    },
 }
 
 
@@ -150,7 +212,9 @@ def microseconds(value):
         return value / datetime.timedelta(microseconds=1)
     if isinstance(value, datetime.date):
         start = datetime.datetime(1970, 1, 1)
-        return (datetime.datetime(*value.timetuple()[:6]) - start) / datetime.timedelta(microseconds=1)
+        return (datetime.datetime(*value.timetuple()[:6]) - start) / datetime.timedelta(
+            microseconds=1
+        )
     return float(value)
 
 
@@ -165,8 +229,12 @@ def number_of(value, options, bits=0):
 
 
 def reference(table, column, options, by, unit=None, rule="mean", most=1, named=None):
-    """How many records of which group have which position: -1 for a missing value, which a person does not have."""
-    labels = list(zip(*(table[name] for name in by), strict=True)) if by else [()] * len(table[column])
+    """How many records of which group have which position: -1 for a missing value, which a person
+    does not have.
+    """
+    labels = (
+        list(zip(*(table[name] for name in by), strict=True)) if by else [()] * len(table[column])
+    )
     records, persons = Counter(), {}
     for label, value, who in zip(labels, table[column], table["who"], strict=True):
         if any(map(is_missing, label)) or (named is not None and label not in named):
@@ -188,11 +256,15 @@ def person(values, options, rule):
     if rule == "count":
         return number_of(len(values), options)
     bits = 31 - high.bit_length()
-    return math.floor(sum(number_of(value, options, bits) for value in values) / (len(values) * 2.0**bits) + 0.5)
+    return math.floor(
+        sum(number_of(value, options, bits) for value in values) / (len(values) * 2.0**bits) + 0.5
+    )
 
 
 def counted(frame, column, options, by, persons=None, named=None):
-    asked = asked_of({column: options}, release.median, {"epsilon": 1.0}, "add_remove", simulated=False)
+    asked = asked_of(
+        {column: options}, release.median, {"epsilon": 1.0}, "add_remove", simulated=False
+    )
     by = list(by) if by else None
     table = read_table(frame, asked, by, None if named is None else named, "add_remove", persons)
     groups = table.named or table.groups(bounded=False)[0]
@@ -228,7 +300,9 @@ def test_every_engine_has_the_counts_of_a_plain_reference(kind):
         assert sorted(found.values()) == sorted(expected.values()), by
     named = [("a",), ("a,b",), ("z",)]
     expected = reference(table, "x", NUMBERS, ("region",), named=named)
-    assert counted(frame, "x", NUMBERS, ("region",), named=[label for (label,) in named]) == expected
+    assert (
+        counted(frame, "x", NUMBERS, ("region",), named=[label for (label,) in named]) == expected
+    )
     wrong = dict(NUMBERS, upper=119)  # the control
     assert counted(frame, "x", wrong, ("region",)) != reference(table, "x", NUMBERS, ("region",))
 
@@ -256,13 +330,24 @@ def test_persons_count_alike_in_every_engine(kind, rule):
                 continue
             labels = None if named is None else [(label,) for label in named]
             expected = (
-                reference(table, column, options, by, "who", rule if rule != "sum" else "sum", most, labels)
+                reference(
+                    table,
+                    column,
+                    options,
+                    by,
+                    "who",
+                    rule if rule != "sum" else "sum",
+                    most,
+                    labels,
+                )
                 if rule != "sum"
                 else None
             )
             found = counted(frame, column, options, by, Persons("who", rule, most), named)
             if rule == "sum":
-                assert found == counted(as_pandas(table), column, options, by, Persons("who", rule, most), named)
+                assert found == counted(
+                    as_pandas(table), column, options, by, Persons("who", rule, most), named
+                )
             else:
                 assert found == expected, (column, by, most)
     if kind is not as_dask and rule == "mean":  # the control: one group more

@@ -1,4 +1,6 @@
-"""Frames of every kind in and out, against arrays; what one row more can change; and what is refused."""
+"""Frames of every kind in and out, against arrays; what one row more can change; and what is
+refused.
+"""
 
 import datetime
 from collections import Counter
@@ -32,7 +34,9 @@ def from_pandas(**columns):
 
 
 def from_nullable_pandas(**columns):
-    ages = pandas.array([None if age is None else int(age) for age in columns["age"]], dtype="Int64")
+    ages = pandas.array(
+        [None if age is None else int(age) for age in columns["age"]], dtype="Int64"
+    )
     return pandas.DataFrame({"region": pandas.Categorical(columns["region"]), "age": ages})
 
 
@@ -53,7 +57,14 @@ def from_duckdb(**columns):
     return pytest.importorskip("duckdb").from_arrow(table)
 
 
-KINDS = [from_pandas, from_nullable_pandas, from_polars, from_lazy_polars, from_pyarrow, from_duckdb]
+KINDS = [
+    from_pandas,
+    from_nullable_pandas,
+    from_polars,
+    from_lazy_polars,
+    from_pyarrow,
+    from_duckdb,
+]
 
 
 def rows_of(frame):
@@ -73,23 +84,56 @@ def test_a_frame_of_the_same_kind_comes_back(kind):
         {"region": "north", "released": 34.0} | common,
     ]
     assert str(found.guarantee) == promise
-    assert repr(found).splitlines()[:3] == ["region  released", "south         51", "north         34"]
+    assert repr(found).splitlines()[:3] == [
+        "region  released",
+        "south         51",
+        "north         34",
+    ]
     assert "south" in found._repr_html_()
     assert promise in found._repr_html_()
     nobody = frames.release(people, "age", by="region", groups=[], **CERTAIN)
     assert repr(nobody).splitlines() == ["region  column  released  epsilon", promise]
     simulated = rows_of(frames.simulate(0, people, "age", by="region", **CERTAIN).frame)
-    seen = [(row["region"], row["records"], row["missing"], row["value"], row["simulated"]) for row in simulated]
-    assert seen == [("east", 8, 0, 70.0, 70.0), ("north", 24, 0, 34.0, 34.0), ("south", 16, 8, 51.0, 51.0)]
+    seen = [
+        (row["region"], row["records"], row["missing"], row["value"], row["simulated"])
+        for row in simulated
+    ]
+    assert seen == [
+        ("east", 8, 0, 70.0, 70.0),
+        ("north", 24, 0, 34.0, 34.0),
+        ("south", 16, 8, 51.0, 51.0),
+    ]
 
 
 def test_several_columns_groups_and_options_of_their_own():
-    people = from_pandas(region=many("abab"), sex=many([1, 1, 2, 2]), x=many([1.0, 2, 3, 4]), y=many([10.0, 20, 30, 40]))
-    columns = {"x": {"upper": 120, "resolution": 1}, "y": {"upper": 240, "resolution": 10, "epsilon": 32.0}}
+    people = from_pandas(
+        region=many("abab"),
+        sex=many([1, 1, 2, 2]),
+        x=many([1.0, 2, 3, 4]),
+        y=many([10.0, 20, 30, 40]),
+    )
+    columns = {
+        "x": {"upper": 120, "resolution": 1},
+        "y": {"upper": 240, "resolution": 10, "epsilon": 32.0},
+    }
     options = {"lower": 0, "epsilon": 64.0, "neighbors": "add_remove"}
-    found = frames.release(people, columns, by=["sex", "region"], groups=np.array([(2, "b"), (1, "a")], object), **options)
-    rows = [(row["sex"], row["region"], row["column"], row["released"], row["epsilon"]) for row in rows_of(found.frame)]
-    assert rows == [(2, "b", "x", 4.0, 64.0), (1, "a", "x", 1.0, 64.0), (2, "b", "y", 40.0, 32.0), (1, "a", "y", 10.0, 32.0)]
+    found = frames.release(
+        people,
+        columns,
+        by=["sex", "region"],
+        groups=np.array([(2, "b"), (1, "a")], object),
+        **options,
+    )
+    rows = [
+        (row["sex"], row["region"], row["column"], row["released"], row["epsilon"])
+        for row in rows_of(found.frame)
+    ]
+    assert rows == [
+        (2, "b", "x", 4.0, 64.0),
+        (1, "a", "x", 1.0, 64.0),
+        (2, "b", "y", 40.0, 32.0),
+        (1, "a", "y", 10.0, 32.0),
+    ]
     assert found.guarantee.epsilon == 96.0
 
 
@@ -97,18 +141,29 @@ def test_several_columns_groups_and_options_of_their_own():
 def test_a_simulation_has_the_numbers_of_the_arrays():
     rng = np.random.default_rng(0)
     groups = {name: rng.uniform(0, 100, size) for name, size in (("b", 40), ("a", 7), ("c", 64))}
-    people = from_pandas(g=np.repeat(list(groups), [len(x) for x in groups.values()]), x=np.concatenate([*groups.values()]))
+    people = from_pandas(
+        g=np.repeat(list(groups), [len(x) for x in groups.values()]),
+        x=np.concatenate([*groups.values()]),
+    )
     options = {"lower": 0, "upper": 100, "neighbors": "add_remove"}
     found = frames.simulate(jax.random.key(1), people, "x", by="g", epsilon=[0.5, 2.0], **options)
     rows = rows_of(found.frame)
-    assert {found.frame[name].dtype for name in ("value", "simulated", "mean_abs_error", "upper95")} == {np.dtype(np.float64)}
-    assert [(row["g"], row["epsilon"]) for row in rows] == [(g, e) for g in "abc" for e in (0.5, 2.0)]
-    padded = np.stack([np.pad(groups[g], (0, 64 - len(groups[g])), constant_values=np.nan) for g in "abc"])
+    assert {
+        found.frame[name].dtype for name in ("value", "simulated", "mean_abs_error", "upper95")
+    } == {np.dtype(np.float64)}
+    assert [(row["g"], row["epsilon"]) for row in rows] == [
+        (g, e) for g in "abc" for e in (0.5, 2.0)
+    ]
+    padded = np.stack(
+        [np.pad(groups[g], (0, 64 - len(groups[g])), constant_values=np.nan) for g in "abc"]
+    )
     profile = dpjax.median(padded, **options)
     exact = dpjax.piecewise_laplace(profile, np.array([[0.5], [2.0]]))
     bars = [exact.mean_abs_error(profile.value), *exact.interval(0.95)]
     for name, bar in zip(("mean_abs_error", "lower95", "upper95"), bars, strict=True):
-        np.testing.assert_allclose([row[name] for row in rows], np.asarray(bar).T.ravel(), rtol=1e-5)
+        np.testing.assert_allclose(
+            [row[name] for row in rows], np.asarray(bar).T.ravel(), rtol=1e-5
+        )
     for row in rows:
         assert row["value"] == pytest.approx(np.median(groups[row["g"]]), rel=1e-6)
         assert 0 <= row["simulated"] <= 100
@@ -120,7 +175,14 @@ def test_a_simulation_has_the_numbers_of_the_arrays():
 
 
 def test_joint_quantiles_need_a_public_guess_of_sizes():
-    options = {"qs": [0.25, 0.5], "epsilon": 60.0, "lower": 0, "upper": 200, "resolution": 1, "neighbors": "add_remove"}
+    options = {
+        "qs": [0.25, 0.5],
+        "epsilon": 60.0,
+        "lower": 0,
+        "upper": 200,
+        "resolution": 1,
+        "neighbors": "add_remove",
+    }
     people = from_pandas(x=np.arange(101.0))
     for statistic, wrong in (
         (release.joint_quantiles, {}),
@@ -130,31 +192,57 @@ def test_joint_quantiles_need_a_public_guess_of_sizes():
     ):
         with pytest.raises((TypeError, ValueError), match="max_records"):
             frames.release(people, "x", statistic=statistic, **(options | wrong))
-    found = frames.release(people, "x", statistic=release.joint_quantiles, max_records=100, **options)
+    found = frames.release(
+        people, "x", statistic=release.joint_quantiles, max_records=100, **options
+    )
     assert [row["released"] for row in rows_of(found.frame)] == [25.0, 50.0]
 
 
 def test_percentiles_of_groups():
     """By the function and by an object that chooses a method, drawn and simulated."""
     rng = np.random.default_rng(0)
-    people = from_pandas(x=np.concatenate([rng.integers(0, 500, 4000), rng.integers(300, 400, 4000)]), g=np.repeat([0, 1], 4000))
+    people = from_pandas(
+        x=np.concatenate([rng.integers(0, 500, 4000), rng.integers(300, 400, 4000)]),
+        g=np.repeat([0, 1], 4000),
+    )
     percents = [Fraction(k, 100) for k in range(1, 100)]
     public = {"lower": 0, "upper": 500, "resolution": 1}
     call = {"by": "g", "groups": [0, 1], "neighbors": "add_remove", "epsilon": 4.0}
-    objects = [release.Quantiles(percents, **public, method=method) for method in ("nested", "auto")]
-    options = [{"statistic": release.nested_quantiles, "qs": percents} | public, *({"statistic": one} for one in objects)]
+    objects = [
+        release.Quantiles(percents, **public, method=method) for method in ("nested", "auto")
+    ]
+    options = [
+        {"statistic": release.nested_quantiles, "qs": percents} | public,
+        *({"statistic": one} for one in objects),
+    ]
     for own in options:
-        drawn = [frames.release(people, "x", **call, **own), frames.simulate(3, people, "x", **call, **own)]
+        drawn = [
+            frames.release(people, "x", **call, **own),
+            frames.simulate(3, people, "x", **call, **own),
+        ]
         for found, column in zip(drawn, ("released", "simulated"), strict=True):
             values = np.array([row[column] for row in rows_of(found.frame)]).reshape(2, 99)
             assert np.all(np.diff(values) >= 0)
-            assert np.abs(values - np.arange(1, 100) * np.array([[5], [1]]) - np.array([[0], [300]])).max() < 15
+            assert (
+                np.abs(
+                    values - np.arange(1, 100) * np.array([[5], [1]]) - np.array([[0], [300]])
+                ).max()
+                < 15
+            )
 
 
 def test_several_quantiles_under_one_epsilon_and_several_draws():
     people = from_pandas(x=np.arange(101.0))
     options = {"lower": 0, "upper": 200, "resolution": 1, "neighbors": "swap"}
-    found = frames.release(people, "x", statistic=release.joint_quantiles, qs=[0.25, "1/2"], epsilon=60.0, draws=2, **options)
+    found = frames.release(
+        people,
+        "x",
+        statistic=release.joint_quantiles,
+        qs=[0.25, "1/2"],
+        epsilon=60.0,
+        draws=2,
+        **options,
+    )
     rows = [(row["quantile"], row["draw"], row["released"]) for row in rows_of(found.frame)]
     assert rows == [(0.25, 1, 25.0), (0.5, 1, 50.0), (0.25, 2, 25.0), (0.5, 2, 50.0)]
     assert found.guarantee.epsilon == 120.0
@@ -163,7 +251,13 @@ def test_several_quantiles_under_one_epsilon_and_several_draws():
 def test_counts_of_values():
     people = from_pandas(g=list("aab"), x=[1.0, None, 2.0])
     found = frames.release(
-        people, "x", statistic=release.count, by="g", groups=["b", "a", "c"], neighbors="add_remove", epsilon=64.0
+        people,
+        "x",
+        statistic=release.count,
+        by="g",
+        groups=["b", "a", "c"],
+        neighbors="add_remove",
+        epsilon=64.0,
     )
     assert found.frame["released"].tolist() == [1.0, 1.0, 0.0]
     with pytest.raises(ValueError, match="'add_remove' for Count"):
@@ -175,19 +269,33 @@ def test_simulated_quantiles_have_the_bars_of_their_marginals():
     people = from_pandas(x=np.arange(40.0))
     options = {"lower": 0, "upper": 200, "neighbors": "add_remove"}
     found = frames.simulate(
-        jax.random.key(0), people, "x", statistic=dpjax.quantiles, qs=[0.25, 0.5], epsilon=[1.0, 4.0], **options
+        jax.random.key(0),
+        people,
+        "x",
+        statistic=dpjax.quantiles,
+        qs=[0.25, 0.5],
+        epsilon=[1.0, 4.0],
+        **options,
     )
     rows = rows_of(found.frame)
-    asked = dpjax.quantiles(np.pad(np.arange(40.0), (0, 24), constant_values=np.nan), [0.25, 0.5], **options)
+    asked = dpjax.quantiles(
+        np.pad(np.arange(40.0), (0, 24), constant_values=np.nan), [0.25, 0.5], **options
+    )
     for i, epsilon in enumerate((1.0, 4.0)):
         exact = dpjax.joint_quantiles(asked, epsilon).marginals().mean_abs_error(asked.value)
         part = rows[2 * i : 2 * i + 2]
-        assert [(row["quantile"], row["value"], row["epsilon"]) for row in part] == [(0.25, 9.75, epsilon), (0.5, 19.5, epsilon)]
+        assert [(row["quantile"], row["value"], row["epsilon"]) for row in part] == [
+            (0.25, 9.75, epsilon),
+            (0.5, 19.5, epsilon),
+        ]
         np.testing.assert_allclose([row["mean_abs_error"] for row in part], exact, rtol=1e-3)
     assert found.guarantee.epsilon == 5.0  # all quantiles cost one epsilon
 
 
-@pytest.mark.parametrize("sizes", [[], [0], [1, 0, 7], [64] * 5, [3, 100, 5000], list(range(600)), [600_000, 5, 70, 2000]])
+@pytest.mark.parametrize(
+    "sizes",
+    [[], [0], [1, 0, 7], [64] * 5, [3, 100, 5000], list(range(600)), [600_000, 5, 70, 2000]],
+)
 def test_shapes_of_padded_groups_are_few(sizes):
     from dpjax.frames.draws import shapes_of
 
@@ -203,20 +311,37 @@ def test_shapes_of_padded_groups_are_few(sizes):
     assert sum(a * b for a, b in shapes) <= 2 * 2**22
 
 
-NASTY = [("north", None), (None, 3.0), ("north", float("nan")), ("north", float("inf")), ("", -1e300), ("east", 5.0), (7, 2.0)]
+NASTY = [
+    ("north", None),
+    (None, 3.0),
+    ("north", float("nan")),
+    ("north", float("inf")),
+    ("", -1e300),
+    ("east", 5.0),
+    (7, 2.0),
+]
 
 
 @pytest.mark.parametrize("row", NASTY)
 @pytest.mark.parametrize("named", [["north", "south"], None])
 def test_one_row_more_adds_one_record_to_one_group(row, named):
-    asked = asked_of("age", None, {"lower": -4, "upper": 120, "resolution": 1, "epsilon": 1.0}, "add_remove", simulated=False)
+    asked = asked_of(
+        "age",
+        None,
+        {"lower": -4, "upper": 120, "resolution": 1, "epsilon": 1.0},
+        "add_remove",
+        simulated=False,
+    )
 
     def records(rows):
         frame = from_pandas(region=[r for r, _ in rows], age=[a for _, a in rows])
         table = read_table(frame, asked, "region", named, "add_remove")
         groups = table.named or table.groups(bounded=False)[0]
         tally = table.rows.tally("age", asked["age"].statistic, groups, "add_remove")
-        return {label: Counter(tally.position[tally.group == group].tolist()) for group, label in enumerate(groups.names)}
+        return {
+            label: Counter(tally.position[tally.group == group].tolist())
+            for group, label in enumerate(groups.names)
+        }
 
     people = [("north", 1.0), ("south", 2.0), ("north", 3.0), ("south", None)]
     before = records(people)
@@ -228,12 +353,18 @@ def test_one_row_more_adds_one_record_to_one_group(row, named):
         assert sum(count for part in more for count in part.values()) <= 1
 
 
-@pytest.mark.parametrize("statistic", [dpjax.median, dpjax.mean, dpjax.quantiles, release.median, release.sum])
+@pytest.mark.parametrize(
+    "statistic", [dpjax.median, dpjax.mean, dpjax.quantiles, release.median, release.sum]
+)
 @pytest.mark.parametrize("kind", [from_pandas, from_polars, from_pyarrow])
 def test_a_frame_is_refused_where_an_array_belongs(kind, statistic):
     asked = {"qs": [0.5]} if statistic is dpjax.quantiles else {}
     asked |= {"epsilon": 1.0, "resolution": 1} if "release" in statistic.__module__ else {}
-    with pytest.raises(TypeError, match=r"whose rows would be treated as datasets: pass one of its columns.*dpjax\.frames"):
+    with pytest.raises(
+        TypeError,
+        match=r"whose rows would be treated as datasets: pass one of "
+        r"its columns.*dpjax\.frames",
+    ):
         statistic(kind(a=[1.0, 2.0], b=[3.0, 4.0]), lower=0, upper=9, neighbors="swap", **asked)
 
 
@@ -245,36 +376,64 @@ PEOPLE = {"region": ["a", "b"], "age": [1.0, 2.0], "code": [1, 2]}
     [
         ({"columns": "height"}, "no column 'height'; its columns are region, age, code"),
         ({"columns": ["age", "age"]}, "different names"),
-        ({"columns": from_pandas(age=[1.0])["age"]}, "columns must be names of columns of the frame, got the Series itself"),
-        ({"columns": "region"}, "column 'region' must have a dtype of numbers, dates, times or durations"),
+        (
+            {"columns": from_pandas(age=[1.0])["age"]},
+            "columns must be names of columns of the frame, got the Series itself",
+        ),
+        (
+            {"columns": "region"},
+            "column 'region' must have a dtype of numbers, dates, times or durations",
+        ),
         ({"by": "state"}, "no column 'state'"),
         ({"groups": None}, "by and groups must be given together"),
         ({"groups": ["a", "a"]}, "'a' twice"),
         ({"by": ["region", "code"]}, "must be tuples of 2 labels, got 'a'"),
         ({"by": "code"}, "column 'code' holds numbers, so no group is 'a'"),
         ({"neighbors": "swap"}, "by needs neighbors='add_remove'"),
-        ({"statistic": dpjax.variance}, "statistic must be an object such as .* of dpjax.release: median, quantile"),
+        (
+            {"statistic": dpjax.variance},
+            "statistic must be an object such as .* of dpjax.release: median, quantile",
+        ),
         ({"statistic": dpjax.mode}, "statistic must be an object"),  # a profile of its own
-        ({"statistic": release.Histogram(edges=(0, 1)), "lower": None, "upper": None, "resolution": None}, "statistic must be an"),
+        (
+            {
+                "statistic": release.Histogram(edges=(0, 1)),
+                "lower": None,
+                "upper": None,
+                "resolution": None,
+            },
+            "statistic must be an",
+        ),
         (
             {"statistic": release.Median(0, 120, 1)},
             r"^Median\(.* takes only epsilon, draws and mechanism as options, got lower, upper",
         ),
         (
             {"q": 0.5},
-            "^median has no option 'q': its options are lower, upper, resolution, grid, definition, epsilon, draws, mechanism",
+            "^median has no option 'q': its options are lower, upper, resolution, grid, "
+            "definition, epsilon, draws, mechanism",
         ),
         ({"statistic": release.quantile}, "^quantile needs q="),
         ({"epsilon": None}, "epsilon= is missing"),
-        ({"statistic": release.histogram}, "For histograms and other results that are arrays, call"),
+        (
+            {"statistic": release.histogram},
+            "For histograms and other results that are arrays, call",
+        ),
         ({"epsilon": 0.0}, "epsilon"),
         ({"lower": 0.5}, "multiple"),
-        ({"frame": [[1.0]]}, "frame must be of pandas, Polars, PyArrow, Dask, .* or a mapping of names to arrays, got list"),
+        (
+            {"frame": [[1.0]]},
+            "frame must be of pandas, Polars, PyArrow, Dask, .* or a mapping of "
+            "names to arrays, got list",
+        ),
     ],
 )
 def test_mistakes_name_what_is_wrong(changes, message):
     asked = (
-        {"frame": from_pandas(**PEOPLE), "columns": "age", "by": "region", "groups": ["a"]} | BOUNDS | {"epsilon": 1.0} | changes
+        {"frame": from_pandas(**PEOPLE), "columns": "age", "by": "region", "groups": ["a"]}
+        | BOUNDS
+        | {"epsilon": 1.0}
+        | changes
     )
     with pytest.raises((TypeError, ValueError), match=message):
         frames.release(asked.pop("frame"), asked.pop("columns"), **asked)
@@ -306,7 +465,12 @@ def test_an_object_column_is_text_whatever_is_in_it_first():
     sizes = []
     for cells in (["x"] * 100 + [7] * 300, [7] + ["x"] * 100 + [7] * 299):
         people = pandas.DataFrame({"g": pandas.Series(cells, dtype=object), "a": 1.0})
-        sizes.append([row["released"] for row in rows_of(frames.release(people, "a", groups=["7", "x"], **options).frame)])
+        sizes.append(
+            [
+                row["released"]
+                for row in rows_of(frames.release(people, "a", groups=["7", "x"], **options).frame)
+            ]
+        )
     assert sizes == [[300.0, 100.0]] * 2
     unknown = frames.PrivateGroups(epsilon=30.0, delta=1e-6)
     for labels in (["x"] * 50 + [None], ["x"] * 50 + [pandas.NA]):
@@ -315,26 +479,50 @@ def test_an_object_column_is_text_whatever_is_in_it_first():
             found = frames.release(people, "a", groups=unknown, **options)
             assert [(row["g"], row["released"]) for row in rows_of(found.frame)] == [("x", 50.0)]
     numbers = pandas.DataFrame({"g": pandas.Series([3] * 50 + [None], dtype="Int64"), "a": 1.0})
-    assert [row["g"] for row in rows_of(frames.release(numbers, "a", groups=unknown, **options).frame)] == [3]
+    assert [
+        row["g"] for row in rows_of(frames.release(numbers, "a", groups=unknown, **options).frame)
+    ] == [3]
 
 
 def test_what_is_refused_depends_on_dtypes_and_not_on_records():
     polars = pytest.importorskip("polars")
     for cells in ([None] * 3, [None, None, [1]]):
-        people = polars.DataFrame({"g": polars.Series(cells, dtype=polars.List(polars.Int64)), "a": [1.0, 2.0, 3.0]})
+        people = polars.DataFrame(
+            {"g": polars.Series(cells, dtype=polars.List(polars.Int64)), "a": [1.0, 2.0, 3.0]}
+        )
         with pytest.raises(TypeError, match="cannot identify a group"):
-            frames.release(people, "a", by="g", groups=[1], statistic=release.count, neighbors="add_remove", epsilon=1.0)
+            frames.release(
+                people,
+                "a",
+                by="g",
+                groups=[1],
+                statistic=release.count,
+                neighbors="add_remove",
+                epsilon=1.0,
+            )
 
 
 @pytest.mark.parametrize("n", [2048, 2049])
 def test_levels_are_refused_or_not_at_every_size(n):
-    people, options = from_pandas(x=np.full(n, 3.0)), {"lower": 0, "upper": 9, "resolution": 1, "neighbors": "add_remove"}
-    found = frames.release(people, "x", statistic=release.quantile, q=0.999999, epsilon=64.0, **options)
+    people, options = (
+        from_pandas(x=np.full(n, 3.0)),
+        {"lower": 0, "upper": 9, "resolution": 1, "neighbors": "add_remove"},
+    )
+    found = frames.release(
+        people, "x", statistic=release.quantile, q=0.999999, epsilon=64.0, **options
+    )
     assert 3 <= rows_of(found.frame)[0]["released"] <= 9
-    fine = {"statistic": release.joint_quantiles, "qs": [0.00001, 0.5], "max_records": 9, "epsilon": 64.0}
+    fine = {
+        "statistic": release.joint_quantiles,
+        "qs": [0.00001, 0.5],
+        "max_records": 9,
+        "epsilon": 64.0,
+    }
     assert len(rows_of(frames.release(people, "x", **fine, **options).frame)) == 2
     with pytest.raises(ValueError, match="too large for exact ranks"):
-        frames.release(people, "x", statistic=release.quantile, q="0.9999999999", epsilon=1.0, **options)
+        frames.release(
+            people, "x", statistic=release.quantile, q="0.9999999999", epsilon=1.0, **options
+        )
 
 
 @pytest.mark.parametrize("labels", [["a", "b"], [3, 4], [True, False], [0.1, 0.2]])
@@ -372,7 +560,10 @@ def test_labels_of_categories_halves_and_times():
         found = rows_of(frames.release(people, "x", by="g", groups=right, **CERTAIN).frame)
         assert [row["released"] for row in found] == [50.0, 60.0]
         unknown = frames.PrivateGroups(epsilon=30.0, delta=1e-6)
-        assert [row["released"] for row in rows_of(frames.release(people, "x", by="g", groups=unknown, **CERTAIN).frame)] == [
+        assert [
+            row["released"]
+            for row in rows_of(frames.release(people, "x", by="g", groups=unknown, **CERTAIN).frame)
+        ] == [
             50.0,
             60.0,
         ]
@@ -383,20 +574,29 @@ def test_labels_of_categories_halves_and_times():
 @pytest.mark.parametrize("more", [0, 1])
 def test_a_label_that_python_does_not_hold_changes_nothing(more):
     polars = pytest.importorskip("polars")
-    days = polars.Series([18_262] * 60 + [19_723 + 365 * 18_200] * more, dtype=polars.Int32).cast(polars.Date)
+    days = polars.Series([18_262] * 60 + [19_723 + 365 * 18_200] * more, dtype=polars.Int32).cast(
+        polars.Date
+    )
     numbers = pandas.Series([3] * 60 + [10**5000] * more, dtype=object)
     asked = {"by": "g", "epsilon": 60.0, "neighbors": "add_remove", "statistic": release.count}
     for people, label in (
         (polars.DataFrame({"g": days, "x": [1.0] * len(days)}), datetime.date(2020, 1, 1)),
         (pandas.DataFrame({"g": numbers, "x": 1.0}), 3),
-        (pandas.DataFrame({"g": pandas.Series(["b"] * 60 + [Decimal("sNaN")] * more, dtype=object), "x": 1.0}), "b"),
+        (
+            pandas.DataFrame(
+                {"g": pandas.Series(["b"] * 60 + [Decimal("sNaN")] * more, dtype=object), "x": 1.0}
+            ),
+            "b",
+        ),
         (pyarrow_nulls(60 + more), "a"),
     ):
         known = frames.release(people, "x", groups=[label], **asked)
         there = 0.0 if label == "a" else 60.0
         assert [row["released"] for row in rows_of(known.frame)] == [there]
         unknown = frames.release(people, "x", groups=frames.PrivateGroups(30.0, 1e-6), **asked)
-        assert [(str(row["g"]), row["released"]) for row in rows_of(unknown.frame)] == [(str(label), 60.0)] * bool(there)
+        assert [(str(row["g"]), row["released"]) for row in rows_of(unknown.frame)] == [
+            (str(label), 60.0)
+        ] * bool(there)
 
 
 def pyarrow_nulls(rows):
@@ -408,7 +608,10 @@ def test_a_missing_label_is_in_no_group_in_every_kind():
     asked = {"by": "region", "statistic": release.count, "epsilon": 60.0, "neighbors": "add_remove"}
     for kind in KINDS:
         people = kind(region=["a", None] * 50, age=[50.0, 60.0] * 50)
-        assert [row["released"] for row in rows_of(frames.release(people, "age", groups=["a"], **asked).frame)] == [50.0]
+        assert [
+            row["released"]
+            for row in rows_of(frames.release(people, "age", groups=["a"], **asked).frame)
+        ] == [50.0]
         for missing in (None, float("nan")):
             with pytest.raises(ValueError, match="missing labels are in no group"):
                 frames.release(people, "age", groups=["a", missing], **asked)
@@ -417,16 +620,27 @@ def test_a_missing_label_is_in_no_group_in_every_kind():
 @pytest.mark.slow
 def test_groups_of_any_size_are_released():
     people = from_pandas(x=np.ones(2**23 + 1, bool))  # from here on 0.2 raised
-    found = frames.release(people, "x", statistic=release.mode, candidates=[0, 1], epsilon=1.0, neighbors="add_remove")
+    found = frames.release(
+        people, "x", statistic=release.mode, candidates=[0, 1], epsilon=1.0, neighbors="add_remove"
+    )
     assert rows_of(found.frame)[0]["released"] == 1.0
 
 
 def test_numbers_of_different_ids_in_each_group():
     people = from_pandas(g=list("aabbbb"), id=["x", "x", "y", None, "z", "w"])
     found = frames.simulate(
-        0, people, "id", by="g", statistic=release.DistinctCount(tau=1, upper=9), epsilon=60.0, neighbors="add_remove"
+        0,
+        people,
+        "id",
+        by="g",
+        statistic=release.DistinctCount(tau=1, upper=9),
+        epsilon=60.0,
+        neighbors="add_remove",
     )
-    assert [(row["value"], row["records"], row["missing"]) for row in rows_of(found.frame)] == [(1.0, 2, 0), (3.0, 4, 1)]
+    assert [(row["value"], row["records"], row["missing"]) for row in rows_of(found.frame)] == [
+        (1.0, 2, 0),
+        (3.0, 4, 1),
+    ]
 
 
 def test_a_path_in_the_place_of_a_frame_or_a_budget_is_told_what_to_give(tmp_path):

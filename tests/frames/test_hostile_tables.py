@@ -1,4 +1,6 @@
-"""Pairs of tables that differ in one row or one person, with the worst cells there are: nothing but the draws may differ."""
+"""Pairs of tables that differ in one row or one person, with the worst cells there are: nothing but
+the draws may differ.
+"""
 
 import datetime
 import math
@@ -23,7 +25,23 @@ duckdb = pytest.importorskip("duckdb")
 
 DAY = datetime.timedelta(days=1)
 FAR = 2**31 - 2  # days; one more is infinite in DuckDB
-NUMBERS = [math.nan, -0.0, 0.0, math.inf, -math.inf, 1e308, -1e308, 5e-324, -5e-324, 0.5, 99.5, 2.0**53 + 2, None, 1.0, 50.0]
+NUMBERS = [
+    math.nan,
+    -0.0,
+    0.0,
+    math.inf,
+    -math.inf,
+    1e308,
+    -1e308,
+    5e-324,
+    -5e-324,
+    0.5,
+    99.5,
+    2.0**53 + 2,
+    None,
+    1.0,
+    50.0,
+]
 INTEGERS = [2**63 - 1, -(2**63), 2**53 + 1, 0, -1, 50, None]
 TEXTS = [
     "",
@@ -47,8 +65,20 @@ TEXTS = [
     "\U0001f600",
     None,
 ]
-TICKS = [2**63 - 2, -(2**63) + 2, 0, 1, -1, 10**15, 1_600_000_000_000_000_000, 1_577_836_800_000_000, None]
-DECIMALS = [Decimal(text) for text in ("0.00", "-0.01", "99999999999999999999999999999999999.99", "50.00")] + [None]
+TICKS = [
+    2**63 - 2,
+    -(2**63) + 2,
+    0,
+    1,
+    -1,
+    10**15,
+    1_600_000_000_000_000_000,
+    1_577_836_800_000_000,
+    None,
+]
+DECIMALS = [
+    Decimal(text) for text in ("0.00", "-0.01", "99999999999999999999999999999999999.99", "50.00")
+] + [None]
 CELLS = {  # by the type of Arrow, what its cells are, as integers where Python does not hold them
     "float64": NUMBERS,
     "float32": [None if x is None else float(np.float32(np.clip(x, -3e38, 3e38))) for x in NUMBERS],
@@ -67,7 +97,20 @@ CELLS = {  # by the type of Arrow, what its cells are, as integers where Python 
     "time64[ns]": [0, 1, 999, 86_399_999_999_999, None],
     "decimal128(38, 2)": DECIMALS,
 }
-OBJECTS = [*NUMBERS, *INTEGERS, *TEXTS, *DECIMALS, 10**5000, Decimal("sNaN"), Decimal("Infinity"), b"\xff", 1j, (1,), [1], object()]
+OBJECTS = [
+    *NUMBERS,
+    *INTEGERS,
+    *TEXTS,
+    *DECIMALS,
+    10**5000,
+    Decimal("sNaN"),
+    Decimal("Infinity"),
+    b"\xff",
+    1j,
+    (1,),
+    [1],
+    object(),
+]
 OBJECTS += [
     pandas.NA,
     pandas.NaT,
@@ -80,10 +123,22 @@ OBJECTS += [
 ]
 STEP = {"lower": 0, "upper": 100, "resolution": 1}
 ASKED = {
-    "date32": {"lower": datetime.date(2020, 1, 1), "upper": datetime.date(2021, 1, 1), "resolution": DAY},
-    "timestamp[us]": {"lower": datetime.datetime(2020, 1, 1), "upper": datetime.datetime(2021, 1, 1), "resolution": DAY},
+    "date32": {
+        "lower": datetime.date(2020, 1, 1),
+        "upper": datetime.date(2021, 1, 1),
+        "resolution": DAY,
+    },
+    "timestamp[us]": {
+        "lower": datetime.datetime(2020, 1, 1),
+        "upper": datetime.datetime(2021, 1, 1),
+        "resolution": DAY,
+    },
     "duration[us]": {"lower": 0 * DAY, "upper": 10 * DAY, "resolution": DAY},
-    "time64[ns]": {"lower": datetime.time(0), "upper": datetime.time(23), "resolution": datetime.timedelta(hours=1)},
+    "time64[ns]": {
+        "lower": datetime.time(0),
+        "upper": datetime.time(23),
+        "resolution": datetime.timedelta(hours=1),
+    },
 }
 ASKED |= dict.fromkeys(("timestamp[ns]", "timestamp[us, tz=Europe/Berlin]"), ASKED["timestamp[us]"])
 ASKED["duration[ms]"] = ASKED["duration[us]"]
@@ -95,7 +150,9 @@ LABELS = {  # of groups, public
     "date32": [datetime.date(2020, 1, 1)],
     "timestamp[us]": [datetime.datetime(2020, 1, 1)],
     "timestamp[ns]": [datetime.datetime(2020, 9, 13, 12, 26, 40)],
-    "timestamp[us, tz=Europe/Berlin]": [datetime.datetime(2023, 10, 29, 0, 30, tzinfo=datetime.UTC)],
+    "timestamp[us, tz=Europe/Berlin]": [
+        datetime.datetime(2023, 10, 29, 0, 30, tzinfo=datetime.UTC)
+    ],
     "duration[us]": [datetime.timedelta(0)],
     "duration[ms]": [datetime.timedelta(0)],
     "time64[ns]": [datetime.time(0)],
@@ -105,8 +162,19 @@ LABELS = {  # of groups, public
 
 def array_of(kind, cells):
     """An array of Arrow; times are made of integers, which Python need not hold."""
-    types = {str(t): t for t in (pyarrow.timestamp("us"), pyarrow.timestamp("ns"), pyarrow.timestamp("us", "Europe/Berlin"))}
-    types |= {"duration[us]": pyarrow.duration("us"), "duration[ms]": pyarrow.duration("ms"), "time64[ns]": pyarrow.time64("ns")}
+    types = {
+        str(t): t
+        for t in (
+            pyarrow.timestamp("us"),
+            pyarrow.timestamp("ns"),
+            pyarrow.timestamp("us", "Europe/Berlin"),
+        )
+    }
+    types |= {
+        "duration[us]": pyarrow.duration("us"),
+        "duration[ms]": pyarrow.duration("ms"),
+        "time64[ns]": pyarrow.time64("ns"),
+    }
     types |= {"decimal128(38, 2)": pyarrow.decimal128(38, 2)}
     if kind == "date32":
         return pyarrow.array(cells, pyarrow.int32()).cast(pyarrow.date32())
@@ -116,7 +184,9 @@ def array_of(kind, cells):
 
 
 def as_arrow(kinds, rows):
-    return pyarrow.table({name: array_of(kind, [row[name] for row in rows]) for name, kind in kinds.items()})
+    return pyarrow.table(
+        {name: array_of(kind, [row[name] for row in rows]) for name, kind in kinds.items()}
+    )
 
 
 def as_polars(kinds, rows):
@@ -128,7 +198,10 @@ def as_lazy_polars(kinds, rows):
 
 
 def as_duckdb(kinds, rows):
-    arrow = as_arrow({name: "duration[us]" if kind == "duration[ms]" else kind for name, kind in kinds.items()}, rows)
+    arrow = as_arrow(
+        {name: "duration[us]" if kind == "duration[ms]" else kind for name, kind in kinds.items()},
+        rows,
+    )
     return duckdb.from_arrow(arrow)
 
 
@@ -139,10 +212,28 @@ def as_arrow_in_pandas(kinds, rows):
 def as_pandas(kinds, rows):
     """With the dtypes of pandas and NumPy, and objects for labels and persons that are text."""
     found = as_arrow_in_pandas(kinds, rows)
-    plain = {"float64": "float64", "float32": "float32", "int64": "Int64", "uint64": "UInt64", "int8": "Int8", "bool": "boolean"}
-    plain |= {"timestamp[us]": "M8[us]", "timestamp[ns]": "M8[ns]", "duration[us]": "m8[us]", "duration[ms]": "m8[ms]"}
-    return found.astype({name: plain[kind] for name, kind in kinds.items() if kind in plain}).assign(
-        **{name: pandas.Series([row[name] for row in rows], dtype=object) for name, kind in kinds.items() if kind == "string"}
+    plain = {
+        "float64": "float64",
+        "float32": "float32",
+        "int64": "Int64",
+        "uint64": "UInt64",
+        "int8": "Int8",
+        "bool": "boolean",
+    }
+    plain |= {
+        "timestamp[us]": "M8[us]",
+        "timestamp[ns]": "M8[ns]",
+        "duration[us]": "m8[us]",
+        "duration[ms]": "m8[ms]",
+    }
+    return found.astype(
+        {name: plain[kind] for name, kind in kinds.items() if kind in plain}
+    ).assign(
+        **{
+            name: pandas.Series([row[name] for row in rows], dtype=object)
+            for name, kind in kinds.items()
+            if kind == "string"
+        }
     )
 
 
@@ -168,8 +259,12 @@ STATISTICS = [
 
 def some_rows(rng, kinds, number):
     """Rows of any cells of these types."""
-    cells = {name: CELLS[kind] for name, kind in kinds.items()} | {("object", name): OBJECTS for name in ("g", "who")}
-    return [{name: each[rng.integers(len(each))] for name, each in cells.items()} for _ in range(number)]
+    cells = {name: CELLS[kind] for name, kind in kinds.items()} | {
+        ("object", name): OBJECTS for name in ("g", "who")
+    }
+    return [
+        {name: each[rng.integers(len(each))] for name, each in cells.items()} for _ in range(number)
+    ]
 
 
 def some_call(rng, kinds, maker):
@@ -184,8 +279,17 @@ def some_call(rng, kinds, maker):
         known = LABELS.get(kinds["g"], [0, 50])
         call |= {"by": "g", "groups": ["a", "50"] if maker is as_objects else known}
     if rng.random() < 0.6:
-        rules = ["min", "max", *["mean"] * (statistic is release.median), *["count"] * (statistic is release.median and not times)]
-        call |= {"unit": "who", "per_unit": rules[rng.integers(len(rules))], "max_groups": 1 + ("by" in call)}
+        rules = [
+            "min",
+            "max",
+            *["mean"] * (statistic is release.median),
+            *["count"] * (statistic is release.median and not times),
+        ]
+        call |= {
+            "unit": "who",
+            "per_unit": rules[rng.integers(len(rules))],
+            "max_groups": 1 + ("by" in call),
+        }
     return call
 
 
@@ -216,7 +320,9 @@ def some_pair(rng):
 
 def is_same(row, other):
     """Whether two rows are of one person: objects are compared as text."""
-    return row["who"] == other["who"] or text_of(row["object", "who"]) == text_of(other["object", "who"])
+    return row["who"] == other["who"] or text_of(row["object", "who"]) == text_of(
+        other["object", "who"]
+    )
 
 
 def differences(run, seed, number):
@@ -229,7 +335,10 @@ def differences(run, seed, number):
         call = some_call(rng, kinds, maker)
         more = more if "unit" in call else more[:1]
         place = int(rng.integers(len(rows) + 1))
-        both = [outcome(run, maker, kinds, table, call) for table in (rows, [*rows[:place], *more, *rows[place:]])]
+        both = [
+            outcome(run, maker, kinds, table, call)
+            for table in (rows, [*rows[:place], *more, *rows[place:]])
+        ]
         if both[0] != both[1]:
             found.append((case, maker.__name__, kinds, call, both))
     return found
@@ -267,34 +376,62 @@ def test_a_cast_that_raises_on_one_record_or_warns_is_seen():
 
 
 def counted(maker, kinds, rows, call, by=None):
-    """How many records of which group are where; without public groups how many rows or persons have which label."""
-    of_statistic = {name: value for name, value in call.items() if name in ("statistic", "epsilon", "lower", "upper", "resolution")}
+    """How many records of which group are where; without public groups how many rows or persons
+    have which label.
+    """
+    of_statistic = {
+        name: value
+        for name, value in call.items()
+        if name in ("statistic", "epsilon", "lower", "upper", "resolution")
+    }
     statistic = of_statistic.pop("statistic")
     asked = asked_of("x", statistic, of_statistic, "add_remove", simulated=False)
-    persons = Persons(call["unit"], call["per_unit"], call["max_groups"]) if "unit" in call else None
+    persons = (
+        Persons(call["unit"], call["per_unit"], call["max_groups"]) if "unit" in call else None
+    )
     groups = frames.PrivateGroups(1.0, 1e-6) if by else call.get("groups")
-    table = read_table(maker(kinds, rows), asked, by or call.get("by"), groups, "add_remove", persons)
+    table = read_table(
+        maker(kinds, rows), asked, by or call.get("by"), groups, "add_remove", persons
+    )
     if by:
         names, sizes = table.groups(bounded=True)
-        return Counter({(str(name),): int(size) for name, size in zip(names.names, sizes, strict=True)})
+        return Counter(
+            {(str(name),): int(size) for name, size in zip(names.names, sizes, strict=True)}
+        )
     size = len(table.named.names)
-    tally = table.rows.tally("x", asked["x"].statistic, table.named, "add_remove").counts(asked["x"].statistic, size, "add_remove")
-    return Counter(dict(zip(zip(tally.group.tolist(), tally.values.tolist(), strict=True), tally.counts.tolist(), strict=True)))
+    tally = table.rows.tally("x", asked["x"].statistic, table.named, "add_remove").counts(
+        asked["x"].statistic, size, "add_remove"
+    )
+    return Counter(
+        dict(
+            zip(
+                zip(tally.group.tolist(), tally.values.tolist(), strict=True),
+                tally.counts.tolist(),
+                strict=True,
+            )
+        )
+    )
 
 
 def too_much(seed, number, most=None):
-    """The pairs that differ by more than one record in each of ``max_groups`` groups, by default as many as the call says."""
+    """The pairs that differ by more than one record in each of ``max_groups`` groups, by default as
+    many as the call says.
+    """
     found = []
     for case in range(number):
         rng = np.random.default_rng([seed, case])
         kinds, rows, more = some_pair(rng)
         maker = MAKERS[case % len(MAKERS)]
         call = some_call(rng, kinds, maker) | {"epsilon": 1.0}
-        if isinstance(call["statistic"], release.DistinctCount) or (maker is as_duckdb and "time64[ns]" in kinds.values()):
+        if isinstance(call["statistic"], release.DistinctCount) or (
+            maker is as_duckdb and "time64[ns]" in kinds.values()
+        ):
             continue  # ids are numbered anew in each table; and DuckDB calls these times unknown
         more = more if "unit" in call else more[:1]
         for by in (None, "g"):
-            before, after = (counted(maker, kinds, table, call, by) for table in (rows, [*more, *rows]))
+            before, after = (
+                counted(maker, kinds, table, call, by) for table in (rows, [*more, *rows])
+            )
             changed = [key for key in before | after if before[key] != after[key]]
             few = call.get("max_groups", 1) if most is None or "unit" not in call else most
             records = all(0 <= after[key] - before[key] <= 1 for key in changed)
@@ -315,12 +452,19 @@ def test_one_row_or_person_more_is_one_record_in_each_of_few_groups_of_many_tabl
 
 
 def disagreements(seed, number, changed=0):
-    """The tables of which an engine has other counts than Arrow in memory has, for labels and persons that Python can hold."""
+    """The tables of which an engine has other counts than Arrow in memory has, for labels and
+    persons that Python can hold.
+    """
     held, found = [kind for kind in CELLS if not kind.startswith(("date", "time", "duration"))], []
     for case in range(number):
         rng = np.random.default_rng([seed, case])
-        kinds = {"x": VALUES[rng.integers(len(VALUES))]} | {name: held[rng.integers(len(held))] for name in ("g", "who")}
-        rows, call = some_rows(rng, kinds, int(rng.integers(1, 15))), some_call(rng, kinds, as_arrow)
+        kinds = {"x": VALUES[rng.integers(len(VALUES))]} | {
+            name: held[rng.integers(len(held))] for name in ("g", "who")
+        }
+        rows, call = (
+            some_rows(rng, kinds, int(rng.integers(1, 15))),
+            some_call(rng, kinds, as_arrow),
+        )
         if isinstance(call["statistic"], release.DistinctCount):
             continue
         expected = counted(as_arrow, kinds, rows[changed:], call)

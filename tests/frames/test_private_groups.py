@@ -1,4 +1,6 @@
-"""Groups by a threshold on noisy sizes: its exact (epsilon, delta), what is kept, and that nothing else is seen."""
+"""Groups by a threshold on noisy sizes: its exact (epsilon, delta), what is kept, and that nothing
+else is seen.
+"""
 
 from fractions import Fraction
 from itertools import pairwise
@@ -15,7 +17,9 @@ PUBLIC = [(1.0, 1e-6), (0.1, 1e-4), (3.0, 0.01), (0.5, 0.9), (20.0, 1e-9)]
 
 
 def outcomes(size, epsilon, threshold, most):
-    """The probability of "not kept", then of each noisy size from the threshold on; the last one is the rest."""
+    """The probability of "not kept", then of each noisy size from the threshold on; the last one is
+    the rest.
+    """
     if size == 0:
         return np.array([1.0, *[0.0] * (most - threshold + 1)])
     noisy = np.arange(threshold, most)
@@ -39,10 +43,14 @@ def test_the_delta_is_exact_and_the_threshold_the_least(epsilon, delta):
     assert found == pytest.approx(groups.guarantee.delta, rel=1e-9, abs=1e-14)
     assert groups.guarantee.delta <= delta
     assert groups.guarantee.epsilon == epsilon
-    assert Fraction(PrivateGroups(Fraction(1, 3), delta).guarantee.epsilon) >= Fraction(1, 3)  # whose float is less
+    # whose float is less
+    assert Fraction(PrivateGroups(Fraction(1, 3), delta).guarantee.epsilon) >= Fraction(1, 3)
     if groups.threshold > 1:  # a lower threshold would not do, and neither would half the noise
         assert worst_delta(epsilon, groups.threshold - 1) > delta
-        p, q = (outcomes(groups.threshold - less, 2 * epsilon, groups.threshold, groups.threshold + 40) for less in (0, 1))
+        p, q = (
+            outcomes(groups.threshold - less, 2 * epsilon, groups.threshold, groups.threshold + 40)
+            for less in (0, 1)
+        )
         assert np.sum(np.maximum(p - exp(epsilon) * q, 0)) > delta
 
 
@@ -69,12 +77,20 @@ def test_groups_that_are_not_kept_leave_no_trace():
     regions = ["big"] * 60 + ["rare secret"] + [None] * 60
     people = pandas.DataFrame({"region": pandas.Categorical(regions), "age": [34.0] * 121})
     options = {"lower": 0, "upper": 120, "resolution": 1, "neighbors": "add_remove"}
-    found = frames.release(people, "age", by="region", groups=PrivateGroups(2.0, 1e-12), epsilon=64.0, **options)
+    found = frames.release(
+        people, "age", by="region", groups=PrivateGroups(2.0, 1e-12), epsilon=64.0, **options
+    )
     assert found.frame[["region", "released"]].to_numpy().tolist() == [["big", 34.0]]
     assert abs(found.frame["noisy_size"][0] - 60) < 40
-    assert found.frame["region"].dtype != people["region"].dtype  # whose categories are all that there are
-    assert (found.guarantee.epsilon, found.guarantee.delta) == (66.0, PrivateGroups(2.0, 1e-12).guarantee.delta)
-    none = frames.release(people[60:], "age", by="region", groups=PrivateGroups(2.0, 1e-12), epsilon=64.0, **options)
+    # whose categories are all that there are
+    assert found.frame["region"].dtype != people["region"].dtype
+    assert (found.guarantee.epsilon, found.guarantee.delta) == (
+        66.0,
+        PrivateGroups(2.0, 1e-12).guarantee.delta,
+    )
+    none = frames.release(
+        people[60:], "age", by="region", groups=PrivateGroups(2.0, 1e-12), epsilon=64.0, **options
+    )
     assert none.frame.shape == (0, 5)
     assert none.guarantee == found.guarantee
 

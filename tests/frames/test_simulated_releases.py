@@ -1,4 +1,6 @@
-"""The same call simulates and releases: its options, its distribution, its notes, and what is refused in both."""
+"""The same call simulates and releases: its options, its distribution, its notes, and what is
+refused in both.
+"""
 
 import subprocess
 import sys
@@ -11,7 +13,11 @@ import pytest
 
 import dpjax
 from dpjax import frames, release
-from tests.support.statistics import FALSE_POSITIVE_RATE, assert_counts_follow, assert_counts_rejected
+from tests.support.statistics import (
+    FALSE_POSITIVE_RATE,
+    assert_counts_follow,
+    assert_counts_rejected,
+)
 
 pytest.importorskip("narwhals")
 pandas = pytest.importorskip("pandas")
@@ -27,16 +33,20 @@ QUARTILES = [0.25, 0.5, 0.75]
 
 CALLS = {
     "permute_and_flip": BOUNDS | {"mechanism": "permute_and_flip"},
-    "permute_and_flip, q": SWAP | {"statistic": dpjax.quantile, "q": 0.8, "mechanism": "permute_and_flip"},
+    "permute_and_flip, q": SWAP
+    | {"statistic": dpjax.quantile, "q": 0.8, "mechanism": "permute_and_flip"},
     "floats": FREE | {"grid": release.Floats(digits=2)},
     "maximum": BOUNDS | {"statistic": release.maximum, "tau": 9},
-    "nonnegative_sum": {k: v for k, v in SWAP.items() if k != "lower"} | {"statistic": release.nonnegative_sum, "tau": 9},
+    "nonnegative_sum": {k: v for k, v in SWAP.items() if k != "lower"}
+    | {"statistic": release.nonnegative_sum, "tau": 9},
     "median": BOUNDS,
     "inverse_sensitivity": BOUNDS | {"mechanism": "inverse_sensitivity"},
     "linear": SWAP | {"definition": "linear"},
-    "joint": BOUNDS | {"statistic": dpjax.quantiles, "qs": QUARTILES, "max_records": 100, "epsilon": 2.0},
+    "joint": BOUNDS
+    | {"statistic": dpjax.quantiles, "qs": QUARTILES, "max_records": 100, "epsilon": 2.0},
     "nested": BOUNDS | {"statistic": dpjax.nested_quantiles, "qs": QUARTILES, "epsilon": 2.0},
-    "recursive": BOUNDS | {"statistic": release.recursive_quantiles, "qs": QUARTILES, "epsilon": 1.0},
+    "recursive": BOUNDS
+    | {"statistic": release.recursive_quantiles, "qs": QUARTILES, "epsilon": 1.0},
     "mode": FREE | {"statistic": release.mode, "candidates": [21, 25, 40, 59, 99], "epsilon": 1.0},
     "sum": SWAP | {"statistic": release.sum},
     "mean": SWAP | {"statistic": dpjax.mean},
@@ -47,14 +57,22 @@ CALLS["nonnegative_sum"]["upper"] = 5000
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 def test_a_release_is_off_by_what_its_simulation_says(call):
-    """Same names of options, same columns but for what is not private, and the error of the draws themselves."""
+    """Same names of options, same columns but for what is not private, and the error of the draws
+    themselves.
+    """
     draws = 4000
     planned = frames.simulate(KEY, PEOPLE, "age", draws=draws, **call)
     found = frames.release(PEOPLE, "age", draws=draws, **call)
     wrong_epsilon = (2.0 if "candidates" in call else 1.5) * call["epsilon"]
     other = frames.simulate(KEY, PEOPLE, "age", **call | {"epsilon": wrong_epsilon})
-    assert [name for name in planned.frame if name in found.frame] == [name for name in found.frame if name != "released"]
-    assert found.guarantee.epsilon == pytest.approx(planned.guarantee.epsilon) == pytest.approx(draws * call["epsilon"])
+    assert [name for name in planned.frame if name in found.frame] == [
+        name for name in found.frame if name != "released"
+    ]
+    assert (
+        found.guarantee.epsilon
+        == pytest.approx(planned.guarantee.epsilon)
+        == pytest.approx(draws * call["epsilon"])
+    )
     levels = len(call.get("qs", [0]))
     wrong = []
     for k in range(levels):
@@ -64,17 +82,29 @@ def test_a_release_is_off_by_what_its_simulation_says(call):
         for values in (said["simulated"], drawn["released"]):
             errors = np.abs(values.to_numpy() - said["value"].iloc[0])
             deviation = np.std(errors) * np.sqrt(1 / draws + measured / 1000)
-            assert abs(np.mean(errors) - error) <= CRITICAL * deviation, (k, np.mean(errors), error, deviation)
-            within = np.mean((values >= said["lower95"].iloc[0]) & (values <= said["upper95"].iloc[0]))
+            assert abs(np.mean(errors) - error) <= CRITICAL * deviation, (
+                k,
+                np.mean(errors),
+                error,
+                deviation,
+            )
+            within = np.mean(
+                (values >= said["lower95"].iloc[0]) & (values <= said["upper95"].iloc[0])
+            )
             assert within >= 0.95 - CRITICAL * np.sqrt(0.05 * 0.95 * (1 / draws + measured / 1000))
-        wrong.append(abs(np.mean(errors) - control["mean_abs_error"].iloc[0]) > CRITICAL * deviation)
+        wrong.append(
+            abs(np.mean(errors) - control["mean_abs_error"].iloc[0]) > CRITICAL * deviation
+        )
     assert any(wrong)
 
 
 SIMULATED = {
     "median": (release.Median(0, 120, 1), "swap"),
     "between records": (release.Quantile(0.3, 0, 120, 1, definition="linear"), "add_remove"),
-    "floats": (release.Quantile(0.9, grid=release.Floats(digits=1, smallest=-1, largest=3)), "add_remove"),
+    "floats": (
+        release.Quantile(0.9, grid=release.Floats(digits=1, smallest=-1, largest=3)),
+        "add_remove",
+    ),
     "order": (release.OrderStatistic(3, 0, 120, 1), "swap"),
     "maximum": (release.Maximum(2, 0, 120, 1), "add_remove"),
     "sum": (release.NonnegativeSum(2, 5000, 1), "add_remove"),
@@ -86,7 +116,9 @@ SIMULATED = {
 @pytest.mark.parametrize(("statistic", "neighbors"), SIMULATED.values(), ids=SIMULATED)
 @pytest.mark.parametrize("mechanism", [None, "permute_and_flip"])
 def test_a_simulation_is_the_release_probability_by_probability(statistic, neighbors, mechanism):
-    """Error bars of every group are those of its exact distribution, and a seed decides the draw by the same probabilities."""
+    """Error bars of every group are those of its exact distribution, and a seed decides the draw by
+    the same probabilities.
+    """
     asked = {"epsilon": 0.7, "neighbors": neighbors, "mechanism": mechanism}
     regions = ["north", "south"] if neighbors == "add_remove" else [None]
     by = {"by": "region"} if neighbors == "add_remove" else {}
@@ -97,16 +129,22 @@ def test_a_simulation_is_the_release_probability_by_probability(statistic, neigh
         exact = release.exact_distribution(statistic, own["age"].to_numpy(), **asked)
         value = rows["value"].iloc[0]
         bars = [exact.mean_abs_error(value), *exact.interval(0.95)]
-        np.testing.assert_allclose(rows[["mean_abs_error", "lower95", "upper95"]].to_numpy()[0], bars, rtol=1e-9)
+        np.testing.assert_allclose(
+            rows[["mean_abs_error", "lower95", "upper95"]].to_numpy()[0], bars, rtol=1e-9
+        )
         values = exact.values
         pmf = exact.pmf(values)
         assert pmf.sum() == pytest.approx(1, abs=1e-9)
         seen, there = np.searchsorted(values, rows["simulated"]), pmf > 0
         np.testing.assert_array_equal(values[seen], rows["simulated"])
-        assert_counts_follow(np.bincount(seen, minlength=values.size)[there], pmf[there] / pmf.sum())
+        assert_counts_follow(
+            np.bincount(seen, minlength=values.size)[there], pmf[there] / pmf.sum()
+        )
         wrong = statistic.distribution(counted(statistic, own), 2.1, neighbors, mechanism=mechanism)
         other = wrong.pmf(values).reshape(-1)
-        assert_counts_rejected(np.bincount(seen, minlength=values.size)[there], other[there] / other[there].sum())
+        assert_counts_rejected(
+            np.bincount(seen, minlength=values.size)[there], other[there] / other[there].sum()
+        )
 
 
 def test_groups_that_are_worked_on_together_or_apart_are_the_same():
@@ -115,13 +153,19 @@ def test_groups_that_are_worked_on_together_or_apart_are_the_same():
     group, size = rng.integers(0, 3000, 120_000), rng.integers(0, 10_000, 120_000)
     people = pandas.DataFrame({"g": group, "x": size})
     statistic = release.Median(0, 10_000, 1)
-    found = frames.simulate(0, people, {"x": statistic}, by="g", epsilon=1.0, neighbors="add_remove").frame
+    found = frames.simulate(
+        0, people, {"x": statistic}, by="g", epsilon=1.0, neighbors="add_remove"
+    ).frame
     assert found["g"].tolist() == list(range(3000))
     for place in (0, 1, 1499, 1700, 2998, 2999):
-        exact = release.exact_distribution(statistic, size[group == place], epsilon=1.0, neighbors="add_remove")
+        exact = release.exact_distribution(
+            statistic, size[group == place], epsilon=1.0, neighbors="add_remove"
+        )
         bars = [exact.value, exact.mean_abs_error(exact.value), *exact.interval(0.95)]
         np.testing.assert_allclose(
-            found.iloc[place][["value", "mean_abs_error", "lower95", "upper95"]].to_numpy(float), bars, rtol=1e-9
+            found.iloc[place][["value", "mean_abs_error", "lower95", "upper95"]].to_numpy(float),
+            bars,
+            rtol=1e-9,
         )
         assert found.iloc[place]["records"] == np.sum(group == place)
 
@@ -134,11 +178,20 @@ def counted(statistic, people):
 def test_objects_functions_and_names_of_columns_are_one():
     """A function with its options is the object, and a mapping of objects is a shared one."""
     public = {"lower": 0, "upper": 120, "resolution": 1}
-    common = {"epsilon": 1.0, "neighbors": "add_remove", "by": "region", "groups": ["south", "north"]}
+    common = {
+        "epsilon": 1.0,
+        "neighbors": "add_remove",
+        "by": "region",
+        "groups": ["south", "north"],
+    }
     for function, object_, options in (
         (release.median, release.Median(**public), public),
         (dpjax.quantile, release.Quantile("1/3", **public), public | {"q": "1/3"}),
-        (dpjax.quantiles, release.Quantiles((0.2, 0.5), max_records=90, **public), public | {"qs": [0.2, 0.5], "max_records": 90}),
+        (
+            dpjax.quantiles,
+            release.Quantiles((0.2, 0.5), max_records=90, **public),
+            public | {"qs": [0.2, 0.5], "max_records": 90},
+        ),
         (dpjax.count, release.Count(), {}),
         (dpjax.candidate_counts, release.Mode((21, 25)), {"candidates": [21, 25]}),
     ):
@@ -150,17 +203,36 @@ def test_objects_functions_and_names_of_columns_are_one():
             ({"age": release.Statistic.from_json(object_.to_json())}, {}),
             ({"age": options}, {"statistic": function}),
         )
-        found = [frames.simulate(KEY, PEOPLE, columns, **asked, **common).frame.to_dict() for columns, asked in calls]
+        found = [
+            frames.simulate(KEY, PEOPLE, columns, **asked, **common).frame.to_dict()
+            for columns, asked in calls
+        ]
         assert all(each == found[0] for each in found)
-        assert frames.simulate(KEY + 1, PEOPLE, {"age": object_}, **common, draws=9).frame.to_dict() != found[0]
+        assert (
+            frames.simulate(KEY + 1, PEOPLE, {"age": object_}, **common, draws=9).frame.to_dict()
+            != found[0]
+        )
         drawn = [frames.release(PEOPLE, columns, **asked, **common) for columns, asked in calls]
-        assert len({(str(each.guarantee), tuple(each.frame.columns), len(each.frame)) for each in drawn}) == 1
+        assert (
+            len(
+                {
+                    (str(each.guarantee), tuple(each.frame.columns), len(each.frame))
+                    for each in drawn
+                }
+            )
+            == 1
+        )
 
 
 def test_several_statistics_in_one_call():
-    asked = {"age": release.Quantiles((0.25, 0.75), 0, 120, 1, max_records=99), "hours": release.Count()}
+    asked = {
+        "age": release.Quantiles((0.25, 0.75), 0, 120, 1, max_records=99),
+        "hours": release.Count(),
+    }
     people = PEOPLE.assign(hours=1.0)
-    found = frames.release(people, asked, by="region", groups=["north"], epsilon=60.0, neighbors="add_remove").frame
+    found = frames.release(
+        people, asked, by="region", groups=["north"], epsilon=60.0, neighbors="add_remove"
+    ).frame
     assert found["column"].tolist() == ["age", "age", "hours"]
     assert found["quantile"].tolist()[:2] == [0.25, 0.75]
     assert np.isnan(found["quantile"].iloc[2])
@@ -204,10 +276,20 @@ LINE = 'frames.simulate(0, people, "age", lower=0, upper=120, epsilon=1.0, neigh
 
 
 @pytest.mark.parametrize(
-    ("more", "expected"), [("", "False False"), pytest.param(LINE, "True", marks=pytest.mark.slow, id="control: on the line")]
+    ("more", "expected"),
+    [
+        ("", "False False"),
+        pytest.param(LINE, "True", marks=pytest.mark.slow, id="control: on the line"),
+    ],
 )
 def test_a_new_process_imports_no_jax(more, expected):
-    done = subprocess.run([sys.executable, "-c", PROGRAM + more], capture_output=True, text=True, timeout=300, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM + more],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=True,
+    )
     assert done.stdout.strip().splitlines()[-1] == expected
 
 
@@ -218,14 +300,26 @@ def test_laplace_noise_has_the_bars_of_the_arrays():
     profile = dpjax.median(AGES, **options)
     exact = dpjax.laplace(profile.value, 0.3, sensitivity=120.0, lower=0.0, upper=120.0)
     bars = [exact.mean_abs_error(profile.value), *exact.interval(0.95)]
-    np.testing.assert_allclose(found.frame[["mean_abs_error", "lower95", "upper95"]].to_numpy()[0], bars, rtol=1e-4)
-    assert abs(float(dpjax.piecewise_laplace(profile, 0.3).mean_abs_error(profile.value)) / float(bars[0]) - 1) > 1e-3  # control
+    np.testing.assert_allclose(
+        found.frame[["mean_abs_error", "lower95", "upper95"]].to_numpy()[0], bars, rtol=1e-4
+    )
+    # control
+    assert (
+        abs(
+            float(dpjax.piecewise_laplace(profile, 0.3).mean_abs_error(profile.value))
+            / float(bars[0])
+            - 1
+        )
+        > 1e-3
+    )
     assert found.note == "A release needs another mechanism in addition."
 
 
 @pytest.mark.slow
 def test_ties_are_said_where_they_spoil_a_draw():
-    tied = pandas.DataFrame({"age": [30.0] * 30 + list(range(31, 51)) + [None] * 9, "hours": np.arange(59.0)})
+    tied = pandas.DataFrame(
+        {"age": [30.0] * 30 + list(range(31, 51)) + [None] * 9, "hours": np.arange(59.0)}
+    )
     options = {"lower": -1, "upper": 120, "epsilon": 1.0, "neighbors": "add_remove"}
     plain = frames.simulate(KEY, tied, ["age", "hours"], **options)
     assert plain.frame["tied_share"].tolist() == [0.6, pytest.approx(1 / 59)]
@@ -236,8 +330,13 @@ def test_ties_are_said_where_they_spoil_a_draw():
     with_resolution = frames.simulate(KEY, tied, ["age", "hours"], resolution=1, **options)
     assert with_resolution.frame["tied_share"].tolist() == [0.6, pytest.approx(1 / 59)]
     assert with_resolution.note == ""
-    assert frames.simulate(KEY, tied, "hours", **options).note == "A release needs resolution= in addition."
-    assert "tied_share" not in frames.simulate(KEY, tied, "age", statistic=dpjax.mean, **options).frame
+    assert (
+        frames.simulate(KEY, tied, "hours", **options).note
+        == "A release needs resolution= in addition."
+    )
+    assert (
+        "tied_share" not in frames.simulate(KEY, tied, "age", statistic=dpjax.mean, **options).frame
+    )
 
 
 def test_many_records_at_or_beyond_a_bound_are_said():
@@ -246,15 +345,35 @@ def test_many_records_at_or_beyond_a_bound_are_said():
     for statistic in (release.median, release.maximum):
         more = {"tau": 1} if statistic is release.maximum else {}
         found = frames.simulate(KEY, people, "age", statistic=statistic, upper=30, **asked, **more)
-        assert found.note == "87 % of the records are at or beyond a bound, and count as that bound: are the bounds wide enough?"
+        assert (
+            found.note
+            == "87 % of the records are at or beyond a bound, and count as that bound: are the "
+            "bounds wide enough?"
+        )
         assert found.note[:40] in repr(found)
-        assert frames.simulate(KEY, people, "age", statistic=statistic, upper=96, **asked, **more).note == ""  # 22 %
+        # 22 %
+        assert (
+            frames.simulate(KEY, people, "age", statistic=statistic, upper=96, **asked, **more).note
+            == ""
+        )
     assert (
-        "86 to 88 % of the records" in frames.simulate(KEY, people, "age", by="g", groups=["a", "b", "c"], upper=30, **asked).note
+        "86 to 88 % of "
+        "the records"
+        in frames.simulate(
+            KEY, people, "age", by="g", groups=["a", "b", "c"], upper=30, **asked
+        ).note
     )
     assert (
         frames.simulate(
-            KEY, people, "age", statistic=release.nonnegative_sum, tau=1, upper=30, resolution=1, epsilon=1.0, neighbors="swap"
+            KEY,
+            people,
+            "age",
+            statistic=release.nonnegative_sum,
+            tau=1,
+            upper=30,
+            resolution=1,
+            epsilon=1.0,
+            neighbors="swap",
         ).note
         == ""
     )
@@ -269,9 +388,17 @@ def test_a_function_of_a_users_own_is_drawn_by_jax():
 
 
 def test_what_a_release_lacks_is_said():
-    assert frames.simulate(KEY, PEOPLE, "age", by="region", **BOUNDS).note == "A release needs groups= in addition."
+    assert (
+        frames.simulate(KEY, PEOPLE, "age", by="region", **BOUNDS).note
+        == "A release needs groups= in addition."
+    )
     assert frames.simulate(KEY, PEOPLE, "age", by="region", groups=["north"], **BOUNDS).note == ""
-    assert frames.simulate(KEY, PEOPLE, "age", by="region", groups=frames.PrivateGroups(1.0, 1e-6), **BOUNDS).note == ""
+    assert (
+        frames.simulate(
+            KEY, PEOPLE, "age", by="region", groups=frames.PrivateGroups(1.0, 1e-6), **BOUNDS
+        ).note
+        == ""
+    )
 
 
 SAME = [
@@ -282,28 +409,74 @@ SAME = [
     ({"mechanism": "permute_and_flip", "resolution": None}, "needs lower, upper and resolution"),
     ({"grid": release.Floats(digits=2)}, "grid cannot be combined with lower, upper or resolution"),
     ({"statistic": release.median, "resolution": None}, "needs lower, upper and resolution"),
-    ({"statistic": release.median, "mechanism": "laplace"}, "mechanism must be one of 'piecewise_laplace', 'inverse_sensitivity'"),
+    (
+        {"statistic": release.median, "mechanism": "laplace"},
+        "mechanism must be one of 'piecewise_laplace', 'inverse_sensitivity'",
+    ),
     ({"statistic": release.sum}, "neighbors must be 'swap' for Sum, got 'add_remove'"),
     ({"statistic": release.mean}, "neighbors must be 'swap' for Mean, got 'add_remove'"),
-    ({"by": "region", "groups": "Male"}, r"groups must be a list of labels, such as \['Male'\]; got 'Male'"),
-    ({"statistic": dpjax.quantiles, "qs": QUARTILES, "public_n": 60, "max_records": 60}, "sizes are private: give max_records="),
-    ({"statistic": dpjax.quantiles, "qs": QUARTILES, "max_records": 9, "neighbors": "swap"}, "max_records is for add_remove"),
+    (
+        {"by": "region", "groups": "Male"},
+        r"groups must be a list of labels, such as \['Male'\]; "
+        r"got 'Male'",
+    ),
+    (
+        {"statistic": dpjax.quantiles, "qs": QUARTILES, "public_n": 60, "max_records": 60},
+        "sizes are private: give max_records=",
+    ),
+    (
+        {"statistic": dpjax.quantiles, "qs": QUARTILES, "max_records": 9, "neighbors": "swap"},
+        "max_records is for add_remove",
+    ),
     ({"statistic": release.joint_quantiles, "qs": QUARTILES}, "need max_records="),
     (
-        {"statistic": release.joint_quantiles, "qs": QUARTILES, "max_records": 9, "mechanism": "laplace"},
+        {
+            "statistic": release.joint_quantiles,
+            "qs": QUARTILES,
+            "max_records": 9,
+            "mechanism": "laplace",
+        },
         "has only one mechanism: mechanism must be None",
     ),
-    ({"statistic": dpjax.count, "lower": None, "upper": None, "resolution": None, "neighbors": "swap"}, "'add_remove' for Count"),
-    ({"statistic": release.mode, "candidates": [2, 1], "lower": None, "upper": None, "resolution": None}, "increas"),
-    ({"statistic": release.mode, "candidates": [20, 30]}, "^mode has no option 'lower': its options are candidates, resolution"),
+    (
+        {
+            "statistic": dpjax.count,
+            "lower": None,
+            "upper": None,
+            "resolution": None,
+            "neighbors": "swap",
+        },
+        "'add_remove' for Count",
+    ),
+    (
+        {
+            "statistic": release.mode,
+            "candidates": [2, 1],
+            "lower": None,
+            "upper": None,
+            "resolution": None,
+        },
+        "increas",
+    ),
+    (
+        {"statistic": release.mode, "candidates": [20, 30]},
+        "^mode has no option 'lower': its options are candidates, resolution",
+    ),
     ({"statistic": dpjax.quantile, "q": 0.5, "epsilon": 0.0}, "epsilon"),
 ]
 
 
-@pytest.mark.parametrize(("changes", "message"), SAME, ids=lambda item: None if isinstance(item, str) else ", ".join(item))
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    SAME,
+    ids=lambda item: None if isinstance(item, str) else ", ".join(item),
+)
 def test_what_one_call_refuses_the_other_refuses_too(changes, message):
     call = {name: value for name, value in (BOUNDS | changes).items() if value is not None}
-    for run in (lambda: frames.simulate(KEY, PEOPLE, "age", **call), lambda: frames.release(PEOPLE, "age", **call)):
+    for run in (
+        lambda: frames.simulate(KEY, PEOPLE, "age", **call),
+        lambda: frames.release(PEOPLE, "age", **call),
+    ):
         with pytest.raises((TypeError, ValueError), match=message):
             run()
 
@@ -321,15 +494,23 @@ def test_what_only_one_of_them_can_do_says_so():
             {"statistic": dpjax.quantiles, "qs": QUARTILES, "mechanism": "laplace"},
             "mechanism must not be given for several quantiles",
         ),
-        ({"statistic": dpjax.local_sensitivity, "resolution": None}, "must return a SensitivityProfile"),
-        ({"statistic": dpjax.mean, "resolution": None, "mechanism": "laplace"}, "laplace takes a profile with steps"),
+        (
+            {"statistic": dpjax.local_sensitivity, "resolution": None},
+            "must return a SensitivityProfile",
+        ),
+        (
+            {"statistic": dpjax.mean, "resolution": None, "mechanism": "laplace"},
+            "laplace takes a profile with steps",
+        ),
         ({"mechanism": "gaussian"}, "'inverse_sensitivity', 'permute_and_flip'; got"),
         ({"mechanism": "gaussian", "resolution": None}, "'inverse_sensitivity', 'laplace'; got"),
         ({"resolution": None, "definition": "middle"}, "definition"),
         ({"resolution": None, "rounded": True}, "^median: .*unexpected keyword argument 'rounded'"),
     ):
         with pytest.raises((TypeError, ValueError), match=message):
-            frames.simulate(KEY, PEOPLE, "age", **{k: v for k, v in (BOUNDS | changes).items() if v is not None})
+            frames.simulate(
+                KEY, PEOPLE, "age", **{k: v for k, v in (BOUNDS | changes).items() if v is not None}
+            )
 
 
 @pytest.mark.parametrize("name", ["joint_quantiles", "nested_quantiles", "recursive_quantiles"])
@@ -359,7 +540,11 @@ def test_several_quantiles_without_a_resolution_come_from_jax(name):
     }
     found = frames.simulate(KEY, PEOPLE, "age", by="region", **call)
     assert found.frame.shape[0] == 12
-    lacking = "resolution=, max_records=, groups=" if name == "joint_quantiles" else "resolution=, groups="
+    lacking = (
+        "resolution=, max_records=, groups="
+        if name == "joint_quantiles"
+        else "resolution=, groups="
+    )
     assert found.note.endswith(f"A release needs {lacking} in addition.")
     assert found.frame["simulated"].between(0, 120).all()
 
@@ -369,7 +554,13 @@ def test_a_result_prints_in_a_hundred_columns_with_everything():
     rng = np.random.default_rng(2)
     columns = {"region": np.repeat(["north", "south"], 200), "sex": np.tile(["f", "m"], 200)}
     columns |= {"age": rng.normal(50, 9, 400), "income": np.exp(rng.normal(10, 1, 400))}
-    options = {"lower": 0, "epsilon": [0.5, 1.0], "neighbors": "add_remove", "mechanism": "permute_and_flip", "resolution": 1}
+    options = {
+        "lower": 0,
+        "epsilon": [0.5, 1.0],
+        "neighbors": "add_remove",
+        "mechanism": "permute_and_flip",
+        "resolution": 1,
+    }
     for kind in (pandas.DataFrame, pytest.importorskip("polars").DataFrame):
         asked = {"age": {"upper": 120}, "income": {"upper": 300_000, "resolution": 100}}
         found = frames.simulate(KEY, kind(columns), asked, by=["region", "sex"], **options)
@@ -377,11 +568,15 @@ def test_a_result_prints_in_a_hundred_columns_with_everything():
         assert max(map(len, lines)) <= 100
         for name in found.frame.columns:
             assert sum(name in line.split() for line in lines) >= 1, name
-        assert len([line for line in lines if line.startswith(("north", "south"))]) == 16 * (1 + ("" in lines))
+        assert len([line for line in lines if line.startswith(("north", "south"))]) == 16 * (
+            1 + ("" in lines)
+        )
         assert "missing 0" in lines
         assert found.note == "A release needs groups= in addition."
         assert lines[-1] == found.note
-        assert set(found.guarantees) == {(column, epsilon) for column in asked for epsilon in (0.5, 1.0)}
+        assert set(found.guarantees) == {
+            (column, epsilon) for column in asked for epsilon in (0.5, 1.0)
+        }
         assert found.guarantees["age", 0.5].bounded_range == 1.0
         assert found.guarantee.epsilon == 3.0
         assert "<table" in found._repr_html_()

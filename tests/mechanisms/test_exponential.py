@@ -1,4 +1,6 @@
-"""The exponential mechanism over candidates: its distribution, two races that draw from it, its privacy on every small dataset."""
+"""The exponential mechanism over candidates: its distribution, two races that draw from it, its
+privacy on every small dataset.
+"""
 
 from dataclasses import replace
 
@@ -18,7 +20,10 @@ from tests.support.audit import Audit, padded
 
 CANDIDATES = (0.0, 1.0, 4.0)
 GRID = (*CANDIDATES, 9.0)
-DATASETS = {"add_remove": oracle.all_datasets(range(6), GRID), "swap": oracle.all_datasets([4, 5], GRID)}
+DATASETS = {
+    "add_remove": oracle.all_datasets(range(6), GRID),
+    "swap": oracle.all_datasets([4, 5], GRID),
+}
 EPSILONS = np.array([0.5, 3.0])
 
 
@@ -29,13 +34,22 @@ def mode_scores(neighbors, datasets=None):
 
 def count_scores(neighbors, datasets=None):
     x, count = padded(DATASETS[neighbors] if datasets is None else datasets, 5)
-    return candidate_counts(jnp.asarray(x), candidates=CANDIDATES, neighbors=neighbors, num_records=count)
+    return candidate_counts(
+        jnp.asarray(x), candidates=CANDIDATES, neighbors=neighbors, num_records=count
+    )
 
 
 def audit(log_probabilities, datasets, neighbors):
-    """The largest log-ratio over all neighbours, and the largest range of them, for each leading index."""
+    """The largest log-ratio over all neighbours, and the largest range of them, for each leading
+    index.
+    """
     index = {data: row for row, data in enumerate(datasets)}
-    pairs = [(index[d], index[o]) for d in datasets for o in oracle.neighbours_of(d, neighbors, GRID) if o in index]
+    pairs = [
+        (index[d], index[o])
+        for d in datasets
+        for o in oracle.neighbours_of(d, neighbors, GRID)
+        if o in index
+    ]
     first, second = np.array(pairs).T
     ratio = np.asarray(log_probabilities)[:, first] - np.asarray(log_probabilities)[:, second]
     spread = np.maximum(ratio.max(axis=-1), 0) + np.maximum(-ratio.min(axis=-1), 0)
@@ -43,7 +57,9 @@ def audit(log_probabilities, datasets, neighbors):
 
 
 def audit_of(scores, neighbors):
-    return audit(exponential(scores, EPSILONS[:, None]).log_probabilities(), DATASETS[neighbors], neighbors)
+    return audit(
+        exponential(scores, EPSILONS[:, None]).log_probabilities(), DATASETS[neighbors], neighbors
+    )
 
 
 @pytest.mark.slow
@@ -79,10 +95,13 @@ def test_control_mistakes_about_the_sensitivity_are_caught(x64):
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", [pytest.param("float32", marks=pytest.mark.slow), "float64"])
 def test_duffs_race_and_gumbel_max_choose_the_same_from_the_same_uniforms(dtype, x64):
-    """Algorithm 1 of Gillenwater and Munoz Medina against the library's Gumbel-max; both against the exact probabilities."""
+    """Algorithm 1 of Gillenwater and Munoz Medina against the library's Gumbel-max; both against
+    the exact probabilities.
+    """
     draws, rate = 40_000, 1.0
     scores = np.array([0.0, -1.0, -3.0, 0.5, -8.0], dtype)
-    log_weights = np.log(np.array([1.0, 3.0, 0.5, 2.0, 40.0], dtype)) + rate * scores  # the widths of the paper's A_k
+    # the widths of the paper's A_k
+    log_weights = np.log(np.array([1.0, 3.0, 0.5, 2.0, 40.0], dtype)) + rate * scores
     distribution = exponential(scores, 2 * rate, sensitivity=1.0)
 
     @jax.jit
@@ -90,30 +109,47 @@ def test_duffs_race_and_gumbel_max_choose_the_same_from_the_same_uniforms(dtype,
         pair = uniform(key, (draws * 5,), dtype)
         gumbels = gumbel_from_uniform(pair).reshape(draws, 5)
         race = jnp.log(jnp.log(1 / pair.value)).reshape(draws, 5) - log_weights[None]
-        return gumbel_max(log_weights[None], gumbels), jnp.argmin(race, axis=-1), gumbel_max(scores[None], gumbels)
+        return (
+            gumbel_max(log_weights[None], gumbels),
+            jnp.argmin(race, axis=-1),
+            gumbel_max(scores[None], gumbels),
+        )
 
     by_gumbel, by_race, plain = (np.asarray(index) for index in races(jax.random.key(5)))
-    # In float32 log(1/U) of a U near 1 is rounded; where it decides, and only there, the two differ.
+    # In float32 log(1/U) of a U near 1 is rounded; where it decides, and only there, the two
+    # differ.
     assert np.mean(by_gumbel != by_race) <= (0.0 if dtype == "float64" else 1e-4)
     weights = np.exp(np.asarray(log_weights, np.float64))
     for index in (by_gumbel, by_race):
         statistics.assert_counts_follow(np.bincount(index, minlength=5), weights / weights.sum())
-        statistics.assert_counts_rejected(np.bincount(index, minlength=5), distribution.probabilities())
+        statistics.assert_counts_rejected(
+            np.bincount(index, minlength=5), distribution.probabilities()
+        )
     statistics.assert_counts_follow(np.bincount(plain, minlength=5), distribution.probabilities())
 
 
 @pytest.mark.slow
 def test_forms_of_scores_and_excluded_candidates():
-    scores = CandidateScores(jnp.array([[1.0, 3.0, -jnp.inf]] * 2), jnp.array([5.0, 6.0, 7.0]), neighbors="swap")
+    scores = CandidateScores(
+        jnp.array([[1.0, 3.0, -jnp.inf]] * 2), jnp.array([5.0, 6.0, 7.0]), neighbors="swap"
+    )
     distribution = exponential(scores, jnp.array([1.0, 2.0])[:, None])
     assert distribution.batch_shape == (2, 2)
-    np.testing.assert_allclose(distribution.prob(6.0) / distribution.prob(5.0), [[np.e] * 2, [np.e**2] * 2], rtol=1e-6)
+    np.testing.assert_allclose(
+        distribution.prob(6.0) / distribution.prob(5.0), [[np.e] * 2, [np.e**2] * 2], rtol=1e-6
+    )
     assert (distribution.prob(7.0) == 0).all()
     same = exponential(scores.scores, 1.0, candidates=[5, 6, 7], sensitivity=1)
     np.testing.assert_array_equal(same.probabilities(), distribution.probabilities()[0])
     per_row = exponential(scores.scores[0], 1.0, sensitivity=np.array([1.0, 2.0]))
-    np.testing.assert_allclose(per_row.prob(1.0) / per_row.prob(0.0), [np.e, np.exp(0.5)], rtol=1e-6)
-    bad = exponential(jnp.array([[1.0, jnp.nan], [1.0, jnp.inf], [-jnp.inf, -jnp.inf], [0.0, 0.0]]), 1.0, sensitivity=1.0)
+    np.testing.assert_allclose(
+        per_row.prob(1.0) / per_row.prob(0.0), [np.e, np.exp(0.5)], rtol=1e-6
+    )
+    bad = exponential(
+        jnp.array([[1.0, jnp.nan], [1.0, jnp.inf], [-jnp.inf, -jnp.inf], [0.0, 0.0]]),
+        1.0,
+        sensitivity=1.0,
+    )
     assert np.isnan(bad.mean()).tolist() == [True, True, True, False]
     assert np.isnan(exponential(scores, jnp.float32(-1.0)).mean()).all()
 

@@ -1,4 +1,6 @@
-"""Retrying: the exact distribution against all sequences of attempts, draws against it, and its privacy over all small datasets."""
+"""Retrying: the exact distribution against all sequences of attempts, draws against it, and its
+privacy over all small datasets.
+"""
 
 import itertools
 from dataclasses import replace
@@ -19,15 +21,28 @@ from tests.support.statistics import assert_counts_follow, assert_counts_rejecte
 
 VALUES = np.array([1.0, 2.0, 3.0, 4.0])
 MASSES = np.array([0.1, 0.2, 0.3, 0.4])
-ACCEPTANCE = np.array([[1, 0, 1, 0], [0.5, 0.25, 0, 1], [1, 1, 1, 1], [0, 0, 0, 0], [0, 0, 0, 1e-12], [1e-12, 1, 1, 1]])
+ACCEPTANCE = np.array(
+    [
+        [1, 0, 1, 0],
+        [0.5, 0.25, 0, 1],
+        [1, 1, 1, 1],
+        [0, 0, 0, 0],
+        [0, 0, 0, 1e-12],
+        [1e-12, 1, 1, 1],
+    ]
+)
 
 
 def small_distribution(dtype="float64"):
-    return Finite(jnp.asarray(VALUES, dtype), -jnp.log(jnp.asarray(MASSES, dtype)), jnp.ones((), dtype))
+    return Finite(
+        jnp.asarray(VALUES, dtype), -jnp.log(jnp.asarray(MASSES, dtype)), jnp.ones((), dtype)
+    )
 
 
 def sequences(masses, acceptance, attempts):
-    """The distribution of the first accepted candidate, by walking through all sequences of attempts; last the fallback."""
+    """The distribution of the first accepted candidate, by walking through all sequences of
+    attempts; last the fallback.
+    """
     found = np.zeros(len(masses) + 1)
     steps = [(i, mass * a, a) for i, (mass, a) in enumerate(zip(masses, acceptance, strict=True))]
     alive = [1.0]
@@ -44,9 +59,13 @@ def sequences(masses, acceptance, attempts):
 
 @pytest.mark.parametrize("attempts", [4, pytest.param(1, marks=pytest.mark.slow)])
 def test_the_distribution_is_that_of_all_sequences(attempts, x64):
-    distribution = never_fail_distribution(small_distribution(), ACCEPTANCE, fallback=np.arange(6.0), attempts=attempts)
+    distribution = never_fail_distribution(
+        small_distribution(), ACCEPTANCE, fallback=np.arange(6.0), attempts=attempts
+    )
     expected = [sequences(MASSES, row, attempts) for row in ACCEPTANCE]
-    np.testing.assert_allclose(np.exp(log_probabilities(distribution)), expected, rtol=1e-12, atol=1e-300)
+    np.testing.assert_allclose(
+        np.exp(log_probabilities(distribution)), expected, rtol=1e-12, atol=1e-300
+    )
     np.testing.assert_array_equal(distribution.values[:, -1], np.arange(6.0))
     np.testing.assert_array_equal(distribution.values[:, :-1], np.broadcast_to(VALUES, (6, 4)))
 
@@ -55,15 +74,25 @@ def test_the_distribution_is_that_of_all_sequences(attempts, x64):
 def test_many_attempts_and_rare_successes(x64):
     """1 - (1 - p)^m without cancellation, and the distribution given success in the limit."""
     distribution = never_fail_distribution(
-        small_distribution(), np.array([[0, 0, 0, 1e-12], [1, 0, 0.5, 0]]), fallback=0.0, attempts=1000
+        small_distribution(),
+        np.array([[0, 0, 0, 1e-12], [1, 0, 0.5, 0]]),
+        fallback=0.0,
+        attempts=1000,
     )
     found = np.exp(log_probabilities(distribution))
-    np.testing.assert_allclose(found[0, 3], 4e-10, rtol=1e-9)  # 1000 times 4e-13, but for its square
+    # 1000 times 4e-13, but for its square
+    np.testing.assert_allclose(found[0, 3], 4e-10, rtol=1e-9)
     np.testing.assert_allclose(found[1], [0.4, 0, 0.6, 0, 0.75**1000], rtol=1e-12)
-    odd = never_fail_distribution(small_distribution(), np.array([[7.0, -1.0, np.nan, 0.0]]), fallback=0.0, attempts=2)
-    np.testing.assert_allclose(np.exp(log_probabilities(odd))[0], sequences(MASSES, [1, 0, 0, 0], 2), rtol=1e-12)
+    odd = never_fail_distribution(
+        small_distribution(), np.array([[7.0, -1.0, np.nan, 0.0]]), fallback=0.0, attempts=2
+    )
+    np.testing.assert_allclose(
+        np.exp(log_probabilities(odd))[0], sequences(MASSES, [1, 0, 0, 0], 2), rtol=1e-12
+    )
     nothing = replace(small_distribution(), cost=jnp.full(4, jnp.nan))
-    assert np.isnan(log_probabilities(never_fail_distribution(nothing, np.ones(4), fallback=0.0, attempts=2))).all()
+    assert np.isnan(
+        log_probabilities(never_fail_distribution(nothing, np.ones(4), fallback=0.0, attempts=2))
+    ).all()
 
 
 def retry(key, distribution, attempts, draws):
@@ -74,7 +103,13 @@ def retry(key, distribution, attempts, draws):
         return index, jnp.stack([index, index + 1], axis=-1).astype(jnp.float32)
 
     fallback = (4, jnp.array([4.0, 5.0]))
-    return never_fail(key, draw, succeeded=lambda pair: (pair[0] == 0) | (pair[0] == 2), fallback=fallback, attempts=attempts)
+    return never_fail(
+        key,
+        draw,
+        succeeded=lambda pair: (pair[0] == 0) | (pair[0] == 2),
+        fallback=fallback,
+        attempts=attempts,
+    )
 
 
 @pytest.mark.slow
@@ -95,13 +130,18 @@ def test_the_distribution_does_not_change_with_further_rows_or_excluded_candidat
     accepted = jnp.where(jnp.arange(333) % 3 == 0, jnp.float32(0.7), 0.0)
 
     def costs(scores, accepted):
-        distribution = never_fail_distribution(exponential(scores, 1.0, sensitivity=1.0), accepted, fallback=0.0, attempts=5)
+        distribution = never_fail_distribution(
+            exponential(scores, 1.0, sensitivity=1.0), accepted, fallback=0.0, attempts=5
+        )
         return np.asarray(distribution.cost)
 
     plain = costs(scores[:7], accepted)
     np.testing.assert_array_equal(costs(scores, accepted)[:7], plain)
     np.testing.assert_array_equal(costs(scores[:1], accepted), plain[:1])
-    wider = costs(jnp.pad(scores[:7], [(0, 0), (0, 200)], constant_values=-jnp.inf), jnp.pad(accepted, (0, 200)))
+    wider = costs(
+        jnp.pad(scores[:7], [(0, 0), (0, 200)], constant_values=-jnp.inf),
+        jnp.pad(accepted, (0, 200)),
+    )
     np.testing.assert_array_equal(np.delete(wider, np.s_[333:533], axis=1), plain)
 
 
@@ -119,7 +159,9 @@ def test_keys_map_and_single_draws_are_those_of_the_batch():
     assert (found < 1).all()
     leftover = np.exp(-2.0)
     assert_counts_follow([np.sum(found == -1), np.sum(found >= 0)], [leftover, 1 - leftover])
-    assert_counts_rejected([np.sum(found == -1), np.sum(found >= 0)], [np.exp(-1.0), 1 - np.exp(-1.0)])
+    assert_counts_rejected(
+        [np.sum(found == -1), np.sum(found >= 0)], [np.exp(-1.0), 1 - np.exp(-1.0)]
+    )
 
 
 def test_nan_is_what_the_test_says_and_the_number_of_draws_is_fixed():
@@ -130,7 +172,11 @@ def test_nan_is_what_the_test_says_and_the_number_of_draws_is_fixed():
         return jnp.full((3,), jnp.nan)
 
     with jax.checking_leaks():
-        found = jax.jit(lambda key: never_fail(key, draw, succeeded=lambda y: y == y, fallback=jnp.arange(3.0), attempts=5))
+        found = jax.jit(
+            lambda key: never_fail(
+                key, draw, succeeded=lambda y: y == y, fallback=jnp.arange(3.0), attempts=5
+            )
+        )
     np.testing.assert_array_equal(found(jax.random.key(0)), [0, 1, 2])
     assert len(traced) <= 3  # a loop, not five copies
     text = found.lower(jax.random.key(0)).as_text()
@@ -150,7 +196,9 @@ def hockey_stick(logs, pairs, epsilon):
     return np.maximum(p - np.exp(epsilon) * q, 0).sum(-1).max()
 
 
-@pytest.mark.parametrize("mechanism", [exponential, pytest.param(permute_and_flip, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "mechanism", [exponential, pytest.param(permute_and_flip, marks=pytest.mark.slow)]
+)
 def test_private_over_all_score_vectors(mechanism, x64):
     """A bounded range stays as it is, and keeps the loss below it."""
     points, pairs = vectors()
@@ -161,7 +209,9 @@ def test_private_over_all_score_vectors(mechanism, x64):
     sets = np.array([[1, 0, 0, 0], [1, 1, 0, 0], [0, 1, 1, 0], [1, 1, 1, 0]])
     for attempts in (2, 1000):
         distributions = log_probabilities(
-            never_fail_distribution(distribution, jnp.asarray(sets, float)[:, None], fallback=-1.0, attempts=attempts)
+            never_fail_distribution(
+                distribution, jnp.asarray(sets, float)[:, None], fallback=-1.0, attempts=attempts
+            )
         )
         for accepted, logs in zip(sets, distributions, strict=True):
             failure = 1 - (masses * accepted).sum(-1).min()
@@ -179,14 +229,20 @@ def test_private_over_all_score_vectors(mechanism, x64):
 
 
 def test_control_a_success_that_depends_on_the_data(x64):
-    """The best candidate of each dataset is its success: what a neighbour returns becomes impossible."""
+    """The best candidate of each dataset is its success: what a neighbour returns becomes
+    impossible.
+    """
     points, pairs = vectors()
     distribution = exponential(jnp.asarray(points, jnp.float64), 1.0, sensitivity=1.0)
     best = points == points.max(-1, keepdims=True)
     masses = np.exp(log_probabilities(distribution))
     failure = 1 - (masses * best).sum(-1).min()
-    claim = retry_until_success(Guarantee(1.0, 1.0, "swap"), failure, attempts=40, fallback="public")
-    logs = log_probabilities(never_fail_distribution(distribution, jnp.asarray(best, float), fallback=-1.0, attempts=40))
+    claim = retry_until_success(
+        Guarantee(1.0, 1.0, "swap"), failure, attempts=40, fallback="public"
+    )
+    logs = log_probabilities(
+        never_fail_distribution(distribution, jnp.asarray(best, float), fallback=-1.0, attempts=40)
+    )
     assert hockey_stick(logs, pairs, claim.epsilon) >= 0.3 > 100 * claim.delta
 
 
@@ -219,11 +275,18 @@ def test_errors():
         with pytest.raises(ValueError, match=match):
             never_fail(key, lambda key: exponential_noise(key, (2,)), **(good | wrong))
     with pytest.raises(TypeError, match="booleans"):
-        never_fail(key, lambda key: exponential_noise(key, (2,)), **(good | {"succeeded": lambda y: y}))
+        never_fail(
+            key, lambda key: exponential_noise(key, (2,)), **(good | {"succeeded": lambda y: y})
+        )
     with pytest.raises(TypeError, match="typed key"):
         never_fail(0, lambda key: exponential_noise(key, (2,)), **good)
     with pytest.raises(TypeError, match="Finite"):
         never_fail_distribution(VALUES, VALUES, fallback=0.0, attempts=1)
     with pytest.raises(ValueError, match="4 candidates"):
         never_fail_distribution(distribution, np.ones(3), fallback=0.0, attempts=1)
-    assert never_fail.guarantee(Guarantee(1.0, 1.0, "swap"), failure=0.5, attempts=2, fallback="private").bounded_range == inf
+    assert (
+        never_fail.guarantee(
+            Guarantee(1.0, 1.0, "swap"), failure=0.5, attempts=2, fallback="private"
+        ).bounded_range
+        == inf
+    )

@@ -1,4 +1,6 @@
-"""Permute and flip: its probabilities against fractions and a stable dynamic program, its races, and its privacy."""
+"""Permute and flip: its probabilities against fractions and a stable dynamic program, its races,
+and its privacy.
+"""
 
 import itertools
 from dataclasses import replace
@@ -19,7 +21,9 @@ from tests.support.removals import log_probabilities
 
 
 def by_permutations(chances):
-    """The definition: a random order, each candidate accepted with its chance, the first one wins. In fractions."""
+    """The definition: a random order, each candidate accepted with its chance, the first one wins.
+    In fractions.
+    """
     wins = [Fraction(0)] * len(chances)
     for order in itertools.permutations(range(len(chances))):
         rest = Fraction(1)
@@ -30,12 +34,15 @@ def by_permutations(chances):
 
 
 def by_coins(chances, i):
-    """How many of the others reject is a sum of coins; its generating function, integrated. Positive numbers only."""
+    """How many of the others reject is a sum of coins; its generating function, integrated.
+    Positive numbers only.
+    """
     distribution = np.array([1.0])
     for j, q in enumerate(chances):
         if j != i:
             distribution = np.append(distribution * q, 0.0) + np.append(0.0, distribution * (1 - q))
-    ahead = len(chances) - 1 - np.arange(distribution.size)  # 1 - q + q s: those that would accept must come later
+    # 1 - q + q s: those that would accept must come later
+    ahead = len(chances) - 1 - np.arange(distribution.size)
     return chances[i] * np.sum(distribution / (ahead + 1))
 
 
@@ -81,7 +88,11 @@ def test_probabilities_of_many_candidates(k, x64):
     """Fewer nodes than k/2; 10^-10 in float64 is what is promised, 10^-11 what is measured."""
     scores = random_scores(k)
     double, single = (
-        np.exp(-np.asarray(permute_and_flip(jnp.asarray(scores, dtype), 1.0, sensitivity=1.0).cost, np.float64))
+        np.exp(
+            -np.asarray(
+                permute_and_flip(jnp.asarray(scores, dtype), 1.0, sensitivity=1.0).cost, np.float64
+            )
+        )
         for dtype in ("float64", "float32")
     )
     np.testing.assert_allclose(double.sum(axis=-1), 1.0, rtol=1e-11)
@@ -97,10 +108,19 @@ def test_probabilities_of_many_candidates(k, x64):
 
 @pytest.mark.slow
 def test_the_error_is_never_larger_than_that_of_the_exponential_mechanism(x64):
-    scores = np.concatenate([random_scores(33), -np.arange(33.0)[None] * 0.5, np.where(np.arange(33) > 0, -3.0, 0.0)[None]])
+    scores = np.concatenate(
+        [
+            random_scores(33),
+            -np.arange(33.0)[None] * 0.5,
+            np.where(np.arange(33) > 0, -3.0, 0.0)[None],
+        ]
+    )
     epsilon = np.array([0.1, 1.0, 4.0])[:, None]
     loss = scores.max(axis=-1, keepdims=True) - scores
-    ours, theirs = (f(scores, epsilon, sensitivity=1.0).expectation(loss) for f in (permute_and_flip, exponential))
+    ours, theirs = (
+        f(scores, epsilon, sensitivity=1.0).expectation(loss)
+        for f in (permute_and_flip, exponential)
+    )
     assert (ours <= theirs * (1 + 1e-12)).all()
     assert (ours[:, 1:] < theirs[:, 1:]).all()  # all scores tie in the first row
     assert ours[2, 3] < 0.55 * theirs[2, 3]
@@ -127,7 +147,11 @@ def test_the_noisy_maximum_has_these_probabilities(x64):
 
 
 def audit_of(scores, neighbors):
-    return audit(permute_and_flip(scores, EPSILONS[:, None]).log_probabilities(), DATASETS[neighbors], neighbors)
+    return audit(
+        permute_and_flip(scores, EPSILONS[:, None]).log_probabilities(),
+        DATASETS[neighbors],
+        neighbors,
+    )
 
 
 @pytest.mark.parametrize("neighbors", DATASETS)
@@ -152,9 +176,13 @@ def test_control_a_sensitivity_that_is_too_small(neighbors, x64):
 
 @pytest.mark.slow
 def test_the_range_that_two_candidates_attain(x64):
-    """2 log(2 exp(epsilon/2) - 1): above epsilon, and near 2 epsilon for a small one. The docstring names it."""
+    """2 log(2 exp(epsilon/2) - 1): above epsilon, and near 2 epsilon for a small one. The docstring
+    names it.
+    """
     epsilon = np.array([0.01, 1.0, 4.0])
-    distribution = permute_and_flip(np.array([[0.5, -0.5], [-0.5, 0.5]]), epsilon[:, None], sensitivity=1.0)
+    distribution = permute_and_flip(
+        np.array([[0.5, -0.5], [-0.5, 0.5]]), epsilon[:, None], sensitivity=1.0
+    )
     ratio = distribution.log_probabilities()[:, 0] - distribution.log_probabilities()[:, 1]
     attained = ratio.max(axis=-1) - ratio.min(axis=-1)
     np.testing.assert_allclose(attained, 2 * np.log(2 * np.exp(epsilon / 2) - 1), rtol=1e-12)
@@ -168,19 +196,34 @@ def test_random_neighbours_keep_epsilon_and_twice_its_range(x64):
     for k in (2, 3, 5, 20):
         scores = rng.uniform(-1, 1, (20_000, k)) * rng.choice([0.5, 3, 10], (20_000, 1))
         moved = scores + np.where(
-            rng.random((20_000, 1)) < 0.5, rng.choice([-1, 0, 1], (20_000, k)), rng.uniform(-1, 1, (20_000, k))
+            rng.random((20_000, 1)) < 0.5,
+            rng.choice([-1, 0, 1], (20_000, k)),
+            rng.uniform(-1, 1, (20_000, k)),
         )
         for epsilon in (0.1, 1.0, 4.0):
-            a, b = (log_probabilities(permute_and_flip(s, epsilon, sensitivity=1.0)) for s in (scores, moved))
+            a, b = (
+                log_probabilities(permute_and_flip(s, epsilon, sensitivity=1.0))
+                for s in (scores, moved)
+            )
             assert np.abs(a - b).max() <= epsilon * (1 + 1e-9)
-            assert np.ptp(a - b, axis=-1).max() <= 2 * np.log(2 * np.exp(epsilon / 2) - 1) * (1 + 1e-9)
+            assert np.ptp(a - b, axis=-1).max() <= 2 * np.log(2 * np.exp(epsilon / 2) - 1) * (
+                1 + 1e-9
+            )
 
 
 @pytest.mark.slow
 def test_hostile_scores_and_gradients(x64):
     inf = jnp.inf
     distribution = permute_and_flip(
-        jnp.array([[0.0, jnp.nan, 1.0], [0.0, inf, 1.0], [-inf, -inf, -inf], [-inf, 5.0, -inf], [1e300, 0.0, -1e300]]),
+        jnp.array(
+            [
+                [0.0, jnp.nan, 1.0],
+                [0.0, inf, 1.0],
+                [-inf, -inf, -inf],
+                [-inf, 5.0, -inf],
+                [1e300, 0.0, -1e300],
+            ]
+        ),
         1.0,
         sensitivity=1.0,
     )
@@ -196,11 +239,18 @@ def test_hostile_scores_and_gradients(x64):
     by_scores, by_epsilon = gradient(scores, epsilon)
     assert jnp.isfinite(by_scores).all()
     assert by_scores[3] == 0
-    central = jax.jit(lambda h: (error(scores, epsilon + h) - error(scores, epsilon - h)) / (2 * h))(h)
+    central = jax.jit(
+        lambda h: (error(scores, epsilon + h) - error(scores, epsilon - h)) / (2 * h)
+    )(h)
     assert float(by_epsilon) == pytest.approx(float(central), rel=1e-7)
     # At a tie for the best, the distribution is smooth: the gradient is right there too.
     direction = jnp.array([1.0, 0.0, 0.0, 0.0, 0.0])
-    central = jax.jit(lambda h: (error(scores + h * direction, epsilon) - error(scores - h * direction, epsilon)) / (2 * h))(h)
+    central = jax.jit(
+        lambda h: (
+            (error(scores + h * direction, epsilon) - error(scores - h * direction, epsilon))
+            / (2 * h)
+        )
+    )(h)
     assert float(by_scores[0]) == pytest.approx(float(central), rel=1e-5)
 
 
@@ -214,6 +264,8 @@ def test_rows_do_not_depend_on_each_other():
 
     few, many = of(scores[:2]), of(jnp.concatenate([scores] * 9))
     np.testing.assert_array_equal(few.cost, many.cost[:2])
-    np.testing.assert_array_equal(few.sample(jax.random.key(0), (9,)), many.sample(jax.random.key(0), (9,))[:, :2])
+    np.testing.assert_array_equal(
+        few.sample(jax.random.key(0), (9,)), many.sample(jax.random.key(0), (9,))[:, :2]
+    )
     mapped = jax.jit(jax.vmap(of))(scores)
     np.testing.assert_allclose(mapped.mean(), of(scores).mean(), rtol=1e-5)

@@ -1,4 +1,6 @@
-"""Shifted inverse sensitivity: the exact audit of four statistics, the golden losses, candidates, utility and draws."""
+"""Shifted inverse sensitivity: the exact audit of four statistics, the golden losses, candidates,
+utility and draws.
+"""
 
 import json
 import pathlib
@@ -31,17 +33,28 @@ from tests.support.removals import (
     log_probabilities,
     neighbouring,
 )
-from tests.support.statistics import assert_counts_follow, assert_counts_rejected, assert_follows, assert_rejected
+from tests.support.statistics import (
+    assert_counts_follow,
+    assert_counts_rejected,
+    assert_follows,
+    assert_rejected,
+)
 
-GOLDEN = json.loads((pathlib.Path(__file__).parent.parent / "golden" / "E_shifted.json").read_text())
+GOLDEN = json.loads(
+    (pathlib.Path(__file__).parent.parent / "golden" / "E_shifted.json").read_text()
+)
 ROUNDING = 1e-9
 TAUS = (1, 2, 3)
 QUICK = ("max",)
-CANDIDATES = np.array([-1.0, *np.unique([*GRID, TOP, 0.5, 2.0, 3.0, 4.5, 6.0])])  # every value of the statistics, and one below
+# every value of the statistics, and one below
+CANDIDATES = np.array([-1.0, *np.unique([*GRID, TOP, 0.5, 2.0, 3.0, 4.5, 6.0])])
 
 
 def statistics(quick=QUICK):
-    return [name if name in quick else pytest.param(name, marks=pytest.mark.slow) for name in DEFINITIONS]
+    return [
+        name if name in quick else pytest.param(name, marks=pytest.mark.slow)
+        for name in DEFINITIONS
+    ]
 
 
 def audit_all(distribution, neighbors="add_remove"):
@@ -56,7 +69,9 @@ def assert_private(result, epsilon):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", statistics())
 def test_golden_losses_on_the_line(name, x64):
-    """Every dataset and neighbour at both limits of every breakpoint; the losses are the golden ones."""
+    """Every dataset and neighbour at both limits of every breakpoint; the losses are the golden
+    ones.
+    """
     down, epsilon = down_sensitivity_of(name), 2.0
     for tau in TAUS:
         for kind, distribution in {
@@ -77,13 +92,20 @@ def test_other_epsilons_and_the_smooth_variants_on_the_line(name, x64):
         for epsilon in (0.1, 0.5, 4.0):
             assert_private(audit_all(shifted_inverse(down, epsilon, tau=tau)), epsilon)
             assert_private(audit_all(shifted_inverse(down, epsilon, tau=tau, rho=0.3)), epsilon)
-            assert_private(audit_all(shifted_inverse(down, epsilon, tau=tau, rho=0.3, support="extended")), epsilon)
-            assert_private(audit_all(inverse_sensitivity(down.shift(tau), epsilon, rho=0.3)), epsilon)
+            assert_private(
+                audit_all(shifted_inverse(down, epsilon, tau=tau, rho=0.3, support="extended")),
+                epsilon,
+            )
+            assert_private(
+                audit_all(inverse_sensitivity(down.shift(tau), epsilon, rho=0.3)), epsilon
+            )
 
 
 @pytest.mark.parametrize("name", statistics())
 def test_removals_are_the_post_s_losses_with_sensitivity_1(name, x64):
-    """Equations 4 and A from the definition, over all subsets, and Proposition 3 over all neighbours."""
+    """Equations 4 and A from the definition, over all subsets, and Proposition 3 over all
+    neighbours.
+    """
     down = down_sensitivity_of(name)
     to_at_most, to_below = (np.asarray(a) for a in removals(down, jnp.asarray(CANDIDATES)))
     for row in range(0, len(DATASETS), 7):
@@ -95,7 +117,11 @@ def test_removals_are_the_post_s_losses_with_sensitivity_1(name, x64):
     for loss in (to_at_most, to_below):
         infinite = np.isinf(loss[first])
         np.testing.assert_array_equal(infinite, np.isinf(loss[second]))
-        difference = np.where(infinite, 0.0, np.where(infinite, 0.0, loss[first]) - np.where(infinite, 0.0, loss[second]))
+        difference = np.where(
+            infinite,
+            0.0,
+            np.where(infinite, 0.0, loss[first]) - np.where(infinite, 0.0, loss[second]),
+        )
         assert np.abs(difference).max() == 1
 
 
@@ -130,7 +156,9 @@ def test_loss_and_range_on_candidates(name, x64):
 def test_the_maximum_on_the_line_is_piecewise_laplace_of_a_large_order_statistic(x64):
     x = jnp.asarray(np.random.default_rng(1).uniform(0, 6, (3, 12)))
     distribution = shifted_inverse(maximum(x, lower=0.0, upper=TOP), 1.5, tau=3)
-    same = piecewise_laplace(order_statistic(x, 9, lower=0.0, upper=TOP, neighbors="add_remove"), 1.5)
+    same = piecewise_laplace(
+        order_statistic(x, 9, lower=0.0, upper=TOP, neighbors="add_remove"), 1.5
+    )
     points = np.linspace(0.1, 6.9, 40)[:, None]
     np.testing.assert_allclose(distribution.log_prob(points), same.log_prob(points), atol=1e-12)
     np.testing.assert_allclose(distribution.log_normalizer(), same.log_normalizer(), atol=1e-12)
@@ -138,7 +166,9 @@ def test_the_maximum_on_the_line_is_piecewise_laplace_of_a_large_order_statistic
 
 @pytest.mark.slow
 def test_the_gain_of_interpolation_at_the_best_shift(x64):
-    """On even spacing; the golden ratios are of random records, whose spacing near the top moves them by a few 1e-4."""
+    """On even spacing; the golden ratios are of random records, whose spacing near the top moves
+    them by a few 1e-4.
+    """
     x = jnp.arange(1.0, 1001.0) / 1001
     error_of = jax.jit(lambda distribution, value: distribution.mean_abs_error(value))
     for epsilon, shifts in ((0.5, range(38, 43)), (1.0, range(19, 24))):
@@ -159,11 +189,16 @@ def test_the_gain_of_interpolation_at_the_best_shift(x64):
 
 def shifted_by_own_tau(down, epsilon, taus, candidates=None):
     """A shift for each row, as one distribution."""
-    distributions = [shifted_inverse(down, epsilon, tau=int(tau), candidates=candidates) for tau in np.unique(taus)]
+    distributions = [
+        shifted_inverse(down, epsilon, tau=int(tau), candidates=candidates)
+        for tau in np.unique(taus)
+    ]
     which = np.searchsorted(np.unique(taus), taus)
     if candidates is not None:
         costs = jnp.stack([distribution.cost for distribution in distributions])
-        return Finite(distributions[0].values, costs[which, np.arange(len(which))], distributions[0].rate)
+        return Finite(
+            distributions[0].values, costs[which, np.arange(len(which))], distributions[0].rate
+        )
     width = max(distribution.edges.shape[-1] for distribution in distributions)
     rows = {"edges": [], "cost_left": [], "cost_right": []}
     for row, number in enumerate(which):
@@ -172,55 +207,87 @@ def shifted_by_own_tau(down, epsilon, taus, candidates=None):
         rows["edges"].append(jnp.pad(distribution.edges[row], (0, missing), mode="edge"))
         for side in ("cost_left", "cost_right"):
             rows[side].append(jnp.pad(getattr(distribution, side), (0, missing)))
-    return replace(distributions[0], **{name: jnp.stack(values) for name, values in rows.items()}, center=0)
+    return replace(
+        distributions[0], **{name: jnp.stack(values) for name, values in rows.items()}, center=0
+    )
 
 
 def test_control_a_shift_that_depends_on_the_data(x64):
     """A third of the number of people: more people, another target."""
     down, epsilon = down_sensitivity_of("max"), 2.0
     taus = np.array([1 + 2 * (len(data) >= 3) for data in DATASETS])
-    loss, spread = finite_losses(shifted_by_own_tau(down, epsilon, taus, CANDIDATES), neighbouring())
+    loss, spread = finite_losses(
+        shifted_by_own_tau(down, epsilon, taus, CANDIDATES), neighbouring()
+    )
     assert max(loss, spread) >= 1.2 * epsilon
     result = audit_all(shifted_by_own_tau(down, epsilon, taus))
     assert max(result) >= 1.2 * epsilon
-    constant = audit_all(shifted_by_own_tau(down, epsilon, np.full(len(taus), 2)))  # and the helper is right
+    # and the helper is right
+    constant = audit_all(shifted_by_own_tau(down, epsilon, np.full(len(taus), 2)))
     np.testing.assert_allclose(constant, audit_all(shifted_inverse(down, epsilon, tau=2)))
 
 
 def test_control_a_level_off_by_one_on_one_side(x64):
     epsilon, profile = 2.0, down_sensitivity_of("max").shift(2)
-    assert audit_all(piecewise_laplace(replace(profile, upper_levels=profile.upper_levels - 1), epsilon)).loss >= 1.2 * epsilon
+    assert (
+        audit_all(
+            piecewise_laplace(replace(profile, upper_levels=profile.upper_levels - 1), epsilon)
+        ).loss
+        >= 1.2 * epsilon
+    )
 
 
 def test_control_one_place_off_in_h_on_one_side(x64):
-    """Above at tau - s + 1 instead of tau - s, or below at half the pace; too fast a pace only wastes error."""
+    """Above at tau - s + 1 instead of tau - s, or below at half the pace; too fast a pace only
+    wastes error.
+    """
     epsilon, profile = 2.0, down_sensitivity_of("max").shift(2)
     fast = jnp.concatenate([profile.upper[:, :1], profile.upper[:, 2:], profile.upper[:, -1:]], -1)
     assert_private(audit_all(piecewise_laplace(replace(profile, upper=fast), epsilon)), epsilon)
-    slow = jnp.concatenate([profile.upper[:, :1], profile.upper[:, :1], profile.upper[:, 1:-2], profile.upper[:, -1:]], -1)
+    slow = jnp.concatenate(
+        [profile.upper[:, :1], profile.upper[:, :1], profile.upper[:, 1:-2], profile.upper[:, -1:]],
+        -1,
+    )
     assert max(audit_all(piecewise_laplace(replace(profile, upper=slow), epsilon))) >= 1.2 * epsilon
-    twice = replace(profile, lower=jnp.repeat(profile.lower, 2, axis=-1)[:, : profile.lower.shape[-1]].at[:, -1].set(0.0))
+    twice = replace(
+        profile,
+        lower=jnp.repeat(profile.lower, 2, axis=-1)[:, : profile.lower.shape[-1]]
+        .at[:, -1]
+        .set(0.0),
+    )
     assert max(audit_all(piecewise_laplace(twice, epsilon))) >= 1.2 * epsilon
 
 
 def test_control_the_bound_is_the_data_s_own_maximum(x64):
     down = down_sensitivity_of("max")
-    assert np.isinf(audit_all(shifted_inverse(replace(down, upper=down.value + 1), 2.0, tau=2)).loss)
+    assert np.isinf(
+        audit_all(shifted_inverse(replace(down, upper=down.value + 1), 2.0, tau=2)).loss
+    )
 
 
 def test_control_candidates_at_the_full_rate_and_removals_in_the_wrong_order(x64):
     epsilon, down, pairs = 2.0, down_sensitivity_of("max"), neighbouring()
     distribution = shifted_inverse(down, epsilon, tau=2, candidates=CANDIDATES)
-    assert max(finite_losses(replace(distribution, rate=2 * distribution.rate), pairs)) >= 1.9 * epsilon
+    assert (
+        max(finite_losses(replace(distribution, rate=2 * distribution.rate), pairs))
+        >= 1.9 * epsilon
+    )
     # What remains if the smallest records leave first is no minimum.
-    smallest_first = np.array([[max(data[k:], default=0.0) for k in range(N_MAX + 1)] for data in DATASETS])
+    smallest_first = np.array(
+        [[max(data[k:], default=0.0) for k in range(N_MAX + 1)] for data in DATASETS]
+    )
     wrong = DownSensitivity(jnp.asarray(smallest_first), down.upper)
-    assert max(finite_losses(shifted_inverse(wrong, epsilon, tau=2, candidates=CANDIDATES), pairs)) >= 1.2 * epsilon
+    assert (
+        max(finite_losses(shifted_inverse(wrong, epsilon, tau=2, candidates=CANDIDATES), pairs))
+        >= 1.2 * epsilon
+    )
 
 
 @pytest.mark.slow
 def test_why_the_cost_on_candidates_counts_strictly_below(x64):
-    """Footnote 4: with l in both places, |l - tau|, the mechanism is private too, but on constant data it has no target."""
+    """Footnote 4: with l in both places, |l - tau|, the mechanism is private too, but on constant
+    data it has no target.
+    """
     down = maximum(jnp.full(40, 5.0), lower=0.0, upper=TOP)
     candidates = np.arange(8.0)
     tau = shift_for(1.0, num_candidates=8, failure=0.05)
@@ -240,9 +307,15 @@ X = np.random.default_rng(2).lognormal(size=(3, 21)).astype(np.float32)
 PIPELINES = {
     "maximum": lambda x, **kw: shifted_inverse(maximum(x, lower=0.0, upper=20.0, **kw), 1.0, tau=3),
     "sum": lambda x, **kw: shifted_inverse(nonnegative_sum(x, upper=100.0, **kw), 1.0, tau=3),
-    "user sum": lambda x, **kw: shifted_inverse(user_sum(x, jnp.round(4 * x).astype(jnp.int32), upper=100.0, **kw), 1.0, tau=3),
-    "distinct": lambda x, **kw: shifted_inverse(distinct_count(jnp.round(4 * x).astype(jnp.int32), upper=40.0, **kw), 1.0, tau=3),
-    "candidates": lambda x, **kw: shifted_inverse(nonnegative_sum(x, upper=100.0, **kw), 1.0, tau=3, candidates=jnp.arange(101.0)),
+    "user sum": lambda x, **kw: shifted_inverse(
+        user_sum(x, jnp.round(4 * x).astype(jnp.int32), upper=100.0, **kw), 1.0, tau=3
+    ),
+    "distinct": lambda x, **kw: shifted_inverse(
+        distinct_count(jnp.round(4 * x).astype(jnp.int32), upper=40.0, **kw), 1.0, tau=3
+    ),
+    "candidates": lambda x, **kw: shifted_inverse(
+        nonnegative_sum(x, upper=100.0, **kw), 1.0, tau=3, candidates=jnp.arange(101.0)
+    ),
 }
 
 
@@ -250,22 +323,32 @@ PIPELINES = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PIPELINES)
 def test_draws_do_not_change_with_padding_or_further_rows(name):
-    draw = jax.jit(lambda x, count: PIPELINES[name](x, num_records=count).sample(jax.random.key(0), (5,)))
+    draw = jax.jit(
+        lambda x, count: PIPELINES[name](x, num_records=count).sample(jax.random.key(0), (5,))
+    )
     plain = draw(X, jnp.full(3, 21, jnp.int32))
-    more = draw(np.pad(np.concatenate([X, X + 1]), [(0, 0), (0, 43)], constant_values=7.0), jnp.full(6, 21, jnp.int32))
+    more = draw(
+        np.pad(np.concatenate([X, X + 1]), [(0, 0), (0, 43)], constant_values=7.0),
+        jnp.full(6, 21, jnp.int32),
+    )
     np.testing.assert_array_equal(more[:, :3], plain)
 
 
 @pytest.mark.slow
 def test_draws_follow_the_exact_distributions():
-    distribution, other = (shifted_inverse(nonnegative_sum(X[0], upper=100.0), eps, tau=3) for eps in (1.0, 1.2))
+    distribution, other = (
+        shifted_inverse(nonnegative_sum(X[0], upper=100.0), eps, tau=3) for eps in (1.0, 1.2)
+    )
     draws = distribution.sample(jax.random.key(1), (200_000,))
     assert_follows(draws, distribution.cdf)
     assert_rejected(draws, other.cdf)
     distribution, other = (
-        shifted_inverse(nonnegative_sum(X[0], upper=100.0), eps, tau=3, candidates=np.arange(101.0)) for eps in (1.0, 1.2)
+        shifted_inverse(nonnegative_sum(X[0], upper=100.0), eps, tau=3, candidates=np.arange(101.0))
+        for eps in (1.0, 1.2)
     )
-    counts = np.bincount(np.asarray(distribution.sample_index(jax.random.key(2), (200_000,))), minlength=101)
+    counts = np.bincount(
+        np.asarray(distribution.sample_index(jax.random.key(2), (200_000,))), minlength=101
+    )
     assert_counts_follow(counts, distribution.probabilities())
     assert_counts_rejected(counts, other.probabilities())
 
@@ -319,7 +402,9 @@ def test_bad_parameters_raise():
 
 def test_the_shift_reads_public_numbers_and_the_guarantee_names_the_relation():
     for epsilon, k, beta in ((0.1, 7, 0.3), (1.0, 1000, 0.05), (9.0, 2, 0.9)):
-        assert shift_for(epsilon, num_candidates=k, failure=beta) == max(1, ceil(2 / epsilon * log(k / beta)))
+        assert shift_for(epsilon, num_candidates=k, failure=beta) == max(
+            1, ceil(2 / epsilon * log(k / beta))
+        )
     down = maximum(X, lower=0.0, upper=20.0)
     assert shifted_inverse.guarantee(down, 0.7) == Guarantee(0.7, 0.7, "add_remove")
     assert oracle.neighbours_of((1.0,), "add_remove", (2.0,)) == {(), (1.0, 2.0)}

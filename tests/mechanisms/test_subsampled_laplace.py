@@ -1,4 +1,6 @@
-"""The subsampled Laplace mechanism: its distribution by enumeration, its loss exactly, its draws, and when sampling is free."""
+"""The subsampled Laplace mechanism: its distribution by enumeration, its loss exactly, its draws,
+and when sampling is free.
+"""
 
 import itertools
 from dataclasses import replace
@@ -29,10 +31,20 @@ def test_closed_forms_are_those_of_the_mixture(x64):
         chances.append(p ** sum(taken) * (1 - p) ** (count - sum(taken)))
     y = np.array([-30.0, -1.0, 0.0, 4.0, 5.1, 60.0])
     noise = scipy_laplace(np.array(places), scale)
-    np.testing.assert_allclose(noisy.prob(y), [np.dot(chances, noise.pdf(at)) for at in y], rtol=1e-10)
-    np.testing.assert_allclose(noisy.cdf(y), [np.dot(chances, noise.cdf(at)) for at in y], rtol=1e-10)
-    np.testing.assert_allclose(noisy.survival(y), [np.dot(chances, noise.sf(at)) for at in y], rtol=1e-10)
-    np.testing.assert_allclose(noisy.cdf(noisy.quantile(np.array([1e-9, 0.2, 0.5, 0.99]))), [1e-9, 0.2, 0.5, 0.99], rtol=1e-8)
+    np.testing.assert_allclose(
+        noisy.prob(y), [np.dot(chances, noise.pdf(at)) for at in y], rtol=1e-10
+    )
+    np.testing.assert_allclose(
+        noisy.cdf(y), [np.dot(chances, noise.cdf(at)) for at in y], rtol=1e-10
+    )
+    np.testing.assert_allclose(
+        noisy.survival(y), [np.dot(chances, noise.sf(at)) for at in y], rtol=1e-10
+    )
+    np.testing.assert_allclose(
+        noisy.cdf(noisy.quantile(np.array([1e-9, 0.2, 0.5, 0.99]))),
+        [1e-9, 0.2, 0.5, 0.99],
+        rtol=1e-8,
+    )
     error = [scale * (z + exp(-z)) for z in np.abs(np.array(places) - 4) / scale]
     assert float(noisy.mean_abs_error(4.0)) == pytest.approx(np.dot(chances, error), rel=1e-10)
     assert float(noisy.variance()) == pytest.approx(count * (1 - p) / p + 2 * scale**2, rel=1e-10)
@@ -45,7 +57,9 @@ def test_closed_forms_are_those_of_the_mixture(x64):
 
 @pytest.mark.parametrize("p", [0.1, 0.7])
 def test_the_loss_exactly(x64, p):
-    """Between all neighbouring counts at all places, where the supremum is; noise for epsilon / p is too small."""
+    """Between all neighbouring counts at all places, where the supremum is; noise for epsilon / p
+    is too small.
+    """
     epsilon = 0.8
     noisy = subsampled_laplace(jnp.arange(MOST + 1.0), epsilon, probability=p, most=MOST)
 
@@ -56,7 +70,8 @@ def test_the_loss_exactly(x64, p):
     found = losses(noisy)
     assert found[0] == pytest.approx(epsilon, rel=1e-12)  # attained
     assert (found <= epsilon * (1 + 1e-12)).all()
-    assert losses(replace(noisy, scale=jnp.asarray(1 / epsilon)))[0] > epsilon  # control: Equation 3's approximation
+    # control: Equation 3's approximation
+    assert losses(replace(noisy, scale=jnp.asarray(1 / epsilon)))[0] > epsilon
     pytest.importorskip("dp_accounting", reason="the extra accounting is not installed")
     before = float(epsilon_before_sampling(epsilon, probability=p))
     noise = Guarantee(before, 2 * before, "add_remove", noise=("laplace", before, 1.0))
@@ -64,7 +79,9 @@ def test_the_loss_exactly(x64, p):
     y = np.linspace(-60, 90, 60_001)
     density = np.asarray(noisy.prob(y[:, None]))
     for level in (0.1, 0.5):
-        exact = np.maximum(density[:, 1:] - exp(level) * density[:, :-1], 0).sum(axis=0) * (y[1] - y[0])
+        exact = np.maximum(density[:, 1:] - exp(level) * density[:, :-1], 0).sum(axis=0) * (
+            y[1] - y[0]
+        )
         assert exact.max() <= dominating.delta_at(level) * 1.001
         assert exact[0] == pytest.approx(dominating.delta_at(level), rel=0.01)
     assert mechanisms.subsampled_laplace.guarantee("add_remove", epsilon).epsilon == epsilon
@@ -76,7 +93,8 @@ def test_draws():
     for row in (1, 2):
         exact = subsampled_laplace(3.0 * row, 1.0, probability=0.4, most=MOST)
         statistics.assert_follows(draws[:, row], exact.cdf)
-        statistics.assert_rejected(draws[:, row], replace(exact, probability=jnp.asarray(0.5)).cdf)  # control
+        # control
+        statistics.assert_rejected(draws[:, row], replace(exact, probability=jnp.asarray(0.5)).cdf)
     one = subsampled_laplace(3.0, 1.0, probability=0.4, most=MOST).sample(jax.random.key(1))
     assert one.shape == ()
     exact = binom(6, 0.4).pmf(np.arange(7))

@@ -1,4 +1,6 @@
-"""Random universes, metrics and queries with everything that goes wrong: ties, zeros, twins, unlimited budgets, budgets of 0."""
+"""Random universes, metrics and queries with everything that goes wrong: ties, zeros, twins,
+unlimited budgets, budgets of 0.
+"""
 
 import itertools
 from fractions import Fraction
@@ -41,7 +43,12 @@ def queries(count, kind, rng):
 def all_kinds(count=100, seed=0):
     """Queries, budgets and the name of each kind, as one batch."""
     rng = np.random.default_rng(seed)
-    kinds = list(itertools.product(("plain", "ties", "distinct ties", "blowfish", "wide"), ("real", "binary", "tied", "two")))
+    kinds = list(
+        itertools.product(
+            ("plain", "ties", "distinct ties", "blowfish", "wide"),
+            ("real", "binary", "tied", "two"),
+        )
+    )
     values = np.concatenate([queries(count, kind, rng) for _, kind in kinds])
     budgets = np.concatenate([metrics(count, kind, rng) for kind, _ in kinds])
     return values, budgets, np.repeat(["/".join(kind) for kind in kinds], count)
@@ -63,7 +70,9 @@ def load(values, scales, budgets):
 
 def exact(array):
     """As rational numbers, but for infinity."""
-    return np.vectorize(lambda v: v if np.isinf(v) else Fraction(float(v)), otypes=[object])(np.asarray(array, np.float64))
+    return np.vectorize(lambda v: v if np.isinf(v) else Fraction(float(v)), otypes=[object])(
+        np.asarray(array, np.float64)
+    )
 
 
 def loads(values, scales, budgets):
@@ -75,7 +84,9 @@ def loads(values, scales, budgets):
 
 
 def printed_selection(values, budgets):
-    """Algorithm 3 as printed, in floating point: 0/0 is skipped, and it ends when a share is not finite or all are 0."""
+    """Algorithm 3 as printed, in floating point: 0/0 is skipped, and it ends when a share is not
+    finite or all are 0.
+    """
     d = budgets.astype(float).copy()
     first, second = np.triu_indices(d.shape[0], 1)
     apart, left = np.abs(values[:, first] - values[:, second]), d[first, second]
@@ -85,7 +96,9 @@ def printed_selection(values, budgets):
             alone = np.array([_largest(row / left) for row in apart])
             parts = apart / alone[:, None]
             own = left * parts / parts.sum(0)
-            scales = np.array([_largest(row / share) for row, share in zip(apart, own, strict=True)])
+            scales = np.array(
+                [_largest(row / share) for row, share in zip(apart, own, strict=True)]
+            )
             share = 1 / scales
             if not np.isfinite(share).all() or not share.any():
                 break

@@ -1,4 +1,6 @@
-"""The benchmark of noise scales runs, and compares what agrees; how fast anything is, no test can tell."""
+"""The benchmark of noise scales runs, and compares what agrees; how fast anything is, no test can
+tell.
+"""
 
 import json
 import pathlib

@@ -1,4 +1,6 @@
-"""The d-private exponential mechanism, audited over every histogram of a few records and every move."""
+"""The d-private exponential mechanism, audited over every histogram of a few records and every
+move.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -51,14 +53,20 @@ def test_linear_selection_is_private_and_attains_the_range(x64):
     np.testing.assert_allclose(scale[2::4], theorem_3(weights, BUDGETS)[2::4] / 2, rtol=1e-12)
     # Controls: half of the scale, and the scale of a tenth more budget.
     for factor in (2.0, 1.1):
-        loss, spread = losses(log_probabilities(weights[:, None], metric * factor, ROWS), ROWS, BUDGETS)
+        loss, spread = losses(
+            log_probabilities(weights[:, None], metric * factor, ROWS), ROWS, BUDGETS
+        )
         np.testing.assert_allclose(spread, factor, rtol=1e-9)
         assert loss.max() > 1.04
 
 
 def test_given_sensitivities(x64):
-    """Scores that are not linear: minus the largest of two counts, |count - 2|, and a product; the sensitivities by search."""
-    scores = np.stack([-np.max(ROWS[:, :2], -1), np.abs(ROWS[:, 2] - 2), ROWS[:, 0] * ROWS[:, 1] / 2], axis=-1)
+    """Scores that are not linear: minus the largest of two counts, |count - 2|, and a product; the
+    sensitivities by search.
+    """
+    scores = np.stack(
+        [-np.max(ROWS[:, :2], -1), np.abs(ROWS[:, 2] - 2), ROWS[:, 0] * ROWS[:, 1] / 2], axis=-1
+    )
     a, b, i, j = moves(ROWS)
     largest = np.zeros((3, 3))
     half_range = np.zeros((3, 3))
@@ -66,25 +74,34 @@ def test_given_sensitivities(x64):
     np.maximum.at(largest, (i, j), np.abs(change).max(-1))
     np.maximum.at(half_range, (i, j), (change.max(-1) - change.min(-1)) / 2)
     for sensitivity in (largest, half_range):
-        logs = metric_exponential(scores, from_budgets(BUDGETS), sensitivity=sensitivity).log_probabilities()
+        logs = metric_exponential(
+            scores, from_budgets(BUDGETS), sensitivity=sensitivity
+        ).log_probabilities()
         loss, spread = losses(logs, ROWS, BUDGETS)
         assert loss <= 1 + 1e-9
         assert spread <= 1 + 1e-9
     assert spread > 1 - 1e-9
     loss, spread = losses(
-        metric_exponential(scores, from_budgets(BUDGETS), sensitivity=half_range / 1.1).log_probabilities(), ROWS, BUDGETS
+        metric_exponential(
+            scores, from_budgets(BUDGETS), sensitivity=half_range / 1.1
+        ).log_probabilities(),
+        ROWS,
+        BUDGETS,
     )
     assert spread == pytest.approx(1.1, rel=1e-9)
 
 
 @pytest.mark.slow
 def test_the_null_record_makes_n_private(x64):
-    """Counts against a constant: a record more costs its budget; without the null record the constant score tells n."""
+    """Counts against a constant: a record more costs its budget; without the null record the
+    constant score tells n.
+    """
     weights = np.array([[1.0, 0.0, 1.0], [0.0, 1.0, 1.0], [0.0, 0.0, 0.0]])
     rows = np.concatenate([histograms(3, n) for n in range(5)])
     absent = np.array([0.5, 0.8, 1.0])
     metric = from_budgets(BUDGETS).with_absence(absent)
-    padded = np.concatenate([rows, 10 - rows.sum(-1, keepdims=True)], axis=-1)  # null records counted: a move is a move
+    # null records counted: a move is a move
+    padded = np.concatenate([rows, 10 - rows.sum(-1, keepdims=True)], axis=-1)
     whole = np.asarray(metric.budgets)
     loss, spread = losses(log_probabilities(weights, metric, rows), padded, whole)
     assert loss <= 1 + 1e-9
@@ -97,15 +114,21 @@ def test_the_null_record_makes_n_private(x64):
 
 @pytest.mark.slow
 def test_extreme_budgets(x64):
-    """Unprotected pairs are void; a pair without budget makes the distribution uniform; nothing to protect makes it the argmax."""
+    """Unprotected pairs are void; a pair without budget makes the distribution uniform; nothing to
+    protect makes it the argmax.
+    """
     x = np.array([4.0, 1.0, 0.0])
     weights = np.eye(3)
     apart = np.array([[0, np.inf, np.inf], [np.inf, 0, 2.0], [np.inf, 2.0, 0]])
     np.testing.assert_allclose(selection_scale(weights, from_budgets(apart)), 0.5, rtol=1e-12)
     nothing = from_budgets(np.zeros((3, 3)))
-    np.testing.assert_allclose(linear_selection(x, nothing, weights=weights).probabilities(), np.full(3, 1 / 3))
+    np.testing.assert_allclose(
+        linear_selection(x, nothing, weights=weights).probabilities(), np.full(3, 1 / 3)
+    )
     free = from_budgets(np.where(np.eye(3) == 1, 0, np.inf))
-    np.testing.assert_array_equal(linear_selection(x, free, weights=weights).probabilities(), [1, 0, 0])
+    np.testing.assert_array_equal(
+        linear_selection(x, free, weights=weights).probabilities(), [1, 0, 0]
+    )
     # A tie that rounding would break stays a tie: 0.1 + 0.1 + 0.1 is not 0.3 in floats.
     tied = linear_selection([1.0, 2.0, 0.0], free, weights=[[0.1, 0.1, 0], [0.15, 0.075, 0]])
     np.testing.assert_allclose(tied.probabilities(), [0.5, 0.5], rtol=1e-7)
@@ -117,13 +140,17 @@ def test_points_sweeps_and_hostile_counts(x64):
     points = np.random.default_rng(3).uniform(size=(50, 2))
     weights = np.random.default_rng(4).normal(size=(6, 50))
     dense, lazy = (make(points, epsilon=3.0) for make in (from_points, point_metric))
-    np.testing.assert_allclose(selection_scale(weights, lazy), selection_scale(weights, dense), rtol=1e-12)
+    np.testing.assert_allclose(
+        selection_scale(weights, lazy), selection_scale(weights, dense), rtol=1e-12
+    )
     x = np.random.default_rng(5).poisson(2, (7, 50)).astype(float)
     budgets = dense * np.array([0.5, 1.0])[:, None]
     sweep = linear_selection(x, budgets, weights=weights)
     assert sweep.batch_shape == (2, 7)
     np.testing.assert_allclose(
-        np.asarray(sweep.log_probabilities())[1], linear_selection(x, lazy, weights=weights).log_probabilities(), rtol=1e-9
+        np.asarray(sweep.log_probabilities())[1],
+        linear_selection(x, lazy, weights=weights).log_probabilities(),
+        rtol=1e-9,
     )
     bad = x.copy()
     bad[:, :4] = [np.nan, -3.0, np.inf, -np.inf]
@@ -143,14 +170,29 @@ def test_errors_and_guarantee(x64):
     promised = metric_exponential.guarantee(metric).guarantee(neighbors="swap")
     assert (promised.epsilon, promised.bounded_range) == (pytest.approx(1.2), pytest.approx(1.2))
     for call, match in (
-        (lambda: linear_selection([1.0, 2.0], metric, weights=np.eye(3)), "x must count 3 elements"),
+        (
+            lambda: linear_selection([1.0, 2.0], metric, weights=np.eye(3)),
+            "x must count 3 elements",
+        ),
         (lambda: linear_selection([1.0, 2.0, 3.0], metric, weights=np.eye(4)), "4 elements"),
         (lambda: linear_selection([1.0, 2.0, 3.0], metric, weights=[1.0, 2.0, 3.0]), "shape"),
         (lambda: linear_selection([1.0, 2.0, 3.0], metric, weights=[[1.0, np.nan, 3.0]]), "finite"),
-        (lambda: linear_selection([1.0, 2.0, 3.0], metric, weights=np.eye(3), candidates=[1.0]), "candidates"),
-        (lambda: metric_exponential([1.0, 2.0], metric, sensitivity=np.ones((2, 2))), "sensitivity must be of shape"),
-        (lambda: metric_exponential([1.0, 2.0], metric, sensitivity=-np.ones((3, 3))), "not negative"),
-        (lambda: metric_exponential(1.0, metric, sensitivity=np.ones((3, 3))), "at least one candidate"),
+        (
+            lambda: linear_selection([1.0, 2.0, 3.0], metric, weights=np.eye(3), candidates=[1.0]),
+            "candidates",
+        ),
+        (
+            lambda: metric_exponential([1.0, 2.0], metric, sensitivity=np.ones((2, 2))),
+            "sensitivity must be of shape",
+        ),
+        (
+            lambda: metric_exponential([1.0, 2.0], metric, sensitivity=-np.ones((3, 3))),
+            "not negative",
+        ),
+        (
+            lambda: metric_exponential(1.0, metric, sensitivity=np.ones((3, 3))),
+            "at least one candidate",
+        ),
         (lambda: metric_exponential.guarantee(metric * jnp.ones(2)), "batch"),
     ):
         with pytest.raises(ValueError, match=match):
@@ -158,21 +200,32 @@ def test_errors_and_guarantee(x64):
 
 
 def test_the_rounding_of_many_records_is_taken_from_the_budgets():
-    """Where a record is less than a unit in the last place of a cost, what moves by rounding moves by that."""
+    """Where a record is less than a unit in the last place of a cost, what moves by rounding moves
+    by that.
+    """
     random, three = np.random.default_rng(0), 1 - np.eye(3)
-    x = (random.multinomial(10**8, np.ones(3) / 3, size=(40, 1)) + np.array([[0, 0, 0], [-1, 1, 0]])).astype(np.int32)
+    x = (
+        random.multinomial(10**8, np.ones(3) / 3, size=(40, 1)) + np.array([[0, 0, 0], [-1, 1, 0]])
+    ).astype(np.int32)
     weights = random.uniform(-1, 1, (40, 1, 4, 3))
     budgets = np.array([1e-4, 1e-5, 1e-6])[:, None, None]
 
     def loss(scale):
         """The largest log-ratio of what draws reach, over the budget, from the costs as they are."""
-        cost = np.asarray(linear_selection(x, from_budgets(three), weights=weights).cost, np.float64)
+        cost = np.asarray(
+            linear_selection(x, from_budgets(three), weights=weights).cost, np.float64
+        )
         exponents = -cost / (2 * np.asarray(scale, np.float64)[..., None])
         logs = exponents - np.logaddexp.reduce(exponents, axis=-1, keepdims=True)
         reached = (logs > -42).all(axis=-2)
-        return np.where(reached, np.abs(logs[..., 0, :] - logs[..., 1, :]), 0).max(axis=(-1, -2)) / budgets[:, 0, 0]
+        return (
+            np.where(reached, np.abs(logs[..., 0, :] - logs[..., 1, :]), 0).max(axis=(-1, -2))
+            / budgets[:, 0, 0]
+        )
 
-    found = jnp.stack([selection_scale(weights, from_budgets(three * budget)) for budget in budgets])
+    found = jnp.stack(
+        [selection_scale(weights, from_budgets(three * budget)) for budget in budgets]
+    )
     assert found.dtype == jnp.float32
     assert loss(found).max() <= 1
     # Control: the scale of exact numbers.

@@ -31,7 +31,9 @@ def dijkstra(edges, budgets, size):
 def test_graphs(x64):
     rng = np.random.default_rng(4)
     edges = rng.integers(0, 9, (11, 2))  # with loops and double edges, and in pieces
-    budgets = rng.exponential(size=(30, 11)) * rng.choice([0.0, 1.0, np.inf], (30, 11), p=[0.1, 0.7, 0.2])
+    budgets = rng.exponential(size=(30, 11)) * rng.choice(
+        [0.0, 1.0, np.inf], (30, 11), p=[0.1, 0.7, 0.2]
+    )
     budgets = np.where(np.isnan(budgets), np.inf, budgets)
     found = from_graph(edges, size=9, budgets=budgets)
     expected = np.stack([dijkstra(edges, row, 9) for row in budgets])
@@ -88,18 +90,25 @@ def test_nodes_that_int32_does_not_hold_do_not_wrap_around(x64):
         assert np.isnan(from_graph(jnp.array([edge]), size=3, budgets=1.0).budgets).all()
         with pytest.raises(ValueError, match="edges must join nodes"):
             from_graph([edge], size=3, budgets=1.0)
-    assert np.isnan(from_graph(jnp.array([[0, 2**32 - 1]], jnp.uint32), size=3, budgets=1.0).budgets).all()
+    assert np.isnan(
+        from_graph(jnp.array([[0, 2**32 - 1]], jnp.uint32), size=3, budgets=1.0).budgets
+    ).all()
     chain = jnp.stack([jnp.arange(299), jnp.arange(1, 300)], axis=-1)
     for dtype in (jnp.uint16, jnp.int64, jnp.uint64):
         assert float(from_graph(chain.astype(dtype), size=300, budgets=1.0).budgets[0, -1]) == 299.0
-    assert float(from_graph(jnp.array([[0, 255]], jnp.uint8), size=300, budgets=1.0).budgets[0, 255]) == 1.0
+    assert (
+        float(from_graph(jnp.array([[0, 255]], jnp.uint8), size=300, budgets=1.0).budgets[0, 255])
+        == 1.0
+    )
 
 
 def kruskal(lengths):
     """The edges of the shortest tree (or forest), in plain Python."""
     group = list(range(len(lengths)))
     edges = []
-    for length, i, j in sorted((lengths[a, b], a, b) for a in range(len(lengths)) for b in range(a)):
+    for length, i, j in sorted(
+        (lengths[a, b], a, b) for a in range(len(lengths)) for b in range(a)
+    ):
         if group[i] != group[j] and length < np.inf:
             edges.append((i, j))
             group = [group[i] if g == group[j] else g for g in group]
@@ -115,7 +124,12 @@ def test_paths_in_the_spanning_tree(x64):
     own, alike = spanning_tree(metric), spanning_tree(metric, budget=0.5)
     for row in range(12):
         edges = kruskal(lengths[row])
-        np.testing.assert_allclose(own.budgets[row], dijkstra(edges, [lengths[row][e] for e in edges], 7), rtol=1e-13)
-        np.testing.assert_allclose(alike.budgets[row], dijkstra(edges, [0.5] * len(edges), 7), rtol=1e-13)
+        np.testing.assert_allclose(
+            own.budgets[row], dijkstra(edges, [lengths[row][e] for e in edges], 7), rtol=1e-13
+        )
+        np.testing.assert_allclose(
+            alike.budgets[row], dijkstra(edges, [0.5] * len(edges), 7), rtol=1e-13
+        )
     assert np.isinf(own.budgets[6:]).any()
-    assert np.any(own.budgets[:6] > 1.5 * lengths[:6])  # no minimum of all paths: the control of what is compared
+    # no minimum of all paths: the control of what is compared
+    assert np.any(own.budgets[:6] > 1.5 * lengths[:6])

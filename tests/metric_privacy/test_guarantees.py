@@ -18,7 +18,11 @@ QUERY = POINTS[:, 0]
 
 
 def histograms(sizes, elements=4):
-    return [np.bincount(d, minlength=elements) for n in sizes for d in itertools.combinations_with_replacement(range(elements), n)]
+    return [
+        np.bincount(d, minlength=elements)
+        for n in sizes
+        for d in itertools.combinations_with_replacement(range(elements), n)
+    ]
 
 
 def scale(query, budgets):
@@ -44,16 +48,20 @@ def test_the_audit_of_laplace_noise(x64):
     total = promise.guarantee(neighbors="swap")
     assert worst <= total.epsilon == 3.5
     assert 2 * worst <= total.bounded_range == 7.0
-    assert worst == pytest.approx(3.5)  # tight, for the query that grows with the distance from the first
+    # tight, for the query that grows with the distance from the first
+    assert worst == pytest.approx(3.5)
     # The controls: a hundredth less noise, and half the moves, are caught.
     assert worst * 1.01 > total.epsilon
     assert any(
-        abs(QUERY @ (x - y)) / c > promise.group_epsilon(x, y) / 2 + 1e-12 for x, y in itertools.combinations(histograms([3]), 2)
+        abs(QUERY @ (x - y)) / c > promise.group_epsilon(x, y) / 2 + 1e-12
+        for x, y in itertools.combinations(histograms([3]), 2)
     )
 
 
 def test_a_public_n_is_told_and_the_null_record_hides_it(x64):
-    """A constant query: nothing moves it but n. Without the null record its scale is 0, an exact answer."""
+    """A constant query: nothing moves it but n. Without the null record its scale is 0, an exact
+    answer.
+    """
     metric = from_points(POINTS, epsilon=0.5)
     constant = np.ones(4)
     assert scale(constant, metric.budgets) == 0
@@ -76,17 +84,24 @@ def test_a_public_n_is_told_and_the_null_record_hides_it(x64):
             elif np.abs(x - y).sum() == 2 and x.sum() == y.sum():
                 assert loss <= promise.guarantee(neighbors="swap").epsilon + 1e-12
     assert promise.guarantee(neighbors="add_remove").epsilon == 0.5
-    assert promise.guarantee(neighbors="swap").epsilon == pytest.approx(0.8)  # 0.5 + 0.3, by way of the null record
+    # 0.5 + 0.3, by way of the null record
+    assert promise.guarantee(neighbors="swap").epsilon == pytest.approx(0.8)
 
 
 def test_composition(x64):
     one = MetricGuarantee(from_points(POINTS, epsilon=0.1))
     other = MetricGuarantee(uniform(4, epsilon=0.5), ranges=uniform(4, epsilon=0.5))
     both = sum([one, 3 * other])
-    np.testing.assert_allclose(both.metric.budgets, one.metric.budgets + 1.5 * (1 - np.eye(4)), rtol=1e-15)
+    np.testing.assert_allclose(
+        both.metric.budgets, one.metric.budgets + 1.5 * (1 - np.eye(4)), rtol=1e-15
+    )
     total = both.guarantee(neighbors="swap")
-    assert (total.epsilon, total.bounded_range) == (pytest.approx(0.7 + 1.5), pytest.approx(2 * 0.7 + 1.5))
-    # The paths of a sum are longer than the sum of the paths, which is what both mechanisms promise.
+    assert (total.epsilon, total.bounded_range) == (
+        pytest.approx(0.7 + 1.5),
+        pytest.approx(2 * 0.7 + 1.5),
+    )
+    # The paths of a sum are longer than the sum of the paths, which is what both mechanisms
+    # promise.
     far = np.where(np.eye(4), 0.0, 9.0)
     direct, around = far.copy(), far.copy()
     direct[0, 2] = direct[2, 0] = around[0, 1] = around[1, 0] = around[1, 2] = around[2, 1] = 1
@@ -101,16 +116,23 @@ def test_composition(x64):
         one + MetricGuarantee(uniform(3, epsilon=1))
     with pytest.raises(TypeError):
         one + 1.0
-    for mix in (lambda: one + Guarantee(1.0, 1.0, "swap"), lambda: one + 2 * Guarantee(1.0, 1.0, "swap")):
+    for mix in (
+        lambda: one + Guarantee(1.0, 1.0, "swap"),
+        lambda: one + 2 * Guarantee(1.0, 1.0, "swap"),
+    ):
         with pytest.raises(TypeError, match=r"by .guarantee\(neighbors=...\) first"):
             mix()
-    assert (one.guarantee(neighbors="swap") + Guarantee(1.0, 1.0, "swap")).epsilon == pytest.approx(1.7)
+    assert (one.guarantee(neighbors="swap") + Guarantee(1.0, 1.0, "swap")).epsilon == pytest.approx(
+        1.7
+    )
     with pytest.raises(IndexError, match="elements are 0 to 3"):
         one.between(0, -1)
 
 
 def test_two_policies_that_protect_different_pairs():
-    """Each of them is 1-DP by way of the third element; the sum of their budgets alone would promise nothing."""
+    """Each of them is 1-DP by way of the third element; the sum of their budgets alone would
+    promise nothing.
+    """
     first = from_budgets([[0, 0.5, np.inf], [0.5, 0, 0.5], [np.inf, 0.5, 0]])
     second = from_budgets([[0, np.inf, 0.5], [np.inf, 0, 0.5], [0.5, 0.5, 0]])
     both = MetricGuarantee(first) + MetricGuarantee(second)
@@ -125,7 +147,8 @@ def test_multiples_are_rounded_up(count):
     total = times(uniform(2, epsilon=budget), count).budgets[0, 1]
     assert Fraction(float(total)) >= exact
     assert float(total) == pytest.approx(float(exact), rel=1e-6)
-    assert Fraction(float(np.float32(float(exact)))) < exact  # control: the nearest float is too small
+    # control: the nearest float is too small
+    assert Fraction(float(np.float32(float(exact)))) < exact
     if count != 1.5:
         assert (count * MetricGuarantee(uniform(2, epsilon=budget))).between(0, 1) == float(total)
 
@@ -138,7 +161,8 @@ def test_unprotected_pairs():
     assert promise.group_epsilon([2, 0, 1], [1, 1, 1]) == 1.0
     assert promise.group_epsilon([2, 0, 1], [2, 1, 0]) == np.inf
     assert str(promise) == (
-        "d-privacy on 3 elements with budgets 1 to 1, n public: no promise for 2 of 3 pairs, so no DP under swap neighbors"
+        "d-privacy on 3 elements with budgets 1 to 1, n public: no promise for 2 of 3 pairs, so "
+        "no DP under swap neighbors"
     )
     # Blowfish on a line: far pairs are protected through the elements between them.
     line = MetricGuarantee(from_budgets([[0, 1, np.inf], [1, 0, 1], [np.inf, 1, 0]]))
@@ -156,7 +180,10 @@ def test_unprotected_pairs():
 def test_a_universe_of_one():
     alone = MetricGuarantee(uniform(1, epsilon=1))
     assert alone.guarantee(neighbors="swap").epsilon == 0
-    assert str(alone) == "d-privacy on 1 elements, n public: 0-DP and 0-bounded-range under swap neighbors"
+    assert (
+        str(alone)
+        == "d-privacy on 1 elements, n public: 0-DP and 0-bounded-range under swap neighbors"
+    )
 
 
 def test_ranges_are_at_most_twice_the_loss():
@@ -188,7 +215,10 @@ def test_a_guarantee_is_about_one_concrete_metric():
 
 def test_sums_of_small_promises_are_not_lost_beside_a_large_one():
     """In float32, 300 times 3e-5 beside 1000 would round to nothing."""
-    spent, small = MetricGuarantee(uniform(2, epsilon=1000.0)), MetricGuarantee(uniform(2, epsilon=3e-5))
+    spent, small = (
+        MetricGuarantee(uniform(2, epsilon=1000.0)),
+        MetricGuarantee(uniform(2, epsilon=3e-5)),
+    )
     lost = np.float32(1000)
     for _ in range(300):
         spent, lost = spent + small, lost + np.float32(3e-5)

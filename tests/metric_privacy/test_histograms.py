@@ -1,4 +1,6 @@
-"""Answers and scores in float32 of many records and of values far from 0: what rounding may not tell about one record."""
+"""Answers and scores in float32 of many records and of values far from 0: what rounding may not
+tell about one record.
+"""
 
 from fractions import Fraction
 
@@ -7,7 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpjax.metric_privacy import LaplaceAnswers, linear_selection, metric_exponential, metric_laplace, small_databases, small_db
+from dpjax.metric_privacy import (
+    LaplaceAnswers,
+    linear_selection,
+    metric_exponential,
+    metric_laplace,
+    small_databases,
+    small_db,
+)
 from dpjax.metric_privacy._multiplicative_weights import selection_distribution
 from dpjax.metric_privacy.histograms import counts_of, linear_answers, whole_histogram
 from dpjax.metric_privacy.lipschitz import lipschitz_queries
@@ -38,20 +47,26 @@ def counted(x):
 
 def exact(queries, x):
     """Answers in rational numbers."""
-    return [sum(Fraction(float(q)) * int(c) for q, c in zip(query, x, strict=True)) for query in queries]
+    return [
+        sum(Fraction(float(q)) * int(c) for q, c in zip(query, x, strict=True)) for query in queries
+    ]
 
 
 @pytest.mark.parametrize("offset", [0.0, 1e6])
 def test_answers_have_twice_the_digits(offset):
     queries = (np.random.default_rng(1).normal(size=(3, 4)) + offset).astype(np.float32)
     x = datasets()[0]
-    high, low = (np.asarray(part, np.float64) for part in jax.jit(linear_answers)(jnp.asarray(queries), counted(x)))
+    high, low = (
+        np.asarray(part, np.float64)
+        for part in jax.jit(linear_answers)(jnp.asarray(queries), counted(x))
+    )
     plain = x.astype(np.float32) @ queries.T
     for row, counts in enumerate(x):
         for k, answer in enumerate(exact(queries, counts)):
             unit = float(np.abs(queries[k]).max() * counts.sum())
             assert abs(Fraction(high[row, k]) + Fraction(low[row, k]) - answer) <= unit * 2.0**-44
-    assert np.abs(plain - (high + low)).max() > np.abs(high + low).max() * 2.0**-30  # control: float32 as it comes
+    # control: float32 as it comes
+    assert np.abs(plain - (high + low)).max() > np.abs(high + low).max() * 2.0**-30
 
 
 @pytest.mark.parametrize("offset", [0.0, 1e6])
@@ -59,14 +74,19 @@ def test_the_loss_of_laplace_answers_stays_within_the_budget(offset):
     """Through the log-densities in float32, near the answers and far out."""
     before, after, budget = datasets()
     metric = from_budgets(BUDGETS)
-    queries = (np.array([[0.0, 1.0, 0.25, 0.5], [1.0, 0.125, 0.125, 0.375]]) + offset).astype(np.float32)
+    queries = (np.array([[0.0, 1.0, 0.25, 0.5], [1.0, 0.125, 0.125, 0.375]]) + offset).astype(
+        np.float32
+    )
     scales = noise_scales(queries, metric, strategy="common")
 
     def loss(distribution, other):
         answer = np.asarray(distribution.values)
         points = answer + np.float32(4.0) * np.arange(-16, 17, dtype=np.float32)[:, None, None]
-        logs = np.stack([np.asarray(one.log_prob(points), np.float64) for one in (distribution, other)])
-        drawn = (logs > -100).all(0)  # farther out, rounding is large beside the noise, and nothing is drawn
+        logs = np.stack(
+            [np.asarray(one.log_prob(points), np.float64) for one in (distribution, other)]
+        )
+        # farther out, rounding is large beside the noise, and nothing is drawn
+        drawn = (logs > -100).all(0)
         return np.where(drawn, np.abs(logs[0] - logs[1]), 0.0).max(0).sum(-1)
 
     distributions = [metric_laplace(x, queries, metric, scales=scales) for x in (before, after)]
@@ -75,7 +95,13 @@ def test_the_loss_of_laplace_answers_stays_within_the_budget(offset):
     assert found.max() <= 1 + 1e-4
     assert found.max() > 0.98
     control = (
-        loss(*(LaplaceAnswers(distribution.values, distribution.scales) for distribution in distributions)) / budget
+        loss(
+            *(
+                LaplaceAnswers(distribution.values, distribution.scales)
+                for distribution in distributions
+            )
+        )
+        / budget
     )  # rounded answers
     assert control.max() > (1.05 if offset == 0 else 1.5)
 
@@ -83,7 +109,9 @@ def test_the_loss_of_laplace_answers_stays_within_the_budget(offset):
 @pytest.mark.slow
 @pytest.mark.optimized
 def test_a_record_that_moves_between_equal_values_changes_no_bit():
-    """Answers without noise, where only some pairs are protected: one bit would be an infinite loss."""
+    """Answers without noise, where only some pairs are protected: one bit would be an infinite
+    loss.
+    """
     budgets = np.full((6, 6), np.inf)
     for first in (0, 2, 4):
         budgets[first : first + 2, first : first + 2] = 1 - np.eye(2)
@@ -91,8 +119,13 @@ def test_a_record_that_moves_between_equal_values_changes_no_bit():
     query = np.repeat(np.array([1e-9, 0.1, 7e8], np.float32), 2)[None]
     random = np.random.default_rng(0)
     x = random.integers(1, 10**6, size=(200, 6))
-    other = x + np.where(random.integers(2, size=(200, 3)) == 0, 1, -1).repeat(2, axis=1) * np.array([1, -1] * 3)
-    distributions = [metric_laplace(counts, query, from_budgets(budgets), strategy="common") for counts in (x, other)]
+    other = x + np.where(random.integers(2, size=(200, 3)) == 0, 1, -1).repeat(
+        2, axis=1
+    ) * np.array([1, -1] * 3)
+    distributions = [
+        metric_laplace(counts, query, from_budgets(budgets), strategy="common")
+        for counts in (x, other)
+    ]
     assert (distributions[0].scales == 0).all()
     np.testing.assert_array_equal(distributions[0].values, distributions[1].values)
     np.testing.assert_array_equal(distributions[0].rest, distributions[1].rest)
@@ -114,16 +147,24 @@ def loss(distribution, other):
 def test_the_loss_of_selections_stays_within_the_budget():
     before, after, budget = datasets()
     metric = from_budgets(BUDGETS * 1e-2)
-    # Close to each other: with scores far apart the best would have all the probability, whatever the rounding.
-    weights = (np.random.default_rng(2).normal(size=(5, 4)) * np.array([[1.0], [1e-6], [1e-6], [1e-6], [1e-6]])).astype(np.float32)
+    # Close to each other: with scores far apart the best would have all the probability, whatever
+    # the rounding.
+    weights = (
+        np.random.default_rng(2).normal(size=(5, 4))
+        * np.array([[1.0], [1e-6], [1e-6], [1e-6], [1e-6]])
+    ).astype(np.float32)
     weights[1:] += weights[:1]
-    found = loss(*(linear_selection(x, metric, weights=weights) for x in (before, after))) / (budget * 1e-2)
+    found = loss(*(linear_selection(x, metric, weights=weights) for x in (before, after))) / (
+        budget * 1e-2
+    )
     assert found.max() <= 1 + 2e-3
     distribution = linear_selection(before, metric, weights=weights)
     rate = np.asarray(distribution.rate)
     plain = [np.float32(x) @ weights.T for x in (before, after)]
     logs = [
-        rate * scores - np.log(np.exp(rate * (scores - scores.max(-1, keepdims=True))).sum(-1, keepdims=True)) for scores in plain
+        rate * scores
+        - np.log(np.exp(rate * (scores - scores.max(-1, keepdims=True))).sum(-1, keepdims=True))
+        for scores in plain
     ]
     tops = [rate * scores.max(-1, keepdims=True) for scores in plain]
     control = np.abs((logs[0] - tops[0]) - (logs[1] - tops[1]))[:, 1:].max(-1) / (budget * 1e-2)
@@ -147,13 +188,21 @@ def test_the_loss_of_synthetic_data_stays_within_the_budget(mechanism):
     assert found.max() <= (1 if mechanism == "small_db" else 0.5) * (1 + 1e-2)
     assert found.max() > 0.1
     # Control: scores of answers in float32 as they come.
-    y = small_databases(4, 6) * (before.sum(-1) / 6)[:, None, None] if mechanism == "small_db" else before[:, None, ::-1]
+    y = (
+        small_databases(4, 6) * (before.sum(-1) / 6)[:, None, None]
+        if mechanism == "small_db"
+        else before[:, None, ::-1]
+    )
     of_y = np.float32(y) @ values.T
     sign, of_what = (-1, -1) if mechanism == "small_db" else (0.5, None)
     logs = []
     for x in (before, after):
         miss = np.abs((np.float32(x) @ values.T)[:, None] - of_y).astype(np.float64)
-        log = sign / (2 * float(queries.scale)) * (miss[:, 0] if of_what is None else miss.max(of_what))
+        log = (
+            sign
+            / (2 * float(queries.scale))
+            * (miss[:, 0] if of_what is None else miss.max(of_what))
+        )
         log -= log.max(-1, keepdims=True)
         logs.append(log - np.log(np.exp(log).sum(-1, keepdims=True)))
     assert (np.abs(logs[0] - logs[1]).max(-1) / (budget * 1e-2)).max() > 1.5
@@ -172,7 +221,11 @@ def test_counts_of_every_kind_of_number():
         found = counted(x)
         assert found.high.dtype == jnp.float32
         assert int(found.high[0]) + int(found.low[0]) == large
-    for x in (np.array([200, 7], np.uint8), jnp.array([200, 7], jnp.uint8), jnp.array([200.0, 7.0], jnp.bfloat16)):
+    for x in (
+        np.array([200, 7], np.uint8),
+        jnp.array([200, 7], jnp.uint8),
+        jnp.array([200.0, 7.0], jnp.bfloat16),
+    ):
         np.testing.assert_array_equal(counted(x).value, [200, 7])
     hostile = [np.nan, np.inf, -np.inf, -1.0, -1e30, 1e30, 2.0**41]
     for x in (hostile, np.array(hostile), jnp.array(hostile)):
@@ -184,7 +237,9 @@ def test_counts_of_every_kind_of_number():
     signaling = np.array([0x7FA00000, 0x40000000], np.uint32).view(np.float32)
     np.testing.assert_array_equal(counted(signaling).value, [0, 2])
     near = counted([2**40 - 100, 2**40, 2**40 + 2**20])
-    np.testing.assert_array_equal(np.float64(near.high) + np.float64(near.low), [2**40 - 100, 2**40, 2**40])
+    np.testing.assert_array_equal(
+        np.float64(near.high) + np.float64(near.low), [2**40 - 100, 2**40, 2**40]
+    )
     with pytest.raises(TypeError, match="x must hold real numbers"):
         counted(["a"])
     with pytest.raises(ValueError, match="elements on its last axis"):
@@ -204,14 +259,20 @@ def test_the_null_record_counts_exactly_what_is_missing():
 
 @pytest.mark.slow
 def test_queries_that_could_overflow_have_no_answer_for_any_dataset():
-    """Where some histograms have a finite answer and their neighbours none, that alone tells them apart."""
+    """Where some histograms have a finite answer and their neighbours none, that alone tells them
+    apart.
+    """
     metric = from_budgets([[0, 1], [1, 0]])
     rows = np.array([[8, 2], [9, 1], [5, 5], [0, 0]])
     for size, answered in ((2e37, False), (1e18, True), (1e-25, True), (1e-27, False)):
-        distribution = metric_laplace(rows, [[-size, size], [0.0, 1.0]], metric, scales=jnp.array([4 * size, 2.0]))
+        distribution = metric_laplace(
+            rows, [[-size, size], [0.0, 1.0]], metric, scales=jnp.array([4 * size, 2.0])
+        )
         np.testing.assert_array_equal(np.isfinite(distribution.values), [[answered, True]] * 4)
         distribution = linear_selection(rows, metric, weights=[[-size, size], [0.0, 0.0]])
-        np.testing.assert_array_equal(np.isnan(distribution.probabilities()), [[not answered] * 2] * 4)
+        np.testing.assert_array_equal(
+            np.isnan(distribution.probabilities()), [[not answered] * 2] * 4
+        )
 
 
 @pytest.mark.slow

@@ -1,4 +1,6 @@
-"""Public data of NumPy inside of a jitted function, where only the budget is traced, make what they make outside."""
+"""Public data of NumPy inside of a jitted function, where only the budget is traced, make what they
+make outside.
+"""
 
 import datetime
 
@@ -17,7 +19,9 @@ EDGES = np.stack([np.arange(N - 1), np.arange(1, N)], axis=-1)
 RECORDS = np.array([[i // 2, i % 2] for i in range(N)])
 BUDGETS = np.abs(np.arange(N)[:, None] - np.arange(N)).astype(float)
 DAYS = [datetime.date(2020, 1, 1 + i) for i in range(N)]
-MONTHS = np.array(["2020-01", "2020-02", "2020-04", "2020-05", "2020-09", "2021-01"], "datetime64[M]")
+MONTHS = np.array(
+    ["2020-01", "2020-02", "2020-04", "2020-05", "2020-09", "2021-01"], "datetime64[M]"
+)
 
 
 def line(eps):
@@ -26,7 +30,9 @@ def line(eps):
 
 METRICS = {
     **{
-        f"points, {distance}": lambda eps, distance=distance: mp.from_points(WHERE, epsilon=eps, distance=distance)
+        f"points, {distance}": lambda eps, distance=distance: mp.from_points(
+            WHERE, epsilon=eps, distance=distance
+        )
         for distance in ("euclidean", "manhattan", "chebyshev", "hamming", "great_circle")
     },
     "weighted points": lambda eps: mp.from_points(WHERE, epsilon=eps, weights=np.array([1.0, 2.0])),
@@ -38,13 +44,24 @@ METRICS = {
     "uniform": lambda eps: mp.uniform(N, epsilon=eps),
     "hamming": lambda eps: mp.weighted_hamming(RECORDS, budgets=np.array([1.0, 2.0])) * eps,
     "labels": lambda eps: mp.weighted_hamming(RECORDS.astype(str), budgets=[1.0, 2.0]) * eps,
-    "values": lambda eps: mp.value_budgets(RECORDS, budgets=[np.array([1.0, 2.0, 3.0]), np.array([1.0, 2.0])], rule="sum") * eps,
+    "values": lambda eps: (
+        mp.value_budgets(
+            RECORDS, budgets=[np.array([1.0, 2.0, 3.0]), np.array([1.0, 2.0])], rule="sum"
+        )
+        * eps
+    ),
     "dates": lambda eps: mp.from_dates(DAYS, epsilon=eps),
     "months": lambda eps: mp.from_dates(MONTHS, epsilon=eps),
     "graph": lambda eps: mp.from_graph(EDGES, size=N, budgets=np.arange(1.0, N)) * eps,
-    "blowfish": lambda eps: mp.blowfish(mp.point_metric(WHERE, epsilon=1.0), epsilon=eps, threshold=2.0),
-    "smooth threshold": lambda eps: mp.smooth_threshold(line(1.0), epsilon=eps, threshold=np.array(2.0)),
-    "product": lambda eps: mp.product(mp.uniform(2, epsilon=1.0), mp.from_points(np.arange(3)[:, None], epsilon=eps)),
+    "blowfish": lambda eps: mp.blowfish(
+        mp.point_metric(WHERE, epsilon=1.0), epsilon=eps, threshold=2.0
+    ),
+    "smooth threshold": lambda eps: mp.smooth_threshold(
+        line(1.0), epsilon=eps, threshold=np.array(2.0)
+    ),
+    "product": lambda eps: mp.product(
+        mp.uniform(2, epsilon=1.0), mp.from_points(np.arange(3)[:, None], epsilon=eps)
+    ),
     "spanning tree": lambda eps: mp.spanning_tree(line(1.0), budget=np.array(2.0)) * eps,
     "closure": lambda eps: mp.blowfish(line(1.0), epsilon=eps, threshold=2.0).closure(),
 }
@@ -54,7 +71,11 @@ QUICK_METRICS = ("points, euclidean", "coordinates", "null record, caps", "blowf
 
 
 @pytest.mark.parametrize(
-    "name", [name if name in QUICK_METRICS else pytest.param(name, marks=pytest.mark.slow) for name in METRICS]
+    "name",
+    [
+        name if name in QUICK_METRICS else pytest.param(name, marks=pytest.mark.slow)
+        for name in METRICS
+    ],
 )
 def test_metrics(name):
     def budgets(eps):
@@ -63,7 +84,8 @@ def test_metrics(name):
     np.testing.assert_allclose(jax.jit(budgets)(0.5), budgets(0.5), rtol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["points, euclidean", "blowfish"])  # a matrix, and coordinates with a threshold
+# a matrix, and coordinates with a threshold
+@pytest.mark.parametrize("name", ["points, euclidean", "blowfish"])
 def test_what_goes_over_all_pairs(name):
     def largest(eps):
         metric = METRICS[name](eps)
@@ -74,24 +96,42 @@ def test_what_goes_over_all_pairs(name):
 
 
 ANSWERS = {
-    "laplace": lambda eps: mp.metric_laplace(COUNTS, QUERIES, line(eps)).mean_abs_error(np.zeros(3)),
-    "laplace, null record": lambda eps: mp.metric_laplace(COUNTS, QUERIES, line(eps).with_absence(1.0)).mean_abs_error(np.zeros(3)),
-    "laplace, own scales": lambda eps: mp.metric_laplace(COUNTS, QUERIES, line(eps), scales=np.full(3, 100.0)).scales,
+    "laplace": lambda eps: mp.metric_laplace(COUNTS, QUERIES, line(eps)).mean_abs_error(
+        np.zeros(3)
+    ),
+    "laplace, null record": lambda eps: mp.metric_laplace(
+        COUNTS, QUERIES, line(eps).with_absence(1.0)
+    ).mean_abs_error(np.zeros(3)),
+    "laplace, own scales": lambda eps: (
+        mp.metric_laplace(COUNTS, QUERIES, line(eps), scales=np.full(3, 100.0)).scales
+    ),
     "optimum": lambda eps: mp.optimal_scales(QUERIES, line(eps)).scales,
     "shares": lambda eps: mp.parameter_selection(QUERIES, line(eps)),
     "load": lambda eps: mp.load(QUERIES, np.ones(3), line(eps)),
     "factor": lambda eps: mp.improvement_factor(QUERIES, np.ones(3), line(eps)),
-    "exponential": lambda eps: mp.metric_exponential(np.arange(4), line(eps), sensitivity=BUDGETS).probabilities(),
-    "selection": lambda eps: mp.linear_selection(COUNTS, line(eps), weights=QUERIES).probabilities(),
+    "exponential": lambda eps: mp.metric_exponential(
+        np.arange(4), line(eps), sensitivity=BUDGETS
+    ).probabilities(),
+    "selection": lambda eps: mp.linear_selection(
+        COUNTS, line(eps), weights=QUERIES
+    ).probabilities(),
     "lipschitz": lambda eps: mp.lipschitz_queries(QUERIES, line(eps)).scale,
     "envelope": lambda eps: mp.lipschitz_envelope(QUERIES, line(eps), scale=np.array(0.1)).values,
-    "mwem": lambda eps: mp.mwem(jax.random.key(0), COUNTS, mp.lipschitz_queries(QUERIES, line(eps)), rounds=2, shape=(2,)),
-    "small": lambda eps: mp.small_db(COUNTS, mp.lipschitz_queries(QUERIES, line(eps)), size=3).probabilities(),
+    "mwem": lambda eps: mp.mwem(
+        jax.random.key(0), COUNTS, mp.lipschitz_queries(QUERIES, line(eps)), rounds=2, shape=(2,)
+    ),
+    "small": lambda eps: mp.small_db(
+        COUNTS, mp.lipschitz_queries(QUERIES, line(eps)), size=3
+    ).probabilities(),
     "selection scale": lambda eps: mp.selection_scale(QUERIES, line(eps)),
     "strategies": lambda eps: mp.noise_scales(QUERIES, line(eps), strategy="common"),
     "planar laplace": lambda eps: mp.planar_laplace(WHERE[:, :2], eps).mean_norm_error(),
-    "nearest point": lambda eps: mp.nearest_point(mp.planar_laplace(WHERE[:, :2], eps).sample(jax.random.key(0)), WHERE[:, :2]),
-    "fit (8)": lambda eps: mp.fit_lipschitz_queries(QUERIES, line(eps), num_records=100, price=np.array(2.0)).values,
+    "nearest point": lambda eps: mp.nearest_point(
+        mp.planar_laplace(WHERE[:, :2], eps).sample(jax.random.key(0)), WHERE[:, :2]
+    ),
+    "fit (8)": lambda eps: (
+        mp.fit_lipschitz_queries(QUERIES, line(eps), num_records=100, price=np.array(2.0)).values
+    ),
     "fit (6)": lambda eps: mp.fit_queries(QUERIES[:1], line(eps), num_records=100).scales,
     "fit (13)": lambda eps: mp.fit_statistics(WHERE.T, line(eps), num_records=100).scales,
     "fit (14)": lambda eps: mp.fit_marginals(WHERE[:, 0], line(eps), num_records=100).scales,
@@ -101,13 +141,32 @@ ANSWERS = {
 QUICK = ("load", "lipschitz")
 
 
-@pytest.mark.parametrize("name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in ANSWERS])
+@pytest.mark.parametrize(
+    "name",
+    [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in ANSWERS],
+)
 def test_answers(name):
-    np.testing.assert_allclose(jax.jit(ANSWERS[name])(0.5), ANSWERS[name](0.5), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        jax.jit(ANSWERS[name])(0.5), ANSWERS[name](0.5), rtol=1e-4, atol=1e-5
+    )
 
 
 def test_there_is_a_case_for_every_function():
-    taken = {name for cases in (METRICS, ANSWERS) for case in cases.values() for name in case.__code__.co_names}
-    without_a_case = {"single_query_scale", "fold_rows", "mismatch", "small_databases", "small_db_size", "validate"}
+    taken = {
+        name
+        for cases in (METRICS, ANSWERS)
+        for case in cases.values()
+        for name in case.__code__.co_names
+    }
+    without_a_case = {
+        "single_query_scale",
+        "fold_rows",
+        "mismatch",
+        "small_databases",
+        "small_db_size",
+        "validate",
+    }
     without_a_case |= {"marginal_queries", "range_queries"}  # of static numbers alone
-    assert {name for name in mp.__all__ if name[0].islower()} == taken & set(mp.__all__) | without_a_case
+    assert {name for name in mp.__all__ if name[0].islower()} == taken & set(
+        mp.__all__
+    ) | without_a_case

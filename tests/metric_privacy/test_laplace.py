@@ -1,4 +1,6 @@
-"""Noisy answers: the exact privacy loss of every move over all small histograms, exact and refused answers, the sampler."""
+"""Noisy answers: the exact privacy loss of every move over all small histograms, exact and refused
+answers, the sampler.
+"""
 
 import functools
 import itertools
@@ -25,13 +27,15 @@ def log_densities(values, scales, y):
 
 
 def losses(distribution):
-    """The largest log-ratio of the joint density for every ordered pair of rows: a sum over queries of suprema over y.
+    """The largest log-ratio of the joint density for every ordered pair of rows: a sum over queries
+    of suprema over y.
 
-    A Laplace density has a linear logarithm between and beyond the values of all rows: a ratio is largest at one or far out.
-    """
+    A Laplace density has a linear logarithm between and beyond the values of all rows: a ratio is
+    largest at one or far out."""
     values = np.asarray(distribution.values)
     points = np.concatenate([np.unique(values), [values.min() - 50, values.max() + 50]])
-    logs = np.asarray(log_densities(distribution.values, distribution.scales, points))  # (points, rows, K)
+    # (points, rows, K)
+    logs = np.asarray(log_densities(distribution.values, distribution.scales, points))
     return (logs[:, :, None] - logs[:, None]).max(0).sum(-1)
 
 
@@ -63,23 +67,33 @@ def test_the_exact_loss_of_every_move_is_within_its_budget(x64):
 @pytest.mark.slow
 def test_with_the_null_record_a_record_more_is_within_its_budget_too(x64):
     metric = from_budgets(BUDGETS).with_absence(0.8)
-    histograms = np.array([x for x in itertools.product(range(3), repeat=4) if sum(x) in (1, 2)], float)
+    histograms = np.array(
+        [x for x in itertools.product(range(3), repeat=4) if sum(x) in (1, 2)], float
+    )
     found = losses(metric_laplace(histograms, QUERIES + 1, metric, strategy="common"))
-    public = losses(metric_laplace(histograms, QUERIES + 1, from_budgets(BUDGETS), strategy="common"))
+    public = losses(
+        metric_laplace(histograms, QUERIES + 1, from_budgets(BUDGETS), strategy="common")
+    )
     more = [
-        (a, b) for a, b in itertools.permutations(range(len(histograms)), 2) if np.abs(histograms[a] - histograms[b]).sum() == 1
+        (a, b)
+        for a, b in itertools.permutations(range(len(histograms)), 2)
+        if np.abs(histograms[a] - histograms[b]).sum() == 1
     ]
     assert max(found[pair] for pair in more) <= 0.8 * (1 + 1e-9)
-    assert max(public[pair] for pair in more) > 0.9  # a metric without the null record promises nothing about n
+    # a metric without the null record promises nothing about n
+    assert max(public[pair] for pair in more) > 0.9
     assert max(found[a, b] / BUDGETS[i, j] for a, b, i, j in moves(histograms)) <= 1 + 1e-9
 
 
 @pytest.mark.slow
 def test_an_answer_without_noise_is_exact_and_one_without_budget_is_none():
     distribution = LaplaceAnswers(jnp.array([3.0, 3.0, 3.0]), jnp.array([0.0, 2.0, jnp.inf]))
-    draws, error = jax.jit(lambda distribution: (distribution.sample(jax.random.key(0), (5,)), distribution.mean_abs_error(4.0)))(
-        distribution
-    )
+    draws, error = jax.jit(
+        lambda distribution: (
+            distribution.sample(jax.random.key(0), (5,)),
+            distribution.mean_abs_error(4.0),
+        )
+    )(distribution)
     assert (draws[:, 0] == 3).all()
     assert np.unique(draws[:, 1]).size == 5
     assert np.isnan(draws[:, 2]).all()
@@ -128,10 +142,14 @@ def test_every_method_of_exact_and_refused_answers():
 
 @pytest.mark.slow
 def test_the_distribution_of_draws():
-    distribution = metric_laplace([2.0, 0.0, 1.0, 0.0], QUERIES, from_budgets(BUDGETS), strategy="common")
+    distribution = metric_laplace(
+        [2.0, 0.0, 1.0, 0.0], QUERIES, from_budgets(BUDGETS), strategy="common"
+    )
     draws = np.asarray(distribution.sample(jax.random.key(1), (20_000,)))
     for k in range(2):
-        standard = (draws[:, k] - float(np.asarray(distribution.values)[k])) / float(np.asarray(distribution.scales)[k])
+        standard = (draws[:, k] - float(np.asarray(distribution.values)[k])) / float(
+            np.asarray(distribution.scales)[k]
+        )
         assert_follows(standard, laplace_cdf)
         assert_rejected(standard * 1.2, laplace_cdf)
 
@@ -139,7 +157,9 @@ def test_the_distribution_of_draws():
 def test_no_draw_is_silently_without_noise():
     scales = jnp.array([0.2, 0.2, 8.0, 0.0])
     values = jnp.array([1e5, 5e7, 5e7, 5e7])
-    draws = np.asarray(jax.jit(lambda d: d.sample(jax.random.key(0), (200,)))(LaplaceAnswers(values, scales)))
+    draws = np.asarray(
+        jax.jit(lambda d: d.sample(jax.random.key(0), (200,)))(LaplaceAnswers(values, scales))
+    )
     assert np.isnan(draws[:, 1]).all()
     assert np.unique(draws[:, 0]).size > 50  # steps of 1/128
     assert np.unique(draws[:, 2]).size > 5  # steps of 4
@@ -192,7 +212,9 @@ def test_one_program_serves_a_sweep_over_epsilon(x64):
     @functools.partial(jax.jit, static_argnames="strategy")
     def errors(x, epsilon, strategy="optimal"):
         traces.append(1)
-        distribution = metric_laplace(x, queries, from_points(points, epsilon=epsilon), strategy=strategy)
+        distribution = metric_laplace(
+            x, queries, from_points(points, epsilon=epsilon), strategy=strategy
+        )
         return distribution.mean_abs_error(distribution.values)
 
     found = np.asarray(errors(x, epsilon))
@@ -209,7 +231,10 @@ def test_one_program_serves_a_sweep_over_epsilon(x64):
 def test_a_constant_that_is_answered_exactly_does_not_round_neighbours_apart():
     """Its scale is 0, so one unit in the last place between neighbours would be an infinite loss."""
     metric, query = uniform(3, epsilon=1.0), [[0.1, 0.1, 0.1]]
-    answers = [metric_laplace(x, query, metric, strategy="common") for x in ([7, 0, 0], [6, 1, 0], [5, 2, 0])]
+    answers = [
+        metric_laplace(x, query, metric, strategy="common")
+        for x in ([7, 0, 0], [6, 1, 0], [5, 2, 0])
+    ]
     assert [np.asarray(answer.scales).tolist() for answer in answers] == [[0.0]] * 3
     assert len({np.asarray(answer.values).item() for answer in answers}) == 1
     tenth = np.float32(0.1)  # control: summed as they come, they differ

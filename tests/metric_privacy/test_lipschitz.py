@@ -1,4 +1,6 @@
-"""The queries that a universe's budgets allow: the envelope is the best at its scale, and the scale is the best of all."""
+"""The queries that a universe's budgets allow: the envelope is the best at its scale, and the scale
+is the best of all.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +23,9 @@ COUNT, K, N = 300, 3, 7
 
 
 def instances():
-    """Universes and queries with ties, duplicate points, missing pairs, broken triangles and pairs without any budget."""
+    """Universes and queries with ties, duplicate points, missing pairs, broken triangles and pairs
+    without any budget.
+    """
     random = np.random.default_rng(1)
     points = random.uniform(0, 10, (COUNT, N, 2))
     points[::5, 1] = points[::5, 0] + 1e-3
@@ -75,17 +79,24 @@ def test_no_function_is_closer_than_the_envelope(x64):
     queries, budgets, _ = instances()
     scale = np.geomspace(1e-3, 10, COUNT)
     found = lipschitz_envelope(queries, from_budgets(budgets), scale=scale)
-    np.testing.assert_allclose(mismatch(queries, found), half_excess(queries, budgets, scale), rtol=1e-12, atol=1e-14)
-    np.testing.assert_allclose(found.scale, scale, rtol=1e-9)  # rounding counts most where budgets are small
+    np.testing.assert_allclose(
+        mismatch(queries, found), half_excess(queries, budgets, scale), rtol=1e-12, atol=1e-14
+    )
+    # rounding counts most where budgets are small
+    np.testing.assert_allclose(found.scale, scale, rtol=1e-9)
     assert (np.asarray(overspent(found, from_budgets(budgets))) <= 1).all()
     values = np.asarray(found.values)
     assert (values.min(-1) >= queries.min(-1)).all()
     assert (values.max(-1) <= queries.max(-1)).all()
     np.testing.assert_array_equal(values[4::5, :, 2], values[4::5, :, 3])
     # One envelope alone is twice as far off.
-    upper = (queries[..., None, :] + (scale[:, None, None] * np.minimum(closed(budgets), 1e300))[:, None]).min(-1)
+    upper = (
+        queries[..., None, :] + (scale[:, None, None] * np.minimum(closed(budgets), 1e300))[:, None]
+    ).min(-1)
     off = half_excess(queries, budgets, scale)
-    np.testing.assert_allclose(np.abs(queries - upper).max((-1, -2))[off > 1e-9], 2 * off[off > 1e-9], rtol=1e-9)
+    np.testing.assert_allclose(
+        np.abs(queries - upper).max((-1, -2))[off > 1e-9], 2 * off[off > 1e-9], rtol=1e-9
+    )
 
 
 @pytest.mark.slow
@@ -104,17 +115,22 @@ def test_no_scale_is_better_than_the_fitted_one(price, x64):
     scale = np.asarray(fitted.scale)
     scale = np.where(scale < 1e-7, 0.0, scale)
     best = objective(np.asarray(mismatch(queries, fitted)), scale)
-    np.testing.assert_allclose(mismatch(queries, fitted), half_excess(queries, budgets, scale), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(
+        mismatch(queries, fitted), half_excess(queries, budgets, scale), rtol=1e-9, atol=1e-12
+    )
     least = needed(queries, budgets)
     with np.errstate(invalid="ignore"):
-        assert (best <= np.where(np.isinf(least), np.inf, objective(0.0, least)) * (1 + 1e-12)).all()
+        assert (
+            best <= np.where(np.isinf(least), np.inf, objective(0.0, least)) * (1 + 1e-12)
+        ).all()
     at_most = np.where(np.isinf(least), 100.0, least)
     for share in np.concatenate([[0.0], np.geomspace(1e-6, 1, 400)]):
         there = objective(half_excess(queries, budgets, at_most * share), at_most * share)
         assert (best <= there * (1 + 1e-9)).all()
     as_given = np.all(np.asarray(fitted.values) == queries, axis=(-1, -2))
     constant = scale == 0
-    assert min(as_given.sum(), constant.sum(), (~as_given & ~constant).sum()) >= 10  # all three kinds of answers occur
+    # all three kinds of answers occur
+    assert min(as_given.sum(), constant.sum(), (~as_given & ~constant).sum()) >= 10
 
 
 @pytest.mark.slow
@@ -126,7 +142,8 @@ def test_the_null_record_and_points(x64):
     assert found.neighbors == "add_remove"
     assert found.values.shape == (1, 4)
     alone = lipschitz_queries([[1.0, 1.0, 1.0]], from_points(points, epsilon=1.0))
-    assert float(alone.scale) == pytest.approx(2.0**-26, rel=1e-12)  # free, but for rounding, where n is public
+    # free, but for rounding, where n is public
+    assert float(alone.scale) == pytest.approx(2.0**-26, rel=1e-12)
     fitted = fit_lipschitz_queries([[0.0, 1.0, 1.0]], metric, num_records=50, price=0.5)
     assert float(overspent(fitted, metric)) <= 1
     assert fitted.values.shape == (1, 4)
@@ -164,6 +181,8 @@ def test_errors(x64):
         fit_lipschitz_queries([[0.0, 2.0]], metric, num_records=5, price="mwem")
     with pytest.raises(ValueError, match="do not fit"):
         overspent(LipschitzQueries(jnp.zeros((1, 3)), jnp.ones(())), metric)
-    assert fit_lipschitz_queries([[0.0, 1.0]], metric, num_records=5, price=np.ones(2)).batch_shape == (2,)
+    assert fit_lipschitz_queries(
+        [[0.0, 1.0]], metric, num_records=5, price=np.ones(2)
+    ).batch_shape == (2,)
     bad = lipschitz_queries(jnp.array([[[0.0, jnp.nan]], [[0.0, 1.0]]]), metric)
     assert np.isnan(bad.scale).tolist() == [True, False]

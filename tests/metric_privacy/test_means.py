@@ -12,7 +12,10 @@ from tests.metric_privacy import instances
 
 def best_marginal(values, budgets, n):
     first, second = np.triu_indices(len(values), 1)
-    apart, d = np.abs(values[first] - values[second]), np.where(np.isinf(budgets), 1e12, budgets)[first, second]
+    apart, d = (
+        np.abs(values[first] - values[second]),
+        np.where(np.isinf(budgets), 1e12, budgets)[first, second],
+    )
     grid = np.linspace(0, min((apart / np.maximum(n * d, 1e-9)).max(), apart.max()), 200_001)
     excess = np.zeros_like(grid)
     for a, limit in zip(apart, d, strict=True):
@@ -45,14 +48,20 @@ def test_marginals_without_the_triangle_inequality_stay_within_the_budgets(x64):
     budgets = np.where(np.isinf(budgets), 30.0, budgets)
     values = rng.uniform(size=(40, instances.N))
     fit = fit_marginals(values, from_budgets(budgets), num_records=1.0)
-    assert instances.loads(np.asarray(fit.values)[:, None], np.asarray(fit.scales)[:, None], budgets).max() <= 1 + 1e-12
+    assert (
+        instances.loads(
+            np.asarray(fit.values)[:, None], np.asarray(fit.scales)[:, None], budgets
+        ).max()
+        <= 1 + 1e-12
+    )
     assert (np.asarray(fit.objective) <= np.asarray(fit.closed_form)).all()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("loss", ["squared", "absolute", "maximum"])
 def test_the_transformed_universe_fits_its_budgets(loss, x64):
-    rng = np.random.default_rng(3)  # as many universes as in test_preprocessing.py, for the same programs
+    # as many universes as in test_preprocessing.py, for the same programs
+    rng = np.random.default_rng(3)
     values, budgets = instances.queries(21, "real", rng), instances.metrics(21, "plain", rng) * 0.1
     n, metric = 20.0, from_budgets(budgets)
     fit = fit_statistics(values, metric, num_records=n, loss=loss)
@@ -71,10 +80,19 @@ def test_the_transformed_universe_fits_its_budgets(loss, x64):
 
 
 def test_values_far_from_zero_do_not_overspend():
-    """In float32: values divided by n before their differences are taken would allow 1.018 times the budgets."""
+    """In float32: values divided by n before their differences are taken would allow 1.018 times
+    the budgets.
+    """
     values = np.array([1000000.5936, 999999.8994, 1000000.7261, 1000001.2857])
     budgets = np.zeros((4, 4))
-    upper = [1.8405581712722778, 1.5068143606185913, 2.479670763015747, 1.4454593658447266, 2.4428138732910156, 1.867851734161377]
+    upper = [
+        1.8405581712722778,
+        1.5068143606185913,
+        2.479670763015747,
+        1.4454593658447266,
+        2.4428138732910156,
+        1.867851734161377,
+    ]
     budgets[np.triu_indices(4, 1)] = upper
     budgets = budgets + budgets.T
     found = fit_marginals(values, from_budgets(budgets), num_records=10)

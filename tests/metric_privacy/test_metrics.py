@@ -1,4 +1,6 @@
-"""Metrics on points: against plain NumPy, in blocks, with the null record, and with hostile parameters."""
+"""Metrics on points: against plain NumPy, in blocks, with the null record, and with hostile
+parameters.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +12,9 @@ from dpjax.metric_privacy.metrics import Metric, fold_rows, from_budgets, unifor
 from dpjax.metric_privacy.points import from_points, point_metric
 from dpjax.metric_privacy.scales import noise_scales
 
-POINTS = np.concatenate([np.random.default_rng(3).normal(size=(2, 6, 2)) * 30, np.zeros((2, 1, 2))], axis=1)
+POINTS = np.concatenate(
+    [np.random.default_rng(3).normal(size=(2, 6, 2)) * 30, np.zeros((2, 1, 2))], axis=1
+)
 POINTS[:, 5] = POINTS[:, 2]  # a duplicate
 WEIGHTS = np.array([0.5, 3.0])
 
@@ -29,19 +33,27 @@ def oracle(points, distance, weights=(1.0, 1.0)):
             elif distance == "hamming":
                 found[i, j] = sum(w for w, s in zip(weights, steps, strict=True) if s)
             else:
-                found[i, j] = np.linalg.norm(steps, {"euclidean": 2, "manhattan": 1, "chebyshev": np.inf}[distance])
+                found[i, j] = np.linalg.norm(
+                    steps, {"euclidean": 2, "manhattan": 1, "chebyshev": np.inf}[distance]
+                )
     return found
 
 
-@pytest.mark.parametrize("distance", ["euclidean", "manhattan", "chebyshev", "hamming", "great_circle"])
+@pytest.mark.parametrize(
+    "distance", ["euclidean", "manhattan", "chebyshev", "hamming", "great_circle"]
+)
 def test_distances(distance, x64):
     weights = None if distance == "great_circle" else WEIGHTS
     epsilon = np.array([[0.5], [2.0], [1.0]])  # a sweep against a batch of two universes
     found = from_points(POINTS, epsilon=epsilon, distance=distance, weights=weights)
-    expected = np.stack([oracle(p, distance, WEIGHTS if weights is not None else (1.0, 1.0)) for p in POINTS])
+    expected = np.stack(
+        [oracle(p, distance, WEIGHTS if weights is not None else (1.0, 1.0)) for p in POINTS]
+    )
     assert found.batch_shape == (3, 2)
     assert found.size == 7
-    np.testing.assert_allclose(found.budgets, epsilon[..., None, None] * expected, rtol=1e-12, atol=1e-9)
+    np.testing.assert_allclose(
+        found.budgets, epsilon[..., None, None] * expected, rtol=1e-12, atol=1e-9
+    )
     budgets = np.asarray(found.budgets)
     assert np.array_equal(budgets, np.swapaxes(budgets, -1, -2))
     assert np.all(np.diagonal(budgets, axis1=-2, axis2=-1) == 0)
@@ -54,7 +66,9 @@ def test_distances(distance, x64):
 def test_squares_neither_overflow_nor_vanish():
     points = np.array([[0.0, 0.0], [3e30, 4e30], [3e-30, 4e-30]], np.float32)
     budgets = from_points(points, epsilon=1.0).budgets
-    np.testing.assert_allclose(budgets, [[0, 5e30, 5e-30], [5e30, 0, 5e30], [5e-30, 5e30, 0]], rtol=1e-6)
+    np.testing.assert_allclose(
+        budgets, [[0, 5e30, 5e-30], [5e30, 0, 5e30], [5e-30, 5e30, 0]], rtol=1e-6
+    )
 
 
 @pytest.mark.slow
@@ -63,17 +77,26 @@ def test_points_in_blocks(absence, x64):
     lazy = point_metric(POINTS, epsilon=[1.0, 2.0], weights=WEIGHTS)
     dense = lazy.dense()
     if absence is not None:
-        lazy, dense = lazy.with_absence(absence * np.arange(1.0, 8.0)), dense.with_absence(absence * np.arange(1.0, 8.0))
+        lazy, dense = (
+            lazy.with_absence(absence * np.arange(1.0, 8.0)),
+            dense.with_absence(absence * np.arange(1.0, 8.0)),
+        )
     assert isinstance(lazy.budgets, Points)
     assert isinstance(dense.budgets, jax.Array)
-    assert (lazy.size, lazy.neighbors, lazy.batch_shape) == (dense.size, dense.neighbors, dense.batch_shape)
+    assert (lazy.size, lazy.neighbors, lazy.batch_shape) == (
+        dense.size,
+        dense.neighbors,
+        dense.batch_shape,
+    )
     np.testing.assert_allclose(lazy.dense().budgets, dense.budgets, rtol=1e-14)
     for start in (0, 2, 5, 7, -3):  # near the end it is moved back, as in a dynamic slice
         np.testing.assert_allclose(lazy.rows(start, 3), dense.rows(start, 3), rtol=1e-14)
     np.testing.assert_array_equal(lazy.smallest, dense.smallest)
     np.testing.assert_array_equal(lazy.largest, dense.largest)
     whole = np.asarray(dense.budgets)
-    np.testing.assert_array_equal(dense.smallest, np.min(whole + np.where(np.eye(dense.size), np.inf, 0), axis=(-2, -1)))
+    np.testing.assert_array_equal(
+        dense.smallest, np.min(whole + np.where(np.eye(dense.size), np.inf, 0), axis=(-2, -1))
+    )
     np.testing.assert_array_equal(dense.largest, np.max(whole, axis=(-2, -1)))
     np.testing.assert_allclose((lazy * 3.0).dense().budgets, (3.0 * dense).budgets, rtol=1e-14)
     shape = (4, 2, dense.size - (absence is not None))
@@ -83,15 +106,25 @@ def test_points_in_blocks(absence, x64):
         dense.columns(jnp.asarray(np.ones((4, 2, 3))))
 
 
-@pytest.mark.parametrize("count", [3, pytest.param(1, marks=pytest.mark.slow), pytest.param(7, marks=pytest.mark.slow), 100])
+@pytest.mark.parametrize(
+    "count",
+    [3, pytest.param(1, marks=pytest.mark.slow), pytest.param(7, marks=pytest.mark.slow), 100],
+)
 def test_a_fold_meets_every_row(count):
     lazy = point_metric(POINTS[0], epsilon=1.0)
-    at = fold_rows(lazy, jnp.full((7, 7), -1.0), lambda seen, index, rows: seen.at[index].set(rows), count=count)
+    at = fold_rows(
+        lazy,
+        jnp.full((7, 7), -1.0),
+        lambda seen, index, rows: seen.at[index].set(rows),
+        count=count,
+    )
     np.testing.assert_allclose(at, lazy.dense().budgets, rtol=1e-6)
 
 
 def test_the_null_record():
-    metric = from_budgets([[0.0, 5.0], [5.0, 0.0]]).with_absence(jnp.array([[1.0, 2.0], [1.0, jnp.nan]]))
+    metric = from_budgets([[0.0, 5.0], [5.0, 0.0]]).with_absence(
+        jnp.array([[1.0, 2.0], [1.0, jnp.nan]])
+    )
     expected = np.array([[0, 5, 1], [5, 0, 2], [1, 2, 0.0]])
     np.testing.assert_array_equal(metric.budgets, [expected, np.full((3, 3), np.nan)])
     assert metric.neighbors == "add_remove"
@@ -111,7 +144,9 @@ def test_metrics_add_up_and_scale(x64):
     one, other = from_points(POINTS, epsilon=1.0), uniform(7, epsilon=[[0.5], [1.5]])
     by_hand = np.asarray(one.budgets)
     np.testing.assert_array_equal(sum([one, other]).budgets, by_hand + np.asarray(other.budgets))
-    np.testing.assert_array_equal((one * np.array([1.0, 2.0])).budgets, by_hand * np.array([1.0, 2.0])[:, None, None])
+    np.testing.assert_array_equal(
+        (one * np.array([1.0, 2.0])).budgets, by_hand * np.array([1.0, 2.0])[:, None, None]
+    )
     endless = from_budgets([[0.0, np.inf], [np.inf, 0.0]])
     np.testing.assert_array_equal((2 * endless + endless).budgets, endless.budgets)
     assert endless.largest == 0
@@ -150,7 +185,10 @@ def test_budgets_of_ones_own():
     with pytest.raises(TypeError, match="real numbers"):
         from_budgets(np.zeros((2, 2), complex))
     # As JAX arrays, each only spoils itself.
-    batch = jnp.array([budgets for budgets in wrong.values() if np.ndim(budgets) == 2] + [[[0, 1], [1, 0]]], jnp.float32)
+    batch = jnp.array(
+        [budgets for budgets in wrong.values() if np.ndim(budgets) == 2] + [[[0, 1], [1, 0]]],
+        jnp.float32,
+    )
     spoilt = jax.jit(lambda b: from_budgets(b).budgets)(batch)
     assert np.all(np.isnan(spoilt[:-1]))
     np.testing.assert_array_equal(spoilt[-1], [[0, 1], [1, 0]])
@@ -239,25 +277,38 @@ def test_a_hundred_thousand_points_serve_a_query():
 
 
 def test_coordinates_far_from_zero_keep_their_distances():
-    """Of a map in metres, or a clock in seconds: rounded to float32 first, they would be 25 and 64 times too far apart."""
-    for points, distance in (([[5400000.24], [5400000.26]], 0.02), (np.array([[1700000063], [1700000065]]), 2.0)):
-        assert float(from_points(np.array(points), epsilon=1.0).budgets[0, 1]) == pytest.approx(distance, rel=1e-5)
+    """Of a map in metres, or a clock in seconds: rounded to float32 first, they would be 25 and 64
+    times too far apart.
+    """
+    for points, distance in (
+        ([[5400000.24], [5400000.26]], 0.02),
+        (np.array([[1700000063], [1700000065]]), 2.0),
+    ):
+        assert float(from_points(np.array(points), epsilon=1.0).budgets[0, 1]) == pytest.approx(
+            distance, rel=1e-5
+        )
 
 
 @pytest.mark.slow
 def test_factors_and_relations():
-    metric, points = from_points([[0.0], [1.0]], epsilon=1.0), point_metric([[0.0], [1.0]], epsilon=1.0)
+    metric, points = (
+        from_points([[0.0], [1.0]], epsilon=1.0),
+        point_metric([[0.0], [1.0]], epsilon=1.0),
+    )
     for known in (metric, points):
         swept = np.array([0.5, 2.0]) * known  # NumPy leaves it to the metric
         np.testing.assert_allclose(swept.largest, [0.5, 2.0])
-        hidden = known.with_absence(np.array([[1.0], [2.0], [4.0]]))  # one budget for all elements, three times
+        # one budget for all elements, three times
+        hidden = known.with_absence(np.array([[1.0], [2.0], [4.0]]))
         np.testing.assert_allclose(hidden.largest, [1.0, 2.0, 4.0])
     with pytest.raises(ValueError, match="neighbors must be one of"):
         Metric(metric.budgets, "add-remove")
     with pytest.raises(ValueError, match="latitudes from -90 to 90"):
         from_points([[-74.0, 40.7], [118.2, 34.1]], epsilon=1.0, distance="great_circle")
     wrong = from_points(
-        jnp.array([[[-74.0, 40.7], [118.2, 34.1]], [[40.7, -74.0], [34.1, -118.2]]]), epsilon=1.0, distance="great_circle"
+        jnp.array([[[-74.0, 40.7], [118.2, 34.1]], [[40.7, -74.0], [34.1, -118.2]]]),
+        epsilon=1.0,
+        distance="great_circle",
     )
     np.testing.assert_array_equal(np.isnan(wrong.budgets[:, 0, 1]), [True, False])
 
@@ -275,22 +326,37 @@ def test_coordinates_far_from_each_other_keep_their_distances(make):
         assert known.dtype == jnp.float32
         np.testing.assert_allclose(known.rows(1, 1)[0, 2], apart, rtol=2e-6 if apart < 1 else 1e-6)
     assert np.float32(1e8 + 5) - np.float32(1e8 + 3) == 8  # control
-    distribution = noise_scales([[0.0, 0.0, 1.0]], make(np.array([[0.0], [1e8 + 3], [1e8 + 5]]), epsilon=1.0), strategy="common")
+    distribution = noise_scales(
+        [[0.0, 0.0, 1.0]],
+        make(np.array([[0.0], [1e8 + 3], [1e8 + 5]]), epsilon=1.0),
+        strategy="common",
+    )
     assert 1 / float(distribution[0]) <= 2
 
 
 @pytest.mark.parametrize("make", [from_points, point_metric])
 def test_the_globe_has_no_seams_and_no_distance_is_too_long(make):
-    """From a metre to a hundred kilometres, anywhere, over the date line and by the poles, against double precision."""
+    """From a metre to a hundred kilometres, anywhere, over the date line and by the poles, against
+    double precision.
+    """
     random = np.random.default_rng(0)
     steps = 10.0 ** -np.arange(0, 6.0)
     anywhere = np.stack([random.uniform(-80, 80, 40), random.uniform(-180, 180, 40)], -1)
     there = anywhere[:, None] + steps[:, None] * random.uniform(-1, 1, (40, 1, 2))
-    pairs = [np.stack([np.broadcast_to(anywhere[:, None], there.shape), there], -2).reshape(-1, 2, 2)]
-    east = np.stack([random.uniform(-80, 80, (40, 6)), 180 - steps * random.uniform(0, 1, (40, 6))], -1)
+    pairs = [
+        np.stack([np.broadcast_to(anywhere[:, None], there.shape), there], -2).reshape(-1, 2, 2)
+    ]
+    east = np.stack(
+        [random.uniform(-80, 80, (40, 6)), 180 - steps * random.uniform(0, 1, (40, 6))], -1
+    )
     pairs += [np.stack([east, east * [1, -1] + [0, 1e-5]], -2).reshape(-1, 2, 2)]
-    north = np.stack([90 - steps * random.uniform(0.1, 1, (40, 6)), random.uniform(-180, 180, (40, 6))], -1)
-    pairs += [np.stack([north, north * [1, -1] + [0, 33.0]], -2).reshape(-1, 2, 2) * sign for sign in (1, -1)]
+    north = np.stack(
+        [90 - steps * random.uniform(0.1, 1, (40, 6)), random.uniform(-180, 180, (40, 6))], -1
+    )
+    pairs += [
+        np.stack([north, north * [1, -1] + [0, 33.0]], -2).reshape(-1, 2, 2) * sign
+        for sign in (1, -1)
+    ]
     pairs = np.concatenate(pairs)
 
     def chord(pairs):
@@ -301,12 +367,21 @@ def test_the_globe_has_no_seams_and_no_distance_is_too_long(make):
         return 2 * np.sqrt(rise**2 + narrow * np.sin(np.diff(longitude, axis=-1)[..., 0] / 2) ** 2)
 
     exact = 2 * 6371.0088 * np.arcsin(chord(pairs) / 2)
-    found = np.asarray(make(pairs, epsilon=1.0, distance="great_circle").rows(0, 2), np.float64)[..., 0, 1]
+    found = np.asarray(make(pairs, epsilon=1.0, distance="great_circle").rows(0, 2), np.float64)[
+        ..., 0, 1
+    ]
     assert (found <= exact * (1 + 1e-7)).all()
     np.testing.assert_allclose(found, exact, rtol=2e-5)
-    rough = 2 * 6371.0088 * np.arcsin(chord(pairs.astype(np.float32).astype(np.float64)) / 2)  # control: coordinates in float32
+    # control: coordinates in float32
+    rough = 2 * 6371.0088 * np.arcsin(chord(pairs.astype(np.float32).astype(np.float64)) / 2)
     assert (rough > 1.01 * exact).any()
-    one_place = np.array([[[10.0, 180.0], [10.0, -180.0]], [[90.0, 0.0], [90.0, 77.0]], [[-90.0, 3.0], [-90.0, -3.0]]])
+    one_place = np.array(
+        [
+            [[10.0, 180.0], [10.0, -180.0]],
+            [[90.0, 0.0], [90.0, 77.0]],
+            [[-90.0, 3.0], [-90.0, -3.0]],
+        ]
+    )
     assert (make(one_place, epsilon=1.0, distance="great_circle").rows(0, 2) == 0).all()
 
 

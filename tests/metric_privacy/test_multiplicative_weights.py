@@ -1,4 +1,6 @@
-"""MWEM: its privacy by an exact audit of transcripts, its draws against the exact distributions, and the update with one scale."""
+"""MWEM: its privacy by an exact audit of transcripts, its draws against the exact distributions,
+and the update with one scale.
+"""
 
 from functools import partial
 
@@ -11,7 +13,12 @@ from dpjax.bounds.metric_selection import mwem_error, mwem_rounds
 from dpjax.metric_privacy import _multiplicative_weights as module
 from dpjax.metric_privacy import mwem
 from dpjax.metric_privacy._multiplicative_weights import selection_distribution
-from dpjax.metric_privacy.lipschitz import LipschitzQueries, lipschitz_envelope, lipschitz_queries, mismatch
+from dpjax.metric_privacy.lipschitz import (
+    LipschitzQueries,
+    lipschitz_envelope,
+    lipschitz_queries,
+    mismatch,
+)
 from dpjax.metric_privacy.metrics import from_budgets
 from dpjax.metric_privacy.points import from_points
 from dpjax.numerics.double_float import single
@@ -30,13 +37,19 @@ def softmax(logs):
 
 
 def plain(x, values, scale, rounds, update, random=None):
-    """The algorithm in plain NumPy, one dataset; without ``random`` it selects the worst query and measures it exactly."""
+    """The algorithm in plain NumPy, one dataset; without ``random`` it selects the worst query and
+    measures it exactly.
+    """
     n, log_y, seen = x.sum(), np.zeros(len(x)), []
     for _ in range(rounds):
         y = n * softmax(log_y)
         seen.append(y)
         miss = np.abs(values @ (y - x))
-        k = miss.argmax() if random is None else random.choice(len(values), p=softmax(miss / (4 * scale * rounds)))
+        k = (
+            miss.argmax()
+            if random is None
+            else random.choice(len(values), p=softmax(miss / (4 * scale * rounds)))
+        )
         m = values[k] @ x + (0 if random is None else random.laplace(scale=2 * scale * rounds))
         if update == "repaired":
             log_y = log_y + values[k] * (m - values[k] @ y) / (2 * n)
@@ -46,17 +59,24 @@ def plain(x, values, scale, rounds, update, random=None):
 
 
 def transcript_losses(values, scale, rounds, budget_rounds):
-    """The largest log-ratio over d(i, j) of two rounds' selections and measurements, over a grid of measurements.
+    """The largest log-ratio over d(i, j) of two rounds' selections and measurements, over a grid of
+    measurements.
 
-    The distributions are those for ``budget_rounds`` rounds; the synthetic histogram of the second round follows from the first.
-    """
+    The distributions are those for ``budget_rounds`` rounds; the synthetic histogram of the second
+    round follows from the first."""
     queries = LipschitzQueries(jnp.asarray(values), jnp.asarray(scale))
     a, b, i, j = moves(ROWS)
     grid = np.array([-60.0, -1.0, 0.4, 2.0, 60.0])
     n = ROWS[0].sum()
     start = np.full(3, n / 3)
-    after = [n * softmax(np.log(start) + values[k] * (m - values[k] @ start) / (2 * n)) for k in range(len(values)) for m in grid]
-    distributions = selection_distribution(ROWS, np.array([start, *after])[:, None], queries, rounds=budget_rounds)
+    after = [
+        n * softmax(np.log(start) + values[k] * (m - values[k] @ start) / (2 * n))
+        for k in range(len(values))
+        for m in grid
+    ]
+    distributions = selection_distribution(
+        ROWS, np.array([start, *after])[:, None], queries, rounds=budget_rounds
+    )
     select = np.asarray(distributions.log_probabilities())  # (1 + transcripts, rows, K)
     exact = ROWS @ values.T
     measure = -np.abs(grid[:, None, None] - exact) / (2 * scale * budget_rounds)  # (grid, rows, K)
@@ -66,13 +86,18 @@ def transcript_losses(values, scale, rounds, budget_rounds):
         for other in range(len(values)):
             two = select[1 + first, :, other] + measure[:, :, other]
             log_density = one + two
-            worst = max(worst, (np.abs(log_density[:, a] - log_density[:, b]) / BUDGETS[i, j]).max())
+            worst = max(
+                worst, (np.abs(log_density[:, a] - log_density[:, b]) / BUDGETS[i, j]).max()
+            )
     return worst
 
 
 def test_transcripts_are_private(x64):
     metric = from_budgets(BUDGETS)
-    for asked in (lipschitz_queries(QUERIES, metric), lipschitz_envelope(QUERIES, metric, scale=0.4)):
+    for asked in (
+        lipschitz_queries(QUERIES, metric),
+        lipschitz_envelope(QUERIES, metric, scale=0.4),
+    ):
         loss = transcript_losses(np.asarray(asked.values), float(asked.scale), 2, 2)
         assert 0.75 < loss <= 1 + 1e-9
     # Controls: noise for one round less, and queries that the scale does not allow.
@@ -97,9 +122,13 @@ def test_measurements_and_selections_follow_their_distributions(x64):
     chosen, query, measured = (np.asarray(out) for out in one_round(jax.random.key(3)))
     np.testing.assert_array_equal(query, QUERIES[chosen])
     exact = softmax(np.abs(QUERIES @ (y - x)) / (4 * 0.2 * rounds))
-    np.testing.assert_allclose(selection_distribution(x, y, queries, rounds=rounds).probabilities(), exact, rtol=1e-12)
+    np.testing.assert_allclose(
+        selection_distribution(x, y, queries, rounds=rounds).probabilities(), exact, rtol=1e-12
+    )
     statistics.assert_counts_follow(np.bincount(chosen, minlength=3), exact)
-    statistics.assert_counts_rejected(np.bincount(chosen, minlength=3), softmax(np.abs(QUERIES @ (y - x)) / (4 * 0.2 * 2)))
+    statistics.assert_counts_rejected(
+        np.bincount(chosen, minlength=3), softmax(np.abs(QUERIES @ (y - x)) / (4 * 0.2 * 2))
+    )
 
     def cdf(z, scale):
         return np.where(z < 0, np.exp(-np.abs(z) / scale) / 2, 1 - np.exp(-np.abs(z) / scale) / 2)
@@ -139,7 +168,12 @@ def test_the_repaired_update_learns_and_the_printed_one_unlearns(x64):
     assert (drawn.mean(0) < 0.97 * uniform).all()
     # The same mean error as the plain algorithm, within five standard errors.
     random = np.random.default_rng(1)
-    oracle = np.array([error(np.array([plain(row, asked, scale, rounds, "repaired", random) for row in x])) for _ in range(100)])
+    oracle = np.array(
+        [
+            error(np.array([plain(row, asked, scale, rounds, "repaired", random) for row in x]))
+            for _ in range(100)
+        ]
+    )
     spread = np.hypot(drawn.std(0) / np.sqrt(200), oracle.std(0) / np.sqrt(100))
     assert (np.abs(drawn.mean(0) - oracle.mean(0)) < 5 * spread).all()
 
@@ -163,10 +197,15 @@ def test_the_last_histogram_and_more_passes_are_better(x64):
 @pytest.mark.slow
 def test_the_bound_of_theorem_8_holds(x64):
     metric, asked, x = universe(records=10**6, epsilon=300.0)
-    for queries in (lipschitz_queries(asked, metric), lipschitz_envelope(asked, metric, scale=0.01)):
+    for queries in (
+        lipschitz_queries(asked, metric),
+        lipschitz_envelope(asked, metric, scale=0.01),
+    ):
         facts = {"num_elements": 12, "num_queries": 15, "scale": float(queries.scale)}
         rounds = min(mwem_rounds(10**6, **facts), 60)
-        limit = mwem_error(10**6, rounds=rounds, failure=0.05, mismatch=float(mismatch(asked, queries)), **facts)
+        limit = mwem_error(
+            10**6, rounds=rounds, failure=0.05, mismatch=float(mismatch(asked, queries)), **facts
+        )
         y = mwem(jax.random.key(1), x, queries, rounds=rounds, shape=(200,))
         errors = np.abs(np.asarray(queries.answers(y)) - x @ asked.T).max(-1)
         assert limit < 10**6  # says something
@@ -175,21 +214,29 @@ def test_the_bound_of_theorem_8_holds(x64):
 
 @pytest.mark.slow
 def test_one_round_tells_what_it_measured(x64):
-    """y^1 holds the selected query and its measurement, which have the exact distributions; the average is y^0, uniform."""
-    asked = np.array([[1.0, 0.3, -0.2], [0.5, -0.2, 0.4], [0.0, 1.0, 0.1]])  # each moves y in another direction
+    """y^1 holds the selected query and its measurement, which have the exact distributions; the
+    average is y^0, uniform.
+    """
+    # each moves y in another direction
+    asked = np.array([[1.0, 0.3, -0.2], [0.5, -0.2, 0.4], [0.0, 1.0, 0.1]])
     queries = LipschitzQueries(jnp.asarray(asked), jnp.asarray(0.3))
     x, n = ROWS[5], 4.0
     y = np.asarray(mwem(jax.random.key(9), x, queries, rounds=1, shape=(20_000,), output="last"))
     logs = np.log(y)
     steps = [(asked[k, 0] - asked[k, 1], asked[k, 0] - asked[k, 2]) for k in range(3)]
     change = np.stack([logs[:, 0] - logs[:, 1], logs[:, 0] - logs[:, 2]], axis=-1)
-    off = np.stack([np.abs(change[:, 0] * b - change[:, 1] * a) for a, b in steps], axis=-1) / np.linalg.norm(steps, axis=-1)
+    off = np.stack(
+        [np.abs(change[:, 0] * b - change[:, 1] * a) for a, b in steps], axis=-1
+    ) / np.linalg.norm(steps, axis=-1)
     chosen = off.argmin(-1)
     exact = softmax(np.abs(asked @ (n / 3 - x)) / (4 * 0.3))
     statistics.assert_counts_follow(np.bincount(chosen, minlength=3), exact)
     slope = np.array([b for _, b in steps])[chosen]
     noise = change[:, 1] / slope * 2 * n + asked[chosen] @ np.full(3, n / 3) - asked[chosen] @ x
-    statistics.assert_follows(noise, lambda z: np.where(z < 0, np.exp(-np.abs(z) / 0.6) / 2, 1 - np.exp(-np.abs(z) / 0.6) / 2))
+    statistics.assert_follows(
+        noise,
+        lambda z: np.where(z < 0, np.exp(-np.abs(z) / 0.6) / 2, 1 - np.exp(-np.abs(z) / 0.6) / 2),
+    )
     np.testing.assert_allclose(mwem(jax.random.key(9), x, queries, rounds=1), n / 3, rtol=1e-14)
 
 
@@ -207,16 +254,23 @@ def test_shapes_rows_and_hostile_counts(x64):
     bad, zero = x.copy(), x.copy()
     bad[:, :3], zero[:, :3] = [np.nan, -1.0, np.inf], 0
     bad[2], zero[2] = np.nan, 0
-    found, expected = (mwem(jax.random.key(0), counts, queries, rounds=4, shape=(5,), output="last") for counts in (bad, zero))
+    found, expected = (
+        mwem(jax.random.key(0), counts, queries, rounds=4, shape=(5,), output="last")
+        for counts in (bad, zero)
+    )
     np.testing.assert_array_equal(found, expected)
     assert np.isfinite(found).all()
-    wide = LipschitzQueries(queries.values[None] * np.array([1.0, 2.0])[:, None, None], queries.scale[0])
+    wide = LipschitzQueries(
+        queries.values[None] * np.array([1.0, 2.0])[:, None, None], queries.scale[0]
+    )
     assert np.isnan(mwem(jax.random.key(0), x[0], wide, rounds=2)).all(-1).tolist() == [False, True]
     assert mwem(jax.random.key(0), x, queries, rounds=4, shape=(0,)).shape == (0, 2, 3, 12)
     low = mwem(
         jax.random.key(0),
         x.astype(np.float32),
-        lipschitz_queries(asked.astype(np.float32), from_budgets(np.asarray(metric.budgets, np.float32))),
+        lipschitz_queries(
+            asked.astype(np.float32), from_budgets(np.asarray(metric.budgets, np.float32))
+        ),
         rounds=4,
         output="last",
     )
@@ -231,7 +285,9 @@ def test_the_null_record(x64):
     y = mwem(jax.random.key(0), ROWS, queries, rounds=3, public_n=10.0, output="last")
     assert y.shape == (len(ROWS), 4)
     np.testing.assert_allclose(y.sum(-1), 10.0, rtol=1e-12)
-    assert mwem.guarantee(queries, metric).guarantee(neighbors="add_remove").epsilon == pytest.approx(1.0)
+    assert mwem.guarantee(queries, metric).guarantee(
+        neighbors="add_remove"
+    ).epsilon == pytest.approx(1.0)
 
 
 @pytest.mark.slow
@@ -248,8 +304,14 @@ def test_errors_and_guarantee(x64):
         (lambda: mwem(key, x, queries, rounds=2, output="best"), "output"),
         (lambda: mwem(key, x[:2], queries, rounds=2), "x must count 3 elements"),
         (lambda: mwem(key, x, lipschitz_queries(2 * QUERIES, metric), rounds=2), r"in \[-1, 1\]"),
-        (lambda: mwem(key, x, lipschitz_queries(QUERIES, metric.with_absence(1.0)), rounds=2), "n is private"),
-        (lambda: mwem.guarantee(LipschitzQueries(queries.values, queries.scale / 2), metric), "up to 2 times"),
+        (
+            lambda: mwem(key, x, lipschitz_queries(QUERIES, metric.with_absence(1.0)), rounds=2),
+            "n is private",
+        ),
+        (
+            lambda: mwem.guarantee(LipschitzQueries(queries.values, queries.scale / 2), metric),
+            "up to 2 times",
+        ),
     ):
         with pytest.raises(ValueError, match=match):
             call()

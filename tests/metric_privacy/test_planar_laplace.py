@@ -19,7 +19,8 @@ def test_the_radius_of_the_paper(x64):
 
 
 @pytest.mark.parametrize(
-    ("distance", "metric"), [("euclidean", "euclidean"), ("manhattan", "cityblock"), ("chebyshev", "chebyshev")]
+    ("distance", "metric"),
+    [("euclidean", "euclidean"), ("manhattan", "cityblock"), ("chebyshev", "chebyshev")],
 )
 def test_the_loss_is_the_distance(distance, metric, x64):
     """It is reached at the places themselves; a scale that is too small is seen."""
@@ -37,13 +38,23 @@ def test_the_loss_is_the_distance(distance, metric, x64):
 
 
 def test_draws_are_remapped_to_the_nearest_point():
-    grid = np.stack(np.meshgrid(np.arange(-60, 61, 20.0), np.arange(-60, 61, 20.0)), axis=-1).reshape(-1, 2)
-    draws = np.asarray(planar_laplace(PLACES.astype(np.float32), 0.1).sample(jax.random.key(4), (2000,)))
+    grid = np.stack(
+        np.meshgrid(np.arange(-60, 61, 20.0), np.arange(-60, 61, 20.0)), axis=-1
+    ).reshape(-1, 2)
+    draws = np.asarray(
+        planar_laplace(PLACES.astype(np.float32), 0.1).sample(jax.random.key(4), (2000,))
+    )
     assert draws.shape == (2000, 3, 2)
-    for distance, metric in (("euclidean", "euclidean"), ("manhattan", "cityblock"), ("chebyshev", "chebyshev")):
+    for distance, metric in (
+        ("euclidean", "euclidean"),
+        ("manhattan", "cityblock"),
+        ("chebyshev", "chebyshev"),
+    ):
         found = np.asarray(nearest_point(draws, grid, distance=distance))
         apart = cdist(draws.reshape(-1, 2), grid, metric).reshape(2000, 3, -1)
-        np.testing.assert_allclose(np.take_along_axis(apart, found[..., None], -1)[..., 0], apart.min(axis=-1), atol=1e-4)
+        np.testing.assert_allclose(
+            np.take_along_axis(apart, found[..., None], -1)[..., 0], apart.min(axis=-1), atol=1e-4
+        )
     radius = np.linalg.norm(draws - PLACES, axis=-1)
     assert_follows(radius, lambda r: 1 - (1 + 0.1 * r) * np.exp(-0.1 * r))
     assert_rejected(radius, lambda r: 1 - (1 + 0.11 * r) * np.exp(-0.11 * r))

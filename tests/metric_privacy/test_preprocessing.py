@@ -1,4 +1,6 @@
-"""Other queries for less noise: within the budgets in exact arithmetic, never worse, and near the optimum where that is known."""
+"""Other queries for less noise: within the budgets in exact arithmetic, never worse, and near the
+optimum where that is known.
+"""
 
 import jax.numpy as jnp
 import numpy as np
@@ -22,14 +24,21 @@ def batch(count, seed=0):
 def check(fit, values, budgets):
     g, c = np.asarray(fit.queries), np.asarray(fit.scales)
     for row in range(0, len(values), 2):
-        assert instances.load(*(instances.exact(part) for part in (g[row], c[row], budgets[row]))) <= 1
+        assert (
+            instances.load(*(instances.exact(part) for part in (g[row], c[row], budgets[row]))) <= 1
+        )
     assert (np.asarray(fit.objective) <= np.asarray(fit.closed_form)).all()
     assert np.isfinite(fit.objective).all()
-    assert (np.isinf(np.asarray(fit.closed_form)) == ((budgets + np.eye(budgets.shape[-1])) == 0).any((1, 2))).all()
+    assert (
+        np.isinf(np.asarray(fit.closed_form))
+        == ((budgets + np.eye(budgets.shape[-1])) == 0).any((1, 2))
+    ).all()
 
 
 def best_maximum_error(values, budgets, n, noise):
-    """min over c of n max(|dq| - c d) / 2 + noise c for K = 1: exact, since functions with Lipschitz conditions extend."""
+    """min over c of n max(|dq| - c d) / 2 + noise c for K = 1: exact, since functions with
+    Lipschitz conditions extend.
+    """
     first, second = np.triu_indices(values.shape[-1], 1)
     apart, d = np.abs(values[first] - values[second]), budgets[first, second]
     grid = np.linspace(0, (apart / d).max(), 20001)
@@ -43,7 +52,10 @@ def test_one_query_comes_near_the_best_largest_error(x64):
     n = np.geomspace(1, 30, 30)
     fit = fit_queries(values, from_budgets(budgets), num_records=n, loss="maximum", failure=0.1)
     check(fit, values, budgets)
-    best = [best_maximum_error(*row, noise=np.log(10)) for row in zip(values[:, 0], budgets, n, strict=True)]
+    best = [
+        best_maximum_error(*row, noise=np.log(10))
+        for row in zip(values[:, 0], budgets, n, strict=True)
+    ]
     ratio = np.asarray(fit.objective) / best
     assert ratio.min() >= 1 - 1e-3
     assert ratio.max() < 1.2
@@ -67,9 +79,11 @@ def test_within_the_budgets_and_never_worse(loss, bias, x64):
         residual = np.asarray(fit.queries) - values
         total = np.sum if bias == "all_elements" else np.max
         expected = {
-            "squared": n**2 * total((residual**2).sum(1), -1) + 2 * (np.asarray(fit.scales) ** 2).sum(-1),
+            "squared": n**2 * total((residual**2).sum(1), -1)
+            + 2 * (np.asarray(fit.scales) ** 2).sum(-1),
             "absolute": n * total(np.abs(residual).sum(1), -1) + np.asarray(fit.scales).sum(-1),
-            "maximum": n * np.abs(residual).max((1, 2)) + np.log(60) * np.asarray(fit.scales).max(-1),
+            "maximum": n * np.abs(residual).max((1, 2))
+            + np.log(60) * np.asarray(fit.scales).max(-1),
         }[loss]
         np.testing.assert_allclose(fit.objective, expected, rtol=1e-9)
         if n < 1:
@@ -102,10 +116,17 @@ def linear_program(values, budgets, n):
 @pytest.mark.slow
 def test_one_query_comes_near_a_linear_program(x64):
     rng = np.random.default_rng(8)
-    values, budgets = instances.queries(10, "real", rng)[:, :1], instances.metrics(10, "plain", rng) * 0.2
+    values, budgets = (
+        instances.queries(10, "real", rng)[:, :1],
+        instances.metrics(10, "plain", rng) * 0.2,
+    )
     fit = fit_queries(values, from_budgets(budgets), num_records=3.0, loss="absolute")
     for row in range(10):
-        assert 1 - 1e-6 < float(fit.objective[row]) / linear_program(values[row, 0], budgets[row], 3) < 1.03
+        assert (
+            1 - 1e-6
+            < float(fit.objective[row]) / linear_program(values[row, 0], budgets[row], 3)
+            < 1.03
+        )
 
 
 def twins(count, apart, seed=3):
@@ -126,8 +147,11 @@ def test_elements_that_are_almost_one_do_not_spoil_the_rest():
     ratio = np.asarray(fit.objective) / best
     assert ratio.min() > 1 - 1e-3
     assert ratio.max() < 1.1
-    assert (np.asarray(fit.closed_form) > 100 * best).all()  # what the queries as they were asked would cost
-    assert (instances.loads(np.asarray(fit.queries), np.asarray(fit.scales), budgets) <= 1 + 1e-6).all()
+    # what the queries as they were asked would cost
+    assert (np.asarray(fit.closed_form) > 100 * best).all()
+    assert (
+        instances.loads(np.asarray(fit.queries), np.asarray(fit.scales), budgets) <= 1 + 1e-6
+    ).all()
 
 
 @pytest.mark.slow

@@ -1,4 +1,6 @@
-"""Noise scales: within the budgets in exact arithmetic on every instance, tight, and the optimum against other solvers."""
+"""Noise scales: within the budgets in exact arithmetic on every instance, tight, and the optimum
+against other solvers.
+"""
 
 import functools
 import json
@@ -25,12 +27,16 @@ from dpjax.metric_privacy.thresholds import smooth_threshold
 from tests.metric_privacy import instances
 from tests.metric_privacy.instances import K, N
 
-GOLDEN = json.loads((pathlib.Path(__file__).parent.parent / "golden" / "D_metric_laplace.json").read_text())
+GOLDEN = json.loads(
+    (pathlib.Path(__file__).parent.parent / "golden" / "D_metric_laplace.json").read_text()
+)
 
 
 @functools.cache
 def everything():
-    """All instances, with the golden one (padded by a constant query and unprotected elements) as the last; scales by strategy."""
+    """All instances, with the golden one (padded by a constant query and unprotected elements) as
+    the last; scales by strategy.
+    """
     values, budgets, kinds = instances.all_kinds()
     last_values, last_budgets = np.zeros((1, K, N)), np.full((1, N, N), np.inf)
     last_values[0, :2, :3], last_budgets[0, :3, :3] = GOLDEN["Q"], GOLDEN["d"]
@@ -38,7 +44,8 @@ def everything():
     values, budgets = np.concatenate([values, last_values]), np.concatenate([budgets, last_budgets])
     metric = from_budgets(budgets)
     scales = {name: np.asarray(noise_scales(values, metric, strategy=name)) for name in STRATEGIES}
-    assert float(optimal_scales(values, metric).gap.max()) < 1e-11  # the certificate, on all of them
+    # the certificate, on all of them
+    assert float(optimal_scales(values, metric).gap.max()) < 1e-11
     return values, budgets, np.append(kinds, "golden"), scales
 
 
@@ -69,13 +76,22 @@ def test_no_scales_overspend_and_none_waste(strategy, x64):
 def test_in_exact_arithmetic_the_load_is_at_most_1(strategy, x64):
     values, budgets, _, scales = everything()
     for row in range(0, len(values), 17):
-        assert instances.load(*(instances.exact(part) for part in (values[row], scales[strategy][row], budgets[row]))) <= 1
+        assert (
+            instances.load(
+                *(
+                    instances.exact(part)
+                    for part in (values[row], scales[strategy][row], budgets[row])
+                )
+            )
+            <= 1
+        )
 
 
 def test_the_load_sees_scales_that_are_a_little_too_small(x64):
     values, budgets, _, scales = everything()
     free, hopeless = kinds_of(values, budgets)
-    factor = np.array([1 - 1e-9, 1.0])[:, None, None]  # a sweep: scales with a batch axis more than queries and metric
+    # a sweep: scales with a batch axis more than queries and metric
+    factor = np.array([1 - 1e-9, 1.0])[:, None, None]
     spent = np.asarray(load(values, scales["optimal"] * factor, from_budgets(budgets)))
     assert (spent[0, ~(free | hopeless).all(-1)] > 1).all()
     assert (spent[1] <= 1 + 1e-12).all()
@@ -86,13 +102,19 @@ def test_golden_numbers(x64):
     for name, key in zip(STRATEGIES, ("S1", "S2", "S3", "opt"), strict=True):
         np.testing.assert_allclose(scales[name][-1], [*GOLDEN[key], 0.0], rtol=1e-9)
     metric = from_budgets(GOLDEN["d"])
-    np.testing.assert_allclose(single_query_scale(np.array(GOLDEN["Q"]), metric), GOLDEN["c_single"], rtol=1e-9)
+    np.testing.assert_allclose(
+        single_query_scale(np.array(GOLDEN["Q"]), metric), GOLDEN["c_single"], rtol=1e-9
+    )
     chosen = np.array([GOLDEN[key] for key in ("S1", "S2", "S3")])
-    np.testing.assert_allclose(improvement_factor(np.array(GOLDEN["Q"]), chosen, metric), GOLDEN["IF"], rtol=1e-9)
+    np.testing.assert_allclose(
+        improvement_factor(np.array(GOLDEN["Q"]), chosen, metric), GOLDEN["IF"], rtol=1e-9
+    )
 
 
 def best_of_two(values, budgets):
-    """The smallest c_1^2 + c_2^2 for two queries, by golden section along the boundary of what is allowed."""
+    """The smallest c_1^2 + c_2^2 for two queries, by golden section along the boundary of what is
+    allowed.
+    """
     first, second = np.triu_indices(N, 1)
     d = budgets[first, second]
     limited = np.isfinite(d)
@@ -119,7 +141,9 @@ def test_the_optimum_of_two_queries_against_a_search_along_the_boundary(x64):
 
 
 def dual_ascent(values, budgets, steps=20000):
-    """A lower bound of sum c^2, by multiplicative updates of the multipliers of pairs; slow, and the same formula nowhere else."""
+    """A lower bound of sum c^2, by multiplicative updates of the multipliers of pairs; slow, and
+    the same formula nowhere else.
+    """
     first, second = np.triu_indices(N, 1)
     d = budgets[first, second]
     a = np.abs(values[:, first] - values[:, second])[:, np.isfinite(d)] / d[np.isfinite(d)]
@@ -147,7 +171,9 @@ def test_the_optimum_against_dual_ascent_and_strategy_3_is_not_optimal(x64):
 
 
 def test_the_printed_selection_overspends(x64):
-    """The negative control of Algorithm 3: budgets that are used up but for rounding are spent again."""
+    """The negative control of Algorithm 3: budgets that are used up but for rounding are spent
+    again.
+    """
     values, budgets, kinds, scales = everything()
     real = np.flatnonzero(np.isin(kinds, ["plain/real", "distinct ties/real", "wide/real"]))
     printed = np.stack([printed_or_nothing(values[row], budgets[row]) for row in real])
@@ -172,12 +198,17 @@ def test_shortest_paths_instead_of_long_budgets_change_nothing(x64):
         closed = np.minimum(closed, closed[:, :, middle, None] + closed[:, None, middle, :])
     assert (closed < budgets[rows]).any()
     for strategy in ("common", "parameter_selection"):
-        own, others = (noise_scales(values[rows], from_budgets(d), strategy=strategy) for d in (budgets[rows], closed))
+        own, others = (
+            noise_scales(values[rows], from_budgets(d), strategy=strategy)
+            for d in (budgets[rows], closed)
+        )
         np.testing.assert_allclose(own, others, rtol=1e-9)
 
 
 def test_the_certificate_is_true_in_float32_whatever_is_added_to_a_query():
-    """The same scales are allowed for queries less a constant: the exact difference of floats this near each other."""
+    """The same scales are allowed for queries less a constant: the exact difference of floats this
+    near each other.
+    """
     rng = np.random.default_rng(0)
     metric = from_points(rng.uniform(0, 10, (N, 2)), epsilon=1.0)
     plain = rng.uniform(size=(1, K, N)).astype(np.float32)
@@ -188,7 +219,8 @@ def test_the_certificate_is_true_in_float32_whatever_is_added_to_a_query():
     assert (sizes[0] <= sizes[1] * (1 + gap[0])).all()
     assert (sizes[1] <= sizes[0] * (1 + gap[1])).all()
     assert gap.max() < 1e-3
-    assert not (1.002 * sizes[0] <= sizes[1] * (1 + gap[0])).any()  # control: scales 0.1 % too large are seen
+    # control: scales 0.1 % too large are seen
+    assert not (1.002 * sizes[0] <= sizes[1] * (1 + gap[0])).any()
 
 
 @pytest.mark.slow
@@ -260,7 +292,8 @@ def test_derivatives_agree_with_finite_differences(strategy, x64):
     metric = from_points(rng.uniform(0, 10, (2, 1, 6, 2)), epsilon=1.0)
     values, direction = rng.uniform(size=(2, 3, 6))
     h = 1e-6
-    at = values + np.array([0.0, h, -h, 2 * h, -2 * h])[:, None, None] * direction  # shapes as in the next test
+    # shapes as in the next test
+    at = values + np.array([0.0, h, -h, 2 * h, -2 * h])[:, None, None] * direction
     scales = np.asarray(noise_scales(at, metric, strategy=strategy))
     one = Metric(metric.budgets[0, 0])
     by_queries, by_epsilon = derivatives(values, 1.0, one, strategy=strategy)
@@ -272,7 +305,9 @@ def test_derivatives_agree_with_finite_differences(strategy, x64):
 @functools.partial(jax.jit, static_argnames="strategy")
 def derivatives(values, epsilon, metric, strategy):
     """Of each scale by the values of queries and by a factor of the budgets."""
-    return jax.jacrev(lambda q, e: noise_scales(q, metric * e, strategy=strategy), argnums=(0, 1))(values, epsilon)
+    return jax.jacrev(lambda q, e: noise_scales(q, metric * e, strategy=strategy), argnums=(0, 1))(
+        values, epsilon
+    )
 
 
 @pytest.mark.slow
@@ -284,7 +319,10 @@ def test_float32_is_within_the_budgets_in_exact_arithmetic(strategy):
     c = np.asarray(noise_scales(values, metric, strategy=strategy))
     assert c.dtype == np.float32
     for row in range(0, len(values), 3):
-        assert instances.load(*(instances.exact(part) for part in (values[row], c[row], budgets[row]))) <= 1
+        assert (
+            instances.load(*(instances.exact(part) for part in (values[row], c[row], budgets[row])))
+            <= 1
+        )
     if strategy == "optimal":
         assert float(jnp.max(optimal_scales(values, metric).gap)) < 1e-3
 
@@ -295,11 +333,16 @@ def test_blocks_of_rows_and_coordinates_give_the_same(x64, monkeypatch):
     points, values = rng.uniform(0, 10, (41, 2)), rng.uniform(size=(3, 41))
     dense, sparse = from_points(points, epsilon=0.3), point_metric(points, epsilon=0.3)
     whole = {name: noise_scales(values, dense, strategy=name) for name in STRATEGIES}
-    # Blocks of seven rows, the last of which overlaps. No other test has 41 elements: what is traced here is traced in blocks.
+    # Blocks of seven rows, the last of which overlaps. No other test has 41 elements: what is
+    # traced here is traced in blocks.
     monkeypatch.setattr(loads, "BLOCK_CELLS", 3 * 41 * 7)
     for name, expected in whole.items():
-        np.testing.assert_allclose(noise_scales(values, sparse, strategy=name), expected, rtol=1e-10)
-    np.testing.assert_allclose(single_query_scale(values[0], sparse), single_query_scale(values[0], dense), rtol=1e-12)
+        np.testing.assert_allclose(
+            noise_scales(values, sparse, strategy=name), expected, rtol=1e-10
+        )
+    np.testing.assert_allclose(
+        single_query_scale(values[0], sparse), single_query_scale(values[0], dense), rtol=1e-12
+    )
 
 
 @pytest.mark.slow
@@ -311,7 +354,11 @@ def test_vmap_is_the_batch_and_metrics_broadcast(x64):
         both = noise_scales(values, metric, strategy=name)
         assert both.shape == (2, 5, 3)
         one = Metric(metric.budgets[1, 0])
-        np.testing.assert_allclose(jax.vmap(lambda q, m=one, s=name: noise_scales(q, m, strategy=s))(values), both[1], rtol=1e-10)
+        np.testing.assert_allclose(
+            jax.vmap(lambda q, m=one, s=name: noise_scales(q, m, strategy=s))(values),
+            both[1],
+            rtol=1e-10,
+        )
 
 
 @pytest.mark.slow
@@ -319,7 +366,11 @@ def test_vmap_is_the_batch_and_metrics_broadcast(x64):
 def test_a_hundred_matrices_of_10_x_50(kind, x64):
     rng = np.random.default_rng(7)
     metric = from_points(rng.uniform(0, 100, (50, 2)), epsilon=1.0)
-    values = rng.uniform(size=(100, 10, 50)) if kind == "real" else rng.integers(0, 2, (100, 10, 50)).astype(float)
+    values = (
+        rng.uniform(size=(100, 10, 50))
+        if kind == "real"
+        else rng.integers(0, 2, (100, 10, 50)).astype(float)
+    )
     found = optimal_scales(values, metric)
     third = np.asarray(parameter_selection(values, metric))
     for c in (found.scales, third):
@@ -333,22 +384,38 @@ def test_a_hundred_matrices_of_10_x_50(kind, x64):
 
 @pytest.mark.slow
 def test_the_optimum_for_coordinates_is_that_of_the_matrix(x64):
-    """With the null record, batches of budgets, weights and thresholds, and batches as large as the working set of pairs."""
+    """With the null record, batches of budgets, weights and thresholds, and batches as large as the
+    working set of pairs.
+    """
     random = np.random.default_rng(4)
     points, values = random.uniform(size=(6, 2)), random.uniform(size=(2, 6))
     slots = min(4 * 2 + 24, 15) + 2
     plain = point_metric(points, epsilon=0.5)
     known = {
-        "weights": point_metric(np.broadcast_to(points, (slots, 6, 2)), epsilon=0.5, weights=random.uniform(size=(slots, 2))),
+        "weights": point_metric(
+            np.broadcast_to(points, (slots, 6, 2)),
+            epsilon=0.5,
+            weights=random.uniform(size=(slots, 2)),
+        ),
         "shared points": point_metric(points, epsilon=0.5, weights=random.uniform(size=(slots, 2))),
-        "thresholds": smooth_threshold(point_metric(points, epsilon=1.0), epsilon=0.5, threshold=np.array([0.1, 0.3, 0.9])),
-        "budgets, null record": (plain * np.array([[1.0], [2.0]])).with_absence(random.uniform(0.1, 1.0, (2, 3, 6))),
+        "thresholds": smooth_threshold(
+            point_metric(points, epsilon=1.0), epsilon=0.5, threshold=np.array([0.1, 0.3, 0.9])
+        ),
+        "budgets, null record": (plain * np.array([[1.0], [2.0]])).with_absence(
+            random.uniform(0.1, 1.0, (2, 3, 6))
+        ),
     }
     dense = {name: np.asarray(metric.dense().budgets) for name, metric in known.items()}
     wanted = {}
-    for size, neighbors in ((6, "swap"), (7, "add_remove")):  # all matrices of one size are one batch
+    # all matrices of one size are one batch
+    for size, neighbors in ((6, "swap"), (7, "add_remove")):
         some = {name: budgets for name, budgets in dense.items() if budgets.shape[-1] == size}
-        together = Metric(jnp.asarray(np.concatenate([budgets.reshape(-1, size, size) for budgets in some.values()])), neighbors)
+        together = Metric(
+            jnp.asarray(
+                np.concatenate([budgets.reshape(-1, size, size) for budgets in some.values()])
+            ),
+            neighbors,
+        )
         scales = np.asarray(optimal_scales(values, together).scales)
         for name, budgets in some.items():
             count = budgets.size // size**2
@@ -362,4 +429,6 @@ def test_the_optimum_for_coordinates_is_that_of_the_matrix(x64):
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_no_matrices_have_no_scales(strategy):
-    assert noise_scales(np.zeros((0, 2, 3)), from_budgets(1 - np.eye(3)), strategy=strategy).shape == (0, 2)
+    assert noise_scales(
+        np.zeros((0, 2, 3)), from_budgets(1 - np.eye(3)), strategy=strategy
+    ).shape == (0, 2)

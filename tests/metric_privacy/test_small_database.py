@@ -1,4 +1,6 @@
-"""SmallDB: golden probabilities, privacy over every histogram, and what the scaling to n records is for."""
+"""SmallDB: golden probabilities, privacy over every histogram, and what the scaling to n records is
+for.
+"""
 
 import json
 import pathlib
@@ -10,11 +12,18 @@ import pytest
 
 from dpjax.bounds.metric_selection import small_db_alpha, small_db_bound, small_db_error
 from dpjax.metric_privacy import small_databases, small_db, small_db_size
-from dpjax.metric_privacy.lipschitz import LipschitzQueries, fit_lipschitz_queries, lipschitz_envelope, lipschitz_queries
+from dpjax.metric_privacy.lipschitz import (
+    LipschitzQueries,
+    fit_lipschitz_queries,
+    lipschitz_envelope,
+    lipschitz_queries,
+)
 from dpjax.metric_privacy.metrics import from_budgets
 from tests.support.histograms import histograms, losses
 
-GOLDEN = json.loads((pathlib.Path(__file__).parent.parent / "golden" / "D2_small_db.json").read_text())["smalldb"]
+GOLDEN = json.loads(
+    (pathlib.Path(__file__).parent.parent / "golden" / "D2_small_db.json").read_text()
+)["smalldb"]
 BUDGETS, QUERIES, N, M = np.array(GOLDEN["d"]), np.array(GOLDEN["Q"]), GOLDEN["n"], GOLDEN["m"]
 ROWS = histograms(3, N)
 
@@ -70,7 +79,11 @@ def test_the_null_record_makes_n_private(x64):
     whole = np.array(metric.budgets)
     padded = np.concatenate([rows, 4 - rows.sum(-1, keepdims=True)], axis=-1)
     loss, spread = losses(
-        small_db(rows, lipschitz_queries(QUERIES, metric), size=M, public_n=4.0).log_probabilities(), padded, whole
+        small_db(
+            rows, lipschitz_queries(QUERIES, metric), size=M, public_n=4.0
+        ).log_probabilities(),
+        padded,
+        whole,
     )
     assert max(loss, spread) <= 1 + 1e-9
     # Control: n/m from the data, at a scale that does not know of the null record.
@@ -80,18 +93,25 @@ def test_the_null_record_makes_n_private(x64):
 
 @pytest.mark.slow
 def test_the_bounds_hold_exactly(x64):
-    """Proposition 1 and Theorem 6, for every histogram: the probability of a larger error, by the exact distribution."""
+    """Proposition 1 and Theorem 6, for every histogram: the probability of a larger error, by the
+    exact distribution.
+    """
     random = np.random.default_rng(0)
     n, failure = 30, 0.1
     asked = np.concatenate([QUERIES, random.uniform(size=(5, 3))])
     rows = histograms(3, n)[::7]
     metric = from_budgets(BUDGETS * 20)
-    for fitted in (lipschitz_queries(asked, metric), fit_lipschitz_queries(asked, metric, num_records=n, price=0.1)):
+    for fitted in (
+        lipschitz_queries(asked, metric),
+        fit_lipschitz_queries(asked, metric, num_records=n, price=0.1),
+    ):
         values, c = np.asarray(fitted.values), float(fitted.scale)
         gap = np.abs(values - asked).max()
         facts = {"num_elements": 3, "num_queries": 8, "scale": c, "failure": failure}
         size = small_db_size(8, alpha=small_db_alpha(n, **facts) / 2)
-        errors = np.abs((rows @ asked.T)[:, None] - n / size * (small_databases(3, size) @ values.T)[None]).max(-1)
+        errors = np.abs(
+            (rows @ asked.T)[:, None] - n / size * (small_databases(3, size) @ values.T)[None]
+        ).max(-1)
         mass = np.asarray(small_db(rows, fitted, size=size).probabilities())
         sharp = small_db_error(n, size=size, mismatch=gap, **facts)
         bound = small_db_bound(n, mismatch=gap, **facts)
@@ -121,9 +141,11 @@ def test_shapes_and_hostile_counts(x64):
     found = np.asarray(small_db(bad, queries(), size=M).probabilities())
     np.testing.assert_allclose(found[:3], np.tile(GOLDEN["probs_normalised"], (3, 1)), rtol=1e-9)
     assert np.isfinite(found).all()
-    sweep = jax.jit(lambda e: small_db(ROWS, lipschitz_queries(QUERIES, from_budgets(BUDGETS) * e[:, None]), size=M))(
-        jnp.array([1.0, 9.0])
-    )
+    sweep = jax.jit(
+        lambda e: small_db(
+            ROWS, lipschitz_queries(QUERIES, from_budgets(BUDGETS) * e[:, None]), size=M
+        )
+    )(jnp.array([1.0, 9.0]))
     assert sweep.batch_shape == (2, len(ROWS))
     y = small_databases(3, M)[sweep.sample_index(jax.random.key(0), (50,))]
     assert y.shape == (50, 2, len(ROWS), 3)

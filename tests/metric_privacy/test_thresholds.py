@@ -1,4 +1,6 @@
-"""Blowfish and the smooth threshold on the universe of the golden numbers; the closure changes no scale."""
+"""Blowfish and the smooth threshold on the universe of the golden numbers; the closure changes no
+scale.
+"""
 
 import jax.numpy as jnp
 import numpy as np
@@ -16,10 +18,15 @@ APART = np.sqrt(np.sum((UNIVERSE[:, None] - UNIVERSE[None]) ** 2, axis=-1))
 
 
 def scales(queries, budgets):
-    """c = max |q_i - q_j| / d(i, j) over pairs that differ and have a finite budget, for queries (K, N)."""
+    """c = max |q_i - q_j| / d(i, j) over pairs that differ and have a finite budget, for queries
+    (K, N).
+    """
     difference = np.abs(queries[:, :, None] - queries[:, None, :])
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.max(np.where((difference > 0) & np.isfinite(budgets), difference / budgets, 0.0), axis=(1, 2))
+        return np.max(
+            np.where((difference > 0) & np.isfinite(budgets), difference / budgets, 0.0),
+            axis=(1, 2),
+        )
 
 
 @pytest.mark.slow
@@ -28,12 +35,17 @@ def test_against_numpy_and_the_counts_on_record(x64):
     smooth = smooth_threshold(from_points(UNIVERSE, epsilon=1), epsilon=0.5, threshold=LIMITS)
     off = ~np.eye(50, dtype=bool)
     for t, limit in enumerate(LIMITS):
-        np.testing.assert_array_equal(policy.budgets[t], np.where(limit >= APART, 0.5, np.inf) * off + np.where(off, 0, 0.0))
-    np.testing.assert_allclose(smooth.budgets, 0.5 * np.maximum(1, APART / LIMITS[:, None, None]) * off, rtol=1e-14)
+        np.testing.assert_array_equal(
+            policy.budgets[t], np.where(limit >= APART, 0.5, np.inf) * off + np.where(off, 0, 0.0)
+        )
+    np.testing.assert_allclose(
+        smooth.budgets, 0.5 * np.maximum(1, APART / LIMITS[:, None, None]) * off, rtol=1e-14
+    )
     golden = [THRESHOLDS["thresholds"][str(int(limit))] for limit in LIMITS]
     report = validate(policy)
     assert (50 * 49 // 2 - np.asarray(report.unprotected)).tolist() == [g["edges"] for g in golden]
-    assert (2 * np.asarray(report.violations)).tolist() == [g["tri_blow"] for g in golden]  # ordered triples there, i < j here
+    # ordered triples there, i < j here
+    assert (2 * np.asarray(report.violations)).tolist() == [g["tri_blow"] for g in golden]
     assert validate(smooth).violations.tolist() == [g["tri_smooth"] for g in golden]
     closed = policy.closure()
     assert validate(closed).violations.tolist() == [g["tri_closure"] for g in golden]
@@ -45,7 +57,10 @@ def test_against_numpy_and_the_counts_on_record(x64):
     rng = np.random.default_rng(1)
     queries = np.concatenate([rng.normal(size=(40, 50)), rng.integers(0, 2, (40, 50))])
     for t, g in enumerate(golden):
-        before, after = scales(queries, np.asarray(policy.budgets[t])), scales(queries, np.asarray(closed.budgets[t]))
+        before, after = (
+            scales(queries, np.asarray(policy.budgets[t])),
+            scales(queries, np.asarray(closed.budgets[t])),
+        )
         np.testing.assert_allclose(after, before, rtol=1e-13, atol=g["closure_changes_c"])
 
 
@@ -62,7 +77,10 @@ def test_any_budgets_keep_their_scales_under_closure(x64):
     for before, after in zip(budgets, np.asarray(closed.budgets), strict=True):
         np.testing.assert_allclose(scales(queries, after), scales(queries, before), rtol=1e-12)
     # The control: below the closure it is another scale.
-    assert scales(queries, np.asarray(closed.budgets[0]) * 0.9)[0] > 1.1 * scales(queries, budgets[0])[0]
+    assert (
+        scales(queries, np.asarray(closed.budgets[0]) * 0.9)[0]
+        > 1.1 * scales(queries, budgets[0])[0]
+    )
 
 
 def test_the_smooth_threshold_is_a_metric_of_any_points(x64):
@@ -72,7 +90,9 @@ def test_the_smooth_threshold_is_a_metric_of_any_points(x64):
     smooth = smooth_threshold(from_points(points, epsilon=1), epsilon=0.5, threshold=1.0)
     assert not np.any(validate(smooth).violations)
     assert np.all(np.asarray(smooth.budgets)[:, 3, 7] == 0.5)  # two elements at one place
-    assert np.any(validate(blowfish(from_points(points, epsilon=1), epsilon=0.5, threshold=1.0)).violations)
+    assert np.any(
+        validate(blowfish(from_points(points, epsilon=1), epsilon=0.5, threshold=1.0)).violations
+    )
 
 
 @pytest.mark.slow
@@ -82,9 +102,20 @@ def test_points_keep_their_kind(x64):
         dense = policy(from_points(UNIVERSE, epsilon=2.0), epsilon=0.5, threshold=LIMITS)
         assert isinstance(lazy.budgets, Points)
         assert lazy.batch_shape == (4,)
-        np.testing.assert_allclose(lazy.with_absence(0.25).dense().budgets, dense.with_absence(0.25).budgets, rtol=1e-14)
-        spoilt = policy(point_metric(UNIVERSE, epsilon=1), epsilon=jnp.array([1.0, -1, 1, 1]), threshold=jnp.array([1.0, 1, -1, 9]))
-        assert np.isnan(spoilt.dense().budgets).all(axis=(1, 2)).tolist() == [False, True, True, False]
+        np.testing.assert_allclose(
+            lazy.with_absence(0.25).dense().budgets, dense.with_absence(0.25).budgets, rtol=1e-14
+        )
+        spoilt = policy(
+            point_metric(UNIVERSE, epsilon=1),
+            epsilon=jnp.array([1.0, -1, 1, 1]),
+            threshold=jnp.array([1.0, 1, -1, 9]),
+        )
+        assert np.isnan(spoilt.dense().budgets).all(axis=(1, 2)).tolist() == [
+            False,
+            True,
+            True,
+            False,
+        ]
         with pytest.raises(ValueError, match="without a threshold"):
             policy(lazy, epsilon=1, threshold=1)
 
@@ -101,7 +132,11 @@ def test_hostile_thresholds():
             policy([[0.0]], epsilon=1, threshold=1)
         with pytest.raises(ValueError, match="without the null record"):
             policy(near.with_absence(1), epsilon=1, threshold=1)
-        swept = np.asarray(policy(near, epsilon=jnp.array([1.0, -1.0, 1.0]), threshold=jnp.array([1.0, 1.0, -1.0])).budgets)
+        swept = np.asarray(
+            policy(
+                near, epsilon=jnp.array([1.0, -1.0, 1.0]), threshold=jnp.array([1.0, 1.0, -1.0])
+            ).budgets
+        )
         assert np.isnan(swept[1:]).all()
         assert not np.isnan(swept[0]).any()
 

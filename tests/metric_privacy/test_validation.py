@@ -26,7 +26,9 @@ def triples(budgets, tolerance=1e-12):
 @pytest.mark.slow
 def test_against_loops(x64):
     rng = np.random.default_rng(2)
-    batch = rng.exponential(size=(30, 9, 9)) * rng.choice([0.0, 1.0, np.inf], (30, 9, 9), p=[0.05, 0.9, 0.05])
+    batch = rng.exponential(size=(30, 9, 9)) * rng.choice(
+        [0.0, 1.0, np.inf], (30, 9, 9), p=[0.05, 0.9, 0.05]
+    )
     batch = np.where(np.isnan(batch), np.inf, batch)
     batch = np.minimum(batch, np.swapaxes(batch, -1, -2))
     batch[:, range(9), range(9)] = 0
@@ -47,7 +49,10 @@ def test_against_loops(x64):
             assert report.triple[b].tolist() == [-1, -1, -1]
             assert excesses[b] == 0
         above = budgets[np.triu_indices(9, 1)]
-        assert (int(report.coincident[b]), int(report.unprotected[b])) == (np.sum(above == 0), np.sum(np.isinf(above)))
+        assert (int(report.coincident[b]), int(report.unprotected[b])) == (
+            np.sum(above == 0),
+            np.sum(np.isinf(above)),
+        )
         assert report.least[b] == above.min()
     assert 0 < metrics.sum() < 30
     assert str(whole) == f"reports on a batch of shape (30,): {metrics.sum()} are metrics"
@@ -61,18 +66,23 @@ def test_what_is_said():
     assert str(on_three(0, 0)) == "a metric; 1 pairs are at distance 0"
     assert str(on_three(1, 1, far=np.inf)) == "a metric; 2 pairs are unprotected (inf)"
     assert str(on_three(1, 2)) == "no metric: d(i, j) and d(j, i) differ by up to 1"
-    assert str(on_three(-1, -1, 2)).startswith("no metric: d(i, i) is up to 2; the smallest budget is -1")
+    assert str(on_three(-1, -1, 2)).startswith(
+        "no metric: d(i, i) is up to 2; the smallest budget is -1"
+    )
     assert str(on_three(np.nan, np.nan)) == "no metric: NaN among the budgets"
     uneven = on_three(np.inf, 1)
     assert uneven.asymmetry == np.inf
     assert not bool(uneven.is_symmetric)
     told = str(validate([[0, np.inf, 1], [np.inf, 0, 2], [1, 2, 0]]))
-    assert told.startswith("no metric: d(0, 1) = inf > d(0, 2) + d(2, 1) = 3, the worst of 1 triangles")
+    assert told.startswith(
+        "no metric: d(0, 1) = inf > d(0, 2) + d(2, 1) = 3, the worst of 1 triangles"
+    )
 
 
 def test_rounding_is_no_violation():
     points = np.sort(np.random.default_rng(0).random((50, 3)).astype(np.float32))
-    lines = np.abs(points[:, :, None] - points[:, None, :]) * np.float32(0.1)  # triangles without slack
+    # triangles without slack
+    lines = np.abs(points[:, :, None] - points[:, None, :]) * np.float32(0.1)
     worst = lines[np.argmax(lines[:, 0, 2] - (lines[:, 0, 1] + lines[:, 1, 2]))]
     assert worst[0, 2] > worst[0, 1] + worst[1, 2]
     assert bool(validate(worst).is_metric)

@@ -1,4 +1,6 @@
-"""Tails against exact fractions, and against sums that are normalised by themselves where fractions are too long."""
+"""Tails against exact fractions, and against sums that are normalised by themselves where fractions
+are too long.
+"""
 
 from decimal import Decimal, getcontext
 from fractions import Fraction
@@ -13,11 +15,15 @@ from tests.auditing.pairs import binomial
 
 def exact_tail(successes, trials, probability):
     p = Fraction(probability)
-    return sum(comb(trials, k) * p**k * (1 - p) ** (trials - k) for k in range(successes, trials + 1))
+    return sum(
+        comb(trials, k) * p**k * (1 - p) ** (trials - k) for k in range(successes, trials + 1)
+    )
 
 
 def self_normalised_tail(successes, trials, probability, window):
-    """From ratios of neighbouring probabilities in 30 digits; what lies outside the window around the mean is negligible."""
+    """From ratios of neighbouring probabilities in 30 digits; what lies outside the window around
+    the mean is negligible.
+    """
     getcontext().prec = 30
     p = Decimal(probability)
     odds, mean = p / (1 - p), int(trials * probability)
@@ -35,17 +41,28 @@ def test_tails_of_few_trials_are_those_of_fractions():
             successes = np.array(sorted({0, 1, trials // 3, trials // 2, trials - 1, trials}))
             tails = [exact_tail(int(k), trials, probability) for k in successes]
             found = upper_tail(successes, trials=trials, probability=probability)
-            np.testing.assert_allclose(found, [float(tail) for tail in tails], rtol=1e-12, atol=1e-300)
+            np.testing.assert_allclose(
+                found, [float(tail) for tail in tails], rtol=1e-12, atol=1e-300
+            )
             following = [float(1 - tail) for tail in tails[1:]]
-            np.testing.assert_allclose(lower_tail(successes[1:] - 1, trials=trials, probability=probability), following, rtol=1e-12)
+            np.testing.assert_allclose(
+                lower_tail(successes[1:] - 1, trials=trials, probability=probability),
+                following,
+                rtol=1e-12,
+            )
 
 
 @pytest.mark.parametrize(("trials", "probability"), [(10**6, 0.001), (10**7, 0.5), (10**7, 0.73)])
 def test_tails_of_many_trials(trials, probability):
-    mean, deviation = int(trials * probability), int((trials * probability * (1 - probability)) ** 0.5)
+    mean, deviation = (
+        int(trials * probability),
+        int((trials * probability * (1 - probability)) ** 0.5),
+    )
     for successes in (mean - 3 * deviation, mean, mean + 1, mean + 4 * deviation):
         wanted = float(self_normalised_tail(successes, trials, probability, 11 * deviation))
-        assert float(upper_tail(successes, trials=trials, probability=probability)) == pytest.approx(wanted, rel=1e-10)
+        assert float(
+            upper_tail(successes, trials=trials, probability=probability)
+        ) == pytest.approx(wanted, rel=1e-10)
 
 
 def test_the_ends():
@@ -56,19 +73,30 @@ def test_the_ends():
     assert upper_tail([0, 1], trials=0, probability=0.5).tolist() == [1, 0]
     n = 10**7
     np.testing.assert_allclose(
-        upper_tail([1, n], trials=n, probability=[1e-9, 1 - 1e-9]), [-np.expm1(-1e-2), np.exp(-1e-2)], rtol=1e-7
+        upper_tail([1, n], trials=n, probability=[1e-9, 1 - 1e-9]),
+        [-np.expm1(-1e-2), np.exp(-1e-2)],
+        rtol=1e-7,
     )
     assert lower_tail([-1, 0, 4, 5, 6], trials=5, probability=1.0).tolist() == [0, 0, 0, 1, 1]
     np.testing.assert_allclose(
-        lower_tail([0, n - 1], trials=n, probability=[1e-9, 1.0]), [np.exp(n * np.log1p(-1e-9)), 0], rtol=1e-12
+        lower_tail([0, n - 1], trials=n, probability=[1e-9, 1.0]),
+        [np.exp(n * np.log1p(-1e-9)), 0],
+        rtol=1e-12,
     )
 
 
 def test_limits_solve_their_equations_and_err_on_the_safe_side():
     successes, trials, error = np.array([1, 3, 50, 99, 100]), 100, 0.025
-    low, high = lower_limit(successes, trials=trials, error=error), upper_limit(successes - 1, trials=trials, error=error)
-    np.testing.assert_allclose(upper_tail(successes, trials=trials, probability=low), error, rtol=1e-12)
-    np.testing.assert_allclose(lower_tail(successes - 1, trials=trials, probability=high), error, rtol=1e-12)
+    low, high = (
+        lower_limit(successes, trials=trials, error=error),
+        upper_limit(successes - 1, trials=trials, error=error),
+    )
+    np.testing.assert_allclose(
+        upper_tail(successes, trials=trials, probability=low), error, rtol=1e-12
+    )
+    np.testing.assert_allclose(
+        lower_tail(successes - 1, trials=trials, probability=high), error, rtol=1e-12
+    )
     for k, p in zip(successes, low, strict=True):
         assert exact_tail(int(k), trials, float(p)) <= Fraction(error) * (1 + Fraction(1, 10**13))
     assert lower_limit(0, trials=trials, error=error) == 0
@@ -78,13 +106,17 @@ def test_limits_solve_their_equations_and_err_on_the_safe_side():
 @pytest.mark.parametrize("trials", [1, 100, 10**7])
 def test_limits_at_the_ends_are_closed_forms(trials):
     for error in (0.5, 0.05, 1e-9):
-        assert float(lower_limit(trials, trials=trials, error=error)) == pytest.approx(error ** (1 / trials), rel=1e-10)
+        assert float(lower_limit(trials, trials=trials, error=error)) == pytest.approx(
+            error ** (1 / trials), rel=1e-10
+        )
         least = -np.expm1(np.log(error) / trials)
         assert float(upper_limit(0, trials=trials, error=error)) == pytest.approx(least, rel=1e-10)
 
 
 def test_coverage_is_exact():
-    """For every p the chance of a limit above p is at most the error, summed over all counts; the plug-in estimate fails."""
+    """For every p the chance of a limit above p is at most the error, summed over all counts; the
+    plug-in estimate fails.
+    """
     trials, error = 60, 0.05
     counts = np.arange(trials + 1)
     limits = lower_limit(counts, trials=trials, error=error)

@@ -1,4 +1,6 @@
-"""NumPy functions inside compiled programs: what they see and write, and that nothing waits for ever."""
+"""NumPy functions inside compiled programs: what they see and write, and that nothing waits for
+ever.
+"""
 
 import os
 import subprocess
@@ -48,7 +50,9 @@ class Same:
 def test_equal_functions_are_kept_once():
     before = len(host_call._functions)
     for _ in range(3):
-        found = jax.jit(lambda x: host_call.host_call(Same(1), [jax.ShapeDtypeStruct(x.shape, x.dtype)], x)[0])(jnp.zeros(2))
+        found = jax.jit(
+            lambda x: host_call.host_call(Same(1), [jax.ShapeDtypeStruct(x.shape, x.dtype)], x)[0]
+        )(jnp.zeros(2))
         assert found.tolist() == [1.0, 1.0]
     assert len(host_call._functions) == before + 1
 
@@ -60,7 +64,9 @@ def fails(outs, x):
 def test_an_exception_becomes_nan_and_is_printed(monkeypatch):
     seen = []
     monkeypatch.setattr(sys, "excepthook", lambda kind, error, trace: seen.append(error))
-    found = jax.jit(lambda x: host_call.host_call(fails, [jax.ShapeDtypeStruct(x.shape, x.dtype)], x)[0])(jnp.zeros(2))
+    found = jax.jit(
+        lambda x: host_call.host_call(fails, [jax.ShapeDtypeStruct(x.shape, x.dtype)], x)[0]
+    )(jnp.zeros(2))
     assert np.isnan(found).all()
     assert isinstance(seen[0], ZeroDivisionError)
 
@@ -76,9 +82,14 @@ def test_a_program_of_another_process_gets_no_result(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the system does not say which cores a process may use")
+@pytest.mark.skipif(
+    not hasattr(os, "sched_setaffinity"),
+    reason="the system does not say which cores a process may use",
+)
 def test_one_core_does_not_wait_for_itself():
-    """``jax.pure_callback`` does, with any program that runs while its own inputs are still being copied."""
+    """``jax.pure_callback`` does, with any program that runs while its own inputs are still being
+    copied.
+    """
     program = """
 import os
 os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
@@ -88,7 +99,9 @@ x = np.random.default_rng(0).normal(size=(4096, 1001)).astype(np.float32)
 sums = [jax.jit(lambda x: median(x, lower=-4, upper=4, neighbors="swap").upper.sum())(x + i) for i in range(5)]
 print(np.isfinite(sums).all())
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=300
+    )
     assert done.stdout.strip() == "True", done.stderr[-2000:]
 
 
@@ -98,4 +111,6 @@ def test_the_sort_uses_it_on_the_cpu():
     def run(x):
         return sort_rows(x, None, jnp.zeros(1), jnp.ones(1), neighbors="swap").values
 
-    assert ("dpjax_host_call" in jax.jit(run).lower(jnp.zeros((3, 4))).as_text()) == (jax.default_backend() == "cpu")
+    assert ("dpjax_host_call" in jax.jit(run).lower(jnp.zeros((3, 4))).as_text()) == (
+        jax.default_backend() == "cpu"
+    )

@@ -27,7 +27,9 @@ def test_both_ends_of_a_uniform_are_precise_and_never_zero(dtype, x64):
     pair = uniform_from_words(ALL_WORDS, dtype)
     assert pair.value.dtype == dtype
     unit = float(np.finfo(dtype).eps)
-    for (high, low), value, complement in zip(ALL_PAIRS.tolist(), *map(np.asarray, pair), strict=True):
+    for (high, low), value, complement in zip(
+        ALL_PAIRS.tolist(), *map(np.asarray, pair), strict=True
+    ):
         exact = Fraction(2 * (high * 2**32 + low) + 1, 2**65)
         assert 0 < value <= 1
         assert 0 < complement <= 1
@@ -51,8 +53,12 @@ def assert_relatively_precise(drawn, dtype):
 
 def test_tails_reach_45_nats_in_float32():
     lowest, highest = (Words(end, end) for end in (jnp.uint32(0), jnp.uint32(2**32 - 1)))
-    assert float(exponential_from_uniform(uniform_from_words(lowest, jnp.float32))) == pytest.approx(65 * np.log(2), rel=1e-6)
-    assert float(gumbel_from_uniform(uniform_from_words(highest, jnp.float32))) == pytest.approx(65 * np.log(2), rel=1e-6)
+    assert float(
+        exponential_from_uniform(uniform_from_words(lowest, jnp.float32))
+    ) == pytest.approx(65 * np.log(2), rel=1e-6)
+    assert float(gumbel_from_uniform(uniform_from_words(highest, jnp.float32))) == pytest.approx(
+        65 * np.log(2), rel=1e-6
+    )
 
 
 @pytest.mark.parametrize("dtype", ["float32", pytest.param("float64", marks=pytest.mark.slow)])
@@ -68,7 +74,10 @@ def test_draws_follow_their_distributions(dtype, x64):
 SELDOM = (jnp.float16, jnp.uint32, jnp.bool_, jnp.complex64)
 
 
-@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.int32, *(pytest.param(dtype, marks=pytest.mark.slow) for dtype in SELDOM)])
+@pytest.mark.parametrize(
+    "dtype",
+    [jnp.bfloat16, jnp.int32, *(pytest.param(dtype, marks=pytest.mark.slow) for dtype in SELDOM)],
+)
 def test_other_dtypes_are_refused(dtype):
     key = jax.random.key(0)
     for draw in (uniform, exponential, gumbel):

@@ -1,4 +1,6 @@
-"""The releases as a user calls them: containers, what they refuse, what data cannot do, draws, and what is said of them."""
+"""The releases as a user calls them: containers, what they refuse, what data cannot do, draws, and
+what is said of them.
+"""
 
 import json
 import math
@@ -37,10 +39,25 @@ FOLLOWED = {
     "median": (release.median, release.Median, {"definition": "linear"}, "add_remove"),
     "order statistic": (release.order_statistic, release.OrderStatistic, {"rank": 6}, "add_remove"),
     "maximum": (release.maximum, release.Maximum, {"tau": 2}, "add_remove"),
-    "total": (release.nonnegative_sum, release.NonnegativeSum, {"tau": 1, "upper": 199, "lower": None}, "add_remove"),
+    "total": (
+        release.nonnegative_sum,
+        release.NonnegativeSum,
+        {"tau": 1, "upper": 199, "lower": None},
+        "add_remove",
+    ),
     "quantile": (release.quantile, release.Quantile, {"q": 0.9}, "swap"),
-    "not from 0": (release.quantile, release.Quantile, {"q": 0.25, "lower": 5, "upper": 30, "resolution": 0.5}, "add_remove"),
-    "decimals": (release.maximum, release.Maximum, {"tau": 1, "lower": -0.3, "upper": 30, "resolution": "0.1"}, "add_remove"),
+    "not from 0": (
+        release.quantile,
+        release.Quantile,
+        {"q": 0.25, "lower": 5, "upper": 30, "resolution": 0.5},
+        "add_remove",
+    ),
+    "decimals": (
+        release.maximum,
+        release.Maximum,
+        {"tau": 1, "lower": -0.3, "upper": 30, "resolution": "0.1"},
+        "add_remove",
+    ),
     "sum": (release.sum, release.Sum, {"upper": 40}, "swap"),
     "mean": (release.mean, release.Mean, {"upper": 40}, "swap"),
 }
@@ -57,7 +74,9 @@ def test_releases_follow_the_distribution_that_is_evaluated_beforehand(name):
     assert found.multiples.shape == found.values.shape == (7000, 3)
     assert found.resolution == exact.grid.resolution
     np.testing.assert_array_equal(found.values, exact.values[found.multiples - exact.grid.start])
-    assert found.values[:9, 0].tolist() == [float(int(m) * found.resolution) for m in found.multiples[:9, 0]]
+    assert found.values[:9, 0].tolist() == [
+        float(int(m) * found.resolution) for m in found.multiples[:9, 0]
+    ]
     counts = np.bincount((found.multiples - exact.grid.start).ravel(), minlength=exact.size)
     assert_counts_follow(counts, exact.pmf(exact.values))
     other = exact_distribution(kind(**public), RECORDS, **cost | {"epsilon": 1.6})
@@ -68,14 +87,20 @@ def test_releases_follow_the_distribution_that_is_evaluated_beforehand(name):
     assert not np.array_equal(found.multiples[:, 0], found.multiples[:, 1])
     center = exact.values[exact.size // 2]
     measured = np.abs(found.values - center)
-    assert abs(measured.mean() - exact.mean_abs_error(center)) < 5 * measured.std() / np.sqrt(measured.size)
+    assert abs(measured.mean() - exact.mean_abs_error(center)) < 5 * measured.std() / np.sqrt(
+        measured.size
+    )
 
 
 def test_means_are_multiples_of_the_resolution_over_the_number_of_records():
     """Three records of cents: thirds of a cent, each the float that is nearest to it."""
-    found = release.mean([[0.1, 0.25, 0.29]], **bounds(1, 0, 0.01), epsilon=8.0, neighbors="swap", draws=300)
+    found = release.mean(
+        [[0.1, 0.25, 0.29]], **bounds(1, 0, 0.01), epsilon=8.0, neighbors="swap", draws=300
+    )
     assert found.resolution == Fraction(1, 300)
-    assert found.values.tolist() == [[float(Fraction(int(number), 300))] for (number,) in found.multiples]
+    assert found.values.tolist() == [
+        [float(Fraction(int(number), 300))] for (number,) in found.multiples
+    ]
     assert len(set(found.multiples.ravel().tolist())) > 50
 
 
@@ -119,7 +144,9 @@ CONTAINERS = {
     "column": Column,
     "column of objects": lambda values: Column(np.array(values, object)),
     "list of arrays": lambda values: [np.array(value) for value in values],
-    "list of both": lambda values: [np.float32(value) if i % 2 else value for i, value in enumerate(values)],
+    "list of both": lambda values: [
+        np.float32(value) if i % 2 else value for i, value in enumerate(values)
+    ],
     "fractions": lambda values: [Fraction(value) for value in values],
 }
 WHOLE = {
@@ -147,12 +174,20 @@ def test_the_container_of_the_records_changes_nothing(name):
     statistic = PROFILED[name]
     for neighbors in statistic.relations:
         options = {"epsilon": 1.0, "neighbors": neighbors}
-        for values, kinds in (([2.5, 3.5, 14, 14.25, 30, 0.5], CONTAINERS), ([14.0, 3, 14, 14, 30, 0], WHOLE)):
+        for values, kinds in (
+            ([2.5, 3.5, 14, 14.25, 30, 0.5], CONTAINERS),
+            ([14.0, 3, 14, 14, 30, 0], WHOLE),
+        ):
             expected = logs_of(exact_distribution(statistic, list(values), **options))
             for make in kinds.values():
-                x = np.array(values, make) if isinstance(make, type) and issubclass(make, np.generic) else make(values)
+                x = (
+                    np.array(values, make)
+                    if isinstance(make, type) and issubclass(make, np.generic)
+                    else make(values)
+                )
                 assert logs_of(exact_distribution(statistic, x, **options)) == expected
-            assert logs_of(exact_distribution(statistic, [3, 3, 3, 9, 9, 9], **options)) != expected  # the control
+            # the control
+            assert logs_of(exact_distribution(statistic, [3, 3, 3, 9, 9, 9], **options)) != expected
 
 
 def test_persons_from_any_container(monkeypatch):
@@ -163,10 +198,19 @@ def test_persons_from_any_container(monkeypatch):
 
     monkeypatch.setattr(release.NonnegativeSum, "release", released)
     options = {"tau": 1, "upper": 20, "resolution": 1, "epsilon": 1.0, "neighbors": "add_remove"}
-    for ids in ([1, 1, 2, 3, 4, 4], ["a", "a", "b", "c", "d", "d"], np.array([1, 1, 2, 3, 4, 4]), jnp.array([1, 1, 2, 3, 4, 4])):
+    for ids in (
+        [1, 1, 2, 3, 4, 4],
+        ["a", "a", "b", "c", "d", "d"],
+        np.array([1, 1, 2, 3, 4, 4]),
+        jnp.array([1, 1, 2, 3, 4, 4]),
+    ):
         for make in (*CONTAINERS.values(), *WHOLE.values()):
             values = [14.0, 3, 14, 14, 30, 0]
-            x = np.array(values, make) if isinstance(make, type) and issubclass(make, np.generic) else make(values)
+            x = (
+                np.array(values, make)
+                if isinstance(make, type) and issubclass(make, np.generic)
+                else make(values)
+            )
             release.user_sum(x, ids, **options)
     assert seen == [seen[0]] * len(seen)
     assert seen[0] == ([14, 17, 20], [2, 1, 1])
@@ -174,7 +218,10 @@ def test_persons_from_any_container(monkeypatch):
 
 def test_decimals_in_single_precision_are_the_same_records():
     x = [0.29, 0.07, 0.58, 1.1, 0.57]
-    statistic, options = release.Median(**bounds(2, 0, 0.01), definition="linear"), {"epsilon": 1.0, "neighbors": "swap"}
+    statistic, options = (
+        release.Median(**bounds(2, 0, 0.01), definition="linear"),
+        {"epsilon": 1.0, "neighbors": "swap"},
+    )
     expected = exact_distribution(statistic, x, **options)
     assert expected.grid.resolution == Fraction(1, 200)
     assert expected.profile.value.tolist() == [114]
@@ -183,12 +230,20 @@ def test_decimals_in_single_precision_are_the_same_records():
 
 
 def test_the_container_of_the_records_changes_no_draw(monkeypatch):
-    monkeypatch.setattr("dpjax.release.entropy.os.urandom", lambda n: bytes(i * i % 251 for i in range(n)))
+    monkeypatch.setattr(
+        "dpjax.release.entropy.os.urandom", lambda n: bytes(i * i % 251 for i in range(n))
+    )
     values = [12.0, 14, 14, 15.5, 19, 22, 28]
     arguments = {"epsilon": 1.0, **BOUNDS, "neighbors": "swap", "draws": 20}
     drawn = [
         release.median(x, **arguments).multiples.tolist()
-        for x in (values, np.array(values), np.array(values, np.float32), jnp.asarray(values, jnp.float32), Column(values))
+        for x in (
+            values,
+            np.array(values),
+            np.array(values, np.float32),
+            jnp.asarray(values, jnp.float32),
+            Column(values),
+        )
     ]
     assert all(other == drawn[0] for other in drawn)
     assert len(set(drawn[0])) > 3
@@ -212,7 +267,15 @@ def test_the_container_of_the_records_changes_no_draw(monkeypatch):
 def test_what_is_released_in_words(neighbors):
     """As text, as lists and numbers, and as JSON."""
     x = np.tile(RECORDS, (30, 1))
-    found = release.quantile(x, 0.25, **bounds(30, 10, 0.1), epsilon=1.0, neighbors=neighbors, definition="linear", draws=2)
+    found = release.quantile(
+        x,
+        0.25,
+        **bounds(30, 10, 0.1),
+        epsilon=1.0,
+        neighbors=neighbors,
+        definition="linear",
+        draws=2,
+    )
     read = json.loads(found.to_json())
     assert read == found.to_dict()
     assert read["resolution"] == "1/40"
@@ -220,11 +283,17 @@ def test_what_is_released_in_words(neighbors):
     assert np.array_equal(read["multiples"], found.multiples)
     assert np.array_equal(found.values, found.multiples / 40)
     assert read["guarantee"]["epsilon"] == read["guarantee"]["bounded_range"] == 2.0
-    assert (read["guarantee"]["neighbors"], read["guarantee"]["promise"]) == (neighbors, str(found.guarantee))
+    assert (read["guarantee"]["neighbors"], read["guarantee"]["promise"]) == (
+        neighbors,
+        str(found.guarantee),
+    )
     lines = str(found).split("\n")
     assert len(lines) == 22
     assert [float(value) for value in lines[19].split()] == found.values[:, 19].tolist()
-    assert lines[20:] == ["... and 10 more rows", f"2-DP and 2-bounded-range under {neighbors} neighbors"]
+    assert lines[20:] == [
+        "... and 10 more rows",
+        f"2-DP and 2-bounded-range under {neighbors} neighbors",
+    ]
     chosen = release.mode(RECORDS, candidates=(14.0, 28.0), epsilon=1.0, neighbors=neighbors)
     assert chosen.to_dict()["resolution"] is None
     assert str(chosen).split("\n")[0] in ("14", "28")
@@ -232,9 +301,13 @@ def test_what_is_released_in_words(neighbors):
 
 def test_a_release_shows_its_values_first():
     found = release.median(RECORDS, **BOUNDS, epsilon=1.0, neighbors="swap")
-    assert repr(found).startswith(f"Release(values=[{float(found):.15g}], shape=(1,), resolution=1, guarantee=1-DP")
+    assert repr(found).startswith(
+        f"Release(values=[{float(found):.15g}], shape=(1,), resolution=1, guarantee=1-DP"
+    )
     assert float(found) == found.values[0]
-    many = release.median(np.tile(RECORDS, (40, 1)), **BOUNDS, epsilon=1.0, neighbors="swap", draws=3)
+    many = release.median(
+        np.tile(RECORDS, (40, 1)), **BOUNDS, epsilon=1.0, neighbors="swap", draws=3
+    )
     assert "shape=(3, 40)" in repr(many)
     assert len(repr(many)) < 1000
     with pytest.raises(TypeError, match=r"\(3, 40\) is not one number"):
@@ -262,14 +335,38 @@ HOSTILE = {
     "unsigned": np.array([2**64 - 1, 0, 2**63, 1, 14], np.uint64),
     "wide floats": np.array([1e300, -1e300, 0, 1, 14], np.longdouble) ** 2,
     "huge": [10**5000, -(10**5000), 14, 10**400, 3],
-    "decimals": [Decimal("sNaN"), Decimal("NaN"), Decimal("Infinity"), Decimal("1e999999"), Decimal("14.5")],
+    "decimals": [
+        Decimal("sNaN"),
+        Decimal("NaN"),
+        Decimal("Infinity"),
+        Decimal("1e999999"),
+        Decimal("14.5"),
+    ],
     "fractions": [Fraction(10**5000, 3), Fraction(1, 10**5000), Fraction(-(10**400)), 14, 3],
     "text": ["x", "", "14", b"3", "nan"],
-    "dates": [date(2020, 1, 1), datetime(9999, 12, 31), timedelta.max, np.datetime64("NaT", "s"), np.timedelta64(3, "D")],
+    "dates": [
+        date(2020, 1, 1),
+        datetime(9999, 12, 31),
+        timedelta.max,
+        np.datetime64("NaT", "s"),
+        np.timedelta64(3, "D"),
+    ],
     "lists": [[1, 2], (), {}, 14, np.ones(3)],
     "nothing": [None, np.ma.masked, ..., NotImplemented, object()],
-    "arrays without axes": [np.array(14), np.array(np.nan), np.ma.array(3, mask=True), jnp.float32(15), np.array("x")],
-    "scalars": [np.float16(14), np.float32("nan"), np.longdouble("inf"), np.uint64(2**64 - 1), np.bool_(True)],
+    "arrays without axes": [
+        np.array(14),
+        np.array(np.nan),
+        np.ma.array(3, mask=True),
+        jnp.float32(15),
+        np.array("x"),
+    ],
+    "scalars": [
+        np.float16(14),
+        np.float32("nan"),
+        np.longdouble("inf"),
+        np.uint64(2**64 - 1),
+        np.bool_(True),
+    ],
     "complex": [1 + 2j, np.complex64(14), 14, complex("nan"), 3.0],
     "functions": [float, abs, lambda: 14, type, 14],
 }
@@ -281,7 +378,10 @@ EVERY = {
     "maximum": (release.maximum, {**BOUNDS, "tau": 1}),
     "floats": (release.median, {"grid": release.Floats()}),
     "total": (release.nonnegative_sum, {"tau": 1, "upper": 100, "resolution": 1}),
-    "persons": (release.user_sum, {"tau": 1, "upper": 100, "resolution": 1, "person_ids": [1, 1, 2, 3, 3]}),
+    "persons": (
+        release.user_sum,
+        {"tau": 1, "upper": 100, "resolution": 1, "person_ids": [1, 1, 2, 3, 3]},
+    ),
     "sum": (release.sum, {**BOUNDS}),
     "mean": (release.mean, {**BOUNDS}),
     "mode": (release.mode, {"candidates": (3, 14)}),
@@ -301,14 +401,23 @@ ONE_RELATION = {"sum": "swap", "mean": "swap", "persons": "add_remove"}
 def test_records_never_raise_nor_warn_nor_change_a_shape_or_a_dtype(name):
     function, options = EVERY[name]
     counted = name in ("count", "histogram", "candidates")
-    last = {"joint": (2,), "recursive": (2,), "nested": (3,), "suited": (2,), "histogram": (2,), "candidates": (2,)}.get(name, ())
+    last = {
+        "joint": (2,),
+        "recursive": (2,),
+        "nested": (3,),
+        "suited": (2,),
+        "histogram": (2,),
+        "candidates": (2,),
+    }.get(name, ())
     for neighbors in ("add_remove", "swap"):
         if neighbors != ONE_RELATION.get(name, neighbors) or (counted and neighbors == "swap"):
             continue
         cost = {"epsilon": 1.0, "draws": 3} | ({} if counted else {"neighbors": neighbors})
         every = [*HOSTILE.values(), [14] * 5]
         alone = (
-            [(make(data), (3,)) for data in HOSTILE.values() for make in (list, as_objects)] if name in ("median", "mode") else []
+            [(make(data), (3,)) for data in HOSTILE.values() for make in (list, as_objects)]
+            if name in ("median", "mode")
+            else []
         )
         alone += [(data, (3,)) for data in HOSTILE.values() if name == "median"]
         for x, shape in (*alone, ([list(data) for data in every], (3, len(every)))):
@@ -335,13 +444,17 @@ def test_ids_never_raise_nor_warn():
             continue  # a dtype that is public, and refused
         for x in (list(data), as_objects(data), [list(data), [14] * 5]):
             common = {"tau": 1, "upper": 9, "epsilon": 1.0, "neighbors": "add_remove"}
-            assert release.distinct_count(x, **common).values.shape == np.shape(release.count(x, epsilon=1.0).values)
+            assert release.distinct_count(x, **common).values.shape == np.shape(
+                release.count(x, epsilon=1.0).values
+            )
             if len(np.shape(release.count(x, epsilon=1.0).values)) == 1:
                 assert release.user_sum([14] * 5, x, resolution=1, **common).values.shape == (1,)
 
 
 def test_hostile_records_are_read_as_they_are_said_to_be():
-    """NaN and what is no number: absent under add/remove, the lower bound under swap; what is beyond a bound is at it."""
+    """NaN and what is no number: absent under add/remove, the lower bound under swap; what is
+    beyond a bound is at it.
+    """
     absent, low, high = None, 10.0, 30.0
     for records, read in (
         ([np.nan, Decimal("sNaN"), "x", None, [1], np.ma.masked, date(2020, 1, 1), 1 + 2j], absent),
@@ -351,9 +464,16 @@ def test_hostile_records_are_read_as_they_are_said_to_be():
         for record in records:
             for neighbors in ("add_remove", "swap"):
                 data = [14, record, 15]
-                same = [14, 15] if read is None and neighbors == "add_remove" else [14, low if read is None else read, 15]
+                same = (
+                    [14, 15]
+                    if read is None and neighbors == "add_remove"
+                    else [14, low if read is None else read, 15]
+                )
                 found, expected = (
-                    exact_distribution(release.Median(**BOUNDS), x, epsilon=1.0, neighbors=neighbors) for x in (data, same)
+                    exact_distribution(
+                        release.Median(**BOUNDS), x, epsilon=1.0, neighbors=neighbors
+                    )
+                    for x in (data, same)
                 )
                 assert logs_of(found) == logs_of(expected), record
 
@@ -368,7 +488,17 @@ def test_records_that_are_no_numbers_are_missing_wherever_they_stand():
     assert release.maximum(np.zeros((2, 0)), tau=3, **BOUNDS, **common).values.shape == (1, 2)
     assert release.median(np.zeros((4, 0)), **BOUNDS, **common).values.shape == (1, 4)
     for function, options in (
-        EVERY[name] for name in ("median", "floats", "total", "mode", "joint", "recursive", "count", "histogram")
+        EVERY[name]
+        for name in (
+            "median",
+            "floats",
+            "total",
+            "mode",
+            "joint",
+            "recursive",
+            "count",
+            "histogram",
+        )
     ):
         cost = {"epsilon": 1.0} if function in (release.count, release.histogram) else common
         assert function(np.zeros((2, 0)), **options, **cost).values.shape[:2] == (1, 2)
@@ -377,11 +507,17 @@ def test_records_that_are_no_numbers_are_missing_wherever_they_stand():
 
 
 def test_the_records_of_a_list_do_not_depend_on_each_other():
-    """NumPy would make floats of all of it for one fraction, and text for one word; and wrap around, or refuse, for 2^70."""
+    """NumPy would make floats of all of it for one fraction, and text for one word; and wrap
+    around, or refuse, for 2^70.
+    """
     grid = Multiples.between(0, (2**31 - 3) * 2**30, 2**30)
     for other in (1, 2.5, float("nan"), None, "x", 2**70):
         for value in (2**60 - 1, 2**61 - 2**32, 12.0 * 2**30):
-            assert grid.numbers_of([value, other])[0][0] == grid.numbers_of([value])[0][0] == math.floor(value / 2**30 + 0.5)
+            assert (
+                grid.numbers_of([value, other])[0][0]
+                == grid.numbers_of([value])[0][0]
+                == math.floor(value / 2**30 + 0.5)
+            )
     assert np.asarray([2**60 - 1, 2.5])[0] == 2**60  # the controls
     assert np.asarray([2**60 - 1, "x"]).dtype.kind == "U"
     with pytest.raises(ValueError, match="different lengths"):
@@ -393,7 +529,9 @@ def test_ranks_that_would_overflow_are_refused():
     common = {"epsilon": 1.0, **BOUNDS}
     for definition in ("lower", "linear"):
         with pytest.raises(ValueError, match=r"denominator 1000000000000000.*Fraction\(1, 3\)"):
-            release.quantile(np.zeros(3000), 1 / 3, definition=definition, neighbors="swap", **common)
+            release.quantile(
+                np.zeros(3000), 1 / 3, definition=definition, neighbors="swap", **common
+            )
     x = np.full(3000, np.nan)
     x[:2767] = 20.0
     options = common | {"definition": "lower", "neighbors": "add_remove", "draws": 1000}
@@ -404,9 +542,19 @@ def test_ranks_that_would_overflow_are_refused():
 
 @pytest.mark.parametrize("statistic", ["sum", "mean", "quantile"])
 def test_values_that_float64_cannot_hold_are_refused(statistic):
-    """The sum of 4096 numbers of 2^52 passes 64 bits, and that of 2^50 the integers that float64 counts; so do thousandths."""
-    options = {"epsilon": 1.0, "neighbors": "swap"} | ({"q": 0.999, "definition": "linear"} if statistic == "quantile" else {})
-    for records, lower in ((2048, 2**52), (2048, 2**53 - 4), (2048, 2**52 - 9), (4096, 2**50), (4096, -(2**50))):
+    """The sum of 4096 numbers of 2^52 passes 64 bits, and that of 2^50 the integers that float64
+    counts; so do thousandths.
+    """
+    options = {"epsilon": 1.0, "neighbors": "swap"} | (
+        {"q": 0.999, "definition": "linear"} if statistic == "quantile" else {}
+    )
+    for records, lower in (
+        (2048, 2**52),
+        (2048, 2**53 - 4),
+        (2048, 2**52 - 9),
+        (4096, 2**50),
+        (4096, -(2**50)),
+    ):
         with pytest.raises(ValueError, match="float"):
             getattr(release, statistic)(np.zeros(records), **bounds(lower + 9, lower), **options)
 
@@ -448,7 +596,9 @@ def test_bad_parameters_and_traces_are_refused():
             release.median(RECORDS, **common, **{gone: None})
     for needed in BOUNDS:
         with pytest.raises(TypeError, match=needed):
-            release.median(RECORDS, **{key: value for key, value in common.items() if key != needed})
+            release.median(
+                RECORDS, **{key: value for key, value in common.items() if key != needed}
+            )
     with pytest.raises(ValueError, match="axis of individuals"):
         release.median(3.0, **common)
     for run in (
@@ -462,20 +612,29 @@ def test_bad_parameters_and_traces_are_refused():
 def test_masks_that_do_not_fit_are_named():
     for function, options in ((release.mode, {"candidates": (1.0, 2.0)}), (release.median, BOUNDS)):
         common = options | {"epsilon": 1.0, "neighbors": "add_remove"}
-        with pytest.raises(ValueError, match=r"mask of shape \(2,\) does not broadcast to x of shape \(3,\)"):
+        with pytest.raises(
+            ValueError,
+            match=r"mask of shape \(2,\) does not broadcast to x of "
+            r"shape \(3,\)",
+        ):
             function(np.ones(3), mask=[True, False], **common)
         with pytest.raises(TypeError, match="masked array"):
             function(np.ones(3), mask=np.ma.array([True, False, True]), **common)
         with pytest.raises(ValueError, match="mask must be bool"):
             function(np.ones(3), mask=[1, 0, 1], **common)
-        assert function(np.ones((2, 3)), mask=[True, False, True], **common).multiples.shape == (1, 2)
+        assert function(np.ones((2, 3)), mask=[True, False, True], **common).multiples.shape == (
+            1,
+            2,
+        )
 
 
 @pytest.mark.parametrize("neighbors", ["add_remove", "swap"])
 def test_modes_follow_the_exponential_mechanism(neighbors):
     votes = np.array([[3, 3, 5, 9, 3, 5, 7, -1], [9, 9, 9, 9, 9, 9, 9, 9]])
     candidates = (3.0, 5.0, 8.0, 9.0)
-    found = release.mode(votes, candidates=candidates, epsilon=0.7, neighbors=neighbors, draws=20_000)
+    found = release.mode(
+        votes, candidates=candidates, epsilon=0.7, neighbors=neighbors, draws=20_000
+    )
     assert set(np.unique(found.values)) <= set(candidates)
     counts = np.stack([np.sum(votes == c, axis=-1) for c in candidates], axis=-1)
     for row in range(2):
@@ -494,7 +653,8 @@ def test_modes_follow_the_exponential_mechanism(neighbors):
 def test_modes_count_what_equals_a_candidate_exactly():
     odd = 2**53 + 1  # float64 would round it to 2^53
     for other in (np.int64, np.uint64, object, list, np.longdouble):
-        exact = other is not np.longdouble or np.longdouble(odd) != np.longdouble(2**53)  # some have no more digits than float64
+        # some have no more digits than float64
+        exact = other is not np.longdouble or np.longdouble(odd) != np.longdouble(2**53)
         for value, equal in ((odd, not exact), (2**53, True)):
             x = [[value] * 40] if other is list else np.array([[value] * 40], other)
             found = release.mode(x, candidates=(0, 2**53), epsilon=5.0, neighbors="swap", draws=200)
@@ -504,7 +664,12 @@ def test_modes_count_what_equals_a_candidate_exactly():
         found, there = equal_to(as_reals(x), labels)
         return np.bincount(found[there], minlength=len(labels)).tolist()
 
-    for x in (np.array([3, 200], np.uint8), np.array([3.0, 200.0], np.float16), [3, 200.0], np.array([3, 200], object)):
+    for x in (
+        np.array([3, 200], np.uint8),
+        np.array([3.0, 200.0], np.float16),
+        [3, 200.0],
+        np.array([3, 200], object),
+    ):
         assert counts(x, (-1.0, 2.5, 3.0, 200.0, 256.0, 1e300)) == [0, 0, 1, 1, 0, 0]
     assert counts([2**2000, None, "x", float("nan"), 3], (0.0, 3.0)) == [0, 1]
     assert counts(np.array([True, False, True]), (0.0, 1.0)) == [1, 2]
@@ -528,11 +693,17 @@ def test_arrays_that_numpy_does_not_know():
 
 def test_what_exact_distribution_refuses():
     common = {"epsilon": 1.0, "neighbors": "add_remove"}
-    assert exact_distribution(release.Mode((1.0, 2.0)), RECORDS, **common).values.tolist() == [1.0, 2.0]
+    assert exact_distribution(release.Mode((1.0, 2.0)), RECORDS, **common).values.tolist() == [
+        1.0,
+        2.0,
+    ]
     for statistic in (release.median, "median", None):
         with pytest.raises(TypeError, match="Median"):
             exact_distribution(statistic, RECORDS, **common)
-    for statistic in (release.Quantiles((0.25, 0.5), **BOUNDS), release.ConfidenceInterval(0.5, 10, 30, 1, 7)):
+    for statistic in (
+        release.Quantiles((0.25, 0.5), **BOUNDS),
+        release.ConfidenceInterval(0.5, 10, 30, 1, 7),
+    ):
         with pytest.raises(ValueError, match="closed form"):
             exact_distribution(statistic, RECORDS, **common)
     with pytest.raises(ValueError, match="swap"):
@@ -545,21 +716,31 @@ def test_distinct_ids_and_totals_of_persons():
     statistic = release.DistinctCount(1, 19)
     exact = exact_distribution(statistic, ids, **common)
     assert exact.value == 3  # of four ids, of which two are held by one person each
-    for data in ([1, 2, 2, 3, 3, 3, None, 5], np.array([1, 2, 2, 3, 3, 3, 5]), np.array(list("abbcccd"))):
+    for data in (
+        [1, 2, 2, 3, 3, 3, None, 5],
+        np.array([1, 2, 2, 3, 3, 3, 5]),
+        np.array(list("abbcccd")),
+    ):
         assert logs_of(exact_distribution(statistic, data, **common)) == logs_of(exact)
     found = release.distinct_count(ids, tau=1, upper=19, draws=20_000, **common)
     counts = np.bincount(found.multiples, minlength=20)
     assert_counts_follow(counts, exact.pmf(np.arange(20)))
-    assert_counts_rejected(counts, exact_distribution(statistic, ids[:6], **common).pmf(np.arange(20)))
+    assert_counts_rejected(
+        counts, exact_distribution(statistic, ids[:6], **common).pmf(np.arange(20))
+    )
     np.testing.assert_array_equal(found.values, found.multiples)
 
     amounts, persons = [[5, 1, 2.5, 9, 4]], [7, "x", 7, None, "x"]
     summed = common | {"tau": 1, "upper": 29.5, "resolution": 0.5, "person_ids": persons}
     exact = exact_distribution(release.NonnegativeSum(1, 29.5, 0.5), [7.5, 5.0], **common)
     drawn = release.user_sum(amounts, draws=60_000, **summed)
-    assert_counts_follow(np.bincount(drawn.multiples[:, 0], minlength=60), exact.pmf(np.arange(60) / 2))
+    assert_counts_follow(
+        np.bincount(drawn.multiples[:, 0], minlength=60), exact.pmf(np.arange(60) / 2)
+    )
     masked = release.user_sum(amounts, draws=20_000, mask=[True, True, False, True, True], **summed)
-    without = exact_distribution(release.NonnegativeSum(1, 29.5, 0.5), [5.0, 5.0], **common).pmf(np.arange(60) / 2)
+    without = exact_distribution(release.NonnegativeSum(1, 29.5, 0.5), [5.0, 5.0], **common).pmf(
+        np.arange(60) / 2
+    )
     assert_counts_follow(np.bincount(masked.multiples[:, 0], minlength=60), without)
     assert_counts_rejected(np.bincount(drawn.multiples[:, 0], minlength=60), without)
 
@@ -590,17 +771,34 @@ def test_counts_of_every_dtype_stand_for_records():
     for dtype in (np.int8, np.uint8, np.int64, np.uint64, object):
         for order in (slice(None), slice(None, None, -1)):
             assert (
-                logs_of(exact_distribution(statistic, VALUES[order], counts=np.array(NUMBERS, dtype)[order], **common)) == expected
+                logs_of(
+                    exact_distribution(
+                        statistic, VALUES[order], counts=np.array(NUMBERS, dtype)[order], **common
+                    )
+                )
+                == expected
             )
-    fewer = exact_distribution(statistic, VALUES, counts=[-3, *NUMBERS[1:]], **common)  # negative ones count as 0
-    assert logs_of(fewer) == logs_of(exact_distribution(statistic, RECORDS[1:], **common)) != expected
+    # negative ones count as 0
+    fewer = exact_distribution(statistic, VALUES, counts=[-3, *NUMBERS[1:]], **common)
+    assert (
+        logs_of(fewer) == logs_of(exact_distribution(statistic, RECORDS[1:], **common)) != expected
+    )
     wide = release.median(VALUES, counts=[10**30, *NUMBERS[1:]], **BOUNDS, **common)
     assert float(wide) == 12.0
-    top = release.median(VALUES, counts=np.array([2**64 - 1, *NUMBERS[1:]], np.uint64), **BOUNDS, **common)
+    top = release.median(
+        VALUES, counts=np.array([2**64 - 1, *NUMBERS[1:]], np.uint64), **BOUNDS, **common
+    )
     assert float(top) == 12.0
-    drawn = release.median(VALUES, counts=[NUMBERS, [0] * 7, [0, 0, 11, 0, 0, 0, 0]], **BOUNDS, **common)
+    drawn = release.median(
+        VALUES, counts=[NUMBERS, [0] * 7, [0, 0, 11, 0, 0, 0, 0]], **BOUNDS, **common
+    )
     assert drawn.values.shape == (1, 3)
-    halves = release.median([[1.0, 2.0], [3.0, 4.0]], counts=[[[5, 0]], [[0, 9]]], **bounds(9), **common | {"epsilon": 60.0})
+    halves = release.median(
+        [[1.0, 2.0], [3.0, 4.0]],
+        counts=[[[5, 0]], [[0, 9]]],
+        **bounds(9),
+        **common | {"epsilon": 60.0},
+    )
     assert halves.values.tolist() == [[[1.0, 3.0], [2.0, 4.0]]]
 
 
@@ -621,14 +819,25 @@ def test_a_database_counts_and_the_release_draws():
     duckdb = pytest.importorskip("duckdb", reason="needs the extra 'databases'")
     people = duckdb.connect()
     people.execute("CREATE TABLE people (region VARCHAR, age INTEGER)")
-    people.executemany("INSERT INTO people VALUES (?, ?)", [("north", 31)] * 60 + [("north", 28)] * 20 + [("south", 52)] * 50)
-    rows = people.sql("SELECT region, age, count(*) AS people FROM people GROUP BY region, age").fetchnumpy()
+    people.executemany(
+        "INSERT INTO people VALUES (?, ?)",
+        [("north", 31)] * 60 + [("north", 28)] * 20 + [("south", 52)] * 50,
+    )
+    rows = people.sql(
+        "SELECT region, age, count(*) AS people FROM people GROUP BY region, age"
+    ).fetchnumpy()
     regions = ["north", "south", "west"]
     counts = np.zeros((3, 121), int)
     for number, region in enumerate(regions):
         own = rows["region"] == region
         counts[number, rows["age"][own]] = rows["people"][own]
-    options = {"lower": 0, "upper": 120, "resolution": 1, "epsilon": 30.0, "neighbors": "add_remove"}
+    options = {
+        "lower": 0,
+        "upper": 120,
+        "resolution": 1,
+        "epsilon": 30.0,
+        "neighbors": "add_remove",
+    }
     found = release.median(np.arange(121), counts=counts, **options)
     assert found.values[0, :2].tolist() == [31.0, 52.0]
 
@@ -636,11 +845,18 @@ def test_a_database_counts_and_the_release_draws():
 def test_an_epsilon_of_any_kind_is_that_number():
     common = {**BOUNDS, "neighbors": "swap"}
     for mechanism, times in (("piecewise_laplace", 1), ("permute_and_flip", 2)):
-        found = release.median(RECORDS, epsilon=Fraction(3, 10), mechanism=mechanism, **common).guarantee
+        found = release.median(
+            RECORDS, epsilon=Fraction(3, 10), mechanism=mechanism, **common
+        ).guarantee
         assert Fraction(found.epsilon) >= Fraction(3, 10)
         assert Fraction(found.bounded_range) >= times * Fraction(3, 10)
         for epsilon in (jnp.float32(1), np.array(1.0), 1, Fraction(1)):
-            assert release.median(RECORDS, epsilon=epsilon, mechanism=mechanism, **common).guarantee.epsilon == 1.0
+            assert (
+                release.median(
+                    RECORDS, epsilon=epsilon, mechanism=mechanism, **common
+                ).guarantee.epsilon
+                == 1.0
+            )
 
 
 def test_what_a_newcomer_mistakes_is_named():
@@ -651,22 +867,44 @@ def test_what_a_newcomer_mistakes_is_named():
     with pytest.raises(ValueError, match=r"use dpjax.quantiles or dpjax.release.joint_quantiles"):
         release.quantile(RECORDS, [0.1, 0.5], epsilon=1.0, **common)
     for qs in (0.5, "0.5", np.array(0.5)):
-        with pytest.raises(TypeError, match=r"qs must be several levels such as \[0.25, 0.5\], got"):
+        with pytest.raises(
+            TypeError,
+            match=r"qs must be several levels such as \[0.25, "
+            r"0.5\], got",
+        ):
             release.joint_quantiles(RECORDS, qs, epsilon=1.0, **common)
 
 
 def test_columns_of_text_are_refused_by_their_dtype_alone():
     pd = pytest.importorskip("pandas", reason="needs the extra 'frames'")
     common = {**BOUNDS, "neighbors": "add_remove", "epsilon": 1.0}
-    text = [np.array(["m"]), np.array([b"m"]), *(pd.Series(["1", "2"], dtype=kind) for kind in ("string", "category"))]
+    text = [
+        np.array(["m"]),
+        np.array([b"m"]),
+        *(pd.Series(["1", "2"], dtype=kind) for kind in ("string", "category")),
+    ]
     polars = pytest.importorskip("polars", reason="needs the extra 'frames'")
-    text += [polars.Series(["1"]), polars.Series(["1"], dtype=polars.Categorical), polars.Series(["1"], dtype=polars.Enum(["1"]))]
+    text += [
+        polars.Series(["1"]),
+        polars.Series(["1"], dtype=polars.Categorical),
+        polars.Series(["1"], dtype=polars.Enum(["1"])),
+    ]
     for x in text:
         with pytest.raises(TypeError, match="x must hold numbers, got dtype"):
             release.median(x, **common)
-    for x in (pd.Series(["m", 10**30], dtype=object), ["m", 12], polars.Series([{"a": 1}]), pd.Series([12, None], dtype="Int64")):
+    for x in (
+        pd.Series(["m", 10**30], dtype=object),
+        ["m", 12],
+        polars.Series([{"a": 1}]),
+        pd.Series([12, None], dtype="Int64"),
+    ):
         assert release.median(x, **common).draws == 1  # whatever it holds
     ids = polars.Series(["a", "b", "a"])
-    assert release.distinct_count(ids, tau=1, upper=9, epsilon=1.0, neighbors="add_remove").draws == 1
+    assert (
+        release.distinct_count(ids, tau=1, upper=9, epsilon=1.0, neighbors="add_remove").draws == 1
+    )
     wide = polars.Series([50] * 200, dtype=polars.Int128)
-    assert float(release.median(wide, **BOUNDS | {"upper": 60}, epsilon=30.0, neighbors="add_remove")) == 50.0
+    assert (
+        float(release.median(wide, **BOUNDS | {"upper": 60}, epsilon=30.0, neighbors="add_remove"))
+        == 50.0
+    )

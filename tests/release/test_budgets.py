@@ -1,4 +1,6 @@
-"""Whatever draws charges a budget before, exactly what it says it costs; refused or mistaken, it neither charges nor draws."""
+"""Whatever draws charges a budget before, exactly what it says it costs; refused or mistaken, it
+neither charges nor draws.
+"""
 
 import inspect
 import json
@@ -16,36 +18,83 @@ from dpjax.release import Statistic
 
 RECORDS = np.array([[3, 4, 4, 6, 9, 1, 2, 2], [3, 1, 4, 1, 5, 9, 2, 6]])
 BOUNDS = {"lower": 0, "upper": 10, "resolution": 1}
-ADDED, REPLACED = {"epsilon": 0.75, "neighbors": "add_remove"}, {"epsilon": 0.75, "neighbors": "swap"}
+ADDED, REPLACED = (
+    {"epsilon": 0.75, "neighbors": "add_remove"},
+    {"epsilon": 0.75, "neighbors": "swap"},
+)
 PAIRS = from_budgets(np.full((2, 2), 0.5) - 0.5 * np.eye(2))
 NO_PAIR = from_budgets([[0.0, np.inf], [np.inf, 0.0]])
 
 CASES = {
     "median": ("median", (RECORDS,), BOUNDS | ADDED),
     "median of one row": ("median", (RECORDS[0],), BOUNDS | REPLACED | {"draws": 3}),
-    "median by permute and flip": ("median", (RECORDS,), BOUNDS | ADDED | {"mechanism": "permute_and_flip"}),
+    "median by permute and flip": (
+        "median",
+        (RECORDS,),
+        BOUNDS | ADDED | {"mechanism": "permute_and_flip"},
+    ),
     "median of counts": ("median", ([1, 2, 3],), BOUNDS | ADDED | {"counts": [5, 0, 7]}),
     "quantile": ("quantile", (RECORDS, "1/3"), BOUNDS | ADDED | {"draws": 2}),
     "order_statistic": ("order_statistic", (RECORDS, 3), BOUNDS | REPLACED),
     "maximum": ("maximum", (RECORDS,), BOUNDS | ADDED | {"tau": 2}),
-    "nonnegative_sum": ("nonnegative_sum", (RECORDS,), ADDED | {"tau": 1, "upper": 99, "resolution": 1}),
-    "user_sum": ("user_sum", (RECORDS, ["a", "b"] * 4), ADDED | {"tau": 1, "upper": 99, "resolution": 1, "draws": 2}),
+    "nonnegative_sum": (
+        "nonnegative_sum",
+        (RECORDS,),
+        ADDED | {"tau": 1, "upper": 99, "resolution": 1},
+    ),
+    "user_sum": (
+        "user_sum",
+        (RECORDS, ["a", "b"] * 4),
+        ADDED | {"tau": 1, "upper": 99, "resolution": 1, "draws": 2},
+    ),
     "distinct_count": ("distinct_count", (RECORDS,), ADDED | {"tau": 1, "upper": 9}),
     "sum": ("sum", (RECORDS,), BOUNDS | REPLACED),
     "mean": ("mean", (RECORDS,), BOUNDS | REPLACED | {"draws": 4}),
     "count": ("count", (RECORDS,), {"epsilon": 0.75, "draws": 2}),
     "histogram": ("histogram", (RECORDS,), {"epsilon": 0.75, "edges": (0, 3, 9)}),
     "mode": ("mode", (RECORDS,), ADDED | {"candidates": (1, 4, 9)}),
-    "release_choice": ("release_choice", (RECORDS,), REPLACED | {"sensitivity": Fraction(1, 2), "lower": 0, "upper": 9}),
+    "release_choice": (
+        "release_choice",
+        (RECORDS,),
+        REPLACED | {"sensitivity": Fraction(1, 2), "lower": 0, "upper": 9},
+    ),
     "joint_quantiles": ("joint_quantiles", (RECORDS, [0.25, 0.5]), BOUNDS | ADDED | {"draws": 2}),
-    "joint_quantiles of n": ("joint_quantiles", (RECORDS, [0.25, 0.5]), BOUNDS | ADDED | {"public_n": 8}),
-    "recursive_quantiles": ("recursive_quantiles", (RECORDS, [0.25, 0.5, 0.75]), BOUNDS | REPLACED | {"draws": 2}),
-    "nested_quantiles": ("nested_quantiles", (RECORDS, [0.25, 0.5, 0.75]), BOUNDS | ADDED | {"draws": 2}),
-    "nested_quantiles of n": ("nested_quantiles", (RECORDS, [0.25, 0.5, 0.75]), BOUNDS | ADDED | {"public_n": 8}),
-    "private_quantiles": ("private_quantiles", (RECORDS, [0.25, 0.5]), BOUNDS | REPLACED | {"draws": 2}),
-    "confidence_interval": ("confidence_interval", (np.arange(900) % 11, 0.5), BOUNDS | REPLACED | {"epsilon": 4.0, "ties": 90}),
+    "joint_quantiles of n": (
+        "joint_quantiles",
+        (RECORDS, [0.25, 0.5]),
+        BOUNDS | ADDED | {"public_n": 8},
+    ),
+    "recursive_quantiles": (
+        "recursive_quantiles",
+        (RECORDS, [0.25, 0.5, 0.75]),
+        BOUNDS | REPLACED | {"draws": 2},
+    ),
+    "nested_quantiles": (
+        "nested_quantiles",
+        (RECORDS, [0.25, 0.5, 0.75]),
+        BOUNDS | ADDED | {"draws": 2},
+    ),
+    "nested_quantiles of n": (
+        "nested_quantiles",
+        (RECORDS, [0.25, 0.5, 0.75]),
+        BOUNDS | ADDED | {"public_n": 8},
+    ),
+    "private_quantiles": (
+        "private_quantiles",
+        (RECORDS, [0.25, 0.5]),
+        BOUNDS | REPLACED | {"draws": 2},
+    ),
+    "confidence_interval": (
+        "confidence_interval",
+        (np.arange(900) % 11, 0.5),
+        BOUNDS | REPLACED | {"epsilon": 4.0, "ties": 90},
+    ),
     "metric_laplace": ("metric_laplace", ([3, 4], [[1, 0]], PAIRS), {"resolution": 1, "draws": 2}),
-    "metric_choice": ("metric_choice", ([3, 4], PAIRS), {"weights": [[1, 0], [0, 1]], "resolution": 1}),
+    "metric_choice": (
+        "metric_choice",
+        ([3, 4], PAIRS),
+        {"weights": [[1, 0], [0, 1]], "resolution": 1},
+    ),
     "small_db": ("small_db", ([3, 4], [[1, 0]], PAIRS), {"size": 2, "resolution": 1, "draws": 3}),
 }
 
@@ -57,7 +106,11 @@ def drawn(name, **more):
 
 def plain(guarantee):
     """The guarantee, or the one that follows from a metric."""
-    return guarantee if isinstance(guarantee, Guarantee) else guarantee.guarantee(neighbors=guarantee.neighbors)
+    return (
+        guarantee
+        if isinstance(guarantee, Guarantee)
+        else guarantee.guarantee(neighbors=guarantee.neighbors)
+    )
 
 
 @pytest.fixture
@@ -82,7 +135,11 @@ def _parameters(name):
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_budget_is_charged_the_guarantee(name, tmp_path):
-    ledger = Ledger(tmp_path / "ledger", epsilon=40.0, neighbors=CASES[name][2].get("neighbors", _relation(name)))
+    ledger = Ledger(
+        tmp_path / "ledger",
+        epsilon=40.0,
+        neighbors=CASES[name][2].get("neighbors", _relation(name)),
+    )
     budget = PrivacyFilter(40.0, 0.0, ledger.totals["neighbors"])
     known = plain(drawn(name, budget=ledger).guarantee)
     (entry,) = ledger.entries
@@ -95,7 +152,11 @@ def test_a_budget_is_charged_the_guarantee(name, tmp_path):
 
 
 def _relation(name):
-    return "swap" if CASES[name][0] in ("metric_laplace", "metric_choice", "small_db") else "add_remove"
+    return (
+        "swap"
+        if CASES[name][0] in ("metric_laplace", "metric_choice", "small_db")
+        else "add_remove"
+    )
 
 
 def test_the_ledger_has_the_statistic(tmp_path):
@@ -105,7 +166,12 @@ def test_the_ledger_has_the_statistic(tmp_path):
     kinds = [Statistic.from_dict(entry["what"]["statistic"]) for entry in ledger.entries]
     assert kinds[0] == release.Median(0, 10, 1)
     assert kinds[1] == release.Quantile("1/3", 0, 10, 1)
-    assert [type(kind).__name__ for kind in kinds] == ["Median", "Quantile", "Quantiles", "Histogram"]
+    assert [type(kind).__name__ for kind in kinds] == [
+        "Median",
+        "Quantile",
+        "Quantiles",
+        "Histogram",
+    ]
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -125,28 +191,46 @@ FINE = {"lower": 0, "upper": 2**31 - 4, "resolution": 1}
 SHARP = from_budgets([[0.0, 2.0**25], [2.0**25, 0.0]])
 
 MISTAKES = {
-    "too small for permute and flip": lambda **b: drawn_with("median by permute and flip", TINY, **b),
+    "too small for permute and flip": lambda **b: drawn_with(
+        "median by permute and flip", TINY, **b
+    ),
     "bounds": lambda **b: drawn_with("median", {"upper": 0}, **b),
     "epsilon": lambda **b: drawn_with("median", {"epsilon": 100.0}, **b),
     "draws": lambda **b: drawn_with("median", {"draws": 0}, **b),
     "mask": lambda **b: drawn_with("median", {"mask": [True, False]}, **b),
     "rows of text": lambda **b: release.median(np.array(["a"]), **BOUNDS, **ADDED, **b),
-    "persons": lambda **b: release.user_sum([1, 2], [1, 2, 3], tau=1, upper=9, resolution=1, **ADDED, **b),
+    "persons": lambda **b: release.user_sum(
+        [1, 2], [1, 2, 3], tau=1, upper=9, resolution=1, **ADDED, **b
+    ),
     "no records": lambda **b: release.mean(np.zeros((2, 0)), **BOUNDS, **REPLACED, **b),
     "too many records": lambda **b: release.sum(np.zeros((1, 2**23)), **FINE, **REPLACED, **b),
     "a choice too sharp": lambda **b: drawn_with("mode", {"epsilon": 60.0}, **b),
-    "scores": lambda **b: release.release_choice([[0.5]], sensitivity=1, lower=0, upper=1, **REPLACED, **b),
+    "scores": lambda **b: release.release_choice(
+        [[0.5]], sensitivity=1, lower=0, upper=1, **REPLACED, **b
+    ),
     "sensitivity": lambda **b: drawn_with("release_choice", {"sensitivity": Fraction(1, 100)}, **b),
-    "no max_records": lambda **b: release.joint_quantiles([1, 2], [0.25, 0.5], counts=[1, 2], **BOUNDS, **ADDED, **b),
-    "denominators": lambda **b: release.joint_quantiles([[1, 2]], ["1/12289", "1/12281"], **BOUNDS, **ADDED, **b),
+    "no max_records": lambda **b: release.joint_quantiles(
+        [1, 2], [0.25, 0.5], counts=[1, 2], **BOUNDS, **ADDED, **b
+    ),
+    "denominators": lambda **b: release.joint_quantiles(
+        [[1, 2]], ["1/12289", "1/12281"], **BOUNDS, **ADDED, **b
+    ),
     "terms": lambda **b: drawn_with("joint_quantiles", {"terms": 1}, **b),
     "n": lambda **b: drawn_with("joint_quantiles", {"public_n": -1}, **b),
     "too small for a recursion": lambda **b: drawn_with("recursive_quantiles", SMALL, **b),
-    "too small for half of it": lambda **b: drawn_with("recursive_quantiles", {"epsilon": 2.0**-28.5}, **b),
+    "too small for half of it": lambda **b: drawn_with(
+        "recursive_quantiles", {"epsilon": 2.0**-28.5}, **b
+    ),
     "coverage": lambda **b: drawn_with("confidence_interval", {"epsilon": 0.01}, **b),
-    "noise too small": lambda **b: release.metric_laplace([3, 4], [[1, 0]], SHARP, resolution=1, **b),
-    "a metric without budgets": lambda **b: release.metric_laplace([3, 4], [[1, 0]], NO_PAIR, resolution=1, **b),
-    "too many scores": lambda **b: release.metric_choice([10**16, 0], PAIRS, weights=[[1, 0], [0, 1]], resolution=1, **b),
+    "noise too small": lambda **b: release.metric_laplace(
+        [3, 4], [[1, 0]], SHARP, resolution=1, **b
+    ),
+    "a metric without budgets": lambda **b: release.metric_laplace(
+        [3, 4], [[1, 0]], NO_PAIR, resolution=1, **b
+    ),
+    "too many scores": lambda **b: release.metric_choice(
+        [10**16, 0], PAIRS, weights=[[1, 0], [0, 1]], resolution=1, **b
+    ),
     "a size": lambda **b: drawn_with("small_db", {"size": 0}, **b),
 }
 
@@ -164,5 +248,8 @@ def test_a_mistake_is_not_charged(name):
         with pytest.raises((ValueError, TypeError)) as found:
             MISTAKES[name](budget=budget)
         raised.append(str(found.value))
-    assert not any("this budget is under" in message for message in raised) or name == "a metric without budgets"
+    assert (
+        not any("this budget is under" in message for message in raised)
+        or name == "a metric without budgets"
+    )
     assert [budget.spent for budget in budgets] == [0, 0]

@@ -23,9 +23,13 @@ def test_draws_follow_the_exponential_mechanism():
         found = release_choice(scores, sensitivity=sensitivity, draws=20_000, **common)
         for row, inside in enumerate(np.clip(scores, 0, 10)):
             weights = np.exp(rate * inside)
-            assert_counts_follow(np.bincount(found.multiples[:, row], minlength=5), weights / weights.sum())
+            assert_counts_follow(
+                np.bincount(found.multiples[:, row], minlength=5), weights / weights.sum()
+            )
         sharper = np.exp(1.3 * rate * np.clip(scores[0], 0, 10))
-        assert_counts_rejected(np.bincount(found.multiples[:, 0], minlength=5), sharper / sharper.sum())
+        assert_counts_rejected(
+            np.bincount(found.multiples[:, 0], minlength=5), sharper / sharper.sum()
+        )
     np.testing.assert_array_equal(found.values, found.multiples)
     assert (found.resolution, found.draws, found.guarantee.neighbors) == (None, 20_000, "swap")
     assert Fraction(found.guarantee.epsilon) >= Fraction(1.2) * 20_000
@@ -41,10 +45,19 @@ def test_many_candidates_and_large_differences_are_drawn_exactly(mechanism):
     if mechanism == "exponential":
         words = rng.integers(0, 2**64, (2, 3, 8), np.uint64)
         words[0] = np.where(rng.random((3, 8)) < 0.5, rng.choice(EXTREME, (3, 8)), words[0])
-        fast, exact = (draw.positions(found, 3, given(words), more, margin=margin) for margin in (draw.MARGIN, 2**61))
+        fast, exact = (
+            draw.positions(found, 3, given(words), more, margin=margin)
+            for margin in (draw.MARGIN, 2**61)
+        )
     else:
-        words = rng.integers(0, 2**64, (3, 104), np.uint64), rng.integers(0, 2**64, (3, 8), np.uint64)
-        fast, exact = (permute_and_flip.positions(found, 3, given(*words), more, widened=by) for by in (2.0**-36, 2.0))
+        words = (
+            rng.integers(0, 2**64, (3, 104), np.uint64),
+            rng.integers(0, 2**64, (3, 8), np.uint64),
+        )
+        fast, exact = (
+            permute_and_flip.positions(found, 3, given(*words), more, widened=by)
+            for by in (2.0**-36, 2.0)
+        )
     np.testing.assert_array_equal(fast, exact)
     assert len(np.unique(fast)) > 5
 
@@ -57,7 +70,9 @@ def test_scores_of_every_dtype():
     top = np.array([2**64 - 1, 0, 2**63], np.uint64)
     np.testing.assert_array_equal(clamped_scores(top, 2**63, 2**63 + 9), [9, 0, 0])
     assert clamped_scores([-(2**61), 2**61], -(2**61), 2**61).tolist() == [0, 2**62]
-    np.testing.assert_array_equal(clamped_scores(np.array([-(2**63), 2**63 - 1]), -(2**63), 5 - 2**63), [0, 5])
+    np.testing.assert_array_equal(
+        clamped_scores(np.array([-(2**63), 2**63 - 1]), -(2**63), 5 - 2**63), [0, 5]
+    )
     np.testing.assert_array_equal(clamped_scores([-(10**30), 2, 10**30], 0, 4), [0, 2, 4])
     assert clamped_scores(np.array([-120, 100], np.int8), -(10**30), 3 - 10**30).tolist() == [3, 3]
 
@@ -78,7 +93,12 @@ def test_what_is_refused():
     ):
         with pytest.raises(error, match=next(iter(change))):
             release_choice([1, 2], **(common | change))
-    for scores, error in (([1.0, 2.0], TypeError), (np.ones(2), TypeError), (3, ValueError), (np.zeros((2, 0), int), ValueError)):
+    for scores, error in (
+        ([1.0, 2.0], TypeError),
+        (np.ones(2), TypeError),
+        (3, ValueError),
+        (np.zeros((2, 0), int), ValueError),
+    ):
         with pytest.raises(error, match="scores"):
             release_choice(scores, **common)
     with pytest.raises(TypeError, match="jit"):
@@ -86,11 +106,15 @@ def test_what_is_refused():
 
 
 def test_records_are_rounded_to_a_resolution():
-    """What rounds to a candidate counts for it, what lies beyond all of them for none; without a resolution equality is exact."""
+    """What rounds to a candidate counts for it, what lies beyond all of them for none; without a
+    resolution equality is exact.
+    """
     votes = [0.1 + 0.2] * 30 + [0.3] * 10 + [0.7] * 35 + [9.0] * 90 + [-9.0] * 90
     options = {"candidates": (0.3, 0.7, 0.9), "epsilon": 20.0, "neighbors": "swap", "draws": 50}
     assert set(release.mode(votes, **options, resolution=0.1).values) == {0.3}
     assert set(release.mode(votes, **options).values) == {0.7}
-    assert set(release.mode([float("nan")] * 9 + [0.74] * 40, **options, resolution="0.1").values) == {0.7}
+    assert set(
+        release.mode([float("nan")] * 9 + [0.74] * 40, **options, resolution="0.1").values
+    ) == {0.7}
     with pytest.raises(ValueError, match="multiples of the resolution"):
         release.mode(votes, **options, resolution=0.2)

@@ -1,4 +1,6 @@
-"""Released counts: what is counted, with so little noise that it shows, and the noise against its distribution."""
+"""Released counts: what is counted, with so little noise that it shows, and the noise against its
+distribution.
+"""
 
 import numpy as np
 import pytest
@@ -7,12 +9,16 @@ import dpjax
 from dpjax import release
 from tests.support import statistics
 
-X = np.array([[0.0, 1.0, 1.5, 2.0, 3.0, 3.0, np.nan, 9.0], [2.0, 2.0, 2.0, -1.0, 3.0, 0.5, 0.5, np.inf]])
+X = np.array(
+    [[0.0, 1.0, 1.5, 2.0, 3.0, 3.0, np.nan, 9.0], [2.0, 2.0, 2.0, -1.0, 3.0, 0.5, 0.5, np.inf]]
+)
 EDGES = [0.0, 1.0, 2.0, 3.0]
 
 
 def test_what_is_counted():
-    """Each bin has its lower edge and the last one its upper, too; NaN is absent, and infinity a number outside of all bins."""
+    """Each bin has its lower edge and the last one its upper, too; NaN is absent, and infinity a
+    number outside of all bins.
+    """
     for options, number, bins, equal in (
         ({}, [7, 8], [[1, 2, 3], [2, 0, 4]], [[1, 2], [3, 1]]),
         ({"mask": X < 3}, [4, 6], [[1, 2, 1], [2, 0, 3]], [[1, 0], [3, 0]]),
@@ -25,21 +31,31 @@ def test_what_is_counted():
         assert str(found.guarantee) == "64-DP and 128-bounded-range under add_remove neighbors"
     assert release.histogram([3, 10**30, -7, 4], edges=[0, 4], epsilon=64).values.tolist() == [[2]]
     assert release.count([3, 10**400, None], epsilon=64).values.tolist() == [2]
-    assert dpjax.histogram(X, edges=EDGES).value.tolist() == [[1, 2, 3], [2, 0, 4]]  # what is simulated counts the same
+    # what is simulated counts the same
+    assert dpjax.histogram(X, edges=EDGES).value.tolist() == [[1, 2, 3], [2, 0, 4]]
 
 
 def test_draws_follow_the_discrete_laplace_distribution():
     found = release.histogram(X[0], edges=EDGES, epsilon=0.5, draws=3000)
     assert found.guarantee.epsilon == 1500
     numbers, true = np.arange(-15, 20), [1, 2, 3]
-    for bins, epsilon, follow in ((0, 0.5, statistics.assert_counts_follow), (2, 0.65, statistics.assert_counts_rejected)):
+    for bins, epsilon, follow in (
+        (0, 0.5, statistics.assert_counts_follow),
+        (2, 0.65, statistics.assert_counts_rejected),
+    ):
         p = np.tanh(epsilon / 2) * np.exp(-epsilon * np.abs(numbers - true[bins]))
         seen = [np.sum(found.multiples[:, bins] == number) for number in numbers]
         follow([*seen, 3000 - sum(seen)], [*p, 1 - p.sum()])
 
 
 def test_bad_public_parameters_are_refused():
-    for options in ({}, {"edges": [0, 1], "candidates": [0]}, {"edges": [0]}, {"edges": [1, 0]}, {"candidates": [0, 0]}):
+    for options in (
+        {},
+        {"edges": [0, 1], "candidates": [0]},
+        {"edges": [0]},
+        {"edges": [1, 0]},
+        {"candidates": [0, 0]},
+    ):
         with pytest.raises(ValueError, match=r"exactly one|increasing"):
             release.histogram(X, epsilon=1.0, **options)
     with pytest.raises(ValueError, match="epsilon"):

@@ -33,7 +33,9 @@ STATISTICS = {
     "candidates": release.Histogram(candidates=(1, 4, 5)),
 }
 COUNTED = ("mode", "count", "histogram", "candidates")
-CASES = [(name, neighbors) for name, statistic in STATISTICS.items() for neighbors in statistic.relations]
+CASES = [
+    (name, neighbors) for name, statistic in STATISTICS.items() for neighbors in statistic.relations
+]
 
 
 def entries(counts):
@@ -53,10 +55,16 @@ def entries(counts):
 def test_counts_of_tables_of_any_kind():
     rng = np.random.default_rng(0)
     for _ in range(60):
-        rows, n, top = int(rng.integers(0, 6)), int(rng.integers(0, 9)), int(rng.choice([2, 9, 2**31, 2**62]))
+        rows, n, top = (
+            int(rng.integers(0, 6)),
+            int(rng.integers(0, 9)),
+            int(rng.choice([2, 9, 2**31, 2**62])),
+        )
         positions = rng.integers(0, top, (rows, n))
         present = rng.random((rows, n)) < rng.choice([0.3, 0.9, 1.0])
-        expected = [dict(Counter(row[own].tolist())) for row, own in zip(positions, present, strict=True)]
+        expected = [
+            dict(Counter(row[own].tolist())) for row, own in zip(positions, present, strict=True)
+        ]
         group = np.broadcast_to(np.arange(rows)[:, None], positions.shape)
         assert entries(Counts.of_records(positions, present)) == expected
         outside = np.where(present, group, rng.choice([-1, rows, 10**6], group.shape))
@@ -64,10 +72,20 @@ def test_counts_of_tables_of_any_kind():
         order = rng.permutation(positions.size)
         columns = [column.ravel()[order] for column in (group, positions, present.astype(int))]
         assert entries(Counts.of_rows(*columns, groups=rows)) == expected
-        assert entries(Counts.of_rows(outside.ravel(), positions.ravel(), np.ones(positions.size), groups=rows)) == expected
+        assert (
+            entries(
+                Counts.of_rows(
+                    outside.ravel(), positions.ravel(), np.ones(positions.size), groups=rows
+                )
+            )
+            == expected
+        )
         found = Counts.of_records(positions, present)
         assert found.totals.tolist() == present.sum(axis=1).tolist()
-        assert [found.groups, found.group.tolist()] == [rows, [g for g in range(rows) for _ in expected[g]]]
+        assert [found.groups, found.group.tolist()] == [
+            rows,
+            [g for g in range(rows) for _ in expected[g]],
+        ]
         for first in range(rows + 1):
             assert entries(found.some(first, rows)) == expected[first:]
 
@@ -86,18 +104,27 @@ def test_sums_of_segments_are_exact_whatever_overflows():
         lengths = rng.integers(0, 4, 7)
         starts = np.append(0, np.cumsum(lengths))
         numbers = rng.integers(-(2**40), 2**40, starts[-1])
-        whole = np.append(2**62, numbers)  # something before that makes the running sum overflow again and again
-        found = running_sums(np.append(whole, whole), np.concatenate([[0], 1 + starts, [2 * len(whole)]]))
+        # something before that makes the running sum overflow again and again
+        whole = np.append(2**62, numbers)
+        found = running_sums(
+            np.append(whole, whole), np.concatenate([[0], 1 + starts, [2 * len(whole)]])
+        )
         parts = [numbers[a:b] for a, b in pairwise(starts)]
-        assert found[1 : 1 + len(numbers)].tolist() == [value for part in parts for value in np.cumsum(part).tolist()]
+        assert found[1 : 1 + len(numbers)].tolist() == [
+            value for part in parts for value in np.cumsum(part).tolist()
+        ]
         assert sums_of(numbers, starts).tolist() == [int(part.sum()) for part in parts]
-        np.testing.assert_allclose(sums_of(numbers / 8, starts), [part.sum() / 8 for part in parts], rtol=1e-12, atol=1e-9)
+        np.testing.assert_allclose(
+            sums_of(numbers / 8, starts), [part.sum() / 8 for part in parts], rtol=1e-12, atol=1e-9
+        )
     assert sums_of(np.array([True, True, False]), np.array([0, 3])).tolist() == [2]
     assert sums_of(np.zeros(0, int), np.array([0, 0])).tolist() == [0]
 
 
 def tables(rng, neighbors):
-    """Random records of several groups with ties, most of them within the range, and which are present."""
+    """Random records of several groups with ties, most of them within the range, and which are
+    present.
+    """
     rows, n = int(rng.integers(1, 5)), int(rng.integers(4, 14))
     x = rng.integers(-2, 24, (rows, n)) // rng.choice([1, 3]) + rng.choice([0.0, 0.25], (rows, n))
     x = np.where(rng.random((rows, n)) < 0.1, 5.0, x)
@@ -108,7 +135,9 @@ def probabilities(distribution):
     """All that a distribution draws from."""
     if not isinstance(distribution, release.GridDistribution):
         return distribution.value, float(distribution.rate)
-    return distribution.values, distribution.log_pmf(distribution.values.reshape(-1, *[1] * len(distribution.batch_shape)))
+    return distribution.values, distribution.log_pmf(
+        distribution.values.reshape(-1, *[1] * len(distribution.batch_shape))
+    )
 
 
 @pytest.mark.parametrize(("name", "neighbors"), CASES)
@@ -120,25 +149,50 @@ def test_records_counts_and_rows_have_the_same_probabilities(name, neighbors):
         options = {"epsilon": float(rng.choice([0.3, 2.0])), "neighbors": neighbors}
         mask = {"mask": present} if neighbors == "add_remove" else {}
         expected = probabilities(release.exact_distribution(statistic, x, **mask, **options))
-        same = [release.exact_distribution(statistic, x[:, ::-1], **{name: m[:, ::-1] for name, m in mask.items()}, **options)]
+        same = [
+            release.exact_distribution(
+                statistic, x[:, ::-1], **{name: m[:, ::-1] for name, m in mask.items()}, **options
+            )
+        ]
         positions, there = statistic.read(x)
         there = there & present
         group = np.broadcast_to(np.arange(len(x))[:, None], x.shape)
         found = Counts.of_rows(group.ravel(), positions.ravel(), there.ravel(), groups=len(x))
         same.append(statistic.distribution(found, options["epsilon"], neighbors))
-        same.append(statistic.distribution(Counts.of_groups(group[there], positions[there], len(x)), options["epsilon"], neighbors))
+        same.append(
+            statistic.distribution(
+                Counts.of_groups(group[there], positions[there], len(x)),
+                options["epsilon"],
+                neighbors,
+            )
+        )
         if neighbors == "add_remove":
             if name != "distinct":
-                same.append(release.exact_distribution(statistic, np.where(present, x, np.nan), **options))
+                same.append(
+                    release.exact_distribution(statistic, np.where(present, x, np.nan), **options)
+                )
                 padded = np.concatenate(
-                    [np.full((len(x), 2), np.nan), np.where(present, x, np.nan), np.full((len(x), 1), np.nan)], 1
+                    [
+                        np.full((len(x), 2), np.nan),
+                        np.where(present, x, np.nan),
+                        np.full((len(x), 1), np.nan),
+                    ],
+                    1,
                 )
                 same.append(release.exact_distribution(statistic, padded, **options))
-                same.append(release.exact_distribution(statistic, np.where(present, x, None).tolist(), **options))
+                same.append(
+                    release.exact_distribution(
+                        statistic, np.where(present, x, None).tolist(), **options
+                    )
+                )
             values = np.unique(x)
             numbers = np.sum((x[:, :, None] == values) & present[:, :, None], axis=1)
             same.append(release.exact_distribution(statistic, values, counts=numbers, **options))
-            same.append(release.exact_distribution(statistic, x, counts=present.astype(int) - 2 * ~present, **options))
+            same.append(
+                release.exact_distribution(
+                    statistic, x, counts=present.astype(int) - 2 * ~present, **options
+                )
+            )
             twice, halves = np.repeat(x, 2, axis=1), np.repeat(present.astype(int), 2, axis=1)
             halves[:, ::2] = 0
             same.append(release.exact_distribution(statistic, twice, counts=halves, **options))
@@ -151,12 +205,17 @@ def test_records_counts_and_rows_have_the_same_probabilities(name, neighbors):
             assert not all(np.array_equal(a, b) for a, b in zip(changed, expected, strict=True))
 
 
-@pytest.mark.parametrize("mechanism", ["piecewise_laplace", "inverse_sensitivity", "permute_and_flip"])
 @pytest.mark.parametrize(
-    ("name", "neighbors"), [case for case in CASES if case[0] not in ("mode", "count", "histogram", "candidates")]
+    "mechanism", ["piecewise_laplace", "inverse_sensitivity", "permute_and_flip"]
+)
+@pytest.mark.parametrize(
+    ("name", "neighbors"),
+    [case for case in CASES if case[0] not in ("mode", "count", "histogram", "candidates")],
 )
 def test_records_that_do_not_matter_change_no_probability(name, neighbors, mechanism):
-    """With an epsilon, only the ranks that a draw can meet are counted as they are: few of a hundred where epsilon is large."""
+    """With an epsilon, only the ranks that a draw can meet are counted as they are: few of a
+    hundred where epsilon is large.
+    """
     statistic, rng, fewer = STATISTICS[name], np.random.default_rng(3), 0
     for n, epsilon in ((100, 64.0), (30, 40.0), (2, 64.0), (0, 30.0), (150, 4.0)):
         if n == 0 and name in ("sum", "mean"):
@@ -169,11 +228,22 @@ def test_records_that_do_not_matter_change_no_probability(name, neighbors, mecha
         assert merged.totals.tolist() == full.totals.tolist()
         fewer += len(merged.values) < len(full.values)
         for mechanism in statistic.mechanisms[: 3 if n == 30 else 1]:
-            one, other = (statistic.distribution(c, epsilon, neighbors, mechanism=mechanism) for c in (merged, full))
+            one, other = (
+                statistic.distribution(c, epsilon, neighbors, mechanism=mechanism)
+                for c in (merged, full)
+            )
             for a, b in zip(probabilities(one), probabilities(other), strict=True):
                 np.testing.assert_array_equal(a, b)
     assert (fewer > 0) == (statistic.near(100, 64.0, neighbors) is not None)
-    ranked = ("median", "midpoint median", "quantile", "interpolated quantile", "order statistic", "maximum", "floats")
+    ranked = (
+        "median",
+        "midpoint median",
+        "quantile",
+        "interpolated quantile",
+        "order statistic",
+        "maximum",
+        "floats",
+    )
     assert (fewer > 0) == (name in ranked)
 
 
@@ -188,7 +258,10 @@ def test_control_fewer_ranks_than_matter_change_probabilities():
     for near, same in (((low, high), True), ((low + 3, high - 3), False)):
         one = statistic.distribution(Counts.of_records(positions, None, near), 64.0, "add_remove")
         other = statistic.distribution(Counts.of_records(positions), 64.0, "add_remove")
-        assert np.array_equal(one.log_pmf(one.values[:, None]), other.log_pmf(other.values[:, None])) == same
+        assert (
+            np.array_equal(one.log_pmf(one.values[:, None]), other.log_pmf(other.values[:, None]))
+            == same
+        )
 
 
 def test_many_records_are_sorted_in_parts():
@@ -208,7 +281,9 @@ def test_more_records_than_a_padded_row_held():
     mean = release.Mean(0, 9, 1).release(found, 1.0, "swap")
     assert abs(float(mean) - 5) < 1e-4
     assert mean.resolution == Fraction(1, 2**24 + 1)
-    votes = release.mode([3], counts=[8_388_609], candidates=(1, 3), epsilon=1.0, neighbors="add_remove")
+    votes = release.mode(
+        [3], counts=[8_388_609], candidates=(1, 3), epsilon=1.0, neighbors="add_remove"
+    )
     assert float(votes) == 3.0
 
 
@@ -228,9 +303,13 @@ def truth_of(values, numbers, ranks, level, high):
 
 
 @pytest.mark.parametrize("definition", ["lower", "linear"])
-@pytest.mark.parametrize("q", ["0.5", "0.123457", Fraction(2**21 + 1, 2**22 - 1), Fraction(1, 2**22 - 3)])
+@pytest.mark.parametrize(
+    "q", ["0.5", "0.123457", Fraction(2**21 + 1, 2**22 - 1), Fraction(1, 2**22 - 3)]
+)
 def test_ranks_of_huge_counts_in_many_cells_are_those_of_integers_of_any_size(definition, q):
-    """The denominator of q times the number of records passes 64 bits: at one record more, everything would change."""
+    """The denominator of q times the number of records passes 64 bits: at one record more,
+    everything would change.
+    """
     rng, passed = np.random.default_rng(6), 0
     statistic = release.Quantile(q, **(GRID | {"upper": 9000}), definition=definition)
     for neighbors in ("add_remove", "swap"):
@@ -238,9 +317,15 @@ def test_ranks_of_huge_counts_in_many_cells_are_those_of_integers_of_any_size(de
         for size in (3, 40, 3000):
             values = np.sort(rng.choice(9001, size, replace=False)).tolist()
             numbers = rng.choice([1, 2, 3, MOST], size, p=[0.3, 0.2, 0.2, 0.3]).tolist()
-            where = bisect_left([0, *accumulate(numbers)], ranks.per_record * sum(numbers) // ranks.denominator)
-            numbers[max(where - 2, 0) : where + 2] = [1] * len(numbers[max(where - 2, 0) : where + 2])
-            found = statistic.profile(Counts.of_rows([0] * size, values, numbers, groups=1), neighbors, most=8)
+            where = bisect_left(
+                [0, *accumulate(numbers)], ranks.per_record * sum(numbers) // ranks.denominator
+            )
+            numbers[max(where - 2, 0) : where + 2] = [1] * len(
+                numbers[max(where - 2, 0) : where + 2]
+            )
+            found = statistic.profile(
+                Counts.of_rows([0] * size, values, numbers, groups=1), neighbors, most=8
+            )
             high = statistic.records_grid.size - 1
             passed += ranks.denominator * sum(numbers) >= 2**63
             assert found.value.tolist() == [truth_of(values, numbers, ranks, 0, high)]
@@ -248,5 +333,7 @@ def test_ranks_of_huge_counts_in_many_cells_are_those_of_integers_of_any_size(de
                 reached = found.near + found.sign * found.length
                 some = (found.sign == np.sign(level)) & (found.level + found.rise <= abs(level))
                 ends = reached[some] if some.any() else found.value
-                assert (ends.max() if level > 0 else ends.min()) == truth_of(values, numbers, ranks, level, high)
+                assert (ends.max() if level > 0 else ends.min()) == truth_of(
+                    values, numbers, ranks, level, high
+                )
     assert (passed > 0) == (statistic.ranks("swap").denominator > 2)

@@ -1,4 +1,6 @@
-"""Draws by floats against draws in integers and in decimal arithmetic, word by word, random and adversarial ones."""
+"""Draws by floats against draws in integers and in decimal arithmetic, word by word, random and
+adversarial ones.
+"""
 
 import decimal
 import hashlib
@@ -16,7 +18,16 @@ from dpjax.release.entropy import Bits, further_word, system_words
 from dpjax.release.grid import Candidates, Multiples
 from dpjax.release.profiles import Profile
 from dpjax.release.statistics import choice_of
-from tests.support.exact_draws import CONTEXT, EXTREME, ByFlips, InDecimals, given, more, uniform_of, words_of
+from tests.support.exact_draws import (
+    CONTEXT,
+    EXTREME,
+    ByFlips,
+    InDecimals,
+    given,
+    more,
+    uniform_of,
+    words_of,
+)
 from tests.support.statistics import assert_counts_follow, assert_counts_rejected
 
 NEVER = 2**61  # a margin by which no draw is decided
@@ -31,9 +42,14 @@ def integers(seed, shape, below):
 
 
 def some_counts(seed, groups, top, values=4, most=9):
-    """Groups of a few values with ties, deep ones among them; the first group has no records, the second one is all equal."""
+    """Groups of a few values with ties, deep ones among them; the first group has no records, the
+    second one is all equal.
+    """
     group = np.repeat(np.arange(groups), values)
-    value, count = integers(f"values {seed}", group.shape, top + 1), 1 + integers(f"counts {seed}", group.shape, most)
+    value, count = (
+        integers(f"values {seed}", group.shape, top + 1),
+        1 + integers(f"counts {seed}", group.shape, most),
+    )
     count[group == 0] = 0
     value[group == 1] = top // 3
     value[group == 2], value[group == 3] = 0, top
@@ -53,9 +69,9 @@ CASES = {
     "long": lambda mechanism, epsilon: release.Median(**LONG).distribution(
         some_counts(2, 12, LONG["upper"]), epsilon, "add_remove", mechanism=mechanism
     ),
-    "halves": lambda mechanism, epsilon: release.Quantile("0.25", **LONG | {"upper": 2**28}, definition="linear").distribution(
-        some_counts(3, 12, 2**28), epsilon, "add_remove", mechanism=mechanism
-    ),
+    "halves": lambda mechanism, epsilon: release.Quantile(
+        "0.25", **LONG | {"upper": 2**28}, definition="linear"
+    ).distribution(some_counts(3, 12, 2**28), epsilon, "add_remove", mechanism=mechanism),
     "deep": lambda mechanism, epsilon: release.Median(**SHORT).distribution(
         some_counts(4, 12, 11, most=3000), epsilon, "add_remove", mechanism=mechanism
     ),
@@ -68,17 +84,29 @@ CASES = {
     "total": lambda mechanism, epsilon: release.NonnegativeSum(2, 2000, 1).distribution(
         some_counts(7, 10, 30, most=4), epsilon, "add_remove", mechanism=mechanism
     ),
-    "maximum of floats": lambda mechanism, epsilon: release.Maximum(1, grid=Floats(digits=2, smallest=-2, largest=2)).distribution(
-        some_counts(8, 10, 700), epsilon, "add_remove", mechanism=mechanism
-    ),
+    "maximum of floats": lambda mechanism, epsilon: release.Maximum(
+        1, grid=Floats(digits=2, smallest=-2, largest=2)
+    ).distribution(some_counts(8, 10, 700), epsilon, "add_remove", mechanism=mechanism),
 }
-SMOOTH = [(name, mechanism, epsilon) for name in CASES for mechanism in INVERTED for epsilon in (1.0,)]
-SMOOTH += [(name, mechanism, 0.05) for name, mechanism in zip(("long", "sum", "deep", "halves"), INVERTED * 2, strict=True)]
-SMOOTH += [(name, mechanism, epsilon) for name in ("long", "median") for mechanism in INVERTED for epsilon in (2.0**-30, 64.0)]
+SMOOTH = [
+    (name, mechanism, epsilon) for name in CASES for mechanism in INVERTED for epsilon in (1.0,)
+]
+SMOOTH += [
+    (name, mechanism, 0.05)
+    for name, mechanism in zip(("long", "sum", "deep", "halves"), INVERTED * 2, strict=True)
+]
+SMOOTH += [
+    (name, mechanism, epsilon)
+    for name in ("long", "median")
+    for mechanism in INVERTED
+    for epsilon in (2.0**-30, 64.0)
+]
 
 
 def boundary_words(known, rng, piece=None):
-    """Words for the three uniforms on both sides of a boundary: of a piece, of a step in it, of a place in a step."""
+    """Words for the three uniforms on both sides of a boundary: of a piece, of a step in it, of a
+    place in a step.
+    """
     scale = decimal.Decimal(2**64)
     piece = int(rng.integers(len(known.ends))) if piece is None else piece
     steps, span, _, _ = known.pieces[piece]
@@ -88,13 +116,34 @@ def boundary_words(known, rng, piece=None):
         of_piece = int(scale * (known.ends[piece] if rng.random() < 0.5 else middle))
         of_step = int(scale * known.share(piece, min(max(step, 1), steps)))
     of_place = 2**64 * int(rng.integers(span)) // span
-    away = [0, 0, 1, -1, 2, 2**10, -(2**10), 2**11, -(2**11), -(2**20), 2**20, 2**22 - 1, 1 - 2**22, 2**22 + 40, -(2**22) - 40]
-    found = [each + int(rng.choice([*away, 16 * MARGIN + 200, -16 * MARGIN - 200])) for each in (of_piece, of_step, of_place)]
+    away = [
+        0,
+        0,
+        1,
+        -1,
+        2,
+        2**10,
+        -(2**10),
+        2**11,
+        -(2**11),
+        -(2**20),
+        2**20,
+        2**22 - 1,
+        1 - 2**22,
+        2**22 + 40,
+        -(2**22) - 40,
+    ]
+    found = [
+        each + int(rng.choice([*away, 16 * MARGIN + 200, -16 * MARGIN - 200]))
+        for each in (of_piece, of_step, of_place)
+    ]
     return [min(max(word, 0), 2**64 - 1) for word in found]
 
 
 def adversarial(distribution, rng, draws):
-    """Words ``(uniforms, draws, datasets)``: a quarter random, the others extreme ones or at boundaries."""
+    """Words ``(uniforms, draws, datasets)``: a quarter random, the others extreme ones or at
+    boundaries.
+    """
     uniforms = 2 if distribution.mechanism == "piecewise_laplace" else 3
     groups = distribution.profile.groups
     words = rng.integers(0, 2**64, (uniforms, draws, groups), np.uint64)
@@ -109,13 +158,17 @@ def adversarial(distribution, rng, draws):
 @pytest.mark.parametrize("draws", [8, pytest.param(80, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("name", "mechanism", "epsilon"), SMOOTH)
 def test_floats_decide_what_integers_and_decimals_do(name, mechanism, epsilon, draws):
-    """About ten thousand words in all, of which half are at a boundary, and none is decided wrongly."""
+    """About ten thousand words in all, of which half are at a boundary, and none is decided
+    wrongly.
+    """
     rng = np.random.default_rng(0)
     distribution = CASES[name](mechanism, epsilon)
     words, known = adversarial(distribution, rng, draws)
     fast = draw.positions(distribution, draws, given(words), more)
     _, sure = draw.decide(distribution, words)
-    np.testing.assert_array_equal(fast, draw.positions(distribution, draws, given(words), more, margin=NEVER))
+    np.testing.assert_array_equal(
+        fast, draw.positions(distribution, draws, given(words), more, margin=NEVER)
+    )
     assert 0.2 < sure.mean() < 1
     assert not draw.decide(distribution, words, NEVER)[1].any()
     for number, group in list(np.ndindex(fast.shape))[::7]:
@@ -127,7 +180,9 @@ def test_floats_decide_what_integers_and_decimals_do(name, mechanism, epsilon, d
 
 @pytest.mark.parametrize("mechanism", INVERTED)
 def test_what_lies_at_a_boundary_is_read_to_the_bit_that_decides(mechanism):
-    """A uniform with the first 64 + 32 k bits of the boundary: on either side of it, by the word that follows."""
+    """A uniform with the first 64 + 32 k bits of the boundary: on either side of it, by the word
+    that follows.
+    """
     for name, group in (("median", 4), ("median", 5), ("sum", 4)):
         distribution = CASES[name](mechanism, 1.0)
         known, exactly = InDecimals(distribution, group), draw.Exactly(distribution, group)
@@ -142,8 +197,14 @@ def test_what_lies_at_a_boundary_is_read_to_the_bit_that_decides(mechanism):
                     asked.append((role, number))
                     return last if role or number > 4 else bits >> 32 * (4 - number) & (2**32 - 1)
 
-                position = exactly.draw([bits >> 160, 2**63, 2**63][: 2 if mechanism == "piecewise_laplace" else 3], further)
-                uniforms = [uniform_of(bits >> 160 if role == 0 else 2**63, role, further) for role in range(3)]
+                position = exactly.draw(
+                    [bits >> 160, 2**63, 2**63][: 2 if mechanism == "piecewise_laplace" else 3],
+                    further,
+                )
+                uniforms = [
+                    uniform_of(bits >> 160 if role == 0 else 2**63, role, further)
+                    for role in range(3)
+                ]
                 expected = known.draw(uniforms[: 2 if mechanism == "piecewise_laplace" else 3])
                 assert position == expected
                 assert (0, 4) in asked
@@ -163,8 +224,12 @@ def test_control_weights_that_are_off_by_a_billionth_are_seen(mechanism):
             boundary = int(known[group].ends[piece] * 2**64)
             words[0, number, group] = boundary + int(rng.choice([-1, 1])) * 2**25
         right = draw.positions(distribution, 12, given(words), more)
-        np.testing.assert_array_equal(right, draw.positions(distribution, 12, given(words), more, margin=NEVER))
-        distribution.__dict__["shares"] = distribution.shares * (1 + 2.0**-30 * rng.choice([-1, 1], distribution.shares.shape))
+        np.testing.assert_array_equal(
+            right, draw.positions(distribution, 12, given(words), more, margin=NEVER)
+        )
+        distribution.__dict__["shares"] = distribution.shares * (
+            1 + 2.0**-30 * rng.choice([-1, 1], distribution.shares.shape)
+        )
         del distribution.__dict__["sums"]
         seen += np.sum(draw.positions(distribution, 12, given(words), more) != right)
     assert seen > 20
@@ -182,18 +247,28 @@ def test_control_a_margin_of_nothing_is_wrong():
 
 
 def test_a_last_piece_whose_weight_underflows():
-    """It has a length and no weight in floats; a uniform of nothing but ones reaches it, and random ones never do."""
+    """It has a length and no weight in floats; a uniform of nothing but ones reaches it, and random
+    ones never do.
+    """
     scores = np.array([[0, -100], [0, -46000], [-46000, 0], [-100, 0]])
     for mechanism in ("exponential", FLIPS):
         found = choice_of(scores, 2.0, Fraction(1), mechanism, Candidates(np.arange(2.0)), (4,))
         assert (found.shares > 0).tolist() == [True, True, True, False, False, True, True, True]
     inverted = choice_of(scores, 2.0, Fraction(1), "exponential", Candidates(np.arange(2.0)), (4,))
     words = np.full((2, 1, 4), 2**64 - 1, np.uint64)
-    ones = [draw.positions(inverted, 1, given(words), lambda role, number, k=k: (2**32 - 1) * (number < k))[0] for k in (0, 2, 5)]
+    ones = [
+        draw.positions(
+            inverted, 1, given(words), lambda role, number, k=k: (2**32 - 1) * (number < k)
+        )[0]
+        for k in (0, 2, 5)
+    ]
     # e^-100 is 2^-144.3, and e^-46000 further away than any of these.
     assert [each.tolist() for each in ones] == [[0, 0, 1, 1], [0, 0, 1, 1], [1, 0, 1, 1]]
     zeros = [
-        draw.positions(inverted, 1, given(0 * words), lambda role, number, k=k: int(number == k))[0].tolist() for k in (0, 2, 5)
+        draw.positions(inverted, 1, given(0 * words), lambda role, number, k=k: int(number == k))[
+            0
+        ].tolist()
+        for k in (0, 2, 5)
     ]
     assert zeros == [[0, 0, 1, 1], [0, 0, 1, 0], [0, 0, 1, 0]]
     for group in range(4):
@@ -204,11 +279,16 @@ def test_a_last_piece_whose_weight_underflows():
 
 
 def test_uniforms_at_the_ends_in_every_role():
-    """All words 0 or all ones, and what follows, too, to eight words: nothing fails, and the same as in decimals."""
+    """All words 0 or all ones, and what follows, too, to eight words: nothing fails, and the same
+    as in decimals.
+    """
     for name in CASES:
         for mechanism in INVERTED:
             distribution = CASES[name](mechanism, 1.0)
-            groups, uniforms = distribution.profile.groups, 2 if mechanism == "piecewise_laplace" else 3
+            groups, uniforms = (
+                distribution.profile.groups,
+                2 if mechanism == "piecewise_laplace" else 3,
+            )
             for fill in (0, 1):
                 words = np.full((uniforms, 1, groups), fill * (2**64 - 1), np.uint64)
 
@@ -217,18 +297,31 @@ def test_uniforms_at_the_ends_in_every_role():
 
                 found = draw.positions(distribution, 1, given(words), further)[0]
                 for group in range(0, groups, 5):
-                    exact = [uniform_of(words[role, 0, group], role, further) for role in range(uniforms)]
+                    exact = [
+                        uniform_of(words[role, 0, group], role, further) for role in range(uniforms)
+                    ]
                     assert found[group] == InDecimals(distribution, group).draw(exact)
 
 
 FLIPPED = [(name, 1.0) for name in CASES]
-FLIPPED += [("total", 0.05), ("halves", 0.05), ("long", 64.0), ("median", 64.0), ("median", 2.0**-10)]
+FLIPPED += [
+    ("total", 0.05),
+    ("halves", 0.05),
+    ("long", 64.0),
+    ("median", 64.0),
+    ("median", 2.0**-10),
+]
 
 
 def words_of_flips(distribution, rng, draws):
     pieces, groups = len(distribution.profile.near), distribution.profile.groups
-    drawn, placed = rng.integers(0, 2**64, (draws, pieces), np.uint64), rng.integers(0, 2**64, (draws, groups), np.uint64)
-    drawn[::3] = np.where(rng.random(drawn[::3].shape) < 0.7, rng.choice(EXTREME, drawn[::3].shape), drawn[::3])
+    drawn, placed = (
+        rng.integers(0, 2**64, (draws, pieces), np.uint64),
+        rng.integers(0, 2**64, (draws, groups), np.uint64),
+    )
+    drawn[::3] = np.where(
+        rng.random(drawn[::3].shape) < 0.7, rng.choice(EXTREME, drawn[::3].shape), drawn[::3]
+    )
     drawn[1::6] = drawn[1::6, :1]  # all the same
     placed[::2] = rng.choice(EXTREME, placed[::2].shape)
     return drawn, placed
@@ -246,8 +339,12 @@ def test_flips_by_floats_are_those_in_decimals(name, epsilon, draws):
     for number, group in list(np.ndindex(fast.shape))[:: 1 + len(drawn[0]) // 40]:
         own = drawn[number, starts[group] : starts[group + 1]]
         uniforms = [uniform_of(word, role) for role, word in enumerate(own)]
-        assert fast[number, group] == known[group].draw(uniforms, uniform_of(placed[number, group], len(own))), (number, group)
-    left = np.add.reduceat(permute_and_flip.candidates(distribution, drawn), starts[:-1], axis=1, dtype=int)
+        assert fast[number, group] == known[group].draw(
+            uniforms, uniform_of(placed[number, group], len(own))
+        ), (number, group)
+    left = np.add.reduceat(
+        permute_and_flip.candidates(distribution, drawn), starts[:-1], axis=1, dtype=int
+    )
     assert 0.3 < np.mean(left == 1) < 1
     assert left.min() >= 1
 
@@ -266,24 +363,37 @@ def test_flips_of_which_floats_decide_none(name):
 
 
 def test_control_flips_with_weights_that_are_off_are_seen():
-    """Two candidates, the uniform of the second where both are as good as each other, 2^-32 beside it."""
-    distribution = choice_of(np.array([[3, 1]]), 1.0, Fraction(1), FLIPS, Candidates(np.arange(2.0)), (1,))
+    """Two candidates, the uniform of the second where both are as good as each other, 2^-32 beside
+    it.
+    """
+    distribution = choice_of(
+        np.array([[3, 1]]), 1.0, Fraction(1), FLIPS, Candidates(np.arange(2.0)), (1,)
+    )
     other = GridDistribution(
-        distribution.profile, distribution.exact_rate * (1 + Fraction(1, 2**30)), distribution.grid, FLIPS, (1,)
+        distribution.profile,
+        distribution.exact_rate * (1 + Fraction(1, 2**30)),
+        distribution.grid,
+        FLIPS,
+        (1,),
     )
     seen = 0
     for first in (2**62, 2**63, 2**63 + 2**60):
-        tie = int(decimal.Decimal(first) * CONTEXT.exp(decimal.Decimal(-1)))  # U e^(lam 2), lam = 1/2
+        # U e^(lam 2), lam = 1/2
+        tie = int(decimal.Decimal(first) * CONTEXT.exp(decimal.Decimal(-1)))
         for away in (-(2**32), 2**32, -(2**22), 2**22, -1, 1, 0):
             drawn, placed = np.array([[first, tie + away]], np.uint64), np.zeros((1, 1), np.uint64)
             fast = permute_and_flip.positions(distribution, 1, given(drawn, placed), more)
             assert fast[0, 0] == (0 if away > 0 else 1) or away == 0
-            seen += fast[0, 0] != permute_and_flip.positions(other, 1, given(drawn, placed), more)[0, 0]
+            seen += (
+                fast[0, 0] != permute_and_flip.positions(other, 1, given(drawn, placed), more)[0, 0]
+            )
     assert seen >= 3
 
 
 def test_flips_by_hand():
-    """Single candidates: U e^(lam cost) of each is compared; and a tie of two is decided by the words that follow."""
+    """Single candidates: U e^(lam cost) of each is compared; and a tie of two is decided by the
+    words that follow.
+    """
     half, quarter, tiny = 2**63, 2**62, 1
 
     def winner(costs, *uniforms, further=lambda role, i: 0):
@@ -299,17 +409,23 @@ def test_flips_by_hand():
 
 
 def test_choices_between_enclosed_weights():
-    """Decided where no bits to come can change it, and only there; an upper end of 0 is never chosen."""
+    """Decided where no bits to come can change it, and only there; an upper end of 0 is never
+    chosen.
+    """
     assert choose_between([2, 0, 2], [2, 0, 2], Bits(0, 1, 0, more)) == 0
     assert choose_between([2, 0, 2], [2, 0, 2], Bits(1, 1, 0, more)) == 2
     assert choose_between([2, 2, 2], [2, 2, 2], Bits(0, 1, 0, more)) is None  # [0, 1/2) of thirds
-    assert choose_between([1, 2], [2, 2], Bits(3, 3, 0, more)) is None  # 3/8 to 1/2 against 1/3 to 1/2
+    # 3/8 to 1/2 against 1/3 to 1/2
+    assert choose_between([1, 2], [2, 2], Bits(3, 3, 0, more)) is None
     assert choose_between([1, 2], [2, 2], Bits(6, 3, 0, more)) == 1
     rng = np.random.default_rng(5)
     for _ in range(300):
         exact = rng.integers(0, 5, 4)
         exact[rng.integers(4)] += 1
-        low, high = np.maximum(exact - rng.integers(0, 2, 4), 0), np.where(exact > 0, exact + rng.integers(0, 2, 4), 0)
+        low, high = (
+            np.maximum(exact - rng.integers(0, 2, 4), 0),
+            np.where(exact > 0, exact + rng.integers(0, 2, 4), 0),
+        )
         count = int(rng.integers(1, 8))
         value = int(rng.integers(2**count))
         found = choose_between(low.tolist(), high.tolist(), Bits(value, count, 0, more))
@@ -329,20 +445,38 @@ def test_draws_of_many_and_of_few_datasets_are_the_same(mechanism):
     if mechanism == FLIPS:
         words = [words_of(1, (draws, int(starts[-1]))), words_of(2, (draws, groups))]
         part = [[[words[0][d : d + 1], words[1][d : d + 1]] for d in range(draws)]]
-        part.append([[words[0][:, starts[g] : starts[g + 1]], words[1][:, g : g + 1]] for g in range(groups)])
+        part.append(
+            [
+                [words[0][:, starts[g] : starts[g + 1]], words[1][:, g : g + 1]]
+                for g in range(groups)
+            ]
+        )
     else:
         words = [words_of(3, (2 if mechanism == INVERTED[0] else 3, draws, groups))]
-        part = [[[words[0][:, d : d + 1]] for d in range(draws)], [[words[0][:, :, g : g + 1]] for g in range(groups)]]
+        part = [
+            [[words[0][:, d : d + 1]] for d in range(draws)],
+            [[words[0][:, :, g : g + 1]] for g in range(groups)],
+        ]
     together = way.positions(distribution, draws, given(*words), more)
     for number in range(draws):
-        np.testing.assert_array_equal(way.positions(distribution, 1, given(*part[0][number]), more)[0], together[number])
+        np.testing.assert_array_equal(
+            way.positions(distribution, 1, given(*part[0][number]), more)[0], together[number]
+        )
     for group in range(groups):
-        one = GridDistribution(distribution.profile.one(group), distribution.exact_rate, distribution.grid, mechanism, ())
-        np.testing.assert_array_equal(way.positions(one, draws, given(*part[1][group]), more)[:, 0], together[:, group])
+        one = GridDistribution(
+            distribution.profile.one(group),
+            distribution.exact_rate,
+            distribution.grid,
+            mechanism,
+            (),
+        )
+        np.testing.assert_array_equal(
+            way.positions(one, draws, given(*part[1][group]), more)[:, 0], together[:, group]
+        )
 
 
-# SHA-256 of the positions that fixed words give, recorded with NumPy 2.4.6. NumPy 1.26.4, the oldest that JAX 0.7 takes, gives the
-# same, with vector instructions and without.
+# SHA-256 of the positions that fixed words give, recorded with NumPy 2.4.6. NumPy 1.26.4, the
+# oldest that JAX 0.7 takes, gives the same, with vector instructions and without.
 DIGESTS = {
     "median": "af35b993cee9f9b3",
     "long": "c95a634b63ad0a21",
@@ -357,7 +491,9 @@ DIGESTS = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_other_versions_of_numpy_draw_the_same(name):
-    """The numbers are those of the words and not of an installation: whatever its exponentials round to."""
+    """The numbers are those of the words and not of an installation: whatever its exponentials
+    round to.
+    """
     assert digest_of(name) == DIGESTS[name]
 
 
@@ -366,7 +502,11 @@ def digest_of(name):
     for mechanism in (*INVERTED, FLIPS):
         distribution, draws = CASES[name](mechanism, 1.0), 40
         pieces, groups = len(distribution.profile.near), distribution.profile.groups
-        shapes = [(draws, pieces), (draws, groups)] if mechanism == FLIPS else [(2 + (mechanism != INVERTED[0]), draws, groups)]
+        shapes = (
+            [(draws, pieces), (draws, groups)]
+            if mechanism == FLIPS
+            else [(2 + (mechanism != INVERTED[0]), draws, groups)]
+        )
         words = [words_of(f"{name} {mechanism} {shape}", shape) for shape in shapes]
         found.update(distribution.positions(draws, given(*words), more).astype("<i8").tobytes())
     return found.hexdigest()[:16]
@@ -402,18 +542,26 @@ def test_words_come_from_the_operating_system(monkeypatch):
     assert system_words((5,), np.uint32).dtype == np.uint32
     assert further_word(0, 0) != further_word(0, 0)
     assert asked == [48, 20, 4, 4]
-    first = release.median([1, 2, 3], lower=0, upper=2**20, resolution=1, epsilon=0.1, neighbors="swap", draws=3)
+    first = release.median(
+        [1, 2, 3], lower=0, upper=2**20, resolution=1, epsilon=0.1, neighbors="swap", draws=3
+    )
     assert asked[4:] == [2 * 3 * 8]  # nothing is kept for a later call
-    second = release.median([1, 2, 3], lower=0, upper=2**20, resolution=1, epsilon=0.1, neighbors="swap", draws=3)
+    second = release.median(
+        [1, 2, 3], lower=0, upper=2**20, resolution=1, epsilon=0.1, neighbors="swap", draws=3
+    )
     assert first.values.tolist() != second.values.tolist()
 
 
 def test_no_dataset_no_draw_no_record():
     for mechanism in (*INVERTED, FLIPS):
         none = Counts.of_rows([], [], [], groups=0)
-        assert release.Median(**SHORT).release(none, 1.0, "add_remove", mechanism=mechanism, draws=3).values.shape == (3, 0)
+        assert release.Median(**SHORT).release(
+            none, 1.0, "add_remove", mechanism=mechanism, draws=3
+        ).values.shape == (3, 0)
         empty = Counts.of_rows([], [], [], groups=2)
-        found = release.Median(**SHORT).release(empty, 1.0, "add_remove", mechanism=mechanism, draws=3)
+        found = release.Median(**SHORT).release(
+            empty, 1.0, "add_remove", mechanism=mechanism, draws=3
+        )
         assert found.values.shape == (3, 2)
         assert ((found.values >= 0) & (found.values <= 11)).all()
 
@@ -423,12 +571,16 @@ def test_a_single_position_and_a_depth_beyond_all_levels():
     one, none = np.ones(2, np.int64), np.zeros(2, np.int64)
     profile = Profile(np.arange(3), 6 * one, one, one, none, none, 7 * one, one, 8)
     for mechanism in (*INVERTED, FLIPS):
-        found = GridDistribution(profile, Fraction(1, 2), Multiples(Fraction(1), 0, 8), mechanism, (2,))
+        found = GridDistribution(
+            profile, Fraction(1, 2), Multiples(Fraction(1), 0, 8), mechanism, (2,)
+        )
         assert set(found.positions(50).ravel().tolist()) <= {6, 7}
 
 
 def test_numpy_adds_a_total_in_halves():
-    """As the margin assumes: equal weights, of which a sum one after the other, the control, is off by more than that."""
+    """As the margin assumes: equal weights, of which a sum one after the other, the control, is off
+    by more than that.
+    """
     weights = np.full(2**20, 0.1)
     exact = math.fsum(weights)
     several = np.add.reduceat(np.concatenate([weights, weights]), [0, weights.size])

@@ -1,4 +1,6 @@
-"""What exact draws rest on: enclosures of exponentials, NumPy's own against decimals, and the margin that covers their errors."""
+"""What exact draws rest on: enclosures of exponentials, NumPy's own against decimals, and the
+margin that covers their errors.
+"""
 
 import decimal
 import tracemalloc
@@ -61,7 +63,9 @@ def test_enclosures_enclose(rate, precise):
 def test_operations_on_enclosures_round_outwards(precise):
     rng = np.random.default_rng(0)
     for _ in range(200):
-        numbers = [Fraction(int(rng.integers(1, 2**34)), 2 ** int(rng.integers(30, 60))) for _ in range(2)]
+        numbers = [
+            Fraction(int(rng.integers(1, 2**34)), 2 ** int(rng.integers(30, 60))) for _ in range(2)
+        ]
         one, other = (exponential(number, int(rng.integers(4, 60))) for number in numbers)
         exact = [(-decimal_of(number)).exp() for number in numbers]
         bits = int(rng.integers(4, 40))
@@ -69,7 +73,11 @@ def test_operations_on_enclosures_round_outwards(precise):
             (one.times(other, bits), exact[0] * exact[1]),
             (one.one_plus(), 1 + exact[0]),
             (one.one_minus(), 1 - exact[0]),
-            *([(one.over(other, bits), exact[0] / exact[1])] if other.low > 0 and one.low > 0 else []),
+            *(
+                [(one.over(other, bits), exact[0] / exact[1])]
+                if other.low > 0 and one.low > 0
+                else []
+            ),
         ):
             assert found.low <= value * Decimal(2) ** found.scale <= found.high
         low, high = one.scaled(bits)
@@ -83,7 +91,11 @@ def test_powers_are_right_up_to_a_rounding(precise):
         found = powers(rate, 200)
         exact = np.array([(-decimal_of(rate) * j).exp() for j in range(200)])
         with np.errstate(under="ignore"):
-            off = [abs(Decimal(value) / one - 1) for value, one in zip(found.tolist(), exact, strict=True) if one > 1e-300]
+            off = [
+                abs(Decimal(value) / one - 1)
+                for value, one in zip(found.tolist(), exact, strict=True)
+                if one > 1e-300
+            ]
         assert max(off) <= Decimal(2) ** -52
 
 
@@ -102,7 +114,8 @@ def test_uniforms_read_what_they_need():
     assert Bits(1, 2, 0, lambda role, number: 2**29).below(third)  # [1/4, 1/2) and 1/4 + 1/32
     assert not Bits(1, 2, 0, further).below(third)  # 1/4 + 1/8
     assert not Bits(1, 2, 0, lambda role, number: 2**32 - 1).below(third)
-    one = Bits(1, 2, 0, lambda role, number: 0x55555555 if number < 9 else 0)  # .01 0101 ... of a third
+    # .01 0101 ... of a third
+    one = Bits(1, 2, 0, lambda role, number: 0x55555555 if number < 9 else 0)
     assert one.below(third)
     assert one.count == 2 + 32 * 10
 
@@ -118,7 +131,9 @@ def test_epsilons_that_are_refused():
 
 
 def arguments(rng, number):
-    """What the draws compute, of all magnitudes: rates of steps from 2^-84 on, costs times the rate, uniforms."""
+    """What the draws compute, of all magnitudes: rates of steps from 2^-84 on, costs times the
+    rate, uniforms.
+    """
     small = 2.0 ** rng.uniform(-84, 6.4, number)
     uniforms = rng.integers(0, 2**53, number) * 2.0**-53
     uniforms[: number // 2] = 2.0 ** rng.uniform(-53, 0, number // 2)
@@ -134,10 +149,13 @@ def arguments(rng, number):
 
 
 def largest_error(function, x, exact):
-    """Relative, in arithmetic of 300 bits: differences of 1 and e^-x keep 200 of them down to 2^-84."""
+    """Relative, in arithmetic of 300 bits: differences of 1 and e^-x keep 200 of them down to
+    2^-84.
+    """
     with decimal.localcontext(decimal.Context(prec=90, Emin=-(10**9), Emax=10**9)):
         return max(
-            float(abs(Decimal(value) / exact(Decimal(at)) - 1)) for value, at in zip(function(x).tolist(), x.tolist(), strict=True)
+            float(abs(Decimal(value) / exact(Decimal(at)) - 1))
+            for value, at in zip(function(x).tolist(), x.tolist(), strict=True)
         )
 
 
@@ -153,9 +171,14 @@ def test_exponentials_of_numpy_are_within_what_is_assumed(name, number):
 
 
 WIDE = {"lower": 0, "upper": 2**31 - 3, "resolution": 1}
-MANY = Counts.of_rows([0] * 5, [0, 1, 2**30, 2**30 + 1, 2**31 - 3], [10**9, 10**9 - 3, 7, 10**9, 1], groups=1)
-EVEN = Counts.of_rows([0] * 40, [i * 2**25 for i in range(40)], [1 + i % 3 for i in range(40)], groups=1)
-FULL = Counts.of_rows([0] * 3, [0, 2**30, 2**31 - 3], [2**20, 2**19, 2**19], groups=1)  # sums to 2^52
+MANY = Counts.of_rows(
+    [0] * 5, [0, 1, 2**30, 2**30 + 1, 2**31 - 3], [10**9, 10**9 - 3, 7, 10**9, 1], groups=1
+)
+EVEN = Counts.of_rows(
+    [0] * 40, [i * 2**25 for i in range(40)], [1 + i % 3 for i in range(40)], groups=1
+)
+# sums to 2^52
+FULL = Counts.of_rows([0] * 3, [0, 2**30, 2**31 - 3], [2**20, 2**19, 2**19], groups=1)
 EXTREMES = {  # statistic, relation, counts
     "10^9 records": (release.Median(**WIDE), "add_remove", MANY),
     "2^31 multiples": (release.Median(**WIDE), "swap", EVEN),
@@ -164,7 +187,12 @@ EXTREMES = {  # statistic, relation, counts
     "2^31 totals": (release.NonnegativeSum(2, 2**31 - 3, 1), "add_remove", MANY),
 }
 INVERTED = ("piecewise_laplace", "inverse_sensitivity")
-EXTREME_CASES = [(name, epsilon, mechanism) for name in EXTREMES for epsilon in (2.0**-30, 1.0, 64.0) for mechanism in INVERTED]
+EXTREME_CASES = [
+    (name, epsilon, mechanism)
+    for name in EXTREMES
+    for epsilon in (2.0**-30, 1.0, 64.0)
+    for mechanism in INVERTED
+]
 
 
 def extreme(name, epsilon, mechanism):
@@ -173,14 +201,20 @@ def extreme(name, epsilon, mechanism):
 
 
 def running_error(distribution, monkeypatch, by):
-    """How far the running sums are off, in units of 2^-60, if exponentials are off by so much, each in the worst direction."""
+    """How far the running sums are off, in units of 2^-60, if exponentials are off by so much, each
+    in the worst direction.
+    """
     known = InDecimals(distribution, 0)
     exp, expm1, worst = np.exp, np.expm1, 0.0
     for first in {1, len(known.ends) // 2, len(known.ends) - 1}:  # the sign changes at this piece
         with monkeypatch.context() as patch:
 
             def off(values, sign, first=first):
-                turn = np.where(np.arange(values.size).reshape(values.shape) < first, 1, -1) if values.size > 1 else 1
+                turn = (
+                    np.where(np.arange(values.size).reshape(values.shape) < first, 1, -1)
+                    if values.size > 1
+                    else 1
+                )
                 return values * (1 + sign * by * turn)
 
             patch.setattr(np, "exp", lambda x: off(exp(x), 1))
@@ -189,7 +223,9 @@ def running_error(distribution, monkeypatch, by):
                 distribution.__dict__.pop(name, None)
             sums = distribution.sums.tolist()
         with decimal.localcontext(PRECISE):
-            away = [abs(Decimal(one) - end * 2**60) for one, end in zip(sums, known.ends, strict=True)]
+            away = [
+                abs(Decimal(one) - end * 2**60) for one, end in zip(sums, known.ends, strict=True)
+            ]
         worst = max(worst, float(max(away)))
     for name in ("shares", "sums"):
         distribution.__dict__.pop(name, None)
@@ -214,7 +250,9 @@ def test_draws_at_the_extremes_are_exact(name, epsilon, mechanism):
     distribution = extreme(name, epsilon, mechanism)
     words, known = adversarial(distribution, np.random.default_rng(0), 12)
     fast = draw.positions(distribution, 12, given(words), more)
-    np.testing.assert_array_equal(fast, draw.positions(distribution, 12, given(words), more, margin=2**61))
+    np.testing.assert_array_equal(
+        fast, draw.positions(distribution, 12, given(words), more, margin=2**61)
+    )
     for number in range(0, 12, 3):
         uniforms = [uniform_of(word, role) for role, word in enumerate(words[:, number, 0])]
         assert fast[number, 0] == known[0].draw(uniforms)
@@ -223,7 +261,9 @@ def test_draws_at_the_extremes_are_exact(name, epsilon, mechanism):
 
 
 def test_pieces_far_out_weigh_less_than_the_margin():
-    """After so many changes every profile is at the ends: what differs has less than e^-80 of the weight of each position."""
+    """After so many changes every profile is at the ends: what differs has less than e^-80 of the
+    weight of each position.
+    """
     counts = Counts.of_rows([0] * 41, np.arange(41), [1000] * 41, groups=1)
     statistic = release.Median(0, 40, 1)
     for epsilon in (1.0, 4.0):
@@ -231,7 +271,9 @@ def test_pieces_far_out_weigh_less_than_the_margin():
         whole = statistic.profile(counts, "add_remove")
         assert found.profile.level.max() <= 160 / epsilon + 1 < whole.level.max()
         exact = release.GridDistribution.of(whole, epsilon, found.grid, batch_shape=(1,))
-        np.testing.assert_allclose(found.pmf(found.values), exact.pmf(exact.values), rtol=0, atol=41 * np.exp(-80.0))
+        np.testing.assert_allclose(
+            found.pmf(found.values), exact.pmf(exact.values), rtol=0, atol=41 * np.exp(-80.0)
+        )
 
 
 def peak(function):
@@ -247,9 +289,16 @@ def peak(function):
 
 @pytest.mark.parametrize("neighbors", ["add_remove", "swap"])
 def test_a_billion_records_take_the_memory_of_their_values(neighbors):
-    few, many = (Counts.of_rows(np.zeros(100), np.arange(100), np.full(100, each), groups=1) for each in (10, 10**7))
+    few, many = (
+        Counts.of_rows(np.zeros(100), np.arange(100), np.full(100, each), groups=1)
+        for each in (10, 10**7)
+    )
     grid, total = {"lower": 0, "upper": 99, "resolution": 1}, 10**9
-    statistics = [release.Median(**grid), release.Quantile("0.9", **grid, definition="linear"), release.Maximum(3, **grid)]
+    statistics = [
+        release.Median(**grid),
+        release.Quantile("0.9", **grid, definition="linear"),
+        release.Maximum(3, **grid),
+    ]
     statistics += [release.NonnegativeSum(3, total, 1), release.DistinctCount(3, 500)]
     for statistic in [*statistics, release.Sum(**grid)] if neighbors == "swap" else statistics:
         sizes = [peak(lambda c=c, s=statistic: s.release(c, 1.0, neighbors)) for c in (few, many)]

@@ -1,4 +1,6 @@
-"""A grid of floats in their own order: what it holds, how records are rounded to it, and what a release without bounds costs."""
+"""A grid of floats in their own order: what it holds, how records are rounded to it, and what a
+release without bounds costs.
+"""
 
 from itertools import combinations_with_replacement
 
@@ -17,14 +19,18 @@ def test_the_values_are_all_decimals_of_so_many_digits():
     grid = Floats(digits=2, smallest=-2, largest=3)
     values = grid.values_of(np.arange(grid.size))
     positive = sorted(float(f"{m}e{e}") for e in range(-3, 2) for m in range(10, 100))
-    np.testing.assert_array_equal(values, [*(-v for v in reversed([*positive, 1e3])), 0.0, *positive, 1e3])
+    np.testing.assert_array_equal(
+        values, [*(-v for v in reversed([*positive, 1e3])), 0.0, *positive, 1e3]
+    )
     assert Floats().size == 2 * 54_001 + 1
 
 
 def test_records_are_rounded_to_the_nearest_value():
     grid = Floats(digits=2, smallest=-2, largest=3)
     values = grid.values_of(np.arange(grid.size))
-    x = np.concatenate([np.random.default_rng(0).lognormal(0, 5, 2000) * np.tile([1, -1], 1000), values])
+    x = np.concatenate(
+        [np.random.default_rng(0).lognormal(0, 5, 2000) * np.tile([1, -1], 1000), values]
+    )
     numbers, present = grid.numbers_of(x)
     distances = np.abs(values[:, None] - x)
     np.testing.assert_array_equal(np.abs(values[numbers] - x), distances.min(axis=0))
@@ -45,7 +51,9 @@ def test_what_is_no_finite_number_has_a_place():
 
 
 def test_no_dtype_of_the_records_warns():
-    """Numbers that float64 does not hold, a signaling NaN, and integers of any width; warnings are errors here."""
+    """Numbers that float64 does not hold, a signaling NaN, and integers of any width; warnings are
+    errors here.
+    """
     wide = np.array([1e300, 2.0], np.longdouble) ** 2
     assert SMALL.values_of(SMALL.numbers_of(wide)[0]).tolist() == [10.0, 4.0]
     signaling = np.array([0x7FA00000, 0x40000000], np.uint32).view(np.float32)
@@ -56,9 +64,13 @@ def test_no_dtype_of_the_records_warns():
 
 
 @pytest.mark.parametrize("neighbors", ["add_remove", "swap"])
-@pytest.mark.parametrize("mechanism", ["piecewise_laplace", "inverse_sensitivity", "permute_and_flip"])
+@pytest.mark.parametrize(
+    "mechanism", ["piecewise_laplace", "inverse_sensitivity", "permute_and_flip"]
+)
 def test_all_neighbours_of_small_sets_of_floats(neighbors, mechanism):
-    """Infinite records and NaN among them: NaN is absent under add/remove, and the smallest value under swap."""
+    """Infinite records and NaN among them: NaN is absent under add/remove, and the smallest value
+    under swap.
+    """
     epsilon, values = 1.0, np.arange(SMALL.size)
     sizes = range(4) if neighbors == "add_remove" else [3]
     sets = [data for n in sizes for data in combinations_with_replacement(HOSTILE, n)]
@@ -74,7 +86,11 @@ def test_all_neighbours_of_small_sets_of_floats(neighbors, mechanism):
         for data in sets:
             for i in range(len(data)):
                 rest = data[:i] + data[i + 1 :]
-                others = [rest] if relation == "add_remove" else [tuple(sorted((*rest, v), key=HOSTILE.index)) for v in HOSTILE]
+                others = (
+                    [rest]
+                    if relation == "add_remove"
+                    else [tuple(sorted((*rest, v), key=HOSTILE.index)) for v in HOSTILE]
+                )
                 found = max(found, *(np.abs(logs[data] - logs[other]).max() for other in others))
         return found
 
@@ -107,17 +123,24 @@ def test_draws_are_values_and_follow_the_distribution():
     np.testing.assert_array_equal(found.values, SMALL.values_of(found.multiples))
     counts = np.bincount(found.multiples, minlength=SMALL.size)
     assert_counts_follow(counts, exact.pmf(exact.values))
-    assert_counts_rejected(counts, exact_distribution(statistic, x, **options | {"epsilon": 1.3}).pmf(exact.values))
+    assert_counts_rejected(
+        counts, exact_distribution(statistic, x, **options | {"epsilon": 1.3}).pmf(exact.values)
+    )
     assert exact.pmf([0.15, 99.0]).tolist() == [0.0, 0.0]
     assert found.to_dict()["resolution"] is None
 
 
 def test_other_statistics_and_what_is_refused():
-    x, options = [1.0] * 30 + [2.0] * 30 + [3.0] * 60 + [400.0] * 20, {"epsilon": 30.0, "neighbors": "add_remove"}
+    x, options = (
+        [1.0] * 30 + [2.0] * 30 + [3.0] * 60 + [400.0] * 20,
+        {"epsilon": 30.0, "neighbors": "add_remove"},
+    )
     assert release.quantile(x, 0.75, grid=Floats(), **options).values.tolist() == [3.0]
     assert release.order_statistic(x, 45, grid=Floats(), **options).values.tolist() == [2.0]
     assert release.maximum(x, tau=1, grid=Floats(), **options).values.shape == (1,)
-    assert release.median([2.0, 7.0], counts=[30, 10], grid=Floats(), **options).values.tolist() == [2.0]
+    assert release.median(
+        [2.0, 7.0], counts=[30, 10], grid=Floats(), **options
+    ).values.tolist() == [2.0]
     with pytest.raises(ValueError, match="grid cannot be combined with lower, upper or resolution"):
         release.median(x, grid=Floats(), lower=0, **options)
     with pytest.raises(ValueError, match="definition must be 'lower'"):

@@ -18,13 +18,18 @@ GRIDS = [
     Multiples(Fraction(1, 2**40), 0, 2**31 - 2),
     Multiples.between(-0.5, 1.25, Fraction(1, 4)),
 ]
-DECIMALS = [Multiples.between(0, 0.3, 0.1), Multiples.between(-7.07, 1000, "0.01"), Multiples.between(-21, 70, Fraction(7, 30))]
+DECIMALS = [
+    Multiples.between(0, 0.3, 0.1),
+    Multiples.between(-7.07, 1000, "0.01"),
+    Multiples.between(-21, 70, Fraction(7, 30)),
+]
 
 
 def nearest(value, grid):
     """The number of the nearest multiple, of two the upper one, counted from the lower bound."""
     number = Fraction(value) / grid.resolution
-    number = Fraction(float(number) + 0.5) if abs(number) < 1 else number + Fraction(1, 2)  # the float below 1/2 is rounded up
+    # the float below 1/2 is rounded up
+    number = Fraction(float(number) + 0.5) if abs(number) < 1 else number + Fraction(1, 2)
     return min(max(math.floor(number) - grid.start, 0), grid.size - 1)
 
 
@@ -34,15 +39,22 @@ def test_exact_against_fractions(grid):
     inside = grid.lower + (grid.upper - grid.lower) * rng.uniform(-0.1, 1.1, 300)
     numbers = grid.start + rng.integers(0, grid.size, 100)
     lines = np.array([float(int(number) * grid.resolution) for number in numbers])
-    halves = np.array([float((int(number) + Fraction(1, 2)) * grid.resolution) for number in numbers])
+    halves = np.array(
+        [float((int(number) + Fraction(1, 2)) * grid.resolution) for number in numbers]
+    )
     next_to = [np.nextafter(x, end) for x in (lines, halves) for end in (-np.inf, np.inf)]
     x = np.concatenate([inside, lines, halves, *next_to, [-0.0, 5e-324, -5e-324, 1e300, -1e300]])
     cells, there = grid.numbers_of(x)
     assert there.all()
     assert cells.tolist() == [nearest(value, grid) for value in x]
     inner = (numbers >= grid.start) & (numbers < grid.start + grid.size - 1)
-    assert (grid.numbers_of(halves)[0][inner] + grid.start).tolist() == (numbers + 1)[inner].tolist()
-    assert (grid.numbers_of(halves)[0] != np.floor((halves - grid.lower) / float(grid.resolution))).any()  # the control
+    assert (grid.numbers_of(halves)[0][inner] + grid.start).tolist() == (numbers + 1)[
+        inner
+    ].tolist()
+    # the control
+    assert (
+        grid.numbers_of(halves)[0] != np.floor((halves - grid.lower) / float(grid.resolution))
+    ).any()
     with np.errstate(over="ignore"):
         single = x.astype(np.float32)
     single = single[np.isfinite(single)]
@@ -51,14 +63,25 @@ def test_exact_against_fractions(grid):
 
 @pytest.mark.parametrize("grid", DECIMALS, ids=str)
 def test_decimals_are_exact(grid):
-    """0.29 is 29 hundredths, though it is no binary fraction, in float64 and in float32; only a tie can go either way."""
+    """0.29 is 29 hundredths, though it is no binary fraction, in float64 and in float32; only a tie
+    can go either way.
+    """
     rng = np.random.default_rng(1)
     numbers = np.unique(np.concatenate([[0, 1, grid.size - 1], rng.integers(0, grid.size, 300)]))
     written = [float((grid.start + int(number)) * grid.resolution) for number in numbers]
-    for x in (written, np.array(written), np.array(written, np.float32), np.nextafter(written, np.inf), np.nextafter(written, 0)):
+    for x in (
+        written,
+        np.array(written),
+        np.array(written, np.float32),
+        np.nextafter(written, np.inf),
+        np.nextafter(written, 0),
+    ):
         assert grid.numbers_of(x)[0].tolist() == numbers.tolist()
     x = grid.lower + (grid.upper - grid.lower) * rng.uniform(-0.1, 1.1, 3000)
-    from_tie = [abs(abs(v / grid.resolution - round(v / grid.resolution)) - Fraction(1, 2)) for v in map(Fraction, x)]
+    from_tie = [
+        abs(abs(v / grid.resolution - round(v / grid.resolution)) - Fraction(1, 2))
+        for v in map(Fraction, x)
+    ]
     clear = np.array([float(distance) for distance in from_tie]) > 1e-9
     assert clear.mean() > 0.99
     assert grid.numbers_of(x)[0][clear].tolist() == [nearest(value, grid) for value in x[clear]]
@@ -78,7 +101,10 @@ def test_records_that_are_no_numbers_or_far_away():
     assert grid.numbers_of([2**2000, 12.5, -(2**2000), 13.5])[0].tolist() == [4, 3, 0, 4]
     assert grid.numbers_of(np.array([2**63 - 1, -(2**63), 11], np.int64))[0].tolist() == [4, 0, 1]
     assert grid.numbers_of(np.array([200, 12, 3], np.uint8))[0].tolist() == [4, 2, 0]
-    assert HUGE.numbers_of(np.array([2**60 - 1, 2**60 + 2**29 + 2**10]))[0].tolist() == [2**30, 2**30 + 1]
+    assert HUGE.numbers_of(np.array([2**60 - 1, 2**60 + 2**29 + 2**10]))[0].tolist() == [
+        2**30,
+        2**30 + 1,
+    ]
     assert grid.numbers_of(np.array([None, "x", 12], object))[1].tolist() == [False, False, True]
     large = Multiples.between(2**50, 2**50 + 2**20, 1)
     assert large.numbers_of(np.array([2**50 + 12345]))[0].tolist() == [12345]
@@ -93,7 +119,8 @@ def test_bad_grids_are_named():
         ((1, 0, 1), "lower below upper"),
         ((0, 2**31 - 2, 1), r"2147483647 multiples of 1 are more than 2\^31 - 2"),
         ((0, 1, Fraction(1, 2**40)), r"more than 2\^31 - 2"),
-        ((0, 1, 2.0**-40), "multiples of the resolution 9.094947017729282e-13, got 1"),  # as it is written
+        # as it is written
+        ((0, 1, 2.0**-40), "multiples of the resolution 9.094947017729282e-13, got 1"),
         ((float("nan"), 10, 1), "finite"),
         ((0, float("inf"), 1), "finite"),
         ((2**53, 2**53 + 1, 1), "use a coarser resolution"),
@@ -113,18 +140,25 @@ def test_bad_grids_are_named():
     grid = Multiples.between(0, 9, 1)
     with pytest.raises(TypeError, match="real numbers"):
         grid.numbers_of(np.array(["a"]))
-    assert not grid.numbers_of(["a"])[1].any()  # a record in a list is missing: the list has no dtype that is public
+    # a record in a list is missing: the list has no dtype that is public
+    assert not grid.numbers_of(["a"])[1].any()
 
 
-@pytest.mark.parametrize("resolution", [1e-310, Fraction(1, 2**1074), 10**400], ids=["1e-310", "2^-1074", "10^400"])
+@pytest.mark.parametrize(
+    "resolution", [1e-310, Fraction(1, 2**1074), 10**400], ids=["1e-310", "2^-1074", "10^400"]
+)
 def test_grids_that_floats_cannot_hold_are_named(resolution):
     with pytest.raises(ValueError, match="float"):
         Multiples.between(0, 4 * Fraction(str(resolution)), resolution).numbers_of([0.0])
 
 
-@pytest.mark.parametrize("resolution", [Fraction(1, 100), Fraction(1, 1000), Fraction(7, 30), Fraction(1)], ids=str)
+@pytest.mark.parametrize(
+    "resolution", [Fraction(1, 100), Fraction(1, 1000), Fraction(7, 30), Fraction(1)], ids=str
+)
 def test_as_far_as_a_grid_may_go_every_value_is_its_own(resolution):
-    """The farthest that is not refused: a record that is the float of a multiple counts as that multiple."""
+    """The farthest that is not refused: a record that is the float of a multiple counts as that
+    multiple.
+    """
     for most in (2**50, 2**51, 2**52, 2**53):
         try:
             grid = Multiples.between((most - 1000) * resolution, most * resolution, resolution)
@@ -194,14 +228,24 @@ def test_an_object_that_is_no_real_number_is_missing(name):
 
 
 def test_numbers_in_arrays_without_axes_are_numbers():
-    for value, cell in ((np.array(2**60 - 1), 2**30), (np.array(2.0**60), 2**30), (np.ma.array(2**31), 2), (np.True_, 0)):
+    for value, cell in (
+        (np.array(2**60 - 1), 2**30),
+        (np.array(2.0**60), 2**30),
+        (np.ma.array(2**31), 2),
+        (np.True_, 0),
+    ):
         cells, there = HUGE.numbers_of([[value, 2**30]])
         assert cells.tolist() == [[cell, 1]]
         assert there.all()
     codes, there = codes_of([np.array(3), 3, np.array("3"), "3"])
     assert codes.tolist() == [0, 0, 1, 1]
     assert there.all()
-    for records in ([np.ones(2), np.ones(3)], [np.ones((2, 3)), np.ones((2, 4))], [[1, 2], [3]], [[[1], [2]], [[3], [4, 5]]]):
+    for records in (
+        [np.ones(2), np.ones(3)],
+        [np.ones((2, 3)), np.ones((2, 4))],
+        [[1, 2], [3]],
+        [[[1], [2]], [[3], [4, 5]]],
+    ):
         with pytest.raises(ValueError, match="different lengths"):
             Multiples.between(0, 7, 1).numbers_of(records)
     one = np.empty(2, object)
@@ -211,12 +255,19 @@ def test_numbers_in_arrays_without_axes_are_numbers():
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float16", "int4", "bool"])
 def test_narrow_numbers(dtype):
-    assert Multiples.between(0, 3.5, 0.5).numbers_of(jnp.array([0, 1, 1], dtype))[0].tolist() == [0, 2, 2]
-    assert Multiples.between(0, 3.5, 0.5).numbers_of(np.asarray(jnp.array([0, 1, 1], dtype)))[0].tolist() == [0, 2, 2]
+    assert Multiples.between(0, 3.5, 0.5).numbers_of(jnp.array([0, 1, 1], dtype))[0].tolist() == [
+        0,
+        2,
+        2,
+    ]
+    assert Multiples.between(0, 3.5, 0.5).numbers_of(np.asarray(jnp.array([0, 1, 1], dtype)))[
+        0
+    ].tolist() == [0, 2, 2]
 
 
 def test_arrays_of_other_libraries_are_arrays_of_objects():
-    for values in ([2**60 - 1, 2, 3], [2**60 - 1, None, 3]):  # of one dtype, whatever the records are
+    # of one dtype, whatever the records are
+    for values in ([2**60 - 1, 2, 3], [2**60 - 1, None, 3]):
         array = as_array(Foreign(values))
         assert array.dtype == object
         cells, there = HUGE.numbers_of(Foreign(values))
@@ -251,7 +302,11 @@ def test_masked_arrays_are_refused():
     for x in (masked, [masked, masked], [[masked]], np.ma.array([1, 2])):
         with pytest.raises(TypeError, match=r"mask.*filled\(np\.nan\)"):
             Multiples.between(0, 7, 1).numbers_of(x)
-    assert Multiples.between(0, 7, 1).numbers_of(masked.filled(np.nan))[1].tolist() == [False, True, True]
+    assert Multiples.between(0, 7, 1).numbers_of(masked.filled(np.nan))[1].tolist() == [
+        False,
+        True,
+        True,
+    ]
     assert Multiples.between(0, 7, 1).numbers_of([1.0, np.ma.masked])[1].tolist() == [
         True,
         False,

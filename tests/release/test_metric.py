@@ -1,4 +1,6 @@
-"""Exact releases with metric privacy: what is handed to the samplers, audited over all histograms at every distance."""
+"""Exact releases with metric privacy: what is handed to the samplers, audited over all histograms
+at every distance.
+"""
 
 import itertools
 from fractions import Fraction
@@ -23,7 +25,9 @@ def histograms(most, size=3):
 
 
 def pairs(metric, most=3):
-    """All ordered pairs of histograms with their distance: the cheapest matching of the records, null records among them."""
+    """All ordered pairs of histograms with their distance: the cheapest matching of the records,
+    null records among them.
+    """
     private = metric.neighbors == "add_remove"
     closed = np.asarray(metric.closure().budgets, np.float64)
     records = [tuple(np.repeat(range(3), x)) for x in histograms(most)]
@@ -35,7 +39,10 @@ def pairs(metric, most=3):
             yield (
                 a,
                 b,
-                min(sum(Fraction(closed[i, j]) for i, j in zip(one, p, strict=True)) for p in set(itertools.permutations(other))),
+                min(
+                    sum(Fraction(closed[i, j]) for i, j in zip(one, p, strict=True))
+                    for p in set(itertools.permutations(other))
+                ),
             )
 
 
@@ -43,7 +50,11 @@ def rates_and_answers(monkeypatch, metric, **options):
     """What the release adds noise to, and of which rates."""
     seen = []
     monkeypatch.setattr(
-        room, "draw_discrete_laplace", lambda rates, rows, draws: (seen.extend(rates), np.zeros((draws, rows, len(rates)), int))[1]
+        room,
+        "draw_discrete_laplace",
+        lambda rates, rows, draws: (seen.extend(rates), np.zeros((draws, rows, len(rates)), int))[
+            1
+        ],
     )
     found = release.metric_laplace(histograms(3), QUERIES, metric, resolution=0.25, **options)
     return seen, found.multiples[0]
@@ -52,12 +63,15 @@ def rates_and_answers(monkeypatch, metric, **options):
 def worst_excess(rates, answers, metric):
     """The largest log P(y | x) - log P(y | x') - d(x, x') over all pairs and outputs, a Fraction.
 
-    P(y | x) is a product of tanh(lam/2) e^(-lam |y - a|): a ratio is largest at an answer, and all of them are tried.
-    """
+    P(y | x) is a product of tanh(lam/2) e^(-lam |y - a|): a ratio is largest at an answer, and all
+    of them are tried."""
     outputs = [sorted({int(v) for v in answers[:, k]}) for k in range(len(rates))]
 
     def loss(k, a, b):
-        return max(rates[k] * (abs(y - int(answers[b, k])) - abs(y - int(answers[a, k]))) for y in outputs[k])
+        return max(
+            rates[k] * (abs(y - int(answers[b, k])) - abs(y - int(answers[a, k])))
+            for y in outputs[k]
+        )
 
     return max(sum(loss(k, a, b) for k in range(len(rates))) - d for a, b, d in pairs(metric))
 
@@ -95,8 +109,12 @@ def law_of_choice(monkeypatch, choose):
 
 
 CHOICES = {
-    "linear": lambda metric, total: lambda x: room.metric_choice(x, metric, weights=WEIGHTS, resolution=1, public_n=total),
-    "small_db": lambda metric, total: lambda x: room.small_db(x, QUERIES, metric, size=2, resolution=0.25, public_n=total),
+    "linear": lambda metric, total: (
+        lambda x: room.metric_choice(x, metric, weights=WEIGHTS, resolution=1, public_n=total)
+    ),
+    "small_db": lambda metric, total: (
+        lambda x: room.small_db(x, QUERIES, metric, size=2, resolution=0.25, public_n=total)
+    ),
 }
 
 
@@ -114,10 +132,14 @@ def test_choices_keep_to_the_metric(name, total, monkeypatch):
 
 
 def test_the_rate_of_a_choice_is_tight():
-    """Where a candidate has almost all the mass and another gains most: the loss comes to the budget."""
+    """Where a candidate has almost all the mass and another gains most: the loss comes to the
+    budget.
+    """
     metric = metric_privacy.from_budgets([[0.0, 0.5], [0.5, 0.0]])
     whole = np.array([[1, 0], [0, 1]], object)
-    rate = room.least_ratio(lambda i, j: int(np.ptp(whole[:, j] - whole[:, i])), np.asarray(metric.budgets, np.float64))
+    rate = room.least_ratio(
+        lambda i, j: int(np.ptp(whole[:, j] - whole[:, i])), np.asarray(metric.budgets, np.float64)
+    )
     assert rate == Fraction(1, 4)
     scores = np.array([[100, 0], [99, 1]]) * float(rate)
     logs = scores - np.logaddexp.reduce(scores, axis=-1, keepdims=True)
@@ -128,16 +150,24 @@ def test_the_rate_of_a_choice_is_tight():
 def test_draws_of_a_choice_are_those_that_are_simulated():
     x = [2, 1, 3]
     found = release.metric_choice(x, METRIC, weights=WEIGHTS, resolution=1, draws=2000)
-    simulated = metric_privacy.linear_selection(x, METRIC, weights=np.array(WEIGHTS, float)).probabilities()
+    simulated = metric_privacy.linear_selection(
+        x, METRIC, weights=np.array(WEIGHTS, float)
+    ).probabilities()
     assert_counts_follow(np.bincount(found.multiples, minlength=3), np.asarray(simulated))
     assert found.to_dict()["guarantee"]["promise"].startswith("d-privacy on 3 elements")
     assert found.guarantee.between(0, 2) == pytest.approx(2000 * 2.5)
 
 
 def test_counts_of_any_size_are_exact(monkeypatch):
-    monkeypatch.setattr(room, "draw_discrete_laplace", lambda rates, rows, draws: np.zeros((draws, rows, len(rates)), int))
+    monkeypatch.setattr(
+        room,
+        "draw_discrete_laplace",
+        lambda rates, rows, draws: np.zeros((draws, rows, len(rates)), int),
+    )
     big = [2**53 + 1, -7, 2**60]
-    found = release.metric_laplace(big, [[1, 0, 0], [1, 1, 1]], METRIC, resolution=1, strategy="common")
+    found = release.metric_laplace(
+        big, [[1, 0, 0], [1, 1, 1]], METRIC, resolution=1, strategy="common"
+    )
     assert found.multiples[0].tolist() == [2**53 + 1, 2**53 + 1 + 2**60]
 
 

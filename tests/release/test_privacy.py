@@ -1,4 +1,6 @@
-"""All small datasets and all their neighbours, exactly: probabilities against the definition, losses, and faults that are seen."""
+"""All small datasets and all their neighbours, exactly: probabilities against the definition,
+losses, and faults that are seen.
+"""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -13,7 +15,14 @@ from dpjax.release import Counts, Floats, GridDistribution, exact_distribution
 from dpjax.release.api import clamped_scores
 from dpjax.release.grid import Candidates
 from dpjax.release.statistics import choice_of
-from tests.support.reach_sets import Reach, Universe, costs, log_probabilities, log_probabilities_by_flips, worst
+from tests.support.reach_sets import (
+    Reach,
+    Universe,
+    costs,
+    log_probabilities,
+    log_probabilities_by_flips,
+    worst,
+)
 
 TOP, MOST = 4, 5  # records are 0, ..., TOP, and there are up to MOST of them
 EITHER = ("add_remove", "swap")
@@ -38,7 +47,10 @@ def counts(size=None):
 
 def record(rank):
     """The record of each rank, 0 for rank 0 and TOP beyond the last one."""
-    every = np.concatenate([np.zeros((len(universe().n), 1), int), universe().records, universe().records[:, :1]], axis=1)
+    every = np.concatenate(
+        [np.zeros((len(universe().n), 1), int), universe().records, universe().records[:, :1]],
+        axis=1,
+    )
     every[np.arange(len(every)), universe().n + 1] = TOP
     return every[np.arange(len(every)), np.minimum(rank, universe().n + 1)]
 
@@ -54,11 +66,15 @@ def linear_median():
 
 
 def by_rank(u, v):
-    """Interpolated quantiles but the median: what is left when everybody leaves has a rank here, and no value."""
+    """Interpolated quantiles but the median: what is left when everybody leaves has a rank here,
+    and no value.
+    """
 
     def reach(neighbors):
         n = universe().n[: universe().looked_at]
-        return universe().of_rank(u * n + (v - u), v, step=v if neighbors == "swap" else max(u, v - u))
+        return universe().of_rank(
+            u * n + (v - u), v, step=v if neighbors == "swap" else max(u, v - u)
+        )
 
     return reach
 
@@ -81,21 +97,29 @@ SEARCHED = {
     "lower quantile": (release.Quantile("0.3", **GRID), by_search(lambda: lower_quantile(3, 10))),
     "upper quantile": (release.Quantile("0.9", **GRID), by_search(lambda: lower_quantile(9, 10))),
     "quantile": (release.Quantile("0.25", **GRID, definition="linear"), by_rank(1, 4)),
-    "linear quantile": (release.Quantile(Fraction(2, 3), **GRID, definition="linear"), by_rank(2, 3)),
+    "linear quantile": (
+        release.Quantile(Fraction(2, 3), **GRID, definition="linear"),
+        by_rank(2, 3),
+    ),
     "first": (release.OrderStatistic(1, **GRID), by_search(lambda: record(1))),
     "second": (release.OrderStatistic(2, **GRID), by_search(lambda: record(2))),
     "maximum": (release.Maximum(2, **GRID), shifted(lambda: record(universe().n), 2)),
     "maximum without one": (release.Maximum(1, **GRID), shifted(lambda: record(universe().n), 1)),
     "total": (release.NonnegativeSum(1, 10, 1), shifted(lambda: total(10), 1, 10)),
     "total without three": (release.NonnegativeSum(3, 6, 1), shifted(lambda: total(6), 3, 6)),
-    "distinct": (release.DistinctCount(1, 3), shifted(lambda: np.minimum((universe().counts > 0).sum(axis=1), 3), 1, 3)),
+    "distinct": (
+        release.DistinctCount(1, 3),
+        shifted(lambda: np.minimum((universe().counts > 0).sum(axis=1), 3), 1, 3),
+    ),
 }
 CASES = [(name, neighbors) for neighbors in EITHER for name in SEARCHED]
 SUMS = [("sum", n) for n in range(1, MOST + 1)] + [("mean", MOST)]
 
 
 def rows_of(name, neighbors):
-    """The datasets of a case; of sums those of one size. Under swap no change leads from nothing, or beyond too small a rank."""
+    """The datasets of a case; of sums those of one size. Under swap no change leads from nothing,
+    or beyond too small a rank.
+    """
     n = universe().n[: universe().looked_at]
     if name not in SEARCHED:
         return np.flatnonzero(n == neighbors)
@@ -109,20 +133,31 @@ def reach_of(name, neighbors):
         found = SEARCHED[name][1](neighbors)
     else:
         values = universe().counts @ np.arange(TOP + 1)
-        found = universe().reach(np.where(universe().n == neighbors, values, 0), "swap", neighbors * TOP)
+        found = universe().reach(
+            np.where(universe().n == neighbors, values, 0), "swap", neighbors * TOP
+        )
     return found.some(rows_of(name, neighbors))
 
 
 def pairs_of(name, neighbors):
     """The pairs of neighbours among the datasets of a case."""
-    rows, pairs = rows_of(name, neighbors), universe().pairs(neighbors if name in SEARCHED else "swap")
+    rows, pairs = (
+        rows_of(name, neighbors),
+        universe().pairs(neighbors if name in SEARCHED else "swap"),
+    )
     return pairs[:, np.isin(pairs, rows).all(axis=0)] - rows[0]
 
 
 def logs_of(name, neighbors, epsilon, mechanism, most=None):
-    """The library's log-probabilities, ``(positions, datasets)``; with ``most`` those of a profile that is cut there."""
+    """The library's log-probabilities, ``(positions, datasets)``; with ``most`` those of a profile
+    that is cut there.
+    """
     if name in SEARCHED:
-        statistic, relation, every = SEARCHED[name][0], neighbors, counts().some(rows_of(name, neighbors)[0], counts().groups)
+        statistic, relation, every = (
+            SEARCHED[name][0],
+            neighbors,
+            counts().some(rows_of(name, neighbors)[0], counts().groups),
+        )
     else:
         kind = release.Sum if name == "sum" else release.Mean
         statistic, relation, every = kind(**GRID), "swap", counts(neighbors)
@@ -140,20 +175,27 @@ def oracle(reach, epsilon, mechanism):
 
 
 def law_of(cost, epsilon, mechanism):
-    return (log_probabilities_by_flips if mechanism == "permute_and_flip" else log_probabilities)(cost, epsilon / 2)
+    return (log_probabilities_by_flips if mechanism == "permute_and_flip" else log_probabilities)(
+        cost, epsilon / 2
+    )
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize(("name", "neighbors"), [*CASES, *SUMS])
 def test_probabilities_losses_and_ranges_of_all_small_datasets(name, neighbors, mechanism):
-    assert_private(name, neighbors, mechanism, EPSILONS[1:2] if mechanism == "permute_and_flip" else EPSILONS)
+    assert_private(
+        name, neighbors, mechanism, EPSILONS[1:2] if mechanism == "permute_and_flip" else EPSILONS
+    )
 
 
 def assert_private(name, neighbors, mechanism, epsilons):
     reach, pairs = reach_of(name, neighbors), pairs_of(name, neighbors)
     largest, cost = np.zeros(2), costs(reach, steps=mechanism != "piecewise_laplace")
     for epsilon in epsilons:
-        found, expected = logs_of(name, neighbors, epsilon, mechanism), law_of(cost, epsilon, mechanism)
+        found, expected = (
+            logs_of(name, neighbors, epsilon, mechanism),
+            law_of(cost, epsilon, mechanism),
+        )
         np.testing.assert_allclose(found, expected, rtol=0, atol=2e-13)
         np.testing.assert_allclose(np.exp(found).sum(axis=0), 1, rtol=0, atol=1e-13)
         largest = np.maximum(largest, np.array(worst(found, pairs)) / epsilon)
@@ -183,7 +225,9 @@ def test_all_datasets_of_up_to_six_records(monkeypatch):
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_some_statistic_attains_the_loss(mechanism):
-    """Of piecewise Laplace and inverse sensitivity nearly, with many records that are equal; of permute and flip exactly."""
+    """Of piecewise Laplace and inverse sensitivity nearly, with many records that are equal; of
+    permute and flip exactly.
+    """
     if mechanism == "permute_and_flip":
         found = logs_of("lower median", "add_remove", 1.0, mechanism)
         assert worst(found, pairs_of("lower median", "add_remove"))[0] >= 1 - 1e-12
@@ -198,7 +242,9 @@ def test_some_statistic_attains_the_loss(mechanism):
 def test_profiles_that_are_cut_after_a_public_number_of_changes(name, neighbors):
     for most, mechanism in zip((0, 1, 2, 1), (*MECHANISMS[:2], *MECHANISMS[:2]), strict=True):
         found = logs_of(name, neighbors, 1.0, mechanism, most)
-        np.testing.assert_allclose(found, oracle(reach_of(name, neighbors).cut(most), 1.0, mechanism), rtol=0, atol=2e-13)
+        np.testing.assert_allclose(
+            found, oracle(reach_of(name, neighbors).cut(most), 1.0, mechanism), rtol=0, atol=2e-13
+        )
         loss, spread = worst(found, pairs_of(name, neighbors))
         assert loss <= spread <= 1 + 1e-12
 
@@ -207,7 +253,12 @@ def test_profiles_that_are_cut_after_a_public_number_of_changes(name, neighbors)
 def test_sums_that_are_cut_after_a_public_number_of_changes(n):
     for most in (0, 1, 2):
         found = logs_of("sum", n, 1.0, "piecewise_laplace", most)
-        np.testing.assert_allclose(found, oracle(reach_of("sum", n).cut(most), 1.0, "piecewise_laplace"), rtol=0, atol=2e-13)
+        np.testing.assert_allclose(
+            found,
+            oracle(reach_of("sum", n).cut(most), 1.0, "piecewise_laplace"),
+            rtol=0,
+            atol=2e-13,
+        )
         assert worst(found, pairs_of("sum", n))[1] <= 1 + 1e-12
 
 
@@ -229,10 +280,13 @@ OWN = {
 @pytest.mark.parametrize("control", OWN)
 @pytest.mark.parametrize(("name", "neighbors"), CASES)
 def test_controls_with_another_cost_of_the_value(name, neighbors, control):
-    """2 - 2 depth, -depth, 3 - 2 depth in the place of 1 - depth: caught wherever a value can be deep."""
+    """2 - 2 depth, -depth, 3 - 2 depth in the place of 1 - depth: caught wherever a value can be
+    deep.
+    """
     own, factor = OWN[control]
     if control == "one less" and name in ("median", "quantile", "linear quantile"):
-        factor = 1.4  # neighbours of an even and an odd number of records do not have the values of each other
+        # neighbours of an even and an odd number of records do not have the values of each other
+        factor = 1.4
     logs = log_probabilities(costs(reach_of(name, neighbors), steps=False, own=own), 0.5)
     assert worst(logs, pairs_of(name, neighbors))[1] > factor * (1 - 1e-9)
 
@@ -248,18 +302,29 @@ def now_and_then(upper, n):
 
 FAULTS = {
     "a rank too high": lambda upper, lower, high, n: (now_and_then(upper, n), lower),
-    "a rank too low": lambda upper, lower, high, n: (ended(upper, high), ended(np.concatenate([lower[:1], lower[:-1]]), 0)),
-    "two levels a change": lambda upper, lower, high, n: (np.repeat(upper, 2, axis=0)[1:], np.repeat(lower, 2, axis=0)[1:]),
+    "a rank too low": lambda upper, lower, high, n: (
+        ended(upper, high),
+        ended(np.concatenate([lower[:1], lower[:-1]]), 0),
+    ),
+    "two levels a change": lambda upper, lower, high, n: (
+        np.repeat(upper, 2, axis=0)[1:],
+        np.repeat(lower, 2, axis=0)[1:],
+    ),
 }
 
 
-@pytest.mark.parametrize(("fault", "neighbors"), [case for case in product(FAULTS, EITHER) if case != ("a rank too high", "swap")])
+@pytest.mark.parametrize(
+    ("fault", "neighbors"),
+    [case for case in product(FAULTS, EITHER) if case != ("a rank too high", "swap")],
+)
 def test_controls_with_wrong_levels(fault, neighbors):
     """Under swap all datasets have one size, and so the same fault."""
     caught = {}
     for name in SEARCHED:
         reach, n = reach_of(name, neighbors), universe().n[rows_of(name, neighbors)]
-        logs = log_probabilities(costs(Reach(*FAULTS[fault](*reach, n), reach.high), steps=False), 1.0)
+        logs = log_probabilities(
+            costs(Reach(*FAULTS[fault](*reach, n), reach.high), steps=False), 1.0
+        )
         caught[name] = max(worst(logs, pairs_of(name, neighbors))) / 2
     assert min(caught[name] for name in ("lower median", "median", "lower quantile")) > 1.4, caught
     assert fault == "a rank too high" or min(caught.values()) > 1.05, caught
@@ -274,7 +339,13 @@ def test_control_ranks_of_the_other_relation():
 def test_control_inverse_sensitivity_with_the_ends_of_the_range_at_no_cost():
     reach = reach_of("lower median", "add_remove")
     cost = costs(reach, steps=True)
-    assert worst(log_probabilities(np.where(cost == cost.max(axis=0), 0, cost), 0.5), universe().pairs("add_remove"))[1] > 1.4
+    assert (
+        worst(
+            log_probabilities(np.where(cost == cost.max(axis=0), 0, cost), 0.5),
+            universe().pairs("add_remove"),
+        )[1]
+        > 1.4
+    )
 
 
 def test_interpolated_quantiles_are_the_extremes_that_data_can_reach():
@@ -282,14 +353,19 @@ def test_interpolated_quantiles_are_the_extremes_that_data_can_reach():
     n = universe().n
     for (u, v), neighbors in product(((1, 4), (2, 3)), EITHER):
         first, part = (n - 1) * u // v + 1, (n - 1) * u % v
-        values = np.where(n == 0, TOP * (v - u), v * record(first) + part * (record(first + 1) - record(first)))
+        values = np.where(
+            n == 0, TOP * (v - u), v * record(first) + part * (record(first + 1) - record(first))
+        )
         searched = universe().reach(values, neighbors, v * TOP)
         ranked = by_rank(u, v)(neighbors)
         level = np.arange(len(searched.upper))[:, None]
         kept = level < np.maximum(n[: universe().looked_at], 1)
         for one, other in zip(searched[:2], ranked[:2], strict=True):
-            np.testing.assert_array_equal(np.where(kept, one, 0), np.where(kept, other[: len(one)], 0))
-        assert not np.array_equal(searched.upper[1:], ranked.upper[: len(searched.upper) - 1])  # the control
+            np.testing.assert_array_equal(
+                np.where(kept, one, 0), np.where(kept, other[: len(one)], 0)
+            )
+        # the control
+        assert not np.array_equal(searched.upper[1:], ranked.upper[: len(searched.upper) - 1])
 
 
 def test_the_oracle_flips_as_the_algorithm_does():
@@ -310,48 +386,124 @@ def test_the_oracle_flips_as_the_algorithm_does():
 
 def test_permute_and_flip_has_a_range_above_epsilon_and_a_deeper_value_is_caught():
     reach, pairs = reach_of("lower median", "add_remove"), universe().pairs("add_remove")
-    assert worst(logs_of("lower median", "add_remove", 0.3, "permute_and_flip"), pairs)[1] > 1.3 * 0.3
+    assert (
+        worst(logs_of("lower median", "add_remove", 0.3, "permute_and_flip"), pairs)[1] > 1.3 * 0.3
+    )
     deeper = costs(reach, steps=True, own=lambda depth: 2 - 2 * depth)
     assert worst(log_probabilities_by_flips(deeper, 1.5), pairs)[0] > 1.3 * 3
     assert worst(logs_of("lower median", "add_remove", 6.0, "permute_and_flip"), pairs)[0] > 1.5 * 3
 
 
-# Golden numbers of the prototypes that these distributions were first audited with, at epsilon 1: the lower quantile x[ceil(q n)],
-# and the same costs with levels rounded up.
+# Golden numbers of the prototypes that these distributions were first audited with, at epsilon 1:
+# the lower quantile x[ceil(q n)], and the same costs with levels rounded up.
 POINTWISE = {
     ("swap", "1/2", (1, 2, 2, 2, 4), 4): (
-        *(0.072445401332869, 0.119442274141909, 0.535303134558117, 0.153366915825196, 0.119442274141909),
+        *(
+            0.072445401332869,
+            0.119442274141909,
+            0.535303134558117,
+            0.153366915825196,
+            0.119442274141909,
+        ),
     ),
     ("swap", "1/2", (0, 2, 2, 4), 4): (
-        *(0.188037854187688, 0.241445384076415, 0.310022009896051, 0.146444028088438, 0.114050723751407),
+        *(
+            0.188037854187688,
+            0.241445384076415,
+            0.310022009896051,
+            0.146444028088438,
+            0.114050723751407,
+        ),
     ),
     ("swap", "1/2", (2, 2, 2, 2, 9), 10): (
-        *(0.039811270791669, 0.051118683567142, 0.294167713249363, 0.100757988347511, 0.093812012708219, 0.087344873321744),
-        *(0.081323560547839, 0.075717340339099, 0.070497597367917, 0.065637688967828, 0.039811270791669),
+        *(
+            0.039811270791669,
+            0.051118683567142,
+            0.294167713249363,
+            0.100757988347511,
+            0.093812012708219,
+            0.087344873321744,
+        ),
+        *(
+            0.081323560547839,
+            0.075717340339099,
+            0.070497597367917,
+            0.065637688967828,
+            0.039811270791669,
+        ),
     ),
     ("add_remove", "1/2", (1, 2, 2, 2, 4), 4): (
-        *(0.024630872462842, 0.066953653034835, 0.815662473743913, 0.052143557413021, 0.040609443345389),
+        *(
+            0.024630872462842,
+            0.066953653034835,
+            0.815662473743913,
+            0.052143557413021,
+            0.040609443345389,
+        ),
     ),
     ("add_remove", "1/2", (0, 2, 2, 4), 4): (
-        *(0.122683641904509, 0.157528914417207, 0.549829937032709, 0.095546116385284, 0.074411390260291),
+        *(
+            0.122683641904509,
+            0.157528914417207,
+            0.549829937032709,
+            0.095546116385284,
+            0.074411390260291,
+        ),
     ),
     ("add_remove", "9/10", (1, 2, 2, 3, 5, 5, 7, 8, 9, 9), 10): (
-        *(0.002188726135433, 0.003608599335226, 0.009809189999134, 0.016172620199912, 0.020766055391124, 0.043961739607989),
-        *(0.056447991018467, 0.072480655188673, 0.119500397923846, 0.535563627276350, 0.119500397923846),
+        *(
+            0.002188726135433,
+            0.003608599335226,
+            0.009809189999134,
+            0.016172620199912,
+            0.020766055391124,
+            0.043961739607989,
+        ),
+        *(
+            0.056447991018467,
+            0.072480655188673,
+            0.119500397923846,
+            0.535563627276350,
+            0.119500397923846,
+        ),
     ),
 }
 FINITE = {
     ("swap", "1/2", (1, 2, 2, 2, 4), 4): (
-        *(0.074989389501765, 0.123636601548377, 0.554100805853104, 0.123636601548377, 0.123636601548377),
+        *(
+            0.074989389501765,
+            0.123636601548377,
+            0.554100805853104,
+            0.123636601548377,
+            0.123636601548377,
+        ),
     ),
     ("swap", "1/2", (0, 2, 2, 4), 4): (
-        *(0.205685873743319, 0.205685873743319, 0.339118675123152, 0.124754788695105, 0.124754788695105),
+        *(
+            0.205685873743319,
+            0.205685873743319,
+            0.339118675123152,
+            0.124754788695105,
+            0.124754788695105,
+        ),
     ),
     ("add_remove", "1/2", (1, 2, 2, 2, 4), 4): (
-        *(0.024918282778782, 0.067734915273966, 0.825180196253856, 0.041083302846698, 0.041083302846698),
+        *(
+            0.024918282778782,
+            0.067734915273966,
+            0.825180196253856,
+            0.041083302846698,
+            0.041083302846698,
+        ),
     ),
     ("add_remove", "1/2", (0, 2, 2, 4), 4): (
-        *(0.129958731517834, 0.129958731517834, 0.582434626638475, 0.078823955162929, 0.078823955162929),
+        *(
+            0.129958731517834,
+            0.129958731517834,
+            0.582434626638475,
+            0.078823955162929,
+            0.078823955162929,
+        ),
     ),
 }
 GOLDEN = [(*case, "piecewise_laplace", p) for case, p in POINTWISE.items()]
@@ -361,7 +513,10 @@ GOLDEN += [(*case, "inverse_sensitivity", p) for case, p in FINITE.items()]
 @pytest.mark.parametrize(("neighbors", "q", "data", "top", "mechanism", "expected"), GOLDEN)
 def test_golden_probabilities(neighbors, q, data, top, mechanism, expected):
     """They are given to 15 decimals: as near as 1e-14 within their rounding."""
-    grid, options = {"lower": 0, "upper": top, "resolution": 1}, {"epsilon": 1.0, "neighbors": neighbors, "mechanism": mechanism}
+    grid, options = (
+        {"lower": 0, "upper": top, "resolution": 1},
+        {"epsilon": 1.0, "neighbors": neighbors, "mechanism": mechanism},
+    )
     statistics = [release.Quantile(q, **grid)]
     if q == "1/2":
         statistics.append(release.Median(**grid))
@@ -371,14 +526,21 @@ def test_golden_probabilities(neighbors, q, data, top, mechanism, expected):
         found = exact_distribution(statistic, data, **options)
         assert found.values.tolist() == list(range(top + 1))
         np.testing.assert_allclose(found.pmf(found.values), expected, rtol=0, atol=1e-14)
-        shifted_grid = exact_distribution(replace(statistic, lower=-2, upper=top - 2), np.array(data) - 2, **options)
-        np.testing.assert_allclose(shifted_grid.pmf(np.arange(top + 1) - 2), expected, rtol=0, atol=1e-14)
-        other = exact_distribution(statistic, data, **options | {"epsilon": 1.0 + 1e-12})  # the control
+        shifted_grid = exact_distribution(
+            replace(statistic, lower=-2, upper=top - 2), np.array(data) - 2, **options
+        )
+        np.testing.assert_allclose(
+            shifted_grid.pmf(np.arange(top + 1) - 2), expected, rtol=0, atol=1e-14
+        )
+        # the control
+        other = exact_distribution(statistic, data, **options | {"epsilon": 1.0 + 1e-12})
         assert np.abs(other.pmf(found.values) - expected).max() > 5e-14
 
 
 def test_tied_data_keep_their_value():
-    """The more records would have to change before the value moves, the larger its odds: by exp(epsilon / 2) each."""
+    """The more records would have to change before the value moves, the larger its odds: by
+    exp(epsilon / 2) each.
+    """
     for neighbors, definition in product(EITHER, ("lower", "linear")):
         statistic, before = release.Median(0, 9, 1, None, definition), None
         for n in (4, 8, 16, 32):
@@ -391,7 +553,10 @@ def test_tied_data_keep_their_value():
 
 def test_control_a_shift_that_depends_on_the_data():
     """The maximum: private for each shift, not for one that the data choose."""
-    by_tau = {tau: release.Maximum(tau, **GRID).distribution(counts(), 1.0, "add_remove") for tau in (1, 4)}
+    by_tau = {
+        tau: release.Maximum(tau, **GRID).distribution(counts(), 1.0, "add_remove")
+        for tau in (1, 4)
+    }
     logs = {tau: found.log_pmf(found.values[:, None]) for tau, found in by_tau.items()}
     odd = (universe().counts[: universe().looked_at] @ np.arange(TOP + 1)) % 2 == 1
     assert worst(np.where(odd, logs[4], logs[1]), universe().pairs("add_remove"))[1] > 1.05
@@ -401,7 +566,9 @@ HOUSEHOLDS = [(), (1,), (3,), (1, 1), (3, 2), (3, 3)]  # the records of one pers
 
 
 def test_persons_with_many_records_count_once(monkeypatch):
-    """All sets of up to three persons, one person more or less; record by record, the same promise is broken."""
+    """All sets of up to three persons, one person more or less; record by record, the same promise
+    is broken.
+    """
     seen = []
 
     def drawn(statistic, counts, epsilon, neighbors, **options):
@@ -419,20 +586,31 @@ def test_persons_with_many_records_count_once(monkeypatch):
     release.user_sum(x, ids, **options)
     release.user_sum(x, np.arange(8), **options)  # each record a person
     number = {some: row for row, some in enumerate(people)}
-    pairs = np.array([(number[some], number[(*some, own)]) for some in people if len(some) < 3 for own in HOUSEHOLDS]).T
+    pairs = np.array(
+        [
+            (number[some], number[(*some, own)])
+            for some in people
+            if len(some) < 3
+            for own in HOUSEHOLDS
+        ]
+    ).T
     assert 0.5 < worst(seen[0], pairs)[1] <= 1 + 1e-12
     assert worst(seen[1], pairs)[1] > 1.2
 
 
 @pytest.mark.parametrize("neighbors", EITHER)
 def test_modes_of_all_datasets(neighbors):
-    """Three of the five values are candidates; a rate of epsilon under add/remove, where all counts change in one direction."""
+    """Three of the five values are candidates; a rate of epsilon under add/remove, where all counts
+    change in one direction.
+    """
     candidates = (0, 2, 4)
     for epsilon, mechanism in product(EPSILONS, ("exponential", "permute_and_flip")):
         votes = universe().counts[: universe().looked_at, candidates]
         group, value = np.nonzero(votes)
         every = Counts.of_rows(group, value, votes[group, value], groups=len(votes))
-        found = release.Mode(candidates).distribution(every, epsilon, neighbors, mechanism=mechanism)
+        found = release.Mode(candidates).distribution(
+            every, epsilon, neighbors, mechanism=mechanism
+        )
         logs = found.log_pmf(np.array(candidates)[:, None])
         rate = epsilon if neighbors == "add_remove" else epsilon / 2
         law = log_probabilities if mechanism == "exponential" else log_probabilities_by_flips
@@ -445,10 +623,22 @@ def test_modes_of_all_datasets(neighbors):
 
 
 def worst_range(changes, sensitivity):
-    """Over all scores 0..4 of two candidates and all changes of both: the range of the loss, in units of epsilon."""
-    scores, change = np.array(list(product(range(5), repeat=2))), np.array(list(product(changes, repeat=2)))
+    """Over all scores 0..4 of two candidates and all changes of both: the range of the loss, in
+    units of epsilon.
+    """
+    scores, change = (
+        np.array(list(product(range(5), repeat=2))),
+        np.array(list(product(changes, repeat=2))),
+    )
     rows = np.stack(np.broadcast_arrays(scores[:, None], scores[:, None] + change)).reshape(-1, 2)
-    found = choice_of(clamped_scores(rows, 1, 3), 1.0, sensitivity, "exponential", Candidates(np.arange(2.0)), (len(rows),))
+    found = choice_of(
+        clamped_scores(rows, 1, 3),
+        1.0,
+        sensitivity,
+        "exponential",
+        Candidates(np.arange(2.0)),
+        (len(rows),),
+    )
     one, other = np.split(found.log_pmf([[0], [1]]), 2, axis=1)
     return np.ptp(one - other, axis=0).max()
 
@@ -462,11 +652,19 @@ def test_clamping_keeps_either_sensitivity():
 
 
 def test_counts_and_histograms_of_all_datasets():
-    """One record changes one number by 1, and the noise of one number loses epsilon for that: a rate of epsilon."""
+    """One record changes one number by 1, and the noise of one number loses epsilon for that: a
+    rate of epsilon.
+    """
     edges, candidates = [0, 1, 3, 4], [0, 3]
     records = universe().records[: universe().looked_at].astype(float)
-    for statistic, times in ((release.Count(), 1), (release.Histogram(edges), 1), (release.Histogram(candidates=candidates), 1)):
-        found = exact_distribution(statistic, np.where(records < 0, np.nan, records), epsilon=0.7, neighbors="add_remove")
+    for statistic, times in (
+        (release.Count(), 1),
+        (release.Histogram(edges), 1),
+        (release.Histogram(candidates=candidates), 1),
+    ):
+        found = exact_distribution(
+            statistic, np.where(records < 0, np.nan, records), epsilon=0.7, neighbors="add_remove"
+        )
         assert found.rate == Fraction(0.7)
         numbers = found.value.reshape(len(records), -1)
         if isinstance(statistic, release.Count):
@@ -474,15 +672,15 @@ def test_counts_and_histograms_of_all_datasets():
         changed = np.abs(np.diff(numbers[universe().pairs("add_remove")], axis=0)).sum(axis=-1)
         assert changed.max() == times
         swapped = np.abs(np.diff(numbers[universe().pairs("swap")], axis=0)).sum(axis=-1)
-        assert swapped.max() == (0 if isinstance(statistic, release.Count) else 2)  # the control: not under swap
+        # the control: not under swap
+        assert swapped.max() == (0 if isinstance(statistic, release.Count) else 2)
 
 
 def test_what_is_released_is_what_is_audited():
     """The functions that users call, from records: the profiles of the audit.
 
-    One draw from each row goes without a profile where all records are there: ``test_rows.py`` has the same draws of the one as of
-    the other. Two draws do not.
-    """
+    One draw from each row goes without a profile where all records are there: ``test_rows.py`` has
+    the same draws of the one as of the other. Two draws do not."""
     calls = {
         "lower median": (release.median, (), {}, EITHER),
         "median": (release.median, (), {"definition": "linear"}, EITHER),
@@ -496,17 +694,25 @@ def test_what_is_released_is_what_is_audited():
     for name, (function, given, options, relations) in calls.items():
         for neighbors in relations:
             seen = []
-            public = {"lower": {"lower": 0}, "": {}}["" if name in ("total", "distinct") else "lower"]
+            public = {"lower": {"lower": 0}, "": {}}[
+                "" if name in ("total", "distinct") else "lower"
+            ]
             public |= {} if name == "distinct" else {"upper": TOP, "resolution": 1}
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(
-                    GridDistribution, "positions", lambda self, draws, seen=seen: (seen.append(self), _zeros(self, draws))[1]
+                    GridDistribution,
+                    "positions",
+                    lambda self, draws, seen=seen: (seen.append(self), _zeros(self, draws))[1],
                 )
                 function(universe().records[: universe().looked_at][five, :5], *given, epsilon=1.0, neighbors=neighbors,
                          draws=2, **public | options)  # fmt: skip
             (found,) = seen
-            expected = logs_of(name, neighbors, 1.0, "piecewise_laplace")[:, five[rows_of(name, neighbors)]]
-            np.testing.assert_allclose(found.log_pmf(found.values[:, None]), expected, rtol=0, atol=1e-13)
+            expected = logs_of(name, neighbors, 1.0, "piecewise_laplace")[
+                :, five[rows_of(name, neighbors)]
+            ]
+            np.testing.assert_allclose(
+                found.log_pmf(found.values[:, None]), expected, rtol=0, atol=1e-13
+            )
 
 
 def _zeros(distribution, draws):
@@ -521,5 +727,7 @@ def test_a_grid_of_floats_has_the_same_probabilities_by_position():
         free = release.Median(grid=grid).distribution(counts(), 1.0, neighbors, mechanism=mechanism)
         ranks = release.Median(lower=0, upper=grid.size - 1, resolution=1)
         bounded = ranks.distribution(counts(), 1.0, neighbors, mechanism=mechanism)
-        np.testing.assert_array_equal(free.log_pmf(free.values[:, None]), bounded.log_pmf(bounded.values[:, None]))
+        np.testing.assert_array_equal(
+            free.log_pmf(free.values[:, None]), bounded.log_pmf(bounded.values[:, None])
+        )
         assert free.values[middle] == 0

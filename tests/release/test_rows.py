@@ -1,4 +1,6 @@
-"""One draw from each of many rows is the draw that the counted distribution makes by the same words."""
+"""One draw from each of many rows is the draw that the counted distribution makes by the same
+words.
+"""
 
 from fractions import Fraction
 
@@ -38,29 +40,45 @@ def _further(row, i):
     return 77777 * (i + 1) + row
 
 
-@pytest.mark.parametrize(("statistic", "neighbors"), CASES, ids=[f"{type(s).__name__} {r}" for s, r in CASES])
+@pytest.mark.parametrize(
+    ("statistic", "neighbors"), CASES, ids=[f"{type(s).__name__} {r}" for s, r in CASES]
+)
 @pytest.mark.parametrize("epsilon", [Fraction(1, 10), Fraction(1), Fraction(8)], ids=str)
 def test_rows_are_the_draws_of_counts_and_of_whole_numbers(statistic, neighbors, epsilon):
     rng = np.random.default_rng(0)
     for n in (0, 1, 2, 5, 40, 400):
-        if isinstance(statistic, release.OrderStatistic) and neighbors == "swap" and n < statistic.k:
+        if (
+            isinstance(statistic, release.OrderStatistic)
+            and neighbors == "swap"
+            and n < statistic.k
+        ):
             continue
         x, words = _records(rng, n), _words(rng)
         found = rows.positions(statistic, x, epsilon, neighbors, lambda shape: words, _further)  # noqa: B023
         counts, _ = counts_of(statistic, x, neighbors)
-        counted = statistic.distribution(counts, epsilon, neighbors).positions(1, lambda shape: words.reshape(shape), _further)[0]  # noqa: B023
-        exact = rows.positions(statistic, x, epsilon, neighbors, lambda shape: words, _further, margin=1.0)  # noqa: B023
+        counted = statistic.distribution(counts, epsilon, neighbors).positions(
+            1, lambda shape: words.reshape(shape), _further
+        )[0]
+        exact = rows.positions(
+            statistic, x, epsilon, neighbors, lambda shape: words, _further, margin=1.0
+        )
         np.testing.assert_array_equal(found, counted)
         np.testing.assert_array_equal(found, exact)
 
 
 def test_a_height_that_is_off_is_found(monkeypatch):
-    """The control: a percent on one height and, the margin as it is, draws of words on a lattice differ from the exact ones."""
+    """The control: a percent on one height and, the margin as it is, draws of words on a lattice
+    differ from the exact ones.
+    """
     statistic, rng = release.Median(0, 60, 1), np.random.default_rng(1)
     x = np.broadcast_to(rng.integers(0, 61, 40), (1024, 40))
-    words = np.stack([np.arange(1024, dtype=np.uint64) << np.uint64(54), rng.integers(0, 2**64, 1024, np.uint64)])
+    words = np.stack(
+        [np.arange(1024, dtype=np.uint64) << np.uint64(54), rng.integers(0, 2**64, 1024, np.uint64)]
+    )
     drawn = [rows.positions(statistic, x, Fraction(1), "swap", lambda shape: words, _further)]
-    exact = rows.positions(statistic, x, Fraction(1), "swap", lambda shape: words, _further, margin=1.0)
+    exact = rows.positions(
+        statistic, x, Fraction(1), "swap", lambda shape: words, _further, margin=1.0
+    )
     made = rows._Table.__init__
 
     def off(self, *args):

@@ -1,4 +1,6 @@
-"""Statistic objects: what is public of a statistic, checked once, equal where it is the same, and as JSON."""
+"""Statistic objects: what is public of a statistic, checked once, equal where it is the same, and
+as JSON.
+"""
 
 import copy
 import json
@@ -60,7 +62,8 @@ def test_to_json_and_back(statistic):
     given = json.loads(text)
     assert given == statistic.to_dict()
     assert Statistic.from_dict(given) == statistic
-    assert given["statistic"] == type(statistic).__name__  # and nothing is taken out of what is given
+    # and nothing is taken out of what is given
+    assert given["statistic"] == type(statistic).__name__
     assert all(given[name] is not None for name in given)
     x = [3, 3, 5, 20, 20, 20, 20, 31, 40, 0.25]
     if not isinstance(statistic, release.DistinctCount):
@@ -71,15 +74,26 @@ def test_to_json_and_back(statistic):
 @pytest.mark.parametrize("statistic", EVERY, ids=names(EVERY))
 def test_they_are_values(statistic):
     """Frozen, shown as they are made, equal to their copies, and without the data."""
-    for other in (copy.copy(statistic), copy.deepcopy(statistic), pickle.loads(pickle.dumps(statistic)), replace(statistic)):
+    for other in (
+        copy.copy(statistic),
+        copy.deepcopy(statistic),
+        pickle.loads(pickle.dumps(statistic)),
+        replace(statistic),
+    ):
         assert other == statistic
     assert repr(statistic).startswith(f"{type(statistic).__name__}(")
     name = fields(statistic)[0].name if fields(statistic) else None
     if name is not None:
         with pytest.raises(FrozenInstanceError):
             setattr(statistic, name, 1)
-    if not any(isinstance(getattr(statistic, field.name), np.ndarray) for field in fields(statistic)):
-        public = {"Fraction": Fraction, "Floats": Floats, **{kind.__name__: kind for kind in map(type, EVERY)}}
+    if not any(
+        isinstance(getattr(statistic, field.name), np.ndarray) for field in fields(statistic)
+    ):
+        public = {
+            "Fraction": Fraction,
+            "Floats": Floats,
+            **{kind.__name__: kind for kind in map(type, EVERY)},
+        }
         assert eval(repr(statistic), public) == statistic  # what is shown makes it again
 
 
@@ -91,7 +105,8 @@ def test_equal_where_what_is_public_is_the_same():
     assert len({*different, release.Median(**GRID)}) == len(EVERY)
     assert release.Sum(**GRID) != release.Mean(**GRID)
     assert release.Median(**GRID) != release.Median(**GRID | {"resolution": 2})
-    assert release.Median(**GRID).to_dict() == {"statistic": "Median", **GRID}  # defaults are left out
+    # defaults are left out
+    assert release.Median(**GRID).to_dict() == {"statistic": "Median", **GRID}
     assert json.loads(release.Quantile("1/3", 0, 1, "0.1").to_json()) == {
         **{"statistic": "Quantile", "q": "1/3", "lower": 0, "upper": 1, "resolution": "0.1"}
     }
@@ -104,7 +119,10 @@ def test_equal_where_what_is_public_is_the_same():
         (lambda: release.Median(0, 10), "lower, upper and resolution"),
         (lambda: release.Median(0, 10, 3), "multiples of the resolution"),
         (lambda: release.Median(10, 0, 1), "lower below upper"),
-        (lambda: release.Median(**GRID, grid=Floats()), "grid cannot be combined with lower, upper or resolution"),
+        (
+            lambda: release.Median(**GRID, grid=Floats()),
+            "grid cannot be combined with lower, upper or resolution",
+        ),
         (lambda: release.Median(grid=3), "Floats"),
         (lambda: release.Median(grid=Floats(), definition="linear"), "definition must be 'lower'"),
         (lambda: release.Median(**GRID, definition="continuous"), "definition"),
@@ -142,7 +160,10 @@ def test_equal_where_what_is_public_is_the_same():
         (lambda: release.ConfidenceInterval(0.5, 0, 9, 1, 0), "n must"),
         (lambda: release.ConfidenceInterval(0.5, 0, 9, 1, 10, coverage=1.0), "coverage"),
         (lambda: Statistic.from_dict({"statistic": "Range", **GRID}), "statistic"),
-        (lambda: Statistic.from_dict({"statistic": "Median", **GRID, "upper": -1}), "lower below upper"),
+        (
+            lambda: Statistic.from_dict({"statistic": "Median", **GRID, "upper": -1}),
+            "lower below upper",
+        ),
         (lambda: Statistic.from_json('{"statistic": "Median", "low": 0}'), "low"),
     ],
 )
@@ -152,7 +173,15 @@ def test_bad_public_parameters_are_refused_where_they_are_given(make, message):
 
 
 def test_damaged_text_is_refused_in_a_sentence():
-    for text in ("[]", "3", "null", "{}", '{"lower": 0}', '{"statistic": 3}', '{"statistic": ["Median"]}'):
+    for text in (
+        "[]",
+        "3",
+        "null",
+        "{}",
+        '{"lower": 0}',
+        '{"statistic": 3}',
+        '{"statistic": ["Median"]}',
+    ):
         with pytest.raises((TypeError, ValueError), match=r"statistic"):
             Statistic.from_json(text)
 
@@ -165,14 +194,20 @@ def test_relations_and_mechanisms_are_checked():
                 assert default == (statistic.mechanisms[0] if statistic.mechanisms else "")
             else:
                 with pytest.raises(
-                    ValueError, match=rf"neighbors must be '{statistic.relations[0]}' for {type(statistic).__name__}"
+                    ValueError,
+                    match=rf"neighbors must be '{statistic.relations[0]}' for "
+                    rf"{type(statistic).__name__}",
                 ):
                     statistic.checked(relation, None)
         with pytest.raises(ValueError, match="neighbors"):
             statistic.checked("edge", None)
         with pytest.raises(ValueError, match="mechanism"):
             statistic.checked(statistic.relations[0], "laplace")
-    assert release.Median.mechanisms == ("piecewise_laplace", "inverse_sensitivity", "permute_and_flip")
+    assert release.Median.mechanisms == (
+        "piecewise_laplace",
+        "inverse_sensitivity",
+        "permute_and_flip",
+    )
     assert release.Mode.mechanisms == ("exponential", "permute_and_flip")
 
 
@@ -195,16 +230,30 @@ def test_values_are_those_of_the_records():
         release.OrderStatistic(4, **GRID),
         release.Maximum(3, **GRID),
     ]
-    statistics += [release.Sum(**GRID), release.Mean(**GRID), release.Count(), release.DistinctCount(2, 99)]
+    statistics += [
+        release.Sum(**GRID),
+        release.Mean(**GRID),
+        release.Count(),
+        release.DistinctCount(2, 99),
+    ]
     for statistic in statistics:
-        np.testing.assert_allclose(statistic.value(COUNTS), [expected[type(statistic).__name__]], rtol=1e-15)
+        np.testing.assert_allclose(
+            statistic.value(COUNTS), [expected[type(statistic).__name__]], rtol=1e-15
+        )
     assert release.NonnegativeSum(2, 1000, 1).value(COUNTS).tolist() == [x.sum()]
     assert release.NonnegativeSum(2, 100, 1).value(COUNTS).tolist() == [100]
     assert release.DistinctCount(2, 4).value(COUNTS).tolist() == [4]
     assert release.Median(**GRID, definition="linear").value(COUNTS).tolist() == [np.median(x)]
-    assert release.Quantile("1/3", **GRID, definition="linear").value(COUNTS).tolist() == [pytest.approx(np.quantile(x, 1 / 3))]
+    assert release.Quantile("1/3", **GRID, definition="linear").value(COUNTS).tolist() == [
+        pytest.approx(np.quantile(x, 1 / 3))
+    ]
     empty = Counts.of_rows([], [], [], groups=2)
-    for statistic in (*statistics[:4], release.NonnegativeSum(1, 9, 1), release.DistinctCount(1, 9), release.Count()):
+    for statistic in (
+        *statistics[:4],
+        release.NonnegativeSum(1, 9, 1),
+        release.DistinctCount(1, 9),
+        release.Count(),
+    ):
         assert statistic.value(empty).shape == (2,)
     assert release.Maximum(1, 5, 9, 1).value(empty).tolist() == [5, 5]
 
@@ -235,13 +284,19 @@ def test_releases_of_many_groups_are_drawn_in_parts(monkeypatch):
     assert means.resolution == Fraction(1, 280)
 
 
-def test_permute_and_flip_takes_as_many_groups_at_a_time_as_fit_whatever_their_records_are(monkeypatch):
-    """A group of many equal records has thousands of levels, and one of few has one: memory must not tell them apart."""
+def test_permute_and_flip_takes_as_many_groups_at_a_time_as_fit_whatever_their_records_are(
+    monkeypatch,
+):
+    """A group of many equal records has thousands of levels, and one of few has one: memory must
+    not tell them apart.
+    """
     monkeypatch.setattr(statistics, "_LEVELS", 2**12)
     total, seen = release.NonnegativeSum(2, 2**20, 1), []
     distribution = release.GridDistribution.of
     monkeypatch.setattr(
-        release.GridDistribution, "of", lambda profile, *a: seen.append(profile.groups) or distribution(profile, *a)
+        release.GridDistribution,
+        "of",
+        lambda profile, *a: seen.append(profile.groups) or distribution(profile, *a),
     )
     for records in (1, 5000):
         counts = Counts.of_rows(np.arange(20), np.full(20, 3), np.full(20, records), groups=20)
@@ -250,7 +305,9 @@ def test_permute_and_flip_takes_as_many_groups_at_a_time_as_fit_whatever_their_r
             found = total.release(counts, 0.25, "add_remove", mechanism=mechanism)
             assert found.values.shape == (1, 20)
             assert sum(seen) == 20
-            assert (max(seen) * 2 * profiles.levels_needed(Fraction(1, 4)) <= 2**12) == (mechanism == "permute_and_flip")
+            assert (max(seen) * 2 * profiles.levels_needed(Fraction(1, 4)) <= 2**12) == (
+                mechanism == "permute_and_flip"
+            )
 
 
 def test_sums_of_groups_of_several_sizes_are_refused():
@@ -260,5 +317,9 @@ def test_sums_of_groups_of_several_sizes_are_refused():
         with pytest.raises(ValueError, match="same public number of records"):
             statistic.release(different, 64.0, "swap")
         each = [float(statistic.release(different.some(g, g + 1), 64.0, "swap")) for g in (0, 1)]
-        expected = (5, 100) if isinstance(statistic, release.Sum) and not isinstance(statistic, release.Mean) else (1, 2)
+        expected = (
+            (5, 100)
+            if isinstance(statistic, release.Sum) and not isinstance(statistic, release.Mean)
+            else (1, 2)
+        )
         np.testing.assert_allclose(each, expected, atol=2)

@@ -19,11 +19,17 @@ MECHANISMS = (piecewise_laplace, inverse_sensitivity)
 
 
 def local_sensitivities(distances):
-    """Of x[2] under swap, at each distance: the widest gap of distance + 1 places that ranks around 2 leave (Nissim et al.)."""
+    """Of x[2] under swap, at each distance: the widest gap of distance + 1 places that ranks around
+    2 leave (Nissim et al.).
+    """
     x = np.array([[LOW] * 9 + list(data) + [HIGH] * 9 for data in DATASETS])  # x[j] is column 8 + j
     at = 8 + RANK
     return np.stack(
-        [np.max([x[:, at + t] - x[:, at + t - k - 1] for t in range(k + 2)], axis=0) for k in range(distances)], axis=-1
+        [
+            np.max([x[:, at + t] - x[:, at + t - k - 1] for t in range(k + 2)], axis=0)
+            for k in range(distances)
+        ],
+        axis=-1,
     )
 
 
@@ -37,11 +43,16 @@ def distribution_of(array, mechanism=piecewise_laplace, epsilon=2.0, **options):
 
 def test_the_formula_is_the_largest_local_sensitivity_by_breadth_first_search():
     def local(data):
-        return max(abs(data[RANK - 1] - other[RANK - 1]) for other in oracle.neighbours_of(data, "swap", GRID))
+        return max(
+            abs(data[RANK - 1] - other[RANK - 1])
+            for other in oracle.neighbours_of(data, "swap", GRID)
+        )
 
     found = local_sensitivities(4)
     for row, data in enumerate(DATASETS[::5]):
-        np.testing.assert_array_equal(found[5 * row], oracle.reachable(data, 3, local, "swap", GRID)[0])
+        np.testing.assert_array_equal(
+            found[5 * row], oracle.reachable(data, 3, local, "swap", GRID)[0]
+        )
 
 
 @pytest.mark.slow
@@ -49,12 +60,17 @@ def test_the_formula_is_the_largest_local_sensitivity_by_breadth_first_search():
 def test_the_index_l_minus_1_is_private_and_better_than_the_printed_one(mechanism, x64):
     tight, loose = local_sensitivities(6)[:, :5], local_sensitivities(6)[:, 1:]
     epsilon = np.array([0.5, 2.0])
-    distributions = [distribution_of(array, mechanism, epsilon[:, None]) for array in (tight, loose)]
+    distributions = [
+        distribution_of(array, mechanism, epsilon[:, None]) for array in (tight, loose)
+    ]
     for distribution in distributions:
         result = audit(distribution, DATASETS, "swap", GRID)
         assert (result.loss <= epsilon * (1 + 1e-9)).all()
         assert (result.range <= epsilon * (1 + 1e-9)).all()
-    errors = [np.asarray(distribution.mean_abs_error(VALUES)).mean(axis=-1) for distribution in distributions]
+    errors = [
+        np.asarray(distribution.mean_abs_error(VALUES)).mean(axis=-1)
+        for distribution in distributions
+    ]
     assert (errors[0] < 0.98 * errors[1]).all()
 
 
@@ -80,7 +96,9 @@ def test_functions_arrays_and_a_running_maximum():
     np.testing.assert_array_equal(called.lower, given.lower)
     falling = from_local_sensitivity(5.0, [1.0, 0.5, 2.0], neighbors="swap", step=3.0)
     assert falling.upper.tolist() == [5, 6, 7, 9]
-    scalar = from_local_sensitivity(jnp.zeros(2), lambda k: [1.0], neighbors="edge", num_levels=2, step=3.0)
+    scalar = from_local_sensitivity(
+        jnp.zeros(2), lambda k: [1.0], neighbors="edge", num_levels=2, step=3.0
+    )
     assert scalar.upper.tolist() == [[0, 1, 2], [0, 1, 2]]
     assert scalar.neighbors == "edge"
 
@@ -101,13 +119,18 @@ def test_bad_arguments_are_named(array, num_levels, message):
 
 
 def uneven_pairs(rng, count, step):
-    """Random neighbours whose values keep Corollary 3.1 on each side with nothing to spare, steps after the last level too."""
+    """Random neighbours whose values keep Corollary 3.1 on each side with nothing to spare, steps
+    after the last level too.
+    """
     sides = []
     values = rng.uniform(LOW - 3, HIGH + 3, (count, 2))  # outside of the bounds too
     for sign in (1, -1):
         ends = [sign * values]
         for _ in range(3):  # at level l + 1 at least the neighbour's and the own value at level l
-            ends.append(ends[-1].max(axis=-1, keepdims=True) + rng.exponential(3, (count, 2)) * rng.integers(0, 2, (count, 2)))
+            ends.append(
+                ends[-1].max(axis=-1, keepdims=True)
+                + rng.exponential(3, (count, 2)) * rng.integers(0, 2, (count, 2))
+            )
         sides.append(np.diff(np.stack(ends, axis=-1), axis=-1))
         assert np.abs(ends[-1][:, 0] - ends[-1][:, 1]).max() <= step
     return values, *sides
@@ -132,15 +155,29 @@ def test_radii_that_differ_above_and_below(options, count, x64):
         assert result.range <= 2.0 * (1 + 1e-9)
         assert result.range >= 1.9
     # The controls: the radii of one side on both, and steps shorter than what a change can do.
-    assert audit_pairs(piecewise_laplace(from_radii(*arguments, neighbors="swap", **options), 2.0)).range >= 1.2 * 2.0
+    assert (
+        audit_pairs(
+            piecewise_laplace(from_radii(*arguments, neighbors="swap", **options), 2.0)
+        ).range
+        >= 1.2 * 2.0
+    )
     if "step" in options:
-        short = from_radii(*arguments, radii_below=below.reshape(-1, 3), neighbors="swap", **{**options, "step": 1.0})
+        short = from_radii(
+            *arguments,
+            radii_below=below.reshape(-1, 3),
+            neighbors="swap",
+            **{**options, "step": 1.0},
+        )
         assert audit_pairs(piecewise_laplace(short, 2.0)).range >= 1.2 * 2.0
 
 
 def loose_pairs(rng, count):
-    """Values of neighbours up to 1 apart, with valid radii (Definition 5.1) that may be far more than that."""
-    values = rng.uniform(0, 1, (count, 1)) + np.concatenate([np.zeros((count, 1)), rng.uniform(-1, 1, (count, 1))], axis=1)
+    """Values of neighbours up to 1 apart, with valid radii (Definition 5.1) that may be far more
+    than that.
+    """
+    values = rng.uniform(0, 1, (count, 1)) + np.concatenate(
+        [np.zeros((count, 1)), rng.uniform(-1, 1, (count, 1))], axis=1
+    )
     ends = [np.abs(np.diff(values, axis=1))]
     for _ in range(4):
         jump = rng.exponential(2, (count, 2)) * (rng.uniform(size=(count, 2)) < 0.6)
@@ -151,7 +188,9 @@ def loose_pairs(rng, count):
 @pytest.mark.slow
 @pytest.mark.parametrize("num_steps", [None, 3])
 def test_steps_after_radii_that_are_longer_than_a_step(num_steps, x64, monkeypatch):
-    """The steps are those of the global sensitivity, 1, and a value never lies further out than they allow."""
+    """The steps are those of the global sensitivity, 1, and a value never lies further out than
+    they allow.
+    """
     values, radii = loose_pairs(np.random.default_rng(0), 60)
     profile = from_radii(values, radii, neighbors="swap", lower=-30, upper=30)
     mechanism = piecewise_laplace if num_steps is None else inverse_sensitivity
@@ -170,6 +209,8 @@ def test_steps_after_radii_that_are_longer_than_a_step(num_steps, x64, monkeypat
 def test_a_range_ends_at_its_bounds_for_every_dataset():
     """Not at a rounded sum that comes close."""
     x = np.random.default_rng(1).uniform(0.1, 1000, (50, 5))
-    distribution = piecewise_laplace(dpjax.median(x, lower=0.1, upper=1000, neighbors="swap").truncate(1, step=999.9), 1.0)
+    distribution = piecewise_laplace(
+        dpjax.median(x, lower=0.1, upper=1000, neighbors="swap").truncate(1, step=999.9), 1.0
+    )
     ends = np.asarray(distribution.edges)[:, [0, -1]]
     assert (ends == np.array([0.1, 1000], np.float32)).all()

@@ -5,7 +5,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpjax import from_local_sensitivity, from_radii, inverse_sensitivity, laplace, median, piecewise_laplace
+from dpjax import (
+    from_local_sensitivity,
+    from_radii,
+    inverse_sensitivity,
+    laplace,
+    median,
+    piecewise_laplace,
+)
 from tests.support.distributions import of_one_size
 
 X = jnp.array([0.5, 1.0, 1.5, 3.0, 4.0, 6.5, 7.0])
@@ -21,7 +28,9 @@ def test_truncation_jumps_to_the_bound():
     assert cut.lower.tolist() == [3.0, 1.5, 1.0, 0.0]
     assert cut.upper_levels.tolist() == [0, 1, 2, 3]
     for k in (3, 4, 99):  # nothing is left to truncate
-        for a, b in zip(jax.tree.leaves(profile().truncate(k)), jax.tree.leaves(profile()), strict=True):
+        for a, b in zip(
+            jax.tree.leaves(profile().truncate(k)), jax.tree.leaves(profile()), strict=True
+        ):
             np.testing.assert_array_equal(a, b)
     assert profile().truncate(0).upper.tolist() == [3.0, 10.0]
 
@@ -32,8 +41,12 @@ def test_truncation_to_steps_is_one_linear_piece_or_separate_ones():
     linear = of_one_size(piecewise_laplace(profile().truncate(1, step=2.0), 1.0))
     pieces = of_one_size(piecewise_laplace(profile().truncate(1, step=2.0, num_steps=3), 1.0))
     y = np.array([3.0, 3.5, 4.5, 7.3, 9.9, 0.0, 10.0])
-    cdf, survival = ([np.asarray(getattr(one, name)(y)) for one in (linear, pieces)] for name in ("cdf", "survival"))
-    above = [(below - below[0])[1:5] / rest[0] for below, rest in zip(cdf, survival, strict=True)]  # three steps end at 10 exactly
+    cdf, survival = (
+        [np.asarray(getattr(one, name)(y)) for one in (linear, pieces)]
+        for name in ("cdf", "survival")
+    )
+    # three steps end at 10 exactly
+    above = [(below - below[0])[1:5] / rest[0] for below, rest in zip(cdf, survival, strict=True)]
     np.testing.assert_allclose(above[0], above[1], atol=1e-6)
     at = np.array([7.0, 9.0, 5.0, 6.5])
     stepwise = of_one_size(inverse_sensitivity(profile().truncate(1, step=2.0, num_steps=3), 1.0))
@@ -94,11 +107,15 @@ def test_radii_above_and_below():
 
 @pytest.mark.slow
 def test_constant_radii_are_the_laplace_distribution(x64):
-    """Durfee 4.1, exactly: on the line, and truncated where there are bounds, wherever the radii meet them."""
+    """Durfee 4.1, exactly: on the line, and truncated where there are bounds, wherever the radii
+    meet them.
+    """
     y = np.linspace(-9.0, 12.0, 43)
     for count in (1, 7):
         radii = np.full(count, 1.5)
-        line = of_one_size(piecewise_laplace(from_radii(2.0, radii, neighbors="swap", step=1.5), 0.8))
+        line = of_one_size(
+            piecewise_laplace(from_radii(2.0, radii, neighbors="swap", step=1.5), 0.8)
+        )
         doubled = of_one_size(laplace(2.0, 0.4, sensitivity=1.5))  # scale 2 * 1.5 / 0.8
         np.testing.assert_allclose(line.log_prob(y), doubled.log_prob(y), rtol=0, atol=1e-12)
         np.testing.assert_allclose(line.cdf(y), doubled.cdf(y), rtol=0, atol=1e-12)
@@ -106,7 +123,9 @@ def test_constant_radii_are_the_laplace_distribution(x64):
         profile = from_radii(2.0, radii, neighbors="swap", lower=-3.0, upper=10.0, step=1.5)
         distribution = of_one_size(piecewise_laplace(profile, 0.8))
         np.testing.assert_allclose(distribution.cdf(y), bounded.cdf(y), rtol=0, atol=1e-12)
-        np.testing.assert_allclose(distribution.mean_abs_error(2.0), bounded.mean_abs_error(2.0), rtol=1e-12)
+        np.testing.assert_allclose(
+            distribution.mean_abs_error(2.0), bounded.mean_abs_error(2.0), rtol=1e-12
+        )
         inside = (y > -3) & (y < 10)
         found, wanted = (np.asarray(one.log_prob(y)) for one in (distribution, bounded))
         np.testing.assert_allclose(found[inside], wanted[inside], rtol=0, atol=1e-12)
@@ -121,7 +140,9 @@ def test_radii_beyond_the_bounds_are_clamped_and_long_ones_to_the_step():
     assert profile.upper.tolist() == [9, 10, 10, 10]
     distribution = inverse_sensitivity(profile, 1.0)
     assert float(distribution.cdf(10.0)) == 1
-    np.testing.assert_allclose(distribution.log_prob(9.5) - distribution.log_prob(6.0), 0.5, atol=1e-5)
+    np.testing.assert_allclose(
+        distribution.log_prob(9.5) - distribution.log_prob(6.0), 0.5, atol=1e-5
+    )
     assert from_radii(0.0, [1.0, 5.0], neighbors="swap", step=2.0).upper.tolist() == [0, 1, 3]
 
 
@@ -143,10 +164,26 @@ def test_bad_radii_arguments_are_named(arguments, message):
 @pytest.mark.parametrize("step", [-1.0, 0.0, float("nan"), float("inf")])
 def test_a_bad_jax_step_makes_its_own_row_nan(step):
     rows = jnp.array([[1.0, 2, 3, 4, 5], [1, 8, 8, 9, 9]])
-    cut = median(rows, lower=0, upper=20, neighbors="swap").truncate(1, step=jnp.array([step, 20.0]))
-    radii = from_radii(5.0, [1.0], radii_below=[1.0], neighbors="swap", lower=0, upper=10, step=jnp.array([step, 10.0]))
-    for distribution in (of_one_size(piecewise_laplace(made, 1.0), batch=(2,)) for made in (cut, radii)):
-        for result in (distribution.mean(), distribution.cdf(4.0), distribution.sample(jax.random.key(0))):
+    cut = median(rows, lower=0, upper=20, neighbors="swap").truncate(
+        1, step=jnp.array([step, 20.0])
+    )
+    radii = from_radii(
+        5.0,
+        [1.0],
+        radii_below=[1.0],
+        neighbors="swap",
+        lower=0,
+        upper=10,
+        step=jnp.array([step, 10.0]),
+    )
+    for distribution in (
+        of_one_size(piecewise_laplace(made, 1.0), batch=(2,)) for made in (cut, radii)
+    ):
+        for result in (
+            distribution.mean(),
+            distribution.cdf(4.0),
+            distribution.sample(jax.random.key(0)),
+        ):
             assert np.isnan(result).tolist() == [True, False]
 
 
@@ -160,14 +197,20 @@ def test_radii_need_an_axis_and_a_relation():
 
 
 def test_a_value_with_several_components_is_no_batch():
-    """Three rows of one dataset would cost three epsilon; a batch says that it is one by the axes of its radii."""
+    """Three rows of one dataset would cost three epsilon; a batch says that it is one by the axes
+    of its radii.
+    """
     vector = jnp.array([1.0, 2.0, 3.0])
     for radii in ({"radii": [1.0, 2.0]}, {"radii": np.ones((3, 2)), "radii_below": [1.0, 2.0]}):
         with pytest.raises(ValueError, match="several components use from_vector_radii"):
             from_radii(vector, neighbors="swap", step=4.0, **radii)
     with pytest.raises(ValueError, match="several components use from_vector_radii"):
         from_local_sensitivity(vector, lambda k: 1.0, num_levels=2, neighbors="swap", step=4.0)
-    shared, own = (from_radii(vector, np.ones((rows, 2)), neighbors="swap", step=4.0) for rows in (1, 3))
+    shared, own = (
+        from_radii(vector, np.ones((rows, 2)), neighbors="swap", step=4.0) for rows in (1, 3)
+    )
     np.testing.assert_array_equal(shared.upper, own.upper)
-    mapped = jax.vmap(lambda value: from_radii(value, [1.0, 1.0], neighbors="swap", step=4.0).upper)(vector)
+    mapped = jax.vmap(
+        lambda value: from_radii(value, [1.0, 1.0], neighbors="swap", step=4.0).upper
+    )(vector)
     np.testing.assert_array_equal(mapped, own.upper)

@@ -1,4 +1,6 @@
-"""Joint quantiles on a grid: their probabilities, their privacy, and that what is drawn is exactly they."""
+"""Joint quantiles on a grid: their probabilities, their privacy, and that what is drawn is exactly
+they.
+"""
 
 import decimal
 import importlib
@@ -32,12 +34,21 @@ def tuples(m, cells=CELLS):
 
 
 def probabilities(x, law, middle, flat=True):
-    """Those of all tuples, as the head of dpjax/mechanisms/_joint_quantiles.py has them, with 60 digits."""
+    """Those of all tuples, as the head of dpjax/mechanisms/_joint_quantiles.py has them, with 60
+    digits.
+    """
     decimal.getcontext().prec = 60
-    m, whole, n, unit = law.quantiles, law.whole, len(x), Decimal(law.unit.numerator) / law.unit.denominator
+    m, whole, n, unit = (
+        law.quantiles,
+        law.whole,
+        len(x),
+        Decimal(law.unit.numerator) / law.unit.denominator,
+    )
     all_aims = []
     for number in law.numbers(middle):
-        ranks = [1 + q * number if law.aims == "ranks" else ceil(q * (number + 1)) for q in law.levels]
+        ranks = [
+            1 + q * number if law.aims == "ranks" else ceil(q * (number + 1)) for q in law.levels
+        ]
         all_aims.append(np.diff([Fraction(1), *ranks, Fraction(1 + number)]))
 
     def exact_parts(x, value):
@@ -47,8 +58,13 @@ def probabilities(x, law, middle, flat=True):
         total = Decimal(0)
         for ranks, volume in places(x, y, exact_parts):
             steps = np.diff([Fraction(1), *ranks, Fraction(n)])
-            costs = [sum(abs(step - aim) for step, aim in zip(steps, aims, strict=True)) for aims in all_aims]
-            terms = sum((-unit * 2 * whole * cost.numerator / cost.denominator).exp() for cost in costs)
+            costs = [
+                sum(abs(step - aim) for step, aim in zip(steps, aims, strict=True))
+                for aims in all_aims
+            ]
+            terms = sum(
+                (-unit * 2 * whole * cost.numerator / cost.denominator).exp() for cost in costs
+            )
             total += terms * volume.numerator / volume.denominator
         if law.reach is None or not flat:
             return total
@@ -60,12 +76,16 @@ def probabilities(x, law, middle, flat=True):
 
 
 def drawn_probabilities(x, law, middle, flat=True, size=None, ranked=False):
-    """Those of all tuples by the weights of all choices in decimals, every one times the chance of the choice before.
+    """Those of all tuples by the weights of all choices in decimals, every one times the chance of
+    the choice before.
 
-    With ``ranked`` those of all tuples of pairs, of a value and how many records are up to its place.
-    """
+    With ``ranked`` those of all tuples of pairs, of a value and how many records are up to its
+    place."""
     sizes = None if size is None else np.array([size])
-    sampler, m = Sampler(law, counts_of([x]), np.array([middle + 1]), sizes, digits=80), law.quantiles
+    sampler, m = (
+        Sampler(law, counts_of([x]), np.array([middle + 1]), sizes, digits=80),
+        law.quantiles,
+    )
     left, width = (array[0].tolist() for array in (sampler.slots.left, sampler.slots.width))
     found, row = {}, np.zeros(1, np.int64)
 
@@ -122,10 +142,23 @@ def most_of(counts):
 FIVE = counts_of([[0] * 5])  # parts of a number for up to five equal records
 
 
-def a_law(levels, epsilon, neighbors="add_remove", *, known=False, reach=None, terms=32, size=CELLS, max_records=5, counts=FIVE):
+def a_law(
+    levels,
+    epsilon,
+    neighbors="add_remove",
+    *,
+    known=False,
+    reach=None,
+    terms=32,
+    size=CELLS,
+    max_records=5,
+    counts=FIVE,
+):
     exact = tuple(Fraction(q) for q in levels)
     reach = default_reach(exact, Fraction(epsilon), size, max_records) if reach is None else reach
-    return Parameters.of(exact, Fraction(epsilon), neighbors, size, known, reach, terms, most_of(counts))
+    return Parameters.of(
+        exact, Fraction(epsilon), neighbors, size, known, reach, terms, most_of(counts)
+    )
 
 
 OPTIONS = [("add_remove", None), ("add_remove", 7), ("swap", None)]
@@ -133,13 +166,19 @@ OPTIONS = [("add_remove", None), ("add_remove", 7), ("swap", None)]
 
 @pytest.mark.parametrize(("neighbors", "n"), OPTIONS)
 def test_the_choices_have_the_probabilities_of_the_definition(neighbors, n):
-    for levels, row in ((LEVELS, [0, 1, 1, 3, 3]), (["0.3"], [0, 1, 1, 3, 3]), (["0.3"], [2, 2, 2, 2, 2])):
+    for levels, row in (
+        (LEVELS, [0, 1, 1, 3, 3]),
+        (["0.3"], [0, 1, 1, 3, 3]),
+        (["0.3"], [2, 2, 2, 2, 2]),
+    ):
         law = a_law(levels, Fraction(3, 2), neighbors, known=n is not None, terms=6)
         exact = probabilities(row, law, 4)
-        finer = law._replace(cut=8 * law.cut)  # in more parts than there are records: the same distribution
+        # in more parts than there are records: the same distribution
+        finer = law._replace(cut=8 * law.cut)
         for one in (law, finer):
             assert max(abs(drawn_probabilities(row, one, 4) / exact - 1)) < 1e-40
-        assert max(abs(drawn_probabilities([0, 1, 1, 3, 2], law, 4) / exact - 1)) > 1e-3  # the control
+        # the control
+        assert max(abs(drawn_probabilities([0, 1, 1, 3, 2], law, 4) / exact - 1)) > 1e-3
 
 
 @pytest.mark.slow
@@ -149,10 +188,15 @@ def test_the_simulation_has_the_probabilities_of_the_definition(neighbors, n, x6
     for levels in (LEVELS, ["0.3"])[: 2 if n is None else 1]:
         law = a_law(levels, Fraction(3, 2), neighbors, known=n is not None)
         asked = dpjax.quantiles(np.array(rows, float), levels, neighbors=neighbors, **GRID)
-        simulated = dpjax.joint_quantiles(asked, 1.5, public_n=n).log_prob(jnp.array(tuples(len(levels)), float)[:, None])
+        simulated = dpjax.joint_quantiles(asked, 1.5, public_n=n).log_prob(
+            jnp.array(tuples(len(levels)), float)[:, None]
+        )
         for i, row in enumerate(rows):
-            exact = probabilities(row, law, 4)  # a public n beyond the columns is that of the columns
-            np.testing.assert_allclose(exact.astype(float), np.exp(np.asarray(simulated))[:, i], rtol=1e-10)
+            # a public n beyond the columns is that of the columns
+            exact = probabilities(row, law, 4)
+            np.testing.assert_allclose(
+                exact.astype(float), np.exp(np.asarray(simulated))[:, i], rtol=1e-10
+            )
             assert max(abs(drawn_probabilities(row, law, 4) / exact - 1)) < 1e-40
 
 
@@ -171,26 +215,44 @@ def test_no_neighbour_loses_more_than_epsilon():
     for epsilon in (0.5, 2):
         law = a_law(LEVELS[:2], epsilon, reach=1, terms=3)
         assert max(audit(law, rows, pairs)) <= epsilon * (1 + 1e-9)
-    assert max(audit(a_law(LEVELS[:2], 1, reach=1, terms=3), rows, pairs, flat=False)) > 1.1  # control
+    # control
+    assert max(audit(a_law(LEVELS[:2], 1, reach=1, terms=3), rows, pairs, flat=False)) > 1.1
     known = max(audit(a_law(LEVELS[:2], 2, known=True), rows, pairs, public=2))
     assert 1.5 <= known <= 2 * (1 + 1e-9)
     rows = tuples(3)
-    pairs = [(a, tuple(sorted((*a[:k], v, *a[k + 1 :])))) for a in rows for k in range(3) for v in range(CELLS)]
+    pairs = [
+        (a, tuple(sorted((*a[:k], v, *a[k + 1 :]))))
+        for a in rows
+        for k in range(3)
+        for v in range(CELLS)
+    ]
     swapped = max(audit(a_law(LEVELS[:2], 2, "swap"), rows, pairs))
     assert 1.5 <= swapped <= 2 * (1 + 1e-9)
     assert max(audit(a_law(LEVELS[:2], 4, "swap"), rows, pairs)) > 2.5  # control
 
 
 @pytest.mark.parametrize(
-    "options", [{"neighbors": "add_remove"}, {"neighbors": "add_remove", "public_n": 5}, {"neighbors": "swap"}]
+    "options",
+    [
+        {"neighbors": "add_remove"},
+        {"neighbors": "add_remove", "public_n": 5},
+        {"neighbors": "swap"},
+    ],
 )
 def test_draws_follow_the_probabilities(options):
     rows = [[0, 1, 1, 3, 3], [2, 2, 2, 2, 2]]
     law = a_law(LEVELS, 2, options["neighbors"], known="public_n" in options, terms=6)
-    found = release.joint_quantiles(rows, LEVELS, epsilon=2.0, draws=3000, terms=6, **options, **GRID)
+    found = release.joint_quantiles(
+        rows, LEVELS, epsilon=2.0, draws=3000, terms=6, **options, **GRID
+    )
     assert found.values.shape == (3000, 2, 3)
     number = {y: i for i, y in enumerate(tuples(3))}
-    counts = [np.bincount([number[tuple(y)] for y in found.multiples[:, i].tolist()], minlength=len(number)) for i in (0, 1)]
+    counts = [
+        np.bincount(
+            [number[tuple(y)] for y in found.multiples[:, i].tolist()], minlength=len(number)
+        )
+        for i in (0, 1)
+    ]
     expected = [probabilities(row, law, 4).astype(float) for row in rows]
     for i in (0, 1):
         statistics.assert_counts_follow(counts[i], expected[i])
@@ -199,13 +261,25 @@ def test_draws_follow_the_probabilities(options):
 
 def a_sampler(rng, rows, n, size, epsilon, known=False, levels=LEVELS, bits=None):
     """Rows with ties, of different numbers of records."""
-    cells, present = rng.integers(0, size, (rows, n)) // rng.integers(1, 6, (rows, 1)), rng.random((rows, n)) < 0.8
+    cells, present = (
+        rng.integers(0, size, (rows, n)) // rng.integers(1, 6, (rows, 1)),
+        rng.random((rows, n)) < 0.8,
+    )
     counts = Counts.of_records(cells, present)
-    return Sampler(a_law(levels, epsilon, known=known, size=size, max_records=n, counts=counts), counts, bits=bits)
+    return Sampler(
+        a_law(levels, epsilon, known=known, size=size, max_records=n, counts=counts),
+        counts,
+        bits=bits,
+    )
 
 
 def words_for(rng, sampler, draws):
-    return rng.integers(0, 2**64, (3 * sampler.parameters.quantiles + 1, draws, len(sampler.middle)), dtype=np.uint64)
+    return rng.integers(
+        0,
+        2**64,
+        (3 * sampler.parameters.quantiles + 1, draws, len(sampler.middle)),
+        dtype=np.uint64,
+    )
 
 
 def assert_equals_exact(sampler, words, lanes):
@@ -213,7 +287,10 @@ def assert_equals_exact(sampler, words, lanes):
     cells, sure = sampler.draw(words)
     for draw, row in lanes:
         if sure[draw, row]:
-            assert sampler.exactly(row, words[:, draw, row].tolist(), more) == cells[draw, row].tolist(), (draw, row)
+            assert (
+                sampler.exactly(row, words[:, draw, row].tolist(), more)
+                == cells[draw, row].tolist()
+            ), (draw, row)
     return sure.mean()
 
 
@@ -223,7 +300,10 @@ def assert_equals_exact(sampler, words, lanes):
         *((epsilon, True, 9, 12) for epsilon in (Fraction(1, 2**20), 20, 64)),
         *((epsilon, False, 9, 3) for epsilon in (Fraction(1, 2**20), 20)),
         pytest.param(64, False, 9, 8, marks=pytest.mark.slow),
-        *(pytest.param(epsilon, False, 40, 40, marks=pytest.mark.slow) for epsilon in (Fraction(1, 10), 4)),
+        *(
+            pytest.param(epsilon, False, 40, 40, marks=pytest.mark.slow)
+            for epsilon in (Fraction(1, 10), 4)
+        ),
     ],
 )
 def test_certain_draws_are_those_in_decimals(epsilon, known, n, draws):
@@ -252,14 +332,17 @@ def test_uniforms_where_the_choice_changes_are_left_to_decimals():
             changed[role, 0, 0] = value
             return changed
 
-        low, high = 2**62, 3 * 2**62  # where draws differ at these ends, there is an edge between them
+        # where draws differ at these ends, there is an edge between them
+        low, high = 2**62, 3 * 2**62
         ends = [sampler.draw(at(value))[0].tolist() for value in (low, high)]
         if ends[0] == ends[1]:
             continue
         edges += 1
         while high - low > 1:
             middle = (low + high) // 2
-            low, high = (middle, high) if sampler.draw(at(middle))[0].tolist() == ends[0] else (low, middle)
+            low, high = (
+                (middle, high) if sampler.draw(at(middle))[0].tolist() == ends[0] else (low, middle)
+            )
         assert not sampler.draw(at(low))[1].any()
         assert not sampler.draw(at(high))[1].any()
         for away in (2**14, 2**24, 2**34):
@@ -287,7 +370,9 @@ def test_weights_are_right_up_to_the_bounds():
 
 
 def plain_totals(sampler, row):
-    """The weights of all terms of a row: each step added up over all pairs of slots, by one kernel and no blocks."""
+    """The weights of all terms of a row: each step added up over all pairs of slots, by one kernel
+    and no blocks.
+    """
     law, rank = sampler.parameters, 2 * sampler.parameters.whole
     m, unit = law.quantiles, Decimal(law.unit.numerator) / law.unit.denominator
     width = [Decimal(int(w)) / law.scale for w in sampler.slots.width[row]]
@@ -305,21 +390,29 @@ def plain_totals(sampler, row):
             for first in range(k + 1):
                 stay = decay(sum(abs(step) for step in steps[first + 1 : k + 1]))
                 for j, w in enumerate(width):
-                    volume = prod(((w + c * piece) / (c + 1) for c in range(k + 1 - first)), start=Decimal(1))
+                    volume = prod(
+                        ((w + c * piece) / (c + 1) for c in range(k + 1 - first)), start=Decimal(1)
+                    )
                     after[k][j] += before[first][j] * volume * stay
             if k < m - 1:
                 kernel = [decay(p - steps[k + 1]) for p in place]
                 sums = ((after[k][i] * kernel[j - i] for i in range(j)) for j in range(len(place)))
                 before.append([sum(each, start=Decimal(0)) for each in sums])
         last = rank * n - law.whole - steps[-1]
-        found.append(sum(weight * decay(p - last) for p, weight in zip(place, after[-1], strict=True)))
+        found.append(
+            sum(weight * decay(p - last) for p, weight in zip(place, after[-1], strict=True))
+        )
     return found
 
 
 def test_blocks_and_windows_add_up_to_plain_sums():
     rng = np.random.default_rng(2)
     decimal.getcontext().prec = 60
-    for epsilon, n, levels in ((Fraction(1, 10), 40, LEVELS), (4, 40, LEVELS), (1, 30, ["0.01", "0.3", "0.31", "0.9"])):
+    for epsilon, n, levels in (
+        (Fraction(1, 10), 40, LEVELS),
+        (4, 40, LEVELS),
+        (1, 30, ["0.01", "0.3", "0.31", "0.9"]),
+    ):
         sampler = a_sampler(rng, 2, n, 60, epsilon, levels=levels)
         sampler = Sampler(sampler.parameters, sampler._counts, digits=60)
         with decimal.localcontext(sampler.arithmetic.context):
@@ -332,7 +425,9 @@ def test_blocks_and_windows_add_up_to_plain_sums():
 
 
 def test_a_few_bits_do_with_decimals_and_not_without():
-    """The margin is what makes few bits of each uniform enough; without it they draw something else."""
+    """The margin is what makes few bits of each uniform enough; without it they draw something
+    else.
+    """
     rng = np.random.default_rng(3)
     law = a_law(LEVELS[:2], 2, known=True)
     x = [0, 1, 1, 3, 3]
@@ -344,31 +439,50 @@ def test_a_few_bits_do_with_decimals_and_not_without():
     both = cells[:, 0].tolist()
     for draw in np.flatnonzero(~sure[:, 0]):
         both[draw] = sampler.exactly(0, words[:, draw, 0].tolist(), more)
-    number, expected = {y: i for i, y in enumerate(tuples(2))}, probabilities(x, law, 4).astype(float)
-    counts = [np.bincount([number[tuple(y)] for y in found], minlength=len(number)) for found in (both, without)]
+    number, expected = (
+        {y: i for i, y in enumerate(tuples(2))},
+        probabilities(x, law, 4).astype(float),
+    )
+    counts = [
+        np.bincount([number[tuple(y)] for y in found], minlength=len(number))
+        for found in (both, without)
+    ]
     statistics.assert_counts_follow(counts[0], expected)
     statistics.assert_counts_rejected(counts[1], expected)
 
 
 def test_every_row_its_own_records():
     """Many rows, draws and a large epsilon: each draw is the quantile of its row."""
-    x = np.random.default_rng(0).permuted(np.arange(1.0, 102.0) + 101 * np.arange(4)[:, None], axis=1)
+    x = np.random.default_rng(0).permuted(
+        np.arange(1.0, 102.0) + 101 * np.arange(4)[:, None], axis=1
+    )
     options = {"lower": 0, "upper": 600, "resolution": 1, "neighbors": "add_remove"}
     expected = np.array([26.0, 51.0, 76.0]) + 101 * np.arange(4)[:, None]
     for known in ({}, {"public_n": 101}, {"public_n": [101, 101, 100, 101]}):
-        found = release.joint_quantiles(x, [0.25, 0.5, 0.75], epsilon=60.0, draws=3, **known, **options)
+        found = release.joint_quantiles(
+            x, [0.25, 0.5, 0.75], epsilon=60.0, draws=3, **known, **options
+        )
         assert np.abs(found.values - expected).max() <= 1
     assert (found.guarantee.epsilon, found.guarantee.bounded_range) == (180.0, 180.0)
     counted = release.joint_quantiles(
-        [1.0, 2.0, 3.0], [0.5], epsilon=60.0, counts=[[100, 0, 0], [0, 10, 100]], max_records=200, **options
+        [1.0, 2.0, 3.0],
+        [0.5],
+        epsilon=60.0,
+        counts=[[100, 0, 0], [0, 10, 100]],
+        max_records=200,
+        **options,
     )
     assert counted.values.tolist() == [[[1.0], [3.0]]]
 
 
 def test_counts_and_records_give_the_same_draws(monkeypatch):
     """The same words: from records, in any order, with absent ones, and from counts."""
-    x, options = [0.0, 1, 1, 3, 3, 3, 2], {"epsilon": 3.0, "neighbors": "add_remove", "max_records": 9, "draws": 30} | GRID
-    many = {"public_n": 200, "ties": 1, "terms": 4, "coverage": 0.3}  # what the promise is for, and not how many there are
+    x, options = (
+        [0.0, 1, 1, 3, 3, 3, 2],
+        {"epsilon": 3.0, "neighbors": "add_remove", "max_records": 9, "draws": 30} | GRID,
+    )
+    # what the promise is for, and not how many there are
+    many = {"public_n": 200, "ties": 1, "terms": 4, "coverage": 0.3}
     asked = [
         {"x": x},
         {"x": x[::-1]},
@@ -381,10 +495,18 @@ def test_counts_and_records_give_the_same_draws(monkeypatch):
         room = importlib.import_module(f"dpjax.release._{file}")
         draw = room.draw_quantiles
         monkeypatch.setattr(
-            room, "draw_quantiles", lambda *given, draw=draw: draw(*given[:4], words_of=lambda shape: words[: shape[0]])
+            room,
+            "draw_quantiles",
+            lambda *given, draw=draw: draw(*given[:4], words_of=lambda shape: words[: shape[0]]),
         )
-    interval = {key: value for key, value in options.items() if key != "max_records"} | {"q": 0.5, **many}
-    for function, public in ((release.joint_quantiles, options | {"qs": LEVELS}), (release.confidence_interval, interval)):
+    interval = {key: value for key, value in options.items() if key != "max_records"} | {
+        "q": 0.5,
+        **many,
+    }
+    for function, public in (
+        (release.joint_quantiles, options | {"qs": LEVELS}),
+        (release.confidence_interval, interval),
+    ):
         drawn = [function(**one, **public).values.tolist() for one in asked]
         assert all(one == drawn[0] for one in drawn)
         assert function(x[1:], **public).values.tolist() != drawn[0]  # the control
@@ -392,14 +514,22 @@ def test_counts_and_records_give_the_same_draws(monkeypatch):
 
 def test_data_never_raise_and_bad_parameters_do():
     wild = [[float("nan"), float("inf"), -float("inf"), 1e300], [float("nan")] * 4]
-    for options in ({"neighbors": "add_remove"}, {"neighbors": "add_remove", "public_n": 10**6}, {"neighbors": "swap"}):
+    for options in (
+        {"neighbors": "add_remove"},
+        {"neighbors": "add_remove", "public_n": 10**6},
+        {"neighbors": "swap"},
+    ):
         found = release.joint_quantiles(wild, LEVELS, epsilon=1.0, **options, **GRID)
         assert found.values.min() >= 0
         assert found.values.max() <= 3
         assert (np.diff(found.values, axis=-1) >= 0).all()
-    assert release.joint_quantiles([], LEVELS, epsilon=2.0**-20, neighbors="add_remove", **GRID).values.shape == (1, 3)
+    assert release.joint_quantiles(
+        [], LEVELS, epsilon=2.0**-20, neighbors="add_remove", **GRID
+    ).values.shape == (1, 3)
     grid = release.Floats(digits=1, smallest=-1, largest=1)
-    floats = release.joint_quantiles([[-0.3, 0.2, 0.5], [0.5] * 3], LEVELS, epsilon=1.0, neighbors="swap", grid=grid)
+    floats = release.joint_quantiles(
+        [[-0.3, 0.2, 0.5], [0.5] * 3], LEVELS, epsilon=1.0, neighbors="swap", grid=grid
+    )
     assert floats.resolution is None
     assert np.isin(floats.values, grid.values_of(np.arange(grid.size))).all()
     bad = (
@@ -422,7 +552,10 @@ def test_data_never_raise_and_bad_parameters_do():
         with pytest.raises(ValueError, match=r"qs|epsilon|draws|multiples|n is|n must|terms"):
             release.joint_quantiles(**options)
     percentiles = [Fraction(k, 100) for k in range(1, 100)]
-    with pytest.raises(ValueError, match="99 quantiles on a grid of 4 numbers are too many for one draw, at most 40"):
+    with pytest.raises(
+        ValueError,
+        match="99 quantiles on a grid of 4 numbers are too many for one draw, at most 40",
+    ):
         release.joint_quantiles([1, 2], percentiles, epsilon=1.0, neighbors="swap", **GRID)
     with pytest.raises(TypeError, match="resolution"):
         release.joint_quantiles([1, 2], [0.5], epsilon=1.0, neighbors="swap")
@@ -430,16 +563,32 @@ def test_data_never_raise_and_bad_parameters_do():
 
 def test_intervals_are_two_joint_quantiles_with_a_coverage():
     x = np.random.default_rng(4).permutation(41)
-    public = {"lower": 0, "upper": 50, "resolution": 1, "neighbors": "swap", "ties": 1, "coverage": 0.6, "public_n": 41, "terms": 4}
+    public = {
+        "lower": 0,
+        "upper": 50,
+        "resolution": 1,
+        "neighbors": "swap",
+        "ties": 1,
+        "coverage": 0.6,
+        "public_n": 41,
+        "terms": 4,
+    }
     found = release.confidence_interval(x, 0.5, epsilon=12.0, draws=300, **public)
     assert found.values.shape == (300, 2)
     assert (found.values[:, 0] <= found.values[:, 1]).all()
-    assert np.mean((found.values[:, 0] <= 20) & (found.values[:, 1] >= 20)) > 0.5  # the median of the records
+    # the median of the records
+    assert np.mean((found.values[:, 0] <= 20) & (found.values[:, 1] >= 20)) > 0.5
     assert 0.6 <= found.coverage < 1
     read = release.ReleasedInterval.from_json(found.to_json())
-    assert (read.coverage, read.guarantee, read.values.tolist()) == (found.coverage, found.guarantee, found.values.tolist())
+    assert (read.coverage, read.guarantee, read.values.tolist()) == (
+        found.coverage,
+        found.guarantee,
+        found.values.tolist(),
+    )
     with pytest.raises(ValueError, match="public_n is needed"):
-        release.confidence_interval(x, 0.5, epsilon=1.0, **public | {"public_n": None, "neighbors": "add_remove"})
+        release.confidence_interval(
+            x, 0.5, epsilon=1.0, **public | {"public_n": None, "neighbors": "add_remove"}
+        )
     with pytest.raises(ValueError, match="coverage"):
         release.confidence_interval(x, 0.5, epsilon=0.01, **public | {"coverage": 0.99})
 
@@ -469,14 +618,18 @@ def test_intervals_have_the_probabilities_and_the_coverage_of_the_simulation(nei
 
 
 def test_many_equal_records_do_not_make_it_uniform():
-    """The best tuples have small parts of a number with many records: with a small R the flat term would be all that is left."""
+    """The best tuples have small parts of a number with many records: with a small R the flat term
+    would be all that is left.
+    """
     levels, n, size = tuple(Fraction(k, 10) for k in range(1, 10)), 2000, 100
     generator = np.random.default_rng(2)
     hours = np.clip(np.rint(generator.normal(38, 12, (1, n))), 0, size - 1).astype(int)
     hours[:, : n // 2] = 40
 
     def flat(reach):
-        law = Parameters.of(levels, Fraction(1), "add_remove", size, False, reach, 8, most_of(counts_of(hours)))
+        law = Parameters.of(
+            levels, Fraction(1), "add_remove", size, False, reach, 8, most_of(counts_of(hours))
+        )
         (weights,) = Sampler(law, counts_of(hours))._terms
         return weights[-1] / np.sum(weights)
 
@@ -490,7 +643,9 @@ def test_many_equal_records_do_not_make_it_uniform():
 def test_heavy_ties_are_counted_in_full():
     public = {"lower": 0, "upper": 100, "resolution": 1, "neighbors": "add_remove"}
     for known in ({}, {"public_n": 70}):
-        found = release.joint_quantiles([40] * 30 + [70] * 40, LEVELS, epsilon=60.0, draws=20, **known, **public)
+        found = release.joint_quantiles(
+            [40] * 30 + [70] * 40, LEVELS, epsilon=60.0, draws=20, **known, **public
+        )
         assert found.values.tolist() == [[40, 70, 70]] * 20
 
 
@@ -498,8 +653,14 @@ def log_totals(sampler):
     """The logarithm of the weight of each row's middle term."""
     found = []
     for row, number in enumerate(sampler.middle):
-        chain, (ends, moved) = sampler._chain(int(number), np.array([row])), sampler._ends(int(number), np.array([row]))
-        found.append(np.log(np.sum(chain.after[-1] * ends)) - float(sampler.parameters.unit) * (chain.moved + moved[0]))
+        chain, (ends, moved) = (
+            sampler._chain(int(number), np.array([row])),
+            sampler._ends(int(number), np.array([row])),
+        )
+        found.append(
+            np.log(np.sum(chain.after[-1] * ends))
+            - float(sampler.parameters.unit) * (chain.moved + moved[0])
+        )
     return found
 
 
@@ -511,7 +672,9 @@ def test_records_far_from_all_quantiles_change_no_draw(neighbors, cells, monkeyp
     x = np.sort(rng.integers(0, cells, (2, max(sizes))), axis=-1)
     counts = Counts.of_records(x, np.arange(max(sizes)) < np.array(sizes)[:, None])
     reach, draws = (8, 40) if cells == 12 else (32, 300)
-    law = Parameters.of(levels, epsilon, neighbors, cells, False, reach, 2 * reach + 1, most_of(counts))
+    law = Parameters.of(
+        levels, epsilon, neighbors, cells, False, reach, 2 * reach + 1, most_of(counts)
+    )
     words = rng.integers(0, 2**64, (3 * len(levels) + 1, draws, 2), np.uint64)
 
     def sampler(**patched):
@@ -527,28 +690,48 @@ def test_records_far_from_all_quantiles_change_no_draw(neighbors, cells, monkeyp
     assert np.array_equal(drawn, expected)
     np.testing.assert_allclose(log_totals(less), log_totals(full), rtol=1e-11)
     # A control: with one record on either side of each quantile, much is lost.
-    few = sampler(far_records=lambda levels, n, near, *rest: far_records(levels, n, 1 + 0 * n, *rest))
+    few = sampler(
+        far_records=lambda levels, n, near, *rest: far_records(levels, n, 1 + 0 * n, *rest)
+    )
     assert np.all(np.abs(np.subtract(log_totals(few), log_totals(full))) > 1e-4)
     assert cells == 12 or not np.array_equal(few.draw(words)[0], expected)
 
 
 def test_draws_of_improbable_paths_are_left_to_decimals(monkeypatch):
     counts = counts_of([np.random.default_rng(4).integers(0, 12, 9000)])
-    law = Parameters.of(tuple(map(Fraction, LEVELS)), Fraction(4), "swap", 12, False, 0, 8, most_of(counts))
-    words, sampler = np.random.default_rng(5).integers(0, 2**64, (10, 300, 1), np.uint64), Sampler(law, counts)
+    law = Parameters.of(
+        tuple(map(Fraction, LEVELS)), Fraction(4), "swap", 12, False, 0, 8, most_of(counts)
+    )
+    words, sampler = (
+        np.random.default_rng(5).integers(0, 2**64, (10, 300, 1), np.uint64),
+        Sampler(law, counts),
+    )
     assert sampler._least < -60
     assert sampler.draw(words)[1].all()
-    monkeypatch.setattr(sampler, "_least", -10.0)  # a path of three slots and where their runs begin has less
+    # a path of three slots and where their runs begin has less
+    monkeypatch.setattr(sampler, "_least", -10.0)
     assert not sampler.draw(words)[1].all()
 
 
 def test_counts_of_any_size_never_raise_on_the_largest_grid():
-    """Parts of the numbers of a grid are 64-bit integers: of 2^30 numbers and 2^40 equal records they would not be."""
-    public = {"lower": 0, "upper": 2**31 - 4, "resolution": 1, "epsilon": 64.0, "neighbors": "add_remove"}
+    """Parts of the numbers of a grid are 64-bit integers: of 2^30 numbers and 2^40 equal records
+    they would not be.
+    """
+    public = {
+        "lower": 0,
+        "upper": 2**31 - 4,
+        "resolution": 1,
+        "epsilon": 64.0,
+        "neighbors": "add_remove",
+    }
     for number in (1, 2**29, 2**30, 2**31, 2**40, 2**63 - 1, 10**5000):
-        found = release.joint_quantiles([5, 2**30], [0.25, 0.75], counts=[number, number], max_records=1000, **public)
+        found = release.joint_quantiles(
+            [5, 2**30], [0.25, 0.75], counts=[number, number], max_records=1000, **public
+        )
         assert found.values.shape == (1, 2)
-        ends = release.confidence_interval([5, 2**30], 0.5, counts=[number, 1], public_n=1000, **public)
+        ends = release.confidence_interval(
+            [5, 2**30], 0.5, counts=[number, 1], public_n=1000, **public
+        )
         assert ends.values.shape == (1, 2)
         assert found.values.tolist() == [[5.0, 2.0**30]] or number == 1
 

@@ -1,4 +1,6 @@
-"""The release of nested quantiles: its law audited over all small datasets and that of the simulation, and draws from it."""
+"""The release of nested quantiles: its law audited over all small datasets and that of the
+simulation, and draws from it.
+"""
 
 import functools
 import itertools
@@ -39,23 +41,30 @@ def rows_of(counts):
     return [
         tuple(np.repeat(values, number).tolist())
         for values, number in zip(
-            np.split(counts.values, counts.starts[1:-1]), np.split(counts.counts, counts.starts[1:-1]), strict=True
+            np.split(counts.values, counts.starts[1:-1]),
+            np.split(counts.counts, counts.starts[1:-1]),
+            strict=True,
         )
     ]
 
 
 class Law:
-    """Of nested quantiles for all datasets, by all draws that the release asks for: it is given each first one.
+    """Of nested quantiles for all datasets, by all draws that the release asks for: it is given
+    each first one.
 
     Attributes:
-        first: for each dataset, the probabilities of the first quantiles and of how many records are up to their places.
-        parts: for each of these pairs and each dataset, the probabilities of the quantiles of all parts.
-    """
+        first: for each dataset, the probabilities of the first quantiles and of how many records
+            are up to their places.
+        parts: for each of these pairs and each dataset, the probabilities of the quantiles of all
+    parts."""
 
     def __init__(self, monkeypatch, datasets, levels, neighbors, epsilon, number):
         nested = Nested(levels, len(GRID), Fraction(epsilon), neighbors, neighbors != "swap")
         sizes = None if neighbors == "swap" else np.full(len(datasets), number)
-        group, value = np.repeat(np.arange(len(datasets)), [len(data) for data in datasets]), np.concatenate(datasets)
+        group, value = (
+            np.repeat(np.arange(len(datasets)), [len(data) for data in datasets]),
+            np.concatenate(datasets),
+        )
         counts = Counts.of_rows(group, value, np.ones(len(value)), groups=len(datasets))
         k, most = len(nested.nesting.first), max(len(data) for data in datasets)
         pairs = list(itertools.product(tuples(k, len(GRID)), tuples(k, most + 1)))
@@ -66,10 +75,14 @@ class Law:
             law = law._replace(cut=16)
             if ranked:
                 self.first = [with_ranks(row, law, n) for row, n in zip(rows, known, strict=True)]
-                return np.tile(np.array([(*y, *cuts) for y, cuts in pairs])[:, None], (1, len(datasets), 1))
+                return np.tile(
+                    np.array([(*y, *cuts) for y, cuts in pairs])[:, None], (1, len(datasets), 1)
+                )
             found = [len(laws) + i for i in range(counts.groups)]
             for row, n, size in zip(rows, known, sizes.tolist(), strict=True):
-                laws.append(dict(zip(tuples(law.quantiles, size), of_part(row, law, n, size), strict=True)))
+                laws.append(
+                    dict(zip(tuples(law.quantiles, size), of_part(row, law, n, size), strict=True))
+                )
             return np.tile(np.array(found)[:, None], law.quantiles)[None]
 
         with monkeypatch.context() as patch:
@@ -79,9 +92,15 @@ class Law:
         for draw, (y, cuts) in enumerate(pairs):
             for row in range(len(datasets)):
                 found = self.parts[y, cuts, row] = []
-                for part, low, high in zip(nested.nesting.parts, (0, *y), (*y, len(GRID) - 1), strict=True):
+                for part, low, high in zip(
+                    nested.nesting.parts, (0, *y), (*y, len(GRID) - 1), strict=True
+                ):
                     m = len(part.levels)
-                    own = laws[numbers[draw, row, part.first] - low] if m and low < high else {(0,) * m: 1.0}
+                    own = (
+                        laws[numbers[draw, row, part.first] - low]
+                        if m and low < high
+                        else {(0,) * m: 1.0}
+                    )
                     found.append({tuple(low + v for v in some): p for some, p in own.items()})
 
     def of_tuples(self):
@@ -91,12 +110,19 @@ class Law:
         for row, first in enumerate(self.first):
             for (y, cuts), chance in first.items():
                 for inner in itertools.product(*(law.items() for law in self.parts[y, cuts, row])):
-                    values = [(*some, *last) for (some, _), last in zip(inner, [*((v,) for v in y), ()], strict=True)]
-                    found[row, index[tuple(itertools.chain(*values))]] += chance * np.prod([p for _, p in inner])
+                    values = [
+                        (*some, *last)
+                        for (some, _), last in zip(inner, [*((v,) for v in y), ()], strict=True)
+                    ]
+                    found[row, index[tuple(itertools.chain(*values))]] += chance * np.prod(
+                        [p for _, p in inner]
+                    )
         return found
 
     def largest_loss(self, neighbors):
-        """Of what the release draws, places in eighths of a value and the quantiles of parts, among all neighbours."""
+        """Of what the release draws, places in eighths of a value and the quantiles of parts, among
+        all neighbours.
+        """
         index = {data: row for row, data in enumerate(self.datasets)}
         k = len(next(iter(self.first[0]))[0])
         places = list(itertools.combinations_with_replacement(itertools.product(GRID, range(8)), k))
@@ -114,7 +140,9 @@ class Law:
         y, cuts = tuple(v for v, _ in place), tuple(int(rank // 1) for rank, _ in slots)
         chance = self.first[row][y, cuts]
         for slot in {(v, *slot) for v, slot in zip(y, slots, strict=True)}:
-            inside = [eighth for (v, eighth), own in zip(place, slots, strict=True) if (v, *own) == slot]
+            inside = [
+                eighth for (v, eighth), own in zip(place, slots, strict=True) if (v, *own) == slot
+            ]
             repeated = [inside[:i].count(eighth) for i, eighth in enumerate(inside)]
             volume = np.prod([(1 / 8 + r) / (r + 1) for r in repeated])
             chance *= volume / np.prod([(slot[2] + i) / (i + 1) for i in range(len(inside))])
@@ -131,7 +159,9 @@ class Law:
 
 def _loss(one, other):
     """Of places, and the most of the quantiles of each part given these."""
-    inside = sum(max(abs(np.log(a[y] / b[y])) for y in a) for a, b in zip(one[1], other[1], strict=True))
+    inside = sum(
+        max(abs(np.log(a[y] / b[y])) for y in a) for a, b in zip(one[1], other[1], strict=True)
+    )
     return abs(one[0] - other[0]) + inside
 
 
@@ -149,7 +179,9 @@ def test_it_is_what_the_simulation_draws(neighbors, x64, monkeypatch):
 
 def in_two_parts(cuts, number, xp):
     """The last two records up to a place go to both sides."""
-    return xp.concatenate([0 * number, xp.maximum(cuts - 2, 0)], axis=-1), xp.concatenate([cuts, number], axis=-1)
+    return xp.concatenate([0 * number, xp.maximum(cuts - 2, 0)], axis=-1), xp.concatenate(
+        [cuts, number], axis=-1
+    )
 
 
 def by_all_records(cuts, number, xp):
@@ -158,7 +190,9 @@ def by_all_records(cuts, number, xp):
     return xp.concatenate([0 * number, moved], axis=-1), xp.concatenate([moved, number], axis=-1)
 
 
-@pytest.mark.parametrize(("fault", "least", "most"), [(None, 0.9, 1), (in_two_parts, 1.15, 2), (by_all_records, 1.4, 2)])
+@pytest.mark.parametrize(
+    ("fault", "least", "most"), [(None, 0.9, 1), (in_two_parts, 1.15, 2), (by_all_records, 1.4, 2)]
+)
 def test_no_record_costs_more_than_epsilon(fault, least, most, monkeypatch):
     """All datasets of up to 5 records; a number of records that is off makes losses large."""
     if fault:
@@ -169,22 +203,33 @@ def test_no_record_costs_more_than_epsilon(fault, least, most, monkeypatch):
 
 @pytest.mark.parametrize(("second", "least", "most"), [(1, 0.6, 1), (2, 1.2, 2)])
 def test_no_swap_costs_more_than_epsilon(second, least, most, monkeypatch):
-    """A record may leave one part and another one enter a second part: each has half of what is spent on the second draw."""
+    """A record may leave one part and another one enter a second part: each has half of what is
+    spent on the second draw.
+    """
     shares = Shares.of(Nesting.of(NINTHS), "swap", False)
-    monkeypatch.setattr(Shares, "of", staticmethod(lambda *_: shares._replace(second=shares.second * second)))
+    monkeypatch.setattr(
+        Shares, "of", staticmethod(lambda *_: shares._replace(second=shares.second * second))
+    )
     law = Law(monkeypatch, oracle.all_datasets((6,), GRID), NINTHS, "swap", 16, None)
     assert least < law.largest_loss("swap") / 16 <= most * (1 + 1e-12)
 
 
 def test_draws_are_a_mixture_over_the_noisy_numbers(monkeypatch):
     x, epsilon = [0, 1, 1, 2], 4.0
-    found = release.nested_quantiles(x, SIXTHS, epsilon=epsilon, neighbors="add_remove", draws=4000, **OPTIONS)
+    found = release.nested_quantiles(
+        x, SIXTHS, epsilon=epsilon, neighbors="add_remove", draws=4000, **OPTIONS
+    )
     index = {y: i for i, y in enumerate(tuples_of(SIXTHS))}
     counts = np.bincount([index[tuple(y)] for y in found.multiples.tolist()], minlength=len(index))
     rate, numbers = epsilon / 24, np.arange(-40, 49)
     noise = np.tanh(rate / 2) * np.exp(-rate * np.abs(numbers - 4))
     kept = Fraction(23, 24) * 4  # with a public number all of epsilon is for the two draws
-    laws = np.concatenate([Law(monkeypatch, [x], SIXTHS, "add_remove", kept, max(int(k), 0)).of_tuples() for k in numbers])
+    laws = np.concatenate(
+        [
+            Law(monkeypatch, [x], SIXTHS, "add_remove", kept, max(int(k), 0)).of_tuples()
+            for k in numbers
+        ]
+    )
     statistics.assert_counts_follow(counts, noise @ laws / noise.sum())
     statistics.assert_counts_rejected(counts, laws[numbers == 4][0])
 
@@ -192,7 +237,9 @@ def test_draws_are_a_mixture_over_the_noisy_numbers(monkeypatch):
 def test_certain_draws_on_grids_of_their_own_are_those_in_decimals():
     rng = np.random.default_rng(0)
     sizes, number = np.array([2, 7, 60, 31]), np.array([5, 9, 8, 9])
-    counts = Counts.of_rows(np.repeat(np.arange(4), 9), rng.integers(0, sizes, (9, 4)).T.ravel(), np.ones(36), groups=4)
+    counts = Counts.of_rows(
+        np.repeat(np.arange(4), 9), rng.integers(0, sizes, (9, 4)).T.ravel(), np.ones(36), groups=4
+    )
     law = Parameters.of(SIXTHS, Fraction(4), "add_remove", 60, True, 0, 2, 9)
     sampler = Sampler(law, counts, number, sizes)
     words = rng.integers(0, 2**64, (16, 30, 4), dtype=np.uint64)
@@ -213,11 +260,18 @@ def test_records_and_counts_of_them_are_drawn_from_alike():
     order = rng.permutation(x.size)
     group, value = np.repeat(np.arange(3), 400)[order], x.ravel()[order]
     of_rows = Counts.of_rows(group, value, np.ones(x.size), groups=3)
-    of_matrix = Counts.of_matrix(np.arange(30), np.array([np.bincount(row, minlength=30) for row in x]))
-    draws = [statistic._draw(c, Fraction(2), "add_remove", 2, None, *seeded(5)) for c in (of_records, of_rows, of_matrix)]
+    of_matrix = Counts.of_matrix(
+        np.arange(30), np.array([np.bincount(row, minlength=30) for row in x])
+    )
+    draws = [
+        statistic._draw(c, Fraction(2), "add_remove", 2, None, *seeded(5))
+        for c in (of_records, of_rows, of_matrix)
+    ]
     assert np.array_equal(draws[0], draws[1])
     assert np.array_equal(draws[0], draws[2])
-    assert not np.array_equal(draws[0], statistic._draw(of_rows, Fraction(2), "add_remove", 2, None, *seeded(6)))
+    assert not np.array_equal(
+        draws[0], statistic._draw(of_rows, Fraction(2), "add_remove", 2, None, *seeded(6))
+    )
     assert draws[0].shape == (2, 3, 19)
     assert np.all(np.diff(draws[0]) >= 0)
 
@@ -227,32 +281,56 @@ def test_draws_are_near_the_quantiles_of_their_row():
     x = np.stack([rng.integers(0, 1000, 5000), rng.integers(0, 200, 5000) + 700])
     levels = [Fraction(k, 64) for k in range(1, 64)]
     options = {"lower": 0, "upper": 999, "resolution": 1, "epsilon": 8.0}
-    for neighbors, more_options in (("add_remove", {}), ("add_remove", {"public_n": [5000, 5000]}), ("swap", {})):
-        found = release.nested_quantiles(x, levels, neighbors=neighbors, draws=3, **options, **more_options)
+    for neighbors, more_options in (
+        ("add_remove", {}),
+        ("add_remove", {"public_n": [5000, 5000]}),
+        ("swap", {}),
+    ):
+        found = release.nested_quantiles(
+            x, levels, neighbors=neighbors, draws=3, **options, **more_options
+        )
         assert found.values.shape == (3, 2, 63)
         assert found.guarantee.epsilon == 24.0
         for row in range(2):
             ordered, aim = np.sort(x[row]), np.array([float(q) * 5000 for q in levels])
-            below, through = (np.searchsorted(ordered, found.values[:, row], side) for side in ("left", "right"))
+            below, through = (
+                np.searchsorted(ordered, found.values[:, row], side) for side in ("left", "right")
+            )
             assert np.mean(np.maximum(np.maximum(below - aim, aim - through), 0)) < 8
 
 
 def test_data_never_raise_and_bad_parameters_do():
     wild = [[float("nan"), float("inf"), -float("inf"), 1e300], [float("nan")] * 4]
     for neighbors in ("add_remove", "swap"):
-        found = release.nested_quantiles(wild, NINTHS, epsilon=1.0, neighbors=neighbors, draws=9, **OPTIONS)
+        found = release.nested_quantiles(
+            wild, NINTHS, epsilon=1.0, neighbors=neighbors, draws=9, **OPTIONS
+        )
         assert found.values.shape == (9, 2, 8)
         assert np.all((found.values >= 0) & (found.values <= 2))
         assert np.all(np.diff(found.values) >= 0)
     for number in (0, 1, 2**30, 2**40, 2**63 - 1, 10**5000):
-        public = {"lower": 0, "upper": 2**31 - 4, "resolution": 1, "epsilon": 64.0, "neighbors": "add_remove"}
+        public = {
+            "lower": 0,
+            "upper": 2**31 - 4,
+            "resolution": 1,
+            "epsilon": 64.0,
+            "neighbors": "add_remove",
+        }
         found = release.nested_quantiles([5, 2**30], SIXTHS, counts=[number, number], **public)
         assert found.values.shape == (1, 5)
-        assert release.nested_quantiles([5, 2**30], SIXTHS, counts=[number, 1], public_n=7, **public).values.shape == (1, 5)
-    empty = release.nested_quantiles([[], []], SIXTHS, epsilon=1.0, neighbors="add_remove", **OPTIONS)
+        assert release.nested_quantiles(
+            [5, 2**30], SIXTHS, counts=[number, 1], public_n=7, **public
+        ).values.shape == (1, 5)
+    empty = release.nested_quantiles(
+        [[], []], SIXTHS, epsilon=1.0, neighbors="add_remove", **OPTIONS
+    )
     assert empty.values.shape == (1, 2, 5)
     floats = release.nested_quantiles(
-        wild, SIXTHS, epsilon=1.0, neighbors="swap", grid=release.Floats(digits=1, smallest=-1, largest=1)
+        wild,
+        SIXTHS,
+        epsilon=1.0,
+        neighbors="swap",
+        grid=release.Floats(digits=1, smallest=-1, largest=1),
     )
     assert floats.resolution is None
     for bad in ({"qs": [0.2, 0.5]}, {"qs": [0.5, 0.2, 0.6]}, {"epsilon": 0.0}, {"epsilon": 2.0**-30}, {"draws": 0},
@@ -265,27 +343,54 @@ def test_data_never_raise_and_bad_parameters_do():
 
 def test_an_epsilon_with_which_large_groups_would_not_fit_into_memory_is_refused():
     """Whatever the group: that a large one fails and a small one does not would say which it is."""
-    percents, grid = [f"{k}/100" for k in range(1, 100)], {"lower": 0, "upper": 9, "resolution": 1, "neighbors": "add_remove"}
+    percents, grid = (
+        [f"{k}/100" for k in range(1, 100)],
+        {"lower": 0, "upper": 9, "resolution": 1, "neighbors": "add_remove"},
+    )
     for counts in ([1] * 10, [10**18] * 10):
-        with pytest.raises(ValueError, match=r"epsilon is too small for 99 nested quantiles: give 0\.0014 or more"):
+        with pytest.raises(
+            ValueError,
+            match=r"epsilon is too small for 99 nested quantiles: give "
+            r"0\.0014 or more",
+        ):
             release.nested_quantiles(range(10), percents, counts=counts, epsilon=1e-3, **grid)
-        assert release.nested_quantiles(range(10), percents, counts=counts, epsilon=1.0, **grid).values.shape == (1, 99)
-    assert release.private_quantiles(range(10), percents, epsilon=1e-3, **grid).values.shape == (1, 99)  # by the recursion
+        assert release.nested_quantiles(
+            range(10), percents, counts=counts, epsilon=1.0, **grid
+        ).values.shape == (1, 99)
+    # by the recursion
+    assert release.private_quantiles(range(10), percents, epsilon=1e-3, **grid).values.shape == (
+        1,
+        99,
+    )
 
 
 def test_the_method_that_suits_what_is_public():
     def drawn_by(m, neighbors, upper=2, **options):
         levels = [Fraction(k, m + 1) for k in range(1, m + 1)]
-        return release.Quantiles(levels, lower=0, upper=upper, resolution=1, method="auto", **options).drawn_by(neighbors)
+        return release.Quantiles(
+            levels, lower=0, upper=upper, resolution=1, method="auto", **options
+        ).drawn_by(neighbors)
 
     assert [drawn_by(m, "swap") for m in (1, 2, 32, 33)] == ["joint", "joint", "joint", "nested"]
-    assert [drawn_by(m, "add_remove") for m in (1, 2, 8, 9, 99)] == ["joint", "recursive", "recursive", "nested", "nested"]
+    assert [drawn_by(m, "add_remove") for m in (1, 2, 8, 9, 99)] == [
+        "joint",
+        "recursive",
+        "recursive",
+        "nested",
+        "nested",
+    ]
     assert drawn_by(32, "add_remove", max_records=9) == "joint"
     assert drawn_by(32, "swap", upper=10**6) == "nested"  # too many for so fine a grid
     assert drawn_by(999, "swap", upper=2**31 - 4) == "recursive"
     with pytest.raises(ValueError, match="39 are drawn together, and at most 18 can be"):
-        release.Quantiles(np.arange(1, 1000) / 1000, lower=0, upper=2**31 - 4, resolution=1, method="nested")
-    found = release.private_quantiles([0, 1, 2], SIXTHS, epsilon=2.0, neighbors="add_remove", method="nested", **OPTIONS)
+        release.Quantiles(
+            np.arange(1, 1000) / 1000, lower=0, upper=2**31 - 4, resolution=1, method="nested"
+        )
+    found = release.private_quantiles(
+        [0, 1, 2], SIXTHS, epsilon=2.0, neighbors="add_remove", method="nested", **OPTIONS
+    )
     assert found.guarantee.bounded_range == 4.0
     with pytest.raises(ValueError, match="too large for exact ones"):
-        release.private_quantiles([0, 1, 2], np.linspace(0, 1, 8)[1:-1], epsilon=2.0, neighbors="swap", **OPTIONS)
+        release.private_quantiles(
+            [0, 1, 2], np.linspace(0, 1, 8)[1:-1], epsilon=2.0, neighbors="swap", **OPTIONS
+        )

@@ -1,4 +1,6 @@
-"""Independent quantiles: each is that of one quantile, together they keep their budget, and draws ascend."""
+"""Independent quantiles: each is that of one quantile, together they keep their budget, and draws
+ascend.
+"""
 
 import itertools
 
@@ -7,7 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpjax import IndependentQuantiles, independent_quantiles, piecewise_laplace, quantile, quantiles
+from dpjax import (
+    IndependentQuantiles,
+    independent_quantiles,
+    piecewise_laplace,
+    quantile,
+    quantiles,
+)
 from dpjax.accounting import bounded_range_epsilon
 from tests.several_quantiles.test_recursive import GRID, QUARTERS, pairs
 from tests.support import oracle, statistics
@@ -18,9 +26,17 @@ DATA = np.random.default_rng(0).normal(size=(4, 15)).round(1)
 
 
 @pytest.mark.parametrize("neighbors", [pytest.param("add_remove", marks=pytest.mark.slow), "swap"])
-@pytest.mark.parametrize(("resolution", "truncate"), [(None, None), pytest.param("0.1", 3, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("resolution", "truncate"), [(None, None), pytest.param("0.1", 3, marks=pytest.mark.slow)]
+)
 def test_each_is_that_of_its_quantile(neighbors, resolution, truncate):
-    given = {"lower": -2, "upper": 2, "neighbors": neighbors, "resolution": resolution, "num_records": np.array([15, 6, 1, 14])}
+    given = {
+        "lower": -2,
+        "upper": 2,
+        "neighbors": neighbors,
+        "resolution": resolution,
+        "num_records": np.array([15, 6, 1, 14]),
+    }
     asked = quantiles(DATA, LEVELS, **given)
     drawn = jax.jit(lambda asked: independent_quantiles(asked, 3.0, truncate=truncate))(asked)
     for number, q in enumerate(LEVELS):
@@ -29,7 +45,10 @@ def test_each_is_that_of_its_quantile(neighbors, resolution, truncate):
         for one, other in ((found.lower, wanted.lower), (found.upper, wanted.upper)):
             values, k = np.asarray(one.values)[:, number], other.size
             np.testing.assert_allclose(values[:, : k + 1], other.values, rtol=0, atol=2e-6)
-            np.testing.assert_array_equal(values[:, k:], values[:, -1:] + np.zeros_like(values[:, k:]))  # pieces without width
+            # pieces without width
+            np.testing.assert_array_equal(
+                values[:, k:], values[:, -1:] + np.zeros_like(values[:, k:])
+            )
             costs = np.broadcast_to(one.cost_far, (4, 3, one.size))[:, number, :k]
             np.testing.assert_array_equal(costs, np.broadcast_to(other.cost_far, (4, k)))
     assert float(np.ravel(found.rate)[0]) == float(wanted.rate) == 0.5
@@ -44,7 +63,9 @@ def log_probabilities(neighbors, epsilon, **options):
     """Of every tuple before it is sorted: ``(datasets, tuples)``."""
     datasets = oracle.all_datasets({"add_remove": (0, 1, 2, 3), "swap": (4,)}[neighbors], GRID)
     x, count = padded(datasets, 4)
-    asked = quantiles(x, QUARTERS, lower=0, upper=3, neighbors=neighbors, resolution=1, num_records=count)
+    asked = quantiles(
+        x, QUARTERS, lower=0, upper=3, neighbors=neighbors, resolution=1, num_records=count
+    )
     unsorted = (
         _unsorted(asked, np.float64(epsilon))
         if not options.get("delta")
@@ -61,7 +82,9 @@ def test_they_are_private_for_every_small_dataset(neighbors, x64):
         datasets, found = log_probabilities(neighbors, epsilon, delta=delta)
         np.testing.assert_allclose(np.exp(found).sum(axis=-1), 1.0, rtol=1e-12)
         one, other = pairs(datasets, neighbors)
-        excess = np.maximum(np.exp(found[one]) - np.exp(epsilon + found[other]), 0.0).sum(axis=-1).max()
+        excess = (
+            np.maximum(np.exp(found[one]) - np.exp(epsilon + found[other]), 0.0).sum(axis=-1).max()
+        )
         assert excess <= delta + 1e-12
         whole = independent_quantiles.guarantee(
             quantiles(DATA, QUARTERS, lower=0, upper=3, neighbors=neighbors), epsilon, delta=delta
@@ -75,7 +98,14 @@ def test_they_are_private_for_every_small_dataset(neighbors, x64):
 
 @pytest.mark.slow
 def test_draws_are_sorted_and_follow_their_law():
-    asked = quantiles(jnp.array([0.0, 2.0, 2.0]), ["0.3", "0.5"], lower=0, upper=3, neighbors="add_remove", resolution=1)
+    asked = quantiles(
+        jnp.array([0.0, 2.0, 2.0]),
+        ["0.3", "0.5"],
+        lower=0,
+        upper=3,
+        neighbors="add_remove",
+        resolution=1,
+    )
     drawn = independent_quantiles(asked, 1.0)
     assert isinstance(drawn, IndependentQuantiles)
     assert (drawn.batch_shape, drawn.event_shape, drawn.dtype) == ((), (2,), jnp.float32)
@@ -94,7 +124,9 @@ def test_draws_are_sorted_and_follow_their_law():
 def test_a_row_s_draws_are_its_own_and_bad_rows_are_nan():
     rows = np.stack([DATA[0], np.full(15, np.nan), np.full(15, np.inf)])
     asked = quantiles(rows, LEVELS, lower=-2, upper=2, neighbors="add_remove")
-    sample = jax.jit(lambda asked, epsilon: independent_quantiles(asked, epsilon).sample(jax.random.key(0), 3))
+    sample = jax.jit(
+        lambda asked, epsilon: independent_quantiles(asked, epsilon).sample(jax.random.key(0), 3)
+    )
     many = np.asarray(sample(asked, jnp.array([1.0, 1.0, jnp.nan])))
     assert np.isfinite(many[:, :2]).all()
     assert np.isnan(many[:, 2]).all()
@@ -104,12 +136,17 @@ def test_a_row_s_draws_are_its_own_and_bad_rows_are_nan():
 
 def test_guarantees():
     asked = quantiles(DATA, LEVELS, lower=-2, upper=2, neighbors="swap")
-    pure, loose = independent_quantiles.guarantee(asked, 1.2), independent_quantiles.guarantee(asked, 1.2, delta=1e-3)
+    pure, loose = (
+        independent_quantiles.guarantee(asked, 1.2),
+        independent_quantiles.guarantee(asked, 1.2, delta=1e-3),
+    )
     assert (pure.epsilon, pure.bounded_range, pure.delta, pure.neighbors) == (1.2, 1.2, 0.0, "swap")
     assert pure.zcdp == pytest.approx(3 * 0.4**2 / 8)
     each = loose.bounded_range / 3
     assert (loose.epsilon, loose.delta) == (1.2, 1e-3)
-    assert 1.2 * (1 - 1e-5) < bounded_range_epsilon(each, count=3, delta=1e-3, queries="fixed") <= 1.2
+    assert (
+        1.2 * (1 - 1e-5) < bounded_range_epsilon(each, count=3, delta=1e-3, queries="fixed") <= 1.2
+    )
     rates = independent_quantiles(asked, np.array([[1.2], [2.4]]), delta=1e-3).unsorted.rate
     assert float(2 * rates[0, 0, 0]) == pytest.approx(each, rel=1e-6)
     assert rates.shape == (2, 1, 1)

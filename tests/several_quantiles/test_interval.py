@@ -1,4 +1,6 @@
-"""Confidence intervals: coverage in simulation, the bound against the exact law of the worst data, and what must fail."""
+"""Confidence intervals: coverage in simulation, the bound against the exact law of the worst data,
+and what must fail.
+"""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -18,7 +20,9 @@ GRID = {"lower": 0, "upper": 10_000, "resolution": 1}
 
 
 def populations(rng):
-    """Records on the grid, with the two ends of the medians of their population: any number between them is one."""
+    """Records on the grid, with the two ends of the medians of their population: any number between
+    them is one.
+    """
     size = ROWS, N
     half = rng.random(size)
     return {
@@ -32,7 +36,10 @@ def populations(rng):
 
 def held(draws, low, high):
     """How often the intervals hold the median that is missed most often."""
-    return min(float(np.mean((draws[..., 0] <= median) & (draws[..., 1] >= median))) for median in (low, high))
+    return min(
+        float(np.mean((draws[..., 0] <= median) & (draws[..., 1] >= median)))
+        for median in (low, high)
+    )
 
 
 def beyond(share, size=ROWS):
@@ -49,8 +56,14 @@ def tables():
 @pytest.mark.parametrize(
     ("names", "options"),
     [
-        (["lognormal", "normal", "heavy tails", "two modes"], {"epsilon": 20.0, "neighbors": "swap", "ties": 3}),
-        (["two modes", "integers with ties"], {"epsilon": 4.0, "neighbors": "add_remove", "ties": 20, "terms": 4}),
+        (
+            ["lognormal", "normal", "heavy tails", "two modes"],
+            {"epsilon": 20.0, "neighbors": "swap", "ties": 3},
+        ),
+        (
+            ["two modes", "integers with ties"],
+            {"epsilon": 4.0, "neighbors": "add_remove", "ties": 20, "terms": 4},
+        ),
     ],
 )
 def test_coverage(names, options, tables):
@@ -81,7 +94,8 @@ def test_parts_of_the_slack_are_not_enough(tables):
     binomial_only = simple(["0.44", "0.56"], np.array([[0.3], [50.0]], np.float32), x)
     assert beyond(held(binomial_only[0], *medians)) < 0.9  # at a small epsilon
     assert held(binomial_only[1], *medians) > 0.9  # they suffice at a large one
-    assert beyond(held(simple(["0.49", "0.51"], 50.0, x), *medians)) < 0.9  # the slack for privacy there, and no binomial one
+    # the slack for privacy there, and no binomial one
+    assert beyond(held(simple(["0.49", "0.51"], 50.0, x), *medians)) < 0.9
 
 
 @pytest.mark.slow
@@ -95,7 +109,9 @@ def test_half_of_all_records_at_one_value_are_covered():
 
 
 def misses(law, records, levels, plan):
-    """Exact probabilities that an end is beyond each multiple, and their bounds: (2, multiples, rows)."""
+    """Exact probabilities that an end is beyond each multiple, and their bounds: (2, multiples,
+    rows).
+    """
     n, points = records.shape[-1], np.arange(plan.multiples - 1)
     low, high = map(float, levels)
     volume = module._log_volume(plan, low, high, n)
@@ -107,7 +123,9 @@ def misses(law, records, levels, plan):
         fewer = np.sum(records <= point, axis=-1)
         exact.append([1 - upto[..., 0], upto[..., 1]])
         errors = fewer - 0.5 - low * (n - 1), (n - fewer) - 0.5 - (1 - high) * (n - 1)
-        bounds.append([module._tail(plan, e, p, pairs) for e, p in zip(errors, (low, 1 - high), strict=True)])
+        bounds.append(
+            [module._tail(plan, e, p, pairs) for e, p in zip(errors, (low, 1 - high), strict=True)]
+        )
     return np.array(exact), np.array(bounds)
 
 
@@ -128,15 +146,23 @@ def datasets(rng, rows, multiples, n, ties):
     ("neighbors", "epsilon"),
     [
         ("swap", 1.0),
-        *(pytest.param(*case, marks=pytest.mark.slow) for case in (("swap", 5.0), ("add_remove", 1.5), ("add_remove", 3.0))),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in (("swap", 5.0), ("add_remove", 1.5), ("add_remove", 3.0))
+        ),
     ],
 )
 def test_rank_errors_are_within_the_bound(neighbors, epsilon, x64):
     levels, ties, multiples = ("0.25", "0.75"), 3, 30
     records = datasets(np.random.default_rng(1), 200, multiples, 40, ties)
     plan = module.plan_of(epsilon, 0, multiples - 1, 1, neighbors, ties, 4)
-    asked = dpjax.quantiles(records, levels, lower=0, upper=multiples - 1, neighbors=neighbors, resolution=1)
-    law = replace(dpjax.joint_quantiles(asked, epsilon, reach=plan.reach or None, terms=max(plan.terms, 2)), aims="ranks")
+    asked = dpjax.quantiles(
+        records, levels, lower=0, upper=multiples - 1, neighbors=neighbors, resolution=1
+    )
+    law = replace(
+        dpjax.joint_quantiles(asked, epsilon, reach=plan.reach or None, terms=max(plan.terms, 2)),
+        aims="ranks",
+    )
     exact, bounds = misses(law, records, levels, plan)
     assert (exact <= bounds * (1 + 1e-9) + 1e-12).all()
     assert (bounds < 0.1).mean() > 0.1
@@ -147,20 +173,30 @@ def test_pairs_count_twice(x64):
     # Two gaps: y_1 is as far above its rank in the first as y_2 in the second one.
     x = np.concatenate([np.arange(60.0), 5000 + np.arange(97.0), 10000 + np.arange(43.0)])
     plan = module.plan_of(4.5, 0, 10042, 1, "swap", 1, 32)
-    asked = dpjax.quantiles(x, ["0.25", "0.75"], lower=0, upper=10042, neighbors="swap", resolution=1)
-    miss = 1 - float(replace(dpjax.joint_quantiles(asked, 4.5), aims="ranks").marginals().cdf(59.0)[0])
-    pairs = np.log(plan.multiples * (plan.multiples - 1) / 2) - module._log_volume(plan, 0.25, 0.75, 200)
+    asked = dpjax.quantiles(
+        x, ["0.25", "0.75"], lower=0, upper=10042, neighbors="swap", resolution=1
+    )
+    miss = 1 - float(
+        replace(dpjax.joint_quantiles(asked, 4.5), aims="ranks").marginals().cdf(59.0)[0]
+    )
+    pairs = np.log(plan.multiples * (plan.multiples - 1) / 2) - module._log_volume(
+        plan, 0.25, 0.75, 200
+    )
     bound = float(module._tail(plan, np.array([60.5 - 1 - 0.25 * 199]), 0.25, pairs)[0])
     assert bound / 15 < miss < bound < 0.1
-    assert miss > 100 * bound / plan.multiples  # a bound that counts multiples and not pairs would be wrong
+    # a bound that counts multiples and not pairs would be wrong
+    assert miss > 100 * bound / plan.multiples
 
 
 def test_binomial_part_is_that_of_order_statistics():
-    # With a huge epsilon the lower end has a rank of at most 468: P(Binomial(1000, 1/2) <= 468) < 0.025 < P(... <= 469).
+    # With a huge epsilon the lower end has a rank of at most 468: P(Binomial(1000, 1/2) <= 468) <
+    # 0.025 < P(... <= 469).
     low, high = interval_levels(0.5, 1e4, public_n=1000, ties=1, neighbors="swap", **GRID)
     assert 468 <= 1 + float(low) * 999 <= 469
     assert low + high == 1
-    assert interval_levels(0.5, 1e4, public_n=1000, ties=1, neighbors="add_remove", **GRID)[0] == low
+    assert (
+        interval_levels(0.5, 1e4, public_n=1000, ties=1, neighbors="add_remove", **GRID)[0] == low
+    )
     third = interval_levels(Fraction(1, 3), 20.0, public_n=1000, ties=1, neighbors="swap", **GRID)
     assert sum(third) == Fraction(2, 3)
 
@@ -168,7 +204,9 @@ def test_binomial_part_is_that_of_order_statistics():
 @pytest.mark.parametrize("neighbors", ["swap", pytest.param("add_remove", marks=pytest.mark.slow)])
 def test_what_makes_intervals_wider(neighbors):
     def width(**changes):
-        options = {"epsilon": 1.0, "public_n": 1000, "ties": 5, "neighbors": neighbors} | GRID | changes
+        options = (
+            {"epsilon": 1.0, "public_n": 1000, "ties": 5, "neighbors": neighbors} | GRID | changes
+        )
         low, high = interval_levels(0.5, **options)
         assert 0.95 <= interval_coverage((low, high), 0.5, **options) < 0.952
         nearer = (low + Fraction(1, 500), high - Fraction(1, 500))
@@ -187,7 +225,12 @@ def test_what_makes_intervals_wider(neighbors):
 def test_another_number_of_records():
     options = {"q": 0.5, "epsilon": 1.0, "neighbors": "add_remove", "ties": 5} | GRID
     levels = interval_levels(public_n=1000, **options)
-    found = np.array([interval_coverage(levels, public_n=n, **options) for n in (800, 950, 1000, 1001, 1007, 1100, 2000)])
+    found = np.array(
+        [
+            interval_coverage(levels, public_n=n, **options)
+            for n in (800, 950, 1000, 1001, 1007, 1100, 2000)
+        ]
+    )
     assert (np.diff(found[[0, 1, 2, 5, 6]]) > 0).all()
     assert (found[2:] > 0.949).all()
     assert found[0] >= 0
@@ -197,7 +240,9 @@ def test_another_number_of_records():
 def test_table_of_widths():
     public = {"public_n": 1000, "lower": 0, "upper": 10**6, "resolution": 100}
     for neighbors in ("swap", "add_remove"):
-        row = confidence_interval.__doc__.split(neighbors.replace("_", "/"))[1].split("\n")[0].split()
+        row = (
+            confidence_interval.__doc__.split(neighbors.replace("_", "/"))[1].split("\n")[0].split()
+        )
         cases = [(ties, epsilon) for ties in (None, 10) for epsilon in (0.5, 1.0, 2.0)]
         for (ties, epsilon), ratio in zip(cases, row, strict=True):
             low, high = interval_levels(0.5, epsilon, neighbors=neighbors, ties=ties, **public)
@@ -211,7 +256,11 @@ def test_data_never_raise():
     wild[0, ::2], wild[1] = np.inf, 1e30
     options = {"ties": 1, "public_n": 200, "coverage": 0.8} | GRID
     for neighbors in ("swap", "add_remove"):
-        draws = np.asarray(confidence_interval(wild, 0.5, 10.0, neighbors=neighbors, **options).sample(jax.random.key(0), (2,)))
+        draws = np.asarray(
+            confidence_interval(wild, 0.5, 10.0, neighbors=neighbors, **options).sample(
+                jax.random.key(0), (2,)
+            )
+        )
         assert draws.shape == (2, 3, 2)
         assert ((draws >= 0) & (draws <= 10_000)).all()
 
@@ -232,7 +281,10 @@ def test_draws_are_those_of_joint_quantiles():
     assert interval.coverage == interval_coverage(interval.levels, 0.5, 5.0, public_n=190, **public)
     asked = dpjax.quantiles(x, interval.levels, neighbors="swap", num_records=count, **GRID)
     np.testing.assert_array_equal(
-        draws, jax.jit(lambda a: replace(dpjax.joint_quantiles(a, 5.0), aims="ranks").sample(key, 3))(asked)
+        draws,
+        jax.jit(lambda a: replace(dpjax.joint_quantiles(a, 5.0), aims="ranks").sample(key, 3))(
+            asked
+        ),
     )
     np.testing.assert_array_equal(draws, dpjax.sharded_sample(key, given, (x, count), shape=(3,)))
     assert dpjax.confidence_interval.guarantee("swap", 5.0) == dpjax.Guarantee(5.0, 5.0, "swap")

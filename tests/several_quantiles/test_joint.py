@@ -15,8 +15,20 @@ from tests.support import statistics
 
 CELLS = 4
 GOLDEN = [  # BEYOND the papers: grid 0..3, data (0, 1, 1, 3), q = (1/4, 3/4), epsilon 1, R = 10
-    *(0.058722139444198, 0.128649184264820, 0.127629255953019, 0.099282081321143, 0.099282081321143),
-    *(0.142771581254444, 0.128649184264820, 0.076747849101649, 0.079544503630566, 0.058722139444198),
+    *(
+        0.058722139444198,
+        0.128649184264820,
+        0.127629255953019,
+        0.099282081321143,
+        0.099282081321143,
+    ),
+    *(
+        0.142771581254444,
+        0.128649184264820,
+        0.076747849101649,
+        0.079544503630566,
+        0.058722139444198,
+    ),
 ]
 OTHERS = [("add_remove", 3), ("swap", 3)]
 LEVELS = {1: ["0.3"], 2: ["0.25", "0.75"], 3: ["0.2", "0.5", "0.7"]}
@@ -54,7 +66,10 @@ def places(x, y, parts):
     for value in sorted(set(y)):
         own, k = parts(x, value), y.count(value)
         runs = list(itertools.combinations_with_replacement(range(len(own)), k))
-        volumes = [prod(prod((own[i][1] + j) / (j + 1) for j in range(run.count(i))) for i in set(run)) for run in runs]
+        volumes = [
+            prod(prod((own[i][1] + j) / (j + 1) for j in range(run.count(i))) for i in set(run))
+            for run in runs
+        ]
         found = [
             ((*ranks, *(own[i][0] for i in run)), volume * more)
             for ranks, volume in found
@@ -63,10 +78,18 @@ def places(x, y, parts):
     return found
 
 
-def reference(x, qs, epsilon, reach, spacing=1, flat=True, number=None, aims="records", parts=parts):
-    """Logarithms of the unnormalised weights of all tuples, as the head of the mechanism's file writes them."""
+def reference(
+    x, qs, epsilon, reach, spacing=1, flat=True, number=None, aims="records", parts=parts
+):
+    """Logarithms of the unnormalised weights of all tuples, as the head of the mechanism's file
+    writes them.
+    """
     q, rate, middle = np.array([float(level) for level in qs]), epsilon / 2, len(x) - 1
-    numbers = [n for n in range(middle - reach, middle + reach + 1) if n % spacing == 0] if number is None else [number]
+    numbers = (
+        [n for n in range(middle - reach, middle + reach + 1) if n % spacing == 0]
+        if number is None
+        else [number]
+    )
     rest = 2 * np.exp(-rate * (reach + 1)) / -np.expm1(-rate) if flat and number is None else 0.0
     exact = [Fraction(level) for level in qs]
     found = []
@@ -84,14 +107,22 @@ def reference(x, qs, epsilon, reach, spacing=1, flat=True, number=None, aims="re
 def test_the_reference_has_the_golden_numbers():
     """They have all records of a multiple at their middle rank, and quantiles at 1 + q N."""
     logs = reference((0, 1, 1, 3), LEVELS[2], 1.0, 10, aims="ranks", parts=middles)
-    np.testing.assert_allclose(np.exp(logs - np.log(np.exp(logs).sum())), GOLDEN, rtol=0, atol=1e-14)
+    np.testing.assert_allclose(
+        np.exp(logs - np.log(np.exp(logs).sum())), GOLDEN, rtol=0, atol=1e-14
+    )
     np.testing.assert_allclose(parts((1, 1, 1, 3), 1), [(1, 0.25), (2, 0.25), (3, 0.5)])
 
 
 def test_the_distribution_of_the_same_slots_has_the_golden_numbers(x64):
-    left, width = jnp.array([0.0, 0, 1, 1, 1, 2, 2, 3, 4]), jnp.array([0.0, 1, 0, 0, 1, 0, 1, 1, 0])  # of ranks 1/2, 1, 3/2, ...
-    levels, numbers = (Fraction(1, 4), Fraction(3, 4)), (jnp.int32(4), jnp.float64(0.5), jnp.int32(10), jnp.int32(3))
-    joint = dpjax.JointQuantiles(left, width, *numbers, levels=levels, terms=21, aims="ranks", resolution=Fraction(1))
+    # of ranks 1/2, 1, 3/2, ...
+    left, width = jnp.array([0.0, 0, 1, 1, 1, 2, 2, 3, 4]), jnp.array([0.0, 1, 0, 0, 1, 0, 1, 1, 0])
+    levels, numbers = (
+        (Fraction(1, 4), Fraction(3, 4)),
+        (jnp.int32(4), jnp.float64(0.5), jnp.int32(10), jnp.int32(3)),
+    )
+    joint = dpjax.JointQuantiles(
+        left, width, *numbers, levels=levels, terms=21, aims="ranks", resolution=Fraction(1)
+    )
     np.testing.assert_allclose(np.exp(joint.log_prob(tuples(2))), GOLDEN, rtol=0, atol=1e-14)
 
 
@@ -99,25 +130,40 @@ def test_heavy_ties_are_counted_in_full():
     """Where a quantile is among the first or the last of many equal records, too."""
     many = {"lower": 0, "upper": 100, "neighbors": "add_remove", "resolution": 1}
     two = dpjax.quantiles(np.repeat([40.0, 70.0], [30, 40]), ["0.25", "0.5", "0.75"], **many)
-    assert dpjax.joint_quantiles(two, 60.0).sample(jax.random.key(0), 20).tolist() == [[40, 70, 70]] * 20
-    assert dpjax.joint_quantiles(two, 60.0, public_n=70).sample(jax.random.key(0), 20).tolist() == [[40, 70, 70]] * 20
-    zeros = dpjax.quantiles(np.repeat([0.0, 5000.0], [900, 100]), ["0.25", "0.5", "0.75"], **many | {"upper": 99999})
+    assert (
+        dpjax.joint_quantiles(two, 60.0).sample(jax.random.key(0), 20).tolist()
+        == [[40, 70, 70]] * 20
+    )
+    assert (
+        dpjax.joint_quantiles(two, 60.0, public_n=70).sample(jax.random.key(0), 20).tolist()
+        == [[40, 70, 70]] * 20
+    )
+    zeros = dpjax.quantiles(
+        np.repeat([0.0, 5000.0], [900, 100]), ["0.25", "0.5", "0.75"], **many | {"upper": 99999}
+    )
     for epsilon in (0.5, 8.0):
         marginals = dpjax.joint_quantiles(zeros, epsilon).marginals()
         assert (np.asarray(marginals.cdf(0.0)) > 0.999).all()
-    small = dpjax.joint_quantiles(zeros, 8.0, reach=5).marginals()  # control: the flat term is all that is left
+    # control: the flat term is all that is left
+    small = dpjax.joint_quantiles(zeros, 8.0, reach=5).marginals()
     assert (np.asarray(small.cdf(0.0)) < 0.1).all()
 
 
 def all_datasets(most):
-    return [rows for n in range(most + 1) for rows in itertools.combinations_with_replacement(range(CELLS), n)]
+    return [
+        rows
+        for n in range(most + 1)
+        for rows in itertools.combinations_with_replacement(range(CELLS), n)
+    ]
 
 
 def log_probabilities(rows, qs, epsilon, neighbors="add_remove", **options):
     """Of all tuples, a row for each dataset."""
     padded = np.array([[*row, *[0] * (4 - len(row))] for row in rows], float)
     count = jnp.array([len(row) for row in rows], jnp.int32)
-    asked = dpjax.quantiles(padded, qs, lower=0, upper=CELLS - 1, neighbors=neighbors, resolution=1, num_records=count)
+    asked = dpjax.quantiles(
+        padded, qs, lower=0, upper=CELLS - 1, neighbors=neighbors, resolution=1, num_records=count
+    )
     distribution = dpjax.joint_quantiles(asked, epsilon, **options)
     return np.asarray(distribution.log_prob(tuples(len(qs))[:, None, :])).T
 
@@ -127,9 +173,17 @@ def pairs(rows, neighbors):
     found = []
     for row, i in number.items():
         if neighbors == "add_remove":
-            found += [(i, number[more]) for v in range(CELLS) if (more := tuple(sorted((*row, v)))) in number]
+            found += [
+                (i, number[more])
+                for v in range(CELLS)
+                if (more := tuple(sorted((*row, v)))) in number
+            ]
         else:
-            swapped = {tuple(sorted((*row[:k], v, *row[k + 1 :]))) for k in range(len(row)) for v in range(CELLS)}
+            swapped = {
+                tuple(sorted((*row[:k], v, *row[k + 1 :])))
+                for k in range(len(row))
+                for v in range(CELLS)
+            }
             found += [(i, number[other]) for other in swapped]
     return np.array(found)
 
@@ -144,7 +198,8 @@ def losses(logs, found):
 def test_no_neighbour_loses_more_than_epsilon(m, x64):
     rows = all_datasets(4)
     found, same_size = pairs(rows, "add_remove"), [row for row in rows if len(row) == 4]
-    for reach, terms in [(1, 3), (3, 2), (30, 7), (12, 25)]:  # also all sizes, far beyond those of the rows
+    # also all sizes, far beyond those of the rows
+    for reach, terms in [(1, 3), (3, 2), (30, 7), (12, 25)]:
         for epsilon in (0.5, 2.0):
             logs = log_probabilities(rows, LEVELS[m], epsilon, reach=reach, terms=terms)
             np.testing.assert_allclose(np.exp(logs).sum(-1), 1, rtol=1e-12)
@@ -155,7 +210,9 @@ def test_no_neighbour_loses_more_than_epsilon(m, x64):
             else:
                 spacing = -(-(2 * reach + 1) // terms)
                 expected = reference(rows[40], LEVELS[m], epsilon, reach, spacing)
-                np.testing.assert_allclose(logs[40] - logs[40][0], expected - expected[0], atol=1e-12)
+                np.testing.assert_allclose(
+                    logs[40] - logs[40][0], expected - expected[0], atol=1e-12
+                )
     for n in (2, 4, 9):  # right or not; more than the columns count as these
         logs = log_probabilities(rows, LEVELS[m], 2.0, public_n=n)
         loss, width = losses(logs, found)
@@ -179,7 +236,8 @@ def test_what_must_fail():
 
     assert largest() <= 1 + 1e-9
     assert largest(flat=False) > 1.1
-    # A "public" n that follows the data: every dataset aims at quantiles of its own number of records.
+    # A "public" n that follows the data: every dataset aims at quantiles of its own number of
+    # records.
     own = np.array([reference(row, LEVELS[2], 1.0, 1, number=len(row) - 1) for row in rows])
     assert max(losses(own - np.log(np.exp(own).sum(-1, keepdims=True)), found)) > 1.1
     with pytest.raises(ValueError, match="neighbor relation"):
@@ -191,47 +249,83 @@ def test_what_must_fail():
 
     assert largest(epsilon=0.2) <= 0.2 + 1e-9
     assert largest(epsilon=0.2, parts=large) > 0.25
-    # Without tuples that share a slot of the line, the support is that of the data: records that are equal leave no room.
-    some = dpjax.quantiles(np.array([[0.0, 1, 1, 1], [0, 1, 1, 2]]), ["0.25", "0.75"], lower=0, upper=3, neighbors="add_remove")
+    # Without tuples that share a slot of the line, the support is that of the data: records that
+    # are equal leave no room.
+    some = dpjax.quantiles(
+        np.array([[0.0, 1, 1, 1], [0, 1, 1, 2]]),
+        ["0.25", "0.75"],
+        lower=0,
+        upper=3,
+        neighbors="add_remove",
+    )
     widths = np.asarray(dpjax.joint_quantiles(some, 1.0).width)
     assert (widths > 0).sum(-1).tolist() == [2, 3]
 
 
-@pytest.mark.parametrize(("neighbors", "m"), [("add_remove", 2), *(pytest.param(*case, marks=pytest.mark.slow) for case in OTHERS)])
+@pytest.mark.parametrize(
+    ("neighbors", "m"),
+    [("add_remove", 2), *(pytest.param(*case, marks=pytest.mark.slow) for case in OTHERS)],
+)
 def test_marginals_are_sums_over_all_tuples(neighbors, m, x64):
     """And draws follow it."""
     rows = [(0, 1, 1, 3), (2, 2, 2, 2), (0, 0, 0, 3)]
-    asked = dpjax.quantiles(np.array(rows, float), LEVELS[m], lower=0, upper=CELLS - 1, neighbors=neighbors, resolution=1)
+    asked = dpjax.quantiles(
+        np.array(rows, float),
+        LEVELS[m],
+        lower=0,
+        upper=CELLS - 1,
+        neighbors=neighbors,
+        resolution=1,
+    )
     distribution = dpjax.joint_quantiles(asked, np.array([1.0, 0.3, 4.0]), reach=10)
     y = tuples(m)
     mass = np.exp(np.asarray(distribution.log_prob(y[:, None, :])))[..., None]  # (tuples, rows, 1)
     marginals = distribution.marginals()
     assert marginals.batch_shape == (3, m)
     for point in (-1.0, 0.0, 1.0, 1.5, 2.0, 3.0, 4.0):
-        np.testing.assert_allclose(marginals.cdf(point), (mass * (y <= point)[:, None]).sum(0), atol=1e-13)
-        np.testing.assert_allclose(marginals.mean_abs_error(point), (mass * abs(y - point)[:, None]).sum(0), atol=1e-13)
+        np.testing.assert_allclose(
+            marginals.cdf(point), (mass * (y <= point)[:, None]).sum(0), atol=1e-13
+        )
+        np.testing.assert_allclose(
+            marginals.mean_abs_error(point), (mass * abs(y - point)[:, None]).sum(0), atol=1e-13
+        )
     mean = (mass * y[:, None]).sum(0)
     np.testing.assert_allclose(marginals.mean(), mean, atol=1e-13)
-    np.testing.assert_allclose(marginals.variance(), (mass * (y[:, None] - mean) ** 2).sum(0), atol=1e-13)
+    np.testing.assert_allclose(
+        marginals.variance(), (mass * (y[:, None] - mean) ** 2).sum(0), atol=1e-13
+    )
     cdf = np.array([(mass * (y <= v)[:, None]).sum(0) for v in range(CELLS)])
     for p in (0.05, 0.5, 0.83):
         np.testing.assert_array_equal(marginals.quantile(p), (cdf < p).sum(0))
     draws = np.asarray(distribution.sample(jax.random.key(1), (7_000,)))
     number = {tuple(y): i for i, y in enumerate(y)}
     for row in range(3):
-        counts = np.bincount([number[tuple(y)] for y in draws[:, row].astype(int)], minlength=len(number))
+        counts = np.bincount(
+            [number[tuple(y)] for y in draws[:, row].astype(int)], minlength=len(number)
+        )
         statistics.assert_counts_follow(counts, mass[:, row, 0])
         statistics.assert_counts_rejected(counts, mass[:, row - 1, 0])  # those of another row
 
 
 def test_grids_of_more_than_32_bits(x64):
     size = 2**40
-    asked = dpjax.quantiles(np.round([size / 3, 2 * size / 3]), LEVELS[2], lower=0, upper=size - 1, neighbors="swap", resolution=1)
+    asked = dpjax.quantiles(
+        np.round([size / 3, 2 * size / 3]),
+        LEVELS[2],
+        lower=0,
+        upper=size - 1,
+        neighbors="swap",
+        resolution=1,
+    )
     distribution = dpjax.joint_quantiles(asked, 0.01)
     draws, marginals = distribution.sample(jax.random.key(0), 2000), distribution.marginals()
     for k in (0, 1):
-        statistics.assert_follows(draws[:, k], lambda y, k=k: np.asarray(marginals.cdf(np.asarray(y)[..., None]))[..., k])
-    statistics.assert_rejected(draws[:, 0], lambda y: np.asarray(marginals.cdf(np.asarray(y)[..., None]))[..., 1])
+        statistics.assert_follows(
+            draws[:, k], lambda y, k=k: np.asarray(marginals.cdf(np.asarray(y)[..., None]))[..., k]
+        )
+    statistics.assert_rejected(
+        draws[:, 0], lambda y: np.asarray(marginals.cdf(np.asarray(y)[..., None]))[..., 1]
+    )
 
 
 @pytest.mark.slow
@@ -245,10 +339,18 @@ def test_on_the_line_draws_have_the_marginals(x64):
     assert draws.max() <= 10
     marginals = distribution.marginals()
     for k in range(3):
-        statistics.assert_follows(draws[:, k], lambda y, k=k: np.asarray(marginals.cdf(np.asarray(y)[..., None]))[..., k])
-    statistics.assert_rejected(draws[:, 0], lambda y: np.asarray(marginals.cdf(np.asarray(y)[..., None]))[..., 1])
+        statistics.assert_follows(
+            draws[:, k], lambda y, k=k: np.asarray(marginals.cdf(np.asarray(y)[..., None]))[..., k]
+        )
+    statistics.assert_rejected(
+        draws[:, 0], lambda y: np.asarray(marginals.cdf(np.asarray(y)[..., None]))[..., 1]
+    )
     np.testing.assert_allclose(marginals.cdf(marginals.quantile(0.3)), 0.3, atol=1e-12)
-    density = np.exp(np.asarray(distribution.log_prob(np.array([[0.5, 3.0, 7.0], [3.0, 0.5, 7.0], [0.5, 3.0, 11.0]]))))
+    density = np.exp(
+        np.asarray(
+            distribution.log_prob(np.array([[0.5, 3.0, 7.0], [3.0, 0.5, 7.0], [0.5, 3.0, 11.0]]))
+        )
+    )
     assert density[0] > 0
     assert density[1] == 0
     assert density[2] == 0
@@ -263,9 +365,9 @@ def test_draws_do_not_depend_on_padding_and_further_rows(known):
 
     @jax.jit
     def draw(x, count, epsilon):
-        return dpjax.joint_quantiles(dpjax.quantiles(x, ["0.25", "0.5"], num_records=count, **options), epsilon, **known).sample(
-            key, (5,)
-        )
+        return dpjax.joint_quantiles(
+            dpjax.quantiles(x, ["0.25", "0.5"], num_records=count, **options), epsilon, **known
+        ).sample(key, (5,))
 
     key, epsilon = jax.random.key(3), jnp.array([1.0, 0.5, 2.0])
     together = draw(x, count, epsilon)
@@ -280,11 +382,17 @@ FURTHER = {"epsilon": 1e9, "public_n": 0}, {"epsilon": 1e-6}
 
 @pytest.mark.parametrize(
     "options",
-    [{"epsilon": 1.0, "public_n": 10**8}, {"epsilon": 1e9}, *(pytest.param(more, marks=pytest.mark.slow) for more in FURTHER)],
+    [
+        {"epsilon": 1.0, "public_n": 10**8},
+        {"epsilon": 1e9},
+        *(pytest.param(more, marks=pytest.mark.slow) for more in FURTHER),
+    ],
 )
 def test_in_float32_no_size_or_epsilon_is_rounded_away(options):
     rows = np.array([[1, 2, 3, 4, 5, np.nan], [1, 2, 3, 4, 5, 6]], np.float32)
-    asked = dpjax.quantiles(rows, ["0.25", "0.75"], lower=0, upper=10, neighbors="add_remove", resolution=1)
+    asked = dpjax.quantiles(
+        rows, ["0.25", "0.75"], lower=0, upper=10, neighbors="add_remove", resolution=1
+    )
     points = np.array(list(itertools.combinations_with_replacement(range(11), 2)), np.float32)
     logs = np.asarray(dpjax.joint_quantiles(asked, **options).log_prob(points[:, None]))
     np.testing.assert_allclose(np.exp(logs).sum(0), 1, rtol=2e-3)
@@ -304,7 +412,9 @@ def test_data_never_raise_and_bad_parameters_do():
     with pytest.raises(ValueError, match="public_n must"):
         dpjax.joint_quantiles(asked, 1.0, public_n=-1)
     with pytest.raises(ValueError, match="public"):
-        dpjax.joint_quantiles(dpjax.quantiles(wild, ["0.5"], **options | {"neighbors": "swap"}), 1.0, public_n=5)
+        dpjax.joint_quantiles(
+            dpjax.quantiles(wild, ["0.5"], **options | {"neighbors": "swap"}), 1.0, public_n=5
+        )
     with pytest.raises(TypeError, match="SortedRecords"):
         dpjax.joint_quantiles(dpjax.median(wild, **options), 1.0)
     for levels in ([], ["0.5", "0.5"], ["0.5", "0.2"], [0.0], [1.5]):
@@ -316,7 +426,10 @@ def test_data_never_raise_and_bad_parameters_do():
 
 def test_guarantee():
     asked = dpjax.quantiles(jnp.arange(5.0), ["0.5"], lower=0, upper=5, neighbors="swap")
-    assert str(joint_quantiles.guarantee(asked, 0.5)) == "0.5-DP and 0.5-bounded-range under swap neighbors"
+    assert (
+        str(joint_quantiles.guarantee(asked, 0.5))
+        == "0.5-DP and 0.5-bounded-range under swap neighbors"
+    )
 
 
 @pytest.mark.slow
@@ -334,15 +447,26 @@ def test_without_records_far_from_all_quantiles_draws_and_bars_are_the_same(neig
     assert near is not None
     assert near_of(distinct, Fraction(1), 0.5) is None
     assert near_of(distinct, None, 32.0) is not None
-    assert near_of(np.rint(distinct / 1000) * 1000, None, 32.0) is None  # records next to the median are equal
+    # records next to the median are equal
+    assert near_of(np.rint(distinct / 1000) * 1000, None, 32.0) is None
 
     @jax.jit
     def compute(x, upper):
-        asked = dpjax.quantiles(x, levels, lower=0.0, upper=upper, neighbors=neighbors, resolution=1, **count)
+        asked = dpjax.quantiles(
+            x, levels, lower=0.0, upper=upper, neighbors=neighbors, resolution=1, **count
+        )
         full = dpjax.joint_quantiles(asked, epsilon, terms=4)
-        less, few = without_far(full, *near), without_far(full, 0, near[1])  # a control: no record on either side
-        found = [(joint.sample(jax.random.key(0), (50,)), joint.marginals().mean_abs_error(asked.value)) for joint in (full, less)]
-        return [joint.width for joint in (full, less)], found, few.marginals().mean_abs_error(asked.value)
+        # a control: no record on either side
+        less, few = without_far(full, *near), without_far(full, 0, near[1])
+        found = [
+            (joint.sample(jax.random.key(0), (50,)), joint.marginals().mean_abs_error(asked.value))
+            for joint in (full, less)
+        ]
+        return (
+            [joint.width for joint in (full, less)],
+            found,
+            few.marginals().mean_abs_error(asked.value),
+        )
 
     for cells in (13, 3001):
         x = np.random.default_rng(3).integers(0, cells, (2, 1500)).astype(np.float32)

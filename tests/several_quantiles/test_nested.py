@@ -1,4 +1,6 @@
-"""Nested quantiles: the law against its definition, and draws from it; it is audited where it is released."""
+"""Nested quantiles: the law against its definition, and draws from it; it is audited where it is
+released.
+"""
 
 import functools
 import itertools
@@ -33,16 +35,32 @@ def tuples_of(levels, cells=3):
 def of_part(records, low, high, levels, epsilon, neighbors, number):
     """The probabilities of all tuples from low to high, by one joint draw as it is defined."""
     cells = high - low + 1
-    law = Parameters.of(levels, epsilon, neighbors, cells, neighbors != "swap", 0, 2, max(len(records), 1))
+    law = Parameters.of(
+        levels, epsilon, neighbors, cells, neighbors != "swap", 0, 2, max(len(records), 1)
+    )
     found = probabilities([r - low for r in records], law, number - 1)
-    return {tuple(low + v for v in y): float(p) for y, p in zip(tuples_of(levels, cells), found, strict=True)}
+    return {
+        tuple(low + v for v in y): float(p)
+        for y, p in zip(tuples_of(levels, cells), found, strict=True)
+    }
 
 
 def by_definition(data, levels, epsilon, neighbors, number):
-    """The probability of every tuple: of each first one with places, then parts between them, from lists of records."""
+    """The probability of every tuple: of each first one with places, then parts between them, from
+    lists of records.
+    """
     nesting = Nesting.of(levels)
     shares, k = Shares.of(nesting, neighbors, neighbors == "add_remove"), len(nesting.first)
-    law = Parameters.of(tuple(levels[i] for i in nesting.first), epsilon * shares.first, neighbors, 3, neighbors != "swap", 0, 2, 9)
+    law = Parameters.of(
+        tuple(levels[i] for i in nesting.first),
+        epsilon * shares.first,
+        neighbors,
+        3,
+        neighbors != "swap",
+        0,
+        2,
+        9,
+    )
     aims = np.diff([1, *(ceil(q * number) for q in law.levels), number])
     rate = float(epsilon * shares.first / (4 if neighbors == "swap" else 2))
     weights = {}
@@ -79,20 +97,32 @@ def by_definition(data, levels, epsilon, neighbors, number):
 
 
 def simulated(levels, neighbors, epsilon, number=NUMBER, sizes=None):
-    """The log-probabilities of all tuples for all datasets, ``(datasets, tuples)``, with all ranks of places added up."""
+    """The log-probabilities of all tuples for all datasets, ``(datasets, tuples)``, with all ranks
+    of places added up.
+    """
     datasets = oracle.all_datasets(sizes or SIZES[neighbors], GRID)
     rows, count = padded(datasets, max(map(len, datasets)))
-    asked = quantiles(rows, levels, lower=0, upper=GRID[-1], neighbors=neighbors, resolution=1, num_records=count)
+    asked = quantiles(
+        rows, levels, lower=0, upper=GRID[-1], neighbors=neighbors, resolution=1, num_records=count
+    )
     public = {} if neighbors == "swap" else {"public_n": number}
     return datasets, of_tuples(nested_quantiles(asked, float(epsilon), **public), levels).T
 
 
 def of_tuples(distribution, levels):
-    """The log-probabilities of all tuples, ``(tuples, ...)``: those with all ranks of places, added up."""
-    k, n, batch = len(distribution.nesting.first), distribution.asked.values.shape[-1], distribution.batch_shape
+    """The log-probabilities of all tuples, ``(tuples, ...)``: those with all ranks of places, added
+    up.
+    """
+    k, n, batch = (
+        len(distribution.nesting.first),
+        distribution.asked.values.shape[-1],
+        distribution.batch_shape,
+    )
     points = jnp.array(tuples_of(levels), float).reshape(-1, 1, *[1] * len(batch), len(levels))
     ranks = jnp.array(list(itertools.combinations_with_replacement(range(n + 1), k)), jnp.int32)
-    return np.logaddexp.reduce(np.asarray(distribution.log_prob(points, ranks.reshape(-1, *[1] * len(batch), k))), axis=1)
+    return np.logaddexp.reduce(
+        np.asarray(distribution.log_prob(points, ranks.reshape(-1, *[1] * len(batch), k))), axis=1
+    )
 
 
 @pytest.mark.parametrize("neighbors", SIZES)
@@ -102,26 +132,43 @@ def test_probabilities_are_those_of_the_definition(neighbors, x64):
         datasets, found = simulated(SIXTHS, neighbors, epsilon)
         np.testing.assert_allclose(np.exp(found).sum(axis=-1), 1.0, rtol=1e-11)
         some = [row for row, data in enumerate(datasets) if row % 3 == 0 or len(set(data)) == 1]
-        wanted = [by_definition(datasets[row], SIXTHS, Fraction(epsilon), neighbors, number) for row in some]
+        wanted = [
+            by_definition(datasets[row], SIXTHS, Fraction(epsilon), neighbors, number)
+            for row in some
+        ]
         np.testing.assert_allclose(np.exp(found[some]), wanted, rtol=1e-8)
-        wrong = [by_definition(datasets[row], SIXTHS, Fraction(epsilon), neighbors, number + 3) for row in some]
+        wrong = [
+            by_definition(datasets[row], SIXTHS, Fraction(epsilon), neighbors, number + 3)
+            for row in some
+        ]
         assert np.max(np.abs(np.exp(found[some]) / wrong - 1)) > 1e-3  # the control
 
 
 def test_a_number_that_is_drawn_is_a_mixture():
-    """Draws with a private number of records follow the laws for all numbers, weighted by the noise; the control has no noise."""
+    """Draws with a private number of records follow the laws for all numbers, weighted by the
+    noise; the control has no noise.
+    """
     data, epsilon = jnp.array([0.0, 1.0, 1.0, 2.0]), 4.0
     asked = quantiles(data, SIXTHS, lower=0, upper=2, neighbors="add_remove", resolution=1)
-    shares, points = Shares.of(Nesting.of(SIXTHS), "add_remove", False), jnp.array(tuples_of(SIXTHS), float)
+    shares, points = (
+        Shares.of(Nesting.of(SIXTHS), "add_remove", False),
+        jnp.array(tuples_of(SIXTHS), float),
+    )
     draws = np.asarray(nested_quantiles(asked, epsilon).sample(jax.random.key(5), 20000))
     counts = np.sum(np.all(draws[:, None] == np.asarray(points), axis=-1), axis=0)
     assert counts.sum() == len(draws)
     rate, numbers = epsilon * float(shares.number), np.arange(-150, 160)
     noise = np.tanh(rate / 2) * np.exp(-rate * np.abs(numbers - 4))
     kept = 1 - float(shares.number)  # with a public number all of epsilon is for the two draws
-    laws = of_tuples(nested_quantiles(asked, epsilon * kept, public_n=np.maximum(numbers, 0)), SIXTHS)
-    statistics.assert_counts_follow(counts, np.exp(np.asarray(laws, np.float64)) @ noise / noise.sum())
-    statistics.assert_counts_rejected(counts, np.exp(np.asarray(laws, np.float64))[:, numbers == 4][:, 0])
+    laws = of_tuples(
+        nested_quantiles(asked, epsilon * kept, public_n=np.maximum(numbers, 0)), SIXTHS
+    )
+    statistics.assert_counts_follow(
+        counts, np.exp(np.asarray(laws, np.float64)) @ noise / noise.sum()
+    )
+    statistics.assert_counts_rejected(
+        counts, np.exp(np.asarray(laws, np.float64))[:, numbers == 4][:, 0]
+    )
 
 
 def test_draws_on_the_line_ascend_between_the_bounds_and_are_near_the_quantiles():
@@ -154,7 +201,14 @@ def test_a_row_draws_the_same_whatever_rows_there_are():
 @pytest.mark.parametrize("data", [[], [0.0], [2.0] * 9, [np.nan] * 4, [-np.inf, np.inf, 1e30]])
 def test_records_never_raise(data):
     for resolution in (None, 1):
-        asked = quantiles(jnp.array(data, jnp.float32), NINTHS, lower=0, upper=2, neighbors="add_remove", resolution=resolution)
+        asked = quantiles(
+            jnp.array(data, jnp.float32),
+            NINTHS,
+            lower=0,
+            upper=2,
+            neighbors="add_remove",
+            resolution=resolution,
+        )
         draws = np.asarray(nested_quantiles(asked, 1.0).sample(jax.random.key(0), 50))
         assert draws.shape == (50, 8)
         assert np.all((draws >= 0) & (draws <= 2))
@@ -166,7 +220,9 @@ def test_bad_parameters_raise():
     with pytest.raises(ValueError, match="under swap the number of records is public"):
         nested_quantiles(asked, 1.0, public_n=9)
     with pytest.raises(ValueError, match=r"use dpjax\.joint_quantiles"):
-        nested_quantiles(quantiles(jnp.arange(9.0), [0.2, 0.4], lower=0, upper=9, neighbors="swap"), 1.0)
+        nested_quantiles(
+            quantiles(jnp.arange(9.0), [0.2, 0.4], lower=0, upper=9, neighbors="swap"), 1.0
+        )
     with pytest.raises(TypeError, match="from dpjax"):
         nested_quantiles(jnp.arange(9.0), 1.0)
     private = quantiles(jnp.arange(9.0), SIXTHS, lower=0, upper=9, neighbors="add_remove")
@@ -176,7 +232,10 @@ def test_bad_parameters_raise():
 
 def test_what_a_draw_costs():
     asked = quantiles(jnp.arange(9.0), SIXTHS, lower=0, upper=9, neighbors="add_remove")
-    cost, known = nested_quantiles.guarantee(asked, 2.0), nested_quantiles.guarantee(asked, 2.0, public_n=9)
+    cost, known = (
+        nested_quantiles.guarantee(asked, 2.0),
+        nested_quantiles.guarantee(asked, 2.0, public_n=9),
+    )
     assert cost.epsilon == known.epsilon == 2
     assert (cost.neighbors, known.rho < cost.epsilon**2 / 8) == ("add_remove", True)
     shares = Shares.of(Nesting.of(SIXTHS), "add_remove", False)
@@ -186,7 +245,9 @@ def test_what_a_draw_costs():
 
 @pytest.mark.parametrize("epsilon", [0.05, 0.5, 2.0])
 def test_a_part_that_gets_as_long_as_the_room_for_it_draws_by_the_same_number(epsilon, x64):
-    """A guess that is far too large, and one record more, here or in another row: then a part takes the room of all records."""
+    """A guess that is far too large, and one record more, here or in another row: then a part takes
+    the room of all records.
+    """
     n, room, levels = 300, 264, [f"{k}/9" for k in range(1, 9)]
 
     def rows(*held):
@@ -194,12 +255,16 @@ def test_a_part_that_gets_as_long_as_the_room_for_it_draws_by_the_same_number(ep
         return quantiles(jnp.asarray(x), levels, lower=-100, upper=400, neighbors="add_remove")
 
     ends = [-90.0, -80.0, -1.5], [300.5, 310.0, 320.0]  # all records are in the middle part
-    y = jnp.array([[*ends[0], *inside, *ends[1]] for inside in ((87.5, 175.5), (99.5, 166.5), (20.5, 30.5))])[:, None]
+    y = jnp.array(
+        [[*ends[0], *inside, *ends[1]] for inside in ((87.5, 175.5), (99.5, 166.5), (20.5, 30.5))]
+    )[:, None]
 
     def law(asked, guess):
         return np.asarray(nested_quantiles(asked, epsilon, public_n=guess).log_prob(y))
 
-    shorter, longer, beside = (law(rows(*held), 100_000) for held in ((room,), (room + 1,), (room, room + 1)))
+    shorter, longer, beside = (
+        law(rows(*held), 100_000) for held in ((room,), (room + 1,), (room, room + 1))
+    )
     assert np.max(np.abs(longer - shorter)) <= epsilon
     np.testing.assert_allclose(beside[:, :1], shorter, atol=1e-9)
     told = law(rows(room + 1), 20)  # the control: a guess that follows the data

@@ -16,9 +16,15 @@ def asked(levels, **options):
 
 
 def test_the_number_of_levels_decides():
-    for m, kind in [(1, "IndependentQuantiles"), (2, "JointQuantiles"), (32, "JointQuantiles"), (33, "NestedQuantiles")]:
+    for m, kind in [
+        (1, "IndependentQuantiles"),
+        (2, "JointQuantiles"),
+        (32, "JointQuantiles"),
+        (33, "NestedQuantiles"),
+    ]:
         levels = [f"{k / 100}" for k in range(1, m + 1)]
-        found = jax.eval_shape(lambda levels=levels: dpjax.private_quantiles(asked(levels), 1.0))  # its type and its shape
+        # its type and its shape
+        found = jax.eval_shape(lambda levels=levels: dpjax.private_quantiles(asked(levels), 1.0))
         assert type(found).__name__ == kind
         assert found.event_shape == (m,)
     for method in ("joint", "nested", "recursive", "independent"):
@@ -35,7 +41,9 @@ def test_guarantees_are_those_of_the_mechanism():
     assert private_quantiles.guarantee(few, 1.0).bounded_range == 1.0
     assert private_quantiles.guarantee(many, 1.0).bounded_range > 1.0
     assert private_cdf.guarantee(few, 1.0) == private_quantiles.guarantee(few, 1.0)
-    assert private_cdf.guarantee(few, 1.0, method="recursive") == private_quantiles.guarantee(few, 1.0, method="recursive")
+    assert private_cdf.guarantee(few, 1.0, method="recursive") == private_quantiles.guarantee(
+        few, 1.0, method="recursive"
+    )
 
 
 @pytest.mark.slow

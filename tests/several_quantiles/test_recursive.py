@@ -1,4 +1,6 @@
-"""Recursive quantiles: the joint law against its definition, audited over all small datasets, and draws from it."""
+"""Recursive quantiles: the joint law against its definition, audited over all small datasets, and
+draws from it.
+"""
 
 import functools
 import itertools
@@ -21,19 +23,26 @@ GRID = (0, 1, 2, 3)
 THIRDS = (Fraction(1, 3), Fraction(2, 3))
 QUARTERS = (Fraction(1, 4), Fraction(1, 2), Fraction(3, 4))
 EPSILONS = np.array([0.5, 3.0])
-SIZES = {"add_remove": (0, 1, 2, 3, 4, 5), "swap": (4,)}  # up to 3 records, no loss tells records that are in both parts
-NUMBERS = np.arange(-88, 89)  # noisy ones; beyond them all equal records go to one side, and losses are what they are at the ends
+# up to 3 records, no loss tells records that are in both parts
+SIZES = {"add_remove": (0, 1, 2, 3, 4, 5), "swap": (4,)}
+# noisy ones; beyond them all equal records go to one side, and losses are what they are at the ends
+NUMBERS = np.arange(-88, 89)
 
 
 @functools.cache
 def of_part(records, low, high, q, epsilon, neighbors):
-    """The probabilities of low, ..., high for the quantile of a part, by piecewise Laplace as it is defined."""
+    """The probabilities of low, ..., high for the quantile of a part, by piecewise Laplace as it is
+    defined.
+    """
     if low == high:
         return (1.0,)
-    if neighbors == "swap" and not records:  # nobody can be replaced; the last level reaches the bounds all the same
+    # nobody can be replaced; the last level reaches the bounds all the same
+    if neighbors == "swap" and not records:
         extremes = [low, high], [low, low]
     else:
-        statistic = functools.partial(oracle.quantile, q=q, definition="lower", lower=low, upper=high)
+        statistic = functools.partial(
+            oracle.quantile, q=q, definition="lower", lower=low, upper=high
+        )
         extremes = oracle.extremes(records, 2 * len(records) + 4, statistic, neighbors, low, high)
     sides = [[(level, int(value)) for level, value in enumerate(side)] for side in extremes]
     values, costs = oracle.costs_on_grid(*sides, "piecewise_laplace")
@@ -52,7 +61,9 @@ def chances_of_numbers(below, above, q, epsilon, neighbors, public):
 
 
 def by_definition(data, levels, epsilon, neighbors, fault=None):
-    """The probabilities of all tuples with all noisy numbers of the first draw, by lists of records; ``fault`` is a mistake."""
+    """The probabilities of all tuples with all noisy numbers of the first draw, by lists of
+    records; ``fault`` is a mistake.
+    """
     depths, ends = len(levels).bit_length(), (Fraction(0), *levels, Fraction(1))
 
     def between(records, left, right, low, high, depth):
@@ -67,7 +78,10 @@ def by_definition(data, levels, epsilon, neighbors, fault=None):
         found = {}
         chances = of_part(tuple(records), low, high, q, each, "swap" if public else "add_remove")
         for y, chance in zip(range(low, high + 1), chances, strict=True):
-            below, equal, above = ([r for r in records if compare(r, y)] for compare in (operator.lt, operator.eq, operator.gt))
+            below, equal, above = (
+                [r for r in records if compare(r, y)]
+                for compare in (operator.lt, operator.eq, operator.gt)
+            )
             if depth == depths - 1:
                 found[(y,)] = chance * np.ones(len(NUMBERS))
                 continue
@@ -77,10 +91,26 @@ def by_definition(data, levels, epsilon, neighbors, fault=None):
             if fault == "as many as the rank says":
                 shares[:] = min(max(ceil(q * len(records)) - len(below), 0), len(equal))
             for some in set(shares.tolist()):
-                lefts = between(below + (equal if fault == "in both" else equal[:some]), left, middle, low, y, depth + 1)
-                rights = between((equal if fault == "in both" else equal[some:]) + above, middle, right, y, high, depth + 1)
+                lefts = between(
+                    below + (equal if fault == "in both" else equal[:some]),
+                    left,
+                    middle,
+                    low,
+                    y,
+                    depth + 1,
+                )
+                rights = between(
+                    (equal if fault == "in both" else equal[some:]) + above,
+                    middle,
+                    right,
+                    y,
+                    high,
+                    depth + 1,
+                )
                 for (a, p), (b, r) in itertools.product(lefts.items(), rights.items()):
-                    found[*a, y, *b] = found.get((*a, y, *b), 0) + np.where(shares == some, chance * numbers * p * r, 0)
+                    found[*a, y, *b] = found.get((*a, y, *b), 0) + np.where(
+                        shares == some, chance * numbers * p * r, 0
+                    )
         return found
 
     law = between(list(data), 0, len(levels) + 1, GRID[0], GRID[-1], 0)
@@ -92,7 +122,9 @@ def tuples_of(levels):
 
 
 def log_probabilities(levels, neighbors, truncate=None):
-    """Of every tuple with every noisy number for every dataset: ``(epsilons, datasets, tuples * numbers)``."""
+    """Of every tuple with every noisy number for every dataset:
+    ``(epsilons, datasets, tuples * numbers)``.
+    """
     return _log_probabilities(tuple(levels), neighbors, truncate)
 
 
@@ -100,7 +132,9 @@ def log_probabilities(levels, neighbors, truncate=None):
 def _log_probabilities(levels, neighbors, truncate):
     datasets = oracle.all_datasets(SIZES[neighbors], GRID)
     x, count = padded(datasets, max(SIZES[neighbors]))
-    asked = quantiles(x, levels, lower=0, upper=3, neighbors=neighbors, resolution=1, num_records=count)
+    asked = quantiles(
+        x, levels, lower=0, upper=3, neighbors=neighbors, resolution=1, num_records=count
+    )
     drawn = recursive_quantiles(asked, EPSILONS[:, None], truncate=truncate)
     points = jnp.asarray(tuples_of(levels), float)[:, None, None, None, :]
     noisy = jnp.asarray(np.tile(NUMBERS[:, None, None, None], len(levels)))
@@ -108,7 +142,8 @@ def _log_probabilities(levels, neighbors, truncate):
     q = levels[(len(levels) + 1) // 2 - 1]
     rate = EPSILONS / 12 / (8 if neighbors == "swap" else ceil(8 * max(q, 1 - q)))
     found = found.copy()
-    found[..., [0, -1]] -= np.log(-np.expm1(-rate))[:, None, None, None]  # and all numbers that are further off
+    # and all numbers that are further off
+    found[..., [0, -1]] -= np.log(-np.expm1(-rate))[:, None, None, None]
     return datasets, found.reshape(*found.shape[:2], -1)
 
 
@@ -119,7 +154,12 @@ def pairs(datasets, neighbors):
 @functools.cache
 def _pairs(datasets, neighbors):
     index = {data: row for row, data in enumerate(datasets)}
-    found = [(row, index[o]) for data, row in index.items() for o in oracle.neighbours_of(data, neighbors, GRID) if o in index]
+    found = [
+        (row, index[o])
+        for data, row in index.items()
+        for o in oracle.neighbours_of(data, neighbors, GRID)
+        if o in index
+    ]
     return np.array(found).T
 
 
@@ -128,7 +168,9 @@ def losses(values, datasets, neighbors):
     one, other = pairs(datasets, neighbors)
     with np.errstate(over="ignore"):
         ratio = values[..., one, :] - values[..., other, :]
-    return ratio.max(axis=(-2, -1)) / EPSILONS, (ratio.max(axis=-1) - ratio.min(axis=-1)).max(axis=-1) / EPSILONS
+    return ratio.max(axis=(-2, -1)) / EPSILONS, (ratio.max(axis=-1) - ratio.min(axis=-1)).max(
+        axis=-1
+    ) / EPSILONS
 
 
 CASES = [
@@ -158,7 +200,10 @@ def test_it_is_private_for_every_small_dataset(levels, neighbors, truncate, x64)
         assert (divergence <= order * EPSILONS**2 * zcdp).all(), (order, divergence)
 
 
-@pytest.mark.parametrize(("levels", "neighbors", "truncate"), [case for case in CASES if getattr(case, "values", case)[2] is None])
+@pytest.mark.parametrize(
+    ("levels", "neighbors", "truncate"),
+    [case for case in CASES if getattr(case, "values", case)[2] is None],
+)
 def test_probabilities_are_those_of_the_definition(levels, neighbors, truncate, x64):
     datasets, found = log_probabilities(levels, neighbors)
     some = [row for row, data in enumerate(datasets) if row % 4 == 0 or len(set(data)) == 1]
@@ -181,25 +226,40 @@ FAULTS = [
 @pytest.mark.parametrize(("neighbors", "fault", "least"), FAULTS)
 def test_control_mistakes_that_the_audit_finds(neighbors, fault, least):
     datasets = oracle.all_datasets(SIZES[neighbors], GRID)
-    values = np.log([[by_definition(data, QUARTERS, epsilon, neighbors, fault) for data in datasets] for epsilon in EPSILONS])
+    values = np.log(
+        [
+            [by_definition(data, QUARTERS, epsilon, neighbors, fault) for data in datasets]
+            for epsilon in EPSILONS
+        ]
+    )
     assert losses(values, datasets, neighbors)[0].max() > least
 
 
 def test_the_range_of_all_draws_is_more_than_epsilon():
     """So no range of epsilon is promised: ranges of adaptive draws do not add up."""
     datasets = oracle.all_datasets(SIZES["add_remove"], GRID)
-    values = np.log([[by_definition(data, QUARTERS, epsilon, "add_remove") for data in datasets] for epsilon in EPSILONS])
+    values = np.log(
+        [
+            [by_definition(data, QUARTERS, epsilon, "add_remove") for data in datasets]
+            for epsilon in EPSILONS
+        ]
+    )
     assert losses(values, datasets, "add_remove")[1].max() > 1.2
 
 
 @pytest.mark.slow
 def test_draws_follow_the_joint_law():
-    asked = quantiles(jnp.array([0.0, 2.0, 2.0]), QUARTERS, lower=0, upper=3, neighbors="add_remove", resolution=1)
-    draws = np.asarray(recursive_quantiles(asked, 1.0).sample(jax.random.key(3), (100, 400))).reshape(-1, 3)
+    asked = quantiles(
+        jnp.array([0.0, 2.0, 2.0]), QUARTERS, lower=0, upper=3, neighbors="add_remove", resolution=1
+    )
+    draws = np.asarray(
+        recursive_quantiles(asked, 1.0).sample(jax.random.key(3), (100, 400))
+    ).reshape(-1, 3)
     counts = np.sum(np.all(draws[:, None] == np.array(tuples_of(QUARTERS), float), axis=-1), axis=0)
     assert counts.sum() == len(draws)
     exact, other = (
-        by_definition((0, 2, 2), QUARTERS, epsilon, "add_remove").reshape(len(counts), -1).sum(-1) for epsilon in (1.0, 1.2)
+        by_definition((0, 2, 2), QUARTERS, epsilon, "add_remove").reshape(len(counts), -1).sum(-1)
+        for epsilon in (1.0, 1.2)
     )
     statistics.assert_counts_follow(counts, exact)
     statistics.assert_counts_rejected(counts, other)
@@ -219,7 +279,9 @@ def test_one_quantile_is_that_of_piecewise_laplace(neighbors, x64):
 @pytest.mark.slow
 @pytest.mark.parametrize("neighbors", ["add_remove", "swap"])
 def test_densities_on_the_line_are_private(neighbors, x64):
-    """At random points, for random neighbours; a loss near epsilon shows that the search reaches far enough."""
+    """At random points, for random neighbours; a loss near epsilon shows that the search reaches
+    far enough.
+    """
     random = np.random.default_rng(2)
     x = random.uniform(size=(40, 6)).round(2)
     moved = x.copy()
@@ -227,7 +289,9 @@ def test_densities_on_the_line_are_private(neighbors, x64):
     given = {"lower": 0, "upper": 1, "neighbors": neighbors}
     points = np.sort(random.uniform(size=(400, 1, 3)), axis=-1)
     epsilon = np.where(np.arange(40) % 2, 1.0, 4.0)
-    counts = {} if neighbors == "swap" else {"num_records": np.stack([np.full(40, 6), np.full(40, 5)])}
+    counts = (
+        {} if neighbors == "swap" else {"num_records": np.stack([np.full(40, 6), np.full(40, 5)])}
+    )
     asked = quantiles(np.stack([x, moved]), [0.2, 0.5, 0.6], **given, **counts)
     found = np.asarray(recursive_quantiles(asked, epsilon).log_prob(points[:, None]))
     assert np.isfinite(found).all()
@@ -242,7 +306,15 @@ sample = jax.jit(lambda key, drawn: drawn.sample(key, 5))
 def rows_of(bad):
     """Rows that nobody would want; -0.0 and ties among them."""
     normal = np.random.default_rng(4).normal(size=12)
-    rows = np.stack([normal, np.full(12, 0.5), np.full(12, np.nan), np.where(np.arange(12) % 2, np.inf, -np.inf), -0.0 * normal])
+    rows = np.stack(
+        [
+            normal,
+            np.full(12, 0.5),
+            np.full(12, np.nan),
+            np.where(np.arange(12) % 2, np.inf, -np.inf),
+            -0.0 * normal,
+        ]
+    )
     return rows if bad else rows[:1]
 
 
@@ -282,9 +354,12 @@ def test_what_is_drawn_from_a_row_is_its_own():
 
 @pytest.mark.slow
 def test_truncation_beyond_what_matters_changes_no_draw():
-    asked = quantiles(np.random.default_rng(5).normal(size=200), LEVELS, lower=-9, upper=9, neighbors="add_remove")
+    asked = quantiles(
+        np.random.default_rng(5).normal(size=200), LEVELS, lower=-9, upper=9, neighbors="add_remove"
+    )
     whole, cut, short = (
-        recursive_quantiles(asked, 9.0, truncate=truncate).sample(jax.random.key(2), 5) for truncate in (None, 40, 1)
+        recursive_quantiles(asked, 9.0, truncate=truncate).sample(jax.random.key(2), 5)
+        for truncate in (None, 40, 1)
     )
     np.testing.assert_array_equal(whole, cut)
     assert (np.asarray(short) != np.asarray(whole)).any()
@@ -292,7 +367,9 @@ def test_truncation_beyond_what_matters_changes_no_draw():
 
 @pytest.mark.slow
 def test_many_equal_records_stay_on_both_sides():
-    """Nine of ten records are 0: all of them on the left of a draw of 0 would leave the levels above it to the rest."""
+    """Nine of ten records are 0: all of them on the left of a draw of 0 would leave the levels
+    above it to the rest.
+    """
     x = np.where(np.arange(200) < 180, 0.0, np.arange(200))
     levels = [Fraction(i, 10) for i in range(1, 10)]
     asked = quantiles(x, levels, lower=0, upper=300, neighbors="add_remove", resolution=1)
@@ -301,12 +378,20 @@ def test_many_equal_records_stay_on_both_sides():
 
 
 def test_many_equal_records_are_split_where_the_rank_is():
-    """Six of ten records are 40, five sixths of the others below: shares of the equal ones would be off by thousands of ranks."""
+    """Six of ten records are 40, five sixths of the others below: shares of the equal ones would be
+    off by thousands of ranks.
+    """
     random = np.random.default_rng(6)
     below = random.random(20000) < 5 / 6
-    x = np.where(random.random(20000) < 0.6, 40, np.where(below, random.integers(1, 40, 20000), random.integers(41, 99, 20000)))
+    x = np.where(
+        random.random(20000) < 0.6,
+        40,
+        np.where(below, random.integers(1, 40, 20000), random.integers(41, 99, 20000)),
+    )
     levels = [Fraction(i, 10) for i in range(1, 10)]
-    asked = quantiles(x.astype(np.float32), levels, lower=0, upper=99, neighbors="add_remove", resolution=1)
+    asked = quantiles(
+        x.astype(np.float32), levels, lower=0, upper=99, neighbors="add_remove", resolution=1
+    )
     draws = np.asarray(recursive_quantiles(asked, 1.0, truncate=320).sample(jax.random.key(0), 40))
     ordered, aim = np.sort(x), np.array([float(q) * len(x) for q in levels])
     below, through = (np.searchsorted(ordered, draws, side) for side in ("left", "right"))
@@ -315,16 +400,25 @@ def test_many_equal_records_are_split_where_the_rank_is():
 
 @pytest.mark.parametrize(("u", "v"), [(1, 3), (1, 2), (4, 5), (7, 8)])
 def test_one_more_record_is_in_one_part(u, v):
-    """For every noisy number, one record more is one more on one side, and the number changes by its sensitivity at most."""
+    """For every noisy number, one record more is one more on one side, and the number changes by
+    its sensitivity at most.
+    """
     part = Part(0, 1, 2, Fraction(u, v), "add_remove", Fraction(1))
     noisy = np.arange(-99, 100)
     for equal in range(12):
-        grown = equal_on_the_left(u, v, equal + 1, noisy, np) - equal_on_the_left(u, v, equal, noisy, np)
+        grown = equal_on_the_left(u, v, equal + 1, noisy, np) - equal_on_the_left(
+            u, v, equal, noisy, np
+        )
         assert set(grown.tolist()) <= {0, 1}
         assert set(grown[[0, -1]].tolist()) == {0, 1}
     below, above = np.meshgrid(np.arange(9), np.arange(9))
     number = to_the_left(u, v, below, above)
-    assert np.array_equal(number, np.vectorize(lambda b, a: 8 * (Fraction(u, v) * a - (1 - Fraction(u, v)) * b) // 1)(below, above))
+    assert np.array_equal(
+        number,
+        np.vectorize(lambda b, a: 8 * (Fraction(u, v) * a - (1 - Fraction(u, v)) * b) // 1)(
+            below, above
+        ),
+    )
     changes = np.concatenate([np.abs(np.diff(number, axis=axis)).ravel() for axis in (0, 1)])
     assert changes.max() == part.sensitivity
     swapped = np.abs(to_the_left(u, v, below + 1, above) - to_the_left(u, v, below, above + 1))
@@ -334,13 +428,18 @@ def test_one_more_record_is_in_one_part(u, v):
 def test_a_part_has_the_records_of_its_ranks():
     rows = jnp.array([[0.0, 0, 1, 1, 1, 2, 3, 3]])
     first, last = jnp.array([[0, 2, 3]]), jnp.array([[3, 4, 6]])
-    around = Parts(rows, first, last, jnp.zeros((1, 3)), jnp.full((1, 3), 3.0)).around(jnp.ones((1, 3)))
+    around = Parts(rows, first, last, jnp.zeros((1, 3)), jnp.full((1, 3), 3.0)).around(
+        jnp.ones((1, 3))
+    )
     assert [a.tolist() for a in around] == [[[1, 2, 3]], [[3, 4, 4]]]
 
 
 def test_guarantees():
     asked = quantiles(np.arange(9.0), LEVELS, lower=0, upper=9, neighbors="swap")
-    pure, loose = recursive_quantiles.guarantee(asked, 1.2), recursive_quantiles.guarantee(asked, 1.2, delta=1e-6)
+    pure, loose = (
+        recursive_quantiles.guarantee(asked, 1.2),
+        recursive_quantiles.guarantee(asked, 1.2, delta=1e-6),
+    )
     assert (pure.epsilon, pure.delta, pure.neighbors) == (1.2, 0.0, "swap")
     assert pure.bounded_range == pytest.approx(2.0)
     assert pure.zcdp == pytest.approx(3 * 0.4**2 / 8)
@@ -369,4 +468,6 @@ def test_bad_arguments():
     with pytest.raises(ValueError, match=r"size 6 \(quantiles\)"):
         drawn.log_prob(jnp.zeros(5))
     with pytest.raises(ValueError, match="broadcast"):
-        recursive_quantiles(quantiles(np.zeros((3, 9)), LEVELS, lower=0, upper=9, neighbors="swap"), np.ones(2))
+        recursive_quantiles(
+            quantiles(np.zeros((3, 9)), LEVELS, lower=0, upper=9, neighbors="swap"), np.ones(2)
+        )

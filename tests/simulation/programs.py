@@ -1,4 +1,5 @@
-"""Programs that the tests run in processes of their own: virtual devices, several processes, a run that is killed.
+"""Programs that the tests run in processes of their own: virtual devices, several processes, a run
+that is killed.
 
 Each prints one line of JSON. `python -m tests.simulation.programs NAME ARGUMENTS...`
 """
@@ -14,7 +15,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dpjax import Cauchy, Clamped, Finite, LaplaceLogNormal, median, piecewise_laplace, sharded_sample, simulate
+from dpjax import (
+    Cauchy,
+    Clamped,
+    Finite,
+    LaplaceLogNormal,
+    median,
+    piecewise_laplace,
+    sharded_sample,
+    simulate,
+)
 from dpjax.random.keys import row_keys
 
 KEY = 7
@@ -24,7 +34,10 @@ BINS = np.linspace(-2, 2, 9)
 
 def data(rows=11, columns=101):
     rng = np.random.default_rng(0)
-    return {"x": rng.normal(size=(rows, columns)).astype(np.float32), "center": np.linspace(-1, 1, rows).astype(np.float32)}
+    return {
+        "x": rng.normal(size=(rows, columns)).astype(np.float32),
+        "center": np.linspace(-1, 1, rows).astype(np.float32),
+    }
 
 
 def distribution(data):
@@ -57,16 +70,26 @@ def plain_noise(data):
 
 
 def run(data, draws=3500, distribution=distribution, **options):
-    return simulate(jax.random.key(KEY), distribution, data, draws=draws, chunk=CHUNK, bins=BINS, statistic=error, **options)
+    return simulate(
+        jax.random.key(KEY),
+        distribution,
+        data,
+        draws=draws,
+        chunk=CHUNK,
+        bins=BINS,
+        statistic=error,
+        **options,
+    )
 
 
 def devices():
-    """Digests of draws and estimates on 1, 2 and 8 devices, sharded here, placed for plain jit, and not sharded.
+    """Digests of draws and estimates on 1, 2 and 8 devices, sharded here, placed for plain jit, and
+    not sharded.
 
-    Draws are of fewer rows than devices, which do not divide, and of rows that do: only there can plain jit have them on every
-    device. Estimates are of private medians where more rows do not divide, of plain noise elsewhere. Medians are estimated on all
-    devices by a mesh only: the programs are those of the default, with which the others compare it.
-    """
+    Draws are of fewer rows than devices, which do not divide, and of rows that do: only there can
+    plain jit have them on every device. Estimates are of private medians where more rows do not
+    divide, of plain noise elsewhere. Medians are estimated on all devices by a mesh only: the
+    programs are those of the default, with which the others compare it."""
     one, two, mesh = jax.devices()[:1], jax.devices()[:2], jax.make_mesh((2, 4), ("i", "j"))
     found = {"11 rows, estimate": estimates_of(11, distribution, (one, two, mesh))}
     for rows, shape, drawn in ((3, (2, 100), distribution), (16, (), one_each)):
@@ -81,21 +104,29 @@ def draws_of(rows, shape, distribution):
     digests = [sha(plain(key, everything))]
     for count in (1, 2, 8):
         chosen = jax.devices()[:count]
-        digests.append(sha(sharded_sample(key, distribution, everything, shape=shape, devices=chosen)))
+        digests.append(
+            sha(sharded_sample(key, distribution, everything, shape=shape, devices=chosen))
+        )
         if rows % count == 0 and count > 1:  # on one device it is the first
-            rows_on = jax.NamedSharding(jax.sharding.Mesh(np.array(chosen), ("i",)), jax.P("i"))  # automatic axes
+            # automatic axes
+            rows_on = jax.NamedSharding(jax.sharding.Mesh(np.array(chosen), ("i",)), jax.P("i"))
             digests.append(sha(plain(key, jax.device_put(everything, rows_on))))
     return digests
 
 
 def estimates_of(rows, distribution, chosen):
-    return [estimate_sha(run(data(rows), distribution=distribution, devices=devices)) for devices in chosen]
+    return [
+        estimate_sha(run(data(rows), distribution=distribution, devices=devices))
+        for devices in chosen
+    ]
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Plain:
-    """``loc + scale`` times standard Laplace noise, with the hook of the library's distributions, and compiled in no time."""
+    """``loc + scale`` times standard Laplace noise, with the hook of the library's distributions,
+    and compiled in no time.
+    """
 
     loc: jax.Array
     scale: float = field(default=1.0, metadata={"static": True})
@@ -109,7 +140,9 @@ class Plain:
 
     def _sample(self, key, shape, first):
         keys = row_keys(key, self.loc.shape, first)
-        noise = jax.vmap(lambda key: jax.random.laplace(key, shape, self.loc.dtype), out_axes=-1)(keys.reshape(-1))
+        noise = jax.vmap(lambda key: jax.random.laplace(key, shape, self.loc.dtype), out_axes=-1)(
+            keys.reshape(-1)
+        )
         return self.loc + self.scale * noise.reshape(*shape, *self.loc.shape)
 
 
@@ -138,12 +171,21 @@ OTHERS = {
 
 
 def others():
-    """Digests of the draws of other distributions on 1, 2 and 8 devices, and (but for a foreign one) of their own ``sample``."""
+    """Digests of the draws of other distributions on 1, 2 and 8 devices, and (but for a foreign
+    one) of their own ``sample``.
+    """
     x, key, found = data()["center"], jax.random.key(KEY), {}
     for name, distribution in OTHERS.items():
-        draws = [sharded_sample(key, distribution, x, shape=(3,), devices=jax.devices()[:count]) for count in (1, 2, 8)]
+        draws = [
+            sharded_sample(key, distribution, x, shape=(3,), devices=jax.devices()[:count])
+            for count in (1, 2, 8)
+        ]
         if name != "Foreign":
-            draws.append(jax.jit(lambda key, x, distribution=distribution: distribution(x).sample(key, (3,)))(key, x))
+            draws.append(
+                jax.jit(
+                    lambda key, x, distribution=distribution: distribution(x).sample(key, (3,))
+                )(key, x)
+            )
         found[name] = [sha(one) for one in draws]
     return found | {"devices": len(jax.devices())}
 
@@ -153,9 +195,14 @@ def process(address, number, count):
     jax.distributed.initialize(address, int(count), int(number))
     everything = data()
     bounds = np.linspace(0, 11, int(count) + 1).astype(int)
-    mine = jax.tree.map(lambda leaf: leaf[bounds[int(number)] : bounds[int(number) + 1]], everything)
+    mine = jax.tree.map(
+        lambda leaf: leaf[bounds[int(number)] : bounds[int(number) + 1]], everything
+    )
     estimate = run(mine)
-    noise = [run(mine, distribution=plain_noise, first_row=first) for first in (None, int(bounds[int(number)]))]
+    noise = [
+        run(mine, distribution=plain_noise, first_row=first)
+        for first in (None, int(bounds[int(number)]))
+    ]
     draws = sharded_sample(jax.random.key(KEY), plain_noise, mine, shape=(3,))
     jax.distributed.shutdown()
     return {
@@ -179,7 +226,9 @@ def killed(path, at):
 
 
 def stress(rows, columns, repeats):
-    """Sort big rows on every device, many times; what is drawn, in next to no time, shows all that was sorted."""
+    """Sort big rows on every device, many times; what is drawn, in next to no time, shows all that
+    was sorted.
+    """
     x = np.random.default_rng(0).normal(size=(int(rows), int(columns))).astype(np.float32)
 
     def distribution(x):
@@ -192,5 +241,11 @@ def stress(rows, columns, repeats):
 
 if __name__ == "__main__":
     jax.config.update("jax_numpy_dtype_promotion", "strict")
-    programs = {"devices": devices, "others": others, "process": process, "killed": killed, "stress": stress}
+    programs = {
+        "devices": devices,
+        "others": others,
+        "process": process,
+        "killed": killed,
+        "stress": stress,
+    }
     print(json.dumps(programs[sys.argv[1]](*sys.argv[2:])))

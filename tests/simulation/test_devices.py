@@ -1,4 +1,6 @@
-"""The same numbers on 1, 2 and 8 devices and on two processes, and from a run that was killed: each in processes of their own."""
+"""The same numbers on 1, 2 and 8 devices and on two processes, and from a run that was killed: each
+in processes of their own.
+"""
 
 import functools
 import json
@@ -18,10 +20,18 @@ ROOT = pathlib.Path(__file__).parents[2]
 
 
 def start(name, *arguments, flags=""):
-    flags = f"{os.environ.get('XLA_FLAGS', '')} {flags}".strip()  # one space would be the name of a file
+    # one space would be the name of a file
+    flags = f"{os.environ.get('XLA_FLAGS', '')} {flags}".strip()
     environment = os.environ | {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "tests.simulation.programs", name, *map(str, arguments)]
-    return subprocess.Popen(command, env=environment, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    return subprocess.Popen(
+        command,
+        env=environment,
+        cwd=ROOT,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
 
 
 def result(process, timeout=600):
@@ -42,7 +52,8 @@ def assert_the_same_on_any_devices(found):
     for name, digests in found.items():
         assert len(digests) >= 3, name
         assert len(set(digests)) == 1, f"{name}: {digests}"
-    assert len({digests[0] for digests in found.values()}) == len(found)  # the digests do see what they digest
+    # the digests do see what they digest
+    assert len({digests[0] for digests in found.values()}) == len(found)
 
 
 @pytest.mark.slow
@@ -52,7 +63,9 @@ def test_draws_of_any_distribution_are_the_same_on_1_2_and_8_devices():
 
 @pytest.mark.slow
 def test_draws_and_estimates_are_the_same_on_1_2_and_8_devices():
-    """Fewer rows than devices, rows that do not divide, rows that do: there also plain jit on placed rows."""
+    """Fewer rows than devices, rows that do not divide, rows that do: there also plain jit on
+    placed rows.
+    """
     assert_the_same_on_any_devices(result(start("devices", flags=EIGHT)))
 
 
@@ -71,8 +84,12 @@ def test_two_processes_give_the_numbers_of_one():
     assert [part["rows"] for part in found] == [5, 6]
     assert all(part["same"] for part in found)
     np.testing.assert_array_equal(np.concatenate([part["mean"] for part in found]), alone().mean)
-    np.testing.assert_array_equal(np.concatenate([part["counts"] for part in found]), alone().counts)
-    draws = jax.jit(lambda key, data: programs.plain_noise(data).sample(key, (3,)))(jax.random.key(programs.KEY), programs.data())
+    np.testing.assert_array_equal(
+        np.concatenate([part["counts"] for part in found]), alone().counts
+    )
+    draws = jax.jit(lambda key, data: programs.plain_noise(data).sample(key, (3,)))(
+        jax.random.key(programs.KEY), programs.data()
+    )
     joined = np.concatenate([np.asarray(part["draws"], np.float32) for part in found], axis=1)
     np.testing.assert_array_equal(joined, draws)
 
@@ -86,7 +103,8 @@ def test_a_killed_run_goes_on_to_the_numbers_of_an_uninterrupted_one(tmp_path):
         assert process.returncode == -9
     seen = []
     resumed = programs.run(programs.data(), checkpoint=path, progress=seen.append)
-    assert [progress.done for progress in seen] == [3000, 3500]  # the chunk that ended at 3000 was done, but not yet saved
+    # the chunk that ended at 3000 was done, but not yet saved
+    assert [progress.done for progress in seen] == [3000, 3500]
     assert programs.estimate_sha(resumed) == programs.estimate_sha(alone())
 
 

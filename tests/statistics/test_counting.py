@@ -1,4 +1,6 @@
-"""Counts and histograms against NumPy's, and the exact privacy loss of the geometric mechanism on them."""
+"""Counts and histograms against NumPy's, and the exact privacy loss of the geometric mechanism on
+them.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +11,9 @@ import dpjax
 from dpjax import Guarantee, count, histogram, release
 from tests.support import statistics
 
-X = np.array([[0.0, 1.0, 1.5, 2.0, 3.0, 3.0, np.nan, 9.0], [2.0, 2.0, 2.0, -1.0, 3.0, 0.5, 0.5, np.inf]])
+X = np.array(
+    [[0.0, 1.0, 1.5, 2.0, 3.0, 3.0, np.nan, 9.0], [2.0, 2.0, 2.0, -1.0, 3.0, 0.5, 0.5, np.inf]]
+)
 EDGES = [0.0, 1.0, 2.0, 3.0]
 
 
@@ -19,10 +23,18 @@ def test_counts_are_numpy_s():
     assert count(X, mask=X >= 2).value.tolist() == [4, 5]
     for given in ({}, {"mask": X < 3}, {"num_records": np.array([4, 0])}):
         kept = given.get("mask", np.arange(8) < given.get("num_records", np.array([8, 8]))[:, None])
-        wanted = [np.histogram(row[there & np.isfinite(row)], EDGES)[0] for row, there in zip(X, kept, strict=True)]
+        wanted = [
+            np.histogram(row[there & np.isfinite(row)], EDGES)[0]
+            for row, there in zip(X, kept, strict=True)
+        ]
         assert histogram(X, edges=EDGES, **given).value.tolist() == np.array(wanted).tolist()
-        wanted = [[np.sum(row[there] == label) for label in (3.0, 2.0)] for row, there in zip(X, kept, strict=True)]
-        assert histogram(X, candidates=[3.0, 2.0], **given).value.tolist() == np.array(wanted).tolist()
+        wanted = [
+            [np.sum(row[there] == label) for label in (3.0, 2.0)]
+            for row, there in zip(X, kept, strict=True)
+        ]
+        assert (
+            histogram(X, candidates=[3.0, 2.0], **given).value.tolist() == np.array(wanted).tolist()
+        )
     assert histogram(np.zeros((2, 0)), edges=EDGES).value.tolist() == [[0, 0, 0]] * 2
 
 
@@ -30,7 +42,10 @@ def largest_loss(x, y, epsilon):
     """Of one draw of all bins, exactly: losses of independent bins add up."""
     profiles = [histogram(records, edges=EDGES) for records in (x, y)]
     values = np.arange(-20.0, 40.0)[:, None]
-    p, q = (np.asarray(dpjax.laplace(profile, epsilon).log_prob(values), np.float64) for profile in profiles)
+    p, q = (
+        np.asarray(dpjax.laplace(profile, epsilon).log_prob(values), np.float64)
+        for profile in profiles
+    )
     return np.sum(np.max(np.abs(p - q), axis=0))
 
 
@@ -38,7 +53,8 @@ def test_one_record_more_or_less_costs_epsilon_in_all_bins_together():
     row = X[0]
     losses = [largest_loss(row, np.delete(row, i), 0.7) for i in range(row.size)]
     assert max(losses) == pytest.approx(0.7, rel=1e-5)
-    assert largest_loss(row, np.where(row == 1.0, 2.5, row), 0.7) == pytest.approx(1.4, rel=1e-5)  # a swap is not covered
+    # a swap is not covered
+    assert largest_loss(row, np.where(row == 1.0, 2.5, row), 0.7) == pytest.approx(1.4, rel=1e-5)
     profile = histogram(row, edges=EDGES)
     assert dpjax.laplace.guarantee(profile, 0.7) == Guarantee(0.7, 1.4, "add_remove")
 
@@ -65,7 +81,9 @@ def test_what_laplace_does_with_profiles():
 
 
 def test_edges_that_do_not_increase_are_no_error_under_jit():
-    values = jax.jit(lambda x, edges: histogram(x, edges=edges).value)(X, jnp.array([0.0, 2.0, 1.0]))
+    values = jax.jit(lambda x, edges: histogram(x, edges=edges).value)(
+        X, jnp.array([0.0, 2.0, 1.0])
+    )
     assert np.isnan(values).all()
 
 

@@ -13,7 +13,9 @@ X = np.random.default_rng(0).normal(size=(2, 5)).astype(np.float32)
 
 
 def draw(key, x):
-    return dpjax.piecewise_laplace(dpjax.median(x, lower=-5, upper=5, neighbors="swap"), 1.0).sample(key)
+    return dpjax.piecewise_laplace(
+        dpjax.median(x, lower=-5, upper=5, neighbors="swap"), 1.0
+    ).sample(key)
 
 
 @pytest.mark.slow
@@ -30,7 +32,8 @@ def test_a_program_from_records_to_draws_survives_the_journey():
 def test_sorting_calls_numpy_only_where_it_may():
     sort = jax.jit(lambda x: dpjax.maximum(x, lower=-5, upper=5).values)
     arguments = jax.ShapeDtypeStruct((2, 5), jnp.float32)
-    assert "dpjax_host_call" in sort.lower(arguments).as_text()  # the negative control: jax.export refuses it
+    # the negative control: jax.export refuses it
+    assert "dpjax_host_call" in sort.lower(arguments).as_text()
     with without_host_calls():
         assert "dpjax_host_call" not in sort.lower(arguments).as_text()
     assert "dpjax_host_call" in sort.lower(arguments).as_text()

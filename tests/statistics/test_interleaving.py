@@ -1,4 +1,6 @@
-"""Corollary 3.1 in the arithmetic: the rounded values of neighbours interleave, on large datasets whose values hardly differ."""
+"""Corollary 3.1 in the arithmetic: the rounded values of neighbours interleave, on large datasets
+whose values hardly differ.
+"""
 
 from functools import partial
 
@@ -19,13 +21,17 @@ def dataset(kind, n, dtype):
     elif kind == "clustered":
         x = 0.5 + 1e-5 * rng.normal(size=n)
     else:
-        noise = {"two values": 0.0, "noise of 1e-4": 1e-4, "noise of 1e-2": 1e-2}[kind] * rng.random(n)
+        noise = {"two values": 0.0, "noise of 1e-4": 1e-4, "noise of 1e-2": 1e-2}[
+            kind
+        ] * rng.random(n)
         x = np.where(np.arange(n) % 2 == 0, noise, 1 - noise)
     return np.sort(x.clip(0, 1)).astype(dtype)
 
 
 def swaps(x):
-    """The dataset, and what it becomes if a record at an end, in the middle or beside it is replaced by a bound or the middle."""
+    """The dataset, and what it becomes if a record at an end, in the middle or beside it is
+    replaced by a bound or the middle.
+    """
     rows = [x]
     for place in (0, len(x) // 2 - 1, len(x) // 2, len(x) - 1):
         for value in (0.0, 1.0, x[len(x) // 2]):
@@ -36,7 +42,9 @@ def swaps(x):
 
 
 def disorder(upper, lower, first=0):
-    """How far a value of the first row lies beyond that of another one at the next level, or the other way round."""
+    """How far a value of the first row lies beyond that of another one at the next level, or the
+    other way round.
+    """
     upper, lower = (np.asarray(side, np.float64)[:, first:] for side in (upper, lower))
     ways = [
         upper[:1, :-1] - upper[1:, 1:],
@@ -54,7 +62,9 @@ def variances(rows, truncate):
 
 
 def variances_rounded_early(rows, levels):
-    """The largest variances as version 0.1 computed them: sums to twice the digits, rounded before their squares are subtracted."""
+    """The largest variances as version 0.1 computed them: sums to twice the digits, rounded before
+    their squares are subtracted.
+    """
     sides, single = [], np.float32
     for x in np.sort(rows.astype(single), axis=-1):
         n, origin, found = len(x), x[(len(x) + 1) // 2 - 1], []
@@ -62,12 +72,17 @@ def variances_rounded_early(rows, levels):
         sums, squares = (np.append(0.0, np.cumsum(terms)) for terms in (distance, distance**2))
         a, b = -origin, single(1) - origin
         for level in range(levels + 1):
-            kept, kept_squares = ((s[-1] - (s[level:] - s[: n + 1 - level])).astype(single) for s in (sums, squares))
+            kept, kept_squares = (
+                (s[-1] - (s[level:] - s[: n + 1 - level])).astype(single) for s in (sums, squares)
+            )
             vertex = np.floor(single(n) / 2 * (a + b) - (kept + single(level) * a))
             for choice in (vertex, vertex + 1):
                 at_b = np.clip(choice, 0, level).astype(single)
                 at_a = single(level) - at_b
-                moved, spread = kept + (at_b * b + at_a * a), kept_squares + (at_b * (b * b) + at_a * (a * a))
+                moved, spread = (
+                    kept + (at_b * b + at_a * a),
+                    kept_squares + (at_b * (b * b) + at_a * (a * a)),
+                )
                 found.append(np.max(spread - moved * moved / single(n)) / single(n))
         sides.append(np.maximum.accumulate(np.max(np.reshape(found, (-1, 2)), axis=-1)))
     return np.array(sides)
@@ -111,9 +126,17 @@ def values(rows, mask, statistic, neighbors):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("statistic", "neighbors"),
-    [("mean", "swap"), ("sum", "swap"), ("mean", "add_remove"), ("sum", "add_remove"), ("hull", "add_remove")],
+    [
+        ("mean", "swap"),
+        ("sum", "swap"),
+        ("mean", "add_remove"),
+        ("sum", "add_remove"),
+        ("hull", "add_remove"),
+    ],
 )
-@pytest.mark.parametrize(("n", "dtype"), [(100_000, np.float32), (1_000_000, np.float32), (10_000, np.float64)])
+@pytest.mark.parametrize(
+    ("n", "dtype"), [(100_000, np.float32), (1_000_000, np.float32), (10_000, np.float64)]
+)
 def test_means_and_sums_of_many_records(statistic, neighbors, n, dtype, x64):
     for kind in KINDS:
         x = dataset(kind, n, dtype)
@@ -123,4 +146,6 @@ def test_means_and_sums_of_many_records(statistic, neighbors, n, dtype, x64):
             mask = np.ones(rows.shape, bool)
             for row, place in enumerate((0, n // 2, n - 1), start=1):
                 mask[row, place] = False
-        assert disorder(*values(rows, mask, statistic, neighbors), first=int(statistic == "hull")) <= 0, kind
+        assert (
+            disorder(*values(rows, mask, statistic, neighbors), first=int(statistic == "hull")) <= 0
+        ), kind

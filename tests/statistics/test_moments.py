@@ -1,4 +1,6 @@
-"""Profiles of mean, sum and variance: brute force, golden numbers, the exact audit with its controls, precision and padding."""
+"""Profiles of mean, sum and variance: brute force, golden numbers, the exact audit with its
+controls, precision and padding.
+"""
 
 import itertools
 import json
@@ -22,20 +24,38 @@ GOLDEN = json.loads((pathlib.Path(__file__).parents[1] / "golden" / "B2_mean.jso
 GRID = (-4.0, -1.0, 0.0, 2.0, 7.0)
 LOW, HIGH = GRID[0], GRID[-1]
 BOUNDS = {"lower": LOW, "upper": HIGH}
-SMALL = {"swap": oracle.all_datasets([1, 2, 3], GRID), "add_remove": oracle.all_datasets(range(4), GRID)}
-DATASETS = {"swap": oracle.all_datasets([4], GRID), "add_remove": oracle.all_datasets(range(5), GRID)}
+SMALL = {
+    "swap": oracle.all_datasets([1, 2, 3], GRID),
+    "add_remove": oracle.all_datasets(range(4), GRID),
+}
+DATASETS = {
+    "swap": oracle.all_datasets([4], GRID),
+    "add_remove": oracle.all_datasets(range(5), GRID),
+}
 MECHANISMS = (piecewise_laplace, inverse_sensitivity)
 
 PROFILES = {  # of rows x with counts, by relation
-    ("mean", "swap"): lambda x, count: statistics.mean(x, neighbors="swap", num_records=count, **BOUNDS),
-    ("mean", "add_remove"): lambda x, count: statistics.mean(x, neighbors="add_remove", num_records=count, **BOUNDS),
-    ("hull", "add_remove"): lambda x, count: statistics.mean(x, neighbors="add_remove", values="hull", num_records=count, **BOUNDS),
-    ("sum", "swap"): lambda x, count: statistics.sum(x, neighbors="swap", num_records=count, **BOUNDS),
-    ("sum", "add_remove"): lambda x, count: statistics.sum(x, neighbors="add_remove", num_records=count, **BOUNDS),
+    ("mean", "swap"): lambda x, count: statistics.mean(
+        x, neighbors="swap", num_records=count, **BOUNDS
+    ),
+    ("mean", "add_remove"): lambda x, count: statistics.mean(
+        x, neighbors="add_remove", num_records=count, **BOUNDS
+    ),
+    ("hull", "add_remove"): lambda x, count: statistics.mean(
+        x, neighbors="add_remove", values="hull", num_records=count, **BOUNDS
+    ),
+    ("sum", "swap"): lambda x, count: statistics.sum(
+        x, neighbors="swap", num_records=count, **BOUNDS
+    ),
+    ("sum", "add_remove"): lambda x, count: statistics.sum(
+        x, neighbors="add_remove", num_records=count, **BOUNDS
+    ),
     ("sum of at most 4", "add_remove"): lambda x, count: statistics.sum(
         x, neighbors="add_remove", max_count=4, num_records=count, **BOUNDS
     ),
-    ("variance", "swap"): lambda x, count: statistics.variance(x, neighbors="swap", num_records=count, **BOUNDS),
+    ("variance", "swap"): lambda x, count: statistics.variance(
+        x, neighbors="swap", num_records=count, **BOUNDS
+    ),
     ("truncated variance", "swap"): lambda x, count: statistics.variance(
         x, neighbors="swap", num_records=count, truncate=1, **BOUNDS
     ),
@@ -56,8 +76,14 @@ def assert_exact(profile, datasets, neighbors, statistic, levels, grid=GRID):
     for row, data in enumerate(datasets):
         largest, smallest = oracle.reachable(data, levels, statistic, neighbors, grid)
         for level in range(levels + 1):
-            assert at_level(upper[row], level) == pytest.approx(largest[level], abs=1e-12), (data, level)
-            assert at_level(lower[row], level) == pytest.approx(smallest[level], abs=1e-12), (data, level)
+            assert at_level(upper[row], level) == pytest.approx(largest[level], abs=1e-12), (
+                data,
+                level,
+            )
+            assert at_level(lower[row], level) == pytest.approx(smallest[level], abs=1e-12), (
+                data,
+                level,
+            )
 
 
 @pytest.mark.slow
@@ -87,7 +113,12 @@ def test_sums_of_at_most_so_many_records(bounds, x64):
     grid = tuple(value for value in GRID if bounds[0] <= value <= bounds[1])
     datasets = oracle.all_datasets(range(4), grid)
     x, count = padded(datasets, 3, fill=bounds[0])
-    options = {"lower": bounds[0], "upper": bounds[1], "neighbors": "add_remove", "num_records": count}
+    options = {
+        "lower": bounds[0],
+        "upper": bounds[1],
+        "neighbors": "add_remove",
+        "num_records": count,
+    }
     profile = statistics.sum(x, max_count=5, **options)
     lowest, highest = 5 * min(bounds[0], 0), 5 * max(bounds[1], 0)
     np.testing.assert_array_equal(profile.support[0], np.full(len(x), lowest))
@@ -100,7 +131,9 @@ def test_sums_of_at_most_so_many_records(bounds, x64):
 
 
 def kept_and_added(data, level, least_added):
-    """All ways to keep some records and add others within ``level`` changes: the kept ones and how many come."""
+    """All ways to keep some records and add others within ``level`` changes: the kept ones and how
+    many come.
+    """
     for added in range(least_added, level + 1):
         for removed in range(min(level - added, len(data)) + 1):
             for kept in itertools.combinations(data, len(data) - removed):
@@ -109,7 +142,9 @@ def kept_and_added(data, level, least_added):
 
 @pytest.mark.slow
 def test_the_hull_is_what_additions_and_removals_cover(x64):
-    """At least one addition; the ends by brute force over all subsets, the inside because additions move continuously."""
+    """At least one addition; the ends by brute force over all subsets, the inside because additions
+    move continuously.
+    """
     x, count = padded(SMALL["add_remove"], 3)
     profile = PROFILES["hull", "add_remove"](x, count)
     lower, upper = np.asarray(profile.lower), np.asarray(profile.upper)
@@ -117,7 +152,10 @@ def test_the_hull_is_what_additions_and_removals_cover(x64):
     for row, data in enumerate(SMALL["add_remove"]):
         for level in range(1, 5):
             ends = [
-                [(np.sum(kept) + added * bound) / (len(kept) + added) for kept, added in kept_and_added(data, level, 1)]
+                [
+                    (np.sum(kept) + added * bound) / (len(kept) + added)
+                    for kept, added in kept_and_added(data, level, 1)
+                ]
                 for bound in (LOW, HIGH)
             ]
             assert float(lower[row, level]) == pytest.approx(min(ends[0]), abs=1e-12)
@@ -127,9 +165,15 @@ def test_the_hull_is_what_additions_and_removals_cover(x64):
 @pytest.mark.slow
 def test_golden_means(x64):
     for values, name in (("extreme", "plm_bounds"), ("hull", "hull")):
-        profile = statistics.mean(np.array(GOLDEN["x"]), lower=0, upper=1, neighbors="add_remove", values=values)
-        np.testing.assert_allclose(profile.lower[1:], np.array(GOLDEN[name])[:, 0], rtol=0, atol=1e-9)
-        np.testing.assert_allclose(profile.upper[1:], np.array(GOLDEN[name])[:, 1], rtol=0, atol=1e-9)
+        profile = statistics.mean(
+            np.array(GOLDEN["x"]), lower=0, upper=1, neighbors="add_remove", values=values
+        )
+        np.testing.assert_allclose(
+            profile.lower[1:], np.array(GOLDEN[name])[:, 0], rtol=0, atol=1e-9
+        )
+        np.testing.assert_allclose(
+            profile.upper[1:], np.array(GOLDEN[name])[:, 1], rtol=0, atol=1e-9
+        )
     profile = statistics.mean(np.array(GOLDEN["x"]), lower=0, upper=1, neighbors="swap")
     np.testing.assert_allclose(profile.upper[1:], GOLDEN["swap_bounds_up"], rtol=0, atol=1e-9)
     np.testing.assert_allclose(profile.lower[1:], GOLDEN["swap_bounds_down"], rtol=0, atol=1e-9)
@@ -139,7 +183,9 @@ def greedy(data, changes, low, high):
     """The best single change each time: what the mean's profile must not be."""
     data = list(data)
     for _ in range(changes):
-        options = [[*data, high]] + [data[:i] + data[i + 1 :] for i in range(len(data)) if len(data) > 1]
+        options = [[*data, high]] + [
+            data[:i] + data[i + 1 :] for i in range(len(data)) if len(data) > 1
+        ]
         data = max(options, key=np.mean)
     return np.mean(data)
 
@@ -160,27 +206,41 @@ def test_the_best_changes_are_not_the_best_one_by_one(x64):
 @pytest.mark.slow
 def test_larger_means_under_add_remove_against_every_number_of_removals(x64):
     rng = np.random.default_rng(3)
-    rows = np.concatenate([rng.normal(size=(6, 40)) * 2, rng.choice([LOW, 0.0, HIGH], (6, 40)), rng.pareto(0.5, (6, 40))])
+    rows = np.concatenate(
+        [
+            rng.normal(size=(6, 40)) * 2,
+            rng.choice([LOW, 0.0, HIGH], (6, 40)),
+            rng.pareto(0.5, (6, 40)),
+        ]
+    )
     count = np.array([40, 39, 17, 2, 1, 0] * 3)
     for values, least in (("extreme", 0), ("hull", 1)):
-        profile = statistics.mean(rows, neighbors="add_remove", values=values, num_records=count, **BOUNDS)
+        profile = statistics.mean(
+            rows, neighbors="add_remove", values=values, num_records=count, **BOUNDS
+        )
         upper, lower = np.asarray(profile.upper), np.asarray(profile.lower)
         for row, n in enumerate(count):
             data = np.sort(np.clip(rows[row, :n], LOW, HIGH))
             for sign, side, bound in ((1, upper, HIGH), (-1, lower, LOW)):
-                rest = np.cumsum((data if sign > 0 else data[::-1])[::-1])[::-1]  # sums of what removals leave
+                # sums of what removals leave
+                rest = np.cumsum((data if sign > 0 else data[::-1])[::-1])[::-1]
                 for level in range(1, 42):
                     wanted = [
-                        (np.append(rest, 0.0)[gone] + (level - gone) * bound) / (n + level - 2 * gone)
+                        (np.append(rest, 0.0)[gone] + (level - gone) * bound)
+                        / (n + level - 2 * gone)
                         for gone in range(min(level - least, n) + 1)
                         if n + level - 2 * gone > 0
                     ]
-                    assert float(side[row, level]) == pytest.approx(sign * max(sign * w for w in wanted), abs=1e-12)
+                    assert float(side[row, level]) == pytest.approx(
+                        sign * max(sign * w for w in wanted), abs=1e-12
+                    )
 
 
 @pytest.mark.slow
 def test_variances_are_exact_by_brute_force(x64):
-    """Above, on the grid; below, with the replaced records at the mean of the kept ones, and no random replacement goes lower."""
+    """Above, on the grid; below, with the replaced records at the mean of the kept ones, and no
+    random replacement goes lower.
+    """
     datasets = [*SMALL["swap"], *DATASETS["swap"][::4]]
     x, count = padded(datasets, 4)
     profile, rng = PROFILES["variance", "swap"](x, count), np.random.default_rng(0)
@@ -192,13 +252,20 @@ def test_variances_are_exact_by_brute_force(x64):
             changed = min(level, n)
             subsets = list(itertools.combinations(data, n - changed))
             largest = max(
-                np.var([*kept, *came]) for kept in subsets for came in itertools.combinations_with_replacement(GRID, changed)
+                np.var([*kept, *came])
+                for kept in subsets
+                for came in itertools.combinations_with_replacement(GRID, changed)
             )
-            smallest = min(np.var([*kept, *[np.mean(kept)] * changed]) if kept else 0.0 for kept in subsets)
+            smallest = min(
+                np.var([*kept, *[np.mean(kept)] * changed]) if kept else 0.0 for kept in subsets
+            )
             assert at_level(upper[row], level) == pytest.approx(largest, abs=1e-12), (data, level)
             assert at_level(lower[row], level) == pytest.approx(smallest, abs=1e-12), (data, level)
             if changed and row % 9 == 0:
-                tried = [np.var(np.concatenate([np.tile(kept, (200, 1)), random[changed]], -1), axis=-1) for kept in subsets]
+                tried = [
+                    np.var(np.concatenate([np.tile(kept, (200, 1)), random[changed]], -1), axis=-1)
+                    for kept in subsets
+                ]
                 assert np.min(tried) >= smallest - 1e-12
                 assert np.max(tried) <= largest + 1e-12
 
@@ -208,7 +275,11 @@ def largest_variances(data, low, high, levels):
     n = len(data)
     return [
         max(
-            np.var(np.concatenate([data[:s], data[s + level :], np.full(j, high), np.full(level - j, low)]))
+            np.var(
+                np.concatenate(
+                    [data[:s], data[s + level :], np.full(j, high), np.full(level - j, low)]
+                )
+            )
             for s in range(n - level + 1)
             for j in range(level + 1)
         )
@@ -219,16 +290,30 @@ def largest_variances(data, low, high, levels):
 @pytest.mark.slow
 def test_larger_variances_and_truncation(x64):
     rng = np.random.default_rng(4)
-    rows = np.sort(np.concatenate([rng.normal(size=(3, 20)), rng.choice([LOW, 0.0, 1.0], (3, 20))]).clip(LOW, HIGH))
+    rows = np.sort(
+        np.concatenate([rng.normal(size=(3, 20)), rng.choice([LOW, 0.0, 1.0], (3, 20))]).clip(
+            LOW, HIGH
+        )
+    )
     whole = jax.tree.map(np.asarray, statistics.variance(rows, neighbors="swap", **BOUNDS))
     for row in range(6):
-        np.testing.assert_allclose(whole.upper[row, :9], largest_variances(rows[row], LOW, HIGH, 8), rtol=0, atol=1e-11)
-        smallest = [min(np.var(rows[row, s : s + 20 - level]) for s in range(level + 1)) * (20 - level) / 20 for level in range(20)]
+        np.testing.assert_allclose(
+            whole.upper[row, :9], largest_variances(rows[row], LOW, HIGH, 8), rtol=0, atol=1e-11
+        )
+        smallest = [
+            min(np.var(rows[row, s : s + 20 - level]) for s in range(level + 1)) * (20 - level) / 20
+            for level in range(20)
+        ]
         np.testing.assert_allclose(whole.lower[row, :20], smallest, rtol=0, atol=1e-11)
     for k in (0, 3, 18, 19, 20, 99):
-        cut, direct = whole.truncate(k), statistics.variance(rows, neighbors="swap", truncate=k, **BOUNDS)
+        cut, direct = (
+            whole.truncate(k),
+            statistics.variance(rows, neighbors="swap", truncate=k, **BOUNDS),
+        )
         for side in ("upper", "lower", "upper_levels", "lower_levels"):
-            np.testing.assert_allclose(getattr(cut, side), getattr(direct, side), rtol=0, atol=1e-12)
+            np.testing.assert_allclose(
+                getattr(cut, side), getattr(direct, side), rtol=0, atol=1e-12
+            )
 
 
 QUICK = (("mean", "add_remove", piecewise_laplace),)
@@ -241,11 +326,18 @@ def audits():
             inverse_sensitivity,
         ):
             continue  # refused
-        yield pytest.param(name, neighbors, mechanism, marks=() if (name, neighbors, mechanism) in QUICK else pytest.mark.slow)
+        yield pytest.param(
+            name,
+            neighbors,
+            mechanism,
+            marks=() if (name, neighbors, mechanism) in QUICK else pytest.mark.slow,
+        )
 
 
 def profile_of(name, neighbors, datasets=None):
-    return PROFILES[name, neighbors](*padded(DATASETS[neighbors] if datasets is None else datasets, 4))
+    return PROFILES[name, neighbors](
+        *padded(DATASETS[neighbors] if datasets is None else datasets, 4)
+    )
 
 
 @pytest.mark.parametrize(("name", "neighbors", "mechanism"), list(audits()))
@@ -260,7 +352,9 @@ def test_loss_and_range_stay_within_epsilon(name, neighbors, mechanism, x64):
 @pytest.mark.slow
 def test_steps_after_the_first_levels_of_a_sum(x64):
     """Inverse sensitivity needs a static number of them."""
-    profile = profile_of("sum of at most 4", "add_remove").truncate(2, step=max(-LOW, HIGH), num_steps=2)
+    profile = profile_of("sum of at most 4", "add_remove").truncate(
+        2, step=max(-LOW, HIGH), num_steps=2
+    )
     result = audit(inverse_sensitivity(profile, 2.0), DATASETS["add_remove"], "add_remove", GRID)
     assert result.range <= 2.0 * (1 + 1e-9)
 
@@ -280,14 +374,21 @@ def test_control_duff_s_hulls_interpolated(x64):
     hull = profile_of("hull", "add_remove")
     with pytest.raises(ValueError, match="not interpolable"):
         piecewise_laplace(hull, 2.0)
-    result = audit(piecewise_laplace(replace(hull, interpolable=True), 0.5), DATASETS["add_remove"], "add_remove", GRID)
+    result = audit(
+        piecewise_laplace(replace(hull, interpolable=True), 0.5),
+        DATASETS["add_remove"],
+        "add_remove",
+        GRID,
+    )
     assert result.range == pytest.approx(0.75, rel=1e-9)
     assert result.loss >= 1.05 * 0.5
 
 
 @pytest.mark.slow
 def test_control_greedy_means(x64):
-    """The profile of the best single changes, mended at the bounds so that only the middle is wrong."""
+    """The profile of the best single changes, mended at the bounds so that only the middle is
+    wrong.
+    """
     profile = profile_of("mean", "add_remove")
     upper = np.array(profile.upper)
     for row, data in enumerate(DATASETS["add_remove"]):
@@ -300,7 +401,9 @@ def test_control_greedy_means(x64):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["mean", "sum"])
 def test_control_add_remove_values_used_under_swap(name, x64):
-    profile = profile_of("mean" if name == "mean" else "sum of at most 4", "add_remove", DATASETS["swap"])
+    profile = profile_of(
+        "mean" if name == "mean" else "sum of at most 4", "add_remove", DATASETS["swap"]
+    )
     assert_caught(profile, "swap", at_least=1.1)
 
 
@@ -314,15 +417,23 @@ def test_control_the_global_sensitivity_of_a_sum_without_the_lower_bound(x64):
 def test_control_variance_with_records_taken_from_one_end(x64):
     """The smallest variance as if only the largest records could be replaced."""
     profile = profile_of("variance", "swap")
-    lower = [[np.var(data[: 4 - level]) * (4 - level) / 4 for level in range(4)] + [0.0] for data in DATASETS["swap"]]
+    lower = [
+        [np.var(data[: 4 - level]) * (4 - level) / 4 for level in range(4)] + [0.0]
+        for data in DATASETS["swap"]
+    ]
     assert_caught(replace(profile, lower=jnp.asarray(lower)), "swap")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "neighbors"), [("mean", "swap"), ("sum", "swap"), ("variance", "swap"), ("hull", "add_remove")])
+@pytest.mark.parametrize(
+    ("name", "neighbors"),
+    [("mean", "swap"), ("sum", "swap"), ("variance", "swap"), ("hull", "add_remove")],
+)
 def test_control_levels_counted_twice(name, neighbors, x64):
     profile = profile_of(name, neighbors)
-    double = replace(profile, upper_levels=2 * profile.upper_levels, lower_levels=2 * profile.lower_levels)
+    double = replace(
+        profile, upper_levels=2 * profile.upper_levels, lower_levels=2 * profile.lower_levels
+    )
     assert_caught(double, neighbors, inverse_sensitivity)
 
 
@@ -335,7 +446,9 @@ def exact(values):
 
 @pytest.mark.slow
 def test_float32_far_from_zero():
-    """Records near 10^6, exact in fractions: every value within two units in the last place, the variance to 2e-6."""
+    """Records near 10^6, exact in fractions: every value within two units in the last place, the
+    variance to 2e-6.
+    """
     n = 100_000
     x = (1e6 + np.random.default_rng(0).normal(size=n)).clip(999_990, 1_000_010).astype(np.float32)
     bounds = {"lower": 999_990.0, "upper": 1_000_010.0}
@@ -355,9 +468,15 @@ def test_float32_far_from_zero():
                 ) if level <= 7 else None  # fmt: skip
                 wanted_sum = total + level * b
             if wanted_mean is not None:
-                assert abs(float(mean_upper[level]) - float(wanted_mean)) <= 2 * np.spacing(np.float32(1e6))
-            assert abs(float(sum_upper[level]) - float(wanted_sum)) <= 2 * np.spacing(np.float32(wanted_sum))
-    profile = jax.tree.map(np.asarray, statistics.variance(x, neighbors="swap", truncate=3, **bounds))
+                assert abs(float(mean_upper[level]) - float(wanted_mean)) <= 2 * np.spacing(
+                    np.float32(1e6)
+                )
+            assert abs(float(sum_upper[level]) - float(wanted_sum)) <= 2 * np.spacing(
+                np.float32(wanted_sum)
+            )
+    profile = jax.tree.map(
+        np.asarray, statistics.variance(x, neighbors="swap", truncate=3, **bounds)
+    )
     data = np.sort(x).astype(np.float64)
     for level in range(4):
         smallest = min(np.var(data[s : s + n - level]) * (n - level) / n for s in range(level + 1))
@@ -375,7 +494,9 @@ def test_float32_far_from_zero():
 
 @pytest.mark.slow
 def test_a_window_beside_far_records_keeps_its_digits():
-    """Half of the records at 10^4: the smallest variance is that of the others, 10^-12 of the whole."""
+    """Half of the records at 10^4: the smallest variance is that of the others, 10^-12 of the
+    whole.
+    """
     near = np.linspace(-0.01, 0.01, 32).astype(np.float32)
     x = np.concatenate([near, np.full(20, 1e4, np.float32)])
     profile = statistics.variance(x, lower=-1e4, upper=1e4, neighbors="swap", truncate=20)
@@ -398,8 +519,8 @@ SHAPES = {
 def test_padding_and_further_rows_change_no_bit(name):
     """Profiles and draws under jit, in float32, between 37 and 70 columns, and 5 and 64 rows.
 
-    The sum under add/remove has the same range for both; without ``max_count``, further columns are further exact levels.
-    """
+    The sum under add/remove has the same range for both; without ``max_count``, further columns are
+    further exact levels."""
     public = {"max_count": 70} if name == "sum add_remove" else {}
     x = 100 * jax.random.normal(jax.random.key(0), (64, 70)) + 3.3
     count = np.concatenate([[37, 5, 20, 37, 2], 2 + np.arange(59)])
@@ -420,9 +541,12 @@ def test_padding_and_further_rows_change_no_bit(name):
 @pytest.mark.slow
 def test_records_are_clamped_counted_and_read_alike():
     x = np.array([[3.0, np.nan, -9.0, 99.0], [1.0, 2.0, 0.5, 0.25]], np.float32)
-    low, mean_of = np.full(2, LOW, np.float32), jax.jit(lambda distribution: distribution.mean())  # bounds of one shape
+    # bounds of one shape
+    low, mean_of = np.full(2, LOW, np.float32), jax.jit(lambda distribution: distribution.mean())
     for name, function in SHAPES.items():
-        clean = np.where(np.isnan(x), LOW if name.split()[-1] != "add_remove" else np.nan, x.clip(LOW, HIGH))
+        clean = np.where(
+            np.isnan(x), LOW if name.split()[-1] != "add_remove" else np.nan, x.clip(LOW, HIGH)
+        )
         if name.endswith("add_remove"):
             masked = function(np.nan_to_num(clean), lower=low, upper=HIGH, mask=~np.isnan(x))
         else:
@@ -441,10 +565,17 @@ def test_records_are_clamped_counted_and_read_alike():
 @pytest.mark.slow
 def test_empty_rows_have_the_middle_as_their_mean():
     for columns in (0, 2):
-        profile = statistics.mean(jnp.zeros((1, columns)), neighbors="add_remove", num_records=np.array([0]), **BOUNDS)
+        profile = statistics.mean(
+            jnp.zeros((1, columns)), neighbors="add_remove", num_records=np.array([0]), **BOUNDS
+        )
         assert profile.upper[0, :2].tolist() == [1.5, 7.0]
         assert profile.lower[0, :2].tolist() == [1.5, -4.0]
-        assert statistics.sum(jnp.zeros((1, columns)), neighbors="add_remove", num_records=np.array([0]), **BOUNDS).upper[0, 0] == 0
+        assert (
+            statistics.sum(
+                jnp.zeros((1, columns)), neighbors="add_remove", num_records=np.array([0]), **BOUNDS
+            ).upper[0, 0]
+            == 0
+        )
 
 
 @pytest.mark.slow
@@ -464,30 +595,65 @@ def test_gradients_are_finite_with_ties_and_right_without(name, x64):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: statistics.variance(jnp.ones(3), neighbors="add_remove", **BOUNDS), 'neighbors must be "swap"'),
-        (lambda: statistics.variance(jnp.ones(1), neighbors="swap", **BOUNDS), "at least 2 individuals"),
-        (lambda: statistics.variance(jnp.ones(3), neighbors="swap", truncate=-1, **BOUNDS), "truncate must be"),
-        (lambda: statistics.mean(jnp.ones(3), neighbors="swap", values="hull", **BOUNDS), "for add_remove neighbors"),
-        (lambda: statistics.mean(jnp.ones(3), neighbors="edge", **BOUNDS), "neighbors must be one of"),
+        (
+            lambda: statistics.variance(jnp.ones(3), neighbors="add_remove", **BOUNDS),
+            'neighbors must be "swap"',
+        ),
+        (
+            lambda: statistics.variance(jnp.ones(1), neighbors="swap", **BOUNDS),
+            "at least 2 individuals",
+        ),
+        (
+            lambda: statistics.variance(jnp.ones(3), neighbors="swap", truncate=-1, **BOUNDS),
+            "truncate must be",
+        ),
+        (
+            lambda: statistics.mean(jnp.ones(3), neighbors="swap", values="hull", **BOUNDS),
+            "for add_remove neighbors",
+        ),
+        (
+            lambda: statistics.mean(jnp.ones(3), neighbors="edge", **BOUNDS),
+            "neighbors must be one of",
+        ),
         (
             lambda: statistics.sum(jnp.ones(2 * 10**7), neighbors="swap", lower=0.0, upper=5e30),
             "must be smaller to sum 20000000 records in float32",
         ),
         (
-            lambda: statistics.variance(jnp.ones(2000), neighbors="swap", lower=0.0, upper=2e17, truncate=3),
+            lambda: statistics.variance(
+                jnp.ones(2000), neighbors="swap", lower=0.0, upper=2e17, truncate=3
+            ),
             "must be smaller to sum 2000",
         ),
         (
-            lambda: statistics.variance(jnp.ones(2000), neighbors="swap", lower=0.0, upper=1e-15, truncate=3),
+            lambda: statistics.variance(
+                jnp.ones(2000), neighbors="swap", lower=0.0, upper=1e-15, truncate=3
+            ),
             "must be further apart for 2000",
         ),
-        (lambda: statistics.variance(jnp.ones(3), neighbors="swap", lower=0.0, upper=1e19), "must be smaller to sum 3 records"),
-        (lambda: statistics.sum(jnp.ones(3), neighbors="add_remove", max_count=2, **BOUNDS), "max_count must be a static integer"),
-        (lambda: statistics.sum(jnp.ones(3), neighbors="swap", max_count=3, **BOUNDS), "for add_remove neighbors"),
-        (lambda: statistics.sum(jnp.ones(0), neighbors="swap", **BOUNDS), "at least 1 individuals"),
-        (lambda: inverse_sensitivity(statistics.sum(jnp.ones(3), neighbors="add_remove", **BOUNDS), 1.0), "num_steps"),
         (
-            lambda: statistics.mean(jnp.ones(3), neighbors="swap", num_records=1, mask=jnp.ones(3, bool), **BOUNDS),
+            lambda: statistics.variance(jnp.ones(3), neighbors="swap", lower=0.0, upper=1e19),
+            "must be smaller to sum 3 records",
+        ),
+        (
+            lambda: statistics.sum(jnp.ones(3), neighbors="add_remove", max_count=2, **BOUNDS),
+            "max_count must be a static integer",
+        ),
+        (
+            lambda: statistics.sum(jnp.ones(3), neighbors="swap", max_count=3, **BOUNDS),
+            "for add_remove neighbors",
+        ),
+        (lambda: statistics.sum(jnp.ones(0), neighbors="swap", **BOUNDS), "at least 1 individuals"),
+        (
+            lambda: inverse_sensitivity(
+                statistics.sum(jnp.ones(3), neighbors="add_remove", **BOUNDS), 1.0
+            ),
+            "num_steps",
+        ),
+        (
+            lambda: statistics.mean(
+                jnp.ones(3), neighbors="swap", num_records=1, mask=jnp.ones(3, bool), **BOUNDS
+            ),
             "num_records and mask",
         ),
     ],
@@ -505,9 +671,13 @@ def test_profiles_carry_their_relation():
 
 @pytest.mark.slow
 def test_no_rho_on_hulls(x64):
-    """A value need not lie within the neighbour's first hull: mass around it costs two levels there."""
+    """A value need not lie within the neighbour's first hull: mass around it costs two levels
+    there.
+    """
     x, count = np.array([[1.0, 0.0], [1.0, 0.0]]), np.array([2, 1])
-    hull = statistics.mean(x, lower=0, upper=1, neighbors="add_remove", values="hull", num_records=count)
+    hull = statistics.mean(
+        x, lower=0, upper=1, neighbors="add_remove", values="hull", num_records=count
+    )
     for rho in (0.3, jnp.float64(0.3)):
         with pytest.raises(ValueError, match="rho"):
             inverse_sensitivity(hull, 0.5, rho=rho)
@@ -519,7 +689,9 @@ def test_no_rho_on_hulls(x64):
 @pytest.mark.slow
 @pytest.mark.parametrize("bounds", [(1e6, 1e6 + 1), (2000.0, 2024.0)])
 def test_means_between_bounds_that_are_close_and_far_from_0_are_rounded_correctly(bounds):
-    """float32 has 17 numbers between 1e6 and 1e6 + 1: values of neighbours interleave because each is the nearest of them."""
+    """float32 has 17 numbers between 1e6 and 1e6 + 1: values of neighbours interleave because each
+    is the nearest of them.
+    """
     low, high = bounds
     rng = np.random.default_rng(0)
     x = rng.choice(np.float32([low, high, (low + high) / 2]), (4, 201))
@@ -527,18 +699,24 @@ def test_means_between_bounds_that_are_close_and_far_from_0_are_rounded_correctl
 
     def mean_after(row, gone, added):
         kept = exact[row][gone:]
-        return np.float32(float((sum(kept, Fraction(0)) + added * Fraction(high)) / (len(kept) + added)))
+        return np.float32(
+            float((sum(kept, Fraction(0)) + added * Fraction(high)) / (len(kept) + added))
+        )
 
     swap, either = (
-        np.asarray(statistics.mean(x, lower=low, upper=high, neighbors=neighbors).upper) for neighbors in ("swap", "add_remove")
+        np.asarray(statistics.mean(x, lower=low, upper=high, neighbors=neighbors).upper)
+        for neighbors in ("swap", "add_remove")
     )
     for row in range(4):
         for level in (0, 1, 5, 50):
             assert swap[row, level] == mean_after(row, level, level), level
             best = max(mean_after(row, gone, level - gone) for gone in range(level + 1))
             assert either[row, level] == best, level
-    for level in (0, 3, 100):  # a control: float32 sums, rounded before the division, are off by more than one number
-        naive = (np.sort(x, axis=-1)[:, level:].sum(-1, dtype=np.float32) + np.float32(level * high)) / np.float32(201)
+    # a control: float32 sums, rounded before the division, are off by more than one number
+    for level in (0, 3, 100):
+        naive = (
+            np.sort(x, axis=-1)[:, level:].sum(-1, dtype=np.float32) + np.float32(level * high)
+        ) / np.float32(201)
         if low == 1e6:
             assert (naive != swap[:, level]).any()
 
@@ -549,6 +727,8 @@ def test_bounds_as_jax_arrays_that_could_overflow_or_vanish_are_bad_for_every_da
     for upper, good in ((2e17, False), (1e-15, False), (1.0, True)):
         ones = np.array([0, 500, 501, 2000])[:, None]
         x = np.where(np.arange(2000) < ones, upper, 0.0).astype(np.float32)
-        found = statistics.variance(x, lower=jnp.float32(0.0), upper=jnp.float32(upper), neighbors="swap", truncate=1)
+        found = statistics.variance(
+            x, lower=jnp.float32(0.0), upper=jnp.float32(upper), neighbors="swap", truncate=1
+        )
         assert (np.isfinite(found.upper).all(axis=-1) == good).all()
         assert (np.isnan(found.upper).all(axis=-1) != good).all()

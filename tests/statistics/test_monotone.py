@@ -1,4 +1,6 @@
-"""Down sensitivity: against every subset of every small dataset, and the contracts of batches, padding and precision."""
+"""Down sensitivity: against every subset of every small dataset, and the contracts of batches,
+padding and precision.
+"""
 
 import itertools
 
@@ -11,7 +13,15 @@ from dpjax import order_statistic, shifted_inverse
 from dpjax.sensitivity.down import DownSensitivity, from_removals
 from dpjax.statistics.monotone import distinct_count, maximum, nonnegative_sum, user_sum
 from tests.support import removals
-from tests.support.removals import DATASETS, DEFINITIONS, N_MAX, TOP, down_sensitivity_of, kept, neighbouring
+from tests.support.removals import (
+    DATASETS,
+    DEFINITIONS,
+    N_MAX,
+    TOP,
+    down_sensitivity_of,
+    kept,
+    neighbouring,
+)
 
 # Persons with several rows each; a dataset is a multiset of such persons.
 PERSONS = ((1.0,), (2.0, 0.5), (0.25, 0.5, 0.25), (6.0,))
@@ -29,12 +39,16 @@ def rows_of(crowd, rng):
     return amounts, who, len(rows)
 
 
-CROWDS = [crowd for n in range(N_MAX + 1) for crowd in itertools.combinations_with_replacement(PERSONS, n)]
+CROWDS = [
+    crowd for n in range(N_MAX + 1) for crowd in itertools.combinations_with_replacement(PERSONS, n)
+]
 
 
 def user_sums(dtype=np.float64):
     rng = np.random.default_rng(0)
-    amounts, who, count = (np.array(part) for part in zip(*(rows_of(crowd, rng) for crowd in CROWDS), strict=True))
+    amounts, who, count = (
+        np.array(part) for part in zip(*(rows_of(crowd, rng) for crowd in CROWDS), strict=True)
+    )
     return user_sum(jnp.asarray(amounts, dtype), who, upper=TOP, num_records=count)
 
 
@@ -65,7 +79,9 @@ def test_user_sum_of_every_small_crowd(dtype, request):
 
 
 BASKETS = ((0,), (0, 1), (0, 2), (1, 2), (2, 3))
-SHOPPERS = [crowd for n in range(5) for crowd in itertools.combinations_with_replacement(BASKETS, n)]
+SHOPPERS = [
+    crowd for n in range(5) for crowd in itertools.combinations_with_replacement(BASKETS, n)
+]
 
 
 def items_of(crowd):
@@ -79,12 +95,18 @@ def items_of(crowd):
 def in_order(values, crowds=SHOPPERS):
     """Whether h_x(l+1) <= h_x'(l) <= h_x(l) for everybody who leaves a crowd."""
     of = dict(zip(crowds, np.asarray(values), strict=True))
-    pairs = [(of[crowd], of[crowd[:who] + crowd[who + 1 :]]) for crowd in crowds for who in range(len(crowd))]
+    pairs = [
+        (of[crowd], of[crowd[:who] + crowd[who + 1 :]])
+        for crowd in crowds
+        for who in range(len(crowd))
+    ]
     return all((more[1:] <= fewer[:-1]).all() and (fewer <= more).all() for more, fewer in pairs)
 
 
 def test_distinct_items_of_persons_with_several():
-    """Every small crowd: the items now, never more than what the worst removals leave, and in order between neighbours."""
+    """Every small crowd: the items now, never more than what the worst removals leave, and in order
+    between neighbours.
+    """
     items, who, rows = (np.array(part) for part in zip(*map(items_of, SHOPPERS), strict=True))
     down = distinct_count(items, who, upper=10, num_records=rows)
     exact = brute_force(SHOPPERS, lambda crowd: float(len(set().union(*crowd))), 11)
@@ -92,35 +114,50 @@ def test_distinct_items_of_persons_with_several():
     assert (down.values <= exact).all()
     assert (down.values[:, :5] == exact[:, :5]).mean() > 0.85
     assert in_order(down.values)
-    twice = distinct_count(np.repeat(items, 2, axis=-1), np.repeat(who, 2, axis=-1), upper=10, num_records=2 * rows)
+    twice = distinct_count(
+        np.repeat(items, 2, axis=-1), np.repeat(who, 2, axis=-1), upper=10, num_records=2 * rows
+    )
     np.testing.assert_array_equal(twice.values[:, :11], down.values)
     for tau in (1, 2):
         loss, spread = removals.finite_losses(
-            shifted_inverse(down, 2.0, tau=tau, candidates=np.arange(11.0)), neighbouring(SHOPPERS, grid=BASKETS)
+            shifted_inverse(down, 2.0, tau=tau, candidates=np.arange(11.0)),
+            neighbouring(SHOPPERS, grid=BASKETS),
         )
         assert loss <= 2.0 * (1 + 1e-5)
         assert spread <= 2.0 * (1 + 1e-5)
     alone = np.array([4, 4, 4, 9, 9, 1])
-    np.testing.assert_array_equal(distinct_count(alone, np.arange(6), upper=10).values, distinct_count(alone, upper=10).values)
+    np.testing.assert_array_equal(
+        distinct_count(alone, np.arange(6), upper=10).values, distinct_count(alone, upper=10).values
+    )
 
     # Control: a greedy order of removals, by whom most items are lost, is not in order.
     def greedy(crowd):
         left, values = list(crowd), []
         for _ in range(11):
             values.append(len(set().union(*left)))
-            left = min((left[:i] + left[i + 1 :] for i in range(len(left))), key=lambda some: len(set().union(*some)), default=[])
+            left = min(
+                (left[:i] + left[i + 1 :] for i in range(len(left))),
+                key=lambda some: len(set().union(*some)),
+                default=[],
+            )
         return values
 
     assert not in_order(np.array([greedy(crowd) for crowd in SHOPPERS]))
 
 
 def test_values_of_one_s_own_by_removals():
-    """The largest g of any subset, for a g that rises when people leave: exact minima, and only the first few of them."""
+    """The largest g of any subset, for a g that rises when people leave: exact minima, and only the
+    first few of them.
+    """
     values = (-3.0, 1.0, 2.0)
-    crowds = [crowd for n in range(5) for crowd in itertools.combinations_with_replacement(values, n)]
+    crowds = [
+        crowd for n in range(5) for crowd in itertools.combinations_with_replacement(values, n)
+    ]
 
     def subsets(crowd):
-        return itertools.chain.from_iterable(itertools.combinations(crowd, k) for k in range(len(crowd) + 1))
+        return itertools.chain.from_iterable(
+            itertools.combinations(crowd, k) for k in range(len(crowd) + 1)
+        )
 
     largest = brute_force(crowds, lambda crowd: max(map(sum, subsets(crowd))), 5)
     pairs = neighbouring(crowds, grid=values)
@@ -128,11 +165,19 @@ def test_values_of_one_s_own_by_removals():
         down = from_removals(largest[:, :levels], lower=0, upper=6, resolution=1)
         assert down.values.shape == (len(crowds), levels + 1)
         assert in_order(down.values, crowds)
-        assert removals.finite_losses(shifted_inverse(down, 2.0, tau=1, candidates=np.arange(7.0)), pairs)[0] <= 2.0 * (1 + 1e-5)
-    np.testing.assert_array_equal(from_removals(np.minimum(largest, 6), lower=0, upper=6).values[:, :5], np.minimum(largest, 6))
+        assert removals.finite_losses(
+            shifted_inverse(down, 2.0, tau=1, candidates=np.arange(7.0)), pairs
+        )[0] <= 2.0 * (1 + 1e-5)
+    np.testing.assert_array_equal(
+        from_removals(np.minimum(largest, 6), lower=0, upper=6).values[:, :5],
+        np.minimum(largest, 6),
+    )
     # Control: the least of g itself, where removals that raise it count too.
     itself = np.array(
-        [[min(map(sum, itertools.combinations(crowd, max(len(crowd) - k, 0)))) for k in range(5)] for crowd in crowds]
+        [
+            [min(map(sum, itertools.combinations(crowd, max(len(crowd) - k, 0)))) for k in range(5)]
+            for crowd in crowds
+        ]
     )
     assert not in_order(from_removals(itself, lower=-12, upper=6).values, crowds)
     assert from_removals([np.nan, 3.0, -1.0], lower=1, upper=6).values.tolist() == [1, 1, 1, 1]
@@ -144,7 +189,10 @@ def test_values_of_one_s_own_by_removals():
 def test_control_leaving_in_the_wrong_order_is_seen():
     """The commonest ids first, or the smallest records first, is not the worst case."""
     exact = brute_force(DATASETS, DEFINITIONS["distinct"], N_MAX + 1)
-    commonest = [len(set(data)) - sum(np.cumsum(sorted(map(data.count, set(data)))[::-1]) <= 1) for data in DATASETS]
+    commonest = [
+        len(set(data)) - sum(np.cumsum(sorted(map(data.count, set(data)))[::-1]) <= 1)
+        for data in DATASETS
+    ]
     assert (np.array(commonest) > exact[:, 1]).any()
 
 
@@ -156,7 +204,11 @@ def test_the_shift_of_the_maximum_is_the_order_statistic_from_the_top(x64):
         top = order_statistic(x, 12 - tau, lower=0.0, upper=TOP, neighbors="add_remove")
         np.testing.assert_array_equal(shifted.upper[:, : tau + 2], top.upper[:, : tau + 2])
         np.testing.assert_array_equal(shifted.lower, top.lower[:, : shifted.lower.shape[-1]])
-        assert (shifted.neighbors, shifted.interpolable, shifted.integer_levels) == ("add_remove", True, True)
+        assert (shifted.neighbors, shifted.interpolable, shifted.integer_levels) == (
+            "add_remove",
+            True,
+            True,
+        )
 
 
 @pytest.mark.slow
@@ -169,10 +221,21 @@ def test_a_shift_beyond_all_people_is_the_empty_dataset():
 
 @pytest.mark.slow
 def test_down_sensitivity_of_the_post_s_figure():
-    """Binomial(5, 1/2) counts, the post's Figure 1: the maximum is 5, the next five records are 4, then ten are 3."""
+    """Binomial(5, 1/2) counts, the post's Figure 1: the maximum is 5, the next five records are 4,
+    then ten are 3.
+    """
     x = jnp.repeat(jnp.arange(6.0), jnp.array([1, 5, 10, 10, 5, 1]), total_repeat_length=32)
     down = maximum(x, lower=0.0, upper=5.0)
-    assert [float(down.down_sensitivity(k)) for k in (0, 1, 5, 6, 16, 31, 32, 99)] == [0, 1, 1, 2, 3, 5, 5, 5]
+    assert [float(down.down_sensitivity(k)) for k in (0, 1, 5, 6, 16, 31, 32, 99)] == [
+        0,
+        1,
+        1,
+        2,
+        3,
+        5,
+        5,
+        5,
+    ]
     assert float(down.at(16)) == 2
     assert float(down.lower) == 0
 
@@ -180,8 +243,12 @@ def test_down_sensitivity_of_the_post_s_figure():
 STATISTICS = {
     "maximum": lambda x, **kw: maximum(x, lower=-3.0, upper=3.0, **kw),
     "nonnegative sum": lambda x, **kw: nonnegative_sum(x, upper=100.0, **kw),
-    "user sum": lambda x, **kw: user_sum(x, jnp.round(4 * jnp.where(jnp.isnan(x), 0.0, x)).astype(jnp.int32), upper=100.0, **kw),
-    "distinct count": lambda x, **kw: distinct_count(jnp.round(jnp.where(jnp.isnan(x), 9.0, x)).astype(jnp.int32), upper=5.0, **kw),
+    "user sum": lambda x, **kw: user_sum(
+        x, jnp.round(4 * jnp.where(jnp.isnan(x), 0.0, x)).astype(jnp.int32), upper=100.0, **kw
+    ),
+    "distinct count": lambda x, **kw: distinct_count(
+        jnp.round(jnp.where(jnp.isnan(x), 9.0, x)).astype(jnp.int32), upper=5.0, **kw
+    ),
 }
 X = np.random.default_rng(2).normal(size=(3, 21)).astype(np.float32)
 
@@ -206,8 +273,19 @@ def test_padding_counts_masks_and_absent_records_agree_bit_for_bit(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", STATISTICS)
 def test_hostile_data_stay_in_the_range(name):
-    bad = np.array([[np.nan] * 21, [np.inf, -np.inf, 0.0] * 7, [3e38] * 21, [-3e38] * 21, [1e-45] * 21, [-0.0, 0.0, 1.0] * 7])
-    down = STATISTICS[name](jnp.asarray(np.clip(bad, -2e9, 2e9) if name == "distinct count" else bad, jnp.float32))
+    bad = np.array(
+        [
+            [np.nan] * 21,
+            [np.inf, -np.inf, 0.0] * 7,
+            [3e38] * 21,
+            [-3e38] * 21,
+            [1e-45] * 21,
+            [-0.0, 0.0, 1.0] * 7,
+        ]
+    )
+    down = STATISTICS[name](
+        jnp.asarray(np.clip(bad, -2e9, 2e9) if name == "distinct count" else bad, jnp.float32)
+    )
     values, low = np.asarray(down.values), -3.0 if name == "maximum" else 0.0
     assert ((values >= low) & (values <= np.asarray(down.upper))).all()
     assert (np.diff(values) <= 0).all()
@@ -220,14 +298,17 @@ def test_sums_of_many_records_never_rise_by_rounding():
     values = nonnegative_sum(x, upper=1e9).values
     assert (np.diff(values) <= 0).all()
     exact = np.cumsum(np.sort(x.astype(np.float64)), axis=-1)[:, ::-1]
-    np.testing.assert_allclose(values[:, :-1], exact, rtol=14 * 2.0**-24)  # one rounding for each doubling
+    # one rounding for each doubling
+    np.testing.assert_allclose(values[:, :-1], exact, rtol=14 * 2.0**-24)
 
 
 @pytest.mark.slow
 def test_a_person_s_total_does_not_depend_on_other_rows():
     rng = np.random.default_rng(5)
     amounts, who = rng.lognormal(size=40).astype(np.float32), rng.integers(0, 6, 40)
-    total = np.float32(user_sum(np.where(who == 3, amounts, np.nan).astype(np.float32), who, upper=1e6).value)
+    total = np.float32(
+        user_sum(np.where(who == 3, amounts, np.nan).astype(np.float32), who, upper=1e6).value
+    )
     alone = user_sum(amounts[who == 3], who[who == 3], upper=1e6).value
     reversed_order = user_sum(amounts[who == 3][::-1].copy(), who[who == 3], upper=1e6).value
     assert float(total) == float(alone) == float(reversed_order)
@@ -279,8 +360,12 @@ def test_static_facts_raise():
         distinct_count(1, upper=1)
     with pytest.raises(ValueError, match="only one of"):
         nonnegative_sum(x, upper=1, num_records=2, mask=x > 0)
-    for upper in (0, 1e-35, 1e35):  # beyond those every row would be without a distribution, or its pieces without a width
-        for call in (lambda upper: nonnegative_sum(x, upper=upper), lambda upper: distinct_count([[1, 2]], upper=upper)):
+    # beyond those every row would be without a distribution, or its pieces without a width
+    for upper in (0, 1e-35, 1e35):
+        for call in (
+            lambda upper: nonnegative_sum(x, upper=upper),
+            lambda upper: distinct_count([[1, 2]], upper=upper),
+        ):
             with pytest.raises(ValueError, match="lower must be below upper"):
                 call(upper)
             assert np.isnan(np.asarray(call(jnp.float32(upper)).values)).all()
@@ -302,7 +387,9 @@ def test_static_facts_raise():
 @pytest.mark.slow
 def test_a_function_of_one_s_own_and_vmap():
     own = DownSensitivity(jnp.array([[9.0, 4.0, 0.0], [1.0, 0.0, 0.0]]), jnp.asarray(20.0))
-    one = jax.vmap(lambda values: DownSensitivity(values, jnp.asarray(20.0)).shift(1).upper)(own.values)
+    one = jax.vmap(lambda values: DownSensitivity(values, jnp.asarray(20.0)).shift(1).upper)(
+        own.values
+    )
     np.testing.assert_array_equal(one, own.shift(1).upper)
     assert own.value.tolist() == [9, 1]
     assert removals.TOP == TOP

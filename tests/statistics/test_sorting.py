@@ -33,7 +33,9 @@ def records(n, rows=5, seed=0):
 
 
 def sorted_by(name):
-    """Programs that are traced here sort as on the CPU (NumPy), as on other devices (XLA), or as exported programs do (bits)."""
+    """Programs that are traced here sort as on the CPU (NumPy), as on other devices (XLA), or as
+    exported programs do (bits).
+    """
     return {"NumPy": nullcontext, "XLA": as_on_other_devices, "bits": without_host_calls}[name]()
 
 
@@ -59,7 +61,13 @@ def expected(x, present, neighbors, window):
     return np.array(rows, np.float32), np.array(counts)
 
 
-WINDOWS = [None, Window(1, -3, 2, 6), Window(0, 1, 1, 3), Window(2, -9, 2, 9), Window(1, -40, 1, 38)]
+WINDOWS = [
+    None,
+    Window(1, -3, 2, 6),
+    Window(0, 1, 1, 3),
+    Window(2, -9, 2, 9),
+    Window(1, -40, 1, 38),
+]
 
 
 @pytest.mark.slow
@@ -68,11 +76,14 @@ WINDOWS = [None, Window(1, -3, 2, 6), Window(0, 1, 1, 3), Window(2, -9, 2, 9), W
 def test_both_sides_are_the_sort_by_hand(neighbors, masked):
     x, present = records(36)
     for by, window in itertools.product(("NumPy", "XLA"), WINDOWS):
-        values, counts = expected(x, present if masked else np.ones_like(present), neighbors, window)
+        values, counts = expected(
+            x, present if masked else np.ones_like(present), neighbors, window
+        )
         with sorted_by(by):
             text = ordered.lower(x, present if masked else None, neighbors, window).as_text()
             assert ("dpjax_host_call" in text) == (by == "NumPy" and jax.default_backend() == "cpu")
-            for rows in (slice(None), *(slice(i, i + 1) for i in range(len(x)))):  # also alone: what one row needs is not hidden
+            # also alone: what one row needs is not hidden
+            for rows in (slice(None), *(slice(i, i + 1) for i in range(len(x)))):
                 got, n = ordered(x[rows], present[rows] if masked else None, neighbors, window)
                 np.testing.assert_array_equal(got, values[rows])
                 np.testing.assert_array_equal(n, counts[rows])
@@ -82,11 +93,16 @@ def test_both_sides_are_the_sort_by_hand(neighbors, masked):
 @pytest.mark.parametrize("neighbors", ["add_remove", "swap"])
 def test_an_unreadable_record_hides_no_other(neighbors):
     """Sorted last, it may stand behind an infinite or an absent one."""
-    x = np.array([[0.5, np.inf, np.nan, 1.0], [0.5, 9.0, np.nan, np.nan], [0.5, np.nan, 1.0, 3.0]], np.float32)
+    x = np.array(
+        [[0.5, np.inf, np.nan, 1.0], [0.5, 9.0, np.nan, np.nan], [0.5, np.nan, 1.0, 3.0]],
+        np.float32,
+    )
     present = np.array([[True] * 4, [True, True, True, False], [True, True, False, True]])
     for i in range(3):
         got, _ = ordered(x[i : i + 1], present[i : i + 1], neighbors, None)
-        np.testing.assert_array_equal(got, expected(x[i : i + 1], present[i : i + 1], neighbors, None)[0])
+        np.testing.assert_array_equal(
+            got, expected(x[i : i + 1], present[i : i + 1], neighbors, None)[0]
+        )
 
 
 def test_blocks_threads_and_selection_change_nothing(monkeypatch):
@@ -112,7 +128,11 @@ def test_the_setting_of_64_bits_does_not_reach_numpy_s_side():
     x = np.random.default_rng(0).normal(size=(3, 33))
     with enable_x64(True):
         given = jnp.asarray(x)
-        compiled = jax.jit(lambda x: median(x, lower=-3, upper=3, neighbors="swap").upper).lower(given).compile()
+        compiled = (
+            jax.jit(lambda x: median(x, lower=-3, upper=3, neighbors="swap").upper)
+            .lower(given)
+            .compile()
+        )
     found = compiled(given)
     assert found.dtype == np.float64
     np.testing.assert_array_equal(np.asarray(found)[:, :-1], np.sort(x, axis=-1)[:, 16:])
@@ -124,8 +144,13 @@ def test_the_setting_of_64_bits_as_a_context_in_many_threads():
 
     def run(_):
         with enable_x64(True):
-            profiles = [median(jnp.asarray(x) + k, lower=-3, upper=3, neighbors="swap") for k in range(4)]
-        return [profile.upper.dtype == np.float64 and bool(np.isfinite(profile.upper).all()) for profile in profiles]
+            profiles = [
+                median(jnp.asarray(x) + k, lower=-3, upper=3, neighbors="swap") for k in range(4)
+            ]
+        return [
+            profile.upper.dtype == np.float64 and bool(np.isfinite(profile.upper).all())
+            for profile in profiles
+        ]
 
     with ThreadPoolExecutor(4) as pool:
         assert all(all(good) for good in pool.map(run, range(60)))
@@ -134,12 +159,17 @@ def test_the_setting_of_64_bits_as_a_context_in_many_threads():
 @pytest.mark.slow
 def test_the_derivative_is_that_of_xla_s_sort():
     x, _ = records(30, rows=3, seed=1)
-    x = np.where(np.isfinite(x), x, 0.3).astype(np.float32) + np.arange(90, dtype=np.float32).reshape(3, 30) * 1e-4
+    x = (
+        np.where(np.isfinite(x), x, 0.3).astype(np.float32)
+        + np.arange(90, dtype=np.float32).reshape(3, 30) * 1e-4
+    )
     weights = jnp.arange(1.0, 33.0)
 
     def value(x, bound, truncate):
         profile = median(x, lower=-bound, upper=bound, neighbors="add_remove", truncate=truncate)
-        return jnp.sum(profile.upper * weights[None, : profile.upper.shape[-1]]) - jnp.sum(jnp.square(profile.lower))
+        return jnp.sum(profile.upper * weights[None, : profile.upper.shape[-1]]) - jnp.sum(
+            jnp.square(profile.lower)
+        )
 
     gradient = jax.jit(jax.grad(value, argnums=(0, 1)), static_argnames="truncate")
     found = {}
@@ -147,7 +177,9 @@ def test_the_derivative_is_that_of_xla_s_sort():
         with sorted_by(by):
             found[by, truncate] = gradient(x, 1.1, truncate=truncate)
     for truncate in (None, 5):
-        for one, *others in zip(*(found[by, truncate] for by in ("NumPy", "XLA", "bits")), strict=True):
+        for one, *others in zip(
+            *(found[by, truncate] for by in ("NumPy", "XLA", "bits")), strict=True
+        ):
             for other in others:
                 np.testing.assert_allclose(one, other, rtol=1e-6)
             assert float(jnp.abs(one).sum()) > 1
@@ -155,22 +187,42 @@ def test_the_derivative_is_that_of_xla_s_sort():
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_floats_are_sorted_by_their_bits(dtype, x64):
-    """Denormals, infinities, neighbours in the last place; the derivative is that of the sort, and without its rule it is 0."""
+    """Denormals, infinities, neighbours in the last place; the derivative is that of the sort, and
+    without its rule it is 0.
+    """
     info = np.finfo(dtype)
-    odd = np.array([0.0, info.tiny, info.smallest_subnormal, 1.0, np.nextafter(dtype(1), dtype(2)), info.max, np.inf, 3.5], dtype)
+    odd = np.array(
+        [
+            0.0,
+            info.tiny,
+            info.smallest_subnormal,
+            1.0,
+            np.nextafter(dtype(1), dtype(2)),
+            info.max,
+            np.inf,
+            3.5,
+        ],
+        dtype,
+    )
     x = np.random.default_rng(0).permuted(np.tile([*odd, *-odd[1:]], (4, 3)), axis=-1)
     with without_host_calls():
         np.testing.assert_array_equal(sorting._sorted(x), np.sort(x, axis=-1))
         weights = jnp.arange(1.0, 4.0, dtype=dtype)
-        slope = jax.grad(lambda x: jnp.sum(weights * sorting._sorted(x)))(jnp.asarray([3.0, -1.0, 2.0], dtype))
-        control = jax.grad(lambda x: jnp.sum(weights * sorting._sorted.fun(x)))(jnp.asarray([3.0, -1.0, 2.0], dtype))
+        slope = jax.grad(lambda x: jnp.sum(weights * sorting._sorted(x)))(
+            jnp.asarray([3.0, -1.0, 2.0], dtype)
+        )
+        control = jax.grad(lambda x: jnp.sum(weights * sorting._sorted.fun(x)))(
+            jnp.asarray([3.0, -1.0, 2.0], dtype)
+        )
     assert (slope.tolist(), control.tolist()) == ([3.0, 1.0, 2.0], [0.0, 0.0, 0.0])
 
 
 def test_vmap_over_rows_is_the_batch():
     x, _ = records(25)
     whole = median(x, lower=-1, upper=1, neighbors="add_remove").upper
-    mapped = jax.jit(jax.vmap(lambda row: median(row, lower=-1, upper=1, neighbors="add_remove").upper))(x)
+    mapped = jax.jit(
+        jax.vmap(lambda row: median(row, lower=-1, upper=1, neighbors="add_remove").upper)
+    )(x)
     np.testing.assert_array_equal(whole, mapped)
 
 

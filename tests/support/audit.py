@@ -1,8 +1,8 @@
-"""The exact audit: the supremum of the log-density ratio over all neighbouring datasets, both one-sided limits at every breakpoint.
+"""The exact audit: the supremum of the log-density ratio over all neighbouring datasets, both
+one-sided limits at every breakpoint.
 
-Between two breakpoints for any dataset, every log-density is linear; two interior values fix the line, and its limits at both
-ends are where a supremum can be.
-"""
+Between two breakpoints for any dataset, every log-density is linear; two interior values fix the
+line, and its limits at both ends are where a supremum can be."""
 
 import math
 from functools import cache
@@ -17,7 +17,9 @@ from tests.support import oracle
 
 
 class Audit(NamedTuple):
-    """The largest log-ratio (the pure-DP loss) and the largest sum of the two one-sided suprema (the bounded range)."""
+    """The largest log-ratio (the pure-DP loss) and the largest sum of the two one-sided suprema
+    (the bounded range).
+    """
 
     loss: float | np.ndarray
     range: float | np.ndarray
@@ -31,26 +33,37 @@ def padded(datasets, n_max, fill=0.0):
     return x, np.array([len(data) for data in datasets], np.int32)
 
 
-PIECES, ROWS, POINTS = 16, 128, 32  # of the shapes in which densities are evaluated: one program for many audits
+# of the shapes in which densities are evaluated: one program for many audits
+PIECES, ROWS, POINTS = 16, 128, 32
 
 
 def one_sided_limits(distribution):
-    """Log-densities of every row at both ends of every interval between breakpoints: float64 ``(..., intervals, 2)``.
+    """Log-densities of every row at both ends of every interval between breakpoints: float64
+    ``(..., intervals, 2)``.
 
-    Beyond the outermost breakpoints tails go on with their slope; one further point on either side shows it.
-    """
+    Beyond the outermost breakpoints tails go on with their slope; one further point on either side
+    shows it."""
     edges = np.unique(
-        np.concatenate([np.asarray(side.values, np.float64).ravel() for side in (distribution.lower, distribution.upper)])
+        np.concatenate(
+            [
+                np.asarray(side.values, np.float64).ravel()
+                for side in (distribution.lower, distribution.upper)
+            ]
+        )
     )
     if distribution.tails is not None:
         edges = np.concatenate([[edges[0] - 50.0], edges, [edges[-1] + 50.0]])
     left, right = edges[:-1], edges[1:]
-    # Breakpoints that differ only by rounding enclose no interval: a distribution is linear or jumps there.
+    # Breakpoints that differ only by rounding enclose no interval: a distribution is linear or
+    # jumps there.
     wide = (right - left) > 1e-9 * max(1.0, float(np.max(np.abs(edges))))
     left, right = left[wide], right[wide]
-    values = log_densities(distribution, np.concatenate([(3 * left + right) / 4, (left + 3 * right) / 4]))
+    values = log_densities(
+        distribution, np.concatenate([(3 * left + right) / 4, (left + 3 * right) / 4])
+    )
     at_a, at_b = values[..., : left.size], values[..., left.size :]
-    with np.errstate(invalid="ignore"):  # both -inf outside a support: the distribution has no mass there, and no slope
+    # both -inf outside a support: the distribution has no mass there, and no slope
+    with np.errstate(invalid="ignore"):
         half_step = np.where(np.isneginf(at_a), 0.0, (at_b - at_a) / 2)
     return np.stack([at_a - half_step, at_b + half_step], axis=-1)
 
@@ -58,8 +71,12 @@ def one_sided_limits(distribution):
 def audit_pairs(distribution):
     """The audit of rows 2i against 2i+1, by their one-sided limits at the breakpoints of the two."""
     rows = len(np.broadcast_to(0, distribution.batch_shape))
-    edges = [np.asarray(side.values, np.float64) for side in (distribution.lower, distribution.upper)]
-    edges = np.concatenate([np.broadcast_to(values, (rows, values.shape[-1])) for values in edges], axis=-1)
+    edges = [
+        np.asarray(side.values, np.float64) for side in (distribution.lower, distribution.upper)
+    ]
+    edges = np.concatenate(
+        [np.broadcast_to(values, (rows, values.shape[-1])) for values in edges], axis=-1
+    )
     edges = np.sort(edges.reshape(rows // 2, -1), axis=-1)
     if distribution.tails is not None:
         edges = np.concatenate([edges[:, :1] - 50.0, edges, edges[:, -1:] + 50.0], axis=-1)
@@ -72,16 +89,19 @@ def audit_pairs(distribution):
         half_step = np.where(np.isneginf(at_a), 0.0, (at_b - at_a) / 2)
         limits = np.stack([at_a - half_step, at_b + half_step], axis=-1)
         ratio = limits[:, 0] - limits[:, 1]
-    ratio = np.where(np.isneginf(limits).all(axis=1) | ~wide[..., None], 0.0, ratio).reshape(rows // 2, -1)
+    ratio = np.where(np.isneginf(limits).all(axis=1) | ~wide[..., None], 0.0, ratio).reshape(
+        rows // 2, -1
+    )
     return Audit(float(np.abs(ratio).max()), float((ratio.max(axis=-1) - ratio.min(axis=-1)).max()))
 
 
 def log_densities(distribution, points):
-    """``distribution.log_prob`` of every row at every point, or at its own of ``(points, *batch)``: float64 ``(..., points)``.
+    """``distribution.log_prob`` of every row at every point, or at its own of ``(points, *batch)``:
+    float64 ``(..., points)``.
 
-    Each call has the same shape, so that those of different shapes share a program: rows and points repeat, and pieces without
-    width are appended at the far end of each side, as the library pads its profiles itself.
-    """
+    Each call has the same shape, so that those of different shapes share a program: rows and points
+    repeat, and pieces without width are appended at the far end of each side, as the library pads
+    its profiles itself."""
     batch = distribution.batch_shape
     rows, count = -(-math.prod(batch) // ROWS) * ROWS, len(points)
 
@@ -97,23 +117,29 @@ def log_densities(distribution, points):
 
     pieces = -(-max(distribution.lower.size, distribution.upper.size, 1) // PIECES) * PIECES
     sides = [
-        Side(flat(side.values, pieces + 1), flat(side.cost_near, pieces), flat(side.cost_far, pieces))
+        Side(
+            flat(side.values, pieces + 1), flat(side.cost_near, pieces), flat(side.cost_far, pieces)
+        )
         for side in (distribution.lower, distribution.upper)
     ]
     whole = PiecewiseExponential.from_sides(
-        *sides, one(distribution.rate), None if distribution.tails is None else jax.tree.map(one, distribution.tails)
+        *sides,
+        one(distribution.rate),
+        None if distribution.tails is None else jax.tree.map(one, distribution.tails),
     )
     own = points.ndim > 1
     points = points.reshape(count, -1)
-    points = np.pad(points, [(0, -count % POINTS), (0, rows - points.shape[1] if own else 0)], mode="edge").astype(
-        distribution.dtype
-    )
+    points = np.pad(
+        points, [(0, -count % POINTS), (0, rows - points.shape[1] if own else 0)], mode="edge"
+    ).astype(distribution.dtype)
     found = np.empty((rows, len(points)))
     for row in range(0, rows, ROWS):
         some = jax.tree.map(lambda values, row=row: values[row : row + ROWS], whole)
         at_rows = points[:, row : row + ROWS] if own else points
         for at in range(0, len(points), POINTS):
-            found[row : row + ROWS, at : at + POINTS] = np.asarray(_log_densities(some, at_rows[at : at + POINTS])).T
+            found[row : row + ROWS, at : at + POINTS] = np.asarray(
+                _log_densities(some, at_rows[at : at + POINTS])
+            ).T
     return found[: math.prod(batch), :count].reshape(*batch, count)
 
 
@@ -136,7 +162,8 @@ def neighbouring_rows(datasets, neighbors, grid):
 
 
 def audit(distribution, datasets, neighbors, grid):
-    """Audit a distribution whose last axis is one row for each dataset; further axes in front are audited side by side.
+    """Audit a distribution whose last axis is one row for each dataset; further axes in front are
+    audited side by side.
 
     ``datasets`` are sorted tuples, closed under the relation apart from their size.
     """

@@ -10,7 +10,8 @@ from dpjax import PiecewiseExponential, Rounded
 
 
 def of_one_size(distribution, pieces=16, batch=None):
-    """One on the line with pieces without width at the far ends of its sides, all fields of one batch; others as they are.
+    """One on the line with pieces without width at the far ends of its sides, all fields of one
+    batch; others as they are.
 
     Outside of a trace that is made in NumPy: each shape would be a few programs.
     """
@@ -33,8 +34,15 @@ def of_one_size(distribution, pieces=16, batch=None):
 
     lower, upper = of_side(distribution.lower), of_side(distribution.upper)
     if isinstance(distribution, Rounded):
-        return replace(distribution, lower=lower, upper=upper, rate=strong(xp.broadcast_to(distribution.rate, batch)))
-    rate, tails = jax.tree.map(lambda value: strong(xp.broadcast_to(value, batch)), (distribution.rate, distribution.tails))
+        return replace(
+            distribution,
+            lower=lower,
+            upper=upper,
+            rate=strong(xp.broadcast_to(distribution.rate, batch)),
+        )
+    rate, tails = jax.tree.map(
+        lambda value: strong(xp.broadcast_to(value, batch)), (distribution.rate, distribution.tails)
+    )
     return PiecewiseExponential.from_sides(lower, upper, rate, tails)
 
 

@@ -1,8 +1,9 @@
-"""Draws in decimal arithmetic of 125 digits, 415 bits, from the definition: what exact arithmetic makes of the same uniforms.
+"""Draws in decimal arithmetic of 125 digits, 415 bits, from the definition: what exact arithmetic
+makes of the same uniforms.
 
-A uniform chooses the piece, a second one the step in it, a third one the place in the step; or, in permute and flip, each piece of
-w positions has a uniform, whose 1 - (1 - V)^(1/w) is the least of w uniforms.
-"""
+A uniform chooses the piece, a second one the step in it, a third one the place in the step; or, in
+permute and flip, each piece of w positions has a uniform, whose 1 - (1 - V)^(1/w) is the least of w
+uniforms."""
 
 import decimal
 import hashlib
@@ -16,7 +17,9 @@ EXTREME = np.array([0, 1, 2**11, 2**63 - 1, 2**63, 2**64 - 2**11, 2**64 - 2, 2**
 
 def more(role, number, seed=0):
     """The bits that follow: the same ones whoever asks."""
-    return int.from_bytes(hashlib.blake2b(f"{seed} {role} {number}".encode(), digest_size=4).digest(), "little")
+    return int.from_bytes(
+        hashlib.blake2b(f"{seed} {role} {number}".encode(), digest_size=4).digest(), "little"
+    )
 
 
 def words_of(seed, shape):
@@ -61,7 +64,10 @@ class InDecimals:
 
     def __init__(self, distribution, group):
         self.profile, self.rate = distribution.profile.one(group), distribution.exact_rate
-        pieces = zip(*(getattr(self.profile, name).tolist() for name in ("length", "level", "rise")), strict=True)
+        pieces = zip(
+            *(getattr(self.profile, name).tolist() for name in ("length", "level", "rise")),
+            strict=True,
+        )
         smooth, depth = distribution.mechanism == "piecewise_laplace", int(self.profile.depth[0])
         self.pieces = []  # (steps, positions of each, the cost of a step, weight)
         with decimal.localcontext(CONTEXT):
@@ -83,16 +89,24 @@ class InDecimals:
         """P(step <= number) in a piece."""
         steps, _, each, _ = self.pieces[piece]
         with decimal.localcontext(CONTEXT):
-            return self._below(each * number) / self._below(each * steps) if each else decimal.Decimal(number) / steps
+            return (
+                self._below(each * number) / self._below(each * steps)
+                if each
+                else decimal.Decimal(number) / steps
+            )
 
     def draw(self, uniforms):
         """The position that uniforms stand for."""
         with decimal.localcontext(CONTEXT):
-            piece = min(int(np.searchsorted(self.ends, uniforms[0], side="right")), len(self.pieces) - 1)
+            piece = min(
+                int(np.searchsorted(self.ends, uniforms[0], side="right")), len(self.pieces) - 1
+            )
             low, high = 1, self.pieces[piece][0]
             while low < high:
                 middle = (low + high) // 2
-                low, high = (low, middle) if uniforms[1] < self.share(piece, middle) else (middle + 1, high)
+                low, high = (
+                    (low, middle) if uniforms[1] < self.share(piece, middle) else (middle + 1, high)
+                )
             span = self.pieces[piece][1]
             number = low if len(uniforms) == 2 else (low - 1) * span + int(span * uniforms[2]) + 1
         return int(self.profile.near[piece] + self.profile.sign[piece] * number)
@@ -110,7 +124,9 @@ class ByFlips:
         """The position that the uniforms of all pieces, and that of the place, stand for."""
         least = []
         with decimal.localcontext(CONTEXT):
-            for cost, width, uniform in zip(self.costs, self.profile.length.tolist(), uniforms, strict=True):
+            for cost, width, uniform in zip(
+                self.costs, self.profile.length.tolist(), uniforms, strict=True
+            ):
                 none = ((1 - uniform).ln() / width).exp()
                 least.append((1 - none).ln() + decimal_of(self.rate * cost))
             piece = min(range(len(least)), key=least.__getitem__)

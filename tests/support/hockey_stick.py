@@ -1,14 +1,17 @@
-"""The exact delta at a given epsilon between rows of a distribution whose log-density is linear between breakpoints.
+"""The exact delta at a given epsilon between rows of a distribution whose log-density is linear
+between breakpoints.
 
-delta = integral of max(p - e^epsilon q, 0). Between two breakpoints of any row both logarithms are linear, so the part where p is
-above e^epsilon q is an interval with a closed-form mass; beyond the outermost breakpoints tails go on with their slope.
-"""
+delta = integral of max(p - e^epsilon q, 0). Between two breakpoints of any row both logarithms are
+linear, so the part where p is above e^epsilon q is an interval with a closed-form mass; beyond the
+outermost breakpoints tails go on with their slope."""
 
 import numpy as np
 
 
 def lines(distribution, log_weight=0.0):
-    """Log-densities as lines: start, slope (going outwards in the tails) and length of each interval, ``(rows, intervals)``."""
+    """Log-densities as lines: start, slope (going outwards in the tails) and length of each
+    interval, ``(rows, intervals)``.
+    """
     edges = np.unique(np.asarray(distribution.edges, np.float64))
     gaps = np.diff(edges) > 1e-9 * max(1.0, float(np.max(np.abs(edges))))
     left, length = edges[:-1][gaps], np.diff(edges)[gaps]
@@ -16,7 +19,10 @@ def lines(distribution, log_weight=0.0):
     steps = np.concatenate([[-1.0], length, [1.0]])  # signed, the unit of the second point
     points = np.concatenate([starts + steps / 4, starts + 3 * steps / 4])
     values = np.asarray(
-        distribution.log_prob(np.broadcast_to(points[:, None], (points.size, *distribution.batch_shape))), np.float64
+        distribution.log_prob(
+            np.broadcast_to(points[:, None], (points.size, *distribution.batch_shape))
+        ),
+        np.float64,
     ).T
     at_a, at_b = values[:, : len(starts)], values[:, len(starts) :]
     with np.errstate(invalid="ignore"):
@@ -27,18 +33,26 @@ def lines(distribution, log_weight=0.0):
 
 
 def mass(start, slope, begin, end):
-    """The integral of exp(start + slope t) over [begin, end], from its higher end so that nothing overflows."""
+    """The integral of exp(start + slope t) over [begin, end], from its higher end so that nothing
+    overflows.
+    """
     with np.errstate(invalid="ignore", over="ignore"):
         there = (end > begin) & ~np.isneginf(start)
         width, steep = np.where(there, end - begin, 0.0), np.abs(slope)
         flat = steep * np.where(np.isfinite(width), width, 1.0) < 1e-12
-        top = np.where(there, start + slope * np.where((slope > 0) & np.isfinite(end), end, begin), -np.inf)
-        value = np.exp(top) * np.where(flat, width, -np.expm1(-steep * width) / np.where(flat, 1.0, steep))
+        top = np.where(
+            there, start + slope * np.where((slope > 0) & np.isfinite(end), end, begin), -np.inf
+        )
+        value = np.exp(top) * np.where(
+            flat, width, -np.expm1(-steep * width) / np.where(flat, 1.0, steep)
+        )
     return np.where(there, value, 0.0)
 
 
 def hockey_stick(distribution, pairs, epsilon, log_weight=0.0):
-    """delta of each pair (first row against second), for pairs ``(2, count)``; ``log_weight`` scales each row's density."""
+    """delta of each pair (first row against second), for pairs ``(2, count)``; ``log_weight``
+    scales each row's density.
+    """
     start, slope, length = lines(distribution, log_weight)
     (a, b), (c, d) = ((start[rows], slope[rows]) for rows in pairs)
     with np.errstate(invalid="ignore", divide="ignore"):

@@ -2,7 +2,8 @@
 
 import re
 
-CONSTANT = re.compile(r"^\s*(%\w+) = stablehlo\.(?:constant|get_dimension_size) ")  # sizes are those of static shapes
+# sizes are those of static shapes
+CONSTANT = re.compile(r"^\s*(%\w+) = stablehlo\.(?:constant|get_dimension_size) ")
 CONVERTED = re.compile(r"^\s*(%\w+) = stablehlo\.convert (%\w+) ")
 HIGHEST = "precision = [HIGHEST, HIGHEST]"
 
@@ -25,10 +26,11 @@ def rounded_products(text):
 
 
 def traced_loops(text):
-    """Loops of which the program does not say how many turns they take: for each turn the host would read whether it is the last.
+    """Loops of which the program does not say how many turns they take: for each turn the host
+    would read whether it is the last.
 
-    How many turns a loop takes is known where its condition is that one of its variables is less than a constant, and where that
-    variable starts from a constant and grows by one in each turn.
+    How many turns a loop takes is known where its condition is that one of its variables is less
+    than a constant, and where that variable starts from a constant and grows by one in each turn.
     """
     found, lines, constants = [], text.splitlines(), set()
     for at, line in enumerate(lines):
@@ -49,7 +51,9 @@ def traced_loops(text):
 
 
 def traced_conditions(text):
-    """Conditions that are decided on the device, for which the host waits; not those by which a program chooses its platform."""
+    """Conditions that are decided on the device, for which the host waits; not those by which a
+    program chooses its platform.
+    """
     found, constants = [], set()
     for line in text.splitlines():
         if re.match(r"\s*func\.func ", line):
@@ -66,7 +70,9 @@ def traced_conditions(text):
 
 
 def turns(jaxpr):
-    """How many turns the loops of a program take one after the other; one for a loop of which the program does not say."""
+    """How many turns the loops of a program take one after the other; one for a loop of which the
+    program does not say.
+    """
     number = 0
     for equation in jaxpr.eqns:
         inner = [turns(part) for part in _programs(list(equation.params.values()))]
@@ -98,12 +104,25 @@ def _block(lines, start, end):
 
 def _counted(line, condition, body, constants):
     starts = dict(re.findall(r"(%iterArg\w*) = (%[\w#]+)", line))
-    constants = constants | {found[1] for found in map(CONSTANT.match, [*condition, *body]) if found is not None}
+    constants = constants | {
+        found[1] for found in map(CONSTANT.match, [*condition, *body]) if found is not None
+    }
     rest = [line for line in condition if CONSTANT.match(line) is None]
-    compared = re.search(r"= stablehlo\.compare\s+LT, (%iterArg\w*), (%\w+)[ ,]", rest[0]) if len(rest) == 2 else None
+    compared = (
+        re.search(
+            r"= stablehlo\.compare\s+LT, (%iterArg\w*), "
+            r"(%\w+)[ ,]",
+            rest[0],
+        )
+        if len(rest) == 2
+        else None
+    )
     if compared is None or compared[2] not in constants or starts.get(compared[1]) not in constants:
         return False
     place = list(starts).index(compared[1])
     following = re.search(r"stablehlo\.return (.*?) :", body[-1])[1].split(", ")[place]
-    grows = re.compile(rf"\s*{re.escape(following)} = stablehlo\.add {re.escape(compared[1])}, (%\w+) ")
+    grows = re.compile(
+        rf"\s*{re.escape(following)} = stablehlo\.add "
+        rf"{re.escape(compared[1])}, (%\w+) "
+    )
     return any((added := grows.match(line)) is not None and added[1] in constants for line in body)

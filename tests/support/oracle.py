@@ -1,7 +1,7 @@
 """Slow float64 oracles in plain NumPy, written from the definitions and not from the library.
 
-The extreme values of a statistic come from editing a dataset and asking ``np.quantile`` (or a breadth-first search); integrals come
-from Gauss-Legendre quadrature of the unnormalised density.
+The extreme values of a statistic come from editing a dataset and asking ``np.quantile`` (or a
+breadth-first search); integrals come from Gauss-Legendre quadrature of the unnormalised density.
 """
 
 import itertools
@@ -14,19 +14,24 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(64)
 
 
 def quantile(data, q, definition, lower, upper):
-    """The statistic itself, for a list of clamped records; an empty dataset has the value that its neighbours require."""
+    """The statistic itself, for a list of clamped records; an empty dataset has the value that its
+    neighbours require.
+    """
     q, data = Fraction(q), np.sort(np.asarray(data, np.float64))
     if definition == "lower":
         return float(data[ceil(q * len(data)) - 1]) if len(data) else float(lower)
-    return float(np.quantile(data, float(q))) if len(data) else float(lower + (1 - q) * (upper - lower))
+    return (
+        float(np.quantile(data, float(q)))
+        if len(data)
+        else float(lower + (1 - q) * (upper - lower))
+    )
 
 
 def extremes(data, levels, statistic, neighbors, lower, upper):
     """The largest and smallest value of an order statistic within l changes, for l = 0..levels.
 
-    The worst l swaps put the l smallest records at the upper bound; the worst l additions and removals are A records at the upper
-    bound and l - A of the smallest gone, for the best A.
-    """
+    The worst l swaps put the l smallest records at the upper bound; the worst l additions and
+    removals are A records at the upper bound and l - A of the smallest gone, for the best A."""
     data = sorted(data)
 
     def extreme(level, sign):
@@ -34,7 +39,9 @@ def extremes(data, levels, statistic, neighbors, lower, upper):
         if neighbors == "swap":
             changed = min(level, len(data))
             return statistic(ordered[changed:] + [bound] * changed)
-        values = [statistic(ordered[level - added :] + [bound] * added) for added in range(level + 1)]
+        values = [
+            statistic(ordered[level - added :] + [bound] * added) for added in range(level + 1)
+        ]
         return max(values) if sign > 0 else min(values)
 
     largest = np.maximum.accumulate([extreme(level, 1) for level in range(levels + 1)])
@@ -43,7 +50,9 @@ def extremes(data, levels, statistic, neighbors, lower, upper):
 
 
 def reachable(start, levels, statistic, neighbors, grid):
-    """The largest and smallest value within l changes, by breadth-first search over all multisets on a grid."""
+    """The largest and smallest value within l changes, by breadth-first search over all multisets
+    on a grid.
+    """
     layer, seen = {tuple(sorted(start))}, {tuple(sorted(start))}
     largest, smallest = [statistic(start)], [statistic(start)]
     for _ in range(levels):
@@ -73,7 +82,9 @@ def all_datasets(sizes, grid):
 
 
 class Distribution:
-    """A density exp(-rate * cost(y)) / Z given by (left, right, cost_left, cost_right), integrated by quadrature."""
+    """A density exp(-rate * cost(y)) / Z given by (left, right, cost_left, cost_right), integrated
+    by quadrature.
+    """
 
     def __init__(self, segments, rate):
         self.segments = [s for s in segments if s[1] > s[0]]
@@ -87,7 +98,11 @@ class Distribution:
         end = right if upto is None else min(max(upto, left), right)
         y = left + (end - left) * (_NODES + 1) / 2
         cost = cost_left + (cost_right - cost_left) * (y - left) / (right - left)
-        return float((end - left) / 2 * np.sum(_WEIGHTS * function(y) * np.exp(self.shift - self.rate * cost)))
+        return float(
+            (end - left)
+            / 2
+            * np.sum(_WEIGHTS * function(y) * np.exp(self.shift - self.rate * cost))
+        )
 
     def expectation(self, function, breaks=()):
         """E[function(Y)], for a function that is smooth but at ``breaks``."""
@@ -95,27 +110,45 @@ class Distribution:
         for left, right, cost_left, cost_right in self.segments:
             cuts = [left, *sorted(b for b in breaks if left < b < right), right]
             for a, b in itertools.pairwise(cuts):
-                at = [cost_left + (cost_right - cost_left) * (y - left) / (right - left) for y in (a, b)]
+                at = [
+                    cost_left + (cost_right - cost_left) * (y - left) / (right - left)
+                    for y in (a, b)
+                ]
                 total += self._integrate((a, b, *at), function)
         return total / self.total
 
     def cdf(self, y):
-        return sum(self._integrate(s, lambda t: np.ones_like(t), upto=y) for s in self.segments) / self.total
+        return (
+            sum(self._integrate(s, lambda t: np.ones_like(t), upto=y) for s in self.segments)
+            / self.total
+        )
 
     def log_prob(self, y):
         for left, right, cost_left, cost_right in self.segments:
             if left <= y < right:
-                return -self.rate * (cost_left + (cost_right - cost_left) * (y - left) / (right - left)) - self.log_normalizer
+                return (
+                    -self.rate
+                    * (cost_left + (cost_right - cost_left) * (y - left) / (right - left))
+                    - self.log_normalizer
+                )
         return -np.inf
 
 
 def mechanism(largest, smallest, epsilon, kind, rho=0.0, support="restricted"):
-    """The distribution of piecewise Laplace or inverse sensitivity, from its definition, for values at levels 0, 1, 2, ..."""
+    """The distribution of piecewise Laplace or inverse sensitivity, from its definition, for values
+    at levels 0, 1, 2, ...
+    """
     low, high = smallest[-1], largest[-1]
     up, down = np.asarray(largest) + rho, np.asarray(smallest) - rho
     value, levels = largest[0], range(1, max(len(largest), len(smallest)))
-    moves = [i for i in levels if largest[min(i, len(largest) - 1)] > value or smallest[min(i, len(smallest) - 1)] < value]
-    flat = (1.0 if kind == "piecewise_laplace" else 0.0) + 1 - (moves[0] if moves else len(levels) + 1)
+    moves = [
+        i
+        for i in levels
+        if largest[min(i, len(largest) - 1)] > value or smallest[min(i, len(smallest) - 1)] < value
+    ]
+    flat = (
+        (1.0 if kind == "piecewise_laplace" else 0.0) + 1 - (moves[0] if moves else len(levels) + 1)
+    )
     segments = [(down[0], up[0], flat, flat)]
     for level in range(1, len(up)):
         near, far = (level, level + 1) if kind == "piecewise_laplace" else (level, level)
@@ -129,13 +162,17 @@ def mechanism(largest, smallest, epsilon, kind, rho=0.0, support="restricted"):
 
 
 def costs_on_grid(upwards, downwards, kind, low=None, high=None):
-    """The integers of a range and their costs as fractions, for a statistic with integer values, from the definition.
+    """The integers of a range and their costs as fractions, for a statistic with integer values,
+    from the definition.
 
-    ``upwards`` and ``downwards`` are lists of (level, value) that go outwards from (0, the statistic). The statistic costs 1 - c, c
-    being the least integer level at which either side has left it; another integer costs the least level that reaches it, which in
-    piecewise Laplace is linear between two values, and else the level of the outer one.
-    """
-    (_, value), ends = upwards[0], (downwards[-1][1] if low is None else low, upwards[-1][1] if high is None else high)
+    ``upwards`` and ``downwards`` are lists of (level, value) that go outwards from (0, the
+    statistic). The statistic costs 1 - c, c being the least integer level at which either side has
+    left it; another integer costs the least level that reaches it, which in piecewise Laplace is
+    linear between two values, and else the level of the outer one."""
+    (_, value), ends = (
+        upwards[0],
+        (downwards[-1][1] if low is None else low, upwards[-1][1] if high is None else high),
+    )
     last = max(upwards[-1][0], downwards[-1][0])
 
     def leaves(side):
@@ -151,7 +188,11 @@ def costs_on_grid(upwards, downwards, kind, low=None, high=None):
         sign, side = (1, upwards) if y > value else (-1, downwards)
         k = next(k for k, (_, at) in enumerate(side) if sign * at >= sign * y)
         (near, start), (far, end) = side[k - 1], side[k]
-        return Fraction(far) if kind == "inverse_sensitivity" else near + (Fraction(far) - near) * Fraction(y - start, end - start)
+        return (
+            Fraction(far)
+            if kind == "inverse_sensitivity"
+            else near + (Fraction(far) - near) * Fraction(y - start, end - start)
+        )
 
     values = list(range(int(ends[0]), int(ends[1]) + 1))
     return values, [cost(y) for y in values]

@@ -37,7 +37,11 @@ from dpjax import (
     unbounded_quantile,
     variance,
 )
-from dpjax.mechanisms import best_of_distribution, bounded_loss_distribution, never_fail_distribution
+from dpjax.mechanisms import (
+    best_of_distribution,
+    bounded_loss_distribution,
+    never_fail_distribution,
+)
 from dpjax.metric_privacy import LaplaceAnswers
 
 
@@ -49,7 +53,9 @@ def between(x, a, b):
 def ladder(x):
     """Two queries."""
     n = x.shape[-1]
-    return jnp.asarray(np.stack([np.linspace(0, 1, n), np.arange(n) % 4 < 2]).astype(np.float32)).astype(x.dtype)
+    return jnp.asarray(
+        np.stack([np.linspace(0, 1, n), np.arange(n) % 4 < 2]).astype(np.float32)
+    ).astype(x.dtype)
 
 
 SCALE = Asinh(lower=-3, upper=3)
@@ -68,21 +74,35 @@ def first_answer(x, eps, a, b):
     return LaplaceAnswers(distribution.values[..., 0], distribution.scales[..., 0])
 
 
-# From padded data and public parameters to a distribution: every statistic and every mechanism, through one signature.
+# From padded data and public parameters to a distribution: every statistic and every mechanism,
+# through one signature.
 PIPELINES = {
     "laplace under a metric": first_answer,
     "selection under a metric": lambda x, eps, a, b: metric_privacy.linear_selection(
         x, line(x, eps), weights=jnp.asarray(WEIGHTS[:, : x.shape[-1]]).astype(x.dtype)
     ),
-    "noisy tree": lambda x, eps, a, b: noisy_tree(x, epsilon=eps, candidates=between(x, a, b), sensitivity=0.5),
-    "gaussian noisy tree": lambda x, eps, a, b: noisy_tree(x, zcdp=eps, candidates=between(x, a, b), sensitivity=0.5),
-    "stand out": lambda x, eps, a, b: stand_out(x, eps, candidates=between(x, a, b), delta=0.1, fallback=a, sensitivity=0.05),
-    "best of": lambda x, eps, a, b: best_of_distribution(
-        exponential(x, eps, candidates=between(x, a, b), sensitivity=0.5), between(x, a, b), attempts=(0.5, 0.3, 0.2)
+    "noisy tree": lambda x, eps, a, b: noisy_tree(
+        x, epsilon=eps, candidates=between(x, a, b), sensitivity=0.5
     ),
-    "above threshold": lambda x, eps, a, b: above_threshold(jnp.nan_to_num(x), eps, threshold=b / 3, sensitivity=0.5).index(),
+    "gaussian noisy tree": lambda x, eps, a, b: noisy_tree(
+        x, zcdp=eps, candidates=between(x, a, b), sensitivity=0.5
+    ),
+    "stand out": lambda x, eps, a, b: stand_out(
+        x, eps, candidates=between(x, a, b), delta=0.1, fallback=a, sensitivity=0.05
+    ),
+    "best of": lambda x, eps, a, b: best_of_distribution(
+        exponential(x, eps, candidates=between(x, a, b), sensitivity=0.5),
+        between(x, a, b),
+        attempts=(0.5, 0.3, 0.2),
+    ),
+    "above threshold": lambda x, eps, a, b: above_threshold(
+        jnp.nan_to_num(x), eps, threshold=b / 3, sensitivity=0.5
+    ).index(),
     "never fail": lambda x, eps, a, b: never_fail_distribution(
-        exponential(x, eps, candidates=between(x, a, b), sensitivity=0.5), np.arange(x.shape[-1]) % 3 < 2, fallback=a, attempts=4
+        exponential(x, eps, candidates=between(x, a, b), sensitivity=0.5),
+        np.arange(x.shape[-1]) % 3 < 2,
+        fallback=a,
+        attempts=4,
     ),
     "bounded loss": lambda x, eps, a, b: bounded_loss_distribution(
         exponential(x, eps, candidates=between(x, a, b), sensitivity=0.5),
@@ -94,62 +114,114 @@ PIPELINES = {
         fallback=a,
         attempts=4,
     ),
-    "plm of the median": lambda x, eps, a, b: piecewise_laplace(median(x, lower=a, upper=b, neighbors="add_remove"), eps),
-    "smooth plm": lambda x, eps, a, b: piecewise_laplace(median(x, lower=a, upper=b, neighbors="swap"), eps, rho=0.01),
-    "truncated plm": lambda x, eps, a, b: piecewise_laplace(median(x, lower=a, upper=b, neighbors="swap").truncate(5), eps),
+    "plm of the median": lambda x, eps, a, b: piecewise_laplace(
+        median(x, lower=a, upper=b, neighbors="add_remove"), eps
+    ),
+    "smooth plm": lambda x, eps, a, b: piecewise_laplace(
+        median(x, lower=a, upper=b, neighbors="swap"), eps, rho=0.01
+    ),
+    "truncated plm": lambda x, eps, a, b: piecewise_laplace(
+        median(x, lower=a, upper=b, neighbors="swap").truncate(5), eps
+    ),
     "plm with steps": lambda x, eps, a, b: piecewise_laplace(
         median(x, lower=a, upper=b, neighbors="swap").truncate(2, step=b - a), eps
     ),
     "plm of radii": lambda x, eps, a, b: piecewise_laplace(
-        from_radii(jnp.mean(x, -1), jnp.linspace(0.1, 0.4, 4)[(None,) * (x.ndim - 1)], neighbors="swap", step=b - a), eps
+        from_radii(
+            jnp.mean(x, -1),
+            jnp.linspace(0.1, 0.4, 4)[(None,) * (x.ndim - 1)],
+            neighbors="swap",
+            step=b - a,
+        ),
+        eps,
     ),
-    "inv of a quantile": lambda x, eps, a, b: inverse_sensitivity(quantile(x, 0.9, lower=a, upper=b, neighbors="add_remove"), eps),
+    "inv of a quantile": lambda x, eps, a, b: inverse_sensitivity(
+        quantile(x, 0.9, lower=a, upper=b, neighbors="add_remove"), eps
+    ),
     "inv of an order statistic": lambda x, eps, a, b: inverse_sensitivity(
         order_statistic(x, 3, lower=a, upper=b, neighbors="swap"), eps
     ),
     "plm of a continuous quantile": lambda x, eps, a, b: piecewise_laplace(
         quantile(x, 0.3, lower=a, upper=b, neighbors="add_remove", definition="continuous"), eps
     ),
-    "shifted inverse of a maximum": lambda x, eps, a, b: shifted_inverse(maximum(x, lower=a, upper=b), eps, tau=3),
-    "shifted inverse of a sum": lambda x, eps, a, b: shifted_inverse(nonnegative_sum(x + 3, upper=20 * b), eps, tau=3),
-    "plm of triangles": lambda x, eps, a, b: piecewise_laplace(
-        triangle_count(jnp.maximum(x[..., :, None] * x[..., None, :] - 0.3, 0.0), num_levels=8, neighbors="edge"), eps
+    "shifted inverse of a maximum": lambda x, eps, a, b: shifted_inverse(
+        maximum(x, lower=a, upper=b), eps, tau=3
     ),
-    "plm of a mean": lambda x, eps, a, b: piecewise_laplace(dpjax.mean(x, lower=a, upper=b, neighbors="add_remove"), eps),
-    "plm of a sum": lambda x, eps, a, b: piecewise_laplace(dpjax.statistics.sum(x, lower=a, upper=b, neighbors="swap"), eps),
+    "shifted inverse of a sum": lambda x, eps, a, b: shifted_inverse(
+        nonnegative_sum(x + 3, upper=20 * b), eps, tau=3
+    ),
+    "plm of triangles": lambda x, eps, a, b: piecewise_laplace(
+        triangle_count(
+            jnp.maximum(x[..., :, None] * x[..., None, :] - 0.3, 0.0),
+            num_levels=8,
+            neighbors="edge",
+        ),
+        eps,
+    ),
+    "plm of a mean": lambda x, eps, a, b: piecewise_laplace(
+        dpjax.mean(x, lower=a, upper=b, neighbors="add_remove"), eps
+    ),
+    "plm of a sum": lambda x, eps, a, b: piecewise_laplace(
+        dpjax.statistics.sum(x, lower=a, upper=b, neighbors="swap"), eps
+    ),
     "plm on a resolution": lambda x, eps, a, b: piecewise_laplace(
         median(x, lower=a, upper=b, neighbors="add_remove", resolution=0.25), eps
     ),
-    "duff of a mean": lambda x, eps, a, b: duff(dpjax.mean(x, lower=a, upper=b, neighbors="add_remove", values="hull"), eps),
-    "inv of a variance": lambda x, eps, a, b: inverse_sensitivity(variance(x, lower=a, upper=b, neighbors="swap"), eps),
+    "duff of a mean": lambda x, eps, a, b: duff(
+        dpjax.mean(x, lower=a, upper=b, neighbors="add_remove", values="hull"), eps
+    ),
+    "inv of a variance": lambda x, eps, a, b: inverse_sensitivity(
+        variance(x, lower=a, upper=b, neighbors="swap"), eps
+    ),
     "plm on another scale": lambda x, eps, a, b: Transformed(
         piecewise_laplace(on_scale(median, x, transform=SCALE, neighbors="add_remove"), eps), SCALE
     ),
     "clamped smooth cauchy": lambda x, eps, a, b: Clamped.of(
-        smooth_cauchy(smooth_sensitivity(x, 0.02, lower=a, upper=b, neighbors="add_remove"), eps), lower=a, upper=b
+        smooth_cauchy(smooth_sensitivity(x, 0.02, lower=a, upper=b, neighbors="add_remove"), eps),
+        lower=a,
+        upper=b,
     ),
     "smooth laplace": lambda x, eps, a, b: smooth_laplace(
         smooth_sensitivity(x, 0.005, lower=a, upper=b, neighbors="swap"), eps, delta=1e-3
     ),
     "smooth laplace of a quantile": lambda x, eps, a, b: smooth_laplace(
-        smooth_sensitivity(x, 0.005, q=0.9, lower=a, upper=b, neighbors="add_remove"), eps, delta=1e-3
+        smooth_sensitivity(x, 0.005, q=0.9, lower=a, upper=b, neighbors="add_remove"),
+        eps,
+        delta=1e-3,
     ),
     "plm of a mean's local sensitivities": lambda x, eps, a, b: piecewise_laplace(
-        dpjax.from_local_sensitivity(dpjax.mean_local_sensitivity(x, lower=a, upper=b, neighbors="add_remove")), eps
+        dpjax.from_local_sensitivity(
+            dpjax.mean_local_sensitivity(x, lower=a, upper=b, neighbors="add_remove")
+        ),
+        eps,
     ),
     "clamped smooth laplace-log-normal": lambda x, eps, a, b: Clamped.of(
-        smooth_laplace_log_normal(smooth_sensitivity(x, 0.01, lower=a, upper=b, neighbors="swap"), eps, sigma=0.3), lower=a, upper=b
+        smooth_laplace_log_normal(
+            smooth_sensitivity(x, 0.01, lower=a, upper=b, neighbors="swap"), eps, sigma=0.3
+        ),
+        lower=a,
+        upper=b,
     ),
-    "exponential": lambda x, eps, a, b: exponential(x, eps, candidates=between(x, a, b), sensitivity=0.5),
-    "permute and flip": lambda x, eps, a, b: permute_and_flip(x, eps, candidates=between(x, a, b), sensitivity=0.5),
+    "exponential": lambda x, eps, a, b: exponential(
+        x, eps, candidates=between(x, a, b), sensitivity=0.5
+    ),
+    "permute and flip": lambda x, eps, a, b: permute_and_flip(
+        x, eps, candidates=between(x, a, b), sensitivity=0.5
+    ),
     "unbounded quantile": lambda x, eps, a, b: unbounded_quantile(
         x, 0.9, eps, lower=a, neighbors="add_remove", base=1.1, overshoot=0.05 * b, steps=30
     ),
-    "duff of a mode": lambda x, eps, a, b: duff(mode(x, candidates=np.linspace(-2.7, 2.7, 5), neighbors="add_remove"), eps),
-    "bounded noise laplace": lambda x, eps, a, b: bounded_noise_laplace(jnp.mean(x, -1), eps, sensitivity=b - a, delta=1e-3),
+    "duff of a mode": lambda x, eps, a, b: duff(
+        mode(x, candidates=np.linspace(-2.7, 2.7, 5), neighbors="add_remove"), eps
+    ),
+    "bounded noise laplace": lambda x, eps, a, b: bounded_noise_laplace(
+        jnp.mean(x, -1), eps, sensitivity=b - a, delta=1e-3
+    ),
     "laplace": lambda x, eps, a, b: laplace(jnp.mean(x, -1), eps, sensitivity=b - a),
     "gaussian": lambda x, eps, a, b: gaussian(jnp.mean(x, -1), (b - a) / eps),
-    "bounded laplace": lambda x, eps, a, b: laplace(jnp.mean(x, -1), eps, sensitivity=b - a, lower=a, upper=b),
+    "bounded laplace": lambda x, eps, a, b: laplace(
+        jnp.mean(x, -1), eps, sensitivity=b - a, lower=a, upper=b
+    ),
 }
 
 
@@ -174,37 +246,62 @@ def chains(x, eps):
     return metric_privacy.lipschitz_queries(queries, line(x, eps))
 
 
-# Distributions that have other methods than those of the table above, and those that the table leaves out for its size.
+# Distributions that have other methods than those of the table above, and those that the table
+# leaves out for its size.
 FURTHER = {
     "joint quantiles": lambda x, eps, a, b: dpjax.joint_quantiles(levels(x, a, b), eps, terms=4),
-    "joint quantiles on a grid": lambda x, eps, a, b: dpjax.private_quantiles(levels(x, a, b, "swap", resolution="0.25"), eps),
+    "joint quantiles on a grid": lambda x, eps, a, b: dpjax.private_quantiles(
+        levels(x, a, b, "swap", resolution="0.25"), eps
+    ),
     "nested quantiles": lambda x, eps, a, b: dpjax.nested_quantiles(levels(x, a, b), eps),
-    "nested quantiles on a grid": lambda x, eps, a, b: dpjax.nested_quantiles(levels(x, a, b, "swap", resolution="0.25"), eps),
+    "nested quantiles on a grid": lambda x, eps, a, b: dpjax.nested_quantiles(
+        levels(x, a, b, "swap", resolution="0.25"), eps
+    ),
     "recursive quantiles": lambda x, eps, a, b: dpjax.recursive_quantiles(levels(x, a, b), eps),
-    "recursive quantiles on a grid": lambda x, eps, a, b: dpjax.recursive_quantiles(levels(x, a, b, resolution="0.25"), eps),
-    "independent quantiles": lambda x, eps, a, b: dpjax.independent_quantiles(levels(x, a, b, "swap"), eps),
+    "recursive quantiles on a grid": lambda x, eps, a, b: dpjax.recursive_quantiles(
+        levels(x, a, b, resolution="0.25"), eps
+    ),
+    "independent quantiles": lambda x, eps, a, b: dpjax.independent_quantiles(
+        levels(x, a, b, "swap"), eps
+    ),
     "confidence interval": lambda x, eps, a, b: dpjax.confidence_interval(
         x, 0.5, 50.0, lower=-3, upper=3, resolution="0.25", neighbors="swap", coverage=0.5, ties=1
     ),
     "propose-test-release": lambda x, eps, a, b: dpjax.propose_test_release(
-        dpjax.local_sensitivity(x, lower=a, upper=b, neighbors="add_remove", definition="lower"), eps, delta=0.01, proposal=0.5 * b
+        dpjax.local_sensitivity(x, lower=a, upper=b, neighbors="add_remove", definition="lower"),
+        eps,
+        delta=0.01,
+        proposal=0.5 * b,
     ),
     "noisy binary search": lambda x, eps, a, b: dpjax.noisy_binary_search(
-        maximum(x, lower=a, upper=b), tau=3, candidates=np.linspace(-4, 3, 9).astype(x.dtype), epsilon=eps
+        maximum(x, lower=a, upper=b),
+        tau=3,
+        candidates=np.linspace(-4, 3, 9).astype(x.dtype),
+        epsilon=eps,
     ),
     "shifted inverse of users' sums": lambda x, eps, a, b: shifted_inverse(
         dpjax.user_sum(x + 3, jnp.arange(x.shape[-1]) % 7, upper=20 * b), eps, tau=3
     ),
     "shifted inverse of a distinct count": lambda x, eps, a, b: shifted_inverse(
-        dpjax.distinct_count(jnp.round(2 * jnp.nan_to_num(x)).astype(jnp.int32), upper=12), eps, tau=2
+        dpjax.distinct_count(jnp.round(2 * jnp.nan_to_num(x)).astype(jnp.int32), upper=12),
+        eps,
+        tau=2,
     ),
-    "decomposable exponential": lambda x, eps, a, b: dpjax.decomposable_exponential(halves(x), epsilon=eps, sensitivity=0.5),
+    "decomposable exponential": lambda x, eps, a, b: dpjax.decomposable_exponential(
+        halves(x), epsilon=eps, sensitivity=0.5
+    ),
     "exponential under a metric": lambda x, eps, a, b: metric_privacy.metric_exponential(
-        x, line(x, eps), sensitivity=jnp.abs(jnp.subtract.outer(*2 * (jnp.arange(x.shape[-1], dtype=x.dtype),)))
+        x,
+        line(x, eps),
+        sensitivity=jnp.abs(jnp.subtract.outer(*2 * (jnp.arange(x.shape[-1], dtype=x.dtype),))),
     ),
-    "small database": lambda x, eps, a, b: metric_privacy.small_db(jnp.abs(x[..., :4]), chains(x[..., :4], eps), size=3),
+    "small database": lambda x, eps, a, b: metric_privacy.small_db(
+        jnp.abs(x[..., :4]), chains(x[..., :4], eps), size=3
+    ),
     "laplace of a count": lambda x, eps, a, b: laplace(dpjax.count(x, mask=x > 0), eps),
-    "laplace of a histogram": lambda x, eps, a, b: laplace(dpjax.histogram(x, edges=(-3, -1, 1, 3)), eps),
+    "laplace of a histogram": lambda x, eps, a, b: laplace(
+        dpjax.histogram(x, edges=(-3, -1, 1, 3)), eps
+    ),
     "subsampled laplace": lambda x, eps, a, b: dpjax.subsampled_laplace(
         jnp.sum(x > 0, axis=-1), jnp.asarray(eps, x.dtype), probability=0.5, most=x.shape[-1]
     ),
@@ -220,10 +317,17 @@ FURTHER = {
 DRAWN = {
     "private cdf": lambda key, x, eps, a, b: dpjax.private_cdf(key, levels(x, a, b), eps).mean(),
     "best of, drawn": lambda key, x, eps, a, b: dpjax.best_of(
-        key, laplace(jnp.mean(x, -1), eps, sensitivity=b - a).sample, score=lambda y: -jnp.abs(y - 1), attempts=(0.5, 0.3, 0.2)
+        key,
+        laplace(jnp.mean(x, -1), eps, sensitivity=b - a).sample,
+        score=lambda y: -jnp.abs(y - 1),
+        attempts=(0.5, 0.3, 0.2),
     ),
     "never fail, drawn": lambda key, x, eps, a, b: dpjax.never_fail(
-        key, laplace(jnp.mean(x, -1), eps, sensitivity=b - a).sample, succeeded=lambda y: y < 1, fallback=b, attempts=4
+        key,
+        laplace(jnp.mean(x, -1), eps, sensitivity=b - a).sample,
+        succeeded=lambda y: y < 1,
+        fallback=b,
+        attempts=4,
     ),
     "bounded loss, drawn": lambda key, x, eps, a, b: dpjax.mechanisms.bounded_loss(
         key,

@@ -1,9 +1,10 @@
-"""What a statistic can become after so many changes, by breadth-first search over all datasets; costs and probabilities from that.
+"""What a statistic can become after so many changes, by breadth-first search over all datasets;
+costs and probabilities from that.
 
-Nothing here comes from the library. A universe has all datasets of up to so many records on the values 0, ..., top, as counts. The
-datasets within l + 1 changes are those within l changes of a neighbour, so the extreme values of l + 1 changes are the extremes of
-those of l changes over all neighbours. For that the universe has more records than the datasets that are looked at.
-"""
+Nothing here comes from the library. A universe has all datasets of up to so many records on the
+values 0, ..., top, as counts. The datasets within l + 1 changes are those within l changes of a
+neighbour, so the extreme values of l + 1 changes are the extremes of those of l changes over all
+neighbours. For that the universe has more records than the datasets that are looked at."""
 
 from itertools import combinations_with_replacement, product
 from typing import NamedTuple
@@ -14,7 +15,9 @@ _NODES, _PARTS = np.polynomial.legendre.leggauss(64)
 
 
 class Reach(NamedTuple):
-    """The largest and the smallest value of each dataset after 0, 1, 2, ... changes, integers ``(levels, datasets)``."""
+    """The largest and the smallest value of each dataset after 0, 1, 2, ... changes, integers
+    ``(levels, datasets)``.
+    """
 
     upper: np.ndarray
     lower: np.ndarray
@@ -23,7 +26,13 @@ class Reach(NamedTuple):
     def cut(self, most):
         """The same, but after more than ``most`` changes everything is within reach."""
         ends = np.full_like(self.upper[:1], self.high), np.zeros_like(self.upper[:1])
-        return Reach(*(np.concatenate([side[: most + 1], end]) for side, end in zip(self[:2], ends, strict=True)), self.high)
+        return Reach(
+            *(
+                np.concatenate([side[: most + 1], end])
+                for side, end in zip(self[:2], ends, strict=True)
+            ),
+            self.high,
+        )
 
     def some(self, rows):
         """Those of some datasets."""
@@ -31,7 +40,8 @@ class Reach(NamedTuple):
 
 
 class Universe:
-    """All datasets of up to ``sizes`` records on 0, ..., ``top``, of which those of up to ``most`` records are looked at.
+    """All datasets of up to ``sizes`` records on 0, ..., ``top``, of which those of up to ``most``
+    records are looked at.
 
     Attributes:
         counts: ``(datasets, top + 1)``, by size, the smallest ones first.
@@ -43,9 +53,15 @@ class Universe:
     def __init__(self, most, top=4, sizes=None):
         self.most, self.top = most, top
         sizes = 2 * most + 1 if sizes is None else sizes
-        every = [data for n in range(sizes + 1) for data in combinations_with_replacement(range(top + 1), n)]
+        every = [
+            data
+            for n in range(sizes + 1)
+            for data in combinations_with_replacement(range(top + 1), n)
+        ]
         self.records = np.array([[*data, *[-1] * (sizes - len(data))] for data in every])
-        self.counts = np.stack([np.sum(self.records == value, axis=1) for value in range(top + 1)], axis=1)
+        self.counts = np.stack(
+            [np.sum(self.records == value, axis=1) for value in range(top + 1)], axis=1
+        )
         self.n = self.counts.sum(axis=1)
         self.looked_at = int(np.sum(self.n <= most))
         self._number = {tuple(row): number for number, row in enumerate(self.counts.tolist())}
@@ -53,14 +69,20 @@ class Universe:
         steps = {
             "remove": -unit,
             "add_remove": np.concatenate([unit, -unit]),
-            "swap": np.array([unit[a] - unit[b] for a, b in product(range(top + 1), repeat=2) if a != b]),
+            "swap": np.array(
+                [unit[a] - unit[b] for a, b in product(range(top + 1), repeat=2) if a != b]
+            ),
         }
         self.neighbours = {name: self._neighbours(moves) for name, moves in steps.items()}
 
     def _neighbours(self, moves):
-        """The number of each neighbour of each dataset, or its own number where there is none within the universe."""
+        """The number of each neighbour of each dataset, or its own number where there is none
+        within the universe.
+        """
         moved = self.counts[:, None] + moves
-        flat = [self._number.get(tuple(row), -1) for row in moved.reshape(-1, self.top + 1).tolist()]
+        flat = [
+            self._number.get(tuple(row), -1) for row in moved.reshape(-1, self.top + 1).tolist()
+        ]
         found = np.array(flat).reshape(moved.shape[:2])
         return np.where(found < 0, np.arange(len(found))[:, None], found)
 
@@ -83,7 +105,9 @@ class Universe:
         return Reach(*sides, high)
 
     def reach_of_shifted(self, values, tau, high):
-        """Steinke (2023): the least value that is left when l people leave, at the levels tau - l; above them ``high``."""
+        """Steinke (2023): the least value that is left when l people leave, at the levels tau - l;
+        above them ``high``.
+        """
         left = [np.asarray(values)]
         for _ in range(self.most + tau + 1):
             left.append(np.minimum(left[-1], left[-1][self.neighbours["remove"]].min(axis=1)))
@@ -91,13 +115,20 @@ class Universe:
         top = np.full_like(left[:1], high)
         upper, lower = np.concatenate([left[tau::-1], top]), left[tau:]
         levels = max(len(upper), len(lower))
-        return Reach(*(np.pad(side, [(0, levels - len(side)), (0, 0)], mode="edge") for side in (upper, lower)), high)
+        return Reach(
+            *(
+                np.pad(side, [(0, levels - len(side)), (0, 0)], mode="edge")
+                for side in (upper, lower)
+            ),
+            high,
+        )
 
     def of_rank(self, numerator, denominator, *, step):
-        """Read interpolated records at the rank (numerator + step level) / denominator, for arrays of integers ``(datasets,)``.
+        """Read interpolated records at the rank (numerator + step level) / denominator, for arrays
+        of integers ``(datasets,)``.
 
-        Rank 0 is the smallest position and rank n + 1 the largest, and positions count parts of a cell: ``denominator`` of each.
-        """
+        Rank 0 is the smallest position and rank n + 1 the largest, and positions count parts of a
+        cell: ``denominator`` of each."""
         rows, n = self.records[: self.looked_at], self.n[: self.looked_at]
         whole = np.concatenate([np.zeros((len(rows), 1), int), rows, rows[:, :1]], axis=1)
         whole[np.arange(len(rows)), n + 1] = self.top
@@ -105,11 +136,15 @@ class Universe:
         def at(rank):  # in parts
             rank = np.clip(rank, 0, denominator * (n + 1))
             first, part = rank // denominator, rank % denominator
-            lower, upper = (whole[np.arange(len(rows)), np.minimum(first + more, n + 1)] for more in (0, 1))
+            lower, upper = (
+                whole[np.arange(len(rows)), np.minimum(first + more, n + 1)] for more in (0, 1)
+            )
             return denominator * lower + part * (upper - lower)
 
         levels = range(2 * self.most + 2)
-        sides = (np.array([at(numerator + sign * step * level) for level in levels]) for sign in (1, -1))
+        sides = (
+            np.array([at(numerator + sign * step * level) for level in levels]) for sign in (1, -1)
+        )
         return Reach(*sides, denominator * self.top)
 
 
@@ -121,10 +156,11 @@ def depths(reach):
 
 
 def costs(reach, *, steps, own=None):
-    """The cost of every position, float64 ``(positions, datasets)``: 1 - depth of the value, the level of the others.
+    """The cost of every position, float64 ``(positions, datasets)``: 1 - depth of the value, the
+    level of the others.
 
-    With ``steps`` levels are rounded up. ``own`` is the cost of the value itself as a function of its depth.
-    """
+    With ``steps`` levels are rounded up. ``own`` is the cost of the value itself as a function of
+    its depth."""
     value, y = reach.upper[0], np.arange(reach.high + 1)[:, None]
     found = np.zeros((len(y), len(value)))
     for sign, side in ((1, reach.upper), (-1, reach.lower)):
@@ -134,23 +170,30 @@ def costs(reach, *, steps, own=None):
         level = np.where(beyond, level, 1)
         assert level.max() < len(side), "a position that no number of changes reaches"
         before, through = (np.take_along_axis(outwards, row, axis=0) for row in (level - 1, level))
-        rest = np.ones(level.shape) if steps else (sign * y - before) / np.where(beyond, through - before, 1)
+        rest = (
+            np.ones(level.shape)
+            if steps
+            else (sign * y - before) / np.where(beyond, through - before, 1)
+        )
         found = np.where(beyond, level - 1 + rest, found)
     depth = depths(reach)
     return np.where(y == value, 1 - depth if own is None else own(depth), found)
 
 
 def log_probabilities(cost, rate):
-    """Of the exponential mechanism: P(y) proportional to exp(-rate cost(y)), ``(positions, datasets)``."""
+    """Of the exponential mechanism: P(y) proportional to exp(-rate cost(y)),
+    ``(positions, datasets)``.
+    """
     return -rate * cost - np.logaddexp.reduce(-rate * cost, axis=0)
 
 
 def log_probabilities_by_flips(cost, rate):
-    """Of permute and flip: candidates in a random order, the first one that is accepted with probability exp(-rate (cost - least)).
+    """Of permute and flip: candidates in a random order, the first one that is accepted with
+    probability exp(-rate (cost - least)).
 
-    If they arrive at uniform times, y wins at time t if it is accepted and none before it: of each of the others the chance that
-    it came before and was accepted is t q. The product is a polynomial of t, which Gauss-Legendre integrates exactly.
-    """
+    If they arrive at uniform times, y wins at time t if it is accepted and none before it: of each
+    of the others the chance that it came before and was accepted is t q. The product is a
+    polynomial of t, which Gauss-Legendre integrates exactly."""
     accepted = np.exp(-rate * (cost - cost.min(axis=0)))
     t = (_NODES + 1) / 2
     assert len(cost) < 2 * len(t)
@@ -160,7 +203,9 @@ def log_probabilities_by_flips(cost, rate):
 
 
 def worst(logs, pairs):
-    """The largest loss and the largest range over all pairs, of log-probabilities ``(positions, datasets)``."""
+    """The largest loss and the largest range over all pairs, of log-probabilities
+    ``(positions, datasets)``.
+    """
     one, other = logs[:, pairs[0]], logs[:, pairs[1]]
     with np.errstate(invalid="ignore"):
         ratio = np.where(np.isneginf(one) & np.isneginf(other), 0.0, one - other)

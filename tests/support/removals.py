@@ -1,4 +1,6 @@
-"""Monotone statistics from their definitions: h(l) by trying every subset, and the same with the library, for audits of both."""
+"""Monotone statistics from their definitions: h(l) by trying every subset, and the same with the
+library, for audits of both.
+"""
 
 import itertools
 
@@ -25,13 +27,20 @@ DEFINITIONS = {
 
 
 def kept(data, statistic):
-    """The smallest value of the statistic over all subsets with at most l people removed, for l = 0..len(data)."""
-    by_size = [min(statistic(subset) for subset in itertools.combinations(data, k)) for k in range(len(data), -1, -1)]
+    """The smallest value of the statistic over all subsets with at most l people removed, for l =
+    0..len(data).
+    """
+    by_size = [
+        min(statistic(subset) for subset in itertools.combinations(data, k))
+        for k in range(len(data), -1, -1)
+    ]
     return np.minimum.accumulate(by_size)
 
 
 def down_sensitivity_of(name, datasets=None, n_max=N_MAX):
-    """The library's answer for a batch of datasets; |x|^2 / 2 comes as a function of one's own, from the counts."""
+    """The library's answer for a batch of datasets; |x|^2 / 2 comes as a function of one's own,
+    from the counts.
+    """
     x, count = padded(DATASETS if datasets is None else datasets, n_max)
     if name == "max":
         return maximum(jnp.asarray(x), lower=0.0, upper=TOP, num_records=count)
@@ -45,7 +54,9 @@ def down_sensitivity_of(name, datasets=None, n_max=N_MAX):
 
 def neighbouring(datasets=None, neighbors="add_remove", grid=GRID):
     """Rows of all neighbouring pairs."""
-    return neighbouring_rows(tuple(DATASETS if datasets is None else datasets), neighbors, tuple(grid))
+    return neighbouring_rows(
+        tuple(DATASETS if datasets is None else datasets), neighbors, tuple(grid)
+    )
 
 
 _log_probabilities = jax.jit(lambda distribution: distribution.log_probabilities())
@@ -57,7 +68,9 @@ def log_probabilities(distribution):
 
 
 def finite_losses(distribution, pairs):
-    """The largest log-ratio and the largest range over neighbouring rows of a distribution on candidates, exactly."""
+    """The largest log-ratio and the largest range over neighbouring rows of a distribution on
+    candidates, exactly.
+    """
     logs = log_probabilities(distribution)
     with np.errstate(invalid="ignore"):
         ratio = logs[pairs[0]] - logs[pairs[1]]

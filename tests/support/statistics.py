@@ -1,8 +1,10 @@
-"""One false-positive rate for every statistical test: 1e-6. Keys are fixed, so a test that passes goes on passing.
+"""One false-positive rate for every statistical test: 1e-6. Keys are fixed, so a test that passes
+goes on passing.
 
 Two tests, both with bounds that hold at every sample size:
 * the Dvoretzky-Kiefer-Wolfowitz inequality (Massart's constant) for draws against an exact cdf,
-* the Laurent-Massart tail of chi-square for counts, in bins pooled to an expected count of at least 5.
+* the Laurent-Massart tail of chi-square for counts, in bins pooled to an expected count of at least
+  5.
 """
 
 from math import log, sqrt
@@ -23,18 +25,26 @@ def cdf_statistic(draws, cdf):
 def assert_follows(draws, cdf):
     """The draws have this cdf."""
     distance, critical = cdf_statistic(draws, cdf)
-    assert distance <= critical, f"cdf distance {distance:.5f} above the critical {critical:.5f} with n = {np.size(draws)}"
+    assert distance <= critical, (
+        f"cdf distance {distance:.5f} above the critical {critical:.5f} with n = {np.size(draws)}"
+    )
 
 
 def assert_rejected(draws, cdf):
     """The negative control: the draws do not have this cdf, and the same test sees it."""
     distance, critical = cdf_statistic(draws, cdf)
-    assert distance > critical, f"cdf distance {distance:.5f} not above the critical {critical:.5f} with n = {np.size(draws)}"
+    assert distance > critical, (
+        f"cdf distance {distance:.5f} not above the critical {critical:.5f} with n = "
+        f"{np.size(draws)}"
+    )
 
 
 def count_statistic(counts, probabilities):
     """Pearson's chi-square over pooled bins, and its critical value."""
-    counts, expected = np.asarray(counts, np.float64), np.asarray(probabilities, np.float64) * np.sum(counts)
+    counts, expected = (
+        np.asarray(counts, np.float64),
+        np.asarray(probabilities, np.float64) * np.sum(counts),
+    )
     order = np.argsort(expected)
     observed_bins, expected_bins, held = [], [], [0.0, 0.0]
     for i in order:
@@ -53,10 +63,15 @@ def count_statistic(counts, probabilities):
 def assert_counts_follow(counts, probabilities):
     """The counts have these probabilities."""
     statistic, critical = count_statistic(counts, probabilities)
-    assert statistic <= critical, f"chi-square {statistic:.1f} above the critical {critical:.1f} with n = {np.sum(counts)}"
+    assert statistic <= critical, (
+        f"chi-square {statistic:.1f} above the critical {critical:.1f} with n = {np.sum(counts)}"
+    )
 
 
 def assert_counts_rejected(counts, probabilities):
     """The negative control of :func:`assert_counts_follow`."""
     statistic, critical = count_statistic(counts, probabilities)
-    assert statistic > critical, f"chi-square {statistic:.1f} not above the critical {critical:.1f} with n = {np.sum(counts)}"
+    assert statistic > critical, (
+        f"chi-square {statistic:.1f} not above the critical {critical:.1f} with n = "
+        f"{np.sum(counts)}"
+    )
