@@ -338,7 +338,7 @@ def test_what_does_not_fit_is_named():
         lambda: Clamped.of(exponential(records, 1.0, sensitivity=1.0), lower=0, upper=1),
         lambda: dpjax.piecewise_laplace.guarantee(profile, np.ones(3)),
     ):
-        with pytest.raises(TypeError, match=r"takes|concrete"):
+        with pytest.raises(TypeError, match=r"takes|must have a density|concrete"):
             wrong()
     with pytest.raises(ValueError, match=r"epsilon\[:, None\]"):
         piecewise_laplace(profile, np.ones(3))

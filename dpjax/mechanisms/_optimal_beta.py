@@ -36,9 +36,9 @@ def optimal_beta(
     Returns:
         Float of the broadcast shape.
 
-    No privacy is spent: it is a function of public numbers. The published baselines minimize
-    bound/alpha on the private data instead, with which their guarantee does not hold.
-        guarantee then does not hold.
+    Privacy:
+        A function of public numbers only. The published baselines minimize bound/alpha on the
+        private data instead, and their guarantee then does not hold.
 
     References:
         Gillenwater and Munoz Medina, Section 6, for the choice that is avoided here.

@@ -44,9 +44,10 @@ POWERS = {"squared": 2, "absolute": 1, "geometric_mean": 0}
 class OptimalScales(NamedTuple):
     """Noise scales with a certificate.
 
-    scales: float ``(..., K)``. gap: float ``(...)``: no scales within the budgets have an objective
-    smaller than ``scales`` by more than this fraction
-        (of their geometric mean, for that objective).
+    Attributes:
+        scales: float ``(..., K)``.
+        gap: float ``(...)``: no scales within the budgets have an objective smaller than ``scales``
+            by more than this fraction (of their geometric mean, for that objective).
 
     >>> from dpjax.metric_privacy.metrics import from_budgets
     >>> best = optimal_scales([[1.0, 0.0]], from_budgets([[0.0, 0.5], [0.5, 0.0]]))
