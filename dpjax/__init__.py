@@ -8,7 +8,9 @@ data --statistic--> sensitivity profile --mechanism(epsilon)--> distribution --k
 >>> distribution = dpjax.piecewise_laplace(profile, epsilon=1.0)
 >>> distribution
 Rounded(batch_shape=(2,), dtype=float32, rate=0.5, resolution=1)
->>> distribution.sample(jax.random.key(0), 100).shape  # a simulation; to publish, dpjax.release.median
+>>> distribution.sample(
+...     jax.random.key(0), 100
+... ).shape  # a simulation; to publish, dpjax.release.median
 (100, 2)
 >>> print(dpjax.piecewise_laplace.guarantee(profile, 1.0))
 1-DP and 1-bounded-range under add_remove neighbors

@@ -124,7 +124,10 @@ def bounded_range_delta(
         Dong, Durfee and Rogers (2020), Theorems 2 and 3.
 
     >>> at = {"count": 5, "epsilon": 0.5}
-    >>> round(bounded_range_delta(0.5, **at, queries="fixed"), 4), round(bounded_range_delta(0.5, **at, queries="adaptive"), 4)
+    >>> (
+    ...     round(bounded_range_delta(0.5, **at, queries="fixed"), 4),
+    ...     round(bounded_range_delta(0.5, **at, queries="adaptive"), 4),
+    ... )
     (0.078, 0.0805)
     """
     curve, most = _of_ranges(bounded_range, count, queries)

@@ -217,7 +217,11 @@ def attempts_for(failure: float, *, leftover: float) -> int:
         failure: in [0, 1), a bound on the probability that one attempt fails.
         leftover: in (0, 1).
 
-    >>> attempts_for(0.5, leftover=1e-6), attempts_for(0.9, leftover=1e-6), attempts_for(0.0, leftover=0.5)
+    >>> (
+    ...     attempts_for(0.5, leftover=1e-6),
+    ...     attempts_for(0.9, leftover=1e-6),
+    ...     attempts_for(0.0, leftover=0.5),
+    ... )
     (20, 132, 1)
     """
     beta, leftover = (

@@ -206,7 +206,10 @@ class Guarantee(Shown):
         >>> noise = Guarantee(1.0, 2.0, "swap")  # Laplace
         >>> from dpjax.accounting import rdp_of_laplace
         >>> tight = noise.with_curve(lambda order: rdp_of_laplace(1.0, order=order))
-        >>> round((20 * noise).rules_at(1e-6)["rdp"], 2), round((20 * tight).rules_at(1e-6)["rdp"], 2)
+        >>> (
+        ...     round((20 * noise).rules_at(1e-6)["rdp"], 2),
+        ...     round((20 * tight).rules_at(1e-6)["rdp"], 2),
+        ... )
         (20.0, 19.74)
         """
         orders = 1 + np.geomspace(1e-3, 1e4, 128)
@@ -336,7 +339,14 @@ def promised(*epsilons: float, times: int | Sequence[int] = 1) -> str:
         *epsilons: at least 0.
         times: the multiplicity of each of them, or of all.
 
-    >>> promised(0.5), promised(0.1, times=3), promised(0.12345649), promised(0.1 + 0.2), promised(1e-7), promised(float("inf"))
+    >>> (
+    ...     promised(0.5),
+    ...     promised(0.1, times=3),
+    ...     promised(0.12345649),
+    ...     promised(0.1 + 0.2),
+    ...     promised(1e-7),
+    ...     promised(float("inf")),
+    ... )
     ('0.5', '0.3', '0.123457', '0.3', '1e-07', 'inf')
     """
     counts = [times] * len(epsilons) if isinstance(times, int) else times

@@ -76,7 +76,11 @@ class Ledger:
     >>> path = os.path.join(folder.name, "people.ledger")
     >>> Ledger(path, epsilon=1.0).charge(Guarantee(0.75, 0.75, "add_remove"), {"columns": ["age"]})
     >>> ledger = Ledger(path)
-    >>> ledger.remaining, ledger.allows(Guarantee(0.5, 0.5, "add_remove")), ledger.entries[0]["what"]
+    >>> (
+    ...     ledger.remaining,
+    ...     ledger.allows(Guarantee(0.5, 0.5, "add_remove")),
+    ...     ledger.entries[0]["what"],
+    ... )
     (0.25, False, {'columns': ['age']})
     >>> folder.cleanup()
     """

@@ -76,7 +76,10 @@ def poisson_subsample(spent: Guarantee | Composition, *, probability: float) -> 
         "Renyi Differential Privacy of the Sampled Gaussian Mechanism"; Zhu and Wang (2019),
         "Poisson Subsampled Renyi Differential Privacy".
 
-    >>> noise, draw = Guarantee(neighbors="add_remove", zcdp=0.5), Guarantee(0.1, 0.1, "add_remove")  # a Gaussian of deviation 1
+    >>> noise, draw = (
+    ...     Guarantee(neighbors="add_remove", zcdp=0.5),
+    ...     Guarantee(0.1, 0.1, "add_remove"),
+    ... )  # a Gaussian of deviation 1
     >>> step = poisson_subsample(noise + draw, probability=0.05)
     >>> round((200 * step).epsilon_at(1e-5), 3)
     5.384

@@ -145,7 +145,9 @@ def roc_lower_bound(
 
     >>> rng = np.random.default_rng(0)
     >>> present = np.arange(2000) < 1000
-    >>> found = roc_lower_bound(present + rng.laplace(size=2000), present, thresholds=[1.0, 2.0])  # epsilon 1
+    >>> found = roc_lower_bound(
+    ...     present + rng.laplace(size=2000), present, thresholds=[1.0, 2.0]
+    ... )  # epsilon 1
     >>> [round(float(bound), 2) for bound in found]
     [0.82, 0.64]
     """

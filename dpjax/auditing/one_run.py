@@ -208,7 +208,9 @@ def audit_in_one_run(
 
     >>> import jax, jax.numpy as jnp
     >>> from dpjax import Finite
-    >>> lie = jnp.broadcast_to(jnp.array([1.0, 0.0]), (20_000, 2))  # randomized response, one coin a row
+    >>> lie = jnp.broadcast_to(
+    ...     jnp.array([1.0, 0.0]), (20_000, 2)
+    ... )  # randomized response, one coin a row
     >>> present, absent = (Finite(jnp.arange(2.0), cost, jnp.ones(())) for cost in (lie, 1 - lie))
     >>> found = audit_in_one_run(jax.random.key(0), present, absent, guesses=20_000)
     >>> 0.9 < found.epsilon < 1

@@ -47,7 +47,9 @@ def level_measure(profile: SensitivityProfile, t: ArrayLike) -> jax.Array:
 
     >>> import jax.numpy as jnp
     >>> from dpjax import median
-    >>> even = median(jnp.arange(1.0, 100.0), lower=0, upper=100, neighbors="add_remove", definition="lower")
+    >>> even = median(
+    ...     jnp.arange(1.0, 100.0), lower=0, upper=100, neighbors="add_remove", definition="lower"
+    ... )
     >>> level_measure(even, jnp.array([1.0, 2.0, 7.0])).tolist()
     [1.0, 2.0, 7.0]
     """

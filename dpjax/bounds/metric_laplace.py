@@ -100,7 +100,10 @@ def mean_noise(scales: ArrayLike, *, norm: NoiseNorm) -> jax.Array:
 
     The integrals have a relative error below 3e-6.
 
-    >>> [round(float(mean_noise([2.0, 2.0, 2.0], norm=norm)), 4) for norm in ("sum", "euclidean", "maximum")]
+    >>> [
+    ...     round(float(mean_noise([2.0, 2.0, 2.0], norm=norm)), 4)
+    ...     for norm in ("sum", "euclidean", "maximum")
+    ... ]
     [6.0, 4.2103, 3.6667]
     """
     checks.one_of("norm", norm, _ORDERS)
@@ -157,7 +160,14 @@ def theorem_2_norm(
 
     Theorem 2 (2), at p = 1, 2 and infinity.
 
-    >>> round(float(theorem_2_norm([[0.0, 1.0]], [2.0], answered=[[0.0, 0.5]], num_records=10.0, norm="maximum")), 4)
+    >>> round(
+    ...     float(
+    ...         theorem_2_norm(
+    ...             [[0.0, 1.0]], [2.0], answered=[[0.0, 0.5]], num_records=10.0, norm="maximum"
+    ...         )
+    ...     ),
+    ...     4,
+    ... )
     7.0
     """
     bias, c, n = _parts(queries, scales, answered, num_records)
@@ -219,7 +229,9 @@ def theorem_2_sum(
     The threshold is n max_j ||G_j - Q_j||_1 plus that of :func:`sum_tail`. This is the accuracy of
     Definition 8 in the L1 norm; Theorem 2 (3) bounds the largest error.
 
-    >>> round(float(theorem_2_sum([[0.0, 1.0]], [2.0], num_records=10.0, failure=0.05).threshold), 3)
+    >>> round(
+    ...     float(theorem_2_sum([[0.0, 1.0]], [2.0], num_records=10.0, failure=0.05).threshold), 3
+    ... )
     5.991
     """
     bias, c, n = _parts(queries, scales, answered, num_records)
@@ -282,7 +294,14 @@ def theorem_11_maximum(
 
     The threshold is max_u ||c * q(u') - q(u)||_inf + ln(K/failure) max c.
 
-    >>> round(float(theorem_11_maximum([[0.0, 1.0]], [0.1], answered=[[0.0, 0.75]], failure=0.05).threshold), 4)
+    >>> round(
+    ...     float(
+    ...         theorem_11_maximum(
+    ...             [[0.0, 1.0]], [0.1], answered=[[0.0, 0.75]], failure=0.05
+    ...         ).threshold
+    ...     ),
+    ...     4,
+    ... )
     0.5496
     """
     return theorem_2_maximum(values, scales, answered=answered, num_records=1.0, failure=failure)

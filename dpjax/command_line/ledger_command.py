@@ -120,9 +120,16 @@ def _draws(draws: Any) -> str:
 def _statistic(given: Any) -> str:
     """Return a statistic as text, by its name, level and grid; several of them by their columns.
 
-    >>> _statistic({"statistic": "Quantile", "q": "1/3", "lower": 0.0, "upper": 9.0, "resolution": "1"})
+    >>> _statistic(
+    ...     {"statistic": "Quantile", "q": "1/3", "lower": 0.0, "upper": 9.0, "resolution": "1"}
+    ... )
     'Quantile 1/3, 0..9 by 1'
-    >>> _statistic({"age": {"statistic": "Quantile", "q": "1/2"}, "income": {"statistic": "Quantiles", "qs": [0.1, 0.9]}})
+    >>> _statistic(
+    ...     {
+    ...         "age": {"statistic": "Quantile", "q": "1/2"},
+    ...         "income": {"statistic": "Quantiles", "qs": [0.1, 0.9]},
+    ...     }
+    ... )
     'age: Median; income: Quantiles 0.1, 0.9'
     >>> _statistic({"age": {"statistic": "Median"}})
     'Median'

@@ -7,7 +7,9 @@ bits: this suffices for reproducible simulations, but not for a release.
 
 >>> import jax, jax.numpy as jnp, dpjax
 >>> groups = 40_000 + 9_000 * jax.random.normal(jax.random.key(12), (3, 501))
->>> distribution = dpjax.piecewise_laplace(dpjax.median(groups, lower=0, upper=100_000, neighbors="add_remove"), epsilon=1.0)
+>>> distribution = dpjax.piecewise_laplace(
+...     dpjax.median(groups, lower=0, upper=100_000, neighbors="add_remove"), epsilon=1.0
+... )
 >>> print(distribution, distribution[1:].batch_shape)
 PiecewiseExponential(batch_shape=(3,), dtype=float32, rate=0.5) (2,)
 """

@@ -62,7 +62,9 @@ def sample_intervals(
         Durfee (2025), Algorithm 1; Gillenwater and Munoz Medina, Algorithm 1.
 
     >>> import jax, jax.numpy as jnp
-    >>> index, offset = sample_intervals(jax.random.key(0), jnp.array([0.0, 2.0, 1.0]), jnp.arange(3.0), epsilon=1.0)
+    >>> index, offset = sample_intervals(
+    ...     jax.random.key(0), jnp.array([0.0, 2.0, 1.0]), jnp.arange(3.0), epsilon=1.0
+    ... )
     >>> int(index) in (1, 2), 0 <= float(offset) <= 2
     (True, True)
     """

@@ -34,7 +34,9 @@ class Tails:
 
     >>> import jax.numpy as jnp
     >>> zero, one = jnp.array(0.0), jnp.array(1.0)
-    >>> laplace = PiecewiseExponential(jnp.zeros(1), jnp.zeros(0), jnp.zeros(0), one, Tails(zero, one, zero, one))
+    >>> laplace = PiecewiseExponential(
+    ...     jnp.zeros(1), jnp.zeros(0), jnp.zeros(0), one, Tails(zero, one, zero, one)
+    ... )
     >>> round(float(laplace.variance()), 4)
     2.0
     """
@@ -74,7 +76,11 @@ class PiecewiseExponential(Distribution):
 
     >>> import jax, jax.numpy as jnp
     >>> distribution = PiecewiseExponential(
-    ...     jnp.array([0.0, 1.0, 3.0]), jnp.array([2.0, 1.0]), jnp.array([1.0, 2.0]), jnp.asarray(0.5), center=1
+    ...     jnp.array([0.0, 1.0, 3.0]),
+    ...     jnp.array([2.0, 1.0]),
+    ...     jnp.array([1.0, 2.0]),
+    ...     jnp.asarray(0.5),
+    ...     center=1,
     ... )
     >>> distribution.sample(jax.random.key(0), (4,)).shape
     (4,)

@@ -55,7 +55,9 @@ class Radial(VectorDistribution):
 
     >>> import jax.numpy as jnp
     >>> none = jnp.zeros((0,))
-    >>> noise = Radial(jnp.zeros(2), jnp.zeros(1), none, none, jnp.asarray(0.5), jnp.asarray(1.0), p=2.0)
+    >>> noise = Radial(
+    ...     jnp.zeros(2), jnp.zeros(1), none, none, jnp.asarray(0.5), jnp.asarray(1.0), p=2.0
+    ... )
     >>> round(float(noise.mean_norm_error()), 4), round(float(noise.norm_survival(6.0)), 4)
     (4.0, 0.1991)
     """

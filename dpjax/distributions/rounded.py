@@ -61,7 +61,9 @@ class Rounded(Distribution):
     >>> import jax.numpy as jnp
     >>> from dpjax import median, piecewise_laplace
     >>> ages = jnp.array([21.0, 30.0, 30.0, 30.0, 47.0])
-    >>> distribution = piecewise_laplace(median(ages, lower=0, upper=120, neighbors="swap", resolution=1), 4.0)
+    >>> distribution = piecewise_laplace(
+    ...     median(ages, lower=0, upper=120, neighbors="swap", resolution=1), 4.0
+    ... )
     >>> round(float(distribution.prob(30.0)), 3), float(distribution.quantile(0.5))
     (0.776, 30.0)
     """

@@ -165,7 +165,10 @@ class LogCauchy(Transform):
         upper: as for :class:`Transform`.
 
     >>> import jax.numpy as jnp
-    >>> [round(z, 3) for z in LogCauchy(scale=10.0).forward(jnp.array([-1e15, 0.0, 11.752, 1e6])).tolist()]
+    >>> [
+    ...     round(z, 3)
+    ...     for z in LogCauchy(scale=10.0).forward(jnp.array([-1e15, 0.0, 11.752, 1e6])).tolist()
+    ... ]
     [-0.981, 0.0, 0.5, 0.948]
     """
 

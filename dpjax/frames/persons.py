@@ -169,7 +169,9 @@ def in_few_groups(person: np.ndarray, group: np.ndarray, rows: np.ndarray, most:
         rows: int64 ``(n,)``, the number of rows that each record combines.
         most: the maximal number of groups that a person counts in.
 
-    >>> in_few_groups(np.array([7, 7, 7, 4]), np.array([2, 0, 1, 0]), np.array([3, 1, 1, 1]), 2).tolist()
+    >>> in_few_groups(
+    ...     np.array([7, 7, 7, 4]), np.array([2, 0, 1, 0]), np.array([3, 1, 1, 1]), 2
+    ... ).tolist()
     [True, True, False, True]
     """
     order = np.lexsort((group, -rows, person))

@@ -67,7 +67,9 @@ class AboveThreshold(Batch):
         below: static, the exponent l of the lower tail.
 
         >>> import jax.numpy as jnp
-        >>> above_threshold(jnp.array([3.0, 0.0, 8.0, 61.0, 20.0]), 1.0, threshold=35.0).weight.shape
+        >>> above_threshold(
+        ...     jnp.array([3.0, 0.0, 8.0, 61.0, 20.0]), 1.0, threshold=35.0
+        ... ).weight.shape
         (5,)
     """
 

@@ -218,8 +218,17 @@ def interval_levels(
     References:
         See :func:`confidence_interval`.
 
-    >>> public = {"public_n": 1000, "lower": 0, "upper": 10**6, "resolution": 100, "neighbors": "swap"}
-    >>> [[round(float(level), 2) for level in interval_levels(0.5, epsilon, **public)] for epsilon in (0.5, 2)]
+    >>> public = {
+    ...     "public_n": 1000,
+    ...     "lower": 0,
+    ...     "upper": 10**6,
+    ...     "resolution": 100,
+    ...     "neighbors": "swap",
+    ... }
+    >>> [
+    ...     [round(float(level), 2) for level in interval_levels(0.5, epsilon, **public)]
+    ...     for epsilon in (0.5, 2)
+    ... ]
     [[0.35, 0.65], [0.44, 0.56]]
     """
     public_n = checks.static_integer("public_n", public_n, 1)
@@ -267,7 +276,10 @@ def interval_coverage(
 
     >>> public = {"lower": 0, "upper": 10**6, "resolution": 100, "neighbors": "swap"}
     >>> levels = interval_levels(0.5, 1.0, public_n=1000, **public)
-    >>> [round(interval_coverage(levels, 0.5, 1.0, public_n=n, **public), 2) for n in (900, 1000, 1100)]
+    >>> [
+    ...     round(interval_coverage(levels, 0.5, 1.0, public_n=n, **public), 2)
+    ...     for n in (900, 1000, 1100)
+    ... ]
     [0.86, 0.95, 0.98]
     """
     low, high = (level_of(level) for level in levels)

@@ -95,7 +95,9 @@ def inverse_sensitivity(
 
     >>> import jax, jax.numpy as jnp
     >>> from dpjax import median
-    >>> distribution = inverse_sensitivity(median(jnp.array([1.0, 2.0, 5.0]), lower=0, upper=10, neighbors="swap"), 1.0)
+    >>> distribution = inverse_sensitivity(
+    ...     median(jnp.array([1.0, 2.0, 5.0]), lower=0, upper=10, neighbors="swap"), 1.0
+    ... )
     >>> bool(jnp.isclose(distribution.prob(1.5) / distribution.prob(0.5), jnp.exp(0.5)))
     True
     """

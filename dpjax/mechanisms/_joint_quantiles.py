@@ -138,7 +138,9 @@ def joint_quantiles(
 
     >>> import jax, jax.numpy as jnp
     >>> from dpjax import quantiles
-    >>> asked = quantiles(jnp.arange(1.0, 1001.0), [0.25, 0.5, 0.75], lower=0, upper=2000, neighbors="add_remove")
+    >>> asked = quantiles(
+    ...     jnp.arange(1.0, 1001.0), [0.25, 0.5, 0.75], lower=0, upper=2000, neighbors="add_remove"
+    ... )
     >>> distribution = joint_quantiles(asked, 1.0)
     >>> distribution.sample(jax.random.key(0), (4,)).shape
     (4, 3)

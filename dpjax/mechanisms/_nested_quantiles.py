@@ -224,7 +224,9 @@ def nested_quantiles(
     >>> import jax, jax.numpy as jnp
     >>> from dpjax import quantiles
     >>> percents = [f"{k}/100" for k in range(1, 100)]
-    >>> asked = quantiles(jnp.arange(4000.0), percents, lower=0, upper=4000, neighbors="swap", resolution=1)
+    >>> asked = quantiles(
+    ...     jnp.arange(4000.0), percents, lower=0, upper=4000, neighbors="swap", resolution=1
+    ... )
     >>> found = nested_quantiles(asked, 1.0).sample(jax.random.key(0))
     >>> found.shape, bool(jnp.max(jnp.abs(found - asked.value)) < 100)
     ((99,), True)

@@ -39,7 +39,11 @@ def guarantee(
     ``failure`` bounds the probability that an attempt fails, on every dataset. See
     :func:`dpjax.accounting.failures.retry_until_success` for it, ``fallback`` and ``bound``.
 
-    >>> print(never_fail.guarantee(Guarantee(1.0, 1.0, "swap"), failure=0.5, attempts=40, fallback="public"))
+    >>> print(
+    ...     never_fail.guarantee(
+    ...         Guarantee(1.0, 1.0, "swap"), failure=0.5, attempts=40, fallback="public"
+    ...     )
+    ... )
     (1, 9.09495e-13)-DP under swap neighbors
     """
     return retry_until_success(attempt, failure, attempts=attempts, fallback=fallback, bound=bound)
@@ -91,7 +95,9 @@ def never_fail(
     >>> import jax
     >>> from dpjax.random import exponential
     >>> draw = lambda key: 3 + exponential(key, (1000,))
-    >>> y = never_fail(jax.random.key(0), draw, succeeded=lambda y: y < 4, fallback=3.5, attempts=20)
+    >>> y = never_fail(
+    ...     jax.random.key(0), draw, succeeded=lambda y: y < 4, fallback=3.5, attempts=20
+    ... )
     >>> bool((y < 4).all())
     True
     """
@@ -165,7 +171,12 @@ def never_fail_distribution(
 
     >>> import jax.numpy as jnp
     >>> one = Finite(jnp.array([1.0, 2.0, 3.0]), jnp.zeros(3), jnp.ones(()))
-    >>> [round(float(p), 4) for p in never_fail_distribution(one, [1, 0, 0], fallback=9.0, attempts=2).probabilities()]
+    >>> [
+    ...     round(float(p), 4)
+    ...     for p in never_fail_distribution(
+    ...         one, [1, 0, 0], fallback=9.0, attempts=2
+    ...     ).probabilities()
+    ... ]
     [0.5556, 0.0, 0.0, 0.4444]
     """
     checks.instance(

@@ -101,7 +101,9 @@ def noisy_binary_search(
     >>> import jax.numpy as jnp
     >>> from dpjax.statistics.monotone import maximum
     >>> down = maximum(jnp.arange(100.0), lower=0, upper=1e6)
-    >>> distribution = noisy_binary_search(down, tau=20, candidates=jnp.arange(-1.0, 1000.0), epsilon=2.0)
+    >>> distribution = noisy_binary_search(
+    ...     down, tau=20, candidates=jnp.arange(-1.0, 1000.0), epsilon=2.0
+    ... )
     >>> 60 < float(distribution.quantile(0.5)) < 99
     True
     """

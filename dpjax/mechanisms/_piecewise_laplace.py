@@ -106,7 +106,9 @@ def piecewise_laplace(
 
     >>> import jax, jax.numpy as jnp
     >>> from dpjax import median
-    >>> distribution = piecewise_laplace(median(jnp.arange(1.0, 100.0), lower=0, upper=100, neighbors="add_remove"), 1.0)
+    >>> distribution = piecewise_laplace(
+    ...     median(jnp.arange(1.0, 100.0), lower=0, upper=100, neighbors="add_remove"), 1.0
+    ... )
     >>> round(float(distribution.mean_abs_error(50.0)), 2)
     1.0
     """

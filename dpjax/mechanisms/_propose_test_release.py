@@ -138,9 +138,14 @@ def propose_test_release(
 
     >>> import jax.numpy as jnp
     >>> from dpjax.statistics import local_sensitivity
-    >>> local = local_sensitivity(jnp.linspace(0, 1, 101), lower=0, upper=1, neighbors="add_remove", definition="lower")
+    >>> local = local_sensitivity(
+    ...     jnp.linspace(0, 1, 101), lower=0, upper=1, neighbors="add_remove", definition="lower"
+    ... )
     >>> distribution = propose_test_release(local, 2.0, delta=1e-6, proposal=0.205)
-    >>> round(float(distribution.no_answer_probability()), 5), round(float(distribution.mean_abs_error(0.5)), 3)
+    >>> (
+    ...     round(float(distribution.no_answer_probability()), 5),
+    ...     round(float(distribution.mean_abs_error(0.5)), 3),
+    ... )
     (0.00052, 0.205)
     """
     checks.instance(

@@ -78,11 +78,16 @@ def smooth_cauchy(
 
     >>> import jax.numpy as jnp
     >>> from dpjax import Clamped, smooth_sensitivity
-    >>> smooth = smooth_sensitivity(jnp.arange(101.0), 0.5, lower=0, upper=100, neighbors="add_remove")
+    >>> smooth = smooth_sensitivity(
+    ...     jnp.arange(101.0), 0.5, lower=0, upper=100, neighbors="add_remove"
+    ... )
     >>> noisy = smooth_cauchy(smooth, 1.0)
     >>> noisy.scale.item() == smooth.bound.item() / 0.5
     True
-    >>> float(noisy.mean_abs_error(50.0)), round(float(Clamped.of(noisy, lower=0, upper=100).mean_abs_error(50.0)), 2)
+    >>> (
+    ...     float(noisy.mean_abs_error(50.0)),
+    ...     round(float(Clamped.of(noisy, lower=0, upper=100).mean_abs_error(50.0)), 2),
+    ... )
     (inf, 3.64)
     """
 
@@ -140,7 +145,9 @@ def cauchy_tail_bound(
 
     >>> import jax.numpy as jnp
     >>> from dpjax import Clamped, smooth_sensitivity
-    >>> smooth = smooth_sensitivity(jnp.arange(101.0), 0.1, lower=0, upper=100, neighbors="add_remove")
+    >>> smooth = smooth_sensitivity(
+    ...     jnp.arange(101.0), 0.1, lower=0, upper=100, neighbors="add_remove"
+    ... )
     >>> error = cauchy_tail_bound(smooth, 1.0, failure=0.1)
     >>> round(float(smooth_cauchy(smooth, 1.0, calibration="published").survival(50.0 + error)), 6)
     0.05

@@ -70,7 +70,9 @@ def smooth_laplace_log_normal(
 
     >>> import jax.numpy as jnp
     >>> from dpjax.statistics import smooth_sensitivity
-    >>> smooth = smooth_sensitivity(jnp.arange(101.0), 0.1, lower=0, upper=100, neighbors="add_remove")
+    >>> smooth = smooth_sensitivity(
+    ...     jnp.arange(101.0), 0.1, lower=0, upper=100, neighbors="add_remove"
+    ... )
     >>> distribution = smooth_laplace_log_normal(smooth, 0.5, sigma=0.3)
     >>> round(float(distribution.scale * (1 - 0.1 / 0.3) / jnp.exp(1.5 * 0.3**2) / smooth.bound), 5)
     1.0

@@ -135,7 +135,9 @@ def linear_selection(
 
     >>> from dpjax.metric_privacy.metrics import from_budgets
     >>> metric = from_budgets([[0.0, 1.0], [1.0, 0.0]])
-    >>> distribution = linear_selection([3.0, 1.0], metric, weights=[[1.0, 0.0], [0.0, 1.0]])  # the commoner element
+    >>> distribution = linear_selection(
+    ...     [3.0, 1.0], metric, weights=[[1.0, 0.0], [0.0, 1.0]]
+    ... )  # the commoner element
     >>> bool(jnp.isclose(distribution.prob(0.0) / distribution.prob(1.0), jnp.exp(1.0), rtol=1e-4))
     True
     """

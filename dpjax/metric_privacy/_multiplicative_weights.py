@@ -259,7 +259,9 @@ def selection_distribution(
     >>> from dpjax.metric_privacy.lipschitz import LipschitzQueries
     >>> queries = LipschitzQueries(jnp.array([[0.0, 1.0], [1.0, 1.0]]), jnp.array(0.5))
     >>> distribution = selection_distribution([3.0, 1.0], [2.0, 2.0], queries, rounds=2)
-    >>> round(float(jnp.log(distribution.prob(0.0) / distribution.prob(1.0))), 4)  # |2 - 1| / (4 * 0.5 * 2)
+    >>> round(
+    ...     float(jnp.log(distribution.prob(0.0) / distribution.prob(1.0))), 4
+    ... )  # |2 - 1| / (4 * 0.5 * 2)
     0.25
     """
     checks.instance(

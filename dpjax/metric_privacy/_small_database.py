@@ -85,7 +85,9 @@ def small_db(
     >>> from dpjax.metric_privacy.metrics import from_budgets
     >>> queries = lipschitz_queries([[0.0, 1.0]], from_budgets([[0.0, 2.0], [2.0, 0.0]]))
     >>> distribution = small_db([1.0, 9.0], queries, size=2)
-    >>> [round(float(p), 4) for p in distribution.probabilities()]  # of 2, 1 and 0 records of the second kind
+    >>> [
+    ...     round(float(p), 4) for p in distribution.probabilities()
+    ... ]  # of 2, 1 and 0 records of the second kind
     [0.9523, 0.0474, 0.0003]
     """
     checks.instance("small_db", queries, LipschitzQueries, "lipschitz_queries(queries, metric)")

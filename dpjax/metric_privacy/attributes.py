@@ -30,7 +30,9 @@ def weighted_hamming(records: ArrayLike, *, budgets: ArrayLike) -> Metric:
         budgets: ``(..., A)``, the budget of a change of each attribute: nonnegative, ``inf`` for an
             unprotected one.
 
-    >>> weighted_hamming([["m", "yes"], ["m", "no"], ["f", "no"]], budgets=[2.0, 0.5]).budgets.tolist()
+    >>> weighted_hamming(
+    ...     [["m", "yes"], ["m", "no"], ["f", "no"]], budgets=[2.0, 0.5]
+    ... ).budgets.tolist()
     [[0.0, 0.5, 2.5], [0.5, 0.0, 2.0], [2.5, 2.0, 0.0]]
     """
     codes = _codes(records)
@@ -114,7 +116,9 @@ def from_dates(dates: ArrayLike, *, epsilon: ArrayLike) -> Metric:
             broadcasts against the batch.
 
     >>> import datetime
-    >>> from_dates([datetime.date(2024, 2, 28), datetime.date(2024, 3, 1)], epsilon=0.5).budgets.tolist()
+    >>> from_dates(
+    ...     [datetime.date(2024, 2, 28), datetime.date(2024, 3, 1)], epsilon=0.5
+    ... ).budgets.tolist()
     [[0.0, 1.0], [1.0, 0.0]]
     """
     days = dates if isinstance(dates, jax.Array) else _days(np.asarray(dates))
@@ -152,7 +156,9 @@ def product(*metrics: Metric) -> Metric:
 
     >>> from dpjax.metric_privacy.metrics import uniform
     >>> from dpjax.metric_privacy.points import from_points
-    >>> product(from_points([[0.0], [3.0]], epsilon=0.5), uniform(2, epsilon=1.0)).budgets[0].tolist()
+    >>> product(from_points([[0.0], [3.0]], epsilon=0.5), uniform(2, epsilon=1.0)).budgets[
+    ...     0
+    ... ].tolist()
     [0.0, 1.0, 1.5, 2.5]
     """
     if not metrics:

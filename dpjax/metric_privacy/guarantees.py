@@ -186,7 +186,9 @@ class MetricGuarantee(Shown):
         the histograms have different sums and n is public.
 
         >>> from dpjax.metric_privacy.points import from_points
-        >>> MetricGuarantee(from_points([[0.0], [1.0], [9.0]], epsilon=1)).group_epsilon([3, 0, 4], [1, 2, 4])
+        >>> MetricGuarantee(from_points([[0.0], [1.0], [9.0]], epsilon=1)).group_epsilon(
+        ...     [3, 0, 4], [1, 2, 4]
+        ... )
         2.0
         """
         one, other = np.asarray(x, np.float64), np.asarray(y, np.float64)

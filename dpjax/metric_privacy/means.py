@@ -39,7 +39,9 @@ class FittedMeans(NamedTuple):
         closed_form: float ``(...)``: c for the original values.
 
         >>> from dpjax.metric_privacy.points import from_points
-        >>> fit = fit_marginals([0.0, 1.0, 2.0], from_points([[0.0], [0.1], [5.0]], epsilon=1.0), num_records=4.0)
+        >>> fit = fit_marginals(
+        ...     [0.0, 1.0, 2.0], from_points([[0.0], [0.1], [5.0]], epsilon=1.0), num_records=4.0
+        ... )
         >>> [round(float(v), 3) for v in fit.values]
         [0.49, 0.51, 1.51]
     """
@@ -79,7 +81,12 @@ def fit_statistics(
         Kamalaruban et al. (2020), Appendix C, Theorem 10 and equation (13).
 
     >>> from dpjax.metric_privacy.points import from_points
-    >>> fit = fit_statistics([[0.0, 1.0, 2.0]], from_points([[0.0], [0.1], [5.0]], epsilon=1.0), num_records=2.0, loss="maximum")
+    >>> fit = fit_statistics(
+    ...     [[0.0, 1.0, 2.0]],
+    ...     from_points([[0.0], [0.1], [5.0]], epsilon=1.0),
+    ...     num_records=2.0,
+    ...     loss="maximum",
+    ... )
     >>> bool(fit.objective < 0.8 * fit.closed_form)
     True
     """
@@ -118,8 +125,14 @@ def fit_marginals(values: ArrayLike, metric: Metric, *, num_records: ArrayLike) 
         metric.
 
     >>> from dpjax.metric_privacy.points import from_points
-    >>> fit = fit_marginals([0.0, 1.0, 2.0], from_points([[0.0], [0.1], [5.0]], epsilon=1.0), num_records=4.0)
-    >>> [round(float(v), 3) for v in fit.values], round(float(fit.scales), 3), round(float(fit.objective), 3)
+    >>> fit = fit_marginals(
+    ...     [0.0, 1.0, 2.0], from_points([[0.0], [0.1], [5.0]], epsilon=1.0), num_records=4.0
+    ... )
+    >>> (
+    ...     [round(float(v), 3) for v in fit.values],
+    ...     round(float(fit.scales), 3),
+    ...     round(float(fit.objective), 3),
+    ... )
     ([0.49, 0.51, 1.51], 0.051, 0.541)
     """
     queries, known = with_public_n(one_query(values), metric)

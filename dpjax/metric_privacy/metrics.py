@@ -306,7 +306,12 @@ def fold_rows(
     >>> import jax.numpy as jnp
     >>> from dpjax.metric_privacy.points import point_metric
     >>> metric = point_metric([[0.0], [1.0], [3.0]], epsilon=1.0)
-    >>> fold_rows(metric, jnp.zeros(3), lambda far, index, rows: far.at[index].set(jnp.max(rows, axis=-1)), count=2).tolist()
+    >>> fold_rows(
+    ...     metric,
+    ...     jnp.zeros(3),
+    ...     lambda far, index, rows: far.at[index].set(jnp.max(rows, axis=-1)),
+    ...     count=2,
+    ... ).tolist()
     [3.0, 2.0, 3.0]
     """
     size = metric.size

@@ -68,7 +68,12 @@ def single_query_scale(query: ArrayLike, metric: Metric) -> jax.Array:
     record.
 
     >>> from dpjax.metric_privacy.points import from_points
-    >>> round(float(single_query_scale([0.0, 0.5, 0.2], from_points([[0.0], [1.0], [3.0]], epsilon=2.0))), 4)
+    >>> round(
+    ...     float(
+    ...         single_query_scale([0.0, 0.5, 0.2], from_points([[0.0], [1.0], [3.0]], epsilon=2.0))
+    ...     ),
+    ...     4,
+    ... )
     0.25
     """
     return scales_by(*prepared(one_query(query), metric), "equal_shares")[..., 0]
@@ -87,7 +92,10 @@ def noise_scales(
     >>> from dpjax.metric_privacy.metrics import from_budgets
     >>> metric = from_budgets([[0.0, 1.0, 2.0], [1.0, 0.0, 1.5], [2.0, 1.5, 0.0]])
     >>> queries = [[1.0, 0.0, 0.0], [0.2, 0.9, 0.4]]
-    >>> [[round(float(c), 4) for c in noise_scales(queries, metric, strategy=s)] for s in STRATEGIES]
+    >>> [
+    ...     [round(float(c), 4) for c in noise_scales(queries, metric, strategy=s)]
+    ...     for s in STRATEGIES
+    ... ]
     [[2.0, 1.4], [1.7, 1.7], [2.0, 1.4], [1.7884, 1.5879]]
     """
     checks.one_of("strategy", strategy, STRATEGIES)
@@ -114,7 +122,10 @@ def parameter_selection(queries: ArrayLike, metric: Metric) -> jax.Array:
 
     >>> from dpjax.metric_privacy.metrics import from_budgets
     >>> metric = from_budgets([[0.0, 1.0, 9.0], [1.0, 0.0, 9.0], [9.0, 9.0, 0.0]])
-    >>> [round(float(c), 4) for c in parameter_selection([[1.0, 0.0, 0.0], [0.0, 0.0, 9.0]], metric)]
+    >>> [
+    ...     round(float(c), 4)
+    ...     for c in parameter_selection([[1.0, 0.0, 0.0], [0.0, 0.0, 9.0]], metric)
+    ... ]
     [1.1111, 1.1111]
     """
     return scales_by(*prepared(queries, metric), "parameter_selection")
@@ -182,7 +193,11 @@ def improvement_factor(queries: ArrayLike, scales: ArrayLike, metric: Metric) ->
         (``benchmarks/experiments/metric_budgets.py``).
 
     >>> from dpjax.metric_privacy.points import from_points
-    >>> float(improvement_factor([[0.0, 1.0, 2.0]], [1.0], from_points([[0.0], [1.0], [3.0]], epsilon=0.5)))
+    >>> float(
+    ...     improvement_factor(
+    ...         [[0.0, 1.0, 2.0]], [1.0], from_points([[0.0], [1.0], [3.0]], epsilon=0.5)
+    ...     )
+    ... )
     4.0
     """
     return _improvement_factor(*with_scales(queries, scales, metric))

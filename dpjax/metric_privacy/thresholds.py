@@ -39,7 +39,9 @@ def blowfish(distances: Metric, *, epsilon: ArrayLike, threshold: ArrayLike) -> 
         (2020), Section 4.4.
 
     >>> from dpjax.metric_privacy.points import from_points
-    >>> blowfish(from_points([[0.0], [1.0], [2.0]], epsilon=1), epsilon=0.5, threshold=1).budgets.tolist()  # 1 per unit of distance
+    >>> blowfish(
+    ...     from_points([[0.0], [1.0], [2.0]], epsilon=1), epsilon=0.5, threshold=1
+    ... ).budgets.tolist()  # 1 per unit of distance
     [[0.0, 0.5, inf], [0.5, 0.0, 0.5], [inf, 0.5, 0.0]]
     """
     return _with_threshold(distances, epsilon, threshold, "blowfish")
@@ -56,7 +58,9 @@ def smooth_threshold(distances: Metric, *, epsilon: ArrayLike, threshold: ArrayL
         Kamalaruban et al. (2020), Section 4.4.
 
     >>> from dpjax.metric_privacy.points import from_points
-    >>> smooth_threshold(from_points([[0.0], [1.0], [4.0]], epsilon=1), epsilon=0.5, threshold=2).budgets.tolist()
+    >>> smooth_threshold(
+    ...     from_points([[0.0], [1.0], [4.0]], epsilon=1), epsilon=0.5, threshold=2
+    ... ).budgets.tolist()
     [[0.0, 0.5, 1.0], [0.5, 0.0, 0.75], [1.0, 0.75, 0.0]]
     """
     return _with_threshold(distances, epsilon, threshold, "smooth")

@@ -163,10 +163,14 @@ def without_host_calls() -> Iterator[None]:
 
     >>> import jax, jax.numpy as jnp, dpjax
     >>> def draw(key, x):
-    ...     return dpjax.piecewise_laplace(dpjax.median(x, lower=0, upper=9, neighbors="swap"), 1.0).sample(key)
+    ...     return dpjax.piecewise_laplace(
+    ...         dpjax.median(x, lower=0, upper=9, neighbors="swap"), 1.0
+    ...     ).sample(key)
     >>> from jax import export
     >>> with without_host_calls():
-    ...     exported = export.export(jax.jit(draw), platforms=["cpu", "cuda", "tpu"])(jax.random.key(0), jnp.zeros(5))
+    ...     exported = export.export(jax.jit(draw), platforms=["cpu", "cuda", "tpu"])(
+    ...         jax.random.key(0), jnp.zeros(5)
+    ...     )
     >>> exported.platforms  # exported.serialize() returns bytes for export.deserialize
     ('cpu', 'cuda', 'tpu')
     """

@@ -452,7 +452,9 @@ def nested_quantiles(
         (2022), for draws between draws. Their combination is not from a paper.
 
     >>> options = {"lower": 0, "upper": 2000, "resolution": 1, "neighbors": "add_remove"}
-    >>> found = nested_quantiles(range(1001), ["1/6", "1/3", "1/2", "2/3", "5/6"], epsilon=60.0, **options)
+    >>> found = nested_quantiles(
+    ...     range(1001), ["1/6", "1/3", "1/2", "2/3", "5/6"], epsilon=60.0, **options
+    ... )
     >>> bool((abs(found.values - [[167, 334, 501, 667, 834]]) < 20).all())
     True
     """
@@ -587,7 +589,9 @@ def private_quantiles(
         As for the mechanism that is selected.
 
     >>> options = {"lower": 0, "upper": 2000, "resolution": 1, "epsilon": 60.0}
-    >>> found = private_quantiles(range(1001), [f"{k}/40" for k in range(1, 40)], neighbors="swap", **options)
+    >>> found = private_quantiles(
+    ...     range(1001), [f"{k}/40" for k in range(1, 40)], neighbors="swap", **options
+    ... )
     >>> found.values.shape, print(found.guarantee)
     60-DP and 120-bounded-range under swap neighbors
     ((1, 39), None)

@@ -206,7 +206,11 @@ def order_statistic(
     All else is as for :func:`median`.
 
     >>> ages = [31, 40, 28, 35, 52, 33, 47, 29, 38] * 20
-    >>> float(order_statistic(ages, 90, lower=0, upper=127, resolution=1, epsilon=64.0, neighbors="swap"))
+    >>> float(
+    ...     order_statistic(
+    ...         ages, 90, lower=0, upper=127, resolution=1, epsilon=64.0, neighbors="swap"
+    ...     )
+    ... )
     35.0
     """
     statistic = OrderStatistic(rank, lower, upper, resolution, grid)
@@ -242,7 +246,11 @@ def maximum(
         Steinke (2023), Theorem 4; Fang, Dong and Yi (2022).
 
     >>> ages = [31, 40, 28, 35, 52, 33, 47, 29, 38] * 20
-    >>> float(maximum(ages, tau=5, lower=0, upper=127, resolution=1, epsilon=64.0, neighbors="add_remove"))
+    >>> float(
+    ...     maximum(
+    ...         ages, tau=5, lower=0, upper=127, resolution=1, epsilon=64.0, neighbors="add_remove"
+    ...     )
+    ... )
     52.0
     """
     statistic = Maximum(tau, lower, upper, resolution, grid)
@@ -269,7 +277,9 @@ def nonnegative_sum(
     records. ``upper`` is the public upper bound of the sum, a multiple of the resolution; larger
     sums and larger records are clamped to it. All else is as for :func:`maximum`.
 
-    >>> found = nonnegative_sum([3] * 100, tau=1, upper=999, resolution=1, epsilon=64.0, neighbors="swap")
+    >>> found = nonnegative_sum(
+    ...     [3] * 100, tau=1, upper=999, resolution=1, epsilon=64.0, neighbors="swap"
+    ... )
     >>> abs(float(found) - 297) <= 3
     True
     """
@@ -307,7 +317,13 @@ def user_sum(
     record without an id (None, NaN) is absent. All else is as for :func:`nonnegative_sum`, under
     adding or removing one person.
 
-    >>> options = {"tau": 1, "upper": 999, "resolution": 1, "epsilon": 64.0, "neighbors": "add_remove"}
+    >>> options = {
+    ...     "tau": 1,
+    ...     "upper": 999,
+    ...     "resolution": 1,
+    ...     "epsilon": 64.0,
+    ...     "neighbors": "add_remove",
+    ... }
     >>> abs(float(user_sum([1, 2] * 100, np.arange(200) // 2, **options)) - 297) <= 3
     True
     """
@@ -363,7 +379,11 @@ def distinct_count(
     ``upper`` is the largest possible count, public, to which larger ones are clamped. All else is
     as for :func:`maximum`.
 
-    >>> float(distinct_count(["a", "b", "c"] * 100, tau=1, upper=19, epsilon=64.0, neighbors="add_remove"))
+    >>> float(
+    ...     distinct_count(
+    ...         ["a", "b", "c"] * 100, tau=1, upper=19, epsilon=64.0, neighbors="add_remove"
+    ...     )
+    ... )
     3.0
     """
     return _released(
@@ -387,7 +407,9 @@ def sum(
 
     All else is as for :func:`median`.
 
-    >>> found = sum([31, 40, 28] * 100, lower=0, upper=120, resolution=1, epsilon=64.0, neighbors="swap")
+    >>> found = sum(
+    ...     [31, 40, 28] * 100, lower=0, upper=120, resolution=1, epsilon=64.0, neighbors="swap"
+    ... )
     >>> abs(float(found) - 9900) <= 120
     True
     """
@@ -410,7 +432,9 @@ def mean(
 
     It is the :func:`sum` over this number.
 
-    >>> found = mean([31, 40, 28] * 100, lower=0, upper=120, resolution=1, epsilon=64.0, neighbors="swap")
+    >>> found = mean(
+    ...     [31, 40, 28] * 100, lower=0, upper=120, resolution=1, epsilon=64.0, neighbors="swap"
+    ... )
     >>> abs(float(found) - 33) <= 0.4
     True
     """
@@ -528,7 +552,14 @@ def mode(
     candidates are multiples of it, and records are rounded to its multiples. Under add/remove,
     epsilon is at most 32. All else is as for :func:`median`.
 
-    >>> float(mode([3, 3, 5, 9, 3, 5, 7, 3, 3, 3], candidates=(3, 5, 9), epsilon=30.0, neighbors="add_remove"))
+    >>> float(
+    ...     mode(
+    ...         [3, 3, 5, 9, 3, 5, 7, 3, 3, 3],
+    ...         candidates=(3, 5, 9),
+    ...         epsilon=30.0,
+    ...         neighbors="add_remove",
+    ...     )
+    ... )
     3.0
     """
     return _released(
@@ -585,7 +616,9 @@ def release_choice(
         McSherry and Talwar (2007); McKenna and Sheldon (2020); Dong, Durfee and Rogers (2020), for
         the half where all change in the same direction.
 
-    >>> found = release_choice([[3, 41, 7]], epsilon=2.0, sensitivity=1, lower=0, upper=100, neighbors="swap")
+    >>> found = release_choice(
+    ...     [[3, 41, 7]], epsilon=2.0, sensitivity=1, lower=0, upper=100, neighbors="swap"
+    ... )
     >>> found.multiples.tolist(), print(found.guarantee)
     2-DP and 2-bounded-range under swap neighbors
     ([[1]], None)
@@ -694,7 +727,9 @@ def exact_distribution(
         Not private: the result is a function of the data.
 
     >>> ages = [31, 40, 28, 35, 52, 33, 47, 29, 38]
-    >>> found = exact_distribution(Median(lower=0, upper=127, resolution=1), ages, epsilon=4.0, neighbors="swap")
+    >>> found = exact_distribution(
+    ...     Median(lower=0, upper=127, resolution=1), ages, epsilon=4.0, neighbors="swap"
+    ... )
     >>> round(float(found.pmf(35)), 3), round(float(found.mean_abs_error(35)), 2)
     (0.38, 1.38)
     """

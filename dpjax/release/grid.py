@@ -93,7 +93,9 @@ class Multiples:
         clamped; those that :func:`as_reals` reads as NaN get position 0. Returns the positions
         counted from the lower bound, int32, and a bool mask of the records that are numbers.
 
-        >>> Multiples.between(0, 0.3, 0.1).numbers_of([0.04, 0.07, 0.29, 1e300, float("nan")])[0].tolist()
+        >>> Multiples.between(0, 0.3, 0.1).numbers_of([0.04, 0.07, 0.29, 1e300, float("nan")])[
+        ...     0
+        ... ].tolist()
         [0, 1, 3, 3, 0]
         """
         if isinstance(x, np.ndarray) and x.size > _AT_A_TIME:

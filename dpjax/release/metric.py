@@ -182,7 +182,9 @@ def metric_choice(
 
     >>> from dpjax.metric_privacy import from_budgets
     >>> metric = from_budgets([[0.0, 8.0], [8.0, 0.0]])
-    >>> metric_choice([30, 10], metric, weights=[[1, 0], [0, 1]], resolution=1).multiples.tolist()  # the more frequent element
+    >>> metric_choice(
+    ...     [30, 10], metric, weights=[[1, 0], [0, 1]], resolution=1
+    ... ).multiples.tolist()  # the more frequent element
     [0]
     """
     step, whole, integers, budgets, counts = _read(x, weights, metric, resolution)
@@ -257,7 +259,9 @@ def small_db(
 
     >>> from dpjax.metric_privacy import from_budgets, small_databases
     >>> metric = from_budgets([[0.0, 40.0], [40.0, 0.0]])
-    >>> small_databases(2, 4)[small_db([10, 30], [[0, 1]], metric, size=4, resolution=1).multiples].tolist()
+    >>> small_databases(2, 4)[
+    ...     small_db([10, 30], [[0, 1]], metric, size=4, resolution=1).multiples
+    ... ].tolist()
     [[1, 3]]
     """
     m = checks.static_integer("size", size, 1)

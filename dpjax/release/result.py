@@ -34,7 +34,9 @@ class Release(Shown):
         guarantee: the cost of all draws from one row together; with metric privacy, for every pair
             of elements.
 
-    >>> found = Release(np.array([[3.0]]), np.array([[3]]), Fraction(1), Guarantee(1.0, 1.0, "swap"))
+    >>> found = Release(
+    ...     np.array([[3.0]]), np.array([[3]]), Fraction(1), Guarantee(1.0, 1.0, "swap")
+    ... )
     >>> float(found), found.draws
     (3.0, 1)
     """
@@ -97,7 +99,9 @@ class Release(Shown):
     def to_dict(self) -> dict[str, Any]:
         """Return a dictionary of lists, numbers and text, which :mod:`json` can write.
 
-        >>> candidates = Release(np.array([[3.0]]), np.array([[1]]), None, Guarantee(1.0, 1.0, "swap"))
+        >>> candidates = Release(
+        ...     np.array([[3.0]]), np.array([[1]]), None, Guarantee(1.0, 1.0, "swap")
+        ... )
         >>> candidates.to_dict()["values"], candidates.to_dict()["guarantee"]["epsilon"]
         ([[3.0]], 1.0)
         """

@@ -73,7 +73,9 @@ class LocalSensitivity(Batch):
     >>> import jax.numpy as jnp
     >>> from dpjax.statistics import local_sensitivity
     >>> ages = jnp.array([20.0, 30.0, 50.0])
-    >>> local_sensitivity(ages, lower=0, upper=100, neighbors="add_remove", definition="lower").at_distance.tolist()
+    >>> local_sensitivity(
+    ...     ages, lower=0, upper=100, neighbors="add_remove", definition="lower"
+    ... ).at_distance.tolist()
     [10.0, 30.0, 50.0, 100.0]
     """
 

@@ -181,7 +181,9 @@ def from_local_sensitivity(
         and 2 under swap, times 24, 12 and 5 under add/remove
         (``benchmarks/experiments/approximations.py``).
 
-    >>> profile = from_local_sensitivity(5.0, lambda k: 1.0 + k, neighbors="swap", num_levels=2, lower=0, upper=10)
+    >>> profile = from_local_sensitivity(
+    ...     5.0, lambda k: 1.0 + k, neighbors="swap", num_levels=2, lower=0, upper=10
+    ... )
     >>> profile.upper.tolist()
     [5.0, 6.0, 8.0, 10.0]
     """

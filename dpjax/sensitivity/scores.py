@@ -35,7 +35,9 @@ class CandidateScores(Batch):
         McSherry and Talwar (2007); Gillenwater and Munoz Medina, Definition 7.
 
     >>> import jax.numpy as jnp
-    >>> votes = CandidateScores(jnp.array([3.0, 5.0]), jnp.array([0.0, 1.0]), neighbors="add_remove")
+    >>> votes = CandidateScores(
+    ...     jnp.array([3.0, 5.0]), jnp.array([0.0, 1.0]), neighbors="add_remove"
+    ... )
     >>> votes.batch_shape, votes.sensitivity
     ((), 1.0)
     """

@@ -36,7 +36,9 @@ class SortedRecords(Batch):
 
     >>> import jax.numpy as jnp
     >>> from dpjax import quantiles
-    >>> asked = quantiles(jnp.arange(1.0, 12.0), [0.1, 0.5], lower=0, upper=20, neighbors="add_remove")
+    >>> asked = quantiles(
+    ...     jnp.arange(1.0, 12.0), [0.1, 0.5], lower=0, upper=20, neighbors="add_remove"
+    ... )
     >>> asked.value.tolist(), asked.batch_shape
     ([2.0, 6.0], ())
     """

@@ -132,10 +132,16 @@ def simulate(
     >>> import jax, jax.numpy as jnp, dpjax
     >>> means = jnp.array([1.0, 5.0])
     >>> estimate = simulate(
-    ...     jax.random.key(0), lambda x: dpjax.laplace(x, 1.0, sensitivity=1.0), means, draws=100_000,
+    ...     jax.random.key(0),
+    ...     lambda x: dpjax.laplace(x, 1.0, sensitivity=1.0),
+    ...     means,
+    ...     draws=100_000,
     ...     statistic=lambda draws, x: jnp.abs(draws - x),
     ... )
-    >>> estimate.mean.round(1).tolist(), estimate.standard_error.round(3).tolist()  # exactly 1, and 1/sqrt(100 000)
+    >>> (
+    ...     estimate.mean.round(1).tolist(),
+    ...     estimate.standard_error.round(3).tolist(),
+    ... )  # exactly 1, and 1/sqrt(100 000)
     ([1.0, 1.0], [0.003, 0.003])
     """
     key = check_key(key)

@@ -147,7 +147,9 @@ def sharded_sample(
 
     >>> import jax, jax.numpy as jnp, dpjax
     >>> means = jnp.array([1.0, 5.0, 2.0])
-    >>> sharded_sample(jax.random.key(0), lambda x: dpjax.laplace(x, 1.0, sensitivity=1.0), means, shape=(4,)).shape
+    >>> sharded_sample(
+    ...     jax.random.key(0), lambda x: dpjax.laplace(x, 1.0, sensitivity=1.0), means, shape=(4,)
+    ... ).shape
     (4, 3)
     """
     key, shape = check_key(key), draws_shape(shape)

@@ -10,9 +10,18 @@ the resolution and the value itself has mass. The errors without and with it:
 
 >>> import jax.numpy as jnp, dpjax
 >>> constant, ties = jnp.full(100, 30.0), {"lower": 0, "upper": 100, "neighbors": "add_remove"}
->>> round(float(dpjax.piecewise_laplace(dpjax.median(constant, **ties), 1.0).mean_abs_error(30.0)), 1)
+>>> round(
+...     float(dpjax.piecewise_laplace(dpjax.median(constant, **ties), 1.0).mean_abs_error(30.0)), 1
+... )
 24.2
->>> round(float(dpjax.piecewise_laplace(dpjax.median(constant, resolution=1, **ties), 0.1).mean_abs_error(30.0)), 3)
+>>> round(
+...     float(
+...         dpjax.piecewise_laplace(
+...             dpjax.median(constant, resolution=1, **ties), 0.1
+...         ).mean_abs_error(30.0)
+...     ),
+...     3,
+... )
 0.137
 
 **No bounds.** If no bounds on the records are known, map the records by a public increasing
@@ -27,7 +36,9 @@ quantiles need bounds, see :func:`on_scale` and :func:`dpjax.unbounded_quantile`
 >>> earnings = jnp.exp(10.5 + 0.7 * jnp.linspace(-2, 2, 1001))
 >>> profile = dpjax.on_scale(dpjax.median, earnings, transform=scale, neighbors="add_remove")
 >>> free = dpjax.Transformed(dpjax.piecewise_laplace(profile, 0.2), scale)
->>> between = dpjax.piecewise_laplace(dpjax.median(earnings, lower=0, upper=1e6, neighbors="add_remove"), 0.2)
+>>> between = dpjax.piecewise_laplace(
+...     dpjax.median(earnings, lower=0, upper=1e6, neighbors="add_remove"), 0.2
+... )
 >>> bool(free.mean_abs_error(earnings[500]) < 1.02 * between.mean_abs_error(earnings[500]))
 True
 

@@ -107,7 +107,9 @@ def smooth_sensitivity(
         Medina, Definition 6.
 
     >>> import jax.numpy as jnp
-    >>> smooth_sensitivity(jnp.arange(1.0, 10.0), jnp.log(2.0), lower=0, upper=10, neighbors="swap").bound.item()
+    >>> smooth_sensitivity(
+    ...     jnp.arange(1.0, 10.0), jnp.log(2.0), lower=0, upper=10, neighbors="swap"
+    ... ).bound.item()
     1.0
     """
     if not isinstance(x, LocalSensitivity):
@@ -165,7 +167,9 @@ def local_sensitivity(
         grid.
 
     >>> import jax.numpy as jnp
-    >>> local_sensitivity(jnp.array([20.0, 30.0, 50.0]), lower=0, upper=100, neighbors="add_remove").at_distance.tolist()
+    >>> local_sensitivity(
+    ...     jnp.array([20.0, 30.0, 50.0]), lower=0, upper=100, neighbors="add_remove"
+    ... ).at_distance.tolist()
     [10.0, 15.0, 40.0, 50.0]
     """
     checks.one_of("definition", definition, ("linear", "lower"))

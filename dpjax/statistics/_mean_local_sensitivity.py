@@ -64,7 +64,9 @@ def mean_local_sensitivity(
         the tests compare it with a search over all datasets on a grid.
 
     >>> import jax.numpy as jnp
-    >>> mean_local_sensitivity(jnp.array([1.0, 2.0, 6.0]), lower=0, upper=10, neighbors="add_remove").at_distance.tolist()
+    >>> mean_local_sensitivity(
+    ...     jnp.array([1.0, 2.0, 6.0]), lower=0, upper=10, neighbors="add_remove"
+    ... ).at_distance.tolist()
     [1.75, 2.8333332538604736, 4.5, 5.0]
     """
     checks.one_of("neighbors", neighbors, checks.NEIGHBORS)

@@ -72,7 +72,9 @@ def mode(
         in the paper.
 
     >>> import jax.numpy as jnp
-    >>> mode(jnp.array([2.0, 2.0, 3.0, 9.0]), candidates=[1, 2, 3], neighbors="add_remove").scores.tolist()
+    >>> mode(
+    ...     jnp.array([2.0, 2.0, 3.0, 9.0]), candidates=[1, 2, 3], neighbors="add_remove"
+    ... ).scores.tolist()
     [-2.0, 1.0, -1.0]
     """
     counts, labels = _read(x, candidates, neighbors, resolution, num_records, mask)
@@ -115,7 +117,9 @@ def candidate_counts(
         common shift, with twice its sensitivity.
 
     >>> import jax.numpy as jnp
-    >>> votes = candidate_counts(jnp.array([2.0, 2.0, 3.0, 9.0]), candidates=[1, 2, 3], neighbors="add_remove")
+    >>> votes = candidate_counts(
+    ...     jnp.array([2.0, 2.0, 3.0, 9.0]), candidates=[1, 2, 3], neighbors="add_remove"
+    ... )
     >>> votes.scores.tolist(), float(votes.sensitivity)
     ([-2.0, 0.0, -1.0], 0.5)
     """

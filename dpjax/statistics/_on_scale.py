@@ -57,7 +57,9 @@ def on_scale(
 
     >>> import jax.numpy as jnp
     >>> from dpjax import Asinh, median
-    >>> profile = on_scale(median, jnp.array([-3.0, 1.0, 40.0]), transform=Asinh(1.0), neighbors="swap")
+    >>> profile = on_scale(
+    ...     median, jnp.array([-3.0, 1.0, 40.0]), transform=Asinh(1.0), neighbors="swap"
+    ... )
     >>> Asinh(1.0).inverse(profile.upper).round(2).tolist()[:2]
     [1.0, 40.0]
     """

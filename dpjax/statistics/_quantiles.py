@@ -90,7 +90,14 @@ def median(
 
     >>> import jax.numpy as jnp
     >>> ages = jnp.array([[23.0, 35.0, 41.0, 62.0], [19.0, 20.0, 80.0, 0.0]])
-    >>> median(ages, lower=0, upper=100, neighbors="add_remove", resolution=1, num_records=jnp.array([4, 3])).value.tolist()
+    >>> median(
+    ...     ages,
+    ...     lower=0,
+    ...     upper=100,
+    ...     neighbors="add_remove",
+    ...     resolution=1,
+    ...     num_records=jnp.array([4, 3]),
+    ... ).value.tolist()
     [35.0, 20.0]
     """
     options: Any = {
@@ -208,7 +215,9 @@ def order_statistic(
         Durfee (2025), Section 3.1.
 
     >>> import jax.numpy as jnp
-    >>> order_statistic(jnp.array([3.0, 1.0, 2.0]), 1, lower=0, upper=9, neighbors="swap").upper.tolist()
+    >>> order_statistic(
+    ...     jnp.array([3.0, 1.0, 2.0]), 1, lower=0, upper=9, neighbors="swap"
+    ... ).upper.tolist()
     [1.0, 2.0, 3.0, 9.0]
     """
     checks.one_of("neighbors", neighbors, checks.NEIGHBORS)

@@ -170,7 +170,9 @@ def user_sum(
         Dong and Yi (2022).
 
     >>> import jax.numpy as jnp
-    >>> user_sum(jnp.array([1.0, 5.0, 2.0, 4.0]), jnp.array([7, 3, 7, 3]), upper=100).values.tolist()
+    >>> user_sum(
+    ...     jnp.array([1.0, 5.0, 2.0, 4.0]), jnp.array([7, 3, 7, 3]), upper=100
+    ... ).values.tolist()
     [12.0, 3.0, 0.0, 0.0, 0.0]
     """
     records, present = present_records(values, num_records=num_records, mask=mask)

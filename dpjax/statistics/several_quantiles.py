@@ -52,7 +52,9 @@ def quantiles(
 
     >>> import jax.numpy as jnp
     >>> ages = jnp.array([23.0, 35.0, 41.0, 62.0, 62.0])
-    >>> quantiles(ages, [0.25, 0.5, 0.75], lower=0, upper=120, neighbors="swap", resolution=1).value.tolist()
+    >>> quantiles(
+    ...     ages, [0.25, 0.5, 0.75], lower=0, upper=120, neighbors="swap", resolution=1
+    ... ).value.tolist()
     [35.0, 41.0, 62.0]
     """
     checks.one_of("neighbors", neighbors, checks.NEIGHBORS)

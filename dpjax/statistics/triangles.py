@@ -124,7 +124,9 @@ def triangle_count_of_edges(
     References:
         See :func:`triangle_count`.
 
-    >>> profile = triangle_count_of_edges([[0, 1], [1, 2], [2, 0], [2, 3]], num_nodes=5, num_levels=3, neighbors="edge")
+    >>> profile = triangle_count_of_edges(
+    ...     [[0, 1], [1, 2], [2, 0], [2, 3]], num_nodes=5, num_levels=3, neighbors="edge"
+    ... )
     >>> profile.upper.tolist(), profile.lower.tolist()
     ([1.0, 2.0, 4.0, 6.0], [1.0, 0.0, -2.0, -4.0])
     """
@@ -159,7 +161,9 @@ def triangle_local_sensitivity(
 
     >>> import jax.numpy as jnp
     >>> square_with_a_diagonal = jnp.array([[0, 1, 1, 1], [1, 0, 1, 0], [1, 1, 0, 1], [1, 0, 1, 0]])
-    >>> triangle_local_sensitivity(square_with_a_diagonal, num_levels=2, neighbors="edge").at_distance.tolist()
+    >>> triangle_local_sensitivity(
+    ...     square_with_a_diagonal, num_levels=2, neighbors="edge"
+    ... ).at_distance.tolist()
     [2.0, 2.0, 2.0]
     """
     return _local_sensitivity(*_read_adjacency(adjacency, num_levels, neighbors, "exact"))
@@ -188,7 +192,9 @@ def triangle_local_sensitivity_of_edges(
         See :func:`triangle_local_sensitivity`.
 
     >>> graph = [[0, 1], [1, 2], [2, 0], [2, 3]]
-    >>> triangle_local_sensitivity_of_edges(graph, num_nodes=5, num_levels=3, neighbors="edge").at_distance.tolist()
+    >>> triangle_local_sensitivity_of_edges(
+    ...     graph, num_nodes=5, num_levels=3, neighbors="edge"
+    ... ).at_distance.tolist()
     [1.0, 2.0, 2.0, 3.0]
     """
     return _local_sensitivity(*_read_edges(edges, num_nodes, num_levels, neighbors, "exact"))
