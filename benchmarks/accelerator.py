@@ -10,7 +10,8 @@ draws, and which one ``method="auto"`` chooses. The rivals are naive Gumbel-max 
 ``jax.random.laplace`` of as many numbers on the same device. A share of the copy bandwidth is the
 bytes that must be read and written once, over the time, over the bandwidth. What no longer fits
 into the time or into the memory is a row that says so, as is a case that raises: then the exit
-status is 1. Bars are judged only on a device that is no CPU."""
+status is 1. Bars are judged only on a device that is no CPU.
+"""
 
 import argparse
 import contextlib
@@ -389,7 +390,8 @@ def compare(
     seconds of one unit of each.
 
     Those in ``checked`` are timed only if their results pass; with ``shares``, this library's
-    shares of the copy bandwidth are rows of their own."""
+    shares of the copy bandwidth are rows of their own.
+    """
     ready: dict[str, Timed] = {}
     for name, (work, make) in entries.items():
         at = (question, name, NO_RELATION if name in (LAPLACE, SORT) else relation, shape)

@@ -7,7 +7,8 @@ Numbers of two relations are never compared: each row's ratio is against piecewi
 same relation (on tied data with their resolution, as ``dpjax.statistics`` advises). A row where
 that does not win says so and stays. Errors are means over --datasets datasets of one kind, so that
 no single lucky grid of candidates decides. Those of the other libraries, called by the same code,
-are checked in from_raw.py."""
+are checked in from_raw.py.
+"""
 
 import argparse
 import math

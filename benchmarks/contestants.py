@@ -6,7 +6,8 @@ points, both relations read the sorted records: under swap, an interval between 
 piece with a cost of 1; under add/remove with the midpoint median it is two pieces of equal width
 and slope, together one with a cost of 2. The NumPy contestants use that (n + 1 intervals under both
 relations); ``naive_gumbel`` takes the pieces of the profile as they are (2 (n + 1) under
-add/remove)."""
+add/remove).
+"""
 
 import functools
 from collections.abc import Callable
@@ -277,7 +278,8 @@ def numpy_repeated(draws: int, dtype: type):
 
     One uniform a draw: what is left of it inside the chosen interval is uniform again.
     ``np.interp`` finds the interval and that rest in one pass, faster here than ``np.searchsorted``
-    with a second uniform."""
+    with a second uniform.
+    """
 
     def build(case: Case) -> Built:
         decay, slope, generator = (

@@ -6,7 +6,8 @@ python benchmarks/devices.py [--rows 64] [--points 1001] [--draws 10000] [--quic
 Weak scaling with the cores of one machine fixed: d devices hold d times the datasets of one, and
 the ratio is against the same total work unsharded in a process that has one device. Both processes
 live at once and are timed in turns. On real devices of its own each, the time would stay level;
-here, where all of them share the cores, sharding can only cost."""
+here, where all of them share the cores, sharding can only cost.
+"""
 
 import argparse
 import hashlib

@@ -6,7 +6,8 @@ python benchmarks/engines.py [--rows 10000000] [--repeats 5] [--quick] [--out FI
 Each release is timed in turns with the engine's own query of the same counts. By person that query
 keeps one row for each person and group, of at most two groups; the same without that bound stands
 beside it. Memory is what the process grew by. Needs narwhals, pyarrow, DuckDB and Polars; PySpark,
-where it is there with Java, has half as many rows."""
+where it is there with Java, has half as many rows.
+"""
 
 import argparse
 import importlib.util

@@ -5,7 +5,8 @@ python benchmarks/from_raw.py [--rows 4096] [--points 1001] [--peer-rows 200] [-
 PYTHON] [--quick] [--out FILE]
 
 The same bounds are public to every contestant. The other libraries are timed on --peer-rows
-datasets: seconds a median."""
+datasets: seconds a median.
+"""
 
 import contestants
 import harness

@@ -4,7 +4,8 @@ interleaved repeats, a table, JSON.
 A contestant is built twice from a ``Case``: on a small one, where its draws are tested against the
 exact cdf, and on the large one, which is timed only if that test passed. All contestants of one
 question run in turns, so that a busy machine slows each of them alike, and a ratio is the median
-over turns of the ratio within a turn."""
+over turns of the ratio within a turn.
+"""
 
 import argparse
 import gc
@@ -112,7 +113,8 @@ class Contestant:
         check_draws: how many draws are compared with the distribution.
         group: contestants that are one rival in several versions; only the fastest keeps the bar.
         must_be_rejected: a control, wrong on purpose: the run ends with an error if the check does
-    not see it."""
+    not see it.
+    """
 
     name: str
     relation: str
@@ -464,7 +466,8 @@ def finish(
     document of a run to ``--out``.
 
     A check that has failed, other than that of a control, ends the program with an error, behind
-    the table."""
+    the table.
+    """
     # paths, and how this process was started
     hidden = ("out", "tumult_python", "plot", "worker", "child")
     settings = {name: value for name, value in vars(args).items() if name not in hidden}

@@ -7,7 +7,8 @@ The first rows are a draw of nine deciles of every dataset from raw records, wit
 a public n. Then each size is doubled by itself. All programs run in turns, and a ratio is the
 median over turns of the seconds for a dataset, against the program with half the size: 2 is linear.
 In m the cost is quadratic at last, for the quantiles of a slot are counted in runs; the part that
-scans the slots is linear. ``seconds to compile`` are those of the first call, before it runs."""
+scans the slots is linear. ``seconds to compile`` are those of the first call, before it runs.
+"""
 
 import statistics
 from typing import Any

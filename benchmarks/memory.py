@@ -6,7 +6,8 @@ python benchmarks/memory.py [--draws 10000000] [--rows 100] [--points 1001] [--c
 ``dpjax.simulation.simulate`` runs in a process of its own, once small (imports, compilation) and
 once in full. The absolute peak is what the bar is about; what lies above the resident memory after
 the small run is what the draws themselves need. On a CPU; on an accelerator the draws lie in its
-own memory, which this does not see."""
+own memory, which this does not see.
+"""
 
 import argparse
 import importlib.util

@@ -7,7 +7,8 @@ All in float64, on uniform points of the plane and uniform query values. NumPy h
 a time, all pairs at once: what one would write from the formulas (a robust loop for strategy 3, a
 barrier method for the optimum). Before anything is timed, both must agree on the objective to 1e-6
 and stay within the budgets. The ratio is NumPy / dpjax. On few matrices of many pairs NumPy has
-nothing to lose by its loop; compilation is apart."""
+nothing to lose by its loop; compilation is apart.
+"""
 
 import statistics
 from typing import Any

@@ -3,7 +3,8 @@ sums.
 
 Piecewise Laplace of the median of an odd number of records, from sorted records with the bounds at
 their ends. It is nothing that this library promises: a probability below 2^-53 is never reached,
-draws change with the order of sums, and it runs on a CPU only."""
+draws change with the order of sums, and it runs on a CPU only.
+"""
 
 import math
 from collections.abc import Callable

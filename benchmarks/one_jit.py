@@ -5,7 +5,8 @@ python benchmarks/one_jit.py [--rows 4096] [--points 1001] [--cases draw many ra
 command] [--quick] [--out FILE]
 
 Ratios are taken turn by turn within one run. Processor time is that of all threads: it hardly moves
-with other work."""
+with other work.
+"""
 
 import os
 import pathlib

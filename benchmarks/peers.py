@@ -100,7 +100,8 @@ def permute_and_flip(scores: np.ndarray, scale: float) -> np.ndarray:
 
     With t the noise of the winner of score a and v = exp(-(t + best - a) / scale), the others stay
     below with probability prod_b (1 - v exp(-(b - best) / scale)), and v is uniform up to exp(-(a -
-    best) / scale)."""
+    best) / scale).
+    """
     levels, inverse, counts = np.unique(scores, return_inverse=True, return_counts=True)
     gaps = np.exp(-(levels - levels[0]) / scale)
     nodes = (np.arange(4000) + 0.5) / 4000
@@ -170,7 +171,8 @@ def interval_uniforms(case: Case, draws: np.ndarray) -> np.ndarray:
     uniform inside.
 
     The slope is epsilon/2 under swap (diffprivlib) and epsilon under add/remove, where n/2 moves as
-    well (Tumult Core)."""
+    well (Tumult Core).
+    """
     slope = case.epsilon / 2 * (2 if case.relation == "add_remove" else 1)
     decay = np.exp(-slope * np.abs(np.arange(case.points + 1) - case.points / 2))
     columns = []

@@ -6,7 +6,8 @@ FILE]
 
 The table of sums is built inside the clock. Naive Gumbel-max cannot make 10^4 draws in reasonable
 time: it is timed on --naive-draws of them and reported for one draw. The growth is one dataset with
---growth-draws draws."""
+--growth-draws draws.
+"""
 
 import argparse
 import statistics

@@ -10,7 +10,8 @@ whose data are not there is skipped, and its row says why. --quick runs what tak
 minute at small sizes, and the rest whole. --folder keeps the JSON document of each script. --write
 puts the figures of the benchmarks that ran whole into measured.json and both READMEs; --document
 does it, and runs nothing, with a document that a benchmark wrote elsewhere, such as on a machine
-with a GPU."""
+with a GPU.
+"""
 
 import argparse
 import json

@@ -18,7 +18,8 @@ and results:
 
 Where a residual is large, the model fails, and the row says so: it knows neither caches nor threads
 nor what XLA fuses. For devices the model is that the same work on the same cores takes the same
-time."""
+time.
+"""
 
 import argparse
 import math

@@ -5,7 +5,8 @@ python benchmarks/single_draws.py [--rows 4096] [--points 1001] [--relations swa
 [--quick] [--out FILE]
 
 Every contestant holds its input (a distribution, edges, sorted records) before the clock starts. On
-an accelerator, --rows 65536."""
+an accelerator, --rows 65536.
+"""
 
 import jax.numpy as jnp
 

@@ -32,7 +32,8 @@ log(m ratio) / epsilon apart, times 4 to 6. If it fails, there is no pure guaran
 
 Other than in the authors' program, the counter has Laplace noise and not an integer one, for its
 nodes count by halves; each node has noise of its own; and a slice is drawn between the bounds, not
-between neighbours, and all is sorted in the end."""
+between neighbours, and all is sorted in the end.
+"""
 
 import math
 
@@ -46,7 +47,8 @@ def counter(m: int, epsilon: float) -> tuple[np.ndarray, float]:
     least variance.
 
     A running count is half of (all + what is left of its end - what is right of it); a record
-    counts in one node of each level."""
+    counts in one node of each level.
+    """
     heights = {k: next(h for h in range(1, 64) if k**h >= m) for k in range(2, max(m, 2) + 1)}
     best = min(heights, key=lambda k: (1 + heights[k] * (k - 1)) * (heights[k] + 1) ** 2)
     height, leaf = heights[best], np.arange(m)[:, None]

@@ -6,7 +6,8 @@ python benchmarks/tables_of_people.py [--rows 3000000] [--groups 100000] [--repe
 
 First calls are new processes with an empty home, and their figure is the processor time of the
 whole process, against one that only imports what the bar names. Many groups are timed in one
-process, in turns with pandas' own medians of the groups. Needs pandas and narwhals."""
+process, in turns with pandas' own medians of the groups. Needs pandas and narwhals.
+"""
 
 import argparse
 import os

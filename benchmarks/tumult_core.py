@@ -5,7 +5,8 @@ JSON lines out.
     {"do": "draw"} -> {"seconds": ..., "draws": [...]}, one median of each dataset
 
 ``NoisyQuantile`` on a pandas Series: the measurement that its Spark pipeline applies to each group,
-without Spark."""
+without Spark.
+"""
 
 import importlib.metadata
 import json

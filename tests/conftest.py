@@ -4,7 +4,8 @@ fixture ``x64``.
 Most of a run is compilation, of programs that run once on little data. Unless ``XLA_FLAGS`` is set,
 XLA does not optimise them. Tests marked ``optimized`` compute a lot, or depend on what the compiler
 makes of floats: they get XLA's optimisations, and ``XLA_FLAGS= python -m pytest -m optimized`` runs
-them exactly as users do."""
+them exactly as users do.
+"""
 
 import ctypes
 import gc

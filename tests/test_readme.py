@@ -1,5 +1,6 @@
 """The README: its examples run as pasted, the numbers in them are right; and what
-``tests/README.md`` and ``.ci/run`` name is there."""
+``tests/README.md`` and ``.ci/run`` name is there.
+"""
 
 import contextlib
 import pathlib

@@ -14,7 +14,8 @@ relative to the whole profile:
 
 Beyond level k there is one piece, from there to the bound: its weight is about range * exp(-epsilon
 k / 2), and a draw from it is off by about the range. That is nothing beside a gap only from k = 4
-log(range/gap) / epsilon on. The paper's k = O(1/epsilon) hides the logarithm."""
+log(range/gap) / epsilon on. The paper's k = O(1/epsilon) hides the logarithm.
+"""
 
 import math
 import statistics

@@ -9,7 +9,8 @@ coth(epsilon/4), whatever their number: 1.0002 at epsilon 0.1, 1.02 at 1, 1.31 a
 ties come with rho = half their resolution, for both mechanisms; there the theorem (Durfee 2025,
 Theorem 2) does not hold, and the steps can win. Under add/remove there are two medians: the lower
 one (Duff's) and the midpoint, each measured against its own value; the last column is the gain of
-another target and of slopes together."""
+another target and of slopes together.
+"""
 
 import math
 import sys

@@ -6,7 +6,8 @@ python benchmarks/experiments/loose_bounds.py [--json FILE] [--png FILE]
 100 datasets of 500 records of N(0, 1), with bounds -B and B for B = 10, 100 and 1000: the exact
 expected |estimate - median| under add/remove, averaged over the datasets. Cauchy noise is clamped
 to the bounds, as in the paper; "published" has its alpha = beta = epsilon/6, "valid" the best
-constants that can be used. No bound cuts a record off: all columns are of the same data."""
+constants that can be used. No bound cuts a record off: all columns are of the same data.
+"""
 
 import sys
 from typing import Any

@@ -18,7 +18,8 @@ joint draw gets n as public, as SliceQuantiles does. It is left out where it is 
 
 SliceQuantiles needs no distinct values for its privacy, but never draws a tied value itself: of
 tied data it gets records that are spread evenly at random within half a step of the grid, which
-needs no secret, and its draws are rounded."""
+needs no secret, and its draws are rounded.
+"""
 
 import pathlib
 import sys

@@ -23,7 +23,8 @@ leaves of them, and "changed" the largest relative change of a scale by the clos
 The paper's list of 741 cities is not public. Of two public lists, one has the same places twice, a
 few metres apart, and its factors say nothing but that: "one within 0.01" keeps the largest of such
 places. It alone has elevations; cities of the other get that of the nearest place in it. Figure 3
-is left out where DPJAX_DATA names no folder of tables."""
+is left out where DPJAX_DATA names no folder of tables.
+"""
 
 import csv
 import os

@@ -22,7 +22,8 @@ changes away.
 "triangles" is a random graph of 60 nodes under edge neighbors: the bound from the counts that
 greedy changes reach, ``duff`` and PLM on the radii of the profile. Rows with a "failure": the error
 that Duff passes with that probability (mean over the datasets), its bound by Equation 3 at the best
-constant C, and Equation 4, the error that the Cauchy noise as published passes."""
+constant C, and Equation 4, the error that the Cauchy noise as published passes.
+"""
 
 import sys
 from collections.abc import Callable

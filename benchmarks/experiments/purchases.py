@@ -19,7 +19,8 @@ most a RESOLUTION to the error of one whose pieces are one RESOLUTION wide. What
 mechanism leaves out is the spending of the tau largest customers: a column without heavy tails, or
 many more people, are where it shines; here clipping wins, if somebody knows the bound. Counting
 customers is the control: one person changes the count by exactly 1, plain Laplace noise is the
-right answer there, and the shifted mechanism pays for its caution."""
+right answer there, and the shifted mechanism pays for its caution.
+"""
 
 import functools
 import sys

@@ -22,7 +22,8 @@ Two comparisons, which are not to be mixed:
                   Laplace noise at epsilon = sqrt(R/4) (epsilon^2/2 a query)
 
 The last columns are the bounds that hold for every vector of losses. Permute and flip takes k times
-3.5 sqrt(k) steps for exact probabilities and stops at 2^13 candidates."""
+3.5 sqrt(k) steps for exact probabilities and stops at 2^13 candidates.
+"""
 
 import math
 import sys

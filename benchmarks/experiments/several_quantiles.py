@@ -14,7 +14,8 @@ those that are drawn:
     independent         piecewise Laplace for each quantile at its share of epsilon, exact
 
 Hours worked have ties, half of them are 40, and a resolution of 1. JointExp has no ties: it gets
-records that are spread evenly at random within half an hour, and its draws are rounded."""
+records that are spread evenly at random within half an hour, and its draws are rounded.
+"""
 
 from functools import lru_cache
 from typing import Any

@@ -21,7 +21,8 @@ than Cauchy's, 130 and 4 times than Laplace's, 4 and 15 times than that of Lapla
 The first pair comes out here, up to the datasets. The second has the order of magnitude: how the
 paper searched for alpha is not said. The third does not come out under any reading of the
 conversion from concentrated privacy that was tried; the small error at epsilon 0.1 would need rho =
-epsilon."""
+epsilon.
+"""
 
 import sys
 from dataclasses import dataclass

@@ -23,7 +23,8 @@ to 10) are simulated.
 
 With --draws N (and OpenDP and diffprivlib installed), as many draws of those two check their
 columns at two rows; the program ends with an error if a mean is more than five standard errors
-away."""
+away.
+"""
 
 import importlib.metadata
 import importlib.util

@@ -17,7 +17,8 @@ are mean absolute errors, closed forms and no draws:
                       (epsilon, delta)-private, so not a rival but a landmark
 
 All but the last are epsilon-private when one edge is added or removed; the number of nodes is
-public, the nodes are not hidden."""
+public, the nodes are not hidden.
+"""
 
 import math
 import sys

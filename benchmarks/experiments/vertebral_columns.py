@@ -9,7 +9,8 @@ data, they would not be public, and they flatter the baseline, whose estimates a
 The sizes of the classes are taken as public too, as there: Laplace-log-normal noise has delta =
 1/n, the tight conversion to concentrated privacy, and beta and sigma from public numbers. "wrong
 side": the probability that an estimate lies nearer to the other class's median. Beside every exact
-number stands the one of the draws."""
+number stands the one of the draws.
+"""
 
 import sys
 from typing import Any

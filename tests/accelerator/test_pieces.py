@@ -2,7 +2,8 @@
 method, and against NumPy.
 
 The rows go from epsilon 1e-6 to 1e9; some have ties, one has a NaN, one has no width. Like is
-compared with like: Gumbel-max with Gumbel-max, races with races, and tables with tables."""
+compared with like: Gumbel-max with Gumbel-max, races with races, and tables with tables.
+"""
 
 from functools import partial
 
@@ -69,7 +70,8 @@ def differing(one, other):
     distribution.
 
     The share of a piece is off by 32 units in the last place at most: a few for each of four
-    functions; and no piece is wider than 6."""
+    functions; and no piece is wider than 6.
+    """
     slots, points = (np.stack([draws[part][2:] for draws in (one, other)]) for part in (0, 1))
     return int(
         np.sum(

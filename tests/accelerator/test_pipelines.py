@@ -2,7 +2,8 @@
 
 A program makes the distributions of a pipeline; programs that ask something of a distribution are
 shared by all of a kind. Both devices are asked of the same distribution, the one that the CPU made:
-so it is only asking that differs."""
+so it is only asking that differs.
+"""
 
 import dataclasses
 

@@ -5,7 +5,8 @@ Any two distributions that are (epsilon, delta)-indistinguishable are a post-pro
 canonical pair with four outcomes (Kairouz, Oh and Viswanath 2015). A success set after
 post-processing accepts outcome i with some probability a_i, and the distribution given success is a
 post-processing of i given acceptance. So all acceptance vectors a in [0, 1]^4, here a grid, are all
-mechanisms there are."""
+mechanisms there are.
+"""
 
 import itertools
 import json

@@ -430,7 +430,8 @@ def conversation(secret, asked, answers, epsilon):
     """The probability of the answers of an interactive mechanism, which draws a hidden coin once.
 
     Each answer is a response at epsilon about the coin, or about coin XOR secret: by itself it says
-    nothing."""
+    nothing.
+    """
     right, total = 1 / (1 + exp(-epsilon)), 0.0
     for coin in (0, 1):
         chance = 0.5

@@ -3,7 +3,8 @@ JSON as they were, and draw alike.
 
 A promise that a copy loses or a field that it computes anew is an attack by ordinary means.
 Statistic objects of releases have tests of their own in ``release/test_statistics.py``, and what
-accounting makes has in ``accounting``."""
+accounting makes has in ``accounting``.
+"""
 
 import copy
 import dataclasses

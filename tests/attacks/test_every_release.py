@@ -2,7 +2,8 @@
 takes all pairs of small datasets.
 
 The audits are with the releases; a release that is added without one, or an audit that goes, fails
-here."""
+here.
+"""
 
 import inspect
 import pathlib

@@ -2,7 +2,8 @@
 it promises, and no row is NaN.
 
 What each such record counts as is tested with the statistics; here only the promise is, over pairs
-that differ in it."""
+that differ in it.
+"""
 
 import jax.numpy as jnp
 import numpy as np

@@ -2,7 +2,8 @@
 across them, and releases.
 
 A dataset and its neighbour of one record more may go through programs of two shapes, and these must
-not tell them apart."""
+not tell them apart.
+"""
 
 import jax
 import jax.numpy as jnp

@@ -52,7 +52,8 @@ def least_error(values, pairs, one, other, ratios, delta=0.0):
     every event.
 
     Between f(x) and f(x') both errors are linear in the output: outputs may be rounded at random to
-    the two values, and a mechanism is its probability of the second one."""
+    the two values, and a mechanism is its probability of the second one.
+    """
     size, gap = len(values), abs(values[other] - values[one])
     rows, limits = [], []
     for (i, j), ratio in zip(pairs, np.broadcast_to(ratios, (len(pairs),)), strict=True):

@@ -218,7 +218,8 @@ INVARIANCE = [  # every two of the three together
 
 def assert_bitwise_invariant(neighbors, options, shape, further):
     """Between jitted calls, for paddings with further rows; an uneven batch and lengths on both
-    sides of 32 and 64 meet XLA's remainder loops."""
+    sides of 32 and 64 meet XLA's remainder loops.
+    """
     rng = np.random.default_rng(0)
     x, count = rng.normal(size=(7, 37)).astype(np.float32), rng.integers(0, 38, 7).astype(np.int32)
 

@@ -81,7 +81,8 @@ def answer_vectors(queries, of_threshold, of_queries, stop):
     answers to integer queries.
 
     Vectors of answers in all; with ``stop``, of what follows the first positive answer nothing is
-    asked."""
+    asked.
+    """
     nodes, weights = np.polynomial.legendre.leggauss(12)
     z = (np.arange(-60, 60)[:, None] + (nodes + 1) / 2).ravel()
     mass = np.tile(weights / 2, 120) * np.exp(-np.abs(z) / of_threshold) / (2 * of_threshold)

@@ -107,7 +107,8 @@ def test_control_a_target_that_depends_on_the_data(x64):
     outputs become impossible.
 
     Every dataset meets its own target with the stated probability; only that the target is not
-    public is wrong."""
+    public is wrong.
+    """
     even = np.array([data.count(0.0) % 2 == 0 for data in DATASETS])
     noise = {"epsilon": 1.5, "delta": 0.01}
     for target, broken in (

@@ -113,7 +113,8 @@ def test_the_median_is_private(x64):
 def test_an_empty_dataset_with_the_value_in_the_middle(x64):
     """The paper's y_0 = a: an empty dataset has the median a. Duff does not see it (one addition
     reaches everything), interpolation does: with (a+b)/2 the range of piecewise Laplace is 1.19
-    epsilon."""
+    epsilon.
+    """
     profile = small_profile()
     empty = jnp.asarray(np.array([len(data) == 0 for data in DATASETS]))[:, None]
     first = (

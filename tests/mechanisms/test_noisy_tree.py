@@ -130,7 +130,8 @@ def test_control_gaussian_noise_for_one_query_less(x64):
     queries the root alone spends it all.
 
     The first of four candidates has the smaller loss of the left half by 2, and a larger one than
-    the right half by 32."""
+    the right half by 32.
+    """
     order, rho = 16.0, 0.5
     scores = np.array([0.0, -2.0, 32.0, 32.0])
     points = jnp.asarray([scores, scores + np.array([-1, 1, 1, 1])], jnp.float64)

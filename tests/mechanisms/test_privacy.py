@@ -2,7 +2,8 @@
 breakpoint.
 
 Each mechanism must stay within epsilon, in loss and in range; piecewise Laplace must attain the
-range (the constant cannot be improved); and every deliberate mistake must be caught."""
+range (the constant cannot be improved); and every deliberate mistake must be caught.
+"""
 
 import itertools
 from dataclasses import replace
@@ -146,7 +147,8 @@ def values(neighbors):
 def steep_statistic(neighbors):
     """A statistic whose sensitivity is well below its range, which is where Laplace on an interval
     goes wrong: the mean of four records under swap, their number under add/remove. Returns its
-    values, its sensitivity and its range."""
+    values, its sensitivity and its range.
+    """
     if neighbors == "swap":
         return jnp.array([np.mean(data) for data in DATASETS["swap"]]), RANGE / 4, (LOW, HIGH)
     return jnp.array([float(len(data)) for data in DATASETS["add_remove"]]), 1.0, (0.0, 4.0)

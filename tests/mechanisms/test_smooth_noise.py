@@ -3,7 +3,8 @@ mutations that must be caught.
 
 Cauchy: the supremum of the log-density ratio over a grid of outputs out to 10^6 scales, and its
 limits at infinity. Laplace: the exact hockey-stick divergence. Laplace-log-normal: Renyi
-divergences by quadrature."""
+divergences by quadrature.
+"""
 
 from dataclasses import replace
 from functools import cache
@@ -207,7 +208,8 @@ def largest_renyi(distribution, pairs):
     4001 points.
 
     Rows with the same centre and scale have the same density, and pairs of such rows the same
-    divergence: each is computed once."""
+    divergence: each is computed once.
+    """
     t = np.linspace(-18, 18, 4001)
     y = 0.5 + 2 * np.sinh(t)
     fields, structure = jax.tree.flatten(distribution)

@@ -3,7 +3,8 @@ must see.
 
 A log-density ratio of two datasets depends on the two distances (r, s) of a point only, and is
 linear where neither passes an edge. So its supremum is at a corner of that arrangement, and a point
-a little to every side of each corner finds it."""
+a little to every side of each corner finds it.
+"""
 
 from dataclasses import replace
 from itertools import combinations_with_replacement, product

@@ -31,7 +31,8 @@ def losses(distribution):
     of suprema over y.
 
     A Laplace density has a linear logarithm between and beyond the values of all rows: a ratio is
-    largest at one or far out."""
+    largest at one or far out.
+    """
     values = np.asarray(distribution.values)
     points = np.concatenate([np.unique(values), [values.min() - 50, values.max() + 50]])
     # (points, rows, K)

@@ -63,7 +63,8 @@ def transcript_losses(values, scale, rounds, budget_rounds):
     measurements.
 
     The distributions are those for ``budget_rounds`` rounds; the synthetic histogram of the second
-    round follows from the first."""
+    round follows from the first.
+    """
     queries = LipschitzQueries(jnp.asarray(values), jnp.asarray(scale))
     a, b, i, j = moves(ROWS)
     grid = np.array([-60.0, -1.0, 0.4, 2.0, 60.0])

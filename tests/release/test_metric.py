@@ -64,7 +64,8 @@ def worst_excess(rates, answers, metric):
     """The largest log P(y | x) - log P(y | x') - d(x, x') over all pairs and outputs, a Fraction.
 
     P(y | x) is a product of tanh(lam/2) e^(-lam |y - a|): a ratio is largest at an answer, and all
-    of them are tried."""
+    of them are tried.
+    """
     outputs = [sorted({int(v) for v in answers[:, k]}) for k in range(len(rates))]
 
     def loss(k, a, b):

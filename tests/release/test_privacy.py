@@ -680,7 +680,8 @@ def test_what_is_released_is_what_is_audited():
     """The functions that users call, from records: the profiles of the audit.
 
     One draw from each row goes without a profile where all records are there: ``test_rows.py`` has
-    the same draws of the one as of the other. Two draws do not."""
+    the same draws of the one as of the other. Two draws do not.
+    """
     calls = {
         "lower median": (release.median, (), {}, EITHER),
         "median": (release.median, (), {"definition": "linear"}, EITHER),

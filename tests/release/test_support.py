@@ -19,7 +19,8 @@ def is_difference(y, inner):
 
     The exact difference of two floats is a multiple of the smaller unit of the two; one that is
     rounded is a multiple of its own unit, and larger. So a small y must be a multiple of the unit
-    of the offset, which is nearly as large as ``inner``."""
+    of the offset, which is nearly as large as ``inner``.
+    """
     offset = np.float32(inner) - y
     unit = (
         np.spacing(np.minimum(np.abs(offset), np.float32(inner)).astype(np.float32)).astype(

@@ -80,7 +80,8 @@ def drawn_probabilities(x, law, middle, flat=True, size=None, ranked=False):
     the choice before.
 
     With ``ranked`` those of all tuples of pairs, of a value and how many records are up to its
-    place."""
+    place.
+    """
     sizes = None if size is None else np.array([size])
     sampler, m = (
         Sampler(law, counts_of([x]), np.array([middle + 1]), sizes, digits=80),

@@ -56,7 +56,8 @@ class Law:
         first: for each dataset, the probabilities of the first quantiles and of how many records
             are up to their places.
         parts: for each of these pairs and each dataset, the probabilities of the quantiles of all
-    parts."""
+    parts.
+    """
 
     def __init__(self, monkeypatch, datasets, levels, neighbors, epsilon, number):
         nested = Nested(levels, len(GRID), Fraction(epsilon), neighbors, neighbors != "swap")

@@ -89,7 +89,8 @@ def devices():
     Draws are of fewer rows than devices, which do not divide, and of rows that do: only there can
     plain jit have them on every device. Estimates are of private medians where more rows do not
     divide, of plain noise elsewhere. Medians are estimated on all devices by a mesh only: the
-    programs are those of the default, with which the others compare it."""
+    programs are those of the default, with which the others compare it.
+    """
     one, two, mesh = jax.devices()[:1], jax.devices()[:2], jax.make_mesh((2, 4), ("i", "j"))
     found = {"11 rows, estimate": estimates_of(11, distribution, (one, two, mesh))}
     for rows, shape, drawn in ((3, (2, 100), distribution), (16, (), one_each)):

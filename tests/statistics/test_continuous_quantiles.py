@@ -268,7 +268,8 @@ def test_padding_and_masks_change_nothing(neighbors):
 @pytest.mark.slow
 def test_how_its_error_compares(x64):
     """No profile wins in every row: against "lower" (each by its own value) it wins on average
-    under add/remove, against "linear" it loses a little."""
+    under add/remove, against "linear" it loses a little.
+    """
     rng = np.random.default_rng(0)
     error_of = jax.jit(lambda distribution, value: distribution.mean_abs_error(value))
     for n in (5, 40):

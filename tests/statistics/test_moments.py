@@ -520,7 +520,8 @@ def test_padding_and_further_rows_change_no_bit(name):
     """Profiles and draws under jit, in float32, between 37 and 70 columns, and 5 and 64 rows.
 
     The sum under add/remove has the same range for both; without ``max_count``, further columns are
-    further exact levels."""
+    further exact levels.
+    """
     public = {"max_count": 70} if name == "sum add_remove" else {}
     x = 100 * jax.random.normal(jax.random.key(0), (64, 70)) + 3.3
     count = np.concatenate([[37, 5, 20, 37, 2], 2 + np.arange(59)])

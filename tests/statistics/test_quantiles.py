@@ -27,7 +27,8 @@ def at_level(side, level):
 def is_exact(q, definition, neighbors, n, level):
     """Where the profile is exact, and not only a valid outer bound: everywhere, but for a linear
     quantile that is not the median, under add/remove, at levels that could empty the dataset (the
-    empty dataset's value lies within what X reads there)."""
+    empty dataset's value lies within what X reads there).
+    """
     return definition == "lower" or neighbors == "swap" or q == Fraction(1, 2) or level < n
 
 

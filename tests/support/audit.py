@@ -2,7 +2,8 @@
 one-sided limits at every breakpoint.
 
 Between two breakpoints for any dataset, every log-density is linear; two interior values fix the
-line, and its limits at both ends are where a supremum can be."""
+line, and its limits at both ends are where a supremum can be.
+"""
 
 import math
 from functools import cache
@@ -42,7 +43,8 @@ def one_sided_limits(distribution):
     ``(..., intervals, 2)``.
 
     Beyond the outermost breakpoints tails go on with their slope; one further point on either side
-    shows it."""
+    shows it.
+    """
     edges = np.unique(
         np.concatenate(
             [
@@ -101,7 +103,8 @@ def log_densities(distribution, points):
 
     Each call has the same shape, so that those of different shapes share a program: rows and points
     repeat, and pieces without width are appended at the far end of each side, as the library pads
-    its profiles itself."""
+    its profiles itself.
+    """
     batch = distribution.batch_shape
     rows, count = -(-math.prod(batch) // ROWS) * ROWS, len(points)
 

@@ -16,7 +16,8 @@ def as_on_other_devices():
 
     They are kept apart from programs of the same functions that are traced elsewhere by a setting
     on which they do not depend: every product of matrices in the library states its precision. So
-    nothing need be forgotten and compiled again."""
+    nothing need be forgotten and compiled again.
+    """
     apart = jax.default_matmul_precision("highest")
     anywhere = mock.patch.object(batching, "runs_on_cpu", return_value=False)
     with anywhere, mock.patch.object(jax.lax, "platform_dependent", _default), apart:

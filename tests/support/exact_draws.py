@@ -3,7 +3,8 @@ makes of the same uniforms.
 
 A uniform chooses the piece, a second one the step in it, a third one the place in the step; or, in
 permute and flip, each piece of w positions has a uniform, whose 1 - (1 - V)^(1/w) is the least of w
-uniforms."""
+uniforms.
+"""
 
 import decimal
 import hashlib

@@ -3,7 +3,8 @@ between breakpoints.
 
 delta = integral of max(p - e^epsilon q, 0). Between two breakpoints of any row both logarithms are
 linear, so the part where p is above e^epsilon q is an interval with a closed-form mass; beyond the
-outermost breakpoints tails go on with their slope."""
+outermost breakpoints tails go on with their slope.
+"""
 
 import numpy as np
 

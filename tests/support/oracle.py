@@ -31,7 +31,8 @@ def extremes(data, levels, statistic, neighbors, lower, upper):
     """The largest and smallest value of an order statistic within l changes, for l = 0..levels.
 
     The worst l swaps put the l smallest records at the upper bound; the worst l additions and
-    removals are A records at the upper bound and l - A of the smallest gone, for the best A."""
+    removals are A records at the upper bound and l - A of the smallest gone, for the best A.
+    """
     data = sorted(data)
 
     def extreme(level, sign):
@@ -168,7 +169,8 @@ def costs_on_grid(upwards, downwards, kind, low=None, high=None):
     ``upwards`` and ``downwards`` are lists of (level, value) that go outwards from (0, the
     statistic). The statistic costs 1 - c, c being the least integer level at which either side has
     left it; another integer costs the least level that reaches it, which in piecewise Laplace is
-    linear between two values, and else the level of the outer one."""
+    linear between two values, and else the level of the outer one.
+    """
     (_, value), ends = (
         upwards[0],
         (downwards[-1][1] if low is None else low, upwards[-1][1] if high is None else high),

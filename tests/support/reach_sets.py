@@ -4,7 +4,8 @@ costs and probabilities from that.
 Nothing here comes from the library. A universe has all datasets of up to so many records on the
 values 0, ..., top, as counts. The datasets within l + 1 changes are those within l changes of a
 neighbour, so the extreme values of l + 1 changes are the extremes of those of l changes over all
-neighbours. For that the universe has more records than the datasets that are looked at."""
+neighbours. For that the universe has more records than the datasets that are looked at.
+"""
 
 from itertools import combinations_with_replacement, product
 from typing import NamedTuple
@@ -128,7 +129,8 @@ class Universe:
         of integers ``(datasets,)``.
 
         Rank 0 is the smallest position and rank n + 1 the largest, and positions count parts of a
-        cell: ``denominator`` of each."""
+        cell: ``denominator`` of each.
+        """
         rows, n = self.records[: self.looked_at], self.n[: self.looked_at]
         whole = np.concatenate([np.zeros((len(rows), 1), int), rows, rows[:, :1]], axis=1)
         whole[np.arange(len(rows)), n + 1] = self.top
@@ -160,7 +162,8 @@ def costs(reach, *, steps, own=None):
     level of the others.
 
     With ``steps`` levels are rounded up. ``own`` is the cost of the value itself as a function of
-    its depth."""
+    its depth.
+    """
     value, y = reach.upper[0], np.arange(reach.high + 1)[:, None]
     found = np.zeros((len(y), len(value)))
     for sign, side in ((1, reach.upper), (-1, reach.lower)):
@@ -193,7 +196,8 @@ def log_probabilities_by_flips(cost, rate):
 
     If they arrive at uniform times, y wins at time t if it is accepted and none before it: of each
     of the others the chance that it came before and was accepted is t q. The product is a
-    polynomial of t, which Gauss-Legendre integrates exactly."""
+    polynomial of t, which Gauss-Legendre integrates exactly.
+    """
     accepted = np.exp(-rate * (cost - cost.min(axis=0)))
     t = (_NODES + 1) / 2
     assert len(cost) < 2 * len(t)

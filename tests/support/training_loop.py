@@ -3,7 +3,8 @@ a user writes it.
 
 DP-SGD clips the gradient of each example. Here the clipping norm of each step is a private median
 of the norms in the batch, on a logarithmic scale. The batch is a Poisson subsample, as a mask, so
-that shapes are fixed. Notebook 06 has the same with optax."""
+that shapes are fixed. Notebook 06 has the same with optax.
+"""
 
 import jax
 import jax.numpy as jnp
