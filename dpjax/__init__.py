@@ -13,23 +13,18 @@ Rounded(batch_shape=(2,), dtype=float32, rate=0.5, resolution=1)
 >>> print(dpjax.piecewise_laplace.guarantee(profile, 1.0))
 1-DP and 1-bounded-range under add_remove neighbors
 
-==================== ============================== ======================================
-============================= object               returned by                    meaning
-may it be published? ==================== ==============================
-====================================== ============================= sensitivity profile  a
-statistic: ``median(x)``     how far the statistic can move when    no: it is computed from
+==================== ============================== ====================================== =============================
+object               returned by                    meaning                                may it be published?
+==================== ============================== ====================================== =============================
+sensitivity profile  a statistic: ``median(x)``     how far the statistic can move when    no: it is computed from
                                                     1, 2, ... individuals change           the data
-distribution         a mechanism:                   the distribution of the output, with   no: it
-depends on the data
+distribution         a mechanism:                   the distribution of the output, with   no: it depends on the data
                      ``piecewise_laplace(...)``     exact errors and intervals
-draw                 ``distribution.sample(key)``,  a floating-point simulation from a     no: its
-low-order bits depend
+draw                 ``distribution.sample(key)``,  a floating-point simulation from a     no: its low-order bits depend
                      ``simulate``                   seed, for analysis                     on the data
-released number      ``dpjax.release``,             an exact draw, with randomness from    yes, at
-the privacy cost that
+released number      ``dpjax.release``,             an exact draw, with randomness from    yes, at the privacy cost that
                      ``dpjax.frames.release``       the operating system                   its guarantee states
-==================== ============================== ======================================
-=============================
+==================== ============================== ====================================== =============================
 
 Statistics
     of records: median, quantile, order_statistic, quantiles; mean, variance, sum, count, histogram; maximum, nonnegative_sum,

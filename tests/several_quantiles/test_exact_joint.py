@@ -438,7 +438,7 @@ def test_intervals_are_two_joint_quantiles_with_a_coverage():
     assert 0.6 <= found.coverage < 1
     read = release.ReleasedInterval.from_json(found.to_json())
     assert (read.coverage, read.guarantee, read.values.tolist()) == (found.coverage, found.guarantee, found.values.tolist())
-    with pytest.raises(ValueError, match="public_n is needed"):
+    with pytest.raises(ValueError, match="public_n must be given"):
         release.confidence_interval(x, 0.5, epsilon=1.0, **public | {"public_n": None, "neighbors": "add_remove"})
     with pytest.raises(ValueError, match="coverage"):
         release.confidence_interval(x, 0.5, epsilon=0.01, **public | {"coverage": 0.99})
