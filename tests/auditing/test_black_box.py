@@ -219,7 +219,7 @@ def test_mistakes_raise():
     for arguments, words in (
         ((x[:1], x), "draws_p needs at least two draws"),
         ((x, np.float64(0)), "draws_q needs at least two draws"),
-        ((x, x[:, :1]), "one batch shape"),
+        ((x, x[:, :1]), "the same batch shape"),
     ):
         with pytest.raises(ValueError, match=words):
             lower_bound(*arguments)

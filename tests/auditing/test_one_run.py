@@ -152,7 +152,7 @@ def test_mistakes_raise():
         ({"correct": -1, "guesses": 10}, "correct must be"),
         ({"correct": 1.5, "guesses": 10}, "correct must be"),
         ({"correct": 1, "guesses": 10, "canaries": 9}, "at most canaries"),
-        ({"correct": 1, "guesses": 10, "delta": 1e-6}, "give canaries"),
+        ({"correct": 1, "guesses": 10, "delta": 1e-6}, "canaries must be given"),
         ({"correct": 1, "guesses": 10, "delta": 1.0}, "delta must be"),
         ({"correct": 1, "guesses": 10, "confidence": 0.0}, "confidence must be"),
     ):

@@ -33,7 +33,7 @@ def test_the_text_and_the_verdict(run, monkeypatch):
     assert (outcome.code, outcome.err) == (0, "")
     for part in (
         "Audit at epsilon 1 under swap neighbors: all 70 datasets of 4 records from {0, 1, 5, 6, "
-        "20}, all 350 neighbouring pairs",
+        "20}, all 350 neighboring pairs",
         "mechanism claimed epsilon exact loss from draws claimed range exact range worst pair",
         "exponential, mode 1 0.7210 ",
         "{5, 5, 5, 5} and {5, 5, 5, 20}",

@@ -586,7 +586,7 @@ def test_intervals_are_two_joint_quantiles_with_a_coverage():
         found.guarantee,
         found.values.tolist(),
     )
-    with pytest.raises(ValueError, match="public_n is needed"):
+    with pytest.raises(ValueError, match="public_n must be given"):
         release.confidence_interval(
             x, 0.5, epsilon=1.0, **public | {"public_n": None, "neighbors": "add_remove"}
         )

@@ -238,7 +238,7 @@ def test_levels_whose_ranks_pass_64_bits_are_refused_before_a_record_is_read():
         "neighbors": "add_remove",
     }
     for records in ([], [1, 2], np.arange(50_000) % 1000):
-        with pytest.raises(ValueError, match="too large for exact ones"):
+        with pytest.raises(ValueError, match="too large for exact ranks"):
             release.recursive_quantiles(records, levels, **options)
     exact = [Fraction(k, 7) for k in range(1, 7)]
     found = release.recursive_quantiles(np.arange(50_000) % 1000, exact, **options)
