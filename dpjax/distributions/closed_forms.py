@@ -159,11 +159,11 @@ def _resolve(line: Line, position: jax.Array) -> Resolved:
     weight, tails = weights[..., : line.pieces], weights[..., line.pieces :]
     split, halves = [line.sides[0].size], []
     parts = (jnp.split(part, split, axis=-1) for part in (weight, jnp.abs(line.rise), position))
-    for number, (sign, *own) in enumerate(zip((-1, 1), *parts, strict=True)):
+    for side, (sign, *columns) in enumerate(zip((-1, 1), *parts, strict=True)):
         tail = scale = jnp.zeros_like(base.cost)
         if line.tails is not None:
-            tail, scale = (array[..., number : number + 1] for array in (tails, line.tails.scale))
-        halves.append(Half(line.sides[number], sign, own[0], tail, scale, *own[1:]))
+            tail, scale = (array[..., side : side + 1] for array in (tails, line.tails.scale))
+        halves.append(Half(line.sides[side], sign, columns[0], tail, scale, *columns[1:]))
     return Resolved(line, base, weight, position, (halves[0], halves[1]))
 
 
@@ -188,8 +188,8 @@ def by_rows(
 
     def some(start: Any, size: int) -> jax.Array:
         always = None if size == rows else start >= 0
-        own, (position_there, *there) = line.rows((position, *columns), start, size, always)
-        found = compute(_resolve(own, position_there), *there)
+        part, (position_part, *points_part) = line.rows((position, *columns), start, size, always)
+        found = compute(_resolve(part, position_part), *points_part)
         return jnp.broadcast_to(found, (size, found.shape[-1]))
 
     found = by_chunks(some, rows, size, elsewhere=rows)

@@ -86,9 +86,9 @@ class DiscreteLaplace(SymmetricNoise):
         return jnp.exp(-self.rate * (self._last(z) + 1) - jnp.log1p(jnp.exp(-self.rate)))
 
     def _tail_integral(self, z: jax.Array) -> jax.Array:
-        whole = self._last(z)
-        complete = -jnp.expm1(-self.rate * whole) / (2 * jnp.sinh(self.rate))
-        return complete + (z - whole) * self._tail(z)
+        floor = self._last(z)
+        complete = -jnp.expm1(-self.rate * floor) / (2 * jnp.sinh(self.rate))
+        return complete + (z - floor) * self._tail(z)
 
     def _mean_abs(self) -> jax.Array:
         return 1 / jnp.sinh(self.rate)

@@ -184,7 +184,7 @@ def _weighed_in_turns(line: Line, fits: jax.Array, plain: Any) -> Any:
         some = line.rows((), start, size)[0]
         base, weights = some.weights()
         lower, upper, *tails = some.parts(weights)
-        own = (
+        chunk = (
             base,
             _joined(
                 [lane_sums(partial(window, side), side.shape[-1]) for side in (lower, upper)], tails
@@ -192,7 +192,7 @@ def _weighed_in_turns(line: Line, fits: jax.Array, plain: Any) -> Any:
         )
         put = jax.lax.dynamic_update_slice_in_dim
         return jax.tree.map(
-            lambda all, some: put(all, some.astype(all.dtype), start, 0), found, own
+            lambda all, some: put(all, some.astype(all.dtype), start, 0), found, chunk
         )
 
     # A loop that mostly runs zero times: a condition would copy its operands.
@@ -232,7 +232,7 @@ def _weighed_at_once(line: Line, fits: jax.Array, plain: Any) -> Any:
                 [] if line.tails is None else [weight(2, line.tails.scale, 0, 2)],
             ),
         )
-        return jax.tree.map(lambda own, other: own.astype(other.dtype), found, plain)
+        return jax.tree.map(lambda new, old: new.astype(old.dtype), found, plain)
 
     return jax.lax.cond(jnp.all(fits), lambda: plain, again)
 

@@ -155,8 +155,10 @@ def _bucket(number: Words, middle: Words, total: Words) -> jax.Array:
     rest = two_words.to_float(
         two_words.subtract(two_words.select(upper, total, middle), number), jnp.float32
     )
-    place = _digits(rest + 1, 1) - (127 << 1) + _digits(rest + 2.0**_FINE, 4) - (127 + _FINE << 4)
-    return jnp.where(upper, np.int32(2 * _BUCKETS - 1), np.int32(_BUCKETS - 1)) - place
+    from_end = (
+        _digits(rest + 1, 1) - (127 << 1) + _digits(rest + 2.0**_FINE, 4) - (127 + _FINE << 4)
+    )
+    return jnp.where(upper, np.int32(2 * _BUCKETS - 1), np.int32(_BUCKETS - 1)) - from_end
 
 
 def _digits(x: jax.Array, after: int) -> jax.Array:

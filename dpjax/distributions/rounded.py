@@ -273,16 +273,16 @@ def _mean_abs_error(distribution: OnLine, center: jax.Array) -> jax.Array:
         inside = (d > 0) & (d < cells - 1) & ((center - here.near) * (here.far - center) > 0)
         first = jnp.clip(jnp.floor(d) + 1, 0.0, cells)
         rest = cells - first
-        place = 0.5 - piece.mean_fraction(s) - 0.5
+        offset = 0.5 - piece.mean_fraction(s) - 0.5
         share, decay = first / cells, here.decay
         part = (
             piece.cdf_fraction(share, decay),
             jnp.exp(-decay * share) * piece.cdf_fraction(1 - share, decay),
         )
-        mean_first = first * piece.mean_fraction(decay * share) + place
-        mean_rest = first + rest * piece.mean_fraction(decay * (1 - share)) + place
+        mean_first = first * piece.mean_fraction(decay * share) + offset
+        mean_rest = first + rest * piece.mean_fraction(decay * (1 - share)) + offset
         exact = part[0] * (d - mean_first) + part[1] * (mean_rest - d)
-        rough = jnp.abs(cells * piece.mean_fraction(decay) + place - d)
+        rough = jnp.abs(cells * piece.mean_fraction(decay) + offset - d)
         return (total + jnp.where(inside, here.weight * (exact - rough), 0.0)) / r.total
 
     return by_rows(compute, distribution, center)

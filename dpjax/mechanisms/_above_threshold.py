@@ -226,7 +226,7 @@ def _draw(key: jax.Array, found: AboveThreshold, draws: int) -> tuple[jax.Array,
     batch, size = found.batch_shape, found.weight.shape[-1]
     index = jnp.moveaxis(_index(found).sample_index(key, (draws,)), 0, -1)
     keys = row_words(key, batch)
-    side, place = (
+    side, position = (
         uniform_from_words(fold_in_range(keys, draws, stream=stream), found.dtype)
         for stream in (2, 3)
     )
@@ -236,14 +236,15 @@ def _draw(key: jax.Array, found: AboveThreshold, draws: int) -> tuple[jax.Array,
     # In t = log Z the density is exponential on both sides of 0. Compute the distances of t from
     # the start and from the end of its interval.
     first = jnp.log(side.value) <= mass_low - jnp.logaddexp(mass_low, mass_high)
-    back = -_log_mixture(place, found.below * low) / found.below
+    back = -_log_mixture(position, found.below * low) / found.below
     near = found.below * low < 1
     ahead = jnp.where(
         near,
-        jnp.log1p(place.value * jnp.expm1(jnp.where(near, found.below * low, 0.0))) / found.below,
+        jnp.log1p(position.value * jnp.expm1(jnp.where(near, found.below * low, 0.0)))
+        / found.below,
         low - back,
     )
-    beyond = -_log_mixture(UniformPair(place.complement, place.value), _TAIL * high) / _TAIL
+    beyond = -_log_mixture(UniformPair(position.complement, position.value), _TAIL * high) / _TAIL
     from_start, to_end = (
         jnp.where(first, ahead, low + beyond),
         jnp.where(first, high + back, high - beyond),
@@ -266,9 +267,9 @@ def _log_mixture(pair: UniformPair, t: jax.Array) -> jax.Array:
 def _log_prob(found: AboveThreshold, index: jax.Array, gap: jax.Array) -> jax.Array:
     size, none = found.weight.shape[-1], _index(found).log_probabilities()[..., -1]
     shape = jnp.broadcast_shapes(index.shape, gap.shape, found.batch_shape)
-    place = jnp.broadcast_to(jnp.clip(index, 0, size - 1), shape)[..., None]
+    column = jnp.broadcast_to(jnp.clip(index, 0, size - 1), shape)[..., None]
     before, weight = (
-        jnp.take_along_axis(jnp.broadcast_to(part[..., :size], (*shape, size)), place, axis=-1)[
+        jnp.take_along_axis(jnp.broadcast_to(part[..., :size], (*shape, size)), column, axis=-1)[
             ..., 0
         ]
         for part in (_intervals(_with_end(found.weight))[0], found.weight)

@@ -255,9 +255,9 @@ def records_near(
         # costs 2 m k, about a quarter of near.
         large, k = num_records > left, near // (8 * m) + 1
         x, last = np.sort(records[large], axis=-1), num_records[large, None] - 1
-        parts, whole = level_parts(tuple(levels))
+        parts, denominator = level_parts(tuple(levels))
         for u in parts:
-            some = np.take_along_axis(x, u * last // whole + np.arange(-k, k + 1), axis=-1)
+            some = np.take_along_axis(x, u * last // denominator + np.arange(-k, k + 1), axis=-1)
             if np.any(
                 np.max(np.diff(some, axis=-1), axis=-1, initial=0.0)
                 < (bounds[1] - bounds[0]) * exp(-_FINE)

@@ -287,7 +287,7 @@ def _between(
     size = min(prod(batch), max(1, _SLOTS // (2 * (n + 1) * len(nesting.parts))))
 
     def some(start: Any, size: int) -> jax.Array:
-        (values, count, low, high, number), drawn, cut, own = some_rows(
+        (values, count, low, high, number), drawn, cut, row_extra = some_rows(
             (row, draws, cuts, extra), batch, start, size
         )
         values, count, low, high = (
@@ -322,15 +322,17 @@ def _between(
                 high: Any = upper, taken: Any = taken,
             ) -> jax.Array:  # fmt: skip
                 """Return the result of ``choose`` for parts with this capacity."""
-                place = jnp.arange(room, dtype=jnp.int32)
-                there = take(
+                offset = jnp.arange(room, dtype=jnp.int32)
+                values_part = take(
                     values,
-                    jnp.minimum(begin[..., None] + place, np.int32(max(n - 1, 0))).reshape(
+                    jnp.minimum(begin[..., None] + offset, np.int32(max(n - 1, 0))).reshape(
                         size, -1
                     ),
                 )
-                there = jnp.clip(there.reshape(*held.shape, room), low[..., None], high[..., None])
-                records = jnp.where(place < held[..., None], there, high[..., None])
+                values_part = jnp.clip(
+                    values_part.reshape(*held.shape, room), low[..., None], high[..., None]
+                )
+                records = jnp.where(offset < held[..., None], values_part, high[..., None])
                 part = SortedRecords(
                     records,
                     held,
@@ -340,7 +342,7 @@ def _between(
                     neighbors="add_remove",
                     resolution=asked.resolution,
                 )
-                return choose(part, taken, own, parts).reshape(size, -1)
+                return choose(part, taken, row_extra, parts).reshape(size, -1)
 
             at = np.array([each.first + k for each in parts for k in range(len(shared))])
             crowded = jnp.any(held > room)
@@ -401,10 +403,12 @@ def _log_prob(nested: NestedQuantiles, y: jax.Array, ranks: jax.Array | None) ->
         y[..., np.array(nested.nesting.first)], (*batch, len(nested.nesting.first))
     )
 
-    def choose(part: SortedRecords, number: jax.Array, own: Any, parts: list[Part]) -> jax.Array:
-        given, epsilon = own
+    def choose(
+        part: SortedRecords, number: jax.Array, row_extra: Any, parts: list[Part]
+    ) -> jax.Array:
+        points, epsilon = row_extra
         at = jnp.stack(
-            [given[:, each.first : each.first + len(part.levels)] for each in parts], axis=1
+            [points[:, each.first : each.first + len(part.levels)] for each in parts], axis=1
         )
         epsilon = jnp.broadcast_to(epsilon, (number.shape[0], 1))
         found = joint_quantiles(part, epsilon, public_n=number).log_prob(at)

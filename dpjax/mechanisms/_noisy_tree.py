@@ -121,20 +121,20 @@ def _cost(scores: jax.Array, scale: jax.Array, noise: Noise) -> jax.Array:
     batch, size = jnp.broadcast_shapes(scores.shape[:-1], scale.shape), scores.shape[-1]
     rounds = max(tree_rounds(size), 1)
     # For all nodes of a level, from the parents of leaves up.
-    best, gaps, asked = pad(scores, 2**rounds, -jnp.inf), [], []
+    best, gaps, compared = pad(scores, 2**rounds, -jnp.inf), [], []
     for _ in range(rounds):
         left, right = best[..., 0::2], best[..., 1::2]
-        asked.append((left > -jnp.inf) & (right > -jnp.inf))
-        gaps.append(jnp.where(asked[-1], right - left, 0.0) / 2)
+        compared.append((left > -jnp.inf) & (right > -jnp.inf))
+        gaps.append(jnp.where(compared[-1], right - left, 0.0) / 2)
         best = jnp.maximum(left, right)
     # All nodes at once, the root first; rows are padded, so that log and exp round equally in all
     # of them.
-    there, margin = (
-        jnp.concatenate(asked[::-1], axis=-1),
+    compares, margin = (
+        jnp.concatenate(compared[::-1], axis=-1),
         pad(jnp.concatenate(gaps[::-1], axis=-1)) / scale[..., None],
     )
     ways = [
-        jnp.where(there, log_cdf(sign * margin, noise)[..., : there.shape[-1]], 0.0)
+        jnp.where(compares, log_cdf(sign * margin, noise)[..., : compares.shape[-1]], 0.0)
         for sign in (-1, 1)
     ]
     decisions, total = jnp.stack(ways, axis=-1), jnp.zeros((*batch, 1), scores.dtype)

@@ -300,7 +300,7 @@ def _walk(
     size = min(prod(batch), max(1, _CHUNK // reading.size))
 
     def some(start: Any, size: int) -> tuple[jax.Array, Any]:
-        rows, count, epsilon, splits, own = some_rows(tree, batch, start, size)
+        rows, count, epsilon, splits, row_extra = some_rows(tree, batch, start, size)
         rows, count, epsilon, splits = (
             jnp.broadcast_to(a, (size, a.shape[-1])) for a in (rows, count, epsilon, splits)
         )
@@ -320,7 +320,7 @@ def _walk(
             if of_records:
                 profile = replace(profile, resolution=Fraction(1))
             found, noted = choose(
-                own,
+                row_extra,
                 step.middle,
                 parts,
                 piecewise_laplace(profile, epsilon * step.share.astype(dtype)),
@@ -332,7 +332,7 @@ def _walk(
                 rate = splits * step.share.astype(dtype) / step.sensitivity.astype(dtype)
                 value = to_the_left(*ranks, below - parts.first, parts.last - through)
                 noisy, of_number = number(
-                    own,
+                    row_extra,
                     step.middle,
                     value,
                     DiscreteLaplace(jnp.zeros_like(rate), jnp.ones_like(rate), rate),
@@ -358,12 +358,12 @@ def _sample(key: jax.Array, drawn: RecursiveQuantiles, shape: tuple[int, ...]) -
         return jnp.zeros((*shape, *drawn.batch_shape, *drawn.event_shape), drawn.dtype)
 
     def choose(
-        own: tuple[Words, jax.Array],
+        row_extra: tuple[Words, jax.Array],
         middle: jax.Array,
         parts: Parts,
         distribution: PiecewiseExponential | Rounded,
     ) -> tuple[jax.Array, None]:
-        row_keys, epsilon = own
+        row_keys, epsilon = row_extra
         keys = Words(*(jnp.broadcast_to(word, parts.lower.shape) for word in row_keys))
         keys = fold_in(keys, jnp.broadcast_to(middle.astype(jnp.uint32), parts.lower.shape))
         found = distribution._sample(
@@ -373,9 +373,9 @@ def _sample(key: jax.Array, drawn: RecursiveQuantiles, shape: tuple[int, ...]) -
         return jnp.where(jnp.isnan(found) & ~jnp.isnan(epsilon), parts.lower, found), None
 
     def number(
-        own: Any, middle: jax.Array, value: jax.Array, noise: DiscreteLaplace
+        row_extra: Any, middle: jax.Array, value: jax.Array, noise: DiscreteLaplace
     ) -> tuple[jax.Array, None]:
-        keys = Words(*(jnp.broadcast_to(word, value.shape) for word in own[0]))
+        keys = Words(*(jnp.broadcast_to(word, value.shape) for word in row_extra[0]))
         keys = fold_in(
             keys,
             jnp.broadcast_to(
@@ -401,29 +401,29 @@ def _log_prob(drawn: RecursiveQuantiles, y: jax.Array, noisy: jax.Array) -> jax.
     numbers = y if resolution is None else to_multiples(y, resolution)
 
     def choose(
-        given: tuple[jax.Array, jax.Array],
+        row_values: tuple[jax.Array, jax.Array],
         middle: jax.Array,
         parts: Parts,
         distribution: PiecewiseExponential | Rounded,
     ) -> tuple[jax.Array, jax.Array]:
-        at = jnp.broadcast_to(given[0][:, middle], parts.lower.shape)
+        at = jnp.broadcast_to(row_values[0][:, middle], parts.lower.shape)
         inside = (parts.lower <= at) & (at <= parts.upper)
         found = jnp.where(parts.lower == parts.upper, 0.0, distribution.log_prob(at))
         found = jnp.where(inside | jnp.isnan(at + parts.lower), found, -jnp.inf)
         return at, found
 
     def number(
-        own: Any, middle: jax.Array, value: jax.Array, noise: DiscreteLaplace
+        row_extra: Any, middle: jax.Array, value: jax.Array, noise: DiscreteLaplace
     ) -> tuple[jax.Array, jax.Array]:
-        given = jnp.broadcast_to(own[1][:, middle], value.shape)
-        return given, noise.log_prob((given - value).astype(drawn.dtype))
+        row_values = jnp.broadcast_to(row_extra[1][:, middle], value.shape)
+        return row_values, noise.log_prob((row_values - value).astype(drawn.dtype))
 
-    by_place = tuple(
+    by_index = tuple(
         jnp.pad(array, [(0, 0)] * (array.ndim - 1) + [(1, 1)]) for array in (numbers, noisy)
     )
-    _, terms = _walk(drawn, batch, by_place, choose, number)
+    _, terms = _walk(drawn, batch, by_index, choose, number)
     found = jnp.sum(terms, axis=(-2, -1)).reshape(batch)
     if resolution is not None:
-        there = jnp.all((y == from_multiples(numbers, resolution)) | jnp.isnan(y), axis=-1)
-        found = jnp.where(there, found, -jnp.inf)
+        on_grid = jnp.all((y == from_multiples(numbers, resolution)) | jnp.isnan(y), axis=-1)
+        found = jnp.where(on_grid, found, -jnp.inf)
     return found

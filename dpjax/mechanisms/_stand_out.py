@@ -101,9 +101,9 @@ def stand_out(
 def _cost(scores: jax.Array, unit: jax.Array, epsilon: jax.Array, delta: jax.Array) -> jax.Array:
     """Return minus the log-probability of every candidate, and of the fallback."""
     best = jnp.max(scores, axis=-1)
-    place = jnp.argmax(scores, axis=-1)[..., None] == jnp.arange(scores.shape[-1])
+    is_best = jnp.argmax(scores, axis=-1)[..., None] == jnp.arange(scores.shape[-1])
     # Inf if there is no other candidate.
-    lead = best - jnp.max(jnp.where(place, -jnp.inf, scores), axis=-1)
+    lead = best - jnp.max(jnp.where(is_best, -jnp.inf, scores), axis=-1)
     steps = jnp.minimum(jnp.floor(lead / unit), 2.0**100)
     # The first branch of the minimum holds up to p = (1 - delta) / (1 + e^epsilon), and one step
     # beyond.
@@ -128,5 +128,5 @@ def _cost(scores: jax.Array, unit: jax.Array, epsilon: jax.Array, delta: jax.Arr
         for p in (answer, rest)
     )
     return jnp.where(
-        ok[..., None], jnp.concatenate([jnp.where(place, first, jnp.inf), last], axis=-1), jnp.nan
+        ok[..., None], jnp.concatenate([jnp.where(is_best, first, jnp.inf), last], axis=-1), jnp.nan
     )

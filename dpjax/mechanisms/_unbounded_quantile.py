@@ -223,20 +223,22 @@ def _gaps(
 ) -> jax.Array:
     """Return #{records <= grid point} - q n, ``(..., steps)``, computed in integers."""
     absent = jnp.isnan(records)
-    there = jnp.ones(records.shape, bool) if present is None else present
-    there = there if neighbors == "swap" else there & ~absent
+    counted = jnp.ones(records.shape, bool) if present is None else present
+    counted = counted if neighbors == "swap" else counted & ~absent
     records = jnp.where(absent, -jnp.inf, records)  # under swap, a NaN counts as the lower bound
 
-    def counts(grid: jax.Array, records: jax.Array, there: jax.Array) -> jax.Array:
-        place = jnp.searchsorted(grid, records)
+    def counts(grid: jax.Array, records: jax.Array, counted: jax.Array) -> jax.Array:
+        cell = jnp.searchsorted(grid, records)
         return (
-            jnp.zeros(grid.shape[-1], jnp.int32).at[place].add(there.astype(jnp.int32), mode="drop")
+            jnp.zeros(grid.shape[-1], jnp.int32)
+            .at[cell]
+            .add(counted.astype(jnp.int32), mode="drop")
         )
 
     upto = jnp.cumsum(
-        jnp.vectorize(counts, signature="(g),(n),(n)->(g)")(grid, records, there), axis=-1
+        jnp.vectorize(counts, signature="(g),(n),(n)->(g)")(grid, records, counted), axis=-1
     )
-    n = jnp.sum(there, axis=-1, keepdims=True, dtype=jnp.int32)
+    n = jnp.sum(counted, axis=-1, keepdims=True, dtype=jnp.int32)
     return (upto * np.int32(q.denominator) - n * np.int32(q.numerator)).astype(grid.dtype) / float(
         q.denominator
     )

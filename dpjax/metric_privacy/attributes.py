@@ -219,12 +219,12 @@ def _budgets_of(codes: jax.Array, budgets: jax.Array) -> jax.Array:
 
 
 @partial(jax.jit, static_argnames="rule")
-def _add_up(codes: jax.Array, own: jax.Array, rule: Rule) -> Metric:
+def _add_up(codes: jax.Array, budgets: jax.Array, rule: Rule) -> Metric:
     """Return the metric of sums, over attributes in which elements differ, of budgets by ``rule``.
 
-    ``own`` are the budgets ``(..., N or 1, A)``.
+    ``budgets`` are ``(..., N or 1, A)``.
     """
-    batch = jnp.broadcast_shapes(codes.shape[:-2], own.shape[:-2])
+    batch = jnp.broadcast_shapes(codes.shape[:-2], budgets.shape[:-2])
 
     def step(total: jax.Array, at: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
         code, budget = at
@@ -232,7 +232,7 @@ def _add_up(codes: jax.Array, own: jax.Array, rule: Rule) -> Metric:
         both = one + other if rule == "sum" else jnp.minimum(one, other)
         return total + jnp.where(code[..., :, None] != code[..., None, :], both, 0.0), None
 
-    start = jnp.zeros((*batch, codes.shape[-2], codes.shape[-2]), own.dtype)
-    total, _ = jax.lax.scan(step, start, (jnp.moveaxis(codes, -1, 0), jnp.moveaxis(own, -1, 0)))
-    wrong = jnp.any(jnp.isnan(codes), axis=(-2, -1)) | jnp.any(jnp.isnan(own), axis=(-2, -1))
+    start = jnp.zeros((*batch, codes.shape[-2], codes.shape[-2]), budgets.dtype)
+    total, _ = jax.lax.scan(step, start, (jnp.moveaxis(codes, -1, 0), jnp.moveaxis(budgets, -1, 0)))
+    wrong = jnp.any(jnp.isnan(codes), axis=(-2, -1)) | jnp.any(jnp.isnan(budgets), axis=(-2, -1))
     return Metric(jnp.where(wrong[..., None, None], jnp.nan, total))

@@ -128,9 +128,11 @@ class Parts(NamedTuple):
             if reading.of_records:
                 values = self._at(-((-numerator) // v))
             else:
-                whole = numerator // v
-                share = (numerator - whole * v).astype(self.rows.dtype) / v.astype(self.rows.dtype)
-                below, above = self._at(whole), self._at(whole + np.int32(1))
+                quotient = numerator // v
+                share = (numerator - quotient * v).astype(self.rows.dtype) / v.astype(
+                    self.rows.dtype
+                )
+                below, above = self._at(quotient), self._at(quotient + np.int32(1))
                 # The barrier keeps the product from being fused into the sum in some lanes and not
                 # in others.
                 values = jnp.minimum(
@@ -157,8 +159,8 @@ class Parts(NamedTuple):
 
     def _at(self, rank: jax.Array) -> jax.Array:
         """Return z[rank] of each part, for ranks ``(..., p, k)`` within the part."""
-        place = jnp.clip(self.first[..., None] + rank, 0, np.int32(self.rows.shape[-1] - 1))
-        found = take(self.rows, place.reshape(*place.shape[:-2], -1)).reshape(place.shape)
+        column = jnp.clip(self.first[..., None] + rank, 0, np.int32(self.rows.shape[-1] - 1))
+        found = take(self.rows, column.reshape(*column.shape[:-2], -1)).reshape(column.shape)
         return jnp.clip(found, self.lower[..., None], self.upper[..., None])
 
 

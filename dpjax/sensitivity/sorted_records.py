@@ -84,9 +84,9 @@ class SortedRecords(Batch):
         v, count = np.int32(denominator), self.num_records[..., None]
         if self.resolution is not None:
             return take(padded, broadcast_rows(-(-u * count // v), batch))
-        place = u * count + (v - u)  # v times the rank q n + 1 - q
-        rank = broadcast_rows(place // v, batch)
-        share = (place - rank * v).astype(self.dtype) / denominator
+        scaled_rank = u * count + (v - u)  # v times the rank q n + 1 - q
+        rank = broadcast_rows(scaled_rank // v, batch)
+        share = (scaled_rank - rank * v).astype(self.dtype) / denominator
         # Two products: the value lies between its neighbors despite rounding, and equals them if
         # they agree.
         below, above = take(padded, rank), take(padded, jnp.minimum(rank + 1, np.int32(n + 1)))

@@ -138,12 +138,12 @@ class QuantileCdf(Distribution):
     def _read(self, at: jax.Array, x: jax.Array, y: jax.Array) -> jax.Array:
         """Interpolate the points (x, y) linearly; of points with the same x, use the last."""
         batch = jnp.broadcast_shapes(at.shape, self.batch_shape)
-        place = jnp.broadcast_to(at, batch)[..., None]
+        points = jnp.broadcast_to(at, batch)[..., None]
         x, y = (broadcast_rows(a, batch) for a in (x, y))
         last = x.shape[-1] - 1
-        after = jnp.sum(x <= place, axis=-1, keepdims=True, dtype=jnp.int32)
+        after = jnp.sum(x <= points, axis=-1, keepdims=True, dtype=jnp.int32)
         low, high = jnp.clip(after - 1, 0, last), jnp.clip(after, 0, last)
         near, far, start, end = take(x, low), take(x, high), take(y, low), take(y, high)
-        share = jnp.where(far > near, (place - near) / jnp.where(far > near, far - near, 1.0), 0.0)
-        found = jnp.where(jnp.isnan(place), jnp.nan, start * (1 - share) + end * share)
+        share = jnp.where(far > near, (points - near) / jnp.where(far > near, far - near, 1.0), 0.0)
+        found = jnp.where(jnp.isnan(points), jnp.nan, start * (1 - share) + end * share)
         return found[..., 0]

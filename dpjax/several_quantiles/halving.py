@@ -84,8 +84,8 @@ class Costs(NamedTuple):
 def to_the_left(u: Any, v: Any, below: Any, above: Any) -> Any:
     """Return floor(8 (q A - (1 - q) B)) for q = u/v, A records above a draw and B below it."""
     number = u * above - (v - u) * below
-    whole = number // v
-    return _UNITS * whole + _UNITS * (number - whole * v) // v
+    quotient = number // v
+    return _UNITS * quotient + _UNITS * (number - quotient * v) // v
 
 
 def equal_on_the_left(u: Any, v: Any, equal: Any, noisy: Any, xp: Any) -> Any:

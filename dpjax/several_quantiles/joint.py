@@ -239,17 +239,21 @@ def _numbers(joint: JointQuantiles) -> tuple[jax.Array, jax.Array]:
 
 def _chains(joint: JointQuantiles, slot: Any = None) -> Chains:
     """Return the chains of some rows, with the start and end weights of slots, or of ``slot``."""
-    (number, there), whole = _numbers(joint), np.int32(level_parts(joint.levels)[1])
-    # In units of 1 / (2 whole) of a slot.
+    (number, exists), denominator = _numbers(joint), np.int32(level_parts(joint.levels)[1])
+    # In units of 1 / (2 denominator) of a slot.
     steps = jnp.stack(rank_steps(joint.levels, number, joint.aims)) * np.int32(joint.per_rank)
     j = jnp.arange(joint.width.shape[-1], dtype=jnp.int32)[:, None, None] if slot is None else slot
-    rate, each, half = joint.rate / joint.per_rank, 2 * whole, whole * np.int32(joint.per_rank)
+    rate, each, half = (
+        joint.rate / joint.per_rank,
+        2 * denominator,
+        denominator * np.int32(joint.per_rank),
+    )
 
     def floats(scaled: jax.Array) -> jax.Array:  # a distance in slots
         return scaled.astype(rate.dtype) / each.astype(rate.dtype)
 
     ends = j * each - half - steps[0], 2 * half * joint.num_records - half - j * each - steps[-1]
-    start, end = (jnp.where(there, -rate * floats(jnp.abs(scaled)), NOTHING) for scaled in ends)
+    start, end = (jnp.where(exists, -rate * floats(jnp.abs(scaled)), NOTHING) for scaled in ends)
     step = steps[1:-1] // each
     part = floats(steps[1:-1] - step * each)
     return Chains(

@@ -79,7 +79,7 @@ def rank_steps(levels: tuple[Fraction, ...], number: Any, aims: Aims) -> list[An
     """Return the distances of the ranks of the first record, the quantiles and the last record.
 
     There are N + 1 records. The distances are differences of successive ranks, integers in units of
-    1 / (2 whole) of a rank, with ``whole`` the common denominator of the levels. A quantile has the
+    1 / (2 v) of a rank, with v the common denominator of the levels. A quantile has the
     rank 1 + q N; as a slot between records floor(1 + q N) + 1/2, and as a record ceil(q (N + 1)).
 
     >>> rank_steps((Fraction(1, 4), Fraction(1, 2)), 9, "ranks")  # 1, 3 1/4, 5 1/2, 10
@@ -89,15 +89,13 @@ def rank_steps(levels: tuple[Fraction, ...], number: Any, aims: Aims) -> list[An
     >>> rank_steps((Fraction(1, 4), Fraction(1, 2)), 9, "records")  # 1, 3, 5, 10
     [16, 16, 40]
     """
-    parts, whole = level_parts(levels)
+    parts, denominator = level_parts(levels)
 
     def after_first(part: int) -> Any:
         if aims == "ranks":
             return 2 * part * number
-        return (
-            whole * (2 * (part * number // whole) + 1)
-            if aims == "slots"
-            else -2 * whole * (-part * (number + 1) // whole + 1)
-        )
+        if aims == "slots":
+            return denominator * (2 * (part * number // denominator) + 1)
+        return -2 * denominator * (-part * (number + 1) // denominator + 1)
 
-    return [b - a for a, b in pairwise((0, *map(after_first, parts), 2 * whole * number))]
+    return [b - a for a, b in pairwise((0, *map(after_first, parts), 2 * denominator * number))]

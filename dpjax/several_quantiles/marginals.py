@@ -152,13 +152,13 @@ class QuantileMarginals(Distribution):
         """Return the slots, and the range as one slot with the flat term's run of all quantiles."""
         everything = np.array([run == (0, self.size) for run in runs(self.size)])
         flat = jnp.where(everything, self.flat[..., None], 0.0)[..., None]
-        whole = whole_width(self.left, self.width)
+        total_width = whole_width(self.left, self.width)
         unit = 0 if self.resolution is None else 1
         # All quantiles in a part of a multiple have its value, as those in the whole multiple.
         width = jnp.where(self.width > 0, jnp.maximum(self.width, unit), 0.0)
         return [
             _Part(self.left, width, self.mass, self.size, unit),
-            _Part(self.left[..., :1], whole, flat, self.size, unit),
+            _Part(self.left[..., :1], total_width, flat, self.size, unit),
         ]
 
     def _value(self, number: Any) -> jax.Array:
@@ -173,9 +173,9 @@ class QuantileMarginals(Distribution):
         exact = jnp.abs(y - value) <= 8 * float(jnp.finfo(self.dtype).eps) * jnp.abs(value)
         return jnp.where(exact, near, y * (self.resolution.denominator / self.resolution.numerator))
 
-    def _cdf(self, place: jax.Array) -> jax.Array:
-        place = jnp.broadcast_to(place, jnp.broadcast_shapes(place.shape, self.batch_shape))
-        counted = place if self.resolution is None else jnp.floor(place)
+    def _cdf(self, points: jax.Array) -> jax.Array:
+        points = jnp.broadcast_to(points, jnp.broadcast_shapes(points.shape, self.batch_shape))
+        counted = points if self.resolution is None else jnp.floor(points)
         total: Any = 0.0
         for part in self._parts():
             here = part.locate(counted)
@@ -185,7 +185,7 @@ class QuantileMarginals(Distribution):
                 + jnp.sum(jnp.where(below, part.there(), 0.0), axis=-1)
                 + jnp.sum(here.mass * here.share(0), axis=-1)
             )
-        return jnp.where(jnp.isnan(place), jnp.nan, jnp.clip(total, 0.0, 1.0))
+        return jnp.where(jnp.isnan(points), jnp.nan, jnp.clip(total, 0.0, 1.0))
 
 
 class _Here(NamedTuple):
@@ -205,12 +205,12 @@ class _Here(NamedTuple):
         The result is ``(..., m, runs)``.
         """
         most, index = self.size + 1, _order(self.size)
-        place = np.where(
+        column = np.where(
             index.there > 0, (index.runs + more - 1) * (most + 1) + index.order + more, 0
         ).astype(np.int32)
         table = _within(self.near, self.width, self.unit, most)
         found = jnp.take_along_axis(
-            table, jnp.broadcast_to(place, (*self.near.shape, place.shape[-1])), axis=-1
+            table, jnp.broadcast_to(column, (*self.near.shape, column.shape[-1])), axis=-1
         )
         return jnp.where(index.there > 0, found, 0.0)
 
@@ -286,8 +286,8 @@ class _Part(NamedTuple):
             (wide + index.runs * self.unit) / (index.runs + 1) * here.share(1) - self.unit * share
         )
         at = (here.offset + rest)[..., None]
-        whole = index.mean * (wide - self.unit)
-        return jnp.sum(here.mass * index.there * (whole - at + 2 * (at * share - mean)), axis=-1)
+        mean_all = index.mean * (wide - self.unit)
+        return jnp.sum(here.mass * index.there * (mean_all - at + 2 * (at * share - mean)), axis=-1)
 
 
 class _Order(NamedTuple):

@@ -144,8 +144,8 @@ def _possible(fields: dict[str, Any], empty: State, chunk: int) -> bool:
             else np.where(np.isnan(width), 0, np.sum(state.counts, axis=-1) - state.draws)
         )
     positive = state.counts is None or bool(np.all(state.counts >= 0))
-    whole = 0 < state.chunks <= 2**32 and state.draws == state.chunks * chunk
-    return bool(whole and positive and np.all(sound) and np.all(known == 0))
+    complete = 0 < state.chunks <= 2**32 and state.draws == state.chunks * chunk
+    return bool(complete and positive and np.all(sound) and np.all(known == 0))
 
 
 def _header(archive: bytes) -> bytes:

@@ -247,12 +247,12 @@ def _interval(ranks: Ranks, step: int, count: Any) -> tuple[Any, Any, Any, Any, 
     """
     u, constant, _, v, definition = ranks
     if definition == "lower":
-        gap, place = divmod(u * count + constant - 1 + step, v)
-        return gap, 0 * gap + 2 * v, 0 * gap, gap > gap, place < u
+        gap, remainder = divmod(u * count + constant - 1 + step, v)
+        return gap, 0 * gap + 2 * v, 0 * gap, gap > gap, remainder < u
     # Gap of the middle of the interval.
-    gap, place = divmod(2 * (u * count + constant) + step, 2 * v)
-    part = (v - abs(place - v) + step).clip(max=2 * step)
-    return gap, part, 2 * step - part, place > v, count > 0
+    gap, remainder = divmod(2 * (u * count + constant) + step, 2 * v)
+    part = (v - abs(remainder - v) + step).clip(max=2 * step)
+    return gap, part, 2 * step - part, remainder > v, count > 0
 
 
 def _datasets(ranks: Ranks, step: int, size: int) -> tuple[np.ndarray, np.ndarray]:

@@ -209,9 +209,9 @@ def _counts(records: jax.Array, labels: jax.Array) -> jax.Array:
     The cost is a search and an addition for each record, for any k.
     """
     ordered = jnp.sort(labels)
-    place = jnp.minimum(jnp.searchsorted(ordered, records), labels.shape[0] - 1)
-    found = (ordered[place] == records).astype(jnp.int32)
-    counts = jnp.zeros(labels.shape, jnp.int32).at[place].add(found)
+    column = jnp.minimum(jnp.searchsorted(ordered, records), labels.shape[0] - 1)
+    found = (ordered[column] == records).astype(jnp.int32)
+    counts = jnp.zeros(labels.shape, jnp.int32).at[column].add(found)
     return counts[jnp.minimum(jnp.searchsorted(ordered, labels), labels.shape[0] - 1)]
 
 

@@ -166,9 +166,9 @@ def _variance(
     quarter = n // 4
     few = max(1, min(size, 4 * kept_levels))  # longer rows have no levels beyond n/4
     by_size = _smallest_of_short_windows(x, apart, few)
-    place = jnp.clip(n - level, 0, by_size.high.shape[-1] - 1)
+    column = jnp.clip(n - level, 0, by_size.high.shape[-1] - 1)
     below = jax.tree.map(
-        lambda long, short: jnp.where(level <= quarter, long, take(short, place)), below, by_size
+        lambda long, short: jnp.where(level <= quarter, long, take(short, column)), below, by_size
     )
 
     error = 2.0**14 * unit(dtype)
@@ -236,21 +236,21 @@ def _sums_from_the_median(x: SortedRows, apart: Apart, center: jax.Array, length
     reach = np.arange(x.n_max // 2 + 1, dtype=np.int32)
     left, right = center - reach, center + 1 + reach
     index = jnp.stack([jnp.maximum(left, 0), jnp.minimum(right, x.n)])
-    there = jnp.stack([left >= 1, right <= x.n])
+    exists = jnp.stack([left >= 1, right <= x.n])
     distance = apart(x.at(index), x.at(center))
-    distance = DoubleFloat(*(jnp.where(there, part, 0.0) for part in distance))
+    distance = DoubleFloat(*(jnp.where(exists, part, 0.0) for part in distance))
     terms = jax.tree.map(lambda *parts: jnp.stack(parts), distance, distance.times(distance))
     arms = prefix_sums(terms)  # (2 kinds of sums, 2 sides, ..., reach + 1)
-    place = np.arange(length, dtype=np.int32) - center
+    offset = np.arange(length, dtype=np.int32) - center
 
     def joined(kind: int) -> DoubleFloat:
         below, above = (
             DoubleFloat(
-                *(take(part[kind, side], jnp.clip(sign * place, 0, len(reach))) for part in arms)
+                *(take(part[kind, side], jnp.clip(sign * offset, 0, len(reach))) for part in arms)
             )
             for side, sign in ((0, -1), (1, 1))
         )
-        return jax.tree.map(lambda low, high: jnp.where(place < 0, low, high), -below, above)
+        return jax.tree.map(lambda low, high: jnp.where(offset < 0, low, high), -below, above)
 
     return _Sums(joined(0), joined(1))
 

@@ -128,23 +128,23 @@ def histogram(
 @jax.jit
 def _there(records: jax.Array, present: jax.Array | None) -> jax.Array:
     """Return the number of records, int32 ``(...)``."""
-    there = ~jnp.isnan(records) if present is None else present & ~jnp.isnan(records)
-    return jnp.sum(there, axis=-1, dtype=jnp.int32)
+    counted = ~jnp.isnan(records) if present is None else present & ~jnp.isnan(records)
+    return jnp.sum(counted, axis=-1, dtype=jnp.int32)
 
 
 @jax.jit
 def _in_bins(records: jax.Array, present: jax.Array | None, edges: jax.Array) -> jax.Array:
     """Return the number of records in each bin, ``(..., bins)``; -1 if edges do not increase."""
-    there = records if present is None else jnp.where(present, records, jnp.nan)
+    counted = records if present is None else jnp.where(present, records, jnp.nan)
 
     def count(row: jax.Array) -> jax.Array:
         # 0 below all bins; values beyond the last edge, and NaN, are dropped.
-        place = jnp.searchsorted(edges, row, side="right")
-        place = jnp.where(row == edges[-1], edges.size - 1, place)
-        return jnp.zeros(edges.shape, jnp.int32).at[place].add(1, mode="drop")[1:]
+        cell = jnp.searchsorted(edges, row, side="right")
+        cell = jnp.where(row == edges[-1], edges.size - 1, cell)
+        return jnp.zeros(edges.shape, jnp.int32).at[cell].add(1, mode="drop")[1:]
 
     return jnp.where(
-        jnp.all(jnp.diff(edges) > 0), jnp.vectorize(count, signature="(n)->(b)")(there), -1
+        jnp.all(jnp.diff(edges) > 0), jnp.vectorize(count, signature="(n)->(b)")(counted), -1
     )
 
 

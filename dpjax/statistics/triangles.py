@@ -368,8 +368,8 @@ def _pairs_of_edges(edges: np.ndarray, n: int) -> tuple[int, np.ndarray, np.ndar
         # All other pairs have a = 0 and no edge: the best of those of i has the first later node
         # that was not reached.
         count = np.bincount(i - begin, minlength=end - begin)
-        place = np.arange(pair.size) - np.repeat(np.cumsum(count) - count, count)
-        in_a_row = np.bincount((i - begin)[j == i + 1 + place], minlength=end - begin)
+        offset = np.arange(pair.size) - np.repeat(np.cumsum(count) - count, count)
+        in_a_row = np.bincount((i - begin)[j == i + 1 + offset], minlength=end - begin)
         missed = np.arange(begin, end) + 1 + in_a_row
         alone = missed < n
         if np.any(alone):
