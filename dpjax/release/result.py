@@ -62,13 +62,8 @@ class Release(Shown):
     def __repr__(self) -> str:
         """Return the values, then the resolution and the guarantee."""
         grid = "" if self.resolution is None else f", resolution={self.resolution}"
-        shown = np.array2string(
-            self.values,
-            separator=", ",
-            threshold=20,
-            max_line_width=100,
-            formatter={"float_kind": _shown},
-        )  # type: ignore[arg-type]
+        how: Any = {"separator": ", ", "threshold": 20, "max_line_width": 100}
+        shown = np.array2string(self.values, formatter={"float_kind": _shown}, **how)
         return f"{type(self).__name__}(values={shown}, shape={self.values.shape}{grid}, guarantee={self.guarantee})"
 
     def _looks(self, rows: int) -> tuple[dict[str, Any], Picture | None]:
