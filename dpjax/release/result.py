@@ -62,8 +62,13 @@ class Release(Shown):
     def __repr__(self) -> str:
         """Return the values, then the resolution and the guarantee."""
         grid = "" if self.resolution is None else f", resolution={self.resolution}"
-        how: Any = {"separator": ", ", "threshold": 20, "max_line_width": 100}
-        shown = np.array2string(self.values, formatter={"float_kind": _shown}, **how)
+        how: Any = {
+            "separator": ", ",
+            "threshold": 20,
+            "max_line_width": 100,
+            "formatter": {"float_kind": _shown},
+        }
+        shown = np.array2string(self.values, **how)
         return f"{type(self).__name__}(values={shown}, shape={self.values.shape}{grid}, guarantee={self.guarantee})"
 
     def _looks(self, rows: int) -> tuple[dict[str, Any], Picture | None]:
