@@ -118,7 +118,7 @@ def guarantee(attempt: Guarantee, *, attempts: ArrayLike) -> Guarantee:
     >>> round(best_of.guarantee(one, attempts=negative_binomial(200)).epsilon, 3)
     0.2
     """
-    checks.instance("this", attempt, Guarantee, "what one attempt costs")
+    checks.instance("best_of.guarantee", attempt, Guarantee, "the cost of one attempt")
     if attempt.delta:
         raise ValueError(
             f"attempt must be a pure, zCDP or Renyi guarantee without delta, got {attempt}."

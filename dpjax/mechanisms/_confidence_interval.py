@@ -36,10 +36,10 @@ class ConfidenceInterval(Batch):
         coverage: static, the computed lower bound on the probability that an interval contains the
             quantile of the population.
 
-        >>> import jax.numpy as jnp
-        >>> public = {"lower": 0, "upper": 100, "resolution": 1, "neighbors": "swap"}
-        >>> confidence_interval(jnp.arange(100.0), 0.5, 2.0, **public).event_shape
-        (2,)
+    >>> import jax.numpy as jnp
+    >>> public = {"lower": 0, "upper": 100, "resolution": 1, "neighbors": "swap"}
+    >>> confidence_interval(jnp.arange(100.0), 0.5, 2.0, **public).event_shape
+    (2,)
     """
 
     quantiles: JointQuantiles

@@ -1,6 +1,7 @@
 """The exponential mechanism on a score that is a sum over parts (Steinke 2025, Equation 4).
 
-    score(y_1, ..., y_d) = score_1(y_1) + ... + score_d(y_d),    P(y) proportional to exp(rate * score(y))
+    score(y_1, ..., y_d) = score_1(y_1) + ... + score_d(y_d)
+    P(y) proportional to exp(rate * score(y))
 
 So a draw from k^d candidates is d independent draws, and the privacy analysis decomposes, too. Part
 j, of sensitivity s_j, has range 2 rate s_j. Independent losses add up, so the total range is 2 rate

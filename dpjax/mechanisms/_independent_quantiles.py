@@ -35,11 +35,11 @@ class IndependentQuantiles(Batch):
     Attributes:
         unsorted: the distribution of each draw, of batch shape ``(..., m)``.
 
-        >>> import jax.numpy as jnp
-        >>> from dpjax import quantiles
-        >>> asked = quantiles(jnp.arange(9.0), [0.2, 0.8], lower=0, upper=9, neighbors="swap")
-        >>> independent_quantiles(asked, 1.0).event_shape
-        (2,)
+    >>> import jax.numpy as jnp
+    >>> from dpjax import quantiles
+    >>> asked = quantiles(jnp.arange(9.0), [0.2, 0.8], lower=0, upper=9, neighbors="swap")
+    >>> independent_quantiles(asked, 1.0).event_shape
+    (2,)
     """
 
     unsorted: PiecewiseExponential | Rounded

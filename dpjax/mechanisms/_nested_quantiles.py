@@ -73,11 +73,11 @@ class NestedQuantiles(Batch):
         public_n: int32 ``(...)``, the public number of records or a guess of it; None where it is
             public by the relation, or drawn.
 
-        >>> import jax.numpy as jnp
-        >>> from dpjax import quantiles
-        >>> asked = quantiles(jnp.arange(9.0), [0.2, 0.4, 0.6], lower=0, upper=9, neighbors="swap")
-        >>> nested_quantiles(asked, 1.0).event_shape
-        (3,)
+    >>> import jax.numpy as jnp
+    >>> from dpjax import quantiles
+    >>> asked = quantiles(jnp.arange(9.0), [0.2, 0.4, 0.6], lower=0, upper=9, neighbors="swap")
+    >>> nested_quantiles(asked, 1.0).event_shape
+    (3,)
     """
 
     asked: SortedRecords

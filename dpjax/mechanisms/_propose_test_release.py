@@ -41,13 +41,13 @@ class ProposeTestRelease(Batch):
             shape.
         threshold: float ``(...)``; there is an answer where the noisy distance exceeds it.
 
-        >>> import jax.numpy as jnp
-        >>> from dpjax.statistics import local_sensitivity
-        >>> public = {"lower": 0, "upper": 1, "neighbors": "add_remove", "definition": "lower"}
-        >>> local = local_sensitivity(jnp.linspace(0, 1, 101), **public)
-        >>> ptr = propose_test_release(local, 2.0, delta=1e-6, proposal=0.205)
-        >>> round(float(ptr.answer_probability()), 5)
-        0.99948
+    >>> import jax.numpy as jnp
+    >>> from dpjax.statistics import local_sensitivity
+    >>> public = {"lower": 0, "upper": 1, "neighbors": "add_remove", "definition": "lower"}
+    >>> local = local_sensitivity(jnp.linspace(0, 1, 101), **public)
+    >>> ptr = propose_test_release(local, 2.0, delta=1e-6, proposal=0.205)
+    >>> round(float(ptr.answer_probability()), 5)
+    0.99948
     """
 
     answer: PiecewiseExponential

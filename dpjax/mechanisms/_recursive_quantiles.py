@@ -70,11 +70,11 @@ class RecursiveQuantiles(Batch):
             to a draw; None if there are none.
         truncate: static, the number of levels of each profile that are kept; None for all.
 
-        >>> import jax.numpy as jnp
-        >>> from dpjax import quantiles
-        >>> asked = quantiles(jnp.arange(9.0), [0.2, 0.4, 0.6], lower=0, upper=9, neighbors="swap")
-        >>> recursive_quantiles(asked, 1.0).event_shape
-        (3,)
+    >>> import jax.numpy as jnp
+    >>> from dpjax import quantiles
+    >>> asked = quantiles(jnp.arange(9.0), [0.2, 0.4, 0.6], lower=0, upper=9, neighbors="swap")
+    >>> recursive_quantiles(asked, 1.0).event_shape
+    (3,)
     """
 
     asked: SortedRecords

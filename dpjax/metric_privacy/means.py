@@ -38,12 +38,12 @@ class FittedMeans(NamedTuple):
             error.
         closed_form: float ``(...)``: c for the original values.
 
-        >>> from dpjax.metric_privacy.points import from_points
-        >>> fit = fit_marginals(
-        ...     [0.0, 1.0, 2.0], from_points([[0.0], [0.1], [5.0]], epsilon=1.0), num_records=4.0
-        ... )
-        >>> [round(float(v), 3) for v in fit.values]
-        [0.49, 0.51, 1.51]
+    >>> from dpjax.metric_privacy.points import from_points
+    >>> fit = fit_marginals(
+    ...     [0.0, 1.0, 2.0], from_points([[0.0], [0.1], [5.0]], epsilon=1.0), num_records=4.0
+    ... )
+    >>> [round(float(v), 3) for v in fit.values]
+    [0.49, 0.51, 1.51]
     """
 
     values: jax.Array

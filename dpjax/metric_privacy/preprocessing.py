@@ -48,11 +48,11 @@ class FittedQueries(NamedTuple):
         closed_form: float ``(...)``, the same for the original queries, with the best scales for
             them.
 
-        >>> from dpjax.metric_privacy.points import from_points
-        >>> metric = from_points([[0.0], [0.1], [5.0]], epsilon=0.2)
-        >>> fit = fit_queries([[0.0, 1.0, 2.0]], metric, num_records=10.0, loss="maximum")
-        >>> fit.queries.shape, fit.scales.shape
-        ((1, 3), (1,))
+    >>> from dpjax.metric_privacy.points import from_points
+    >>> metric = from_points([[0.0], [0.1], [5.0]], epsilon=0.2)
+    >>> fit = fit_queries([[0.0, 1.0, 2.0]], metric, num_records=10.0, loss="maximum")
+    >>> fit.queries.shape, fit.scales.shape
+    ((1, 3), (1,))
     """
 
     queries: jax.Array

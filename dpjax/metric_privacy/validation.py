@@ -34,9 +34,9 @@ class Report:
             that number or more.
         missing: bool ``(...)``, whether any budget is NaN. The other fields are then meaningless.
 
-        >>> report = validate([[0, 1, 5], [1, 0, 2], [5, 2, 0]])
-        >>> bool(report.is_metric), int(report.violations), float(report.excess)
-        (False, 1, 2.0)
+    >>> report = validate([[0, 1, 5], [1, 0, 2], [5, 2, 0]])
+    >>> bool(report.is_metric), int(report.violations), float(report.excess)
+    (False, 1, 2.0)
     """
 
     asymmetry: jax.Array

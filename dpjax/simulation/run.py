@@ -43,8 +43,8 @@ class Progress:
         total: the total number of draws of each row.
         seconds: the time since this call started its first chunk.
 
-        >>> Progress(done=500, total=1000, seconds=2.0).done
-        500
+    >>> Progress(done=500, total=1000, seconds=2.0).done
+    500
     """
 
     done: int
@@ -175,7 +175,7 @@ def simulate(
         # The same program may round differently on another machine, which one repeated chunk shows.
         if state.chunks and keep.first_chunk != digest(to_host(run(0, chunk), rows.here)):
             raise ValueError(
-                f"{keep} is of a machine on which the first chunk differs. {keep.REDO}"
+                f"{keep} was written on a machine on which the first chunk differs. {keep.REDO}"
             )
     report = _report_to_stderr() if progress == "auto" else progress
     return _run(run, state, draws, chunk, rows.here, report, keep).estimate(edges)

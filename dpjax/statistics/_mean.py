@@ -4,14 +4,14 @@ With x[1..n] sorted, T their sum, and a, b the bounds, the largest values within
 smallest by symmetry) are:
 
     swap          (T + sum over i <= l of (b - x[i])) / n
-    add/remove    max over R of (T - x[1] - ... - x[R] + (l - R) b) / (n - 2 R + l): R smallest removed, l - R added at b
+    add/remove    max over R of (T - x[1] - ... - x[R] + (l - R) b) / (n - 2 R + l)
 
-Both are exact. Under add/remove a greedy choice of changes is not optimal: for {0, 0, 0.8} in [0,
-1], two changes chosen one by one reach 0.6, and removing both zeros reaches 0.8. But the numerator
-is concave in R and the denominator affine, so the ratio is quasi-concave: it strictly increases up
-to the best R, then decreases. It increases from R to R + 1 exactly where it is above (x[R+1] + b) /
-2, the mean of the record that is removed and the addition that is omitted, so the best R is found
-by bisection.
+where the R smallest records are removed and l - R are added at b. Both are exact. Under add/remove
+a greedy choice of changes is not optimal: for {0, 0, 0.8} in [0, 1], two changes chosen one by one
+reach 0.6, and removing both zeros reaches 0.8. But the numerator is concave in R and the
+denominator affine, so the ratio is quasi-concave: it strictly increases up to the best R, then
+decreases. It increases from R to R + 1 exactly where it is above (x[R+1] + b) / 2, the mean of the
+record that is removed and the addition that is omitted, so the best R is found by bisection.
 
 In floating point, records are distances from the lower bound, which all neighbors share, as pairs
 of floats with twice the precision. The remaining records are summed from their own end, so that the

@@ -10,7 +10,8 @@ base rank by a fixed step per changed individual:
     add/remove   quantile q, "linear"                 q n + 1 - q   max(q, 1-q)    X(rank)
     add/remove   quantile q, "lower"                  q n           max(q, 1-q)    x[ceil(rank)]
     both         order statistic of fixed rank m      m             1              x[rank]
-    both         quantile q, "continuous"             q n + 1 - q   as "linear"    X(rank), and between the levels too
+    both         quantile q, "continuous"             q n + 1 - q   as "linear"    X(rank), also at
+                                                                                   real levels
 
 A swap moves every order statistic by one place. Under add/remove, A records added at the top and R
 removed at the bottom shift the rank that the statistic reads by q A + (1-q) R, at most max(q, 1-q)

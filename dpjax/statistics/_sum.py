@@ -4,13 +4,14 @@ With x[1..n] sorted, T their sum, and a, b the bounds, the largest values within
 smallest by symmetry) are:
 
     swap          T + sum over i <= l of (b - x[i])
-    add/remove    T + sum over i <= l of max(b, 0, -x[i]): each change adds b or removes the smallest record
+    add/remove    T + sum over i <= l of max(b, 0, -x[i])
 
-Both are exact. In floating point, sums have twice the precision: the error of a sum of k numbers up
-to B in magnitude is at most 2^8 u^2 k B, and that of a value at most e (n + l), or e n under swap,
-with e = 2^8 u^2 B. Under add/remove n differs between neighbors. The slack of level l is then 2 e l
-(n + l + 2), which from n at level l to n + 1 or n - 1 at level l + 1 grows by at least the errors
-of both, e (2 n + 2 l + 2): see ``rounding``.
+where each change of the latter adds b or removes the smallest record. Both are exact. In floating
+point, sums have twice the precision: the error of a sum of k numbers up to B in magnitude is at
+most 2^8 u^2 k B, and that of a value at most e (n + l), or e n under swap, with e = 2^8 u^2 B.
+Under add/remove n differs between neighbors. The slack of level l is then 2 e l (n + l + 2), which
+from n at level l to n + 1 or n - 1 at level l + 1 grows by at least the errors of both, e (2 n + 2
+l + 2): see ``rounding``.
 """
 
 from functools import partial

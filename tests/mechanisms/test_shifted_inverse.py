@@ -386,7 +386,7 @@ def test_bad_parameters_raise():
     ends = np.array([-3e38, 3e38], np.float32)  # though their difference is not finite
     assert np.isfinite(shifted_inverse(down, 1.0, tau=2, candidates=ends).values).all()
     for shape in ((0,), (2, 2), ()):
-        with pytest.raises(ValueError, match="one axis"):
+        with pytest.raises(ValueError, match="one-dimensional"):
             shifted_inverse(down, 1.0, tau=2, candidates=np.zeros(shape))
     with pytest.raises(ValueError, match="rho"):
         shifted_inverse(down, 1.0, tau=2, candidates=[1.0, 2.0], rho=0.5)

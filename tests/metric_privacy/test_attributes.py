@@ -145,7 +145,7 @@ def test_instance_specific_privacy_is_that_of_its_shortest_paths(x64):
 def test_hostile_attributes():
     with pytest.raises(ValueError, match="each of the 3 attributes"):
         weighted_hamming(CODES, budgets=[1.0, 2.0])
-    with pytest.raises(ValueError, match="budgets must not be negative or NaN"):
+    with pytest.raises(ValueError, match="budgets must be nonnegative and not NaN"):
         weighted_hamming(CODES, budgets=[1.0, -2.0, 0.0])
     with pytest.raises(ValueError, match="records must not be NaN"):
         weighted_hamming([[np.nan]], budgets=[1.0])

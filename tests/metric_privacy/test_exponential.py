@@ -174,7 +174,10 @@ def test_errors_and_guarantee(x64):
             lambda: linear_selection([1.0, 2.0], metric, weights=np.eye(3)),
             "x must count 3 elements",
         ),
-        (lambda: linear_selection([1.0, 2.0, 3.0], metric, weights=np.eye(4)), "4 elements"),
+        (
+            lambda: linear_selection([1.0, 2.0, 3.0], metric, weights=np.eye(4)),
+            "elements as the metric, got 4",
+        ),
         (lambda: linear_selection([1.0, 2.0, 3.0], metric, weights=[1.0, 2.0, 3.0]), "shape"),
         (lambda: linear_selection([1.0, 2.0, 3.0], metric, weights=[[1.0, np.nan, 3.0]]), "finite"),
         (

@@ -179,7 +179,7 @@ def test_errors(x64):
         fit_lipschitz_queries([[0.0, 1.0]], metric, num_records=0, price="small_db")
     with pytest.raises(ValueError, match=r"\[-1, 1\]"):
         fit_lipschitz_queries([[0.0, 2.0]], metric, num_records=5, price="mwem")
-    with pytest.raises(ValueError, match="do not fit"):
+    with pytest.raises(ValueError, match="same elements and neighbors"):
         overspent(LipschitzQueries(jnp.zeros((1, 3)), jnp.ones(())), metric)
     assert fit_lipschitz_queries(
         [[0.0, 1.0]], metric, num_records=5, price=np.ones(2)

@@ -372,7 +372,7 @@ def assert_caught(profile, neighbors, mechanism=piecewise_laplace, at_least=1.2)
 def test_control_duff_s_hulls_interpolated(x64):
     """Refused; and made interpolable, they have a range of 1.5 epsilon and a loss above epsilon."""
     hull = profile_of("hull", "add_remove")
-    with pytest.raises(ValueError, match="not interpolable"):
+    with pytest.raises(ValueError, match="must be interpolable"):
         piecewise_laplace(hull, 2.0)
     result = audit(
         piecewise_laplace(replace(hull, interpolable=True), 0.5),
