@@ -18,7 +18,7 @@ interpolates one draw linearly to a cdf, a histogram, a mean and synthetic recor
 
 **Extreme quantiles.** At n (1-q) epsilon below about 20, no mechanism that draws from a range up to
 a bound finds the q-quantile: on [0, 10^9] the error of piecewise Laplace is 2000 times the
-0.99-quantile of 1000 incomes at epsilon = 1. That of :func:`unbounded_quantile` is 3 to 4 %.
+0.99-quantile of 1000 incomes at epsilon = 1. That of :func:`unbounded_quantile` is 2.7 %.
 
 **Selection.** :func:`exponential` and :func:`permute_and_flip` select among candidates with scores,
 and :func:`decomposable_exponential` selects part by part where scores are sums. :func:`stand_out`
