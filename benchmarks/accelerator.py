@@ -200,7 +200,7 @@ class Session:
 
 
 class Unseen(BaseException):
-    """A check that cannot see what is wrong: no row, since nothing that it let pass can be trusted."""
+    """A check that cannot see what is wrong: no row, since what it let pass is not trusted."""
 
 
 def on_cpu() -> bool:

@@ -36,7 +36,7 @@ NO_RELATION = "no privacy"  # memory reads, sorts: nothing private in them
 
 @dataclass(frozen=True)
 class Case:
-    """Datasets, one a row, and the question asked of them: a private median with piecewise Laplace."""
+    """Datasets, one a row, and the question to them: a private median with piecewise Laplace."""
 
     rows: int
     points: int

@@ -1,10 +1,11 @@
 """Private medians by other libraries, each called as its documentation recommends, with its
 relation and its distribution.
 
-    OpenDP        make_private_quantile on a public grid of candidates; scale found by binary_search_param. Without the number of
-                  records: add/remove; with it (a sized domain and d_in = 2): swap.
-    diffprivlib   tools.median with bounds. Its utility changes by at most 1 if a record is replaced, and the number of records
-                  is taken as public: swap.
+    OpenDP        make_private_quantile on a public grid of candidates; scale found by
+                  binary_search_param. Without the number of records: add/remove; with it (a sized
+                  domain and d_in = 2): swap.
+    diffprivlib   tools.median with bounds. Its utility changes by at most 1 if a record is
+                  replaced, and the number of records is taken as public: swap.
     Tumult Core   NoisyQuantile (its non-Spark measurement), under SymmetricDifference: add/remove.
 
 All three release one median a call; a loop over datasets is how they are used.

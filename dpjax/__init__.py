@@ -8,61 +8,67 @@ data --statistic--> sensitivity profile --mechanism(epsilon)--> distribution --k
 >>> distribution = dpjax.piecewise_laplace(profile, epsilon=1.0)
 >>> distribution
 Rounded(batch_shape=(2,), dtype=float32, rate=0.5, resolution=1)
->>> distribution.sample(
-...     jax.random.key(0), 100
-... ).shape  # a simulation; to publish, dpjax.release.median
+>>> draws = distribution.sample(jax.random.key(0), 100)  # to publish, dpjax.release.median
+>>> draws.shape
 (100, 2)
 >>> print(dpjax.piecewise_laplace.guarantee(profile, 1.0))
 1-DP and 1-bounded-range under add_remove neighbors
 
-==================== ============================== ======================================
-============================= object               returned by                    meaning
-may it be published? ==================== ==============================
-====================================== ============================= sensitivity profile  a
-statistic: ``median(x)``     how far the statistic can move when    no: it is computed from
-                                                    1, 2, ... individuals change           the data
-distribution         a mechanism:                   the distribution of the output, with   no: it
-depends on the data
-                     ``piecewise_laplace(...)``     exact errors and intervals
-draw                 ``distribution.sample(key)``,  a floating-point simulation from a     no: its
-low-order bits depend
-                     ``simulate``                   seed, for analysis                     on the data
-released number      ``dpjax.release``,             an exact draw, with randomness from    yes, at
-the privacy cost that
-                     ``dpjax.frames.release``       the operating system                   its guarantee states
-==================== ============================== ======================================
-=============================
+===================  =============================  ============================  ==================
+object               returned by                    meaning                       may it be
+                                                                                  published?
+===================  =============================  ============================  ==================
+sensitivity profile  a statistic: ``median(x)``     how far the statistic can     no: it is computed
+                                                    move when 1, 2, ...           from the data
+                                                    individuals change
+distribution         a mechanism:                   the distribution of the       no: it depends on
+                     ``piecewise_laplace(...)``     output, with exact errors     the data
+                                                    and intervals
+draw                 ``distribution.sample(key)``,  a floating-point simulation   no: its low-order
+                     ``simulate``                   from a seed, for analysis     bits depend on the
+                                                                                  data
+released number      ``dpjax.release``,             an exact draw, with           yes, at the
+                     ``dpjax.frames.release``       randomness from the           privacy cost that
+                                                    operating system              its guarantee
+                                                                                  states
+===================  =============================  ============================  ==================
 
-Statistics of records: median, quantile, order_statistic, quantiles; mean, variance, sum, count,
-    histogram; maximum, nonnegative_sum, user_sum, distinct_count; mode, candidate_counts; on_scale
-    of graphs: triangle_count, triangle_count_of_edges local and smooth sensitivities:
-    local_sensitivity, mean_local_sensitivity, triangle_local_sensitivity,
-    triangle_local_sensitivity_of_edges, smooth_sensitivity custom: from_radii, from_vector_radii,
-    from_local_sensitivity, from_distances return types: SensitivityProfile, VectorProfile,
-    CandidateScores, SortedRecords, DownSensitivity, LocalSensitivity, SmoothSensitivity
+Statistics
+    of records: median, quantile, order_statistic, quantiles; mean, variance, sum, count, histogram;
+    maximum, nonnegative_sum, user_sum, distinct_count; mode, candidate_counts; on_scale
+    of graphs: triangle_count, triangle_count_of_edges
+    local and smooth sensitivities: local_sensitivity, mean_local_sensitivity,
+    triangle_local_sensitivity, triangle_local_sensitivity_of_edges, smooth_sensitivity
+    custom: from_radii, from_vector_radii, from_local_sensitivity, from_distances
+    return types: SensitivityProfile, VectorProfile, CandidateScores, SortedRecords,
+    DownSensitivity, LocalSensitivity, SmoothSensitivity
 Mechanisms (each has an attribute ``guarantee``, a function that returns the cost of a draw as a
 Guarantee)
     for a profile: piecewise_laplace, inverse_sensitivity, duff; for numbers: laplace, gaussian,
     spherical_gaussian, subsampled_laplace; for vectors: k_norm, piecewise_laplace,
-    inverse_sensitivity among candidates: exponential, permute_and_flip, noisy_tree, stand_out,
-    best_of, above_threshold, decomposable_exponential several quantiles: private_quantiles,
-    joint_quantiles, nested_quantiles, recursive_quantiles, independent_quantiles, private_cdf
-    intervals: confidence_interval, interval_levels, interval_coverage for data without an upper
-    bound, and for monotone statistics: unbounded_quantile, shifted_inverse, noisy_binary_search
-    (shift_for, search_shift_for) with a failure probability: never_fail, propose_test_release
+    inverse_sensitivity
+    among candidates: exponential, permute_and_flip, noisy_tree, stand_out, best_of,
+    above_threshold, decomposable_exponential
+    several quantiles: private_quantiles, joint_quantiles, nested_quantiles, recursive_quantiles,
+    independent_quantiles, private_cdf
+    intervals: confidence_interval, interval_levels, interval_coverage
+    for data without an upper bound, and for monotone statistics: unbounded_quantile,
+    shifted_inverse, noisy_binary_search (shift_for, search_shift_for)
+    with a failure probability: never_fail, propose_test_release
     additive noise: bounded_noise_laplace, smooth_cauchy, smooth_laplace, smooth_laplace_log_normal
     (optimal_beta, optimal_sigma)
 Distributions (sample, log_prob, cdf, quantile, interval, mean, stddev, mean_abs_error, plot;
 ``distribution[0]`` is row 0)
     on the real line: PiecewiseExponential with Tails, Cauchy, Gaussian, LaplaceLogNormal,
-    SubsampledLaplace, Clamped; Transformed by Asinh, Log, LogCauchy or a Prior on multiples and
-    candidates: Rounded, DiscreteLaplace, Finite of vectors and several quantiles: Radial,
-    SphericalGaussian, JointQuantiles, NestedQuantiles, RecursiveQuantiles, IndependentQuantiles,
-    QuantileMarginals, QuantileCdf, ConfidenceInterval of a mechanism that also decides or refuses:
-    AboveThreshold, ProposeTestRelease
+    SubsampledLaplace, Clamped; Transformed by Asinh, Log, LogCauchy or a Prior
+    on multiples and candidates: Rounded, DiscreteLaplace, Finite
+    of vectors and several quantiles: Radial, SphericalGaussian, JointQuantiles, NestedQuantiles,
+    RecursiveQuantiles, IndependentQuantiles, QuantileMarginals, QuantileCdf, ConfidenceInterval
+    of a mechanism that also decides or refuses: AboveThreshold, ProposeTestRelease
 Many draws
     simulate, sharded_sample, sample_intervals
-Packages release (draws for publication), frames (columns of data frames), accounting, auditing,
+Packages
+    release (draws for publication), frames (columns of data frames), accounting, auditing,
     metric_privacy, bounds, simulation, distributions, statistics, sensitivity, mechanisms, random
 
 ``from dpjax import *`` omits the names that would shadow Python's: ``dpjax.sum``, ``dpjax.random``

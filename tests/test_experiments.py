@@ -262,7 +262,9 @@ def test_selection(rows_without_tables, monkeypatch):
         if row["comparison"] == "epsilon 1":
             assert k > 2**13 or flipped < row["exponential"]
             assert k == 2 or row["tree Laplace"] > row["exponential"]
-        else:  # with a bounded range the exponential mechanism is the better one, at the same concentrated privacy
+        else:
+            # With a bounded range the exponential mechanism is the better one, at the same
+            # concentrated privacy.
             assert (
                 row["exponential"]
                 < min(flipped or math.inf, row["tree Gaussian"])

@@ -1,4 +1,4 @@
-"""A training loop with private clipping norms: 200 steps, its noise, its scale and its guarantee."""
+"""A training loop with private clipping norms: 200 steps, its noise, scale and guarantee."""
 
 from dataclasses import dataclass
 from math import log

@@ -56,8 +56,9 @@ class Composition(Shown):
 
     >>> each = Guarantee(0.1, 0.1, "add_remove")
     >>> spent = 100 * each + Guarantee(0.5, 1.0, "add_remove")
-    >>> print(spent)
-    101 mechanisms: 10.5-DP and 0.24746-zCDP and (2.85123, 1e-06)-DP (rdp) under add_remove neighbors
+    >>> print(spent)  # doctest: +NORMALIZE_WHITESPACE
+    101 mechanisms: 10.5-DP and 0.24746-zCDP and (2.85123, 1e-06)-DP (rdp)
+    under add_remove neighbors
     """
 
     parts: Parts
@@ -128,9 +129,8 @@ class Composition(Shown):
             else []
         )
         if self.rho < inf:
-            promises.append(
-                f"{promised(self.rho)}-zCDP{f' except with probability {delta}' if self.delta else ''}"
-            )
+            exception = f" except with probability {delta}" if self.delta else ""
+            promises.append(f"{promised(self.rho)}-zCDP{exception}")
         target = max(1e-6, 2 * self.delta)
         if target < 1:
             rule, epsilon_there = self.best_rule_at(target)

@@ -1,9 +1,11 @@
 """Composition theorems: the total cost of many mechanisms, for Python numbers, in float64.
 
-    advanced_epsilon       k epsilon-DP mechanisms by Dwork, Rothblum and Vadhan (2010); never better than optimal_pure_epsilon
-    optimal_pure_*         adaptive epsilon_i-DP mechanisms: exact in the worst case (Kairouz, Oh and Viswanath 2015)
-    bounded_range_*        k mechanisms of bounded range: exact for fixed queries in the worst case, an upper bound for adaptive
-                           queries, which cost more
+    advanced_epsilon       k epsilon-DP mechanisms by Dwork, Rothblum and Vadhan (2010); never
+                           better than optimal_pure_epsilon
+    optimal_pure_*         adaptive epsilon_i-DP mechanisms: exact in the worst case (Kairouz, Oh
+                           and Viswanath 2015)
+    bounded_range_*        k mechanisms of bounded range: exact for fixed queries in the worst case,
+                           an upper bound for adaptive queries, which cost more
 
 zCDP and Renyi DP add up (``conversions``); :class:`Composition` takes the best of all rules that
 apply.
@@ -83,9 +85,10 @@ def optimal_pure_delta(
 def optimal_pure_epsilon(
     epsilons: Sequence[float], counts: Sequence[int], *, delta: float
 ) -> float:
-    """Return the smallest epsilon such that all adaptive compositions of these pure mechanisms are (epsilon, delta)-DP.
+    """Return the smallest epsilon of all adaptive compositions of these pure mechanisms at delta.
 
-    The inverse of :func:`optimal_pure_delta`, with the same references and limits.
+    It is the smallest such that all of them are (epsilon, delta)-DP: the inverse of
+    :func:`optimal_pure_delta`, with the same references and limits.
 
     >>> round(optimal_pure_epsilon([0.1], [100], delta=1e-6), 3)
     4.775

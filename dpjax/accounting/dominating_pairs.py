@@ -1,7 +1,8 @@
 """Dominating pairs of mechanisms: outputs on neighbors are no easier to tell apart than P and Q.
 
     gaussian   N(mu, 1) and N(0, 1): the loss at the outcome y is mu y - mu^2/2
-    bounded    two atoms at the losses +-top, and between +-inner a density of the loss l, c e^(l/2) under P and c e^(-l/2) under Q
+    bounded    two atoms at the losses +-top, and between +-inner a density of the loss l,
+               c e^(l/2) under P and c e^(-l/2) under Q
 
 Laplace noise of size e is bounded with top = inner = e, and half of the mass of P at e. The
 divergence of an epsilon-DP mechanism of range r is the maximum over t in [r - epsilon, epsilon] of

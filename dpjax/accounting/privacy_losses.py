@@ -276,7 +276,7 @@ class _Losses:
         )
 
     def epsilon(self, delta: float) -> float:
-        """Return an epsilon with ``self.delta(epsilon) <= delta``, which is nearly the least one."""
+        """Return an epsilon with ``self.delta(epsilon) <= delta``, nearly the least one."""
         if self.delta(0.0) <= delta:
             return 0.0
         if self.infinite >= delta:

@@ -240,7 +240,7 @@ def audit_in_one_run(
 def correct_guesses(
     key: jax.Array, with_canary: Distribution, without_canary: Distribution, guesses: int
 ) -> jax.Array:
-    """Run the experiment of :func:`audit_in_one_run` and return the number of correct guesses, int32."""
+    """Return the number of correct guesses, int32, in a run of :func:`audit_in_one_run`."""
     key_coins, key_in, key_out = jax.random.split(key, 3)
     present = (jax.random.bits(key_coins, with_canary.batch_shape, jnp.uint32) & 1) == 1
     # Not jitted as a whole, so that distributions of the same shapes share compiled programs.

@@ -81,7 +81,9 @@ def theorem_2_absolute(
     answered: ArrayLike | None = None,
     num_records: ArrayLike,
 ) -> jax.Array:
-    """Bound E||Z - Q x||_1 by n ||G - Q||_1 + ||c||_1, with the entrywise norm: Theorem 2 (2) at p = 1.
+    """Bound E||Z - Q x||_1 by n ||G - Q||_1 + ||c||_1, with the entrywise norm.
+
+    This is Theorem 2 (2) at p = 1.
 
     >>> float(theorem_2_absolute([[0.0, 1.0]], [2.0], answered=[[0.0, 0.5]], num_records=10.0))
     7.0
@@ -95,7 +97,8 @@ def mean_noise(scales: ArrayLike, *, norm: NoiseNorm) -> jax.Array:
     The norm is L1, L2 or L-infinity.
 
         "sum"        ||c||_1
-        "euclidean"  2/sqrt(pi) * integral over z > 0 of 1 - prod_k h(z / c_k),   h(a) = sqrt(pi) a e^(a^2) erfc(a)
+        "euclidean"  2/sqrt(pi) * integral over z > 0 of 1 - prod_k h(z / c_k),
+                     h(a) = sqrt(pi) a e^(a^2) erfc(a)
         "maximum"    integral over t > 0 of 1 - prod_k (1 - e^(-t / c_k))
 
     The integrals have a relative error below 3e-6.
@@ -271,7 +274,8 @@ def theorem_11(
     The bound is that of the worst element u.
 
         "squared"                       2 (max_u ||c * q(u') - q(u)||_2^2 + 2 ||c||_2^2)
-        "sum", "euclidean", "maximum"   max_u ||c * q(u') - q(u)||_p + E||Y||_p, p = 1, 2 and infinity: see :func:`mean_noise`
+        "sum", "euclidean", "maximum"   max_u ||c * q(u') - q(u)||_p + E||Y||_p,
+                                        p = 1, 2 and infinity: see :func:`mean_noise`
 
     Theorem 11 (1) and (2); half of the squared bound holds too.
 

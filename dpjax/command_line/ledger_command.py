@@ -55,7 +55,10 @@ def _text(ledger: Ledger) -> str:
     number = {0: "nothing was charged so far", 1: "one charge"}.get(
         len(entries), f"{len(entries)} charges"
     )
-    said = f"{ledger.path}: {number}; {left_text(ledger)}. All that is charged to it is {whole} together.{reserved}"
+    said = (
+        f"{ledger.path}: {number}; {left_text(ledger)}. "
+        f"All that is charged to it is {whole} together.{reserved}"
+    )
     return f"{_table(entries)}\n\n{wrapped(said)}" if entries else wrapped(said)
 
 

@@ -5,7 +5,7 @@ textbook adds noise to every query and to the threshold T. Here only the thresho
 smooth maximum replaces the largest query so far, as in :mod:`dpjax.mechanisms.unbounded_quantile`.
 With
 
-    w_i = exp(r (q_i - T)),    A_i = w_0 + ... + w_(i-1),    psi(z) = min(z^(l-1), z^-(k+1)),    k = 1,
+    w_i = exp(r (q_i - T)),   A_i = w_0 + ... + w_(i-1),   psi(z) = min(z^(l-1), z^-(k+1)),   k = 1,
 
 draw Z > 0 with density C psi, C = l k / (l + k), and stop at the i where A_i < Z <= A_(i+1), or
 never. log(Z)/r is the noise of the threshold, with exponential tails of rates r l below and r k

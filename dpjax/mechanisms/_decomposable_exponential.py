@@ -1,6 +1,7 @@
 """The exponential mechanism on a score that is a sum over parts (Steinke 2025, Equation 4).
 
-    score(y_1, ..., y_d) = score_1(y_1) + ... + score_d(y_d),    P(y) proportional to exp(rate * score(y))
+    score(y_1, ..., y_d) = score_1(y_1) + ... + score_d(y_d),
+    P(y) proportional to exp(rate * score(y))
 
 So a draw from k^d candidates is d independent draws, and the privacy analysis decomposes, too. Part
 j, of sensitivity s_j, has range 2 rate s_j. Independent losses add up, so the total range is 2 rate
@@ -42,8 +43,9 @@ def guarantee(
     >>> cost = decomposable_exponential.guarantee(
     ...     votes, epsilon=10.0, sensitivity=1.0, neighbors="swap"
     ... )
-    >>> print(cost)
-    10-DP and 10-bounded-range and 0.125-zCDP and Renyi DP at orders 1.001 to 10001 under swap neighbors
+    >>> print(cost)  # doctest: +NORMALIZE_WHITESPACE
+    10-DP and 10-bounded-range and 0.125-zCDP and Renyi DP at orders 1.001 to 10001
+    under swap neighbors
     >>> round(cost.epsilon_at(1e-6), 2)
     2.4
     """

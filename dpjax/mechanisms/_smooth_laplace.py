@@ -105,7 +105,10 @@ def alpha_of(
     def alpha(xp: Any, epsilon: Any, beta: Any, delta: Any) -> Any:
         return epsilon - xp.maximum(-xp.expm1(beta) * xp.log(delta) - beta, beta)
 
-    message = "beta = {1} exhausts epsilon = {0} at delta = {2}: choose a smaller beta (see optimal_beta)."
+    message = (
+        "beta = {1} exhausts epsilon = {0} at delta = {2}: "
+        "choose a smaller beta (see optimal_beta)."
+    )
     return checks.remaining(
         message,
         alpha,

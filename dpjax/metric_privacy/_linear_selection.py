@@ -41,8 +41,10 @@ def guarantee(metric: Metric) -> MetricGuarantee:
     It is d, and d in range.
 
     >>> from dpjax.metric_privacy.metrics import from_budgets
-    >>> print(metric_exponential.guarantee(from_budgets([[0.0, 0.5], [0.5, 0.0]])))
-    d-privacy on 2 elements with budgets 0.5 to 0.5, n public: 0.5-DP and 0.5-bounded-range under swap neighbors
+    >>> cost = metric_exponential.guarantee(from_budgets([[0.0, 0.5], [0.5, 0.0]]))
+    >>> print(cost)  # doctest: +NORMALIZE_WHITESPACE
+    d-privacy on 2 elements with budgets 0.5 to 0.5, n public:
+    0.5-DP and 0.5-bounded-range under swap neighbors
     """
     return MetricGuarantee(metric, ranges=metric)
 

@@ -10,7 +10,8 @@ for a user's integer scores, :func:`release_choice`; :func:`count` and :func:`hi
 :func:`sum` and :func:`mean`; and, for statistics that one person can increase without bound,
 :func:`maximum`, :func:`nonnegative_sum`, :func:`user_sum` and :func:`distinct_count`.
 
-    records --(round, count)--> counts --statistic--> profile --mechanism(epsilon)--> distribution --> release or error bars
+    records --(round, count)--> counts --statistic--> profile --mechanism(epsilon)--> distribution
+    distribution --> release or error bars
 
 **The distribution** is the one that ``dpjax.piecewise_laplace`` simulates for a statistic with the
 same ``resolution``; tests check that both agree. Each record is rounded to a multiple of a public

@@ -103,7 +103,10 @@ class Quantiles(Statistic):
         """Return an error message if this method cannot draw these levels on this grid, else ""."""
         levels, size = self.levels, self.records_grid.size
         if method == "nested" and len(levels) < 3:
-            return f"qs must have at least 3 levels for nested quantiles, got {len(levels)}: use dpjax.release.joint_quantiles."
+            return (
+                f"qs must have at least 3 levels for nested quantiles, got {len(levels)}: "
+                "use dpjax.release.joint_quantiles."
+            )
         most = _BITS // (size.bit_length() + _BITS_OF_PARTS)
         if method == "joint" and len(levels) > most:
             other = "nested" if len(levels) > 2 else "recursive"

@@ -83,7 +83,7 @@ class Nested:
     def draw(
         self, counts: Counts, draws: int, sizes: np.ndarray | None, words: Any, more: More
     ) -> np.ndarray:
-        """Draw positions, int64 ``(draws, groups, m)``; ``sizes`` are public numbers of records ``(groups,)``."""
+        """Draw positions, int64 ``(draws, groups, m)``; ``sizes``, public, are ``(groups,)``."""
         found = np.zeros((draws, counts.groups, len(self.levels)), np.int64)
         step = max(_ENTRIES // max(len(counts.values), 1), 1)
         for start in range(0, draws, step):

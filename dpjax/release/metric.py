@@ -149,7 +149,8 @@ def metric_choice(
 ) -> Release:
     """Release one of R candidates by scores linear in a histogram, with the exponential mechanism.
 
-        P(r) proportional to e^(lam <w_r, x>),   lam the least of d(i, j) / (max_r g_r - min_r g_r),   g_r = w_rj - w_ri
+        P(r) proportional to e^(lam <w_r, x>),
+        lam the least of d(i, j) / (max_r g_r - min_r g_r),   g_r = w_rj - w_ri
 
     with weights in multiples of the resolution, and lam at most 32.
 
@@ -228,7 +229,8 @@ def small_db(
 
     It is chosen for its answers to linear queries.
 
-        P(y) proportional to e^(-lam max_q |m q(x) - n q(y)|),   lam the least of d(i, j) / (2 m max_q |q_i - q_j|)
+        P(y) proportional to e^(-lam max_q |m q(x) - n q(y)|),
+        lam the least of d(i, j) / (2 m max_q |q_i - q_j|)
 
     Args:
         x: histograms, as for :func:`metric_laplace`.

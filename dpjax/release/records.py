@@ -164,7 +164,10 @@ def _is_masked(x: Any) -> bool:
 
 
 def as_reals(x: Any) -> np.ndarray:
-    """Return records as an array of floats, integers or bools, or as one of objects, each a Python integer or float."""
+    """Return records as an array of floats, integers or bools, or of objects.
+
+    Each object is a Python integer or float.
+    """
     array = as_array(x)
     if array.dtype.kind == "O":
         found = np.empty(array.size, object)

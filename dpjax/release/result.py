@@ -69,7 +69,8 @@ class Release(Shown):
             max_line_width=100,
             formatter={"float_kind": _shown},
         )  # type: ignore[arg-type]
-        return f"{type(self).__name__}(values={shown}, shape={self.values.shape}{grid}, guarantee={self.guarantee})"
+        shape = f"shape={self.values.shape}{grid}"
+        return f"{type(self).__name__}(values={shown}, {shape}, guarantee={self.guarantee})"
 
     def _looks(self, rows: int) -> tuple[dict[str, Any], Picture | None]:
         table = self._table()[:, : rows + 1]

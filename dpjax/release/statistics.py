@@ -1,6 +1,7 @@
 """The statistics of a release: frozen dataclasses that hold only public parameters.
 
-    counts --statistic--> profile --mechanism(epsilon)--> distribution --> a release, or its error bars
+    counts --statistic--> profile --mechanism(epsilon)--> distribution
+    distribution --> a release, or its error bars
 
 Parameters are checked once, when the object is made. Statistics can be converted to and from JSON.
 
@@ -392,7 +393,7 @@ class ByRank(_OnGrid):
         )
 
     def profile(self, counts: Counts, neighbors: str, most: int = LEVELS) -> Profile:
-        """Return the values that the statistic of each group can take; after ``most`` changes any value."""
+        """Return the values that each group's statistic can take; after ``most`` changes any."""
         return profiles.quantile(
             counts, self.ranks(neighbors), high=self.records_grid.size - 1, most=most
         )

@@ -76,7 +76,7 @@ class DownSensitivity(Batch):
 
     @property
     def neighbors(self) -> Relation:
-        """The neighbor relation, one person more or less; guarantees also hold for a person replaced."""
+        """The neighbor relation: one person more or less. Guarantees also hold for replacements."""
         return "add_remove"
 
     def at(self, level: int) -> jax.Array:

@@ -4,7 +4,8 @@ With x[1..n] sorted, T their sum, and a, b the bounds, the largest values within
 smallest by symmetry) are:
 
     swap          (T + sum over i <= l of (b - x[i])) / n
-    add/remove    max over R of (T - x[1] - ... - x[R] + (l - R) b) / (n - 2 R + l): R smallest removed, l - R added at b
+    add/remove    max over R of (T - x[1] - ... - x[R] + (l - R) b) / (n - 2 R + l): R smallest
+                  removed, l - R added at b
 
 Both are exact. Under add/remove a greedy choice of changes is not optimal: for {0, 0, 0.8} in [0,
 1], two changes chosen one by one reach 0.6, and removing both zeros reaches 0.8. But the numerator

@@ -3,9 +3,11 @@
 A change moves the mean by abs(v - mean(y)) / (|y| + 1), where a record v is added to y, or removed
 from y + v. Let v >= mean(y); the other side follows by symmetry. With a, b the bounds:
 
-    swap          A_0 = max(b - x[1], x[n] - a) / n; after one swap a record may be at a bound: A_k = (b - a) / n
-    add/remove    A_k = max over R of (v - mean(y)) / (|y| + 1), where y is x without its R largest records, with
-                  k - R at a, and v = b; or where v = x[n] and y is that of x without v
+    swap          A_0 = max(b - x[1], x[n] - a) / n; after one swap a record may be at a bound:
+                  A_k = (b - a) / n
+    add/remove    A_k = max over R of (v - mean(y)) / (|y| + 1), where y is x without its R largest
+                  records, with k - R at a, and v = b; or where v = x[n] and y is that of x
+                  without v
 
 Any v other than x[n] would leave x[n] in y. All changes are used: without its largest record y
 moves more. With D the sum of v - y over y and M = |y|, the ratio is D / (M (M + 1)). In R, D is

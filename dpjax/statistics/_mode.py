@@ -4,9 +4,9 @@ With n_y records equal to candidate y and n_max the largest count, candidate x b
 after exactly
 
     add/remove   n_max - n_x changes: add as many records x
-    swap         the least d with sum over y of max(0, n_y - n_x - d) <= d: every swap adds one x, and removes one
-                 record of a candidate that is still ahead; = max over j of ceil((S_j - j n_x) / (1
-                 + j)), S_j the sum of the j largest counts
+    swap         the least d with sum over y of max(0, n_y - n_x - d) <= d: every swap adds one x,
+                 and removes one record of a candidate that is still ahead; = max over j of
+                 ceil((S_j - j n_x) / (1 + j)), S_j the sum of the j largest counts
 
 and, if it is the only mode with a lead of g over the next one, it remains a mode through g changes
 (add/remove) or floor(g/2) swaps. The distance to a set of datasets, and minus the depth of a

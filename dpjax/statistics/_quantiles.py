@@ -4,13 +4,14 @@ With x[1..n] sorted, x[j] = lower for j <= 0, x[j] = upper for j > n, and X the 
 interpolation of j -> x[j], every profile here is x (or X) read at ranks that move outwards from a
 base rank by a fixed step per changed individual:
 
-    relation     statistic                            base rank     step           read
-    swap         quantile q, "linear"                 q n + 1 - q   1              X(rank)
-    swap         quantile q, "lower"                  q n           1              x[ceil(rank)]
-    add/remove   quantile q, "linear"                 q n + 1 - q   max(q, 1-q)    X(rank)
-    add/remove   quantile q, "lower"                  q n           max(q, 1-q)    x[ceil(rank)]
-    both         order statistic of fixed rank m      m             1              x[rank]
-    both         quantile q, "continuous"             q n + 1 - q   as "linear"    X(rank), and between the levels too
+    relation    statistic                           base rank     step          read
+    swap        quantile q, "linear"                q n + 1 - q   1             X(rank)
+    swap        quantile q, "lower"                 q n           1             x[ceil(rank)]
+    add/remove  quantile q, "linear"                q n + 1 - q   max(q, 1-q)   X(rank)
+    add/remove  quantile q, "lower"                 q n           max(q, 1-q)   x[ceil(rank)]
+    both        order statistic of fixed rank m     m             1             x[rank]
+    both        quantile q, "continuous"            q n + 1 - q   as "linear"   X(rank), and between
+                                                                                the levels too
 
 A swap moves every order statistic by one place. Under add/remove, A records added at the top and R
 removed at the bottom shift the rank that the statistic reads by q A + (1-q) R, at most max(q, 1-q)

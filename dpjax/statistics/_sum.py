@@ -4,7 +4,8 @@ With x[1..n] sorted, T their sum, and a, b the bounds, the largest values within
 smallest by symmetry) are:
 
     swap          T + sum over i <= l of (b - x[i])
-    add/remove    T + sum over i <= l of max(b, 0, -x[i]): each change adds b or removes the smallest record
+    add/remove    T + sum over i <= l of max(b, 0, -x[i]): each change adds b or removes the
+                  smallest record
 
 Both are exact. In floating point, sums have twice the precision: the error of a sum of k numbers up
 to B in magnitude is at most 2^8 u^2 k B, and that of a value at most e (n + l), or e n under swap,

@@ -1,4 +1,4 @@
-"""Composition theorems: golden numbers, brute force over outcomes, and the pairs that attain them."""
+"""Composition theorems: golden numbers, brute force over outcomes, and pairs that attain them."""
 
 import itertools
 import json

@@ -210,7 +210,7 @@ def test_a_fixed_number_of_attempts_covers_every_pair(fallback):
 
 
 def test_control_an_understated_failure_breaks_the_guarantee():
-    """The pair that attains the bound fails half of the time, and is said to fail in a tenth of it."""
+    """The pair that attains the bound fails half the time, and is said to fail a tenth of it."""
     epsilon = 1.0
     p, q = canonical(epsilon, 0.0)
     accepted = np.array([1, 1 - 0.5 / p[1], 1, 1])

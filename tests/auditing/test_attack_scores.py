@@ -74,7 +74,7 @@ def test_numbers_of_guesses_and_ties():
 
 @jax.jit
 def train(key, inputs, labels, present, noise):
-    """Ten steps of logistic regression on clipped gradients of norm 1, and Gaussian noise at each."""
+    """Ten steps of logistic regression on clipped gradients of norm 1, each with Gaussian noise."""
 
     def step(weights, key):
         gradients = (jax.nn.sigmoid(inputs @ weights) - labels)[:, None] * inputs

@@ -163,7 +163,7 @@ def test_mistakes_raise():
 
 
 def randomized_response(canaries, epsilon):
-    """The distributions of one coin told with randomized response, with the canary and without it."""
+    """The distributions of one coin of randomized response, with the canary and without it."""
     costs = jnp.array([[1.0, 0.0], [0.0, 1.0]])
     return [
         Finite(jnp.arange(2.0), jnp.broadcast_to(cost, (canaries, 2)), epsilon * jnp.ones(()))

@@ -28,7 +28,7 @@ GRID = (0.0, 1.0, 5.0)
 
 
 def family(neighbors):
-    """Small datasets, their order statistic, its exact profile and all ordered neighbouring pairs."""
+    """Small datasets, their order statistic, its exact profile and all ordered neighbours."""
     datasets = oracle.all_datasets([4] if neighbors == "swap" else range(4), GRID)
     x, count = padded(datasets, 4)
     if neighbors == "swap":

@@ -1,4 +1,4 @@
-"""A cdf through some quantiles, against NumPy's interpolation, and with quantiles that are equal."""
+"""A cdf through some quantiles, against NumPy's interpolation, and with equal quantiles."""
 
 import jax
 import jax.numpy as jnp

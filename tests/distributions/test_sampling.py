@@ -80,7 +80,7 @@ def test_draws_follow_the_exact_cdf(method, mechanism, rho):
 
 @pytest.mark.slow
 def test_within_a_piece_the_two_mechanisms_differ():
-    """Same pieces with the same probabilities: the control is the other distribution inside them."""
+    """Same pieces with the same probabilities: the control is another distribution inside them."""
     profile = median(jnp.array([0.5]), lower=0, upper=1, neighbors="swap")
     plm, inv = piecewise_laplace(profile, 2.0), inverse_sensitivity(profile, 2.0)
     assert_rejected(plm.sample(jax.random.key(0), (DRAWS,)), inv.cdf)

@@ -261,7 +261,8 @@ several = {"qs": [0.25, 0.5], "max_records": 50}
 for call in (
     {}, {"statistic": release.count, "lower": None, "upper": None, "resolution": None},
     {"statistic": release.joint_quantiles, **several},
-    {"statistic": release.recursive_quantiles, "qs": [0.2, 0.9]}, {"statistic": release.maximum, "tau": 2},
+    {"statistic": release.recursive_quantiles, "qs": [0.2, 0.9]},
+    {"statistic": release.maximum, "tau": 2},
     {"statistic": release.nested_quantiles, "qs": [0.2, 0.5, 0.9]},
     {"mechanism": "permute_and_flip"}, {"mechanism": "inverse_sensitivity"},
 ):
@@ -272,7 +273,9 @@ print("jax" in sys.modules, "scipy" in sys.modules)
 """
 
 
-LINE = 'frames.simulate(0, people, "age", lower=0, upper=120, epsilon=1.0, neighbors="swap")\nprint("jax" in sys.modules)'
+LINE = """\
+frames.simulate(0, people, "age", lower=0, upper=120, epsilon=1.0, neighbors="swap")
+print("jax" in sys.modules)"""
 
 
 @pytest.mark.parametrize(

@@ -235,7 +235,7 @@ def test_the_first_candidate_is_never_returned():
 
 @pytest.mark.slow
 def test_derivatives_by_the_parameter(x64):
-    """Also with candidates below f(empty), whose loss is infinite, and where a loss is exactly tau."""
+    """Also with candidates below f(empty), whose loss is infinite, and where a loss is just tau."""
     down = maximum(jnp.array([1.0, 3.0, 3.0, 6.0]), lower=1.0, upper=7.0)
 
     @jax.jit

@@ -128,7 +128,7 @@ def test_removals_are_the_post_s_losses_with_sensitivity_1(name, x64):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", statistics(quick=("max",)))
 def test_one_person_replaced_costs_no_more(name, x64):
-    """Unlike for profiles in general: one removal and one addition move h in opposite directions."""
+    """Unlike for profiles in general, a removal and an addition move h in opposite directions."""
     down, pairs = down_sensitivity_of(name), neighbouring(neighbors="swap")
     for tau in TAUS:
         for epsilon in (0.5, 2.0):

@@ -211,7 +211,7 @@ def test_the_rounding_of_many_records_is_taken_from_the_budgets():
     budgets = np.array([1e-4, 1e-5, 1e-6])[:, None, None]
 
     def loss(scale):
-        """The largest log-ratio of what draws reach, over the budget, from the costs as they are."""
+        """The largest log-ratio of what draws reach, over the budget, by the costs as they are."""
         cost = np.asarray(
             linear_selection(x, from_budgets(three), weights=weights).cost, np.float64
         )

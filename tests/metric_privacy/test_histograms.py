@@ -28,7 +28,7 @@ RECORDS = (10, 10**3, 10**5, 10**7, 10**9)
 
 
 def datasets(seed=0):
-    """Histograms of many sizes, as int64, and for each move their neighbour: ``x``, ``x'``, budget."""
+    """Histograms of many sizes, int64, and for each move their neighbour: ``x``, ``x'``, budget."""
     random = np.random.default_rng(seed)
     before, after, budget = [], [], []
     for n in RECORDS:

@@ -170,7 +170,7 @@ PROFILED = {
 
 @pytest.mark.parametrize("name", PROFILED)
 def test_the_container_of_the_records_changes_nothing(name):
-    """Ties, halves between two multiples, and what lies beyond the bounds: the values alone decide."""
+    """Ties, halves between two multiples, and numbers beyond the bounds: values alone decide."""
     statistic = PROFILED[name]
     for neighbors in statistic.relations:
         options = {"epsilon": 1.0, "neighbors": neighbors}

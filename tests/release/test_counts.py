@@ -1,4 +1,4 @@
-"""Counts of records: whatever a table looks like, the same entries, and so the same probabilities."""
+"""Counts of records: whatever a table looks like, the same entries, so the same probabilities."""
 
 from bisect import bisect_left
 from collections import Counter
@@ -288,7 +288,7 @@ def test_more_records_than_a_padded_row_held():
 
 
 def truth_of(values, numbers, ranks, level, high):
-    """The value of a quantile after a number of changes, by Python's integers, in parts of a cell."""
+    """The value of a quantile after some changes, by Python's integers, in parts of a cell."""
     n, parts = sum(numbers), ranks.refinement
     ends = [0, *accumulate(numbers)]
 

@@ -704,8 +704,9 @@ def test_what_is_released_is_what_is_audited():
                     "positions",
                     lambda self, draws, seen=seen: (seen.append(self), _zeros(self, draws))[1],
                 )
-                function(universe().records[: universe().looked_at][five, :5], *given, epsilon=1.0, neighbors=neighbors,
-                         draws=2, **public | options)  # fmt: skip
+                records = universe().records[: universe().looked_at][five, :5]
+                public |= {"epsilon": 1.0, "neighbors": neighbors, "draws": 2}
+                function(records, *given, **public | options)
             (found,) = seen
             expected = logs_of(name, neighbors, 1.0, "piecewise_laplace")[
                 :, five[rows_of(name, neighbors)]

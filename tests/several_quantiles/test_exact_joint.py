@@ -109,8 +109,12 @@ def drawn_probabilities(x, law, middle, flat=True, size=None, ranked=False):
             rank = (int(sampler._index[0, slot]) + 1) // 2
             for first, share in enumerate(chances(weights.of_firsts(row, k, np.array([slot]))[0])):
                 if share:
-                    place(chance * here * share, left[slot], width[slot], last - first, rank, chosen,
-                          lambda p, some, first=first, slot=slot: down(weights, p, first, slot, some))  # fmt: skip
+
+                    def then(p, some, first=first, slot=slot):
+                        down(weights, p, first, slot, some)
+
+                    p = chance * here * share
+                    place(p, left[slot], width[slot], last - first, rank, chosen, then)
 
     def of_flat(p, some):
         found[some] = found.get(some, 0) + p

@@ -1,4 +1,4 @@
-"""The release of many quantiles: the distribution that the simulation has, exact draws, and edges."""
+"""The release of many quantiles: the distribution of the simulation, exact draws, and edges."""
 
 import itertools
 from fractions import Fraction

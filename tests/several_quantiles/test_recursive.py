@@ -51,7 +51,7 @@ def of_part(records, low, high, q, epsilon, neighbors):
 
 
 def chances_of_numbers(below, above, q, epsilon, neighbors, public):
-    """The probabilities of the noisy numbers, which the last two have for all that are further off."""
+    """The probabilities of noisy numbers, which the last two have for all that are further off."""
     units = 8 if public and neighbors == "swap" else ceil(8 * max(q, 1 - q))
     rate = epsilon / (2 if neighbors == "swap" and not public else 1) / units
     away = np.abs(NUMBERS - (8 * (q * above - (1 - q) * below) // 1)).astype(float)

@@ -107,7 +107,7 @@ def test_every_graph_against_brute_force(n):
 
 
 def audit(distribution):
-    """The exact audit of a distribution with one row for each graph, over all pairs of neighbours."""
+    """The exact audit of a distribution with one row for each graph, over all neighbours."""
     limits = one_sided_limits(distribution)
     limits = limits.reshape(len(limits), -1)
     other = flips(limits)
@@ -396,7 +396,7 @@ def read_edges(data_folder, path):
 
 
 def test_the_karate_club(data_folder):
-    """45 triangles among 34 members; two of them have 10 friends in common, the most of any pair."""
+    """45 triangles among 34 members; two have 10 friends in common, the most of any pair."""
     edges = read_edges(data_folder, "graph_karate/karate_edges.csv")
     adjacency = np.zeros((34, 34), bool)
     adjacency[edges[:, 0], edges[:, 1]] = True

@@ -69,7 +69,7 @@ def one_sided_limits(distribution):
 
 
 def audit_pairs(distribution):
-    """The audit of rows 2i against 2i+1, by their one-sided limits at the breakpoints of the two."""
+    """The audit of rows 2i against 2i+1, by one-sided limits at the breakpoints of the two."""
     rows = len(np.broadcast_to(0, distribution.batch_shape))
     edges = [
         np.asarray(side.values, np.float64) for side in (distribution.lower, distribution.upper)
