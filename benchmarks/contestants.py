@@ -203,7 +203,7 @@ def _by_race(
     weights = np.diff(edges, axis=1)
     weights *= decay
     clocks = generator.standard_exponential(weights.shape, dtype=np.float32)
-    # weights that underflow never win
+    # Weights that underflow never win
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         clocks /= weights
     return _place(

@@ -89,7 +89,7 @@ class Built:
     compile_seconds: float | None = None
     bytes_touched: int | None = None  # arguments read at least once, results written
     temporary_bytes: int | None = None  # what the compiler asks for beside them
-    # seconds of the last run by another process's clock
+    # Seconds of the last run by another process's clock
     own_clock: Callable[[], float] | None = None
 
 
@@ -465,7 +465,7 @@ def finish(
 
     A check that has failed, other than that of a control, ends the program with an error, behind
     the table."""
-    # paths, and how this process was started
+    # Paths, and how this process was started
     hidden = ("out", "tumult_python", "plot", "worker", "child")
     settings = {name: value for name, value in vars(args).items() if name not in hidden}
     where = environment()

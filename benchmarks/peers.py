@@ -105,7 +105,7 @@ def permute_and_flip(scores: np.ndarray, scale: float) -> np.ndarray:
     levels, inverse, counts = np.unique(scores, return_inverse=True, return_counts=True)
     gaps = np.exp(-(levels - levels[0]) / scale)
     nodes = (np.arange(4000) + 0.5) / 4000
-    # many nodes near 0, where many candidates share the best score
+    # Many nodes near 0, where many candidates share the best score
     v, dv = nodes**3, 3 * nodes**2 / 4000
     log_below = np.log1p(-np.outer(v, gaps))
     all_below = log_below @ counts

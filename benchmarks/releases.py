@@ -178,7 +178,7 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     args = arguments()
     repeats = args.repeats or (3 if args.quick else 9)
-    # first: the peak is that of the process
+    # First: the peak is that of the process
     rows, checks = mean_of_many(2**20 if args.quick else 2**24), []
     rows += from_counts(repeats)
     for relation in args.relations:

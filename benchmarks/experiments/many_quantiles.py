@@ -115,7 +115,7 @@ def slices(share: float, pure: bool) -> Callable[..., np.ndarray | None]:
     return contestant
 
 
-# of records, levels, whether tied, and draws
+# Functions of records, levels, whether tied, and draws.
 CONTESTANTS: dict[str, Callable[..., np.ndarray | None]] = {
     "recursive": recursive,
     "joint": joint,

@@ -45,10 +45,10 @@ from dpjax.metric_privacy.validation import validate
 
 Kind = Literal["real", "binary"]
 SEED, POINTS, SIDE, LEAST_POPULATION = 2020, 50, 100.0, 50_000
-# single queries, and matrices for each K, of each universe
+# Single queries, and matrices for each K, of each universe
 UNIVERSES, QUERIES, MATRICES = 20, 1000, 25
 COUNTS = tuple(range(1, 11))
-# matrices are padded with queries that are 0 everywhere, which take no share: two programs to
+# Matrices are padded with queries that are 0 everywhere, which take no share: two programs to
 # compile, not ten
 WIDTHS = (5, 10)
 THRESHOLDS = (2.0, 4.0, 8.0, 16.0)

@@ -56,7 +56,7 @@ def families(datasets: int = DATASETS) -> dict[str, tuple[jax.Array, float, floa
     """
     rng, shape = np.random.default_rng(SEED), (datasets, RECORDS)
     found = {
-        # of one shape: one program
+        # Of one shape: one program.
         "even spacing": (np.broadcast_to(np.arange(1.0, RECORDS + 1), shape), 0.0, RECORDS + 1.0),
         "normal": (rng.normal(size=shape).clip(-10, 10), -10.0, 10.0),
         "beta(0.5, 0.5)": (rng.beta(0.5, 0.5, shape), 0.0, 1.0),

@@ -65,12 +65,12 @@ def joint_exp(
     rate = epsilon / (4 * (1 - share.min()))
     edges = np.concatenate([[lower], np.sort(np.clip(x, lower, upper)), [upper]])
     width, number = np.diff(edges) / (upper - lower), np.arange(n + 1)
-    # of quantile k + 1, from an interval further down
+    # Weights of quantile k + 1, from an interval further down.
     steps = [_step(n, rate, float(one)) for one in share]
     end = np.exp(-rate * np.abs(n - number - n * share[m]))
     before, after, scale = [np.exp(-rate * np.abs(number - n * share[0]))], [], [0.0]
     for k in range(1, m + 1):
-        # of 1, 2, ... quantiles in one interval, the last of them quantile k
+        # Weights of 1, 2, ... quantiles in one interval, the last of them quantile k.
         runs = [np.ones(n + 1)]
         for c in range(1, k + 1):
             stay = np.exp(-rate * n * share[k - c + 1]) if c > 1 else 1.0

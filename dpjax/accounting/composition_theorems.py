@@ -31,11 +31,11 @@ from dpjax.numerics.host_bisection import bisect_numbers
 
 Queries = Literal["fixed", "adaptive"]
 Curve = Callable[[float], float]
-# the maximal number of outcomes of randomized responses with several epsilons
+# The maximal number of outcomes of randomized responses with several epsilons
 MOST_OUTCOMES = 2_000_000
-# the maximal counts for the recursion, and for the formula of fixed queries
+# The maximal counts for the recursion, and for the formula of fixed queries
 _MOST_STEPS, _MOST_FIXED = 200, 500
-# the largest range whose exponential is used; beyond it, the range is treated as pure DP
+# The largest range whose exponential is used; beyond it, the range is treated as pure DP
 _WIDEST = 500.0
 
 
@@ -127,10 +127,8 @@ def bounded_range_delta(
         Dong, Durfee and Rogers (2020), Theorems 2 and 3.
 
     >>> at = {"count": 5, "epsilon": 0.5}
-    >>> (
-    ...     round(bounded_range_delta(0.5, **at, queries="fixed"), 4),
-    ...     round(bounded_range_delta(0.5, **at, queries="adaptive"), 4),
-    ... )
+    >>> fixed = bounded_range_delta(0.5, **at, queries="fixed")
+    >>> round(fixed, 4), round(bounded_range_delta(0.5, **at, queries="adaptive"), 4)
     (0.078, 0.0805)
     """
     curve, most = _of_ranges(bounded_range, count, queries)

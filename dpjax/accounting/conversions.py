@@ -201,14 +201,8 @@ def epsilon_of_rdp(curve: Curve, *, delta: ArrayLike, shape: tuple[int, ...] = (
         Canonne, Kamath and Steinke (2020), Proposition 12; Mironov (2017), for Renyi DP.
 
     >>> from dpjax.accounting import rdp_of_bounded_range
-    >>> round(
-    ...     float(
-    ...         epsilon_of_rdp(
-    ...             lambda order: 10 * rdp_of_bounded_range(0.5, order=order), delta=1e-6
-    ...         )
-    ...     ),
-    ...     3,
-    ... )
+    >>> curve = lambda order: 10 * rdp_of_bounded_range(0.5, order=order)
+    >>> round(float(epsilon_of_rdp(curve, delta=1e-6)), 3)
     3.632
     """
     failure = checks.probability("delta", delta, checks.float_dtype(delta), below=1.0)

@@ -168,7 +168,7 @@ def pair_of(part: Guarantee) -> Pair | None:
     if not 1e-6 <= epsilon <= _WIDEST:
         return None
     scale = exp(-spread / 2) / -expm1(-spread) / 2
-    # of Q at epsilon, and of P at -epsilon
+    # The mass of Q at epsilon, and of P at -epsilon.
     atom = exp(-epsilon) * expm1(epsilon - spread) / expm1(-spread)
     return Pair(
         1.0, part.delta, 0.0, epsilon, 2 * epsilon - spread, scale, exp(epsilon) * atom, atom

@@ -208,7 +208,7 @@ def retry_until_success(
     epsilon = _conditioned(guarantee, beta, bound)
     if count == 1:
         return guarantee if fallback == "public" else absorb_failure(guarantee, beta, test="public")
-    # an underflow must not state pure DP
+    # An underflow must not state pure DP
     leftover = max(beta**count, float_info.min) if beta else 0.0
     return _promised(guarantee, epsilon, guarantee.delta * (1 - leftover) / (1 - beta) + leftover)
 
@@ -222,18 +222,16 @@ def attempts_for(failure: float, *, leftover: float) -> int:
         failure: in [0, 1), a bound on the probability that one attempt fails.
         leftover: in (0, 1).
 
-    >>> (
-    ...     attempts_for(0.5, leftover=1e-6),
-    ...     attempts_for(0.9, leftover=1e-6),
-    ...     attempts_for(0.0, leftover=0.5),
-    ... )
-    (20, 132, 1)
+    >>> attempts_for(0.5, leftover=1e-6), attempts_for(0.9, leftover=1e-6)
+    (20, 132)
+    >>> attempts_for(0.0, leftover=0.5)
+    1
     """
     beta, leftover = (
         checks.concrete_fraction("failure", failure),
         checks.concrete_probability("leftover", leftover),
     )
-    # one less, as the quotient is rounded
+    # One less than the quotient, which is rounded.
     count = max(1, ceil(log(leftover) / log(beta)) - 1) if beta else 1
     while beta**count > leftover:
         count += 1

@@ -163,14 +163,8 @@ def theorem_2_norm(
 
     Theorem 2 (2), at p = 1, 2 and infinity.
 
-    >>> round(
-    ...     float(
-    ...         theorem_2_norm(
-    ...             [[0.0, 1.0]], [2.0], answered=[[0.0, 0.5]], num_records=10.0, norm="maximum"
-    ...         )
-    ...     ),
-    ...     4,
-    ... )
+    >>> answered = {"answered": [[0.0, 0.5]], "num_records": 10.0}
+    >>> float(theorem_2_norm([[0.0, 1.0]], [2.0], **answered, norm="maximum").round(4))
     7.0
     """
     bias, c, n = _parts(queries, scales, answered, num_records)
@@ -232,9 +226,8 @@ def theorem_2_sum(
     The threshold is n max_j ||G_j - Q_j||_1 plus that of :func:`sum_tail`. This is the accuracy of
     Definition 8 in the L1 norm; Theorem 2 (3) bounds the largest error.
 
-    >>> round(
-    ...     float(theorem_2_sum([[0.0, 1.0]], [2.0], num_records=10.0, failure=0.05).threshold), 3
-    ... )
+    >>> bound = theorem_2_sum([[0.0, 1.0]], [2.0], num_records=10.0, failure=0.05)
+    >>> round(float(bound.threshold), 3)
     5.991
     """
     bias, c, n = _parts(queries, scales, answered, num_records)
@@ -298,14 +291,8 @@ def theorem_11_maximum(
 
     The threshold is max_u ||c * q(u') - q(u)||_inf + ln(K/failure) max c.
 
-    >>> round(
-    ...     float(
-    ...         theorem_11_maximum(
-    ...             [[0.0, 1.0]], [0.1], answered=[[0.0, 0.75]], failure=0.05
-    ...         ).threshold
-    ...     ),
-    ...     4,
-    ... )
+    >>> bound = theorem_11_maximum([[0.0, 1.0]], [0.1], answered=[[0.0, 0.75]], failure=0.05)
+    >>> round(float(bound.threshold), 4)
     0.5496
     """
     return theorem_2_maximum(values, scales, answered=answered, num_records=1.0, failure=failure)

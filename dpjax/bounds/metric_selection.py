@@ -69,9 +69,8 @@ def small_db_error(
     N^m, and Hoeffding's inequality in place of its consequence alpha (which needs a spread of at
     most 1). It is never above the printed bound at the m of ``small_db_size``.
 
-    >>> round(
-    ...     small_db_error(100, num_elements=3, num_queries=3, scale=0.1, size=8, failure=0.05), 3
-    ... )
+    >>> error = small_db_error(100, num_elements=3, num_queries=3, scale=0.1, size=8, failure=0.05)
+    >>> round(error, 3)
     34.825
     """
     _check(num_records=num_records, num_elements=num_elements, num_queries=num_queries, size=size)

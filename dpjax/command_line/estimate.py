@@ -34,7 +34,7 @@ from dpjax.frames.tables import kinds_of
 from dpjax.release import Quantile
 
 _JOINT = "joint_quantiles"  # for several quantiles
-# by their index in the seed
+# The mechanisms by their index in the seed.
 _NUMBERS = ("piecewise_laplace", "inverse_sensitivity", "laplace", _JOINT, "permute_and_flip")
 
 

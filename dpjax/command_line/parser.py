@@ -16,7 +16,7 @@ from dpjax.version import __version__
 T = TypeVar("T")
 NEIGHBORS = ("add_remove", "swap")  # as in dpjax.checks, which would load NumPy
 PER_UNIT = ("mean", "sum", "min", "max", "count")
-# with a resolution
+# With a resolution.
 GRID_MECHANISMS = ("piecewise_laplace", "inverse_sensitivity", "permute_and_flip")
 LINE_MECHANISMS = ("piecewise_laplace", "inverse_sensitivity", "laplace")  # without a resolution
 MARKS = {"comma": ",", "point": ".", "blank": " ", "apostrophe": "'"}

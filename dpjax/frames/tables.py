@@ -195,7 +195,7 @@ def _opened(frame: Any) -> _Opened:
         )
         raise TypeError(f"frame must be of {kinds}, got {type(frame).__name__}{hint}.") from error
     lazy = isinstance(known, narwhals.LazyFrame)
-    # before anything is charged
+    # Before anything is charged
     if known.implementation.name.lower() == "duckdb" and find_spec("pyarrow") is None:
         raise ImportError("a DuckDB relation needs PyArrow: pip install pyarrow.")
     engine, remake = (

@@ -137,9 +137,8 @@ def linear_selection(
 
     >>> from dpjax.metric_privacy.metrics import from_budgets
     >>> metric = from_budgets([[0.0, 1.0], [1.0, 0.0]])
-    >>> distribution = linear_selection(
-    ...     [3.0, 1.0], metric, weights=[[1.0, 0.0], [0.0, 1.0]]
-    ... )  # the commoner element
+    >>> weights = [[1.0, 0.0], [0.0, 1.0]]  # to select the commoner element
+    >>> distribution = linear_selection([3.0, 1.0], metric, weights=weights)
     >>> bool(jnp.isclose(distribution.prob(0.0) / distribution.prob(1.0), jnp.exp(1.0), rtol=1e-4))
     True
     """

@@ -169,7 +169,7 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> object:
-    # imported on use, as they import JAX
+    # Imported on use, as they import JAX
     if name in ("metric_choice", "metric_laplace", "small_db"):
         return getattr(importlib.import_module("dpjax.release.metric"), name)
     raise AttributeError(f"module 'dpjax.release' has no attribute {name!r}")

@@ -219,7 +219,7 @@ class Quantiles(Statistic):
     ) -> Guarantee:
         """Return the cost of this many draws together."""
         several = self.drawn_by(neighbors) != "joint" and len(self.levels) > 1
-        # the range of several draws in sequence is twice epsilon
+        # The range of several draws in sequence is twice epsilon
         return cost_of(epsilon, draws, neighbors, 2 if several else 1)
 
     def value(self, counts: Counts) -> np.ndarray:

@@ -151,7 +151,7 @@ class Parameters(NamedTuple):
         """
         terms = checks.static_integer("terms", terms, 2)
         whole, single = level_parts(levels)[1], single_term(levels, neighbors, size_is_public)
-        # whatever the number of records, which may be private: places are 64-bit integers
+        # Whatever the number of records, which may be private: places are 64-bit integers
         if whole >= 2**27:
             raise ValueError(
                 f"qs have the common denominator {whole}, too large for exact ranks: use short "
@@ -396,7 +396,7 @@ def choose(
     sums, last = np.cumsum(weights, axis=-1), weights.shape[-1] - 1
     total = sums[row, -1]
     target, chosen = uniform * total, np.zeros(len(row), np.int64)
-    # binary search: how many sums are at most the target
+    # Binary search: how many sums are at most the target
     for bit in reversed(range(last.bit_length())):
         further = np.minimum(chosen + (1 << bit), last)
         chosen = np.where(sums[row, further - 1] <= target, further, chosen)

@@ -91,7 +91,7 @@ def as_array(x: Any) -> np.ndarray:
             array = array if wider is None else array.astype(wider)
         return array
     if not isinstance(x, (list, tuple)):
-        # of Polars, which does not make them NumPy's
+        # Integers of Polars, which does not make them NumPy's.
         if str(getattr(x, "dtype", "")) not in ("Int128", "UInt128"):
             return np.asarray(x, dtype=object)
         x = x.to_list()

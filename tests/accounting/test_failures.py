@@ -137,7 +137,7 @@ def test_a_bounded_range_survives_conditioning():
     """Distributions of range 1 whose loss is 1 too: every two masses, every set of successes."""
     one, claims = Guarantee(1.0, 1.0, "swap"), set()
     for shift in np.linspace(0.01, 0.99, 9):
-        # losses shift and shift - 1 leave no choice
+        # Losses shift and shift - 1 leave no choice
         first = (1 - exp(shift - 1)) / (exp(shift) - exp(shift - 1))
         q = np.array([first, 1 - first])
         p = q * np.exp([shift, shift - 1])

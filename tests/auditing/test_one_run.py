@@ -260,6 +260,6 @@ def test_hostile_scores_are_guesses_like_others():
         Finite(jnp.arange(2.0), costs, jnp.ones(())) for costs in (cost, cost[:, ::-1])
     )
     for seed in range(3):
-        # the third row gives itself away
+        # The third row gives itself away
         assert int(correct_guesses(jax.random.key(seed), with_canary, without_canary, 1)) == 1
     assert audit_in_one_run(jax.random.key(0), with_canary, without_canary, guesses=4).epsilon == 0

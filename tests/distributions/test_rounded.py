@@ -490,7 +490,7 @@ def test_a_sweep_over_epsilon_compiles_once_and_ends_are_finite(x64):
             found = evaluate(jnp.asarray(epsilon, dtype))
             assert np.isfinite(found).all()
             assert np.isfinite(slope(jnp.asarray(epsilon, dtype))).all()
-        # at 1e9 the value is all there is
+        # At 1e9 the value is all there is
         np.testing.assert_array_equal(found[-1], [3.0, 3.0, 3.0])
         uniform = evaluate(jnp.asarray(1e-6, dtype))
         np.testing.assert_allclose(uniform[0], TOP / 2, atol=1e-4)

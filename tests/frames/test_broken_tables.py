@@ -132,7 +132,7 @@ def test_a_missing_id_is_no_other_id():
         )
 
     assert 0.6 < worst_of_ids(law) <= 1 + 1e-12
-    # the control: the number of the first one
+    # The control: the number of the first one
     assert worst_of_ids(lambda rows: law(rows, one_of_them=True)) > 1.4
     found = release.distinct_count(
         [None, "a", None, "b"] * 50, tau=1, upper=9, epsilon=60.0, neighbors="swap"

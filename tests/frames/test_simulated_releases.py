@@ -306,7 +306,7 @@ def test_laplace_noise_has_the_bars_of_the_arrays():
     np.testing.assert_allclose(
         found.frame[["mean_abs_error", "lower95", "upper95"]].to_numpy()[0], bars, rtol=1e-4
     )
-    # control
+    # Control
     assert (
         abs(
             float(dpjax.piecewise_laplace(profile, 0.3).mean_abs_error(profile.value))

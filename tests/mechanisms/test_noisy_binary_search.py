@@ -155,7 +155,7 @@ def test_control_the_published_scale(k, x64):
 @pytest.mark.slow
 def test_control_a_threshold_that_depends_on_the_data(x64):
     down, epsilon = down_sensitivity_of("max"), 2.0
-    # not capped below four people
+    # Not capped below four people
     people = np.sum(np.diff(np.asarray(down_sensitivity_of("sizesq").values)) != 0, axis=-1)
     distribution = noisy_binary_search(
         down, epsilon=epsilon, tau=1.0 + 3.0 * people, candidates=CANDIDATES

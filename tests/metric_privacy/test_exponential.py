@@ -100,7 +100,7 @@ def test_the_null_record_makes_n_private(x64):
     rows = np.concatenate([histograms(3, n) for n in range(5)])
     absent = np.array([0.5, 0.8, 1.0])
     metric = from_budgets(BUDGETS).with_absence(absent)
-    # null records counted: a move is a move
+    # Null records counted: a move is a move
     padded = np.concatenate([rows, 10 - rows.sum(-1, keepdims=True)], axis=-1)
     whole = np.asarray(metric.budgets)
     loss, spread = losses(log_probabilities(weights, metric, rows), padded, whole)

@@ -80,7 +80,7 @@ def test_with_the_null_record_a_record_more_is_within_its_budget_too(x64):
         if np.abs(histograms[a] - histograms[b]).sum() == 1
     ]
     assert max(found[pair] for pair in more) <= 0.8 * (1 + 1e-9)
-    # a metric without the null record promises nothing about n
+    # A metric without the null record promises nothing about n
     assert max(public[pair] for pair in more) > 0.9
     assert max(found[a, b] / BUDGETS[i, j] for a, b, i, j in moves(histograms)) <= 1 + 1e-9
 

@@ -104,7 +104,7 @@ def test_sums_of_segments_are_exact_whatever_overflows():
         lengths = rng.integers(0, 4, 7)
         starts = np.append(0, np.cumsum(lengths))
         numbers = rng.integers(-(2**40), 2**40, starts[-1])
-        # something before that makes the running sum overflow again and again
+        # Something before that makes the running sum overflow again and again
         whole = np.append(2**62, numbers)
         found = running_sums(
             np.append(whole, whole), np.concatenate([[0], 1 + starts, [2 * len(whole)]])

@@ -363,7 +363,7 @@ def test_an_epsilon_with_which_large_groups_would_not_fit_into_memory_is_refused
         assert release.nested_quantiles(
             range(10), percents, counts=counts, epsilon=1.0, **grid
         ).values.shape == (1, 99)
-    # by the recursion
+    # This is drawn by the recursion.
     assert release.private_quantiles(range(10), percents, epsilon=1e-3, **grid).values.shape == (
         1,
         99,

@@ -154,7 +154,7 @@ def test_loss_and_range_stay_within_epsilon(n, num_levels, kind, cut, name, x64)
         assert result.range >= epsilon * (1 - ROUNDING)  # and nothing is given away
 
 
-# radii from the largest local sensitivities, the step after them, and what the range must reach
+# Radii from the largest local sensitivities, the step after them, and what the range must reach
 MUTANTS = {
     "constant local sensitivity": (
         4,
@@ -242,7 +242,7 @@ def test_a_list_of_edges_has_the_profile_of_its_matrix(block, monkeypatch):
             np.testing.assert_array_equal(one.upper, np.asarray(dense.upper)[row])
             np.testing.assert_array_equal(one.lower, np.asarray(dense.lower)[row])
     assert jax.tree.structure(one) == jax.tree.structure(dense)
-    # all reach the global sensitivity in the end
+    # All reach the global sensitivity in the end
     np.testing.assert_array_equal(radii_of(dense)[:, -1], n - 2)
 
 
