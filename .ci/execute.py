@@ -1,5 +1,6 @@
-"""Run notebooks, two at once, each from its first cell to its last; an error in a cell ends that
-one, and is shown.
+"""Run notebooks, two at once, each from its first cell to its last.
+
+An error in a cell ends its notebook, and is shown.
 
 python .ci/execute.py NOTEBOOK ...
 

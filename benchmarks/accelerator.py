@@ -50,7 +50,7 @@ LEFT_OUT, UNCHECKED = "left out: time", "not timed: no check of it has passed"
 SHARE_BAR, NAIVE_BAR = 0.5, 10
 MANY = 2 * sampling.FEW  # draws a row, more than what is made without a table
 PIECES = 2**23  # of the datasets of the sweep over methods
-# scores in one call of naive Gumbel-max for many draws, as many as an accelerator needs to be busy
+# Scores in one call of naive Gumbel-max for many draws, as many as an accelerator needs to be busy
 NAIVE_SCORES = 2**22
 BYTES_A_PIECE = 40  # data, profile and temporaries of the largest contestant, generously
 CONTROL_FACTOR = 1.25
@@ -140,11 +140,11 @@ class Session:
     start: float = field(default_factory=time.perf_counter)
     rows: list[dict[str, Any]] = field(default_factory=list)
     checks: list[dict[str, Any]] = field(default_factory=list)
-    # contestants, relations: checked, and right
+    # Contestants and relations that were checked, and right.
     passed: set[tuple[str, str]] = field(default_factory=set)
-    # of questions, contestants: seconds for a unit of work
+    # Seconds for a unit of work, of questions and contestants.
     pace: dict[tuple[str, str], float] = field(default_factory=dict)
-    # what was built to be checked
+    # What was built to be checked.
     kept: dict[tuple[str, str, str], Timed] = field(default_factory=dict)
     bandwidth: float | None = None  # bytes in a second
     failed: bool = False
@@ -201,7 +201,7 @@ class Session:
 
 
 class Unseen(BaseException):
-    """A check that cannot see what is wrong: no row, since nothing that it let pass can be trusted."""
+    """A check that cannot see what is wrong: no row, since what it let pass is not trusted."""
 
 
 def on_cpu() -> bool:
@@ -890,7 +890,7 @@ def simulate(session: Session, case: Case, epsilons: int, draws: int) -> None:
     compare(session, "simulate", case.relation, shape, entries, reference=SIMULATE, shares=False)
 
 
-# by name: simulate traces equal functions once
+# It has a name, since simulate traces equal functions once.
 def _mechanism(data: dict[str, jax.Array]) -> dpjax.PiecewiseExponential:
     return dpjax.piecewise_laplace(Case(1, 1, "swap").profile(data["records"]), data["epsilon"])
 
@@ -909,7 +909,7 @@ def methods(session: Session, question: str, case: Case, draws: int | None, shap
     made: dict[str, Timed] = {}
 
     def keep(name: str, method: str) -> Timed:
-        # the check makes one draw with each method
+        # The check makes one draw with each method
         known = name if draws is None or method == "auto" else ""
         made[method] = kept(session, known, case, sampled, profile, drawn, method)()
         return made[method]

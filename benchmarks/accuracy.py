@@ -199,7 +199,7 @@ def compare(case: Records, draws: int, tumult: peers.Tumult | None) -> list[dict
             rows.append(row(question, name, case.relation, shape, status=values, **common))
             continue
         errors = np.abs(values - truth)
-        # the datasets are fixed, so only the spread within each counts
+        # The datasets are fixed, so only the spread within each counts
         error = float(np.mean(errors))
         spread = math.sqrt(float(np.mean(np.var(errors, axis=0, ddof=1))) / errors.size)
         rows.append(

@@ -169,7 +169,7 @@ def _slope(case: Case) -> float:
 
 
 def _decay(case: Case) -> np.ndarray:
-    """exp(-epsilon/2 * level) of the inner end of the n + 1 intervals between bounds and records."""
+    """exp(-epsilon/2 * level) of the inner end of n + 1 intervals between bounds and records."""
     rank = np.arange(case.points + 2)
     steps = np.abs(rank - (case.points + 1) // 2)
     return np.exp(-_slope(case) * np.minimum(steps[:-1], steps[1:])).astype(np.float32)
@@ -204,7 +204,7 @@ def _by_race(
     weights = np.diff(edges, axis=1)
     weights *= decay
     clocks = generator.standard_exponential(weights.shape, dtype=np.float32)
-    # weights that underflow never win
+    # Weights that underflow never win
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         clocks /= weights
     return _place(

@@ -43,7 +43,7 @@ def sharded(distribution, rows: int, devices: int):
 
 
 def serve() -> None:
-    """Answer requests: compile a draw for a number of datasets and devices, run it, hash its bits."""
+    """Answer requests: compile a draw for some datasets and devices, run it, hash its bits."""
     ready = {}
     for line in sys.stdin:
         request = json.loads(line)

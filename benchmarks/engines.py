@@ -39,7 +39,10 @@ PUBLIC: dict[str, Any] = {
 }
 PERSONS: dict[str, Any] = {"unit": "who", "per_unit": "max", "max_groups": 2}
 ONE_A_PERSON = "select who, g, max(x) as x, count(*) as c from t group by who, g"
-PLACES = f"select *, row_number() over (partition by who order by c desc, g) as place from ({ONE_A_PERSON}) as p"
+PLACES = (
+    "select *, row_number() over (partition by who order by c desc, g) as place "
+    f"from ({ONE_A_PERSON}) as p"
+)
 COUNTS = "select g, x, count(*) from t group by g, x"
 BY_PERSON = f"select g, x, count(*) from ({ONE_A_PERSON}) as p group by g, x"
 IN_TWO_GROUPS = f"select g, x, count(*) from ({PLACES}) as p where place <= 2 group by g, x"
@@ -71,7 +74,7 @@ def compared(
     repeats: int,
     bar: float,
 ) -> list[dict[str, Any]]:
-    """Time the engine's own queries and a release in turns; the first one is what the bar is about."""
+    """Time the engine's own queries and a release in turns; the bar is about the first one."""
     times: dict[str, list[float]] = {query: [] for query in (*own, name)}
     before, grew = megabytes(), 0.0
     for turn in range(repeats + 1):
@@ -209,7 +212,10 @@ def of_a_file(folder: str, rows: int) -> list[dict[str, Any]]:
                     for g, age, income in zip(*(c.tolist() for c in columns), strict=True)
                 )
             )
-    options = "--column age --by region --lower 0 --upper 120 --resolution 1 --neighbors add_remove --groups region1 region2"
+    options = (
+        "--column age --by region --lower 0 --upper 120 --resolution 1 --neighbors add_remove "
+        "--groups region1 region2"
+    )
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, "release", path, *options.split()],
         capture_output=True,

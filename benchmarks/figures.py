@@ -22,7 +22,7 @@ FIELDS = (
     *("ratio", "ratio_spread", "reference", "bar", "reach", "met"),
 )
 SHARE = ", share of the copy bandwidth"
-# what of it is kept, beside bars
+# The questions that are kept, beside bars.
 ON_A_DEVICE = ("one draw", "many draws", "raw records to a draw", "error bars", "simulate")
 
 # The sentences of the README: what names a row (script, question, contestant, relation), and

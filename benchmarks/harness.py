@@ -37,7 +37,7 @@ NO_RELATION = "no privacy"  # memory reads, sorts: nothing private in them
 
 @dataclass(frozen=True)
 class Case:
-    """Datasets, one a row, and the question asked of them: a private median with piecewise Laplace."""
+    """Datasets, one a row, and the question to them: a private median with piecewise Laplace."""
 
     rows: int
     points: int
@@ -90,7 +90,7 @@ class Built:
     compile_seconds: float | None = None
     bytes_touched: int | None = None  # arguments read at least once, results written
     temporary_bytes: int | None = None  # what the compiler asks for beside them
-    # seconds of the last run by another process's clock
+    # Seconds of the last run by another process's clock
     own_clock: Callable[[], float] | None = None
 
 

@@ -56,7 +56,7 @@ def main() -> None:
     for name, size in sizes.items():
         shape = ", ".join(f"{other} {doubled[name][other]}" for other in sizes)
         ratios = [a / b for a, b in zip(times[name], times["base"], strict=True)]
-        # times are those of a dataset
+        # Times are those of a dataset
         grown = statistics.median(ratios) * (2 if name == "datasets" else 1)
         rows.append(
             _row(

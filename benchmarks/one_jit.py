@@ -258,7 +258,7 @@ def errors(case: Case, repeats: int) -> list[dict]:
 
 
 def compilation(case: Case, repeats: int) -> list[dict]:
-    """Processor seconds from a Python function to an executable, each in a cleared process state."""
+    """Processor seconds from a Python function to an executable, each after clearing caches."""
     x = jnp.asarray(case.sorted_data)
     distribution = case.distribution(x)
     key = jax.random.key(0)

@@ -1,10 +1,11 @@
 """Private medians by other libraries, each called as its documentation recommends, with its
 relation and its distribution.
 
-    OpenDP        make_private_quantile on a public grid of candidates; scale found by binary_search_param. Without the number of
-                  records: add/remove; with it (a sized domain and d_in = 2): swap.
-    diffprivlib   tools.median with bounds. Its utility changes by at most 1 if a record is replaced, and the number of records
-                  is taken as public: swap.
+    OpenDP        make_private_quantile on a public grid of candidates; scale found by
+                  binary_search_param. Without the number of records: add/remove; with it (a sized
+                  domain and d_in = 2): swap.
+    diffprivlib   tools.median with bounds. Its utility changes by at most 1 if a record is
+                  replaced, and the number of records is taken as public: swap.
     Tumult Core   NoisyQuantile (its non-Spark measurement), under SymmetricDifference: add/remove.
 
 All three release one median a call; a loop over datasets is how they are used.
@@ -105,7 +106,7 @@ def permute_and_flip(scores: np.ndarray, scale: float) -> np.ndarray:
     levels, inverse, counts = np.unique(scores, return_inverse=True, return_counts=True)
     gaps = np.exp(-(levels - levels[0]) / scale)
     nodes = (np.arange(4000) + 0.5) / 4000
-    # many nodes near 0, where many candidates share the best score
+    # Many nodes near 0, where many candidates share the best score
     v, dv = nodes**3, 3 * nodes**2 / 4000
     log_below = np.log1p(-np.outer(v, gaps))
     all_below = log_below @ counts

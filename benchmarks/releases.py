@@ -149,7 +149,7 @@ def from_counts(repeats: int) -> list[dict[str, Any]]:
 
 
 def mean_of_many(size: int) -> list[dict[str, Any]]:
-    """The mean of very many records of int8: the time, and the memory of the process at its peak."""
+    """The mean of very many records of int8: the time, and the peak memory of the process."""
     records = np.random.default_rng(0).integers(0, 101, size, dtype=np.int8)
     start = time.perf_counter()
     release.mean(records, lower=0, upper=100, resolution=1, epsilon=1.0, neighbors="swap")
@@ -178,7 +178,7 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     args = arguments()
     repeats = args.repeats or (3 if args.quick else 9)
-    # first: the peak is that of the process
+    # First: the peak is that of the process
     rows, checks = mean_of_many(2**20 if args.quick else 2**24), []
     rows += from_counts(repeats)
     for relation in args.relations:

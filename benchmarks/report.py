@@ -73,7 +73,7 @@ SKIPPED = 77  # the exit status of a script that cannot run here and says why, a
 
 
 def run(name: str, folder: pathlib.Path, args: argparse.Namespace) -> tuple[str, list[str]]:
-    """Run one script in a process of its own; return what it printed, and its row of the summary."""
+    """Run one script in its own process; return what it printed, and its row of the summary."""
     place, flag = (HERE / "experiments", "--json") if name in EXPERIMENTS else (HERE, "--out")
     quick = args.quick and name not in SHORT
     command = [

@@ -5,7 +5,8 @@ python benchmarks/scaling.py [--plot FILE.png] [--relation swap] [--quick] [--ou
 The model. Each call is read as a program (its jaxpr), never run, and tallied; loops count as often
 as they turn, and of two branches the larger:
 
-    seconds = call + words * a + transcendentals * b + gathers * c + others * d + sorting * e + bytes * f
+    seconds = call + words * a + transcendentals * b + gathers * c + others * d + sorting * e
+              + bytes * f
 
 words: random 32-bit words; transcendentals: logarithms, exponentials and the like; gathers:
 elements read by index; others: elements of every other operation that computes; sorting: elements *
@@ -198,7 +199,7 @@ def predict(point: dict[str, Any], counts: str, prices: dict[str, float]) -> flo
 
 
 def model_rows(points: list[dict[str, Any]], relation: str) -> tuple[list[dict], dict[str, Any]]:
-    """Measured, predicted and relative residual of every point; adds the predictions to the points."""
+    """Measured, predicted and relative residual of each point; adds predictions to the points."""
     rows, models = [], {}
     for counts, measured, unit in (
         ("counts", "seconds", "s a call"),

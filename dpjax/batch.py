@@ -24,10 +24,10 @@ class Batch(Shown):
     distribution draws what row 0 draws, because the randomness of a row is derived from its index.
     """
 
-    # fields with a trailing event axis; named once per axis
+    # Fields with a trailing event axis; named once per axis
     _event_axes: ClassVar[tuple[str, ...]] = ()
     _next_step: ClassVar[str] = ""  # which function accepts this object, for error messages
-    # dotted attribute paths of public numbers for the repr
+    # Dotted attribute paths of public numbers for the repr
     _parameters: ClassVar[tuple[str, ...]] = ()
 
     @property

@@ -68,7 +68,9 @@ class Shown:
         table = (
             [_cells("th", ["", *cells]), *(_cells("td", line) for line in lines)] if rows else []
         )
-        return f"<div><code>{escape(repr(self))}</code><table>{''.join(table)}</table>{_svg(picture) if picture else ''}</div>"
+        shown = _svg(picture) if picture else ""
+        code = f"<code>{escape(repr(self))}</code>"
+        return f"<div>{code}<table>{''.join(table)}</table>{shown}</div>"
 
     def plot(self, axes: Any = None) -> Any:
         """Plot with matplotlib, at most the first ten rows of a batch, and return the axes.

@@ -15,7 +15,7 @@ import pathlib
 import sys
 
 if "XLA_FLAGS" not in os.environ:  # for pytest's workers and the processes that tests start, too
-    # later versions have one way to emit code
+    # Later versions have one way to emit code
     older = tuple(map(int, importlib.metadata.version("jax").split(".")[:2])) < (0, 11)
     # The other processor has a worker of its own: no program is split for several threads, which is
     # work of its own.
@@ -23,9 +23,9 @@ if "XLA_FLAGS" not in os.environ:  # for pytest's workers and the processes that
         "--xla_cpu_parallel_codegen_split_count=1" + " --xla_cpu_use_fusion_emitters=false" * older
     )
     os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
-# its threads wait for each other where every processor has a worker
+# Its threads wait for each other where every processor has a worker
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-# nobody reads which line an operation of a program comes from
+# Nobody reads which line an operation of a program comes from
 os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")
 UNOPTIMIZED = os.environ.get("JAX_DISABLE_MOST_OPTIMIZATIONS") == "1"
 

@@ -148,7 +148,7 @@ def test_the_sweeps_name_what_was_chosen_and_what_was_fastest(whole):
         assert line["fastest"] == min(values, key=values.get)
         assert line["value"] == values[line["chosen"]]
         assert line["contestant"] == f"auto chose {line['chosen']}, fastest was {line['fastest']}"
-        # other methods draw otherwise, so the draws tell which was chosen
+        # Other methods draw otherwise, so the draws tell which was chosen
         assert min(line["equal_draws"].values()) < 0.9
     chosen = {
         line["shape"]: line["chosen"]

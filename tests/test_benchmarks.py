@@ -297,7 +297,7 @@ def test_a_check_that_fails_ends_the_program_behind_its_table(harness, capsys, t
         tools.finish("benchmark", args, rows, [check])
     assert "| rejected: wrong distribution |" in capsys.readouterr().out
     assert json.loads((tmp_path / "out.json").read_text())["checks"] == [check]
-    # what must be rejected is no failure
+    # What must be rejected is no failure
     tools.finish("benchmark", args, rows, [check | {"control": True}])
 
 

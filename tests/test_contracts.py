@@ -311,7 +311,7 @@ def test_public_functions_take_key_and_data_first_and_everything_else_by_keyword
             assert not isinstance(p.default, bool), (
                 f"{name}: {p.name} is a boolean that flips meaning"
             )
-            # they have one relation
+            # They have one relation
             if p.name in ("key", "neighbors") and (
                 p.name == "key" or name not in ("count", "histogram")
             ):

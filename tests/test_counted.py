@@ -24,7 +24,7 @@ def counted(monkeypatch):
 def test_bytes_are_those_of_every_step(counted):
     x = jax.ShapeDtypeStruct((64, 256), np.float32)
     data = 4 * 64 * 256
-    # read and written
+    # Read and written
     assert counted.counts(lambda x: x + 1, x)["bytes"] == pytest.approx(2 * data, rel=0.01)
     sums = counted.counts(lambda x: jnp.sum(x, axis=1), x)["bytes"]
     assert sums == pytest.approx(data, rel=0.1)

@@ -156,7 +156,7 @@ def test_a_batch_of_a_release_has_its_last_axis_side_by_side():
     assert str(shown).split("\n")[:2] == ["0  1  2 | 6  7  8", "3  4  5 | 9  10  11"]
     many = np.arange(84.0).reshape(1, 2, 3, 14)
     cells = html_of(release.Release(many, many.astype(int), None, EACH))[1]
-    # one row is left out
+    # One row is left out
     assert [row[0] for row in cells] == [
         "",
         "(0, 0)",

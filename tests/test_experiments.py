@@ -134,7 +134,7 @@ def test_vertebral_columns(rows_of):
 def test_laplace_against_steps(rows_of):
     rows = rows_of("laplace_against_steps")
     for row in rows:
-        # the bounds are 500 records away
+        # The bounds are 500 records away
         if row["data"] == "even spacing" and row["epsilon"] >= 0.25:
             assert row["ratio"] == pytest.approx(
                 row["epsilon"] / 4 / math.tanh(row["epsilon"] / 4), rel=1e-9
@@ -221,7 +221,7 @@ def test_loose_bounds(x64, monkeypatch):
     the clamp; Duff nothing.
     """
     monkeypatch.syspath_prepend(str(FOLDER))
-    # of epsilon 1/2
+    # Rows of epsilon 1/2.
     rows = importlib.import_module("loose_bounds").rows(datasets=8, records=300)[:3]
     for name in ("Duff", "PLM"):
         errors = [row[name] for row in rows]
@@ -262,7 +262,9 @@ def test_selection(rows_without_tables, monkeypatch):
         if row["comparison"] == "epsilon 1":
             assert k > 2**13 or flipped < row["exponential"]
             assert k == 2 or row["tree Laplace"] > row["exponential"]
-        else:  # with a bounded range the exponential mechanism is the better one, at the same concentrated privacy
+        else:
+            # With a bounded range the exponential mechanism is the better one, at the same
+            # concentrated privacy.
             assert (
                 row["exponential"]
                 < min(flipped or math.inf, row["tree Gaussian"])
@@ -326,7 +328,7 @@ def test_subsampling(x64, rows_without_tables, monkeypatch):
         )
         assert row["bound"] - 1e-12 <= row["ratio"] <= 1 + 1e-12
     least = [row for row in rows if row["figure"] == "multiple" and row["probability"] < 2e-4]
-    # the limit is attained
+    # The limit is attained
     assert all(row["ratio"] == pytest.approx(row["bound"], rel=1e-3) for row in least)
     # epsilon at most 2 p costs at most twice the noise
     assert sum(row["ratio"] < 0.5 for row in least) == 2
@@ -417,7 +419,7 @@ def test_metric_budgets(x64, monkeypatch):
         for policy in ("Blowfish", "smooth")
     }
     assert [row["pairs"] for row in found["Blowfish"]] == [2, 5, 24, 79]
-    # theirs are 16 and 192: both orders of each pair
+    # Theirs are 16 and 192: both orders of each pair
     assert [row["violations"] for row in found["Blowfish"]] == [0, 0, 8, 96]
     expected = {
         "Blowfish": (0.6905, 0.8839, 1.1570, 1.2608),
@@ -468,7 +470,7 @@ def test_metric_budgets_of_cities(x64, data_folder, monkeypatch):
         assert rows[name, "km"]["elevation"] == pytest.approx(
             rows[name, "degrees"]["elevation"], rel=0.15
         )
-    # published: between 2 and 3, on a list of 741
+    # Published: between 2 and 3, on a list of 741
     assert 2 < rows["top 1000", "degrees"]["mean"] < 3.5
     assert 90 < rows["top 1000", "degrees"]["elevation"] < 110  # published: 202
     # The same place twice: its distance from itself is what the factor measures.
@@ -573,7 +575,7 @@ def test_many_quantiles(x64, monkeypatch):
     levels = np.arange(1, m + 1) / (m + 1)
     assert rival.is_pure(levels, 12_000, 1.0, 1e6)
     assert not rival.is_pure(levels, 10_000, 1.0, 1e6)  # control: too near each other
-    # control: two ranks that come from one are not paid for
+    # Control: two ranks that come from one are not paid for
     assert not rival.is_pure(levels, 10**6, 1.0, 1e6, share=0.25)
     with pytest.raises(ValueError, match="too near"):
         rival.slice_quantiles(

@@ -109,7 +109,7 @@ def test_few_draws_have_one_condition():
     text = lowered(draw, GIVEN[0], jax.ShapeDtypeStruct((8192, 1023), np.float32))
     assert faults(text) == {}
     assert len(traced_conditions(text)) == 1
-    # without which XLA runs both branches on a GPU
+    # Without which XLA runs both branches on a GPU
     assert text.count("stablehlo.optimization_barrier") == 3
 
 
@@ -194,7 +194,7 @@ def test_a_host_call_is_caught():
     for function, target in ((call, "dpjax_host_call"), (callback, "callback")):
         text = jax.jit(function).lower(jnp.zeros(3)).as_text()
         assert target in faults(text)["host calls"][0]
-    # a library of the device is none
+    # A library of the device is none
     assert not host_calls(jax.jit(jnp.linalg.cholesky).lower(jnp.eye(3)).as_text())
 
 

@@ -14,7 +14,7 @@ import types
 import dpjax
 
 ROOMS = [name for name in dir(dpjax) if inspect.ismodule(getattr(dpjax, name))]
-# the theorems about a mechanism are in a module
+# The theorems about a mechanism are in a module
 DOCUMENTED_AS_MODULES = {f"dpjax.bounds.{name}" for name in dpjax.bounds.__all__}
 
 
@@ -103,7 +103,7 @@ def test_a_star_import_shadows_nothing_of_python():
     assert names["median"] is dpjax.median
     python = {*dir(builtins), *sys.stdlib_module_names}
     assert {name for name in names if not name.startswith("__")} & python == set()
-    # they are there for those who write dpjax.sum
+    # They are there for those who write dpjax.sum
     assert {"random", "statistics", "sum"} == set(dir(dpjax)) & python
     assert set(dpjax.__all__) == set(dir(dpjax)) - python
 

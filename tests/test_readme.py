@@ -79,7 +79,7 @@ def untrue(block):
 
 @pytest.mark.slow
 def test_every_example_runs_alone_and_prints_what_it_says(monkeypatch, tmp_path, capsys):
-    # one of them writes a table and a ledger, which the command then reads
+    # One of them writes a table and a ledger, which the command then reads
     monkeypatch.chdir(tmp_path)
     assert (len(CODE), len(COMMANDS)) == (4, 1)
     assert [line for block in CODE for line in untrue(block)] == []

@@ -1,4 +1,4 @@
-"""A training loop with private clipping norms: 200 steps, its noise, its scale and its guarantee."""
+"""A training loop with private clipping norms: 200 steps, its noise, scale and guarantee."""
 
 from dataclasses import dataclass
 from math import log
@@ -87,7 +87,7 @@ def test_the_guarantee_of_the_run():
     with Gaussian noise, subsampled.
     """
     p, epsilon, deviation = training_loop.probability, training_loop.epsilon, training_loop.noise
-    # what ``help(dpjax.accounting)`` says, with the draws and without
+    # What ``help(dpjax.accounting)`` says, with the draws and without
     stated, without, delta = 2.71, 2.69, 1e-5
     z = np.linspace(-10 * deviation, 14 * deviation, 3001)[:, None]
     gaussian = (
@@ -101,7 +101,7 @@ def test_the_guarantee_of_the_run():
         chance = np.stack([rare, 1 - rare], axis=-1) * gaussian
         ratio = np.exp(np.stack([t, t - epsilon], axis=-1) + (2 * z - 1) / (2 * deviation**2))
         mixed = 1 - p + p * ratio
-        # both directions
+        # Both directions
         powers = [mixed ** np.stack([a, 1 - a])[:, None, None, None] for a in orders.astype(float)]
         worst = [np.sum(chance * power, axis=(2, 3)).max() for power in powers]
         bounds = 200 * np.log(worst) / (orders - 1)

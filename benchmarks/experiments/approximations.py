@@ -7,9 +7,11 @@ Exact mean absolute errors of piecewise Laplace on 1001 quantiles of N(0, 1) (no
 relative to the whole profile:
 
     levels          the smallest k for which profile.truncate(k) has an error at most 1 % larger
-    k eps / log     that k in units of log(range / gap) / epsilon, where the gap is the one next to the median
+    k eps / log     that k in units of log(range / gap) / epsilon, where the gap is the one next to
+                    the median
     at 1/eps        the error at k = 1/epsilon, rounded up, and at ten times that
-    R = A           of radii R_l = A_{l-1}, the largest local sensitivity within l-1 changes (``from_local_sensitivity``)
+    R = A           of radii R_l = A_{l-1}, the largest local sensitivity within l-1 changes
+                    (``from_local_sensitivity``)
     as printed      of radii R_l = A_l, Corollary 5.1
 
 Beyond level k there is one piece, from there to the bound: its weight is about range * exp(-epsilon

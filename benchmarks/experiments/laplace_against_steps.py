@@ -58,7 +58,7 @@ def columns(folder: Any) -> list[Column]:
 
 
 def rows(data: list[Column], epsilons: tuple[float, ...] = EPSILONS) -> list[dict[str, Any]]:
-    """One row for each column of data and epsilon. The columns are one batch, padded to one length."""
+    """One row for each column of data and epsilon. The columns are one batch, of one length."""
     rate, sizes = jnp.asarray(epsilons)[:, None], np.array([column.records.size for column in data])
     records = np.stack(
         [np.pad(column.records, (0, sizes.max() - column.records.size)) for column in data]

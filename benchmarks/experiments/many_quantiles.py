@@ -12,9 +12,12 @@ joint draw gets n as public, as SliceQuantiles does. It is left out where it is 
     recursive           dpjax.recursive_quantiles, after Kaplan, Schnapp and Stemmer (2022)
     joint               dpjax.joint_quantiles with a public n
     nested              dpjax.nested_quantiles, with a private n
-    slices              SliceQuantiles (Imola and others, 2025) with the authors' numbers, where its gap assumption holds
-    slices, tight       the same with .24 epsilon for the rate of a slice, about the most that its proof allows
-    slices, no proof    the same as slices where the assumption fails: there is no pure guarantee, and a proven one costs more
+    slices              SliceQuantiles (Imola and others, 2025) with the authors' numbers, where its
+                        gap assumption holds
+    slices, tight       the same with .24 epsilon for the rate of a slice, about the most that its
+                        proof allows
+    slices, no proof    the same as slices where the assumption fails: there is no pure guarantee,
+                        and a proven one costs more
 
 SliceQuantiles needs no distinct values for its privacy, but never draws a tied value itself: of
 tied data it gets records that are spread evenly at random within half a step of the grid, which
@@ -113,7 +116,7 @@ def slices(share: float, pure: bool) -> Callable[..., np.ndarray | None]:
     return contestant
 
 
-# of records, levels, whether tied, and draws
+# Functions of records, levels, whether tied, and draws.
 CONTESTANTS: dict[str, Callable[..., np.ndarray | None]] = {
     "recursive": recursive,
     "joint": joint,

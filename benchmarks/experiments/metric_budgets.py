@@ -8,10 +8,13 @@ epsilon-DP asks for, at epsilon the smallest budget of the universe, over the sc
 asks for. No data set is needed: scales depend on the queries and on the metric only. Closed forms
 and the certified optimum, no draws.
 
-    2b        1000 single queries on each of 20 universes of 50 random points in a square of side 100, budgets Euclidean distances
+    2b        1000 single queries on each of 20 universes of 50 random points in a square of side
+              100, budgets Euclidean distances
     2c, 2d    real and binary matrices of K = 1 to 10 queries on the same universes, by strategy
-    3         single queries on US cities with more than 50,000 inhabitants, and the average elevation of an inhabitant's home
-    4, 5      Blowfish and smooth thresholds T: root mean squared error at epsilon = 1, and improvement factors
+    3         single queries on US cities with more than 50,000 inhabitants, and the average
+              elevation of an inhabitant's home
+    4, 5      Blowfish and smooth thresholds T: root mean squared error at epsilon = 1, and
+              improvement factors
 
 The paper has one universe. The factor is dominated by its closest pair, which sets epsilon: 2c and
 2d show the mean over universes and, in brackets, the lowest and the highest mean of one.
@@ -43,10 +46,10 @@ from dpjax.metric_privacy.validation import validate
 
 Kind = Literal["real", "binary"]
 SEED, POINTS, SIDE, LEAST_POPULATION = 2020, 50, 100.0, 50_000
-# single queries, and matrices for each K, of each universe
+# Single queries, and matrices for each K, of each universe
 UNIVERSES, QUERIES, MATRICES = 20, 1000, 25
 COUNTS = tuple(range(1, 11))
-# matrices are padded with queries that are 0 everywhere, which take no share: two programs to
+# Matrices are padded with queries that are 0 everywhere, which take no share: two programs to
 # compile, not ten
 WIDTHS = (5, 10)
 THRESHOLDS = (2.0, 4.0, 8.0, 16.0)
@@ -123,7 +126,7 @@ def matrix_cells(metric: Metric, queries: np.ndarray) -> dict[str, Any]:
 
 
 def threshold_rows(distances: Metric, queries: np.ndarray) -> list[dict[str, Any]]:
-    """Figures 4 and 5, at epsilon 1; at others, errors are divided by it and factors are the same."""
+    """Figures 4 and 5, at epsilon 1; at others, errors are divided by it, factors the same."""
     found = []
     for policy, make in (("Blowfish", blowfish), ("smooth", smooth_threshold)):
         metric = make(distances, epsilon=1.0, threshold=np.array(THRESHOLDS)[:, None])
@@ -188,7 +191,7 @@ def city_rows(folder: Any, queries: int = QUERIES) -> list[dict[str, Any]]:
 
 
 def cities(folder: Any) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Longitudes and latitudes ``(N, 2)``, and elevations ``(N,)`` in metres, largest city first."""
+    """Longitudes and latitudes ``(N, 2)``, elevations ``(N,)`` in metres, largest city first."""
     table = read(folder / "us_cities_geonames_2012" / "geonames_us_cities15000.csv")
     where = np.array([[row["longitude"], row["latitude"]] for row in table], float)
     height = np.array([row["elevation_m"] or row["dem_m"] for row in table], float)

@@ -11,13 +11,17 @@ It says that a mechanism has at least that error on the dataset or on its hardes
 changes away.
 
     PLM swap, INV swap      piecewise Laplace and inverse sensitivity, median under swap
-    PLM, Duff               on the lower median under add/remove; PLM midpoint: on the midpoint median
-    tight, printed radii    PLM loosened to the local sensitivity at distance l-1, and at l as in Corollary 5.1 of Durfee (2025)
+    PLM, Duff               on the lower median under add/remove; PLM midpoint: on the midpoint
+                            median
+    tight, printed radii    PLM loosened to the local sensitivity at distance l-1, and at l as in
+                            Corollary 5.1 of Durfee (2025)
     truncated               PLM that knows 10 pieces a side and then jumps to the bounds
     (Laplace)               noise of the global sensitivity, clamped to the bounds
-    (Cauchy)                on the smooth sensitivity at beta = epsilon/6, as published, clamped to the bounds
-    (PTR)                   propose-test-release, delta = 1e-3, by the best of 40 proposals in hindsight among those that answer
-                            with probability 0.95 at least; the error of an answer
+    (Cauchy)                on the smooth sensitivity at beta = epsilon/6, as published, clamped to
+                            the bounds
+    (PTR)                   propose-test-release, delta = 1e-3, by the best of 40 proposals in
+                            hindsight among those that answer with probability 0.95 at least; the
+                            error of an answer
 
 "triangles" is a random graph of 60 nodes under edge neighbors: the bound from the counts that
 greedy changes reach, ``duff`` and PLM on the radii of the profile. Rows with a "failure": the error
@@ -53,7 +57,7 @@ def families(datasets: int = DATASETS) -> dict[str, tuple[jax.Array, float, floa
     """
     rng, shape = np.random.default_rng(SEED), (datasets, RECORDS)
     found = {
-        # of one shape: one program
+        # Of one shape: one program.
         "even spacing": (np.broadcast_to(np.arange(1.0, RECORDS + 1), shape), 0.0, RECORDS + 1.0),
         "normal": (rng.normal(size=shape).clip(-10, 10), -10.0, 10.0),
         "beta(0.5, 0.5)": (rng.beta(0.5, 0.5, shape), 0.0, 1.0),

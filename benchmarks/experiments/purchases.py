@@ -7,11 +7,14 @@ python benchmarks/experiments/purchases.py [--json FILE] [--png FILE]
 all purchases. Columns are mean absolute errors as a share of the true value, closed forms and no
 draws:
 
-    interpolated      shifted inverse sensitivity, piecewise Laplace between the values that remain when people leave
+    interpolated      shifted inverse sensitivity, piecewise Laplace between the values that remain
+                      when people leave
     step              the same with flat pieces, as in the literature
-    best tau          "interpolated" at the shift that is best for these very data: hindsight, not private
-    clipped           every person clipped to a bound, then Laplace noise of that scale: at the best bound for these very data.
-                      Hindsight, not private: a fair private rival would have to find the bound first
+    best tau          "interpolated" at the shift that is best for these very data: hindsight, not
+                      private
+    clipped           every person clipped to a bound, then Laplace noise of that scale: at the best
+                      bound for these very data. Hindsight, not private: a fair private rival would
+                      have to find the bound first
     clipped, tenfold  the same at a bound ten times too large
 
 The shift tau is chosen without the data: the smallest one at which the range above f(x) adds at

@@ -10,16 +10,17 @@ around its maximum):
 
     one good      0 for one candidate, c for all others
     linear        0 to c, evenly spaced
-    halves        c times the number of ones in the candidate's index: at each node of the tree the other half is worse by c,
-                  which is the worst case of the tree
+    halves        c times the number of ones in the candidate's index: at each node of the tree the
+                  other half is worse by c, which is the worst case of the tree
 
 Two comparisons, which are not to be mixed:
 
-    epsilon 1     pure differential privacy: exponential mechanism, permute and flip, tree with Laplace noise of scale R
-    zcdp 1/8      zero-concentrated: the exponential mechanism at epsilon 1 (its bounded range of 1 is 1/8-zCDP), permute and flip
-                  at 0.51 (its range is no better than that of any pure privacy: epsilon
-                  tanh(epsilon/2) = 1/8), tree with Gaussian noise of variance 4 R, tree with
-                  Laplace noise at epsilon = sqrt(R/4) (epsilon^2/2 a query)
+    epsilon 1     pure differential privacy: exponential mechanism, permute and flip, tree with
+                  Laplace noise of scale R
+    zcdp 1/8      zero-concentrated: the exponential mechanism at epsilon 1 (its bounded range of 1
+                  is 1/8-zCDP), permute and flip at 0.51 (its range is no better than that of any
+                  pure privacy: epsilon tanh(epsilon/2) = 1/8), tree with Gaussian noise of
+                  variance 4 R, tree with Laplace noise at epsilon = sqrt(R/4) (epsilon^2/2 a query)
 
 The last columns are the bounds that hold for every vector of losses. Permute and flip takes k times
 3.5 sqrt(k) steps for exact probabilities and stops at 2^13 candidates.
@@ -99,7 +100,7 @@ def bounds(comparison: str, size: int) -> dict[str, float]:
 
 
 def pure_epsilon(zcdp: float) -> float:
-    """The epsilon of pure differential privacy with epsilon tanh(epsilon/2) = zcdp, by bisection."""
+    """The epsilon of pure privacy with epsilon tanh(epsilon/2) = zcdp, by bisection."""
     low, high = 0.0, zcdp + 2.0
     for _ in range(100):
         middle = (low + high) / 2

@@ -9,8 +9,10 @@ those that are drawn:
 
     joint               dpjax.joint_quantiles under add/remove, exact
     known n             the same, with the number of records as its public n
-    JointExp            Gillenwater, Joseph and Kulesza (2021), written here in NumPy: 200 draws of each dataset
-    recursive           dpjax.recursive_quantiles, after Kaplan, Schnapp and Stemmer (2022): 200 draws of each dataset
+    JointExp            Gillenwater, Joseph and Kulesza (2021), written here in NumPy: 200 draws of
+                        each dataset
+    recursive           dpjax.recursive_quantiles, after Kaplan, Schnapp and Stemmer (2022): 200
+                        draws of each dataset
     independent         piecewise Laplace for each quantile at its share of epsilon, exact
 
 Hours worked have ties, half of them are 40, and a resolution of 1. JointExp has no ties: it gets
@@ -64,12 +66,12 @@ def joint_exp(
     rate = epsilon / (4 * (1 - share.min()))
     edges = np.concatenate([[lower], np.sort(np.clip(x, lower, upper)), [upper]])
     width, number = np.diff(edges) / (upper - lower), np.arange(n + 1)
-    # of quantile k + 1, from an interval further down
+    # Weights of quantile k + 1, from an interval further down.
     steps = [_step(n, rate, float(one)) for one in share]
     end = np.exp(-rate * np.abs(n - number - n * share[m]))
     before, after, scale = [np.exp(-rate * np.abs(number - n * share[0]))], [], [0.0]
     for k in range(1, m + 1):
-        # of 1, 2, ... quantiles in one interval, the last of them quantile k
+        # Weights of 1, 2, ... quantiles in one interval, the last of them quantile k.
         runs = [np.ones(n + 1)]
         for c in range(1, k + 1):
             stay = np.exp(-rate * n * share[k - c + 1]) if c > 1 else 1.0
@@ -106,7 +108,7 @@ def joint_exp(
 
 @lru_cache(maxsize=2)  # a matrix has a million numbers
 def _step(n: int, rate: float, share: float) -> np.ndarray:
-    """What it weighs that a quantile lies in one interval and the next in another, ``[to, from]``."""
+    """The weights of a quantile in one interval and the next in another, ``[to, from]``."""
     distance = np.arange(n + 1)[:, None] - np.arange(n + 1)
     return np.where(distance > 0, np.exp(-rate * np.abs(distance - n * share)), 0.0)
 

@@ -6,8 +6,10 @@ python benchmarks/experiments/subsampling.py [--json FILE] [--png FILE]
 Laplace noise on a Poisson subsample, at the same privacy, against Laplace noise on all records
 (Steinke 2025):
 
-    ratio          p epsilon_p / epsilon (Equation 7): the noise of all records relative to that of the subsample
-    bound          p / (p + epsilon) (Equation 6), and for epsilon = c p the limit log(1 + c) / c (Equation 8)
+    ratio          p epsilon_p / epsilon (Equation 7): the noise of all records relative to that of
+                   the subsample
+    bound          p / (p + epsilon) (Equation 6), and for epsilon = c p the limit log(1 + c) / c
+                   (Equation 8)
 
 And for Gaussian noise, as in training, at epsilon 1 and delta 1e-6 for a number of epochs, steps
 times the probability p:
@@ -15,7 +17,8 @@ times the probability p:
     noise          the least deviation for each step (sensitivity 1), on Poisson subsamples
     noise / p      the same for an estimate of the sum over all records
     all records    the least deviation without sampling, for as many steps
-    fixed size     on samples of fixed size without replacement, where a replaced record moves the sum by 1, too
+    fixed size     on samples of fixed size without replacement, where a replaced record moves the
+                   sum by 1, too
 
 Closed forms and Renyi divergences, no draws.
 """

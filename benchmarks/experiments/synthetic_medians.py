@@ -141,7 +141,7 @@ def tuned_laplace(local: dpjax.LocalSensitivity, epsilon: float) -> Any:
     """Laplace noise with the beta of the smallest bound/alpha on each dataset: NOT private, as
     published.
     """
-    # from the last on, no alpha is left
+    # From the last on, no alpha is left
     betas = epsilon / (log(1 / DELTA) - 1) * jnp.linspace(0, 1, 129)[1:, None]
     scales = dpjax.smooth_laplace(local.smooth(betas), epsilon, delta=DELTA).mean_abs_error(
         local.value

@@ -6,15 +6,20 @@ python benchmarks/experiments/tied_data.py [--json FILE] [--png FILE] [--draws N
 Datasets of 401 records are sampled from each column. Columns of the table are mean absolute errors
 around each sample's median, averaged over the datasets, all exact:
 
-    piecewise Laplace   dpjax.release.median: the distribution at the points of the grid, which dpjax.piecewise_laplace simulates
+    piecewise Laplace   dpjax.release.median: the distribution at the points of the grid, which
+                        dpjax.piecewise_laplace simulates
     steps               mechanism="inverse_sensitivity": flat pieces
-    integrated          piecewise Laplace for the continuous distribution, integrated over cells, which version 0.2 drew
+    integrated          piecewise Laplace for the continuous distribution, integrated over cells,
+                        which version 0.2 drew
     (of it)             piecewise Laplace as a part of that
-    permute and flip    dpjax.release.median(..., mechanism="permute_and_flip"): epsilon-DP, twice the bounded range
-    OpenDP              make_private_quantile on the same grid: permute and flip on |records below - records above|
+    permute and flip    dpjax.release.median(..., mechanism="permute_and_flip"): epsilon-DP, twice
+                        the bounded range
+    OpenDP              make_private_quantile on the same grid: permute and flip on
+                        |records below - records above|
     (se)                the standard error of the difference between permute and flip and OpenDP
     (1.3 se)            that of the difference between piecewise Laplace and 1.3 times OpenDP
-    diffprivlib         tools.median: the exponential mechanism on the intervals between records (swap only)
+    diffprivlib         tools.median: the exponential mechanism on the intervals between records
+                        (swap only)
     smooth Cauchy       Cauchy noise on the smooth sensitivity, clamped to the bounds
     without resolution  piecewise Laplace for data without ties, which these are not
 
@@ -49,7 +54,7 @@ RELATIONS = ("add_remove", "swap")
 
 @dataclass(frozen=True)
 class Column:
-    """Datasets ``(datasets, records)`` sampled from one column, its public bounds and resolution."""
+    """Datasets ``(datasets, records)`` of one column, its public bounds and resolution."""
 
     name: str
     data: np.ndarray
@@ -136,7 +141,7 @@ def opendp(column: Column, epsilon: float, neighbors: str) -> list[np.ndarray]:
 
 
 def diffprivlib(column: Column, epsilon: float) -> np.ndarray:
-    """The error on each dataset: an interval by width * exp(-epsilon/2 |i - n/2|), uniform inside."""
+    """Error on each dataset: an interval by width * exp(-epsilon/2 |i - n/2|), uniform inside."""
     errors = []
     for records in np.sort(column.data, axis=-1):
         edges = np.concatenate([[column.lower], records, [column.upper]])

@@ -6,15 +6,16 @@ python benchmarks/experiments/triangle_counts.py [--json FILE] [--png FILE]
 Two graphs: Zachary's karate club (34 nodes) and a graph of Facebook pages (22,470 nodes). Columns
 are mean absolute errors, closed forms and no draws:
 
-    PLM exact         piecewise Laplace, radii R_l = A_{l-1} (Nissim, Raskhodnikova and Smith 2007), restricted to the counts that
-                      n nodes can have
+    PLM exact         piecewise Laplace, radii R_l = A_{l-1} (Nissim, Raskhodnikova and Smith 2007),
+                      restricted to the counts that n nodes can have
     PLM clamped       the same on the whole line, and its draws clamped to those counts
     PLM cheap         piecewise Laplace, radii R_l = LS(x) + l - 1 (Durfee 2025, Corollary 5.2)
     INV exact         inverse sensitivity, the radii of the first column
     Laplace           noise of scale (n-2)/epsilon, the global sensitivity
     Laplace clamped   its draws clamped to the possible counts
-    smooth Laplace    noise of scale 2 S/epsilon on the smooth sensitivity S at beta = epsilon / (2 log(2/delta)), clamped: only
-                      (epsilon, delta)-private, so not a rival but a landmark
+    smooth Laplace    noise of scale 2 S/epsilon on the smooth sensitivity S at
+                      beta = epsilon / (2 log(2/delta)), clamped: only (epsilon, delta)-private, so
+                      not a rival but a landmark
 
 All but the last are epsilon-private when one edge is added or removed; the number of nodes is
 public, the nodes are not hidden.

@@ -12,11 +12,8 @@ interleaved in any order. :class:`PartitionFilter` keeps one budget for each par
 the costs of mechanisms on disjoint parts do not add up, and :class:`Ledger` keeps a budget in a
 file.
 
->>> budget, small, charged = (
-...     PrivacyFilter(1.0, 1e-6, "add_remove", orders=(16.0, 32.0)),
-...     Guarantee(0.05, 0.05, "add_remove"),
-...     0,
-... )
+>>> budget = PrivacyFilter(1.0, 1e-6, "add_remove", orders=(16.0, 32.0))
+>>> small, charged = Guarantee(0.05, 0.05, "add_remove"), 0
 >>> while budget.allows(small):
 ...     budget.charge(small)
 ...     charged += 1
@@ -38,10 +35,8 @@ standard deviation of the noise is twice the sensitivity to one example, and eac
 with probability 0.075:
 
 >>> from math import inf
->>> draw, gaussian = (
-...     Guarantee(0.1, 0.1, "add_remove"),
-...     Guarantee(neighbors="add_remove", zcdp=1 / (2 * 2.0**2)),
-... )
+>>> draw = Guarantee(0.1, 0.1, "add_remove")
+>>> gaussian = Guarantee(neighbors="add_remove", zcdp=1 / (2 * 2.0**2))
 >>> round((200 * poisson_subsample(draw + gaussian, probability=0.075)).epsilon_at(1e-5), 2)
 2.71
 

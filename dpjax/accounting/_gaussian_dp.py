@@ -86,7 +86,7 @@ def gdp_of(epsilon: float, *, delta: float) -> float:
     4.2247
     """
     budget, target = checks.concrete_epsilon(epsilon), _log_target(delta)
-    # where mu^2/2 + mu sqrt(2 log(1/delta)) is epsilon
+    # The mu where mu^2/2 + mu sqrt(2 log(1/delta)) is epsilon.
     low = budget / (sqrt(budget / 2 - target / 2) + sqrt(-target / 2))
     low *= 1 - _FEW_ULPS
     return _crossing(lambda mu: _log_delta(mu, budget) <= target, low, 2 * low)[0]

@@ -135,9 +135,8 @@ def allocate(
         Not private where the errors are functions of the data: use it for simulation and public
         data only.
 
-    >>> allocate(lambda epsilon: jnp.array([1.0, 4.0, 9.0]) / epsilon, 6.0, queries=3).round(
-    ...     4
-    ... ).tolist()
+    >>> errors = lambda epsilon: jnp.array([1.0, 4.0, 9.0]) / epsilon
+    >>> allocate(errors, 6.0, queries=3).round(4).tolist()
     [1.0, 2.0, 3.0]
     """
     checks.one_of("budget", budget, ("epsilon", "zcdp"))

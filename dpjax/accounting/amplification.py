@@ -61,7 +61,7 @@ def binomial_curve(
         ways = gammaln(order + 1) - gammaln(k + 1) - gammaln(order - k + 1)
         parts = ways, k * log(taken), (order - k) * log_left, log_terms[: k.size]
         with np.errstate(invalid="ignore"):
-            # above the rounding error
+            # The addend is above the rounding error.
             logs = sum(parts) + 2.0**-50 * np.nan_to_num(sum(map(np.abs, parts)), posinf=0.0)
         # 1e-10 covers the error of gammaln
         found.append(np.logaddexp(0.0, logsumexp(logs) + 1e-10) / (order - 1))

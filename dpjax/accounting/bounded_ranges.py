@@ -4,7 +4,8 @@ A mechanism of range r has losses in [t - r, t] for a t in [0, r], and is domina
 Q) whose only losses are t and t - r, with Q(t) = v(t) = (e^-t - e^-r)/(1 - e^-r). An adversary
 chooses t after seeing the previous answers, so
 
-    D_k(g) = max over t of  e^t v(t) D_(k-1)(g - t) + e^(t-r) (1 - v(t)) D_(k-1)(g - t + r),    D_0(g) = (1 - e^g)_+,
+    D_k(g) = max over t of  e^t v(t) D_(k-1)(g - t) + e^(t-r) (1 - v(t)) D_(k-1)(g - t + r),
+    D_0(g) = (1 - e^g)_+,
 
 is the largest hockey-stick divergence of k such mechanisms at epsilon = g (Dong, Durfee and Rogers
 2020, Theorem 3). Two steps make the computed numbers upper bounds of it:

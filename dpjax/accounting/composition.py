@@ -36,9 +36,9 @@ from dpjax.display import Picture, Shown
 
 _FEW_ULPS = 2.0**-48  # above the rounding error of the rules' formulas
 Parts = tuple[tuple[Guarantee, int], ...]
-# with more different guarantees, Renyi divergences are rounded up and merged before they are summed
+# With more different guarantees, Renyi divergences are rounded up and merged before the sum.
 _MANY_KINDS = 512
-# of different guarantees that are composed by their losses: each takes Fourier transforms
+# The most guarantees that are composed by their losses: each takes Fourier transforms.
 _MOST_KINDS = 32
 
 
@@ -56,8 +56,9 @@ class Composition(Shown):
 
     >>> each = Guarantee(0.1, 0.1, "add_remove")
     >>> spent = 100 * each + Guarantee(0.5, 1.0, "add_remove")
-    >>> print(spent)
-    101 mechanisms: 10.5-DP and 0.24746-zCDP and (2.85123, 1e-06)-DP (rdp) under add_remove neighbors
+    >>> print(spent)  # doctest: +NORMALIZE_WHITESPACE
+    101 mechanisms: 10.5-DP and 0.24746-zCDP and (2.85123, 1e-06)-DP (rdp)
+    under add_remove neighbors
     """
 
     parts: Parts
@@ -109,7 +110,7 @@ class Composition(Shown):
         return {"parts": self.parts}  # the terms of a sum are merged first
 
     def __radd__(self, other: int) -> Composition:
-        # the start of sum()
+        # The start of sum()
         return self if isinstance(other, int) and other == 0 else NotImplemented
 
     def __mul__(self, count: int) -> Composition:
@@ -128,9 +129,8 @@ class Composition(Shown):
             else []
         )
         if self.rho < inf:
-            promises.append(
-                f"{promised(self.rho)}-zCDP{f' except with probability {delta}' if self.delta else ''}"
-            )
+            exception = f" except with probability {delta}" if self.delta else ""
+            promises.append(f"{promised(self.rho)}-zCDP{exception}")
         target = max(1e-6, 2 * self.delta)
         if target < 1:
             rule, epsilon_there = self.best_rule_at(target)
@@ -151,7 +151,7 @@ class Composition(Shown):
         )
 
     def _looks(self, rows: int) -> tuple[dict[str, Any], Picture | None]:
-        # may take seconds, as some rules are recursions over all mechanisms
+        # May take seconds, as some rules are recursions over all mechanisms
         return {}, profile_of(self)
 
     def _repr_html_(self) -> str:

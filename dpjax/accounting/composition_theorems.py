@@ -1,9 +1,11 @@
 """Composition theorems: the total cost of many mechanisms, for Python numbers, in float64.
 
-    advanced_epsilon       k epsilon-DP mechanisms by Dwork, Rothblum and Vadhan (2010); never better than optimal_pure_epsilon
-    optimal_pure_*         adaptive epsilon_i-DP mechanisms: exact in the worst case (Kairouz, Oh and Viswanath 2015)
-    bounded_range_*        k mechanisms of bounded range: exact for fixed queries in the worst case, an upper bound for adaptive
-                           queries, which cost more
+    advanced_epsilon       k epsilon-DP mechanisms by Dwork, Rothblum and Vadhan (2010); never
+                           better than optimal_pure_epsilon
+    optimal_pure_*         adaptive epsilon_i-DP mechanisms: exact in the worst case (Kairouz, Oh
+                           and Viswanath 2015)
+    bounded_range_*        k mechanisms of bounded range: exact for fixed queries in the worst case,
+                           an upper bound for adaptive queries, which cost more
 
 zCDP and Renyi DP add up (``conversions``); :class:`Composition` takes the best of all rules that
 apply.
@@ -29,11 +31,11 @@ from dpjax.numerics.host_bisection import bisect_numbers
 
 Queries = Literal["fixed", "adaptive"]
 Curve = Callable[[float], float]
-# the maximal number of outcomes of randomized responses with several epsilons
+# The maximal number of outcomes of randomized responses with several epsilons
 MOST_OUTCOMES = 2_000_000
-# the maximal counts for the recursion, and for the formula of fixed queries
+# The maximal counts for the recursion, and for the formula of fixed queries
 _MOST_STEPS, _MOST_FIXED = 200, 500
-# the largest range whose exponential is used; beyond it, the range is treated as pure DP
+# The largest range whose exponential is used; beyond it, the range is treated as pure DP
 _WIDEST = 500.0
 
 
@@ -83,9 +85,10 @@ def optimal_pure_delta(
 def optimal_pure_epsilon(
     epsilons: Sequence[float], counts: Sequence[int], *, delta: float
 ) -> float:
-    """Return the smallest epsilon such that all adaptive compositions of these pure mechanisms are (epsilon, delta)-DP.
+    """Return the smallest epsilon of all adaptive compositions of these pure mechanisms at delta.
 
-    The inverse of :func:`optimal_pure_delta`, with the same references and limits.
+    It is the smallest such that all of them are (epsilon, delta)-DP: the inverse of
+    :func:`optimal_pure_delta`, with the same references and limits.
 
     >>> round(optimal_pure_epsilon([0.1], [100], delta=1e-6), 3)
     4.775
@@ -124,10 +127,8 @@ def bounded_range_delta(
         Dong, Durfee and Rogers (2020), Theorems 2 and 3.
 
     >>> at = {"count": 5, "epsilon": 0.5}
-    >>> (
-    ...     round(bounded_range_delta(0.5, **at, queries="fixed"), 4),
-    ...     round(bounded_range_delta(0.5, **at, queries="adaptive"), 4),
-    ... )
+    >>> fixed = bounded_range_delta(0.5, **at, queries="fixed")
+    >>> round(fixed, 4), round(bounded_range_delta(0.5, **at, queries="adaptive"), 4)
     (0.078, 0.0805)
     """
     curve, most = _of_ranges(bounded_range, count, queries)

@@ -49,10 +49,11 @@ def rdp_of_pure(epsilon: ArrayLike, *, order: ArrayLike) -> jax.Array:
 
 
 def rdp_of_bounded_range(epsilon: ArrayLike, *, order: ArrayLike) -> jax.Array:
-    """Return the smallest r such that bounded range epsilon implies (order, r)-Renyi DP, below order * epsilon^2/8.
+    """Return the smallest r such that bounded range epsilon implies (order, r)-Renyi DP.
 
-    r = (a L(a) - (a-1) L(a-1) - L(1)) / (a-1), where L(y) = log(sinh(y epsilon/2) / (y epsilon/2)):
-    the supremum over the pairs with losses (t, t - epsilon), whose worst t has a closed form.
+    It is below order * epsilon^2/8. r = (a L(a) - (a-1) L(a-1) - L(1)) / (a-1), where
+    L(y) = log(sinh(y epsilon/2) / (y epsilon/2)): the supremum over the pairs with losses
+    (t, t - epsilon), whose worst t has a closed form.
 
     References:
         Dong, Durfee and Rogers (2020), Lemma 3.2, for the worst pairs.
@@ -64,7 +65,9 @@ def rdp_of_bounded_range(epsilon: ArrayLike, *, order: ArrayLike) -> jax.Array:
 
 
 def rdp_of_laplace(epsilon: ArrayLike, *, order: ArrayLike) -> jax.Array:
-    """Return the Renyi divergence of Laplace noise of scale sensitivity/epsilon, smaller than that of any epsilon-DP.
+    """Return the Renyi divergence of Laplace noise of scale sensitivity/epsilon.
+
+    It is smaller than that of any epsilon-DP.
 
     References:
         Mironov (2017), Proposition 6.
@@ -76,7 +79,9 @@ def rdp_of_laplace(epsilon: ArrayLike, *, order: ArrayLike) -> jax.Array:
 
 
 def zcdp_of_pure(epsilon: ArrayLike) -> jax.Array:
-    """Return the smallest rho such that epsilon-DP implies rho-zCDP: epsilon * tanh(epsilon/2), below epsilon^2/2.
+    """Return the smallest rho such that epsilon-DP implies rho-zCDP: epsilon * tanh(epsilon/2).
+
+    It is below epsilon^2/2.
 
     References:
         Steinke, "Tight RDP & zCDP Bounds from Pure DP" (2024).
@@ -109,7 +114,9 @@ def _pure_of_zcdp(rho: jax.Array) -> jax.Array:
 
 
 def zcdp_of_bounded_range(epsilon: ArrayLike) -> jax.Array:
-    """Return the rho of zCDP that bounded range epsilon implies: epsilon^2/8, a quarter of what epsilon-DP gives.
+    """Return the rho of zCDP that bounded range epsilon implies: epsilon^2/8.
+
+    It is a quarter of what epsilon-DP gives.
 
     References:
         Cesar and Rogers (2021), Lemma 3.4; the constant is the limit of
@@ -194,14 +201,8 @@ def epsilon_of_rdp(curve: Curve, *, delta: ArrayLike, shape: tuple[int, ...] = (
         Canonne, Kamath and Steinke (2020), Proposition 12; Mironov (2017), for Renyi DP.
 
     >>> from dpjax.accounting import rdp_of_bounded_range
-    >>> round(
-    ...     float(
-    ...         epsilon_of_rdp(
-    ...             lambda order: 10 * rdp_of_bounded_range(0.5, order=order), delta=1e-6
-    ...         )
-    ...     ),
-    ...     3,
-    ... )
+    >>> curve = lambda order: 10 * rdp_of_bounded_range(0.5, order=order)
+    >>> round(float(epsilon_of_rdp(curve, delta=1e-6)), 3)
     3.632
     """
     failure = checks.probability("delta", delta, checks.float_dtype(delta), below=1.0)

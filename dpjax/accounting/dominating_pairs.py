@@ -1,7 +1,8 @@
 """Dominating pairs of mechanisms: outputs on neighbors are no easier to tell apart than P and Q.
 
     gaussian   N(mu, 1) and N(0, 1): the loss at the outcome y is mu y - mu^2/2
-    bounded    two atoms at the losses +-top, and between +-inner a density of the loss l, c e^(l/2) under P and c e^(-l/2) under Q
+    bounded    two atoms at the losses +-top, and between +-inner a density of the loss l,
+               c e^(l/2) under P and c e^(-l/2) under Q
 
 Laplace noise of size e is bounded with top = inner = e, and half of the mass of P at e. The
 divergence of an epsilon-DP mechanism of range r is the maximum over t in [r - epsilon, epsilon] of
@@ -167,7 +168,7 @@ def pair_of(part: Guarantee) -> Pair | None:
     if not 1e-6 <= epsilon <= _WIDEST:
         return None
     scale = exp(-spread / 2) / -expm1(-spread) / 2
-    # of Q at epsilon, and of P at -epsilon
+    # The mass of Q at epsilon, and of P at -epsilon.
     atom = exp(-epsilon) * expm1(epsilon - spread) / expm1(-spread)
     return Pair(
         1.0, part.delta, 0.0, epsilon, 2 * epsilon - spread, scale, exp(epsilon) * atom, atom

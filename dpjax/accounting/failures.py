@@ -15,7 +15,8 @@ The theorem bounds p'/p by e^eps / (1 - delta/(1-failure)), so that epsilon doub
 p' <= e^eps p + delta and 1 - p <= e^eps (1 - p') + delta give sharper bounds on p'/p, and all three
 of them decrease with p. With s = 1 - failure,
 
-    p'/p <= r = min(1, e^eps s + delta, 1 - e^-eps (1 - s - delta)) / s,    epsilon' = epsilon + log r,   delta' = delta/s,
+    p'/p <= r = min(1, e^eps s + delta, 1 - e^-eps (1 - s - delta)) / s,
+    epsilon' = epsilon + log r,   delta' = delta/s,
 
 never above the theorem: at failure 0.1 and epsilon 1 it is 1.07 instead of 2. Let delta = 0 and M
 have bounded range b (2 epsilon always is one). A ratio of conditional probabilities is the ratio of
@@ -25,7 +26,8 @@ of outputs stays epsilon-DP.
 
 Renyi divergences. The densities f and f' become f/p and f'/p' given S, so
 
-    D_a(f/p || f'/p') = log(p^-a p'^(a-1) integral over S of f^a f'^(1-a)) / (a-1) <= D_a(f || f') + a/(a-1) log(1/s),
+    D_a(f/p || f'/p') = log(p^-a p'^(a-1) integral over S of f^a f'^(1-a)) / (a-1)
+                     <= D_a(f || f') + a/(a-1) log(1/s),
 
 since p' is at most 1. Besides, divergences increase with the order.
 
@@ -107,8 +109,10 @@ def condition_on_success(
 ) -> Guarantee:
     """Return the guarantee of a mechanism that is repeated until it succeeds.
 
-        published: epsilon' = 2 epsilon - log(1 - delta/(1 - failure)),   delta' = delta/(1 - failure)
-        sharp:     epsilon' = epsilon + log r, r the largest ratio of two success probabilities; the same delta'
+        published: epsilon' = 2 epsilon - log(1 - delta/(1 - failure)),
+                   delta' = delta/(1 - failure)
+        sharp:     epsilon' = epsilon + log r, r the largest ratio of two success probabilities;
+                   the same delta'
 
     Args:
         guarantee: the guarantee of one attempt together with the outcome of its test.
@@ -168,7 +172,8 @@ def retry_until_success(
 
     A fallback is used if there is none.
 
-        epsilon' as in :func:`condition_on_success`,   delta' = delta (1 - failure^m) / (1 - failure) + failure^m
+        epsilon' as in :func:`condition_on_success`,
+        delta' = delta (1 - failure^m) / (1 - failure) + failure^m
 
     Args:
         guarantee: the guarantee of one attempt together with the outcome of its test.
@@ -203,7 +208,7 @@ def retry_until_success(
     epsilon = _conditioned(guarantee, beta, bound)
     if count == 1:
         return guarantee if fallback == "public" else absorb_failure(guarantee, beta, test="public")
-    # an underflow must not state pure DP
+    # An underflow must not state pure DP
     leftover = max(beta**count, float_info.min) if beta else 0.0
     return _promised(guarantee, epsilon, guarantee.delta * (1 - leftover) / (1 - beta) + leftover)
 
@@ -217,18 +222,16 @@ def attempts_for(failure: float, *, leftover: float) -> int:
         failure: in [0, 1), a bound on the probability that one attempt fails.
         leftover: in (0, 1).
 
-    >>> (
-    ...     attempts_for(0.5, leftover=1e-6),
-    ...     attempts_for(0.9, leftover=1e-6),
-    ...     attempts_for(0.0, leftover=0.5),
-    ... )
-    (20, 132, 1)
+    >>> attempts_for(0.5, leftover=1e-6), attempts_for(0.9, leftover=1e-6)
+    (20, 132)
+    >>> attempts_for(0.0, leftover=0.5)
+    1
     """
     beta, leftover = (
         checks.concrete_fraction("failure", failure),
         checks.concrete_probability("leftover", leftover),
     )
-    # one less, as the quotient is rounded
+    # One less than the quotient, which is rounded.
     count = max(1, ceil(log(leftover) / log(beta)) - 1) if beta else 1
     while beta**count > leftover:
         count += 1

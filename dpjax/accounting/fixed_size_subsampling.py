@@ -80,18 +80,11 @@ def fixed_size_subsample(
         Analytical Moments Accountant", Theorem 9, for the Renyi divergences without replacement;
         the module docstring, for those with replacement.
 
-    >>> print(
-    ...     fixed_size_subsample(
-    ...         Guarantee(1.0, inf, "swap", delta=1e-6),
-    ...         taken=10,
-    ...         public_n=100,
-    ...         replacement="without",
-    ...     )
-    ... )
+    >>> spent = Guarantee(1.0, inf, "swap", delta=1e-6)
+    >>> print(fixed_size_subsample(spent, taken=10, public_n=100, replacement="without"))
     (0.158566, 1e-07)-DP under swap neighbors
-    >>> step = fixed_size_subsample(
-    ...     Guarantee(neighbors="swap", gdp=0.5), taken=100, public_n=10_000, replacement="without"
-    ... )
+    >>> noise = Guarantee(neighbors="swap", gdp=0.5)
+    >>> step = fixed_size_subsample(noise, taken=100, public_n=10_000, replacement="without")
     >>> round((1000 * step).epsilon_at(1e-5), 2)
     1.49
     """

@@ -83,7 +83,7 @@ def rdp_of_bounded_range(epsilon: Any, order: Any, xp: ModuleType) -> Any:
     a = xp.where(far, 2 * xp.ones_like(order), xp.maximum(order, 1 + tiny ** (1 / 3)))
     half = xp.where(far, xp.ones_like(epsilon), epsilon) / 2
     top, below, one = (log_sinhc(y * half, xp) for y in (a, a - 1, xp.ones_like(a)))
-    # rounded up by the error of the difference
+    # Rounded up by the error of the difference
     found = (a * top - (a - 1) * below - one + 4 * tiny * a * top) / (a - 1)
     return xp.minimum(
         xp.where(far, epsilon, found), xp.minimum(epsilon, order * epsilon * epsilon / 8)

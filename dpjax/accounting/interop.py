@@ -115,7 +115,7 @@ def _for_pld(guarantee: Guarantee, library: ModuleType) -> Any:
 
 def _randomized_response(epsilon: float, library: ModuleType) -> Any:
     noise = 2 * exp(-epsilon) / (1 + exp(-epsilon))
-    # rounded down, as more noise would understate the cost
+    # Rounded down, as more noise would understate the cost
     return library.RandomizedResponseDpEvent(nextafter(noise, 0.0), 2)
 
 

@@ -76,11 +76,8 @@ class Ledger:
     >>> path = os.path.join(folder.name, "people.ledger")
     >>> Ledger(path, epsilon=1.0).charge(Guarantee(0.75, 0.75, "add_remove"), {"columns": ["age"]})
     >>> ledger = Ledger(path)
-    >>> (
-    ...     ledger.remaining,
-    ...     ledger.allows(Guarantee(0.5, 0.5, "add_remove")),
-    ...     ledger.entries[0]["what"],
-    ... )
+    >>> each = Guarantee(0.5, 0.5, "add_remove")
+    >>> ledger.remaining, ledger.allows(each), ledger.entries[0]["what"]
     (0.25, False, {'columns': ['age']})
     >>> folder.cleanup()
     """
@@ -251,7 +248,7 @@ class Ledger:
             line_number += 1
             try:
                 guarantee = guarantee_of(_entry_of(line))
-                # not refused, as it was admitted when it was written
+                # Not refused, as it was admitted when it was written
                 spent._sums.add(spent._sums.costs(guarantee), guarantee.unit)
             except _UNREADABLE as error:
                 self._refuse(line_number, error)
@@ -371,12 +368,12 @@ def _locked(path: str) -> Iterator[tuple[bytes, int]]:
             fcntl.flock(file, fcntl.LOCK_EX)
             try:
                 status = os.fstat(file.fileno())
-                # otherwise another process has replaced it
+                # Otherwise another process has replaced it
                 if os.path.samestat(status, os.stat(path)):
                     yield file.read(), stat.S_IMODE(status.st_mode)
                     return
             finally:
-                # explicitly, as a forked child may keep the file open
+                # Unlocked explicitly, as a forked child may keep the file open.
                 fcntl.flock(file, fcntl.LOCK_UN)
 
 

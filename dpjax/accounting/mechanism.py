@@ -59,7 +59,7 @@ def with_guarantee(
     del signatures
 
     def attach(mechanism: Any) -> Any:
-        # if mechanisms share a guarantee, the first one names it
+        # If mechanisms share a guarantee, the first one names it
         if "." not in guarantee.__qualname__:
             guarantee.__qualname__ = f"{mechanism.__qualname__}.guarantee"
         mechanism.guarantee = guarantee

@@ -66,7 +66,8 @@ class PartitionFilter:
         }
 
     def __repr__(self) -> str:
-        return f"PartitionFilter({self.parts}, {next(iter(self.filters.values()))}, membership={self.membership!r})"
+        each = next(iter(self.filters.values()))
+        return f"PartitionFilter({self.parts}, {each}, membership={self.membership!r})"
 
     def allows(
         self, guarantee: Guarantee | Composition, parts: Iterable[Hashable] | None = None

@@ -93,7 +93,7 @@ def least_noise(spent: Callable[[float], Spent], *, epsilon: float, delta: float
     """
     within = _excess(epsilon, delta)
     excess = cache(lambda noise: within(spent(noise)))
-    # the slope of -log(epsilon) in log(noise): 1, until two points are known
+    # The slope of -log(epsilon) in log(noise): 1, until two points are known
     noise, slope = 1.0, 1.0
     at = excess(noise)
     while True:

@@ -34,7 +34,7 @@ from dpjax.accounting.dominating_pairs import Pair
 from dpjax.numerics.host_bisection import bisect_numbers
 
 Pairs = Sequence[tuple[Pair, int]]
-# of epsilon, what the lattice may add; of the tilted masses, what is cut off
+# The part of epsilon that the lattice may add, and of the tilted masses that is cut off.
 _RELATIVE, _TAIL = 1e-3, 1e-15
 _FEW_POINTS, _MOST_POINTS, _ROUNDS = 20_000, 200_000, 4
 
@@ -83,7 +83,7 @@ def _epsilon(pairs: Pairs, back: bool, delta: float, enough: float) -> float:
         losses = _Losses(pairs, back, tilt, tail, step)
         found = losses.epsilon(delta)
         other = sums.tilt_at_epsilon(found)[0]
-        # the tilt suits larger losses than these
+        # The tilt suits larger losses than these
         if other != tilt and losses.hides(found) > 1e-4 * delta:
             tilted = _Losses(pairs, back, other, tail, step)
             if (better := tilted.epsilon(delta)) < found:
@@ -142,7 +142,7 @@ def _refined(
             or gained <= 2 * _RELATIVE * best
         ):
             break
-        # what is added goes with its square
+        # What is added goes with the square of the step.
         step = possible * min(max(0.7 * sqrt(_RELATIVE / added), 0.02), 0.5)
     return best
 
@@ -276,7 +276,7 @@ class _Losses:
         )
 
     def epsilon(self, delta: float) -> float:
-        """Return an epsilon with ``self.delta(epsilon) <= delta``, which is nearly the least one."""
+        """Return an epsilon with ``self.delta(epsilon) <= delta``, nearly the least one."""
         if self.delta(0.0) <= delta:
             return 0.0
         if self.infinite >= delta:

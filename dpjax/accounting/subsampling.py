@@ -76,10 +76,8 @@ def poisson_subsample(spent: Guarantee | Composition, *, probability: float) -> 
         "Renyi Differential Privacy of the Sampled Gaussian Mechanism"; Zhu and Wang (2019),
         "Poisson Subsampled Renyi Differential Privacy".
 
-    >>> noise, draw = (
-    ...     Guarantee(neighbors="add_remove", zcdp=0.5),
-    ...     Guarantee(0.1, 0.1, "add_remove"),
-    ... )  # a Gaussian of deviation 1
+    >>> noise = Guarantee(neighbors="add_remove", zcdp=0.5)  # a Gaussian of deviation 1
+    >>> draw = Guarantee(0.1, 0.1, "add_remove")
     >>> step = poisson_subsample(noise + draw, probability=0.05)
     >>> round((200 * step).epsilon_at(1e-5), 3)
     5.384
@@ -103,7 +101,7 @@ def poisson_subsample(spent: Guarantee | Composition, *, probability: float) -> 
     most = log1p(p * expm1(guarantee.epsilon)) if guarantee.epsilon < 700 else guarantee.epsilon
     least = -log1p(p * expm1(-guarantee.epsilon))
     if guarantee.epsilon:
-        # if a product underflows
+        # If a product underflows.
         most, least = max(most, float_info.min), max(least, float_info.min)
     zcdp = (
         inf
@@ -111,7 +109,7 @@ def poisson_subsample(spent: Guarantee | Composition, *, probability: float) -> 
         else _zcdp(composition, p, curve, most, min(least, guarantee.epsilon))
     )
     spread = inf if guarantee.delta else most + least
-    # an underflow must not state pure DP
+    # An underflow must not state pure DP
     delta = guarantee.delta and max(p * guarantee.delta, float_info.min)
     return Guarantee(
         most, spread, "add_remove", delta, zcdp, curve, noise=noise, unit=guarantee.unit

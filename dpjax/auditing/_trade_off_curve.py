@@ -63,7 +63,7 @@ def trade_off(
 @jax.jit
 def _trade_off(loss: PrivacyLoss, rate: jax.Array) -> jax.Array:
     shape = jnp.broadcast_shapes(loss.batch_shape, rate.shape)
-    # for smaller t the bound is at most t
+    # For smaller t the bound is at most t
     low = -jnp.minimum(loss.forward, -jnp.log(64 * jnp.finfo(rate.dtype).eps))
     high = jnp.minimum(loss.backward, -jnp.log(rate))  # for t above 1/a the bound is negative
 

@@ -30,7 +30,7 @@ from dpjax.statistics.padded_records import present_records
 DistributionOf = Callable[[jax.Array, jax.Array], Distribution]
 Objective = Callable[[PrivacyLoss], jax.Array]
 Evaluate = Callable[[np.ndarray, np.ndarray], tuple[jax.Array, PrivacyLoss]]
-# of the refinement: the number of values refined, and points tried around each
+# The refinement: the number of values refined, and of points tried around each.
 _STARTS, _POINTS = 16, 31
 
 

@@ -16,7 +16,7 @@ from dpjax import checks
 from dpjax.auditing.one_run import OneRunAudit, epsilon_lower_bound
 from dpjax.numerics.binomial import Array, lower_limit, upper_limit
 
-# the least number of guesses on either side, as fewer show little even if all are correct
+# The least number of guesses on either side, as fewer show little even if all are correct
 _FEWEST = 4
 
 
@@ -145,9 +145,8 @@ def roc_lower_bound(
 
     >>> rng = np.random.default_rng(0)
     >>> present = np.arange(2000) < 1000
-    >>> found = roc_lower_bound(
-    ...     present + rng.laplace(size=2000), present, thresholds=[1.0, 2.0]
-    ... )  # epsilon 1
+    >>> scores = present + rng.laplace(size=2000)  # epsilon 1
+    >>> found = roc_lower_bound(scores, present, thresholds=[1.0, 2.0])
     >>> [round(float(bound), 2) for bound in found]
     [0.82, 0.64]
     """

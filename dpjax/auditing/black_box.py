@@ -26,7 +26,7 @@ from dpjax.batch import span
 from dpjax.display import Picture, Shown
 from dpjax.numerics.binomial import Array, lower_limit, upper_limit
 
-# candidate ends of the event: evenly spaced quantiles, and halving ones towards both ends
+# Candidate ends of the event: evenly spaced quantiles, and halving ones towards both ends
 _UNIFORM, _TAIL = 32, 12
 _CHUNK = 64  # the number of rows whose events are compared at a time, about 50 kB each
 

@@ -27,7 +27,7 @@ from dpjax.display import Shown
 from dpjax.numerics.binomial import Array, upper_tail
 from dpjax.random.keys import check_key
 
-# relative errors: of a tail, and of the probability of a guess, once per guess
+# Relative errors: of a tail, and of the probability of a guess, once per guess
 _ROUNDING, _ULP = 1e-10, 2.0**-52
 _LARGEST = 64.0  # the largest epsilon of an audit, as more would take e^64 guesses
 _ITERATIONS = 60
@@ -208,9 +208,8 @@ def audit_in_one_run(
 
     >>> import jax, jax.numpy as jnp
     >>> from dpjax import Finite
-    >>> lie = jnp.broadcast_to(
-    ...     jnp.array([1.0, 0.0]), (20_000, 2)
-    ... )  # randomized response, one coin a row
+    >>> coin = jnp.array([1.0, 0.0])  # randomized response
+    >>> lie = jnp.broadcast_to(coin, (20_000, 2))  # one coin a row
     >>> present, absent = (Finite(jnp.arange(2.0), cost, jnp.ones(())) for cost in (lie, 1 - lie))
     >>> found = audit_in_one_run(jax.random.key(0), present, absent, guesses=20_000)
     >>> 0.9 < found.epsilon < 1
@@ -240,7 +239,7 @@ def audit_in_one_run(
 def correct_guesses(
     key: jax.Array, with_canary: Distribution, without_canary: Distribution, guesses: int
 ) -> jax.Array:
-    """Run the experiment of :func:`audit_in_one_run` and return the number of correct guesses, int32."""
+    """Return the number of correct guesses, int32, in a run of :func:`audit_in_one_run`."""
     key_coins, key_in, key_out = jax.random.split(key, 3)
     present = (jax.random.bits(key_coins, with_canary.batch_shape, jnp.uint32) & 1) == 1
     # Not jitted as a whole, so that distributions of the same shapes share compiled programs.

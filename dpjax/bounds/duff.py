@@ -5,9 +5,11 @@ private numbers of one dataset (the sizes of its level sets, its smooth sensitiv
 are for analysis, not for release. Common arguments:
 
     epsilon               positive
-    support               the measure of all outputs: upper - lower on the real line, or the number of candidates
+    support               the measure of all outputs: upper - lower on the real line, or the number
+                          of candidates
     level_measure         lambda(H_t) at the t that the bound states, see :func:`level_measure`
-    smooth_sensitivity    the beta-smooth sensitivity of the dataset, at the beta that the bound states
+    smooth_sensitivity    the beta-smooth sensitivity of the dataset, at the beta that the bound
+                          states
     eta                   the probability of a larger error
     growth                C, the length of outputs that each further change adds, at gamma
 

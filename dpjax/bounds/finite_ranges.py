@@ -92,10 +92,8 @@ def shifted_interval(down: DownSensitivity, *, tau: float) -> tuple[jax.Array, j
 
     >>> import jax.numpy as jnp
     >>> from dpjax.statistics.monotone import maximum
-    >>> [
-    ...     float(end)
-    ...     for end in shifted_interval(maximum(jnp.arange(100.0), lower=0, upper=999), tau=10)
-    ... ]
+    >>> down = maximum(jnp.arange(100.0), lower=0, upper=999)
+    >>> [float(end) for end in shifted_interval(down, tau=10)]
     [79.0, 99.0]
     """
     return down.at(floor(2 * checks.concrete_positive("tau", tau))), down.value

@@ -81,7 +81,9 @@ def theorem_2_absolute(
     answered: ArrayLike | None = None,
     num_records: ArrayLike,
 ) -> jax.Array:
-    """Bound E||Z - Q x||_1 by n ||G - Q||_1 + ||c||_1, with the entrywise norm: Theorem 2 (2) at p = 1.
+    """Bound E||Z - Q x||_1 by n ||G - Q||_1 + ||c||_1, with the entrywise norm.
+
+    This is Theorem 2 (2) at p = 1.
 
     >>> float(theorem_2_absolute([[0.0, 1.0]], [2.0], answered=[[0.0, 0.5]], num_records=10.0))
     7.0
@@ -95,7 +97,8 @@ def mean_noise(scales: ArrayLike, *, norm: NoiseNorm) -> jax.Array:
     The norm is L1, L2 or L-infinity.
 
         "sum"        ||c||_1
-        "euclidean"  2/sqrt(pi) * integral over z > 0 of 1 - prod_k h(z / c_k),   h(a) = sqrt(pi) a e^(a^2) erfc(a)
+        "euclidean"  2/sqrt(pi) * integral over z > 0 of 1 - prod_k h(z / c_k),
+                     h(a) = sqrt(pi) a e^(a^2) erfc(a)
         "maximum"    integral over t > 0 of 1 - prod_k (1 - e^(-t / c_k))
 
     The integrals have a relative error below 3e-6.
@@ -160,14 +163,8 @@ def theorem_2_norm(
 
     Theorem 2 (2), at p = 1, 2 and infinity.
 
-    >>> round(
-    ...     float(
-    ...         theorem_2_norm(
-    ...             [[0.0, 1.0]], [2.0], answered=[[0.0, 0.5]], num_records=10.0, norm="maximum"
-    ...         )
-    ...     ),
-    ...     4,
-    ... )
+    >>> answered = {"answered": [[0.0, 0.5]], "num_records": 10.0}
+    >>> float(theorem_2_norm([[0.0, 1.0]], [2.0], **answered, norm="maximum").round(4))
     7.0
     """
     bias, c, n = _parts(queries, scales, answered, num_records)
@@ -229,9 +226,8 @@ def theorem_2_sum(
     The threshold is n max_j ||G_j - Q_j||_1 plus that of :func:`sum_tail`. This is the accuracy of
     Definition 8 in the L1 norm; Theorem 2 (3) bounds the largest error.
 
-    >>> round(
-    ...     float(theorem_2_sum([[0.0, 1.0]], [2.0], num_records=10.0, failure=0.05).threshold), 3
-    ... )
+    >>> bound = theorem_2_sum([[0.0, 1.0]], [2.0], num_records=10.0, failure=0.05)
+    >>> round(float(bound.threshold), 3)
     5.991
     """
     bias, c, n = _parts(queries, scales, answered, num_records)
@@ -271,7 +267,8 @@ def theorem_11(
     The bound is that of the worst element u.
 
         "squared"                       2 (max_u ||c * q(u') - q(u)||_2^2 + 2 ||c||_2^2)
-        "sum", "euclidean", "maximum"   max_u ||c * q(u') - q(u)||_p + E||Y||_p, p = 1, 2 and infinity: see :func:`mean_noise`
+        "sum", "euclidean", "maximum"   max_u ||c * q(u') - q(u)||_p + E||Y||_p,
+                                        p = 1, 2 and infinity: see :func:`mean_noise`
 
     Theorem 11 (1) and (2); half of the squared bound holds too.
 
@@ -294,14 +291,8 @@ def theorem_11_maximum(
 
     The threshold is max_u ||c * q(u') - q(u)||_inf + ln(K/failure) max c.
 
-    >>> round(
-    ...     float(
-    ...         theorem_11_maximum(
-    ...             [[0.0, 1.0]], [0.1], answered=[[0.0, 0.75]], failure=0.05
-    ...         ).threshold
-    ...     ),
-    ...     4,
-    ... )
+    >>> bound = theorem_11_maximum([[0.0, 1.0]], [0.1], answered=[[0.0, 0.75]], failure=0.05)
+    >>> round(float(bound.threshold), 4)
     0.5496
     """
     return theorem_2_maximum(values, scales, answered=answered, num_records=1.0, failure=failure)

@@ -6,9 +6,11 @@ corrected statements, with the reason. All arguments are public numbers:
     num_records                    n, positive
     num_elements, num_queries      N and K, at least 1
     num_candidates, num_best       R, and the number of candidates with the largest score u'
-    scale                          c, positive: selection probabilities are proportional to exp(u' / (2c))
+    scale                          c, positive: selection probabilities are proportional to
+                                   exp(u' / (2c))
     failure                        the probability that the bound is exceeded, in (0, 1)
-    mismatch                       the largest |q - c q'| (or |u - u'|), where values c q' are used for values q
+    mismatch                       the largest |q - c q'| (or |u - u'|), where values c q' are used
+                                   for values q
 """
 
 from math import ceil, comb, floor, log, sqrt
@@ -67,9 +69,8 @@ def small_db_error(
     N^m, and Hoeffding's inequality in place of its consequence alpha (which needs a spread of at
     most 1). It is never above the printed bound at the m of ``small_db_size``.
 
-    >>> round(
-    ...     small_db_error(100, num_elements=3, num_queries=3, scale=0.1, size=8, failure=0.05), 3
-    ... )
+    >>> error = small_db_error(100, num_elements=3, num_queries=3, scale=0.1, size=8, failure=0.05)
+    >>> round(error, 3)
     34.825
     """
     _check(num_records=num_records, num_elements=num_elements, num_queries=num_queries, size=size)
@@ -92,7 +93,8 @@ def small_db_bound(
 
     The size is that of the small databases.
 
-        n mismatch + (c n^2 gamma)^(1/3),   gamma = 4 (4 log N l + log N + log(1/failure)),   l = max(log K, log(2K)/2)
+        n mismatch + (c n^2 gamma)^(1/3),
+        gamma = 4 (4 log N l + log N + log(1/failure)),   l = max(log K, log(2K)/2)
 
     The size is ``small_db_size(K, alpha=small_db_alpha(...) / 2)``, and values c q' of one query
     differ by at most 1. This is Theorem 6, whose gamma lacks the term 4 log N, since the size of a

@@ -28,7 +28,8 @@ def noisy_tree_excess(
     """Return a bound on the expected excess loss of the noisy tree.
 
         Gaussian: 2 R sqrt(R / (2 zcdp)) * 0.16997...   (0.34 R^(3/2) at a variance of R)
-        Laplace:  2 R (R / epsilon) / (2 e) = R^2 / (e epsilon),   both times the sensitivity of the scores
+        Laplace:  2 R (R / epsilon) / (2 e) = R^2 / (e epsilon),
+        both times the sensitivity of the scores
 
     References:
         Steinke, "Open problem: selection via low-sensitivity queries", differentialprivacy.org

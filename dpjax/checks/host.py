@@ -86,7 +86,7 @@ def host_floats(name: str, value: Any) -> np.ndarray:
         isinstance(v, _NUMBERS) for v in value.flat
     ):  # integers beyond 64 bits
         value = np.array([nearest_float(v) for v in value.flat], np.float64).reshape(value.shape)
-    # half precision of ml_dtypes has kind V
+    # Half precision of ml_dtypes has kind V
     if value.dtype.kind != "f" and not value.dtype.name.startswith(("bfloat", "float")):
         raise TypeError(f"{name} must hold real numbers, got dtype {value.dtype}.")
     return value

@@ -44,7 +44,7 @@ from dpjax.metric_privacy import MetricGuarantee
 from dpjax.numerics.batching import broadcast_rows
 
 CONFIDENCE = 0.95
-# relative tolerance; 1e-5 is added, as losses are differences of log-densities in float32
+# Relative tolerance; 1e-5 is added, as losses are differences of log-densities in float32
 ROUNDING = 1e-4
 _PIECES = 16  # the number of pieces to which distributions are padded, to share compiled programs
 

@@ -14,10 +14,10 @@ import numpy as np
 
 from dpjax.command_line.csv_text import Source
 
-# the number of bytes compared at a time, and the longest label compared in this way
+# The number of bytes compared at a time, and the longest label compared in this way
 _WORD, _LONG = 8, 128
 _MASKS = np.array([(1 << 8 * size) - 1 for size in range(_WORD + 1)], np.uint64)
-# integers up to this and powers of ten up to 10^22 are exact: their quotient is rounded once, as by
+# Integers up to this and powers of ten up to 10^22 are exact: their quotient is rounded once, as by
 # float()
 _EXACT = 2**53
 _DIGITS = 18  # the number of decimal digits that an int64 holds
@@ -75,7 +75,7 @@ class LabelColumn:
     def __init__(self) -> None:
         self._words, self._chains = _Numbering(), _Numbering()
         self._names: dict[str, int] = {"": -1}
-        # the code of each number of a cell's bytes; -2 if unseen
+        # The code of each number of a cell's bytes; -2 if unseen
         self._codes_of = np.full(1, -2, np.int32)
         self._codes = _Growing(np.int32)
 
@@ -113,7 +113,7 @@ class LabelColumn:
         The first eight bytes get an even number. The combination of a number and that of the next
         eight bytes gets an odd one.
         """
-        # one window at every byte
+        # One window at every byte
         windows = np.ndarray((len(cells.data) - _WORD + 1,), "<u8", buffer=cells.data, strides=(1,))
 
         def words(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:  # cells contain no NUL
@@ -166,7 +166,7 @@ class NumberColumn:
         self._values_of_words = [
             value for value in read if value is not None and not math.isnan(value)
         ]
-        # whether float() reads the format of numbers
+        # Whether float() reads the format of numbers
         self._plain = source.decimal == "." and not self._values_of_words
 
     def add(self, cells: Cells) -> None:
@@ -239,7 +239,7 @@ def _read(cells: Cells, rows: np.ndarray, length: int, decimal: int, values: np.
     data, starts = cells.data, cells.starts[rows]
     total, other = np.zeros(len(rows), np.int64), np.zeros(len(rows), bool)
     for place in range(length):
-        # other characters wrap around to numbers above 9
+        # Other characters wrap around to numbers above 9
         digit = data[starts + place] - np.uint8(48)
         other |= digit > 9
         total = total * 10 + digit
@@ -255,7 +255,7 @@ def _read(cells: Cells, rows: np.ndarray, length: int, decimal: int, values: np.
         character = data[starts + place]
         digit = character - np.uint8(48)
         is_digit, is_point = digit <= 9, (character == decimal) & ~point
-        # plus and minus
+        # Plus and minus
         good &= is_digit | is_point | (((sign == 43) | (sign == 45)) if place == 0 else False)
         total = np.where(is_digit, total * 10 + digit, total)
         digits += is_digit

@@ -27,7 +27,7 @@ from dpjax.command_line.errors import UserError
 from dpjax.command_line.parser import DELIMITERS
 
 _LF, _CR, _QUOTE, _TAB, _BLANK = b'\n\r"\t '
-# the second one if blanks separate cells
+# The second one if blanks separate cells
 _BLANK_LINES = re.compile(rb"(?:\r?\n)*"), re.compile(rb"(?:[ \t]*\r?\n)*")
 _PADDING = bytes(8)  # for reads of eight bytes from any cell's start
 csv.field_size_limit(2**31 - 1)  # so that the csv module has no smaller limit than this module

@@ -22,7 +22,10 @@ from dpjax.command_line.errors import UserError
 _BLOCK = 2**20  # the number of bytes read at a time; results do not depend on it
 # In these encodings no byte changes how later lines are decoded, and all but UTF-16 contain ASCII.
 _ENCODINGS = re.compile(r"utf-8(-sig)?|utf-16(-[lb]e)?|ascii|iso8859-\d+|cp125\d|koi8-[ru]")
-_LISTED = "utf-8, ascii, latin-1, iso-8859-1 to -16, windows-1250 to -1258, koi8-r, koi8-u, utf-16, utf-16-le and utf-16-be"
+_LISTED = (
+    "utf-8, ascii, latin-1, iso-8859-1 to -16, windows-1250 to -1258, koi8-r, koi8-u, utf-16, "
+    "utf-16-le and utf-16-be"
+)
 _MARKS = {b"\xff\xfe", b"\xfe\xff"}  # the byte order marks of UTF-16
 
 

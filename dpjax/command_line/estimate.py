@@ -34,7 +34,7 @@ from dpjax.frames.tables import kinds_of
 from dpjax.release import Quantile
 
 _JOINT = "joint_quantiles"  # for several quantiles
-# by their index in the seed
+# The mechanisms by their index in the seed.
 _NUMBERS = ("piecewise_laplace", "inverse_sensitivity", "laplace", _JOINT, "permute_and_flip")
 
 
@@ -156,7 +156,10 @@ def _noted(results: list[FrameResult]) -> list[str]:
 def _to_release(asked: argparse.Namespace) -> str:
     """Return how the options of dpjax release for the same distribution differ."""
     if asked.resolution is None:
-        return "dpjax release needs a --resolution, and draws from other distributions: give it here, too, to plan a release."
+        return (
+            "dpjax release needs a --resolution, and draws from other distributions: "
+            "give it here, too, to plan a release."
+        )
     others = ["no --seed"]
     others += ["one --mechanism"] * (len(asked.mechanism) > 1) + ["no laplace"] * (
         "laplace" in asked.mechanism
@@ -164,4 +167,7 @@ def _to_release(asked: argparse.Namespace) -> str:
     others += ["one --epsilon"] * (len(asked.epsilon) > 1)
     if asked.by and asked.groups is None:
         others.append("--groups, or --group-epsilon and --group-delta")
-    return f"dpjax release draws from such a distribution by the same options, with these differences: {'; '.join(others)}."
+    return (
+        "dpjax release draws from such a distribution by the same options, "
+        f"with these differences: {'; '.join(others)}."
+    )

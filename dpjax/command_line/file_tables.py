@@ -37,9 +37,9 @@ _OF_TEXT = {
     "missing": [],
     "no_header": False,
 }
-# integers below these are exact floats, and fit into a column, respectively
+# Integers below these are exact floats, and fit into a column, respectively
 _EXACT, _BEYOND = 2**53, 2**64
-# whose messages may show records
+# Engines whose messages may show records.
 _ENGINES = ("polars", "duckdb", "_duckdb", "pyarrow", "narwhals", "pyo3_runtime")
 
 

@@ -55,7 +55,10 @@ def _text(ledger: Ledger) -> str:
     number = {0: "nothing was charged so far", 1: "one charge"}.get(
         len(entries), f"{len(entries)} charges"
     )
-    said = f"{ledger.path}: {number}; {left_text(ledger)}. All that is charged to it is {whole} together.{reserved}"
+    said = (
+        f"{ledger.path}: {number}; {left_text(ledger)}. "
+        f"All that is charged to it is {whole} together.{reserved}"
+    )
     return f"{_table(entries)}\n\n{wrapped(said)}" if entries else wrapped(said)
 
 
@@ -124,12 +127,8 @@ def _statistic(given: Any) -> str:
     ...     {"statistic": "Quantile", "q": "1/3", "lower": 0.0, "upper": 9.0, "resolution": "1"}
     ... )
     'Quantile 1/3, 0..9 by 1'
-    >>> _statistic(
-    ...     {
-    ...         "age": {"statistic": "Quantile", "q": "1/2"},
-    ...         "income": {"statistic": "Quantiles", "qs": [0.1, 0.9]},
-    ...     }
-    ... )
+    >>> quantiles = {"statistic": "Quantiles", "qs": [0.1, 0.9]}
+    >>> _statistic({"age": {"statistic": "Quantile", "q": "1/2"}, "income": quantiles})
     'age: Median; income: Quantiles 0.1, 0.9'
     >>> _statistic({"age": {"statistic": "Median"}})
     'Median'

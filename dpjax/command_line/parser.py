@@ -16,7 +16,7 @@ from dpjax.version import __version__
 T = TypeVar("T")
 NEIGHBORS = ("add_remove", "swap")  # as in dpjax.checks, which would load NumPy
 PER_UNIT = ("mean", "sum", "min", "max", "count")
-# with a resolution
+# With a resolution.
 GRID_MECHANISMS = ("piecewise_laplace", "inverse_sensitivity", "permute_and_flip")
 LINE_MECHANISMS = ("piecewise_laplace", "inverse_sensitivity", "laplace")  # without a resolution
 MARKS = {"comma": ",", "point": ".", "blank": " ", "apostrophe": "'"}
@@ -26,29 +26,35 @@ DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|", "space":
 _EXAMPLES = {
     "median": """
   dpjax median people.csv --column age --by region --lower 0 --upper 100 --neighbors add_remove
-  dpjax median people.csv --column hours --lower 0 --upper 80 --neighbors swap --resolution 1 --epsilon 0.5 1 2
-  dpjax median people.parquet --column age --by region sex --lower 0 --upper 100 --neighbors add_remove --output medians.csv
+  dpjax median people.csv --column hours --lower 0 --upper 80 --neighbors swap --resolution 1 \\
+      --epsilon 0.5 1 2
+  dpjax median people.parquet --column age --by region sex --lower 0 --upper 100 \\
+      --neighbors add_remove --output medians.csv
   cut -f 2 people.tsv | dpjax median - --lower 0 --upper 100 --neighbors swap
 """,
     "quantile": """
-  dpjax quantile people.csv --quantile 0.9 --column income --lower 0 --upper 1e6 --neighbors add_remove
-  dpjax quantile spine.dat --quantile 1/3 --no-header --delimiter space --column 1 2 --by 7 --lower 0 --upper 180 100 \\
-      --neighbors swap --json
+  dpjax quantile people.csv --quantile 0.9 --column income --lower 0 --upper 1e6 \\
+      --neighbors add_remove
+  dpjax quantile spine.dat --quantile 1/3 --no-header --delimiter space --column 1 2 --by 7 \\
+      --lower 0 --upper 180 100 --neighbors swap --json
 """,
     "release": """
   dpjax release people.csv --column age --lower 0 --upper 128 --resolution 1 --neighbors add_remove
-  dpjax release people.csv.gz --column age income --quantile 0.1 0.5 0.9 --lower 0 --upper 128 1000000 --resolution 1 100 \\
-      --neighbors add_remove --max-records 10000 --by region --groups north south --epsilon 0.5 --output found.csv
+  dpjax release people.csv.gz --column age income --quantile 0.1 0.5 0.9 --lower 0 \\
+      --upper 128 1000000 --resolution 1 100 --neighbors add_remove --max-records 10000 \\
+      --by region --groups north south --epsilon 0.5 --output found.csv
 
-  A rider has many trips: privacy is per rider, who counts in at most two boroughs, with the mean fare in each.
-  dpjax release trips.csv --column fare --lower 0 --upper 100 --resolution 0.5 --neighbors add_remove --by borough \\
-      --groups Bronx Queens --unit rider --max-groups 2
+  A rider has many trips: privacy is per rider, who counts in at most two boroughs,
+  with the mean fare in each.
+  dpjax release trips.csv --column fare --lower 0 --upper 100 --resolution 0.5 \\
+      --neighbors add_remove --by borough --groups Bronx Queens --unit rider --max-groups 2
 
-  All releases with one ledger stay within its total, here 3: the first command creates it, and later ones name it.
-  dpjax release people.csv --column age --lower 0 --upper 128 --resolution 1 --neighbors add_remove \\
-      --ledger people.ledger --total-epsilon 3
-  dpjax release people.csv --column age --lower 0 --upper 128 --resolution 1 --neighbors add_remove --quantile 0.9 \\
-      --ledger people.ledger
+  All releases with one ledger stay within its total, here 3: the first command creates it,
+  and later ones name it.
+  dpjax release people.csv --column age --lower 0 --upper 128 --resolution 1 \\
+      --neighbors add_remove --ledger people.ledger --total-epsilon 3
+  dpjax release people.csv --column age --lower 0 --upper 128 --resolution 1 \\
+      --neighbors add_remove --quantile 0.9 --ledger people.ledger
 """,
     "ledger": """
   dpjax ledger people.ledger
@@ -128,12 +134,18 @@ def parser() -> Parser:
     note = "Records that cannot be read count as missing, without a message."
     _add_release_options(command("release", "release_command", summary, note))
     summary = "Show what was spent of a budget, on what, and what is left."
-    note = "A ledger is a file with a budget and its charges. It contains no records, and is not changed."
+    note = (
+        "A ledger is a file with a budget and its charges. "
+        "It contains no records, and is not changed."
+    )
     _add_ledger_options(command("ledger", "ledger_command", summary, note))
     _add_demo_options(
         command("demo", "demo", "Measure private medians of simulated normal data; needs no file.")
     )
-    summary = "Audit every mechanism: its claim, its exact worst loss over small datasets, and a lower bound from draws."
+    summary = (
+        "Audit every mechanism: its claim, its exact worst loss over small datasets, "
+        "and a lower bound from draws."
+    )
     note = "No file is read. The exit code is 1 if an exact loss is above its claim."
     _add_audit_options(command("audit", "audit", summary, note))
     return top
@@ -242,7 +254,8 @@ def _add_column_options(
         metavar="LABEL",
         help="The groups: public, not read from the file; other records are left out. With "
         "several columns, such as north,women; a "
-        """label with a comma is quoted, '"a,b"'; labels that begin with a dash are given as --groups=-low --groups=-high.""",
+        """label with a comma is quoted, '"a,b"'; labels that begin with a dash are given as """
+        "--groups=-low --groups=-high.",
     )
     add(
         "--unit",

@@ -206,11 +206,10 @@ def words_of(guarantee: Guarantee | Composition) -> str:
     It is rounded up as by :func:`promised`. Sums of floats are printed as the decimals that they
     approximate: ten times 0.1, rounded up, is 1.
 
-    >>> (
-    ...     words_of(Guarantee(0.12345649, 0.25, "swap")),
-    ...     words_of(Guarantee(1.0000000000000002, 2.0, "swap")),
-    ... )
-    ('0.123457-DP and 0.25-bounded-range under swap neighbors', '1-DP and 2-bounded-range under swap neighbors')
+    >>> words_of(Guarantee(0.12345649, 0.25, "swap"))
+    '0.123457-DP and 0.25-bounded-range under swap neighbors'
+    >>> words_of(Guarantee(1.0000000000000002, 2.0, "swap"))
+    '1-DP and 2-bounded-range under swap neighbors'
     """
     whole = guarantee.guarantee() if isinstance(guarantee, Composition) else guarantee
     epsilon, bounded_range, delta = map(_decimal, (whole.epsilon, whole.bounded_range, whole.delta))

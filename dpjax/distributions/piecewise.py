@@ -75,13 +75,9 @@ class PiecewiseExponential(Distribution):
         Durfee (2025), Definition 3.1 and Algorithm 1; Gillenwater and Munoz Medina, Algorithm 1.
 
     >>> import jax, jax.numpy as jnp
-    >>> distribution = PiecewiseExponential(
-    ...     jnp.array([0.0, 1.0, 3.0]),
-    ...     jnp.array([2.0, 1.0]),
-    ...     jnp.array([1.0, 2.0]),
-    ...     jnp.asarray(0.5),
-    ...     center=1,
-    ... )
+    >>> breakpoints, cost = jnp.array([0.0, 1.0, 3.0]), jnp.array([2.0, 1.0])
+    >>> slope = jnp.array([1.0, 2.0])
+    >>> distribution = PiecewiseExponential(breakpoints, cost, slope, jnp.asarray(0.5), center=1)
     >>> distribution.sample(jax.random.key(0), (4,)).shape
     (4,)
     >>> round(float(distribution.cdf(1.0)), 4)

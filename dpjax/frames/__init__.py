@@ -1,6 +1,7 @@
 """Statistics of the columns of data frames, by groups, simulated or released.
 
-    table --(bound persons, round and count, in the engine)--> counts --statistic--> distribution --> release or error bars
+    table --(bound persons, round and count, in the engine)--> counts
+    counts --statistic--> distribution --> release or error bars
 
 The input is a frame of pandas, Polars (eager or lazy) or PyArrow, a DuckDB relation, a table of
 Ibis, Spark or Dask, or a mapping of names to arrays. The output is of the same kind (of PyArrow for

@@ -110,13 +110,8 @@ def simulate(
     >>> _ = pytest.importorskip("narwhals")
     >>> pandas = pytest.importorskip("pandas")
     >>> people = pandas.DataFrame({"region": ["north"] * 40 + ["south"] * 30, "age": [34, 51] * 35})
-    >>> ages = {
-    ...     "lower": 0,
-    ...     "upper": 120,
-    ...     "resolution": 1,
-    ...     "epsilon": 1.0,
-    ...     "neighbors": "add_remove",
-    ... }
+    >>> grid = {"lower": 0, "upper": 120, "resolution": 1}
+    >>> ages = {**grid, "epsilon": 1.0, "neighbors": "add_remove"}
     >>> found = simulate(0, people, "age", by="region", **ages).frame
     >>> found[["region", "records", "value"]].to_numpy().tolist()
     [['north', 40, 34.0], ['south', 30, 34.0]]

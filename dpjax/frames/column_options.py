@@ -43,7 +43,7 @@ _NAMES = (
     "count",
     "distinct_count",
 )
-# of several quantiles
+# Mechanisms of several quantiles.
 _METHODS = {
     "joint_quantiles": "joint",
     "nested_quantiles": "nested",
@@ -52,10 +52,10 @@ _METHODS = {
 _KINDS: dict[str, Any] = {
     name: Statistic.kinds[name.title().replace("_", "")] for name in _NAMES
 } | dict.fromkeys(_METHODS, Quantiles)
-# functions of dpjax with other names
+# Functions of dpjax with other names
 _SIMULATED_AS = {"quantiles": "joint_quantiles", "candidate_counts": "mode"}
 _NO_RELEASE = "dpjax.statistics._mode.mode"  # its profile has no release
-# simulated by JAX without a resolution
+# Simulated by JAX without a resolution
 ON_THE_LINE = (Median, Quantile, OrderStatistic, Quantiles, Sum, Mean)
 BY_RANK = (Median, Quantile, OrderStatistic, Quantiles)
 _FOR_EACH = ("epsilon", "draws", "mechanism")
@@ -224,7 +224,7 @@ def _asked(statistic: Any, options: Mapping[str, Any], neighbors: str, simulated
             lacking = ["another mechanism"]
     elif name is None:
         _refuse_other(statistic, simulated)
-        # its name may be that of a statistic
+        # Its name may be that of a statistic
         called = f"function {getattr(statistic, '__name__', statistic)}"
         return Asked(None, statistic, called, arguments, lacking=("another statistic",), **common)
     else:

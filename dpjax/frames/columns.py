@@ -256,7 +256,7 @@ def objects_of(series: Any) -> list[Any]:
 
     Distinct cells are distinct objects, or None, so that a person cannot count twice in one group.
     """
-    # in Python the two hours when clocks are set back are equal
+    # In Python the two hours when clocks are set back are equal
     if getattr(series.dtype, "time_zone", None) is not None:
         series = series.dt.convert_time_zone("UTC")
     series = _held(series)

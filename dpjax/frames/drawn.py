@@ -16,7 +16,7 @@ from dpjax.release import Counts, DistinctCount, Maximum, NonnegativeSum, Quanti
 from dpjax.release.counts import sums_of
 
 MEASURED = 1000  # the number of draws for the error bars of mechanisms without a closed form
-# the number of entries of counts processed together, so that temporary arrays stay in the cache
+# The number of entries of counts processed together, so that temporary arrays stay in the cache
 _ENTRIES = 2**16
 _GROUP = 32  # the weight of a group in addition to its entries
 

@@ -30,7 +30,7 @@ _OF_ONE_RANK = ("median", "quantile", "order_statistic")
 _MEASURED = ("nested_quantiles", "recursive_quantiles")  # without error bars in closed form
 _SEVERAL = ("joint_quantiles", *_MEASURED)
 _LEAST = 64  # the least padded size of a group
-# the number of cells up to which all groups have one shape, as compiling takes longer than padding
+# The number of cells up to which all groups have one shape, as compiling takes longer than padding
 _TOGETHER = 2**21
 _CELLS = 2**22  # the maximal number of cells of a batch
 
@@ -65,7 +65,7 @@ def drawn_by_jax(
         np.searchsorted(np.sort(codes), np.arange(groups)),
     )
     group_sizes = np.bincount(codes + 1, minlength=groups + 1)[1:]
-    # in float64, before they could overflow in float32
+    # In float64, before they could overflow in float32
     ordered = np.clip(records, *own.bounds)[by_group]
     empty = np.zeros(0, np.int64), np.zeros(1, np.int64), _LEAST
     unpadded = np.arange(1), group_sizes, len(records)  # under swap the number of records is public
@@ -81,7 +81,7 @@ def drawn_by_jax(
             (np.pad(starts[some], (0, len(sizes) - len(some)))[:, None] + np.arange(width))[there]
         ]
         if neighbors == "swap" and own.bounds[0] is not None:
-            # a missing record counts as the lower bound
+            # A missing record counts as the lower bound
             padded[there & np.isnan(padded)] = own.bounds[0]
         found, costs, levels = _batch(
             jax.random.fold_in(key, number), padded, sizes, epsilons, own, neighbors

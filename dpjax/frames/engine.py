@@ -46,7 +46,7 @@ class Engine:
         self._schema = frame.collect_schema()
         self._engine = frame.implementation.name.lower()
         for name in (*by, *([] if persons is None else [persons.unit])):
-            # distinct values may be equal in Python
+            # Distinct values may be equal in Python
             if kind_of_dtype(self._schema[name]) in ("other", "text"):
                 raise TypeError(
                     f"column {name!r} holds {self._schema[name]}, which cannot be "
@@ -140,7 +140,7 @@ class Engine:
                 rows = rows.filter(
                     nw.col(key).is_in(list(dict.fromkeys(label[place] for label in labels)))
                 )
-            # other groups must not count towards max_groups
+            # Other groups must not count towards max_groups
             if self._persons is not None and len(self._keys) > 1:
                 rows = rows.filter(_one_of(labels, self._keys))
         return rows
@@ -172,7 +172,7 @@ class Engine:
 
     def _present(self, column: Any) -> Any:
         there = ~nw.col("value").is_null()
-        # infinite dates have no year
+        # Infinite dates have no year
         if self._engine in _SQL and kind_of_dtype(self._schema[column]) in ("Date", "Datetime"):
             there = there & ~nw.col("value").dt.year().is_null()
         return there & ~nw.col("value").is_nan() if self._schema[column].is_float() else there
@@ -255,7 +255,7 @@ class Engine:
                 nw.when(present).then(nw.lit(1)).otherwise(nw.lit(0)).alias("there")
             )
             number = nw.col("there").sum()
-        # missing values become null, as NaN may be the largest number
+        # Missing values become null, as NaN may be the largest number
         if grid is None and not only_there:
             label = (
                 nw.col("value").cast(nw.String) if self._is_category(column) else nw.col("value")

@@ -54,7 +54,7 @@ class Tally(NamedTuple):
     def counts(self, statistic: Statistic, groups: int, neighbors: str) -> Counts:
         """Count the records at each position in each group."""
         group, position = self.group, self.position
-        # a missing record counts as the lower bound
+        # A missing record counts as the lower bound
         if neighbors == "swap" and not isinstance(statistic, Mode | DistinctCount):
             position = np.maximum(position, 0)
         elif (missing := position < 0).any():
@@ -147,7 +147,7 @@ class Memory:
             if several
             else {}
         )
-        # the last entry is for rows of no group
+        # The last entry is for rows of no group
         number = np.full(len(self._different) + 1, -1, np.int32)
         decimals = [
             any(isinstance(name, Decimal) for name in labels.names) for labels in self._labels

@@ -24,7 +24,10 @@ def words_of_ties(shares: Sequence[float], option: str = "resolution=") -> str:
 
 def words_of_bounds(shares: Sequence[float]) -> str:
     """Return the note for groups with many records at or beyond a bound."""
-    return f"{_percent(shares)} of the records are at or beyond a bound, and count as that bound: are the bounds wide enough?"
+    return (
+        f"{_percent(shares)} of the records are at or beyond a bound, and count as that bound: "
+        "are the bounds wide enough?"
+    )
 
 
 def words_of_crowded(persons: Sequence[int], max_groups: int) -> str:

@@ -183,7 +183,10 @@ def _opened(frame: Any) -> _Opened:
     try:
         known = narwhals.from_native(plain)
     except TypeError as error:
-        kinds = "pandas, Polars, PyArrow, Dask, PySpark or Ibis, a DuckDB relation or a mapping of names to arrays"
+        kinds = (
+            "pandas, Polars, PyArrow, Dask, PySpark or Ibis, a DuckDB relation "
+            "or a mapping of names to arrays"
+        )
         hint = ": pass connection.table('trips')" if "Connection" in type(frame).__name__ else ""
         hint = (
             ": read the file first, as by pandas.read_csv"
@@ -192,7 +195,7 @@ def _opened(frame: Any) -> _Opened:
         )
         raise TypeError(f"frame must be of {kinds}, got {type(frame).__name__}{hint}.") from error
     lazy = isinstance(known, narwhals.LazyFrame)
-    # before anything is charged
+    # Before anything is charged
     if known.implementation.name.lower() == "duckdb" and find_spec("pyarrow") is None:
         raise ImportError("a DuckDB relation needs PyArrow: pip install pyarrow.")
     engine, remake = (

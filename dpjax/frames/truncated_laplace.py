@@ -33,7 +33,7 @@ class TruncatedLaplace(NamedTuple):
     def quantile(self, p: np.ndarray | float) -> np.ndarray:
         """Return the quantile at the probability p."""
         below, above = self._lengths
-        # signed, relative to the value
+        # Signed, relative to the value.
         mass = p * -(np.expm1(-below) + np.expm1(-above)) + np.expm1(-below)
         left = np.log(np.minimum(mass, 0) + 1)
         found: np.ndarray = (

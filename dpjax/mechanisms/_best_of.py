@@ -204,12 +204,8 @@ def best_of(
     >>> import jax
     >>> from dpjax.random import gumbel
     >>> tries = negative_binomial(50)
-    >>> y = best_of(
-    ...     jax.random.key(0),
-    ...     lambda key: gumbel(key, (1000,)),
-    ...     score=lambda y: -abs(y - 1),
-    ...     attempts=tries,
-    ... )
+    >>> draw = lambda key: gumbel(key, (1000,))
+    >>> y = best_of(jax.random.key(0), draw, score=lambda y: -abs(y - 1), attempts=tries)
     >>> float(abs(y - 1).mean()) < 0.7
     True
     """

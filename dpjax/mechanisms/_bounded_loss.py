@@ -64,11 +64,8 @@ def guarantee(
             :func:`dpjax.accounting.failures.condition_on_success`.
 
     >>> one = Guarantee(1.0, 1.0, "swap")
-    >>> print(
-    ...     bounded_loss.guarantee(
-    ...         one, epsilon=1.0, delta=1e-6, failure=0.1, attempts=6, fallback="public"
-    ...     )
-    ... )
+    >>> options = {"failure": 0.1, "attempts": 6, "fallback": "public"}
+    >>> print(bounded_loss.guarantee(one, epsilon=1.0, delta=1e-6, **options))
     (2.09174, 2.11111e-06)-DP under swap neighbors
     """
     estimate_epsilon, estimate_delta = (
@@ -135,15 +132,8 @@ def bounded_loss(
     >>> import jax
     >>> from dpjax.random import exponential
     >>> draw, noise = lambda key: 3 + 9 * exponential(key, (1000,)), {"epsilon": 1.0, "delta": 0.1}
-    >>> y = bounded_loss(
-    ...     jax.random.key(0),
-    ...     draw,
-    ...     loss=lambda y: y - 3.0,
-    ...     target=1.0,
-    ...     **noise,
-    ...     fallback=3.0,
-    ...     attempts=200,
-    ... )
+    >>> loss, options = lambda y: y - 3.0, {"target": 1.0, "fallback": 3.0, "attempts": 200}
+    >>> y = bounded_loss(jax.random.key(0), draw, loss=loss, **noise, **options)
     >>> 1 < float(y.max()) - 3 <= 1 + 2 * loss_margin(**noise)
     True
     """

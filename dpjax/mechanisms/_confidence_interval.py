@@ -218,13 +218,8 @@ def interval_levels(
     References:
         See :func:`confidence_interval`.
 
-    >>> public = {
-    ...     "public_n": 1000,
-    ...     "lower": 0,
-    ...     "upper": 10**6,
-    ...     "resolution": 100,
-    ...     "neighbors": "swap",
-    ... }
+    >>> grid = {"lower": 0, "upper": 10**6, "resolution": 100}
+    >>> public = {"public_n": 1000, **grid, "neighbors": "swap"}
     >>> [
     ...     [round(float(level), 2) for level in interval_levels(0.5, epsilon, **public)]
     ...     for epsilon in (0.5, 2)

@@ -40,11 +40,11 @@ def guarantee(
 
     >>> import jax.numpy as jnp
     >>> votes = jnp.zeros((100, 3))
-    >>> cost = decomposable_exponential.guarantee(
-    ...     votes, epsilon=10.0, sensitivity=1.0, neighbors="swap"
-    ... )
-    >>> print(cost)
-    10-DP and 10-bounded-range and 0.125-zCDP and Renyi DP at orders 1.001 to 10001 under swap neighbors
+    >>> options = {"sensitivity": 1.0, "neighbors": "swap"}
+    >>> cost = decomposable_exponential.guarantee(votes, epsilon=10.0, **options)
+    >>> print(cost)  # doctest: +NORMALIZE_WHITESPACE
+    10-DP and 10-bounded-range and 0.125-zCDP and Renyi DP at orders 1.001 to 10001
+    under swap neighbors
     >>> round(cost.epsilon_at(1e-6), 2)
     2.4
     """
@@ -113,9 +113,7 @@ def decomposable_exponential(
         composition.
 
     >>> import jax, jax.numpy as jnp
-    >>> votes = jnp.array(
-    ...     [[5.0, 2.0, 0.0], [1.0, 1.0, 4.0]]
-    ... )  # of two questions, each with three answers
+    >>> votes = [[5.0, 2.0, 0.0], [1.0, 1.0, 4.0]]  # of two questions, each with three answers
     >>> both = decomposable_exponential(votes, epsilon=2.0, sensitivity=1.0)
     >>> both.batch_shape, both.sample(jax.random.key(0)).shape
     ((2,), (2,))

@@ -36,14 +36,8 @@ def guarantee(statistic: SensitivityProfile | CandidateScores, epsilon: float) -
 
     >>> import jax.numpy as jnp
     >>> from dpjax import median
-    >>> print(
-    ...     duff.guarantee(
-    ...         median(
-    ...             jnp.arange(9.0), lower=0, upper=9, neighbors="add_remove", definition="lower"
-    ...         ),
-    ...         2,
-    ...     )
-    ... )
+    >>> bounds = {"lower": 0, "upper": 9, "neighbors": "add_remove"}
+    >>> print(duff.guarantee(median(jnp.arange(9.0), definition="lower", **bounds), 2))
     2-DP and 2-bounded-range under add_remove neighbors
     """
     _check(statistic)
@@ -108,16 +102,9 @@ def duff(
 
     >>> import jax.numpy as jnp
     >>> from dpjax import median
-    >>> distribution = duff(
-    ...     median(
-    ...         jnp.array([1.0, 2.0, 4.0]),
-    ...         lower=0,
-    ...         upper=8,
-    ...         neighbors="add_remove",
-    ...         definition="lower",
-    ...     ),
-    ...     2.0,
-    ... )
+    >>> bounds = {"lower": 0, "upper": 8, "neighbors": "add_remove"}
+    >>> profile = median(jnp.array([1.0, 2.0, 4.0]), definition="lower", **bounds)
+    >>> distribution = duff(profile, 2.0)
     >>> [
     ...     round(float(distribution.log_prob(y) - distribution.log_prob(1.5)), 4)
     ...     for y in (0.5, 1.5, 3.0, 6.0)

@@ -116,14 +116,8 @@ def independent_quantiles(
 
     >>> import jax, jax.numpy as jnp
     >>> from dpjax import quantiles
-    >>> asked = quantiles(
-    ...     jnp.arange(1.0, 200.0),
-    ...     [0.25, 0.5, 0.75],
-    ...     lower=0,
-    ...     upper=200,
-    ...     neighbors="add_remove",
-    ...     resolution=1,
-    ... )
+    >>> grid = {"lower": 0, "upper": 200, "resolution": 1}
+    >>> asked = quantiles(jnp.arange(1.0, 200.0), [0.25, 0.5, 0.75], neighbors="add_remove", **grid)
     >>> independent_quantiles(asked, 50_000.0).sample(jax.random.key(0)).tolist()
     [50.0, 100.0, 150.0]
     """

@@ -318,9 +318,15 @@ def _between(
             )
 
             def of_parts(
-                room: int, shared: Any = shared, parts: Any = parts, held: Any = held, begin: Any = begin, low: Any = lower,
-                high: Any = upper, taken: Any = taken,
-            ) -> jax.Array:  # fmt: skip
+                room: int,
+                shared: Any = shared,
+                parts: Any = parts,
+                held: Any = held,
+                begin: Any = begin,
+                low: Any = lower,
+                high: Any = upper,
+                taken: Any = taken,
+            ) -> jax.Array:
                 """Return the result of ``choose`` for parts with this capacity."""
                 offset = jnp.arange(room, dtype=jnp.int32)
                 values_part = take(

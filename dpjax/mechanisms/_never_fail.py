@@ -39,11 +39,8 @@ def guarantee(
     ``failure`` bounds the probability that an attempt fails, on every dataset. See
     :func:`dpjax.accounting.failures.retry_until_success` for it, ``fallback`` and ``bound``.
 
-    >>> print(
-    ...     never_fail.guarantee(
-    ...         Guarantee(1.0, 1.0, "swap"), failure=0.5, attempts=40, fallback="public"
-    ...     )
-    ... )
+    >>> attempt = Guarantee(1.0, 1.0, "swap")
+    >>> print(never_fail.guarantee(attempt, failure=0.5, attempts=40, fallback="public"))
     (1, 9.09495e-13)-DP under swap neighbors
     """
     return retry_until_success(attempt, failure, attempts=attempts, fallback=fallback, bound=bound)
@@ -171,12 +168,8 @@ def never_fail_distribution(
 
     >>> import jax.numpy as jnp
     >>> one = Finite(jnp.array([1.0, 2.0, 3.0]), jnp.zeros(3), jnp.ones(()))
-    >>> [
-    ...     round(float(p), 4)
-    ...     for p in never_fail_distribution(
-    ...         one, [1, 0, 0], fallback=9.0, attempts=2
-    ...     ).probabilities()
-    ... ]
+    >>> found = never_fail_distribution(one, [1, 0, 0], fallback=9.0, attempts=2)
+    >>> [round(float(p), 4) for p in found.probabilities()]
     [0.5556, 0.0, 0.0, 0.4444]
     """
     checks.instance(

@@ -23,11 +23,8 @@ def guarantee(asked: SortedRecords, epsilon: float, *, method: Method = "auto") 
 
     >>> import jax.numpy as jnp
     >>> from dpjax import quantiles
-    >>> print(
-    ...     private_quantiles.guarantee(
-    ...         quantiles(jnp.arange(9.0), [0.25, 0.75], lower=0, upper=9, neighbors="swap"), 0.5
-    ...     )
-    ... )
+    >>> asked = quantiles(jnp.arange(9.0), [0.25, 0.75], lower=0, upper=9, neighbors="swap")
+    >>> print(private_quantiles.guarantee(asked, 0.5))
     0.5-DP and 0.5-bounded-range under swap neighbors
     """
     checks.instance(

@@ -111,9 +111,8 @@ def shifted_inverse(
     >>> distribution = shifted_inverse(down, 2.0, tau=10)
     >>> 80 < float(distribution.quantile(0.5)) < 95
     True
-    >>> shifted_inverse(down, 1.0, tau=10, candidates=jnp.arange(1000.0)).cost[
-    ...     jnp.array([80, 89, 99, 999])
-    ... ].tolist()
+    >>> found = shifted_inverse(down, 1.0, tau=10, candidates=jnp.arange(1000.0))
+    >>> found.cost[jnp.array([80, 89, 99, 999])].tolist()
     [9.0, 0.0, 9.0, 10.0]
     """
     checks.instance(

@@ -75,12 +75,8 @@ def smooth_laplace(
     ...     jnp.arange(101.0), 0.1, lower=0, upper=100, neighbors="add_remove"
     ... )
     >>> distribution = smooth_laplace(smooth, 1.0, delta=1e-3)
-    >>> bool(
-    ...     jnp.isclose(
-    ...         distribution.mean_abs_error(50.0),
-    ...         smooth.bound / alpha_of(1.0, beta=0.1, delta=1e-3),
-    ...     )
-    ... )
+    >>> scale = smooth.bound / alpha_of(1.0, beta=0.1, delta=1e-3)
+    >>> bool(jnp.isclose(distribution.mean_abs_error(50.0), scale))
     True
     """
     smooth = smoothed(
@@ -105,7 +101,10 @@ def alpha_of(
     def alpha(xp: Any, epsilon: Any, beta: Any, delta: Any) -> Any:
         return epsilon - xp.maximum(-xp.expm1(beta) * xp.log(delta) - beta, beta)
 
-    message = "beta = {1} exhausts epsilon = {0} at delta = {2}: choose a smaller beta (see optimal_beta)."
+    message = (
+        "beta = {1} exhausts epsilon = {0} at delta = {2}: "
+        "choose a smaller beta (see optimal_beta)."
+    )
     return checks.remaining(
         message,
         alpha,

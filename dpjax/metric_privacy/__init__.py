@@ -20,14 +20,11 @@ mechanisms.
 >>> import jax.numpy as jnp
 >>> towns = jnp.array([[0.0, 0.0], [10.0, 0.0], [90.0, 40.0]])  # public, in km
 >>> metric = from_points(towns, epsilon=0.1)  # 0.1 per km
->>> visits, queries = (
-...     jnp.array([20, 30, 50]),
-...     jnp.stack([towns[:, 0] / 100, jnp.ones(3)]),
-... )  # how far east, and how many
+>>> visits = jnp.array([20, 30, 50])
+>>> queries = jnp.stack([towns[:, 0] / 100, jnp.ones(3)])  # how far east, and how many
 >>> answers = metric_laplace(visits, queries, metric, scales=optimal_scales(queries, metric))
->>> [
-...     round(float(error), 3) for error in answers.stddev()
-... ]  # nothing for the number of records, which is public
+>>> errors = answers.stddev()  # nothing for the number of records, which is public
+>>> [round(float(error), 3) for error in errors]
 [0.141, 0.0]
 
 Arguments that most functions share:

@@ -156,8 +156,10 @@ def guarantee(metric: Metric) -> MetricGuarantee:
     It is d, and twice d in range.
 
     >>> from dpjax.metric_privacy.points import from_points
-    >>> print(metric_laplace.guarantee(from_points([[0.0], [1.0], [3.0]], epsilon=0.5)))
-    d-privacy on 3 elements with budgets 0.5 to 1.5, n public: 1.5-DP and 3-bounded-range under swap neighbors
+    >>> cost = metric_laplace.guarantee(from_points([[0.0], [1.0], [3.0]], epsilon=0.5))
+    >>> print(cost)  # doctest: +NORMALIZE_WHITESPACE
+    d-privacy on 3 elements with budgets 0.5 to 1.5, n public:
+    1.5-DP and 3-bounded-range under swap neighbors
     """
     return MetricGuarantee(metric)
 

@@ -41,8 +41,10 @@ def guarantee(metric: Metric) -> MetricGuarantee:
     It is d, and d in range.
 
     >>> from dpjax.metric_privacy.metrics import from_budgets
-    >>> print(metric_exponential.guarantee(from_budgets([[0.0, 0.5], [0.5, 0.0]])))
-    d-privacy on 2 elements with budgets 0.5 to 0.5, n public: 0.5-DP and 0.5-bounded-range under swap neighbors
+    >>> cost = metric_exponential.guarantee(from_budgets([[0.0, 0.5], [0.5, 0.0]]))
+    >>> print(cost)  # doctest: +NORMALIZE_WHITESPACE
+    d-privacy on 2 elements with budgets 0.5 to 0.5, n public:
+    0.5-DP and 0.5-bounded-range under swap neighbors
     """
     return MetricGuarantee(metric, ranges=metric)
 
@@ -135,9 +137,8 @@ def linear_selection(
 
     >>> from dpjax.metric_privacy.metrics import from_budgets
     >>> metric = from_budgets([[0.0, 1.0], [1.0, 0.0]])
-    >>> distribution = linear_selection(
-    ...     [3.0, 1.0], metric, weights=[[1.0, 0.0], [0.0, 1.0]]
-    ... )  # the commoner element
+    >>> weights = [[1.0, 0.0], [0.0, 1.0]]  # to select the commoner element
+    >>> distribution = linear_selection([3.0, 1.0], metric, weights=weights)
     >>> bool(jnp.isclose(distribution.prob(0.0) / distribution.prob(1.0), jnp.exp(1.0), rtol=1e-4))
     True
     """

@@ -32,8 +32,10 @@ def guarantee(
 
     It is d, and twice d in range.
 
-    >>> print(planar_laplace.guarantee([[0.0, 0.0], [3.0, 4.0]], 0.1))
-    d-privacy on 2 elements with budgets 0.5 to 0.5, n public: 0.5-DP and 1-bounded-range under swap neighbors
+    >>> cost = planar_laplace.guarantee([[0.0, 0.0], [3.0, 4.0]], 0.1)
+    >>> print(cost)  # doctest: +NORMALIZE_WHITESPACE
+    d-privacy on 2 elements with budgets 0.5 to 0.5, n public:
+    0.5-DP and 1-bounded-range under swap neighbors
     """
     checks.one_of("distance", distance, _NORMS)
     return MetricGuarantee(from_points(points, epsilon=epsilon, distance=distance))

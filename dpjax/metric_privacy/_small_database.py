@@ -43,8 +43,10 @@ def guarantee(queries: LipschitzQueries, metric: Metric) -> MetricGuarantee:
     >>> from dpjax.metric_privacy.lipschitz import lipschitz_queries
     >>> from dpjax.metric_privacy.metrics import from_budgets
     >>> metric = from_budgets([[0.0, 2.0], [2.0, 0.0]])
-    >>> print(small_db.guarantee(lipschitz_queries([[0.0, 1.0]], metric), metric))
-    d-privacy on 2 elements with budgets 2 to 2, n public: 2-DP and 2-bounded-range under swap neighbors
+    >>> cost = small_db.guarantee(lipschitz_queries([[0.0, 1.0]], metric), metric)
+    >>> print(cost)  # doctest: +NORMALIZE_WHITESPACE
+    d-privacy on 2 elements with budgets 2 to 2, n public:
+    2-DP and 2-bounded-range under swap neighbors
     """
     allowed = allowed_by(queries, metric)
     return MetricGuarantee(allowed, ranges=allowed)

@@ -156,9 +156,8 @@ def product(*metrics: Metric) -> Metric:
 
     >>> from dpjax.metric_privacy.metrics import uniform
     >>> from dpjax.metric_privacy.points import from_points
-    >>> product(from_points([[0.0], [3.0]], epsilon=0.5), uniform(2, epsilon=1.0)).budgets[
-    ...     0
-    ... ].tolist()
+    >>> both = product(from_points([[0.0], [3.0]], epsilon=0.5), uniform(2, epsilon=1.0))
+    >>> both.budgets[0].tolist()
     [0.0, 1.0, 1.5, 2.5]
     """
     if not metrics:

@@ -44,8 +44,9 @@ class MetricGuarantee(Shown):
 
     >>> from dpjax.metric_privacy.points import from_points
     >>> each = MetricGuarantee(from_points([[0.0], [1.0], [3.0]], epsilon=0.125))
-    >>> print(5 * each)
-    d-privacy on 3 elements with budgets 0.625 to 1.875, n public: 1.875-DP and 3.75-bounded-range under swap neighbors
+    >>> print(5 * each)  # doctest: +NORMALIZE_WHITESPACE
+    d-privacy on 3 elements with budgets 0.625 to 1.875, n public:
+    1.875-DP and 3.75-bounded-range under swap neighbors
     """
 
     metric: Metric
@@ -124,7 +125,10 @@ class MetricGuarantee(Shown):
             promise = str(dp)
         else:
             unprotected = budgets.size - finite.size
-            promise = f"no promise for {unprotected} of {budgets.size} pairs, so no DP under {self.neighbors} neighbors"
+            promise = (
+                f"no promise for {unprotected} of {budgets.size} pairs, "
+                f"so no DP under {self.neighbors} neighbors"
+            )
         return f"d-privacy on {size} elements{span}, {who}: {promise}"
 
     @property

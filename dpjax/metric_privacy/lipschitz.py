@@ -190,9 +190,8 @@ def fit_lipschitz_queries(
 
     >>> from dpjax.metric_privacy.metrics import from_budgets
     >>> metric = from_budgets([[0.0, 0.01, 1.0], [0.01, 0.0, 1.0], [1.0, 1.0, 0.0]])
-    >>> fitted = fit_lipschitz_queries(
-    ...     [[0.0, 0.1, 1.0]], metric, num_records=1000, price="small_db"
-    ... )  # the closed form is c = 10
+    >>> options = {"num_records": 1000, "price": "small_db"}  # the closed form is c = 10
+    >>> fitted = fit_lipschitz_queries([[0.0, 0.1, 1.0]], metric, **options)
     >>> round(float(fitted.scale), 4), [round(float(v), 4) for v in fitted.values[0]]
     (0.9091, [0.0455, 0.0545, 0.9545])
     """

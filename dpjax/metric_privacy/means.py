@@ -81,12 +81,8 @@ def fit_statistics(
         Kamalaruban et al. (2020), Appendix C, Theorem 10 and equation (13).
 
     >>> from dpjax.metric_privacy.points import from_points
-    >>> fit = fit_statistics(
-    ...     [[0.0, 1.0, 2.0]],
-    ...     from_points([[0.0], [0.1], [5.0]], epsilon=1.0),
-    ...     num_records=2.0,
-    ...     loss="maximum",
-    ... )
+    >>> metric = from_points([[0.0], [0.1], [5.0]], epsilon=1.0)
+    >>> fit = fit_statistics([[0.0, 1.0, 2.0]], metric, num_records=2.0, loss="maximum")
     >>> bool(fit.objective < 0.8 * fit.closed_form)
     True
     """
@@ -128,12 +124,10 @@ def fit_marginals(values: ArrayLike, metric: Metric, *, num_records: ArrayLike) 
     >>> fit = fit_marginals(
     ...     [0.0, 1.0, 2.0], from_points([[0.0], [0.1], [5.0]], epsilon=1.0), num_records=4.0
     ... )
-    >>> (
-    ...     [round(float(v), 3) for v in fit.values],
-    ...     round(float(fit.scales), 3),
-    ...     round(float(fit.objective), 3),
-    ... )
-    ([0.49, 0.51, 1.51], 0.051, 0.541)
+    >>> [round(float(v), 3) for v in fit.values]
+    [0.49, 0.51, 1.51]
+    >>> round(float(fit.scales), 3), round(float(fit.objective), 3)
+    (0.051, 0.541)
     """
     queries, known = with_public_n(one_query(values), metric)
     n = checks.positive("num_records", num_records, queries.dtype)

@@ -306,12 +306,8 @@ def fold_rows(
     >>> import jax.numpy as jnp
     >>> from dpjax.metric_privacy.points import point_metric
     >>> metric = point_metric([[0.0], [1.0], [3.0]], epsilon=1.0)
-    >>> fold_rows(
-    ...     metric,
-    ...     jnp.zeros(3),
-    ...     lambda far, index, rows: far.at[index].set(jnp.max(rows, axis=-1)),
-    ...     count=2,
-    ... ).tolist()
+    >>> step = lambda far, index, rows: far.at[index].set(jnp.max(rows, axis=-1))
+    >>> fold_rows(metric, jnp.zeros(3), step, count=2).tolist()
     [3.0, 2.0, 3.0]
     """
     size = metric.size

@@ -74,9 +74,9 @@ def fit_queries(
 
     The bounds, with R = G - Q and n records:
 
-        "squared"    n^2 ||R||^2 + 2 ||c||^2             of the mean squared error
-        "absolute"   n ||R||_1 + ||c||_1                 of the mean absolute error
-        "maximum"    n ||R||_inf + ln(K/failure) max c   of the largest error, with prob. 1 - failure
+        "squared"   n^2 ||R||^2 + 2 ||c||^2             of the mean squared error
+        "absolute"  n ||R||_1 + ||c||_1                 of the mean absolute error
+        "maximum"   n ||R||_inf + ln(K/failure) max c   of the largest error, with prob. 1 - failure
 
     with the entrywise norms of R (``bias="all_elements"``, Theorem 2) or with the largest norm of a
     column (``"worst_element"``: every record is one element, so this is enough, and it is exact for

@@ -68,12 +68,8 @@ def single_query_scale(query: ArrayLike, metric: Metric) -> jax.Array:
     record.
 
     >>> from dpjax.metric_privacy.points import from_points
-    >>> round(
-    ...     float(
-    ...         single_query_scale([0.0, 0.5, 0.2], from_points([[0.0], [1.0], [3.0]], epsilon=2.0))
-    ...     ),
-    ...     4,
-    ... )
+    >>> metric = from_points([[0.0], [1.0], [3.0]], epsilon=2.0)
+    >>> round(float(single_query_scale([0.0, 0.5, 0.2], metric)), 4)
     0.25
     """
     return scales_by(*prepared(one_query(query), metric), "equal_shares")[..., 0]
@@ -193,11 +189,8 @@ def improvement_factor(queries: ArrayLike, scales: ArrayLike, metric: Metric) ->
         (``benchmarks/experiments/metric_budgets.py``).
 
     >>> from dpjax.metric_privacy.points import from_points
-    >>> float(
-    ...     improvement_factor(
-    ...         [[0.0, 1.0, 2.0]], [1.0], from_points([[0.0], [1.0], [3.0]], epsilon=0.5)
-    ...     )
-    ... )
+    >>> metric = from_points([[0.0], [1.0], [3.0]], epsilon=0.5)
+    >>> float(improvement_factor([[0.0, 1.0, 2.0]], [1.0], metric))
     4.0
     """
     return _improvement_factor(*with_scales(queries, scales, metric))

@@ -39,9 +39,8 @@ def blowfish(distances: Metric, *, epsilon: ArrayLike, threshold: ArrayLike) -> 
         (2020), Section 4.4.
 
     >>> from dpjax.metric_privacy.points import from_points
-    >>> blowfish(
-    ...     from_points([[0.0], [1.0], [2.0]], epsilon=1), epsilon=0.5, threshold=1
-    ... ).budgets.tolist()  # 1 per unit of distance
+    >>> line = from_points([[0.0], [1.0], [2.0]], epsilon=1)  # 1 per unit of distance
+    >>> blowfish(line, epsilon=0.5, threshold=1).budgets.tolist()
     [[0.0, 0.5, inf], [0.5, 0.0, 0.5], [inf, 0.5, 0.0]]
     """
     return _with_threshold(distances, epsilon, threshold, "blowfish")

@@ -73,7 +73,8 @@ class Report:
 
     def __str__(self) -> str:
         if self.missing.ndim:
-            return f"reports on a batch of shape {self.missing.shape}: {int(jnp.sum(self.is_metric))} are metrics"
+            metrics = int(jnp.sum(self.is_metric))
+            return f"reports on a batch of shape {self.missing.shape}: {metrics} are metrics"
         report = jax.device_get(self)
         if report.missing:
             return "no metric: NaN among the budgets"
@@ -112,8 +113,9 @@ def validate(metric: Metric | ArrayLike, *, tolerance: float | None = None) -> R
         tolerance: a nonnegative Python float; a triangle counts if d(i, j) is above the detour by
             more than this fraction of it; by default 16 units in the last place.
 
-    >>> print(validate([[0, 1, 5], [1, 0, 2], [5, 2, 0]]))
-    no metric: d(0, 2) = 5 > d(0, 1) + d(1, 2) = 3, the worst of 1 triangles (closure() repairs them)
+    >>> print(validate([[0, 1, 5], [1, 0, 2], [5, 2, 0]]))  # doctest: +NORMALIZE_WHITESPACE
+    no metric: d(0, 2) = 5 > d(0, 1) + d(1, 2) = 3,
+    the worst of 1 triangles (closure() repairs them)
     """
     budgets = (
         metric.dense().budgets if isinstance(metric, Metric) else square_array("metric", metric)

@@ -172,7 +172,7 @@ def by_chunks(
 def _chunks(compute: Callable[[Any, int], Any], rows: int, size: int) -> Any:
     if size >= rows:
         return compute(0, rows)
-    # the last two chunks may overlap
+    # The last two chunks may overlap
     starts = np.minimum(np.arange(0, rows, size, dtype=np.int32), np.int32(rows - size))
     rest = rows - (len(starts) - 1) * size
 

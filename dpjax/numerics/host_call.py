@@ -74,7 +74,7 @@ _METADATA = 1
 # XLA_FFI_DataType
 _DTYPES = {1: np.bool_, 4: np.int32, 5: np.int64, 8: np.uint32, 11: np.float32, 12: np.float64}
 _lock = threading.Lock()
-# keyed by a digest of the function's repr, which is equal in every process
+# Keyed by a digest of the function's repr, which is equal in every process.
 _functions: dict[tuple[int, ...], Function] = {}
 
 
@@ -104,7 +104,7 @@ def _handle(call: Any) -> None:
         which, *arguments = (
             _view(frame.arguments.buffers[i].contents) for i in range(frame.arguments.count)
         )
-        # under vmap the digest is repeated
+        # Under vmap the digest is repeated
         function = _functions.get(tuple(which.reshape(-1)[:2].tolist()))
         if function is None:  # a program that was compiled by another process
             raise RuntimeError(

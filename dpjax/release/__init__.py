@@ -10,7 +10,8 @@ for a user's integer scores, :func:`release_choice`; :func:`count` and :func:`hi
 :func:`sum` and :func:`mean`; and, for statistics that one person can increase without bound,
 :func:`maximum`, :func:`nonnegative_sum`, :func:`user_sum` and :func:`distinct_count`.
 
-    records --(round, count)--> counts --statistic--> profile --mechanism(epsilon)--> distribution --> release or error bars
+    records --(round, count)--> counts --statistic--> profile --mechanism(epsilon)--> distribution
+    distribution --> release or error bars
 
 **The distribution** is the one that ``dpjax.piecewise_laplace`` simulates for a statistic with the
 same ``resolution``; tests check that both agree. Each record is rounded to a multiple of a public
@@ -168,7 +169,7 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> object:
-    # imported on use, as they import JAX
+    # Imported on use, as they import JAX
     if name in ("metric_choice", "metric_laplace", "small_db"):
         return getattr(importlib.import_module("dpjax.release.metric"), name)
     raise AttributeError(f"module 'dpjax.release' has no attribute {name!r}")

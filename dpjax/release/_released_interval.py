@@ -65,9 +65,8 @@ class ConfidenceInterval(Statistic):
             default n, which always holds.
         terms: as for :class:`Quantiles`.
 
-    >>> ConfidenceInterval(0.5, lower=0, upper=5000, resolution=1, public_n=2000).to_dict()[
-    ...     "statistic"
-    ... ]
+    >>> asked = ConfidenceInterval(0.5, lower=0, upper=5000, resolution=1, public_n=2000)
+    >>> asked.to_dict()["statistic"]
     'ConfidenceInterval'
     """
 

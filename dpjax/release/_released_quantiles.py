@@ -103,7 +103,10 @@ class Quantiles(Statistic):
         """Return an error message if this method cannot draw these levels on this grid, else ""."""
         levels, size = self.levels, self.records_grid.size
         if method == "nested" and len(levels) < 3:
-            return f"qs must have at least 3 levels for nested quantiles, got {len(levels)}: use dpjax.release.joint_quantiles."
+            return (
+                f"qs must have at least 3 levels for nested quantiles, got {len(levels)}: "
+                "use dpjax.release.joint_quantiles."
+            )
         most = _BITS // (size.bit_length() + _BITS_OF_PARTS)
         if method == "joint" and len(levels) > most:
             other = "nested" if len(levels) > 2 else "recursive"
@@ -216,7 +219,7 @@ class Quantiles(Statistic):
     ) -> Guarantee:
         """Return the cost of this many draws together."""
         several = self.drawn_by(neighbors) != "joint" and len(self.levels) > 1
-        # the range of several draws in sequence is twice epsilon
+        # The range of several draws in sequence is twice epsilon
         return cost_of(epsilon, draws, neighbors, 2 if several else 1)
 
     def value(self, counts: Counts) -> np.ndarray:

@@ -206,11 +206,8 @@ def order_statistic(
     All else is as for :func:`median`.
 
     >>> ages = [31, 40, 28, 35, 52, 33, 47, 29, 38] * 20
-    >>> float(
-    ...     order_statistic(
-    ...         ages, 90, lower=0, upper=127, resolution=1, epsilon=64.0, neighbors="swap"
-    ...     )
-    ... )
+    >>> grid = {"lower": 0, "upper": 127, "resolution": 1}
+    >>> float(order_statistic(ages, 90, **grid, epsilon=64.0, neighbors="swap"))
     35.0
     """
     statistic = OrderStatistic(rank, lower, upper, resolution, grid)
@@ -246,11 +243,8 @@ def maximum(
         Steinke (2023), Theorem 4; Fang, Dong and Yi (2022).
 
     >>> ages = [31, 40, 28, 35, 52, 33, 47, 29, 38] * 20
-    >>> float(
-    ...     maximum(
-    ...         ages, tau=5, lower=0, upper=127, resolution=1, epsilon=64.0, neighbors="add_remove"
-    ...     )
-    ... )
+    >>> grid = {"lower": 0, "upper": 127, "resolution": 1}
+    >>> float(maximum(ages, tau=5, **grid, epsilon=64.0, neighbors="add_remove"))
     52.0
     """
     statistic = Maximum(tau, lower, upper, resolution, grid)
@@ -317,13 +311,8 @@ def user_sum(
     record without an id (None, NaN) is absent. All else is as for :func:`nonnegative_sum`, under
     adding or removing one person.
 
-    >>> options = {
-    ...     "tau": 1,
-    ...     "upper": 999,
-    ...     "resolution": 1,
-    ...     "epsilon": 64.0,
-    ...     "neighbors": "add_remove",
-    ... }
+    >>> public = {"tau": 1, "upper": 999, "resolution": 1}
+    >>> options = {**public, "epsilon": 64.0, "neighbors": "add_remove"}
     >>> abs(float(user_sum([1, 2] * 100, np.arange(200) // 2, **options)) - 297) <= 3
     True
     """
@@ -379,11 +368,8 @@ def distinct_count(
     ``upper`` is the largest possible count, public, to which larger ones are clamped. All else is
     as for :func:`maximum`.
 
-    >>> float(
-    ...     distinct_count(
-    ...         ["a", "b", "c"] * 100, tau=1, upper=19, epsilon=64.0, neighbors="add_remove"
-    ...     )
-    ... )
+    >>> values = ["a", "b", "c"] * 100
+    >>> float(distinct_count(values, tau=1, upper=19, epsilon=64.0, neighbors="add_remove"))
     3.0
     """
     return _released(
@@ -552,14 +538,8 @@ def mode(
     candidates are multiples of it, and records are rounded to its multiples. Under add/remove,
     epsilon is at most 32. All else is as for :func:`median`.
 
-    >>> float(
-    ...     mode(
-    ...         [3, 3, 5, 9, 3, 5, 7, 3, 3, 3],
-    ...         candidates=(3, 5, 9),
-    ...         epsilon=30.0,
-    ...         neighbors="add_remove",
-    ...     )
-    ... )
+    >>> ratings = [3, 3, 5, 9, 3, 5, 7, 3, 3, 3]
+    >>> float(mode(ratings, candidates=(3, 5, 9), epsilon=30.0, neighbors="add_remove"))
     3.0
     """
     return _released(
@@ -844,7 +824,7 @@ def _read(
     if array.ndim == 0:
         raise ValueError("x must have an axis of individuals, the last one; got a scalar.")
     positions, present = statistic.read(array)
-    # these have no lower bound for missing records
+    # These have no lower bound for missing records
     if neighbors == "swap" and not isinstance(statistic, Mode | DistinctCount):
         present = np.ones_like(present)  # the position of a NaN is 0
     *leading, n = positions.shape

@@ -12,7 +12,7 @@ import numpy as np
 
 from dpjax.release.chunks import in_threads, ranges
 
-# larger counts of one value are clamped to this, so that no sum of counts exceeds 64 bits
+# Larger counts of one value are clamped to this, so that no sum of counts exceeds 64 bits
 MOST = 2**40
 _RECORDS = 2**17  # the number of records sorted at a time
 

@@ -333,7 +333,7 @@ class GridDistribution(Shown):
         """Return E|Y - center| of each dataset, in units of positions."""
         sign, rate, steps, span = self.profile.sign, self.step_rate, self.steps, self.span
         ahead = center[self.group] - self.profile.near
-        # the positions of a piece are at 1, 2, ..., its length
+        # The positions of a piece are at 1, 2, ..., its length
         ahead = np.where(sign == 0, ahead + 1, sign * ahead)
         # Steps before that of the center, that step itself, and those after it.
         first = np.clip(np.ceil(ahead / span), 1, steps)

@@ -242,8 +242,8 @@ def choose_between(low: Sequence[int], high: Sequence[int], uniform: Bits) -> in
     present = [number for number, end in enumerate(high) if end > 0]
     lows, highs = ([0, *accumulate(ends[number] for number in present)] for ends in (low, high))
     least, most = lows[-1] * uniform.value, highs[-1] * (uniform.value + 1)  # of Z U, times 2^count
-    # the last one that begins at or below Z U, whatever its bits
+    # The last one that begins at or below Z U, whatever its bits
     i = bisect_right(highs, least >> uniform.count) - 1
-    # and the next one begins above it
+    # And the next one begins above it
     decided = i == len(present) - 1 or most <= lows[i + 1] << uniform.count
     return present[i] if decided else None

@@ -2,14 +2,17 @@
 
 As in ``dpjax/several_quantiles/chain.py``, for one term N of the sum and all rows at once:
 
-    after[k](j) = width * (before[k](j) + stay_k (width + 1)/2 * (before[k-1](j) + stay_{k-1} (width + 2)/3 * ...))
-    before[k](j) = sum over slots i < j of after[k-1](i) * exp(-rate |distance of the ranks of i and j - p_k N|).
+    after[k](j)  = width * (before[k](j) + stay_k (width + 1)/2 *
+                            (before[k-1](j) + stay_{k-1} (width + 2)/3 * ...))
+    before[k](j) = sum over slots i < j of
+                   after[k-1](i) * exp(-rate |distance of the ranks of i and j - p_k N|).
 
 The sum over i splits where the kernel has its peak, b slots below j. Partition the slots into
 blocks of b. With R the weights from a slot to the end of its block, Y those from the beginning of a
 block, decaying with the distance from there, and P those up to a slot,
 
-    before(j + b) = inside * (R(j) + e^(-rho (b - o)) Y(next block, below j + b)) + below * P(j - 1),   o = offset of j.
+    before(j + b) = inside * (R(j) + e^(-rho (b - o)) Y(next block, below j + b))
+                    + below * P(j - 1),   o = offset of j.
 
 If there are few rows, blocks are shorter: the window then has several blocks and some slots more,
 which are added one by one.
@@ -148,7 +151,7 @@ class Parameters(NamedTuple):
         """
         terms = checks.static_integer("terms", terms, 2)
         whole, single = level_parts(levels)[1], single_term(levels, neighbors, size_is_public)
-        # whatever the number of records, which may be private: places are 64-bit integers
+        # Whatever the number of records, which may be private: places are 64-bit integers
         if whole >= 2**27:
             raise ValueError(
                 f"qs have the common denominator {whole}, too large for exact ranks: use short "
@@ -393,7 +396,7 @@ def choose(
     sums, last = np.cumsum(weights, axis=-1), weights.shape[-1] - 1
     total = sums[row, -1]
     target, chosen = uniform * total, np.zeros(len(row), np.int64)
-    # binary search: how many sums are at most the target
+    # Binary search: how many sums are at most the target
     for bit in reversed(range(last.bit_length())):
         further = np.minimum(chosen + (1 << bit), last)
         chosen = np.where(sums[row, further - 1] <= target, further, chosen)

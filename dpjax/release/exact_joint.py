@@ -170,7 +170,7 @@ class Sampler:
         middle = (n if public is None else public) - 1
         index, self.middle, self._least = near_slots(parameters, n, middle, self.arithmetic.bits)
         self.slots, self._index = slots_of(counts, parameters, index, sizes), index
-        # as if the far records did not exist
+        # As if the far records did not exist.
         self.slots = self.slots._replace(records=n - (middle - self.middle))
         self.numbers = sorted(
             {number for each in set(self.middle.tolist()) for number in parameters.numbers(each)}

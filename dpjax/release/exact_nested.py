@@ -28,7 +28,7 @@ from dpjax.several_quantiles.nesting import Nesting, Shares, ends_of, records_of
 
 _ENTRIES = 2**22  # entries of counts processed together
 _LARGEST = 2**62  # the cap on a noisy number of records
-# ranks within _RANKS / epsilon of a quantile have a weight; at most _MATTERING may have one
+# Ranks within _RANKS / epsilon of a quantile have a weight; at most _MATTERING may have one
 _RANKS, _MATTERING = 128, 2**24
 _MORE = 64  # a count is capped at twice the number of records plus this
 
@@ -83,7 +83,7 @@ class Nested:
     def draw(
         self, counts: Counts, draws: int, sizes: np.ndarray | None, words: Any, more: More
     ) -> np.ndarray:
-        """Draw positions, int64 ``(draws, groups, m)``; ``sizes`` are public numbers of records ``(groups,)``."""
+        """Draw positions, int64 ``(draws, groups, m)``; ``sizes``, public, are ``(groups,)``."""
         found = np.zeros((draws, counts.groups, len(self.levels)), np.int64)
         step = max(_ENTRIES // max(len(counts.values), 1), 1)
         for start in range(0, draws, step):
@@ -125,7 +125,7 @@ class Nested:
             part_index = np.array([self.nesting.parts.index(part) for part in alike])
             lane, which = np.nonzero(high[:, part_index] > low[:, part_index])
             at = lane, part_index[which]
-            # all quantiles in a part without width are its only value
+            # All quantiles in a part without width are its only value
             for k, part in enumerate(alike):
                 found[:, part.first : part.first + len(part.levels)] = low[:, part_index[k], None]
             if not lane.size:

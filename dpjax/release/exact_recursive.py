@@ -94,7 +94,7 @@ class _Lanes:
 
         Those equal to the middle are split by a noisy number.
         """
-        # the records of the part are between these
+        # The records of the part are between these
         ends = self.cuts[:, part.left], self.cuts[:, part.right]
         below, through = (
             np.clip(rank, *ends) for rank in self._slices.around(self.points[:, part.middle])

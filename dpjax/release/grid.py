@@ -16,7 +16,7 @@ from dpjax.release.chunks import in_threads, ranges
 from dpjax.release.records import as_floats
 
 _LARGEST = 2**31 - 2
-# records; smaller chunks lose more to threads waiting for the interpreter lock than the cache saves
+# Records; smaller chunks lose more to threads waiting for the interpreter lock than the cache saves
 _AT_A_TIME = 2**18
 
 
@@ -93,9 +93,8 @@ class Multiples:
         clamped; those that :func:`as_reals` reads as NaN get position 0. Returns the positions
         counted from the lower bound, int32, and a bool mask of the records that are numbers.
 
-        >>> Multiples.between(0, 0.3, 0.1).numbers_of([0.04, 0.07, 0.29, 1e300, float("nan")])[
-        ...     0
-        ... ].tolist()
+        >>> grid = Multiples.between(0, 0.3, 0.1)
+        >>> grid.numbers_of([0.04, 0.07, 0.29, 1e300, float("nan")])[0].tolist()
         [0, 1, 3, 3, 0]
         """
         if isinstance(x, np.ndarray) and x.size > _AT_A_TIME:

@@ -31,7 +31,7 @@ from dpjax.release.exponentials import digit_probability, exponential, floor_of
 
 _SURE = 32  # the rate from which on a geometric variable is 0 unless its word is 0
 _WORDS = 2**22  # the number of words drawn at a time
-# the number of uniforms reserved for one geometric variable: its digits, and the trials above them
+# The number of uniforms reserved for one geometric variable: its digits, and the trials above them
 _ROLES = 2**16
 
 

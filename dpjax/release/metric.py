@@ -99,7 +99,7 @@ def metric_laplace(
     number = checks.static_integer("draws", draws, 1)
     step, whole, integers, budgets, counts = _read(x, queries, metric, resolution)
     given_scales = scales.scales if isinstance(scales, OptimalScales) else scales
-    # the scales of the rounded queries, less a constant for each query if n is public
+    # The scales of the rounded queries, less a constant for each query if n is public
     if given_scales is None:
         near = integers - integers[:, :1] if metric.neighbors == "swap" else integers
         scaled = np.array([[float(v * step) for v in row] for row in near])
@@ -149,7 +149,8 @@ def metric_choice(
 ) -> Release:
     """Release one of R candidates by scores linear in a histogram, with the exponential mechanism.
 
-        P(r) proportional to e^(lam <w_r, x>),   lam the least of d(i, j) / (max_r g_r - min_r g_r),   g_r = w_rj - w_ri
+        P(r) proportional to e^(lam <w_r, x>),
+        lam the least of d(i, j) / (max_r g_r - min_r g_r),   g_r = w_rj - w_ri
 
     with weights in multiples of the resolution, and lam at most 32.
 
@@ -182,14 +183,13 @@ def metric_choice(
 
     >>> from dpjax.metric_privacy import from_budgets
     >>> metric = from_budgets([[0.0, 8.0], [8.0, 0.0]])
-    >>> metric_choice(
-    ...     [30, 10], metric, weights=[[1, 0], [0, 1]], resolution=1
-    ... ).multiples.tolist()  # the more frequent element
+    >>> weights = [[1, 0], [0, 1]]  # to choose the more frequent element
+    >>> metric_choice([30, 10], metric, weights=weights, resolution=1).multiples.tolist()
     [0]
     """
     step, whole, integers, budgets, counts = _read(x, weights, metric, resolution)
     n, may_exceed = _public_total(counts, metric, public_n), public_n is not None
-    # less the largest weight of each element
+    # Weights less the largest weight of each element.
     whole, integers = (values - np.max(values, axis=0) for values in (whole, integers))
 
     def change(i: int, j: int) -> int:
@@ -228,7 +228,8 @@ def small_db(
 
     It is chosen for its answers to linear queries.
 
-        P(y) proportional to e^(-lam max_q |m q(x) - n q(y)|),   lam the least of d(i, j) / (2 m max_q |q_i - q_j|)
+        P(y) proportional to e^(-lam max_q |m q(x) - n q(y)|),
+        lam the least of d(i, j) / (2 m max_q |q_i - q_j|)
 
     Args:
         x: histograms, as for :func:`metric_laplace`.
@@ -259,9 +260,8 @@ def small_db(
 
     >>> from dpjax.metric_privacy import from_budgets, small_databases
     >>> metric = from_budgets([[0.0, 40.0], [40.0, 0.0]])
-    >>> small_databases(2, 4)[
-    ...     small_db([10, 30], [[0, 1]], metric, size=4, resolution=1).multiples
-    ... ].tolist()
+    >>> found = small_db([10, 30], [[0, 1]], metric, size=4, resolution=1)
+    >>> small_databases(2, 4)[found.multiples].tolist()
     [[1, 3]]
     """
     m = checks.static_integer("size", size, 1)

@@ -125,7 +125,7 @@ class Profile:
         """
         groups = len(value)
         depth = np.minimum.reduceat(level, starts[:-1]) + 1 if groups else np.zeros(0, np.int64)
-        # indices of the values
+        # Indices of the values.
         value_index = starts[:-1] + sums_of(~up, starts) + np.arange(groups)
         piece_index = np.arange(len(near)) + np.repeat(np.arange(groups), np.diff(starts)) + up
 
@@ -176,7 +176,7 @@ class Profile:
         times = np.maximum(self.rise, 1)
         number = np.repeat(np.arange(len(times)), times)
         before = np.repeat(np.cumsum(times) - times, times)
-        # counted from the outer end in pieces below the value
+        # Counted from the outer end in pieces below the value.
         step = np.arange(len(number)) - before
         sign, length = self.sign[number], self.length[number] // times[number]
         step = np.where(sign < 0, times[number] - 1 - step, step)
@@ -304,7 +304,7 @@ def distinct_count(counts: Counts, tau: int, *, high: int, most: int) -> Profile
     """
     group = counts.group
     order = np.lexsort((-counts.counts, group))
-    # the most frequent values, which remain longest, come first
+    # The most frequent values, which remain longest, come first
     through = running_sums(counts.counts[order], counts.starts)
     remaining = np.arange(len(order)) - np.repeat(counts.starts[:-1], np.diff(counts.starts)) + 1
     last = tau - counts.totals[group] + through  # all people of rarer values have left

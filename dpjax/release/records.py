@@ -91,7 +91,7 @@ def as_array(x: Any) -> np.ndarray:
             array = array if wider is None else array.astype(wider)
         return array
     if not isinstance(x, (list, tuple)):
-        # of Polars, which does not make them NumPy's
+        # Integers of Polars, which does not make them NumPy's.
         if str(getattr(x, "dtype", "")) not in ("Int128", "UInt128"):
             return np.asarray(x, dtype=object)
         x = x.to_list()
@@ -164,7 +164,10 @@ def _is_masked(x: Any) -> bool:
 
 
 def as_reals(x: Any) -> np.ndarray:
-    """Return records as an array of floats, integers or bools, or as one of objects, each a Python integer or float."""
+    """Return records as an array of floats, integers or bools, or of objects.
+
+    Each object is a Python integer or float.
+    """
     array = as_array(x)
     if array.dtype.kind == "O":
         found = np.empty(array.size, object)

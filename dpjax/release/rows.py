@@ -102,7 +102,7 @@ class _Table:
         edges = np.empty((rows, len(self.columns) + 2), np.float64)
         edges[:, 0], edges[:, -1] = 0, self.high
         first, last = int(self.columns[0]), int(self.columns[-1])
-        # one after the other, and none at an end
+        # If they are one after the other, and none is at an end.
         if first > 0 and last <= self._n and last - first + 1 == len(self.columns):
             edges[:, 1:-1] = ordered[:, first - 1 : last]
         else:

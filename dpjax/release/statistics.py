@@ -1,6 +1,7 @@
 """The statistics of a release: frozen dataclasses that hold only public parameters.
 
-    counts --statistic--> profile --mechanism(epsilon)--> distribution --> a release, or its error bars
+    counts --statistic--> profile --mechanism(epsilon)--> distribution
+    distribution --> a release, or its error bars
 
 Parameters are checked once, when the object is made. Statistics can be converted to and from JSON.
 
@@ -392,7 +393,7 @@ class ByRank(_OnGrid):
         )
 
     def profile(self, counts: Counts, neighbors: str, most: int = LEVELS) -> Profile:
-        """Return the values that the statistic of each group can take; after ``most`` changes any value."""
+        """Return the values that each group's statistic can take; after ``most`` changes any."""
         return profiles.quantile(
             counts, self.ranks(neighbors), high=self.records_grid.size - 1, most=most
         )
@@ -410,7 +411,7 @@ class _OfLevel(ByRank):
                 "a grid of floats has no values between records: definition must be 'lower'."
             )
         denominator = self.ranks("add_remove").denominator
-        # whatever the number of records, which may be private: ranks are 64-bit integers
+        # Whatever the number of records, which may be private: ranks are 64-bit integers
         if denominator >= 2**22:
             raise ValueError(
                 f"q has the denominator {denominator}, too large for exact ranks: use a short "
@@ -867,7 +868,7 @@ class Mode(Statistic):
             return equal_to(as_reals(x), labels)
         step = checks.resolution(self.resolution, (), 0)
         exact = [Fraction(str(label)) for label in self.candidates]
-        # clamped records equal no candidate
+        # Clamped records equal no candidate
         grid = Multiples.between(exact[0] - step, exact[-1] + step, step)
         cells, present = grid.numbers_of(x)
         found, equal = equal_to(cells, [float(label / step - grid.start) for label in exact])

@@ -86,7 +86,10 @@ class LocalSensitivity(Batch):
     neighbors: Relation = field(default="add_remove", metadata={"static": True})
 
     _event_axes = ("at_distance",)
-    _next_step = ": dpjax.from_local_sensitivity makes a profile of it, dpjax.smooth_cauchy and propose_test_release take it"
+    _next_step = (
+        ": dpjax.from_local_sensitivity makes a profile of it, "
+        "dpjax.smooth_cauchy and propose_test_release take it"
+    )
 
     def smooth(self, beta: ArrayLike) -> SmoothSensitivity:
         """Return the smooth upper bound max_k A_k e^{-beta k}.

@@ -200,9 +200,8 @@ class SensitivityProfile(Batch):
 
         >>> import jax.numpy as jnp
         >>> from dpjax import median
-        >>> median(jnp.arange(1.0, 10.0), lower=0, upper=100, neighbors="swap").truncate(
-        ...     1
-        ... ).upper.tolist()
+        >>> profile = median(jnp.arange(1.0, 10.0), lower=0, upper=100, neighbors="swap")
+        >>> profile.truncate(1).upper.tolist()
         [5.0, 6.0, 100.0]
         """
         k = checks.static_integer("k", k, 0, must="an integer, k >= 0")

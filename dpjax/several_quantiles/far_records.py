@@ -35,10 +35,8 @@ def far_records(
         xp: ``numpy`` or ``jax.numpy``.
 
     >>> import numpy as np
-    >>> [
-    ...     (int(after), int(number))
-    ...     for after, number in far_records((Fraction(1, 4), Fraction(1, 2)), 1000, 20, 1, np)
-    ... ]
+    >>> found = far_records((Fraction(1, 4), Fraction(1, 2)), 1000, 20, 1, np)
+    >>> [(int(after), int(number)) for after, number in found]
     [(0, 208), (271, 208), (521, 416)]
     """
     parts, denominator = level_parts(levels)

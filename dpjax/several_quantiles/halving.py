@@ -101,10 +101,8 @@ def equal_on_the_left(u: Any, v: Any, equal: Any, noisy: Any, xp: Any) -> Any:
 def depths_of(levels: tuple[Fraction, ...], neighbors: str) -> list[list[Part]]:
     """Return the disjoint parts that are drawn together, depth by depth.
 
-    >>> [
-    ...     [part[:3] for part in parts]
-    ...     for parts in depths_of((Fraction(1, 5), Fraction(1, 2), Fraction(2, 3)), "swap")
-    ... ]
+    >>> depths = depths_of((Fraction(1, 5), Fraction(1, 2), Fraction(2, 3)), "swap")
+    >>> [[part[:3] for part in parts] for parts in depths]
     [[(0, 2, 4)], [(0, 1, 2), (2, 3, 4)]]
     """
     ends, spans, depths = (

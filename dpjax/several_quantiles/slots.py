@@ -23,10 +23,8 @@ def slot_ends(
         xp: ``numpy`` or ``jax.numpy``.
 
     >>> import numpy as np
-    >>> [
-    ...     part.tolist()
-    ...     for part in slot_ends(np.array([1, 3, 5, 6]), 7, 9, np.array([0, 1, 2, 2]), 3, 2, np)
-    ... ]
+    >>> parts = slot_ends(np.array([1, 3, 5, 6]), 7, 9, np.array([0, 1, 2, 2]), 3, 2, np)
+    >>> [part.tolist() for part in parts]
     [[7, 7, 7, 8], [1, 1, 1, 1], [4, 4, 2, 1]]
     """
     between = index % 2 == 0

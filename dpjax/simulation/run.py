@@ -131,17 +131,12 @@ def simulate(
 
     >>> import jax, jax.numpy as jnp, dpjax
     >>> means = jnp.array([1.0, 5.0])
-    >>> estimate = simulate(
-    ...     jax.random.key(0),
-    ...     lambda x: dpjax.laplace(x, 1.0, sensitivity=1.0),
-    ...     means,
-    ...     draws=100_000,
-    ...     statistic=lambda draws, x: jnp.abs(draws - x),
-    ... )
-    >>> (
-    ...     estimate.mean.round(1).tolist(),
-    ...     estimate.standard_error.round(3).tolist(),
-    ... )  # exactly 1, and 1/sqrt(100 000)
+    >>> mechanism = lambda x: dpjax.laplace(x, 1.0, sensitivity=1.0)
+    >>> error = lambda draws, x: jnp.abs(draws - x)
+    >>> key = jax.random.key(0)
+    >>> estimate = simulate(key, mechanism, means, draws=100_000, statistic=error)
+    >>> mean, deviation = estimate.mean, estimate.standard_error  # exactly 1, and 1/sqrt(100 000)
+    >>> mean.round(1).tolist(), deviation.round(3).tolist()
     ([1.0, 1.0], [0.003, 0.003])
     """
     key = check_key(key)

@@ -10,18 +10,11 @@ the resolution and the value itself has mass. The errors without and with it:
 
 >>> import jax.numpy as jnp, dpjax
 >>> constant, ties = jnp.full(100, 30.0), {"lower": 0, "upper": 100, "neighbors": "add_remove"}
->>> round(
-...     float(dpjax.piecewise_laplace(dpjax.median(constant, **ties), 1.0).mean_abs_error(30.0)), 1
-... )
+>>> continuous = dpjax.piecewise_laplace(dpjax.median(constant, **ties), 1.0)
+>>> round(float(continuous.mean_abs_error(30.0)), 1)
 24.2
->>> round(
-...     float(
-...         dpjax.piecewise_laplace(
-...             dpjax.median(constant, resolution=1, **ties), 0.1
-...         ).mean_abs_error(30.0)
-...     ),
-...     3,
-... )
+>>> multiples = dpjax.piecewise_laplace(dpjax.median(constant, resolution=1, **ties), 0.1)
+>>> round(float(multiples.mean_abs_error(30.0)), 3)
 0.137
 
 **No bounds.** If no bounds on the records are known, map the records by a public increasing
@@ -32,6 +25,7 @@ are the distribution functions of public priors. Over 100 samples of 1000 lognor
 or Student t records, the exact mean error of the median is within 0.5 % of that between good bounds
 (both relations, epsilon 0.2 and 1, ``Asinh(1.0)`` and ``LogCauchy(1.0)``). Few records or extreme
 quantiles need bounds, see :func:`on_scale` and :func:`dpjax.unbounded_quantile`.
+
 >>> scale = dpjax.Asinh(1.0)
 >>> earnings = jnp.exp(10.5 + 0.7 * jnp.linspace(-2, 2, 1001))
 >>> profile = dpjax.on_scale(dpjax.median, earnings, transform=scale, neighbors="add_remove")
@@ -42,41 +36,38 @@ quantiles need bounds, see :func:`on_scale` and :func:`dpjax.unbounded_quantile`
 >>> bool(free.mean_abs_error(earnings[500]) < 1.02 * between.mean_abs_error(earnings[500]))
 True
 
-**Your own statistic** with several components has one profile, :func:`dpjax.from_vector_radii`, and
-its distribution is around **Other statistics.** A statistic with several components has one
+**Other statistics.** A statistic with several components has one
 profile, :func:`dpjax.from_vector_radii`, and one distribution of the vector, in any dimension. The
 error with :func:`dpjax.from_local_sensitivity` is several times that of the exact profile of a
 median. A truncation needs about log(range/gap)/epsilon levels, not 1/epsilon
 (``benchmarks/experiments/approximations.py``).
 
-* ``x``: float ``(..., n)``, individuals on the last axis, every other axis a batch. Integers become
-  floats. Records are clamped to ``[lower, upper]``. A NaN record is absent under add/remove; under
-  swap, where the number of records is public, it counts as
-  * ``x``: float ``(..., n)``, individuals on the last axis; every other axis is a batch. Integers
-    become floats. Records are clamped to ``[lower, upper]``. A NaN record is absent under
-    add/remove; under swap, where the number of records is public, it counts as ``lower``.
-  * ``lower``, ``upper``: float ``(...)``, the public bounds of a record, ``lower < upper``, in
-    float32 2^-104 to 2^104 apart.
-  * ``neighbors``: ``"add_remove"`` (one record more or less) or ``"swap"`` (one record replaced).
-    There is no default, because the guarantees differ, and a profile for one is not valid for the
-    other: values for add/remove leak 1.97 epsilon under swap.
-  * ``resolution``: public and static, that of the data: 1 for integers, 0.01 for cents (read by its
-    decimal value). Records are rounded to its multiples, one by one, the bounds must be multiples
-    of it, and draws are multiples: the value of the statistic has mass, which increases with the
-    number of individuals who must change to move it. Set it whenever records can be equal: without
-    one, a profile is for data without ties, and mechanisms draw from the gaps between records.
-  * ``num_records``: int ``(...)``, the number of leading records of each row that are present,
-    clamped to 0..n; the rest is padding. Public under swap, private under add/remove.
-  * ``mask``: bool ``(..., n)``, the records that are present; in place of ``num_records``.
-  * ``truncate``: static k, chosen without the data; the same as ``.truncate(k)`` afterwards, but
-    only reads the records near the statistic: 2 to 4 times faster from 10^5 records on.
+Arguments that statistics share:
 
-  The bounds, the shape of ``x`` and static arguments are public; under swap also the number of
-  records (so ``num_records`` and ``mask``), but not under add/remove.
+* ``x``: float ``(..., n)``, individuals on the last axis; every other axis is a batch. Integers
+  become floats. Records are clamped to ``[lower, upper]``. A NaN record is absent under
+  add/remove; under swap, where the number of records is public, it counts as ``lower``.
+* ``lower``, ``upper``: float ``(...)``, the public bounds of a record, ``lower < upper``, in
+  float32 2^-104 to 2^104 apart.
+* ``neighbors``: ``"add_remove"`` (one record more or less) or ``"swap"`` (one record replaced).
+  There is no default, because the guarantees differ, and a profile for one is not valid for the
+  other: values for add/remove leak 1.97 epsilon under swap.
+* ``resolution``: public and static, that of the data: 1 for integers, 0.01 for cents (read by its
+  decimal value). Records are rounded to its multiples, one by one, the bounds must be multiples
+  of it, and draws are multiples: the value of the statistic has mass, which increases with the
+  number of individuals who must change to move it. Set it whenever records can be equal: without
+  one, a profile is for data without ties, and mechanisms draw from the gaps between records.
+* ``num_records``: int ``(...)``, the number of leading records of each row that are present,
+  clamped to 0..n; the rest is padding. Public under swap, private under add/remove.
+* ``mask``: bool ``(..., n)``, the records that are present; in place of ``num_records``.
+* ``truncate``: static k, chosen without the data; the same as ``.truncate(k)`` afterwards, but
+  only reads the records near the statistic: 2 to 4 times faster from 10^5 records on.
 
-  All raise ``TypeError`` if ``x`` is not numeric, and ``ValueError`` for ``lower >= upper``, an
-  unknown option, or both
-``num_records`` and ``mask``.
+The bounds, the shape of ``x`` and static arguments are public; under swap also the number of
+records (so ``num_records`` and ``mask``), but not under add/remove.
+
+All raise ``TypeError`` if ``x`` is not numeric, and ``ValueError`` for ``lower >= upper``, an
+unknown option, or both ``num_records`` and ``mask``.
 """
 
 from dpjax.numerics.host_call import without_host_calls

@@ -91,14 +91,8 @@ def median(
 
     >>> import jax.numpy as jnp
     >>> ages = jnp.array([[23.0, 35.0, 41.0, 62.0], [19.0, 20.0, 80.0, 0.0]])
-    >>> median(
-    ...     ages,
-    ...     lower=0,
-    ...     upper=100,
-    ...     neighbors="add_remove",
-    ...     resolution=1,
-    ...     num_records=jnp.array([4, 3]),
-    ... ).value.tolist()
+    >>> public = {"lower": 0, "upper": 100, "neighbors": "add_remove", "resolution": 1}
+    >>> median(ages, **public, num_records=jnp.array([4, 3])).value.tolist()
     [35.0, 20.0]
     """
     options: Any = {

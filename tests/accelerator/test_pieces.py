@@ -112,7 +112,7 @@ def scores(key, made):
         rise = np.abs(rate * (far - near))
         small = np.where(rise < 1e-4, 1 - rise / 2, -np.expm1(-rise) / np.where(rise == 0, 1, rise))
         with np.errstate(divide="ignore"):
-            # from cost 1 on
+            # The mass from cost 1 on.
             masses.append(
                 np.log(np.abs(np.diff(values))) - rate * (np.minimum(near, far) - 1) + np.log(small)
             )
@@ -143,7 +143,7 @@ def test_gumbel_max_chooses_what_numpy_chooses_but_for_near_ties(under_test, on_
         assert (gap <= 2.0**-20 * (1 + np.abs(best))).all()
         assert np.sum(gap > 0) <= EXCHANGED
     second = np.sort(expected, axis=-1)[..., -2]
-    # the control: the second best would not pass
+    # The control: the second best would not pass
     assert np.mean(best - second > 2.0**-20 * (1 + np.abs(best))) > 0.99
 
 

@@ -19,7 +19,7 @@ from tests.support.pipelines import DRAWN, FURTHER, PIPELINES
 X = np.asarray(np.random.default_rng(0).normal(size=(6, 9)), np.float32)
 X[:, :2] = 0.0  # a tie
 HOLE = 3
-# a row without any record
+# A row without any record
 HOLED = np.where(np.arange(len(X))[:, None] == HOLE, np.nan, X).astype(np.float32)
 MANY = 100
 # Edges, costs and scores are sums of at most 21 numbers below 64 in absolute value: each add rounds
@@ -67,7 +67,7 @@ def asked(distribution):
     if hasattr(distribution, "mean_norm_error"):
         return {"error": distribution.mean_norm_error()}
     several = isinstance(distribution, dpjax.NestedQuantiles | dpjax.RecursiveQuantiles)
-    # of the numbers that say how equal records are split
+    # The numbers that say how equal records are split.
     if several and distribution.asked.resolution is not None:
         points = np.linspace(-0.5, 0.5, *distribution.event_shape, dtype=distribution.dtype)
         split = np.zeros(len(points), np.int32)

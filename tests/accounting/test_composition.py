@@ -1,4 +1,4 @@
-"""Composition theorems: golden numbers, brute force over outcomes, and the pairs that attain them."""
+"""Composition theorems: golden numbers, brute force over outcomes, and pairs that attain them."""
 
 import itertools
 import json
@@ -32,7 +32,7 @@ def test_golden_compositions(key):
     assert fixed < adaptive < float(value["zcdp_bound"])
     if value["adaptive_float"] is not None:  # a search from below; ours is an upper bound
         assert 0 < adaptive / float(value["adaptive_float"]) - 1 < 3e-4
-        # what the formula for fixed queries would leave out
+        # What the formula for fixed queries would leave out
         assert count == 2 or fixed < 0.98 * adaptive
 
 
@@ -155,7 +155,7 @@ def test_ends_of_bounded_range():
 def test_what_composition_refuses():
     at = {"count": 3, "epsilon": 0.5}
     with pytest.raises(TypeError, match="queries"):
-        # no one gets the formula for fixed queries by default
+        # No one gets the formula for fixed queries by default
         composition.bounded_range_delta(0.5, **at)
     for call, message in (
         (lambda: composition.bounded_range_delta(0.5, **at, queries="non-adaptive"), "queries"),

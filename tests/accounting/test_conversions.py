@@ -53,7 +53,7 @@ def test_float32_stays_on_the_safe_side():
     assert tight.min() > 0
     excess = log_delta(tight, EPSILON) - np.log(DELTA)
     assert excess.max() < 2e-5 * -np.log(DELTA).min()
-    # control: and no larger rho would do
+    # Control: and no larger rho would do
     assert (log_delta(1.01 * tight, EPSILON) - np.log(DELTA)).min() > 1e-4
     assert np.all(tight >= np.asarray(zcdp_of(EPSILON, delta=DELTA, conversion="classical")))
 
@@ -92,7 +92,7 @@ def test_renyi_divergences_have_their_golden_values(name, x64):
     np.testing.assert_allclose(CURVES[name](epsilon, order=order), expected, rtol=1e-12)
     on_host = getattr(formulas, CURVES[name].__name__)(epsilon, order, np)
     np.testing.assert_allclose(on_host, expected, rtol=1e-12)
-    # what one percent of epsilon changes
+    # What one percent of epsilon changes
     assert np.abs(CURVES[name](1.01 * epsilon, order=order) / expected - 1).min() > 1e-4
 
 
@@ -249,7 +249,7 @@ def test_rounding_is_to_the_safe_side(x64):
     assert accounting.zcdp_of_bounded_range(jnp.asarray(1e-3, jnp.float16)).dtype == jnp.float32
     assert float(accounting.zcdp_of_pure(jnp.asarray(1e-3, jnp.bfloat16))) > 4e-7
     order = 1 + 1e-8
-    # the Kullback-Leibler divergence eps + e^-eps - 1 at eps = 1
+    # The Kullback-Leibler divergence eps + e^-eps - 1 at eps = 1
     limit = np.log1p(-0.5) * 0 + 1 + (np.exp(-1.0) - 1)
     np.testing.assert_allclose(accounting.rdp_of_laplace(1.0, order=order), limit, rtol=1e-7)
     assert accounting.rdp_of_laplace(1.0, order=order) >= limit

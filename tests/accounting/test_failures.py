@@ -138,7 +138,7 @@ def test_a_bounded_range_survives_conditioning():
     """Distributions of range 1 whose loss is 1 too: every two masses, every set of successes."""
     one, claims = Guarantee(1.0, 1.0, "swap"), set()
     for shift in np.linspace(0.01, 0.99, 9):
-        # losses shift and shift - 1 leave no choice
+        # Losses shift and shift - 1 leave no choice
         first = (1 - exp(shift - 1)) / (exp(shift) - exp(shift - 1))
         q = np.array([first, 1 - first])
         p = q * np.exp([shift, shift - 1])
@@ -211,7 +211,7 @@ def test_a_fixed_number_of_attempts_covers_every_pair(fallback):
 
 
 def test_control_an_understated_failure_breaks_the_guarantee():
-    """The pair that attains the bound fails half of the time, and is said to fail in a tenth of it."""
+    """The pair that attains the bound fails half the time, and is said to fail a tenth of it."""
     epsilon = 1.0
     p, q = canonical(epsilon, 0.0)
     accepted = np.array([1, 1 - 0.5 / p[1], 1, 1])

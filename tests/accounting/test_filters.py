@@ -229,11 +229,11 @@ def test_a_delta_admits_at_least_what_none_admits():
                 admitted[delta] += 1
         assert admitted[1e-6] >= admitted[0.0] > 0
     large = Guarantee(0.9, inf, "swap")
-    # control: its rho alone would refuse it
+    # Control: its rho alone would refuse it
     assert large.rho > PrivacyFilter(1.0, 1e-6, "swap").budget
     mixed = PrivacyFilter(1.0, 1e-6, "swap")
     mixed.charge(Guarantee(neighbors="swap", zcdp=1e-4))
-    # without an epsilon for every part the sum of epsilons admits nothing
+    # Without an epsilon for every part the sum of epsilons admits nothing
     assert not mixed.allows(large)
 
 
@@ -307,7 +307,7 @@ def test_deltas_of_mechanisms_keep_their_part():
         largest_delta(1.0, allowed_by(lambda: PrivacyFilter(1.0, delta, "swap"), pure), leak)
         > delta
     )
-    # no part for a rule: epsilons and deltas add up
+    # No part for a rule: epsilons and deltas add up
     basic = PrivacyFilter(1.0, 1e-6, "swap", mechanism_delta=1e-6)
     for _ in range(10):
         basic.charge(Guarantee(0.1, inf, "swap", delta=1e-7))

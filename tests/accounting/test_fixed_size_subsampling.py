@@ -88,7 +88,7 @@ def test_the_epsilon_is_attained(replacement):
     )
     assert log(yes / answers(0, epsilon)) == pytest.approx(promised.epsilon, rel=1e-12)
     assert log(yes / answers(0, epsilon)) <= promised.epsilon
-    # control: the formula without replacement, at the probability of being taken at all
+    # Control: the formula without replacement, at the probability of being taken at all
     if replacement == "with":
         assert promised.epsilon > 1.01 * log1p(share * expm1(epsilon))
     loose = fixed_size_subsample(
@@ -126,7 +126,7 @@ def test_gaussian_noise_by_quadrature(deviation):
     )
     assert (worst <= promised).all()
     assert (promised < noise.rdp(ORDERS)).all()
-    # control
+    # Control
     assert (
         worst
         > fixed_size_subsample(noise, taken=2, public_n=100, replacement="without").rdp(ORDERS)
@@ -174,7 +174,7 @@ def test_agreement_with_dp_accounting():
         found = fixed_size_subsample(
             noise, taken=taken, public_n=records, replacement="without"
         ).rdp(orders)
-        # theirs knows the moments, not bounds of them
+        # Theirs knows the moments, not bounds of them
         assert (found >= np.array(theirs._rdp) * (1 - 1e-9)).all()
         assert (found <= 1.15 * np.array(theirs._rdp)).all()
 

@@ -109,13 +109,13 @@ def test_gaussians_compose_exactly():
     mus = 0.8, 1.3
     x, y = np.meshgrid(*(np.arange(-9, 11, 1 / 64),) * 2, sparse=True)
     for epsilon in (0.5, 2.0, 6.0):
-        # of N(mu, I) against N(0, I)
+        # The loss of N(mu, I) against N(0, I).
         loss = mus[0] * x + mus[1] * y - (mus[0] ** 2 + mus[1] ** 2) / 2
         density = np.exp(-((x - mus[0]) ** 2 + (y - mus[1]) ** 2) / 2) / (2 * np.pi)
         exact = np.sum(density * np.maximum(-np.expm1(epsilon - loss), 0)) / 64**2
         both = Guarantee(neighbors="swap", gdp=mus[0]) + Guarantee(neighbors="swap", gdp=mus[1])
         assert both.delta_at(epsilon) == pytest.approx(exact, rel=1e-3)
-        # the controls: neither the largest nor the sum
+        # The controls: neither the largest nor the sum
         assert delta_of_gdp(max(mus), epsilon=epsilon) < 0.9 * exact
         assert delta_of_gdp(sum(mus), epsilon=epsilon) > 1.1 * exact
 
@@ -163,13 +163,13 @@ def test_a_gaussian_beside_others_costs_their_epsilons_more():
             <= (ONE + pure).delta_at(epsilon)
             <= delta_of_gdp(1.0, epsilon=epsilon - 0.2) * (1 + 1e-12)
         )
-        # the control: the other one does cost something
+        # The control: the other one does cost something
         assert delta_of_gdp(1.0, epsilon=epsilon) < exact
         assert randomized(epsilon, 1.0, 0.2, 1e-4) <= (ONE + loose).delta_at(epsilon)
     assert (ONE + pure).rules_at(1e-6)["gaussian"] == pytest.approx(0.2 + ONE.epsilon_at(1e-6))
     assert (ONE + loose).epsilon_at(0.9e-4) == inf
     assert "gaussian" not in (pure + pure).rules_at(1e-6)
-    # falls back to zCDP
+    # Falls back to zCDP
     assert "gaussian" not in (ONE + Guarantee(neighbors="swap", zcdp=0.1)).rules_at(1e-6)
     assert (ONE + Guarantee(neighbors="swap", zcdp=0.1)).rho == pytest.approx(0.6)
     assert (ONE + pure).gdp == inf

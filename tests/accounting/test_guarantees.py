@@ -350,7 +350,7 @@ def test_parallel_keeps_zcdp():
     each = joint_renyi(ranged, (coin, coin[::-1]), orders) / orders
     assert 0.1 < np.max(each) <= found.rho
     loose = Guarantee(1.0, inf, "swap", delta=1e-6)
-    # its zCDP leaves out the delta
+    # Its zCDP leaves out the delta
     assert parallel(loose, RANGE, membership="by_position") == loose
     both = Guarantee(1.0, inf, "swap", delta=1e-6, zcdp=0.3)
     assert parallel(both, RANGE, membership="by_position") == both
@@ -471,7 +471,7 @@ def test_a_part_with_a_delta_beside_one_with_zcdp():
     noise = Guarantee(neighbors="swap", zcdp=0.1)
     found = parallel(Guarantee(1.0, inf, "swap", delta=1e-6), noise, membership="by_position")
     assert (found.epsilon, found.delta) == (noise.epsilon_at(1e-6), 1e-6)
-    # that of either part, except with the probability of 1e-6
+    # The rho of either part, except with the probability of 1e-6.
     assert found.rho == pytest.approx(np.tanh(0.5))
     assert 1.0 < found.epsilon < inf
 

@@ -46,7 +46,7 @@ def test_rdp_of_a_pipeline_both_ways():
     ours = spent.rules_at(1e-6)["rdp"]
     assert ours <= theirs < 1.25 * ours  # their events know the rho of pure DP, not its curve
     only = 7 * Guarantee(neighbors="add_remove", zcdp=0.01)
-    # at their orders
+    # Equal at their orders.
     assert by_rdp(only, 1e-6) == pytest.approx(only.rules_at(1e-6)["rdp"], rel=1e-3)
 
 

@@ -350,7 +350,7 @@ def test_control_without_the_lock_or_the_second_look_threads_overspend(path, mon
     module, name = (fcntl, "flock") if without == "lock" else (os.path, "samestat")
     monkeypatch.setattr(module, name, lambda *_: True)
     names, beside = itertools.count(), ledger._beside
-    # each writes a file of its own
+    # Each writes a file of its own
     monkeypatch.setattr(ledger, "_beside", lambda path, name: beside(path, f"{name}{next(names)}"))
     assert len(charged_by_threads(path)) > 64
 
@@ -421,7 +421,7 @@ def test_killed_at_any_moment_nothing_is_lost_and_nothing_overspent(path, kills,
     assert len(seen) == len(set(seen)) > kills
     assert len(ids) == len(set(ids)) <= total
     assert set(seen) <= set(ids)
-    # at most the charge that was just being made is without a value
+    # At most the charge that was just being made is without a value
     assert len(ids) - len(seen) <= kills
     assert kept.spent == len(ids) / total <= 1
     if len(ids) < total:

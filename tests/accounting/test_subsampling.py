@@ -164,7 +164,7 @@ def test_overflow_and_underflow():
         big, [1.459378, 5.1847e-7, np.log1p(1e-20 * np.expm1(40.0))], rtol=2e-4
     )
     with pytest.raises(ValueError, match="probability"):
-        # below what float32 tells from 0
+        # The probability is below what float32 tells from 0.
         accounting.epsilon_before_sampling(0.5, probability=1e-40)
     assert poisson_subsample(Guarantee(1e-10, inf, "add_remove"), probability=1e-320).epsilon > 0
 
@@ -213,7 +213,7 @@ def test_worst_pairs_by_quadrature(deviation):
     """
     p, epsilon = 0.05, 0.5
     t = np.linspace(0, epsilon, 41)[1:-1, None]
-    # the probability of loss t without the individual
+    # The probability of loss t without the individual
     rare = -np.expm1(t - epsilon) / (np.exp(t) * -np.expm1(-epsilon))
     chance, ratio = np.stack([rare, 1 - rare], axis=-1), np.exp(np.stack([t, t - epsilon], axis=-1))
     spent = 1 * Guarantee(epsilon, epsilon, "add_remove")
@@ -236,7 +236,7 @@ def test_worst_pairs_by_quadrature(deviation):
         worst = np.log(np.max(found)) / (order - 1)
         assert worst <= promised.rdp(order) < 1.01 * worst
     apart = poisson_subsample(Guarantee(epsilon, epsilon, "add_remove"), probability=p)
-    # on one subsample, two mechanisms cost more than on two: what they cost apart is passed
+    # On one subsample, two mechanisms cost more than on two: what they cost apart is passed
     if deviation is not None:
         noise = poisson_subsample(
             Guarantee(neighbors="add_remove", zcdp=1 / (2 * deviation**2)), probability=p
@@ -248,7 +248,7 @@ def test_curves_between_orders_and_beyond():
     noise = Guarantee(neighbors="add_remove", zcdp=1e-4)
     found = poisson_subsample(noise, probability=0.3)
     order = np.array([1.5, 2.5, 101.0])  # not among the orders
-    # the distance is small: p^2 times the divergence without sampling
+    # The distance is small: p^2 times the divergence without sampling
     truth = 0.09 * 1e-4 * np.maximum(order, 2)
     np.testing.assert_allclose(found.rdp(order), truth, rtol=0.08)
     assert (found.rdp(order) >= truth).all()
@@ -290,7 +290,7 @@ def test_zcdp_by_subsampling(epsilon, p):
     found = draw.rho
     assert worst <= found <= 2 * worst
     assert found < 0.5 * Guarantee(draw.epsilon, draw.bounded_range, "add_remove").rho
-    # control: far out the divergence over the order says too little
+    # Control: far out the divergence over the order says too little
     assert found > 0.95 * draw.rdp(1e4) / 1e4
     assert worst > draw.rdp(1e4) / 1e4
     assert (

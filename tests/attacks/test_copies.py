@@ -140,7 +140,7 @@ MADE = {
 }
 
 
-# the kernel's entropy, and no draws
+# The kernel's entropy, and no draws
 WITHOUT_KEYS = (release.GridDistribution, dpjax.QuantileMarginals)
 
 

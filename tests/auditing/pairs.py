@@ -20,7 +20,7 @@ from dpjax.distributions.line import Side
 from dpjax.statistics import candidate_counts
 
 EPSILON = 1.0
-# piecewise Laplace loses 0.897 there at epsilon 1, wherever the draw is
+# Piecewise Laplace loses 0.897 there at epsilon 1, wherever the draw is
 SWAP = jnp.array([[0.0, 2, 2, 2], [2.0, 2, 2, 20]])
 WORSE = jnp.array([[0.0, 1, 1, 1], [1.0, 1, 1, 20]])
 VOTES = jnp.array([[0.0, 0, 0], [0.0, 0, 1]])

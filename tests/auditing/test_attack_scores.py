@@ -52,7 +52,7 @@ def test_the_choice_of_the_guesses_is_paid_for():
         best = p_value(found.correct, found.guesses, epsilon=1.0)
         assert found.p_value(1.0) == min(1.0, len(pairs) * best)
     assert not exceeded_too_often(np.count_nonzero(corrected > epsilon), runs, 0.05)
-    # the control: the best as if it were alone
+    # The control: the best as if it were alone
     assert exceeded_too_often(np.count_nonzero(plain > epsilon), runs, 0.05)
 
 
@@ -74,7 +74,7 @@ def test_numbers_of_guesses_and_ties():
 
 @jax.jit
 def train(key, inputs, labels, present, noise):
-    """Ten steps of logistic regression on clipped gradients of norm 1, and Gaussian noise at each."""
+    """Ten steps of logistic regression on clipped gradients of norm 1, each with Gaussian noise."""
 
     def step(weights, key):
         gradients = (jax.nn.sigmoid(inputs @ weights) - labels)[:, None] * inputs
@@ -108,7 +108,7 @@ def test_a_training_with_noise_and_one_with_too_little():
         return audit_scores(margin, coins, confidence=SURE, delta=delta).epsilon
 
     claims = {noise: epsilon_of_gdp(10**0.5 / noise, delta=delta) for noise in (0.6, 10.0)}
-    # who claims noise of 10 and adds 0.6 is refuted
+    # Who claims noise of 10 and adds 0.6 is refuted
     assert audit(10.0) <= claims[10.0] < 2 < audit(0.6) <= claims[0.6]
 
 
@@ -134,7 +134,7 @@ def test_the_confidence_of_many_runs_over_all_counts():
         ]
     )
     assert 0 < chance[bounds > epsilon].sum() <= 0.05
-    # the control: shares instead of their limits
+    # The control: shares instead of their limits
     shares = (np.arange(trials + 1) + 0.5) / (trials + 1)
     assert chance[np.log(shares[:, None] / shares) > epsilon].sum() > 0.3
 

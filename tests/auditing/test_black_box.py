@@ -90,7 +90,7 @@ def test_the_confidence_holds_in_simulated_runs(delta):
     assert not exceeded_too_often(found.epsilon > epsilon)
     assert np.mean(found.epsilon) > 0.5 * epsilon
     plug_in = np.log((p.mean(axis=0) - delta) / np.maximum(q.mean(axis=0), 1e-9))
-    # the control: without the limits it is above in half of the runs
+    # The control: without the limits it is above in half of the runs
     assert exceeded_too_often(plug_in > epsilon)
 
 
@@ -139,7 +139,7 @@ def test_every_kind_of_event_is_found():
     there = rng.random((n, 6))
     targets = [0.4 + 0.1 * there, 0.95 + 0.05 * there, 0.05 * there]
     targets = [np.where(lies, target, other) for target in targets]
-    # below 0.1 or above 0.9
+    # Values below 0.1 or above 0.9.
     outside = np.where(lies, np.where(there < 0.5, 0.2 * there, 0.8 + 0.2 * there), other)
     p = np.stack(
         [

@@ -163,7 +163,7 @@ def test_mistakes_raise():
 
 
 def randomized_response(canaries, epsilon):
-    """The distributions of one coin told with randomized response, with the canary and without it."""
+    """The distributions of one coin of randomized response, with the canary and without it."""
     costs = jnp.array([[1.0, 0.0], [0.0, 1.0]])
     return [
         Finite(jnp.arange(2.0), jnp.broadcast_to(cost, (canaries, 2)), epsilon * jnp.ones(()))
@@ -260,6 +260,6 @@ def test_hostile_scores_are_guesses_like_others():
         Finite(jnp.arange(2.0), costs, jnp.ones(())) for costs in (cost, cost[:, ::-1])
     )
     for seed in range(3):
-        # the third row gives itself away
+        # The third row gives itself away
         assert int(correct_guesses(jax.random.key(seed), with_canary, without_canary, 1)) == 1
     assert audit_in_one_run(jax.random.key(0), with_canary, without_canary, guesses=4).epsilon == 0

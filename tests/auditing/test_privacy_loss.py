@@ -1,4 +1,4 @@
-"""The exact privacy loss against quadrature, the two NumPy audits of this suite, and closed forms."""
+"""The exact privacy loss against quadrature, two NumPy audits of this suite, and closed forms."""
 
 import json
 import pathlib
@@ -445,7 +445,7 @@ def test_unequal_tails(x64):
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_losses_far_below_the_smallest_float(dtype, x64):
-    """Densities of e^-10000: costs are compared as costs, in float32 too. The oracle has 60 digits."""
+    """Densities of e^-10000: costs are compared, in float32 too. The oracle has 60 digits."""
     costs = [[5000, 1, 4000], [4999, 2, 4001]]
     loss = privacy_loss(*(three([0, 1, 2, 3], cost, rate=2, dtype=dtype) for cost in costs))
     with localcontext() as context:
@@ -593,7 +593,7 @@ def test_all_gradients(x64):
 
 @pytest.mark.slow
 def test_one_trace_for_any_data_and_bad_rows_stay_their_own():
-    """In float32; the first of two datasets has ties and a NaN, and the second is as bad as can be."""
+    """In float32; the first of two datasets has ties and a NaN, the second is as bad as can be."""
     chex.clear_trace_counter()
 
     @jax.jit

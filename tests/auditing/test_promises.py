@@ -42,7 +42,7 @@ def test_bounded_range_distributions_stay_below_their_conversions(mechanism, eps
     tight = np.asarray(rdp_of_bounded_range(epsilon, order=ORDERS))
     assert (exact <= tight * (1 + 1e-9)).all()
     assert (exact <= promise.rdp(ORDERS) * (1 + 1e-9)).all()
-    # control: a smaller promise is passed
+    # Control: a smaller promise is passed
     assert (exact > rdp_of_bounded_range(0.3 * epsilon, order=ORDERS)).all()
     for at in (0.25 * epsilon, 0.6 * epsilon):
         one = composition_theorems.bounded_range_delta(
@@ -102,7 +102,7 @@ def test_two_draws_of_the_worst_pair_stay_below_their_composition(x64):
         )
 
     for at in (0.3, 0.8, 1.5):
-        # two draws tell more than one
+        # Two draws tell more than one
         assert float(privacy_loss(one, other).delta(at)) - 1e-3 < exact(at) <= spent.delta_at(at)
     assert exact(0.3) > (2 * Guarantee(0.4, 0.4, "swap")).delta_at(0.3)  # control
 

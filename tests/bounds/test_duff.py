@@ -165,7 +165,7 @@ def test_proposition_4_on_the_line(setting):
     faster = proposition_4(
         t, 2 * EPSILONS[None], support=1.0, level_measure=level_measure(profile, t / 2)
     )
-    # and so is the exponent of a mechanism without the factor 1/2
+    # And so is the exponent of a mechanism without the factor 1/2
     assert (exact > np.asarray(faster)).any()
 
 
@@ -260,7 +260,7 @@ def test_corollary_1_and_its_constant(setting):
     gap = 1 / (N + 1)
     exact, threshold, _ = bound_of(0.75 * gap)
     assert (exact <= etas[:, None, None]).all()
-    # evenly spaced data fulfil the condition at 3/4 of a gap
+    # Evenly spaced data fulfil the condition at 3/4 of a gap
     assert np.isfinite(threshold[:, :, 0]).any()
     assert (threshold[:, -1] < 1).any()  # and some of the bounds say something
     # The constant printed for evenly spaced data, 2(b-a)/n, is twice too large: the condition fails

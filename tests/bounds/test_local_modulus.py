@@ -28,7 +28,7 @@ GRID = (0.0, 1.0, 5.0)
 
 
 def family(neighbors):
-    """Small datasets, their order statistic, its exact profile and all ordered neighbouring pairs."""
+    """Small datasets, their order statistic, its exact profile and all ordered neighbours."""
     datasets = oracle.all_datasets([4] if neighbors == "swap" else range(4), GRID)
     x, count = padded(datasets, 4)
     if neighbors == "swap":
@@ -57,13 +57,13 @@ def least_error(values, pairs, one, other, ratios, delta=0.0):
     size, gap = len(values), abs(values[other] - values[one])
     rows, limits = [], []
     for (i, j), ratio in zip(pairs, np.broadcast_to(ratios, (len(pairs),)), strict=True):
-        # of the second value, and of the first
+        # The constraint of the second value, and of the first.
         for sign, limit in ((1, delta), (-1, delta + ratio - 1)):
             row = np.zeros(size + 1)
             row[i], row[j] = sign, -sign * ratio
             rows.append(row)
             limits.append(limit)
-    # errors gap * p and gap * (1 - p), below the objective
+    # Errors gap * p and gap * (1 - p), below the objective
     for i, sign, limit in ((one, 1, 0.0), (other, -1, -gap)):
         row = np.zeros(size + 1)
         row[i], row[-1] = sign * gap, -1
@@ -112,7 +112,7 @@ def test_the_constant_of_every_number_of_changes(x64, delta):
     """
     epsilon, gap, size = 0.4, 3.0, 9
     for k in range(1, 6):
-        # sorted: rank 5 moves up to the record at rank 5 + k
+        # Sorted: rank 5 moves up to the record at rank 5 + k
         records = np.where(np.arange(size) < k + size // 2, 0.0, gap)
         profile = order_statistic(records, size // 2 + 1, lower=0.0, upper=gap, neighbors="swap")
         assert profile.upper.tolist() == [0.0] * k + [gap] * (6 - k)
@@ -133,7 +133,7 @@ def test_a_bounded_range(x64):
     nothing is below the bound.
     """
     epsilon, gap = 0.9, 3.0
-    # one change: no move
+    # One change: no move
     profile = order_statistic(
         np.array([0.0, 0.0, 0.0, gap]), 2, lower=0.0, upper=gap, neighbors="swap"
     )
@@ -141,14 +141,14 @@ def test_a_bounded_range(x64):
     bound = float(local_modulus.bounded_range_lower_bound(profile, epsilon))
     assert bound == pytest.approx(gap / (1 + np.exp(epsilon)), rel=1e-12)  # two changes
     chain, found = [(0, 1), (1, 0), (1, 2), (2, 1)], {}
-    # of odds that every change multiplies by exp(epsilon)
+    # Shares of odds that every change multiplies by exp(epsilon).
     shares = np.log(2 / (1 + np.exp(epsilon * np.array([1, -1])))) * [-1, 1]
     for t in itertools.product([*np.linspace(0, epsilon, 6), *shares], repeat=2):
         ratios = np.exp([side for first in t for side in (first, epsilon - first)])
         found[t] = least_error(np.array([0.0, 0.0, gap]), chain, 0, 2, ratios)
     assert min(found.values()) == pytest.approx(bound, rel=1e-7)
     free = least_error(np.array([0.0, 0.0, gap]), chain, 0, 2, np.exp(epsilon))
-    # what epsilon-DP alone allows
+    # What epsilon-DP alone allows
     assert free == pytest.approx(gap * np.exp(-epsilon) / 2, rel=1e-7)
     assert free < 0.8 * bound
 
@@ -210,7 +210,7 @@ def test_bad_parameters_and_profiles_that_prove_nothing():
         median(x, lower=0.0, upper=5.0, neighbors="swap", truncate=1),
         variance(x, lower=0, upper=5, neighbors="swap", truncate=1),
     )
-    # whole
+    # The profile is whole.
     assert float(local_modulus.lower_bound(profile.truncate(100), 1.0)) == float(
         local_modulus.lower_bound(profile, 1.0)
     )

@@ -69,7 +69,7 @@ def bounds():
 def test_the_exact_squared_error_is_the_largest_over_all_histograms():
     squared = np.sum(ANSWERS.mean_squared_error(TRUTH), -1)
     np.testing.assert_allclose(bounds()["exact"], squared.max(), rtol=1e-5)
-    # the paper's factor of 2 is not needed, nor are all elements
+    # The paper's factor of 2 is not needed, nor are all elements
     assert 2 * bounds()["exact"] <= bounds()["squared"]
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from dpjax.command_line.main import main
 
-# no tie, three of five, all
+# No tie, three of five, all
 AGES = {"a": [23, 35, 41, 62, 64, 29.5, 18], "b": [50, 51, 51, 60, 51], "c": [44, 44]}
 
 

@@ -38,7 +38,7 @@ def test_the_measured_error_is_the_exact_one(answer):
 
 @pytest.mark.slow
 def test_the_text_says_what_was_done(run, monkeypatch):
-    # each one is compiled anew
+    # Each one is compiled anew
     monkeypatch.setattr("dpjax.command_line.demo.LINE_MECHANISMS", MECHANISMS[1:2])
     outcome = run(
         "demo",

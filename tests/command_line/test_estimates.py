@@ -96,7 +96,7 @@ def test_every_row_is_the_distribution_of_a_release(answer, ages, q, definition,
         assert found["guarantees"][mechanism]["epsilon"] == 3 * (0.25 + 2)
     assert next(rows, None) is None
     errors = {row["mean_abs_error"] for row in found["rows"]}
-    # control: of the same records other distributions have other errors
+    # Control: of the same records other distributions have other errors
     assert len(errors) > len(found["rows"]) / 6
 
 
@@ -224,7 +224,7 @@ def test_randomness_is_that_of_the_seed_the_column_and_the_mechanism(run, answer
 
     every = draws(5, "--column", "u", "v", "--mechanism", *GRID_MECHANISMS)
     parts = [every[k : k + 40] for k in range(0, 240, 40)]  # by mechanism and column
-    # the same alone
+    # The same alone
     assert draws(5, "--column", "u", "--mechanism", "permute_and_flip") == parts[4]
     assert (
         draws(5, "--column", "u", "--mechanism", "permute_and_flip", "permute_and_flip") == parts[4]
@@ -257,7 +257,7 @@ def test_several_quantiles_take_the_grid_a_seed_and_the_guess_of_a_release(run, 
     guess = ("--max-records", 1000, "--epsilon", 30, "--seed")
     found = answer(*command, *guess, 7)
     rows = found["rows"]
-    # which float32 cannot count, nor keep to a third
+    # Float32 cannot count these, nor keep them to a third.
     assert [row["value"] for row in rows] == [records[99], records[299]]
     assert all(
         row["simulated"] % 1 == 0 and abs(row["simulated"] - row["value"]) < 100 for row in rows

@@ -537,7 +537,7 @@ def test_negative_numbers_as_people_write_them(run, answer, write, groups):
     rows = answer("release", path, "--column", "age", *GRID, "--by", "region", "--groups", *groups)[
         "rows"
     ]
-    # without blanks around them, like the cells
+    # Without blanks around them, like the cells
     assert [row["region"] for row in rows] == list(groups)
 
 

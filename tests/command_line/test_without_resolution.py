@@ -145,7 +145,7 @@ def test_a_constant_column_by_hand_and_how_a_resolution_mends_it(answer, run, te
 
 def test_ties_are_those_of_several_records_and_of_mechanisms_that_look_at_gaps(run, ten):
     lower = (*TEN, "--definition", "lower")
-    # the statistic is one of ten records
+    # The statistic is one of ten records
     assert "are tied" not in run("median", ten(), *lower).words
     tied = ten([0, 1, 2, 3, 4, 4, 6, 7, 8, 9])
     assert "20 % of the records are tied" in run("median", tied, *lower).words

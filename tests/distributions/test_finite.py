@@ -181,7 +181,7 @@ def test_stddev_where_the_variance_underflows_or_overflows(scale):
     np.testing.assert_allclose(
         np.asarray(found["stddev"], np.float64) / scale, usual["stddev"], rtol=1e-5, atol=1e-5
     )
-    # the control: a root of it would be wrong
+    # The control: a root of it would be wrong
     assert np.isin(found["variance"][:3], [0, INF]).all()
 
 
@@ -207,7 +207,7 @@ def test_rows_without_a_distribution():
     assert np.isnan(draws[:, :3]).all()
     assert np.isfinite(draws[:, 3:]).all()
     distribution = distribution_of([*NO_DISTRIBUTION, COSTS[0], COSTS[1]])
-    # the shapes of the test above
+    # The shapes of the test above
     found = summaries(distribution, jnp.asarray([[3.0]] * 6 + [[NAN]]))
     for name, value in found.items():
         rows = value[0] if value.ndim == 2 and value.shape[0] == 7 else value

@@ -175,7 +175,7 @@ def test_laplace_log_normal_far_out_and_at_large_sigma(x64):
 def clamped_error(noise, center, lower, upper):
     """E|clip(Y) - center|, from the integral of the tails, whatever the distribution."""
 
-    # the center is one, or outside
+    # The center is one, or outside
     cuts = np.unique(np.clip([lower, center, float(noise.quantile(0.5)), upper], lower, upper))
     tails = [noise.survival if a >= center else noise.cdf for a in cuts[:-1]]
     inside = sum(
@@ -384,7 +384,7 @@ def test_float32_stays_near_float64(name, x64):
         methods, known(single, points.astype(np.float32)), known(double, points), strict=True
     ):
         assert found.dtype == jnp.float32
-        # exp and log of arguments up to 100 in a tail of that many nats; below 1e-37 a probability
+        # Exp and log of arguments up to 100 in a tail of that many nats; below 1e-37 a probability
         # is subnormal.
         np.testing.assert_allclose(
             found, wanted, rtol=1e-4 if method != "log_prob" else 1e-5, atol=1e-37

@@ -1,4 +1,4 @@
-"""A cdf through some quantiles, against NumPy's interpolation, and with quantiles that are equal."""
+"""A cdf through some quantiles, against NumPy's interpolation, and with equal quantiles."""
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +21,7 @@ def test_it_is_the_line_through_its_points(rows):
     y = np.array([-1.0, 0.0, 0.5, 1.0, 2.5, 3.9, 4.0, 9.0, 10.0, 11.0])
     cdf = np.asarray(rows.cdf(y[:, None]))
     np.testing.assert_allclose(cdf[:, 0], np.interp(y, VALUES[0], LEVELS), atol=1e-15)
-    # the jump
+    # The jump
     np.testing.assert_allclose(rows.cdf(np.array([[2.999999], [3.0]]))[:, 1], [0.2, 0.7], atol=1e-6)
     p = np.array([0.0, 0.1, 0.2, 0.45, 0.7, 0.9, 1.0])
     np.testing.assert_allclose(
@@ -39,7 +39,7 @@ def test_moments_and_bins_are_those_of_the_pieces(rows):
     np.testing.assert_allclose(
         rows.histogram([0, 3, 10]), [[0.2 + 0.5 * 2 / 3, 0.3 + 0.5 / 3], [0.7, 0.3]]
     )
-    # without the jump at its left edge
+    # Without the jump at its left edge
     np.testing.assert_allclose(rows.histogram([3, 10])[1], [0.3])
     with pytest.raises(ValueError, match="edges"):
         rows.histogram([1.0])

@@ -156,7 +156,7 @@ def test_golden_numbers_of_single_values(dtype, within, x64):
 
 @jax.jit
 def closed_forms(distribution, points, centers, shares):
-    """Everything that is known of a distribution, for points, centers and probabilities ``(j, 1)``."""
+    """All that is known of a distribution, for points, centers and probabilities ``(j, 1)``."""
     names = ("log_prob", "cdf", "survival")
     return {
         **{name: getattr(distribution, name)(points) for name in names},
@@ -246,10 +246,12 @@ def reached(row, count, statistic, neighbors, levels):
 
 
 MECHANISMS = ("piecewise_laplace", pytest.param("inverse_sensitivity", marks=pytest.mark.slow))
-QUANTILES = [("1/2", "swap"), ("9/10", "add_remove"), *(
-    pytest.param(q, neighbors, marks=pytest.mark.slow)
-    for q, neighbors in (("1/2", "add_remove"), ("9/10", "swap"), ("1/3", "swap"), ("1/3", "add_remove"))
-)]  # fmt: skip
+SLOW_QUANTILES = (("1/2", "add_remove"), ("9/10", "swap"), ("1/3", "swap"), ("1/3", "add_remove"))
+QUANTILES = [
+    ("1/2", "swap"),
+    ("9/10", "add_remove"),
+    *(pytest.param(q, neighbors, marks=pytest.mark.slow) for q, neighbors in SLOW_QUANTILES),
+]
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
@@ -279,7 +281,7 @@ def test_quantiles_have_the_probabilities_of_the_definition(q, neighbors, mechan
 
 
 def with_steps(side, k, step, sign):
-    """The first k levels, no further out than steps from an inner one, and steps beyond all bounds."""
+    """The first k levels, no further out than steps from an inner one; steps beyond all bounds."""
     values = [value for _, value in side] + [side[-1][1]] * k
     nearest = [
         sign * min(sign * values[j] + (level - j) * step for j in range(min(level, k) + 1))
@@ -488,7 +490,7 @@ def test_a_sweep_over_epsilon_compiles_once_and_ends_are_finite(x64):
             found = evaluate(jnp.asarray(epsilon, dtype))
             assert np.isfinite(found).all()
             assert np.isfinite(slope(jnp.asarray(epsilon, dtype))).all()
-        # at 1e9 the value is all there is
+        # At 1e9 the value is all there is
         np.testing.assert_array_equal(found[-1], [3.0, 3.0, 3.0])
         uniform = evaluate(jnp.asarray(1e-6, dtype))
         np.testing.assert_allclose(uniform[0], TOP / 2, atol=1e-4)

@@ -80,7 +80,7 @@ def test_draws_follow_the_exact_cdf(method, mechanism, rho):
 
 @pytest.mark.slow
 def test_within_a_piece_the_two_mechanisms_differ():
-    """Same pieces with the same probabilities: the control is the other distribution inside them."""
+    """Same pieces with the same probabilities: the control is another distribution inside them."""
     profile = median(jnp.array([0.5]), lower=0, upper=1, neighbors="swap")
     plm, inv = piecewise_laplace(profile, 2.0), inverse_sensitivity(profile, 2.0)
     assert_rejected(plm.sample(jax.random.key(0), (DRAWS,)), inv.cdf)
@@ -136,7 +136,7 @@ def test_all_mass_may_lie_behind_millions_of_nats(method):
     def cdf(whole):  # each row's draws by its own
         return np.asarray(whole.cdf(np.sort(draws, axis=0)))
 
-    # rows have the same distribution, up to rounding
+    # Rows have the same distribution, up to rounding
     below, control = cdf(distribution), cdf(steeper)
     for row in range(len(costs)):
         assert_follows(draws[:, row], lambda y, row=row: below[:, row])
@@ -340,7 +340,7 @@ def test_vmap_is_the_loop(shape):
 @pytest.mark.slow
 def test_first_draws_stay_when_more_are_asked_for():
     distribution = distribution_of(jax.random.normal(jax.random.key(0), (3, 41)), None, 1.0)
-    # up to 64 draws from a row are made in one way, more in another
+    # Up to 64 draws from a row are made in one way, more in another
     for fewer, more in ((5, 40), (70, 5000)):
         some, all_of_them = (distribution.sample(jax.random.key(2), (n,)) for n in (fewer, more))
         np.testing.assert_array_equal(some, all_of_them[:fewer])

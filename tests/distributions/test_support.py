@@ -92,7 +92,7 @@ def test_every_public_distribution_is_here():
         if inspect.isclass(getattr(dpjax, name)) and hasattr(getattr(dpjax, name), "sample")
     }
     here = {name.partition(" ")[0] for name in ALL}
-    # a pair of two kinds, and an answer or none
+    # A pair of two kinds, and an answer or none
     assert public - here == {"AboveThreshold", "ProposeTestRelease"}
     assert {
         each for each in distributions.__all__ if hasattr(getattr(distributions, each), "sample")
@@ -102,7 +102,7 @@ def test_every_public_distribution_is_here():
 @pytest.mark.parametrize("name", ALL)
 def test_shapes_and_ends(name):
     distribution = ALL[name]()
-    # which are for error bars: draws come from the joint distribution
+    # These are for error bars: draws come from the joint distribution.
     if name.startswith("QuantileMarginals"):
         draws = np.asarray(
             ALL[name.replace("QuantileMarginals", "JointQuantiles")]().sample(

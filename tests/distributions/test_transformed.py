@@ -184,7 +184,7 @@ def test_every_method_agrees_with_brute_force(name, mechanism, x64):
     survival, survival_above, survival_below, _ = np.split(
         found["survival"], np.arange(1, 4) * y.size
     )
-    # of one structure for all maps
+    # It has one structure for all maps.
     on_scale_log_prob = np.asarray(on_the_scale.log_prob(forward(y)[:, None]))
     slopes = np.where(cdf < 0.5, cdf_above - cdf_below, survival_below - survival_above) / (
         2 * h[:, None]

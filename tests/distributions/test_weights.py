@@ -73,7 +73,7 @@ def test_weights_vanish_far_below_the_base():
     assert float(weights[3]) == 0  # 500 nats below
     assert float(weights[2] / weights[1]) == pytest.approx(np.exp(-1.0), rel=1e-6)
     assert 0.5 <= float(weights[1]) <= 4
-    # the control: counted from cost 0 nothing is left
+    # The control: counted from cost 0 nothing is left
     assert (heights.weight(widths, Base.zero((1,), jnp.float32))[1:] == 0).all()
     assert (widths * heights.from_zero() == 0).all()
 

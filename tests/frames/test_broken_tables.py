@@ -132,7 +132,7 @@ def test_a_missing_id_is_no_other_id():
         )
 
     assert 0.6 < worst_of_ids(law) <= 1 + 1e-12
-    # the control: the number of the first one
+    # The control: the number of the first one
     assert worst_of_ids(lambda rows: law(rows, one_of_them=True)) > 1.4
     found = release.distinct_count(
         [None, "a", None, "b"] * 50, tau=1, upper=9, epsilon=60.0, neighbors="swap"
@@ -261,7 +261,10 @@ def test_infinite_dates_and_endless_intervals_of_duckdb_decide_nothing():
     ):
         asked = {"lower": start, "upper": start + 100 * DAY, "resolution": DAY}
         for more in ("2020-01-01", "infinity", "-infinity", "290000-01-01 (BC)"):
-            many = f"select 50.0::double y, {kind} '2020-01-01' x from range(60) union all select 7.0, {kind} '{more}'"
+            many = (
+                f"select 50.0::double y, {kind} '2020-01-01' x from range(60) "
+                f"union all select 7.0, {kind} '{more}'"
+            )
             assert released(duckdb.sql(many), **asked) == [np.datetime64(start)]
             assert frames.release(duckdb.sql(many), "y", by="x", groups=[start], **CERTAIN).columns[
                 "released"

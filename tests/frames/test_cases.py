@@ -192,7 +192,7 @@ def test_numbers_match_by_value(container):
         assert by_group(whole, labels) == [50.0, 60.0]
     for labels in ([1, 2.5], [Decimal(1), 2.5], [True, Decimal("2.5")], [1.0, 2.5]):
         assert by_group(halves, labels) == [50.0, 60.0]
-    # these have no record, and take none from the others
+    # These have no record, and take none from the others
     for absent in (2.5, -1, 2**70, float("inf"), -(2**63) - 1):
         assert by_group(whole, [absent, 1, 2])[1:] == [50.0, 60.0]
     with pytest.raises(ValueError, match="no group is 1j"):
@@ -368,7 +368,7 @@ def test_persons_need_what_a_release_has_in_every_kind_of_table(kind):
         "neighbors": "add_remove",
     }
     found = frames.release(trips, "borough", statistic=release.count, epsilon=40.0, **boroughs)
-    # persons, of a column of text
+    # Persons, of a column of text
     assert [float(value) for value in found.columns["released"]] == [2.0, 1.0]
     assert found.guarantee.unit == "person"
     with pytest.raises(ValueError, match="unit= needs a statistic with a resolution"):

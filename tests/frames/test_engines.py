@@ -168,7 +168,7 @@ def as_spark(table):
 # Its name for the package that it moves Dask to is not on every index yet.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Dask support is moving out of Narwhals"),
-    # by PySpark, where another test of the process has used JAX
+    # PySpark warns where another test of the process has used JAX.
     pytest.mark.filterwarnings("ignore:os.fork"),
 ]
 KINDS = [

@@ -117,7 +117,7 @@ def test_engines_add_the_same_for_every_person(make, rule, most):
         np.testing.assert_array_equal(sizes_of(table, most, make), sizes_of(table, most))
 
 
-# counts of the three values in one group
+# Counts of the three values in one group
 VECTORS = [v for v in itertools.product(range(4), repeat=3) if sum(v) <= 3]
 EVERY = Counts.of_matrix(np.arange(3), np.array(VECTORS))
 NUMBER = {vector: number for number, vector in enumerate(VECTORS)}
@@ -144,7 +144,7 @@ def pairs_of(added):
     """All pairs of a table of up to two persons and the same with one person more, as numbers of
     rows of counts.
     """
-    # nobody adds nothing
+    # Nobody adds nothing
     others = np.array([a + b for a, b in itertools.combinations_with_replacement(added, 2)])
     before = np.repeat(others, len(added), axis=0)
     after = before + np.tile(np.array(added), (len(others), 1, 1))
@@ -158,7 +158,7 @@ def worst_loss(rule, most, law):
     """The largest exact loss of one person more or less, and the number of pairs of tables."""
     before, after = pairs_of([counts_of([person], rule, most) for person in PERSONS])
     loss = losses(law)
-    # groups are drawn independently
+    # Groups are drawn independently
     both = np.stack([loss[before, after].sum(axis=-1), loss[after, before].sum(axis=-1)])
     return float(both.max()), len(before)
 
@@ -173,7 +173,7 @@ def test_no_person_more_or_less_costs_more_than_is_promised_and_some_cost_as_muc
     exact, _ = worst_loss(rule, most, law_of_sizes())
     assert exact == pytest.approx(promise.epsilon, rel=1e-9)
     (of_one,) = costs_of(ASKED, "add_remove", Persons("who", rule, 1)).values()
-    # the control: a promise that forgets max_groups
+    # The control: a promise that forgets max_groups
     assert (worst > of_one.epsilon * SAME) == (most == 2)
 
 
@@ -195,7 +195,7 @@ def worst_delta(groups, most, epsilon):
     """
     added = [sizes_of([person], most) for person in PERSONS]
     others = [a + b for a, b in itertools.combinations_with_replacement(added, 2)]
-    # the groups whose size differs: the others have equal factors, which add up to 1
+    # The groups whose size differs: the others have equal factors, which add up to 1
     changed = set()
     for before, person in itertools.product(others, added):
         changed.add(tuple(sorted(int(n) for n, more in zip(before, person, strict=True) if more)))

@@ -43,7 +43,7 @@ def test_the_delta_is_exact_and_the_threshold_the_least(epsilon, delta):
     assert found == pytest.approx(groups.guarantee.delta, rel=1e-9, abs=1e-14)
     assert groups.guarantee.delta <= delta
     assert groups.guarantee.epsilon == epsilon
-    # whose float is less
+    # The float of 1/3 is less.
     assert Fraction(PrivateGroups(Fraction(1, 3), delta).guarantee.epsilon) >= Fraction(1, 3)
     if groups.threshold > 1:  # a lower threshold would not do, and neither would half the noise
         assert worst_delta(epsilon, groups.threshold - 1) > delta
@@ -82,7 +82,7 @@ def test_groups_that_are_not_kept_leave_no_trace():
     )
     assert found.frame[["region", "released"]].to_numpy().tolist() == [["big", 34.0]]
     assert abs(found.frame["noisy_size"][0] - 60) < 40
-    # whose categories are all that there are
+    # The categories of people are all that there are.
     assert found.frame["region"].dtype != people["region"].dtype
     assert (found.guarantee.epsilon, found.guarantee.delta) == (
         66.0,

@@ -261,7 +261,8 @@ several = {"qs": [0.25, 0.5], "max_records": 50}
 for call in (
     {}, {"statistic": release.count, "lower": None, "upper": None, "resolution": None},
     {"statistic": release.joint_quantiles, **several},
-    {"statistic": release.recursive_quantiles, "qs": [0.2, 0.9]}, {"statistic": release.maximum, "tau": 2},
+    {"statistic": release.recursive_quantiles, "qs": [0.2, 0.9]},
+    {"statistic": release.maximum, "tau": 2},
     {"statistic": release.nested_quantiles, "qs": [0.2, 0.5, 0.9]},
     {"mechanism": "permute_and_flip"}, {"mechanism": "inverse_sensitivity"},
 ):
@@ -272,7 +273,9 @@ print("jax" in sys.modules, "scipy" in sys.modules)
 """
 
 
-LINE = 'frames.simulate(0, people, "age", lower=0, upper=120, epsilon=1.0, neighbors="swap")\nprint("jax" in sys.modules)'
+LINE = """\
+frames.simulate(0, people, "age", lower=0, upper=120, epsilon=1.0, neighbors="swap")
+print("jax" in sys.modules)"""
 
 
 @pytest.mark.parametrize(
@@ -303,7 +306,7 @@ def test_laplace_noise_has_the_bars_of_the_arrays():
     np.testing.assert_allclose(
         found.frame[["mean_abs_error", "lower95", "upper95"]].to_numpy()[0], bars, rtol=1e-4
     )
-    # control
+    # Control
     assert (
         abs(
             float(dpjax.piecewise_laplace(profile, 0.3).mean_abs_error(profile.value))

@@ -146,7 +146,7 @@ def test_control_the_noisy_threshold_must_stay_secret():
     logs = np.logaddexp.accumulate(np.array([[0.0, 0, 0], [1.0, 0, 0]]) / 3, axis=-1)
     places = np.searchsorted(logs[0], 0.8), np.searchsorted(logs[1], 0.8)
     assert places == (2, 1)
-    # what is released says nothing of the sort: no outcome is impossible
+    # What is released says nothing of the sort: no outcome is impossible
     for row, place in enumerate(places):
         found = above_threshold(np.array([[0.0, 0, 0], [1.0, 0, 0]])[row], 1.0, threshold=0.0)
         assert np.isfinite(found.log_prob(jnp.array(places), jnp.array([[0.0], [9.0]]))).all(), (

@@ -26,7 +26,7 @@ SIZE = 10
 DATASETS = oracle.all_datasets([SIZE], GRID)
 PAIRS = neighbouring(DATASETS, neighbors="swap", grid=GRID)
 PAIRS = np.concatenate([PAIRS, PAIRS[::-1]], axis=-1)
-# people who chose something else
+# People who chose something else
 LOSSES = SIZE - np.array([[data.count(value) for value in GRID] for data in DATASETS], float)
 EPSILON, NOISE = 1.0, {"epsilon": 1.5, "delta": 0.1}
 TARGET = 7.0  # somebody chose the most frequent of three: its loss is at most 6
@@ -88,7 +88,7 @@ def test_the_distribution_its_bound_and_its_privacy_over_all_datasets(x64):
         np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-14)
         assert (found[:, :-1][target + 2 * tau + 1e-9 < LOSSES] == 0).all()
         if failure < 0.8:
-            # what is within the target is never rejected
+            # What is within the target is never rejected
             assert (rejected <= failure + 1e-12).all()
             for bound in ("sharp", "published"):
                 claim = bounded_loss.guarantee(

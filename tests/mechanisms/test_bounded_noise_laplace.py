@@ -36,7 +36,7 @@ def test_the_delta_is_exact_and_no_smaller_one_holds(epsilon, x64):
     for delta in (1e-6, 1e-3, 0.3):
         found = deltas(epsilon, delta, epsilon)
         np.testing.assert_allclose(found.max(), delta, rtol=1e-8)
-        # attained at a shift of the whole sensitivity
+        # Attained at a shift of the whole sensitivity
         np.testing.assert_allclose(found[[2, 5]], delta, rtol=1e-8)
         # Control: a range made for three times the delta.
         assert deltas(epsilon, 3 * delta if delta < 0.1 else 0.45, epsilon).max() > 1.2 * delta

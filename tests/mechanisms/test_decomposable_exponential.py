@@ -84,7 +84,7 @@ def test_it_is_the_exponential_mechanism_on_all_tuples_and_keeps_its_promise(x64
             rows, neighbors="swap", sensitivity=1.0, epsilon=cost.epsilon
         )
         assert renyi(logs, pairs, 1.01) > 1.05 * 1.01 * equal.zcdp
-    # control: half of what a part may change
+    # Control: half of what a part may change
     wrong = Tuples(decomposable_exponential(rows, epsilon=1.0, sensitivity=1.0)).logs
     assert losses(wrong, pairs)[1] >= 1.4
 

@@ -65,7 +65,7 @@ def utility_as_printed(y, data, low, high):
 @pytest.mark.parametrize("n", [6, 7])
 def test_the_median_is_the_step_function_of_the_paper(n, x64):
     data = np.sort(np.random.default_rng(n).uniform(0.0, 1.0, n))
-    # one shape for both n
+    # One shape for both n
     distribution = duff(
         duff_median(np.append(data, 0.0), 0.0, 1.0, num_records=np.int32(n)), EPSILON
     )
@@ -85,7 +85,7 @@ def test_the_second_case_as_printed_leaves_a_gap():
     n, m = 4, 2
     printed = [k for k in range(1, m + 2) if k <= m + (k % 2 == 0)]
     mended = [k for k in range(1, m + 2) if k <= m + (n % 2 == 0)]
-    # the last covered piece ends at y_4, or at y_5 = b
+    # The last covered piece ends at y_4, or at y_5 = b
     assert (max(printed) + m, max(mended) + m) == (4, 5)
 
 
@@ -330,7 +330,7 @@ def test_a_graph_is_the_set_of_its_edges():
     assert (level < distance).any()
     assert duff.guarantee(profile, EPSILON) == Guarantee(EPSILON, EPSILON, "edge")
     scores = from_distances(distance, candidates=values, neighbors="edge")
-    # the second one is the control
+    # The second one is the control
     for relation, bound in ((scores, 1.0), (replace(scores, scores=2 * scores.scores), 1.7)):
         cost = np.asarray(duff(relation, EPSILON).log_prob(values[:, None])).T
         loss = np.abs(flips(cost) - cost).max()

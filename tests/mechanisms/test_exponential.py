@@ -100,7 +100,7 @@ def test_duffs_race_and_gumbel_max_choose_the_same_from_the_same_uniforms(dtype,
     """
     draws, rate = 40_000, 1.0
     scores = np.array([0.0, -1.0, -3.0, 0.5, -8.0], dtype)
-    # the widths of the paper's A_k
+    # The widths of the paper's A_k
     log_weights = np.log(np.array([1.0, 3.0, 0.5, 2.0, 40.0], dtype)) + rate * scores
     distribution = exponential(scores, 2 * rate, sensitivity=1.0)
 

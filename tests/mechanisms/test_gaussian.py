@@ -109,7 +109,7 @@ def test_vectors_as_drawn():
         assert_follows(
             norms[:, row], lambda r, scale=scale: special.gammainc(2.5, (r / scale) ** 2 / 2)
         )
-        # of R^4
+        # The control: norms in R^4.
         assert_rejected(
             norms[:, row], lambda r, scale=scale: special.gammainc(2.0, (r / scale) ** 2 / 2)
         )
@@ -151,7 +151,7 @@ def test_a_vector_costs_what_its_longest_direction_does(x64):
     y = noise.sample(jax.random.key(3), (4000,))
     loss, mu = np.asarray(noise.log_prob(y) - moved.log_prob(y)), 3 / 2
     assert_follows(loss, lambda t: special.ndtr((t - mu**2 / 2) / mu))
-    # of the largest coordinate, mu = sqrt 2
+    # The control: the loss of the largest coordinate, mu = sqrt 2.
     assert_rejected(loss, lambda t: special.ndtr((t - 1) / np.sqrt(2)))
 
 

@@ -184,7 +184,7 @@ def test_nan_is_what_the_test_says_and_the_number_of_draws_is_fixed():
 
 
 def vectors():
-    """All scores 0..2 of four candidates, and all pairs in which each score changes by at most 1."""
+    """All scores 0..2 of four candidates, and all pairs whose scores each change by at most 1."""
     points = np.array(list(itertools.product(range(3), repeat=4)))
     near = (np.abs(points[:, None] - points[None]) <= 1).all(-1)
     first, second = np.nonzero(near)

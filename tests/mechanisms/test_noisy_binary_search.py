@@ -155,7 +155,7 @@ def test_control_the_published_scale(k, x64):
 @pytest.mark.slow
 def test_control_a_threshold_that_depends_on_the_data(x64):
     down, epsilon = down_sensitivity_of("max"), 2.0
-    # not capped below four people
+    # Not capped below four people
     people = np.sum(np.diff(np.asarray(down_sensitivity_of("sizesq").values)) != 0, axis=-1)
     distribution = noisy_binary_search(
         down, epsilon=epsilon, tau=1.0 + 3.0 * people, candidates=CANDIDATES
@@ -235,7 +235,7 @@ def test_the_first_candidate_is_never_returned():
 
 @pytest.mark.slow
 def test_derivatives_by_the_parameter(x64):
-    """Also with candidates below f(empty), whose loss is infinite, and where a loss is exactly tau."""
+    """Also with candidates below f(empty), whose loss is infinite, and where a loss is just tau."""
     down = maximum(jnp.array([1.0, 3.0, 3.0, 6.0]), lower=1.0, upper=7.0)
 
     @jax.jit

@@ -512,11 +512,11 @@ def test_values_keep_their_mass_and_the_promise_on_a_grid(name, neighbors, x64):
         result = loss_on_cells(distribution, datasets, neighbors)
         assert (result.loss <= epsilon[:, 0] * (1 + ROUNDING)).all(), result
         assert (result.range <= epsilon[:, 0] * (1 + ROUNDING)).all(), result
-        # some neighbors need all of it, and so the depth is not wasted
+        # Some neighbors need all of it, and so the depth is not wasted
         if name in ("median", "lower quantile 9/10"):
             np.testing.assert_allclose(result.range, epsilon[:, 0], rtol=ROUNDING)
         assert (result.range >= 0.9 * epsilon[:, 0]).all(), result
-    # every change can move a sum
+    # Every change can move a sum
     assert np.asarray(profile.depth).max() >= {"sum": 1, "distinct": 2}.get(name, 3)
 
 

@@ -46,7 +46,7 @@ GOLDEN = json.loads(
 ROUNDING = 1e-9
 TAUS = (1, 2, 3)
 QUICK = ("max",)
-# every value of the statistics, and one below
+# Every value of the statistics, and one below
 CANDIDATES = np.array([-1.0, *np.unique([*GRID, TOP, 0.5, 2.0, 3.0, 4.5, 6.0])])
 
 
@@ -128,7 +128,7 @@ def test_removals_are_the_post_s_losses_with_sensitivity_1(name, x64):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", statistics(quick=("max",)))
 def test_one_person_replaced_costs_no_more(name, x64):
-    """Unlike for profiles in general: one removal and one addition move h in opposite directions."""
+    """Unlike for profiles in general, a removal and an addition move h in opposite directions."""
     down, pairs = down_sensitivity_of(name), neighbouring(neighbors="swap")
     for tau in TAUS:
         for epsilon in (0.5, 2.0):
@@ -222,7 +222,7 @@ def test_control_a_shift_that_depends_on_the_data(x64):
     assert max(loss, spread) >= 1.2 * epsilon
     result = audit_all(shifted_by_own_tau(down, epsilon, taus))
     assert max(result) >= 1.2 * epsilon
-    # and the helper is right
+    # And the helper is right
     constant = audit_all(shifted_by_own_tau(down, epsilon, np.full(len(taus), 2)))
     np.testing.assert_allclose(constant, audit_all(shifted_inverse(down, epsilon, tau=2)))
 

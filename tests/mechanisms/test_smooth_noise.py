@@ -121,7 +121,7 @@ def test_control_cauchy_mutations_are_caught(neighbors, x64):
             cauchy_loss(smooth_cauchy(with_local_sensitivity(small, local), epsilon), neighbors)
             > 1.2 * epsilon
         )
-        # a larger beta than was paid for
+        # A larger beta than was paid for
         rough = replace(local.smooth(3.0), beta=np.float64(0.02 * epsilon))
         assert cauchy_loss(smooth_cauchy(rough, epsilon), neighbors) > 1.2 * epsilon
 
@@ -199,7 +199,7 @@ def test_the_hockey_stick_agrees_with_quadrature(x64):
     np.testing.assert_allclose(hockey_stick(distribution, rows, 0.3), wanted, atol=1e-8)
 
 
-# one program for all distributions: they have one shape
+# One program for all distributions: they have one shape
 density = jax.jit(lambda distribution, y: distribution.log_prob(y))
 
 

@@ -69,7 +69,7 @@ def test_the_exact_delta_is_the_one_stated_and_smaller_units_leak(x64):
     exact = deltas(found, anything)
     assert (exact <= BUDGETS[:, 1] * (1 + 1e-9)).all()
     np.testing.assert_allclose(exact, BUDGETS[:, 1], rtol=1e-9)  # and no smaller
-    # control: the lead may change by 2
+    # Control: the lead may change by 2
     assert (deltas(probabilities(POINTS, 0.5), anything) > 1.5 * BUDGETS[:, 1]).all()
     one_more = pairs_of(np.eye(3))  # a record more: one count grows by 1
     np.testing.assert_allclose(

@@ -70,7 +70,7 @@ def test_the_loss_exactly(x64, p):
     found = losses(noisy)
     assert found[0] == pytest.approx(epsilon, rel=1e-12)  # attained
     assert (found <= epsilon * (1 + 1e-12)).all()
-    # control: Equation 3's approximation
+    # Control: Equation 3's approximation
     assert losses(replace(noisy, scale=jnp.asarray(1 / epsilon)))[0] > epsilon
     pytest.importorskip("dp_accounting", reason="the extra accounting is not installed")
     before = float(epsilon_before_sampling(epsilon, probability=p))
@@ -93,7 +93,7 @@ def test_draws():
     for row in (1, 2):
         exact = subsampled_laplace(3.0 * row, 1.0, probability=0.4, most=MOST)
         statistics.assert_follows(draws[:, row], exact.cdf)
-        # control
+        # Control
         statistics.assert_rejected(draws[:, row], replace(exact, probability=jnp.asarray(0.5)).cdf)
     one = subsampled_laplace(3.0, 1.0, probability=0.4, most=MOST).sample(jax.random.key(1))
     assert one.shape == ()

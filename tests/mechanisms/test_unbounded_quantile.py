@@ -20,7 +20,7 @@ from tests.support.removals import neighbouring
 from tests.support.statistics import assert_counts_follow, assert_counts_rejected
 
 ROUNDING = 1e-9
-# of records: below lower, on points of the grids below, between them, beyond them
+# Values of records: below lower, on points of the grids below, between them, beyond them.
 GRID = (-1.0, 0.0, 1.0, 2.5, 3.0, 40.0)
 DATASETS = {
     "add_remove": oracle.all_datasets(range(5), GRID),
@@ -31,7 +31,7 @@ PAIRS = {
 }
 LADDERS = {"short": {"base": 2.0, "steps": 6}, "long": {"base": 1.05, "steps": 70}}
 EPSILONS = np.array([0.5, 2.0])
-# every search ends in the upper tail of the threshold, in both, in the lower tail
+# Every search ends in the upper tail of the threshold, in both, in the lower tail
 OVERSHOOTS = np.array([1e-4, 0.1, 30.0])
 PAID = {  # what epsilon is in units of r, and the power l, from the proof
     "add_remove": lambda q: (
@@ -89,7 +89,7 @@ def test_the_loss_stays_within_epsilon_and_attains_it(q, neighbors, x64):
         assert (loss >= EPSILONS * (1 - ROUNDING)).all()
         assert (spread <= 2 * EPSILONS * (1 + ROUNDING)).all()
         assert unbounded_quantile.guarantee(neighbors, 2.0) == Guarantee(2.0, 4.0, neighbors)
-    # on the long grid: no bounded range of epsilon may be promised
+    # On the long grid: no bounded range of epsilon may be promised
     assert (spread >= 1.9 * EPSILONS).all()
 
 

@@ -69,7 +69,7 @@ def audit(distribution):
 
 
 def pairs_of_radii(count):
-    """Random neighbours (f, R) and (f', R') in the plane that keep Definition 5.1 and nothing more."""
+    """Random neighbours (f, R) and (f', R') in the plane with Definition 5.1 and nothing more."""
     rng = np.random.default_rng(1)
     values, radii = rng.normal(0, 2, (count, 2, 2)), np.zeros((count, 2, 3))
     radii[..., 0] = np.linalg.norm(values[:, 0] - values[:, 1], axis=-1)[:, None]

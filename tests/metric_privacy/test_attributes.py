@@ -166,7 +166,7 @@ def test_hostile_attributes():
     spoilt = jax.jit(lambda r, b: weighted_hamming(r, budgets=b).budgets)(records, jnp.array([1.0]))
     assert np.isnan(spoilt[1]).all()
     np.testing.assert_array_equal(spoilt[0], [[0, 1], [1, 0]])
-    # though nothing differs
+    # Though nothing differs
     assert np.isnan(weighted_hamming(np.zeros((2, 1)), budgets=jnp.array([-1.0])).budgets).all()
     codes = jnp.array([[[0], [1]], [[0], [5]], [[-1], [0]]])
     spoilt = value_budgets(codes, budgets=[jnp.array([1.0, 2.0])], rule="sum").budgets

@@ -100,7 +100,7 @@ def test_the_null_record_makes_n_private(x64):
     rows = np.concatenate([histograms(3, n) for n in range(5)])
     absent = np.array([0.5, 0.8, 1.0])
     metric = from_budgets(BUDGETS).with_absence(absent)
-    # null records counted: a move is a move
+    # Null records counted: a move is a move
     padded = np.concatenate([rows, 10 - rows.sum(-1, keepdims=True)], axis=-1)
     whole = np.asarray(metric.budgets)
     loss, spread = losses(log_probabilities(weights, metric, rows), padded, whole)
@@ -214,7 +214,7 @@ def test_the_rounding_of_many_records_is_taken_from_the_budgets():
     budgets = np.array([1e-4, 1e-5, 1e-6])[:, None, None]
 
     def loss(scale):
-        """The largest log-ratio of what draws reach, over the budget, from the costs as they are."""
+        """The largest log-ratio of what draws reach, over the budget, by the costs as they are."""
         cost = np.asarray(
             linear_selection(x, from_budgets(three), weights=weights).cost, np.float64
         )

@@ -131,5 +131,5 @@ def test_paths_in_the_spanning_tree(x64):
             alike.budgets[row], dijkstra(edges, [0.5] * len(edges), 7), rtol=1e-13
         )
     assert np.isinf(own.budgets[6:]).any()
-    # no minimum of all paths: the control of what is compared
+    # No minimum of all paths: the control of what is compared
     assert np.any(own.budgets[:6] > 1.5 * lengths[:6])

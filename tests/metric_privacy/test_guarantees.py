@@ -48,7 +48,7 @@ def test_the_audit_of_laplace_noise(x64):
     total = promise.guarantee(neighbors="swap")
     assert worst <= total.epsilon == 3.5
     assert 2 * worst <= total.bounded_range == 7.0
-    # tight, for the query that grows with the distance from the first
+    # Tight, for the query that grows with the distance from the first
     assert worst == pytest.approx(3.5)
     # The controls: a hundredth less noise, and half the moves, are caught.
     assert worst * 1.01 > total.epsilon
@@ -147,7 +147,7 @@ def test_multiples_are_rounded_up(count):
     total = times(uniform(2, epsilon=budget), count).budgets[0, 1]
     assert Fraction(float(total)) >= exact
     assert float(total) == pytest.approx(float(exact), rel=1e-6)
-    # control: the nearest float is too small
+    # Control: the nearest float is too small
     assert Fraction(float(np.float32(float(exact)))) < exact
     if count != 1.5:
         assert (count * MetricGuarantee(uniform(2, epsilon=budget))).between(0, 1) == float(total)

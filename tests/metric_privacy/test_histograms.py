@@ -28,7 +28,7 @@ RECORDS = (10, 10**3, 10**5, 10**7, 10**9)
 
 
 def datasets(seed=0):
-    """Histograms of many sizes, as int64, and for each move their neighbour: ``x``, ``x'``, budget."""
+    """Histograms of many sizes, int64, and for each move their neighbour: ``x``, ``x'``, budget."""
     random = np.random.default_rng(seed)
     before, after, budget = [], [], []
     for n in RECORDS:
@@ -65,7 +65,7 @@ def test_answers_have_twice_the_digits(offset):
         for k, answer in enumerate(exact(queries, counts)):
             unit = float(np.abs(queries[k]).max() * counts.sum())
             assert abs(Fraction(high[row, k]) + Fraction(low[row, k]) - answer) <= unit * 2.0**-44
-    # control: float32 as it comes
+    # Control: float32 as it comes
     assert np.abs(plain - (high + low)).max() > np.abs(high + low).max() * 2.0**-30
 
 
@@ -85,7 +85,7 @@ def test_the_loss_of_laplace_answers_stays_within_the_budget(offset):
         logs = np.stack(
             [np.asarray(one.log_prob(points), np.float64) for one in (distribution, other)]
         )
-        # farther out, rounding is large beside the noise, and nothing is drawn
+        # Farther out, rounding is large beside the noise, and nothing is drawn
         drawn = (logs > -100).all(0)
         return np.where(drawn, np.abs(logs[0] - logs[1]), 0.0).max(0).sum(-1)
 

@@ -84,7 +84,7 @@ def test_metrics(name):
     np.testing.assert_allclose(jax.jit(budgets)(0.5), budgets(0.5), rtol=1e-5)
 
 
-# a matrix, and coordinates with a threshold
+# A matrix, and coordinates with a threshold
 @pytest.mark.parametrize("name", ["points, euclidean", "blowfish"])
 def test_what_goes_over_all_pairs(name):
     def largest(eps):

@@ -81,7 +81,7 @@ def test_with_the_null_record_a_record_more_is_within_its_budget_too(x64):
         if np.abs(histograms[a] - histograms[b]).sum() == 1
     ]
     assert max(found[pair] for pair in more) <= 0.8 * (1 + 1e-9)
-    # a metric without the null record promises nothing about n
+    # A metric without the null record promises nothing about n
     assert max(public[pair] for pair in more) > 0.9
     assert max(found[a, b] / BUDGETS[i, j] for a, b, i, j in moves(histograms)) <= 1 + 1e-9
 
@@ -230,7 +230,7 @@ def test_one_program_serves_a_sweep_over_epsilon(x64):
 
 @pytest.mark.slow
 def test_a_constant_that_is_answered_exactly_does_not_round_neighbours_apart():
-    """Its scale is 0, so one unit in the last place between neighbours would be an infinite loss."""
+    """Its scale is 0, so one unit in the last place between neighbours is an infinite loss."""
     metric, query = uniform(3, epsilon=1.0), [[0.1, 0.1, 0.1]]
     answers = [
         metric_laplace(x, query, metric, strategy="common")

@@ -82,7 +82,7 @@ def test_no_function_is_closer_than_the_envelope(x64):
     np.testing.assert_allclose(
         mismatch(queries, found), half_excess(queries, budgets, scale), rtol=1e-12, atol=1e-14
     )
-    # rounding counts most where budgets are small
+    # Rounding counts most where budgets are small
     np.testing.assert_allclose(found.scale, scale, rtol=1e-9)
     assert (np.asarray(overspent(found, from_budgets(budgets))) <= 1).all()
     values = np.asarray(found.values)
@@ -129,7 +129,7 @@ def test_no_scale_is_better_than_the_fitted_one(price, x64):
         assert (best <= there * (1 + 1e-9)).all()
     as_given = np.all(np.asarray(fitted.values) == queries, axis=(-1, -2))
     constant = scale == 0
-    # all three kinds of answers occur
+    # All three kinds of answers occur
     assert min(as_given.sum(), constant.sum(), (~as_given & ~constant).sum()) >= 10
 
 
@@ -142,7 +142,7 @@ def test_the_null_record_and_points(x64):
     assert found.neighbors == "add_remove"
     assert found.values.shape == (1, 4)
     alone = lipschitz_queries([[1.0, 1.0, 1.0]], from_points(points, epsilon=1.0))
-    # free, but for rounding, where n is public
+    # Free, but for rounding, where n is public
     assert float(alone.scale) == pytest.approx(2.0**-26, rel=1e-12)
     fitted = fit_lipschitz_queries([[0.0, 1.0, 1.0]], metric, num_records=50, price=0.5)
     assert float(overspent(fitted, metric)) <= 1

@@ -60,7 +60,7 @@ def test_marginals_without_the_triangle_inequality_stay_within_the_budgets(x64):
 @pytest.mark.slow
 @pytest.mark.parametrize("loss", ["squared", "absolute", "maximum"])
 def test_the_transformed_universe_fits_its_budgets(loss, x64):
-    # as many universes as in test_preprocessing.py, for the same programs
+    # As many universes as in test_preprocessing.py, for the same programs
     rng = np.random.default_rng(3)
     values, budgets = instances.queries(21, "real", rng), instances.metrics(21, "plain", rng) * 0.1
     n, metric = 20.0, from_budgets(budgets)

@@ -298,7 +298,7 @@ def test_factors_and_relations():
     for known in (metric, points):
         swept = np.array([0.5, 2.0]) * known  # NumPy leaves it to the metric
         np.testing.assert_allclose(swept.largest, [0.5, 2.0])
-        # one budget for all elements, three times
+        # One budget for all elements, three times
         hidden = known.with_absence(np.array([[1.0], [2.0], [4.0]]))
         np.testing.assert_allclose(hidden.largest, [1.0, 2.0, 4.0])
     with pytest.raises(ValueError, match="neighbors must be one of"):
@@ -372,7 +372,7 @@ def test_the_globe_has_no_seams_and_no_distance_is_too_long(make):
     ]
     assert (found <= exact * (1 + 1e-7)).all()
     np.testing.assert_allclose(found, exact, rtol=2e-5)
-    # control: coordinates in float32
+    # Control: coordinates in float32
     rough = 2 * 6371.0088 * np.arcsin(chord(pairs.astype(np.float32).astype(np.float64)) / 2)
     assert (rough > 1.01 * exact).any()
     one_place = np.array(

@@ -218,7 +218,7 @@ def test_one_round_tells_what_it_measured(x64):
     """y^1 holds the selected query and its measurement, which have the exact distributions; the
     average is y^0, uniform.
     """
-    # each moves y in another direction
+    # Each moves y in another direction
     asked = np.array([[1.0, 0.3, -0.2], [0.5, -0.2, 0.4], [0.0, 1.0, 0.1]])
     queries = LipschitzQueries(jnp.asarray(asked), jnp.asarray(0.3))
     x, n = ROWS[5], 4.0

@@ -147,7 +147,7 @@ def test_elements_that_are_almost_one_do_not_spoil_the_rest():
     ratio = np.asarray(fit.objective) / best
     assert ratio.min() > 1 - 1e-3
     assert ratio.max() < 1.1
-    # what the queries as they were asked would cost
+    # What the queries as they were asked would cost
     assert (np.asarray(fit.closed_form) > 100 * best).all()
     assert (
         instances.loads(np.asarray(fit.queries), np.asarray(fit.scales), budgets) <= 1 + 1e-6

@@ -44,7 +44,7 @@ def everything():
     values, budgets = np.concatenate([values, last_values]), np.concatenate([budgets, last_budgets])
     metric = from_budgets(budgets)
     scales = {name: np.asarray(noise_scales(values, metric, strategy=name)) for name in STRATEGIES}
-    # the certificate, on all of them
+    # The certificate, on all of them
     assert float(optimal_scales(values, metric).gap.max()) < 1e-11
     return values, budgets, np.append(kinds, "golden"), scales
 
@@ -90,7 +90,7 @@ def test_in_exact_arithmetic_the_load_is_at_most_1(strategy, x64):
 def test_the_load_sees_scales_that_are_a_little_too_small(x64):
     values, budgets, _, scales = everything()
     free, hopeless = kinds_of(values, budgets)
-    # a sweep: scales with a batch axis more than queries and metric
+    # A sweep: scales with a batch axis more than queries and metric
     factor = np.array([1 - 1e-9, 1.0])[:, None, None]
     spent = np.asarray(load(values, scales["optimal"] * factor, from_budgets(budgets)))
     assert (spent[0, ~(free | hopeless).all(-1)] > 1).all()
@@ -219,7 +219,7 @@ def test_the_certificate_is_true_in_float32_whatever_is_added_to_a_query():
     assert (sizes[0] <= sizes[1] * (1 + gap[0])).all()
     assert (sizes[1] <= sizes[0] * (1 + gap[1])).all()
     assert gap.max() < 1e-3
-    # control: scales 0.1 % too large are seen
+    # Control: scales 0.1 % too large are seen
     assert not (1.002 * sizes[0] <= sizes[1] * (1 + gap[0])).any()
 
 
@@ -292,7 +292,7 @@ def test_derivatives_agree_with_finite_differences(strategy, x64):
     metric = from_points(rng.uniform(0, 10, (2, 1, 6, 2)), epsilon=1.0)
     values, direction = rng.uniform(size=(2, 3, 6))
     h = 1e-6
-    # shapes as in the next test
+    # Shapes as in the next test
     at = values + np.array([0.0, h, -h, 2 * h, -2 * h])[:, None, None] * direction
     scales = np.asarray(noise_scales(at, metric, strategy=strategy))
     one = Metric(metric.budgets[0, 0])
@@ -407,7 +407,7 @@ def test_the_optimum_for_coordinates_is_that_of_the_matrix(x64):
     }
     dense = {name: np.asarray(metric.dense().budgets) for name, metric in known.items()}
     wanted = {}
-    # all matrices of one size are one batch
+    # All matrices of one size are one batch
     for size, neighbors in ((6, "swap"), (7, "add_remove")):
         some = {name: budgets for name, budgets in dense.items() if budgets.shape[-1] == size}
         together = Metric(

@@ -44,7 +44,7 @@ def test_against_numpy_and_the_counts_on_record(x64):
     golden = [THRESHOLDS["thresholds"][str(int(limit))] for limit in LIMITS]
     report = validate(policy)
     assert (50 * 49 // 2 - np.asarray(report.unprotected)).tolist() == [g["edges"] for g in golden]
-    # ordered triples there, i < j here
+    # Ordered triples there, i < j here
     assert (2 * np.asarray(report.violations)).tolist() == [g["tri_blow"] for g in golden]
     assert validate(smooth).violations.tolist() == [g["tri_smooth"] for g in golden]
     closed = policy.closure()

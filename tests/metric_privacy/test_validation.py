@@ -81,7 +81,7 @@ def test_what_is_said():
 
 def test_rounding_is_no_violation():
     points = np.sort(np.random.default_rng(0).random((50, 3)).astype(np.float32))
-    # triangles without slack
+    # Triangles without slack
     lines = np.abs(points[:, :, None] - points[:, None, :]) * np.float32(0.1)
     worst = lines[np.argmax(lines[:, 0, 2] - (lines[:, 0, 1] + lines[:, 1, 2]))]
     assert worst[0, 2] > worst[0, 1] + worst[1, 2]

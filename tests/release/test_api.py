@@ -170,7 +170,7 @@ PROFILED = {
 
 @pytest.mark.parametrize("name", PROFILED)
 def test_the_container_of_the_records_changes_nothing(name):
-    """Ties, halves between two multiples, and what lies beyond the bounds: the values alone decide."""
+    """Ties, halves between two multiples, and numbers beyond the bounds: values alone decide."""
     statistic = PROFILED[name]
     for neighbors in statistic.relations:
         options = {"epsilon": 1.0, "neighbors": neighbors}
@@ -186,7 +186,7 @@ def test_the_container_of_the_records_changes_nothing(name):
                     else make(values)
                 )
                 assert logs_of(exact_distribution(statistic, x, **options)) == expected
-            # the control
+            # The control
             assert logs_of(exact_distribution(statistic, [3, 3, 3, 9, 9, 9], **options)) != expected
 
 
@@ -653,7 +653,7 @@ def test_modes_follow_the_exponential_mechanism(neighbors):
 def test_modes_count_what_equals_a_candidate_exactly():
     odd = 2**53 + 1  # float64 would round it to 2^53
     for other in (np.int64, np.uint64, object, list, np.longdouble):
-        # some have no more digits than float64
+        # Some have no more digits than float64
         exact = other is not np.longdouble or np.longdouble(odd) != np.longdouble(2**53)
         for value, equal in ((odd, not exact), (2**53, True)):
             x = [[value] * 40] if other is list else np.array([[value] * 40], other)
@@ -778,7 +778,7 @@ def test_counts_of_every_dtype_stand_for_records():
                 )
                 == expected
             )
-    # negative ones count as 0
+    # Negative ones count as 0
     fewer = exact_distribution(statistic, VALUES, counts=[-3, *NUMBERS[1:]], **common)
     assert (
         logs_of(fewer) == logs_of(exact_distribution(statistic, RECORDS[1:], **common)) != expected

@@ -1,4 +1,4 @@
-"""The choice by integer scores: its distribution, its clamping, exact draws, and what it refuses."""
+"""The choice by integer scores: its distribution, clamping, exact draws, and what it refuses."""
 
 from fractions import Fraction
 
@@ -37,7 +37,7 @@ def test_draws_follow_the_exponential_mechanism():
 
 @pytest.mark.parametrize("mechanism", ["exponential", "permute_and_flip"])
 def test_many_candidates_and_large_differences_are_drawn_exactly(mechanism):
-    """Costs far beyond those that have a weight in floats, and no certainty at all: the same draws."""
+    """Costs far beyond those with a weight in floats, and no certainty at all: the same draws."""
     rng = np.random.default_rng(0)
     scores = rng.integers(0, 5000, (8, 13))
     scores[:4] = rng.integers(4990, 5000, (4, 13))

@@ -31,7 +31,7 @@ def test_what_is_counted():
         assert str(found.guarantee) == "64-DP and 128-bounded-range under add_remove neighbors"
     assert release.histogram([3, 10**30, -7, 4], edges=[0, 4], epsilon=64).values.tolist() == [[2]]
     assert release.count([3, 10**400, None], epsilon=64).values.tolist() == [2]
-    # what is simulated counts the same
+    # What is simulated counts the same
     assert dpjax.histogram(X, edges=EDGES).value.tolist() == [[1, 2, 3], [2, 0, 4]]
 
 

@@ -1,4 +1,4 @@
-"""Counts of records: whatever a table looks like, the same entries, and so the same probabilities."""
+"""Counts of records: whatever a table looks like, the same entries, so the same probabilities."""
 
 from bisect import bisect_left
 from collections import Counter
@@ -104,7 +104,7 @@ def test_sums_of_segments_are_exact_whatever_overflows():
         lengths = rng.integers(0, 4, 7)
         starts = np.append(0, np.cumsum(lengths))
         numbers = rng.integers(-(2**40), 2**40, starts[-1])
-        # something before that makes the running sum overflow again and again
+        # Something before that makes the running sum overflow again and again
         whole = np.append(2**62, numbers)
         found = running_sums(
             np.append(whole, whole), np.concatenate([[0], 1 + starts, [2 * len(whole)]])
@@ -288,7 +288,7 @@ def test_more_records_than_a_padded_row_held():
 
 
 def truth_of(values, numbers, ranks, level, high):
-    """The value of a quantile after a number of changes, by Python's integers, in parts of a cell."""
+    """The value of a quantile after some changes, by Python's integers, in parts of a cell."""
     n, parts = sum(numbers), ranks.refinement
     ends = [0, *accumulate(numbers)]
 

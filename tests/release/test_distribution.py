@@ -113,7 +113,7 @@ def test_closed_forms_are_sums_over_all_values(name, mechanism):
             expected = values[np.minimum(np.sum(below < level, axis=0), len(values) - 1)]
             clear = np.abs(below - level).min(axis=0) > 1e-13
             np.testing.assert_array_equal(found.quantile(level)[clear], expected[clear])
-        # the largest value, up to what has no weight in floats
+        # The largest value, up to what has no weight in floats
         assert (found.quantile(1.0) == values[-1]).all() or mechanism
         steps = found.quantile(np.sort(np.random.default_rng(0).random(200))[:, None])
         assert (np.diff(steps, axis=0) >= 0).all()

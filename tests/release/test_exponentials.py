@@ -177,7 +177,7 @@ MANY = Counts.of_rows(
 EVEN = Counts.of_rows(
     [0] * 40, [i * 2**25 for i in range(40)], [1 + i % 3 for i in range(40)], groups=1
 )
-# sums to 2^52
+# Sums to 2^52
 FULL = Counts.of_rows([0] * 3, [0, 2**30, 2**31 - 3], [2**20, 2**19, 2**19], groups=1)
 EXTREMES = {  # statistic, relation, counts
     "10^9 records": (release.Median(**WIDE), "add_remove", MANY),

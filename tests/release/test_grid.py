@@ -28,7 +28,7 @@ DECIMALS = [
 def nearest(value, grid):
     """The number of the nearest multiple, of two the upper one, counted from the lower bound."""
     number = Fraction(value) / grid.resolution
-    # the float below 1/2 is rounded up
+    # The float below 1/2 is rounded up
     number = Fraction(float(number) + 0.5) if abs(number) < 1 else number + Fraction(1, 2)
     return min(max(math.floor(number) - grid.start, 0), grid.size - 1)
 
@@ -51,7 +51,7 @@ def test_exact_against_fractions(grid):
     assert (grid.numbers_of(halves)[0][inner] + grid.start).tolist() == (numbers + 1)[
         inner
     ].tolist()
-    # the control
+    # The control
     assert (
         grid.numbers_of(halves)[0] != np.floor((halves - grid.lower) / float(grid.resolution))
     ).any()
@@ -119,7 +119,7 @@ def test_bad_grids_are_named():
         ((1, 0, 1), "lower below upper"),
         ((0, 2**31 - 2, 1), r"2147483647 multiples of 1 are more than 2\^31 - 2"),
         ((0, 1, Fraction(1, 2**40)), r"more than 2\^31 - 2"),
-        # as it is written
+        # The resolution as it is written.
         ((0, 1, 2.0**-40), "multiples of the resolution 9.094947017729282e-13, got 1"),
         ((float("nan"), 10, 1), "finite"),
         ((0, float("inf"), 1), "finite"),
@@ -140,7 +140,7 @@ def test_bad_grids_are_named():
     grid = Multiples.between(0, 9, 1)
     with pytest.raises(TypeError, match="real numbers"):
         grid.numbers_of(np.array(["a"]))
-    # a record in a list is missing: the list has no dtype that is public
+    # A record in a list is missing: the list has no dtype that is public
     assert not grid.numbers_of(["a"])[1].any()
 
 
@@ -266,7 +266,7 @@ def test_narrow_numbers(dtype):
 
 
 def test_arrays_of_other_libraries_are_arrays_of_objects():
-    # of one dtype, whatever the records are
+    # Results have one dtype, whatever the records are.
     for values in ([2**60 - 1, 2, 3], [2**60 - 1, None, 3]):
         array = as_array(Foreign(values))
         assert array.dtype == object

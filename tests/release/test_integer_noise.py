@@ -47,7 +47,7 @@ def test_exact_arithmetic_agrees_wherever_the_words_decide():
             words,
         )
         at = rng.integers(0, words.shape[0], 20)
-        # the first 32 bits decide nothing
+        # The first 32 bits decide nothing
         words[at, 0, np.arange(20)] = table[at % (digits + 1), 0]
         noise, certified = decide(table, words)
         assert not certified[0, :20].any()

@@ -285,7 +285,7 @@ def test_controls_with_another_cost_of_the_value(name, neighbors, control):
     """
     own, factor = OWN[control]
     if control == "one less" and name in ("median", "quantile", "linear quantile"):
-        # neighbours of an even and an odd number of records do not have the values of each other
+        # Neighbours of an even and an odd number of records do not have the values of each other
         factor = 1.4
     logs = log_probabilities(costs(reach_of(name, neighbors), steps=False, own=own), 0.5)
     assert worst(logs, pairs_of(name, neighbors))[1] > factor * (1 - 1e-9)
@@ -364,7 +364,7 @@ def test_interpolated_quantiles_are_the_extremes_that_data_can_reach():
             np.testing.assert_array_equal(
                 np.where(kept, one, 0), np.where(kept, other[: len(one)], 0)
             )
-        # the control
+        # The control
         assert not np.array_equal(searched.upper[1:], ranked.upper[: len(searched.upper) - 1])
 
 
@@ -532,7 +532,7 @@ def test_golden_probabilities(neighbors, q, data, top, mechanism, expected):
         np.testing.assert_allclose(
             shifted_grid.pmf(np.arange(top + 1) - 2), expected, rtol=0, atol=1e-14
         )
-        # the control
+        # The control
         other = exact_distribution(statistic, data, **options | {"epsilon": 1.0 + 1e-12})
         assert np.abs(other.pmf(found.values) - expected).max() > 5e-14
 
@@ -672,7 +672,7 @@ def test_counts_and_histograms_of_all_datasets():
         changed = np.abs(np.diff(numbers[universe().pairs("add_remove")], axis=0)).sum(axis=-1)
         assert changed.max() == times
         swapped = np.abs(np.diff(numbers[universe().pairs("swap")], axis=0)).sum(axis=-1)
-        # the control: not under swap
+        # The control: not under swap
         assert swapped.max() == (0 if isinstance(statistic, release.Count) else 2)
 
 
@@ -705,8 +705,9 @@ def test_what_is_released_is_what_is_audited():
                     "positions",
                     lambda self, draws, seen=seen: (seen.append(self), _zeros(self, draws))[1],
                 )
-                function(universe().records[: universe().looked_at][five, :5], *given, epsilon=1.0, neighbors=neighbors,
-                         draws=2, **public | options)  # fmt: skip
+                records = universe().records[: universe().looked_at][five, :5]
+                public |= {"epsilon": 1.0, "neighbors": neighbors, "draws": 2}
+                function(records, *given, **public | options)
             (found,) = seen
             expected = logs_of(name, neighbors, 1.0, "piecewise_laplace")[
                 :, five[rows_of(name, neighbors)]

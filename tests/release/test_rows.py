@@ -54,13 +54,15 @@ def test_rows_are_the_draws_of_counts_and_of_whole_numbers(statistic, neighbors,
         ):
             continue
         x, words = _records(rng, n), _words(rng)
-        found = rows.positions(statistic, x, epsilon, neighbors, lambda shape: words, _further)  # noqa: B023
+        found = rows.positions(
+            statistic, x, epsilon, neighbors, lambda shape, words=words: words, _further
+        )
         counts, _ = counts_of(statistic, x, neighbors)
         counted = statistic.distribution(counts, epsilon, neighbors).positions(
-            1, lambda shape: words.reshape(shape), _further
+            1, lambda shape, words=words: words.reshape(shape), _further
         )[0]
         exact = rows.positions(
-            statistic, x, epsilon, neighbors, lambda shape: words, _further, margin=1.0
+            statistic, x, epsilon, neighbors, lambda shape, words=words: words, _further, margin=1.0
         )
         np.testing.assert_array_equal(found, counted)
         np.testing.assert_array_equal(found, exact)

@@ -62,7 +62,7 @@ def test_to_json_and_back(statistic):
     given = json.loads(text)
     assert given == statistic.to_dict()
     assert Statistic.from_dict(given) == statistic
-    # and nothing is taken out of what is given
+    # And nothing is taken out of what is given
     assert given["statistic"] == type(statistic).__name__
     assert all(given[name] is not None for name in given)
     x = [3, 3, 5, 20, 20, 20, 20, 31, 40, 0.25]
@@ -105,7 +105,7 @@ def test_equal_where_what_is_public_is_the_same():
     assert len({*different, release.Median(**GRID)}) == len(EVERY)
     assert release.Sum(**GRID) != release.Mean(**GRID)
     assert release.Median(**GRID) != release.Median(**GRID | {"resolution": 2})
-    # defaults are left out
+    # Defaults are left out
     assert release.Median(**GRID).to_dict() == {"statistic": "Median", **GRID}
     assert json.loads(release.Quantile("1/3", 0, 1, "0.1").to_json()) == {
         **{"statistic": "Quantile", "q": "1/3", "lower": 0, "upper": 1, "resolution": "0.1"}

@@ -1,4 +1,4 @@
-"""Profiles from local sensitivities and from radii that differ above and below, in the exact audit."""
+"""Profiles from local sensitivities and from radii that differ above and below, exactly audited."""
 
 import jax.numpy as jnp
 import numpy as np

@@ -45,7 +45,7 @@ def test_truncation_to_steps_is_one_linear_piece_or_separate_ones():
         [np.asarray(getattr(one, name)(y)) for one in (linear, pieces)]
         for name in ("cdf", "survival")
     )
-    # three steps end at 10 exactly
+    # Three steps end at 10 exactly
     above = [(below - below[0])[1:5] / rest[0] for below, rest in zip(cdf, survival, strict=True)]
     np.testing.assert_allclose(above[0], above[1], atol=1e-6)
     at = np.array([7.0, 9.0, 5.0, 6.5])

@@ -13,7 +13,7 @@ J, RATE = 19, 0.5
 WAYS = {"in turns": chain._block_sums, "by doubling": chain._block_sums_by_doubling}
 FOUND = {
     "different": np.random.default_rng(0).normal(size=J),
-    # each step of one slot takes what was summed to the same size
+    # Each step of one slot takes what was summed to the same size
     "equal where they meet": np.arange(J) * RATE,
     "equal from above": -np.arange(J) * RATE,
 }
@@ -47,7 +47,7 @@ def test_sums_are_those_of_the_definition(way, window, x64):
             summed(way, jnp.asarray(found), window), defined(found, window)[0], strict=True
         ):
             np.testing.assert_allclose(one, expected, rtol=1e-12)
-    # the control: other blocks
+    # The control: other blocks
     assert np.max(np.abs(summed(way, jnp.asarray(found), 3)[2] - defined(found, 4)[0][2])) > 0.1
 
 

@@ -110,8 +110,12 @@ def drawn_probabilities(x, law, middle, flat=True, size=None, ranked=False):
             rank = (int(sampler._index[0, slot]) + 1) // 2
             for first, share in enumerate(chances(weights.of_firsts(row, k, np.array([slot]))[0])):
                 if share:
-                    place(chance * here * share, left[slot], width[slot], last - first, rank, chosen,
-                          lambda p, some, first=first, slot=slot: down(weights, p, first, slot, some))  # fmt: skip
+
+                    def then(p, some, first=first, slot=slot):
+                        down(weights, p, first, slot, some)
+
+                    p = chance * here * share
+                    place(p, left[slot], width[slot], last - first, rank, chosen, then)
 
     def of_flat(p, some):
         found[some] = found.get(some, 0) + p
@@ -174,11 +178,11 @@ def test_the_choices_have_the_probabilities_of_the_definition(neighbors, n):
     ):
         law = a_law(levels, Fraction(3, 2), neighbors, known=n is not None, terms=6)
         exact = probabilities(row, law, 4)
-        # in more parts than there are records: the same distribution
+        # In more parts than there are records: the same distribution
         finer = law._replace(cut=8 * law.cut)
         for one in (law, finer):
             assert max(abs(drawn_probabilities(row, one, 4) / exact - 1)) < 1e-40
-        # the control
+        # The control
         assert max(abs(drawn_probabilities([0, 1, 1, 3, 2], law, 4) / exact - 1)) > 1e-3
 
 
@@ -193,7 +197,7 @@ def test_the_simulation_has_the_probabilities_of_the_definition(neighbors, n, x6
             jnp.array(tuples(len(levels)), float)[:, None]
         )
         for i, row in enumerate(rows):
-            # a public n beyond the columns is that of the columns
+            # A public n beyond the columns is that of the columns
             exact = probabilities(row, law, 4)
             np.testing.assert_allclose(
                 exact.astype(float), np.exp(np.asarray(simulated))[:, i], rtol=1e-10
@@ -216,7 +220,7 @@ def test_no_neighbour_loses_more_than_epsilon():
     for epsilon in (0.5, 2):
         law = a_law(LEVELS[:2], epsilon, reach=1, terms=3)
         assert max(audit(law, rows, pairs)) <= epsilon * (1 + 1e-9)
-    # control
+    # Control
     assert max(audit(a_law(LEVELS[:2], 1, reach=1, terms=3), rows, pairs, flat=False)) > 1.1
     known = max(audit(a_law(LEVELS[:2], 2, known=True), rows, pairs, public=2))
     assert 1.5 <= known <= 2 * (1 + 1e-9)
@@ -333,7 +337,7 @@ def test_uniforms_where_the_choice_changes_are_left_to_decimals():
             changed[role, 0, 0] = value
             return changed
 
-        # where draws differ at these ends, there is an edge between them
+        # Where draws differ at these ends, there is an edge between them
         low, high = 2**62, 3 * 2**62
         ends = [sampler.draw(at(value))[0].tolist() for value in (low, high)]
         if ends[0] == ends[1]:
@@ -482,7 +486,7 @@ def test_counts_and_records_give_the_same_draws(monkeypatch):
         [0.0, 1, 1, 3, 3, 3, 2],
         {"epsilon": 3.0, "neighbors": "add_remove", "max_records": 9, "draws": 30} | GRID,
     )
-    # what the promise is for, and not how many there are
+    # What the promise is for, and not how many there are
     many = {"public_n": 200, "ties": 1, "terms": 4, "coverage": 0.3}
     asked = [
         {"x": x},
@@ -577,7 +581,7 @@ def test_intervals_are_two_joint_quantiles_with_a_coverage():
     found = release.confidence_interval(x, 0.5, epsilon=12.0, draws=300, **public)
     assert found.values.shape == (300, 2)
     assert (found.values[:, 0] <= found.values[:, 1]).all()
-    # the median of the records
+    # The median of the records
     assert np.mean((found.values[:, 0] <= 20) & (found.values[:, 1] >= 20)) > 0.5
     assert 0.6 <= found.coverage < 1
     read = release.ReleasedInterval.from_json(found.to_json())
@@ -709,7 +713,7 @@ def test_draws_of_improbable_paths_are_left_to_decimals(monkeypatch):
     )
     assert sampler._least < -60
     assert sampler.draw(words)[1].all()
-    # a path of three slots and where their runs begin has less
+    # A path of three slots and where their runs begin has less
     monkeypatch.setattr(sampler, "_least", -10.0)
     assert not sampler.draw(words)[1].all()
 

@@ -334,9 +334,15 @@ def test_data_never_raise_and_bad_parameters_do():
         grid=release.Floats(digits=1, smallest=-1, largest=1),
     )
     assert floats.resolution is None
-    for bad in ({"qs": [0.2, 0.5]}, {"qs": [0.5, 0.2, 0.6]}, {"epsilon": 0.0}, {"epsilon": 2.0**-30}, {"draws": 0},
-                {"public_n": [3]},
-                {"qs": ["0.1234567", "0.3", "0.4"]}):  # fmt: skip
+    for bad in (
+        {"qs": [0.2, 0.5]},
+        {"qs": [0.5, 0.2, 0.6]},
+        {"epsilon": 0.0},
+        {"epsilon": 2.0**-30},
+        {"draws": 0},
+        {"public_n": [3]},
+        {"qs": ["0.1234567", "0.3", "0.4"]},
+    ):
         options = {"x": [1, 2], "qs": SIXTHS, "epsilon": 1.0, "neighbors": "swap"} | OPTIONS | bad
         with pytest.raises(ValueError, match=r"qs|epsilon|draws|public_n is for|at least 3 levels"):
             release.nested_quantiles(**options)
@@ -356,7 +362,7 @@ def test_an_epsilon_with_which_large_groups_would_not_fit_into_memory_is_refused
         assert release.nested_quantiles(
             range(10), percents, counts=counts, epsilon=1.0, **grid
         ).values.shape == (1, 99)
-    # by the recursion
+    # This is drawn by the recursion.
     assert release.private_quantiles(range(10), percents, epsilon=1e-3, **grid).values.shape == (
         1,
         99,

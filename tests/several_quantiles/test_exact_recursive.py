@@ -1,4 +1,4 @@
-"""The release of many quantiles: the distribution that the simulation has, exact draws, and edges."""
+"""The release of many quantiles: the distribution of the simulation, exact draws, and edges."""
 
 import itertools
 from fractions import Fraction
@@ -165,7 +165,7 @@ def test_the_simulation_has_the_same_probabilities(neighbors, x64):
     points, numbers = jnp.asarray(np.array(TUPLES, float))[:, None, None, :], np.arange(-99, 100)
     noisy = jnp.asarray(np.tile(numbers[:, None, None], 3))
     simulated = np.exp(np.asarray(dpjax.recursive_quantiles(asked, 2.0).log_prob(points, noisy)))
-    # of the noise for the median, which is drawn first
+    # The rate of the noise for the median, which is drawn first.
     rate = 2 / 12 / (8 if neighbors == "swap" else 4)
     simulated = simulated.sum(axis=1) + simulated[:, [0, -1]].sum(axis=1) * np.exp(
         -rate

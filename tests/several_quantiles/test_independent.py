@@ -45,7 +45,7 @@ def test_each_is_that_of_its_quantile(neighbors, resolution, truncate):
         for one, other in ((found.lower, wanted.lower), (found.upper, wanted.upper)):
             values, k = np.asarray(one.values)[:, number], other.size
             np.testing.assert_allclose(values[:, : k + 1], other.values, rtol=0, atol=2e-6)
-            # pieces without width
+            # Pieces without width
             np.testing.assert_array_equal(
                 values[:, k:], values[:, -1:] + np.zeros_like(values[:, k:])
             )

@@ -94,7 +94,7 @@ def test_parts_of_the_slack_are_not_enough(tables):
     binomial_only = simple(["0.44", "0.56"], np.array([[0.3], [50.0]], np.float32), x)
     assert beyond(held(binomial_only[0], *medians)) < 0.9  # at a small epsilon
     assert held(binomial_only[1], *medians) > 0.9  # they suffice at a large one
-    # the slack for privacy there, and no binomial one
+    # The slack for privacy there, and no binomial one
     assert beyond(held(simple(["0.49", "0.51"], 50.0, x), *medians)) < 0.9
 
 
@@ -184,7 +184,7 @@ def test_pairs_count_twice(x64):
     )
     bound = float(module._tail(plan, np.array([60.5 - 1 - 0.25 * 199]), 0.25, pairs)[0])
     assert bound / 15 < miss < bound < 0.1
-    # a bound that counts multiples and not pairs would be wrong
+    # A bound that counts multiples and not pairs would be wrong
     assert miss > 100 * bound / plan.multiples
 
 

@@ -114,7 +114,7 @@ def test_the_reference_has_the_golden_numbers():
 
 
 def test_the_distribution_of_the_same_slots_has_the_golden_numbers(x64):
-    # of ranks 1/2, 1, 3/2, ...
+    # Slots of ranks 1/2, 1, 3/2, ...
     left, width = jnp.array([0.0, 0, 1, 1, 1, 2, 2, 3, 4]), jnp.array([0.0, 1, 0, 0, 1, 0, 1, 1, 0])
     levels, numbers = (
         (Fraction(1, 4), Fraction(3, 4)),
@@ -144,7 +144,7 @@ def test_heavy_ties_are_counted_in_full():
     for epsilon in (0.5, 8.0):
         marginals = dpjax.joint_quantiles(zeros, epsilon).marginals()
         assert (np.asarray(marginals.cdf(0.0)) > 0.999).all()
-    # control: the flat term is all that is left
+    # Control: the flat term is all that is left
     small = dpjax.joint_quantiles(zeros, 8.0, reach=5).marginals()
     assert (np.asarray(small.cdf(0.0)) < 0.1).all()
 
@@ -198,7 +198,7 @@ def losses(logs, found):
 def test_no_neighbour_loses_more_than_epsilon(m, x64):
     rows = all_datasets(4)
     found, same_size = pairs(rows, "add_remove"), [row for row in rows if len(row) == 4]
-    # also all sizes, far beyond those of the rows
+    # Also all sizes, far beyond those of the rows
     for reach, terms in [(1, 3), (3, 2), (30, 7), (12, 25)]:
         for epsilon in (0.5, 2.0):
             logs = log_probabilities(rows, LEVELS[m], epsilon, reach=reach, terms=terms)
@@ -447,7 +447,7 @@ def test_without_records_far_from_all_quantiles_draws_and_bars_are_the_same(neig
     assert near is not None
     assert near_of(distinct, Fraction(1), 0.5) is None
     assert near_of(distinct, None, 32.0) is not None
-    # records next to the median are equal
+    # Records next to the median are equal
     assert near_of(np.rint(distinct / 1000) * 1000, None, 32.0) is None
 
     @jax.jit
@@ -456,7 +456,7 @@ def test_without_records_far_from_all_quantiles_draws_and_bars_are_the_same(neig
             x, levels, lower=0.0, upper=upper, neighbors=neighbors, resolution=1, **count
         )
         full = dpjax.joint_quantiles(asked, epsilon, terms=4)
-        # a control: no record on either side
+        # A control: no record on either side
         less, few = without_far(full, *near), without_far(full, 0, near[1])
         found = [
             (joint.sample(jax.random.key(0), (50,)), joint.marginals().mean_abs_error(asked.value))

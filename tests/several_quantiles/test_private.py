@@ -23,7 +23,7 @@ def test_the_number_of_levels_decides():
         (33, "NestedQuantiles"),
     ]:
         levels = [f"{k / 100}" for k in range(1, m + 1)]
-        # its type and its shape
+        # The type and the shape of the result.
         found = jax.eval_shape(lambda levels=levels: dpjax.private_quantiles(asked(levels), 1.0))
         assert type(found).__name__ == kind
         assert found.event_shape == (m,)

@@ -23,9 +23,9 @@ GRID = (0, 1, 2, 3)
 THIRDS = (Fraction(1, 3), Fraction(2, 3))
 QUARTERS = (Fraction(1, 4), Fraction(1, 2), Fraction(3, 4))
 EPSILONS = np.array([0.5, 3.0])
-# up to 3 records, no loss tells records that are in both parts
+# Up to 3 records, no loss tells records that are in both parts
 SIZES = {"add_remove": (0, 1, 2, 3, 4, 5), "swap": (4,)}
-# noisy ones; beyond them all equal records go to one side, and losses are what they are at the ends
+# Noisy ones; beyond them all equal records go to one side, and losses are what they are at the ends
 NUMBERS = np.arange(-88, 89)
 
 
@@ -36,7 +36,7 @@ def of_part(records, low, high, q, epsilon, neighbors):
     """
     if low == high:
         return (1.0,)
-    # nobody can be replaced; the last level reaches the bounds all the same
+    # Nobody can be replaced; the last level reaches the bounds all the same
     if neighbors == "swap" and not records:
         extremes = [low, high], [low, low]
     else:
@@ -51,7 +51,7 @@ def of_part(records, low, high, q, epsilon, neighbors):
 
 
 def chances_of_numbers(below, above, q, epsilon, neighbors, public):
-    """The probabilities of the noisy numbers, which the last two have for all that are further off."""
+    """The probabilities of noisy numbers, which the last two have for all that are further off."""
     units = 8 if public and neighbors == "swap" else ceil(8 * max(q, 1 - q))
     rate = epsilon / (2 if neighbors == "swap" and not public else 1) / units
     away = np.abs(NUMBERS - (8 * (q * above - (1 - q) * below) // 1)).astype(float)
@@ -142,7 +142,7 @@ def _log_probabilities(levels, neighbors, truncate):
     q = levels[(len(levels) + 1) // 2 - 1]
     rate = EPSILONS / 12 / (8 if neighbors == "swap" else ceil(8 * max(q, 1 - q)))
     found = found.copy()
-    # and all numbers that are further off
+    # And all numbers that are further off
     found[..., [0, -1]] -= np.log(-np.expm1(-rate))[:, None, None, None]
     return datasets, found.reshape(*found.shape[:2], -1)
 

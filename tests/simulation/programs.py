@@ -109,7 +109,7 @@ def draws_of(rows, shape, distribution):
             sha(sharded_sample(key, distribution, everything, shape=shape, devices=chosen))
         )
         if rows % count == 0 and count > 1:  # on one device it is the first
-            # automatic axes
+            # Automatic axes
             rows_on = jax.NamedSharding(jax.sharding.Mesh(np.array(chosen), ("i",)), jax.P("i"))
             digests.append(sha(plain(key, jax.device_put(everything, rows_on))))
     return digests

@@ -20,7 +20,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 
 
 def start(name, *arguments, flags=""):
-    # one space would be the name of a file
+    # A single space would be the name of a file.
     flags = f"{os.environ.get('XLA_FLAGS', '')} {flags}".strip()
     environment = os.environ | {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "tests.simulation.programs", name, *map(str, arguments)]
@@ -52,7 +52,7 @@ def assert_the_same_on_any_devices(found):
     for name, digests in found.items():
         assert len(digests) >= 3, name
         assert len(set(digests)) == 1, f"{name}: {digests}"
-    # the digests do see what they digest
+    # The digests do see what they digest
     assert len({digests[0] for digests in found.values()}) == len(found)
 
 
@@ -103,7 +103,7 @@ def test_a_killed_run_goes_on_to_the_numbers_of_an_uninterrupted_one(tmp_path):
         assert process.returncode == -9
     seen = []
     resumed = programs.run(programs.data(), checkpoint=path, progress=seen.append)
-    # the chunk that ended at 3000 was done, but not yet saved
+    # The chunk that ended at 3000 was done, but not yet saved
     assert [progress.done for progress in seen] == [3000, 3500]
     assert programs.estimate_sha(resumed) == programs.estimate_sha(alone())
 

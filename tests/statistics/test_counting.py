@@ -53,7 +53,7 @@ def test_one_record_more_or_less_costs_epsilon_in_all_bins_together():
     row = X[0]
     losses = [largest_loss(row, np.delete(row, i), 0.7) for i in range(row.size)]
     assert max(losses) == pytest.approx(0.7, rel=1e-5)
-    # a swap is not covered
+    # A swap is not covered
     assert largest_loss(row, np.where(row == 1.0, 2.5, row), 0.7) == pytest.approx(1.4, rel=1e-5)
     profile = histogram(row, edges=EDGES)
     assert dpjax.laplace.guarantee(profile, 0.7) == Guarantee(0.7, 1.4, "add_remove")

@@ -32,7 +32,7 @@ def test_a_program_from_records_to_draws_survives_the_journey():
 def test_sorting_calls_numpy_only_where_it_may():
     sort = jax.jit(lambda x: dpjax.maximum(x, lower=-5, upper=5).values)
     arguments = jax.ShapeDtypeStruct((2, 5), jnp.float32)
-    # the negative control: jax.export refuses it
+    # The negative control: jax.export refuses it
     assert "dpjax_host_call" in sort.lower(arguments).as_text()
     with without_host_calls():
         assert "dpjax_host_call" not in sort.lower(arguments).as_text()

@@ -243,7 +243,7 @@ def test_counts_beyond_the_integers_of_float32(monkeypatch):
     for scores, change in ((candidate_counts, [1.0, 0.0]), (mode, [1.0, -1.0])):
         found = scores([0.0], candidates=[0.0, 1.0], neighbors="add_remove").scores
         assert np.diff(found, axis=0).tolist() == [change, change]
-    # control: the counts themselves
+    # Control: the counts themselves
     assert np.diff(pairs.astype(np.float32)[:, 0]).tolist() == [2.0, 2.0]
 
 

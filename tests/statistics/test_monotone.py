@@ -298,7 +298,7 @@ def test_sums_of_many_records_never_rise_by_rounding():
     values = nonnegative_sum(x, upper=1e9).values
     assert (np.diff(values) <= 0).all()
     exact = np.cumsum(np.sort(x.astype(np.float64)), axis=-1)[:, ::-1]
-    # one rounding for each doubling
+    # One rounding for each doubling
     np.testing.assert_allclose(values[:, :-1], exact, rtol=14 * 2.0**-24)
 
 
@@ -360,7 +360,7 @@ def test_static_facts_raise():
         distinct_count(1, upper=1)
     with pytest.raises(ValueError, match="only one of"):
         nonnegative_sum(x, upper=1, num_records=2, mask=x > 0)
-    # beyond those every row would be without a distribution, or its pieces without a width
+    # Beyond those every row would be without a distribution, or its pieces without a width
     for upper in (0, 1e-35, 1e35):
         for call in (
             lambda upper: nonnegative_sum(x, upper=upper),

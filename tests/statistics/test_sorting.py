@@ -82,7 +82,7 @@ def test_both_sides_are_the_sort_by_hand(neighbors, masked):
         with sorted_by(by):
             text = ordered.lower(x, present if masked else None, neighbors, window).as_text()
             assert ("dpjax_host_call" in text) == (by == "NumPy" and jax.default_backend() == "cpu")
-            # also alone: what one row needs is not hidden
+            # Also alone: what one row needs is not hidden
             for rows in (slice(None), *(slice(i, i + 1) for i in range(len(x)))):
                 got, n = ordered(x[rows], present[rows] if masked else None, neighbors, window)
                 np.testing.assert_array_equal(got, values[rows])

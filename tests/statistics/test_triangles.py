@@ -107,7 +107,7 @@ def test_every_graph_against_brute_force(n):
 
 
 def audit(distribution):
-    """The exact audit of a distribution with one row for each graph, over all pairs of neighbours."""
+    """The exact audit of a distribution with one row for each graph, over all neighbours."""
     limits = one_sided_limits(distribution)
     limits = limits.reshape(len(limits), -1)
     other = flips(limits)
@@ -154,7 +154,7 @@ def test_loss_and_range_stay_within_epsilon(n, num_levels, kind, cut, name, x64)
         assert result.range >= epsilon * (1 - ROUNDING)  # and nothing is given away
 
 
-# radii from the largest local sensitivities, the step after them, and what the range must reach
+# Radii from the largest local sensitivities, the step after them, and what the range must reach
 MUTANTS = {
     "constant local sensitivity": (
         4,
@@ -242,7 +242,7 @@ def test_a_list_of_edges_has_the_profile_of_its_matrix(block, monkeypatch):
             np.testing.assert_array_equal(one.upper, np.asarray(dense.upper)[row])
             np.testing.assert_array_equal(one.lower, np.asarray(dense.lower)[row])
     assert jax.tree.structure(one) == jax.tree.structure(dense)
-    # all reach the global sensitivity in the end
+    # All reach the global sensitivity in the end
     np.testing.assert_array_equal(radii_of(dense)[:, -1], n - 2)
 
 
@@ -396,7 +396,7 @@ def read_edges(data_folder, path):
 
 
 def test_the_karate_club(data_folder):
-    """45 triangles among 34 members; two of them have 10 friends in common, the most of any pair."""
+    """45 triangles among 34 members; two have 10 friends in common, the most of any pair."""
     edges = read_edges(data_folder, "graph_karate/karate_edges.csv")
     adjacency = np.zeros((34, 34), bool)
     adjacency[edges[:, 0], edges[:, 1]] = True

@@ -34,7 +34,7 @@ def padded(datasets, n_max, fill=0.0):
     return x, np.array([len(data) for data in datasets], np.int32)
 
 
-# of the shapes in which densities are evaluated: one program for many audits
+# Shapes in which densities are evaluated: one program for many audits.
 PIECES, ROWS, POINTS = 16, 128, 32
 
 
@@ -64,14 +64,14 @@ def one_sided_limits(distribution):
         distribution, np.concatenate([(3 * left + right) / 4, (left + 3 * right) / 4])
     )
     at_a, at_b = values[..., : left.size], values[..., left.size :]
-    # both -inf outside a support: the distribution has no mass there, and no slope
+    # Both -inf outside a support: the distribution has no mass there, and no slope
     with np.errstate(invalid="ignore"):
         half_step = np.where(np.isneginf(at_a), 0.0, (at_b - at_a) / 2)
     return np.stack([at_a - half_step, at_b + half_step], axis=-1)
 
 
 def audit_pairs(distribution):
-    """The audit of rows 2i against 2i+1, by their one-sided limits at the breakpoints of the two."""
+    """The audit of rows 2i against 2i+1, by one-sided limits at the breakpoints of the two."""
     rows = len(np.broadcast_to(0, distribution.batch_shape))
     edges = [
         np.asarray(side.values, np.float64) for side in (distribution.lower, distribution.upper)

@@ -48,7 +48,7 @@ def decimal_of(number):
 
 
 def uniform_of(word, role, further=more, count=10):
-    """A uniform as a decimal number: a word of 64 bits and ``count`` words of 32 bits that follow."""
+    """A uniform as a decimal: a word of 64 bits and ``count`` words of 32 bits that follow."""
     value = int(word)
     for number in range(count):
         value = value << 32 | further(role, number)

@@ -2,7 +2,7 @@
 
 import re
 
-# sizes are those of static shapes
+# Sizes are those of static shapes
 CONSTANT = re.compile(r"^\s*(%\w+) = stablehlo\.(?:constant|get_dimension_size) ")
 CONVERTED = re.compile(r"^\s*(%\w+) = stablehlo\.convert (%\w+) ")
 HIGHEST = "precision = [HIGHEST, HIGHEST]"

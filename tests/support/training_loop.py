@@ -15,7 +15,7 @@ import dpjax
 rng = np.random.default_rng(8)
 inputs = rng.normal(size=(2000, 10)).astype(np.float32)
 labels = (rng.random(2000) < 1 / (1 + np.exp(-inputs @ np.linspace(-1, 1, 10)))).astype(np.float32)
-# public; batch is about how many are taken
+# Public; batch is about how many are taken
 probability, batch, epsilon, noise = 0.075, 150, 0.1, 2.0
 scale = dpjax.Log(lower=1e-2, upper=1e2)
 
