@@ -100,7 +100,7 @@ class Contestant:
 
     Attributes:
         name: as in the table.
-        relation: the neighbour relation under which its draws are private.
+        relation: the neighbor relation under which its draws are private.
         build: from a case to something that runs.
         uniforms: from a case and its draws (..., rows) to values that are uniform if the draws are
             right; None: nothing drawn.
@@ -232,7 +232,7 @@ def interleave(built: dict[str, Built], repeats: int) -> dict[str, list[float]]:
     for turn in range(2, repeats + 2):
         gc.collect()
         gc.disable()
-        first = turn % max(1, len(built))  # nobody always runs after the same neighbour
+        first = turn % max(1, len(built))  # nobody always runs after the same neighbor
         for name in [*built][first:] + [*built][:first]:
             times[name].append(_sample(built[name], turn, calls[name]) / built[name].units)
         gc.enable()

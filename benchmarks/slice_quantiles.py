@@ -32,7 +32,7 @@ log(m ratio) / epsilon apart, times 4 to 6. If it fails, there is no pure guaran
 
 Other than in the authors' program, the counter has Laplace noise and not an integer one, for its
 nodes count by halves; each node has noise of its own; and a slice is drawn between the bounds, not
-between neighbours, and all is sorted in the end.
+between neighbors, and all is sorted in the end.
 """
 
 import math
@@ -71,7 +71,7 @@ def half_slice(m: int, rate: float, ratio: float) -> int:
 
 def log_overlap(ranks: np.ndarray, signs: np.ndarray, scale: float, h: int) -> float:
     """A bound of the log probability that slices overlap or touch: Chernoff for each two
-    neighbours, and their sum.
+    neighbors, and their sum.
     """
     room = np.diff(ranks) - 2 * h - 2  # 2 h + 1, and up to 1 by rounding
     changes = np.abs(np.diff(signs, axis=0)) * scale
@@ -121,10 +121,10 @@ def slice_quantiles(
     score = -rate * np.abs(np.arange(2 * h + 2) - (h + 0.5))
     found = generator.uniform(lower, upper, (draws, m))
     for draw in found:
-        centre = np.rint(ranks + signs @ generator.laplace(0, scale, signs.shape[1])).astype(int)
-        if generator.random() < GAMMA or (np.diff(centre) <= 2 * h).any():
+        center = np.rint(ranks + signs @ generator.laplace(0, scale, signs.shape[1])).astype(int)
+        if generator.random() < GAMMA or (np.diff(center) <= 2 * h).any():
             continue  # the uniform answer
-        position = centre[:, None] + np.arange(-h, h + 1) - 1
+        position = center[:, None] + np.arange(-h, h + 1) - 1
         inside = records[np.clip(position, 0, len(records) - 1)]
         inside = np.where(position < 0, lower, np.where(position >= len(records), upper, inside))
         edges = np.pad(inside, ((0, 0), (1, 1)), constant_values=((0, 0), (lower, upper)))

@@ -163,7 +163,7 @@ def test_purchases(rows_of, data_folder):
             # The answer lies near the total without the tau largest customers.
             left_out = totals[: row["tau"]].sum() / totals.sum()
             assert row["interpolated"] == pytest.approx(left_out, rel=0.1)
-            # The best bound beats its neighbours in a simulation of clipping, computed apart.
+            # The best bound beats its neighbors in a simulation of clipping, computed apart.
             clip = row["best clip"]
             bias, scale = (totals - np.minimum(totals, clip)).sum(), clip / row["epsilon"]
             assert row["clipped"] == pytest.approx(
@@ -462,7 +462,7 @@ def test_metric_budgets_of_cities(x64, data_folder, monkeypatch):
         assert rows[name, "degrees"]["elevation"] == pytest.approx(
             factor(points, elevation), rel=1e-9
         )
-        # Neighbours at the same height are what makes it so large: the control has the same heights
+        # Neighbors at the same height are what makes it so large: the control has the same heights
         # elsewhere.
         shuffled = np.random.default_rng(0).permutation(elevation)
         assert factor(points, shuffled) < rows[name, "degrees"]["elevation"] / 5

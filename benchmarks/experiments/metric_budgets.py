@@ -18,7 +18,7 @@ and the certified optimum, no draws.
 
 The paper has one universe. The factor is dominated by its closest pair, which sets epsilon: 2c and
 2d show the mean over universes and, in brackets, the lowest and the highest mean of one.
-"optimal/..." is the ratio of sums of squared scales, which strategies should minimise. Factors of
+"optimal/..." is the ratio of sums of squared scales, which strategies should minimize. Factors of
 thresholds are those of the queries that need noise; "closed" is the number of pairs that a policy
 protects by way of others, "violations" that of its broken triangles, "repaired" what the closure
 leaves of them, and "changed" the largest relative change of a scale by the closure: none.

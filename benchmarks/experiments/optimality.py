@@ -7,7 +7,7 @@ Needs no tables. 1000 datasets of each kind at once: the exact expected error of
 divided by the lower bound of the dataset (``dpjax.bounds.local_modulus``), mean over the datasets.
 The bound is that of all mechanisms with bounded range epsilon under the same relation; for the
 columns in brackets, that of all (epsilon, delta)-DP mechanisms, which is up to two times smaller.
-It says that a mechanism has at least that error on the dataset or on its hardest neighbour some
+It says that a mechanism has at least that error on the dataset or on its hardest neighbor some
 changes away.
 
     PLM swap, INV swap      piecewise Laplace and inverse sensitivity, median under swap

@@ -3,7 +3,7 @@ on what one person spends.
 
 python benchmarks/experiments/purchases.py [--json FILE] [--png FILE]
 
-69,659 purchases of 23,570 customers (CDNOW, 1997 and 1998); neighbours differ by one person with
+69,659 purchases of 23,570 customers (CDNOW, 1997 and 1998); neighbors differ by one person with
 all purchases. Columns are mean absolute errors as a share of the true value, closed forms and no
 draws:
 

@@ -9,7 +9,7 @@ mechanism 100 times per dataset; closed forms need no draws. Estimates of the ba
 to the bounds, as in the paper. The table gives Duff's error and the others' as multiples.
 
 The baselines come twice. "published": the constants of the papers. For Cauchy noise alpha = beta =
-epsilon/6, three times too cautious; for the others beta (and sigma) minimise the scale of the noise
+epsilon/6, three times too cautious; for the others beta (and sigma) minimize the scale of the noise
 ON THE DATA, which voids their guarantee. "valid": constants that can be used, tight where a tight
 form is known, with beta and sigma from public numbers. The baselines, Duff and the first two rows
 of piecewise Laplace are under add/remove, and can be compared; the two rows "swap" are under the

@@ -1,4 +1,4 @@
-"""Triangle counts under edge neighbours: exact expected errors, with sensitivity at distance and
+"""Triangle counts under edge neighbors: exact expected errors, with sensitivity at distance and
 without.
 
 python benchmarks/experiments/triangle_counts.py [--json FILE] [--png FILE]

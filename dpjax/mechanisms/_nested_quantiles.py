@@ -20,7 +20,7 @@ second draw's epsilon.
 
 **Ties.** On a grid a joint draw is of places: a multiple with c records is cut into c parts by
 public points, the i-th part is that of its i-th record, and the output is the multiple of a place
-(``_joint_quantiles.py``). Records are split by the place, which is drawn anyway, at no further cost:
+(``_joint_quantiles.py``). Records are split by the place, which is drawn anyway, at no extra cost:
 of the equal records, those of the parts up to that of the place go to the left, and the others to
 the right. One more record is one more point: it halves a part to the left of the place, or to the
 right of it, or the part of the place itself, whose other half then lies on one of the sides, so

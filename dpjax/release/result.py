@@ -69,7 +69,8 @@ class Release(Shown):
             "formatter": {"float_kind": _shown},
         }
         shown = np.array2string(self.values, **how)
-        return f"{type(self).__name__}(values={shown}, shape={self.values.shape}{grid}, guarantee={self.guarantee})"
+        facts = f"shape={self.values.shape}{grid}, guarantee={self.guarantee}"
+        return f"{type(self).__name__}(values={shown}, {facts})"
 
     def _looks(self, rows: int) -> tuple[dict[str, Any], Picture | None]:
         table = self._table()[:, : rows + 1]

@@ -228,7 +228,7 @@ def test_control_an_understated_failure_breaks_the_guarantee():
 
 
 def test_control_successes_that_depend_on_the_data_break_it():
-    """Each of two neighbours accepts the outcome that it likes: nothing of what one returns is
+    """Each of two neighbors accepts the outcome that it likes: nothing of what one returns is
     possible for the other.
     """
     p, q = canonical(1.0, 0.0)
@@ -237,7 +237,7 @@ def test_control_successes_that_depend_on_the_data_break_it():
 
 
 def absorbed(epsilon, delta, left, right):
-    """The exact delta of a mechanism and its neighbour with private answers wherever the outcome is
+    """The exact delta of a mechanism and its neighbor with private answers wherever the outcome is
     rejected.
     """
     p, q = canonical(epsilon, delta)
@@ -266,7 +266,7 @@ def test_absorbing_covers_every_pair():
 
 
 def test_control_the_published_delta_of_a_private_test():
-    """What one of two neighbours replaces the other one keeps, with e^epsilon times the
+    """What one of two neighbors replaces the other one keeps, with e^epsilon times the
     probability; and both replace something.
     """
     epsilon, failure = 1.0, 0.01

@@ -289,7 +289,7 @@ def test_groups():
         with pytest.raises(ValueError, match="nothing is promised"):
             for_groups(lost, size=size)
     # Randomised response among three numbers one apart: the loss between the ends is twice that
-    # between neighbours.
+    # between neighbors.
     p = np.exp(-0.3 * np.abs(np.arange(3)[:, None] - np.arange(3)))
     p /= p.sum(axis=0)
     near, far = np.abs(np.log(p[:, 0] / p[:, 1])).max(), np.abs(np.log(p[:, 0] / p[:, 2])).max()
@@ -329,7 +329,7 @@ def renyi(p, q, orders):
 
 
 def joint_renyi(first, second, orders):
-    """Of two parts drawn independently, over the neighbours that differ in either of them."""
+    """Of two parts drawn independently, over the neighbors that differ in either of them."""
     (p, q), (r, s) = first, second
     before = np.outer(p, r).ravel()
     return np.maximum(
@@ -514,7 +514,7 @@ def test_the_range_of_adaptive_mechanisms_is_more_than_the_sum():
     r = 0.5
 
     def coin(high):
-        """Probabilities of two outcomes on a pair of neighbours, whose losses are nearly (0, r) or
+        """Probabilities of two outcomes on a pair of neighbors, whose losses are nearly (0, r) or
         (-r, 0).
         """
         rare = 1e-9

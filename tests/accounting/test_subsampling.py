@@ -179,7 +179,7 @@ ORDERS = np.array([2.0, 3, 7, 20])
 
 @pytest.mark.parametrize("probability", [0.1, 0.6])
 def test_renyi_divergences_of_a_subsampled_mechanism(probability):
-    """All neighbours of small datasets, both directions, by enumeration; half the range promises
+    """All neighbors of small datasets, both directions, by enumeration; half the range promises
     too little.
     """
     worst = np.zeros(ORDERS.size)

@@ -30,7 +30,7 @@ AUDITS = {
     ): "count Count histogram Histogram",
     (
         "several_quantiles/test_exact_joint.py",
-        "test_no_neighbour_loses_more_than_epsilon",
+        "test_no_neighbor_loses_more_than_epsilon",
     ): "joint_quantiles Quantiles",
     (
         "several_quantiles/test_exact_joint.py",
@@ -38,7 +38,7 @@ AUDITS = {
     ): "confidence_interval ConfidenceInterval",
     (
         "several_quantiles/test_exact_recursive.py",
-        "test_no_neighbour_loses_more_than_epsilon",
+        "test_no_neighbor_loses_more_than_epsilon",
     ): "recursive_quantiles Quantiles",
     (
         "several_quantiles/test_exact_nested.py",

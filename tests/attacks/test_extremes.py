@@ -1,4 +1,4 @@
-"""The narrowest and the widest bounds that a statistic accepts: values of neighbours stay in order,
+"""The narrowest and the widest bounds that a statistic accepts: values of neighbors stay in order,
 and the loss is as promised.
 """
 
@@ -48,8 +48,8 @@ STATISTICS = {
 POWERS = {np.float32: 104, np.float64: 1000}
 
 
-def neighbouring(neighbors):
-    """Records in [0, 1], rows 2i and 2i+1 neighbours, and how many of them are present."""
+def neighboring(neighbors):
+    """Records in [0, 1], rows 2i and 2i+1 neighbors, and how many of them are present."""
     random = np.random.default_rng(3)
     x = np.repeat(random.uniform(0, 1, (PAIRS, RECORDS)), 2, axis=0)
     x[: PAIRS // 2] = np.round(3 * x[: PAIRS // 2]) / 3  # ties
@@ -63,7 +63,7 @@ def neighbouring(neighbors):
 
 
 def out_of_order(profile):
-    """How often a value at a level lies beyond the neighbour's at the next (Corollary 3.1; level 0
+    """How often a value at a level lies beyond the neighbor's at the next (Corollary 3.1; level 0
     of a hull keeps no order).
     """
     first = 0 if profile.interpolable else 1
@@ -100,7 +100,7 @@ def loss_of(profile, width):
 )
 def test_the_narrowest_and_the_widest_bounds(name, neighbors, dtype, x64):
     statistic = STATISTICS[name][0]
-    x, present = neighbouring(neighbors)
+    x, present = neighboring(neighbors)
 
     def profile_at(power):
         width = 2.0**power
@@ -128,7 +128,7 @@ def test_the_narrowest_and_the_widest_bounds(name, neighbors, dtype, x64):
 @pytest.mark.parametrize("mechanism", [piecewise_laplace, inverse_sensitivity])
 def test_the_smallest_and_the_largest_epsilons(mechanism, epsilon, x64):
     for neighbors in BOTH:
-        x, present = neighbouring(neighbors)
+        x, present = neighboring(neighbors)
         profile = statistics.median(
             jnp.asarray(x), lower=0.0, upper=1.0, neighbors=neighbors, num_records=present
         )
@@ -144,7 +144,7 @@ def test_the_smallest_and_the_largest_epsilons(mechanism, epsilon, x64):
 
 @pytest.mark.parametrize(("dtype", "power"), [(np.float32, -100), (np.float64, -990)])
 def test_control_bounds_so_narrow_that_the_slack_underflows(dtype, power, x64):
-    x, present = neighbouring("add_remove")
+    x, present = neighboring("add_remove")
     records = jnp.asarray((x * 2.0**power).astype(dtype))
     low, high = jnp.zeros(2 * PAIRS, dtype), jnp.full(2 * PAIRS, 2.0**power, dtype)
     there = np.arange(RECORDS) < present[:, None]

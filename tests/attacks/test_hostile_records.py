@@ -98,7 +98,7 @@ CASES = [
 ]
 
 
-def neighbouring(neighbors):
+def neighboring(neighbors):
     """Rows 2i and 2i+1 that differ in the first record: any two of the worst, or one of them and
     none.
     """
@@ -125,13 +125,13 @@ def loss(name, neighbors, rows):
 
 @pytest.mark.parametrize(("name", "neighbors"), CASES)
 def test_the_loss_of_one_record_that_becomes_the_worst(name, neighbors):
-    found = loss(name, neighbors, neighbouring(neighbors))
+    found = loss(name, neighbors, neighboring(neighbors))
     assert 0 < found <= EPSILON * (1 + 1e-4)
 
 
 def test_candidates():
     for neighbors in ("swap", "add_remove"):
-        scores = mode(neighbouring(neighbors), candidates=[0.0, 3.0, 8.0], neighbors=neighbors)
+        scores = mode(neighboring(neighbors), candidates=[0.0, 3.0, 8.0], neighbors=neighbors)
         logs = np.asarray(exponential(scores, EPSILON).log_probabilities())
         assert np.isfinite(logs).all()
         assert np.abs(logs[::2] - logs[1::2]).max() <= EPSILON * (1 + 1e-5)
@@ -139,10 +139,10 @@ def test_candidates():
 
 def test_controls_more_than_one_record_and_the_other_relation(x64):
     """Two records changed are seen, and an absent one that counts as a bound under add/remove."""
-    rows = neighbouring("swap")
+    rows = neighboring("swap")
     rows[1::2, 1:3] = 8.0
     assert loss("sum", "swap", rows) > 1.4 * EPSILON
-    rows = neighbouring("add_remove")
+    rows = neighboring("add_remove")
     rows[1::2, 0] = 0.0
     rows[::2, 0] = 8.0
     profile = statistics.median(jnp.asarray(rows), **BOUNDS, neighbors="add_remove")

@@ -1,7 +1,7 @@
 """Sizes at powers of two, where rows are padded anew, sums get a level and integers a bit: losses
 across them, and releases.
 
-A dataset and its neighbour of one record more may go through programs of two shapes, and these must
+A dataset and its neighbor of one record more may go through programs of two shapes, and these must
 not tell them apart.
 """
 

@@ -1,4 +1,4 @@
-"""Neighbouring datasets on which mechanisms lose nearly all of their epsilon, and mistakes that
+"""Neighboring datasets on which mechanisms lose nearly all of their epsilon, and mistakes that
 lose more.
 """
 
@@ -130,7 +130,7 @@ BROKEN = {
     "epsilon for epsilon/2": lambda: faster(plm(SWAP), 2),
     "add/remove values under swap": lambda: plm(WORSE, "add_remove"),
     "truncation by the data": truncated_by_the_data,
-    "laplace renormalised": lambda: laplace(
+    "laplace renormalized": lambda: laplace(
         jnp.array([0.0, 1.0]), EPSILON, sensitivity=1.0
     ).restrict(0.0, 20.0),
 }

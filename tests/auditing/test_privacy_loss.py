@@ -60,7 +60,7 @@ def all_pairs(datasets, neighbors):
     pairs = [
         (i, index[other])
         for data, i in index.items()
-        for other in oracle.neighbours_of(data, neighbors, GRID)
+        for other in oracle.neighbors_of(data, neighbors, GRID)
         if other in index
     ]
     return np.array(pairs).T
@@ -232,7 +232,7 @@ def test_random_distributions_against_the_other_hockey_stick(tails, x64):
 
 
 def quadrature_points(distribution):
-    """Weights and both log-densities between neighbouring edges of any row, and 400 units of y
+    """Weights and both log-densities between neighboring edges of any row, and 400 units of y
     beyond.
     """
     nodes, weights = np.polynomial.legendre.leggauss(24)

@@ -15,7 +15,7 @@ ORDERS = np.array([1.05, 1.5, 2.0, 5.0, 30.0])
 
 
 def pairs(size, count, seed):
-    """Datasets and neighbours by swap: a record goes to an end, to another record, or anywhere."""
+    """Datasets and neighbors by swap: a record goes to an end, to another record, or anywhere."""
     rng = np.random.default_rng(seed)
     x = np.round(rng.uniform(size=(count, size)), 2)
     y = x.copy()

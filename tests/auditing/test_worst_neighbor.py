@@ -1,4 +1,4 @@
-"""The search for the worst neighbour: exhaustive on a grid against the other audit, and mistakes
+"""The search for the worst neighbor: exhaustive on a grid against the other audit, and mistakes
 that it must find.
 """
 
@@ -73,7 +73,7 @@ def test_swaps_on_a_grid_are_searched_exhaustively(x64):
     assert max(found) == pytest.approx(
         audit(swap_distribution(x, None), datasets, "swap", GRID).loss, rel=1e-12
     )
-    data = np.array([1.0, 1.0, 1.0, 20.0])  # its worst neighbour has a record that comes close to 1
+    data = np.array([1.0, 1.0, 1.0, 20.0])  # its worst neighbor has a record that comes close to 1
     free = [
         worst_neighbor(
             data, swap_distribution, neighbors="swap", refine=rounds, chunk_size=20, **RANGE
@@ -109,7 +109,7 @@ def unmasked(x, mask):
 
 @pytest.mark.slow
 def test_control_floor_instead_of_ceil_in_the_rank(x64):
-    """Neighbours 1.5 epsilon apart in range, and 1.2 in loss: the records 5, 6 and one more 6."""
+    """Neighbors 1.5 epsilon apart in range, and 1.2 in loss: the records 5, 6 and one more 6."""
     found = worst_neighbor(
         np.array([np.nan, 5.0, np.nan, 6.0]),
         floor_distribution,
@@ -194,7 +194,7 @@ def test_tails_and_candidates(x64):
 
 @pytest.mark.slow
 def test_objectives_chunks_and_public_sizes(x64):
-    """A removed or empty place is no record; another objective finds another neighbour; chunks
+    """A removed or empty place is no record; another objective finds another neighbor; chunks
     change nothing.
     """
 
@@ -287,7 +287,7 @@ def rounded_distribution(neighbors, epsilon=1.0):
 
 @pytest.mark.parametrize("neighbors", ["swap", "add_remove"])
 def test_distributions_on_multiples_are_audited_multiple_by_multiple(neighbors, x64):
-    """The loss of the worst neighbour is the largest log-ratio over all multiples; one at twice the
+    """The loss of the worst neighbor is the largest log-ratio over all multiples; one at twice the
     epsilon is found out.
     """
     x, how = (

@@ -75,7 +75,7 @@ def test_the_oracle_of_smooth_sensitivity_against_breadth_first_search():
 
     def local(data):
         return max(
-            abs(f(data) - f(other)) for other in oracle.neighbours_of(data, "add_remove", GRID)
+            abs(f(data) - f(other)) for other in oracle.neighbors_of(data, "add_remove", GRID)
         )
 
     for data in oracle.all_datasets(range(4), GRID):

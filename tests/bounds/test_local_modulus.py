@@ -28,7 +28,7 @@ GRID = (0.0, 1.0, 5.0)
 
 
 def family(neighbors):
-    """Small datasets, their order statistic, its exact profile and all ordered neighbours."""
+    """Small datasets, their order statistic, its exact profile and all ordered neighbors."""
     datasets = oracle.all_datasets([4] if neighbors == "swap" else range(4), GRID)
     x, count = padded(datasets, 4)
     if neighbors == "swap":
@@ -41,7 +41,7 @@ def family(neighbors):
     pairs = [
         (i, index[y])
         for x, i in index.items()
-        for y in oracle.neighbours_of(x, neighbors, GRID)
+        for y in oracle.neighbors_of(x, neighbors, GRID)
         if y in index
     ]
     return profile, np.asarray(profile.value), pairs

@@ -139,13 +139,13 @@ def test_the_budgets_of_pairs(neighbors):
 
 
 @pytest.mark.parametrize("neighbors", ["add_remove", "swap"])
-def test_the_family_is_all_neighbouring_pairs(neighbors):
+def test_the_family_is_all_neighboring_pairs(neighbors):
     family = command.family_of(neighbors)
     index = {data: row for row, data in enumerate(family.datasets)}
     wanted = {
         (row, index[other])
         for data, row in index.items()
-        for other in oracle.neighbours_of(data, neighbors, command.VALUES)
+        for other in oracle.neighbors_of(data, neighbors, command.VALUES)
         if other in index and index[other] > row
     }
     assert set(map(tuple, family.pairs.T.tolist())) == wanted

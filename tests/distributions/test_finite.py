@@ -200,7 +200,7 @@ def test_candidates_of_mass_2_to_the_minus_28_are_drawn():
 
 
 def test_rows_without_a_distribution():
-    """NaN, and the index -1; a neighbouring row is not touched."""
+    """NaN, and the index -1; a neighboring row is not touched."""
     repeats = repeated([*NO_DISTRIBUTION, COSTS[0], COSTS[1]], 5)
     assert (np.asarray(repeats.sample_index(jax.random.key(0), (8000,)))[:, :3] == -1).all()
     draws = np.asarray(repeats.sample(jax.random.key(0), (8000,)))

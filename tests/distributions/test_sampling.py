@@ -145,7 +145,7 @@ def test_all_mass_may_lie_behind_millions_of_nats(method):
 
 @pytest.mark.optimized
 @pytest.mark.slow
-def test_neighbouring_lengths_of_a_long_tie_have_neighbouring_draws():
+def test_neighboring_lengths_of_a_long_tie_have_neighboring_draws():
     @jax.jit
     def run(count):
         same = jnp.full((999_936,), 20.0, jnp.float32)

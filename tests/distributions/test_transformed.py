@@ -29,7 +29,7 @@ from dpjax import (
 from dpjax.distributions import Transform
 from tests.support.audit import padded
 from tests.support.distributions import of_one_size
-from tests.support.oracle import neighbours_of
+from tests.support.oracle import neighbors_of
 from tests.support.statistics import assert_follows, assert_rejected
 
 
@@ -337,14 +337,14 @@ def test_a_median_without_bounds_is_within_two_percent_of_one_with_good_bounds(n
 
 
 def worst_losses(log_probs, log_cdfs, datasets, neighbors, grid):
-    """The largest difference between neighbours of log-densities and of log-probabilities of
+    """The largest difference between neighbors of log-densities and of log-probabilities of
     half-lines.
     """
     index = {data: row for row, data in enumerate(datasets)}
     pairs = [
         (index[a], index[b])
         for a in datasets
-        for b in neighbours_of(a, neighbors, grid)
+        for b in neighbors_of(a, neighbors, grid)
         if b in index
     ]
     first, second = np.array(pairs).T
@@ -352,7 +352,7 @@ def worst_losses(log_probs, log_cdfs, datasets, neighbors, grid):
 
 
 @pytest.mark.parametrize("neighbors", [pytest.param("add_remove", marks=pytest.mark.slow), "swap"])
-def test_neighbours_differ_by_at_most_epsilon(neighbors, x64):
+def test_neighbors_differ_by_at_most_epsilon(neighbors, x64):
     """All datasets of up to three records on an uneven grid, near both ends of every piece; the
     control has a scale of the data.
     """

@@ -15,7 +15,7 @@ from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions.finite import Finite
 from dpjax.mechanisms import bounded_loss, bounded_loss_distribution, exponential, loss_margin
 from tests.support import oracle
-from tests.support.removals import log_probabilities, neighbouring
+from tests.support.removals import log_probabilities, neighboring
 from tests.support.statistics import assert_counts_follow, assert_counts_rejected
 
 GOLDEN = json.loads(
@@ -24,7 +24,7 @@ GOLDEN = json.loads(
 GRID = (0.0, 1.0, 2.0)
 SIZE = 10
 DATASETS = oracle.all_datasets([SIZE], GRID)
-PAIRS = neighbouring(DATASETS, neighbors="swap", grid=GRID)
+PAIRS = neighboring(DATASETS, neighbors="swap", grid=GRID)
 PAIRS = np.concatenate([PAIRS, PAIRS[::-1]], axis=-1)
 # People who chose something else
 LOSSES = SIZE - np.array([[data.count(value) for value in GRID] for data in DATASETS], float)

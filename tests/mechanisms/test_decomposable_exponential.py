@@ -24,7 +24,7 @@ def tuples(scores):
     return total
 
 
-def neighbours():
+def neighbors():
     """Two parts of three candidates, of sensitivities 1 and 2: scores, and pairs of rows for all
     extreme changes.
     """
@@ -59,7 +59,7 @@ def renyi(logs, pairs, order):
 
 
 def test_it_is_the_exponential_mechanism_on_all_tuples_and_keeps_its_promise(x64):
-    rows, pairs = neighbours()
+    rows, pairs = neighbors()
     pairs = np.concatenate([pairs, pairs[::-1]], axis=1)
     for budget in ({"epsilon": 1.5}, {"zcdp": 0.4}):
         found = decomposable_exponential(rows, sensitivity=SENSITIVITY, **budget)

@@ -25,7 +25,7 @@ from dpjax.mechanisms import duff, exponential
 from dpjax.statistics import mode
 from tests.statistics.test_triangles import all_graphs, brute_force, flips
 from tests.support import oracle
-from tests.support.audit import audit, neighbouring_rows, padded
+from tests.support.audit import audit, neighboring_rows, padded
 
 GOLDEN = json.loads(
     (pathlib.Path(__file__).parent.parent / "golden" / "A3_golden_1d.json").read_text()
@@ -193,7 +193,7 @@ def levels_and_distances(statistic, datasets):
         [
             (i, index[y])
             for x, i in index.items()
-            for y in oracle.neighbours_of(x, "add_remove", GRID)
+            for y in oracle.neighbors_of(x, "add_remove", GRID)
             if y in index
         ]
     )
@@ -276,12 +276,12 @@ def test_the_classical_median(x64):
         for x in rows
     ]
     logs = np.concatenate(logs, axis=1)
-    one, other = neighbouring_rows(tuple(DATASETS), "add_remove", GRID)
+    one, other = neighboring_rows(tuple(DATASETS), "add_remove", GRID)
     ratio = logs[:, one] - logs[:, other]
     assert np.abs(ratio).max() <= EPSILON * (1 + 1e-9)
     assert (ratio.max(axis=0) - ratio.min(axis=0)).max() == pytest.approx(EPSILON, rel=1e-9)
     # Control: one record replaced moves the difference of ranks by 2.
-    one, other = neighbouring_rows(tuple(sizes[4]), "swap", GRID)
+    one, other = neighboring_rows(tuple(sizes[4]), "swap", GRID)
     four = logs[:, -len(sizes[4]) :]
     assert np.abs(four[:, one] - four[:, other]).max() > 1.4 * EPSILON
 

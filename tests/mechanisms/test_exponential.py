@@ -40,14 +40,14 @@ def count_scores(neighbors, datasets=None):
 
 
 def audit(log_probabilities, datasets, neighbors):
-    """The largest log-ratio over all neighbours, and the largest range of them, for each leading
+    """The largest log-ratio over all neighbors, and the largest range of them, for each leading
     index.
     """
     index = {data: row for row, data in enumerate(datasets)}
     pairs = [
         (index[d], index[o])
         for d in datasets
-        for o in oracle.neighbours_of(d, neighbors, GRID)
+        for o in oracle.neighbors_of(d, neighbors, GRID)
         if o in index
     ]
     first, second = np.array(pairs).T

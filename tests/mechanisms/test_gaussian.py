@@ -118,7 +118,7 @@ def test_vectors_as_drawn():
 
 @pytest.mark.parametrize("sigma", [0.7, 2.0])
 def test_the_promise_is_the_hockey_stick_of_the_densities(sigma, x64):
-    """For two neighbours as far apart as the sensitivity, exactly; less noise than was paid for
+    """For two neighbors as far apart as the sensitivity, exactly; less noise than was paid for
     breaks it.
     """
     cost = gaussian.guarantee("swap", sigma, sensitivity=1.5)
@@ -141,7 +141,7 @@ def test_the_promise_is_the_hockey_stick_of_the_densities(sigma, x64):
 
 
 def test_a_vector_costs_what_its_longest_direction_does(x64):
-    """Log-densities of neighbours differ by a Gaussian of the Euclidean distance: drawn losses
+    """Log-densities of neighbors differ by a Gaussian of the Euclidean distance: drawn losses
     against the exact law.
     """
     noise, moved = (

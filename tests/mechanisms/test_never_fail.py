@@ -229,7 +229,7 @@ def test_private_over_all_score_vectors(mechanism, x64):
 
 
 def test_control_a_success_that_depends_on_the_data(x64):
-    """The best candidate of each dataset is its success: what a neighbour returns becomes
+    """The best candidate of each dataset is its success: what a neighbor returns becomes
     impossible.
     """
     points, pairs = vectors()

@@ -21,7 +21,7 @@ from tests.support.removals import (
     down_sensitivity_of,
     finite_losses,
     log_probabilities,
-    neighbouring,
+    neighboring,
 )
 from tests.support.statistics import assert_counts_follow, assert_counts_rejected
 
@@ -117,9 +117,9 @@ def search(down, epsilon, tau=2.0, candidates=CANDIDATES, rounds=None):
     ],
 )
 def test_the_loss_of_laplace_noise_stays_within_epsilon(name, candidates, x64):
-    """Over all datasets and neighbours, exactly; the range is twice that at most."""
+    """Over all datasets and neighbors, exactly; the range is twice that at most."""
     down, largest = down_sensitivity_of(name), 0.0
-    pairs, swaps = neighbouring(), neighbouring(neighbors="swap")
+    pairs, swaps = neighboring(), neighboring(neighbors="swap")
     for epsilon in (0.5, 2.0):
         for tau in (0.5, 2.0, 3.0):
             distribution = search(down, epsilon, tau, candidates)
@@ -160,11 +160,11 @@ def test_control_a_threshold_that_depends_on_the_data(x64):
     distribution = noisy_binary_search(
         down, epsilon=epsilon, tau=1.0 + 3.0 * people, candidates=CANDIDATES
     )
-    assert finite_losses(distribution, neighbouring())[0] >= 1.2 * epsilon
+    assert finite_losses(distribution, neighboring())[0] >= 1.2 * epsilon
 
 
 def renyi(distribution, pairs, alpha):
-    """The largest Renyi divergence of order alpha over neighbouring rows, in both directions."""
+    """The largest Renyi divergence of order alpha over neighboring rows, in both directions."""
     logs = log_probabilities(distribution)[:, 1:]  # the first candidate is never returned
     first, second = np.concatenate([pairs, pairs[::-1]], axis=-1)
     terms = alpha * logs[first] + (1 - alpha) * logs[second]
@@ -183,7 +183,7 @@ def test_renyi_divergences_of_both_noises(name, x64):
     """rho-zCDP is alpha rho at every order: Gaussian noise by design, Laplace noise at epsilon^2/(2
     R).
     """
-    down, pairs, rounds = down_sensitivity_of(name), neighbouring(), search_rounds(len(CANDIDATES))
+    down, pairs, rounds = down_sensitivity_of(name), neighboring(), search_rounds(len(CANDIDATES))
     for tau in (1.0, 3.0, 20.0):
         for rho in (0.1, rounds / 2):
             gaussian = noisy_binary_search(down, zcdp=rho, tau=tau, candidates=CANDIDATES[1:])

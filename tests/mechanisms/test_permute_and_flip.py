@@ -191,7 +191,7 @@ def test_the_range_that_two_candidates_attain(x64):
 
 
 @pytest.mark.slow
-def test_random_neighbours_keep_epsilon_and_twice_its_range(x64):
+def test_random_neighbors_keep_epsilon_and_twice_its_range(x64):
     rng = np.random.default_rng(0)
     for k in (2, 3, 5, 20):
         scores = rng.uniform(-1, 1, (20_000, k)) * rng.choice([0.5, 3, 10], (20_000, 1))

@@ -1,4 +1,4 @@
-"""The exact privacy audit: every dataset on an uneven grid, every neighbour, both limits at every
+"""The exact privacy audit: every dataset on an uneven grid, every neighbor, both limits at every
 breakpoint.
 
 Each mechanism must stay within epsilon, in loss and in range; piecewise Laplace must attain the
@@ -31,7 +31,7 @@ from dpjax import (
 )
 from dpjax.mechanisms.from_profile import distribution_on_line
 from tests.support import oracle
-from tests.support.audit import Audit, audit, audit_pairs, neighbouring_rows, padded
+from tests.support.audit import Audit, audit, audit_pairs, neighboring_rows, padded
 from tests.support.distributions import of_one_size
 
 GRID = (0.0, 1.0, 5.0, 6.0, 20.0)
@@ -190,7 +190,7 @@ def midpoint_median(data):
 def local_sensitivity(data):
     return max(
         abs(midpoint_median(data) - midpoint_median(other))
-        for other in oracle.neighbours_of(data, "swap", GRID)
+        for other in oracle.neighbors_of(data, "swap", GRID)
     )
 
 
@@ -229,7 +229,7 @@ def test_radius_bounded_variants(x64):
 
 
 def pairs_of_radii(rng, count):
-    """Random neighbours (f, R) and (f', R') that keep Definition 5.1 and nothing more; the last
+    """Random neighbors (f, R) and (f', R') that keep Definition 5.1 and nothing more; the last
     radius is the global one.
     """
     values, radii = rng.uniform(LOW, HIGH, (count, 2)), np.zeros((count, 2, 3))
@@ -360,7 +360,7 @@ def test_control_levels_counted_twice(name, neighbors, x64):
 
 
 @pytest.mark.parametrize("neighbors", DATASETS)
-def test_control_laplace_renormalised_at_the_unbounded_scale(neighbors, x64):
+def test_control_laplace_renormalized_at_the_unbounded_scale(neighbors, x64):
     value, sensitivity, (low, high) = steep_statistic(neighbors)
     for epsilon in EPSILONS:
         distribution = laplace(value, epsilon, sensitivity=sensitivity).restrict(low, high)
@@ -466,7 +466,7 @@ ON_CELLS = {
 
 
 def loss_on_cells(distribution, datasets, neighbors):
-    """The largest log-ratio of the probability of a value over all neighbours, and the largest
+    """The largest log-ratio of the probability of a value over all neighbors, and the largest
     range.
     """
     distribution, points = of_one_size(distribution), np.arange(49) / 2
@@ -474,7 +474,7 @@ def loss_on_cells(distribution, datasets, neighbors):
         distribution.log_prob(points.reshape(-1, *(1,) * len(distribution.batch_shape))), np.float64
     )
     logs = np.moveaxis(logs, 0, -1)
-    first, second = neighbouring_rows(tuple(datasets), neighbors, CELLS)
+    first, second = neighboring_rows(tuple(datasets), neighbors, CELLS)
     one, other = logs[..., first, :], logs[..., second, :]
     np.testing.assert_array_equal(np.isneginf(one), np.isneginf(other))
     with np.errstate(invalid="ignore"):
@@ -574,7 +574,7 @@ def test_the_definition_on_a_grid(neighbors, kind):
             ratios = [
                 logs[a] - logs[b]
                 for a in datasets
-                for b in oracle.neighbours_of(a, neighbors, CELLS)
+                for b in oracle.neighbors_of(a, neighbors, CELLS)
                 if b in logs
             ]
             assert max(np.ptp(ratio) for ratio in ratios) == pytest.approx(

@@ -53,7 +53,7 @@ def test_controls_are_caught(neighbors, x64):
         distribution, test=replace(distribution.test, edges=distribution.test.edges + 1)
     )
     assert exact_delta(farther, pairs, 1.0) > 1.2 * DELTA
-    # Too little noise shows where some neighbours are on either side of the threshold, and answers
+    # Too little noise shows where some neighbors are on either side of the threshold, and answers
     # are likely.
     wide = propose_test_release(local, 3.0, delta=DELTA, proposal=14.5)
     certain = replace(wide, test=replace(wide.test, rate=100 * wide.test.rate))

@@ -31,7 +31,7 @@ from tests.support.removals import (
     finite_losses,
     kept,
     log_probabilities,
-    neighbouring,
+    neighboring,
 )
 from tests.support.statistics import (
     assert_counts_follow,
@@ -69,7 +69,7 @@ def assert_private(result, epsilon):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", statistics())
 def test_golden_losses_on_the_line(name, x64):
-    """Every dataset and neighbour at both limits of every breakpoint; the losses are the golden
+    """Every dataset and neighbor at both limits of every breakpoint; the losses are the golden
     ones.
     """
     down, epsilon = down_sensitivity_of(name), 2.0
@@ -104,7 +104,7 @@ def test_other_epsilons_and_the_smooth_variants_on_the_line(name, x64):
 @pytest.mark.parametrize("name", statistics())
 def test_removals_are_the_post_s_losses_with_sensitivity_1(name, x64):
     """Equations 4 and A from the definition, over all subsets, and Proposition 3 over all
-    neighbours.
+    neighbors.
     """
     down = down_sensitivity_of(name)
     to_at_most, to_below = (np.asarray(a) for a in removals(down, jnp.asarray(CANDIDATES)))
@@ -113,7 +113,7 @@ def test_removals_are_the_post_s_losses_with_sensitivity_1(name, x64):
         for y, at_most, below in zip(CANDIDATES, to_at_most[row], to_below[row], strict=True):
             assert at_most == (np.argmax(h <= y) if (h <= y).any() else np.inf)
             assert below == (np.argmax(h < y) if (h < y).any() else np.inf)
-    first, second = neighbouring()
+    first, second = neighboring()
     for loss in (to_at_most, to_below):
         infinite = np.isinf(loss[first])
         np.testing.assert_array_equal(infinite, np.isinf(loss[second]))
@@ -129,7 +129,7 @@ def test_removals_are_the_post_s_losses_with_sensitivity_1(name, x64):
 @pytest.mark.parametrize("name", statistics(quick=("max",)))
 def test_one_person_replaced_costs_no_more(name, x64):
     """Unlike for profiles in general, a removal and an addition move h in opposite directions."""
-    down, pairs = down_sensitivity_of(name), neighbouring(neighbors="swap")
+    down, pairs = down_sensitivity_of(name), neighboring(neighbors="swap")
     for tau in TAUS:
         for epsilon in (0.5, 2.0):
             assert_private(audit_all(shifted_inverse(down, epsilon, tau=tau), "swap"), epsilon)
@@ -139,7 +139,7 @@ def test_one_person_replaced_costs_no_more(name, x64):
 
 @pytest.mark.parametrize("name", DEFINITIONS)
 def test_loss_and_range_on_candidates(name, x64):
-    down, pairs, worst = down_sensitivity_of(name), neighbouring(), 0.0
+    down, pairs, worst = down_sensitivity_of(name), neighboring(), 0.0
     for tau in TAUS:
         for epsilon in (0.5, 2.0):
             distribution = shifted_inverse(down, epsilon, tau=tau, candidates=CANDIDATES)
@@ -216,9 +216,7 @@ def test_control_a_shift_that_depends_on_the_data(x64):
     """A third of the number of people: more people, another target."""
     down, epsilon = down_sensitivity_of("max"), 2.0
     taus = np.array([1 + 2 * (len(data) >= 3) for data in DATASETS])
-    loss, spread = finite_losses(
-        shifted_by_own_tau(down, epsilon, taus, CANDIDATES), neighbouring()
-    )
+    loss, spread = finite_losses(shifted_by_own_tau(down, epsilon, taus, CANDIDATES), neighboring())
     assert max(loss, spread) >= 1.2 * epsilon
     result = audit_all(shifted_by_own_tau(down, epsilon, taus))
     assert max(result) >= 1.2 * epsilon
@@ -266,7 +264,7 @@ def test_control_the_bound_is_the_data_s_own_maximum(x64):
 
 
 def test_control_candidates_at_the_full_rate_and_removals_in_the_wrong_order(x64):
-    epsilon, down, pairs = 2.0, down_sensitivity_of("max"), neighbouring()
+    epsilon, down, pairs = 2.0, down_sensitivity_of("max"), neighboring()
     distribution = shifted_inverse(down, epsilon, tau=2, candidates=CANDIDATES)
     assert (
         max(finite_losses(replace(distribution, rate=2 * distribution.rate), pairs))
@@ -298,7 +296,7 @@ def test_why_the_cost_on_candidates_counts_strictly_below(x64):
     everyone = down_sensitivity_of("max")
     to_at_most = removals(everyone, jnp.asarray(CANDIDATES[1:]))[0]
     private = Finite(jnp.asarray(CANDIDATES[1:]), jnp.abs(to_at_most - 2), jnp.asarray(1.0))
-    assert max(finite_losses(private, neighbouring())) <= 2.0 * (1 + ROUNDING)
+    assert max(finite_losses(private, neighboring())) <= 2.0 * (1 + ROUNDING)
 
 
 # The contracts of the distributions.
@@ -407,4 +405,4 @@ def test_the_shift_reads_public_numbers_and_the_guarantee_names_the_relation():
         )
     down = maximum(X, lower=0.0, upper=20.0)
     assert shifted_inverse.guarantee(down, 0.7) == Guarantee(0.7, 0.7, "add_remove")
-    assert oracle.neighbours_of((1.0,), "add_remove", (2.0,)) == {(), (1.0, 2.0)}
+    assert oracle.neighbors_of((1.0,), "add_remove", (2.0,)) == {(), (1.0, 2.0)}

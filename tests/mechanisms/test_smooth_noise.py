@@ -1,4 +1,4 @@
-"""Noise on smooth sensitivity: every dataset on a small grid, every neighbour, exactly; and
+"""Noise on smooth sensitivity: every dataset on a small grid, every neighbor, exactly; and
 mutations that must be caught.
 
 Cauchy: the supremum of the log-density ratio over a grid of outputs out to 10^6 scales, and its
@@ -44,12 +44,12 @@ NEIGHBORS = ["add_remove", pytest.param("swap", marks=pytest.mark.slow)]
 
 
 def pairs_of(neighbors):
-    """Both orders of every neighbouring pair."""
+    """Both orders of every neighboring pair."""
     index = {data: row for row, data in enumerate(DATASETS[neighbors])}
     found = [
         (row, index[z])
         for data, row in index.items()
-        for z in oracle.neighbours_of(data, neighbors, GRID)
+        for z in oracle.neighbors_of(data, neighbors, GRID)
         if z in index
     ]
     return np.array(found).T
@@ -207,7 +207,7 @@ def largest_renyi(distribution, pairs):
     """The largest divergence over its order, of all pairs, by the trapezoid rule in asinh(y), on
     4001 points.
 
-    Rows with the same centre and scale have the same density, and pairs of such rows the same
+    Rows with the same center and scale have the same density, and pairs of such rows the same
     divergence: each is computed once.
     """
     t = np.linspace(-18, 18, 4001)

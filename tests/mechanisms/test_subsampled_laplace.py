@@ -57,7 +57,7 @@ def test_closed_forms_are_those_of_the_mixture(x64):
 
 @pytest.mark.parametrize("p", [0.1, 0.7])
 def test_the_loss_exactly(x64, p):
-    """Between all neighbouring counts at all places, where the supremum is; noise for epsilon / p
+    """Between all neighboring counts at all places, where the supremum is; noise for epsilon / p
     is too small.
     """
     epsilon = 0.8

@@ -16,7 +16,7 @@ from dpjax import Finite, Guarantee, unbounded_quantile
 from dpjax.mechanisms import _unbounded_quantile as module
 from tests.support import oracle
 from tests.support.audit import padded
-from tests.support.removals import neighbouring
+from tests.support.removals import neighboring
 from tests.support.statistics import assert_counts_follow, assert_counts_rejected
 
 ROUNDING = 1e-9
@@ -27,7 +27,7 @@ DATASETS = {
     "swap": oracle.all_datasets([4], GRID),
 }
 PAIRS = {
-    neighbors: neighbouring(datasets, neighbors, GRID) for neighbors, datasets in DATASETS.items()
+    neighbors: neighboring(datasets, neighbors, GRID) for neighbors, datasets in DATASETS.items()
 }
 LADDERS = {"short": {"base": 2.0, "steps": 6}, "long": {"base": 1.05, "steps": 70}}
 EPSILONS = np.array([0.5, 2.0])
@@ -59,7 +59,7 @@ def logs_of(neighbors, q, ladder, epsilons=EPSILONS):
 
 
 def losses(logs, neighbors):
-    """The largest log-ratio and the largest range over all neighbours and overshoots, for each
+    """The largest log-ratio and the largest range over all neighbors and overshoots, for each
     epsilon.
     """
     ratio = logs[:, :, PAIRS[neighbors][0]] - logs[:, :, PAIRS[neighbors][1]]

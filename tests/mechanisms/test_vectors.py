@@ -69,7 +69,7 @@ def audit(distribution):
 
 
 def pairs_of_radii(count):
-    """Random neighbours (f, R) and (f', R') in the plane with Definition 5.1 and nothing more."""
+    """Random neighbors (f, R) and (f', R') in the plane with Definition 5.1 and nothing more."""
     rng = np.random.default_rng(1)
     values, radii = rng.normal(0, 2, (count, 2, 2)), np.zeros((count, 2, 3))
     radii[..., 0] = np.linalg.norm(values[:, 0] - values[:, 1], axis=-1)[:, None]
@@ -101,7 +101,7 @@ def test_radii_that_keep_definition_5_1_and_nothing_more(mechanism, x64):
 
 
 def datasets_of_three():
-    """All datasets of three points of a small grid, their coordinate-wise medians, neighbours and
+    """All datasets of three points of a small grid, their coordinate-wise medians, neighbors and
     local sensitivities A_0..A_2.
     """
     points = np.array(list(product((0.0, 1.0, 4.0), (0.0, 2.0))))
@@ -119,7 +119,7 @@ def datasets_of_three():
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_a_median_in_the_plane(mechanism, x64):
-    """All pairs of neighbours; the local sensitivity at distance 0 in the place of those further
+    """All pairs of neighbors; the local sensitivity at distance 0 in the place of those further
     away loses too much.
     """
     value, at, pairs = datasets_of_three()

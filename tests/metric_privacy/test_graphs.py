@@ -12,16 +12,16 @@ from dpjax.metric_privacy.validation import validate
 
 
 def dijkstra(edges, budgets, size):
-    neighbours = [[] for _ in range(size)]
+    neighbors = [[] for _ in range(size)]
     for (i, j), cost in zip(edges, budgets, strict=True):
-        neighbours[i].append((j, cost))
-        neighbours[j].append((i, cost))
+        neighbors[i].append((j, cost))
+        neighbors[j].append((i, cost))
     found = np.full((size, size), np.inf)
     for source in range(size):
         found[source, source], heap = 0.0, [(0.0, source)]
         while heap:
             length, node = heapq.heappop(heap)
-            for other, cost in neighbours[node]:
+            for other, cost in neighbors[node]:
                 if length <= found[source, node] and length + cost < found[source, other]:
                     found[source, other] = length + cost
                     heapq.heappush(heap, (length + cost, other))

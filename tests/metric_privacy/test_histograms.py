@@ -28,7 +28,7 @@ RECORDS = (10, 10**3, 10**5, 10**7, 10**9)
 
 
 def datasets(seed=0):
-    """Histograms of many sizes, int64, and for each move their neighbour: ``x``, ``x'``, budget."""
+    """Histograms of many sizes, int64, and for each move their neighbor: ``x``, ``x'``, budget."""
     random = np.random.default_rng(seed)
     before, after, budget = [], [], []
     for n in RECORDS:
@@ -259,7 +259,7 @@ def test_the_null_record_counts_exactly_what_is_missing():
 
 @pytest.mark.slow
 def test_queries_that_could_overflow_have_no_answer_for_any_dataset():
-    """Where some histograms have a finite answer and their neighbours none, that alone tells them
+    """Where some histograms have a finite answer and their neighbors none, that alone tells them
     apart.
     """
     metric = from_budgets([[0, 1], [1, 0]])
@@ -277,7 +277,7 @@ def test_queries_that_could_overflow_have_no_answer_for_any_dataset():
 
 @pytest.mark.slow
 def test_integer_scores_are_not_rounded():
-    """Counts above 2^24, whose neighbours float32 would move by 2 or by nothing."""
+    """Counts above 2^24, whose neighbors float32 would move by 2 or by nothing."""
     metric, large = from_budgets([[0, 0.5], [0.5, 0]]), 2**24
     for array in (np.array, jnp.array):
         distributions = [

@@ -229,8 +229,8 @@ def test_one_program_serves_a_sweep_over_epsilon(x64):
 
 
 @pytest.mark.slow
-def test_a_constant_that_is_answered_exactly_does_not_round_neighbours_apart():
-    """Its scale is 0, so one unit in the last place between neighbours is an infinite loss."""
+def test_a_constant_that_is_answered_exactly_does_not_round_neighbors_apart():
+    """Its scale is 0, so one unit in the last place between neighbors is an infinite loss."""
     metric, query = uniform(3, epsilon=1.0), [[0.1, 0.1, 0.1]]
     answers = [
         metric_laplace(x, query, metric, strategy="common")

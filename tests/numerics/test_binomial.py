@@ -1,4 +1,4 @@
-"""Tails against exact fractions, and against sums that are normalised by themselves where fractions
+"""Tails against exact fractions, and against sums that are normalized by themselves where fractions
 are too long.
 """
 
@@ -20,8 +20,8 @@ def exact_tail(successes, trials, probability):
     )
 
 
-def self_normalised_tail(successes, trials, probability, window):
-    """From ratios of neighbouring probabilities in 30 digits; what lies outside the window around
+def self_normalized_tail(successes, trials, probability, window):
+    """From ratios of neighboring probabilities in 30 digits; what lies outside the window around
     the mean is negligible.
     """
     getcontext().prec = 30
@@ -59,7 +59,7 @@ def test_tails_of_many_trials(trials, probability):
         int((trials * probability * (1 - probability)) ** 0.5),
     )
     for successes in (mean - 3 * deviation, mean, mean + 1, mean + 4 * deviation):
-        wanted = float(self_normalised_tail(successes, trials, probability, 11 * deviation))
+        wanted = float(self_normalized_tail(successes, trials, probability, 11 * deviation))
         assert float(
             upper_tail(successes, trials=trials, probability=probability)
         ) == pytest.approx(wanted, rel=1e-10)

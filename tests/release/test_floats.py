@@ -67,7 +67,7 @@ def test_no_dtype_of_the_records_warns():
 @pytest.mark.parametrize(
     "mechanism", ["piecewise_laplace", "inverse_sensitivity", "permute_and_flip"]
 )
-def test_all_neighbours_of_small_sets_of_floats(neighbors, mechanism):
+def test_all_neighbors_of_small_sets_of_floats(neighbors, mechanism):
     """Infinite records and NaN among them: NaN is absent under add/remove, and the smallest value
     under swap.
     """

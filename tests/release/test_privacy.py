@@ -1,4 +1,4 @@
-"""All small datasets and all their neighbours, exactly: probabilities against the definition,
+"""All small datasets and all their neighbors, exactly: probabilities against the definition,
 losses, and faults that are seen.
 """
 
@@ -140,7 +140,7 @@ def reach_of(name, neighbors):
 
 
 def pairs_of(name, neighbors):
-    """The pairs of neighbours among the datasets of a case."""
+    """The pairs of neighbors among the datasets of a case."""
     rows, pairs = (
         rows_of(name, neighbors),
         universe().pairs(neighbors if name in SEARCHED else "swap"),
@@ -285,7 +285,7 @@ def test_controls_with_another_cost_of_the_value(name, neighbors, control):
     """
     own, factor = OWN[control]
     if control == "one less" and name in ("median", "quantile", "linear quantile"):
-        # Neighbours of an even and an odd number of records do not have the values of each other
+        # Neighbors of an even and an odd number of records do not have the values of each other
         factor = 1.4
     logs = log_probabilities(costs(reach_of(name, neighbors), steps=False, own=own), 0.5)
     assert worst(logs, pairs_of(name, neighbors))[1] > factor * (1 - 1e-9)

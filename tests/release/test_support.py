@@ -1,4 +1,4 @@
-"""The attack on supports: which outputs are impossible for a neighbour? Many float draws, and no
+"""The attack on supports: which outputs are impossible for a neighbor? Many float draws, and no
 release.
 """
 
@@ -8,7 +8,7 @@ import pytest
 
 from dpjax import median, piecewise_laplace, release
 
-# Neighbours under swap: one record moves, and with it the lower median of nine.
+# Neighbors under swap: one record moves, and with it the lower median of nine.
 FIRST = np.array([0.1, 0.2, 0.3, 0.5, 0.61, 0.7, 0.8, 0.9, 0.95])
 SECOND = np.array([0.1, 0.2, 0.3, 0.5, 0.03, 0.7, 0.8, 0.9, 0.95])
 
@@ -50,7 +50,7 @@ def test_float_draws_give_the_dataset_away():
     assert impossible.mean() > 0.01
 
 
-def test_every_value_of_a_release_is_possible_for_every_neighbour():
+def test_every_value_of_a_release_is_possible_for_every_neighbor():
     public, cost = (
         {"lower": 0, "upper": 1, "resolution": 2.0**-10, "definition": "linear"},
         {"epsilon": 0.1, "neighbors": "swap"},

@@ -145,11 +145,11 @@ def test_random_rows_against_all_that_can_go_and_come(definition, x64):
                 local = (
                     abs(statistic(z) - statistic(o))
                     for z in layer
-                    for o in oracle.neighbours_of(z, "add_remove", grid)
+                    for o in oracle.neighbors_of(z, "add_remove", grid)
                 )
                 best = max(best, *local)
                 wanted.append(best)
-                layer = {o for z in layer for o in oracle.neighbours_of(z, "add_remove", grid)}
+                layer = {o for z in layer for o in oracle.neighbors_of(z, "add_remove", grid)}
             found = local_sensitivity(
                 x, q=q, definition=definition, lower=LOW, upper=HIGH, neighbors="add_remove"
             )

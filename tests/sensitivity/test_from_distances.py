@@ -12,7 +12,7 @@ import pytest
 from dpjax import CandidateScores, exponential, from_distances, permute_and_flip
 from dpjax.statistics import median
 from tests.support import oracle
-from tests.support.removals import finite_losses, neighbouring
+from tests.support.removals import finite_losses, neighboring
 
 GRID = (0.0, 1.0, 2.0, 3.0, 4.0)
 DATASETS = {
@@ -45,7 +45,7 @@ def test_any_statistic_is_private_and_two_mistakes_are_not(neighbors, x64):
     """Statistics without any structure, and one that is nearly constant, so that many changes leave
     it as it is.
     """
-    pairs = neighbouring(
+    pairs = neighboring(
         DATASETS[neighbors], neighbors, GRID[:3] if neighbors == "add_remove" else GRID
     )
     far, rng = distances_between(DATASETS[neighbors], pairs), np.random.default_rng(0)
@@ -116,7 +116,7 @@ def test_it_is_the_distribution_of_the_median_on_a_grid_with_its_depth(neighbors
         layer = {
             other
             for one in layer
-            for other in oracle.neighbours_of(one, neighbors, (0.0, 2.0, 4.0, 1.0, 3.0))
+            for other in oracle.neighbors_of(one, neighbors, (0.0, 2.0, 4.0, 1.0, 3.0))
         } - seen
     found = exponential(
         from_distances(far, candidates=GRID, neighbors=neighbors), 1.0

@@ -45,7 +45,7 @@ def test_the_formula_is_the_largest_local_sensitivity_by_breadth_first_search():
     def local(data):
         return max(
             abs(data[RANK - 1] - other[RANK - 1])
-            for other in oracle.neighbours_of(data, "swap", GRID)
+            for other in oracle.neighbors_of(data, "swap", GRID)
         )
 
     found = local_sensitivities(4)
@@ -119,14 +119,14 @@ def test_bad_arguments_are_named(array, num_levels, message):
 
 
 def uneven_pairs(rng, count, step):
-    """Random neighbours whose values keep Corollary 3.1 on each side with nothing to spare, steps
+    """Random neighbors whose values keep Corollary 3.1 on each side with nothing to spare, steps
     after the last level too.
     """
     sides = []
     values = rng.uniform(LOW - 3, HIGH + 3, (count, 2))  # outside of the bounds too
     for sign in (1, -1):
         ends = [sign * values]
-        for _ in range(3):  # at level l + 1 at least the neighbour's and the own value at level l
+        for _ in range(3):  # at level l + 1 at least the neighbor's and the own value at level l
             ends.append(
                 ends[-1].max(axis=-1, keepdims=True)
                 + rng.exponential(3, (count, 2)) * rng.integers(0, 2, (count, 2))
@@ -172,7 +172,7 @@ def test_radii_that_differ_above_and_below(options, count, x64):
 
 
 def loose_pairs(rng, count):
-    """Values of neighbours up to 1 apart, with valid radii (Definition 5.1) that may be far more
+    """Values of neighbors up to 1 apart, with valid radii (Definition 5.1) that may be far more
     than that.
     """
     values = rng.uniform(0, 1, (count, 1)) + np.concatenate(

@@ -1,5 +1,5 @@
 """Local sensitivity at every distance against a search over all datasets, its smooth bound against
-all neighbours.
+all neighbors.
 """
 
 import json
@@ -34,7 +34,7 @@ def distances(start, neighbors, more=0):
     layers, seen = [{start}], {start}
     for _ in range(len(start) + more + 1):
         layers.append(
-            {other for data in layers[-1] for other in oracle.neighbours_of(data, neighbors, GRID)}
+            {other for data in layers[-1] for other in oracle.neighbors_of(data, neighbors, GRID)}
             - seen
         )
         seen |= layers[-1]
@@ -53,7 +53,7 @@ def at_distance_by_search(statistic, neighbors, datasets, more=0):
     def local_of(data):
         if data not in local:
             local[data] = max(
-                (abs(value(data) - value(z)) for z in oracle.neighbours_of(data, neighbors, GRID)),
+                (abs(value(data) - value(z)) for z in oracle.neighbors_of(data, neighbors, GRID)),
                 default=0.0,
             )
         return local[data]
@@ -121,21 +121,21 @@ def test_swap_without_a_count_and_at_fixed_ranks(x64):
     np.testing.assert_array_equal(static.value, dynamic.value)
 
 
-def neighbouring_rows(datasets, neighbors):
+def neighboring_rows(datasets, neighbors):
     index = {data: row for row, data in enumerate(datasets)}
     return np.array(
         [
             (index[d], index[z])
             for d in datasets
-            for z in oracle.neighbours_of(d, neighbors, GRID)
+            for z in oracle.neighbors_of(d, neighbors, GRID)
             if z in index
         ]
     ).T
 
 
 def smoothness(bound, datasets, neighbors):
-    """The largest log-ratio of the bound between neighbours."""
-    first, second = neighbouring_rows(datasets, neighbors)
+    """The largest log-ratio of the bound between neighbors."""
+    first, second = neighboring_rows(datasets, neighbors)
     return float(np.max(np.log(np.asarray(bound)[first] / np.asarray(bound)[second])))
 
 

@@ -214,7 +214,7 @@ def audit(law, rows, pairs, flat=True, public=None):
     return np.abs(both).max(), (both.max(-1) - both.min(-1)).max()
 
 
-def test_no_neighbour_loses_more_than_epsilon():
+def test_no_neighbor_loses_more_than_epsilon():
     rows = [row for n in range(4) for row in tuples(n)]
     pairs = [(row, tuple(sorted((*row, v)))) for row in rows if len(row) < 3 for v in range(CELLS)]
     for epsilon in (0.5, 2):

@@ -122,7 +122,7 @@ class Law:
 
     def largest_loss(self, neighbors):
         """Of what the release draws, places in eighths of a value and the quantiles of parts, among
-        all neighbours.
+        all neighbors.
         """
         index = {data: row for row, data in enumerate(self.datasets)}
         k = len(next(iter(self.first[0]))[0])
@@ -130,7 +130,7 @@ class Law:
         at = [[self._at(row, place) for row in range(len(self.datasets))] for place in places]
         worst = 0.0
         for data, row in index.items():
-            for other in oracle.neighbours_of(data, neighbors, GRID):
+            for other in oracle.neighbors_of(data, neighbors, GRID):
                 if other in index:
                     worst = max(worst, max(_loss(some[row], some[index[other]]) for some in at))
         return worst

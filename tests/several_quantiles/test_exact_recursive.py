@@ -134,7 +134,7 @@ def test_draws_follow_their_definition(neighbors):
 
 
 @pytest.mark.parametrize("neighbors", ["add_remove", "swap"])
-def test_no_neighbour_loses_more_than_epsilon(neighbors):
+def test_no_neighbor_loses_more_than_epsilon(neighbors):
     """All datasets of up to four records on four values; under swap parts of them change by two
     records, and have half each.
     """

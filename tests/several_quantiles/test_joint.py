@@ -81,7 +81,7 @@ def places(x, y, parts):
 def reference(
     x, qs, epsilon, reach, spacing=1, flat=True, number=None, aims="records", parts=parts
 ):
-    """Logarithms of the unnormalised weights of all tuples, as the head of the mechanism's file
+    """Logarithms of the unnormalized weights of all tuples, as the head of the mechanism's file
     writes them.
     """
     q, rate, middle = np.array([float(level) for level in qs]), epsilon / 2, len(x) - 1
@@ -195,7 +195,7 @@ def losses(logs, found):
 
 
 @pytest.mark.parametrize("m", [1, *(pytest.param(m, marks=pytest.mark.slow) for m in (2, 3))])
-def test_no_neighbour_loses_more_than_epsilon(m, x64):
+def test_no_neighbor_loses_more_than_epsilon(m, x64):
     rows = all_datasets(4)
     found, same_size = pairs(rows, "add_remove"), [row for row in rows if len(row) == 4]
     # Also all sizes, far beyond those of the rows

@@ -157,14 +157,14 @@ def _pairs(datasets, neighbors):
     found = [
         (row, index[o])
         for data, row in index.items()
-        for o in oracle.neighbours_of(data, neighbors, GRID)
+        for o in oracle.neighbors_of(data, neighbors, GRID)
         if o in index
     ]
     return np.array(found).T
 
 
 def losses(values, datasets, neighbors):
-    """The largest loss and the largest range over all neighbours, each over epsilon."""
+    """The largest loss and the largest range over all neighbors, each over epsilon."""
     one, other = pairs(datasets, neighbors)
     with np.errstate(over="ignore"):
         ratio = values[..., one, :] - values[..., other, :]
@@ -279,7 +279,7 @@ def test_one_quantile_is_that_of_piecewise_laplace(neighbors, x64):
 @pytest.mark.slow
 @pytest.mark.parametrize("neighbors", ["add_remove", "swap"])
 def test_densities_on_the_line_are_private(neighbors, x64):
-    """At random points, for random neighbours; a loss near epsilon shows that the search reaches
+    """At random points, for random neighbors; a loss near epsilon shows that the search reaches
     far enough.
     """
     random = np.random.default_rng(2)

@@ -1,4 +1,4 @@
-"""Corollary 3.1 in the arithmetic: the rounded values of neighbours interleave, on large datasets
+"""Corollary 3.1 in the arithmetic: the rounded values of neighbors interleave, on large datasets
 whose values hardly differ.
 """
 

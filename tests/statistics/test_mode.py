@@ -46,7 +46,7 @@ def distances(datasets, neighbors, test, grid=GRID):
         layer, seen, level = {data}, {data}, 0
         while not any(test(other, candidate) for other in layer):
             layer = {
-                other for near in layer for other in oracle.neighbours_of(near, neighbors, grid)
+                other for near in layer for other in oracle.neighbors_of(near, neighbors, grid)
             } - seen
             seen |= layer
             level += 1
@@ -116,7 +116,7 @@ def largest_change(scores, neighbors, datasets):
     pairs = [
         (index[d], index[o])
         for d in datasets
-        for o in oracle.neighbours_of(d, neighbors, GRID)
+        for o in oracle.neighbors_of(d, neighbors, GRID)
         if o in index
     ]
     first, second = np.array(pairs).T
@@ -145,7 +145,7 @@ def test_the_range_of_changes_of_counts_is_twice_their_sensitivity(neighbors):
     ranges = [
         np.ptp(scores[index[d]] - scores[index[o]])
         for d in DATASETS
-        for o in oracle.neighbours_of(d, neighbors, GRID)
+        for o in oracle.neighbors_of(d, neighbors, GRID)
         if o in index
     ]
     assert (
@@ -230,7 +230,7 @@ def test_scores_are_a_pytree_and_padding_records_change_nothing():
 
 @pytest.mark.slow
 def test_counts_beyond_the_integers_of_float32(monkeypatch):
-    """Scores of neighbours differ by one or nothing up to a common shift, although float32 has only
+    """Scores of neighbors differ by one or nothing up to a common shift, although float32 has only
     every other count.
     """
     size = 2**24

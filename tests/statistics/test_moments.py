@@ -675,7 +675,7 @@ def test_profiles_carry_their_relation():
 
 @pytest.mark.slow
 def test_no_rho_on_hulls(x64):
-    """A value need not lie within the neighbour's first hull: mass around it costs two levels
+    """A value need not lie within the neighbor's first hull: mass around it costs two levels
     there.
     """
     x, count = np.array([[1.0, 0.0], [1.0, 0.0]]), np.array([2, 1])
@@ -693,7 +693,7 @@ def test_no_rho_on_hulls(x64):
 @pytest.mark.slow
 @pytest.mark.parametrize("bounds", [(1e6, 1e6 + 1), (2000.0, 2024.0)])
 def test_means_between_bounds_that_are_close_and_far_from_0_are_rounded_correctly(bounds):
-    """float32 has 17 numbers between 1e6 and 1e6 + 1: values of neighbours interleave because each
+    """float32 has 17 numbers between 1e6 and 1e6 + 1: values of neighbors interleave because each
     is the nearest of them.
     """
     low, high = bounds

@@ -20,7 +20,7 @@ from tests.support.removals import (
     TOP,
     down_sensitivity_of,
     kept,
-    neighbouring,
+    neighboring,
 )
 
 # Persons with several rows each; a dataset is a multiset of such persons.
@@ -62,7 +62,7 @@ def test_every_subset_of_every_small_dataset(name, x64):
     down = down_sensitivity_of(name)
     np.testing.assert_array_equal(down.values, brute_force(DATASETS, DEFINITIONS[name], N_MAX + 1))
     assert down.dtype == jnp.float64
-    first, second = neighbouring()  # the smaller dataset comes first
+    first, second = neighboring()  # the smaller dataset comes first
     smaller, larger = np.asarray(down.values)[first], np.asarray(down.values)[second]
     assert (smaller <= larger).all()
     assert (larger[:, 1:] <= smaller[:, :-1]).all()
@@ -105,7 +105,7 @@ def in_order(values, crowds=SHOPPERS):
 
 def test_distinct_items_of_persons_with_several():
     """Every small crowd: the items now, never more than what the worst removals leave, and in order
-    between neighbours.
+    between neighbors.
     """
     items, who, rows = (np.array(part) for part in zip(*map(items_of, SHOPPERS), strict=True))
     down = distinct_count(items, who, upper=10, num_records=rows)
@@ -121,7 +121,7 @@ def test_distinct_items_of_persons_with_several():
     for tau in (1, 2):
         loss, spread = removals.finite_losses(
             shifted_inverse(down, 2.0, tau=tau, candidates=np.arange(11.0)),
-            neighbouring(SHOPPERS, grid=BASKETS),
+            neighboring(SHOPPERS, grid=BASKETS),
         )
         assert loss <= 2.0 * (1 + 1e-5)
         assert spread <= 2.0 * (1 + 1e-5)
@@ -160,7 +160,7 @@ def test_values_of_one_s_own_by_removals():
         )
 
     largest = brute_force(crowds, lambda crowd: max(map(sum, subsets(crowd))), 5)
-    pairs = neighbouring(crowds, grid=values)
+    pairs = neighboring(crowds, grid=values)
     for levels in (5, 2, 1):
         down = from_removals(largest[:, :levels], lower=0, upper=6, resolution=1)
         assert down.values.shape == (len(crowds), levels + 1)

@@ -187,7 +187,7 @@ def test_the_derivative_is_that_of_xla_s_sort():
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_floats_are_sorted_by_their_bits(dtype, x64):
-    """Denormals, infinities, neighbours in the last place; the derivative is that of the sort, and
+    """Denormals, infinities, neighbors in the last place; the derivative is that of the sort, and
     without its rule it is 0.
     """
     info = np.finfo(dtype)

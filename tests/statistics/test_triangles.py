@@ -22,7 +22,7 @@ ROUNDING = 1e-9
 
 def all_graphs(n):
     """Adjacency matrices of all labelled graphs. Bit e of a graph's number is its e-th pair:
-    neighbours differ in a bit.
+    neighbors differ in a bit.
     """
     pairs = list(itertools.combinations(range(n), 2))
     number = np.arange(2 ** len(pairs))
@@ -33,7 +33,7 @@ def all_graphs(n):
 
 
 def flips(values):
-    """Of an array over all graphs, the values at the neighbours: ``(edges, graphs)``."""
+    """Of an array over all graphs, the values at the neighbors: ``(edges, graphs)``."""
     number = np.arange(len(values))
     return np.stack([values[number ^ (1 << bit)] for bit in range(len(values).bit_length() - 1)])
 
@@ -61,7 +61,7 @@ def radii_of(profile):
 
 
 def keeps_definition_5_1(radii, after, count):
-    """R_l(x) <= R_{l+1}(x') and R_1(x) >= abs(f(x) - f(x')) for all neighbours, with a constant
+    """R_l(x) <= R_{l+1}(x') and R_1(x) >= abs(f(x) - f(x')) for all neighbors, with a constant
     radius after the last.
     """
     radii = np.append(radii, np.full((len(radii), 1), after), axis=-1)
@@ -107,7 +107,7 @@ def test_every_graph_against_brute_force(n):
 
 
 def audit(distribution):
-    """The exact audit of a distribution with one row for each graph, over all neighbours."""
+    """The exact audit of a distribution with one row for each graph, over all neighbors."""
     limits = one_sided_limits(distribution)
     limits = limits.reshape(len(limits), -1)
     other = flips(limits)
@@ -205,7 +205,7 @@ def edges_of(adjacency, rng):
 
 
 def random_graphs(n, rng):
-    """Of every density, and some with a shape: where pairs without a common neighbour decide, and
+    """Of every density, and some with a shape: where pairs without a common neighbor decide, and
     where there are none.
     """
     yield from (
@@ -299,7 +299,7 @@ def test_a_dtype_is_kept_and_padding_is_a_node_without_edges(x64):
         profile = triangle_count(jnp.asarray(graph, dtype), num_levels=3, neighbors="edge")
         assert profile.dtype == profile.step.dtype == dtype
     padded = triangle_count(np.pad(graph, (0, 3)), num_levels=3, neighbors="edge")
-    # a = 2 and b = 0: a third common neighbour takes two edges
+    # a = 2 and b = 0: a third common neighbor takes two edges
     assert padded.upper.tolist() == [4, 6, 8, 11]
     assert float(padded.step) == 5
 
@@ -414,7 +414,7 @@ def test_the_karate_club(data_folder):
 @pytest.mark.slow
 def test_the_pages_graph(data_folder):
     """22,470 pages and 794,953 triangles (the provenance of the table says so); two pages have 653
-    neighbours in common.
+    neighbors in common.
     """
     edges = read_edges(data_folder, "graph_musae_facebook_pages/facebook_edges.csv")
     profile = triangle_count_of_edges(edges, num_nodes=22470, num_levels=100, neighbors="edge")

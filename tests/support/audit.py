@@ -1,4 +1,4 @@
-"""The exact audit: the supremum of the log-density ratio over all neighbouring datasets, both
+"""The exact audit: the supremum of the log-density ratio over all neighboring datasets, both
 one-sided limits at every breakpoint.
 
 Between two breakpoints for any dataset, every log-density is linear; two interior values fix the
@@ -152,13 +152,13 @@ def _log_densities(distribution, points):
 
 
 @cache
-def neighbouring_rows(datasets, neighbors, grid):
-    """Rows of all pairs of neighbours, each once: ``(2, pairs)``."""
+def neighboring_rows(datasets, neighbors, grid):
+    """Rows of all pairs of neighbors, each once: ``(2, pairs)``."""
     index = {data: row for row, data in enumerate(datasets)}
     pairs = [
         (row, index[other])
         for data, row in index.items()
-        for other in oracle.neighbours_of(data, neighbors, grid)
+        for other in oracle.neighbors_of(data, neighbors, grid)
         if other in index and index[other] > row
     ]
     return np.array(pairs).T
@@ -172,7 +172,7 @@ def audit(distribution, datasets, neighbors, grid):
     """
     limits = one_sided_limits(distribution)
     limits = limits.reshape(*limits.shape[:-2], -1)
-    first, second = neighbouring_rows(tuple(datasets), neighbors, tuple(grid))
+    first, second = neighboring_rows(tuple(datasets), neighbors, tuple(grid))
     one, other = limits[..., first, :], limits[..., second, :]
     with np.errstate(invalid="ignore"):
         ratio = np.where(np.isneginf(one) & np.isneginf(other), 0.0, one - other)

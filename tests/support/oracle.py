@@ -1,7 +1,7 @@
 """Slow float64 oracles in plain NumPy, written from the definitions and not from the library.
 
 The extreme values of a statistic come from editing a dataset and asking ``np.quantile`` (or a
-breadth-first search); integrals come from Gauss-Legendre quadrature of the unnormalised density.
+breadth-first search); integrals come from Gauss-Legendre quadrature of the unnormalized density.
 """
 
 import itertools
@@ -15,7 +15,7 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(64)
 
 def quantile(data, q, definition, lower, upper):
     """The statistic itself, for a list of clamped records; an empty dataset has the value that its
-    neighbours require.
+    neighbors require.
     """
     q, data = Fraction(q), np.sort(np.asarray(data, np.float64))
     if definition == "lower":
@@ -57,7 +57,7 @@ def reachable(start, levels, statistic, neighbors, grid):
     layer, seen = {tuple(sorted(start))}, {tuple(sorted(start))}
     largest, smallest = [statistic(start)], [statistic(start)]
     for _ in range(levels):
-        layer = {other for data in layer for other in neighbours_of(data, neighbors, grid)} - seen
+        layer = {other for data in layer for other in neighbors_of(data, neighbors, grid)} - seen
         seen |= layer
         values = [statistic(data) for data in layer]
         largest.append(max([largest[-1], *values]))
@@ -65,8 +65,8 @@ def reachable(start, levels, statistic, neighbors, grid):
     return np.array(largest), np.array(smallest)
 
 
-def neighbours_of(data, neighbors, grid):
-    """All neighbours of a sorted tuple of records on a grid."""
+def neighbors_of(data, neighbors, grid):
+    """All neighbors of a sorted tuple of records on a grid."""
     found = set()
     removed = {data[:i] + data[i + 1 :] for i in range(len(data))}
     if neighbors == "add_remove":

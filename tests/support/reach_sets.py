@@ -3,8 +3,8 @@ costs and probabilities from that.
 
 Nothing here comes from the library. A universe has all datasets of up to so many records on the
 values 0, ..., top, as counts. The datasets within l + 1 changes are those within l changes of a
-neighbour, so the extreme values of l + 1 changes are the extremes of those of l changes over all
-neighbours. For that the universe has more records than the datasets that are looked at.
+neighbor, so the extreme values of l + 1 changes are the extremes of those of l changes over all
+neighbors. For that the universe has more records than the datasets that are looked at.
 """
 
 from itertools import combinations_with_replacement, product
@@ -74,10 +74,10 @@ class Universe:
                 [unit[a] - unit[b] for a, b in product(range(top + 1), repeat=2) if a != b]
             ),
         }
-        self.neighbours = {name: self._neighbours(moves) for name, moves in steps.items()}
+        self.neighbors = {name: self._neighbors(moves) for name, moves in steps.items()}
 
-    def _neighbours(self, moves):
-        """The number of each neighbour of each dataset, or its own number where there is none
+    def _neighbors(self, moves):
+        """The number of each neighbor of each dataset, or its own number where there is none
         within the universe.
         """
         moved = self.counts[:, None] + moves
@@ -88,8 +88,8 @@ class Universe:
         return np.where(found < 0, np.arange(len(found))[:, None], found)
 
     def pairs(self, neighbors):
-        """All ordered pairs of neighbours among the datasets that are looked at, ``(2, pairs)``."""
-        table = self.neighbours[neighbors][: self.looked_at]
+        """All ordered pairs of neighbors among the datasets that are looked at, ``(2, pairs)``."""
+        table = self.neighbors[neighbors][: self.looked_at]
         one = np.repeat(np.arange(len(table)), table.shape[1])
         other = table.ravel()
         there = (other < self.looked_at) & (other != one)
@@ -97,7 +97,7 @@ class Universe:
 
     def reach(self, values, neighbors, high):
         """The extremes of a statistic with these values, one for each dataset of the universe."""
-        table, sides = self.neighbours[neighbors], []
+        table, sides = self.neighbors[neighbors], []
         for extreme in (np.maximum, np.minimum):
             levels = [np.asarray(values)]
             for _ in range(self.most + 1):
@@ -111,7 +111,7 @@ class Universe:
         """
         left = [np.asarray(values)]
         for _ in range(self.most + tau + 1):
-            left.append(np.minimum(left[-1], left[-1][self.neighbours["remove"]].min(axis=1)))
+            left.append(np.minimum(left[-1], left[-1][self.neighbors["remove"]].min(axis=1)))
         left = np.array(left)[:, : self.looked_at]
         top = np.full_like(left[:1], high)
         upper, lower = np.concatenate([left[tau::-1], top]), left[tau:]

@@ -11,7 +11,7 @@ import numpy as np
 from dpjax.sensitivity.down import DownSensitivity
 from dpjax.statistics.monotone import distinct_count, maximum, nonnegative_sum
 from tests.support import oracle
-from tests.support.audit import neighbouring_rows, padded
+from tests.support.audit import neighboring_rows, padded
 
 GRID = (0.0, 1.0, 4.0, 5.0)
 TOP = 7.0  # the upper bound of every range: above some values of f and below others
@@ -52,9 +52,9 @@ def down_sensitivity_of(name, datasets=None, n_max=N_MAX):
     return DownSensitivity(jnp.minimum(jnp.asarray(left**2 / 2.0), TOP), jnp.asarray(TOP))
 
 
-def neighbouring(datasets=None, neighbors="add_remove", grid=GRID):
-    """Rows of all neighbouring pairs."""
-    return neighbouring_rows(
+def neighboring(datasets=None, neighbors="add_remove", grid=GRID):
+    """Rows of all neighboring pairs."""
+    return neighboring_rows(
         tuple(DATASETS if datasets is None else datasets), neighbors, tuple(grid)
     )
 
@@ -68,7 +68,7 @@ def log_probabilities(distribution):
 
 
 def finite_losses(distribution, pairs):
-    """The largest log-ratio and the largest range over neighbouring rows of a distribution on
+    """The largest log-ratio and the largest range over neighboring rows of a distribution on
     candidates, exactly.
     """
     logs = log_probabilities(distribution)
