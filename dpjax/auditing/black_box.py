@@ -124,9 +124,8 @@ def lower_bound(
 
     >>> import jax, jax.numpy as jnp
     >>> from dpjax import laplace
-    >>> draws = laplace(jnp.array([0.0, 1.0]), 1.0, sensitivity=1.0).sample(
-    ...     jax.random.key(0), (50_000,)
-    ... )
+    >>> noise = laplace(jnp.array([0.0, 1.0]), 1.0, sensitivity=1.0)
+    >>> draws = noise.sample(jax.random.key(0), (50_000,))
     >>> found = lower_bound(draws[:, 0], draws[:, 1])
     >>> bool(0.9 < found.epsilon < 1)
     True

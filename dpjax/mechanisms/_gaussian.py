@@ -59,10 +59,8 @@ def gaussian(value: ArrayLike, sigma: ArrayLike) -> Gaussian:
         Dwork, Kenthapadi, McSherry, Mironov and Naor (2006); Dong, Roth and Su (2022), Theorem 1.
 
     >>> distribution = gaussian(3.0, 2.0)
-    >>> (
-    ...     round(float(distribution.mean_abs_error(3.0)), 4),
-    ...     round(float(distribution.quantile(0.975)), 4),
-    ... )
+    >>> error, bound = distribution.mean_abs_error(3.0), distribution.quantile(0.975)
+    >>> round(float(error), 4), round(float(bound), 4)
     (1.5958, 6.9199)
     """
     center = checks.float_array("value", value)

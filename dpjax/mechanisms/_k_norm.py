@@ -51,10 +51,8 @@ def k_norm(value: ArrayLike, epsilon: ArrayLike, *, sensitivity: ArrayLike, p: f
         Hardt and Talwar (2010), "On the Geometry of Differential Privacy".
 
     >>> distribution = k_norm([3.0, 4.0], 1.0, sensitivity=0.5, p=2)
-    >>> (
-    ...     round(float(distribution.mean_norm_error()), 4),
-    ...     round(float(distribution.prob([3.0, 4.0])), 4),
-    ... )
+    >>> error, density = distribution.mean_norm_error(), distribution.prob([3.0, 4.0])
+    >>> round(float(error), 4), round(float(density), 4)
     (1.0, 0.6366)
     """
     center = vectors("value", value)

@@ -142,10 +142,8 @@ def propose_test_release(
     ...     jnp.linspace(0, 1, 101), lower=0, upper=1, neighbors="add_remove", definition="lower"
     ... )
     >>> distribution = propose_test_release(local, 2.0, delta=1e-6, proposal=0.205)
-    >>> (
-    ...     round(float(distribution.no_answer_probability()), 5),
-    ...     round(float(distribution.mean_abs_error(0.5)), 3),
-    ... )
+    >>> refused, error = distribution.no_answer_probability(), distribution.mean_abs_error(0.5)
+    >>> round(float(refused), 5), round(float(error), 3)
     (0.00052, 0.205)
     """
     checks.instance(

@@ -84,10 +84,8 @@ def smooth_cauchy(
     >>> noisy = smooth_cauchy(smooth, 1.0)
     >>> noisy.scale.item() == smooth.bound.item() / 0.5
     True
-    >>> (
-    ...     float(noisy.mean_abs_error(50.0)),
-    ...     round(float(Clamped.of(noisy, lower=0, upper=100).mean_abs_error(50.0)), 2),
-    ... )
+    >>> clamped = Clamped.of(noisy, lower=0, upper=100)
+    >>> float(noisy.mean_abs_error(50.0)), round(float(clamped.mean_abs_error(50.0)), 2)
     (inf, 3.64)
     """
 
