@@ -178,7 +178,7 @@ def scripts(tmp_path):
     """
     folder = tmp_path / "benchmarks"
     folder.mkdir()
-    for name in ("report.py", "tables.py"):
+    for name in ("report.py", "tables.py", "figures.py"):
         (folder / name).write_text((FOLDER / name).read_text())
     (folder / "works.py").write_text("print('| a table |')\n")
     (folder / "broken.py").write_text("print('| half a table |')\nopen(__file__ + '.none')\n")
