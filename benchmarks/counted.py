@@ -101,9 +101,8 @@ def text(rows: list[dict[str, Any]]) -> str:
     return "\n\n".join(
         [
             "**Counted, not measured**, in multiples of the bytes of the records; programs as "
-            "other devices than the CPU get them, "
-            f"compiled for the CPU by JAX {jax.__version__}. Graphs and metrics have a number for "
-            "every pair of records.",
+            f"other devices than the CPU get them, compiled for the CPU by JAX {jax.__version__}. "
+            "Graphs and metrics have a number for every pair of records.",
             table(rows),
             f"By this count, bytes for one draw are at most {OFTEN} times those of the records "
             f"in: {', '.join(rest) or 'none'}.",

@@ -40,8 +40,8 @@ PUBLIC: dict[str, Any] = {
 PERSONS: dict[str, Any] = {"unit": "who", "per_unit": "max", "max_groups": 2}
 ONE_A_PERSON = "select who, g, max(x) as x, count(*) as c from t group by who, g"
 PLACES = (
-    "select *, row_number() over (partition by who order by c desc, g) as place "
-    f"from ({ONE_A_PERSON}) as p"
+    "select *, row_number() over (partition by who order by c desc, g) as place from "
+    f"({ONE_A_PERSON}) as p"
 )
 COUNTS = "select g, x, count(*) from t group by g, x"
 BY_PERSON = f"select g, x, count(*) from ({ONE_A_PERSON}) as p group by g, x"

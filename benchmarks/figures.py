@@ -42,13 +42,13 @@ SENTENCES: tuple[tuple[str, Sequence[tuple[tuple[str, str, str, str], bool]]], .
         ],
     ),
     (
-        "10,000 draws for each of 100 datasets: {} times the time of `jax.random.laplace` of "
-        "that shape.",
+        "10,000 draws for each of 100 datasets: {} times the time of `jax.random.laplace` of that "
+        "shape.",
         [(("one_jit", "many draws", "dpjax", "swap"), False)],
     ),
     (
-        "Exact releases of 1024 datasets of 1023 records: {} times faster than OpenDP, one "
-        "at a time.",
+        "Exact releases of 1024 datasets of 1023 records: {} times faster than OpenDP, one at a "
+        "time.",
         [(("releases", "releases", "OpenDP, 1000 candidates", "swap"), False)],
     ),
     (

@@ -50,8 +50,8 @@ class Case:
     def __post_init__(self) -> None:
         if self.points % 2 == 0:
             raise ValueError(
-                "the NumPy contestants here know the median of an odd number of "
-                f"points only, got {self.points}."
+                "the NumPy contestants here know the median of an odd number of points only, got "
+                f"{self.points}."
             )
 
     @cached_property

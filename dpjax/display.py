@@ -197,8 +197,7 @@ def _svg(picture: Picture) -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH + 4}" height="{_HEIGHT + 34}" '
         f'viewBox="-2 -2 {_WIDTH + 4} {_HEIGHT + 34}" font-size="11" '
-        f'fill="currentColor">{"".join(lines)}'
-        f'<text y="{_HEIGHT + 13}">{left}</text><text x="{_WIDTH}" y="{_HEIGHT + 13}" '
-        f'text-anchor="end">{right}</text>'
-        f'<text y="{_HEIGHT + 27}">{label}</text></svg>'
+        f'fill="currentColor">{"".join(lines)}<text y="{_HEIGHT + 13}">{left}</text><text '
+        f'x="{_WIDTH}" y="{_HEIGHT + 13}" text-anchor="end">{right}</text><text '
+        f'y="{_HEIGHT + 27}">{label}</text></svg>'
     )

@@ -358,8 +358,8 @@ def test_guarantees_carry_the_relation_and_refuse_what_is_not_one():
 def test_importing_dpjax_loads_nothing_beside_jax():
     """The price of the import is that of JAX: no further package comes along."""
     code = (
-        "import sys, jax, jax.numpy; before = {m.split('.')[0] for m in sys.modules}; import dpjax;"
-        "print(sorted({m.split('.')[0] for m in sys.modules} - before))"
+        "import sys, jax, jax.numpy; before = {m.split('.')[0] for m in sys.modules}; import "
+        "dpjax;print(sorted({m.split('.')[0] for m in sys.modules} - before))"
     )
     out = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True

@@ -285,8 +285,8 @@ def agree(name: str, differences: np.ndarray, expected: float) -> None:
     error = np.std(distance) / np.sqrt(distance.size)
     if not abs(np.mean(distance) - expected) <= 5 * error:
         raise SystemExit(
-            f"{name} {importlib.metadata.version(name.lower())} draws "
-            f"{np.mean(distance)}, expected {expected}."
+            f"{name} {importlib.metadata.version(name.lower())} draws {np.mean(distance)}, "
+            f"expected {expected}."
         )
 
 

@@ -34,8 +34,8 @@ def shared_epsilon(
         return checks.positive("epsilon", epsilon, dtype) / count
     if isinstance(epsilon, jax.Array):
         raise TypeError(
-            "epsilon must be a Python or NumPy number where delta > 0, since its share is "
-            "computed on the host; got a JAX array."
+            "epsilon must be a Python or NumPy number where delta > 0, since its share is computed "
+            "on the host; got a JAX array."
         )
     given = checks.host_floats("epsilon", epsilon)
     each = [

@@ -190,8 +190,8 @@ def _mechanisms(epsilons: Sequence[float], counts: Sequence[int]) -> list[tuple[
     """
     if len(epsilons) != len(counts) or not len(epsilons):
         raise ValueError(
-            "epsilons and counts must be of one length, at least 1, got "
-            f"{len(epsilons)} and {len(counts)}."
+            f"epsilons and counts must be of one length, at least 1, got {len(epsilons)} and "
+            f"{len(counts)}."
         )
     integers = [
         checks.static_integer("counts", count, 1, must="integers from 1 on") for count in counts
@@ -227,8 +227,8 @@ def _responses(epsilons: Sequence[float], counts: Sequence[int]) -> Curve:
         together[epsilon] = together.get(epsilon, 0) + count
     if math.prod(count + 1 for count in together.values()) > MOST_OUTCOMES:
         raise ValueError(
-            f"more than {MOST_OUTCOMES} outcomes of {sum(together.values())} "
-            "mechanisms: use zCDP or Renyi DP."
+            f"more than {MOST_OUTCOMES} outcomes of {sum(together.values())} mechanisms: use zCDP "
+            "or Renyi DP."
         )
     loss, probability = np.zeros(1), np.ones(1)
     for epsilon, count in together.items():

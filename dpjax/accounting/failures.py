@@ -275,12 +275,12 @@ def _checked(guarantee: Guarantee, failure: float) -> float:
     beta = checks.concrete_fraction("failure", failure)
     if not guarantee.epsilon < inf:
         raise ValueError(
-            f"guarantee must have a finite epsilon, got {guarantee}: convert it "
-            "first, by its epsilon_at(delta)."
+            f"guarantee must have a finite epsilon, got {guarantee}: convert it first, by its "
+            "epsilon_at(delta)."
         )
     if not guarantee.delta < 1 - beta:
         raise ValueError(
-            "the guarantee's delta must be below 1 - failure, got "
-            f"delta={guarantee.delta} and failure={failure}."
+            f"the guarantee's delta must be below 1 - failure, got delta={guarantee.delta} and "
+            f"failure={failure}."
         )
     return beta

@@ -128,8 +128,8 @@ class Sums:
         )
         if mechanism_delta > delta:
             raise ValueError(
-                "mechanism_delta must be at most delta, got "
-                f"mechanism_delta={mechanism_delta} and delta={delta}."
+                f"mechanism_delta must be at most delta, got mechanism_delta={mechanism_delta} and "
+                f"delta={delta}."
             )
         self.orders = tuple(float(order) for order in orders)
         if not all(1 < order < inf for order in self.orders):
@@ -162,8 +162,8 @@ class Sums:
             )
         if spent.neighbors != self._neighbors:
             raise ValueError(
-                f"this {self._name} is under {self._neighbors} neighbors, the "
-                f"guarantee under {spent.neighbors}."
+                f"this {self._name} is under {self._neighbors} neighbors, the guarantee under "
+                f"{spent.neighbors}."
             )
         one_unit((self.unit.name, spent.unit))
         composition = 1 * spent
@@ -178,8 +178,7 @@ class Sums:
         if delta and not self.mechanism_delta:
             raise ValueError(
                 f"this {self._name} reserves no delta for the mechanisms' own deltas, but the "
-                f"guarantee has one: {spent}; set "
-                "mechanism_delta when it is made."
+                f"guarantee has one: {spent}; set mechanism_delta when it is made."
             )
         kind = ("Renyi DP at its orders" if self.orders else "zCDP") if self.share else "pure DP"
         if not min(rhos if self.share else [epsilon]) < most:

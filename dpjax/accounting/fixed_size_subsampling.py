@@ -109,8 +109,8 @@ def fixed_size_subsample(
     if not (epsilon < inf and delta < 1):
         if not curve:
             raise ValueError(
-                "neither an epsilon nor a Renyi divergence is known on the sample, "
-                f"for {guarantee}."
+                "neither an epsilon nor a Renyi divergence is known on the sample, for "
+                f"{guarantee}."
             )
         return Guarantee(neighbors="swap", renyi=curve, unit=guarantee.unit)
     zcdp = inf

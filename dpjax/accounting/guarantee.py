@@ -93,8 +93,8 @@ class Guarantee(Shown):
             attributes[name] = float(value)  # as arithmetic in NumPy's narrow types overflows
             if not attributes[name] >= 0 or (name == "delta" and attributes[name] >= 1):
                 raise ValueError(
-                    f"{name} must be at least "
-                    f"0{' and below 1' if name == 'delta' else ''}, got {value}."
+                    f"{name} must be at least 0{' and below 1' if name == 'delta' else ''}, got "
+                    f"{value}."
                 )
         points = tuple((float(order), float(divergence)) for order, divergence in self.renyi)
         orders, divergences = np.array(points).reshape(-1, 2).T
@@ -106,16 +106,16 @@ class Guarantee(Shown):
             and np.all(divergences >= 0)
         ):
             raise ValueError(
-                "renyi must be pairs of orders above 1 and divergences, increasing, "
-                f"got {self.renyi}."
+                "renyi must be pairs of orders above 1 and divergences, increasing, got "
+                f"{self.renyi}."
             )
         attributes["renyi"] = points
         if self.noise:
             name, size, probability = self.noise
             if name not in NOISES or not (0 < size < inf and 0 < probability <= 1):
                 raise ValueError(
-                    f"noise must be one of {NOISES}, a positive size and a probability above 0 "
-                    f"and up to 1, got {self.noise}."
+                    f"noise must be one of {NOISES}, a positive size and a probability above 0 and "
+                    f"up to 1, got {self.noise}."
                 )
             if probability < 1 and self.neighbors != "add_remove":
                 raise ValueError(
@@ -299,8 +299,7 @@ def one_unit(units: Iterable[str]) -> str:
     if len(stated) > 1:
         raise ValueError(
             f"guarantees for {' and for '.join(f'a {unit}' for unit in reversed(stated))} do not "
-            "compose: a person may have "
-            "several rows, so state all guarantees for one unit."
+            "compose: a person may have several rows, so state all guarantees for one unit."
         )
     return stated[0] if stated else ""
 

@@ -104,9 +104,8 @@ def _for_pld(guarantee: Guarantee, library: ModuleType) -> Any:
     if guarantee.neighbors != "swap":
         raise ValueError(
             "the PLD accountant has an event for pure DP under swap neighbors only (randomized "
-            "response under replacement); under "
-            f"{guarantee.neighbors} neighbors use the RDP accountant, or Composition.epsilon_at, "
-            "with the same worst-case pair."
+            f"response under replacement); under {guarantee.neighbors} neighbors use the RDP "
+            "accountant, or Composition.epsilon_at, with the same worst-case pair."
         )
     if guarantee.epsilon == inf or guarantee.delta:
         raise ValueError(f"the PLD accountant has an event for pure DP only, not for {guarantee}.")

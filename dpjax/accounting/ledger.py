@@ -117,8 +117,8 @@ class Ledger:
         if file_totals != totals:
             shown = ", ".join(f"{name}={value!r}" for name, value in file_totals.items())
             raise ValueError(
-                f"{self._path} is a ledger with other totals, {shown}: give these, "
-                "or the path alone."
+                f"{self._path} is a ledger with other totals, {shown}: give these, or the path "
+                "alone."
             )
 
     @property
@@ -239,8 +239,8 @@ class Ledger:
                 self._refuse(1, error)
             if known is not None and _totals_of(spent) != _totals_of(known.filter):
                 raise ValueError(
-                    f"{self._path} has other totals than when it was opened: it was "
-                    "replaced by another ledger."
+                    f"{self._path} has other totals than when it was opened: it was replaced by "
+                    "another ledger."
                 )
         *lines, rest = content[len(seen) :].split(b"\n")
         line_number = seen.count(b"\n")
@@ -258,9 +258,8 @@ class Ledger:
 
     def _refuse(self, line: int, error: Exception) -> NoReturn:
         raise ValueError(
-            f"{self._path} is not a dpjax ledger, or is damaged, at line {line} ({error}): "
-            "nothing was charged, and the file was "
-            "left unchanged."
+            f"{self._path} is not a dpjax ledger, or is damaged, at line {line} ({error}): nothing "
+            "was charged, and the file was left unchanged."
         ) from error
 
 

@@ -94,8 +94,8 @@ class PartitionFilter:
             for budget in seen:
                 if not budget.allows(guarantee):
                     raise BudgetExceeded(
-                        f"the cost exceeds the remaining budget of a part, {budget.remaining:g} "
-                        f"of {budget.budget:g}."
+                        f"the cost exceeds the remaining budget of a part, {budget.remaining:g} of "
+                        f"{budget.budget:g}."
                     )
             for budget in seen:
                 budget.charge(guarantee)

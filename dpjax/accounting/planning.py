@@ -101,8 +101,8 @@ def least_noise(spent: Callable[[float], Spent], *, epsilon: float, delta: float
         other = noise * exp(step if at > 0 else -step)
         if not 2**-50 <= other <= 2**50:
             raise ValueError(
-                f"{'no' if at > 0 else 'any'} noise from 2^-50 to 2^50 meets "
-                f"epsilon={epsilon} at delta={delta}."
+                f"{'no' if at > 0 else 'any'} noise from 2^-50 to 2^50 meets epsilon={epsilon} at "
+                f"delta={delta}."
             )
         at_other = excess(other)
         if (at_other > 0) != (at > 0):

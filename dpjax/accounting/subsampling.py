@@ -94,8 +94,7 @@ def poisson_subsample(spent: Guarantee | Composition, *, probability: float) -> 
         if not curve:
             raise ValueError(
                 "spent must have a finite epsilon, or zCDP or Renyi divergences that hold without "
-                "a delta, to be amplified by "
-                f"subsampling; got {guarantee}."
+                f"a delta, to be amplified by subsampling; got {guarantee}."
             )
         return Guarantee(neighbors="add_remove", renyi=curve, noise=noise, unit=guarantee.unit)
     most = log1p(p * expm1(guarantee.epsilon)) if guarantee.epsilon < 700 else guarantee.epsilon

@@ -255,8 +255,8 @@ def privacy_loss(
         )
         raise TypeError(
             "privacy_loss takes two PiecewiseExponential, two Rounded or two Finite distributions "
-            "of one dtype, "
-            f"got {kinds}; dpjax.auditing.lower_bound audits draws of any distribution."
+            f"of one dtype, got {kinds}; dpjax.auditing.lower_bound audits draws of any "
+            "distribution."
         )
     try:
         jnp.broadcast_shapes(p.batch_shape, q.batch_shape)

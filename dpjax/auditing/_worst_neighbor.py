@@ -147,8 +147,8 @@ def worst_neighbor(
     )
     if records.ndim != 1 or (mask_array is not None and mask_array.ndim != 1):
         raise ValueError(
-            f"x must be one dataset of shape (n,), got {records.shape}: call "
-            "worst_neighbor once per dataset."
+            f"x must be one dataset of shape (n,), got {records.shape}: call worst_neighbor once "
+            "per dataset."
         )
     low, high = (np.asarray(bound) for bound in checks.bounds(lower, upper, records.dtype))
     if low.ndim or high.ndim:
@@ -163,8 +163,8 @@ def worst_neighbor(
     if not isinstance(base, (PiecewiseExponential, Rounded, Finite)):
         raise TypeError(
             "distribution_of must return a PiecewiseExponential, a Rounded or a Finite "
-            f"distribution, got {type(base).__name__}; "
-            "dpjax.auditing.lower_bound audits draws of any distribution."
+            f"distribution, got {type(base).__name__}; dpjax.auditing.lower_bound audits draws of "
+            "any distribution."
         )
     if base.batch_shape != (1,):
         raise ValueError(

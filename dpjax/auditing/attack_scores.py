@@ -80,8 +80,8 @@ def audit_scores(
     )
     if not pairs or any(min(pair) < 0 or not 0 < sum(pair) <= coin.size for pair in pairs):
         raise ValueError(
-            "guesses must be pairs whose sum is from 1 to the number of canaries, "
-            f"{coin.size}; got {guesses}."
+            f"guesses must be pairs whose sum is from 1 to the number of canaries, {coin.size}; "
+            f"got {guesses}."
         )
     ascending = coin[np.lexsort((~coin, score))]  # ties: included first, so that guesses are wrong
     correct = np.array(
@@ -158,8 +158,8 @@ def roc_lower_bound(
     limits = np.asarray(thresholds, np.float64)
     if limits.ndim > 1 or limits.size == 0 or np.isnan(limits).any():
         raise ValueError(
-            "thresholds must be a real number or a nonempty vector of them, without "
-            f"NaN; got {thresholds}."
+            "thresholds must be a real number or a nonempty vector of them, without NaN; got "
+            f"{thresholds}."
         )
     if coin.all() or not coin.any():
         raise ValueError("present must have both runs with the canary and runs without it.")
@@ -182,9 +182,8 @@ def _checked(scores: ArrayLike, present: ArrayLike) -> tuple[Array, Array]:
         or np.isnan(score).any()
     ):
         raise ValueError(
-            "scores must be real numbers (m,) and present booleans (m,), got shapes "
-            f"{score.shape} and {coin.shape}, dtype "
-            f"{coin.dtype}, and {np.isnan(score).sum()} NaN scores."
+            f"scores must be real numbers (m,) and present booleans (m,), got shapes {score.shape} "
+            f"and {coin.shape}, dtype {coin.dtype}, and {np.isnan(score).sum()} NaN scores."
         )
     return score, coin
 

@@ -137,8 +137,8 @@ def lower_bound(
     p, q = _scores("draws_p", draws_p, score), _scores("draws_q", draws_q, score)
     if p.shape[1:] != q.shape[1:]:
         raise ValueError(
-            "draws_p and draws_q must have the same batch shape, got shapes "
-            f"{p.shape} and {q.shape}."
+            f"draws_p and draws_q must have the same batch shape, got shapes {p.shape} and "
+            f"{q.shape}."
         )
     batch = p.shape[1:]
     (first_p, tested_p), (first_q, tested_q) = (

@@ -222,8 +222,8 @@ def audit_in_one_run(
     shape, other = with_canary.batch_shape, without_canary.batch_shape
     if len(shape) != 1 or other != shape:
         raise ValueError(
-            "with_canary and without_canary must have one batch shape (m,), got "
-            f"{shape} and {other}."
+            f"with_canary and without_canary must have one batch shape (m,), got {shape} and "
+            f"{other}."
         )
     (canaries,) = shape
     guesses = checks.static_integer(
@@ -268,8 +268,8 @@ def _counts(
         raise ValueError(f"correct must be integers from 0 to guesses, got {correct} of {guesses}.")
     if delta > 0 and canaries is None:
         raise ValueError(
-            "canaries must be given if delta > 0: the number of all canaries, also "
-            "those without a guess."
+            "canaries must be given if delta > 0: the number of all canaries, also those without a "
+            "guess."
         )
     if canaries is not None and not np.all(r <= canaries):
         raise ValueError(

@@ -125,8 +125,8 @@ def multiples_of(*distributions: Rounded) -> tuple[int, int]:
     ]
     if any(checks.is_traced(end) for pair in ends for end in pair):
         raise TypeError(
-            "the privacy loss of Rounded distributions cannot be traced: call "
-            "privacy_loss outside jit and vmap."
+            "the privacy loss of Rounded distributions cannot be traced: call privacy_loss outside "
+            "jit and vmap."
         )
     low, high = (np.concatenate([np.ravel(pair[k]) for pair in ends]) for k in (0, 1))
     if np.isnan(low).all() or np.isnan(high).all():
@@ -134,8 +134,8 @@ def multiples_of(*distributions: Rounded) -> tuple[int, int]:
     first, last = int(np.nanmin(low)), int(np.nanmax(high))
     if last - first >= _MULTIPLES:
         raise ValueError(
-            f"resolution has {last - first + 1} multiples, more than {_MULTIPLES}: "
-            "use a coarser one."
+            f"resolution has {last - first + 1} multiples, more than {_MULTIPLES}: use a coarser "
+            "one."
         )
     return first, last
 

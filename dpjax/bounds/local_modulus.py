@@ -125,9 +125,8 @@ def _reached(profile: SensitivityProfile | DownSensitivity) -> list[tuple[jax.Ar
     if not profile.integer_levels or profile.step is not None or profile.reached == "bounds":
         raise ValueError(
             "profile must have values that datasets reach, but has fractional levels or steps, or "
-            "only bounds what is reached, as "
-            "radii and truncated profiles do: use the untruncated profile of a statistic, or set "
-            "reached='extremes' in your own."
+            "only bounds what is reached, as radii and truncated profiles do: use the untruncated "
+            "profile of a statistic, or set reached='extremes' in your own."
         )
     return [(profile.upper, profile.upper_levels), (profile.lower, profile.lower_levels)]
 

@@ -100,9 +100,8 @@ def refuse_frame(name: str, value: Any) -> None:
     if hasattr(value, "columns"):
         raise TypeError(
             f"{name} is a {type(value).__name__}, whose rows would be treated as datasets: pass "
-            "one of its columns as an array, or "
-            "the frame to dpjax.frames.simulate or dpjax.frames.release, which take columns by "
-            "name, and groups."
+            "one of its columns as an array, or the frame to dpjax.frames.simulate or "
+            "dpjax.frames.release, which take columns by name, and groups."
         )
 
 

@@ -139,8 +139,8 @@ def resolution(value: Resolution, bounds: Sequence[ArrayLike], most: int) -> Fra
             fraction = exact(number)
             if fraction is not None and (fraction / step).denominator != 1:
                 raise ValueError(
-                    "bounds and candidates must be multiples of the resolution "
-                    f"{value}, got {number}."
+                    f"bounds and candidates must be multiples of the resolution {value}, got "
+                    f"{number}."
                 )
             if fraction is not None and abs(fraction / step) > most:
                 raise ValueError(

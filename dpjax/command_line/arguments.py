@@ -27,22 +27,21 @@ def complete(asked: argparse.Namespace) -> None:
     asked.several = len(asked.quantile) > 1
     if asked.several and (asked.definition == "linear" or asked.mechanism != [GRID_MECHANISMS[0]]):
         raise UserError(
-            "--mechanism and --definition cannot be given with several quantiles, "
-            "which are drawn jointly."
+            "--mechanism and --definition cannot be given with several quantiles, which are drawn "
+            "jointly."
         )
     asked.definition = asked.definition or ("linear" if asked.resolution is None else "lower")
     guessed = asked.several and asked.neighbors == "add_remove" and asked.resolution is not None
     if guessed != (asked.max_records is not None):
         raise UserError(
             "--max-records, a public guess of the size of the largest group, must be given for "
-            "several quantiles with a "
-            "resolution under add_remove, and only then: a release must not depend on the number "
-            "of records in the file."
+            "several quantiles with a resolution under add_remove, and only then: a release must "
+            "not depend on the number of records in the file."
         )
     if asked.by and asked.neighbors == "swap":
         raise UserError(
-            "--by needs --neighbors add_remove: a replaced record can move from one "
-            "group to another."
+            "--by needs --neighbors add_remove: a replaced record can move from one group to "
+            "another."
         )
     if asked.groups is not None and not asked.by:
         raise UserError("--groups needs --by, the column of the group labels.")
@@ -109,8 +108,8 @@ def bounds_of(lower: list[Any], upper: list[Any], columns: Sequence[str]) -> lis
         )
         if type(low) is not type(high):
             raise UserError(
-                "--lower and --upper must both be numbers, or dates, or times: got "
-                f"{shown} for {column}."
+                f"--lower and --upper must both be numbers, or dates, or times: got {shown} for "
+                f"{column}."
             )
         if not low < high:
             raise UserError(f"--lower must be below --upper: got {shown} for {column}.")
@@ -148,8 +147,8 @@ def columns_asked(
             step is None and not isinstance(low, float)
         ):
             raise UserError(
-                "--resolution must be a duration such as 1d for dates and times, and a number "
-                f"for numbers, for column {column}."
+                "--resolution must be a duration such as 1d for dates and times, and a number for "
+                f"numbers, for column {column}."
             )
     arguments = {
         column: level | {"lower": low, "upper": high, "resolution": step}

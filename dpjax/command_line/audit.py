@@ -178,9 +178,8 @@ def _text(asked: argparse.Namespace, family: Family, audits: list[Audit]) -> str
     sizes = f"0 to {RECORDS}" if asked.neighbors == "add_remove" else f"{RECORDS}"
     head = (
         f"Audit at epsilon {promised(asked.epsilon)} under {asked.neighbors} neighbors: all "
-        f"{len(family.datasets)} datasets of "
-        f"{sizes} records from {_set(VALUES)}, all {family.pairs.shape[1]} neighboring pairs "
-        "of them."
+        f"{len(family.datasets)} datasets of {sizes} records from {_set(VALUES)}, all "
+        f"{family.pairs.shape[1]} neighboring pairs of them."
     )
     legend = wrapped(
         "exact loss: the supremum of abs(log p/q) over all outputs and pairs, of the "
@@ -188,18 +187,16 @@ def _text(asked: argparse.Namespace, family: Family, audits: list[Audit]) -> str
         "exact range: the largest log p/q minus the smallest, of one pair. Other datasets may "
         "have larger losses than these.",
         "With a delta, the exact loss holds except with that probability. The budgets of "
-        "metric_laplace, linear_selection and "
-        "small_db depend on the distance of two values: their losses are relative to the budget "
-        "of the pair, times the largest.",
+        "metric_laplace, linear_selection and small_db depend on the distance of two values: "
+        "their losses are relative to the budget of the pair, times the largest.",
         f"from draws: a lower bound on epsilon from {asked.draws} draws of each distribution of "
-        "the worst pair, "
-        f"with {100 * CONFIDENCE:g} % confidence each (Clopper-Pearson; seed {asked.seed}).",
+        f"the worst pair, with {100 * CONFIDENCE:g} % confidence each (Clopper-Pearson; seed "
+        f"{asked.seed}).",
         versions_line(),
     )
     broken = [
         f"BROKEN: {a.mechanism} claims {words_of(a.guarantee)}, but its exact loss is "
-        f"{a.exact_loss:.4f} and "
-        f"its range {a.exact_range:.4f}."
+        f"{a.exact_loss:.4f} and its range {a.exact_range:.4f}."
         for a in audits
         if not a.holds
     ]

@@ -97,8 +97,8 @@ def read_columns(
         if numbers is None:
             if len(names) > 1:
                 raise UserError(
-                    f"{source.name} has {len(names)} columns, choose some with "
-                    f"--column: {', '.join(names)}."
+                    f"{source.name} has {len(names)} columns, choose some with --column: "
+                    f"{', '.join(names)}."
                 )
             numbers = names
         places = dict(
@@ -128,8 +128,8 @@ def _malformed(source: Source) -> UserError:
     """Return the error for a file that is not well-formed, whatever is wrong."""
     return UserError(
         f"{source.name} is not well-formed CSV (RFC 4180) in this encoding, with as many cells in "
-        "each record as in the first: "
-        "correct it, or give --records lines, which reads each line as a record."
+        "each record as in the first: correct it, or give --records lines, which reads each line "
+        "as a record."
     )
 
 

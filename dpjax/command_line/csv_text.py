@@ -158,8 +158,8 @@ def _codec(source: Source) -> str:
         name = ""
     if not _ENCODINGS.fullmatch(name):
         raise UserError(
-            f"--encoding must be one of {_LISTED}, got {source.encoding}: or convert the file "
-            "to UTF-8."
+            f"--encoding must be one of {_LISTED}, got {source.encoding}: or convert the file to "
+            "UTF-8."
         )
     return name
 
@@ -168,8 +168,8 @@ def _check_start(start: bytes, codec: str, source: Source) -> None:
     """Raise :class:`UserError` if the first bytes of the header are those of another format."""
     if start == b"PAR1":
         raise UserError(
-            f"{source.name} is a Parquet file: it must be named .parquet, and not be "
-            "standard input."
+            f"{source.name} is a Parquet file: it must be named .parquet, and not be standard "
+            "input."
         )
     if start[:2] in _MARKS and not codec.startswith("utf-16"):
         raise UserError(

@@ -40,8 +40,8 @@ def run(asked: argparse.Namespace) -> tuple[str, int]:
     bounds_of([asked.lower], [asked.upper], ["the data"])
     if asked.datasets * asked.points > LARGEST:
         raise UserError(
-            f"{asked.datasets} datasets of {asked.points} points are too many: at "
-            f"most {LARGEST} points in all."
+            f"{asked.datasets} datasets of {asked.points} points are too many: at most {LARGEST} "
+            "points in all."
         )
     key_data, key_draws = jax.random.split(jax.random.key(asked.seed))
     data = jax.random.normal(key_data, (asked.datasets, asked.points))

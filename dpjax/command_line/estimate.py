@@ -114,13 +114,12 @@ def _text(
     head = [
         f"{name_of(asked.quantile)} (definition {asked.definition}) of "
         f"{', '.join(columns)}{grouped}; neighbors {asked.neighbors}.",
-        f"{step}; seed {asked.seed}; {asked.draws} draw{'s' if asked.draws > 1 else ''} of "
-        "each row.",
+        f"{step}; seed {asked.seed}; {asked.draws} draw{'s' if asked.draws > 1 else ''} of each "
+        "row.",
     ]
     legend = [
         "value: the statistic. mean_abs_error: the expected distance of a draw from it. lower95, "
-        "upper95: the central interval of "
-        "95 % of the draws."
+        "upper95: the central interval of 95 % of the draws."
     ]
     legend += [
         f"{count} cells of {name} are not numbers, and count as missing."
@@ -157,8 +156,8 @@ def _to_release(asked: argparse.Namespace) -> str:
     """Return how the options of dpjax release for the same distribution differ."""
     if asked.resolution is None:
         return (
-            "dpjax release needs a --resolution, and draws from other distributions: "
-            "give it here, too, to plan a release."
+            "dpjax release needs a --resolution, and draws from other distributions: give it here, "
+            "too, to plan a release."
         )
     others = ["no --seed"]
     others += ["one --mechanism"] * (len(asked.mechanism) > 1) + ["no laplace"] * (
@@ -168,6 +167,6 @@ def _to_release(asked: argparse.Namespace) -> str:
     if asked.by and asked.groups is None:
         others.append("--groups, or --group-epsilon and --group-delta")
     return (
-        "dpjax release draws from such a distribution by the same options, "
-        f"with these differences: {'; '.join(others)}."
+        "dpjax release draws from such a distribution by the same options, with these "
+        f"differences: {'; '.join(others)}."
     )

@@ -57,8 +57,8 @@ def source_of(asked: argparse.Namespace) -> Source:
         for name, default in _OF_TEXT.items():
             if getattr(asked, name) != default:
                 raise UserError(
-                    f"--{name.replace('_', '-')} is for delimited text, and "
-                    f"{asked.file} is a Parquet file."
+                    f"--{name.replace('_', '-')} is for delimited text, and {asked.file} is a "
+                    "Parquet file."
                 )
     return source
 
@@ -111,8 +111,8 @@ def mistakes(source: Source) -> Iterator[None]:
         )
         if of_file:
             raise UserError(
-                f"cannot read {source.name}: it is a broken Parquet file, or has "
-                "unsupported contents."
+                f"cannot read {source.name}: it is a broken Parquet file, or has unsupported "
+                "contents."
             ) from None
         if isinstance(error, OSError):
             raise UserError(f"cannot open {error.filename}: {error.strerror}.") from error
@@ -242,8 +242,8 @@ def labels_of(groups: Sequence[str], by: Sequence[str], kinds: Callable[[str], s
                 said = f"--groups takes labels separated by blanks, and {text!r} has a comma"
                 raise UserError(f"""{said}: if this is one label, quote it as '"{text}"'.""")
             raise UserError(
-                f"--groups must have {len(by)} labels separated by commas for "
-                f"{len(by)} columns, got {text}."
+                f"--groups must have {len(by)} labels separated by commas for {len(by)} columns, "
+                f"got {text}."
             )
         label = tuple(
             _label(part.strip(), kinds(name), name) for part, name in zip(parts, by, strict=True)

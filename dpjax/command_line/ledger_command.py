@@ -47,8 +47,8 @@ def _text(ledger: Ledger) -> str:
         totals["epsilon"], inf, totals["neighbors"], totals["delta"], unit=ledger.unit
     )
     reserved = (
-        f" A delta of {promised(totals['mechanism_delta'])} is reserved for mechanisms with "
-        "a delta."
+        f" A delta of {promised(totals['mechanism_delta'])} is reserved for mechanisms with a "
+        "delta."
         if totals["delta"]
         else ""
     )
@@ -56,8 +56,8 @@ def _text(ledger: Ledger) -> str:
         len(entries), f"{len(entries)} charges"
     )
     said = (
-        f"{ledger.path}: {number}; {left_text(ledger)}. "
-        f"All that is charged to it is {whole} together.{reserved}"
+        f"{ledger.path}: {number}; {left_text(ledger)}. All that is charged to it is {whole} "
+        f"together.{reserved}"
     )
     return f"{_table(entries)}\n\n{wrapped(said)}" if entries else wrapped(said)
 

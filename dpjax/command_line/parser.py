@@ -93,8 +93,8 @@ def parsed(words: Sequence[str]) -> argparse.Namespace:
         given = words[words.index(option) + 1 :][:2] if option in words else []
         if len(given) == 2 and not given[1].startswith("-"):
             raise UserError(
-                f"a release takes one {option}; dpjax median and dpjax quantile, "
-                "which simulate, take several."
+                f"a release takes one {option}; dpjax median and dpjax quantile, which simulate, "
+                "take several."
             )
     raise UserError(f"unrecognized arguments: {' '.join(rest)} (see dpjax {asked.command} --help)")
 
@@ -135,16 +135,16 @@ def parser() -> Parser:
     _add_release_options(command("release", "release_command", summary, note))
     summary = "Show what was spent of a budget, on what, and what is left."
     note = (
-        "A ledger is a file with a budget and its charges. "
-        "It contains no records, and is not changed."
+        "A ledger is a file with a budget and its charges. It contains no records, and is not "
+        "changed."
     )
     _add_ledger_options(command("ledger", "ledger_command", summary, note))
     _add_demo_options(
         command("demo", "demo", "Measure private medians of simulated normal data; needs no file.")
     )
     summary = (
-        "Audit every mechanism: its claim, its exact worst loss over small datasets, "
-        "and a lower bound from draws."
+        "Audit every mechanism: its claim, its exact worst loss over small datasets, and a lower "
+        "bound from draws."
     )
     note = "No file is read. The exit code is 1 if an exact loss is above its claim."
     _add_audit_options(command("audit", "audit", summary, note))

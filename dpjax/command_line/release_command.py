@@ -97,13 +97,12 @@ def _check_options(asked: argparse.Namespace) -> None:
     if bool(asked.by) != (asked.groups is not None or asked.group_epsilon is not None):
         raise UserError(
             "--by needs --groups, public labels that are not read from the file, or "
-            "--group-epsilon and --group-delta to find the "
-            "groups; and these need --by."
+            "--group-epsilon and --group-delta to find the groups; and these need --by."
         )
     if asked.groups is not None and asked.group_epsilon is not None:
         raise UserError(
-            "--groups cannot be given with --group-epsilon and --group-delta, which "
-            "find the groups."
+            "--groups cannot be given with --group-epsilon and --group-delta, which find the "
+            "groups."
         )
     if asked.ledger is None and (asked.total_epsilon is not None or asked.total_delta is not None):
         raise UserError("--total-epsilon and --total-delta need --ledger.")
@@ -132,8 +131,7 @@ def _ledger(asked: argparse.Namespace) -> Ledger | None:
     if asked.total_epsilon is not None and recorded != totals:
         raise UserError(
             f"the ledger {asked.ledger} has the total epsilon {recorded['epsilon']:g} and delta "
-            f"{recorded['delta']:g}: give these, "
-            "or none."
+            f"{recorded['delta']:g}: give these, or none."
         )
     return ledger
 
@@ -168,11 +166,9 @@ def _dry_run(
     )
     said = (
         f"Dry run: no record was read, and nothing was spent. {asked.file} has the columns, and "
-        "the options are valid. The release "
-        f"would be a table for {', '.join(asked.column)}, of "
-        f"{groups if asked.by else 'all records'}, quantile "
-        f"{', '.join(map(str, asked.quantile))}; draws of each: {asked.draws}. It would cost "
-        f"{cost_of_all(asked, cost)}"
+        f"the options are valid. The release would be a table for {', '.join(asked.column)}, of "
+        f"{groups if asked.by else 'all records'}, quantile {', '.join(map(str, asked.quantile))}; "
+        f"draws of each: {asked.draws}. It would cost {cost_of_all(asked, cost)}"
     )
     lines = [said, *([f"The groups: {'; '.join(map(repr, labels))}."] if labels else [])]
     if asked.ledger is None:
@@ -180,8 +176,8 @@ def _dry_run(
     if asked.total_epsilon is not None and not os.path.exists(asked.ledger):
         return wrapped(
             *lines,
-            f"The ledger {asked.ledger} would be created, with the total "
-            f"epsilon {asked.total_epsilon:g}.",
+            f"The ledger {asked.ledger} would be created, with the total epsilon "
+            f"{asked.total_epsilon:g}.",
         )
     ledger: Any = _ledger(asked)
     fits = "the release fits" if ledger.allows(cost) else "the release does not fit"
@@ -199,22 +195,20 @@ def _notes(
     read_as = "count as the lower bound" if asked.neighbors == "swap" else left_out
     lines = [
         f"{name_of(asked.quantile)} (definition {asked.definition}) of records that are clamped "
-        "to the bounds and rounded to "
-        f"multiples of {steps}.",
+        f"to the bounds and rounded to multiples of {steps}.",
         f"All values together are {cost_of_all(asked, found.guarantee)}",
     ]
     if found_by is not None:
         lines.append(
-            f"Groups are those whose noisy size reaches {found_by.threshold}; noisy_size "
-            "is that number."
+            f"Groups are those whose noisy size reaches {found_by.threshold}; noisy_size is that "
+            "number."
         )
     if ledger is not None:
         lines.append(f"Ledger {asked.ledger}: {left_text(ledger)}.")
     lines.append(
-        "The values were drawn exactly, with the operating system's entropy. Records that are "
-        f"not numbers {read_as}; their number "
-        "is not reported. Not covered by the guarantee: running time, memory, and options that "
-        "were chosen by looking at the data "
-        "(bounds, grid, groups, epsilon)."
+        "The values were drawn exactly, with the operating system's entropy. Records that are not "
+        f"numbers {read_as}; their number is not reported. Not covered by the guarantee: running "
+        "time, memory, and options that were chosen by looking at the data (bounds, grid, groups, "
+        "epsilon)."
     )
     return wrapped(*lines)

@@ -29,9 +29,8 @@ _ARGUMENTS = (
     "lower|upper|resolution|max_records|groups|unit|per_unit|max_groups|neighbors|draws|mechanism"
 )
 SIMULATION = (
-    "Simulation: floating-point draws reveal low-order bits of the records, and error bars, "
-    "sizes, ties and group names are "
-    "computed from the data. None of this is a private release."
+    "Simulation: floating-point draws reveal low-order bits of the records, and error bars, sizes, "
+    "ties and group names are computed from the data. None of this is a private release."
 )
 
 
@@ -77,8 +76,8 @@ def cost_of_all(asked: argparse.Namespace, guarantee: Guarantee | Composition) -
     change = " replaced" if asked.neighbors == "swap" else ", more or less"
     if asked.unit is None:
         more = [
-            f"A person with several {what}s has a weaker guarantee: give --unit, the column "
-            "that identifies the person."
+            f"A person with several {what}s has a weaker guarantee: give --unit, the column that "
+            "identifies the person."
         ]
         more += (
             ["A record is in one group, so that this is the cost of all groups together."]
@@ -88,8 +87,8 @@ def cost_of_all(asked: argparse.Namespace, guarantee: Guarantee | Composition) -
         whom = f"one {what} of the file{change}"
     else:
         more = [
-            f"A person is all {what}s with one label in the column {asked.unit}, combined by "
-            f"the {asked.per_unit or 'mean'}."
+            f"A person is all {what}s with one label in the column {asked.unit}, combined by the "
+            f"{asked.per_unit or 'mean'}."
         ]
         more += (
             [f"The cost is that of {_groups(asked.max_groups)} in which a person counts at most."]

@@ -60,8 +60,8 @@ class Finite(Distribution):
         """The broadcast shape of all fields without the axis of candidates."""
         if self.values.shape[-1:] != self.cost.shape[-1:] or self.values.shape[-1:] == (0,):
             raise ValueError(
-                "values and cost must have the same last axis, of size k >= 1, "
-                f"got shapes {self.values.shape} and {self.cost.shape}."
+                "values and cost must have the same last axis, of size k >= 1, got shapes "
+                f"{self.values.shape} and {self.cost.shape}."
             )
         return jnp.broadcast_shapes(
             self.values.shape[:-1], self.cost.shape[:-1], jnp.shape(self.rate)

@@ -123,8 +123,7 @@ class PiecewiseExponential(Distribution):
         ):
             raise ValueError(
                 "cost_left and cost_right must have one element fewer than edges on the last "
-                "axis, got shapes "
-                f"{cost_left.shape}, {cost_right.shape} and {edges.shape}."
+                f"axis, got shapes {cost_left.shape}, {cost_right.shape} and {edges.shape}."
             )
         center = checks.static_integer("center", center, 0, edges.shape[-1] - 1)
         self.lower: Side

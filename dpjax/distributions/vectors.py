@@ -74,8 +74,8 @@ class VectorDistribution(Batch):
         """
         if jnp.shape(y)[-1:] != self.event_shape:
             raise ValueError(
-                f"y must have a last axis of size {self.event_shape[0]} "
-                f"(coordinates), got shape {jnp.shape(y)}."
+                f"y must have a last axis of size {self.event_shape[0]} (coordinates), got shape "
+                f"{jnp.shape(y)}."
             )
         return self._log_density(norm(jnp.asarray(y) - self.loc, self.p))
 

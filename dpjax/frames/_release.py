@@ -132,8 +132,8 @@ def release(
         }
         if neighbors == "swap" and not all(one.numbers(1).any() for one in each.values()):
             raise ValueError(
-                "frame must have records under swap neighbors, where their number is "
-                "public, but has none."
+                "frame must have records under swap neighbors, where their number is public, but "
+                "has none."
             )
         return {
             column: each[column].counts(known, len(named.names), neighbors)

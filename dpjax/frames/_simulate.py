@@ -204,8 +204,8 @@ def _seed_of(key: Any) -> list[int]:
         return [checks.static_integer("key", key, 0)]
     if not checks.is_jax_array(key):
         raise TypeError(
-            "key must be an integer, the seed, or a typed key such as "
-            f"jax.random.key(0), got {type(key).__name__}."
+            "key must be an integer, the seed, or a typed key such as jax.random.key(0), got "
+            f"{type(key).__name__}."
         )
     import jax
 

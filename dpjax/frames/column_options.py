@@ -129,18 +129,18 @@ def check_kind(column: Any, kind: str, asked: Asked) -> None:
         return
     if asked.kind is None and kind in TIMES:
         raise TypeError(
-            f"column {column!r} holds {kind.lower()} values: lower and upper must be of this "
-            "kind, and resolution a timedelta."
+            f"column {column!r} holds {kind.lower()} values: lower and upper must be of this kind, "
+            "and resolution a timedelta."
         )
     if asked.kind is None:
         raise TypeError(
-            f"column {column!r} must have a dtype of numbers, dates, times or "
-            "durations: convert it first."
+            f"column {column!r} must have a dtype of numbers, dates, times or durations: convert "
+            "it first."
         )
     if kind != asked.kind and (kind, asked.kind) != ("Datetime", "Date"):
         raise TypeError(
-            f"column {column!r} holds {kind.lower()} values, but the bounds are of "
-            f"the kind {asked.kind.lower()}."
+            f"column {column!r} holds {kind.lower()} values, but the bounds are of the kind "
+            f"{asked.kind.lower()}."
         )
 
 
@@ -158,8 +158,8 @@ def asked_of(
         }
     elif hasattr(columns, "dtype"):
         raise TypeError(
-            "columns must be names of columns of the frame, got the "
-            f"{type(columns).__name__} itself."
+            f"columns must be names of columns of the frame, got the {type(columns).__name__} "
+            "itself."
         )
     else:
         names = (
@@ -183,26 +183,25 @@ def _asked(statistic: Any, options: Mapping[str, Any], neighbors: str, simulated
     for arrays in ("counts", "mask"):
         if arrays in arguments:
             raise ValueError(
-                f"{arrays}= is for arrays only: every row of a frame is one record; "
-                "filter the frame first."
+                f"{arrays}= is for arrays only: every row of a frame is one record; filter the "
+                "frame first."
             )
     for weights in ("weights", "weight", "sample_weight", "sample_weights"):
         if weights in arguments:
             raise TypeError(
                 f"{weights}= is not supported: each person counts once, by one row, or with unit= "
-                "by all rows. A person with "
-                "weight w would change the counts by w records, and have a guarantee of w times "
-                "epsilon."
+                "by all rows. A person with weight w would change the counts by w records, and "
+                "have a guarantee of w times epsilon."
             )
     if "epsilon" not in arguments:
         raise TypeError(
-            "epsilon= is missing: give one for all columns, or one for each in a "
-            "mapping of columns."
+            "epsilon= is missing: give one for all columns, or one for each in a mapping of "
+            "columns."
         )
     if np.ndim(arguments["epsilon"]) and not simulated:
         raise ValueError(
-            "epsilon must be one number, or one for each column, in a release; "
-            "simulate takes several."
+            "epsilon must be one number, or one for each column, in a release; simulate takes "
+            "several."
         )
     epsilons = tuple(
         dict.fromkeys(np.atleast_1d(np.asarray(arguments.pop("epsilon"), object)).tolist())
@@ -216,8 +215,8 @@ def _asked(statistic: Any, options: Mapping[str, Any], neighbors: str, simulated
     if isinstance(statistic, Statistic):
         if arguments:
             raise TypeError(
-                f"{statistic!r} takes only epsilon, draws and mechanism as options, "
-                f"got {', '.join(arguments)}."
+                f"{statistic!r} takes only epsilon, draws and mechanism as options, got "
+                f"{', '.join(arguments)}."
             )
         made, lacking = statistic, []
         if simulated and mechanism == "laplace" and isinstance(statistic, Median | Quantile):
@@ -314,8 +313,7 @@ def _refuse_other(statistic: Any, simulated: bool) -> None:
         return
     raise TypeError(
         "statistic must be an object such as dpjax.release.Median(lower=0, upper=120, "
-        "resolution=1), or one of these functions of "
-        f"dpjax.release: {', '.join(_KINDS)}; got {statistic!r}. For histograms and other results "
-        "that are arrays, call the "
-        "function with a column as an array: dpjax.release.histogram(column, ...)."
+        f"resolution=1), or one of these functions of dpjax.release: {', '.join(_KINDS)}; got "
+        f"{statistic!r}. For histograms and other results that are arrays, call the function with "
+        "a column as an array: dpjax.release.histogram(column, ...)."
     )

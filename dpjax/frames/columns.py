@@ -74,8 +74,7 @@ class ArrayColumns:
             if not plain and not (hasattr(column, "codes") and hasattr(column, "names")):
                 raise TypeError(
                     f"column {name!r} must be a NumPy array, whose dtype does not depend on the "
-                    "records, got "
-                    f"{type(column).__name__}; missing values are NaN or NaT."
+                    f"records, got {type(column).__name__}; missing values are NaN or NaT."
                 )
         self._arrays = {
             name: column if hasattr(column, "codes") else np.asarray(column)

@@ -206,8 +206,7 @@ def _mechanism_of(profile: Any, own: Asked) -> str:
     if not isinstance(profile, SensitivityProfile | CandidateScores):
         raise TypeError(
             "statistic must return a SensitivityProfile, such as dpjax.median, the SortedRecords "
-            "of dpjax.quantiles or "
-            f"CandidateScores; it returned {type(profile).__name__}."
+            f"of dpjax.quantiles or CandidateScores; it returned {type(profile).__name__}."
         )
     of_candidates = isinstance(profile, CandidateScores)
     known = (

@@ -49,8 +49,8 @@ class Engine:
             # Distinct values may be equal in Python
             if kind_of_dtype(self._schema[name]) in ("other", "text"):
                 raise TypeError(
-                    f"column {name!r} holds {self._schema[name]}, which cannot be "
-                    "used as labels: cast it to text."
+                    f"column {name!r} holds {self._schema[name]}, which cannot be used as labels: "
+                    "cast it to text."
                 )
         if persons is not None and by and self._engine == "dask":
             raise TypeError(
@@ -188,8 +188,8 @@ class Engine:
             return value.cast(nw.Float64)
         if kind == "Duration" and self._engine == "ibis":
             raise TypeError(
-                f"column {column!r} holds durations of Ibis, which are not supported: "
-                "convert them to numbers."
+                f"column {column!r} holds durations of Ibis, which are not supported: convert them "
+                "to numbers."
             )
         if kind == "Duration":  # clipped, as durations of some engines overflow in microseconds
             ends = [

@@ -43,15 +43,15 @@ def public_labels(
     """
     if isinstance(groups, str | bytes):
         raise TypeError(
-            f"groups must be a list of labels, such as [{groups!r}]; got {groups!r}, whose "
-            "letters would be the groups."
+            f"groups must be a list of labels, such as [{groups!r}]; got {groups!r}, whose letters "
+            "would be the groups."
         )
     labels, several = list(groups), len(by) > 1
     for label in labels if several else ():
         if isinstance(label, str) or not hasattr(label, "__len__") or len(label) != len(by):
             raise ValueError(
-                f"groups by {', '.join(map(str, by))} must be tuples of {len(by)} "
-                f"labels, got {label!r}."
+                f"groups by {', '.join(map(str, by))} must be tuples of {len(by)} labels, got "
+                f"{label!r}."
             )
     parts = (
         [[label[place] for label in labels] for place in range(len(by))] if several else [labels]

@@ -15,18 +15,17 @@ def words_of_ties(shares: Sequence[float], option: str = "resolution=") -> str:
     """
     return (
         f"{_percent(shares)} of the records are tied: they equal the statistic. A continuous "
-        "distribution has no mass on a single "
-        "value, so the draws spread over the gaps between distinct values, or up to the bounds. "
-        "Give the resolution of the data as "
-        f"{option} (1 for integers); like the bounds it is public."
+        "distribution has no mass on a single value, so the draws spread over the gaps between "
+        f"distinct values, or up to the bounds. Give the resolution of the data as {option} (1 for "
+        "integers); like the bounds it is public."
     )
 
 
 def words_of_bounds(shares: Sequence[float]) -> str:
     """Return the note for groups with many records at or beyond a bound."""
     return (
-        f"{_percent(shares)} of the records are at or beyond a bound, and count as that bound: "
-        "are the bounds wide enough?"
+        f"{_percent(shares)} of the records are at or beyond a bound, and count as that bound: are "
+        "the bounds wide enough?"
     )
 
 
@@ -38,8 +37,7 @@ def words_of_crowded(persons: Sequence[int], max_groups: int) -> str:
     some, all_persons = persons
     return (
         f"{some} of {all_persons} persons have rows in more groups than they count in, "
-        f"{max_groups} (max_groups=): their rows in "
-        "other groups are left out."
+        f"{max_groups} (max_groups=): their rows in other groups are left out."
     )
 
 

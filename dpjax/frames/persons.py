@@ -117,8 +117,8 @@ class Persons:
             and max(abs(grid.start), abs(grid.start + grid.size - 1)) >= 2**_BITS
         ):
             raise ValueError(
-                "per_unit='sum' needs bounds within 2^31 multiples of the "
-                "resolution: use a coarser resolution."
+                "per_unit='sum' needs bounds within 2^31 multiples of the resolution: use a "
+                "coarser resolution."
             )
         return rule
 

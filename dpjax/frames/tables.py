@@ -115,15 +115,15 @@ def read_table(
                 rule == "count" or (rule == "sum" and own.kind != "Duration")
             ):
                 raise ValueError(
-                    f"per_unit={rule!r} is not a {own.kind.lower()}: use 'mean', "
-                    f"'min' or 'max' for column {name!r}."
+                    f"per_unit={rule!r} is not a {own.kind.lower()}: use 'mean', 'min' or 'max' "
+                    f"for column {name!r}."
                 )
         if not isinstance(own.statistic, DistinctCount):
             check_kind(name, schema(name), own)
     if len({None if own.kind is None else schema(name) for name, own in asked.items()}) > 1:
         raise ValueError(
-            "columns must all be numbers, or all of one kind of dates or times: use "
-            "separate calls otherwise."
+            "columns must all be numbers, or all of one kind of dates or times: use separate calls "
+            "otherwise."
         )
     named = None if keys else Groups([()], {})
     if keys and groups is not None and not isinstance(groups, PrivateGroups):
@@ -142,8 +142,8 @@ def check_names(by: Any, taken: Iterable[str]) -> None:
     for name in by if isinstance(by, list | tuple) else (by,):
         if isinstance(name, str) and name in taken:
             raise ValueError(
-                f"by must not be {name!r}, which is a column of the result: rename "
-                "the column first."
+                f"by must not be {name!r}, which is a column of the result: rename the column "
+                "first."
             )
 
 
@@ -184,8 +184,8 @@ def _opened(frame: Any) -> _Opened:
         known = narwhals.from_native(plain)
     except TypeError as error:
         kinds = (
-            "pandas, Polars, PyArrow, Dask, PySpark or Ibis, a DuckDB relation "
-            "or a mapping of names to arrays"
+            "pandas, Polars, PyArrow, Dask, PySpark or Ibis, a DuckDB relation or a mapping of "
+            "names to arrays"
         )
         hint = ": pass connection.table('trips')" if "Connection" in type(frame).__name__ else ""
         hint = (

@@ -267,8 +267,7 @@ def best_of_distribution(distribution: Finite, scores: ArrayLike, *, attempts: A
     if score.shape[-1:] != distribution.values.shape[-1:]:
         raise ValueError(
             f"scores must have one element for each of the {distribution.values.shape[-1]} "
-            "candidates "
-            f"on the last axis, got shape {score.shape}."
+            f"candidates on the last axis, got shape {score.shape}."
         )
     number = jnp.asarray(probabilities_of(attempts), distribution.dtype)
     return Finite(
@@ -317,8 +316,8 @@ def probabilities_of(attempts: ArrayLike) -> np.ndarray:
         or not number[0] > 0
     ):
         raise ValueError(
-            "attempts must be the probabilities of 1, 2, ... attempts, with that of "
-            f"1 positive, got {attempts}."
+            "attempts must be the probabilities of 1, 2, ... attempts, with that of 1 positive, "
+            f"got {attempts}."
         )
     return number / number.sum()
 

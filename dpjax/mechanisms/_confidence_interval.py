@@ -281,8 +281,8 @@ def interval_coverage(
     middle = level_of(q)
     if not low < middle < high:
         raise ValueError(
-            f"levels must be two levels, one below and one above q, got {low} and "
-            f"{high} for q = {middle}."
+            f"levels must be two levels, one below and one above q, got {low} and {high} for q = "
+            f"{middle}."
         )
     public_n = checks.static_integer("public_n", public_n, 1)
     plan = plan_of(

@@ -125,8 +125,7 @@ def _check(statistic: SensitivityProfile | CandidateScores) -> None:
     if not isinstance(statistic, (SensitivityProfile, CandidateScores)):
         raise TypeError(
             "statistic must be a SensitivityProfile (from dpjax.median, dpjax.mean, ...) or "
-            "CandidateScores (from dpjax.mode), got "
-            f"{type(statistic).__name__}."
+            f"CandidateScores (from dpjax.mode), got {type(statistic).__name__}."
         )
     if statistic.neighbors not in ("add_remove", "edge"):
         instead = "exponential" if isinstance(statistic, CandidateScores) else "inverse_sensitivity"
@@ -141,7 +140,6 @@ def _check(statistic: SensitivityProfile | CandidateScores) -> None:
     ):
         raise ValueError(
             "the levels of this profile must be the paper's distances: use median(..., "
-            "definition='lower') or "
-            "mean(..., values='hull') without truncation, or inverse_sensitivity, which accepts "
-            "any profile."
+            "definition='lower') or mean(..., values='hull') without truncation, or "
+            "inverse_sensitivity, which accepts any profile."
         )

@@ -104,8 +104,8 @@ def candidate_scores(
     if isinstance(scores, CandidateScores):
         if candidates is not None or sensitivity is not None:
             raise ValueError(
-                f"{caller} takes no candidates and no sensitivity with "
-                "CandidateScores, which carry their own."
+                f"{caller} takes no candidates and no sensitivity with CandidateScores, which "
+                "carry their own."
             )
         found = scores
     elif sensitivity is None:
@@ -116,8 +116,8 @@ def candidate_scores(
         array = checks.float_array("scores", scores)
         if array.ndim == 0 or array.shape[-1] == 0:
             raise ValueError(
-                "scores must have a last axis with at least one candidate, got "
-                f"shape {array.shape}."
+                "scores must have a last axis with at least one candidate, got shape "
+                f"{array.shape}."
             )
         labels = checks.float_array(
             "candidates", np.arange(array.shape[-1]) if candidates is None else candidates

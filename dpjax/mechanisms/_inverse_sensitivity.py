@@ -108,20 +108,19 @@ def inverse_sensitivity(
     checks.instance("inverse_sensitivity", profile, SensitivityProfile, PROFILES)
     if not profile.integer_levels:
         raise ValueError(
-            "inverse_sensitivity needs a profile with integer levels, got fractional "
-            "levels: use piecewise_laplace."
+            "inverse_sensitivity needs a profile with integer levels, got fractional levels: use "
+            "piecewise_laplace."
         )
     if profile.step is not None:
         raise ValueError(
             "inverse_sensitivity needs one piece for each level: use profile.truncate(k), or "
-            "truncate with num_steps, or "
-            "piecewise_laplace, which accepts an unbounded number of steps."
+            "truncate with num_steps, or piecewise_laplace, which accepts an unbounded number of "
+            "steps."
         )
     if not profile.interpolable and is_given(rho):
         raise ValueError(
             "rho must not be given for a profile that is not interpolable, whose values hold "
-            "almost everywhere only: "
-            "with it the loss reaches 1.2 epsilon."
+            "almost everywhere only: with it the loss reaches 1.2 epsilon."
         )
     return distribution_on_line(
         profile, epsilon, piece_costs=_costs, flat_cost=0.0, rho=rho, support=support

@@ -154,8 +154,8 @@ def joint_quantiles(
     if public_n is not None:
         if asked.neighbors == "swap":
             raise ValueError(
-                "public_n is only for add_remove neighbors: under swap the number of "
-                "records is public."
+                "public_n is only for add_remove neighbors: under swap the number of records is "
+                "public."
             )
         public_n = public_size(public_n)
         fits(asked.batch_shape, public_n=public_n.shape)

@@ -139,8 +139,8 @@ def laplace(
     if isinstance(value, SensitivityProfile):
         if value.step is None or sensitivity is not None:
             raise ValueError(
-                "laplace takes a profile with steps (such as from dpjax.count) "
-                "alone, or a value and its sensitivity."
+                "laplace takes a profile with steps (such as from dpjax.count) alone, or a value "
+                "and its sensitivity."
             )
         sensitivity, resolution, value = value.step, value.resolution, value.value
     elif sensitivity is None:

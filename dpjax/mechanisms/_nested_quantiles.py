@@ -130,8 +130,8 @@ class NestedQuantiles(Batch):
         points = checks.float_array("y", y).astype(self.dtype)
         if points.ndim == 0 or points.shape[-1:] != self.event_shape:
             raise ValueError(
-                f"y must have a last axis of size {self.event_shape[0]} (quantiles), "
-                f"got shape {points.shape}."
+                f"y must have a last axis of size {self.event_shape[0]} (quantiles), got shape "
+                f"{points.shape}."
             )
         if self.asked.resolution is None:
             return _log_prob(self, points, None)

@@ -131,8 +131,8 @@ def begins_with(reader: str, shape: tuple[int, ...], outcome: Any) -> None:
     shapes = [leaf.shape for leaf in jax.tree.leaves(outcome)]
     if any(leaf_shape[: len(shape)] != shape for leaf_shape in shapes):
         raise ValueError(
-            f"every array of the outcome must begin with the axes of {reader}, "
-            f"{shape}, got shapes {shapes}."
+            f"every array of the outcome must begin with the axes of {reader}, {shape}, got shapes "
+            f"{shapes}."
         )
 
 

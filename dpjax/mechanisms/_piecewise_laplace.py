@@ -119,8 +119,8 @@ def piecewise_laplace(
     checks.instance("piecewise_laplace", profile, SensitivityProfile, PROFILES)
     if not profile.interpolable:
         raise ValueError(
-            "profile must be interpolable, as linear interpolation is not private "
-            "otherwise: use inverse_sensitivity."
+            "profile must be interpolable, as linear interpolation is not private otherwise: use "
+            "inverse_sensitivity."
         )
     return distribution_on_line(
         profile, epsilon, piece_costs=_costs, flat_cost=1.0, rho=rho, support=support

@@ -123,21 +123,21 @@ class RecursiveQuantiles(Batch):
         points = checks.float_array("y", y).astype(self.dtype)
         if points.ndim == 0 or points.shape[-1:] != self.event_shape:
             raise ValueError(
-                f"y must have a last axis of size {self.event_shape[0]} (quantiles), "
-                f"got shape {points.shape}."
+                f"y must have a last axis of size {self.event_shape[0]} (quantiles), got shape "
+                f"{points.shape}."
             )
         if self.splits is None:
             return _log_prob(self, points, jnp.zeros(points.shape, jnp.int32))
         if noisy is None:
             raise ValueError(
-                "log_prob needs noisy= for records with a resolution: the noisy "
-                "numbers that split equal records."
+                "log_prob needs noisy= for records with a resolution: the noisy numbers that split "
+                "equal records."
             )
         numbers = jnp.asarray(noisy)
         if numbers.shape[-1:] != self.event_shape or not jnp.issubdtype(numbers.dtype, jnp.integer):
             raise ValueError(
-                "noisy must be integers with a last axis of size "
-                f"{self.event_shape[0]}, got shape {numbers.shape}."
+                f"noisy must be integers with a last axis of size {self.event_shape[0]}, got shape "
+                f"{numbers.shape}."
             )
         return _log_prob(self, points, numbers.astype(jnp.int32))
 

@@ -102,8 +102,8 @@ def alpha_of(
         return epsilon - xp.maximum(-xp.expm1(beta) * xp.log(delta) - beta, beta)
 
     message = (
-        "beta = {1} exhausts epsilon = {0} at delta = {2}: "
-        "choose a smaller beta (see optimal_beta)."
+        "beta = {1} exhausts epsilon = {0} at delta = {2}: choose a smaller beta (see "
+        "optimal_beta)."
     )
     return checks.remaining(
         message,

@@ -91,8 +91,8 @@ def distribution_on_line(
             )
         if smooth or support != "restricted":
             raise ValueError(
-                "rho and support must not be given for a profile with a resolution, "
-                "whose draws are its multiples."
+                "rho and support must not be given for a profile with a resolution, whose draws "
+                "are its multiples."
             )
         return _on_grid(profile, rate, piece_costs, flat_cost)
     radius = checks.nonnegative("rho", rho, profile.dtype) if smooth else None

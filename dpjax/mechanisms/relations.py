@@ -26,8 +26,8 @@ def relation_of(
     if not isinstance(found, str):
         raise TypeError(
             "the first argument of guarantee must be that of the mechanism, if it has a neighbor "
-            "relation, and otherwise the "
-            f"name of the relation, such as 'add_remove' or 'swap'; got {type(statistic).__name__}."
+            "relation, and otherwise the name of the relation, such as 'add_remove' or 'swap'; "
+            f"got {type(statistic).__name__}."
         )
     return checks.one_of("the neighbor relation", found, known)
 

@@ -98,8 +98,8 @@ def nearest_point(
         or places.shape[-1] != drawn.shape[-1]
     ):
         raise ValueError(
-            f"points must be (N, D) for draws (..., D), got shapes {places.shape} "
-            f"and {drawn.shape}."
+            f"points must be (N, D) for draws (..., D), got shapes {places.shape} and "
+            f"{drawn.shape}."
         )
     apart = norm(drawn[..., None, :] - places, _NORMS[distance])
     return jnp.argmin(jnp.where(jnp.isnan(apart), np.inf, apart), axis=-1).astype(jnp.int32)

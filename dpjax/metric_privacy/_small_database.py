@@ -122,8 +122,8 @@ def small_databases(num_elements: int, size: int) -> np.ndarray:
     if count > MOST_DATABASES:
         raise ValueError(
             f"SmallDB enumerates all databases, at most {MOST_DATABASES} of them, got {count} "
-            f"databases of {size} records of "
-            f"{num_elements} kinds: use a smaller size or universe, or mwem, which enumerates none."
+            f"databases of {size} records of {num_elements} kinds: use a smaller size or universe, "
+            "or mwem, which enumerates none."
         )
     chosen = np.array(list(combinations_with_replacement(range(num_elements), size)))[::-1]
     found = np.zeros((count, num_elements), np.int64)

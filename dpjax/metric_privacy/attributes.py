@@ -83,23 +83,22 @@ def value_budgets(
     each = [budget_array("budgets", value) for value in budgets]
     if len(each) != array.shape[-1] or any(value.ndim < 1 for value in each):
         raise ValueError(
-            f"budgets must have one array for each of the {array.shape[-1]} "
-            f"attributes, got {len(each)}."
+            f"budgets must have one array for each of the {array.shape[-1]} attributes, got "
+            f"{len(each)}."
         )
     for a, value in enumerate(each):
         if rule == "min" and value.shape[-1] != 2:
             raise ValueError(
-                f"rule='min' needs attributes of two values, got {value.shape[-1]} for "
-                f"attribute {a}: "
-                "with budgets (1, 10, 10) the last two are 10 apart, but 2 by way of the first. "
-                "Use rule='sum' or weighted_hamming."
+                f"rule='min' needs attributes of two values, got {value.shape[-1]} for attribute "
+                f"{a}: with budgets (1, 10, 10) the last two are 10 apart, but 2 by way of the "
+                "first. Use rule='sum' or weighted_hamming."
             )
         if isinstance(array, np.ndarray) and not np.all(
             (array[..., a] >= 0) & (array[..., a] < value.shape[-1])
         ):
             raise ValueError(
-                f"the codes of attribute {a} must be 0 to {value.shape[-1] - 1}, "
-                "which have a budget."
+                f"the codes of attribute {a} must be 0 to {value.shape[-1] - 1}, which have a "
+                "budget."
             )
     codes, dtype = checks.codes(array), jnp.result_type(*each)
     of_elements = [_budgets_of(codes[..., a], value.astype(dtype)) for a, value in enumerate(each)]

@@ -85,8 +85,7 @@ class MetricGuarantee(Shown):
         if isinstance(other, (Guarantee, Composition)):
             raise TypeError(
                 "a MetricGuarantee can only be added to another one: convert it by "
-                ".guarantee(neighbors=...) first, "
-                f"got {type(other).__name__}."
+                f".guarantee(neighbors=...) first, got {type(other).__name__}."
             )
         if isinstance(other, int) and other == 0:  # the start of sum()
             return self
@@ -95,8 +94,7 @@ class MetricGuarantee(Shown):
         if (self.metric.size, self.neighbors) != (other.metric.size, other.neighbors):
             raise ValueError(
                 f"guarantees can only be added on one universe, got {self.metric.size} elements "
-                f"under {self.neighbors} neighbors and "
-                f"{other.metric.size} under {other.neighbors}."
+                f"under {self.neighbors} neighbors and {other.metric.size} under {other.neighbors}."
             )
         dtype = jnp.promote_types(self.metric.dtype, other.metric.dtype)
         parts = _sum(self._closed, other._closed), _sum(self._closed_ranges, other._closed_ranges)
@@ -126,8 +124,8 @@ class MetricGuarantee(Shown):
         else:
             unprotected = budgets.size - finite.size
             promise = (
-                f"no promise for {unprotected} of {budgets.size} pairs, "
-                f"so no DP under {self.neighbors} neighbors"
+                f"no promise for {unprotected} of {budgets.size} pairs, so no DP under "
+                f"{self.neighbors} neighbors"
             )
         return f"d-privacy on {size} elements{span}, {who}: {promise}"
 

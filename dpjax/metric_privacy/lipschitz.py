@@ -98,8 +98,8 @@ class LipschitzQueries:
                 ", the last of which is the null record" if self.neighbors == "add_remove" else ""
             )
             raise ValueError(
-                f"histograms must have a last axis of {self.size} elements{null_record}, got "
-                f"shape {histograms.shape}."
+                f"histograms must have a last axis of {self.size} elements{null_record}, got shape "
+                f"{histograms.shape}."
             )
         return evaluate(self.values, histograms)
 
@@ -256,8 +256,7 @@ def overspent(queries: LipschitzQueries, metric: Metric) -> jax.Array:
     if queries.size != metric.size or queries.neighbors != metric.neighbors:
         raise ValueError(
             f"queries and metric must have the same elements and neighbors, got {queries.size} "
-            f"elements under {queries.neighbors} and "
-            f"{metric.size} under {metric.neighbors}."
+            f"elements under {queries.neighbors} and {metric.size} under {metric.neighbors}."
         )
     dtype = jnp.promote_types(queries.dtype, metric.dtype)
     return _needed(queries.values.astype(dtype), metric.astype(dtype)) / queries.scale.astype(dtype)
@@ -268,8 +267,7 @@ def allowed_by(queries: LipschitzQueries, metric: Metric) -> Metric:
     if queries.batch_shape or metric.batch_shape:
         raise ValueError(
             "a guarantee describes one distribution: index the batch first, got queries and "
-            "metric of batch shapes "
-            f"{queries.batch_shape} and {metric.batch_shape}."
+            f"metric of batch shapes {queries.batch_shape} and {metric.batch_shape}."
         )
     try:
         excess = float(overspent(queries, metric))
@@ -279,8 +277,8 @@ def allowed_by(queries: LipschitzQueries, metric: Metric) -> Metric:
         ) from None
     if not excess <= 1:
         raise ValueError(
-            f"queries must differ by at most c d(i, j), got {excess:g} times that: "
-            "increase the scale c."
+            f"queries must differ by at most c d(i, j), got {excess:g} times that: increase the "
+            "scale c."
         )
     return metric.dense()
 

@@ -63,8 +63,8 @@ def with_scales(
     c = budget_array("scales", scales).astype(values.dtype)
     if c.shape[-1:] != values.shape[-2:-1]:
         raise ValueError(
-            f"scales must have one element for each of the {values.shape[-2]} "
-            f"queries, got shape {c.shape}."
+            f"scales must have one element for each of the {values.shape[-2]} queries, got shape "
+            f"{c.shape}."
         )
     return values, c, metric
 

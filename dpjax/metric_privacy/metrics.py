@@ -154,8 +154,8 @@ class Metric(Shown):
         """Return query values of all elements, ``(..., N)``, with a 0 for a null record."""
         if queries.shape[-1] != self.num_values:
             raise ValueError(
-                f"queries must have a last axis of {self.num_values} elements as the "
-                f"metric, got {queries.shape[-1]}."
+                f"queries must have a last axis of {self.num_values} elements as the metric, got "
+                f"{queries.shape[-1]}."
             )
         return jnp.pad(queries, [(0, 0)] * (queries.ndim - 1) + [(0, self.size - self.num_values)])
 
@@ -216,8 +216,7 @@ class Metric(Shown):
         if self.size != other.size or self.neighbors != other.neighbors:
             raise ValueError(
                 f"metrics must have the same elements and neighbors to be added, got {self.size} "
-                f"elements under {self.neighbors} and "
-                f"{other.size} under {other.neighbors}."
+                f"elements under {self.neighbors} and {other.size} under {other.neighbors}."
             )
         dtype = jnp.promote_types(self.dtype, other.dtype)
         one, two = (metric.astype(dtype).dense().budgets for metric in (self, other))
@@ -257,8 +256,8 @@ def from_budgets(budgets: ArrayLike) -> Metric:
             other = "" if i == j else f" and d({j}, {i}) = {exact[(*batch, j, i)]:g}"
             where = f" in batch element {tuple(batch)}" if batch else ""
             raise ValueError(
-                "budgets must be symmetric, nonnegative and 0 on the diagonal: "
-                f"d({i}, {j}) = {exact[(*batch, i, j)]:g}{other}{where}."
+                f"budgets must be symmetric, nonnegative and 0 on the diagonal: d({i}, {j}) = "
+                f"{exact[(*batch, i, j)]:g}{other}{where}."
             )
     return Metric(symmetric(array))
 

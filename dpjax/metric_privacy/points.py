@@ -75,8 +75,8 @@ def point_metric(
             coordinates = jnp.where(jnp.abs(coordinates[..., :1]) <= 90, coordinates, jnp.nan)
         elif np.any(np.abs(np.asarray(points, np.float64)[..., 0]) > 90):
             raise ValueError(
-                "points must be (latitude, longitude) in degrees for great_circle, "
-                "with latitudes from -90 to 90."
+                "points must be (latitude, longitude) in degrees for great_circle, with latitudes "
+                "from -90 to 90."
             )
     rate = checks.positive("epsilon", epsilon, coordinates.dtype)
     fits(coordinates.shape[:-2], epsilon=rate.shape)

@@ -90,8 +90,7 @@ class Report:
             number = f"{report.violations}{' or more' if report.violations == _MOST else ''}"
             wrong.append(
                 f"d({i}, {j}) = {report.direct:g} > d({i}, {k}) + d({k}, {j}) = {report.detour:g}, "
-                f"the worst of {number} triangles "
-                "(closure() repairs them)"
+                f"the worst of {number} triangles (closure() repairs them)"
             )
         verdict = "no metric: " + "; ".join(wrong) if wrong else "a metric"
         verdict += f"; {report.coincident} pairs are at distance 0" if report.coincident else ""

@@ -108,8 +108,8 @@ def _handle(call: Any) -> None:
         function = _functions.get(tuple(which.reshape(-1)[:2].tolist()))
         if function is None:  # a program that was compiled by another process
             raise RuntimeError(
-                "a compiled program of another process calls a function that is "
-                "not registered in this one."
+                "a compiled program of another process calls a function that is not registered in "
+                "this one."
             )
         function(results, *arguments)
     except BaseException:  # no exception may propagate into XLA

@@ -39,8 +39,7 @@ def check_key(key: Any) -> jax.Array:
     if isinstance(key, jax.Array | np.ndarray) and key.dtype == np.uint32:
         raise TypeError(
             "key must be a typed key: use jax.random.key(seed), not PRNGKey(seed), or convert raw "
-            "key data by "
-            "jax.random.wrap_key_data."
+            "key data by jax.random.wrap_key_data."
         )
     if not (isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)):
         raise TypeError(
@@ -54,8 +53,7 @@ def check_key(key: Any) -> jax.Array:
     if implementation != "threefry2x32":
         raise ValueError(
             f"key must be a threefry2x32 key, got {implementation!r}, which repeats its words "
-            "under vmap: use "
-            "jax.random.key(seed, impl='threefry2x32')."
+            "under vmap: use jax.random.key(seed, impl='threefry2x32')."
         )
     if not getattr(jax.config, "jax_threefry_partitionable", True):
         raise ValueError(

@@ -58,8 +58,8 @@ def words(key: jax.Array, shape: tuple[int, ...]) -> Words:
     size = prod(shape)
     if size >= 2**32:
         raise ValueError(
-            f"shape must have fewer than 2^32 elements, got {shape}; use several "
-            "keys (jax.random.split)."
+            f"shape must have fewer than 2^32 elements, got {shape}; use several keys "
+            "(jax.random.split)."
         )
     drawn = fold_in_range(row_words(check_key(key), ()), size)
     return Words(drawn.high.reshape(shape), drawn.low.reshape(shape))

@@ -203,8 +203,8 @@ def confidence_interval(
     if public_n is None:
         if neighbors == "add_remove":
             raise ValueError(
-                "public_n must be given under add_remove: a public number of records "
-                "for the coverage."
+                "public_n must be given under add_remove: a public number of records for the "
+                "coverage."
             )
         shape = shape_of(x)
         public_n = shape[-1] if shape else 0

@@ -104,23 +104,21 @@ class Quantiles(Statistic):
         levels, size = self.levels, self.records_grid.size
         if method == "nested" and len(levels) < 3:
             return (
-                f"qs must have at least 3 levels for nested quantiles, got {len(levels)}: "
-                "use dpjax.release.joint_quantiles."
+                f"qs must have at least 3 levels for nested quantiles, got {len(levels)}: use "
+                "dpjax.release.joint_quantiles."
             )
         most = _BITS // (size.bit_length() + _BITS_OF_PARTS)
         if method == "joint" and len(levels) > most:
             other = "nested" if len(levels) > 2 else "recursive"
             return (
                 f"{len(levels)} quantiles on a grid of {size} numbers are too many for one draw, "
-                f"at most {most}: "
-                f"use dpjax.release.{other}_quantiles, or a coarser resolution."
+                f"at most {most}: use dpjax.release.{other}_quantiles, or a coarser resolution."
             )
         if method == "nested" and (together := Nesting.of(levels).most) > most:
             return (
                 f"{len(levels)} nested quantiles on a grid of {size} numbers are too many: "
-                f"{together} are drawn together, at most "
-                f"{most} are supported. Use dpjax.release.recursive_quantiles, or a coarser "
-                "resolution."
+                f"{together} are drawn together, at most {most} are supported. Use "
+                "dpjax.release.recursive_quantiles, or a coarser resolution."
             )
         if method == "joint":
             return ""
@@ -129,8 +127,7 @@ class Quantiles(Statistic):
         # Ranks are 64-bit integers for every number of records, which may be private.
         return "" if denominator < 2**22 else (
             f"qs lead to ranks with the denominator {denominator}, too large for exact ranks: use "
-            "short decimals or "
-            "Fractions such as Fraction(1, 3)."
+            "short decimals or Fractions such as Fraction(1, 3)."
         )  # fmt: skip
 
     def drawn_by(self, neighbors: str, epsilon: Fraction | None = None) -> str:
@@ -305,8 +302,7 @@ class Quantiles(Statistic):
         if self.max_records is None:
             raise ValueError(
                 "joint quantiles need max_records=, a public guess of the size of the largest "
-                "group, as sizes are private; "
-                "nested and recursive quantiles do not."
+                "group, as sizes are private; nested and recursive quantiles do not."
             )
         return default_reach(self.levels, epsilon, self.records_grid.size, self.max_records)
 

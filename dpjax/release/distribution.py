@@ -96,8 +96,8 @@ class GridDistribution(Shown):
         if exact == "permute_and_flip":
             if cost < _LEAST_FLIPS:
                 raise ValueError(
-                    "permute_and_flip needs an epsilon of at least 2^-14, got "
-                    f"{epsilon}: use piecewise_laplace."
+                    f"permute_and_flip needs an epsilon of at least 2^-14, got {epsilon}: use "
+                    "piecewise_laplace."
                 )
             profile = profile.in_steps()
         return GridDistribution(profile, cost / 2, grid, exact, tuple(batch_shape))

@@ -155,8 +155,7 @@ class Parameters(NamedTuple):
         if whole >= 2**27:
             raise ValueError(
                 f"qs have the common denominator {whole}, too large for exact ranks: use short "
-                "decimals or Fractions such as "
-                "Fraction(1, 3)."
+                "decimals or Fractions such as Fraction(1, 3)."
             )
         unit = epsilon / (4 * whole * (single or 1))
         aims, cut = (

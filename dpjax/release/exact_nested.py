@@ -68,8 +68,8 @@ class Nested:
         exact_epsilon(self._first), exact_epsilon(self._second)
         if epsilon < (least := least_epsilon(levels, neighbors, size_is_public)):
             raise ValueError(
-                f"epsilon is too small for {len(levels)} nested quantiles: use at "
-                f"least {float(least):.2g}."
+                f"epsilon is too small for {len(levels)} nested quantiles: use at least "
+                f"{float(least):.2g}."
             )
         check_rates([self._number] if self._number else [])
         # Parts with the same levels are drawn together, whatever their shares.

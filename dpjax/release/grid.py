@@ -62,8 +62,8 @@ class Multiples:
         start, end = (int(bound / step) for bound in ends if bound is not None)
         if end - start >= _LARGEST:
             raise ValueError(
-                f"{end - start + 1} multiples of {resolution} are more than 2^31 - "
-                "2: use a coarser resolution."
+                f"{end - start + 1} multiples of {resolution} are more than 2^31 - 2: use a "
+                "coarser resolution."
             )
         return Multiples(step, start, end - start + 1)
 
@@ -235,21 +235,21 @@ def grid_of(
         checks.instance("grid", grid, Floats, "dpjax.release.Floats(digits=3)")
         if not (lower is None and upper is None and resolution is None):
             raise ValueError(
-                "grid cannot be combined with lower, upper or resolution: it has a "
-                "range and a precision."
+                "grid cannot be combined with lower, upper or resolution: it has a range and a "
+                "precision."
             )
         return grid
     if lower is None or upper is None or resolution is None:
         raise TypeError(
-            "a release needs lower, upper and resolution; or, without bounds, a grid "
-            "such as dpjax.release.Floats()."
+            "a release needs lower, upper and resolution; or, without bounds, a grid such as "
+            "dpjax.release.Floats()."
         )
     kinds = {kind_of(lower), kind_of(upper)}
     if len(kinds) > 1 or isinstance(resolution, datetime.timedelta) != (kinds != {None}):
         raise TypeError(
             "lower and upper must both be numbers, dates, times or durations, and resolution must "
-            "be a datetime.timedelta "
-            f"unless they are numbers: got {lower!r}, {upper!r} and {resolution!r}."
+            f"be a datetime.timedelta unless they are numbers: got {lower!r}, {upper!r} and "
+            f"{resolution!r}."
         )
     return Multiples.between(lower, upper, resolution)
 

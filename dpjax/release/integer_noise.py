@@ -121,8 +121,8 @@ def check_rates(rates: Sequence[Fraction]) -> None:
     for rate in rates:
         if not Fraction(1, 2**40) <= rate <= 2**20:
             raise ValueError(
-                "noise must be from 2^-20 to 2^40 times the resolution, got "
-                f"{float(1 / rate):g} times."
+                f"noise must be from 2^-20 to 2^40 times the resolution, got {float(1 / rate):g} "
+                "times."
             )
 
 

@@ -294,13 +294,13 @@ def exact_rates(
     """
     if scales.shape != (whole.shape[0],) or not np.all(scales >= 0):
         raise ValueError(
-            f"scales must be {whole.shape[0]} nonnegative numbers, one for each "
-            f"query, got {scales}."
+            f"scales must be {whole.shape[0]} nonnegative numbers, one for each query, got "
+            f"{scales}."
         )
     if np.any(np.isinf(scales)):
         raise ValueError(
-            "queries must not distinguish elements of budget 0: remove the query, or "
-            "use fit_queries."
+            "queries must not distinguish elements of budget 0: remove the query, or use "
+            "fit_queries."
         )
     rates = [None if c == 0 else _rounded_down(step / Fraction(float(c))) for c in scales]
     silent = [k for k, rate in enumerate(rates) if rate is None]
@@ -309,8 +309,8 @@ def exact_rates(
         and _largest(lambda i, j: sum(abs(whole[k, i] - whole[k, j]) for k in silent), budgets) > 0
     ):
         raise ValueError(
-            "a scale of 0 needs a query that, rounded to the resolution, "
-            "distinguishes no protected pair."
+            "a scale of 0 needs a query that, rounded to the resolution, distinguishes no "
+            "protected pair."
         )
     noisy = [(k, rate) for k, rate in enumerate(rates) if rate is not None]
     load = _largest(
@@ -318,8 +318,8 @@ def exact_rates(
     )
     if not most and load > 1 + Fraction(1, 2**20):
         raise ValueError(
-            f"scales overspend the budgets: the largest load is {float(load):g}, and "
-            "must be at most 1."
+            f"scales overspend the budgets: the largest load is {float(load):g}, and must be at "
+            "most 1."
         )
     divisor = load if load > 1 or (most and load > 0) else Fraction(1)
     return [None if rate is None else rate / divisor for rate in rates]
@@ -330,8 +330,8 @@ def least_ratio(change: Callable[[int, int], int], budgets: np.ndarray) -> Fract
     largest = _largest(change, budgets)
     if largest == 0:
         raise ValueError(
-            "no protected pair changes any difference of scores: the choice needs no "
-            "mechanism, as it is public."
+            "no protected pair changes any difference of scores: the choice needs no mechanism, as "
+            "it is public."
         )
     return 1 / largest
 
@@ -344,8 +344,8 @@ def _largest(change: Callable[[int, int], Any], budgets: np.ndarray) -> Fraction
             moved = Fraction(change(i, j))
             if moved and budgets[i, j] == 0:
                 raise ValueError(
-                    f"elements {j} and {i} have a budget of 0, but the queries or "
-                    "weights distinguish them."
+                    f"elements {j} and {i} have a budget of 0, but the queries or weights "
+                    "distinguish them."
                 )
             if moved:
                 largest = max(largest, moved / Fraction(float(budgets[i, j])))
@@ -404,14 +404,14 @@ def _public_total(counts: np.ndarray, metric: Metric, total: int | None) -> int:
         return checks.static_integer("public_n", total, 1)
     if metric.neighbors == "add_remove":
         raise ValueError(
-            "n is private under add_remove neighbors: give public_n=, a public total "
-            "or an upper bound on n."
+            "n is private under add_remove neighbors: give public_n=, a public total or an upper "
+            "bound on n."
         )
     sums = {int(n) for n in np.ravel(np.sum(counts, axis=-1))}
     if len(sums) > 1:
         raise ValueError(
-            f"all histograms of x must have the same n, got {sorted(sums)}: release "
-            "them one by one."
+            f"all histograms of x must have the same n, got {sorted(sums)}: release them one by "
+            "one."
         )
     return sums.pop() if sums else 0
 
@@ -428,8 +428,8 @@ def _choice(
     """Choose with P(r) proportional to e^(min(rate, 32) score), for scores from ``least`` to 0."""
     if -least > _MOST_SCORES:
         raise ValueError(
-            f"scores have {1 - least} multiples of the resolution, more than 2^53: "
-            "use a coarser resolution."
+            f"scores have {1 - least} multiples of the resolution, more than 2^53: use a coarser "
+            "resolution."
         )
     number = checks.static_integer("draws", draws, 1)
     found = choice_between(scores, 2 * min(rate, Fraction(32)), 1, least, 0, "exponential")

@@ -74,8 +74,8 @@ def as_array(x: Any) -> np.ndarray:
     checks.refuse_frame("x", x)
     if _is_masked(x):
         raise TypeError(
-            "x must not be a masked array, whose mask would be lost: pass "
-            ".filled(np.nan), or mask=."
+            "x must not be a masked array, whose mask would be lost: pass .filled(np.nan), or "
+            "mask=."
         )
     if isinstance(getattr(x, "dtype", None), np.dtype):
         array = np.asarray(x)
@@ -130,8 +130,8 @@ def refuse_traces(x: Any) -> None:
     """Raise inside jit, vmap or grad; a vmap that closes over the data cannot be detected."""
     if checks.is_tracing(x):
         raise TypeError(
-            "a release cannot run inside jit, vmap or grad: it would not draw new "
-            "values at each call."
+            "a release cannot run inside jit, vmap or grad: it would not draw new values at each "
+            "call."
         )
 
 

@@ -154,8 +154,8 @@ class Statistic:
         batch: tuple[int, ...],
     ) -> Any:
         raise ValueError(
-            f"{type(self).__name__} has no distribution in closed form: simulate it "
-            "with dpjax.frames.simulate."
+            f"{type(self).__name__} has no distribution in closed form: simulate it with "
+            "dpjax.frames.simulate."
         )
 
     def _release(
@@ -197,13 +197,13 @@ class Statistic:
         checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
         if neighbors not in self.relations:
             raise ValueError(
-                f"neighbors must be {self.relations[0]!r} for {type(self).__name__}, "
-                f"got {neighbors!r}."
+                f"neighbors must be {self.relations[0]!r} for {type(self).__name__}, got "
+                f"{neighbors!r}."
             )
         if mechanism is not None and not self.mechanisms:
             raise ValueError(
-                f"{type(self).__name__} has only one mechanism: mechanism must be "
-                f"None, got {mechanism!r}."
+                f"{type(self).__name__} has only one mechanism: mechanism must be None, got "
+                f"{mechanism!r}."
             )
         if not self.mechanisms:
             return ""
@@ -241,8 +241,8 @@ class Statistic:
         """Return the statistic that :meth:`to_dict` describes."""
         if not isinstance(given, dict) or not isinstance(given.get("statistic"), str):
             raise ValueError(
-                "a statistic must be a dictionary as to_dict returns it, with a "
-                f"'statistic' name, got {given!r}."
+                "a statistic must be a dictionary as to_dict returns it, with a 'statistic' name, "
+                f"got {given!r}."
             )
         parameters = dict(given)
         kind = checks.one_of("statistic", parameters.pop("statistic"), Statistic.kinds)
@@ -318,8 +318,8 @@ class _OnGrid(Statistic):
         self._settle()
         if max(abs(end) for end in self._ends(self.values_grid())) > _COUNTED:
             raise ValueError(
-                "resolution is too fine for a float: use a coarser resolution, or "
-                "bounds closer to 0."
+                "resolution is too fine for a float: use a coarser resolution, or bounds closer to "
+                "0."
             )
 
     @staticmethod
@@ -415,8 +415,7 @@ class _OfLevel(ByRank):
         if denominator >= 2**22:
             raise ValueError(
                 f"q has the denominator {denominator}, too large for exact ranks: use a short "
-                "decimal or a Fraction such as "
-                "Fraction(1, 3)."
+                "decimal or a Fraction such as Fraction(1, 3)."
             )
         super().__post_init__()
 
@@ -657,8 +656,8 @@ class Sum(_OnGrid):
         found = self._records().times(n, self._records().resolution)
         if max(abs(end) for end in self._ends(found)) > _COUNTED:
             raise ValueError(
-                f"a float cannot count the sum of {n} records: use a coarser "
-                "resolution, or bounds closer to 0."
+                f"a float cannot count the sum of {n} records: use a coarser resolution, or bounds "
+                "closer to 0."
             )
         return found
 

@@ -87,8 +87,8 @@ class LocalSensitivity(Batch):
 
     _event_axes = ("at_distance",)
     _next_step = (
-        ": dpjax.from_local_sensitivity makes a profile of it, "
-        "dpjax.smooth_cauchy and propose_test_release take it"
+        ": dpjax.from_local_sensitivity makes a profile of it, dpjax.smooth_cauchy and "
+        "propose_test_release take it"
     )
 
     def smooth(self, beta: ArrayLike) -> SmoothSensitivity:

@@ -75,8 +75,8 @@ def from_radii(
         raise ValueError("lower and upper must be given together, or neither of them.")
     if lower is None and step is None:
         raise ValueError(
-            "lower and upper, or step, or all three must be given: they determine "
-            "the levels after the last radius."
+            "lower and upper, or step, or all three must be given: they determine the levels after "
+            "the last radius."
         )
     center = checks.float_array("value", value)
     above = checks.float_array("radii", radii).astype(center.dtype)
@@ -91,8 +91,7 @@ def from_radii(
         raise ValueError(
             "radii must be (..., k) with an axis for each axis of value (radii[None] are shared "
             f"by all datasets), got shapes {above.shape} and {center.shape}; for a statistic with "
-            "several "
-            "components use from_vector_radii."
+            "several components use from_vector_radii."
         )
     bounds = None if lower is None or upper is None else checks.bounds(lower, upper, center.dtype)
     size = None if step is None else checks.positive("step", step, center.dtype)
@@ -192,8 +191,8 @@ def from_local_sensitivity(
     if isinstance(value, LocalSensitivity):
         if local_sensitivity_at is not None or given:
             raise TypeError(
-                "only num_levels and step can be given with a LocalSensitivity, which "
-                "has its own bounds and relation."
+                "only num_levels and step can be given with a LocalSensitivity, which has its own "
+                "bounds and relation."
             )
         local_sensitivity_at = value.at_distance
         given = {"neighbors": value.neighbors, "lower": value.lower, "upper": value.upper}
@@ -202,8 +201,8 @@ def from_local_sensitivity(
     if callable(local_sensitivity_at):
         if num_levels is None:
             raise ValueError(
-                "num_levels must be given if local_sensitivity_at is a function: the "
-                "number of distances to use."
+                "num_levels must be given if local_sensitivity_at is a function: the number of "
+                "distances to use."
             )
         each = [
             checks.float_array("local_sensitivity_at", local_sensitivity_at(k))

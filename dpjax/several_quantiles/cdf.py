@@ -100,8 +100,8 @@ class QuantileCdf(Distribution):
         ends = checks.float_array("edges", edges).astype(self.dtype)
         if ends.ndim != 1 or ends.shape[0] < 2:
             raise ValueError(
-                "edges must be one-dimensional with at least two ascending numbers, "
-                f"got shape {ends.shape}."
+                "edges must be one-dimensional with at least two ascending numbers, got shape "
+                f"{ends.shape}."
             )
         upto = jnp.moveaxis(self.cdf(ends.reshape(-1, *[1] * len(self.batch_shape))), 0, -1)
         first = jnp.where(ends[0] <= self.values[..., :1], 0.0, upto[..., :1])

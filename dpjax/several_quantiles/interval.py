@@ -72,8 +72,8 @@ def plan_of(
     for name, bound in (("lower", lower), ("upper", upper)):
         if checks.is_jax_array(bound):
             raise TypeError(
-                f"{name} must be a static number, not a JAX array, because the "
-                "coverage is computed from it."
+                f"{name} must be a static number, not a JAX array, because the coverage is "
+                "computed from it."
             )
     step, low, high = (
         checks.resolution(resolution, (lower, upper), 2**51),
@@ -117,8 +117,7 @@ def planned_levels(
     if parts == 0:
         raise ValueError(
             f"q must have a smaller denominator for exact ranks of {n} records at this epsilon, "
-            f"got {q.denominator}: "
-            "use a short decimal or a Fraction such as Fraction(1, 3)."
+            f"got {q.denominator}: use a short decimal or a Fraction such as Fraction(1, 3)."
         )
     widest = ceil(min(q, 1 - q) * parts) - 1
 
@@ -136,8 +135,7 @@ def planned_levels(
     else:
         raise ValueError(
             f"coverage must be at most {1 - least:.3g} for {n} records with this epsilon, bounds, "
-            "resolution and ties, "
-            f"got {coverage:g}: a larger epsilon or n raises it."
+            f"resolution and ties, got {coverage:g}: a larger epsilon or n raises it."
         )
     while steps - low > 1:
         middle = (low + steps) // 2

@@ -162,8 +162,8 @@ class JointQuantiles(Batch):
         points = checks.float_array("y", y).astype(self.dtype)
         if points.shape[-1:] != self.event_shape:
             raise ValueError(
-                f"y must have a last axis of size {self.event_shape[0]} (quantiles), "
-                f"got shape {points.shape}."
+                f"y must have a last axis of size {self.event_shape[0]} (quantiles), got shape "
+                f"{points.shape}."
             )
         return _log_prob(self, points, None)
 

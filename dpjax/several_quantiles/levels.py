@@ -17,8 +17,8 @@ def levels_of(qs: Iterable[float | Fraction | str]) -> tuple[Fraction, ...]:
     """Return quantile levels as fractions; raise if they are not ascending or not in (0, 1)."""
     if isinstance(qs, str) or not isinstance(qs, Iterable) or getattr(qs, "ndim", 1) == 0:
         raise TypeError(
-            f"qs must be several levels such as [0.25, 0.5], got {qs!r}: for one "
-            "level use dpjax.quantile."
+            f"qs must be several levels such as [0.25, 0.5], got {qs!r}: for one level use "
+            "dpjax.quantile."
         )
     levels = tuple(level_of(q) for q in qs)
     if not levels or any(a >= b for a, b in pairwise(levels)):

@@ -81,8 +81,8 @@ def level_of(q: Any) -> Fraction:
     """
     if checks.is_jax_array(q):
         raise TypeError(
-            "a level must be a static number or Fraction, not a JAX array, because "
-            "ranks are computed exactly."
+            "a level must be a static number or Fraction, not a JAX array, because ranks are "
+            "computed exactly."
         )
     fraction = checks.exact(f"{q:.15g}" if isinstance(q, float) else q)
     if fraction is None:

@@ -164,8 +164,8 @@ def simulate(
         )
         if state.draws > draws:
             raise ValueError(
-                f"draws must be at least {state.draws}, the number that {keep} "
-                f"already has, got {draws}."
+                f"draws must be at least {state.draws}, the number that {keep} already has, got "
+                f"{draws}."
             )
         # The same program may round differently on another machine, which one repeated chunk shows.
         if state.chunks and keep.first_chunk != digest(to_host(run(0, chunk), rows.here)):
@@ -228,8 +228,8 @@ def _values(found: Any, draws: jax.Array) -> jax.Array:
         raise TypeError(f"statistic must return one array of real numbers, got {found}.")
     if found.shape[:2] != draws.shape[:2]:
         raise ValueError(
-            f"statistic must preserve the axes of draws and rows, {draws.shape[:2]} "
-            f"here, got shape {found.shape}."
+            f"statistic must preserve the axes of draws and rows, {draws.shape[:2]} here, got "
+            f"shape {found.shape}."
         )
     return found.astype(draws.dtype)
 

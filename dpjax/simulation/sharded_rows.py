@@ -176,8 +176,8 @@ def place(data: Any, devices: Devices | None, first_row: int | None) -> tuple[Ro
         raise ValueError("data must have at least one row, got none.")
     if any(isinstance(leaf, jax.Array) and not leaf.is_fully_addressable for leaf in leaves):
         raise ValueError(
-            "data must be this process's own rows, got an array on several "
-            "processes: pass its local part."
+            "data must be this process's own rows, got an array on several processes: pass its "
+            "local part."
         )
     first, everywhere = _position(count, first_row)
     mesh = Mesh(np.array(_local(devices)[:count]), (AXIS,))
@@ -219,8 +219,8 @@ def _local(devices: Devices | None) -> list[jax.Device]:
     foreign = [device for device in chosen if device.process_index != jax.process_index()]
     if foreign:
         raise ValueError(
-            f"devices must belong to this process, got {foreign}; every process "
-            "simulates its own rows."
+            f"devices must belong to this process, got {foreign}; every process simulates its own "
+            "rows."
         )
     return chosen
 
@@ -273,8 +273,8 @@ def _evaluate(distribution_fn: DistributionFn, each: int, data: Any) -> Any:
     if batch[:1] != (each,):
         raise ValueError(
             "the batch of the distribution must start with the rows of data, but distribution_fn "
-            f"got {each} rows and "
-            f"returned batch shape {batch}: for a sweep, put the parameters on later axes."
+            f"got {each} rows and returned batch shape {batch}: for a sweep, put the parameters on "
+            "later axes."
         )
     if not hasattr(distribution, "_sample"):
         distribution = jax.vmap(

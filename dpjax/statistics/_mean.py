@@ -103,8 +103,8 @@ def mean(
     if resolution is not None:
         if neighbors != "swap" or num_records is not None or mask is not None:
             raise ValueError(
-                "resolution needs swap neighbors, without num_records and mask: n must be the "
-                "same for all rows and neighbors."
+                "resolution needs swap neighbors, without num_records and mask: n must be the same "
+                "for all rows and neighbors."
             )
         total = sum(x, lower=lower, upper=upper, neighbors=neighbors, resolution=resolution)
         assert total.resolution is not None

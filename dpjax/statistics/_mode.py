@@ -157,15 +157,15 @@ def candidate_labels(candidates: ArrayLike, dtype: Any) -> jax.Array:
     labels = checks.float_array("candidates", candidates).astype(dtype)
     if labels.ndim == 0 or labels.shape[-1] == 0:
         raise ValueError(
-            "candidates must have a last axis with at least one candidate, got "
-            f"shape {labels.shape}."
+            "candidates must have a last axis with at least one candidate, got shape "
+            f"{labels.shape}."
         )
     if not isinstance(candidates, jax.Array):
         ordered = np.sort(np.asarray(candidates, np.float64).astype(dtype), axis=-1)
         if not np.all(np.isfinite(ordered)) or np.any(ordered[..., 1:] == ordered[..., :-1]):
             raise ValueError(
-                "candidates must be finite and distinct (in "
-                f"{np.dtype(dtype).name}), got {candidates}."
+                f"candidates must be finite and distinct (in {np.dtype(dtype).name}), got "
+                f"{candidates}."
             )
     return labels
 

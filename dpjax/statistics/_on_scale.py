@@ -72,8 +72,8 @@ def on_scale(
         )
     if options.get("resolution") is not None:
         raise ValueError(
-            "on_scale takes no resolution, as multiples do not stay multiples on "
-            "another scale: see release.Floats."
+            "on_scale takes no resolution, as multiples do not stay multiples on another scale: "
+            "see release.Floats."
         )
     records = checks.float_array("x", x)
     lower, upper = ends_on_scale(transform, records.dtype)

@@ -225,8 +225,7 @@ def check_size(ranks: Ranks, n: int, most: int) -> None:
     if ranks.denominator * most >= 2**31:
         raise ValueError(
             f"q must have a smaller denominator for exact ranks of {n} records, got "
-            f"{ranks.denominator}: "
-            "use a short decimal or a Fraction such as Fraction(1, 3)."
+            f"{ranks.denominator}: use a short decimal or a Fraction such as Fraction(1, 3)."
         )
 
 

@@ -102,8 +102,8 @@ def sum(  # named as in NumPy and JAX
     if resolution is not None:
         if neighbors == "add_remove" and max_count is None:
             raise ValueError(
-                "resolution needs max_count under add_remove neighbors, as an "
-                "unbounded sum is not on a finite grid."
+                "resolution needs max_count under add_remove neighbors, as an unbounded sum is not "
+                "on a finite grid."
             )
         records, present, low, high = arrays
         multiple = checks.resolution(

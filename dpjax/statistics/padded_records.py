@@ -44,8 +44,8 @@ def presence(
             or present.shape[-1] != records.shape[-1]
         ):
             raise ValueError(
-                f"mask must be bool with last axis {records.shape[-1]}, got "
-                f"{present.dtype} of shape {present.shape}."
+                f"mask must be bool with last axis {records.shape[-1]}, got {present.dtype} of "
+                f"shape {present.shape}."
             )
         return present
     if num_records is not None:
@@ -95,13 +95,13 @@ def bounded_records(
             most, smallest = range_of(b - a, np.maximum(abs(a), abs(b)), n, unit(records.dtype))
         if not np.all(most < float(jnp.finfo(records.dtype).max)):
             raise ValueError(
-                f"lower and upper must be smaller to sum {n} records in "
-                f"{records.dtype}, got {lower} and {upper}."
+                f"lower and upper must be smaller to sum {n} records in {records.dtype}, got "
+                f"{lower} and {upper}."
             )
         if not np.all(smallest > tiny):
             raise ValueError(
-                f"lower and upper must be further apart for {n} records in "
-                f"{records.dtype}, got {lower} and {upper}."
+                f"lower and upper must be further apart for {n} records in {records.dtype}, got "
+                f"{lower} and {upper}."
             )
         return records, present, low, high
     most, smallest = range_of(high - low, jnp.maximum(abs(low), abs(high)), n, unit(records.dtype))

@@ -64,8 +64,8 @@ def quantiles(
     if level_parts(levels)[1] * (records.shape[-1] + 4) >= 2**27:
         raise ValueError(
             f"qs must have a smaller common denominator for exact ranks of {records.shape[-1]} "
-            f"records, got {level_parts(levels)[1]}: "
-            "use short decimals or Fractions such as Fraction(1, 3)."
+            f"records, got {level_parts(levels)[1]}: use short decimals or Fractions such as "
+            "Fraction(1, 3)."
         )
     low, high = checks.bounds(lower, upper, records.dtype)
     step = (

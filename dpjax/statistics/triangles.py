@@ -218,8 +218,7 @@ def _read_adjacency(
     if comb(num_nodes, 3) > jnp.iinfo(jnp.result_type(int)).max:
         raise ValueError(
             f"adjacency must have fewer than {num_nodes} nodes to count triangles in 32 bits: "
-            "enable jax_enable_x64, "
-            "or use triangle_count_of_edges."
+            "enable jax_enable_x64, or use triangle_count_of_edges."
         )
     value, radii = _of_adjacency(linked, num_levels, sensitivity)
     return value.astype(linked.dtype), radii.astype(linked.dtype), num_nodes
@@ -230,8 +229,8 @@ def _read_edges(
 ) -> tuple[jax.Array, jax.Array, int]:
     if checks.is_traced(edges):
         raise TypeError(
-            "triangle_count_of_edges cannot be traced, as it runs on the host: call "
-            "it outside jit, vmap and grad."
+            "triangle_count_of_edges cannot be traced, as it runs on the host: call it outside "
+            "jit, vmap and grad."
         )
     num_nodes = checks.static_integer("num_nodes", num_nodes, 0)
     pairs = np.asarray(edges)

@@ -48,8 +48,8 @@ def test_the_text_and_the_verdict(run, monkeypatch):
     outcome = run("audit", "--draws", 20000, "--neighbors", "swap")
     assert (outcome.code, outcome.err) == (1, "")
     assert (
-        "BROKEN: broken claims 1-DP and 1-bounded-range under swap neighbors, and its exact loss "
-        "is 1.8202, its range 2.0000." in outcome.words
+        "BROKEN: broken claims 1-DP and 1-bounded-range under swap neighbors, and "
+        "its exact loss is 1.8202, its range 2.0000." in outcome.words
     )
     assert "BROKEN: exponential" not in outcome.words
 

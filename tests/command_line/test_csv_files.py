@@ -19,8 +19,7 @@ from dpjax.command_line.errors import UserError
 
 SENTENCE = (
     "{} is not well-formed CSV (RFC 4180) in this encoding, with as many cells in each record as "
-    "in the first: correct it, or give "
-    "--records lines, which reads each line as a record."
+    "in the first: correct it, or give --records lines, which reads each line as a record."
 )
 NUMBERS = [
     *(

@@ -62,8 +62,8 @@ def test_the_text_says_what_was_done(run, monkeypatch):
     assert abs(float(exact) - float(measured)) < 6 * float(error)
     for part in (
         "One private median of each of 50 datasets of 4 points, one call for each mechanism.",
-        "Data: standard normal, clamped to the bounds [-3, 4.5]. epsilon 1; neighbors "
-        "swap; seed 0.",
+        "Data: standard normal, clamped to the bounds [-3, 4.5]. epsilon 1; neighbors swap; seed "
+        "0.",
         "mechanism exact mean |error| measured medians per second compile seconds",
         "Device ",
         "inverse_sensitivity: 1-DP and 1-bounded-range under swap neighbors",

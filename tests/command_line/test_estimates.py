@@ -208,8 +208,8 @@ def test_each_column_has_bounds_and_a_resolution_of_its_own(answer, run, write):
     assert (v["simulated"] % 20, u["simulated"] % 0.5) == (0, 0)
     assert "--resolution has 3 values for 2 columns" in run("median", file, *options, 1).mistake
     assert (
-        "Median (definition lower) of v, u; neighbors add_remove. Resolution 20, "
-        "1/2; seed" in run("median", file, *options).words
+        "Median (definition lower) of v, u; neighbors "
+        "add_remove. Resolution 20, 1/2; seed" in run("median", file, *options).words
     )
 
 
@@ -279,8 +279,8 @@ def test_several_quantiles_take_the_grid_a_seed_and_the_guess_of_a_release(run, 
         run(*command[:-5], "--quantile", "0.5", "--resolution", 1, *guess, 7),
     ):
         assert (
-            "--max-records, a public guess of the size of the largest group, must be given for "
-            "several quantiles" in refused.mistake
+            "--max-records, a public guess of the size of the largest group, "
+            "must be given for several quantiles" in refused.mistake
         )
 
 
@@ -311,8 +311,8 @@ def test_a_person_with_several_records_is_one(run, answer, write):
     assert (row["records"], row["value"]) == (1400, 90)  # control
     said = run(*command, "--unit", "p").words
     assert (
-        "for one person with all records, more or less. A person is all records with one label in "
-        "the column p, combined" in said
+        "for one person with all records, more or less. A person is all records with one "
+        "label in the column p, combined" in said
     )
     counted = (
         "quantile",
@@ -366,10 +366,9 @@ def test_the_text_has_the_rows_and_says_that_it_is_a_simulation(run, answer, age
     assert lines[3] == ["column", "age,", "missing", "0,", "epsilon", "1"]
     for part in (
         "All draws together are 1-DP and 1-bounded-range under add_remove neighbors, for one "
-        "record of the file, more or less. "
-        "A person with several records has a weaker guarantee: give --unit, the column that "
-        "identifies the person. A record is in "
-        "one group, so that this is the cost of all groups together.",
+        "record of the file, more or less. A person with several records has a weaker guarantee: "
+        "give --unit, the column that identifies the person. A record is in one group, so that "
+        "this is the cost of all groups together.",
         "Median (definition lower) of age by group; neighbors add_remove. Resolution 1/2; seed 4; "
         "1 draw of each row.",
         "with these differences: no --seed; --groups, or --group-epsilon and --group-delta.",

@@ -58,8 +58,8 @@ def test_a_line_for_each_charge(path, capsys):
     assert lines[2].split()[-5:] == ["region", "2", "0.75", "0", "0.25"]
     words = " ".join(out.split())
     assert (
-        "people.ledger: 2 charges; remaining epsilon 0.25 of 2. All that is charged to it is 2-DP "
-        "under add_remove" in words
+        "people.ledger: 2 charges; remaining epsilon 0.25 of 2. All that is charged to it "
+        "is 2-DP under add_remove" in words
     )
     assert words.endswith("neighbors, for a person together.")
     assert path.read_bytes() == before

@@ -60,8 +60,8 @@ def test_a_reader_that_goes_away(ten):
 def imported(*commands):
     """The modules that a new process has after these commands."""
     program = (
-        "import sys; from dpjax.command_line.main import main; "
-        f"[main(c) for c in {commands}]; print(*sys.modules)"
+        f"import sys; from dpjax.command_line.main import main; [main(c) for c in {commands}]; "
+        "print(*sys.modules)"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=True

@@ -268,8 +268,8 @@ def test_groups_that_are_found(run, answer, write, tmp_path):
     assert found["guarantee"]["epsilon"] == 66.0
     assert 0 < found["guarantee"]["delta"] <= 1e-12
     assert (
-        f"Groups are those whose noisy size reaches {found['threshold']}; noisy_size is "
-        "that number." in run("release", path, *private).words
+        "Groups are those whose noisy size reaches "
+        f"{found['threshold']}; noisy_size is that number." in run("release", path, *private).words
     )
     target = tmp_path / "found.csv"
     assert run("release", write("age,region\n34,a\n"), *private, "--output", target).code == 0
@@ -294,8 +294,8 @@ def test_what_a_release_costs_is_never_printed_too_small(run, answer, write):
     [
         (
             GRID,
-            "for one record of the file, more or less. A person with several records has a "
-            "weaker guarantee: give --unit",
+            "for one record of the file, more or less. A person with several records has a weaker "
+            "guarantee: give --unit",
         ),
         (
             (*GRID[:-1], "swap"),
@@ -340,9 +340,8 @@ def test_what_a_release_costs_is_never_printed_too_small(run, answer, write):
                 1.5,
             ),
             "3-DP and 3-bounded-range under add_remove neighbors, for one person with all "
-            "records, more or less. A person is all "
-            "records with one label in the column name, combined by the mean. The cost is that of "
-            "the 2 groups in which a person",
+            "records, more or less. A person is all records with one label in the column name, "
+            "combined by the mean. The cost is that of the 2 groups in which a person",
         ),
     ],
 )
@@ -818,8 +817,8 @@ def test_a_dry_run_reads_what_is_public_only(run, write, read):
     words = " ".join(out.split())
     assert "Dry run: no record was read, and nothing was spent." in words
     assert (
-        "It would cost 1-DP and 1-bounded-range under add_remove neighbors, for one record of the "
-        "file, more or less." in words
+        "It would cost 1-DP and 1-bounded-range under add_remove neighbors, for one "
+        "record of the file, more or less." in words
     )
     assert "of 2 groups, quantile 1/2; draws of each: 1." in words
     assert words.endswith("The groups: 'north'; 'south,east'.")

@@ -206,8 +206,8 @@ def test_a_mistake_without_a_resolution(run, write, changes, words):
         ({"--resolution": None}, "the following arguments are required: --resolution"),
         (
             {"--epsilon": [0.5, 1]},
-            "a release takes one --epsilon; dpjax median and dpjax "
-            "quantile, which simulate, take several.",
+            "a release takes one --epsilon; dpjax median and dpjax quantile, which simulate, take "
+            "several.",
         ),
         ({"--epsilon": [0.5, 1], "--seed": [1]}, "a release takes one --epsilon; dpjax median"),
         (
@@ -321,8 +321,8 @@ def test_parquet_files_that_cannot_be_read(run, tmp_path, monkeypatch, command, 
             "--neighbors": ["add_remove"],
         },
         "column 'g' must have a dtype of numbers": {"--column": ["g"]},
-        "column 'day' has dates or times: --lower and --upper must be such, and --resolution a "
-        "duration such as 1d.": {"--column": ["day"]},
+        "column 'day' has dates or times: --lower and --upper must be "
+        "such, and --resolution a duration such as 1d.": {"--column": ["day"]},
         "column 'x' cannot hold both numbers and labels.": {"--unit": ["x"]},
         "--missing is for delimited text, and ": {"--missing": ["-999"]},
         "--no-header is for delimited text, and ": {"--no-header": []},

@@ -136,8 +136,8 @@ def test_a_constant_column_by_hand_and_how_a_resolution_mends_it(answer, run, te
     assert [row["tied_share"] for row in bare + smooth] == [1.0] * 6
     said = run(*common).words
     assert (
-        "100 % of the records are tied: they equal the statistic. A continuous distribution has "
-        "no mass on a single" in said
+        "100 % of the records are tied: they equal the statistic. A continuous "
+        "distribution has no mass on a single" in said
     )
     assert said.count("the resolution of the data as --resolution (1 for integers)") == 1
     assert "are tied" not in run(*common, "--resolution", 1).words
@@ -279,8 +279,8 @@ def test_several_quantiles_are_joint_ones(run, answer, write):
     )
     assert (found["resolution"], "jax_version" in found, "device" in found) == (None, True, True)
     assert (
-        "Quantiles 0.25, 0.75 (definition linear) of x by h, g; neighbors add_remove. No "
-        "resolution;" in run(*command).words
+        "Quantiles 0.25, 0.75 (definition linear) of x by h, g; neighbors "
+        "add_remove. No resolution;" in run(*command).words
     )
     assert (
         "--mechanism and --definition cannot be given with several quantiles"

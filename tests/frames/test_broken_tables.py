@@ -262,8 +262,8 @@ def test_infinite_dates_and_endless_intervals_of_duckdb_decide_nothing():
         asked = {"lower": start, "upper": start + 100 * DAY, "resolution": DAY}
         for more in ("2020-01-01", "infinity", "-infinity", "290000-01-01 (BC)"):
             many = (
-                f"select 50.0::double y, {kind} '2020-01-01' x from range(60) "
-                f"union all select 7.0, {kind} '{more}'"
+                f"select 50.0::double y, {kind} '2020-01-01' x from range(60) union all select "
+                f"7.0, {kind} '{more}'"
             )
             assert released(duckdb.sql(many), **asked) == [np.datetime64(start)]
             assert frames.release(duckdb.sql(many), "y", by="x", groups=[start], **CERTAIN).columns[

@@ -152,8 +152,8 @@ def test_categories_match_as_what_they_are_made_of():
         dictionary.indices.cast("uint32"), dictionary.dictionary
     )
     enum = duckdb.sql(
-        "select (1 + n % 2)::varchar::enum('2', '1') g, (50 + 10 * (n % 2))::double "
-        "i from range(400) t(n)"
+        "select (1 + n % 2)::varchar::enum('2', '1') g, (50 + 10 * (n % 2))::double i from "
+        "range(400) t(n)"
     )
     for frame in (
         pandas.DataFrame({"g": pandas.Categorical(texts), "i": HALVES}),

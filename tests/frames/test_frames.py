@@ -423,8 +423,8 @@ PEOPLE = {"region": ["a", "b"], "age": [1.0, 2.0], "code": [1, 2]}
         ({"lower": 0.5}, "multiple"),
         (
             {"frame": [[1.0]]},
-            "frame must be of pandas, Polars, PyArrow, Dask, .* or a mapping of "
-            "names to arrays, got list",
+            "frame must be of pandas, Polars, PyArrow, Dask, .* or a mapping of names to arrays, "
+            "got list",
         ),
     ],
 )

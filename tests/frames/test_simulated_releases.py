@@ -360,8 +360,7 @@ def test_many_records_at_or_beyond_a_bound_are_said():
             == ""
         )
     assert (
-        "86 to 88 % of "
-        "the records"
+        "86 to 88 % of the records"
         in frames.simulate(
             KEY, people, "age", by="g", groups=["a", "b", "c"], upper=30, **asked
         ).note

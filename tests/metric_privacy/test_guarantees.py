@@ -161,8 +161,8 @@ def test_unprotected_pairs():
     assert promise.group_epsilon([2, 0, 1], [1, 1, 1]) == 1.0
     assert promise.group_epsilon([2, 0, 1], [2, 1, 0]) == np.inf
     assert str(promise) == (
-        "d-privacy on 3 elements with budgets 1 to 1, n public: no promise for 2 of 3 pairs, so "
-        "no DP under swap neighbors"
+        "d-privacy on 3 elements with budgets 1 to 1, n public: no promise for 2 of 3 pairs, so no "
+        "DP under swap neighbors"
     )
     # Blowfish on a line: far pairs are protected through the elements between them.
     line = MetricGuarantee(from_budgets([[0, 1, np.inf], [1, 0, 1], [np.inf, 1, 0]]))
