@@ -78,7 +78,8 @@ def host_floats(name: str, value: Any) -> np.ndarray:
         value = np.asarray(value)
     except ValueError as error:  # rows of different lengths
         raise ValueError(
-            f"{name} has rows of different lengths: pad them with NaN, or pass num_records=."
+            f"{name} has rows of different lengths: pad them with NaN (not under swap, where NaN "
+            "counts as the lower bound), or pass num_records=."
         ) from error
     if value.dtype.kind in "biu":
         value = value.astype(np.float64)

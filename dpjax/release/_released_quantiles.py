@@ -343,8 +343,9 @@ def joint_quantiles(
         resolution: the public resolution of the data.
         grid: a :class:`Floats`, in place of the bounds and the resolution.
         counts: the number of records that each entry of ``x`` stands for.
-        max_records: a public guess of the number of records of the largest row, by default the
-            number of columns of ``x``; required with ``counts``.
+        max_records: under add/remove, and with ``counts``: a public guess of the number of records
+            of the largest row, needed without ``public_n`` and ``reach``. It must not be computed
+            from the data, nor be the number of columns of ``x`` if that is private.
         mask: which records are present.
         public_n: under add/remove, a public number of records, integers that broadcast against
             ``(...)``, if it is known at least approximately. Then there is one term, and the error
@@ -364,16 +365,15 @@ def joint_quantiles(
 
     Privacy:
         epsilon-DP and epsilon-bounded-range under the relation, for each draw of all quantiles
-        together. For what is not covered, see :func:`median`. The number of columns of ``x`` is
-        public: if it is derived from a private number of records, give ``reach`` and no
-        ``public_n``. About one draw in 10^9 is not decided by floats, and takes as long as a
-        thousand others.
+        together. For what is not covered, see :func:`median`. About one draw in 10^9 is not
+        decided by floats, and takes as long as a thousand others.
 
     References:
         Gillenwater, Joseph and Kulesza (2021), under swap. The cost under add/remove is not from a
         paper.
 
     >>> options = {"lower": 0, "upper": 2000, "resolution": 1, "neighbors": "add_remove"}
+    >>> options["max_records"] = 2000  # a guess that is not made from the data
     >>> found = joint_quantiles(range(1001), [0.25, 0.5, 0.75], epsilon=50.0, **options)
     >>> found.values.tolist()
     [[250.0, 500.0, 750.0]]
@@ -384,7 +384,7 @@ def joint_quantiles(
         raise ValueError(
             "public_n is for add_remove neighbors: under swap the number of records is public."
         )
-    shape = shape_of(x) if max_records is None and counts is None else ()
+    shape = shape_of(x) if neighbors == "swap" and max_records is None and counts is None else ()
     capacity = max(shape[-1], 1) if shape else max_records
     statistic = Quantiles(
         tuple(levels_of(qs)), lower, upper, resolution, grid, "joint", capacity, reach, terms

@@ -100,7 +100,10 @@ def as_array(x: Any) -> np.ndarray:
     while records and all(map(_is_sequence, records)):
         lengths = set(map(len, records))
         if len(lengths) > 1:
-            raise ValueError("x has rows of different lengths: pad them with NaN.")
+            raise ValueError(
+                "x has rows of different lengths: pad them with NaN under add_remove; under swap, "
+                "where NaN counts as the lower bound, release one row at a time."
+            )
         shape, records = (
             (*shape, lengths.pop()),
             [record for row in records for record in _items(row)],

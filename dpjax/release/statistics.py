@@ -196,9 +196,10 @@ class Statistic:
         """
         checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
         if neighbors not in self.relations:
+            instead = " By group use a median, or nonnegative_sum and count."
             raise ValueError(
                 f"neighbors must be {self.relations[0]!r} for {type(self).__name__}, got "
-                f"{neighbors!r}."
+                f"{neighbors!r}.{instead if neighbors == 'add_remove' else ''}"
             )
         if mechanism is not None and not self.mechanisms:
             raise ValueError(
