@@ -71,6 +71,8 @@ Packages
 and ``dpjax.statistics``.
 """
 
+from __future__ import annotations
+
 import builtins
 import importlib
 import sys

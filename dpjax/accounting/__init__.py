@@ -50,6 +50,8 @@ gradients is twice the norm. Norms drawn on a linear scale are too inaccurate to
 them on a logarithmic scale, :class:`dpjax.Log`, as in notebook 06.
 """
 
+from __future__ import annotations
+
 import importlib
 from typing import TYPE_CHECKING, Any
 

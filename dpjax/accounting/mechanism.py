@@ -1,5 +1,7 @@
 """Mechanisms: functions with an attribute ``guarantee`` that returns the cost of a draw."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any, ParamSpec, Protocol, TypeVar, overload
 

@@ -10,6 +10,8 @@ of small datasets, and the lower bound from draws alone. ``dpjax.bounds`` has lo
 errors.
 """
 
+from __future__ import annotations
+
 from dpjax.auditing._privacy_loss import PrivacyLoss, privacy_loss
 from dpjax.auditing._trade_off_curve import trade_off
 from dpjax.auditing._worst_neighbor import WorstNeighbor, worst_neighbor

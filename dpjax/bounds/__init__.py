@@ -15,6 +15,8 @@ ratio is above 17 for half of 500 datasets, and at most 1100 (notebook 07): a wi
 draws, and the bound does not depend on the widths of gaps.
 """
 
+from __future__ import annotations
+
 from dpjax.bounds import (
     duff,
     finite_ranges,

@@ -20,6 +20,8 @@ of evenly spaced data is too large by a factor of 2: it takes two changes, not o
 median by one gap, so that lambda(H_t) is t gaps for every integer t.
 """
 
+from __future__ import annotations
+
 import math
 
 import jax

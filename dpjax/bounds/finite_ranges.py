@@ -9,6 +9,8 @@ Sensitivity, the last display in the proof of Lemma 2: the final term should be 
 x'). Theorem 5 fails where f(x) is the smallest candidate, which the search cannot return.
 """
 
+from __future__ import annotations
+
 from math import floor, log
 
 import jax

@@ -28,6 +28,8 @@ attain these inequalities, and f(x) otherwise. The bound of plain group privacy,
 epsilon)), is smaller for every k > 1.
 """
 
+from __future__ import annotations
+
 from functools import reduce
 from itertools import starmap
 

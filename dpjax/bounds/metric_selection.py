@@ -13,6 +13,8 @@ corrected statements, with the reason. All arguments are public numbers:
                                    for values q
 """
 
+from __future__ import annotations
+
 from math import ceil, comb, floor, log, sqrt
 
 from dpjax import checks

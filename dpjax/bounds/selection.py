@@ -8,6 +8,8 @@ exponential mechanism loses at most (2 sensitivity/epsilon) log k, by a bound on
 permute and flip no more than that.
 """
 
+from __future__ import annotations
+
 from math import e, log, sqrt
 
 from dpjax import checks

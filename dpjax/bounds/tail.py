@@ -1,5 +1,7 @@
 """A bound of an error that holds with a stated probability."""
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import jax

@@ -9,6 +9,8 @@
 Importing this package does not import JAX; the first use of a check that returns a JAX array does.
 """
 
+from __future__ import annotations
+
 import importlib
 from typing import TYPE_CHECKING, Any
 

@@ -1,5 +1,7 @@
 """Validation of data and public parameters as JAX arrays, by the rules of :mod:`dpjax.checks`."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from functools import partial, reduce
 from typing import Any

@@ -4,6 +4,8 @@ Each function returns a Python, NumPy or JAX number as a Python float. It raises
 bool, text, several numbers or a traced number, and ``ValueError`` for a number out of range.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 
 

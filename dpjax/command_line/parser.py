@@ -81,7 +81,8 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise the message with a hint to the help."""
-        raise UserError(f"{message} (see {self.prog} --help)")
+        hint = ", before the options" if message.endswith("required: FILE") else ""
+        raise UserError(f"{message}{hint} (see {self.prog} --help)")
 
 
 def parsed(words: Sequence[str]) -> argparse.Namespace:

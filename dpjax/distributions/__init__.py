@@ -14,6 +14,8 @@ bits: this suffices for reproducible simulations, but not for a release.
 PiecewiseExponential(batch_shape=(3,), dtype=float32, rate=0.5) (2,)
 """
 
+from __future__ import annotations
+
 import importlib
 from typing import TYPE_CHECKING, Any
 

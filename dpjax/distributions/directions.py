@@ -5,6 +5,8 @@ and are independent of the norm (Schechtman and Zinn 1990). For p = infinity, th
 uniform in the cube, and one of them, chosen uniformly, is set to 1 or -1.
 """
 
+from __future__ import annotations
+
 from math import inf, lgamma, log
 
 import jax

@@ -7,6 +7,8 @@ integer below the total then falls into the range of one slot. Every probability
 even reach a slot of 2^-24 behind a large one.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from functools import partial, reduce
 from typing import NamedTuple
@@ -97,7 +99,7 @@ class Table(NamedTuple):
     rounds: jax.Array
 
     @staticmethod
-    def of(weights: jax.Array, center: int = 0) -> "Table":
+    def of(weights: jax.Array, center: int = 0) -> Table:
         """Tabulate weights ``(..., n)``; they should decrease toward the end of either half."""
         ends = integer_sums(weights, center)
         batch, n = ends.high.shape[:-1], ends.high.shape[-1]

@@ -1,5 +1,7 @@
 """The sampler of piecewise mechanisms for intervals from elsewhere (Durfee 2025, Algorithm 1)."""
 
+from __future__ import annotations
+
 from functools import partial
 from math import prod
 from typing import Literal

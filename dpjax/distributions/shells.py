@@ -7,6 +7,8 @@ a fixed number of nats. Nothing cancels, the error does not grow with the dimens
 never overflow. The peak and bounds on the fall of the integrand are closed forms.
 """
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import jax
@@ -105,7 +107,7 @@ class _Peak(NamedTuple):
     power: int
 
     @staticmethod
-    def of(shell: Shell) -> "_Peak":
+    def of(shell: Shell) -> _Peak:
         near, far, slope, power = shell
         # An empty interval, whose integral is not used.
         far = jnp.where(far <= near, 2 * near + 1, far)

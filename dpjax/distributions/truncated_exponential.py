@@ -7,6 +7,8 @@ place: where the closed form cancels (small s), the Taylor series is summed inst
 coefficients are Bernoulli numbers, since 1/s - 1/(e^s - 1) = 1/2 - sum_k B_2k s^(2k-1) / (2k)!.
 """
 
+from __future__ import annotations
+
 from fractions import Fraction
 from functools import partial
 from math import comb, factorial
@@ -110,7 +112,7 @@ class Decay(NamedTuple):
 
     @staticmethod
     @partial(jax.jit, inline=True)
-    def of(s: jax.Array) -> "Decay":
+    def of(s: jax.Array) -> Decay:
         """Compute the two exponentials."""
         return Decay(s, jnp.exp(-s), jnp.expm1(-s))
 

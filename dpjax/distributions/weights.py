@@ -8,6 +8,8 @@ by a power of two, which is exact. Exponents are integers modulo 2^32: a differe
 is correct below 2^29, and pieces further above the lowest cost have no mass.
 """
 
+from __future__ import annotations
+
 from math import log
 from typing import Any, NamedTuple
 
@@ -39,7 +41,7 @@ class Heights(NamedTuple):
     bits: jax.Array
 
     @staticmethod
-    def of(cost: jax.Array, decay: jax.Array, rate: jax.Array) -> "Heights":
+    def of(cost: jax.Array, decay: jax.Array, rate: jax.Array) -> Heights:
         """Compute heights to a few units in the last place; arguments broadcast."""
         # Larger rates give the same result, but products would overflow.
         bits = jnp.minimum(rate, 2.0**60) * _LOG2_E
@@ -58,14 +60,14 @@ class Heights(NamedTuple):
             power >= most, 0.0, where(power <= -most, float(jnp.finfo(height.dtype).max), height)
         )
 
-    def weight(self, width: jax.Array, base: "Base") -> jax.Array:
+    def weight(self, width: jax.Array, base: Base) -> jax.Array:
         """Return the weights of pieces of these widths, relative to the base of their row."""
         power = power_of_two(base.exponent - self.exponent, width.dtype)
         nothing = self._beyond(base.cost) & ~jnp.isnan(width)  # a NaN is kept
         # abs() changes no value, but keeps the product from being fused into a later sum.
         return where(nothing, 0.0, jnp.abs(width * power * self.mantissa))
 
-    def base(self, width: jax.Array) -> "Base":
+    def base(self, width: jax.Array) -> Base:
         """Return the base of rows of these widths.
 
         It is the lowest cost that has mass and the power of two of the largest weight.
@@ -101,6 +103,6 @@ class Base(NamedTuple):
     log_unit: jax.Array
 
     @staticmethod
-    def zero(shape: tuple[int, ...], dtype: Any) -> "Base":
+    def zero(shape: tuple[int, ...], dtype: Any) -> Base:
         """Count from cost 0."""
         return Base(jnp.zeros(shape, dtype), jnp.zeros(shape, jnp.int32), jnp.zeros(shape, dtype))

@@ -51,6 +51,8 @@ program per shape of padded groups. A frame in memory takes about 100 bytes per 
 distinct values.
 """
 
+from __future__ import annotations
+
 from dpjax.frames._release import release
 from dpjax.frames._simulate import simulate
 from dpjax.frames.frame_result import FrameResult

@@ -63,6 +63,8 @@ The guarantee of one draw is returned by the attribute ``guarantee`` of every me
 name of the neighbor relation if that argument does not determine it.
 """
 
+from __future__ import annotations
+
 from dpjax.mechanisms._above_threshold import AboveThreshold, above_threshold
 from dpjax.mechanisms._best_of import best_of, best_of_distribution, negative_binomial, poisson
 from dpjax.mechanisms._bounded_loss import bounded_loss, bounded_loss_distribution, loss_margin

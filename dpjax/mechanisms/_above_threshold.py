@@ -26,6 +26,8 @@ If all queries change in one direction, a and b have the same sign, and a + (l-1
 (k+1) b >= -(k+1) r': epsilon = r' (k+1), with l = k+1.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
 from functools import partial
 from math import log, prod

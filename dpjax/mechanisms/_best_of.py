@@ -25,6 +25,8 @@ unbounded p_k proportional to gamma(k + eta) / k! the slope is (1 + eta) q / (1 
 is (2 + eta) epsilon. Using min(K, m) instead costs up to m epsilon.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from math import exp, expm1, inf
 from typing import Any, TypeVar

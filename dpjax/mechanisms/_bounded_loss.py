@@ -13,6 +13,8 @@ and z together are a composition, success is a function of z, and ``dpjax.accoun
 bounds the cost of the retries.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from math import expm1, inf, log1p
 from typing import Any, TypeVar

@@ -10,6 +10,8 @@ reaches is the end of its support, of length at most s, the sensitivity, and of 
 e^(-epsilon T/s) (e^epsilon - 1) / (2 (1 - e^(-epsilon T/s))) = delta.
 """
 
+from __future__ import annotations
+
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike

@@ -3,6 +3,8 @@
 Their coverage is computed; the bound on it and its proof are in ``interval.py``.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction

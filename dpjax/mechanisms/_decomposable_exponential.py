@@ -9,6 +9,8 @@ j, of sensitivity s_j, has range 2 rate s_j. Independent losses add up, so the t
 s_d^2): for equal parts d times less than the total range implies.
 """
 
+from __future__ import annotations
+
 from typing import Any
 
 import jax.numpy as jnp

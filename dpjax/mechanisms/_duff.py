@@ -16,6 +16,8 @@ common to all candidates and cancels, and the counts alone have sensitivity 1/2 
 (:func:`dpjax.statistics.candidate_counts`).
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Protocol, overload
 

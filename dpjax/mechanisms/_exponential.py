@@ -10,6 +10,8 @@ Algorithm 1 of the Duff paper, the argmin of log log(1/U) - exponent, is the sam
 log(1/U) is a Gumbel variable.
 """
 
+from __future__ import annotations
+
 import jax
 import jax.numpy as jnp
 import numpy as np

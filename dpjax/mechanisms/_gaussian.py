@@ -7,6 +7,8 @@ N(0, sigma^2) and N(Delta, sigma^2) are easier to distinguish the larger it is. 
 sigma^2)-zCDP (Bun and Steinke 2016, Proposition 1.6). It has no finite epsilon at delta 0.
 """
 
+from __future__ import annotations
+
 from fractions import Fraction
 
 from jax.typing import ArrayLike

@@ -6,6 +6,8 @@ range e are together (epsilon, delta)-DP by the optimal composition theorem for 
 without a delta e = epsilon / m. Sorting is post-processing, and does not increase the error.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass, replace
 
 import jax

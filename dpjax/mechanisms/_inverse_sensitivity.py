@@ -9,6 +9,8 @@ ties; so has the value itself on the multiples of a resolution, where another mu
 (``from_profile.py``).
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Protocol, overload
 

@@ -50,6 +50,8 @@ A single quantile has |r(y) - h| / max(q, 1 - q) as its least cost under add/rem
 sum.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction

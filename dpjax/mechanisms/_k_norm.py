@@ -6,6 +6,8 @@ same for every value. With p = 1 the coordinates are independent Laplace variate
 independent noise would need the sensitivity in the L_1 norm, which is up to d times larger.
 """
 
+from __future__ import annotations
+
 from math import inf
 
 import jax.numpy as jnp

@@ -7,6 +7,8 @@ instead leaks up to 1.86 epsilon, because the normalizer depends on the data. Th
 piecewise Laplace with all increments equal to the sensitivity.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol, overload

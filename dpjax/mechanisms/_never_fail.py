@@ -10,6 +10,8 @@ only through the outcome, and ``failure`` bounds the probability of a failed att
 dataset. A bound that holds for most datasets only is not enough: where it fails, so does delta.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from functools import partial
 from math import prod

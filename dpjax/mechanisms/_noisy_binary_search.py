@@ -18,6 +18,8 @@ for the maximum with k = 6 candidates, all records at the lowest one and one mor
 highest, the loss is 1.16 epsilon (k = 11: 1.156 epsilon). Here the scale is R/epsilon.
 """
 
+from __future__ import annotations
+
 from functools import partial
 from math import log, sqrt
 

@@ -11,6 +11,8 @@ each of the two minima, and q by at most (s + s)/2 = s; R queries compose. If on
 contains excluded candidates (publicly) or padding, no query is made.
 """
 
+from __future__ import annotations
+
 from functools import partial
 
 import jax

@@ -5,6 +5,8 @@ and the scale of the noise is this divided by alpha: its minimum depends on publ
 is capped at log 2, above which dense data do not gain.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from math import exp, inf, log
 from typing import Literal

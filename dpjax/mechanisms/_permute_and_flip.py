@@ -17,6 +17,8 @@ rounding of the product of k factors: 3e-12 (float64) and 2e-5 (float32) at k = 
 to all candidates and so without effect.
 """
 
+from __future__ import annotations
+
 from functools import lru_cache
 from math import ceil, log, sqrt
 

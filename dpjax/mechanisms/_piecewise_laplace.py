@@ -11,6 +11,8 @@ exp(-epsilon/2 * cost): the value costs 1 - depth, and another multiple its leve
 (``from_profile.py``).
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Protocol, overload
 

@@ -1,5 +1,7 @@
 """Private cdfs: several private quantiles from one draw, interpolated linearly."""
 
+from __future__ import annotations
+
 import jax
 from jax.typing import ArrayLike
 

@@ -1,5 +1,7 @@
 """Several private quantiles, by a mechanism chosen from the number of levels."""
 
+from __future__ import annotations
+
 from typing import Literal, get_args
 
 from jax.typing import ArrayLike

@@ -12,6 +12,8 @@ proposal, so the release is e2-DP. Neighbors farther apart than the proposal bot
 Together: (e1 + e2, delta)-DP.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 import jax

@@ -12,6 +12,8 @@ tau and their maximum. On the real line the values at level s lie within the nei
 1. tau must be chosen without the data.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from math import ceil, log
 from typing import Protocol, overload

@@ -9,6 +9,8 @@ stretch by e^t changes log(e^t h(e^t z)) by at most |t| * sup|1 - gamma |z|^gamm
 suffices: for gamma = 2, alpha + beta <= epsilon.
 """
 
+from __future__ import annotations
+
 from math import pi
 from typing import Any, Literal
 

@@ -12,6 +12,8 @@ probability delta. The published condition lacks the second case; for delta <= e
 larger and the two agree.
 """
 
+from __future__ import annotations
+
 from typing import Any
 
 import jax

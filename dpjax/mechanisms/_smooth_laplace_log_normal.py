@@ -11,6 +11,8 @@ are 0.1 to 0.9 of the bound, the most for a small sigma: it is valid, and loose 
 small.
 """
 
+from __future__ import annotations
+
 from typing import Any
 
 import jax

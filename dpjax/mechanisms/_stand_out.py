@@ -14,6 +14,8 @@ most 1, and outcomes other than the fallback have probability at most delta. Tie
 does not matter which candidate is the best.
 """
 
+from __future__ import annotations
+
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike

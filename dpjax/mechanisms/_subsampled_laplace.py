@@ -5,6 +5,8 @@ is epsilon-DP under add/remove neighbors (``dpjax.accounting.subsampling``), whi
 loss between the counts 1 and 0 tends to epsilon in the tails.
 """
 
+from __future__ import annotations
+
 from jax.typing import ArrayLike
 
 from dpjax import checks

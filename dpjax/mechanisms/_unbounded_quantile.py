@@ -37,6 +37,8 @@ far below the last point, which is 10^12 above lower, its probability is below (
 overshoot)^-5 = 10^-12, and its contribution to the mean error is small.
 """
 
+from __future__ import annotations
+
 from fractions import Fraction
 from functools import partial
 from math import ceil, log, log1p

@@ -1,5 +1,7 @@
 """Public candidates of a monotone statistic (a finite range), for mechanisms and error bounds."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from math import prod
 

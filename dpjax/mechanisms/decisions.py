@@ -3,6 +3,8 @@
 Each tests whether a query of sensitivity 1 plus noise is positive.
 """
 
+from __future__ import annotations
+
 from math import log
 from typing import Any, Literal
 

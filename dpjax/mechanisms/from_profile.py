@@ -22,6 +22,8 @@ With 2 - 2 c instead of 1 - c the range is 1.5 epsilon, with -c it is 2 epsilon,
 exceeds epsilon with either.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial

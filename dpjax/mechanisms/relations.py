@@ -1,5 +1,7 @@
 """The neighbor relation of a guarantee: that of a mechanism's first argument, or a name."""
 
+from __future__ import annotations
+
 from math import inf
 from typing import Any
 

@@ -54,6 +54,8 @@ one draw, and checks that the metric allows the queries. Laplace noise has a bou
 its budgets, a selection of at most its budgets.
 """
 
+from __future__ import annotations
+
 from dpjax.metric_privacy._linear_queries import LaplaceAnswers, metric_laplace
 from dpjax.metric_privacy._linear_selection import (
     linear_selection,

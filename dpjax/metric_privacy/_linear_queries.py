@@ -6,6 +6,8 @@ which is at most exp(d(i, j)) for scales c within the budgets (``dpjax.metric_pr
 Kamalaruban et al. (2020), Theorem 1.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import Any
 

@@ -16,6 +16,8 @@ of a draw, 42 nats, the total error of the exponents of two neighbors is up to 2
 any scale. So this much is subtracted from every d(i, j) first.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from math import prod
 

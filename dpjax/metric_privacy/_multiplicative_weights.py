@@ -17,6 +17,8 @@ from 0.29 n (uniform) to 0.56 n, and to 0.22 n with the update above. Theorem 8 
 round.
 """
 
+from __future__ import annotations
+
 from functools import partial
 from math import prod
 from typing import Literal, NamedTuple

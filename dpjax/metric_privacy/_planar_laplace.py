@@ -6,6 +6,8 @@ distance(x, x')) from x to x': d-privacy of one record for the metric of ``from_
 places as the universe.
 """
 
+from __future__ import annotations
+
 from typing import Literal
 
 import jax

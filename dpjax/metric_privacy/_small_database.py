@@ -15,6 +15,8 @@ three queries) its expected error is 2.67, and 1.92 with y scaled to n records, 
 log|Q|/alpha^2 is rounded up.
 """
 
+from __future__ import annotations
+
 from itertools import combinations_with_replacement
 from math import ceil, comb, log
 

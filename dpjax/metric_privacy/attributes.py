@@ -3,6 +3,8 @@
 See Kamalaruban et al. (2020), Sections 1 and 5.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from functools import partial, reduce
 from typing import Literal

@@ -1,5 +1,7 @@
 """Checks of arrays of budgets: signs, shape and symmetry."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import jax

@@ -1,5 +1,7 @@
 """Budgets as functions of coordinates, in blocks of rows, for universes too large for a matrix."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial

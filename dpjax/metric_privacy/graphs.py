@@ -5,6 +5,8 @@ References:
     and Ding (2014).
 """
 
+from __future__ import annotations
+
 from functools import partial
 
 import jax

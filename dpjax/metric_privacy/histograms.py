@@ -13,6 +13,8 @@ The sums of counts are exact, and a gap of 0 removes its sum: a record that move
 of equal value changes no bit of the answer, as answers without noise require.
 """
 
+from __future__ import annotations
+
 from math import prod
 from typing import Any
 

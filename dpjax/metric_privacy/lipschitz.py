@@ -20,6 +20,8 @@ q_j| / d(i, j), no mismatch), so the result is never worse than the closed form.
 Privacy: all functions here read public numbers only.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
 from functools import partial
 from math import log

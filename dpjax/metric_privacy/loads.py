@@ -5,6 +5,8 @@ Lap(c_k) that move costs sum_k |Q_ki - Q_kj| / c_k, which must be at most d(i, j
 Functions on arrays take values and metric from :func:`prepared`; all batches broadcast.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from math import prod
 from typing import Any

@@ -8,6 +8,8 @@ q(u') for q(u). With G(u) = c * q(u') / n that is the problem of
 attribute's values: problem (14), which is solved by bisection.
 """
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import jax

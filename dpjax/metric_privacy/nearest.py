@@ -5,6 +5,8 @@ the budgets, with given noise scales, it is found by splitting (ADMM), and then 
 budgets exactly.
 """
 
+from __future__ import annotations
+
 import jax
 import jax.numpy as jnp
 import numpy as np

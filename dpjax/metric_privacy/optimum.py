@@ -4,6 +4,8 @@ It solves for u = 1/c, in which the budgets are linear and the objectives convex
 certificate. Pairs whose budget a solution exceeds are added until there are none.
 """
 
+from __future__ import annotations
+
 import jax
 import jax.numpy as jnp
 import numpy as np

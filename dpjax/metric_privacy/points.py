@@ -3,6 +3,8 @@
 See Kamalaruban et al. (2020), Sections 4.1 and 5.
 """
 
+from __future__ import annotations
+
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -11,6 +11,8 @@ found for c on grids: multiples of the best c of Q, and of that of each query se
 is checked, and never worse than G = Q.
 """
 
+from __future__ import annotations
+
 from functools import partial
 from typing import Any, Literal, NamedTuple, get_args
 

@@ -12,6 +12,8 @@ scales are checked on all pairs, multiplied by their largest load and rounded up
 Nothing here sees data, so the best of several may be taken.
 """
 
+from __future__ import annotations
+
 from functools import partial
 from typing import Literal, NamedTuple, get_args
 

@@ -1,5 +1,7 @@
 """Shortest paths between all elements of a universe, on the device."""
 
+from __future__ import annotations
+
 import jax
 import jax.numpy as jnp
 

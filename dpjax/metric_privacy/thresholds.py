@@ -3,6 +3,8 @@
 Blowfish leaves larger differences unprotected; the smooth form protects them less.
 """
 
+from __future__ import annotations
+
 from dataclasses import replace
 from functools import partial
 

@@ -1,5 +1,7 @@
 """Checks that budgets are a metric, with a report of the violations."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 import jax

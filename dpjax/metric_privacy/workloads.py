@@ -6,6 +6,8 @@ first), as in :func:`dpjax.metric_privacy.product`. A matrix has at most 2^28 nu
 Kamalaruban et al. (2020), Section 2.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from functools import reduce
 from itertools import combinations

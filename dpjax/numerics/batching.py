@@ -4,6 +4,8 @@ Outside ``jit`` a helper is compiled as one program; inside, it becomes part of 
 program.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from functools import partial
 from math import prod

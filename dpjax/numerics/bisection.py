@@ -1,5 +1,7 @@
 """Bisection with JAX arrays, over real numbers or indices."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any
 

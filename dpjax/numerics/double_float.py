@@ -11,6 +11,8 @@ below 16 u^2, for a difference relative to the sum of the magnitudes of its term
 takes 2 log2(n) additions in sequence.
 """
 
+from __future__ import annotations
+
 from typing import Any, NamedTuple
 
 import jax
@@ -29,16 +31,16 @@ class DoubleFloat(NamedTuple):
         """The nearest float."""
         return self.high + self.low
 
-    def __neg__(self) -> "DoubleFloat":
+    def __neg__(self) -> DoubleFloat:
         return DoubleFloat(-self.high, -self.low)
 
-    def __abs__(self) -> "DoubleFloat":
+    def __abs__(self) -> DoubleFloat:
         below = self.high < 0  # the low part is smaller
         return DoubleFloat(
             jnp.where(below, -self.high, self.high), jnp.where(below, -self.low, self.low)
         )
 
-    def plus(self, other: "DoubleFloat") -> "DoubleFloat":
+    def plus(self, other: DoubleFloat) -> DoubleFloat:
         """Return the sum (Dekker 1971; Knuth's exact sum of the high parts)."""
         total = self.high + other.high
         moved = total - self.high
@@ -47,23 +49,23 @@ class DoubleFloat(NamedTuple):
         high = total + low
         return DoubleFloat(high, low - (high - total))
 
-    def minus(self, other: "DoubleFloat") -> "DoubleFloat":
+    def minus(self, other: DoubleFloat) -> DoubleFloat:
         """Return the difference."""
         return self.plus(-other)
 
-    def times(self, factor: "jax.Array | DoubleFloat") -> "DoubleFloat":
+    def times(self, factor: jax.Array | DoubleFloat) -> DoubleFloat:
         """Return the product with a float or a ``DoubleFloat``."""
         if not isinstance(factor, DoubleFloat):
             return exact_product(self.high, factor).plus(single(product(self.low, factor)))
         cross = product(self.high, factor.low) + product(self.low, factor.high)
         return exact_product(self.high, factor.high).plus(single(cross))
 
-    def over(self, divisor: jax.Array) -> "DoubleFloat":
+    def over(self, divisor: jax.Array) -> DoubleFloat:
         """Return the quotient by a float."""
         first = self.high / divisor
         return single(first).plus(single(self.minus(exact_product(first, divisor)).value / divisor))
 
-    def at(self, places: slice) -> "DoubleFloat":
+    def at(self, places: slice) -> DoubleFloat:
         """Return a slice of the last axis."""
         return DoubleFloat(self.high[..., places], self.low[..., places])
 

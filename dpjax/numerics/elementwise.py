@@ -3,6 +3,8 @@
 This reduces the compile time of draws.
 """
 
+from __future__ import annotations
+
 from typing import Any
 
 import jax

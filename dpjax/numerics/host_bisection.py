@@ -1,5 +1,7 @@
 """Root finding for monotone functions of a Python float, on the host."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from math import exp, inf, log
 

@@ -6,6 +6,8 @@ core, or with as many callbacks at a time as cores, a program deadlocks (jax-ml/
 function gets views of XLA's buffers and writes to XLA's result buffers, without copies.
 """
 
+from __future__ import annotations
+
 import ctypes
 import hashlib
 import sys

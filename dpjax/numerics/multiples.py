@@ -1,5 +1,7 @@
 """Numbers on a public grid: multiples of a resolution, by indices that floats hold exactly."""
 
+from __future__ import annotations
+
 from fractions import Fraction
 from functools import partial
 from typing import Any

@@ -1,5 +1,7 @@
 """Exponents of floats, and products as a power of two times a fraction."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import jax

@@ -5,6 +5,8 @@ XLA's vectorized loop and its remainder loop round ``log`` and ``exp`` different
 padded to a multiple of ``LANES`` first.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any
 

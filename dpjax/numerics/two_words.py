@@ -3,6 +3,8 @@
 JAX has 64-bit integers only if x64 is enabled.
 """
 
+from __future__ import annotations
+
 from typing import Any, NamedTuple
 
 import jax

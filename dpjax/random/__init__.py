@@ -3,6 +3,8 @@
 The noise has full-precision tails.
 """
 
+from __future__ import annotations
+
 from dpjax.numerics.two_words import Words
 from dpjax.random.keys import check_key, row_keys
 from dpjax.random.uniforms import (

@@ -1,5 +1,7 @@
 """Validation of keys, and one key for each row of a batch."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from functools import partial
 from typing import Any

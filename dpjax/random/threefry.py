@@ -5,6 +5,8 @@ all words). ``jax.random.bits`` discards one of the two words, and on the CPU JA
 memory, which makes it four times slower.
 """
 
+from __future__ import annotations
+
 import jax
 import jax.numpy as jnp
 

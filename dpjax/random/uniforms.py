@@ -7,6 +7,8 @@ minus the logarithm of the smaller one reaches 65 log 2 = 45 nats. ``jax.random.
 never happen, and a private distribution would lose its tail.
 """
 
+from __future__ import annotations
+
 from functools import partial
 from math import prod
 from typing import Any, NamedTuple

@@ -70,6 +70,8 @@ to 20 without it; recursive ones take one or two. Of millions of records in a gr
 the quantiles take time.
 """
 
+from __future__ import annotations
+
 import importlib
 
 from dpjax.release._released_interval import (

@@ -1,5 +1,7 @@
 """Objects that describe how far a statistic changes when 1, 2, ... individuals change."""
 
+from __future__ import annotations
+
 from dpjax.sensitivity.down import DownSensitivity, from_removals
 from dpjax.sensitivity.local import LocalSensitivity, SmoothSensitivity, local_sensitivity_bound
 from dpjax.sensitivity.profile import SensitivityProfile

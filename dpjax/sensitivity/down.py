@@ -15,6 +15,8 @@ or less also holds for one person replaced, at the same epsilon. (This is not tr
 general.)
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 

@@ -1,5 +1,7 @@
 """The local sensitivity of a statistic within 0, 1, 2, ... changes, and its smooth upper bound."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
 
 import jax

@@ -1,5 +1,7 @@
 """Sensitivity profiles from radii and local sensitivities (Durfee 2025, Section 5)."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial

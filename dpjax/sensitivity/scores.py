@@ -1,5 +1,7 @@
 """Scores of finitely many candidates: the counterpart of a sensitivity profile for selection."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
 from typing import Any
 

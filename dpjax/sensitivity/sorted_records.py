@@ -1,5 +1,7 @@
 """Sorted records and requested levels: the counterpart of a profile for several quantiles."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial

@@ -1,5 +1,7 @@
 """The sensitivity profile of a vector: balls that contain it after 1, 2, ... changes."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
 from math import inf
 

@@ -11,6 +11,8 @@ at least
     |x + q D - d| + |x - (1 - q) D - d| >= max(|D|, 2 |x - d| - |D|) >= |x| - 1.
 """
 
+from __future__ import annotations
+
 from fractions import Fraction
 from functools import reduce
 from itertools import pairwise

@@ -22,6 +22,8 @@ depth needs none. Together they have 1/12 of epsilon, divided evenly among the d
 spent on records without a resolution, which no draw equals.
 """
 
+from __future__ import annotations
+
 from fractions import Fraction
 from math import ceil
 from typing import Any, NamedTuple
@@ -74,7 +76,7 @@ class Costs(NamedTuple):
     split: Fraction
 
     @staticmethod
-    def of(depths: int, tied: bool) -> "Costs":
+    def of(depths: int, tied: bool) -> Costs:
         """Return the shares for this number of depths; ``tied`` if records may equal a draw."""
         if depths == 1 or not tied:
             return Costs(Fraction(1, depths), Fraction(0))

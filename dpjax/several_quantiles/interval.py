@@ -38,6 +38,8 @@ The t are a residue class of integers that depends on n. T is the worst case ove
 No multiple of n records has more than n, so ``ties`` = n always holds.
 """
 
+from __future__ import annotations
+
 from fractions import Fraction
 from functools import cache
 from math import ceil, expm1, floor, log, sqrt

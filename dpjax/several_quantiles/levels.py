@@ -1,5 +1,7 @@
 """Levels of several quantiles, the ranks that their joint distribution aims at, and its terms."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from fractions import Fraction
 from itertools import pairwise

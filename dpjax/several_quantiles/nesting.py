@@ -1,5 +1,7 @@
 """Assignment of levels to the first and second draw of nested quantiles, with its costs."""
 
+from __future__ import annotations
+
 from fractions import Fraction
 from itertools import pairwise
 from math import isqrt
@@ -40,7 +42,7 @@ class Nesting(NamedTuple):
         return max(len(self.first), *(len(part.levels) for part in self.parts))
 
     @staticmethod
-    def of(levels: tuple[Fraction, ...]) -> "Nesting":
+    def of(levels: tuple[Fraction, ...]) -> Nesting:
         """Return parts with nearly equal numbers of levels, about as many parts as levels each."""
         steps = len(levels) + 1
         root = isqrt(steps)
@@ -77,7 +79,7 @@ class Shares(NamedTuple):
     second: Fraction
 
     @staticmethod
-    def of(nesting: Nesting, neighbors: str, size_is_public: bool) -> "Shares":
+    def of(nesting: Nesting, neighbors: str, size_is_public: bool) -> Shares:
         """Return the shares; under swap a part has half of the second draw's.
 
         A record may leave one part and another enter a second one.

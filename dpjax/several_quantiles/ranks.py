@@ -4,6 +4,8 @@ They are computed in integers: 0.1 * n in floating point is sometimes off by a r
 by one on one side leaks 1.44 epsilon.
 """
 
+from __future__ import annotations
+
 from fractions import Fraction
 from typing import Any, Literal, NamedTuple
 

@@ -4,6 +4,8 @@ The part of a multiple that belongs to each record is defined in "Ties" in
 ``dpjax/mechanisms/_joint_quantiles.py``.
 """
 
+from __future__ import annotations
+
 from typing import Any
 
 

@@ -1,5 +1,7 @@
 """Monte Carlo evaluation of distributions: in bounded memory, on all devices, resumable."""
 
+from __future__ import annotations
+
 from dpjax.simulation.run import Progress, simulate
 from dpjax.simulation.sharded_rows import sharded_sample
 from dpjax.simulation.summaries import Estimate

@@ -70,6 +70,8 @@ All raise ``TypeError`` if ``x`` is not numeric, and ``ValueError`` for ``lower 
 unknown option, or both ``num_records`` and ``mask``.
 """
 
+from __future__ import annotations
+
 from dpjax.numerics.host_call import without_host_calls
 from dpjax.statistics._local_sensitivity import local_sensitivity, smooth_sensitivity
 from dpjax.statistics._mean import mean

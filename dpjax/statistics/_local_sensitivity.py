@@ -31,6 +31,8 @@ a = s = 1. Then r(N) to r(N + 1) is the gap below rank r(N + 1), and it ends at 
 r(N). A fixed rank m is q = 0.
 """
 
+from __future__ import annotations
+
 from fractions import Fraction
 from functools import partial
 from math import prod

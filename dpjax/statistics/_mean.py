@@ -19,6 +19,8 @@ error of a mean is at most 2^10 u^2 of the width of the bounds, including the ef
 in the bisection, and 2^4 u^2 of their magnitude: see ``rounding``.
 """
 
+from __future__ import annotations
+
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal

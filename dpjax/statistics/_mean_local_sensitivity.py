@@ -16,6 +16,8 @@ and bisection finds it. The empty dataset, of mean (a + b) / 2, is reached at k 
 - a) / 2, the global sensitivity, and at k = n - 1 from its neighbors x[n] and x[1].
 """
 
+from __future__ import annotations
+
 from functools import partial
 
 import jax

@@ -19,6 +19,8 @@ common to all scores, and up to such a shift the counts themselves have sensitiv
 add/remove (n_y - n/2 changes by 1/2) and 1 under swap.
 """
 
+from __future__ import annotations
+
 from functools import partial
 from typing import Any
 

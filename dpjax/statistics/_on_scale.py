@@ -1,5 +1,7 @@
 """Statistics on a transformed scale, where a transform replaces bounds on the data."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar

@@ -28,6 +28,8 @@ swap likewise. So the level of y changes by at most 1 between neighbors (Durfee'
 levels).
 """
 
+from __future__ import annotations
+
 from fractions import Fraction
 from functools import partial
 from typing import Any

@@ -14,6 +14,8 @@ from n at level l to n + 1 or n - 1 at level l + 1 grows by at least the errors 
 l + 2): see ``rounding``.
 """
 
+from __future__ import annotations
+
 from functools import partial
 from typing import Any
 

@@ -32,6 +32,8 @@ precision, e = 2^14 u^2:
   smallest float may have lost precision by underflow and become 0, which is a monotone map.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple

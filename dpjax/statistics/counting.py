@@ -1,5 +1,7 @@
 """Counts of records, and of records in bins: one record more or less changes one of them by 1."""
 
+from __future__ import annotations
+
 from fractions import Fraction
 from functools import partial
 from typing import Any

@@ -10,6 +10,8 @@ nonnegative sum    the total without the l largest records                    on
 user sum           the total without the l largest persons' totals            many rows each
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from functools import partial
 from typing import Any

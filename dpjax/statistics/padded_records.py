@@ -1,5 +1,7 @@
 """Padded data: the records, the mask of present records, and the bounds for clamping."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from functools import partial
 from typing import Any

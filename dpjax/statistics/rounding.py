@@ -19,6 +19,8 @@ The errors are multiples of u^2 (2^-48 in float32): at 10^5 levels the slack of 
 its range.
 """
 
+from __future__ import annotations
+
 from typing import Any
 
 import jax

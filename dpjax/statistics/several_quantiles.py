@@ -1,5 +1,7 @@
 """Several quantiles of the same records, for mechanisms that release them together."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from fractions import Fraction
 from functools import partial

@@ -14,6 +14,8 @@ that of h at l+1, and the envelope is monotone in h. Rounding up to integers pre
 the result is still at most h; if all persons have one item, it is h.
 """
 
+from __future__ import annotations
+
 import numpy as np
 
 

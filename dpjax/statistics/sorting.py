@@ -6,6 +6,8 @@ use; on other devices XLA sorts, and nothing leaves the device. Programs that ma
 sort the bits of the floats as integers. The derivative is that of XLA's version in all cases.
 """
 
+from __future__ import annotations
+
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor

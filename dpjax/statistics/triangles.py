@@ -12,6 +12,8 @@ R_l = A_{l-1} are radii of Definition 5.1. A pair matters only through (a_ij, b_
 are first reduced to the largest b for each a.
 """
 
+from __future__ import annotations
+
 from functools import partial
 from math import comb, prod
 from typing import Any, Literal

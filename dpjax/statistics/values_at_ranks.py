@@ -1,5 +1,7 @@
 """Values of sorted rows that profiles of quantiles read, at the ranks of :class:`Ranks`."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
