@@ -77,13 +77,21 @@ def median(
     with half the pieces.
 
     Args:
-        x: float ``(..., n)``. See :mod:`dpjax.statistics` for it and for the arguments not listed
-            here.
+        x: float ``(..., n)``, individuals on the last axis. NaN is absent under add/remove, and
+            counts as ``lower`` under swap.
+        lower: float ``(...)``, a public bound; records below it are clamped to it.
+        upper: float ``(...)``, a public bound, above ``lower``.
+        neighbors: ``"add_remove"`` (one record more or less) or ``"swap"`` (one record replaced).
+        resolution: public and static, that of the data, such as 1 for integers: records are rounded
+            to its multiples, and mechanisms draw multiples. Set it whenever records can be equal.
         definition: ``"linear"``, ``"lower"`` or ``"continuous"``; by default ``"linear"``, and with
             a resolution ``"lower"``.
+        num_records: int ``(...)``, how many leading records of each row are present.
+        mask: bool ``(..., n)``, which records are present, in place of ``num_records``.
+        truncate: static, how many levels of the profile are kept; by default all.
 
     Returns:
-        A profile of batch shape ``(...)``.
+        A profile of batch shape ``(...)``. :mod:`dpjax.statistics` says more of each argument.
 
     Privacy:
         See :func:`quantile`.
