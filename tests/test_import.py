@@ -53,7 +53,7 @@ HOST = {
         "'add_remove'}\n"
         "for mechanism in ('piecewise_laplace', 'inverse_sensitivity', 'permute_and_flip'):\n"
         "    float(release.median([1, 2, 3], **public, mechanism=mechanism))\n"
-        "release.joint_quantiles([1, 2, 3], [0.25, 0.5], **public)\n"
+        "release.joint_quantiles([1, 2, 3], [0.25, 0.5], max_records=9, **public)\n"
         "release.recursive_quantiles([1, 2, 3], [0.25, 0.5], **public)\n"
         "release.nested_quantiles([1, 2, 3], [0.25, 0.5, 0.75], **public)\n"
         "release.mode([1, 2, 3], candidates=(1, 2), epsilon=1.0, neighbors='swap').to_json()\n"

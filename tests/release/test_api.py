@@ -386,7 +386,7 @@ EVERY = {
     "mean": (release.mean, {**BOUNDS}),
     "mode": (release.mode, {"candidates": (3, 14)}),
     "mode of halves": (release.mode, {"candidates": (3, 14), "resolution": 0.5}),
-    "joint": (release.joint_quantiles, {**BOUNDS, "qs": (0.25, 0.5)}),
+    "joint": (release.joint_quantiles, {**BOUNDS, "qs": (0.25, 0.5), "max_records": 20}),
     "recursive": (release.recursive_quantiles, {**BOUNDS, "qs": (0.25, 0.5)}),
     "nested": (release.nested_quantiles, {**BOUNDS, "qs": (0.25, 0.5, 0.75)}),
     "suited": (release.private_quantiles, {**BOUNDS, "qs": (0.25, 0.5)}),

@@ -58,7 +58,11 @@ CASES = {
         (RECORDS,),
         REPLACED | {"sensitivity": Fraction(1, 2), "lower": 0, "upper": 9},
     ),
-    "joint_quantiles": ("joint_quantiles", (RECORDS, [0.25, 0.5]), BOUNDS | ADDED | {"draws": 2}),
+    "joint_quantiles": (
+        "joint_quantiles",
+        (RECORDS, [0.25, 0.5]),
+        BOUNDS | ADDED | {"draws": 2, "max_records": 20},
+    ),
     "joint_quantiles of n": (
         "joint_quantiles",
         (RECORDS, [0.25, 0.5]),
@@ -210,10 +214,10 @@ MISTAKES = {
     ),
     "sensitivity": lambda **b: drawn_with("release_choice", {"sensitivity": Fraction(1, 100)}, **b),
     "no max_records": lambda **b: release.joint_quantiles(
-        [1, 2], [0.25, 0.5], counts=[1, 2], **BOUNDS, **ADDED, **b
+        [1, 2], [0.25, 0.5], **BOUNDS, **ADDED, **b
     ),
     "denominators": lambda **b: release.joint_quantiles(
-        [[1, 2]], ["1/12289", "1/12281"], **BOUNDS, **ADDED, **b
+        [[1, 2]], ["1/12289", "1/12281"], max_records=9, **BOUNDS, **ADDED, **b
     ),
     "terms": lambda **b: drawn_with("joint_quantiles", {"terms": 1}, **b),
     "n": lambda **b: drawn_with("joint_quantiles", {"public_n": -1}, **b),

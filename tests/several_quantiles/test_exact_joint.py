@@ -246,6 +246,7 @@ def test_no_neighbor_loses_more_than_epsilon():
 )
 def test_draws_follow_the_probabilities(options):
     rows = [[0, 1, 1, 3, 3], [2, 2, 2, 2, 2]]
+    options = {"max_records": 5} | options
     law = a_law(LEVELS, 2, options["neighbors"], known="public_n" in options, terms=6)
     found = release.joint_quantiles(
         rows, LEVELS, epsilon=2.0, draws=3000, terms=6, **options, **GRID
@@ -462,6 +463,7 @@ def test_every_row_its_own_records():
         np.arange(1.0, 102.0) + 101 * np.arange(4)[:, None], axis=1
     )
     options = {"lower": 0, "upper": 600, "resolution": 1, "neighbors": "add_remove"}
+    options["max_records"] = 200
     expected = np.array([26.0, 51.0, 76.0]) + 101 * np.arange(4)[:, None]
     for known in ({}, {"public_n": 101}, {"public_n": [101, 101, 100, 101]}):
         found = release.joint_quantiles(
@@ -474,7 +476,6 @@ def test_every_row_its_own_records():
         [0.5],
         epsilon=60.0,
         counts=[[100, 0, 0], [0, 10, 100]],
-        max_records=200,
         **options,
     )
     assert counted.values.tolist() == [[[1.0], [3.0]]]
@@ -496,7 +497,7 @@ def test_counts_and_records_give_the_same_draws(monkeypatch):
         {"x": [0, 1, 2, 3], "counts": [1, 2, 1, 3]},
     ]
     words = np.random.default_rng(6).integers(0, 2**64, (10, 30, 1), np.uint64)
-    for file in ("joint_quantiles", "confidence_interval"):
+    for file in ("released_quantiles", "released_interval"):
         room = importlib.import_module(f"dpjax.release._{file}")
         draw = room.draw_quantiles
         monkeypatch.setattr(
@@ -520,7 +521,7 @@ def test_counts_and_records_give_the_same_draws(monkeypatch):
 def test_data_never_raise_and_bad_parameters_do():
     wild = [[float("nan"), float("inf"), -float("inf"), 1e300], [float("nan")] * 4]
     for options in (
-        {"neighbors": "add_remove"},
+        {"neighbors": "add_remove", "max_records": 4},
         {"neighbors": "add_remove", "public_n": 10**6},
         {"neighbors": "swap"},
     ):
@@ -529,7 +530,7 @@ def test_data_never_raise_and_bad_parameters_do():
         assert found.values.max() <= 3
         assert (np.diff(found.values, axis=-1) >= 0).all()
     assert release.joint_quantiles(
-        [], LEVELS, epsilon=2.0**-20, neighbors="add_remove", **GRID
+        [], LEVELS, epsilon=2.0**-20, neighbors="add_remove", max_records=1, **GRID
     ).values.shape == (1, 3)
     grid = release.Floats(digits=1, smallest=-1, largest=1)
     floats = release.joint_quantiles(
@@ -564,6 +565,8 @@ def test_data_never_raise_and_bad_parameters_do():
         release.joint_quantiles([1, 2], percentiles, epsilon=1.0, neighbors="swap", **GRID)
     with pytest.raises(TypeError, match="resolution"):
         release.joint_quantiles([1, 2], [0.5], epsilon=1.0, neighbors="swap")
+    with pytest.raises(ValueError, match="need max_records=, a public guess"):  # not the columns
+        release.joint_quantiles([1, 2], LEVELS, epsilon=1.0, neighbors="add_remove", **GRID)
 
 
 def test_intervals_are_two_joint_quantiles_with_a_coverage():
@@ -647,7 +650,7 @@ def test_many_equal_records_do_not_make_it_uniform():
 
 def test_heavy_ties_are_counted_in_full():
     public = {"lower": 0, "upper": 100, "resolution": 1, "neighbors": "add_remove"}
-    for known in ({}, {"public_n": 70}):
+    for known in ({"max_records": 70}, {"public_n": 70}):
         found = release.joint_quantiles(
             [40] * 30 + [70] * 40, LEVELS, epsilon=60.0, draws=20, **known, **public
         )
