@@ -48,13 +48,12 @@ Mechanisms (each has an attribute ``guarantee``, which returns the cost of a dra
     several quantiles: private_quantiles, joint_quantiles, nested_quantiles, recursive_quantiles,
         independent_quantiles, private_cdf
     intervals: confidence_interval, interval_levels, interval_coverage
-    for data without an upper bound, and for monotone statistics: unbounded_quantile,
-        shifted_inverse, noisy_binary_search (shift_for, search_shift_for)
+    without bounds: unbounded_quantile, shifted_inverse, noisy_binary_search (shift_for,
+        search_shift_for)
     with a failure probability: never_fail, propose_test_release
     additive noise: bounded_noise_laplace, smooth_cauchy, smooth_laplace, smooth_laplace_log_normal
         (optimal_beta, optimal_sigma)
-Distributions (sample, log_prob, cdf, quantile, interval, mean, stddev, mean_abs_error, plot;
-``distribution[0]`` is row 0)
+Distributions (sample, log_prob, cdf, quantile, interval, mean, stddev, mean_abs_error, plot)
     on the real line: PiecewiseExponential with Tails, Cauchy, Gaussian, LaplaceLogNormal,
         SubsampledLaplace, Clamped; Transformed by Asinh, Log, LogCauchy or a Prior
     on multiples and candidates: Rounded, DiscreteLaplace, Finite
