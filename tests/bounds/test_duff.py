@@ -141,7 +141,7 @@ def test_level_sets(setting):
             found[:, row], [(up - down)[min(int(t), len(own) + 1)] for t in levels], atol=1e-15
         )
     assert np.isnan(level_measure(profile, jnp.float64(-1.0))).all()
-    with pytest.raises(ValueError, match="without steps"):
+    with pytest.raises(ValueError, match="no steps"):
         level_measure(profile.truncate(1, step=1.0), 1.0)
 
 

@@ -37,7 +37,7 @@ def test_the_text_and_the_verdict(run, monkeypatch):
         "mechanism claimed epsilon exact loss from draws claimed range exact range worst pair",
         "exponential, mode 1 0.7210 ",
         "{5, 5, 5, 5} and {5, 5, 5, 20}",
-        "20000 draws from each distribution of the worst pair",
+        "20000 draws of each distribution of the worst pair",
         "95 % confidence each (Clopper-Pearson; seed 0)",
         "No exact loss or range is above its claim.",
     ):
@@ -48,8 +48,8 @@ def test_the_text_and_the_verdict(run, monkeypatch):
     outcome = run("audit", "--draws", 20000, "--neighbors", "swap")
     assert (outcome.code, outcome.err) == (1, "")
     assert (
-        "BROKEN: broken claims 1-DP and 1-bounded-range under swap neighbors, and "
-        "its exact loss is 1.8202, its range 2.0000." in outcome.words
+        "BROKEN: broken claims 1-DP and 1-bounded-range under swap neighbors, but "
+        "its exact loss is 1.8202 and its range 2.0000." in outcome.words
     )
     assert "BROKEN: exponential" not in outcome.words
 

@@ -47,7 +47,7 @@ def test_golden(x64):
     distribution = small_db(ROWS, queries(), size=M)
     own = ROWS.tolist().index(GOLDEN["x"])
     mass = np.asarray(distribution.probabilities())[own]
-    np.testing.assert_allclose(mass, GOLDEN["probs_normalized"], rtol=1e-9)
+    np.testing.assert_allclose(mass, GOLDEN["probs_normalised"], rtol=1e-9)
     printed = as_printed(np.array([GOLDEN["x"]], float), GOLDEN["c"])[0]
     np.testing.assert_allclose(np.exp(printed), GOLDEN["probs_literal"], rtol=1e-9)
     errors = np.abs(np.array(GOLDEN["true"]) - N / M * small_databases(3, M) @ QUERIES.T).max(-1)
@@ -139,7 +139,7 @@ def test_sizes():
 def test_shapes_and_hostile_counts(x64):
     bad = np.array([[3.0, 1.0, np.nan], [3.0, 1.0, -2.0], [3.0, 1.0, np.inf], [0.0, 0.0, 0.0]])
     found = np.asarray(small_db(bad, queries(), size=M).probabilities())
-    np.testing.assert_allclose(found[:3], np.tile(GOLDEN["probs_normalized"], (3, 1)), rtol=1e-9)
+    np.testing.assert_allclose(found[:3], np.tile(GOLDEN["probs_normalised"], (3, 1)), rtol=1e-9)
     assert np.isfinite(found).all()
     sweep = jax.jit(
         lambda e: small_db(
