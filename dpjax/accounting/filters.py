@@ -143,7 +143,7 @@ class Sums:
         )
         self._exact: list[Any] = [Fraction(0)] * (3 + max(len(self.orders), 1))
         self.lock, self.unit = Lock(), Unit()
-        # Whether the first mechanism promises Gaussian DP, once there is one.
+        # True if the first mechanism promises Gaussian DP; None before there is one.
         self._began: bool | None = None
 
     def costs(self, spent: Guarantee | Composition, most: float = inf) -> list[Any]:

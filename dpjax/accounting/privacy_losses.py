@@ -142,7 +142,7 @@ def _refined(
             or gained <= 2 * _RELATIVE * best
         ):
             break
-        # What is added goes with the square of the step.
+        # The error of the lattice is proportional to the square of the step.
         step = possible * min(max(0.7 * sqrt(_RELATIVE / added), 0.02), 0.5)
     return best
 

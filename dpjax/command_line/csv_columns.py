@@ -166,7 +166,7 @@ class NumberColumn:
         self._values_of_words = [
             value for value in read if value is not None and not math.isnan(value)
         ]
-        # Whether float() reads the format of numbers
+        # True if float() reads the format of numbers
         self._plain = source.decimal == "." and not self._values_of_words
 
     def add(self, cells: Cells) -> None:

@@ -318,7 +318,7 @@ def _cap(k: int, values: jax.Array, levels: jax.Array, sign: int) -> tuple[jax.A
     near, rise = levels[..., :-1], jnp.diff(levels)
     share = jnp.clip((k - near) / jnp.where(rise > 0, rise, 1.0), 0.0, 1.0)
     ends = values[..., :-1] + share * jnp.diff(values)
-    # Where level k is passed: the outermost of the ends before it.
+    # The end of level k is the outermost of the ends before it.
     cut = sign * jnp.max(
         jnp.where(near < k, sign * ends, sign * values[..., :1]), axis=-1, keepdims=True
     )

@@ -52,7 +52,7 @@ def _corner(
     from scipy.sparse.csgraph import maximum_flow
 
     (first, most), (last, least) = side
-    # Of a person and of an item, times the number of persons.
+    # The prices of a person and of an item, times the number of persons.
     price, unit = most - least, last - first
     people, distinct = int(persons.max()) + 1, int(items.max()) + 1
     source, sink = people + distinct, people + distinct + 1
