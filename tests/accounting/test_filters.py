@@ -107,9 +107,12 @@ def test_threads_never_pass_the_budget():
     for _ in range(5):
         assert charged_by_threads(PrivacyFilter(1.0, 0.0, "swap")) == 64
     assert charged_by_threads(SlowFilter(1.0, 0.0, "swap")) == 64
-    unlocked = SlowFilter(1.0, 0.0, "swap")
-    unlocked._sums.lock = contextlib.nullcontext()
-    assert charged_by_threads(unlocked) > 64  # the control
+    most = 0
+    for _ in range(10):  # the control, which overspends nine times out of ten
+        unlocked = SlowFilter(1.0, 0.0, "swap")
+        unlocked._sums.lock = contextlib.nullcontext()
+        most = max(most, charged_by_threads(unlocked))
+    assert most > 64
 
 
 def test_a_budget_with_delta_is_one_of_zcdp(x64):
