@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable
 from typing import Any, ParamSpec, Protocol, TypeVar, overload
 
@@ -42,6 +44,8 @@ def with_guarantee(
 ) -> Callable[[Any], Any]:
     """Return a decorator that adds ``guarantee`` as an attribute to a mechanism.
 
+    Mechanisms have different public arguments, so a TypeError of a wrong call shows them.
+
     Args:
         guarantee: a function that returns the cost of one draw. Its qualified name is set to that
             of the attribute, so that it can be pickled.
@@ -57,14 +61,27 @@ def with_guarantee(
     ...     return 0.5
     >>> coin.guarantee(1.0), coin.guarantee.__qualname__
     ('1.0-DP', 'coin.guarantee')
+    >>> coin.guarantee()
+    Traceback (most recent call last):
+        ...
+    TypeError: missing a required argument: 'epsilon': call coin.guarantee(epsilon)
     """
     del signatures
+    signature = inspect.signature(guarantee)
+
+    @functools.wraps(guarantee)
+    def cost(*args: Any, **kwargs: Any) -> Any:
+        try:
+            signature.bind(*args, **kwargs)
+        except TypeError as error:
+            names = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
+            call = f"{cost.__qualname__}{inspect.Signature(names)}"
+            raise TypeError(f"{error}: call {call}") from None
+        return guarantee(*args, **kwargs)
 
     def attach(mechanism: Any) -> Any:
-        # If mechanisms share a guarantee, the first one names it
-        if "." not in guarantee.__qualname__:
-            guarantee.__qualname__ = f"{mechanism.__qualname__}.guarantee"
-        mechanism.guarantee = guarantee
+        cost.__qualname__ = f"{mechanism.__qualname__}.guarantee"
+        mechanism.guarantee = cost
         return mechanism
 
     return attach

@@ -24,6 +24,7 @@ from dpjax.checks.concrete import (
     concrete_proportion,
 )
 from dpjax.checks.host import (
+    PADDED,
     host_floats,
     is_jax_array,
     is_traced,

@@ -56,6 +56,10 @@ def is_tracing(value: Any) -> bool:
     )
 
 
+# How a message tells to pad a list of rows; NumPy and JAX have no function for it.
+PADDED = "numpy.array(list(itertools.zip_longest(*rows, fillvalue=numpy.nan))).T"
+
+
 def host_floats(name: str, value: Any) -> np.ndarray:
     """Return Python or NumPy numbers as a NumPy array of their float dtype.
 
@@ -78,8 +82,8 @@ def host_floats(name: str, value: Any) -> np.ndarray:
         value = np.asarray(value)
     except ValueError as error:  # rows of different lengths
         raise ValueError(
-            f"{name} has rows of different lengths: pad them with NaN (not under swap, where NaN "
-            "counts as the lower bound), or pass num_records=."
+            f"{name} has rows of different lengths: pad them with NaN, as {PADDED} does (not under "
+            "swap, where NaN counts as the lower bound)."
         ) from error
     if value.dtype.kind in "biu":
         value = value.astype(np.float64)

@@ -55,7 +55,8 @@ def gaussian(value: ArrayLike, sigma: ArrayLike) -> Gaussian:
 
     Privacy:
         (sensitivity/sigma)-GDP, and so (sensitivity/sigma)^2 / 2-zCDP, under the relation that the
-        sensitivity was computed for. Float draws are simulations.
+        sensitivity was computed for: ``gaussian.guarantee(relation, sigma, sensitivity=...)``.
+        Float draws are simulations.
 
     References:
         Dwork, Kenthapadi, McSherry, Mironov and Naor (2006); Dong, Roth and Su (2022), Theorem 1.

@@ -101,8 +101,9 @@ def as_array(x: Any) -> np.ndarray:
         lengths = set(map(len, records))
         if len(lengths) > 1:
             raise ValueError(
-                "x has rows of different lengths: pad them with NaN under add_remove; under swap, "
-                "where NaN counts as the lower bound, release one row at a time."
+                "x has rows of different lengths: pad them with NaN under add_remove, as "
+                f"{checks.PADDED} does; under swap, where NaN counts as the lower bound, release "
+                "one row at a time."
             )
         shape, records = (
             (*shape, lengths.pop()),

@@ -273,7 +273,7 @@ def test_every_mechanism_says_what_it_costs():
         guarantee = getattr(dpjax.mechanisms, name).guarantee
         assert callable(guarantee)
         assert pickle.loads(pickle.dumps(guarantee)) is guarantee, name
-        assert guarantee.__qualname__ == f"{name}.guarantee".replace("spherical_", "")
+        assert guarantee.__qualname__ == f"{name}.guarantee"
 
 
 def test_groups():

@@ -2,6 +2,7 @@
 what is said of them.
 """
 
+import itertools
 import json
 import math
 import warnings
@@ -14,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpjax import release
+from dpjax import checks, release
 from dpjax.release import exact_distribution
 from dpjax.release.grid import Multiples
 from dpjax.release.records import as_reals
@@ -520,8 +521,15 @@ def test_the_records_of_a_list_do_not_depend_on_each_other():
             )
     assert np.asarray([2**60 - 1, 2.5])[0] == 2**60  # the controls
     assert np.asarray([2**60 - 1, "x"]).dtype.kind == "U"
-    with pytest.raises(ValueError, match="different lengths"):
-        release.median([[1, 2], [3]], epsilon=1.0, **BOUNDS, neighbors="swap")
+    rows = [[1.0, 2.0], [3.0]]
+    with pytest.raises(ValueError, match="different lengths") as refused:
+        release.median(rows, epsilon=1.0, **BOUNDS, neighbors="swap")
+    with pytest.raises(ValueError, match="different lengths") as simulated:
+        checks.host_floats("x", rows)
+    assert checks.PADDED in str(refused.value)
+    assert checks.PADDED in str(simulated.value)
+    padded = eval(checks.PADDED, {"numpy": np, "itertools": itertools, "rows": rows})
+    np.testing.assert_array_equal(padded, [[1.0, 2.0], [3.0, np.nan]])
 
 
 def test_ranks_that_would_overflow_are_refused():
