@@ -38,12 +38,50 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from dpjax.distributions.fixed_point_choice import choose
+from dpjax.distributions.fixed_point_choice import race
 from dpjax.numerics.batching import by_platform, take
 from dpjax.numerics.sums import LANES, pad, pairwise_sum
 from dpjax.numerics.two_words import Words
+from dpjax.random.threefry import threefry
+from dpjax.random.uniforms import exponential_from_uniform, uniform_from_words
 
 NOTHING = -1e30  # in place of log 0: finite, so that no difference of two is NaN
+
+
+class Noise(NamedTuple):
+    """The random numbers of D draws from each of B rows.
+
+    Attributes:
+        keys: the two-word key of each row, ``(B, 1)``.
+        draws: the numbers of the draws, uint32 ``(D,)``.
+        choices: static, how many choices there are; each has numbers of its own.
+        dtype: of the exponential variates.
+    """
+
+    keys: Words
+    draws: jax.Array
+    choices: int
+    dtype: Any
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The number of rows and of draws."""
+        return self.keys.high.shape[0], self.draws.shape[0]
+
+    def words(self, choice: jax.Array, first: int, size: int) -> Words:
+        """Return random words for ``size`` places of a choice, ``(B, D, size)``.
+
+        They depend on the row, the draw, the choice and the place.
+        """
+        place = np.uint32(first) + jnp.arange(size, dtype=jnp.uint32)
+        stream = place * np.uint32(self.choices) + choice.astype(jnp.uint32)
+        keys = Words(self.keys.high[..., None], self.keys.low[..., None])
+        return threefry(keys, Words(stream, self.draws[:, None]))
+
+    def exponentials(self, choice: jax.Array, first: int, size: int) -> jax.Array:
+        """Return standard exponential noise for these places and further ones."""
+        words = self.words(choice, first, -(-size // LANES) * LANES)
+        return exponential_from_uniform(uniform_from_words(words, self.dtype))
 
 
 class Chains(NamedTuple):
@@ -306,7 +344,7 @@ def run_masses(chains: Chains, before: jax.Array, log_weight: jax.Array) -> jax.
 
 
 def draw_runs(
-    chains: Chains, before: jax.Array, after: jax.Array, weights: jax.Array, words: Words
+    chains: Chains, before: jax.Array, after: jax.Array, weights: jax.Array, noise: Noise
 ) -> tuple[jax.Array, ...]:
     """Draw a term by its weight, and the slots of all quantiles from its chain.
 
@@ -316,16 +354,22 @@ def draw_runs(
         after: from :func:`forward`.
         weights: the log weights of all terms; those from T on are not chains, and their slots are
             arbitrary.
-        words: random words ``(2 m + 1, 2, B, D)``.
+        noise: of choices 0 to m.
 
     Returns:
         The terms ``(B, D)``, the slot of each quantile ``(m, B, D)``, and the index (from 0) of the
         first quantile in the same slot, all int32.
     """
     m, slots, rows, terms = after.shape
-    row, shape = jnp.arange(rows, dtype=jnp.int32)[:, None], words.high.shape[2:]
+    row, shape = jnp.arange(rows, dtype=jnp.int32)[:, None], noise.shape
     number, levels = jnp.arange(slots, dtype=jnp.int32), jnp.arange(m, dtype=jnp.int32)
-    term = pick(weights[:, None], Words(words.high[0], words.low[0]))
+    term = (
+        jnp.zeros(shape, jnp.int32)
+        if terms == 1
+        else race(
+            _from_largest(weights)[:, None], noise.exponentials(jnp.int32(m), 0, weights.shape[-1])
+        )
+    )
     lane = row * np.int32(terms) + jnp.minimum(term, np.int32(terms - 1))
 
     def by_lane(array: jax.Array) -> jax.Array:  # (..., B, T) -> (..., B T)
@@ -347,19 +391,23 @@ def draw_runs(
         by_lane(jnp.concatenate([a, jnp.zeros_like(chains.start[:1], a.dtype)]))
         for a in (chains.step, chains.part)
     )
+    blocks, of_runs = -(-slots // LANES), -(-m // LANES) * LANES
 
-    def run(state: tuple[jax.Array, ...], words: Words) -> tuple[tuple[jax.Array, ...], None]:
+    def run(state: tuple[jax.Array, ...], choice: jax.Array) -> tuple[tuple[jax.Array, ...], None]:
         # The run ends before quantile ``last``, which is in slot ``above``.
         last, above, slots, firsts = state
+        own = noise.exponentials(choice, 0, LANES + of_runs + blocks)
         index = jnp.maximum(last - 1, 0)
         distance = (above[..., None] - number - step[index, lane][..., None]).astype(
             rate.dtype
         ) - part[index, lane][..., None]
         near = jnp.where(number < above[..., None], -rate * jnp.abs(distance), NOTHING)
-        slot = pick(
-            placed[index, lane] + jnp.where(last[..., None] == m, ending[lane], near),
-            Words(words.high[0], words.low[0]),
-        )
+        heights = placed[index, lane] + jnp.where(last[..., None] == m, ending[lane], near)
+        # A block of slots, then a slot of it.
+        inside = _from_largest(heights).reshape(*shape, blocks, LANES)
+        block = race(pairwise_sum(inside)[..., 0], own[..., LANES + of_runs :][..., :blocks])
+        within = race(take(inside.reshape(*shape, -1), _block(block)), own[..., :LANES])
+        slot = jnp.minimum(block * np.int32(LANES) + within, np.int32(number.size - 1))
         size = last[..., None] - 1 - levels
         volume = jnp.where(
             size >= 0, volumes[jnp.maximum(size, 0), slot[..., None], row[..., None]], NOTHING
@@ -371,36 +419,27 @@ def draw_runs(
             + stays[levels, lane[..., None]]
             + volume
         )
-        first = jnp.minimum(pick(runs, Words(words.high[1], words.low[1])), last)
-        inside = (first <= quantiles) & (quantiles < last)
-        return (first, slot, jnp.where(inside, slot, slots), jnp.where(inside, first, firsts)), None
+        first = race(_from_largest(runs), own[..., LANES : LANES + of_runs])
+        first = jnp.minimum(first, last)
+        joined = (first <= quantiles) & (quantiles < last)
+        return (first, slot, jnp.where(joined, slot, slots), jnp.where(joined, first, firsts)), None
 
-    pairs, quantiles = (
-        Words(*(array[1:].reshape(m, 2, 2, *shape) for array in words)),
-        levels[:, None, None],
-    )
+    quantiles = levels[:, None, None]
     start = (
         jnp.full(shape, m, jnp.int32),
         jnp.zeros(shape, jnp.int32),
         *jnp.zeros((2, m, *shape), jnp.int32),
     )
-    (_, _, slot, first), _ = jax.lax.scan(run, start, pairs)
+    (_, _, slot, first), _ = jax.lax.scan(run, start, levels)
     return term, slot, first
 
 
-def pick(log_weights: jax.Array, words: Words) -> jax.Array:
-    """Draw slots from log weights ``(..., draws or 1, k)``: int32 ``(..., draws)``.
+def _from_largest(log_weights: jax.Array) -> jax.Array:
+    """Return the weights relative to the largest one, padded to a multiple of ``LANES``."""
+    largest = jnp.max(log_weights, axis=-1, keepdims=True)
+    return jnp.exp(pad(log_weights - largest, value=NOTHING))
 
-    ``words`` are ``(2, ..., draws)``: the first word selects a block of slots, the second a slot in
-    it.
-    """
-    weights = jnp.exp(
-        pad(log_weights - jnp.max(log_weights, axis=-1, keepdims=True), value=NOTHING)
-    )
-    weights = jnp.broadcast_to(weights, (*words.high.shape[1:], weights.shape[-1]))
-    first, second = (Words(words.high[i], words.low[i]) for i in (0, 1))
-    block = choose(
-        pairwise_sum(weights.reshape(*weights.shape[:-1], -1, LANES))[..., 0], first
-    ) * np.int32(LANES)
-    within = choose(take(weights, block[..., None] + jnp.arange(LANES, dtype=jnp.int32)), second)
-    return jnp.minimum(block + within, np.int32(log_weights.shape[-1] - 1))
+
+def _block(block: jax.Array) -> jax.Array:
+    """Return the slots of a block, on a new last axis."""
+    return block[..., None] * np.int32(LANES) + jnp.arange(LANES, dtype=jnp.int32)

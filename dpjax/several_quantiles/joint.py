@@ -20,12 +20,13 @@ from dpjax.distributions.base import Shape, draws_shape
 from dpjax.numerics.batching import by_chunks, some_rows, take
 from dpjax.numerics.multiples import from_multiples, to_multiples
 from dpjax.numerics.sums import LANES, pad
-from dpjax.numerics.two_words import Words, from_float, to_float, upper_product
-from dpjax.random.keys import check_key, fold_in_range, row_words
+from dpjax.numerics.two_words import Words
+from dpjax.random.keys import check_key, row_words
 from dpjax.random.uniforms import uniform_from_words
 from dpjax.several_quantiles.chain import (
     NOTHING,
     Chains,
+    Noise,
     draw_runs,
     forward,
     log,
@@ -301,10 +302,9 @@ def _draw(
     if draws == 0 or prod(batch) == 0:
         none = jnp.zeros((*batch, draws, m), joint.dtype)
         return none, none.astype(jnp.int32) if ranked else None
-    each = 5 * m + 2  # two words for each choice, and one for each place
-    words = fold_in_range(row_words(key, batch, first), draws * each)
+    keys = row_words(key, batch, first)
 
-    def compute(rows: JointQuantiles, high: jax.Array, low: jax.Array) -> jax.Array:
+    def compute(rows: JointQuantiles, high: jax.Array, low: jax.Array) -> Any:
         chains, before, after, weights = _weighted(rows)
         # Draws use whole vectors of slots, so padded rows are no longer needed.
         size = high.shape[0]
@@ -314,21 +314,18 @@ def _draw(
             weights[:size],
         )
         before, after = before[..., :size, :], after[..., :size, :]
-        # (draws, each, B).
-        pack = [jnp.moveaxis(array.reshape(-1, draws, each), 0, -1) for array in (high, low)]
         size = max(_MEMORY // (8 * rows.width.size), 1)
 
         def some(start: Any, size: int) -> tuple[jax.Array, jax.Array | None]:
-            part = Words(
-                *(jnp.moveaxis(jax.lax.dynamic_slice_in_dim(a, start, size), 0, -1) for a in pack)
-            )
-            points, slot = _values(rows, chains, before, after, weights, part)
+            number = jnp.asarray(start, jnp.uint32) + jnp.arange(size, dtype=jnp.uint32)
+            noise = Noise(Words(high, low), number, m + 2, rows.dtype)
+            points, slot = _values(rows, chains, before, after, weights, noise)
             ranks = (slot + rows.unit) // rows.per_rank if ranked else None
             return jax.tree.map(lambda a: jnp.moveaxis(a, 1, 0), (points, ranks))
 
         return jax.tree.map(lambda a: jnp.moveaxis(a, 0, 1), by_chunks(some, draws, size))
 
-    found, ranks = _by_rows(joint, compute, *words)
+    found, ranks = _by_rows(joint, compute, keys.high[..., None], keys.low[..., None])
     found = found if joint.resolution is None else from_multiples(found, joint.resolution)
     return jnp.where(_is_bad(joint)[..., None, None], jnp.nan, found), ranks
 
@@ -339,12 +336,11 @@ def _values(
     before: jax.Array,
     after: jax.Array,
     weights: jax.Array,
-    words: Words,
+    noise: Noise,
 ) -> tuple[jax.Array, jax.Array]:
-    """Return tuples ``(B, D, m)`` and their slots from words ``(5 m + 2, B, D)``."""
+    """Return tuples ``(B, D, m)`` and their slots."""
     m = len(joint.levels)
-    choices = Words(*(array[:-m].reshape(-1, 2, *array.shape[1:]) for array in words))
-    term, slot, first = draw_runs(chains, before, after, weights, choices)
+    term, slot, first = draw_runs(chains, before, after, weights, noise)
     flat = term == joint.terms
     # All quantiles of the flat term are one run, in one slot as wide as the range.
     lowest, total = joint.left[..., :1], whole_width(joint.left, joint.width)
@@ -354,22 +350,15 @@ def _values(
         return jnp.where(flat, whole, jax.vmap(lambda slot: take(array, slot))(slot))
 
     left, width = at_slot(joint.left, lowest), at_slot(joint.width, total)
-    place_words = Words(words.high[-m:], words.low[-m:])
-    place = (
-        _on_line(width, place_words)
-        if joint.resolution is None
-        else _on_grid(width, first, place_words)
-    )
+    words = Words(*(jnp.moveaxis(a, -1, 0) for a in noise.words(jnp.int32(m + 1), 0, m)))
+    uniform = uniform_from_words(words, width.dtype).value
+    # Sorting also sorts the places of a run.
+    place = width * uniform if joint.resolution is None else _on_grid(width, first, uniform)
     points = jnp.clip(left + place, lowest, lowest + total - joint.unit)
     return jnp.moveaxis(jnp.sort(points, axis=0), 0, -1), jnp.moveaxis(slot, 0, -1)
 
 
-def _on_line(width: jax.Array, words: Words) -> jax.Array:
-    """Draw a uniform place in each slot; sorting also sorts those of a run."""
-    return width * uniform_from_words(words, width.dtype).value
-
-
-def _on_grid(width: jax.Array, first: jax.Array, words: Words) -> jax.Array:
+def _on_grid(width: jax.Array, first: jax.Array, uniform: jax.Array) -> jax.Array:
     """Draw cells by Polya's urn: a new cell, or that of an earlier quantile of the run.
 
     So all multisets are equally likely.
@@ -377,12 +366,10 @@ def _on_grid(width: jax.Array, first: jax.Array, words: Words) -> jax.Array:
     m = width.shape[0]
     before = jnp.arange(m, dtype=jnp.int32)[:, None, None] - first
     earlier = before.astype(width.dtype)
-    ball = to_float(upper_product(words, from_float(width + earlier)), width.dtype)
-    # A part of a multiple has less weight than an earlier quantile.
-    along = (
-        jnp.where(width < 1, uniform_from_words(words, width.dtype).value * (width + earlier), ball)
-        - width
-    )
+    # One of the cells, or beyond them one of the earlier quantiles. A part of a multiple, which has
+    # less weight than an earlier quantile, is the cell 0.
+    ball = uniform * (width + earlier)
+    along = jnp.where(width < 1, ball, jnp.floor(ball)) - width
     # The index of the copied quantile.
     again = jnp.where(along >= 0, first + jnp.minimum(along, earlier - 1).astype(jnp.int32), -1)
     again = jnp.where(before > 0, again, -1)
@@ -391,7 +378,7 @@ def _on_grid(width: jax.Array, first: jax.Array, words: Words) -> jax.Array:
         copied = jnp.take_along_axis(place, jnp.maximum(again[k], 0)[None], axis=0)[0]
         return place.at[k].set(jnp.where(again[k] < 0, place[k], copied))
 
-    return jax.lax.fori_loop(1, m, copy, jnp.where(width < 1, 0.0, ball))
+    return jax.lax.fori_loop(1, m, copy, jnp.where(width < 1, 0.0, jnp.floor(ball)))
 
 
 @jax.jit
