@@ -122,6 +122,11 @@ def worst_neighbor(
         A :class:`WorstNeighbor`. Its score is NaN if that of any neighbor is, and -inf if there is
         no neighbor.
 
+    Raises:
+        TypeError: ``distribution_of`` does not take two arguments, or returns another object.
+        ValueError: ``distribution_of`` depends on records whose mask is False, or an argument has
+            the wrong shape.
+
     Privacy:
         Not private: the result is a function of the records. Use it for tests and for simulated or
         public data.
@@ -140,6 +145,7 @@ def worst_neighbor(
     (True, (4,))
     """
     checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
+    checks.takes("distribution_of", distribution_of, "x", "mask")
     records, mask_array = present_records(x, num_records=num_records, mask=mask)
     refine, chunk_size = (
         checks.static_integer("refine", refine, 0),
@@ -175,6 +181,7 @@ def worst_neighbor(
     if isinstance(base, Rounded):  # neighbors have the same multiples, as the bounds are public
         ends = multiples_of(base)
         base = on_multiples(base, ends)
+    _check_mask(data, present, base, distribution_of, resolution, ends, (low, high))
     evaluate = partial(
         _evaluate,
         data,
@@ -220,6 +227,32 @@ def worst_neighbor(
         x=jnp.asarray(np.where(at & stays, entry, data)),
         mask=jnp.asarray(np.where(at, stays, present)),
     )
+
+
+def _check_mask(
+    data: np.ndarray,
+    present: np.ndarray,
+    base: Distribution,
+    distribution_of: DistributionOf,
+    resolution: float | None,
+    ends: tuple[int, int] | None,
+    bounds: tuple[np.ndarray, np.ndarray],
+) -> None:
+    """Raise if the distribution depends on the values of absent records.
+
+    Otherwise a function that ignores its mask would seem to lose nothing when a record is removed.
+    """
+    for bound in bounds:
+        other = _distribution_of(
+            present[None], np.where(present, data, bound)[None], distribution_of
+        )
+        if isinstance(other, Rounded) and ends is not None:
+            other = on_multiples(other, ends)
+        if float(privacy_loss(base, other, resolution=resolution).epsilon[0]) > 1e-3:
+            raise ValueError(
+                "distribution_of(x, mask) depends on records whose mask is False: pass the mask "
+                "on, for example median(x, mask=mask, ...)."
+            )
 
 
 def _dataset(

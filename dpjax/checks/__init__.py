@@ -46,6 +46,7 @@ from dpjax.checks.static import (
     shift,
     static_integer,
     static_number,
+    takes,
 )
 
 if TYPE_CHECKING:

@@ -6,8 +6,9 @@ The functions raise when a function is called or traced.
 from __future__ import annotations
 
 import datetime
+import inspect
 import operator
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -114,6 +115,25 @@ def instance(caller: str, value: Any, kind: type, hint: str) -> None:
             f"{caller} takes a {kind.__name__} ({hint}), got "
             f"{found}{getattr(value, '_next_step', '')}."
         )
+
+
+def takes(name: str, function: Callable[..., Any], *arguments: str) -> None:
+    """Raise ``TypeError`` if a function cannot be called with these positional arguments.
+
+    >>> takes("statistic", lambda draws, rows: draws, "draws", "rows")
+    >>> takes("statistic", lambda draws: draws, "draws", "rows")
+    Traceback (most recent call last):
+        ...
+    TypeError: statistic must be a function of (draws, rows): too many positional arguments.
+    """
+    try:
+        inspect.signature(function).bind(*arguments)
+    except TypeError as error:
+        raise TypeError(
+            f"{name} must be a function of ({', '.join(arguments)}): {error}."
+        ) from error
+    except ValueError:
+        return  # Some built-in functions have no signature.
 
 
 def resolution(value: Resolution, bounds: Sequence[ArrayLike], most: int) -> Fraction:

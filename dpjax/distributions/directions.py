@@ -13,7 +13,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dpjax.distributions.fixed_point_choice import choose
 from dpjax.numerics.sums import pairwise_sum
 from dpjax.numerics.two_words import Words
 from dpjax.random.keys import fold_in_range
@@ -45,7 +44,8 @@ def directions(keys: Words, d: int, p: float, dtype: jnp.dtype) -> jax.Array:
         _size(2 * jnp.minimum(pair.value, pair.complement), p), float(jnp.finfo(dtype).eps)
     )
     if p == inf:
-        face = choose(jnp.ones((d,), dtype), fold_in_range(keys, 1, stream=_FACE))
+        place = uniform_from_words(fold_in_range(keys, 1, stream=_FACE), dtype).value
+        face = jnp.minimum(jnp.floor(d * place), d - 1).astype(jnp.int32)
         return sign * jnp.where(jnp.arange(d, dtype=jnp.int32) == face, 1.0, size)
     if d == 1:
         return sign

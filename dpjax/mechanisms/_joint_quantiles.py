@@ -277,8 +277,8 @@ def without_far(joint: JointQuantiles, near: int, most: int) -> JointQuantiles:
         most: static, the largest number of records that remain, from :func:`records_near`.
 
     Returns:
-        A distribution with the draws and marginals of ``joint`` except for 2^-60 of the total
-        weight, but not with its ``log_prob``.
+        A distribution with the marginals of ``joint`` except for 2^-60 of the total weight, but
+        not with its ``log_prob``, nor the same draws for a key.
 
     >>> from dpjax import quantiles
     >>> x, public = jnp.arange(2000.0), {"lower": 0, "upper": 2000, "neighbors": "swap"}

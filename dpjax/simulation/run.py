@@ -143,6 +143,9 @@ def simulate(
     draws = checks.static_integer("draws", draws, 1)
     if not (progress is None or progress == "auto" or callable(progress)):
         raise ValueError(f"progress must be None, 'auto' or a function, got {progress!r}.")
+    checks.takes("distribution_fn", distribution_fn, "data")
+    if statistic is not None:
+        checks.takes("statistic", statistic, "draws", "data")
     keep = None if checkpoint is None else Checkpoint(checkpoint, checkpoint_every)
     rows, data = place(data, devices, first_row)
     distribution, width = evaluate(rows, distribution_fn, data)

@@ -178,6 +178,22 @@ def scores_distribution(x, mask):
     return exponential(counts.astype(x.dtype), EPSILON, sensitivity=1.0)
 
 
+def test_a_function_that_ignores_the_mask_is_refused():
+    """A removed record would change nothing, and look private."""
+
+    def ignores(x, mask):
+        return add_remove_distribution(x, jnp.ones_like(mask))
+
+    options = {"neighbors": "add_remove", "refine": 0, "values": [1.0], "chunk_size": 8, **RANGE}
+    with pytest.raises(ValueError, match="records whose mask is False"):
+        worst_neighbor(np.array([3.0, 7.0, 9.0]), ignores, **options)
+    with pytest.raises(TypeError, match=r"must be a function of \(x, mask\)"):
+        worst_neighbor(np.array([3.0, 7.0, 9.0]), lambda x: x, **options)
+    # The control uses the mask
+    found = worst_neighbor(np.array([3.0, 7.0, 9.0]), add_remove_distribution, **options)
+    assert 0 < float(found.score) <= EPSILON + 1e-5
+
+
 @pytest.mark.slow
 def test_tails_and_candidates(x64):
     """The sum of up to 20 moves by 20, and attains epsilon; one count moves by 1, and attains the
