@@ -43,8 +43,8 @@ def guarantee(
         profile: the profile of the statistic, or the name of the relation.
         epsilon: positive.
         bounded: true if the mechanism has ``lower`` and ``upper``.
-        continuous: for the name of a relation: true if the noise is added to a single number
-            without a resolution.
+        continuous: for the name of a relation: true if the noise is added to a single real number,
+            such as a sum; false for counts and other multiples of a resolution.
 
     Raises:
         ValueError: ``continuous`` is true with bounds or for a profile with a resolution.

@@ -35,9 +35,9 @@ def from_radii(
 
     Args:
         value: float ``(...)``, the statistic f(x) of each dataset.
-        radii: float ``(..., k)``, with an axis for each axis of ``value``: the increments R_1..R_k
-            of Definition 5.1, nonnegative (negative ones count as 0), above f(x), and also below it
-            unless ``radii_below`` is given. For radii shared by all datasets of a batch, pass
+        radii: float ``(..., k)``, the increments R_1..R_k of Definition 5.1, with an axis for each
+            axis of ``value``; a negative one counts as 0. They hold above and below f(x), or only
+            above it if ``radii_below`` is given. For radii shared by all datasets of a batch, pass
             ``radii[None]``.
         neighbors: ``"add_remove"``, ``"swap"`` or ``"edge"`` (a graph with one edge more or less),
             the relation under which the radii hold.
@@ -58,12 +58,13 @@ def from_radii(
             ``step``; or a public parameter is invalid.
 
     Privacy:
-        It depends on the caller's guarantee that for neighbors x and x': R_l(x) <= R_{l+1}(x') and
-        R_1(x) >= abs(f(x) - f(x')) (take x' = x: the radii must not decrease); for separate radii
-        on each side, that Corollary 3.1 holds on each side, including the steps. A constant R_l =
-        LS(x) violates it (a cost sensitivity of 3). In floating point f(x) + R is rounded: the
-        radii must be well above the spacing of floats at f(x) (0.06 at 10^6 in float32), or whole
-        levels move; subtract a public origin first.
+        It depends on the caller's guarantee. With one set of radii: for neighbors x and x', R_1(x)
+        >= abs(f(x) - f(x')) and R_l(x) <= R_{l+1}(x'), and the radii must not decrease. A constant
+        R_l = LS(x) violates it (a cost sensitivity of 3). With separate radii on each side, which
+        may decrease, Corollary 3.1: f(x) + R_1(x) + ... + R_l(x) is at most the same sum for x'
+        with l + 1 radii, and likewise below, also for the levels that ``step`` and the bounds add.
+        In floating point f(x) + R is rounded: the radii must be well above the spacing of floats at
+        f(x) (0.06 at 10^6 in float32), or whole levels move; subtract a public origin first.
 
     References:
         Durfee (2025), Definition 5.1, Corollaries 5.1 and 5.2.

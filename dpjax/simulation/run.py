@@ -83,18 +83,19 @@ def simulate(
     Args:
         key: a scalar typed threefry key.
         distribution_fn: a function from rows of ``data`` to a distribution whose batch shape starts
-            with them: ``(rows, ...)``. It is traced for the rows of one device, so it must treat
-            rows independently; and, as under ``jax.jit``, once for equal shapes: pass the same
-            function object again. Any distribution of this library is accepted, and any other
-            pytree with ``sample(key, shape)`` and ``batch_shape``; that is evaluated and sampled
-            row by row under ``jax.vmap``, row r with ``fold_in(key, r)``, up to its own rounding.
+            with them: ``(rows, ...)``. It must treat rows independently, because each device gets
+            some of them. It is compiled, as by ``jax.jit``: a new function object is compiled
+            again. Any distribution of this library is accepted, and any other pytree with
+            ``sample(key, shape)`` and ``batch_shape``; that is evaluated and sampled row by row
+            under ``jax.vmap``, row r with ``fold_in(key, r)``, up to its own rounding.
         data: a pytree of arrays with a common leading axis of rows. On several processes
             (``jax.distributed``), each passes its own rows and gets their estimates; only the
             numbers of rows are exchanged.
         draws: the number of draws from each row, at least 1.
         statistic: a function from draws, ``(chunk, rows, ...)``, and the same rows of ``data`` to
-            values with the same two leading axes; by default the draws themselves. Arrays that
-            belong to rows must be part of ``data``.
+            values with the same two leading axes; by default the draws themselves. To compare two
+            groups, give each row a distribution of batch shape ``(rows, 2)``: then ``draws`` are
+            ``(chunk, rows, 2)``. Arrays that belong to rows must be part of ``data``.
         bins: ascending edges ``(k+1,)`` of a histogram.
         chunk: the number of draws of each row that are in memory at a time; by default such that
             there are 2^20 values over all rows, or as many as there are numbers in ``data``.

@@ -91,8 +91,9 @@ def smooth_sensitivity(
         x: a :class:`LocalSensitivity` of any statistic; or records, with the other arguments as in
             :func:`local_sensitivity`.
         beta: positive, chosen **without the data**, broadcasts against ``(...)``;
-            :func:`optimal_beta` returns a good one. The published baselines choose beta (and alpha)
-            to minimize bound/alpha on the private dataset, which is not private.
+            :func:`optimal_beta` returns a good one. (Published comparisons choose the beta that is
+            best for the dataset at hand, which is not private.) The mechanisms choose a beta
+            themselves where they are given a :class:`LocalSensitivity`.
 
     Raises:
         TypeError: further arguments are given with a :class:`LocalSensitivity`.
