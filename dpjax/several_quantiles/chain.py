@@ -39,7 +39,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax.distributions.fixed_point_choice import race
-from dpjax.numerics.batching import by_platform, take
+from dpjax.numerics.batching import by_platform, in_memory, take
 from dpjax.numerics.sums import LANES, pad, pairwise_sum
 from dpjax.numerics.two_words import Words
 from dpjax.random.threefry import threefry
@@ -396,7 +396,11 @@ def draw_runs(
     def run(state: tuple[jax.Array, ...], choice: jax.Array) -> tuple[tuple[jax.Array, ...], None]:
         # The run ends before quantile ``last``, which is in slot ``above``.
         last, above, slots, firsts = state
-        own = noise.exponentials(choice, 0, LANES + of_runs + blocks)
+        # Otherwise XLA would compute it again for each of the three choices.
+        own = in_memory(
+            last[0, 0] >= 0,
+            lambda: noise.exponentials(choice, 0, LANES + of_runs + blocks),
+        )
         index = jnp.maximum(last - 1, 0)
         distance = (above[..., None] - number - step[index, lane][..., None]).astype(
             rate.dtype

@@ -33,7 +33,7 @@ from dpjax.several_quantiles.chain import (
     run_masses,
     total,
 )
-from dpjax.several_quantiles.levels import Aims, level_parts, rank_steps
+from dpjax.several_quantiles.levels import Aims, after_first, level_parts
 from dpjax.several_quantiles.marginals import QuantileMarginals, ends_of, slot_at, whole_width
 
 # Numbers stored for the chains of a chunk of rows; more exceed the caches and are slower.
@@ -240,9 +240,17 @@ def _numbers(joint: JointQuantiles) -> tuple[jax.Array, jax.Array]:
 
 def _chains(joint: JointQuantiles, slot: Any = None) -> Chains:
     """Return the chains of some rows, with the start and end weights of slots, or of ``slot``."""
-    (number, exists), denominator = _numbers(joint), np.int32(level_parts(joint.levels)[1])
-    # In units of 1 / (2 denominator) of a slot.
-    steps = jnp.stack(rank_steps(joint.levels, number, joint.aims)) * np.int32(joint.per_rank)
+    (number, exists), (parts, common) = _numbers(joint), level_parts(joint.levels)
+    denominator, each_part = np.int32(common), np.array(parts, np.int32)[:, None, None]
+    # Ranks and steps are in units of 1 / (2 denominator) of a slot.
+    ranks = jnp.concatenate(
+        [
+            jnp.zeros_like(number)[None],
+            after_first(each_part, denominator, number, joint.aims),
+            2 * denominator * number[None],
+        ]
+    )
+    steps = (ranks[1:] - ranks[:-1]) * np.int32(joint.per_rank)
     j = jnp.arange(joint.width.shape[-1], dtype=jnp.int32)[:, None, None] if slot is None else slot
     rate, each, half = (
         joint.rate / joint.per_rank,

@@ -92,12 +92,17 @@ def rank_steps(levels: tuple[Fraction, ...], number: Any, aims: Aims) -> list[An
     [16, 16, 40]
     """
     parts, denominator = level_parts(levels)
+    ranks = [after_first(part, denominator, number, aims) for part in parts]
+    return [b - a for a, b in pairwise((0, *ranks, 2 * denominator * number))]
 
-    def after_first(part: int) -> Any:
-        if aims == "ranks":
-            return 2 * part * number
-        if aims == "slots":
-            return denominator * (2 * (part * number // denominator) + 1)
-        return -2 * denominator * (-part * (number + 1) // denominator + 1)
 
-    return [b - a for a, b in pairwise((0, *map(after_first, parts), 2 * denominator * number))]
+def after_first(part: Any, denominator: Any, number: Any, aims: Aims) -> Any:
+    """Return the distance from the rank of the first record to that of a quantile.
+
+    It is in the unit of :func:`rank_steps`; ``part`` is that of :func:`level_parts`.
+    """
+    if aims == "ranks":
+        return 2 * part * number
+    if aims == "slots":
+        return denominator * (2 * (part * number // denominator) + 1)
+    return -2 * denominator * (-part * (number + 1) // denominator + 1)
