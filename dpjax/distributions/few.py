@@ -31,6 +31,7 @@ from dpjax.numerics.batching import (
 from dpjax.numerics.elementwise import where
 from dpjax.numerics.sums import LANES, lane_sums, pad
 from dpjax.numerics.two_words import Words
+from dpjax.random.keys import always_true
 from dpjax.random.threefry import threefry
 from dpjax.random.uniforms import UniformPair, exponential_from_uniform, uniform_from_words
 
@@ -63,7 +64,7 @@ def few(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.Array]:
     # For each draw: noise for the groups, the lanes of a group and the slots of a lane, and one
     # number for the point.
     size = first + _GROUPS + slots + 1
-    noise = in_memory(always, lambda: _exponentials(rows, draws, size, groups.dtype))
+    noise = in_memory(always_true(rows), lambda: _exponentials(rows, draws, size, groups.dtype))
     group = race(groups[..., None, :], noise[..., :first])
     number = jax.lax.rem(group, np.int32(_GROUPS))[..., None] + np.int32(_GROUPS) * jnp.arange(
         _GROUPS, dtype=jnp.int32

@@ -100,6 +100,15 @@ def row_words(key: jax.Array, batch_shape: tuple[int, ...], first: ArrayLike = 0
     return Words(data[..., 0], data[..., 1])
 
 
+def always_true(keys: Words) -> jax.Array:
+    """Return true, in a form that is only known at run time: for random words ``in_memory``.
+
+    It depends on the keys alone: under ``jax.vmap`` with one key for all rows, it is one bool, so
+    the words are computed once.
+    """
+    return (keys.high.reshape(-1)[0] | jnp.uint32(1)) > 0
+
+
 def fold_in(keys: Words, index: jax.Array) -> Words:
     """Return the key data of ``jax.random.fold_in``, for keys and indices (uint32) of one shape."""
     return threefry(keys, Words(jnp.zeros_like(index), index))

@@ -42,6 +42,7 @@ from dpjax.distributions.fixed_point_choice import race
 from dpjax.numerics.batching import by_platform, in_memory, take
 from dpjax.numerics.sums import LANES, pad, pairwise_sum
 from dpjax.numerics.two_words import Words
+from dpjax.random.keys import always_true
 from dpjax.random.threefry import threefry
 from dpjax.random.uniforms import exponential_from_uniform, uniform_from_words
 
@@ -398,7 +399,7 @@ def draw_runs(
         last, above, slots, firsts = state
         # Otherwise XLA would compute it again for each of the three choices.
         own = in_memory(
-            last[0, 0] >= 0,
+            always_true(noise.keys),
             lambda: noise.exponentials(choice, 0, LANES + of_runs + blocks),
         )
         index = jnp.maximum(last - 1, 0)
