@@ -339,7 +339,7 @@ def test_vmap_is_the_loop(shape):
 
 
 def test_a_map_over_epsilon_with_one_key_is_compiled_in_silence(capfd):
-    """XLA reported a circular simplification where the condition around the noise was mapped, too."""
+    """XLA reported a circular simplification where the condition of the noise was mapped, too."""
     x, key = jnp.linspace(0.0, 1.0, 23), jax.random.key(0)
     epsilons = jnp.array([0.5, 1.0])
 
