@@ -171,6 +171,8 @@ class FrameColumns:
             if kind == "Date":
                 return as_numbers(arrow.to_numpy(zero_copy_only=False))
             return np.floor(_microseconds_of_the_day(arrow))
+        if series.dtype.is_integer() and (missing := series.is_null().to_numpy()).any():
+            return _with_missing(series.fill_null(0).to_numpy(), missing.astype(bool))
         return as_numbers(series.to_numpy())
 
     def labels(self, name: Any) -> Labels:
@@ -194,6 +196,17 @@ class FrameColumns:
             array = (array if not hasattr(array, "chunks") else array.chunk(0)).dictionary_encode()
         codes = array.indices.cast("int64").fill_null(-1).to_numpy(zero_copy_only=False)
         return Labels.of(codes, objects_of(_series(array.dictionary)))
+
+
+def _with_missing(integers: np.ndarray, missing: np.ndarray) -> np.ndarray:
+    """Return integers with NaN where they are missing, each as exact as in a column without gaps.
+
+    Floats hold integers up to 2^53; beyond, the array has Python objects.
+    """
+    exact = bool(np.all((integers >= -(2**53)) & (integers <= 2**53)))
+    found = integers.astype(np.float64 if exact else object)
+    found[missing] = np.nan
+    return found
 
 
 def _series(native: Any) -> Any:

@@ -175,18 +175,13 @@ class Memory:
             present = self._columns.labels(column).codes >= 0
             values = np.zeros(len(present), np.int32)
         elif self._persons is not None and isinstance(grid, Multiples):
-            numbers = self._columns.numbers(column)
-            present = (
-                np.ones(len(numbers), bool) if numbers.dtype.kind in "iub" else ~np.isnan(numbers)
-            )
+            numbers, present = _present(self._columns.numbers(column))
             values = rows_of(grid, self._persons.rule(statistic)).integers(
                 np.where(present, numbers, 0).astype(np.float64)
             )
         elif self._persons is not None and not isinstance(statistic, Count):
-            values = self._columns.numbers(column)  # one value per person is kept, and read later
-            present = (
-                np.ones(len(values), bool) if values.dtype.kind in "iub" else ~np.isnan(values)
-            )
+            # one value per person is kept, and read later
+            values, present = _present(self._columns.numbers(column))
         else:
             values, present = statistic.read(self._columns.numbers(column))
         group = self._group(groups, len(values))
@@ -283,6 +278,15 @@ class Memory:
         """Return the records of a column without a public grid, float64, and the group of each."""
         values = np.asarray(self._columns.numbers(column), np.float64)
         return values, self._group(groups, len(values))
+
+
+def _present(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return numbers and which of them are present; large integers with gaps as integers."""
+    present = numbers == numbers
+    if numbers.dtype.kind == "O":
+        filled = np.where(present, numbers, 0)
+        numbers = filled.astype(np.uint64 if filled.max() >= 2**63 else np.int64)
+    return numbers, present
 
 
 def _together(columns: Sequence[Labels]) -> tuple[np.ndarray, np.ndarray]:

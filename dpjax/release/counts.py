@@ -48,13 +48,14 @@ class Counts:
             count: integers ``(rows,)``; rows with a count of 0 or less are left out.
             groups: the number of groups.
         """
+        # Clamped first: an unsigned count may exceed int64.
         group, value, count = (
-            np.asarray(column).astype(np.int64, copy=False) for column in (group, value, count)
+            np.asarray(column).astype(np.int64, copy=False)
+            for column in (group, value, np.minimum(count, MOST))
         )
         used = (group >= 0) & (group < groups) & (count > 0)
         if not used.all():
             group, value, count = group[used], value[used], count[used]
-        count = np.minimum(count, MOST)
         later = (group[1:] > group[:-1]) | ((group[1:] == group[:-1]) & (value[1:] > value[:-1]))
         if not later.all():
             order = np.lexsort((value, group))

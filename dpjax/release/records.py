@@ -91,10 +91,7 @@ def as_array(x: Any) -> np.ndarray:
             array = array if wider is None else array.astype(wider)
         return array
     if not isinstance(x, (list, tuple)):
-        # Integers of Polars, which does not make them NumPy's.
-        if str(getattr(x, "dtype", "")) not in ("Int128", "UInt128"):
-            return np.asarray(x, dtype=object)
-        x = x.to_list()
+        return _objects(x)
     shape: tuple[int, ...] = (len(x),)
     records = list(x)
     while records and all(map(_is_sequence, records)):
@@ -115,6 +112,40 @@ def as_array(x: Any) -> np.ndarray:
     ).reshape(shape)
 
 
+def _objects(x: Any) -> np.ndarray:
+    """Return the elements of an array of another library as objects, each read by itself.
+
+    NumPy's own conversion makes floats of all integers if one of them is missing.
+    """
+    if hasattr(getattr(x, "dtype", None), "categories") and hasattr(x, "__array__"):
+        own = getattr(x, "cat", x)
+        if hasattr(own, "codes"):  # categories of pandas
+            named = [*own.categories.to_list(), None]
+            return _of_cells([named[code] for code in np.asarray(own.codes).tolist()])
+    listed = getattr(x, "to_pylist", getattr(x, "to_list", None))  # of PyArrow, or of others
+    if listed is None or getattr(x, "ndim", 1) != 1:
+        return np.asarray(x, dtype=object)
+    try:
+        return _of_cells(listed())
+    except Exception:  # One cell that Python cannot represent must not change the others.
+        return _of_cells([_cell(x, place) for place in range(len(x))])
+
+
+def _cell(x: Any, place: int) -> Any:
+    """Return a single element as an object, None if Python cannot represent it."""
+    try:
+        cell = x[place]
+        return cell.as_py() if hasattr(cell, "as_py") else cell
+    except Exception:
+        return None
+
+
+def _of_cells(cells: list[Any]) -> np.ndarray:
+    found = np.empty(len(cells), object)
+    found[:] = cells
+    return found
+
+
 def shape_of(x: Any) -> tuple[int, ...]:
     """Return the shape that :func:`as_array` gives."""
     shape = getattr(x, "shape", None)
@@ -122,7 +153,7 @@ def shape_of(x: Any) -> tuple[int, ...]:
 
 
 def _items(row: Any) -> Any:
-    return row if isinstance(row, (list, tuple)) else np.asarray(row, dtype=object)
+    return row if isinstance(row, (list, tuple)) else _objects(row)
 
 
 def _is_sequence(record: Any) -> bool:
