@@ -48,10 +48,9 @@ class Counts:
             count: integers ``(rows,)``; rows with a count of 0 or less are left out.
             groups: the number of groups.
         """
-        # Clamped first: an unsigned count may exceed int64.
         group, value, count = (
             np.asarray(column).astype(np.int64, copy=False)
-            for column in (group, value, np.minimum(count, MOST))
+            for column in (group, value, _clamped(np.asarray(count)))
         )
         used = (group >= 0) & (group < groups) & (count > 0)
         if not used.all():
@@ -90,8 +89,7 @@ class Counts:
         else:
             values, number = values[occurs], number[occurs]
             starts = np.append(0, np.cumsum(np.count_nonzero(occurs, axis=1)))
-        number = np.minimum(number, MOST) if number.dtype.itemsize == 8 else number
-        return Counts(starts, values, number.astype(np.int64, copy=False))
+        return Counts(starts, values, _clamped(number).astype(np.int64, copy=False))
 
     @staticmethod
     def of_records(
@@ -180,6 +178,11 @@ class Counts:
             self.values[starts[0] : starts[-1]],
             self.counts[starts[0] : starts[-1]],
         )
+
+
+def _clamped(counts: np.ndarray) -> np.ndarray:
+    """Return counts of at most ``MOST``, which unsigned ones of 64 bits may exceed by far."""
+    return np.minimum(counts, MOST) if counts.dtype.itemsize == 8 else counts
 
 
 def running_sums(numbers: np.ndarray, starts: np.ndarray) -> np.ndarray:
