@@ -29,6 +29,7 @@ from dpjax.release.grid import Multiples
 _SQL = ("duckdb", "ibis", "pyspark", "pyspark_connect")
 _DAYS = 719_163  # from the first day of the year 1 to 1970
 _HIGH = 2**62  # larger than every position
+_MOMENTS = datetime.datetime(1, 1, 1), datetime.datetime(9999, 12, 31, 23, 59, 59)
 
 
 class Engine:
@@ -96,7 +97,8 @@ class Engine:
             if isinstance(found, Multiples) and not isinstance(statistic, DistinctCount)
             else None
         )
-        rows, present = self._rows(groups, column), self._present(column)
+        numbers = grid is not None or isinstance(statistic, Count)
+        rows, present = self._rows(groups, column, numbers=numbers), self._present(column)
         if self._persons is not None:
             rule, only_there = self._persons.rule(statistic), isinstance(statistic, Count)
             rows = self._of_persons(rows, column, present, grid, rule, neighbors, only_there)
@@ -116,15 +118,15 @@ class Engine:
             "value", groups
         )
 
-    def _rows(self, groups: Groups | None, column: Any = None) -> Any:
+    def _rows(self, groups: Groups | None, column: Any = None, *, numbers: bool = True) -> Any:
         """Return the labels, values and persons of rows.
 
-        The rows have a label among the groups, and a person.
+        The rows have a label among the groups, and a person. The values are ``numbers`` or labels.
         """
         columns = [
             self._label(name).alias(key) for name, key in zip(self._by, self._keys, strict=True)
         ]
-        columns += [] if column is None else [nw.col(column).alias("value")]
+        columns += [] if column is None else [self._value(column, numbers).alias("value")]
         columns += [] if self._persons is None else [self._label(self._persons.unit).alias("unit")]
         rows = self._frame.select(*columns)
         labeled = [*zip(self._by, self._keys, strict=True)]
@@ -165,7 +167,28 @@ class Engine:
         dtype = self._schema[name]
         if self._is_category(name):
             return nw.col(name).cast(nw.String)
-        return nw.col(name).cast(nw.Float64) + 0.0 if dtype.is_float() else nw.col(name)
+        if dtype.is_float():
+            return nw.col(name).cast(nw.Float64) + 0.0
+        return self._value(name, numbers=False)
+
+    def _value(self, name: Any, numbers: bool) -> Any:
+        """Return an expression for a column whose times are in microseconds.
+
+        DuckDB raises for coarser times that it cannot represent in finer units, when it compares
+        them or takes them apart. Those that Python cannot represent are clipped if the values are
+        ``numbers``, and missing if they are labels.
+        """
+        value: Any = nw.col(name)
+        unit: Any = getattr(self._schema[name], "time_unit", None)
+        coarse = kind_of_dtype(self._schema[name]) == "Datetime" and unit in ("s", "ms")
+        if self._engine not in ("duckdb", "ibis") or not coarse:
+            return value
+        low, high = (nw.lit(end).cast(nw.Datetime(unit)) for end in _MOMENTS)
+        if numbers:
+            value = value.clip(low, high)
+        else:
+            value = nw.when((value >= low) & (value <= high)).then(value)
+        return value.cast(nw.Datetime("us"))
 
     def _is_category(self, name: Any) -> bool:
         return str(self._schema[name]).startswith(("Categorical", "Enum"))
