@@ -12,7 +12,8 @@ as an engine may raise for them.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
+from decimal import Decimal
 from itertools import zip_longest
 from typing import Any
 
@@ -51,6 +52,16 @@ class Engine:
             if kind_of_dtype(self._schema[name]) in ("other", "text"):
                 raise TypeError(
                     f"column {name!r} holds {self._schema[name]}, which cannot be used as labels: "
+                    "cast it to text."
+                )
+            if self._engine in _SQL and kind_of_dtype(self._schema[name]) == "Duration":
+                raise TypeError(
+                    f"column {name!r} holds durations of {self._engine}, which cannot be used as "
+                    "labels: convert them to numbers."
+                )
+            if self._engine in _SQL and str(self._schema[name]) == "UInt128":
+                raise TypeError(
+                    f"column {name!r} holds UInt128, some of which cannot be fetched as labels: "
                     "cast it to text."
                 )
         if persons is not None and by and self._engine == "dask":
@@ -136,15 +147,23 @@ class Engine:
             rows = rows.filter(~nw.col(key).is_null())
             if self._schema[name].is_float():
                 rows = rows.filter(~nw.col(key).is_nan())
+            # Python has no 24:00, and would take it for 0:00
+            if self._engine in _SQL and kind_of_dtype(self._schema[name]) == "Time":
+                rows = rows.filter(nw.col(key).dt.hour() < 24)
         if self._keys and groups is not None and groups.some:
             labels = self._labels_in(groups.names)
-            for place, key in enumerate(self._keys):
-                rows = rows.filter(
-                    nw.col(key).is_in(list(dict.fromkeys(label[place] for label in labels)))
-                )
+            if not labels:
+                return rows.filter(nw.col(self._keys[0]).is_null())  # which no label is
+            compared = []
+            for place, (name, key) in enumerate(zip(self._by, self._keys, strict=True)):
+                # Databases raise for numbers that the type of the literals cannot hold
+                text = self._engine in ("duckdb", "ibis") and _is_large(self._schema[name])
+                each = nw.col(key).cast(nw.String) if text else nw.col(key)
+                rows = rows.filter(each.is_in(list(dict.fromkeys(row[place] for row in labels))))
+                compared.append(each)
             # Other groups must not count towards max_groups
             if self._persons is not None and len(self._keys) > 1:
-                rows = rows.filter(_one_of(labels, self._keys))
+                rows = rows.filter(_one_of(labels, compared))
         return rows
 
     def _labels_in(self, names: Sequence[Any]) -> list[tuple[Any, ...]]:
@@ -160,6 +179,8 @@ class Engine:
         for place, name in enumerate(self._by):
             if (dtype := self._schema[name]).is_numeric():
                 columns[place] = [number_in(label, dtype) for label in columns[place]]
+                if self._engine in ("duckdb", "ibis") and _is_large(dtype):
+                    columns[place] = [_text_in(number, dtype) for number in columns[place]]
         return [label for label in zip(*columns, strict=True) if None not in label]
 
     def _label(self, name: Any) -> Any:
@@ -338,25 +359,38 @@ class Engine:
         return Memory(FrameColumns(found), self._keys, None, "count")
 
 
-def _one_of(labels: Iterable[tuple[Any, ...]], keys: Sequence[str]) -> Any:
-    """Return an expression whether the columns hold one of these tuples.
+def _is_large(dtype: Any) -> bool:
+    """Return whether a dtype has numbers that neither int64 nor float64 can represent."""
+    return dtype.is_decimal() or str(dtype) in ("UInt64", "Int128", "UInt128")
+
+
+def _text_in(number: Any, dtype: Any) -> str | None:
+    """Return the text of a number in a dtype, or None if it has more digits than the dtype."""
+    if number is None or not dtype.is_decimal():
+        return None if number is None else str(number)
+    text = f"{number:.{dtype.scale}f}"
+    if Decimal(text) != number:
+        return None
+    return text.removeprefix("-") if number == 0 else text
+
+
+def _one_of(labels: Collection[tuple[Any, ...]], keys: Sequence[Any]) -> Any:
+    """Return an expression whether columns hold one of these tuples, at least one.
 
     It has one condition for each distinct set of labels that follow a first label.
     """
     if len(keys) == 1:
-        return nw.col(keys[0]).is_in([label for (label,) in labels])
+        return keys[0].is_in([label for (label,) in labels])
     after: dict[Any, dict[Any, None]] = {}
     for first, *others in labels:
         after.setdefault(first, {})[tuple(others)] = None
     alike: dict[Any, list[Any]] = {}
     for first, follow in after.items():
         alike.setdefault(frozenset(follow), []).append(first)
-    each = [
-        nw.col(keys[0]).is_in(firsts) & _one_of(rest, keys[1:]) for rest, firsts in alike.items()
-    ]
+    each = [keys[0].is_in(firsts) & _one_of(rest, keys[1:]) for rest, firsts in alike.items()]
     while len(each) > 1:  # pairwise, as a long chain is nested too deeply for some engines
         each = [
             left | right
             for left, right in zip_longest(each[::2], each[1::2], fillvalue=nw.lit(value=False))
         ]
-    return each[0] if each else nw.lit(value=False)
+    return each[0]
