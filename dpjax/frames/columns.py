@@ -180,7 +180,7 @@ class FrameColumns:
         series = self._series(name)
         if kind_of_series(series) == "text":
             return Labels.of(*numbered_texts(objects_of(series)))
-        native = series.to_native()
+        native = _decoded(series.to_native())
         if hasattr(native, "factorize"):  # pandas
             codes, distinct = native.factorize()
             return Labels.of(
@@ -207,6 +207,20 @@ def _with_missing(integers: np.ndarray, missing: np.ndarray) -> np.ndarray:
     found = integers.astype(np.float64 if exact else object)
     found[missing] = np.nan
     return found
+
+
+def _decoded(native: Any) -> Any:
+    """Return a column of Arrow's dictionaries as one of their values, and others unchanged.
+
+    Its chunks may have more values together than their type of indices can number.
+    """
+    arrow = getattr(getattr(native, "dtype", None), "pyarrow_dtype", getattr(native, "type", None))
+    value = getattr(arrow, "value_type", None)
+    if value is None or not hasattr(arrow, "index_type"):
+        return native
+    if hasattr(native, "factorize"):  # pandas
+        return native.astype(import_module("pandas").ArrowDtype(value))
+    return native.cast(value)
 
 
 def _series(native: Any) -> Any:
@@ -277,7 +291,9 @@ def objects_of(series: Any) -> list[Any]:
         ticks = _microseconds_of_the_day(series.to_arrow()).tolist()
         start = datetime.datetime(1970, 1, 1)
         return [
-            (start + datetime.timedelta(microseconds=tick)).time() if tick % 1 == 0 else None
+            (start + datetime.timedelta(microseconds=tick)).time()
+            if tick % 1 == 0 and tick < 864e8  # 24:00 would be taken for 0:00
+            else None
             for tick in ticks
         ]
     if series.dtype.is_float():
@@ -353,6 +369,8 @@ def kind_of_series(series: Any) -> str:
     categories: Any = getattr(dtype, "categories", None)
     if hasattr(categories, "to_series"):  # categories of pandas may have any dtype
         return kind_of_series(_series(categories.to_series()))
+    if "complex" in str(dtype):
+        return "complex"
     if str(series.dtype).startswith(("Categorical", "Enum")):
         return "String" if "string" in str(getattr(dtype, "value_type", "string")) else "other"
     return kind_of_dtype(series.dtype)

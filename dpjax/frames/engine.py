@@ -12,7 +12,8 @@ as an engine may raise for them.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
+from decimal import Decimal
 from itertools import zip_longest
 from typing import Any
 
@@ -29,6 +30,7 @@ from dpjax.release.grid import Multiples
 _SQL = ("duckdb", "ibis", "pyspark", "pyspark_connect")
 _DAYS = 719_163  # from the first day of the year 1 to 1970
 _HIGH = 2**62  # larger than every position
+_MOMENTS = datetime.datetime(1, 1, 1), datetime.datetime(9999, 12, 31, 23, 59, 59)
 
 
 class Engine:
@@ -50,6 +52,16 @@ class Engine:
             if kind_of_dtype(self._schema[name]) in ("other", "text"):
                 raise TypeError(
                     f"column {name!r} holds {self._schema[name]}, which cannot be used as labels: "
+                    "cast it to text."
+                )
+            if self._engine in _SQL and kind_of_dtype(self._schema[name]) == "Duration":
+                raise TypeError(
+                    f"column {name!r} holds durations of {self._engine}, which cannot be used as "
+                    "labels: convert them to numbers."
+                )
+            if self._engine in _SQL and str(self._schema[name]) == "UInt128":
+                raise TypeError(
+                    f"column {name!r} holds UInt128, some of which cannot be fetched as labels: "
                     "cast it to text."
                 )
         if persons is not None and by and self._engine == "dask":
@@ -96,7 +108,8 @@ class Engine:
             if isinstance(found, Multiples) and not isinstance(statistic, DistinctCount)
             else None
         )
-        rows, present = self._rows(groups, column), self._present(column)
+        numbers = grid is not None or isinstance(statistic, Count)
+        rows, present = self._rows(groups, column, numbers=numbers), self._present(column)
         if self._persons is not None:
             rule, only_there = self._persons.rule(statistic), isinstance(statistic, Count)
             rows = self._of_persons(rows, column, present, grid, rule, neighbors, only_there)
@@ -116,15 +129,15 @@ class Engine:
             "value", groups
         )
 
-    def _rows(self, groups: Groups | None, column: Any = None) -> Any:
+    def _rows(self, groups: Groups | None, column: Any = None, *, numbers: bool = True) -> Any:
         """Return the labels, values and persons of rows.
 
-        The rows have a label among the groups, and a person.
+        The rows have a label among the groups, and a person. The values are ``numbers`` or labels.
         """
         columns = [
             self._label(name).alias(key) for name, key in zip(self._by, self._keys, strict=True)
         ]
-        columns += [] if column is None else [nw.col(column).alias("value")]
+        columns += [] if column is None else [self._value(column, numbers).alias("value")]
         columns += [] if self._persons is None else [self._label(self._persons.unit).alias("unit")]
         rows = self._frame.select(*columns)
         labeled = [*zip(self._by, self._keys, strict=True)]
@@ -134,15 +147,23 @@ class Engine:
             rows = rows.filter(~nw.col(key).is_null())
             if self._schema[name].is_float():
                 rows = rows.filter(~nw.col(key).is_nan())
+            # Python has no 24:00, and would take it for 0:00
+            if self._engine in _SQL and kind_of_dtype(self._schema[name]) == "Time":
+                rows = rows.filter(nw.col(key).dt.hour() < 24)
         if self._keys and groups is not None and groups.some:
             labels = self._labels_in(groups.names)
-            for place, key in enumerate(self._keys):
-                rows = rows.filter(
-                    nw.col(key).is_in(list(dict.fromkeys(label[place] for label in labels)))
-                )
+            if not labels:
+                return rows.filter(nw.col(self._keys[0]).is_null())  # which no label is
+            compared = []
+            for place, (name, key) in enumerate(zip(self._by, self._keys, strict=True)):
+                # Databases raise for numbers that the type of the literals cannot hold
+                text = self._engine in ("duckdb", "ibis") and _is_large(self._schema[name])
+                each = nw.col(key).cast(nw.String) if text else nw.col(key)
+                rows = rows.filter(each.is_in(list(dict.fromkeys(row[place] for row in labels))))
+                compared.append(each)
             # Other groups must not count towards max_groups
             if self._persons is not None and len(self._keys) > 1:
-                rows = rows.filter(_one_of(labels, self._keys))
+                rows = rows.filter(_one_of(labels, compared))
         return rows
 
     def _labels_in(self, names: Sequence[Any]) -> list[tuple[Any, ...]]:
@@ -158,6 +179,8 @@ class Engine:
         for place, name in enumerate(self._by):
             if (dtype := self._schema[name]).is_numeric():
                 columns[place] = [number_in(label, dtype) for label in columns[place]]
+                if self._engine in ("duckdb", "ibis") and _is_large(dtype):
+                    columns[place] = [_text_in(number, dtype) for number in columns[place]]
         return [label for label in zip(*columns, strict=True) if None not in label]
 
     def _label(self, name: Any) -> Any:
@@ -165,7 +188,28 @@ class Engine:
         dtype = self._schema[name]
         if self._is_category(name):
             return nw.col(name).cast(nw.String)
-        return nw.col(name).cast(nw.Float64) + 0.0 if dtype.is_float() else nw.col(name)
+        if dtype.is_float():
+            return nw.col(name).cast(nw.Float64) + 0.0
+        return self._value(name, numbers=False)
+
+    def _value(self, name: Any, numbers: bool) -> Any:
+        """Return an expression for a column whose times are in microseconds.
+
+        DuckDB raises for coarser times that it cannot represent in finer units, when it compares
+        them or takes them apart. Those that Python cannot represent are clipped if the values are
+        ``numbers``, and missing if they are labels.
+        """
+        value: Any = nw.col(name)
+        unit: Any = getattr(self._schema[name], "time_unit", None)
+        coarse = kind_of_dtype(self._schema[name]) == "Datetime" and unit in ("s", "ms")
+        if self._engine not in ("duckdb", "ibis") or not coarse:
+            return value
+        low, high = (nw.lit(end).cast(nw.Datetime(unit)) for end in _MOMENTS)
+        if numbers:
+            value = value.clip(low, high)
+        else:
+            value = nw.when((value >= low) & (value <= high)).then(value)
+        return value.cast(nw.Datetime("us"))
 
     def _is_category(self, name: Any) -> bool:
         return str(self._schema[name]).startswith(("Categorical", "Enum"))
@@ -315,25 +359,38 @@ class Engine:
         return Memory(FrameColumns(found), self._keys, None, "count")
 
 
-def _one_of(labels: Iterable[tuple[Any, ...]], keys: Sequence[str]) -> Any:
-    """Return an expression whether the columns hold one of these tuples.
+def _is_large(dtype: Any) -> bool:
+    """Return whether a dtype has numbers that neither int64 nor float64 can represent."""
+    return dtype.is_decimal() or str(dtype) in ("UInt64", "Int128", "UInt128")
+
+
+def _text_in(number: Any, dtype: Any) -> str | None:
+    """Return the text of a number in a dtype, or None if it has more digits than the dtype."""
+    if number is None or not dtype.is_decimal():
+        return None if number is None else str(number)
+    text = f"{number:.{dtype.scale}f}"
+    if Decimal(text) != number:
+        return None
+    return text.removeprefix("-") if number == 0 else text
+
+
+def _one_of(labels: Collection[tuple[Any, ...]], keys: Sequence[Any]) -> Any:
+    """Return an expression whether columns hold one of these tuples, at least one.
 
     It has one condition for each distinct set of labels that follow a first label.
     """
     if len(keys) == 1:
-        return nw.col(keys[0]).is_in([label for (label,) in labels])
+        return keys[0].is_in([label for (label,) in labels])
     after: dict[Any, dict[Any, None]] = {}
     for first, *others in labels:
         after.setdefault(first, {})[tuple(others)] = None
     alike: dict[Any, list[Any]] = {}
     for first, follow in after.items():
         alike.setdefault(frozenset(follow), []).append(first)
-    each = [
-        nw.col(keys[0]).is_in(firsts) & _one_of(rest, keys[1:]) for rest, firsts in alike.items()
-    ]
+    each = [keys[0].is_in(firsts) & _one_of(rest, keys[1:]) for rest, firsts in alike.items()]
     while len(each) > 1:  # pairwise, as a long chain is nested too deeply for some engines
         each = [
             left | right
             for left, right in zip_longest(each[::2], each[1::2], fillvalue=nw.lit(value=False))
         ]
-    return each[0] if each else nw.lit(value=False)
+    return each[0]

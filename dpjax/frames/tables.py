@@ -102,7 +102,7 @@ def read_table(
                 f"the frame has no column {name!r}; its columns are {', '.join(map(str, columns))}."
             )
     for name in needed[len(asked) :]:
-        if schema(name).startswith(("List", "Array", "Struct")):
+        if schema(name).startswith(("List", "Array", "Struct", "complex")):
             raise TypeError(
                 f"column {name!r} holds {schema(name)}, which cannot identify a group or a person."
             )
@@ -244,6 +244,17 @@ def _arrays(columns: dict[str, Any]) -> dict[str, np.ndarray]:
     return {name: np.asarray(column) for name, column in columns.items()}
 
 
+def _unsigned(column: Any) -> Any:
+    """Return a list of integers some of which need 64 bits without a sign as an array of those.
+
+    Other columns are returned unchanged.
+    """
+    large = type(column) is list and any(
+        isinstance(cell, int) and 2**63 <= cell < 2**64 for cell in column
+    )
+    return np.array(column, np.uint64) if large else column
+
+
 def _narwhals() -> ModuleType:
     try:
         import narwhals
@@ -268,7 +279,7 @@ def _made(narwhals: ModuleType, kind: Any, lazy: bool, columns: dict[Any, Any]) 
         "dask": "pandas",
     }.get(engine)
     made = narwhals.from_dict(
-        {str(name): column for name, column in columns.items()}, backend=backend or kind
+        {str(name): _unsigned(column) for name, column in columns.items()}, backend=backend or kind
     )
     if engine in ("duckdb", "ibis"):
         made = made.lazy(engine)
