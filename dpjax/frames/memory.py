@@ -9,7 +9,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpjax.frames.columns import TIMES, Columns, Labels, is_numbers
+from dpjax.frames.columns import (
+    TIMES,
+    ArrayColumns,
+    Columns,
+    Labels,
+    is_numbers,
+    numbered_texts,
+)
 from dpjax.frames.labels import as_decimal, joined
 from dpjax.frames.persons import Persons, in_few_groups, rows_of, together
 from dpjax.release import Count, Counts, DistinctCount, Mode, Statistic
@@ -91,11 +98,11 @@ class Memory:
         self._count = (
             None if counts is None else np.asarray(columns.numbers(counts)).astype(np.int64)
         )
-        self._labels = [columns.labels(name) for name in by]
+        self._labels = [_labels_of(columns, name) for name in by]
         # The distinct combinations of label codes, ascending, and the index of each row's
         # combination, -1 for none.
         self._different, self._order = _together(self._labels)
-        self._unit = None if persons is None else columns.labels(persons.unit).codes
+        self._unit = None if persons is None else _labels_of(columns, persons.unit).codes
 
     def there(self, bounded: bool) -> tuple[Groups, np.ndarray]:
         """Return all groups that have rows, sorted by label, and their sizes.
@@ -165,14 +172,14 @@ class Memory:
         """Count the records of a column in these groups."""
         grid = getattr(statistic, "records_grid", None)
         if isinstance(statistic, DistinctCount):
-            values = self._columns.labels(column).codes
+            values = _labels_of(self._columns, column).codes
             present = values >= 0
         elif (
             isinstance(statistic, Count)
             and not is_numbers(kind := self._columns.kind(column))
             and kind not in TIMES
         ):
-            present = self._columns.labels(column).codes >= 0
+            present = _labels_of(self._columns, column).codes >= 0
             values = np.zeros(len(present), np.int32)
         elif self._persons is not None and isinstance(grid, Multiples):
             numbers = self._columns.numbers(column)
@@ -283,6 +290,33 @@ class Memory:
         """Return the records of a column without a public grid, float64, and the group of each."""
         values = np.asarray(self._columns.numbers(column), np.float64)
         return values, self._group(groups, len(values))
+
+
+def _labels_of(columns: Columns, name: Any) -> Labels:
+    """Return a column as labels of which no two are equal.
+
+    Raise ``TypeError`` if the dtype does not ensure that equal labels are shown alike, and that all
+    labels can be sorted, whatever the records are: intervals from 0.0 and from -0.0 are equal, and
+    the objects of a sparse column may have no order.
+    """
+    if columns.kind(name) == "other":
+        raise TypeError(
+            f"column {name!r} has a dtype of other values than numbers, text and times, which "
+            "cannot be used as labels: cast it to text."
+        )
+    array: Any = columns._arrays[name] if isinstance(columns, ArrayColumns) else None
+    if getattr(getattr(array, "dtype", None), "kind", None) == "T":
+        # NumPy can neither sort nor compare the missing values of its texts
+        return Labels.of(
+            *numbered_texts([cell if type(cell) is str else None for cell in array.tolist()])
+        )
+    labels = columns.labels(name)
+    if not any(type(label) is float for label in labels.names):
+        return labels
+    # -0.0 becomes 0.0, as which of them is found first depends on the order of the rows
+    return Labels(
+        labels.codes, [label + 0.0 if type(label) is float else label for label in labels.names]
+    )
 
 
 def _together(columns: Sequence[Labels]) -> tuple[np.ndarray, np.ndarray]:
