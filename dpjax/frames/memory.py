@@ -13,6 +13,7 @@ from dpjax.frames.columns import (
     TIMES,
     ArrayColumns,
     Columns,
+    FrameColumns,
     Labels,
     is_numbers,
     numbered_texts,
@@ -297,9 +298,11 @@ def _labels_of(columns: Columns, name: Any) -> Labels:
 
     Raise ``TypeError`` if the dtype does not ensure that equal labels are shown alike, and that all
     labels can be sorted, whatever the records are: intervals from 0.0 and from -0.0 are equal, and
-    the objects of a sparse column may have no order.
+    the objects of a sparse column may have no order. DuckDB's durations are triples of integers.
     """
-    if columns.kind(name) == "other":
+    native: Any = columns._series(name).to_native() if isinstance(columns, FrameColumns) else None
+    triples = str(getattr(native, "type", None)) == "month_day_nano_interval"
+    if columns.kind(name) == "other" and not triples:
         raise TypeError(
             f"column {name!r} has a dtype of other values than numbers, text and times, which "
             "cannot be used as labels: cast it to text."
