@@ -18,7 +18,7 @@ from dpjax.frames.columns import (
     is_numbers,
     numbered_texts,
 )
-from dpjax.frames.labels import as_decimal, joined
+from dpjax.frames.labels import as_decimal, is_missing, joined
 from dpjax.frames.persons import Persons, in_few_groups, rows_of, together
 from dpjax.release import Count, Counts, DistinctCount, Mode, Statistic
 from dpjax.release.grid import Multiples
@@ -314,11 +314,18 @@ def _labels_of(columns: Columns, name: Any) -> Labels:
             *numbered_texts([cell if type(cell) is str else None for cell in array.tolist()])
         )
     labels = columns.labels(name)
-    if not any(type(label) is float for label in labels.names):
+    if not any(
+        isinstance(label, float) and (label != label or not label) for label in labels.names
+    ):
         return labels
-    # -0.0 becomes 0.0, as which of them is found first depends on the order of the rows
-    return Labels(
-        labels.codes, [label + 0.0 if type(label) is float else label for label in labels.names]
+    # A dictionary may have NaN; and -0.0 becomes 0.0, as the order of the rows decides which of
+    # them is found first
+    return Labels.of(
+        labels.codes,
+        [
+            None if is_missing(label) else label + 0.0 if isinstance(label, float) else label
+            for label in labels.names
+        ],
     )
 
 

@@ -299,8 +299,8 @@ def test_a_ledger_is_for_the_persons_of_one_column(path):
         for cost in (person, 2 * person, person + EACH):
             with pytest.raises(
                 ValueError,
-                match=r'persons of column "rider", and this one is for those of column "driver": .* '
-                "Use a ledger of its own for each kind of person",
+                match=r'persons of column "rider", and this one is for those of column "driver"'
+                r": .* Use a ledger of its own for each kind of person",
             ):
                 opened.charge(cost, drivers)
         with pytest.raises(ValueError, match="do not compose"):

@@ -202,3 +202,19 @@ def test_dtypes_whose_equal_labels_differ_are_refused_without_a_look(rows):
             sizes(frame.rename(columns={"who": "g", "g": "who"}), UNKNOWN, Persons("who"))
         texts = frame.assign(g=pandas.Series(list(map(str, frame["g"])), dtype="str"))
         assert sizes(texts, ["(-0.0, 1.0]", "(0.0, 1.0]"]).keys() == {"(-0.0, 1.0]", "(0.0, 1.0]"}
+
+
+@pytest.mark.parametrize("gone", [0, 1, 4])
+def test_nan_in_a_dictionary_is_missing(gone):
+    pandas, pyarrow = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
+    pytest.importorskip("narwhals")
+    labels = [5.0, 3.0, *[float("nan")] * gone, -0.0, 2.0, 0.0, 5.0]
+    dictionary = pyarrow.array(labels).dictionary_encode()
+    column = pandas.Series(pandas.array(dictionary, pandas.ArrowDtype(dictionary.type)))
+    frame = pandas.DataFrame(
+        {"x": np.full(len(labels), 50.0), "g": column, "who": np.arange(len(labels))}
+    )
+    expected = {"0.0": 2, "2.0": 1, "3.0": 1, "5.0": 2}
+    assert list(sizes(frame, UNKNOWN).items()) == list(expected.items())
+    tied = frame.assign(who=7)  # a person with most rows in two groups: the first one counts
+    assert sizes(tied, UNKNOWN, Persons("who")) == {"0.0": 1}
