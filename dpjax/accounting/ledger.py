@@ -69,7 +69,10 @@ class Ledger:
         All releases that were charged are together (epsilon, delta)-DP, even if each was chosen
         after seeing the previous ones: the guarantee of :class:`PrivacyFilter`. A charge is on the
         disk before it returns, and so before a value is drawn; if the process is killed in between,
-        the ledger has spent more than was released.
+        the ledger has spent more than was released. Guarantees for persons must all name one
+        column (``what["unit"]``, as :func:`dpjax.frames.release` does), since a promise for riders
+        and one for drivers are together a promise for neither. An object refuses a file without
+        the charges that it has seen.
 
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
@@ -184,14 +187,26 @@ class Ledger:
 
         Raises:
             BudgetExceeded: the cost exceeds the remaining budget; nothing was charged.
-            ValueError: the relation or unit differs, the guarantee lacks a promise of the kind that
-                is charged, or the file is damaged.
+            ValueError: the relation or unit differs, the persons are those of another column, the
+                guarantee lacks a promise of the kind that is charged, or the file is damaged or was
+                replaced.
             OSError: the file could not be written: do not draw. It was charged at most if the last
                 step, syncing the folder, failed.
         """
         described = _plain({} if what is None else what)
+        known = self._state
         with _locked(self._path) as (content, mode):
-            state = self._after(content)
+            state = self._after(content, known)
+            persons = _persons_of(guarantee, described)
+            if persons and state.persons - persons:
+                (own,) = persons
+                raise ValueError(
+                    f"the ledger has guarantees for the persons of column {_listed(state.persons)}"
+                    f", and this one is for those of column {own}: together they hold for neither, "
+                    "as several persons of one column may belong to one of the other. Use a ledger "
+                    "of its own for each kind of person; if the persons are the same, rename the "
+                    "column."
+                )
             after = copy.deepcopy(state.filter)
             after.charge(guarantee)
             cost = json.loads(guarantee.to_json())
@@ -201,7 +216,7 @@ class Ledger:
             )
             _entry_of(line[:-1])  # an unreadable line would make the ledger unusable
             _replace(self._path, content + line, mode)
-            self._state = _State(content + line, after)
+            self._remember(_State(content + line, after, state.persons | persons))
 
     def __repr__(self) -> str:
         try:
@@ -216,20 +231,29 @@ class Ledger:
 
         This needs no lock, as the path always refers to a complete file.
         """
+        known = self._state  # before the file is read, as another thread may charge meanwhile
         with _opened(self._path, "rb") as file:
-            self._state = state = self._after(file.read())
+            state = self._after(file.read(), known)
+        self._remember(state)
         return state
 
-    def _after(self, content: bytes) -> _State:
+    def _remember(self, state: _State) -> None:
+        """Keep the longest state, which every later content of the file must begin with."""
+        known = self._state
+        if known is None or len(known.content) < len(state.content):
+            self._state = state
+
+    def _after(self, content: bytes, known: _State | None) -> _State:
         """Return the content and the filter that its lines are charged to.
 
-        Known lines are not parsed again.
+        Lines that were known before the content was read are not parsed again, and must be there.
         """
-        known = self._state
         if known is not None and content == known.content:
             return known
-        if known is not None and content.startswith(known.content):
-            seen, spent = known.content, copy.deepcopy(known.filter)
+        replaced = known is not None and not content.startswith(known.content)
+        persons: frozenset[str] = frozenset()
+        if known is not None and not replaced:
+            seen, spent, persons = known.content, copy.deepcopy(known.filter), known.persons
         else:
             end = content.find(b"\n") + 1
             seen = content[:end]
@@ -247,14 +271,22 @@ class Ledger:
         for line in lines:
             line_number += 1
             try:
-                guarantee = guarantee_of(_entry_of(line))
+                entry = _entry_of(line)
+                guarantee = guarantee_of(entry)
+                persons |= _persons_of(guarantee, entry["what"])
                 # Not refused, as it was admitted when it was written
                 spent._sums.add(spent._sums.costs(guarantee), guarantee.unit)
             except _UNREADABLE as error:
                 self._refuse(line_number, error)
         if rest:
             self._refuse(line_number + 1, ValueError("the line is incomplete"))
-        return _State(content, spent)
+        if replaced:
+            raise ValueError(
+                f"{self._path} lacks charges that this object has seen: it was replaced, by an "
+                "older copy or by another ledger. Nothing was charged, and the file was left "
+                "unchanged; open it anew if that is intended."
+            )
+        return _State(content, spent, persons)
 
     def _refuse(self, line: int, error: Exception) -> NoReturn:
         raise ValueError(
@@ -304,13 +336,36 @@ def left_text(budget: Budget) -> str:
 
 
 class _State(NamedTuple):
-    """The content of a ledger file, and the filter that all its lines are charged to."""
+    """The content of a ledger file, and the filter that all its lines are charged to.
+
+    Attributes:
+        content: the whole file.
+        filter: all lines are charged to it.
+        persons: the columns that identify the persons of the guarantees so far, as JSON; more than
+            one only in a file of an earlier version.
+    """
 
     content: bytes
     filter: PrivacyFilter
+    persons: frozenset[str]
 
 
 _UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
+
+
+def _persons_of(guarantee: Any, what: Mapping[str, Any]) -> frozenset[str]:
+    """Return the column of the persons that a guarantee is for, as JSON; empty if none is stated.
+
+    It is the name in the file, so that a new charge and its line agree.
+    """
+    column = what.get("unit") if isinstance(what, Mapping) else None
+    if getattr(guarantee, "unit", "") != "person" or column is None:
+        return frozenset()
+    return frozenset([json.dumps(column)])
+
+
+def _listed(columns: Set[str]) -> str:
+    return " and ".join(sorted(columns))
 
 
 def _totals_of(budget: PrivacyFilter) -> dict[str, Any]:

@@ -4,7 +4,8 @@ There are two modes. In the mode ``csv`` a file must be well-formed by RFC 4180,
 agree on its records. Any other file is refused before a column is returned, with one message that
 does not depend on what is wrong. In the mode ``lines`` each line is a record whatever it contains,
 and no record raises. In both, a cell that is not a number counts as missing, and no record changes
-how another is read.
+how another is read. So a byte order mark is dropped before the header; without a header it is
+dropped at the start of every line, as any record may be the first one.
 
 A file is read in blocks of complete records. Array operations on bytes find delimiters, line ends
 and quotes, so that Python code parses only unusual cells and lines.
@@ -29,6 +30,7 @@ from dpjax.command_line.parser import DELIMITERS
 _LF, _CR, _QUOTE, _TAB, _BLANK = b'\n\r"\t '
 # The second one if blanks separate cells
 _BLANK_LINES = re.compile(rb"(?:\r?\n)*"), re.compile(rb"(?:[ \t]*\r?\n)*")
+_MARK = "\N{ZERO WIDTH NO-BREAK SPACE}".encode()  # the byte order mark
 _PADDING = bytes(8)  # for reads of eight bytes from any cell's start
 csv.field_size_limit(2**31 - 1)  # so that the csv module has no smaller limit than this module
 
@@ -199,7 +201,9 @@ def _records(source: Source) -> Generator[bytes, None, None]:
     """Yield the text in blocks of complete records, each terminated by a line feed."""
     by_line = source.records == "lines"
     rest, parts, size = b"", [], 0
-    for text in _lines(utf8_blocks(source)) if by_line else utf8_blocks(source):
+    texts: Iterator[bytes] = utf8_blocks(source)
+    texts = _lines(texts) if by_line else texts
+    for text in texts if source.header else _without_marks(texts):
         parts.append(text)
         size += len(text)
         if size < len(rest):  # a long record is searched again only when the text has doubled
@@ -229,6 +233,19 @@ def _lines(texts: Iterable[bytes]) -> Iterator[bytes]:
         yield text.replace(b"\0", "\N{REPLACEMENT CHARACTER}".encode()) if b"\0" in text else text
     if held:
         yield b"\n"
+
+
+def _without_marks(texts: Iterable[bytes]) -> Iterator[bytes]:
+    """Drop one byte order mark at the start of each line.
+
+    Without a header any record may be the first one, whose mark must not be read as another one's.
+    """
+    starts = True  # whether a line starts here
+    for text in texts:
+        if text:
+            shown = text.removeprefix(_MARK) if starts else text
+            starts = text.endswith(b"\n")
+            yield shown if shown.isascii() else shown.replace(b"\n" + _MARK, b"\n")
 
 
 def _last_end(block: bytes) -> int:

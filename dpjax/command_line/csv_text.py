@@ -26,6 +26,7 @@ _LISTED = (
     "utf-8, ascii, latin-1, iso-8859-1 to -16, windows-1250 to -1258, koi8-r, koi8-u, utf-16, "
     "utf-16-le and utf-16-be"
 )
+_MARK = "\N{ZERO WIDTH NO-BREAK SPACE}"  # the byte order mark, decoded
 _MARKS = {b"\xff\xfe", b"\xfe\xff"}  # the byte order marks of UTF-16
 
 
@@ -41,7 +42,8 @@ class Source(NamedTuple):
 
     Attributes:
         path: the file, or ``"-"`` for standard input.
-        encoding: the encoding of the text. A byte order mark is dropped.
+        encoding: the encoding of the text. A byte order mark is dropped; without a header at the
+            start of every line.
         delimiter: one ASCII character; a blank stands for any run of blanks and tabs, and then
             quotes are ordinary characters.
         header: whether the first record names the columns. Otherwise they are named 1, 2, 3, ...
@@ -104,7 +106,8 @@ def check(source: Source) -> None:
 def utf8_blocks(source: Source) -> Generator[bytes, None, None]:
     """Yield the text as UTF-8, split between any two characters.
 
-    A NUL stands for bytes that are invalid in the encoding, or for itself.
+    A NUL stands for bytes that are invalid in the encoding, or for itself. A byte order mark is
+    dropped if the file has a header, and otherwise kept, as it is a record's then.
 
     Raises:
         UserError: the file cannot be read or, if it has a header, begins like another format.
@@ -115,6 +118,8 @@ def utf8_blocks(source: Source) -> Generator[bytes, None, None]:
             block = file.read(max(_BLOCK, 4))
             if source.header:
                 _check_start(block[:4], codec, source)
+            elif codec == "utf-8-sig":  # it would drop the mark of the first record
+                codec = "utf-8"
             if codec == "utf-16":
                 codec = "utf-16-be" if block[:2] == b"\xfe\xff" else "utf-16-le"
             decoder = codecs.getincrementaldecoder(codec)("dpjax-nul")
@@ -123,9 +128,7 @@ def utf8_blocks(source: Source) -> Generator[bytes, None, None]:
                     yield block
                 else:
                     text = decoder.decode(block)
-                    yield (
-                        text.removeprefix("\N{ZERO WIDTH NO-BREAK SPACE}") if first else text
-                    ).encode()
+                    yield (text.removeprefix(_MARK) if first and source.header else text).encode()
                 block, first = file.read(_BLOCK), False
             yield decoder.decode(b"", final=True).encode()
     except (OSError, EOFError, zlib.error) as error:  # gzip's message has a checksum of the data

@@ -172,8 +172,26 @@ def _plain(label: Any) -> Any:
 
 
 def is_missing(label: Any) -> bool:
-    """Return whether a label is None or NaN."""
-    return label is None or (isinstance(label, float) and math.isnan(label))
+    """Return whether a label is None, or the NaN of any type of real numbers.
+
+    It never raises. NaN is not equal to itself, but a signaling NaN raises where it is compared.
+
+    >>> [is_missing(x) for x in (None, np.float32("nan"), np.longdouble("nan"), Decimal("sNaN"))]
+    [True, True, True, True]
+    >>> [is_missing(x) for x in (0, "nan", math.inf, Decimal(1))]
+    [False, False, False, False]
+    """
+    if label is None:
+        return True
+    own = type(label)  # a label may lie about its class
+    if issubclass(own, float):
+        return float.__ne__(label, label)
+    if issubclass(own, Decimal):
+        return Decimal.is_nan(label)
+    try:
+        return issubclass(own, Real) and bool(label != label)
+    except Exception:
+        return False
 
 
 def text_of(label: Any) -> str | None:

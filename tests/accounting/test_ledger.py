@@ -213,6 +213,122 @@ def test_what_is_no_whole_ledger_is_refused_and_left_as_it_is(path):
     assert os.listdir(path.parent) == [path.name]
 
 
+def test_a_file_without_the_charges_that_were_seen_is_refused(path):
+    opened, idle = Ledger(path, epsilon=1.0), Ledger(path)
+    empty = path.read_bytes()
+    opened.charge(HALF, {"columns": ["age"]})
+    older = path.read_bytes()
+    opened.charge(EACH)
+    newest = path.read_bytes()
+    lines = newest.splitlines(keepends=True)
+    others = (empty, older, lines[0] + lines[2], lines[0] + lines[2] + lines[1], newest + lines[1])
+    for content in others[:-1]:
+        path.write_bytes(content)
+        for use in (
+            lambda: opened.charge(EACH),
+            lambda: opened.remaining,
+            lambda: opened.allows(EACH),
+            lambda: opened.entries,
+            lambda: opened.unit,
+        ):
+            with pytest.raises(ValueError, match=r"lacks charges .* replaced, .* open it anew"):
+                use()
+        assert repr(opened).startswith("Ledger(unreadable: ")
+        assert path.read_bytes() == content
+        assert Ledger(path).spent == sum(
+            guarantee_of(json.loads(line)).epsilon for line in content.splitlines()[1:]
+        )
+    path.unlink()
+    Ledger(path, epsilon=1.0)  # made anew
+    with pytest.raises(ValueError, match="open it anew"):
+        opened.charge(EACH)
+    assert idle.remaining == 1.0  # it has seen nothing that is not there
+    path.write_bytes(others[-1])
+    assert opened.spent == idle.spent == 1 + 1 / 64
+    path.write_bytes(newest)
+    with pytest.raises(ValueError, match="open it anew"):
+        assert idle.remaining
+    assert Ledger(path).remaining == 0.5 - 1 / 64
+
+
+def test_threads_with_one_object_see_no_older_file(path):
+    """A thread that read the file before another one charged does not take it for an older copy."""
+    shared, wrong = Ledger(path, epsilon=1.0), []
+
+    def look():
+        try:
+            while len(shared.entries) < 64:
+                assert shared.remaining >= 0
+        except Exception as error:
+            wrong.append(error)
+
+    readers = [threading.Thread(target=look) for _ in range(3)]
+    for reader in readers:
+        reader.start()
+
+    def spend():
+        try:
+            for _ in range(32):
+                shared.charge(EACH)
+        except Exception as error:
+            wrong.append(error)
+
+    spenders = [threading.Thread(target=spend) for _ in range(2)]
+    for thread in spenders:
+        thread.start()
+    for thread in spenders:
+        thread.join()
+    if wrong:  # the readers would wait for ever
+        for _ in range(64 - len(Ledger(path).entries)):
+            Ledger(path).charge(EACH)
+    for reader in readers:
+        reader.join()
+    assert not wrong
+    assert shared.remaining == 0
+
+
+def test_a_ledger_is_for_the_persons_of_one_column(path):
+    person, row = (Guarantee(1 / 64, 1 / 64, "add_remove", unit=unit) for unit in ("person", "row"))
+    riders, drivers = {"unit": "rider"}, {"unit": "driver"}
+    made = Ledger(path, epsilon=1.0)
+    made.charge(EACH, drivers)  # states no unit
+    made.charge(person)  # states no column
+    made.charge(person, riders)
+    spent = made.spent
+    for opened in (made, Ledger(path), pickle.loads(pickle.dumps(made))):
+        for cost in (person, 2 * person, person + EACH):
+            with pytest.raises(
+                ValueError,
+                match=r'persons of column "rider", and this one is for those of column "driver"'
+                r": .* Use a ledger of its own for each kind of person",
+            ):
+                opened.charge(cost, drivers)
+        with pytest.raises(ValueError, match="do not compose"):
+            opened.charge(row, riders)
+        with pytest.raises(ValueError, match="column 0"):
+            opened.charge(person, {"unit": np.int64(0)})
+        assert opened.spent == spent
+    for cost, what in ((person, riders), (person, {}), (EACH, {}), (person, {"unit": None})):
+        made.charge(cost, what)
+        Ledger(path).charge(cost, what)
+    assert made.unit == "person"
+    assert made.spent == 11 / 64
+
+
+def test_an_earlier_ledger_with_persons_of_two_columns_can_be_read(path):
+    person = Guarantee(1 / 64, 1 / 64, "add_remove", unit="person")
+    Ledger(path, epsilon=1.0).charge(person, {"unit": "rider"})
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([*lines, lines[1].replace(b"rider", b"driver")]))
+    opened = Ledger(path)
+    assert (opened.unit, opened.spent, len(opened.entries)) == ("person", 2 / 64, 2)
+    for column in ("rider", "driver", "other"):
+        with pytest.raises(ValueError, match="Use a ledger of its own"):
+            opened.charge(person, {"unit": column})
+    opened.charge(EACH)
+    assert Ledger(path).spent == 3 / 64
+
+
 def test_what_is_no_file_is_refused(path):
     os.mkfifo(path)
     for place in (path, path.parent, pathlib.Path(os.devnull)):
@@ -352,6 +468,9 @@ def test_control_without_the_lock_or_the_second_look_threads_overspend(path, mon
     names, beside = itertools.count(), ledger._beside
     # Each writes a file of its own
     monkeypatch.setattr(ledger, "_beside", lambda path, name: beside(path, f"{name}{next(names)}"))
+    # Each would notice that its own charges were lost
+    after = Ledger._after
+    monkeypatch.setattr(Ledger, "_after", lambda own, content, _: after(own, content, None))
     assert len(charged_by_threads(path)) > 64
 
 

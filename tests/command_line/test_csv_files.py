@@ -583,3 +583,47 @@ def test_standard_input_is_read_in_one_pass(zipped, monkeypatch):
     found = read_columns(Source("-"), ["n"], ["t"])
     assert found.numbers["n"].tolist() == [1, 2] * 50
     assert found.labels["t"].codes.tolist() == [0, 1] * 50
+
+
+@pytest.mark.parametrize("records", ["csv", "lines"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_a_byte_order_mark_is_no_part_of_any_record_without_a_header(
+    records, encoding, end, tmp_path, monkeypatch
+):
+    path = tmp_path / "data.csv"
+    codec = encoding.removesuffix("-sig")
+    lines = ["\ufeffa,1", '\ufeff"b",2', "\ufeff\ufeffc,3", "a,\ufeff4", "d,5", "\ufeffd,6"]
+    expected = [("a", 1.0), ("b", 2.0), ("\ufeffc", 3.0), ("a", math.nan), ("d", 5.0), ("d", 6.0)]
+    if end == "\r" and records == "csv":
+        return  # refused, whatever the records are
+    for size in (1, 2, 3, 7, 2**20):
+        monkeypatch.setattr(csv_text, "_BLOCK", size)
+        for first in range(len(lines)):  # each record is the first one once
+            turned = [*lines[first:], *lines[:first]]
+            for rows in (turned, turned[1:]):
+                path.write_bytes("".join(line + end for line in rows).encode(codec))
+                source = Source(str(path), encoding, header=False, records=records)
+                found = read_columns(source, ["2"], ["1"])
+                labels = [found.labels["1"].names[code] for code in found.labels["1"].codes]
+                pairs = list(zip(labels, found.numbers["2"].tolist(), strict=True))
+                known = [*expected[first:], *expected[:first]][-len(rows) :]
+                assert list(map(repr, pairs)) == list(map(repr, known))
+
+
+def test_a_byte_order_mark_is_dropped_where_blanks_separate_cells(tmp_path):
+    path = tmp_path / "data.txt"
+    for lines in (["\ufeffa 1", "a 2", "\ufeffa 3"], ["a 2", "\ufeffa 3"], ["\ufeffa 3"]):
+        path.write_text("\n".join(lines), "utf-8")
+        found = read_columns(Source(str(path), delimiter=" ", header=False), ["2"], ["1"])
+        assert found.labels["1"].names == ["a"]
+        assert found.numbers["2"].tolist() == [float(line[-1]) for line in lines]
+
+
+def test_the_byte_order_mark_before_a_header_is_that_of_the_file(tmp_path):
+    path = tmp_path / "data.csv"
+    for encoding in ("utf-8", "utf-8-sig", "utf-16-be", "utf-16-le"):
+        path.write_bytes("\ufefft,n\n\ufeffa,1\na,2\n".encode(encoding.removesuffix("-sig")))
+        found = read_columns(Source(str(path), encoding), ["n"], ["t"])
+        assert found.labels["t"].names == ["a", "\ufeffa"]
+        assert found.numbers["n"].tolist() == [1.0, 2.0]

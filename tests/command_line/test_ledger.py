@@ -173,3 +173,30 @@ def test_what_is_no_ledger(path, capsys):
     assert err.count("\n") == 1
     assert path.read_text() == "name,age\nAnn,31\n"
     assert shown(capsys, path.parent)[0] == 2
+
+
+def test_a_ledger_keeps_to_one_kind_of_person(path, run, write):
+    """A rider and a driver of the same table."""
+    message = 'persons of column "rider", and this one is for those of column "driver"'
+    trips = {
+        "rider": np.arange(40) // 2,
+        "driver": np.arange(40) // 10,
+        "fare": np.full(40, 5.0),
+    }
+    ledger = Ledger(path, epsilon=4.0)
+    options = PUBLIC | {"epsilon": 0.5, "budget": ledger}
+    frames.release(trips, "fare", unit="rider", **options)
+    for more in ({}, {"by": "driver", "groups": [0, 1]}):
+        with pytest.raises(ValueError, match=message):
+            frames.release(trips, "fare", unit="driver", **options, **more)
+    with pytest.raises(ValueError, match="for a row and for a person do not compose"):
+        frames.release(trips, "fare", **options)
+    lines = ["rider,driver,fare", *(f"{k // 2},{k // 10},5" for k in range(40))]
+    asked = ("release", write("\n".join(lines)), "--column", "fare", "--ledger", path)
+    asked += ("--lower", 0, "--upper", 9, "--resolution", 1, "--neighbors", "add_remove")
+    assert message in run(*asked, "--unit", "driver").mistake
+    assert ledger.spent == 0.5
+    assert run(*asked, "--unit", "rider").code == 0
+    frames.release(trips, "fare", unit="rider", by="driver", groups=[0, 1], **options)
+    assert ledger.spent == Ledger(path).spent == 2.0
+    assert [entry["what"]["unit"] for entry in ledger.entries] == ["rider"] * 3
