@@ -20,6 +20,7 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 
+from dpjax.frames.collations import with_binary_text
 from dpjax.frames.columns import TIMES, FrameColumns, kind_of_dtype
 from dpjax.frames.labels import number_in
 from dpjax.frames.memory import Groups, Memory, Tally
@@ -43,11 +44,13 @@ class Engine:
     """
 
     def __init__(self, frame: Any, by: Sequence[Any], persons: Persons | None) -> None:
-        self._frame, self._by, self._persons = frame, tuple(by), persons
+        self._by, self._persons = tuple(by), persons
         self._keys = [f"group{number}" for number in range(len(self._by))]
-        self._schema = frame.collect_schema()
+        labels = (*by, *([] if persons is None else [persons.unit]))
+        self._frame = with_binary_text(frame, labels)
+        self._schema = self._frame.collect_schema()
         self._engine = frame.implementation.name.lower()
-        for name in (*by, *([] if persons is None else [persons.unit])):
+        for name in labels:
             # Distinct values may be equal in Python
             if kind_of_dtype(self._schema[name]) in ("other", "text"):
                 raise TypeError(

@@ -1,6 +1,7 @@
 """Types of engines: no value that a column can hold raises or changes what others count as."""
 
 import datetime
+import shutil
 import warnings
 from decimal import Decimal
 
@@ -252,3 +253,59 @@ def test_complex_numbers_of_pandas_are_no_labels(asked):
             frame = pandas.DataFrame({"x": [50.0] * 61, "g": labels})
             with pytest.raises(TypeError, match="column 'g' holds complex"):
                 frames.release(frame, {"x": NUMBERS}, **asked, **CERTAIN)
+
+
+SPELLINGS = "select 50.0::double x, range who, case when range < 20 then 'A' else 'a' end"
+COLLATED = {
+    "column": ([], f"{SPELLINGS} collate nocase g from range(60)"),
+    "accents": ([], f"{SPELLINGS} collate nocase.noaccent g from range(60)"),
+    "enum": ([], f"select * replace (g::enum('a', 'A') as g) from ({SPELLINGS} g from range(60))"),
+    "default": (["set default_collation='nocase'"], f"{SPELLINGS} g from range(60)"),
+}
+COLLATED["enum and default"] = (COLLATED["default"][0], COLLATED["enum"][1])
+
+
+@pytest.mark.parametrize("kind", ENGINES)
+@pytest.mark.parametrize("name", COLLATED)
+def test_labels_are_compared_by_their_bytes_whatever_the_collation(kind, name):
+    before, sql = COLLATED[name]
+    frame = kind(sql, *before)
+    counts, private = {"x": release.Count()}, frames.PrivateGroups(64.0, 1e-9)
+    if kind is as_ibis and before:
+        for labels in ({"by": "g", "groups": ["a"]}, {"by": "g", "groups": private}, {"unit": "g"}):
+            with pytest.raises(TypeError, match=r"collation nocase.*: run reset default_collation"):
+                frames.release(frame, counts, **labels, **CERTAIN)
+        return
+    for persons in ({}, {"unit": "who"}):
+        for groups in (private, ["A", "a"]):
+            found = frames.release(frame, counts, by="g", groups=groups, **persons, **CERTAIN)
+            assert list(found.columns["g"]) == ["A", "a"]
+            assert found.columns["released"].tolist() == [20, 40]
+        two = {"by": ["g", "x"], "groups": [("a", 50.0), ("A", 50.0), ("a", 1.0)]}
+        found = frames.release(frame, counts, **two, **persons, **CERTAIN)
+        assert found.columns["released"].tolist() == [40, 20, 0]
+    found = frames.release(frame, counts, unit="g", **CERTAIN)
+    assert found.columns["released"].tolist() == [2]
+    many = frames.release(frame, {"g": release.DistinctCount(1, 9)}, **CERTAIN)
+    assert many.columns["released"].tolist() == [2]
+
+
+def test_text_of_a_database_that_may_have_collations_is_no_label():
+    ibis = pytest.importorskip("ibis")
+    connection = ibis.sqlite.connect()
+    connection.raw_sql("create table known (x double, g text collate nocase)")
+    with pytest.raises(TypeError, match="collation of sqlite, by which different labels may be"):
+        frames.release(connection.table("known"), {"x": NUMBERS}, by="g", groups=["a"], **CERTAIN)
+
+
+def test_collations_of_spark_are_no_labels():
+    sql = pytest.importorskip("pyspark.sql")
+    if shutil.which("java") is None:
+        pytest.skip("Spark needs Java")
+    builder = sql.SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    session = builder.config("spark.sql.session.timeZone", "UTC").getOrCreate()
+    frame = session.sql("select 50.0D x, 'a' collate UTF8_LCASE g, 'a' h from range(60)")
+    with pytest.raises(TypeError, match=r"UTF8_LCASE.*cast it to string collate UTF8_BINARY"):
+        frames.release(frame, {"x": NUMBERS}, by="g", groups=["a"], **CERTAIN)
+    found = frames.release(frame, {"x": NUMBERS}, by="h", groups=["a"], **CERTAIN)
+    assert found.columns["released"].tolist() == [50.0]
