@@ -62,6 +62,11 @@ class Engine:
                     f"column {name!r} holds durations of {self._engine}, which cannot be used as "
                     "labels: convert them to numbers."
                 )
+            if self._engine == "ibis" and kind_of_dtype(self._schema[name]) == "Time":
+                raise TypeError(  # 9:00 of two time zones would be one label in Python
+                    f"column {name!r} holds times of Ibis, which may have time zones, so that they "
+                    "cannot be used as labels: cast it to text."
+                )
             if self._engine in _SQL and str(self._schema[name]) == "UInt128":
                 raise TypeError(
                     f"column {name!r} holds UInt128, some of which cannot be fetched as labels: "
@@ -71,6 +76,14 @@ class Engine:
             raise TypeError(
                 "unit= and by= cannot be combined for Dask, which has no window functions: use a "
                 "frame of another engine."
+            )
+
+    def check_distinct(self, name: Any) -> None:
+        """Raise ``TypeError`` if the distinct values of a column cannot be counted, by dtype."""
+        if self._engine == "ibis" and kind_of_dtype(self._schema[name]) in ("other", "Duration"):
+            raise TypeError(
+                f"column {name!r} holds a type of Ibis whose distinct values cannot be counted: "
+                "cast it to text."
             )
 
     def there(self, bounded: bool) -> tuple[Groups, np.ndarray]:

@@ -105,6 +105,9 @@ class Memory:
         self._different, self._order = _together(self._labels)
         self._unit = None if persons is None else _labels_of(columns, persons.unit).codes
 
+    def check_distinct(self, name: Any) -> None:
+        """Accept every column, as all distinct values in memory can be counted."""
+
     def there(self, bounded: bool) -> tuple[Groups, np.ndarray]:
         """Return all groups that have rows, sorted by label, and their sizes.
 

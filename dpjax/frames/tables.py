@@ -30,6 +30,9 @@ _IN_ENGINES = ("duckdb", "ibis", "pyspark", "pyspark_connect", "dask", "polars")
 class Records(Protocol):
     """The records of a table, each in a group."""
 
+    def check_distinct(self, name: Any) -> None:
+        """Raise ``TypeError`` if the distinct values of a column cannot be counted, by dtype."""
+
     def there(self, bounded: bool) -> tuple[Groups, np.ndarray]:
         """Return all groups that have rows, and their numbers of rows or persons.
 
@@ -132,9 +135,11 @@ def read_table(
             if schema(key) == "Datetime":
                 check_zones(labels, opened.zoned(key), key)
         named = Groups(names, dict(zip(keys, shown, strict=True)))
-    return Table(
-        opened.rows(keys, persons), named, {name: schema(name) for name in asked}, opened.remake
-    )
+    rows = opened.rows(keys, persons)
+    for name, own in asked.items():
+        if isinstance(own.statistic, DistinctCount):
+            rows.check_distinct(name)
+    return Table(rows, named, {name: schema(name) for name in asked}, opened.remake)
 
 
 def check_names(by: Any, taken: Iterable[str]) -> None:
