@@ -30,7 +30,9 @@ one group to another.
 **Groups** are public, known without the data, and named by the caller; or found by a private
 threshold on their size (:class:`PrivateGroups`). Rows of other groups, or with a missing label, are
 left out. Labels are compared by value, and a label that the dtype of its column cannot hold is
-refused; labels of pandas ``object`` columns are compared as text. A missing value is absent under
+refused; labels of pandas ``object`` columns are compared as text. Databases must compare the text
+of labels and persons by its bytes: DuckDB and SQLite are made to, and most others do unless a
+column has another collation, which must be cast away first. A missing value is absent under
 add/remove, and counts as the lower bound under swap.
 
 **Dates, times and durations** are values like numbers: ``lower`` and ``upper`` are of the column's

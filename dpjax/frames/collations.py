@@ -10,8 +10,12 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
-# The databases of Ibis whose texts are equal only if their bytes are
-_BINARY = ("clickhouse", "datafusion", "polars", "trino")
+# The databases of Ibis whose texts are equal only if their bytes are, unless a column was given
+# another collation. Those of MySQL and SQL Server ignore case by default.
+_BINARY = (
+    *("athena", "bigquery", "clickhouse", "databricks", "datafusion", "druid", "exasol", "flink"),
+    *("impala", "oracle", "polars", "postgres", "pyspark", "risingwave", "snowflake", "trino"),
+)
 _NONE = ("", "binary", "c", "posix")  # the collations of DuckDB that compare bytes
 
 
@@ -48,6 +52,8 @@ def with_binary_text(frame: Any, labels: Sequence[Any]) -> Any:
 def _of_ibis(table: Any, texts: Sequence[str], labels: Sequence[str]) -> Any:
     """Return a table of Ibis whose texts have no collation of their column."""
     backend = table.get_backend()
+    if backend.name == "sqlite":  # An expression has no collation there, unlike a column.
+        return table.mutate(**{name: table[name] + "" for name in texts})
     if backend.name != "duckdb":
         if labels and backend.name not in _BINARY:
             raise TypeError(

@@ -292,12 +292,28 @@ def test_labels_are_compared_by_their_bytes_whatever_the_collation(kind, name):
     assert many.columns["released"].tolist() == [2]
 
 
-def test_text_of_a_database_that_may_have_collations_is_no_label():
+@pytest.mark.filterwarnings("ignore:The 'future.infer_string' option")  # of Ibis, with pandas 3
+def test_text_of_sqlite_is_compared_by_its_bytes():
     ibis = pytest.importorskip("ibis")
     connection = ibis.sqlite.connect()
-    connection.raw_sql("create table known (x double, g text collate nocase)")
-    with pytest.raises(TypeError, match="collation of sqlite, by which different labels may be"):
-        frames.release(connection.table("known"), {"x": NUMBERS}, by="g", groups=["a"], **CERTAIN)
+    connection.raw_sql("create table known (x integer, g text collate nocase)")
+    connection.raw_sql("insert into known values (1, 'a')")
+    for _ in range(60):
+        connection.raw_sql("insert into known values (1, 'A')")
+    found = frames.release(
+        connection.table("known"), {"x": release.Count()}, by="g", groups=["a", "A"], **CERTAIN
+    )
+    assert found.columns["released"].tolist() == [1.0, 60.0]
+    ignored = connection.raw_sql("select count(*) from known group by g").fetchall()
+    assert ignored == [(61,)]  # the control
+
+
+def test_text_of_a_database_that_ignores_case_is_no_label(monkeypatch):
+    ibis = pytest.importorskip("ibis")
+    monkeypatch.setattr(ibis.sqlite.connect().__class__, "name", "mysql")
+    table = ibis.sqlite.connect().create_table("known", schema={"x": "int64", "g": "string"})
+    with pytest.raises(TypeError, match="collation of mysql, by which different labels may be"):
+        frames.release(table, {"x": NUMBERS}, by="g", groups=["a"], **CERTAIN)
 
 
 def test_collations_of_spark_are_no_labels():
