@@ -316,6 +316,7 @@ def test_text_of_a_database_that_ignores_case_is_no_label(monkeypatch):
         frames.release(table, {"x": NUMBERS}, by="g", groups=["a"], **CERTAIN)
 
 
+@pytest.mark.filterwarnings("ignore:os.fork")  # PySpark, where JAX was used before
 def test_collations_of_spark_are_no_labels():
     sql = pytest.importorskip("pyspark.sql")
     if shutil.which("java") is None:
