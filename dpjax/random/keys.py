@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
+from dpjax.numerics.batching import in_memory
 from dpjax.numerics.two_words import Words
 from dpjax.random.threefry import threefry
 
@@ -89,15 +90,19 @@ def row_keys(key: jax.Array, batch_shape: tuple[int, ...], first: ArrayLike = 0)
 
 
 def row_words(key: jax.Array, batch_shape: tuple[int, ...], first: ArrayLike = 0) -> Words:
-    """Return the key data of :func:`row_keys`."""
-    for axis, size in enumerate(batch_shape[key.ndim :], start=key.ndim):
-        index = jnp.arange(size, dtype=jnp.uint32)
-        fold = jax.vmap(jax.random.fold_in, (None, 0))
-        for _ in range(axis):
-            fold = jax.vmap(fold, (0, None))
-        key = fold(key, index + jnp.asarray(first, jnp.uint32) if axis == 0 else index)
+    """Return the key data of :func:`row_keys`, materialized to be computed once."""
     data = jax.random.key_data(key)
-    return Words(data[..., 0], data[..., 1])
+    keys = Words(data[..., 0], data[..., 1])
+
+    def fold() -> Words:
+        found = keys
+        for axis, size in enumerate(batch_shape[key.ndim :], start=key.ndim):
+            found = fold_in_range(found, size, first if axis == 0 else 0)
+        return found
+
+    if key.ndim or not batch_shape:
+        return fold()
+    return in_memory(always_true(keys), fold)
 
 
 def always_true(keys: Words) -> jax.Array:
