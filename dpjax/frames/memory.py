@@ -293,6 +293,8 @@ class Memory:
 
 def _present(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return numbers and which of them are present; large integers with gaps as integers."""
+    if numbers.dtype.kind == "f":
+        return numbers, ~np.isnan(numbers)  # a comparison may warn of a signaling NaN
     present = numbers == numbers
     if numbers.dtype.kind == "O":
         filled = np.where(present, numbers, 0)

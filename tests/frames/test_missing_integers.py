@@ -67,3 +67,16 @@ def test_the_counts_are_the_same(name, unit, monkeypatch):
     # The control: floats of these records would be counted as the other candidate
     found = MODE.read(np.array(CELLS, np.float64))
     assert found[1].all()
+
+
+def test_a_signaling_nan_is_missing_without_a_warning():
+    """Warnings are errors in this suite. The record is missing, so that no other one changes."""
+    signaling = np.array([0x7FF0000000000001], np.uint64).view(np.float64)
+    table = {"x": np.concatenate([np.full(60, 7.0), signaling]), "id": np.arange(61)}
+    options = {"unit": "id", "epsilon": 30.0, "neighbors": "add_remove"}
+    for statistic, per_unit, value in (
+        (release.Median(lower=0, upper=9, resolution=1), "mean", 7.0),
+        (release.Mode(candidates=(0.0, 7.0)), "max", 7.0),
+    ):
+        found = frames.release(table, {"x": statistic}, per_unit=per_unit, **options)
+        assert found.columns["released"].tolist() == [value]
