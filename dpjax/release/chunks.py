@@ -8,6 +8,7 @@ numbers are slower with two threads than with one.
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -22,12 +23,23 @@ def ranges(size: int, step: int) -> list[tuple[int, int]]:
 
 
 def in_threads(work: Callable[[int, int], None], parts: Sequence[tuple[int, int]]) -> None:
-    """Call ``work(first, last)`` for each range, in parallel."""
-    threads = min(len(parts), os.cpu_count() or 1)
-    if threads < 2:
-        for part in parts:
+    """Call ``work(first, last)`` for each range, in parallel; this thread takes part."""
+    left = deque(parts)
+
+    def run() -> None:
+        while left:
+            try:
+                part = left.popleft()
+            except IndexError:  # another thread took the last one
+                return
             work(*part)
+
+    others = min(len(parts), os.cpu_count() or 1) - 1
+    if others < 1:
+        run()
         return
-    with ThreadPoolExecutor(threads) as pool:
-        for done in [pool.submit(work, *part) for part in parts]:
+    with ThreadPoolExecutor(others) as pool:
+        running = [pool.submit(run) for _ in range(others)]
+        run()
+        for done in running:
             done.result()
