@@ -37,6 +37,7 @@ Xu and Zhang 2023).
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Mapping
 from fractions import Fraction
@@ -84,18 +85,38 @@ class Lock:
 
 
 class Unit:
-    """The unit, such as a person, of all guarantees charged to a budget and its sessions."""
+    """What the guarantees charged to a budget and its sessions protect, such as a person.
+
+    Attributes:
+        name: their unit, or ``""`` if none states one.
+        columns: the columns that identify the persons, as JSON. There is more than one only in the
+            file of a ledger of an earlier version.
+    """
 
     def __init__(self) -> None:
-        self.name, self._lock = "", Lock()
+        self.name, self.columns, self._lock = "", frozenset[str](), Lock()
 
-    def agree(self, unit: str) -> None:
-        """Record the unit of a guarantee.
+    def agree(self, unit: str, columns: frozenset[str], charged: bool = True) -> None:
+        """Record the unit of a guarantee, and the columns that identify its persons.
 
-        Raise ``ValueError`` if it differs from the recorded one.
+        Raise ``ValueError`` if one differs from what is recorded; the columns only if ``charged``.
         """
         with self._lock:
-            self.name = one_unit((self.name, unit))
+            name = one_unit((self.name, unit))
+            if charged:
+                self.refuse_others(columns)
+            self.name, self.columns = name, self.columns | columns
+
+    def refuse_others(self, columns: frozenset[str]) -> None:
+        """Raise ``ValueError`` if other columns than these are recorded, unless there are none."""
+        if columns and self.columns - columns:
+            raise ValueError(
+                "this budget has guarantees for the persons of column "
+                f"{' and '.join(sorted(self.columns))}, and this one is for those of column "
+                f"{' and '.join(columns)}: together they hold for neither, as several persons of "
+                "one column may belong to one of the other. Use a budget or a ledger of its own "
+                "for each kind of person; if the persons are the same, rename the column."
+            )
 
 
 class Sums:
@@ -109,7 +130,7 @@ class Sums:
         share: the part of delta that is left for Renyi divergences after the mechanisms' own
             deltas.
         lock: held while a cost is compared with the budget and added.
-        unit: the unit of the guarantees so far; a session shares it with its parent budget.
+        unit: what the guarantees so far protect; a session shares it with its parent budget.
     """
 
     def __init__(
@@ -192,9 +213,15 @@ class Sums:
             )
         return [epsilon, delta, gaussian, *rhos]
 
-    def add(self, costs: list[Any], unit: str) -> None:
-        """Add the costs of one mechanism whose guarantee is for this unit."""
-        self.unit.agree(unit)
+    def add(
+        self,
+        costs: list[Any],
+        unit: str,
+        columns: frozenset[str] = frozenset(),
+        charged: bool = True,
+    ) -> None:
+        """Add the costs of one mechanism; see :meth:`Unit.agree`."""
+        self.unit.agree(unit, columns, charged)
         self._began = self.gaussian(costs)
         self._exact = self._with(costs)
 
@@ -331,11 +358,14 @@ class PrivacyFilter:
         """
         return self._sums.unit.name
 
-    def allows(self, guarantee: Guarantee | Composition) -> bool:
-        """Return whether a guarantee fits into the remaining budget.
+    def allows(
+        self, guarantee: Guarantee | Composition, what: Mapping[str, Any] | None = None
+    ) -> bool:
+        """Return whether a guarantee fits into the remaining budget; see :meth:`charge`.
 
         The answer depends on costs, not on data.
         """
+        self._sums.unit.refuse_others(columns_of(guarantee, what))
         return self._has_room(self._sums.costs(guarantee))
 
     def charge(
@@ -345,21 +375,25 @@ class PrivacyFilter:
 
         Args:
             guarantee: the cost of the mechanism.
-            what: ignored; accepted because :meth:`dpjax.accounting.Ledger.charge` records it.
+            what: a public description. Of it, the budget keeps the column that identifies the
+                persons (``what["unit"]``, as :func:`dpjax.frames.release` states it), since a
+                promise for riders and one for drivers do not add up.
 
         Raises:
             BudgetExceeded: the cost exceeds the remaining budget; nothing was charged.
-            ValueError: the relation or unit differs, or the guarantee lacks a promise of the kind
-                that is charged.
+            ValueError: the relation or unit differs, the persons are those of another column, or
+                the guarantee lacks a promise of the kind that is charged.
         """
+        columns = columns_of(guarantee, what)
         with self._sums.lock:
+            self._sums.unit.refuse_others(columns)
             costs = self._sums.costs(guarantee)
             if not self._has_room(costs):
                 raise BudgetExceeded(
                     f"a cost of {self._cost_text(costs)} exceeds the "
                     f"{remaining_text(self)}{self._delta_text(costs)}."
                 )
-            self._sums.add(costs, guarantee.unit)
+            self._sums.add(costs, guarantee.unit, columns)
 
     def session(
         self,
@@ -455,6 +489,17 @@ def remaining_text(budget: PrivacyFilter) -> str:
     left = max(budget.epsilon - budget._sums.totals()[0], 0.0)
     other = f"{'divergence' if budget.orders else 'rho'} {budget.remaining:g} of {budget.budget:g}"
     return f"remaining epsilon {left:g} of {budget.epsilon:g} by their sum, or {other}"
+
+
+def columns_of(guarantee: Any, what: Mapping[str, Any] | None) -> frozenset[str]:
+    """Return the column that identifies the persons of a guarantee, as JSON.
+
+    Empty if none is stated.
+    """
+    column = what.get("unit") if isinstance(what, Mapping) else None
+    if getattr(guarantee, "unit", "") != "person" or column is None:
+        return frozenset()
+    return frozenset([json.dumps(column, default=str)])
 
 
 def _zcdp_budget(epsilon: float, delta: float) -> float:

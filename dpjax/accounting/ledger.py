@@ -33,7 +33,7 @@ import numpy as np
 
 from dpjax import checks
 from dpjax.accounting.composition import Composition
-from dpjax.accounting.filters import PrivacyFilter, remaining_text
+from dpjax.accounting.filters import PrivacyFilter, columns_of, remaining_text
 from dpjax.accounting.guarantee import Guarantee
 
 _FORMAT, _VERSION = "dpjax ledger", 1
@@ -168,12 +168,14 @@ class Ledger:
         """
         return [json.loads(line) for line in self._read().content.split(b"\n")[1:-1]]
 
-    def allows(self, guarantee: Guarantee | Composition) -> bool:
-        """Return whether a guarantee fits into the remaining budget.
+    def allows(
+        self, guarantee: Guarantee | Composition, what: Mapping[str, Any] | None = None
+    ) -> bool:
+        """Return whether a guarantee fits into the remaining budget; see :meth:`charge`.
 
         The answer depends on costs, not on data.
         """
-        return self._read().filter.allows(guarantee)
+        return self._read().filter.allows(guarantee, None if what is None else _plain(what))
 
     def charge(
         self, guarantee: Guarantee | Composition, what: Mapping[str, Any] | None = None
@@ -197,18 +199,8 @@ class Ledger:
         known = self._state
         with _locked(self._path) as (content, mode):
             state = self._after(content, known)
-            persons = _persons_of(guarantee, described)
-            if persons and state.persons - persons:
-                (own,) = persons
-                raise ValueError(
-                    f"the ledger has guarantees for the persons of column {_listed(state.persons)}"
-                    f", and this one is for those of column {own}: together they hold for neither, "
-                    "as several persons of one column may belong to one of the other. Use a ledger "
-                    "of its own for each kind of person; if the persons are the same, rename the "
-                    "column."
-                )
             after = copy.deepcopy(state.filter)
-            after.charge(guarantee)
+            after.charge(guarantee, described)
             cost = json.loads(guarantee.to_json())
             now = datetime.now(UTC).isoformat(timespec="seconds")
             line = _line(
@@ -216,7 +208,7 @@ class Ledger:
             )
             _entry_of(line[:-1])  # an unreadable line would make the ledger unusable
             _replace(self._path, content + line, mode)
-            self._remember(_State(content + line, after, state.persons | persons))
+            self._remember(_State(content + line, after))
 
     def __repr__(self) -> str:
         try:
@@ -251,9 +243,8 @@ class Ledger:
         if known is not None and content == known.content:
             return known
         replaced = known is not None and not content.startswith(known.content)
-        persons: frozenset[str] = frozenset()
         if known is not None and not replaced:
-            seen, spent, persons = known.content, copy.deepcopy(known.filter), known.persons
+            seen, spent = known.content, copy.deepcopy(known.filter)
         else:
             end = content.find(b"\n") + 1
             seen = content[:end]
@@ -273,9 +264,9 @@ class Ledger:
             try:
                 entry = _entry_of(line)
                 guarantee = guarantee_of(entry)
-                persons |= _persons_of(guarantee, entry["what"])
                 # Not refused, as it was admitted when it was written
-                spent._sums.add(spent._sums.costs(guarantee), guarantee.unit)
+                costs, columns = spent._sums.costs(guarantee), columns_of(guarantee, entry["what"])
+                spent._sums.add(costs, guarantee.unit, columns, charged=False)
             except _UNREADABLE as error:
                 self._refuse(line_number, error)
         if rest:
@@ -286,7 +277,7 @@ class Ledger:
                 "older copy or by another ledger. Nothing was charged, and the file was left "
                 "unchanged; open it anew if that is intended."
             )
-        return _State(content, spent, persons)
+        return _State(content, spent)
 
     def _refuse(self, line: int, error: Exception) -> NoReturn:
         raise ValueError(
@@ -341,31 +332,13 @@ class _State(NamedTuple):
     Attributes:
         content: the whole file.
         filter: all lines are charged to it.
-        persons: the columns that identify the persons of the guarantees so far, as JSON; more than
-            one only in a file of an earlier version.
     """
 
     content: bytes
     filter: PrivacyFilter
-    persons: frozenset[str]
 
 
 _UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
-
-
-def _persons_of(guarantee: Any, what: Mapping[str, Any]) -> frozenset[str]:
-    """Return the column of the persons that a guarantee is for, as JSON; empty if none is stated.
-
-    It is the name in the file, so that a new charge and its line agree.
-    """
-    column = what.get("unit") if isinstance(what, Mapping) else None
-    if getattr(guarantee, "unit", "") != "person" or column is None:
-        return frozenset()
-    return frozenset([json.dumps(column)])
-
-
-def _listed(columns: Set[str]) -> str:
-    return " and ".join(sorted(columns))
 
 
 def _totals_of(budget: PrivacyFilter) -> dict[str, Any]:

@@ -180,8 +180,8 @@ def _dry_run(
             f"{asked.total_epsilon:g}.",
         )
     ledger: Any = _ledger(asked)
-    fits = "the release fits" if ledger.allows(cost) else "the release does not fit"
-    return wrapped(*lines, f"Ledger {asked.ledger}: {left_text(ledger)}; {fits}.")
+    fits = "fits" if ledger.allows(cost, {"unit": asked.unit}) else "does not fit"
+    return wrapped(*lines, f"Ledger {asked.ledger}: {left_text(ledger)}; the release {fits}.")
 
 
 def _notes(

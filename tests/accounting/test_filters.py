@@ -55,6 +55,25 @@ def test_units_are_charged_apart():
         parts.charge(Guarantee(0.1, 0.1, "add_remove", unit="row"), ["south"])
 
 
+def test_a_budget_is_for_the_persons_of_one_column():
+    person = Guarantee(1 / 64, 1 / 64, "swap", unit="person")
+    riders, drivers = {"unit": "rider"}, {"unit": "driver"}
+    budget = PrivacyFilter(1.0, 0.0, "swap")
+    early = budget.session(0.25)
+    budget.charge(Guarantee(1 / 64, 1 / 64, "swap"), drivers)  # states no unit
+    budget.charge(person)  # states no column
+    early.charge(person, riders)
+    for other in (budget, early, budget.session(0.25), pickle.loads(pickle.dumps(budget))):
+        spent = other.spent
+        for refuses in (other.charge, other.allows):
+            with pytest.raises(ValueError, match=r'column "rider", .* those of column "driver"'):
+                refuses(2 * person, drivers)
+        assert other.spent == spent
+        assert other.allows(person, riders)
+        other.charge(person, riders)
+    assert budget.spent == 0.5 + 3 / 64
+
+
 def test_copies_remember_what_was_spent():
     budget = PrivacyFilter(1.0, 1e-6, "swap", mechanism_delta=5e-7)
     each = Guarantee(0.5, 0.5, "swap", unit="person")

@@ -300,7 +300,7 @@ def test_a_ledger_is_for_the_persons_of_one_column(path):
             with pytest.raises(
                 ValueError,
                 match=r'persons of column "rider", and this one is for those of column "driver"'
-                r": .* Use a ledger of its own for each kind of person",
+                r": .* Use a budget or a ledger of its own for each kind of person",
             ):
                 opened.charge(cost, drivers)
         with pytest.raises(ValueError, match="do not compose"):
@@ -323,7 +323,7 @@ def test_an_earlier_ledger_with_persons_of_two_columns_can_be_read(path):
     opened = Ledger(path)
     assert (opened.unit, opened.spent, len(opened.entries)) == ("person", 2 / 64, 2)
     for column in ("rider", "driver", "other"):
-        with pytest.raises(ValueError, match="Use a ledger of its own"):
+        with pytest.raises(ValueError, match="Use a budget or a ledger of its own"):
             opened.charge(person, {"unit": column})
     opened.charge(EACH)
     assert Ledger(path).spent == 3 / 64

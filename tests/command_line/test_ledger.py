@@ -194,7 +194,8 @@ def test_a_ledger_keeps_to_one_kind_of_person(path, run, write):
     lines = ["rider,driver,fare", *(f"{k // 2},{k // 10},5" for k in range(40))]
     asked = ("release", write("\n".join(lines)), "--column", "fare", "--ledger", path)
     asked += ("--lower", 0, "--upper", 9, "--resolution", 1, "--neighbors", "add_remove")
-    assert message in run(*asked, "--unit", "driver").mistake
+    for more in ((), ("--dry-run",)):
+        assert message in run(*asked, "--unit", "driver", *more).mistake
     assert ledger.spent == 0.5
     assert run(*asked, "--unit", "rider").code == 0
     frames.release(trips, "fare", unit="rider", by="driver", groups=[0, 1], **options)
