@@ -85,7 +85,7 @@ class Lock:
 
 
 class Unit:
-    """What the guarantees charged to a budget and its sessions protect, such as a person.
+    """The unit, such as a person, of all guarantees charged to a budget and its sessions.
 
     Attributes:
         name: their unit, or ``""`` if none states one.

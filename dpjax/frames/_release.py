@@ -20,6 +20,7 @@ from dpjax.frames.persons import Persons, PerUnit, costs_of, persons_of, protect
 from dpjax.frames.private_groups import PrivateGroups
 from dpjax.frames.tables import check_names, read_table
 from dpjax.frames.times import in_kind
+from dpjax.release.exponentials import exact_epsilon
 
 
 def release(
@@ -154,6 +155,10 @@ def release(
     else:
         named = table.named  # type: ignore[assignment]
         counts = tallies(named)
+        for column, setting in settings.items():
+            known: Any = setting.statistic
+            chosen = known.checked(neighbors, setting.mechanism)
+            known.check(counts[column], exact_epsilon(setting.epsilons[0]), neighbors, chosen)
         charge(
             budget, reduce(add, [*others, *costs.values()]), _said(settings, by, groups, persons)
         )

@@ -24,6 +24,7 @@ from dpjax.release import (
     Statistic,
     Sum,
 )
+from dpjax.release.counts import Counts
 from dpjax.release.exponentials import exact_epsilon
 from dpjax.release.grid import kind_of
 
@@ -236,11 +237,10 @@ def _asked(statistic: Any, options: Mapping[str, Any], neighbors: str, simulated
         made = _made(name, arguments, neighbors)
     if not isinstance(made, tuple(_KINDS.values())):
         _refuse_other(made, simulated=False)
-    made.checked(neighbors, None if mechanism == "laplace" and lacking else mechanism)
+    name_of = made.checked(neighbors, None if mechanism == "laplace" and lacking else mechanism)
+    nobody = Counts.of_rows([], [], [], groups=0)
     for epsilon in epsilons:
-        exact_epsilon(epsilon)
-    if isinstance(made, Quantiles):
-        made.reach_of(exact_epsilon(epsilons[0]), neighbors, False)
+        made.check(nobody, exact_epsilon(epsilon), neighbors, name_of)
     return Asked(
         made, None, name or type(made).__name__, arguments, lacking=tuple(lacking), **common
     )

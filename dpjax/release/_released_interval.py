@@ -116,7 +116,8 @@ class ConfidenceInterval(Statistic):
             drawn.values, drawn.multiples, drawn.resolution, drawn.guarantee, coverage
         )
 
-    def _check(self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str) -> None:
+    def check(self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str) -> None:
+        """Raise for public parameters for which :meth:`release` would raise."""
         self._parameters(countable(counts, self.records_grid.size), epsilon, neighbors)
 
     def _parameters(

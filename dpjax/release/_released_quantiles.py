@@ -25,8 +25,8 @@ from dpjax.release.api import counts_of
 from dpjax.release.counts import MOST, Counts
 from dpjax.release.entropy import More, further_word, seeded, system_words
 from dpjax.release.exact_chain import Parameters
-from dpjax.release.exact_joint import draw_quantiles
-from dpjax.release.exact_nested import Nested, least_epsilon
+from dpjax.release.exact_joint import draw_quantiles, memory_for
+from dpjax.release.exact_nested import MORE, Nested, least_epsilon
 from dpjax.release.exact_recursive import draw_recursively
 from dpjax.release.exponentials import exact_epsilon
 from dpjax.release.grid import Floats, Multiples, grid_of
@@ -45,6 +45,7 @@ _BITS_OF_PARTS, _BITS = 21, 960
 # The number of levels up to which a joint draw is the default, and that from which on nested
 # quantiles err less than recursive ones.
 _JOINT, _NESTED = 32, 9
+_MEMORY = 2**28  # numbers that a joint draw may need for a group of private size: 2 GiB
 Method = Literal["auto", "joint", "nested", "recursive"]
 
 
@@ -88,7 +89,8 @@ class Quantiles(Statistic):
         checks.one_of("method", self.method, get_args(Method))
         for name, least in (("max_records", 1), ("reach", 0)):
             if getattr(self, name) is not None:
-                checks.static_integer(name, getattr(self, name), least)
+                checks.static_integer(name, getattr(self, name), least, MOST)
+        checks.static_integer("terms", self.terms, 2, 2**16)
         if not isinstance(self.qs, str):
             object.__setattr__(
                 self, "qs", tuple(self.qs) if isinstance(self.qs, Iterable) else self.qs
@@ -130,20 +132,18 @@ class Quantiles(Statistic):
             "short decimals or Fractions such as Fraction(1, 3)."
         )  # fmt: skip
 
-    def drawn_by(self, neighbors: str, epsilon: Fraction | None = None) -> str:
-        """Return the method, where ``"auto"`` is resolved by public numbers.
-
-        Nested and recursive quantiles cost the same.
-        """
+    def drawn_by(self, neighbors: str, epsilon: Fraction) -> str:
+        """Return the method, where ``"auto"`` is resolved by public numbers."""
         if self.method != "auto":
             return self.method
         m, sized = (
             len(self.levels),
             neighbors == "swap" or self.max_records is not None or self.reach is not None,
         )
-        if m == 1 or (m <= _JOINT and sized and not self._problem("joint")):
+        jointly = m == 1 or (m <= _JOINT and sized and not self._problem("joint"))
+        if jointly and not self._too_large(epsilon, neighbors):
             return "joint"
-        enough = epsilon is None or epsilon >= least_epsilon(self.levels, neighbors, False)
+        enough = epsilon >= least_epsilon(self.levels, neighbors, False)
         nested = (m >= _NESTED and enough and not self._problem("nested")) or self._problem(
             "recursive"
         )
@@ -189,10 +189,7 @@ class Quantiles(Statistic):
         ``sizes`` are public numbers of records, int64 ``(groups,)``, or None.
         """
         if budget is not None:
-            if self.drawn_by(neighbors, epsilon) == "nested":
-                self._nested(epsilon, neighbors, sizes is not None)
-            else:
-                self._parameters(counts, epsilon, neighbors, sizes is not None)
+            self.check(counts, epsilon, neighbors, "", sizes is not None)
             self.charge(budget, epsilon, draws, neighbors)
         found = self._draw(counts, epsilon, neighbors, draws, sizes)
         shaped = found.reshape(draws, *batch, len(self.levels))
@@ -215,7 +212,9 @@ class Quantiles(Statistic):
         self, epsilon: float | Fraction, draws: int, neighbors: str, mechanism: str | None = None
     ) -> Guarantee:
         """Return the cost of this many draws together."""
-        several = self.drawn_by(neighbors) != "joint" and len(self.levels) > 1
+        several = (
+            len(self.levels) > 1 and self.drawn_by(neighbors, exact_epsilon(epsilon)) != "joint"
+        )
         # The range of several draws in sequence is twice epsilon
         return cost_of(epsilon, draws, neighbors, 2 if several else 1)
 
@@ -241,11 +240,15 @@ class Quantiles(Statistic):
     ) -> np.ndarray:
         """Draw positions, int64 ``(draws, groups, m)``."""
         size, method = self.records_grid.size, self.drawn_by(neighbors, epsilon)
+        self._refuse_many(counts, neighbors)
         if method == "recursive":
             return draw_recursively(
                 self.levels, counts, size, epsilon, neighbors, draws, words, more
             )
         counts = countable(counts, size)
+        if method == "joint" and neighbors == "add_remove":
+            guess = self.max_records if sizes is None else sizes[counts.group]
+            counts = counts if guess is None else counts.at_most(2 * guess + MORE)
         if method == "nested":
             return self._nested(epsilon, neighbors, sizes is not None).draw(
                 counts, draws, sizes, words, more
@@ -259,7 +262,19 @@ class Quantiles(Statistic):
             more,
         )
 
-    def _check(self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str) -> None:
+    def _refuse_many(self, counts: Counts, neighbors: str, most: int = MOST - 1) -> None:
+        super()._refuse_many(counts, neighbors, min(most, _countable(self.records_grid.size)))
+
+    def check(
+        self,
+        counts: Counts,
+        epsilon: Fraction,
+        neighbors: str,
+        mechanism: str,
+        size_is_public: bool = False,
+    ) -> None:
+        """Raise for public parameters for which :meth:`release` would raise."""
+        self._refuse_many(counts, neighbors)
         method = self.drawn_by(neighbors, epsilon)
         if method == "recursive":
             depths = depths_of(self.levels, neighbors)
@@ -267,9 +282,9 @@ class Quantiles(Statistic):
             for parts in depths:
                 exact_epsilon(epsilon * cost.draw * parts[0].share)
         elif method == "nested":
-            self._nested(epsilon, neighbors, False)
+            self._nested(epsilon, neighbors, size_is_public)
         else:
-            self._parameters(counts, epsilon, neighbors, False)
+            self._parameters(counts, epsilon, neighbors, size_is_public)
 
     def _nested(self, epsilon: Fraction, neighbors: str, size_is_public: bool) -> Nested:
         """Return the public parameters of nested draws; raise if epsilon is too small for them."""
@@ -278,26 +293,45 @@ class Quantiles(Statistic):
     def _parameters(
         self, counts: Counts, epsilon: Fraction, neighbors: str, size_is_public: bool
     ) -> Parameters:
-        """Return the public parameters of the joint distribution."""
-        far, size = self.reach_of(epsilon, neighbors, size_is_public), self.records_grid.size
-        most = int(np.max(countable(counts, size).counts, initial=1))
+        """Return the public parameters of the joint distribution.
+
+        Raise ``ValueError`` if a group of private size may need too much memory.
+        """
+        if not size_is_public and self._too_large(epsilon, neighbors):
+            raise ValueError(
+                f"epsilon={float(epsilon):g} is too small, or the levels of qs are too uneven, for "
+                "a joint draw from groups of private size: use dpjax.release.recursive_quantiles, "
+                "other levels, or a coarser resolution."
+            )
+        most = int(np.max(countable(counts, self.records_grid.size).counts, initial=1))
+        return self._law(epsilon, neighbors, size_is_public, most)
+
+    def _law(
+        self, epsilon: Fraction, neighbors: str, size_is_public: bool, most: int
+    ) -> Parameters:
+        far, size = self._reach(epsilon, neighbors, size_is_public), self.records_grid.size
         return Parameters.of(
             self.levels, epsilon, neighbors, size, size_is_public, far, self.terms, most
         )
 
-    def reach_of(self, epsilon: Fraction, neighbors: str, size_is_public: bool) -> int:
+    def _too_large(self, epsilon: Fraction, neighbors: str) -> bool:
+        """Return whether a joint draw may need too much memory for a group of private size."""
+        if neighbors == "swap":
+            return False
+        size = self.records_grid.size
+        equal = _countable(size)
+        if self.max_records is not None:
+            equal = min(equal, 2 * self.max_records + MORE)
+        return memory_for(self._law(epsilon, neighbors, False, equal), size * equal) > _MEMORY
+
+    def _reach(self, epsilon: Fraction, neighbors: str, size_is_public: bool) -> int:
         """Return the reach of the terms.
 
         Raise ``ValueError`` if ``max_records`` is needed and not given.
         """
         if self.reach is not None:
             return self.reach
-        if (
-            self.drawn_by(neighbors) != "joint"
-            or neighbors == "swap"
-            or size_is_public
-            or len(self.levels) == 1
-        ):
+        if neighbors == "swap" or size_is_public or len(self.levels) == 1:
             return 0
         if self.max_records is None:
             raise ValueError(
@@ -330,8 +364,9 @@ def joint_quantiles(
 
     They are the quantiles that
     ``dpjax.joint_quantiles(dpjax.quantiles(x, qs, resolution=...), epsilon)`` simulates. Time grows
-    with ``terms``, m^2 and the capacity of a row, up to some thousands of records: deciles of 1000
-    groups of 1000 records take a second with ``public_n``, and 15 to 20 without it.
+    with ``terms``, m^2 and the records of a row, of which those far from all quantiles do not
+    count: deciles of 1000 groups of 1000 records take a second with ``public_n``, and 15 to 20
+    without it.
 
     Args:
         x: numbers ``(..., n)``, as for :func:`median`.
@@ -345,11 +380,13 @@ def joint_quantiles(
         counts: the number of records that each entry of ``x`` stands for.
         max_records: under add/remove, and with ``counts``: a public guess of the number of records
             of the largest row, needed without ``public_n`` and ``reach``. It must not be computed
-            from the data, nor be the number of columns of ``x`` if that is private.
+            from the data, nor be the number of columns of ``x`` if that is private. Of equal
+            records, only twice this number plus 64 are counted.
         mask: which records are present.
         public_n: under add/remove, a public number of records, integers that broadcast against
             ``(...)``, if it is known at least approximately. Then there is one term, and the error
-            is 5 to 20 % smaller. Privacy does not depend on whether it is right.
+            is 5 to 20 % smaller. Privacy does not depend on whether it is right, but memory does:
+            up to some hundred bytes for each record of a row with far more or fewer.
         reach: the largest distance of terms from the number of records, public; by default that of
             :func:`dpjax.joint_quantiles` for rows of ``max_records`` records.
         terms: the number of terms without ``public_n``, at least 2.
@@ -360,7 +397,8 @@ def joint_quantiles(
         A :class:`Release` whose ``values`` are ``(draws, ..., m)``, ascending.
 
     Raises:
-        ValueError: too many quantiles for such a fine grid, such as 24 on a million numbers, or a
+        ValueError: too many quantiles for such a fine grid, such as 24 on a million numbers;
+            levels or an epsilon for which a row of private size might need more than 2 GiB; or a
             parameter out of range.
 
     Privacy:
@@ -430,7 +468,8 @@ def nested_quantiles(
         mask: which records are present.
         public_n: under add/remove, a public number of records, integers that broadcast against
             ``(...)``, if it is known at least approximately; otherwise epsilon / 24 is spent on it.
-            Privacy does not depend on whether it is right.
+            Privacy does not depend on whether it is right; memory does, as for
+            :func:`joint_quantiles`.
         draws: the number of draws from each row; each costs epsilon.
         budget: as for :func:`median`.
 
@@ -463,7 +502,7 @@ def nested_quantiles(
         )
     statistic = Quantiles(tuple(levels_of(qs)), lower, upper, resolution, grid, "nested")
     found, batch = counts_of(statistic, x, neighbors, counts, mask)
-    sizes = None if public_n is None else np.minimum(_public_sizes(public_n, batch), MOST)
+    sizes = None if public_n is None else _public_sizes(public_n, batch)
     number = checks.static_integer("draws", draws, 1)
     return statistic.draw(found, exact_epsilon(epsilon), neighbors, number, batch, sizes, budget)
 
@@ -607,7 +646,7 @@ def _public_sizes(n: Any, batch: tuple[int, ...]) -> np.ndarray:
     sizes = np.asarray(n)
     if sizes.dtype.kind not in "iu" or np.any(sizes < 0):
         raise ValueError(f"public_n must be integers of at least 0, got {n}.")
-    return np.broadcast_to(sizes, batch).reshape(-1).astype(np.int64)
+    return np.minimum(np.broadcast_to(sizes, batch).reshape(-1), MOST).astype(np.int64)
 
 
 def default_reach(
@@ -618,10 +657,9 @@ def default_reach(
 
 
 def countable(counts: Counts, size: int) -> Counts:
-    """Return the counts, limited so that their parts fit into 64 bits.
+    """Return the counts, limited so that their parts fit into 64 bits on a grid of this size."""
+    return counts.at_most(_countable(size))
 
-    The grid has ``size`` numbers. One record more or less still changes one count by at most one.
-    """
-    return Counts(
-        counts.starts, counts.values, np.minimum(counts.counts, 2 ** (61 - size.bit_length()))
-    )
+
+def _countable(size: int) -> int:
+    return 2 ** (61 - size.bit_length())

@@ -170,6 +170,13 @@ class Counts:
         """The number of records of each group, int64 ``(groups,)``."""
         return sums_of(self.counts, self.starts)
 
+    def at_most(self, limit: Any) -> Counts:
+        """Return the counts limited to a number for each entry, or one number for all.
+
+        One record more or less still changes one count by at most one.
+        """
+        return Counts(self.starts, self.values, np.minimum(self.counts, limit))
+
     def some(self, start: int, stop: int) -> Counts:
         """Return the counts of groups ``start`` to ``stop - 1``."""
         starts = self.starts[start : stop + 1]

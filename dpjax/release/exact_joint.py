@@ -41,7 +41,7 @@ from dpjax.release.exact_chain import (
     kernel,
 )
 from dpjax.release.exponentials import one_minus_exponential
-from dpjax.several_quantiles.far_records import far_records, slots_left
+from dpjax.several_quantiles.far_records import far_records, most_left, slots_left
 from dpjax.several_quantiles.slots import slot_ends
 
 _WORDS = 2**22  # random words drawn together
@@ -113,27 +113,44 @@ def near_slots(
     (scale^m m!), in the nearest term or the only one. A path chooses a term, and for each quantile
     a slot and whether it is in the run of the next one.
     """
+    near, spacing, least = _near(parameters, int(np.max(n, initial=0)), bits)
+    off = np.abs(middle - (n - 1)) if parameters.reach is None else spacing
+    far = far_records(parameters.levels, n, near + off, spacing, np)
+    records = n - np.sum([number for _, number in far], axis=0)
+    slot, gone = slots_left(far, 2, 2 * int(np.max(records, initial=0)) + 1, np)
+    slot = np.where(np.arange(slot.shape[-1]) <= 2 * records[:, None], slot, 2 * n[:, None] + 1)
+    return slot, middle - gone, least if np.any(gone) else -np.inf
+
+
+def _near(parameters: Parameters, most: int, bits: int) -> tuple[int, int, float]:
+    """Return how many records are near a quantile in the nearest term, the spacing, and the bound.
+
+    They are for rows of at most ``most`` records; see :func:`near_slots`.
+    """
     m, rate = parameters.quantiles, float(2 * parameters.whole * parameters.unit)
     terms, spacing = (
         (1, 1)
         if parameters.reach is None
         else (2 * parameters.reach // parameters.spacing + 1, parameters.spacing)
     )
-    least = -(bits - 13 + log2(terms) + m * log2(4 * int(np.max(n, initial=0)) + 2))
+    least = -(bits - 13 + log2(terms) + m * log2(4 * most + 2))
     volume = (
         m * log(parameters.size * parameters.cut)
         + lgamma(m + 1)
         + log(terms)
         + (bits + 11 - least) * log(2)
     )
-    off = np.abs(middle - (n - 1)) if parameters.reach is None else spacing
-    far = far_records(
-        parameters.levels, n, int(min(volume / rate, 2.0**40)) + 2 * m + 4 + off, spacing, np
-    )
-    records = n - np.sum([number for _, number in far], axis=0)
-    slot, gone = slots_left(far, 2, 2 * int(np.max(records, initial=0)) + 1, np)
-    slot = np.where(np.arange(slot.shape[-1]) <= 2 * records[:, None], slot, 2 * n[:, None] + 1)
-    return slot, middle - gone, least if np.any(gone) else -np.inf
+    return int(min(volume / rate, 2.0**40)) + 2 * m + 4, spacing, least
+
+
+def memory_for(parameters: Parameters, most: int) -> int:
+    """Return how many numbers the chains of any row of at most ``most`` records need in float64.
+
+    This is for private sizes: that of the terms is then at most a spacing off.
+    """
+    near, spacing, _ = _near(parameters, most, Arithmetic().bits)
+    records = min(most, most_left(parameters.levels, near + spacing, spacing))
+    return arrays_of(parameters) * (2 * records + 1)
 
 
 class Sampler:

@@ -30,7 +30,7 @@ _ENTRIES = 2**22  # entries of counts processed together
 _LARGEST = 2**62  # the cap on a noisy number of records
 # Ranks within _RANKS / epsilon of a quantile have a weight; at most _MATTERING may have one
 _RANKS, _MATTERING = 128, 2**24
-_MORE = 64  # a count is capped at twice the number of records plus this
+MORE = 64  # a count is capped at twice the number of records plus this
 
 
 def least_epsilon(levels: tuple[Fraction, ...], neighbors: str, size_is_public: bool) -> Fraction:
@@ -104,14 +104,10 @@ class Nested:
             noise = draw_discrete_laplace([self._number], counts.groups, 1, words, more)[0, :, 0]
             sizes, draws = np.clip(counts.totals + noise, 0, _LARGEST), 1
         if sizes is not None:
-            counts = Counts(
-                counts.starts,
-                counts.values,
-                np.minimum(counts.counts, 2 * sizes[counts.group] + _MORE),
-            )
+            counts = counts.at_most(2 * sizes[counts.group] + MORE)
         law = self._joint(levels, self.neighbors, _most(counts), self._first)
         drawn = _in_order(law, counts, draws, sizes, None, words, more, ranked=True).reshape(
-            draws * counts.groups, -1
+            draws * counts.groups, 2 * len(first)
         )
         group, totals = np.tile(np.arange(counts.groups), draws), counts.totals
         number = (totals if sizes is None else sizes)[group]

@@ -33,7 +33,7 @@ from dpjax.accounting.ledger import Budget, charge
 from dpjax.checks import Resolution
 from dpjax.release import profiles
 from dpjax.release.chunks import in_threads
-from dpjax.release.counts import Counts, sums_of
+from dpjax.release.counts import MOST, Counts, sums_of
 from dpjax.release.distribution import GridDistribution, Mechanism
 from dpjax.release.exponentials import exact_epsilon
 from dpjax.release.grid import Candidates, Floats, Multiples, grid_of, kind_of
@@ -97,6 +97,7 @@ class Statistic:
             self.checked(neighbors, mechanism),
             (counts.groups,) if batch_shape is None else tuple(batch_shape),
         )
+        self._refuse_many(counts, neighbors)
         return self._distribution(counts, exact_epsilon(epsilon), neighbors, name, batch)
 
     def release(
@@ -120,8 +121,9 @@ class Statistic:
             (counts.groups,) if batch_shape is None else tuple(batch_shape),
         )
         cost, number = exact_epsilon(epsilon), checks.static_integer("draws", draws, 1)
+        self._refuse_many(counts, neighbors)
         if budget is not None:
-            self._check(counts, cost, neighbors, name)
+            self.check(counts, cost, neighbors, name)
             self.charge(budget, cost, number, neighbors, name)
         return self._release(counts, cost, neighbors, name, number, batch)
 
@@ -138,10 +140,11 @@ class Statistic:
         charge(budget, guarantee, {"statistic": self.to_dict(), "draws": draws})
         return guarantee
 
-    def _check(self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str) -> None:
-        """Raise for public parameters for which :meth:`_release` would raise.
+    def check(self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str) -> None:
+        """Raise for public parameters for which :meth:`release` would raise.
 
-        This happens before a budget is charged.
+        This happens before a budget is charged. Of the counts, only their number of records under
+        swap is used, which is public.
         """
         self._distribution(counts.some(0, 0), epsilon, neighbors, mechanism, (0,))
 
@@ -183,6 +186,14 @@ class Statistic:
         return release_of(
             drawn.reshape(draws, *batch), grids[0], self.cost(epsilon, draws, neighbors, mechanism)
         )
+
+    def _refuse_many(self, counts: Counts, neighbors: str, most: int = MOST - 1) -> None:
+        """Raise for more records than are counted without a limit on equal ones, under swap.
+
+        There the number of records is public, and must be the same for neighbors.
+        """
+        if neighbors == "swap" and np.max(counts.totals, initial=0) > most:
+            raise ValueError(f"at most {most} records are supported under swap neighbors.")
 
     def near(self, n: int, epsilon: float, neighbors: str) -> tuple[int, int] | None:
         """Return the first and the last rank that matter among n records; None means all."""
@@ -386,6 +397,14 @@ class ByRank(_OnGrid):
     def ranks(self, neighbors: str) -> Ranks:
         """Return the ranks that the profile reads."""
         raise NotImplementedError
+
+    def _refuse_many(self, counts: Counts, neighbors: str, most: int = MOST - 1) -> None:
+        """Raise for more records than are counted without a limit on equal ones, under swap.
+
+        There the number of records is public, and must be the same for neighbors.
+        """
+        if neighbors == "swap" and np.max(counts.totals, initial=0) > most:
+            raise ValueError(f"at most {most} records are supported under swap neighbors.")
 
     def near(self, n: int, epsilon: float, neighbors: str) -> tuple[int, int] | None:
         """Return the first and the last rank that matter among n records."""
@@ -695,9 +714,10 @@ class Sum(_OnGrid):
         self.values_grid(max(n, 1))
         return max(n, 1)
 
-    def _check(self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str) -> None:
+    def check(self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str) -> None:
+        """Raise for public parameters for which :meth:`release` would raise."""
         self._public_n(counts)
-        super()._check(counts, epsilon, neighbors, mechanism)
+        super().check(counts, epsilon, neighbors, mechanism)
 
 
 @dataclass(frozen=True)

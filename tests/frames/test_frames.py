@@ -13,6 +13,7 @@ import pytest
 
 import dpjax
 from dpjax import frames, release
+from dpjax.accounting import PrivacyFilter
 from dpjax.frames.column_options import asked_of
 from dpjax.frames.tables import read_table
 
@@ -646,3 +647,41 @@ def test_a_path_in_the_place_of_a_frame_or_a_budget_is_told_what_to_give(tmp_pat
             frames.release(path, "age", **asked)
         with pytest.raises(TypeError, match="pass Ledger"):
             frames.release({"age": np.array([1, 2])}, "age", budget=path, **asked)
+
+
+PERCENTS = tuple(f"{k}/100" for k in range(1, 100))
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "options"),
+    [
+        (1e-3, {"qs": PERCENTS, "method": "nested"}),
+        (2.0**-29, {"qs": ("1/4", "1/2"), "method": "recursive"}),
+        (1.0, {"qs": ("1/4", "1/2")}),
+        (1.0, {"qs": ("1/16411", "1/16387"), "max_records": 9}),
+        (1e-6, {"qs": ("1/4", "1/2"), "max_records": 10**9}),
+    ],
+)
+def test_what_is_refused_for_its_public_parameters_is_not_charged(epsilon, options):
+    statistic = release.Quantiles(lower=0, upper=10, resolution=1, **options)
+    budget = PrivacyFilter(10.0, 0.0, "add_remove")
+    asked = {"epsilon": epsilon, "neighbors": "add_remove", "budget": budget}
+    for frame in ({"x": np.zeros(0)}, {"x": np.arange(9)}):
+        with pytest.raises(ValueError, match=r"epsilon|max_records|denominator"):
+            frames.release(frame, {"x": statistic}, **asked)
+    assert budget.spent == 0
+    frames.release(frame, {"x": release.Median(0, 10, 1)}, **asked)
+    assert budget.spent == epsilon
+
+
+@pytest.mark.parametrize("method", ["nested", "recursive"])
+def test_quantiles_of_no_group(method):
+    statistic = release.Quantiles(("1/4", "1/2", "3/4"), 0, 10, 1, method=method)
+    asked = {"by": "g", "epsilon": 1.0, "neighbors": "add_remove"}
+    for frame in (
+        {"g": np.array([], str), "x": np.zeros(0)},
+        {"g": np.array(["a"]), "x": np.ones(1)},
+    ):
+        for groups in ([], frames.PrivateGroups(epsilon=1.0, delta=1e-12)):
+            found = frames.release(frame, {"x": statistic}, groups=groups, **asked)
+            assert found.frame["released"].size == 0

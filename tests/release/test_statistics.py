@@ -13,6 +13,7 @@ import pytest
 
 from dpjax import release
 from dpjax.release import Counts, Floats, Statistic, profiles, statistics
+from dpjax.release.counts import MOST
 from dpjax.release.statistics import LEVELS
 
 GRID = {"lower": 0, "upper": 120, "resolution": 1}
@@ -209,6 +210,18 @@ def test_relations_and_mechanisms_are_checked():
         "permute_and_flip",
     )
     assert release.Mode.mechanisms == ("exponential", "permute_and_flip")
+
+
+def test_more_records_than_are_counted_are_refused_under_swap():
+    """Their number is public, and must not depend on how many of them are equal."""
+    counts = Counts.of_rows([0, 0], [0, 1], [MOST, 1], groups=1)
+    for statistic in EVERY:
+        if "swap" in statistic.relations:
+            with pytest.raises(ValueError, match=r"at most \d+ records are supported under swap"):
+                statistic.release(counts, 1.0, "swap")
+    with pytest.raises(ValueError, match=f"at most {MOST - 1} records"):
+        release.Median(0, 10, 1).distribution(counts, 1.0, "swap")
+    assert release.Median(0, 10, 1).release(counts, 1.0, "add_remove").values.shape == (1, 1)
 
 
 def test_values_are_those_of_the_records():

@@ -15,8 +15,9 @@ import pytest
 
 import dpjax
 from dpjax import release
+from dpjax.accounting import PrivacyFilter
 from dpjax.release import Counts, exact_joint
-from dpjax.release._released_quantiles import default_reach
+from dpjax.release._released_quantiles import countable, default_reach
 from dpjax.release.exact_chain import Parameters, errors
 from dpjax.release.exact_joint import Sampler, Weights, slots_of
 from dpjax.several_quantiles.far_records import far_records
@@ -742,6 +743,60 @@ def test_counts_of_any_size_never_raise_on_the_largest_grid():
         )
         assert ends.values.shape == (1, 2)
         assert found.values.tolist() == [[5.0, 2.0**30]] or number == 1
+
+
+def test_more_records_than_are_counted_are_refused_under_swap():
+    """Their number is public. With a limit on equal ones it would differ between neighbors, and the
+    ranks of two levels with it: the loss was 1.75 times epsilon.
+    """
+    size = 2**31 - 3
+    a, b = (
+        Counts(np.array([0, 2]), np.array([1, 5]), np.array([2**30 + more, 10 - more]))
+        for more in (1, 0)
+    )
+    assert a.totals == b.totals
+    assert countable(a, size).totals != countable(b, size).totals  # the control
+    for method in ("joint", "nested", "recursive"):
+        options = {"method": method, "max_records": 1000 if method == "joint" else None}
+        statistic = release.Quantiles(("1/4", "1/2", "2/3"), 0, size - 1, 1, **options)
+        for counts in (a, b):
+            with pytest.raises(ValueError, match="at most 1073741824 records"):
+                statistic.release(counts, 1.0, "swap")
+        fewer = Counts(a.starts, a.values, np.array([2**30 - 10, 10]))
+        for counts, neighbors in ((fewer, "swap"), (a, "add_remove")):
+            assert statistic.release(counts, 1.0, neighbors).values.shape == (1, 1, 3)
+
+
+@pytest.mark.parametrize("more", [{"public_n": 100}, {"max_records": 100, "epsilon": 1e-5}])
+def test_no_private_size_takes_all_memory(more):
+    """Whether a draw fails would say how many records there are."""
+    options = GRID | {"epsilon": 1.0, "neighbors": "add_remove"} | more
+    for number in (1, 10**6, 10**9, 2**62):
+        found = release.joint_quantiles([1, 2], ["1/4", "1/2"], counts=[number] * 2, **options)
+        assert found.values.shape == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("levels", "epsilon", "most"),
+    [
+        (["1/2", "500001/1000000"], 1.0, 10**9),
+        (["1/100000", "1/2"], 0.01, 10**9),
+        (["1/4", "1/2"], 1e-6, 10**9),
+    ],
+)
+def test_what_would_take_all_memory_for_some_private_size_is_refused_for_all(levels, epsilon, most):
+    options = GRID | {"epsilon": epsilon, "neighbors": "add_remove", "max_records": most}
+    budget = PrivacyFilter(1.0, 0.0, "add_remove")
+    for number in (0, 1, 2**62):
+        counts = [number, number]
+        with pytest.raises(ValueError, match="is too small, or the levels of qs are too uneven"):
+            release.joint_quantiles([1, 2], levels, counts=counts, budget=budget, **options)
+        drawn = release.private_quantiles([1, 2], levels, counts=counts, **options)
+        assert drawn.guarantee.bounded_range == 2 * epsilon  # by the recursion
+    assert budget.spent == 0
+    known = {"counts": [1, 1], "public_n": 2} | options
+    del known["max_records"]
+    assert release.joint_quantiles([1, 2], levels, **known).values.shape == (1, 2)
 
 
 def test_exact_draws_from_a_billion_records_look_at_those_near_the_quantiles():

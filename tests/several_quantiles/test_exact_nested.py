@@ -369,12 +369,28 @@ def test_an_epsilon_with_which_large_groups_would_not_fit_into_memory_is_refused
     )
 
 
+def test_no_groups():
+    for x in (np.zeros((0, 3)), np.zeros((2, 0, 3))):
+        for draws in (1, 2):
+            found = release.nested_quantiles(
+                x, SIXTHS, epsilon=1.0, neighbors="add_remove", draws=draws, **OPTIONS
+            )
+            assert found.values.shape == (draws, *x.shape[:-1], len(SIXTHS))
+
+
+@pytest.mark.parametrize("size", [np.uint64(2**63), np.uint64(2**64 - 100), 2**62])
+def test_no_public_number_is_too_large(size):
+    for x in ([], [1.0, 2.0]):
+        options = {"epsilon": 1.0, "neighbors": "add_remove", "public_n": size} | OPTIONS
+        assert release.nested_quantiles(x, SIXTHS, **options).values.shape == (1, len(SIXTHS))
+
+
 def test_the_method_that_suits_what_is_public():
     def drawn_by(m, neighbors, upper=2, **options):
         levels = [Fraction(k, m + 1) for k in range(1, m + 1)]
         return release.Quantiles(
             levels, lower=0, upper=upper, resolution=1, method="auto", **options
-        ).drawn_by(neighbors)
+        ).drawn_by(neighbors, Fraction(1))
 
     assert [drawn_by(m, "swap") for m in (1, 2, 32, 33)] == ["joint", "joint", "joint", "nested"]
     assert [drawn_by(m, "add_remove") for m in (1, 2, 8, 9, 99)] == [
