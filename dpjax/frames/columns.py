@@ -38,8 +38,13 @@ class Labels:
     def of(codes: np.ndarray, names: Sequence[Any]) -> Labels:
         """Return labels from codes in any order.
 
-        Equal names are merged, None is missing, the rest is sorted.
+        Equal names are merged, None and NaN are missing, the rest is sorted. -0.0 becomes 0.0, as
+        otherwise the order of the rows would decide which of them is shown.
         """
+        names = [
+            (None if name != name else name + 0.0) if isinstance(name, float) else name
+            for name in names
+        ]
         distinct = {name for name in names if name is not None}
         ordered = sorted(distinct)
         index = {name: rank for rank, name in enumerate(ordered)}
@@ -60,7 +65,7 @@ class Columns(Protocol):
         """Return a column as floats or integers, NaN where missing; times in microseconds."""
 
     def labels(self, name: Any) -> Labels:
-        """Return a column as labels."""
+        """Return a column as labels of which no two are equal."""
 
 
 class ArrayColumns:
@@ -133,8 +138,11 @@ class ArrayColumns:
             return Labels.of(np.asarray(coded.codes), list(coded.names))
         if self.kind(name) == "text":
             return Labels.of(*numbered_texts(column.tolist()))
+        if column.dtype.kind == "T":  # NumPy can neither sort nor compare its missing values
+            texts = [cell if type(cell) is str else None for cell in column.tolist()]
+            return Labels.of(*numbered_texts(texts))
         if column.dtype.kind == "f":
-            column = column + 0.0  # -0.0 becomes 0.0
+            column = column + 0.0  # -0.0 becomes 0.0, in long doubles too
         names, codes = np.unique(column, return_inverse=True)
         return Labels.of(codes, plain_labels(names))
 
@@ -176,11 +184,23 @@ class FrameColumns:
         return as_numbers(series.to_numpy())
 
     def labels(self, name: Any) -> Labels:
-        """Return a column as labels."""
+        """Return a column as labels.
+
+        Raise ``TypeError`` if the dtype does not ensure that equal labels are shown alike, and that
+        all labels can be sorted, whatever the records are: intervals from 0.0 and from -0.0 are
+        equal, and the objects of a sparse column may have no order.
+        """
         series = self._series(name)
-        if kind_of_series(series) == "text":
+        native, kind = series.to_native(), kind_of_series(series)
+        # The durations of DuckDB are triples of integers
+        if kind == "other" and str(getattr(native, "type", "")) != "month_day_nano_interval":
+            raise TypeError(
+                f"column {name!r} has a dtype of other values than numbers, text and times, which "
+                "cannot be used as labels: cast it to text."
+            )
+        if kind == "text":
             return Labels.of(*numbered_texts(objects_of(series)))
-        native = _decoded(series.to_native())
+        native = _decoded(native)
         if hasattr(native, "factorize"):  # pandas
             codes, distinct = native.factorize()
             return Labels.of(

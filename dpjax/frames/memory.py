@@ -11,14 +11,11 @@ import numpy as np
 
 from dpjax.frames.columns import (
     TIMES,
-    ArrayColumns,
     Columns,
-    FrameColumns,
     Labels,
     is_numbers,
-    numbered_texts,
 )
-from dpjax.frames.labels import as_decimal, is_missing, joined
+from dpjax.frames.labels import as_decimal, joined
 from dpjax.frames.persons import Persons, in_few_groups, rows_of, together
 from dpjax.release import Count, Counts, DistinctCount, Mode, Statistic
 from dpjax.release.grid import Multiples
@@ -99,11 +96,11 @@ class Memory:
         self._count = (
             None if counts is None else np.asarray(columns.numbers(counts)).astype(np.int64)
         )
-        self._labels = [_labels_of(columns, name) for name in by]
+        self._labels = [columns.labels(name) for name in by]
         # The distinct combinations of label codes, ascending, and the index of each row's
         # combination, -1 for none.
         self._different, self._order = _together(self._labels)
-        self._unit = None if persons is None else _labels_of(columns, persons.unit).codes
+        self._unit = None if persons is None else columns.labels(persons.unit).codes
 
     def check_distinct(self, name: Any) -> None:
         """Accept every column, as all distinct values in memory can be counted."""
@@ -176,14 +173,14 @@ class Memory:
         """Count the records of a column in these groups."""
         grid = getattr(statistic, "records_grid", None)
         if isinstance(statistic, DistinctCount):
-            values = _labels_of(self._columns, column).codes
+            values = self._columns.labels(column).codes
             present = values >= 0
         elif (
             isinstance(statistic, Count)
             and not is_numbers(kind := self._columns.kind(column))
             and kind not in TIMES
         ):
-            present = _labels_of(self._columns, column).codes >= 0
+            present = self._columns.labels(column).codes >= 0
             values = np.zeros(len(present), np.int32)
         elif self._persons is not None and isinstance(grid, Multiples):
             numbers, present = _present(self._columns.numbers(column))
@@ -300,42 +297,6 @@ def _present(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         filled = np.where(present, numbers, 0)
         numbers = filled.astype(np.uint64 if filled.max() >= 2**63 else np.int64)
     return numbers, present
-
-
-def _labels_of(columns: Columns, name: Any) -> Labels:
-    """Return a column as labels of which no two are equal.
-
-    Raise ``TypeError`` if the dtype does not ensure that equal labels are shown alike, and that all
-    labels can be sorted, whatever the records are: intervals from 0.0 and from -0.0 are equal, and
-    the objects of a sparse column may have no order. DuckDB's durations are triples of integers.
-    """
-    native: Any = columns._series(name).to_native() if isinstance(columns, FrameColumns) else None
-    triples = str(getattr(native, "type", None)) == "month_day_nano_interval"
-    if columns.kind(name) == "other" and not triples:
-        raise TypeError(
-            f"column {name!r} has a dtype of other values than numbers, text and times, which "
-            "cannot be used as labels: cast it to text."
-        )
-    array: Any = columns._arrays[name] if isinstance(columns, ArrayColumns) else None
-    if getattr(getattr(array, "dtype", None), "kind", None) == "T":
-        # NumPy can neither sort nor compare the missing values of its texts
-        return Labels.of(
-            *numbered_texts([cell if type(cell) is str else None for cell in array.tolist()])
-        )
-    labels = columns.labels(name)
-    if not any(
-        isinstance(label, float) and (label != label or not label) for label in labels.names
-    ):
-        return labels
-    # A dictionary may have NaN; and -0.0 becomes 0.0, as the order of the rows decides which of
-    # them is found first
-    return Labels.of(
-        labels.codes,
-        [
-            None if is_missing(label) else label + 0.0 if isinstance(label, float) else label
-            for label in labels.names
-        ],
-    )
 
 
 def _together(columns: Sequence[Labels]) -> tuple[np.ndarray, np.ndarray]:
