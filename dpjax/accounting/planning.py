@@ -112,8 +112,8 @@ def least_noise(spent: Callable[[float], Spent], *, epsilon: float, delta: float
         noise, at = other, at_other
     # Numerical accounting is smooth to about 1e-5 of epsilon.
     found, more = crossing(excess, noise, other, 5e-7, near=5e-5) * (1 + 5e-7), 5e-7
-    while excess(found) > 0:
-        found, more = found * (1 + more), 2 * more
+    while (over := excess(found)) > 0:
+        found, more = found * (1 + max(more, min(over / slope, 1e-5))), 2 * more
     return found
 
 
