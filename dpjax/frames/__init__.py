@@ -24,16 +24,17 @@ group, so that all groups together cost as much as one (parallel composition). W
 column that identifies the person, a person with all rows: ``per_unit`` combines the rows of a
 person in a group into one record, and a person counts in at most ``max_groups`` groups, each of
 which costs epsilon (the proof is in ``persons``). The guarantee states the unit, and a budget takes
-only one unit. ``by`` needs ``"add_remove"``, since under swap neighbors a person could move from
-one group to another.
+only one unit, and the persons of one column. ``by`` needs ``"add_remove"``, since under swap
+neighbors a person could move from one group to another.
 
 **Groups** are public, known without the data, and named by the caller; or found by a private
 threshold on their size (:class:`PrivateGroups`). Rows of other groups, or with a missing label, are
 left out. Labels are compared by value, and a label that the dtype of its column cannot hold is
 refused; labels of pandas ``object`` columns are compared as text. Databases must compare the text
 of labels and persons by its bytes: DuckDB and SQLite are made to, and most others do unless a
-column has another collation, which must be cast away first. A missing value is absent under
-add/remove, and counts as the lower bound under swap.
+column has another collation, which must be cast away first. Dtypes with equal labels that are shown
+differently, or with labels that have no order, such as intervals, are refused: cast them to text. A
+missing value is absent under add/remove, and counts as the lower bound under swap.
 
 **Dates, times and durations** are values like numbers: ``lower`` and ``upper`` are of the column's
 kind, ``resolution`` is a ``datetime.timedelta``, and released values are of that kind, too.
