@@ -44,7 +44,6 @@ EPSILON, DELTA = (
 )
 
 
-@pytest.mark.slow
 def test_float32_stays_on_the_safe_side():
     """Within its rounding: a part in 10^5 of delta's logarithm, and never below the classical
     conversion.

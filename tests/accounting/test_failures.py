@@ -96,7 +96,6 @@ def test_the_published_case():
         assert found.delta == pytest.approx(delta / (1 - failure), rel=1e-12)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("bound", ["sharp", "published"])
 def test_conditioning_covers_every_pair(bound):
     for epsilon, delta in CASES:
@@ -187,7 +186,6 @@ def test_renyi_divergences_given_success():
         condition_on_success(Guarantee(neighbors="swap", delta=1e-6, zcdp=0.1), 0.1)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("fallback", ["public", "private"])
 def test_a_fixed_number_of_attempts_covers_every_pair(fallback):
     for (epsilon, delta), attempts in itertools.product(CASES, (1, 2, 5)):

@@ -48,7 +48,6 @@ def test_control_broken_mechanisms_are_caught(name):
     assert float(lower_bound(p, q, confidence=SURE).epsilon) > 1.1 * EPSILON
 
 
-@pytest.mark.slow
 def test_the_exact_log_ratio_is_as_sharp_and_its_last_bits_are_a_leak_of_floating_point():
     distribution = HONEST["laplace"]()
     p, q = draws_of(distribution)

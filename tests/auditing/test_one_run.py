@@ -131,7 +131,6 @@ def test_the_confidence_holds_over_the_exact_distribution_of_the_count(guesses):
         assert (bounds == 0).all()
 
 
-@pytest.mark.slow
 def test_the_confidence_with_delta():
     """Each coin is told outright with probability delta. Without the correction the bound would be
     above too often.

@@ -258,7 +258,6 @@ def integral(weights, log_p, log_q, function):
     return weights @ function(log_p, log_q)
 
 
-@pytest.mark.slow
 def test_divergences_against_quadrature(x64):
     """Smooth integrands between edges: 24 nodes are exact to rounding, and beyond 400 the mass is
     below e^-60.
@@ -275,7 +274,6 @@ def test_divergences_against_quadrature(x64):
         np.testing.assert_allclose(values, expected, rtol=1e-11, atol=1e-13)
 
 
-@pytest.mark.slow
 def test_properties_of_the_privacy_profile(x64):
     _, loss, found = with_tails()
     delta = {direction: found["delta_" + direction][5:] for direction in ("forward", "backward")}
@@ -343,7 +341,6 @@ def test_laplace_in_closed_form(x64):
     np.testing.assert_allclose(renyi, list(GOLDEN["laplace"].values()), rtol=1e-9)
 
 
-@pytest.mark.slow
 def test_randomized_response_in_closed_form(x64):
     """The tight pair of pure differential privacy: its divergences are the tight conversions (Bun
     and Steinke 2016).
@@ -442,7 +439,6 @@ def test_unequal_tails(x64):
     np.testing.assert_allclose(run(s, np.nextafter(s, 4.0), np.ones(2))[0], 1 / s, rtol=1e-14)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_losses_far_below_the_smallest_float(dtype, x64):
     """Densities of e^-10000: costs are compared, in float32 too. The oracle has 60 digits."""
@@ -586,7 +582,6 @@ def test_gradients_by_the_data_agree_with_finite_differences(name, x64):
     assert_gradients_agree([name])
 
 
-@pytest.mark.slow
 def test_all_gradients(x64):
     assert_gradients_agree(["delta", "epsilon_at", "renyi", "kl"])
 
@@ -634,7 +629,6 @@ def test_vmap_and_jit_agree_with_the_batch():
     np.testing.assert_allclose(delta, whole.delta(0.3), atol=1e-6)
 
 
-@pytest.mark.slow
 def test_batches_broadcast():
     """Shapes only: nothing is compiled."""
 

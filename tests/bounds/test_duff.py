@@ -169,7 +169,6 @@ def test_proposition_4_on_the_line(setting):
     assert (exact > np.asarray(faster)).any()
 
 
-@pytest.mark.slow
 def test_proposition_4_over_candidates(x64):
     rng = np.random.default_rng(1)
     x = np.floor(rng.exponential(3.0, (40, 60)))
@@ -188,7 +187,6 @@ def test_proposition_4_over_candidates(x64):
     assert (exact > bound / 4).any()
 
 
-@pytest.mark.slow
 def test_theorem_1(setting):
     profile, distribution, data = setting
     betas = np.array([0.02, 0.05, 0.1, 0.2, 0.45, 1.0])
@@ -318,7 +316,6 @@ def test_the_ends_of_lambert_w_and_its_derivative(x64):
         assert float(jax.grad(lambert_w)(jnp.float64(z))) == pytest.approx(central, rel=1e-8)
 
 
-@pytest.mark.slow
 def test_bad_arguments_and_bounds_without_content():
     with pytest.raises(ValueError, match="support"):
         proposition_4(1.0, 1.0, support=-1.0, level_measure=1.0)

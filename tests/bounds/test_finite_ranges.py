@@ -98,7 +98,6 @@ def test_inverse_sensitivity_lemma_3_and_theorem_4(n, x64):
     )
 
 
-@pytest.mark.slow
 def test_local_sensitivity_is_that_of_all_datasets_within_k_changes(x64):
     grid = (0.0, 1.0, 4.0, 5.0)
     for data in oracle.all_datasets([3], grid):
@@ -114,7 +113,6 @@ def test_local_sensitivity_is_that_of_all_datasets_within_k_changes(x64):
             )
 
 
-@pytest.mark.slow
 def test_equation_8_needs_the_logarithm_of_1_over_beta():
     for beta in (0.01, 0.2):
         distribution = laplace(0.0, 2.0, sensitivity=3.0)
@@ -197,7 +195,6 @@ def test_noisy_binary_search_theorem_5(noise, sizes, x64):
     assert half_fails
 
 
-@pytest.mark.slow
 def test_theorem_5_fails_where_f_is_the_first_candidate(x64):
     down = maximum(np.zeros((1, 9)), lower=0.0, upper=float(TOP))
     tau = search_shift_for(num_candidates=len(VALUES), failure=0.01, epsilon=2.0)
@@ -206,7 +203,6 @@ def test_theorem_5_fails_where_f_is_the_first_candidate(x64):
     ) == pytest.approx(1.0)
 
 
-@pytest.mark.slow
 def test_bad_parameters_raise():
     for bad in ({"num_candidates": 0, "failure": 0.1}, {"num_candidates": 5, "failure": 0.0}):
         with pytest.raises(ValueError, match=r"num_candidates|failure"):

@@ -89,7 +89,6 @@ def test_absolute_and_largest_errors_are_within_theorem_2():
     assert failed_by_half  # the negative control
 
 
-@pytest.mark.slow
 def test_means_are_within_theorem_11():
     means = LaplaceAnswers(ANSWERS.values / N, ANSWERS.scales)
     truth = TRUTH / np.float32(N)
@@ -107,7 +106,6 @@ def test_means_are_within_theorem_11():
         assert found > 1.02 * max(without, bound - without)  # the controls: neither part is enough
 
 
-@pytest.mark.slow
 def test_largest_errors_of_means_are_within_theorem_11():
     draws = np.asarray(
         LaplaceAnswers(ANSWERS.values / N, ANSWERS.scales).sample(jax.random.key(1), (20_000,))
@@ -160,7 +158,6 @@ def test_the_sum_of_the_noise_is_within_its_tail():
     assert threshold[1] < 0.8 * float(found[1].threshold[2])
 
 
-@pytest.mark.slow
 def test_norms_and_sums_are_within_theorem_2():
     draws = np.asarray(ANSWERS.sample(jax.random.key(2), (20_000,)))
     off = draws - TRUTH[None]

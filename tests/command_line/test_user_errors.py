@@ -186,7 +186,6 @@ def test_a_mistake_in_a_simulation(run, write, monkeypatch, changes, words):
     assert words in run("median", write(GOOD), *options(changes)).mistake
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "words"),
     [

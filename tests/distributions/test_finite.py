@@ -106,7 +106,6 @@ def test_large_costs_are_not_rounded_away():
     np.testing.assert_allclose(farther.probabilities()[:2], exact([0, 1], 1.0), rtol=1e-6)
 
 
-@pytest.mark.slow
 def test_draws_do_not_round_large_costs_away():
     """The sampler's exponents end at 2^24."""
     distribution = Finite(
@@ -185,7 +184,6 @@ def test_stddev_where_the_variance_underflows_or_overflows(scale):
     assert np.isin(found["variance"][:3], [0, INF]).all()
 
 
-@pytest.mark.slow
 def test_candidates_of_mass_2_to_the_minus_28_are_drawn():
     """4095 candidates of 2^-28 each, which a float32 cumulative sum behind a large one does not
     have.
@@ -218,7 +216,6 @@ def test_rows_without_a_distribution():
     assert np.isnan(distribution.quantile(0.5)).tolist() == [True] * 3 + [False] * 2
 
 
-@pytest.mark.slow
 def test_rows_without_a_distribution_by_few_draws_and_by_a_bad_rate():
     distribution = distribution_of([*NO_DISTRIBUTION, COSTS[0]])
     assert np.isnan(distribution.sample(jax.random.key(0))).tolist() == [True, True, True, False]
@@ -227,7 +224,6 @@ def test_rows_without_a_distribution_by_few_draws_and_by_a_bad_rate():
     assert np.isnan(bad_rate.mean()).tolist() == [True, False]
 
 
-@pytest.mark.slow
 def test_gradients_are_finite_with_ties_and_infinite_costs():
     def total(values, costs, rate):
         d = Finite(values, costs, rate)
@@ -241,7 +237,6 @@ def test_gradients_are_finite_with_ties_and_infinite_costs():
         assert jnp.isfinite(gradient).all()
 
 
-@pytest.mark.slow
 def test_gradients_agree_with_differences(x64):
     cost, direction = jnp.asarray(COSTS[0], jnp.float64), jnp.array([0.3, -1.0, 0.2, 0.5, 0.0, 1.0])
 

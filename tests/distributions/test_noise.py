@@ -123,7 +123,6 @@ def test_cauchy_agrees_with_quadrature(gamma, x64):
         assert np.isinf(error_aside)
 
 
-@pytest.mark.slow
 def test_laplace_log_normal_agrees_with_quadrature(x64):
     noise = LaplaceLogNormal(jnp.zeros(()), jnp.ones(()), jnp.asarray(SIGMAS))
     z, sigma = np.broadcast_arrays(POINTS[:9, None], SIGMAS)
@@ -156,7 +155,6 @@ def test_laplace_log_normal_agrees_with_quadrature(x64):
     np.testing.assert_allclose(found["log_prob"][:, 0], plain.log_prob(z[:, 0]), rtol=1e-13)
 
 
-@pytest.mark.slow
 def test_laplace_log_normal_far_out_and_at_large_sigma(x64):
     """Against 60 standard deviations at a step of 1/2048."""
     sigma, z = np.array([0.2, 0.5, 4.0]), np.array([50.0, 1e5, 1e12])
@@ -249,7 +247,6 @@ def test_draws_follow_the_exact_cdf(name):
     assert abs(np.corrcoef(ranks.T)[0, 1]) < 5 / np.sqrt(DRAWS)
 
 
-@pytest.mark.slow
 def test_injected_words_reach_both_tails():
     """A pair of words of all zeros and of all ones: the quantiles 2^-65 and 1 - 2^-65."""
     tail = jnp.float32(2.0**-65)
@@ -300,7 +297,6 @@ def test_clamped_means_keep_their_digits_between_distant_bounds():
     np.testing.assert_allclose(far.mean(), np.exp(-20) / 2, rtol=1e-5)
 
 
-@pytest.mark.slow
 def test_bad_rows_are_nan_and_alone():
     noise = Cauchy(jnp.zeros(3), jnp.array([1.0, jnp.nan, 1.0]))
     np.testing.assert_array_equal(np.isnan(noise.sample(jax.random.key(0))), [False, True, False])
@@ -316,7 +312,6 @@ def test_bad_rows_are_nan_and_alone():
         Clamped.of(noise, lower=1, upper=0)
 
 
-@pytest.mark.slow
 def test_moments_of_a_sigma_with_fewer_axes_than_the_batch():
     scale = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], np.float32)
     sigma = np.array([0.0, 0.5, 1.0], np.float32)
@@ -405,7 +400,6 @@ def test_stddev_where_the_variance_underflows_or_overflows(scale):
         assert float(noise.variance()) in (0, np.inf)  # the control: a root of it would be wrong
 
 
-@pytest.mark.slow
 def test_far_quantiles_stay_on_the_curve():
     """Where the density underflows in float32."""
     p = np.array([1e-3, 1e-19, 1e-21, 1e-30])

@@ -100,7 +100,6 @@ def test_closed_forms_agree_with_quadrature(x64):
     )
 
 
-@pytest.mark.slow
 def test_float32_stays_within_its_rounding_of_float64(x64):
     points = np.random.default_rng(2).uniform(-3.5, 6, (7, ROWS))
     distributions = (
@@ -118,7 +117,6 @@ def test_float32_stays_within_its_rounding_of_float64(x64):
         np.testing.assert_allclose(found, expected, atol=factor * 5 * 12 * 11 * unit)
 
 
-@pytest.mark.slow
 def test_ends_of_the_support(x64):
     edges = random_fields(ties=False)[0][0][3]
     bottom, top = edges[0], edges[-1]
@@ -186,7 +184,6 @@ def test_tails_agree_with_long_pieces(scales, x64):
     assert cut.tails is None
 
 
-@pytest.mark.slow
 def test_survival_is_precise_where_one_minus_cdf_is_not(x64):
     distribution = tailed()
     far = 3.0 + 0.5 / 0.75 * 80
@@ -195,7 +192,6 @@ def test_survival_is_precise_where_one_minus_cdf_is_not(x64):
     )
 
 
-@pytest.mark.slow
 def test_log_prob_reaches_tails_whose_mass_underflows():
     distribution = piecewise_laplace(
         from_radii(jnp.float32(0), jnp.ones(250, jnp.float32), neighbors="swap", step=1.0), 1.0
@@ -216,7 +212,6 @@ def test_tails_of_long_pieces_keep_their_relative_precision():
     np.testing.assert_allclose(distribution.cdf(-y), exact, rtol=2e-5)
 
 
-@pytest.mark.slow
 def test_moments_do_not_depend_on_where_the_data_are():
     for at in (0.0, 1e5, 1e6):
         distribution = laplace(jnp.float32(at), 100.0, sensitivity=4.0)
@@ -239,7 +234,6 @@ def test_an_empty_batch_has_empty_results():
         assert result.shape == (0,)
 
 
-@pytest.mark.slow
 def test_restrict_conditions_the_distribution(x64):
     distribution = random_distribution(11)
 
@@ -259,7 +253,6 @@ def test_restrict_conditions_the_distribution(x64):
     assert np.isnan(nothing)
 
 
-@pytest.mark.slow
 def test_reflection_is_an_involution(x64):
     distribution = tailed()
     points = np.array([-4.0, 0.3, 2.0, 5.0])

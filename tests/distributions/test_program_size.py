@@ -41,7 +41,6 @@ def test_programs_are_small(name, profile):
     assert most / 4 < found <= most, found  # the lower end: the count sees something
 
 
-@pytest.mark.slow
 def test_plain_laplace_noise_does_not_carry_the_pieces():
     found = operations(
         lambda key: dpjax.laplace(jnp.zeros(8), 1.0, sensitivity=1.0).sample(key), jax.random.key(0)

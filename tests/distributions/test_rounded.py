@@ -662,7 +662,6 @@ def test_what_does_not_go_with_a_resolution_is_refused():
         dpjax.median(jnp.zeros(3), lower=0, upper=4, neighbors="swap", resolution=jnp.asarray(1.0))
 
 
-@pytest.mark.slow
 def test_sums_of_many_integers_are_exact_in_float32():
     n = 2**17
     x = np.random.default_rng(0).integers(0, 30, n)

@@ -79,7 +79,6 @@ def test_draws_follow_the_exact_cdf(method, mechanism, rho):
     assert_rejected(draws, other.cdf)
 
 
-@pytest.mark.slow
 def test_within_a_piece_the_two_mechanisms_differ():
     """Same pieces with the same probabilities: the control is another distribution inside them."""
     profile = median(jnp.array([0.5]), lower=0, upper=1, neighbors="swap")

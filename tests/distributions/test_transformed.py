@@ -522,7 +522,6 @@ def test_moments_have_gradients(x64):
         np.testing.assert_allclose(derivative, difference, rtol=1e-4)
 
 
-@pytest.mark.slow
 def test_laplace_noise_on_a_logarithmic_scale_has_the_moments_of_a_log_laplace(x64):
     """E e^(b X) = 1 / (1 - b^2) for a standard Laplace X."""
     b, top = np.array([0.2, 0.4]), np.exp(2.0)

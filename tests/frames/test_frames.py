@@ -614,7 +614,6 @@ def test_a_missing_label_is_in_no_group_in_every_kind():
                 frames.release(people, "age", groups=["a", missing], **asked)
 
 
-@pytest.mark.slow
 def test_groups_of_any_size_are_released():
     people = from_pandas(x=np.ones(2**23 + 1, bool))  # from here on 0.2 raised
     found = frames.release(

@@ -180,7 +180,6 @@ def test_probabilities_and_the_joint_density_are_those_of_the_threshold(x64):
     assert np.isneginf(outside).all()
 
 
-@pytest.mark.slow
 def test_gradients_are_those_of_the_formula(x64):
     queries, epsilon = jnp.array([0.0, -jnp.inf, 0.5, 3.0]), jnp.asarray(1.0)
     mean = jax.jit(lambda *given: above_threshold(*given, threshold=0.5).index().mean())

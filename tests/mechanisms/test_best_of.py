@@ -127,7 +127,6 @@ def test_attempts_of_bounded_range_stay_within_their_bound(name, x64):
         )
 
 
-@pytest.mark.slow
 def test_gaussian_attempts_stay_within_their_curve(x64):
     """Scores of N(0, 1) and N(0.4, 1) in fine cells, the larger or the smaller the better."""
     points = np.linspace(-9.8, 10.2, 1001)

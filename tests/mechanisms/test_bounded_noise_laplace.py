@@ -42,7 +42,6 @@ def test_the_delta_is_exact_and_no_smaller_one_holds(epsilon, x64):
         assert deltas(epsilon, 3 * delta if delta < 0.1 else 0.45, epsilon).max() > 1.2 * delta
 
 
-@pytest.mark.slow
 def test_the_range_is_the_published_one_and_holds_the_draws(x64):
     for epsilon in (1e-9, 0.3, 2.0, 30.0):
         distribution = bounded_noise_laplace(0.0, epsilon, sensitivity=SENSITIVITY, delta=1e-4)
@@ -56,7 +55,6 @@ def test_the_range_is_the_published_one_and_holds_the_draws(x64):
     assert_rejected(1.1 * draws, distribution.cdf)
 
 
-@pytest.mark.slow
 def test_the_golden_half_widths(x64):
     golden = GOLDEN["trunc_laplace_halfwidth"]
     epsilon, delta = np.array(
@@ -67,7 +65,6 @@ def test_the_golden_half_widths(x64):
     np.testing.assert_array_equal(edges[:, 0], -edges[:, 2])
 
 
-@pytest.mark.slow
 def test_parameters_are_checked():
     for bad in ({"delta": 0.5}, {"delta": 0.0}, {"sensitivity": 0.0}, {"epsilon": -1.0}):
         given = {"epsilon": 1.0, "sensitivity": 1.0, "delta": 1e-3, **bad}
@@ -79,7 +76,6 @@ def test_parameters_are_checked():
     np.testing.assert_array_equal(np.isnan(distribution.mean_abs_error(0.0)), [False, True])
 
 
-@pytest.mark.slow
 def test_noise_below_the_spacing_of_floats_stays_near_the_value():
     values = np.array([1e8, -1e8, 1e7, 0.0], np.float32)
     draws = np.asarray(

@@ -61,7 +61,6 @@ def utility_as_printed(y, data, low, high):
     raise AssertionError((y, data))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("n", [6, 7])
 def test_the_median_is_the_step_function_of_the_paper(n, x64):
     data = np.sort(np.random.default_rng(n).uniform(0.0, 1.0, n))
@@ -109,7 +108,6 @@ def test_the_median_is_private(x64):
     assert result.range == pytest.approx(EPSILON, rel=1e-9)  # and attains the range
 
 
-@pytest.mark.slow
 def test_an_empty_dataset_with_the_value_in_the_middle(x64):
     """The paper's y_0 = a: an empty dataset has the median a. Duff does not see it (one addition
     reaches everything), interpolation does: with (a+b)/2 the range of piecewise Laplace is 1.19
@@ -153,7 +151,6 @@ def test_control_its_median_under_swap(x64):
     assert audit(duff(small_profile(swapped), EPSILON), swapped, "swap", GRID).loss >= 1.2 * EPSILON
 
 
-@pytest.mark.slow
 def test_the_mode_is_the_exponential_mechanism_on_the_gap(x64):
     x = np.array([3.0, 1.0, 3.0, 2.0, 3.0, 1.0])
     scores = mode(x, candidates=[1, 2, 3, 4], neighbors="add_remove")
@@ -205,7 +202,6 @@ def levels_and_distances(statistic, datasets):
     return profile.reached, level, distance[[index[data] for data in datasets]]
 
 
-@pytest.mark.slow
 def test_the_levels_of_the_median_are_distances_and_others_are_not():
     """Definition 8 by search over all datasets; a lower quartile falls by removals, but to a value
     that nobody has only by one.
@@ -286,7 +282,6 @@ def test_the_classical_median(x64):
     assert np.abs(four[:, one] - four[:, other]).max() > 1.4 * EPSILON
 
 
-@pytest.mark.slow
 def test_what_it_refuses_and_its_guarantee():
     x = jnp.arange(3.0)
     with pytest.raises(ValueError, match="use inverse_sensitivity"):

@@ -112,7 +112,6 @@ def retry(key, distribution, attempts, draws):
     )
 
 
-@pytest.mark.slow
 def test_draws_follow_the_distribution_and_what_comes_with_them_stays_together():
     distribution = small_distribution("float32")
     index, both = jax.jit(lambda key: retry(key, distribution, 3, 50_000))(jax.random.key(0))
@@ -145,7 +144,6 @@ def test_the_distribution_does_not_change_with_further_rows_or_excluded_candidat
     np.testing.assert_array_equal(np.delete(wider, np.s_[333:533], axis=1), plain)
 
 
-@pytest.mark.slow
 def test_keys_map_and_single_draws_are_those_of_the_batch():
     def draw(key):
         return exponential_noise(key, ())
@@ -246,7 +244,6 @@ def test_control_a_success_that_depends_on_the_data(x64):
     assert hockey_stick(logs, pairs, claim.epsilon) >= 0.3 > 100 * claim.delta
 
 
-@pytest.mark.slow
 def test_derivatives_are_those_of_the_formula(x64):
     accepted = jnp.array([1.0, 0.0, 0.5, 0.0])
 

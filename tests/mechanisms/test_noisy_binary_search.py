@@ -152,7 +152,6 @@ def test_control_the_published_scale(k, x64):
             )
 
 
-@pytest.mark.slow
 def test_control_a_threshold_that_depends_on_the_data(x64):
     down, epsilon = down_sensitivity_of("max"), 2.0
     # Not capped below four people
@@ -175,7 +174,6 @@ def renyi(distribution, pairs, alpha):
 ORDERS = (1.001, 1.5, 2.0, 4.0, 16.0, 64.0)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [n if n == "max" else pytest.param(n, marks=pytest.mark.slow) for n in DEFINITIONS]
 )
@@ -320,7 +318,6 @@ def test_draws_follow_the_exact_law():
     assert_counts_rejected(counts, other.probabilities())
 
 
-@pytest.mark.slow
 def test_bad_parameters_raise():
     down = maximum(jnp.ones(3), lower=0.0, upper=2.0)
     good = {"tau": 1.0, "candidates": [0.0, 1.0, 2.0], "epsilon": 1.0}

@@ -142,7 +142,6 @@ def test_control_gaussian_noise_for_one_query_less(x64):
     assert wrong >= 1.03 * order * rho
 
 
-@pytest.mark.slow
 def test_control_a_common_shift_is_free_and_a_sensitivity_is_not(x64):
     points, pairs = vectors(4, 3)
     shifted = points + jnp.arange(256.0)[:, None]
@@ -156,7 +155,6 @@ def test_control_a_common_shift_is_free_and_a_sensitivity_is_not(x64):
     assert wrong >= 1.3
 
 
-@pytest.mark.slow
 def test_rows_without_a_distribution_and_excluded_candidates():
     scores = jnp.array(
         [

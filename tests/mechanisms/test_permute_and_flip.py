@@ -127,7 +127,6 @@ def test_the_error_is_never_larger_than_that_of_the_exponential_mechanism(x64):
     assert (ours >= theirs / 2 * (1 - 1e-12)).all()
 
 
-@pytest.mark.slow
 def test_the_noisy_maximum_has_these_probabilities(x64):
     draws = 40_000
     scores = np.array([0.0, -1.0, -1.5, 0.5, -8.0, 0.5])

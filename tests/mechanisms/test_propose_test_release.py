@@ -126,7 +126,6 @@ def test_shapes_broadcast_and_parameters_are_checked():
     assert GRID[-1] == float(local.upper)
 
 
-@pytest.mark.slow
 def test_rows_that_differ_in_delta_only_have_draws_of_their_own():
     local = local_sensitivity(
         np.linspace(0, 1, 101), lower=0, upper=1, neighbors="add_remove", definition="lower"

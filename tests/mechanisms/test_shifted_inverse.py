@@ -66,7 +66,6 @@ def assert_private(result, epsilon):
     assert result.range <= epsilon * (1 + ROUNDING), result
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", statistics())
 def test_golden_losses_on_the_line(name, x64):
     """Every dataset and neighbor at both limits of every breakpoint; the losses are the golden
@@ -125,7 +124,6 @@ def test_removals_are_the_post_s_losses_with_sensitivity_1(name, x64):
         assert np.abs(difference).max() == 1
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", statistics(quick=("max",)))
 def test_one_person_replaced_costs_no_more(name, x64):
     """Unlike for profiles in general, a removal and an addition move h in opposite directions."""
@@ -152,7 +150,6 @@ def test_loss_and_range_on_candidates(name, x64):
     assert worst == pytest.approx(1.0, rel=1e-9)
 
 
-@pytest.mark.slow
 def test_the_maximum_on_the_line_is_piecewise_laplace_of_a_large_order_statistic(x64):
     x = jnp.asarray(np.random.default_rng(1).uniform(0, 6, (3, 12)))
     distribution = shifted_inverse(maximum(x, lower=0.0, upper=TOP), 1.5, tau=3)
@@ -281,7 +278,6 @@ def test_control_candidates_at_the_full_rate_and_removals_in_the_wrong_order(x64
     )
 
 
-@pytest.mark.slow
 def test_why_the_cost_on_candidates_counts_strictly_below(x64):
     """Footnote 4: with l in both places, |l - tau|, the mechanism is private too, but on constant
     data it has no target.
@@ -372,7 +368,6 @@ def test_more_people_than_the_array_holds_for_the_shift():
     assert np.isfinite(distribution.sample(jax.random.key(0))).all()
 
 
-@pytest.mark.slow
 def test_bad_parameters_raise():
     down = maximum(X, lower=0.0, upper=20.0)
     for bad in ([2.0, 1.0], [1.0, 1.0], [0.0, np.inf], [np.nan]):

@@ -137,7 +137,6 @@ def test_cauchy_audits_of_both_medians_at_the_optimal_beta(definition, x64):
             )
 
 
-@pytest.mark.slow
 def test_published_constants_and_the_tail_bound(x64):
     smooth = smooth_sensitivity(np.arange(9.0), 0.1, lower=0, upper=9, neighbors="swap")
     distribution = smooth_cauchy(smooth, 1.2, calibration="published")

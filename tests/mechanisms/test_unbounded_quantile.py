@@ -202,7 +202,6 @@ def test_probabilities_are_those_of_brute_force(q, neighbors, x64):
     np.testing.assert_allclose(np.where(exact > 1e-12, single / exact, 1), 1, atol=1e-5)
 
 
-@pytest.mark.slow
 def test_the_grid(x64):
     values = np.asarray(unbounded_quantile([1.0], "0.9", 1.0, lower=-5, neighbors="swap").values)
     assert values[0] == -5
@@ -221,7 +220,6 @@ def test_the_grid(x64):
     np.testing.assert_array_equal(each.values, [[0, 1, 3, 7], [7, 8, 10, 14]])
 
 
-@pytest.mark.slow
 def test_the_base_is_only_a_resolution(x64):
     x = np.exp(np.random.default_rng(0).normal(10, 1, 300))
     coarse, fine = (
@@ -296,7 +294,6 @@ def test_above_threshold_with_noise_on_the_queries(epsilon, base, share, stated,
     assert here < noisy
 
 
-@pytest.mark.slow
 def test_the_answer_is_near_an_extreme_quantile():
     x = np.random.default_rng(0).lognormal(10.5, 0.8, (4, 1000)).astype(np.float32)
     for neighbors in DATASETS:
@@ -351,7 +348,6 @@ def test_data_never_raise():
     assert np.isfinite(law([1, 2], "swap")).all()
 
 
-@pytest.mark.slow
 def test_counts_masks_and_integers():
     x, options = (
         np.array([[3, 9, 27, 81], [5, 5, 6, 7]]),

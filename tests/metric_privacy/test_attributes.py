@@ -141,7 +141,6 @@ def test_instance_specific_privacy_is_that_of_its_shortest_paths(x64):
     assert float(most.budgets[0, 1]) == 10.0
 
 
-@pytest.mark.slow
 def test_hostile_attributes():
     with pytest.raises(ValueError, match="each of the 3 attributes"):
         weighted_hamming(CODES, budgets=[1.0, 2.0])
@@ -183,7 +182,6 @@ def test_narrow_integers_do_not_overflow():
     np.testing.assert_array_equal(from_dates(days, epsilon=1.0).budgets, apart)
 
 
-@pytest.mark.slow
 def test_codes_that_int32_does_not_hold_do_not_wrap_around(x64):
     for code in (2**32, 2**32 + 1, -(2**32)):
         found = value_budgets(jnp.array([[0], [code]]), budgets=[[1.0, 2.0]], rule="sum").budgets
@@ -216,7 +214,6 @@ def test_moments_of_a_century_are_told_apart_by_seconds():
     assert not np.allclose(np.diff(days) * 86400, 1.0, rtol=0.5)  # control
 
 
-@pytest.mark.slow
 def test_the_product_of_universes():
     """Records of all attributes one by one: what any two of them may cost is what their attributes
     cost together.

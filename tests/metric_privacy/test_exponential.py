@@ -164,7 +164,6 @@ def test_points_sweeps_and_hostile_counts(x64):
     assert np.isfinite(slope)
 
 
-@pytest.mark.slow
 def test_errors_and_guarantee(x64):
     metric = from_budgets(BUDGETS)
     promised = metric_exponential.guarantee(metric).guarantee(neighbors="swap")
@@ -237,7 +236,6 @@ def test_the_rounding_of_many_records_is_taken_from_the_budgets():
     assert loss(exact)[2] > 2
 
 
-@pytest.mark.slow
 def test_differences_that_cancel_are_not_missing_from_the_scale():
     weights = np.array([[-0.3, 1e6], [-0.31, 1e6]])
     assert float(selection_scale(weights, uniform(2, epsilon=1e-6))) >= 5000

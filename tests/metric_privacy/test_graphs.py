@@ -62,7 +62,6 @@ def test_a_tree(x64):
     np.testing.assert_array_equal(found.budgets, 0.5 * np.array(steps))
 
 
-@pytest.mark.slow
 def test_hostile_graphs():
     with pytest.raises(ValueError, match="edges must join nodes from 0 to 2"):
         from_graph([[0, 3]], size=3, budgets=1.0)

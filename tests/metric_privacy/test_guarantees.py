@@ -176,7 +176,6 @@ def test_unprotected_pairs():
     )
 
 
-@pytest.mark.slow
 def test_a_universe_of_one():
     alone = MetricGuarantee(uniform(1, epsilon=1))
     assert alone.guarantee(neighbors="swap").epsilon == 0

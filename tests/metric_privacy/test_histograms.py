@@ -143,7 +143,6 @@ def loss(distribution, other):
     return np.nanmax(np.abs(seen(distribution) - seen(other)), axis=-1)
 
 
-@pytest.mark.slow
 def test_the_loss_of_selections_stays_within_the_budget():
     before, after, budget = datasets()
     metric = from_budgets(BUDGETS * 1e-2)
@@ -246,7 +245,6 @@ def test_counts_of_every_kind_of_number():
         counts_of(3, jnp.float32, 1)
 
 
-@pytest.mark.slow
 def test_the_null_record_counts_exactly_what_is_missing():
     counts, total = whole_histogram([2**24 + 1, 5], 3, "add_remove", jnp.float32, 2**25)
     null_record = int(counts.high[2]) + int(counts.low[2])
@@ -257,7 +255,6 @@ def test_the_null_record_counts_exactly_what_is_missing():
     assert counts.high.shape == (3, 2)
 
 
-@pytest.mark.slow
 def test_queries_that_could_overflow_have_no_answer_for_any_dataset():
     """Where some histograms have a finite answer and their neighbors none, that alone tells them
     apart.
@@ -275,7 +272,6 @@ def test_queries_that_could_overflow_have_no_answer_for_any_dataset():
         )
 
 
-@pytest.mark.slow
 def test_integer_scores_are_not_rounded():
     """Counts above 2^24, whose neighbors float32 would move by 2 or by nothing."""
     metric, large = from_budgets([[0, 0.5], [0.5, 0]]), 2**24

@@ -86,7 +86,6 @@ def test_with_the_null_record_a_record_more_is_within_its_budget_too(x64):
     assert max(found[a, b] / BUDGETS[i, j] for a, b, i, j in moves(histograms)) <= 1 + 1e-9
 
 
-@pytest.mark.slow
 def test_an_answer_without_noise_is_exact_and_one_without_budget_is_none():
     distribution = LaplaceAnswers(jnp.array([3.0, 3.0, 3.0]), jnp.array([0.0, 2.0, jnp.inf]))
     draws, error = jax.jit(
@@ -118,7 +117,6 @@ def summary(distribution):
     }
 
 
-@pytest.mark.slow
 def test_every_method_of_exact_and_refused_answers():
     found = summary(LaplaceAnswers(jnp.array([3.0, 3.0, 3.0]), jnp.array([0.0, 2.0, jnp.inf])))
     found = {name: np.asarray(value) for name, value in found.items()}
@@ -173,7 +171,6 @@ def laplace_cdf(z):
     return np.where(z < 0, np.exp(-np.abs(z)) / 2, 1 - np.exp(-np.abs(z)) / 2)
 
 
-@pytest.mark.slow
 def test_bad_counts_are_no_records_and_batches_broadcast():
     metric = from_budgets(BUDGETS)
     hostile = np.array([[2.0, np.nan, -3.0, np.inf], [2.0, 0.0, 0.0, 0.0]], np.float32)
@@ -183,7 +180,6 @@ def test_bad_counts_are_no_records_and_batches_broadcast():
     np.testing.assert_array_equal(distribution.values[0], distribution.values[1])
 
 
-@pytest.mark.slow
 def test_scales_that_overspend_are_refused():
     metric = from_budgets(BUDGETS)
     x = [2.0, 0.0, 1.0, 0.0]
@@ -228,7 +224,6 @@ def test_one_program_serves_a_sweep_over_epsilon(x64):
     np.testing.assert_allclose(mapped, errors(x, epsilon, strategy="common"), rtol=1e-9)
 
 
-@pytest.mark.slow
 def test_a_constant_that_is_answered_exactly_does_not_round_neighbors_apart():
     """Its scale is 0, so one unit in the last place between neighbors is an infinite loss."""
     metric, query = uniform(3, epsilon=1.0), [[0.1, 0.1, 0.1]]

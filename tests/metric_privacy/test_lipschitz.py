@@ -160,7 +160,6 @@ def test_the_null_record_and_points(x64):
             np.testing.assert_allclose(one, other, rtol=1e-12)
 
 
-@pytest.mark.slow
 def test_errors(x64):
     metric = from_budgets([[0, 1], [1, 0]])
     with pytest.raises(ValueError, match="shape"):

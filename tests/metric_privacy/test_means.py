@@ -41,7 +41,6 @@ def test_marginals_are_optimal_and_within_the_budgets(kind, x64):
         assert float(instances.load(*(instances.exact(part) for part in parts))) <= 1 + 1e-12
 
 
-@pytest.mark.slow
 def test_marginals_without_the_triangle_inequality_stay_within_the_budgets(x64):
     rng = np.random.default_rng(2)
     budgets = instances.metrics(40, "blowfish", rng)

@@ -139,7 +139,6 @@ def test_the_null_record():
     assert np.isnan(lazy.dense().budgets).all()
 
 
-@pytest.mark.slow
 def test_metrics_add_up_and_scale(x64):
     one, other = from_points(POINTS, epsilon=1.0), uniform(7, epsilon=[[0.5], [1.5]])
     by_hand = np.asarray(one.budgets)
@@ -194,7 +193,6 @@ def test_budgets_of_ones_own():
     np.testing.assert_array_equal(spoilt[-1], [[0, 1], [1, 0]])
 
 
-@pytest.mark.slow
 def test_bad_points_raise_and_jax_points_spoil_themselves():
     for bad in (np.nan, np.inf):
         with pytest.raises(ValueError, match="points must be finite"):
@@ -236,7 +234,6 @@ def test_one_trace_for_a_sweep_and_vmap_is_the_batch(x64):
     np.testing.assert_allclose(rows, np.stack(found), rtol=1e-14)
 
 
-@pytest.mark.slow
 def test_derivatives(x64):
     def cost(points, epsilon):
         metric = from_points(points, epsilon=epsilon)

@@ -291,7 +291,6 @@ def test_the_null_record(x64):
     ).epsilon == pytest.approx(1.0)
 
 
-@pytest.mark.slow
 def test_errors_and_guarantee(x64):
     metric = from_budgets(BUDGETS)
     queries = lipschitz_queries(QUERIES, metric)

@@ -165,7 +165,6 @@ def test_statistics_cost_no_more_than_marginals_with_elements_that_are_almost_on
         assert (np.asarray(fit.closed_form) > 5 * np.asarray(marginals.objective)).any()
 
 
-@pytest.mark.slow
 def test_bad_arguments():
     metric = from_points([[0.0], [1.0]], epsilon=1.0)
     with pytest.raises(ValueError, match="loss must be one of"):

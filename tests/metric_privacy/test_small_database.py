@@ -154,7 +154,6 @@ def test_shapes_and_hostile_counts(x64):
     assert np.isnan(small_db(bad, infeasible, size=M).probabilities()).all()
 
 
-@pytest.mark.slow
 def test_errors_and_guarantee(x64):
     metric = from_budgets(BUDGETS)
     asked = lipschitz_queries(QUERIES, metric)

@@ -147,7 +147,6 @@ def test_the_rate_of_a_choice_is_tight():
     assert 0.5 - 1e-9 < np.max(np.abs(logs[0] - logs[1])) <= 0.5
 
 
-@pytest.mark.slow
 def test_draws_of_a_choice_are_those_that_are_simulated():
     x = [2, 1, 3]
     found = release.metric_choice(x, METRIC, weights=WEIGHTS, resolution=1, draws=2000)

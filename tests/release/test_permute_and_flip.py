@@ -42,7 +42,6 @@ def costs_of(neighbors):
     )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("neighbors", ["add_remove", "swap"])
 def test_it_is_the_mechanism_for_candidates_on_the_same_costs(neighbors, x64):
     for epsilon in (0.1, 1.0, 8.0):

@@ -86,7 +86,6 @@ def test_control_the_local_sensitivity_of_the_dataset_alone(x64):
     assert audit(distribution_of(constant), DATASETS, "swap", GRID).range >= 1.2 * 2.0
 
 
-@pytest.mark.slow
 def test_functions_arrays_and_a_running_maximum():
     options = {"neighbors": "swap", "lower": LOW, "upper": HIGH}
     array = local_sensitivities(3)
@@ -205,7 +204,6 @@ def test_steps_after_radii_that_are_longer_than_a_step(num_steps, x64, monkeypat
     assert max(audited(k).range for k in (1, 2, 3)) > 1.5
 
 
-@pytest.mark.slow
 def test_a_range_ends_at_its_bounds_for_every_dataset():
     """Not at a rounded sum that comes close."""
     x = np.random.default_rng(1).uniform(0.1, 1000, (50, 5))

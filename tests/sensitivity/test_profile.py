@@ -56,7 +56,6 @@ def test_truncation_to_steps_is_one_linear_piece_or_separate_ones():
     assert cdf[0][5:].tolist() == [0, 1]
 
 
-@pytest.mark.slow
 def test_too_few_static_steps_end_in_a_jump():
     cut = profile().truncate(1, step=2.0, num_steps=1)
     assert cut.upper.tolist() == [3.0, 4.0, 6.0, 10.0]
@@ -64,7 +63,6 @@ def test_too_few_static_steps_end_in_a_jump():
     assert float(inverse_sensitivity(cut, 1.0).cdf(0.0)) == 0
 
 
-@pytest.mark.slow
 def test_truncation_composes_and_keeps_the_relation():
     cut = profile("add_remove").truncate(3).truncate(1)
     assert cut.neighbors == "add_remove"
@@ -134,7 +132,6 @@ def test_constant_radii_are_the_laplace_distribution(x64):
     assert np.abs(np.asarray(leaking.cdf(y)) - np.asarray(bounded.cdf(y)))[y == 0] > 0.01
 
 
-@pytest.mark.slow
 def test_radii_beyond_the_bounds_are_clamped_and_long_ones_to_the_step():
     profile = from_radii(9.0, [2.0, 2.0], neighbors="swap", lower=0, upper=10)
     assert profile.upper.tolist() == [9, 10, 10, 10]

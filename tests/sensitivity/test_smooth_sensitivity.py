@@ -105,7 +105,6 @@ def test_local_sensitivity_at_every_distance_is_exact(neighbors, definition, sea
         np.testing.assert_allclose(found.value[row], statistic_of(definition)(data), atol=1e-12)
 
 
-@pytest.mark.slow
 def test_swap_without_a_count_and_at_fixed_ranks(x64):
     datasets = oracle.all_datasets([4], GRID)
     x, _ = padded(datasets, 4)
@@ -246,7 +245,6 @@ def test_golden_numbers(neighbors, key, x64):
         np.testing.assert_allclose(bound, [GOLDEN[f"{name}_{beta}"] for beta in betas], rtol=1e-9)
 
 
-@pytest.mark.slow
 def test_swap_agrees_with_all_pairs_on_long_rows(x64):
     rng = np.random.default_rng(0)
     for n in (40, 41):
@@ -330,7 +328,6 @@ def test_padding_changes_no_bit(neighbors, definition):
         np.testing.assert_array_equal(whole[:7], few)
 
 
-@pytest.mark.slow
 def test_long_ties_leave_a_positive_bound():
     bound = smooth_sensitivity(
         np.full(301, 0.5, np.float32), 1.0, lower=0, upper=1, neighbors="add_remove"

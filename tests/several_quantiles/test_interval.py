@@ -168,7 +168,6 @@ def test_rank_errors_are_within_the_bound(neighbors, epsilon, x64):
     assert (bounds < 0.1).mean() > 0.1
 
 
-@pytest.mark.slow
 def test_pairs_count_twice(x64):
     # Two gaps: y_1 is as far above its rank in the first as y_2 in the second one.
     x = np.concatenate([np.arange(60.0), 5000 + np.arange(97.0), 10000 + np.arange(43.0)])

@@ -73,7 +73,6 @@ def test_estimates_follow_the_exact_distribution():
         assert_counts_rejected(estimate.counts[row], probabilities(off, row))
 
 
-@pytest.mark.slow
 def test_the_mean_absolute_error_is_the_exact_one_and_not_that_of_another_epsilon():
     draws = 200_000
     estimate = simulate(
@@ -133,7 +132,6 @@ def test_pairwise_sums_are_sums():
         np.testing.assert_array_equal(add(values), values.sum(0))
 
 
-@pytest.mark.slow
 def test_merging_counts_beyond_32_bits():
     """The billionth draw counts as much as the first: 2^34 draws in chunks of 2^30, known in closed
     form.
@@ -182,7 +180,6 @@ def test_small_chunks_of_few_rows_compile(chunk):
     assert (np.abs(estimate.mean - np.asarray(MEANS)) < 6 * estimate.standard_error).all()
 
 
-@pytest.mark.slow
 def test_a_distribution_of_somebody_else_draws_each_row_by_its_own_key():
     estimate = simulate(
         KEY, lambda x: Foreign(x[:, None] + jnp.arange(2.0)), MEANS, draws=250, chunk=100
@@ -358,7 +355,6 @@ def test_bad_arguments(error, message, change):
         )
 
 
-@pytest.mark.slow
 def test_epsilon_may_be_an_axis_after_the_rows():
     def distribution(x):
         return Plain(x[:, None] + jnp.array([0.0, 2.0]))
@@ -404,7 +400,6 @@ def test_an_interrupted_run_goes_on_to_the_same_numbers(tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["run"]
 
 
-@pytest.mark.slow
 def test_a_finished_run_goes_on_to_more_draws(tmp_path):
     path = tmp_path / "run"
     first = simulate(KEY, Plain, MEANS, draws=750, checkpoint=path, **OPTIONS)
@@ -421,7 +416,6 @@ def statistic_with(constant):
     return lambda y, x: inner(y)[:, :, None]
 
 
-@pytest.mark.slow
 def test_a_checkpoint_of_another_run_is_refused_and_the_message_says_why(tmp_path):
     path = tmp_path / "run"
     weights = np.arange(3, dtype=np.float32)
@@ -470,7 +464,6 @@ def test_a_checkpoint_of_another_run_is_refused_and_the_message_says_why(tmp_pat
     go(statistic=statistic_with(weights.copy()))  # the same in another place in memory
 
 
-@pytest.mark.slow
 def test_a_checkpoint_of_another_version_device_or_rounding_is_refused(tmp_path, monkeypatch):
     def go(name):
         return simulate(KEY, Plain, MEANS, draws=20, chunk=10, checkpoint=tmp_path / name)
@@ -594,7 +587,6 @@ def test_a_checkpoint_with_damaged_fields_and_a_digest_that_fits_is_refused(tmp_
         simulate(KEY, Plain, MEANS, draws=30, checkpoint=tmp_path)
 
 
-@pytest.mark.slow
 def test_float64(x64):
     means = np.array([1.0, 2.0])
     estimate = simulate(KEY, Plain, means, draws=500, chunk=500)

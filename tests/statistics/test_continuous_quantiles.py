@@ -101,7 +101,6 @@ def test_the_profile_is_the_interpolated_record_at_a_real_rank(neighbors, x64):
 DEFINITIONS = ("continuous", "linear")
 
 
-@pytest.mark.slow
 def test_at_one_half_piecewise_laplace_has_the_distribution_of_the_linear_median(x64):
     """Under add/remove for every n; under swap for odd n, where the linear median's knots are the
     records too.
@@ -164,7 +163,6 @@ def test_truncation_cuts_at_level_k_and_stays_private(neighbors, q, x64):
         np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.slow
 def test_control_a_slope_to_the_bound_beside_a_knot(x64):
     """Truncation as for whole levels: from level k at the cut to k + 1 at the bound."""
     for neighbors, q, k in (("swap", Fraction(1, 2), 1), ("add_remove", Fraction(1, 4), 1)):
@@ -194,7 +192,6 @@ def test_control_levels_in_units_that_are_too_small(neighbors, x64):
     assert losses(wrong, neighbors, 2.0).range >= 1.3 * 2.0
 
 
-@pytest.mark.slow
 def test_control_a_fixed_rank_where_the_number_of_records_is_private(x64):
     """Levels of a full row used for every row."""
     profile = continuous("add_remove", Fraction(1, 4))

@@ -18,7 +18,6 @@ def draw(key, x):
     ).sample(key)
 
 
-@pytest.mark.slow
 def test_a_program_from_records_to_draws_survives_the_journey():
     pytest.importorskip("flatbuffers", reason="jax.export needs it to write")
     key = jax.random.key(0)

@@ -158,7 +158,6 @@ def test_the_range_of_changes_of_counts_is_twice_their_sensitivity(neighbors):
     assert (sharper <= gap - gap.max(axis=-1, keepdims=True)).all()
 
 
-@pytest.mark.slow
 def test_hostile_records_count_for_nobody():
     x = np.array(
         [
@@ -175,7 +174,6 @@ def test_hostile_records_count_for_nobody():
     ).all()
 
 
-@pytest.mark.slow
 def test_masks_counts_and_own_candidates_for_each_row():
     x = np.array([[1.0, 1.0, 2.0, 2.0], [1.0, 1.0, 2.0, 2.0]])
     mask = np.array([[True, True, True, False], [False, True, True, True]])
@@ -212,7 +210,6 @@ def test_bad_public_parameters():
         _ = CandidateScores(jnp.zeros(3), jnp.zeros(2), neighbors="swap").batch_shape
 
 
-@pytest.mark.slow
 def test_scores_are_a_pytree_and_padding_records_change_nothing():
     x = np.array([[0.0, 1.0, 1.0, 4.0], [4.0, 4.0, 0.0, 0.0]], np.float32)
 
@@ -228,7 +225,6 @@ def test_scores_are_a_pytree_and_padding_records_change_nothing():
     np.testing.assert_array_equal(found.scores, jax.vmap(of)(x).scores)
 
 
-@pytest.mark.slow
 def test_counts_beyond_the_integers_of_float32(monkeypatch):
     """Scores of neighbors differ by one or nothing up to a common shift, although float32 has only
     every other count.

@@ -86,7 +86,6 @@ def assert_exact(profile, datasets, neighbors, statistic, levels, grid=GRID):
             )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("neighbors", SMALL)
 def test_means_are_exact_by_breadth_first_search(neighbors, x64):
     x, count = padded(SMALL[neighbors], 3)
@@ -106,7 +105,6 @@ def test_sums_are_exact_by_breadth_first_search(neighbors, x64):
         np.testing.assert_allclose(profile.support[1], count * HIGH)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("bounds", [(LOW, HIGH), (2.0, 7.0), (-4.0, -1.0), (0.0, 7.0)])
 def test_sums_of_at_most_so_many_records(bounds, x64):
     """The unlimited extreme values, cut at the range that max_count records can reach."""
@@ -140,7 +138,6 @@ def kept_and_added(data, level, least_added):
                 yield kept, added
 
 
-@pytest.mark.slow
 def test_the_hull_is_what_additions_and_removals_cover(x64):
     """At least one addition; the ends by brute force over all subsets, the inside because additions
     move continuously.
@@ -190,7 +187,6 @@ def greedy(data, changes, low, high):
     return np.mean(data)
 
 
-@pytest.mark.slow
 def test_the_best_changes_are_not_the_best_one_by_one(x64):
     profile = statistics.mean(np.array([0.0, 0.0, 0.8]), lower=0, upper=1, neighbors="add_remove")
     assert greedy([0.0, 0.0, 0.8], 2, 0, 1) == pytest.approx(0.6)
@@ -349,7 +345,6 @@ def test_loss_and_range_stay_within_epsilon(name, neighbors, mechanism, x64):
         assert result.range == pytest.approx(epsilon, rel=1e-9)
 
 
-@pytest.mark.slow
 def test_steps_after_the_first_levels_of_a_sum(x64):
     """Inverse sensitivity needs a static number of them."""
     profile = profile_of("sum of at most 4", "add_remove").truncate(
@@ -368,7 +363,6 @@ def assert_caught(profile, neighbors, mechanism=piecewise_laplace, at_least=1.2)
     return result
 
 
-@pytest.mark.slow
 def test_control_duff_s_hulls_interpolated(x64):
     """Refused; and made interpolable, they have a range of 1.5 epsilon and a loss above epsilon."""
     hull = profile_of("hull", "add_remove")
@@ -384,7 +378,6 @@ def test_control_duff_s_hulls_interpolated(x64):
     assert result.loss >= 1.05 * 0.5
 
 
-@pytest.mark.slow
 def test_control_greedy_means(x64):
     """The profile of the best single changes, mended at the bounds so that only the middle is
     wrong.
@@ -398,7 +391,6 @@ def test_control_greedy_means(x64):
     assert_caught(replace(profile, upper=jnp.asarray(upper)), "add_remove", at_least=1.01)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["mean", "sum"])
 def test_control_add_remove_values_used_under_swap(name, x64):
     profile = profile_of(
@@ -413,7 +405,6 @@ def test_control_the_global_sensitivity_of_a_sum_without_the_lower_bound(x64):
     assert_caught(replace(profile, step=jnp.full_like(profile.step, -LOW)), "add_remove")
 
 
-@pytest.mark.slow
 def test_control_variance_with_records_taken_from_one_end(x64):
     """The smallest variance as if only the largest records could be replaced."""
     profile = profile_of("variance", "swap")
@@ -424,7 +415,6 @@ def test_control_variance_with_records_taken_from_one_end(x64):
     assert_caught(replace(profile, lower=jnp.asarray(lower)), "swap")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "neighbors"),
     [("mean", "swap"), ("sum", "swap"), ("variance", "swap"), ("hull", "add_remove")],
@@ -495,7 +485,6 @@ def test_float32_far_from_zero():
     assert not 0.5 < float(plain) < 2
 
 
-@pytest.mark.slow
 def test_a_window_beside_far_records_keeps_its_digits():
     """Half of the records at 10^4: the smallest variance is that of the others, 10^-12 of the
     whole.
@@ -673,7 +662,6 @@ def test_profiles_carry_their_relation():
     assert (profile.neighbors, profile.interpolable, profile.integer_levels) == ("swap", True, True)
 
 
-@pytest.mark.slow
 def test_no_rho_on_hulls(x64):
     """A value need not lie within the neighbor's first hull: mass around it costs two levels
     there.

@@ -196,7 +196,6 @@ def test_control_leaving_in_the_wrong_order_is_seen():
     assert (np.array(commonest) > exact[:, 1]).any()
 
 
-@pytest.mark.slow
 def test_the_shift_of_the_maximum_is_the_order_statistic_from_the_top(x64):
     x = jnp.asarray(np.random.default_rng(1).uniform(0, 6, (4, 12)))
     for tau in (1, 3, 11):
@@ -211,7 +210,6 @@ def test_the_shift_of_the_maximum_is_the_order_statistic_from_the_top(x64):
         )
 
 
-@pytest.mark.slow
 def test_a_shift_beyond_all_people_is_the_empty_dataset():
     profile = maximum(jnp.array([2.0, 4.0]), lower=1.0, upper=9.0).shift(4)
     assert profile.upper.tolist() == [1, 1, 1, 2, 4, 9]
@@ -219,7 +217,6 @@ def test_a_shift_beyond_all_people_is_the_empty_dataset():
     assert [float(end) for end in profile.support] == [1, 9]
 
 
-@pytest.mark.slow
 def test_down_sensitivity_of_the_post_s_figure():
     """Binomial(5, 1/2) counts, the post's Figure 1: the maximum is 5, the next five records are 4,
     then ten are 3.
@@ -270,7 +267,6 @@ def test_padding_counts_masks_and_absent_records_agree_bit_for_bit(name):
         np.testing.assert_array_equal(statistic(np.where(mask, scattered, np.nan)).values, count)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", STATISTICS)
 def test_hostile_data_stay_in_the_range(name):
     bad = np.array(
@@ -292,7 +288,6 @@ def test_hostile_data_stay_in_the_range(name):
     assert (values[:, -1] == low).all()
 
 
-@pytest.mark.slow
 def test_sums_of_many_records_never_rise_by_rounding():
     x = np.random.default_rng(4).uniform(0.999, 1.001, (2, 5000)).astype(np.float32)
     values = nonnegative_sum(x, upper=1e9).values
@@ -302,7 +297,6 @@ def test_sums_of_many_records_never_rise_by_rounding():
     np.testing.assert_allclose(values[:, :-1], exact, rtol=14 * 2.0**-24)
 
 
-@pytest.mark.slow
 def test_a_person_s_total_does_not_depend_on_other_rows():
     rng = np.random.default_rng(5)
     amounts, who = rng.lognormal(size=40).astype(np.float32), rng.integers(0, 6, 40)
@@ -320,7 +314,6 @@ def test_ids_of_any_integer_type(dtype):
     assert distinct_count(ids, upper=9).values.tolist() == [3, 2, 2, 1, 1, 1, 0]
 
 
-@pytest.mark.slow
 def test_ids_of_64_bits_are_told_apart_without_float64():
     assert not jax.config.jax_enable_x64
     ids = np.array([2**32 + 1, 1, 2**63 - 1, -1], np.int64)
@@ -328,7 +321,6 @@ def test_ids_of_64_bits_are_told_apart_without_float64():
     assert user_sum(np.ones(4), ids, upper=9).values.tolist() == [4, 3, 2, 1, 0]
 
 
-@pytest.mark.slow
 def test_bounds_broadcast_and_a_bad_one_spoils_its_own_row():
     upper = jnp.array([10.0, -1.0, 2.0])
     for name, down in {
@@ -343,7 +335,6 @@ def test_bounds_broadcast_and_a_bad_one_spoils_its_own_row():
         assert np.isnan(down.values[1]).any() or np.isnan(down.upper[1]), name
 
 
-@pytest.mark.slow
 def test_derivatives_by_the_data():
     amounts, who = jnp.array([1.0, 5.0, 2.0, 4.0]), jnp.array([7, 3, 7, 3])
     gradient = jax.jacobian(lambda v: user_sum(v, who, upper=100.0).values[:3])(amounts)
@@ -384,7 +375,6 @@ def test_static_facts_raise():
             maximum(x, lower=0, upper=1).shift(tau)
 
 
-@pytest.mark.slow
 def test_a_function_of_one_s_own_and_vmap():
     own = DownSensitivity(jnp.array([[9.0, 4.0, 0.0], [1.0, 0.0, 0.0]]), jnp.asarray(20.0))
     one = jax.vmap(lambda values: DownSensitivity(values, jnp.asarray(20.0)).shift(1).upper)(
@@ -395,7 +385,6 @@ def test_a_function_of_one_s_own_and_vmap():
     assert removals.TOP == TOP
 
 
-@pytest.mark.slow
 def test_ids_beyond_64_bits_stay_apart():
     """In a list, NumPy would make floats of them, or refuse."""
     for ids in ([2**63, 1, 2**63 + 1], [2**64, 0, -1], [2**100, 2**100 + 1, 5]):

@@ -138,7 +138,6 @@ def test_the_setting_of_64_bits_does_not_reach_numpy_s_side():
     np.testing.assert_array_equal(np.asarray(found)[:, :-1], np.sort(x, axis=-1)[:, 16:])
 
 
-@pytest.mark.slow
 def test_the_setting_of_64_bits_as_a_context_in_many_threads():
     x = np.random.default_rng(0).normal(size=(64, 1001))
 

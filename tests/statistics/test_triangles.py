@@ -254,7 +254,6 @@ def test_a_graph_without_edges(edges):
     assert profile.upper.tolist() == [0, 0, 0, 1, 2]
 
 
-@pytest.mark.slow
 def test_any_matrix_is_a_graph():
     """Weights, one direction only, loops, NaN and infinities neither raise nor warn; batches, jit
     and vmap agree.
@@ -283,7 +282,6 @@ def test_any_matrix_is_a_graph():
     assert batch.value[1].tolist() == [0, 0, 0, 0]
 
 
-@pytest.mark.slow
 def test_entries_that_a_narrower_float_takes_for_zero_are_edges():
     for entry in (1e-50, -1e-310, np.float32(1e-40), 10**30):
         graph = np.triu(np.full((4, 4), entry), 1)
@@ -292,7 +290,6 @@ def test_entries_that_a_narrower_float_takes_for_zero_are_edges():
     assert triangle_count(np.full((4, 4), np.nan), num_levels=1, neighbors="edge").value == 0
 
 
-@pytest.mark.slow
 def test_a_dtype_is_kept_and_padding_is_a_node_without_edges(x64):
     graph = np.ones((4, 4))
     for dtype in (np.float32, np.float64):
@@ -304,7 +301,6 @@ def test_a_dtype_is_kept_and_padding_is_a_node_without_edges(x64):
     assert float(padded.step) == 5
 
 
-@pytest.mark.slow
 def test_inverse_sensitivity_needs_a_cut_profile():
     profile = triangle_count(np.ones((4, 4)), num_levels=2, neighbors="edge")
     with pytest.raises(ValueError, match="num_steps"):
@@ -313,7 +309,6 @@ def test_inverse_sensitivity_needs_a_cut_profile():
     assert profile.truncate(2).lower.tolist() == [4, 2, 0, 0]
 
 
-@pytest.mark.slow
 def test_counts_do_not_overflow():
     """With 1700 nodes, all corners of all triangles are more than 2^32."""
     value, radii = triangles._of_adjacency(jnp.ones((1700, 1700)), 2, "exact")
