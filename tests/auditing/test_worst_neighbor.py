@@ -143,7 +143,6 @@ def test_additions_and_removals_of_the_right_distribution_stay_within_epsilon(x6
     assert kinds == {"removal", "addition"}
 
 
-@pytest.mark.slow
 def test_the_neighbor_is_the_change_and_has_the_loss(x64):
     x = np.array([np.nan, 6.0, 1.0, 30.0])
     found = worst_neighbor(

@@ -41,7 +41,6 @@ def test_the_constants():
         noisy_tree_excess(4)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("noise", ["zcdp", "epsilon"])
 def test_losses_that_count_wrong_decisions_attain_the_bound(noise, x64):
     """Every node then has the worst query; other losses, and other scales of these, stay below."""

@@ -427,7 +427,6 @@ def test_data_never_raise_or_make_nan(transform):
         )
 
 
-@pytest.mark.slow
 def test_beyond_the_bounds_there_is_nothing():
     transform = Log(lower=0.5, upper=40.0)
     profile = on_scale(median, [1.0, 2.0, 3.0], transform=transform, neighbors="swap")

@@ -92,7 +92,6 @@ def test_control_mistakes_about_the_sensitivity_are_caught(x64):
     np.testing.assert_allclose(audit_of(faster, "swap").range, 1.1 * EPSILONS, rtol=1e-9)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [pytest.param("float32", marks=pytest.mark.slow), "float64"])
 def test_duffs_race_and_gumbel_max_choose_the_same_from_the_same_uniforms(dtype, x64):
     """Algorithm 1 of Gillenwater and Munoz Medina against the library's Gumbel-max; both against

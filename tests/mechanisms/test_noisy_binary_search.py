@@ -257,7 +257,6 @@ def test_derivatives_by_the_parameter(x64):
             )
 
 
-@pytest.mark.slow
 def test_a_sweep_broadcasts_and_a_bad_parameter_spoils_its_own_row():
     down = maximum(jnp.ones((3, 4)), lower=0.0, upper=jnp.array([20.0, -1.0, 30.0]))
     for name in ("epsilon", "zcdp"):

@@ -106,7 +106,6 @@ def test_probabilities_of_many_candidates(k, x64):
         np.testing.assert_allclose(single[row, some][seen], wanted[seen], rtol=1e-4)
 
 
-@pytest.mark.slow
 def test_the_error_is_never_larger_than_that_of_the_exponential_mechanism(x64):
     scores = np.concatenate(
         [
@@ -173,7 +172,6 @@ def test_control_a_sensitivity_that_is_too_small(neighbors, x64):
         np.testing.assert_allclose(found.loss, 1.1 * EPSILONS, rtol=1e-9)
 
 
-@pytest.mark.slow
 def test_the_range_that_two_candidates_attain(x64):
     """2 log(2 exp(epsilon/2) - 1): above epsilon, and near 2 epsilon for a small one. The docstring
     names it.

@@ -256,7 +256,6 @@ def test_laplace_log_normal_is_concentrated_by_renyi_divergences(neighbors, x64)
         assert largest_renyi(control, pairs) / 0.5 > 1.2
 
 
-@pytest.mark.slow
 def test_optimal_parameters_are_optimal_for_dense_data(x64):
     def best(cost, at):
         assert cost(at) <= min(cost(at * f) for f in (0.5, 0.8, 0.95, 1.05, 1.2, 2.0)), at

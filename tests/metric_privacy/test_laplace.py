@@ -65,7 +65,6 @@ def test_the_exact_loss_of_every_move_is_within_its_budget(x64):
     assert max(of_wrong) > 1.02  # the audit sees noise that is 2 % too small
 
 
-@pytest.mark.slow
 def test_with_the_null_record_a_record_more_is_within_its_budget_too(x64):
     metric = from_budgets(BUDGETS).with_absence(0.8)
     histograms = np.array(

@@ -55,7 +55,6 @@ def test_the_formula_is_the_largest_local_sensitivity_by_breadth_first_search():
         )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", [piecewise_laplace, inverse_sensitivity])
 def test_the_index_l_minus_1_is_private_and_better_than_the_printed_one(mechanism, x64):
     tight, loose = local_sensitivities(6)[:, :5], local_sensitivities(6)[:, 1:]
@@ -74,7 +73,6 @@ def test_the_index_l_minus_1_is_private_and_better_than_the_printed_one(mechanis
     assert (errors[0] < 0.98 * errors[1]).all()
 
 
-@pytest.mark.slow
 def test_with_steps_after_the_last_level(x64):
     for options in ({"step": HIGH - LOW}, {"step": HIGH - LOW, "lower": LOW, "upper": HIGH}):
         result = audit(distribution_of(local_sensitivities(3), **options), DATASETS, "swap", GRID)

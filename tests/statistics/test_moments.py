@@ -159,7 +159,6 @@ def test_the_hull_is_what_additions_and_removals_cover(x64):
             assert float(upper[row, level]) == pytest.approx(max(ends[1]), abs=1e-12)
 
 
-@pytest.mark.slow
 def test_golden_means(x64):
     for values, name in (("extreme", "plm_bounds"), ("hull", "hull")):
         profile = statistics.mean(
@@ -232,7 +231,6 @@ def test_larger_means_under_add_remove_against_every_number_of_removals(x64):
                     )
 
 
-@pytest.mark.slow
 def test_variances_are_exact_by_brute_force(x64):
     """Above, on the grid; below, with the replaced records at the mean of the kept ones, and no
     random replacement goes lower.
