@@ -588,10 +588,10 @@ def private_quantiles(
     """Release several quantiles of every row by the mechanism that suits their number.
 
     Draws are exact. ``"auto"`` depends on public numbers only. Up to 32 levels are drawn jointly
-    (under add/remove if ``max_records`` is given); more levels, and 9 or more without
-    ``max_records``, are nested; others are recursive. Means of the largest rank error, in records,
-    of m evenly spaced levels of n normal records on a grid of a million numbers, at epsilon 1 under
-    add/remove:
+    (under add/remove if ``max_records`` is given and :func:`joint_quantiles` takes the epsilon);
+    more levels, and 9 or more that are not drawn jointly, are nested; others are recursive. Means
+    of the largest rank error, in records, of m evenly spaced levels of n normal records on a grid
+    of a million numbers, at epsilon 1 under add/remove:
 
         m      n         joint    nested    recursive
         7      1000      5.4      12        9.6
