@@ -15,7 +15,7 @@ import numpy as np
 from dpjax import checks
 from dpjax.accounting.ledger import Budget
 from dpjax.checks import Neighbors, Resolution
-from dpjax.release._released_quantiles import countable
+from dpjax.release._released_quantiles import countable, most_countable
 from dpjax.release.api import counts_of
 from dpjax.release.counts import Counts
 from dpjax.release.exact_chain import Parameters
@@ -115,6 +115,9 @@ class ConfidenceInterval(Statistic):
         return ReleasedInterval(
             drawn.values, drawn.multiples, drawn.resolution, drawn.guarantee, coverage
         )
+
+    def _most_records(self) -> int:
+        return most_countable(self.records_grid.size)
 
     def check(self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str) -> None:
         """Raise for public parameters for which :meth:`release` would raise."""

@@ -22,11 +22,11 @@ from dpjax.accounting.ledger import Budget
 from dpjax.checks import Neighbors, Resolution
 from dpjax.release import profiles
 from dpjax.release.api import counts_of
-from dpjax.release.counts import MOST, Counts
+from dpjax.release.counts import MOST, Counts, cap_of
 from dpjax.release.entropy import More, further_word, seeded, system_words
 from dpjax.release.exact_chain import Parameters
 from dpjax.release.exact_joint import draw_quantiles, memory_for
-from dpjax.release.exact_nested import MORE, Nested, least_epsilon
+from dpjax.release.exact_nested import Nested, least_epsilon
 from dpjax.release.exact_recursive import draw_recursively
 from dpjax.release.exponentials import exact_epsilon
 from dpjax.release.grid import Floats, Multiples, grid_of
@@ -248,7 +248,7 @@ class Quantiles(Statistic):
         counts = countable(counts, size)
         if method == "joint" and neighbors == "add_remove":
             guess = self.max_records if sizes is None else sizes[counts.group]
-            counts = counts if guess is None else counts.at_most(2 * guess + MORE)
+            counts = counts if guess is None else counts.at_most(cap_of(guess))
         if method == "nested":
             return self._nested(epsilon, neighbors, sizes is not None).draw(
                 counts, draws, sizes, words, more
@@ -262,8 +262,8 @@ class Quantiles(Statistic):
             more,
         )
 
-    def _refuse_many(self, counts: Counts, neighbors: str, most: int = MOST - 1) -> None:
-        super()._refuse_many(counts, neighbors, min(most, _countable(self.records_grid.size)))
+    def _most_records(self) -> int:
+        return most_countable(self.records_grid.size)
 
     def check(
         self,
@@ -319,9 +319,9 @@ class Quantiles(Statistic):
         if neighbors == "swap":
             return False
         size = self.records_grid.size
-        equal = _countable(size)
+        equal = most_countable(size)
         if self.max_records is not None:
-            equal = min(equal, 2 * self.max_records + MORE)
+            equal = min(equal, cap_of(self.max_records))
         return memory_for(self._law(epsilon, neighbors, False, equal), size * equal) > _MEMORY
 
     def _reach(self, epsilon: Fraction, neighbors: str, size_is_public: bool) -> int:
@@ -658,8 +658,9 @@ def default_reach(
 
 def countable(counts: Counts, size: int) -> Counts:
     """Return the counts, limited so that their parts fit into 64 bits on a grid of this size."""
-    return counts.at_most(_countable(size))
+    return counts.at_most(most_countable(size))
 
 
-def _countable(size: int) -> int:
-    return 2 ** (61 - size.bit_length())
+def most_countable(size: int) -> int:
+    """Return the largest number of equal records whose parts fit into 64 bits."""
+    return min(MOST - 1, 2 ** (61 - size.bit_length()))

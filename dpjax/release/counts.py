@@ -187,6 +187,11 @@ class Counts:
         )
 
 
+def cap_of(number: Any) -> Any:
+    """Return the limit on equal records where about this number of records are expected."""
+    return 2 * number + 64
+
+
 def _clamped(counts: np.ndarray) -> np.ndarray:
     """Return counts of at most ``MOST``, which unsigned ones of 64 bits may exceed by far."""
     return np.minimum(counts, MOST) if counts.dtype.itemsize == 8 else counts

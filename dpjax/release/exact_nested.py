@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from dpjax.release.counts import Counts
+from dpjax.release.counts import Counts, cap_of
 from dpjax.release.entropy import More
 from dpjax.release.exact_chain import Parameters
 from dpjax.release.exact_joint import draw_quantiles
@@ -30,7 +30,6 @@ _ENTRIES = 2**22  # entries of counts processed together
 _LARGEST = 2**62  # the cap on a noisy number of records
 # Ranks within _RANKS / epsilon of a quantile have a weight; at most _MATTERING may have one
 _RANKS, _MATTERING = 128, 2**24
-MORE = 64  # a count is capped at twice the number of records plus this
 
 
 def least_epsilon(levels: tuple[Fraction, ...], neighbors: str, size_is_public: bool) -> Fraction:
@@ -104,7 +103,7 @@ class Nested:
             noise = draw_discrete_laplace([self._number], counts.groups, 1, words, more)[0, :, 0]
             sizes, draws = np.clip(counts.totals + noise, 0, _LARGEST), 1
         if sizes is not None:
-            counts = counts.at_most(2 * sizes[counts.group] + MORE)
+            counts = counts.at_most(cap_of(sizes)[counts.group])
         law = self._joint(levels, self.neighbors, _most(counts), self._first)
         drawn = _in_order(law, counts, draws, sizes, None, words, more, ranked=True).reshape(
             draws * counts.groups, 2 * len(first)

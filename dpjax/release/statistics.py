@@ -187,13 +187,18 @@ class Statistic:
             drawn.reshape(draws, *batch), grids[0], self.cost(epsilon, draws, neighbors, mechanism)
         )
 
-    def _refuse_many(self, counts: Counts, neighbors: str, most: int = MOST - 1) -> None:
+    def _refuse_many(self, counts: Counts, neighbors: str) -> None:
         """Raise for more records than are counted without a limit on equal ones, under swap.
 
         There the number of records is public, and must be the same for neighbors.
         """
+        most = self._most_records()
         if neighbors == "swap" and np.max(counts.totals, initial=0) > most:
             raise ValueError(f"at most {most} records are supported under swap neighbors.")
+
+    def _most_records(self) -> int:
+        """Return the largest number of equal records that are all counted."""
+        return MOST - 1
 
     def near(self, n: int, epsilon: float, neighbors: str) -> tuple[int, int] | None:
         """Return the first and the last rank that matter among n records; None means all."""
@@ -397,14 +402,6 @@ class ByRank(_OnGrid):
     def ranks(self, neighbors: str) -> Ranks:
         """Return the ranks that the profile reads."""
         raise NotImplementedError
-
-    def _refuse_many(self, counts: Counts, neighbors: str, most: int = MOST - 1) -> None:
-        """Raise for more records than are counted without a limit on equal ones, under swap.
-
-        There the number of records is public, and must be the same for neighbors.
-        """
-        if neighbors == "swap" and np.max(counts.totals, initial=0) > most:
-            raise ValueError(f"at most {most} records are supported under swap neighbors.")
 
     def near(self, n: int, epsilon: float, neighbors: str) -> tuple[int, int] | None:
         """Return the first and the last rank that matter among n records."""

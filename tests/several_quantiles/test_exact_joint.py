@@ -756,6 +756,12 @@ def test_more_records_than_are_counted_are_refused_under_swap():
     )
     assert a.totals == b.totals
     assert countable(a, size).totals != countable(b, size).totals  # the control
+    public = {"lower": 0, "upper": size - 1, "resolution": 1, "public_n": 1000}
+    interval = release.ConfidenceInterval(q=0.5, coverage=0.9, **public)
+    for counts in (a, b):
+        with pytest.raises(ValueError, match="at most 1073741824 records"):
+            interval.release(counts, 64.0, "swap")
+    assert interval.release(a, 64.0, "add_remove").values.shape == (1, 1, 2)
     for method in ("joint", "nested", "recursive"):
         options = {"method": method, "max_records": 1000 if method == "joint" else None}
         statistic = release.Quantiles(("1/4", "1/2", "2/3"), 0, size - 1, 1, **options)
