@@ -15,8 +15,7 @@ import numpy as np
 
 from dpjax.numerics.sums import pairwise_sum
 from dpjax.numerics.two_words import Words
-from dpjax.random.keys import fold_in_range
-from dpjax.random.uniforms import uniform_from_words
+from dpjax.random.uniforms import row_uniforms
 
 _NEWTON_STEPS = 12
 _COORDINATES, _FACE = 1, 2  # streams of random words
@@ -36,7 +35,7 @@ def log_volume(d: int, p: float) -> float:
 
 def directions(keys: Words, d: int, p: float, dtype: jnp.dtype) -> jax.Array:
     """Return a vector of norm 1 for each key: float ``(..., d)``."""
-    pair = uniform_from_words(fold_in_range(keys, d, stream=_COORDINATES), dtype)
+    pair = row_uniforms(keys, d, dtype, stream=_COORDINATES)
     sign = jnp.where(pair.value <= pair.complement, -1.0, 1.0).astype(dtype)
     # The sign and the magnitude are independent. A magnitude of 0, due to rounding, has no
     # direction.
@@ -44,7 +43,7 @@ def directions(keys: Words, d: int, p: float, dtype: jnp.dtype) -> jax.Array:
         _size(2 * jnp.minimum(pair.value, pair.complement), p), float(jnp.finfo(dtype).eps)
     )
     if p == inf:
-        place = uniform_from_words(fold_in_range(keys, 1, stream=_FACE), dtype).value
+        place = row_uniforms(keys, 1, dtype, stream=_FACE).value
         face = jnp.minimum(jnp.floor(d * place), d - 1).astype(jnp.int32)
         return sign * jnp.where(jnp.arange(d, dtype=jnp.int32) == face, 1.0, size)
     if d == 1:

@@ -15,7 +15,7 @@ from dpjax.distributions.place import Chosen, Piece, place
 from dpjax.numerics.elementwise import where
 from dpjax.numerics.two_words import Words
 from dpjax.random.keys import fold_in_range
-from dpjax.random.uniforms import UniformPair, gumbel_from_uniform, uniform_from_words
+from dpjax.random.uniforms import UniformPair, gumbel_from_uniform, row_uniforms
 
 # Streams of a draw's words; _GUMBEL is that of the lower side, followed by the upper side and
 # tails.
@@ -32,12 +32,8 @@ def by_gumbel_max(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.A
         drawn = []
         for side, size in enumerate(sizes):
             words = fold_in_range(rows, 1, number, stream=_GUMBEL + side)
-            drawn.append(
-                uniform_from_words(
-                    fold_in_range(Words(words.high[..., 0], words.low[..., 0]), size),
-                    log_weights.dtype,
-                )
-            )
+            keys = Words(words.high[..., 0], words.low[..., 0])
+            drawn.append(row_uniforms(keys, size, log_weights.dtype, stream=0))
         joined = UniformPair(*(jnp.concatenate(part, axis=-1) for part in zip(*drawn, strict=True)))
         return gumbel_max(log_weights, gumbel_from_uniform(joined))
 
@@ -55,5 +51,5 @@ def by_gumbel_max(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.A
         upper = upper | (slot == starts[2] + 1)
     slot = where(slot < starts[1], slot, slot - starts[1])
     chosen = Chosen(upper, slot, in_tail, jnp.sum(weights, axis=-1, keepdims=True) > 0)
-    pair = uniform_from_words(fold_in_range(rows, draws, stream=_PLACE), line.rate.dtype)
+    pair = row_uniforms(rows, draws, line.rate.dtype, stream=_PLACE)
     return slot, place(pair, line, chosen, Piece.at(line, chosen))

@@ -21,7 +21,7 @@ from dpjax.numerics.batching import concatenate, in_memory, take
 from dpjax.numerics.elementwise import where
 from dpjax.numerics.two_words import Words
 from dpjax.random.keys import fold_in_range
-from dpjax.random.uniforms import uniform_from_words
+from dpjax.random.uniforms import row_uniforms
 
 CHUNK = 2**18  # draws that are made together, so that they fit in the cache
 _SLOT, _PLACE = 1, 2  # the streams of a draw's words
@@ -51,7 +51,7 @@ def many(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.Array]:
         at = line.place_of(above, slot)
         rise, kept, lost = (take(part, at) for part in (line.rise, *exponentials))
         piece_of_slot = Piece(*ends(at, above), rise, piece.Decay(jnp.abs(rise), kept, lost))
-        pair = uniform_from_words(fold_in_range(rows, step, first, _PLACE), line.rate.dtype)
+        pair = row_uniforms(rows, step, line.rate.dtype, stream=_PLACE, first=first)
         return slot, place(pair, line, chosen, piece_of_slot)
 
     if step == draws:
@@ -75,14 +75,12 @@ def from_tails(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.Arra
     weights = jax.lax.stop_gradient(line).weights()[1]
     below, above = weights[..., :1], weights[..., 1:]
     share = jnp.minimum(below, above) / (below + above)
-    lighter = (
-        uniform_from_words(fold_in_range(rows, draws, stream=_SLOT), weights.dtype).value < share
-    )
+    lighter = row_uniforms(rows, draws, weights.dtype, stream=_SLOT).value < share
     upper = lighter == (above < below)
     chosen = Chosen(
         upper, jnp.zeros_like(upper, jnp.int32), jnp.ones_like(upper), below + above > 0
     )
-    pair = uniform_from_words(fold_in_range(rows, draws, stream=_PLACE), weights.dtype)
+    pair = row_uniforms(rows, draws, weights.dtype, stream=_PLACE)
     return chosen.slot, place(pair, line, chosen, None)
 
 

@@ -19,8 +19,8 @@ from jax.typing import ArrayLike
 
 from dpjax.distributions.base import Distribution, compiled, draws_first
 from dpjax.numerics.sums import LANES, pad
-from dpjax.random.keys import fold_in_range, row_words
-from dpjax.random.uniforms import UniformPair, uniform_from_words
+from dpjax.random.keys import row_words
+from dpjax.random.uniforms import UniformPair, row_uniforms
 
 
 @dataclass(frozen=True, repr=False)
@@ -186,7 +186,7 @@ def sample_noise(
         return pad(array.reshape(-1)) if lanes == 1 else array
 
     def uniform(number: int) -> UniformPair:
-        pair = uniform_from_words(fold_in_range(rows, lanes, stream=number + 1), distribution.dtype)
+        pair = row_uniforms(rows, lanes, distribution.dtype, stream=number + 1)
         return UniformPair(in_lanes(pair.value), in_lanes(pair.complement))
 
     full = jax.tree.map(lambda field: jnp.broadcast_to(field, batch)[..., None], distribution)

@@ -24,7 +24,7 @@ from dpjax.numerics.batching import concatenate, take
 from dpjax.numerics.sums import pad
 from dpjax.numerics.two_words import Words
 from dpjax.random.keys import check_key, fold_in_range, row_words
-from dpjax.random.uniforms import UniformPair, uniform_from_words
+from dpjax.random.uniforms import UniformPair, row_uniforms
 
 _SHELL, _RADIUS, _DIRECTION = range(1, 4)  # streams of random words
 
@@ -174,7 +174,7 @@ def _sample(key: jax.Array, distribution: Radial, shape: tuple[int, ...]) -> jax
     weights = _in_lanes(jnp.exp, masses - jnp.max(masses, axis=-1, keepdims=True))
     index = choose(weights[..., None, :], fold_in_range(rows, draws, stream=_SHELL))
     chosen = (take(part, index) for part in (near, far, slope))
-    pair = uniform_from_words(fold_in_range(rows, draws, stream=_RADIUS), distribution.dtype)
+    pair = row_uniforms(rows, draws, distribution.dtype, stream=_RADIUS)
     radius = _in_lanes(partial(_radius, power=d - 1), *pair, *chosen)
     keys = fold_in_range(rows, draws, stream=_DIRECTION)
     flat = Words(*(pad(part.reshape(-1)) for part in keys))

@@ -46,8 +46,8 @@ from dpjax.distributions.finite import Finite
 from dpjax.mechanisms.relations import pure
 from dpjax.numerics.batching import broadcast_rows, concatenate, take
 from dpjax.numerics.sums import pad, running_sums
-from dpjax.random.keys import check_key, fold_in_range, row_words
-from dpjax.random.uniforms import UniformPair, uniform_from_words
+from dpjax.random.keys import check_key, row_words
+from dpjax.random.uniforms import UniformPair, row_uniforms
 
 Changes = Literal["any", "one_direction"]
 _TAIL = 1.0  # k
@@ -226,10 +226,7 @@ def _draw(key: jax.Array, found: AboveThreshold, draws: int) -> tuple[jax.Array,
     batch, size = found.batch_shape, found.weight.shape[-1]
     index = jnp.moveaxis(_index(found).sample_index(key, (draws,)), 0, -1)
     keys = row_words(key, batch)
-    side, position = (
-        uniform_from_words(fold_in_range(keys, draws, stream=stream), found.dtype)
-        for stream in (2, 3)
-    )
+    side, position = (row_uniforms(keys, draws, found.dtype, stream=stream) for stream in (2, 3))
     parts = (broadcast_rows(part, batch) for part in _intervals(_with_end(found.weight)))
     before, width, low, high, end = (take(part, jnp.maximum(index, 0)) for part in parts)
     mass_low, mass_high = _masses(before, low, high, end, found.below, _TAIL)

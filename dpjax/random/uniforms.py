@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
 from dpjax.numerics.elementwise import where
 from dpjax.numerics.two_words import Words
@@ -127,6 +128,21 @@ def gumbel_from_uniform(pair: UniformPair) -> jax.Array:
     45.05
     """
     return -jnp.log(exponential_from_uniform(pair))
+
+
+def row_uniforms(
+    rows: Words, size: int, dtype: Any, *, stream: ArrayLike, first: ArrayLike = 0
+) -> UniformPair:
+    """Draw variates ``first, ..., first + size - 1`` of a stream of each row, on a new last axis.
+
+    Args:
+        rows: the two-word form of each row's key.
+        size: the number of variates of each row.
+        dtype: float32 or float64.
+        stream: the number of the stream; different streams are independent.
+        first: the index of the first variate.
+    """
+    return uniform_from_words(fold_in_range(rows, size, first, stream), dtype)
 
 
 def uniform(key: jax.Array, shape: tuple[int, ...] = (), dtype: Any = jnp.float32) -> UniformPair:

@@ -15,8 +15,8 @@ from dpjax import checks
 from dpjax.display import Picture
 from dpjax.distributions.base import Distribution, compiled, draws_first
 from dpjax.numerics.batching import broadcast_rows, concatenate, take
-from dpjax.random.keys import fold_in_range, row_words
-from dpjax.random.uniforms import uniform_from_words
+from dpjax.random.keys import row_words
+from dpjax.random.uniforms import row_uniforms
 
 
 @jax.tree_util.register_dataclass
@@ -71,8 +71,8 @@ class QuantileCdf(Distribution):
 
     def _sample(self, key: jax.Array, shape: tuple[int, ...], first: ArrayLike = 0) -> jax.Array:
         draws = int(np.prod(shape))
-        words = fold_in_range(row_words(key, self.batch_shape, first), draws)
-        uniform = jnp.moveaxis(uniform_from_words(words, self.dtype).value, -1, 0)
+        rows = row_words(key, self.batch_shape, first)
+        uniform = jnp.moveaxis(row_uniforms(rows, draws, self.dtype, stream=0).value, -1, 0)
         return draws_first(jnp.moveaxis(self.quantile(uniform), 0, -1), shape)
 
     @compiled

@@ -20,9 +20,10 @@ from dpjax import (
     piecewise_laplace,
     sample_intervals,
 )
-from dpjax.distributions import many, sampling
+from dpjax.distributions import sampling
 from dpjax.distributions.line import Side
 from dpjax.numerics.two_words import Words
+from dpjax.random import uniforms
 from tests.support.distributions import of_one_size
 from tests.support.statistics import (
     assert_counts_follow,
@@ -533,6 +534,6 @@ def test_a_tail_of_mass_two_to_the_minus_forty_is_reached(lighter, monkeypatch):
     line = two_tails(0.0, scales[0], 0.0, scales[1]).line()
     for low, inside in ((2**23, True), (2**24 - 2**10, True), (2**24 + 2**10, False)):
         words = Words(jnp.zeros(1, jnp.uint32), jnp.full(1, low, jnp.uint32))
-        monkeypatch.setattr(many, "fold_in_range", lambda *_, words=words, **__: words)
+        monkeypatch.setattr(uniforms, "fold_in_range", lambda *_, words=words, **__: words)
         point = sampling.draw(jax.random.key(0), line, 1, "auto")[1]
         assert bool(point[0] > 0) == (inside == (lighter == "upper"))
