@@ -218,8 +218,8 @@ def main() -> None:
     parser.add_argument("--matrices", type=int, default=1000)
     args = parser.parse_args()
     jax.config.update("jax_enable_x64", True)
-    repeats = args.repeats or (2 if args.quick else 5)
-    matrices = 500 if args.quick else args.matrices
+    repeats = args.repeats or (1 if args.quick else 5)
+    matrices = 50 if args.quick else args.matrices
     sizes = [(matrices, k, 50) for k in ((1, 5) if args.quick else (1, 2, 5, 10))]
     sizes += (
         []

@@ -171,13 +171,13 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--relations", nargs="+", default=["swap", "add_remove"])
     args = parser.parse_args()
     if args.quick:
-        args.points, args.draws, args.naive_draws = 33, 130_000, 1000
+        args.points, args.draws, args.naive_draws = 33, 10_000, 1000
     return args
 
 
 def main() -> None:
     args = arguments()
-    repeats = args.repeats or (3 if args.quick else 9)
+    repeats = args.repeats or (1 if args.quick else 9)
     # First: the peak is that of the process
     rows, checks = mean_of_many(2**20 if args.quick else 2**24), []
     rows += from_counts(repeats)

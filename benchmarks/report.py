@@ -6,11 +6,11 @@ python benchmarks/report.py [NAME ...] [--quick] [--folder FOLDER] [--write] [--
 
 NAME is any of the scripts (default: all). Nothing stops the report: a script that fails is a row
 that says so, with its last error, and then the report itself ends with status 1. An experiment
-whose data are not there is skipped, and its row says why. --quick runs what takes longer than a
-minute at small sizes, and the rest whole. --folder keeps the JSON document of each script. --write
-puts the figures of the benchmarks that ran whole into measured.json and both READMEs; --document
-does it, and runs nothing, with a document that a benchmark wrote elsewhere, such as on a machine
-with a GPU.
+whose data are not there is skipped, and its row says why. --quick runs the
+benchmarks, and the one experiment that is long, at small sizes. --folder keeps the JSON document of
+each script. --write puts the figures of the benchmarks that ran whole into measured.json and both
+READMEs; --document does it, and runs nothing, with a document that a benchmark wrote elsewhere,
+such as on a machine with a GPU.
 """
 
 import argparse
@@ -60,14 +60,8 @@ EXPERIMENTS = (
     "triangle_counts",
     "vertebral_columns",
 )
-# What takes less than a minute of processor time, and so runs whole in a quick report too.
-SHORT = (
-    *(name for name in EXPERIMENTS if name != "many_quantiles"),
-    "single_draws",
-    "from_raw",
-    "memory",
-    "import_time",
-)
+# Experiments are short and run whole in a quick report too, all but this one.
+LONG = "many_quantiles"
 WITH_TUMULT = ("from_raw", "accuracy")
 SKIPPED = 77  # the exit status of a script that cannot run here and says why, as in Automake
 
@@ -75,7 +69,7 @@ SKIPPED = 77  # the exit status of a script that cannot run here and says why, a
 def run(name: str, folder: pathlib.Path, args: argparse.Namespace) -> tuple[str, list[str]]:
     """Run one script in its own process; return what it printed, and its row of the summary."""
     place, flag = (HERE / "experiments", "--json") if name in EXPERIMENTS else (HERE, "--out")
-    quick = args.quick and name not in SHORT
+    quick = args.quick and (name in BENCHMARKS or name == LONG)
     command = [
         sys.executable,
         str(place / f"{name}.py"),

@@ -304,7 +304,7 @@ def main() -> None:
     parser.add_argument("--relation", default="swap")
     parser.add_argument("--plot", help="write a PNG to this file")
     args = parser.parse_args()
-    repeats = args.repeats or (3 if args.quick else 7)
+    repeats = args.repeats or (1 if args.quick else 7)
     points = measure(sweeps(args.quick), args.relation, repeats)
     rows, models = model_rows(points, args.relation)
     on_devices = device_rows(args, repeats)

@@ -79,7 +79,7 @@ def main() -> None:
             field(relation, args.chunk),
             case,
             small,
-            args.repeats or (3 if args.quick else 15),
+            args.repeats or (1 if args.quick else 15),
             "median",
         )
         rows, checks = rows + done[0], checks + done[1]
