@@ -7,7 +7,7 @@ python benchmarks/report.py [NAME ...] [--quick] [--folder FOLDER] [--write] [--
 NAME is any of the scripts (default: all). Nothing stops the report: a script that fails is a row
 that says so, with its last error, and then the report itself ends with status 1. An experiment
 whose data are not there is skipped, and its row says why. --quick runs the
-benchmarks, and the one experiment that is long, at small sizes. --folder keeps the JSON document of
+benchmarks, and the experiments that are long, at small sizes. --folder keeps the JSON document of
 each script. --write puts the figures of the benchmarks that ran whole into measured.json and both
 READMEs; --document does it, and runs nothing, with a document that a benchmark wrote elsewhere,
 such as on a machine with a GPU.
@@ -60,8 +60,8 @@ EXPERIMENTS = (
     "triangle_counts",
     "vertebral_columns",
 )
-# Experiments are short and run whole in a quick report too, all but this one.
-LONG = "many_quantiles"
+# Experiments are short and run whole in a quick report too, all but these.
+LONG = ("many_quantiles", "selection")
 WITH_TUMULT = ("from_raw", "accuracy")
 SKIPPED = 77  # the exit status of a script that cannot run here and says why, as in Automake
 
@@ -69,7 +69,7 @@ SKIPPED = 77  # the exit status of a script that cannot run here and says why, a
 def run(name: str, folder: pathlib.Path, args: argparse.Namespace) -> tuple[str, list[str]]:
     """Run one script in its own process; return what it printed, and its row of the summary."""
     place, flag = (HERE / "experiments", "--json") if name in EXPERIMENTS else (HERE, "--out")
-    quick = args.quick and (name in BENCHMARKS or name == LONG)
+    quick = args.quick and (name in BENCHMARKS or name in LONG)
     command = [
         sys.executable,
         str(place / f"{name}.py"),

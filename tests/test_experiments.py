@@ -22,7 +22,7 @@ def rows_without_tables(tmp_path, monkeypatch):
     """Run one script whole, as its docstring says, and return the rows of its document."""
     monkeypatch.delenv("DPJAX_DATA", raising=False)
 
-    def run(name, more_lines=1):
+    def run(name, more_lines=1, flags=()):
         """``more_lines`` is the number of lines that the script prints beside one for each row."""
         pytest.importorskip("matplotlib", reason="the plots need the extra 'benchmarks'")
         document, picture = tmp_path / f"{name}.json", tmp_path / f"{name}.png"
@@ -33,6 +33,7 @@ def rows_without_tables(tmp_path, monkeypatch):
             str(document),
             "--png",
             str(picture),
+            *flags,
         ]
         done = subprocess.run(command, capture_output=True, text=True, cwd=FOLDER.parent.parent)
         assert done.returncode == 0, done.stderr
@@ -242,8 +243,8 @@ def test_loose_bounds_as_a_script(rows_without_tables):
 @pytest.mark.optimized
 def test_selection(rows_without_tables, monkeypatch):
     """Against closed forms and against the bounds."""
-    rows = rows_without_tables("selection")
-    assert len(rows) == 2 * 3 * 16
+    rows = rows_without_tables("selection", flags=["--quick"])
+    assert len(rows) == 2 * 3 * 5
     scales = np.geomspace(0.1, 100, 20_001)
     for row in rows:
         k = row["k"]

@@ -153,11 +153,7 @@ def rows_of(m: int, n: int, tied: bool, draws: int = DRAWS) -> list[dict[str, An
 
 def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
     """Print the table."""
-    flags = output.flags(__doc__)
-    flags.add_argument(
-        "--quick", action="store_true", help="one case, dense and tied: shows that everything runs"
-    )
-    arguments = flags.parse_args(argv)
+    arguments = output.parse(__doc__, argv, quick="one case, dense and tied")
     jax.config.update("jax_enable_x64", True)
     rows = [
         row

@@ -165,6 +165,18 @@ def triangles(adjacency: np.ndarray, epsilon: float) -> dict[str, float]:
     return {"bound": float(bound), **found}
 
 
+@jax.jit
+def _quantile_of_error(
+    distribution: Any, value: jax.Array, span: jax.Array, failure: float
+) -> jax.Array:
+    """The distance from the value that a draw passes with probability ``failure``."""
+
+    def too_near(reach: jax.Array) -> jax.Array:
+        return distribution.cdf(value - reach) + distribution.survival(value + reach) > failure
+
+    return bisect(too_near, jnp.zeros_like(value), span, 60)[1]
+
+
 def tails(
     x: jax.Array, lower: float, upper: float, epsilon: float, failure: float
 ) -> dict[str, float]:
@@ -173,12 +185,12 @@ def tails(
     local = dpjax.local_sensitivity(
         x, lower=lower, upper=upper, neighbors="add_remove", definition="lower"
     )
-    distribution, value = dpjax.duff(profile, epsilon), profile.value
-
-    def too_near(reach: jax.Array) -> jax.Array:
-        return distribution.cdf(value - reach) + distribution.survival(value + reach) > failure
-
-    _, exact = bisect(too_near, jnp.zeros_like(value), jnp.full_like(value, upper - lower), 60)
+    exact = _quantile_of_error(
+        dpjax.duff(profile, epsilon),
+        profile.value,
+        jnp.full_like(profile.value, upper - lower),
+        failure,
+    )
     growth = jnp.geomspace(1e-6, 1, 200)[:, None] * (upper - lower)
     beta = promises.corollary_1_beta(failure, epsilon, support=upper - lower, growth=growth)
     smooth = local.smooth(beta).bound

@@ -1,4 +1,4 @@
-"""What the experiments of this folder share: their two flags, the folder of real tables, the table,
+"""What the experiments of this folder share: their flags, the folder of real tables, the table,
 the JSON document, the plot.
 """
 
@@ -18,13 +18,12 @@ VERSIONS = ("dpjax", "jax", "jaxlib", "numpy")
 SKIPPED = 77  # the exit status of an experiment whose data are not there: ../report.py knows it
 
 
-def parse(description: str, argv: list[str] | None = None) -> argparse.Namespace:
-    """The flags ``--json`` and ``--png``; the help shows the first line of the description."""
-    return flags(description).parse_args(argv)
-
-
-def flags(description: str) -> argparse.ArgumentParser:
-    """The parser of :func:`parse`, for an experiment that has flags of its own."""
+def parse(
+    description: str, argv: list[str] | None = None, quick: str | None = None
+) -> argparse.Namespace:
+    """The flags ``--json`` and ``--png``, and ``--quick`` where ``quick`` says what it leaves out;
+    the help shows the first line of the description.
+    """
     parser = argparse.ArgumentParser(description=description.splitlines()[0])
     parser.add_argument(
         "--json", metavar="FILE", help="write rows, settings and versions to this file"
@@ -32,7 +31,9 @@ def flags(description: str) -> argparse.ArgumentParser:
     parser.add_argument(
         "--png", metavar="FILE", help="draw the plot into this file (needs matplotlib)"
     )
-    return parser
+    if quick:
+        parser.add_argument("--quick", action="store_true", help=quick)
+    return parser.parse_args(argv)
 
 
 def data_folder() -> pathlib.Path:

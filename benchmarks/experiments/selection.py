@@ -41,6 +41,7 @@ from dpjax.mechanisms import exponential, noisy_tree, permute_and_flip, tree_rou
 
 EPSILON, ZCDP = 1.0, 1 / 8
 SIZES = tuple(2**power for power in range(1, 17))
+QUICK_SIZES = (2, 2**4, 2**10, 2**13, 2**14)
 LARGEST_PERMUTATION = 2**13
 SCALES = 96
 COMPARISONS = ("epsilon 1", "zcdp 1/8")
@@ -57,7 +58,7 @@ FAMILIES = {
 }
 
 
-def rows(sizes: tuple[int, ...] = SIZES) -> list[dict[str, Any]]:
+def rows(sizes: tuple[int, ...]) -> list[dict[str, Any]]:
     """One row for each comparison, family and number of candidates."""
     found = []
     for size in sizes:
@@ -161,9 +162,9 @@ def draw(found: list[dict[str, Any]], path: str) -> None:
 
 
 def main(argv: list[str] | None = None) -> None:
-    arguments = output.parse(__doc__, argv)
+    arguments = output.parse(__doc__, argv, quick="five numbers of candidates")
     jax.config.update("jax_enable_x64", True)
-    found = rows()
+    found = rows(QUICK_SIZES if arguments.quick else SIZES)
     output.print_table(found)
     settings = {
         "experiment": "selection",
