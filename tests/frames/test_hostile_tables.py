@@ -353,9 +353,9 @@ def test_one_row_or_person_more_changes_nothing_that_is_not_drawn():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(1, 9))
+@pytest.mark.parametrize("seed", range(1, 5))
 def test_one_row_or_person_more_changes_nothing_in_many_tables(seed):
-    assert differences(released, seed, 1000) == []
+    assert differences(released, seed, 500) == []
 
 
 def test_a_cast_that_raises_on_one_record_or_warns_is_seen():
@@ -447,7 +447,7 @@ def test_one_row_or_person_more_is_one_record_in_each_of_few_groups():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(1, 5))
+@pytest.mark.parametrize("seed", range(1, 3))
 def test_one_row_or_person_more_is_one_record_in_each_of_few_groups_of_many_tables(seed):
     assert too_much(seed, 500) == []
 
@@ -482,6 +482,6 @@ def test_every_engine_counts_the_worst_cells_alike():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(1, 5))
+@pytest.mark.parametrize("seed", range(1, 3))
 def test_every_engine_counts_the_worst_cells_of_many_tables_alike(seed):
     assert disagreements(seed, 300) == []
