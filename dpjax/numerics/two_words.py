@@ -98,31 +98,3 @@ def upper_product(a: Words, b: Words) -> Words:
     middle = add(Words(jnp.zeros_like(third), third), Words(jnp.zeros_like(third), by_high.high))
     middle = add(middle, Words(jnp.zeros_like(third), carried.high))
     return Words(by_high_third + middle.high, middle.low)
-
-
-def shift_right(top: jax.Array, rest: Words, distance: jax.Array) -> Words:
-    """Return the lower 64 bits of a three-word number shifted right by ``distance``, at least 0."""
-    words, bits = distance >> _u(5), distance & _u(31)
-    zero = jnp.zeros_like(top)
-
-    def pick(first: jax.Array, second: jax.Array, third: jax.Array) -> jax.Array:
-        return jnp.where(
-            words == 0, first, jnp.where(words == 1, second, jnp.where(words == 2, third, zero))
-        )
-
-    low, middle, high = (
-        pick(rest.low, rest.high, top),
-        pick(rest.high, top, zero),
-        pick(top, zero, zero),
-    )
-    back = (_u(32) - bits) & _u(31)
-
-    def joined(near: jax.Array, far: jax.Array) -> jax.Array:
-        return jnp.where(bits == 0, near, (near >> bits) | (far << back))
-
-    return Words(joined(middle, high), joined(low, middle))
-
-
-def bit_length(a: jax.Array) -> jax.Array:
-    """Return the number of bits of a word, int32; 0 for 0."""
-    return 32 - jax.lax.clz(a).astype(jnp.int32)

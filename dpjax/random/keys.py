@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -117,18 +116,6 @@ def always_true(keys: Words) -> jax.Array:
 def fold_in(keys: Words, index: jax.Array) -> Words:
     """Return the key data of ``jax.random.fold_in``, for keys and indices (uint32) of one shape."""
     return threefry(keys, Words(jnp.zeros_like(index), index))
-
-
-def fold_in_streams(
-    keys: Words, size: int, streams: Sequence[int], first: ArrayLike = 0
-) -> list[Words]:
-    """Return ``[fold_in_range(keys, size, first, stream) for stream in streams]``, in one call."""
-    index = jnp.arange(size, dtype=jnp.uint32) + jnp.asarray(first, jnp.uint32)
-    high, low = jnp.meshgrid(np.asarray(streams, np.uint32), index, indexing="ij")
-    words = threefry(Words(keys.high[..., None, None], keys.low[..., None, None]), Words(high, low))
-    return [
-        Words(words.high[..., index, :], words.low[..., index, :]) for index in range(len(streams))
-    ]
 
 
 @partial(jax.jit, inline=True, static_argnames="size")

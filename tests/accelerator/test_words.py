@@ -6,14 +6,17 @@ import jax
 import numpy as np
 import pytest
 
-from dpjax.random.keys import fold_in_range, fold_in_streams, row_words
+from dpjax.random.keys import fold_in_range, row_words
 from dpjax.random.uniforms import uniform_from_words
 
 
 @jax.jit
 def words(key):
     rows = row_words(key, (3, 5), first=7)
-    streams = fold_in_streams(rows, 40, (1, 2**31, 2**32 - 1), first=2**32 - 20)
+    streams = [
+        fold_in_range(rows, 40, np.uint32(2**32 - 20), np.uint32(stream))
+        for stream in (1, 2**31, 2**32 - 1)
+    ]
     return (
         rows,
         streams,

@@ -37,6 +37,13 @@ def test_sums_differences_and_order():
     ]
 
 
+def test_the_upper_half_of_a_product():
+    assert numbers(two.upper_product(words(A), words(B))) == [a * b >> 64 for a, b in PAIRS]
+    assert numbers(two.multiply(words(A).low, words(B).low)) == [
+        (a % 2**32) * (b % 2**32) for a, b in PAIRS
+    ]
+
+
 def test_floats_both_ways(x64):
     for dtype in (np.float32, np.float64):
         floats = np.asarray(two.to_float(words(NUMBERS), dtype))
