@@ -118,7 +118,7 @@ def utf8_blocks(source: Source) -> Generator[bytes, None, None]:
             block = file.read(max(_BLOCK, 4))
             if source.header:
                 _check_start(block[:4], codec, source)
-            elif codec == "utf-8-sig":  # it would drop the mark of the first record
+            if codec == "utf-8-sig":  # its decoder drops the first mark that it is given
                 codec = "utf-8"
             if codec == "utf-16":
                 codec = "utf-16-be" if block[:2] == b"\xfe\xff" else "utf-16-le"

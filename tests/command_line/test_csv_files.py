@@ -5,6 +5,7 @@ wherever blocks are cut.
 import csv
 import gzip
 import io
+import itertools
 import math
 import random
 import re
@@ -609,6 +610,21 @@ def test_a_byte_order_mark_is_no_part_of_any_record_without_a_header(
                 pairs = list(zip(labels, found.numbers["2"].tolist(), strict=True))
                 known = [*expected[first:], *expected[:first]][-len(rows) :]
                 assert list(map(repr, pairs)) == list(map(repr, known))
+
+
+@pytest.mark.parametrize("records", ["csv", "lines"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
+def test_a_mark_inside_of_the_text_is_no_byte_order_mark(records, encoding, tmp_path, monkeypatch):
+    """Wherever the blocks begin in which the text is read."""
+    path = tmp_path / "data.csv"
+    lines = ["100", "\ufeff0", "0", "\ufeff1"]
+    for start, size in itertools.product(("", "\ufeff"), range(4, 30)):
+        monkeypatch.setattr(csv_text, "_BLOCK", size)
+        for first in range(len(lines)):
+            path.write_text("\n".join([start + "x", *lines[first:]]) + "\n", "utf-8")
+            found = read_columns(Source(str(path), encoding, records=records), ["x"]).numbers["x"]
+            expected = [math.nan if "\ufeff" in line else float(line) for line in lines[first:]]
+            np.testing.assert_array_equal(found, expected)
 
 
 def test_a_byte_order_mark_is_dropped_where_blanks_separate_cells(tmp_path):
