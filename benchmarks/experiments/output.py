@@ -24,6 +24,14 @@ def parse(
     """The flags ``--json`` and ``--png``, and ``--quick`` where ``quick`` says what it leaves out;
     the help shows the first line of the description.
     """
+    parser = flags(description)
+    if quick:
+        parser.add_argument("--quick", action="store_true", help=quick)
+    return parser.parse_args(argv)
+
+
+def flags(description: str) -> argparse.ArgumentParser:
+    """The parser of :func:`parse`, for an experiment that has flags of its own."""
     parser = argparse.ArgumentParser(description=description.splitlines()[0])
     parser.add_argument(
         "--json", metavar="FILE", help="write rows, settings and versions to this file"
@@ -31,9 +39,7 @@ def parse(
     parser.add_argument(
         "--png", metavar="FILE", help="draw the plot into this file (needs matplotlib)"
     )
-    if quick:
-        parser.add_argument("--quick", action="store_true", help=quick)
-    return parser.parse_args(argv)
+    return parser
 
 
 def data_folder() -> pathlib.Path:
