@@ -174,7 +174,7 @@ def plain(value: Any) -> Any:
     return (
         str(value)
         if isinstance(
-            value, datetime.date | datetime.time | datetime.timedelta | Decimal | Fraction
+            value, datetime.date | datetime.time | datetime.timedelta | Decimal | Fraction | bytes
         )
         else value
     )

@@ -88,6 +88,8 @@ def release(
         ValueError: a column does not exist, only one of ``groups`` and ``by`` is given, ``by`` is
             given under swap, a column cannot hold a label, or a public parameter is out of range.
             Records never raise.
+        RuntimeError: an engine cannot compute the frame, such as the scan of a file that is not
+            well-formed. The message does not say why, as that may depend on the records.
 
     Privacy:
         As ``guarantee`` states, for a row that is added or removed, or replaced; with ``unit`` for

@@ -52,8 +52,6 @@ def with_binary_text(frame: Any, labels: Sequence[Any]) -> Any:
 def _of_ibis(table: Any, texts: Sequence[str], labels: Sequence[str]) -> Any:
     """Return a table of Ibis whose texts have no collation of their column."""
     backend = table.get_backend()
-    if backend.name == "sqlite":  # An expression has no collation there, unlike a column.
-        return table.mutate(**{name: table[name] + "" for name in texts})
     if backend.name != "duckdb":
         if labels and backend.name not in _BINARY:
             raise TypeError(

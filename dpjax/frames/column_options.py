@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from dpjax import checks
-from dpjax.frames.columns import TIMES, is_numbers
+from dpjax.frames.columns import NESTED, TIMES, is_numbers
 from dpjax.release import (
     Count,
     Maximum,
@@ -124,7 +124,7 @@ def check_kind(column: Any, kind: str, asked: Asked) -> None:
 
     With bounds of that kind, it must hold dates or times.
     """
-    if isinstance(asked.statistic, Count) and not kind.startswith(("List", "Array", "Struct")):
+    if isinstance(asked.statistic, Count) and not kind.startswith(NESTED):
         return  # values of any kind can be counted
     if asked.kind is None and is_numbers(kind):
         return

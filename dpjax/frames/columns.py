@@ -8,16 +8,18 @@ from __future__ import annotations
 import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from importlib import import_module
 from typing import Any, Protocol
 
 import numpy as np
 
-from dpjax.frames.labels import is_missing, text_of
+from dpjax.frames.labels import DIGITS, is_missing, text_of
 from dpjax.release.records import as_floats, masked_arrays
 
 _TEXT = ("Object", "object", "null", "string_view")  # dtypes whose labels are compared as text
 TIMES = ("Date", "Datetime", "Duration", "Time")
+NESTED = ("List", "Array", "Struct", "Map")
 _MICROSECONDS = {"W": 6048e8, "D": 864e8, "h": 36e8, "m": 6e7, "s": 1e6, "ms": 1e3, "us": 1.0}
 _FINER = ("ns", "ps", "fs", "as")  # units below the microsecond, the finest of Python's datetime
 
@@ -38,11 +40,16 @@ class Labels:
     def of(codes: np.ndarray, names: Sequence[Any]) -> Labels:
         """Return labels from codes in any order.
 
-        Equal names are merged, None and NaN are missing, the rest is sorted. -0.0 becomes 0.0, as
-        otherwise the order of the rows would decide which of them is shown.
+        Equal names are merged, the rest is sorted. None, NaN and texts that are no valid Unicode,
+        which no frame can show, are missing. -0.0 becomes 0.0, as otherwise the order of the rows
+        would decide which of them is shown.
         """
         names = [
-            (None if name != name else name + 0.0) if isinstance(name, float) else name
+            (None if name != name else name + 0.0)
+            if isinstance(name, float)
+            else None
+            if isinstance(name, str) and _has_surrogates(name)
+            else name
             for name in names
         ]
         distinct = {name for name in names if name is not None}
@@ -50,6 +57,10 @@ class Labels:
         index = {name: rank for rank, name in enumerate(ordered)}
         ranks = np.array([*(index.get(name, -1) for name in names), -1], np.int32)
         return Labels(ranks[codes], ordered)
+
+
+def _has_surrogates(text: str) -> bool:
+    return not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
 class Columns(Protocol):
@@ -66,6 +77,9 @@ class Columns(Protocol):
 
     def labels(self, name: Any) -> Labels:
         """Return a column as labels of which no two are equal."""
+
+    def check_labels(self, name: Any) -> None:
+        """Raise ``TypeError`` if a column cannot be used as labels, by dtype."""
 
 
 class ArrayColumns:
@@ -130,6 +144,9 @@ class ArrayColumns:
         """Return a column as floats or integers, as :meth:`Columns.numbers`."""
         return as_numbers(self._arrays[name])
 
+    def check_labels(self, name: Any) -> None:
+        """Accept every column, as arrays of all dtypes can be used as labels."""
+
     def labels(self, name: Any) -> Labels:
         """Return a column as labels."""
         column = self._arrays[name]
@@ -183,21 +200,30 @@ class FrameColumns:
             return _with_missing(series.fill_null(0).to_numpy(), missing.astype(bool))
         return as_numbers(series.to_numpy())
 
-    def labels(self, name: Any) -> Labels:
-        """Return a column as labels.
+    def check_labels(self, name: Any) -> None:
+        """Raise ``TypeError`` if a column cannot be used as labels, by dtype.
 
-        Raise ``TypeError`` if the dtype does not ensure that equal labels are shown alike, and that
-        all labels can be sorted, whatever the records are: intervals from 0.0 and from -0.0 are
-        equal, and the objects of a sparse column may have no order.
+        The dtype must ensure that equal labels are shown alike, and that all labels can be sorted,
+        whatever the records are: intervals from 0.0 and from -0.0 are equal, and lists, complex
+        numbers and the objects of a sparse column may have no order.
         """
         series = self._series(name)
-        native, kind = series.to_native(), kind_of_series(series)
+        kind, native = kind_of_series(series), series.to_native()
         # The durations of DuckDB are triples of integers
-        if kind == "other" and str(getattr(native, "type", "")) != "month_day_nano_interval":
+        if kind.startswith(NESTED) or (
+            kind in ("other", "complex")
+            and str(getattr(native, "type", "")) != "month_day_nano_interval"
+        ):
             raise TypeError(
                 f"column {name!r} has a dtype of other values than numbers, text and times, which "
                 "cannot be used as labels: cast it to text."
             )
+
+    def labels(self, name: Any) -> Labels:
+        """Return a column as labels; raise ``TypeError`` as :meth:`check_labels` does."""
+        self.check_labels(name)
+        series = self._series(name)
+        native, kind = series.to_native(), kind_of_series(series)
         if kind == "text":
             return Labels.of(*numbered_texts(objects_of(series)))
         native = _decoded(native)
@@ -329,11 +355,16 @@ def objects_of(series: Any) -> list[Any]:
         Exception
     ):  # a date that Python cannot represent, or a signaling NaN, must not change other rows
         return [_object(series, place) for place in range(len(series))]
-    return (
+    found = (
         [None if gone else cell for cell, gone in zip(found, missing.to_list(), strict=True)]
         if missing.any()
         else list(found)
     )
+    if series.dtype.is_decimal() and hasattr(series.to_native(), "to_physical"):
+        # Polars rounds those of more digits, and then they may be equal
+        end = Decimal(10) ** (DIGITS - series.dtype.scale)
+        found = [cell if cell is not None and -end < cell < end else None for cell in found]
+    return found
 
 
 def _microseconds_of_the_day(times: Any) -> np.ndarray:

@@ -46,45 +46,76 @@ class Engine:
     def __init__(self, frame: Any, by: Sequence[Any], persons: Persons | None) -> None:
         self._by, self._persons = tuple(by), persons
         self._keys = [f"group{number}" for number in range(len(self._by))]
+        if _is_of_sqlite(frame):
+            raise TypeError(
+                "frame is a table of SQLite, whose columns may hold values of any type, so that a "
+                "record could make a query raise: read it first, as by frame.to_pandas()."
+            )
         labels = (*by, *([] if persons is None else [persons.unit]))
         self._frame = with_binary_text(frame, labels)
         self._schema = self._frame.collect_schema()
         self._engine = frame.implementation.name.lower()
         for name in labels:
-            # Distinct values may be equal in Python
-            if kind_of_dtype(self._schema[name]) in ("other", "text"):
-                raise TypeError(
-                    f"column {name!r} holds {self._schema[name]}, which cannot be used as labels: "
-                    "cast it to text."
-                )
-            if self._engine in _SQL and kind_of_dtype(self._schema[name]) == "Duration":
-                raise TypeError(
-                    f"column {name!r} holds durations of {self._engine}, which cannot be used as "
-                    "labels: convert them to numbers."
-                )
-            if self._engine == "ibis" and kind_of_dtype(self._schema[name]) == "Time":
-                raise TypeError(  # 9:00 of two time zones would be one label in Python
-                    f"column {name!r} holds times of Ibis, which may have time zones, so that they "
-                    "cannot be used as labels: cast it to text."
-                )
-            if self._engine in _SQL and str(self._schema[name]) == "UInt128":
-                raise TypeError(
-                    f"column {name!r} holds UInt128, some of which cannot be fetched as labels: "
-                    "cast it to text."
-                )
+            self._check_labels(name)
         if persons is not None and by and self._engine == "dask":
             raise TypeError(
                 "unit= and by= cannot be combined for Dask, which has no window functions: use a "
                 "frame of another engine."
             )
 
-    def check_distinct(self, name: Any) -> None:
-        """Raise ``TypeError`` if the distinct values of a column cannot be counted, by dtype."""
-        if self._engine == "ibis" and kind_of_dtype(self._schema[name]) in ("other", "Duration"):
+    def _check_labels(self, name: Any) -> None:
+        """Raise ``TypeError`` if a column cannot be used as labels, by dtype."""
+        kind, dtype = kind_of_dtype(self._schema[name]), self._schema[name]
+        # Distinct values may be equal in Python
+        if kind in ("other", "text"):
+            raise TypeError(
+                f"column {name!r} holds {dtype}, which cannot be used as labels: cast it to text."
+            )
+        if self._engine in _SQL and kind == "Duration":
+            raise TypeError(
+                f"column {name!r} holds durations of {self._engine}, which cannot be used as "
+                "labels: convert them to numbers."
+            )
+        if self._engine == "ibis" and kind == "Time":
+            raise TypeError(  # 9:00 of two time zones would be one label in Python
+                f"column {name!r} holds times of Ibis, which may have time zones, so that they "
+                "cannot be used as labels: cast it to text."
+            )
+        if self._engine in _SQL and str(dtype) == "UInt128":
+            raise TypeError(
+                f"column {name!r} holds UInt128, some of which cannot be fetched as labels: cast "
+                "it to text."
+            )
+        self._check_times(name, labels=True)
+
+    def _check_times(self, name: Any, labels: bool) -> None:
+        """Raise ``TypeError`` for times of Dask of which some raise when it compares them."""
+        if self._engine != "dask" or kind_of_dtype(self._schema[name]) not in TIMES:
+            return
+        dtype = self._frame.to_native().dtypes[name]
+        if hasattr(dtype, "pyarrow_dtype") or (labels and hasattr(dtype, "tz")):
+            raise TypeError(
+                f"column {name!r} holds {dtype} of Dask, which is not supported here: convert it "
+                "to datetime64 or timedelta64 of NumPy."
+            )
+
+    def check(self, name: Any, statistic: Statistic | None) -> None:
+        """Raise ``TypeError`` if the statistic of a column cannot be computed, by dtype."""
+        kind, distinct = kind_of_dtype(self._schema[name]), isinstance(statistic, DistinctCount)
+        self._check_times(name, labels=distinct)
+        if self._engine == "ibis" and kind in ("other", "Duration") and distinct:
             raise TypeError(
                 f"column {name!r} holds a type of Ibis whose distinct values cannot be counted: "
                 "cast it to text."
             )
+        if self._engine == "ibis" and kind == "Duration" and not isinstance(statistic, Count):
+            raise TypeError(
+                f"column {name!r} holds durations of Ibis, which are not supported: convert them "
+                "to numbers."
+            )
+        if distinct and self._engine != "dask":
+            nothing = self._frame.select(nw.col(name).alias("value")).head(0)
+            FrameColumns(_collected(nothing)).check_labels("value")
 
     def there(self, bounded: bool) -> tuple[Groups, np.ndarray]:
         """Return all groups that have rows, and their numbers of rows or persons.
@@ -112,7 +143,7 @@ class Engine:
             .agg(nw.len().alias("groups"))
         )
         more = nw.when(nw.col("groups") > known.max_groups).then(nw.lit(1)).otherwise(nw.lit(0))
-        found = each.select(more.sum().alias("more"), nw.len().alias("persons")).collect()
+        found = _collected(each.select(more.sum().alias("more"), nw.len().alias("persons")))
         more_groups, persons = (found[name].to_list()[0] for name in ("more", "persons"))
         return int(more_groups or 0), int(persons)
 
@@ -141,9 +172,8 @@ class Engine:
 
     def records(self, column: Any, groups: Groups) -> tuple[np.ndarray, np.ndarray]:
         """Return the records of a column as numbers, and the group of each."""
-        return Memory(FrameColumns(self._rows(groups, column).collect()), self._keys, None).records(
-            "value", groups
-        )
+        rows = FrameColumns(_collected(self._rows(groups, column)))
+        return Memory(rows, self._keys, None).records("value", groups)
 
     def _rows(self, groups: Groups | None, column: Any = None, *, numbers: bool = True) -> Any:
         """Return the labels, values and persons of rows.
@@ -246,11 +276,6 @@ class Engine:
             return nw.when(value).then(nw.lit(1.0)).otherwise(nw.lit(0.0))
         if kind not in TIMES:
             return value.cast(nw.Float64)
-        if kind == "Duration" and self._engine == "ibis":
-            raise TypeError(
-                f"column {column!r} holds durations of Ibis, which are not supported: convert them "
-                "to numbers."
-            )
         if kind == "Duration":  # clipped, as durations of some engines overflow in microseconds
             ends = [
                 datetime.timedelta(microseconds=round(end * rounding.over / rounding.times))
@@ -371,8 +396,27 @@ class Engine:
     def _counted(self, rows: Any, values: Sequence[str]) -> Memory:
         """Fetch the number of rows for each combination of labels and value."""
         keys = [*self._keys, *values]
-        found = rows.group_by(*keys).agg(nw.len().alias("count")).select(*keys, "count").collect()
-        return Memory(FrameColumns(found), self._keys, None, "count")
+        found = rows.group_by(*keys).agg(nw.len().alias("count")).select(*keys, "count")
+        return Memory(FrameColumns(_collected(found)), self._keys, None, "count")
+
+
+def _is_of_sqlite(frame: Any) -> bool:
+    ibis = frame.implementation.name.lower() == "ibis"
+    return ibis and frame.to_native().get_backend().name == "sqlite"
+
+
+def _collected(frame: Any) -> Any:
+    """Compute a lazy frame; raise ``RuntimeError`` without the engine's message if it cannot.
+
+    The steps by which a frame was made may raise for a record, such as the scan of a file of text.
+    """
+    try:
+        return frame.collect()
+    except Exception:
+        raise RuntimeError(
+            "the engine could not compute the frame. Its message is withheld, as it may show "
+            "records: compute the frame itself to see it."
+        ) from None
 
 
 def _is_large(dtype: Any) -> bool:

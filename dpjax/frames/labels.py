@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-_DIGITS = 38  # the maximal number of digits of decimals in all engines
+DIGITS = 38  # the maximal number of digits of decimals in all engines
 _CLASSES: dict[str, tuple[type, ...]] = {  # the classes of labels, by the name of a dtype
     "number": (Real, Decimal),
     "String": (str,),
@@ -137,7 +137,7 @@ def number_in(label: Any, dtype: Any) -> Any:
     try:
         if dtype.is_decimal():
             found: Any = as_decimal(label)
-            return found if found.is_finite() and len(found.as_tuple().digits) <= _DIGITS else None
+            return found if found.is_finite() and len(found.as_tuple().digits) <= DIGITS else None
         found = int(label) if dtype.is_integer() else float(label)
         if found != label:
             return None
@@ -176,7 +176,7 @@ def is_missing(label: Any) -> bool:
 
     It never raises. NaN is not equal to itself, but a signaling NaN raises where it is compared.
 
-    >>> [is_missing(x) for x in (None, np.float32("nan"), np.longdouble("nan"), Decimal("sNaN"))]
+    >>> [is_missing(x) for x in (None, np.float32("nan"), np.datetime64("NaT"), Decimal("sNaN"))]
     [True, True, True, True]
     >>> [is_missing(x) for x in (0, "nan", math.inf, Decimal(1))]
     [False, False, False, False]
@@ -184,6 +184,10 @@ def is_missing(label: Any) -> bool:
     if label is None:
         return True
     own = type(label)  # a label may lie about its class
+    if issubclass(own, np.datetime64 | np.timedelta64):
+        return bool(np.isnat(label))
+    if own.__name__ in ("NAType", "NaTType"):  # those of pandas, which need not be installed
+        return own.__module__.startswith("pandas.")
     if issubclass(own, float):
         return float.__ne__(label, label)
     if issubclass(own, Decimal):
@@ -197,7 +201,7 @@ def is_missing(label: Any) -> bool:
 def text_of(label: Any) -> str | None:
     """Return the text of any object; None if ``str`` raises, since a record must not raise."""
     try:
-        return str(label)
+        return str.__str__(str(label))  # of a subclass of str, whose methods may raise, too
     except Exception:
         return None
 

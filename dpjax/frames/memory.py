@@ -102,8 +102,15 @@ class Memory:
         self._different, self._order = _together(self._labels)
         self._unit = None if persons is None else columns.labels(persons.unit).codes
 
-    def check_distinct(self, name: Any) -> None:
-        """Accept every column, as all distinct values in memory can be counted."""
+    def check(self, name: Any, statistic: Statistic | None) -> None:
+        """Raise ``TypeError`` if the statistic of a column cannot be computed, by dtype."""
+        if isinstance(statistic, DistinctCount) or self._is_by_labels(name, statistic):
+            self._columns.check_labels(name)
+
+    def _is_by_labels(self, name: Any, statistic: Statistic | None) -> bool:
+        """Return whether the values of a column are counted that are not missing as labels."""
+        kind = self._columns.kind(name)
+        return isinstance(statistic, Count) and not is_numbers(kind) and kind not in TIMES
 
     def there(self, bounded: bool) -> tuple[Groups, np.ndarray]:
         """Return all groups that have rows, sorted by label, and their sizes.
@@ -175,11 +182,7 @@ class Memory:
         if isinstance(statistic, DistinctCount):
             values = self._columns.labels(column).codes
             present = values >= 0
-        elif (
-            isinstance(statistic, Count)
-            and not is_numbers(kind := self._columns.kind(column))
-            and kind not in TIMES
-        ):
+        elif self._is_by_labels(column, statistic):
             present = self._columns.labels(column).codes >= 0
             values = np.zeros(len(present), np.int32)
         elif self._persons is not None and isinstance(grid, Multiples):

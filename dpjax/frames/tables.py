@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
@@ -17,8 +18,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from dpjax.frames.column_options import Asked, check_kind
-from dpjax.frames.columns import ArrayColumns, FrameColumns, kind_of_dtype
-from dpjax.frames.labels import check_zones, in_order, public_labels
+from dpjax.frames.columns import NESTED, ArrayColumns, FrameColumns, kind_of_dtype
+from dpjax.frames.labels import DIGITS, check_zones, in_order, public_labels
 from dpjax.frames.memory import Groups, Memory, Tally
 from dpjax.frames.persons import Persons
 from dpjax.frames.private_groups import PrivateGroups
@@ -30,8 +31,8 @@ _IN_ENGINES = ("duckdb", "ibis", "pyspark", "pyspark_connect", "dask", "polars")
 class Records(Protocol):
     """The records of a table, each in a group."""
 
-    def check_distinct(self, name: Any) -> None:
-        """Raise ``TypeError`` if the distinct values of a column cannot be counted, by dtype."""
+    def check(self, name: Any, statistic: Statistic | None) -> None:
+        """Raise ``TypeError`` if the statistic of a column cannot be computed, by dtype."""
 
     def there(self, bounded: bool) -> tuple[Groups, np.ndarray]:
         """Return all groups that have rows, and their numbers of rows or persons.
@@ -105,7 +106,7 @@ def read_table(
                 f"the frame has no column {name!r}; its columns are {', '.join(map(str, columns))}."
             )
     for name in needed[len(asked) :]:
-        if schema(name).startswith(("List", "Array", "Struct", "complex")):
+        if schema(name).startswith((*NESTED, "complex")):
             raise TypeError(
                 f"column {name!r} holds {schema(name)}, which cannot identify a group or a person."
             )
@@ -137,8 +138,7 @@ def read_table(
         named = Groups(names, dict(zip(keys, shown, strict=True)))
     rows = opened.rows(keys, persons)
     for name, own in asked.items():
-        if isinstance(own.statistic, DistinctCount):
-            rows.check_distinct(name)
+        rows.check(name, own.statistic)
     return Table(rows, named, {name: schema(name) for name in asked}, opened.remake)
 
 
@@ -249,15 +249,19 @@ def _arrays(columns: dict[str, Any]) -> dict[str, np.ndarray]:
     return {name: np.asarray(column) for name, column in columns.items()}
 
 
-def _unsigned(column: Any) -> Any:
-    """Return a list of integers some of which need 64 bits without a sign as an array of those.
+def _in_a_dtype(column: Any) -> Any:
+    """Return a list of labels that a frame cannot hold as they are with a dtype that it has.
 
-    Other columns are returned unchanged.
+    Integers that need 64 bits without a sign become an array of those, and decimals of more than 38
+    digits floats, as public labels do. Other columns are returned unchanged.
     """
-    large = type(column) is list and any(
-        isinstance(cell, int) and 2**63 <= cell < 2**64 for cell in column
-    )
-    return np.array(column, np.uint64) if large else column
+    if type(column) is not list:
+        return column
+    if any(isinstance(cell, int) and 2**63 <= cell < 2**64 for cell in column):
+        return np.array(column, np.uint64)
+    if any(isinstance(cell, Decimal) and len(cell.as_tuple().digits) > DIGITS for cell in column):
+        return [float(cell) for cell in column]
+    return column
 
 
 def _narwhals() -> ModuleType:
@@ -284,7 +288,8 @@ def _made(narwhals: ModuleType, kind: Any, lazy: bool, columns: dict[Any, Any]) 
         "dask": "pandas",
     }.get(engine)
     made = narwhals.from_dict(
-        {str(name): _unsigned(column) for name, column in columns.items()}, backend=backend or kind
+        {str(name): _in_a_dtype(column) for name, column in columns.items()},
+        backend=backend or kind,
     )
     if engine in ("duckdb", "ibis"):
         made = made.lazy(engine)

@@ -939,3 +939,20 @@ def test_dates_and_times_are_values_of_a_file(tmp_path, capsys):
     ):
         assert main([*asked, *wrong]) == 2
         assert message in capsys.readouterr().err
+
+
+def test_bytes_are_labels_that_are_written(tmp_path, capsys):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    pytest.importorskip("narwhals")
+    path = tmp_path / "bytes.parquet"
+    table = {"g": pyarrow.array([b"a", b"\xff"] * 100, pyarrow.binary()), "x": range(200)}
+    parquet.write_table(pyarrow.table(table), path)
+    asked = ["release", str(path), "--column", "x", "--by", "g", "--lower", "0", "--upper", "255"]
+    asked += ["--resolution", "1", "--epsilon", "1", "--neighbors", "add_remove"]
+    asked += ["--group-epsilon", "60", "--group-delta", "1e-3"]
+    assert main([*asked, "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert {row["g"] for row in rows} == {"b'a'", r"b'\xff'"}
+    assert main([*asked, "--output", str(tmp_path / "out.csv")]) == 0
+    assert r"b'\xff'" in (tmp_path / "out.csv").read_text()

@@ -5,12 +5,13 @@ import shutil
 import warnings
 from decimal import Decimal
 
+import numpy as np
 import pytest
 
 from dpjax import frames, release
-from dpjax.accounting import Ledger
+from dpjax.accounting import Ledger, PrivacyFilter
 
-pytest.importorskip("narwhals")
+narwhals = pytest.importorskip("narwhals")
 duckdb = pytest.importorskip("duckdb")
 pyarrow = pytest.importorskip("pyarrow")
 
@@ -293,19 +294,141 @@ def test_labels_are_compared_by_their_bytes_whatever_the_collation(kind, name):
 
 
 @pytest.mark.filterwarnings("ignore:The 'future.infer_string' option")  # of Ibis, with pandas 3
-def test_text_of_sqlite_is_compared_by_its_bytes():
+def test_tables_of_sqlite_are_refused_as_any_cell_may_hold_anything():
+    """1, 1.25 and 1.5 in a column of integers are different there, and one label in Python."""
     ibis = pytest.importorskip("ibis")
     connection = ibis.sqlite.connect()
     connection.raw_sql("create table known (x integer, g text collate nocase)")
-    connection.raw_sql("insert into known values (1, 'a')")
-    for _ in range(60):
-        connection.raw_sql("insert into known values (1, 'A')")
-    found = frames.release(
-        connection.table("known"), {"x": release.Count()}, by="g", groups=["a", "A"], **CERTAIN
+    for asked in ({}, {"by": "g", "groups": ["a"]}, {"unit": "x"}):
+        with pytest.raises(TypeError, match="SQLite, whose columns may hold values of any type"):
+            frames.release(connection.table("known"), {"x": NUMBERS}, **asked, **CERTAIN)
+    read = connection.table("known").to_pandas()
+    assert len(frames.release(read, {"x": release.Count()}, **CERTAIN).frame) == 1
+
+
+@pytest.mark.parametrize("large", [10**38, 10**38 + 1, -(10**38) - 1])
+def test_decimals_of_polars_with_39_digits_are_no_labels(large):
+    """Polars gives them to Python rounded to 38 digits, so that two of them would be one group in
+    which a person counts twice.
+    """
+    pytest.importorskip("polars")
+    frame = duckdb.connect().sql(
+        f"select 1 x, 7 who, g from (values ({large}::hugeint), ({10**38}::hugeint), (5)) t(g)"
     )
-    assert found.columns["released"].tolist() == [1.0, 60.0]
-    ignored = connection.raw_sql("select count(*) from known group by g").fetchall()
-    assert ignored == [(61,)]  # the control
+    known = frames.simulate(
+        0, frame.pl(), {"x": release.Count()}, by="g", unit="who", max_groups=3, **CERTAIN
+    )
+    assert [int(label) for label in known.columns["g"]] == [5]
+    exact = frames.simulate(  # the control: DuckDB has them all
+        0, frame, {"x": release.Count()}, by="g", unit="who", max_groups=3, **CERTAIN
+    )
+    assert {int(label) for label in exact.columns["g"]} == {5, 10**38, large}
+
+
+def test_what_the_steps_of_a_lazy_frame_raise_shows_no_record(tmp_path):
+    polars = pytest.importorskip("polars")
+    path = tmp_path / "lazy.csv"
+    path.write_text("g,x\n" + "a,1\n" * 30_000 + "a,secret\n")
+    for frame in (polars.scan_csv(path), duckdb.connect().read_csv(str(path), sample_size=100)):
+        for groups in (["a"], frames.PrivateGroups(1.0, 1e-6)):
+            with pytest.raises(RuntimeError, match="message is withheld") as raised:
+                frames.release(frame, {"x": NUMBERS}, by="g", groups=groups, **CERTAIN)
+            assert raised.value.__cause__ is None
+            assert raised.value.__suppress_context__
+        with pytest.raises(Exception, match="secret"):  # the control
+            narwhals.from_native(frame).lazy().collect()
+
+
+NESTED = {
+    "list": pyarrow.list_(pyarrow.int64()),
+    "struct": pyarrow.struct([("a", pyarrow.int64())]),
+    "map": pyarrow.map_(pyarrow.string(), pyarrow.int64()),
+}
+
+
+@pytest.mark.parametrize("kind", NESTED)
+@pytest.mark.parametrize("engine", ["pyarrow", "polars", "duckdb"])
+def test_nested_cells_are_refused_by_their_dtype_and_before_anything_is_charged(kind, engine):
+    cell = {"list": [1], "struct": {"a": 1}, "map": [("a", 1)]}[kind]
+    for cells in ([], [None], [cell]):
+        table = pyarrow.table({"x": pyarrow.array(cells, NESTED[kind]), "g": ["a"] * len(cells)})
+        frame = {
+            "pyarrow": lambda table=table: table,
+            "polars": lambda table=table: pytest.importorskip("polars").from_arrow(table),
+            "duckdb": lambda table=table: duckdb.connect().from_arrow(table),
+        }[engine]()
+        for asked in ({}, {"by": "g", "groups": frames.PrivateGroups(1.0, 1e-6)}):
+            budget = PrivacyFilter(100.0, 0.5, "add_remove", mechanism_delta=0.25)
+            with pytest.raises(TypeError, match="cannot be used as labels"):
+                frames.release(
+                    frame, {"x": release.DistinctCount(1, 9)}, budget=budget, **asked, **CERTAIN
+                )
+            assert budget.spent == 0
+
+
+def of_arrow_in_pandas(ticks, dtype):
+    pandas = pytest.importorskip("pandas")
+    return pandas.Series(pandas.arrays.ArrowExtensionArray(pyarrow.array(ticks).cast(dtype)))
+
+
+def of_pandas(ticks, dtype):
+    return pytest.importorskip("pandas").Series(ticks.astype(dtype))
+
+
+TIMES_OF_DASK = {  # a column of integers in this unit
+    "datetime64": lambda ticks, unit: of_pandas(ticks, f"M8[{unit}]"),
+    "datetime64 with a zone": lambda ticks, unit: (
+        of_pandas(ticks, f"M8[{unit}]").dt.tz_localize("UTC").dt.tz_convert("Europe/Berlin")
+    ),
+    "timedelta64": lambda ticks, unit: of_pandas(ticks, f"m8[{unit}]"),
+    "timestamp": lambda ticks, unit: of_arrow_in_pandas(ticks, pyarrow.timestamp(unit)),
+    "timestamp with a zone": lambda ticks, unit: of_arrow_in_pandas(
+        ticks, pyarrow.timestamp(unit, "Europe/Berlin")
+    ),
+    "duration": lambda ticks, unit: of_arrow_in_pandas(ticks, pyarrow.duration(unit)),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Dask support is moving")
+@pytest.mark.parametrize("unit", ["s", "us", "ns"])
+@pytest.mark.parametrize("kind", TIMES_OF_DASK)
+def test_times_of_dask_never_raise_or_are_refused_by_their_dtype(kind, unit):
+    pandas = pytest.importorskip("pandas")
+    dask = pytest.importorskip("dask.dataframe")
+    span = kind in ("timedelta64", "duration")
+    moments = release.Median(
+        lower=START - START if span else START, upper=DAY if span else START + DAY, resolution=DAY
+    )
+    private = {"by": "c", "groups": frames.PrivateGroups(1.0, 1e-6)}
+    calls = [
+        ({"c": moments}, {}),
+        ({"c": release.Count()}, {}),
+        ({"c": release.DistinctCount(1, 9)}, {}),
+        ({"x": NUMBERS}, {"unit": "c"}),
+        ({"x": NUMBERS}, private),
+    ]
+    seen = []
+    for more in ([], [2**63 - 1], [-(2**63) + 1], [10**12]):
+        ticks = np.array([0, 0, *more], np.int64)
+        table = pandas.DataFrame({"c": TIMES_OF_DASK[kind](ticks, unit), "x": ticks})
+        said = []
+        for asked, options in calls:
+            try:
+                frames.release(
+                    dask.from_pandas(table, npartitions=1),
+                    asked,
+                    **options,
+                    epsilon=1.0,
+                    neighbors="add_remove",
+                )
+                said.append("drawn")
+            except TypeError as error:
+                said.append(str(error))
+        seen.append(said)
+    assert all(said == seen[0] for said in seen)
+    assert seen[0].count("drawn") == {"datetime64": 5, "timedelta64": 5}.get(
+        kind, 2 if kind == "datetime64 with a zone" else 0
+    )
 
 
 def test_text_of_a_database_that_ignores_case_is_no_label(monkeypatch):

@@ -138,6 +138,50 @@ def test_the_nan_of_every_type_is_missing():
         assert not is_missing(label)
 
 
+def test_the_missing_values_of_pandas_are_missing_in_arrays_of_objects():
+    pandas = pytest.importorskip("pandas")
+    gone = [pandas.NA, pandas.NaT, np.datetime64("NaT"), np.timedelta64("NaT", "s"), None]
+
+    class NAType:
+        def __str__(self):
+            return "of another module"
+
+    cells = np.empty(len(gone) + 2, object)
+    cells[:] = [*gone, "a", NAType()]
+    frame = {"x": np.full(len(cells), 50.0), "g": cells}
+    assert sizes(frame, UNKNOWN) == {"a": 1, "of another module": 1}
+    persons = release.Count()
+    found = frames.release(frame, {"x": persons}, unit="g", epsilon=64.0, neighbors="add_remove")
+    assert found.columns["released"].tolist() == [2]
+
+
+def test_a_text_that_is_a_subclass_of_str_is_compared_as_text():
+    class Text(str):
+        def __str__(self):
+            return self
+
+        def __hash__(self):
+            raise ValueError
+
+        def __eq__(self, other):
+            raise ValueError
+
+    cells = np.empty(3, object)
+    cells[:] = ["a", Text("a"), Text("b")]
+    assert sizes({"x": np.full(3, 50.0), "g": cells}, UNKNOWN) == {"a": 2, "b": 1}
+
+
+def test_texts_that_no_frame_can_hold_are_missing():
+    pandas = pytest.importorskip("pandas")
+    labels = ["\ud800"] * 60 + ["\udc80b"] * 60 + ["b", "\U0001f600"]
+    asked = {"by": "g", "groups": frames.PrivateGroups(64.0, 1e-3)}
+    x = np.full(len(labels), 50.0)
+    of_pandas = pandas.DataFrame({"x": x, "g": pandas.Series(labels, dtype=object)})
+    for table in ({"x": x, "g": np.array(labels)}, of_pandas):
+        assert sizes(table, UNKNOWN) == {"b": 1, "\U0001f600": 1}
+        frames.release(table, {"x": MEDIAN}, **asked, epsilon=1.0, neighbors="add_remove")
+
+
 def test_what_is_no_number_but_says_so_is_no_missing_label():
     class Hostile:
         @property
