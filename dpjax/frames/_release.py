@@ -40,8 +40,9 @@ def release(
     """Release a statistic of columns of a frame for every group, drawn exactly.
 
     Args:
-        frame: a frame of pandas, Polars (eager or lazy), PyArrow, DuckDB, Ibis, PySpark or Dask, or
-            a mapping of names to arrays. Engines count the records, and only counts are fetched.
+        frame: a frame of pandas, Polars (eager or lazy), PyArrow, DuckDB, Ibis (but not of SQLite,
+            whose columns hold values of any type), PySpark or Dask, or a mapping of names to
+            arrays. Engines count the records, and only counts are fetched.
             Without ``unit`` each row is the record of one person.
         columns: a name, a list of names, or a mapping from names to options, such as bounds, or to
             statistic objects. Each column costs its epsilon.
