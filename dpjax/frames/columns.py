@@ -44,14 +44,7 @@ class Labels:
         which no frame can show, are missing. -0.0 becomes 0.0, as otherwise the order of the rows
         would decide which of them is shown.
         """
-        names = [
-            (None if name != name else name + 0.0)
-            if isinstance(name, float)
-            else None
-            if isinstance(name, str) and _has_surrogates(name)
-            else name
-            for name in names
-        ]
+        names = [_shown(name) if isinstance(name, float | str) else name for name in names]
         distinct = {name for name in names if name is not None}
         ordered = sorted(distinct)
         index = {name: rank for rank, name in enumerate(ordered)}
@@ -59,8 +52,14 @@ class Labels:
         return Labels(ranks[codes], ordered)
 
 
-def _has_surrogates(text: str) -> bool:
-    return not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text)
+def _shown(name: float | str) -> float | str | None:
+    if isinstance(name, float):
+        return None if name != name else name + 0.0
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return None
+    return name
 
 
 class Columns(Protocol):
