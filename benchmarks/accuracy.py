@@ -279,7 +279,7 @@ def main() -> None:
     parser.add_argument("--tumult-python", help="a Python that has tmlt.core, if this one has not")
     args: argparse.Namespace = parser.parse_args()
     if args.quick:
-        args.draws, args.datasets, args.epsilons = 20, 4, [1.0, 4.0]
+        args.draws, args.datasets, args.epsilons = 20, 4, [1.0]
     jax.config.update("jax_enable_x64", True)
     python = peers.tumult_python(args.tumult_python)
     tumult = peers.Tumult(python) if python else None

@@ -157,14 +157,15 @@ def with_spark(folder: str, rows: int, repeats: int) -> list[dict[str, Any]]:
 
     from dpjax import frames
 
-    for part in range(8):
+    parts = 8 if rows > 10**6 else 2
+    for part in range(parts):
         pyarrow.parquet.write_table(
-            table_of(rows // 8, part), os.path.join(folder, f"{part}.parquet")
+            table_of(rows // parts, part), os.path.join(folder, f"{part}.parquet")
         )
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     session = (
         builder.config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.shuffle.partitions", "8")
+        .config("spark.sql.shuffle.partitions", str(parts))
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("ERROR")

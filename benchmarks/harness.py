@@ -132,11 +132,11 @@ class Contestant:
 
 def distribution_uniforms(case: Case, draws: np.ndarray) -> np.ndarray:
     """The exact cdf of piecewise Laplace at each draw."""
-    return np.asarray(_cdf(case.exact, jax.numpy.asarray(draws)))
+    return np.asarray(cdf(case.exact, jax.numpy.asarray(draws)))
 
 
 @jax.jit  # once for all contestants
-def _cdf(distribution: dpjax.PiecewiseExponential, draws: jax.Array) -> jax.Array:
+def cdf(distribution: dpjax.PiecewiseExponential, draws: jax.Array) -> jax.Array:
     return distribution.cdf(draws)
 
 

@@ -113,7 +113,7 @@ def arguments() -> argparse.Namespace:
     args = parser.parse_args()
     if args.quick:
         args.rows, args.points, args.draws, args.naive_draws = 512, 33, 1000, 5
-        args.growth_points, args.growth_draws = [101, 1001], 300_000
+        args.growth_points, args.growth_draws = [101, 1001], 10_000
     return args
 
 
@@ -133,6 +133,8 @@ def main() -> None:
             "draw",
         )
         rows, checks = rows + done[0], checks + done[1]
+        if args.quick and relation != args.relations[0]:
+            continue  # one growth shows that it runs
         rows += growth(relation, args.growth_points, args.growth_draws, repeats)
     harness.finish("repeated_draws", args, rows, checks)
 

@@ -120,10 +120,10 @@ def sweeps(quick: bool) -> dict[str, list[tuple[str, int, int, int]]]:
     """Kind of call, datasets, points and draws (0 for a single one), growing along one of them."""
     if quick:
         return {
-            "datasets": [("sample", rows, 101, 0) for rows in (16, 4096)],
+            "datasets": [("sample", rows, 101, 0) for rows in (64, 4096)],
             "points": [("sample", 64, points, 0) for points in (101, 5001)],
-            "draws": [("sample", 4, 101, draws) for draws in (100, 100_000)],
-            "points, repeated draws": [("sample", 1, points, 10_000) for points in (101, 5001)],
+            "draws": [("sample", 1, 101, draws) for draws in (1000, 100_000)],
+            "points, repeated draws": [("sample", 1, points, 1000) for points in (101, 5001)],
             "datasets, from raw": [("raw", rows, 101, 0) for rows in (16, 8192)],
         }
     return {
@@ -138,15 +138,19 @@ def sweeps(quick: bool) -> dict[str, list[tuple[str, int, int, int]]]:
 
 
 def measure(all_sweeps: dict, relation: str, repeats: int) -> list[dict[str, Any]]:
-    points = []
+    points: list[dict[str, Any]] = []
+    programs: dict[tuple[str, int, int, int], harness.Built] = {}
     for sweep, settings in all_sweeps.items():
-        for i, (kind, rows, size, draws) in enumerate(settings):
+        for i, setting in enumerate(settings):
+            kind, rows, size, draws = setting
             case = Case(rows, size, relation)
             shape = (draws,) if draws else ()
             build = (
                 contestants.library_from_raw if kind == "raw" else contestants.library_draws(shape)
             )
-            built = build(case)
+            built = programs[setting] if setting in programs else build(case)
+            if sum(setting in others for others in all_sweeps.values()) > 1:
+                programs[setting] = built  # another sweep has the same point
             seconds = harness.interleave(
                 {"dpjax": types.SimpleNamespace(run=built.run, units=1, own_clock=None)}, repeats
             )["dpjax"]
@@ -241,7 +245,7 @@ def device_rows(args: argparse.Namespace, repeats: int) -> list[dict]:
     settings = argparse.Namespace(
         rows=16 if args.quick else 64,
         points=101 if args.quick else 1001,
-        draws=20_000 if args.quick else 10_000,
+        draws=1000 if args.quick else 10_000,
         quick=args.quick,
     )
     rows = devices.weak_scaling(one, eight, settings, args.relation, repeats)

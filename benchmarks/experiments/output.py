@@ -21,8 +21,8 @@ SKIPPED = 77  # the exit status of an experiment whose data are not there: ../re
 def parse(
     description: str, argv: list[str] | None = None, quick: str | None = None
 ) -> argparse.Namespace:
-    """The flags ``--json`` and ``--png``, and ``--quick`` where ``quick`` says what it leaves out;
-    the help shows the first line of the description.
+    """The flags ``--json`` and ``--png``, and ``--quick`` where ``quick`` says what it runs; the
+    help shows the first line of the description.
     """
     parser = flags(description)
     if quick:
