@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from math import inf, log
+from math import inf, log, nextafter
 from sys import float_info
 from typing import Literal
 
 from dpjax import checks
 from dpjax.accounting.composition import Composition
 from dpjax.accounting.composition_theorems import Queries, bounded_range_delta
-from dpjax.accounting.guarantee import Guarantee
+from dpjax.accounting.guarantee import Guarantee, exact_total
 from dpjax.numerics.host_bisection import crossing
 
 
@@ -58,6 +58,8 @@ def epsilon_per_query(
 
     low = epsilon / count
     if delta == 0:
+        while exact_total([(low, count)]) > epsilon:
+            low = nextafter(low, 0.0)
         return low
     high = 2 * low
     while excess(high) <= 0:

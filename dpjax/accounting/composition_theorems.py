@@ -18,6 +18,7 @@ and ``delta`` are those of all mechanisms together, and may be 0: at a delta of 
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Literal
@@ -27,6 +28,7 @@ import numpy as np
 from dpjax import checks
 from dpjax.accounting import formulas
 from dpjax.accounting.bounded_ranges import worst_divergences
+from dpjax.accounting.guarantee import exact_total, rounded_up
 from dpjax.numerics.host_bisection import bisect_numbers
 
 Queries = Literal["fixed", "adaptive"]
@@ -79,7 +81,11 @@ def optimal_pure_delta(
     >>> round(optimal_pure_delta([0.5], [10], epsilon=1.0), 6)
     0.331678
     """
-    return _responses(epsilons, counts)(checks.concrete_nonnegative("epsilon", epsilon))
+    at = checks.concrete_nonnegative("epsilon", epsilon)
+    found = _responses(epsilons, counts)(at)
+    # An underflow must not state pure DP
+    pure = at >= exact_total(_mechanisms(epsilons, counts))
+    return 0.0 if pure else max(found, sys.float_info.min)
 
 
 def optimal_pure_epsilon(
@@ -93,7 +99,7 @@ def optimal_pure_epsilon(
     >>> round(optimal_pure_epsilon([0.1], [100], delta=1e-6), 3)
     4.775
     """
-    most = math.fsum(epsilon * count for epsilon, count in _mechanisms(epsilons, counts))
+    most = rounded_up(exact_total(_mechanisms(epsilons, counts)))
     return _smallest(_responses(epsilons, counts), checks.concrete_fraction("delta", delta), most)
 
 
@@ -133,7 +139,7 @@ def bounded_range_delta(
     """
     curve, most = _of_ranges(bounded_range, count, queries)
     at = checks.concrete_nonnegative("epsilon", epsilon)
-    return curve(at) if at < most else 0.0
+    return max(curve(at), sys.float_info.min) if at < most else 0.0
 
 
 def bounded_range_epsilon(
@@ -155,12 +161,13 @@ def _of_ranges(bounded_range: float, count: int, queries: Queries) -> tuple[Curv
     """Return an upper bound of the delta at an epsilon, and the epsilon at which it is 0."""
     ((r, count),) = _mechanisms([bounded_range], [count])
     r = max(r, 1e-305)  # so that the grid cells are normal numbers
+    most = rounded_up(exact_total([(r, count)]))
     checks.one_of("queries", queries, ("fixed", "adaptive"))
     if queries == "fixed" and count <= _MOST_FIXED:
-        return partial(_fixed, r, count), r * count
+        return partial(_fixed, r, count), most
     pure = _responses([r], [count]) if count < MOST_OUTCOMES else lambda epsilon: 1.0
     if r > _WIDEST:
-        return pure, r * count
+        return pure, most
     if count > _MOST_STEPS:
 
         def many(epsilon: float) -> float:
@@ -170,7 +177,7 @@ def _of_ranges(bounded_range: float, count: int, queries: Queries) -> tuple[Curv
         def divergences(order: np.ndarray) -> np.ndarray:
             return count * formulas.rdp_of_bounded_range(np.full_like(order, r), order, np)
 
-        return many, r * count
+        return many, most
     g, divergence = worst_divergences(r, count, cells=max(24, min(128, 6000 // count)))
 
     def adaptive(epsilon: float) -> float:
@@ -180,7 +187,7 @@ def _of_ranges(bounded_range: float, count: int, queries: Queries) -> tuple[Curv
         share = math.expm1(epsilon - g[after - 1]) / math.expm1(g[after] - g[after - 1])
         return min(float(left + share * (right - left)), pure(epsilon))
 
-    return adaptive, r * count
+    return adaptive, most
 
 
 def _mechanisms(epsilons: Sequence[float], counts: Sequence[int]) -> list[tuple[float, int]]:

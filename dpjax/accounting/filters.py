@@ -504,9 +504,11 @@ def columns_of(guarantee: Any, what: Mapping[str, Any] | None) -> frozenset[str]
 
 def _zcdp_budget(epsilon: float, delta: float) -> float:
     """Return the rho of zCDP that implies (epsilon, delta)-DP, at the best order, rounded down."""
-    return -formulas.smallest_on_host(
+    found = -formulas.smallest_on_host(
         formulas.minus_rho_at_order, np.zeros_like, epsilon, -log(delta)
     )
+    # Its epsilon is a difference of numbers that may be much larger
+    return found * (1 - 2.0**-40)
 
 
 def _order_budget(epsilon: float, delta: float, order: float) -> float:

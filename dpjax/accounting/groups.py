@@ -9,7 +9,15 @@ from typing import Literal
 import numpy as np
 
 from dpjax import checks
-from dpjax.accounting.guarantee import Guarantee, one_unit, orders_of, points_of, promising
+from dpjax.accounting.guarantee import (
+    Guarantee,
+    exact_total,
+    one_unit,
+    orders_of,
+    points_of,
+    promising,
+    rounded_up,
+)
 
 
 def for_groups(guarantee: Guarantee, *, size: int) -> Guarantee:
@@ -41,16 +49,24 @@ def for_groups(guarantee: Guarantee, *, size: int) -> Guarantee:
     size = checks.static_integer("size", size, 1, 2**53)
     if size == 1:
         return guarantee
-    epsilon, delta = size * guarantee.epsilon, guarantee.delta
+
+    def times(number: float, factor: int) -> float:
+        return rounded_up(exact_total([(number, factor)]))
+
+    epsilon, delta = times(guarantee.epsilon, size), guarantee.delta
     if delta and guarantee.epsilon:  # the sum of the powers of e^epsilon, rounded up
-        delta *= expm1(epsilon) / expm1(guarantee.epsilon) * (1 + 1e-15) if epsilon < 700 else inf
+        delta *= expm1(epsilon) / expm1(guarantee.epsilon) * (1 + 1e-12) if epsilon < 700 else inf
     elif delta:
-        delta *= size
+        delta = times(delta, size)
     if not (delta < 1 and epsilon < inf):  # then (epsilon, delta)-DP promises nothing
         epsilon, delta = inf, 0.0
     # A delta refers to events that differ between the consecutive pairs of a group: only (epsilon,
     # delta)-DP carries over.
-    kept = (size * guarantee.bounded_range, size**2 * guarantee.zcdp, size * guarantee.gdp)
+    kept = (
+        times(guarantee.bounded_range, size),
+        times(guarantee.zcdp, size**2),
+        times(guarantee.gdp, size),
+    )
     bounded_range, zcdp, gdp = (inf, inf, inf) if guarantee.delta else kept
     return promising(
         Guarantee(

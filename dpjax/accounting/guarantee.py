@@ -249,7 +249,8 @@ class Guarantee(Shown):
         ``bounded_range**2 / 8``, ``epsilon * tanh(epsilon / 2)``, and for Laplace noise size +
         e^-size - 1 (Harrison and Manurangsi 2025).
         """
-        rhos = [self.zcdp, half_square(self.gdp), half_square(self.bounded_range / 2), self.epsilon]
+        half = self.bounded_range / 2 or self.bounded_range  # of the smallest float it is 0
+        rhos = [self.zcdp, half_square(self.gdp), half_square(half), self.epsilon]
         pure = [self.epsilon * float(np.tanh(self.epsilon / 2)) if self.epsilon < inf else inf]
         if self.noise and self.noise[0] == "laplace":
             pure.append(formulas.zcdp_of_laplace(self.noise[1]))

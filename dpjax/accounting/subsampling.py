@@ -27,7 +27,7 @@ of x cancel. As E_Q x = 1, E_Q m^(1-a) <= w E_Q m^a + (1-w) E_Q x (v/x)^a: the b
 
 from __future__ import annotations
 
-from math import exp, expm1, inf, log1p
+from math import exp, expm1, inf, log, log1p
 from sys import float_info
 
 import numpy as np
@@ -36,6 +36,8 @@ from dpjax import checks
 from dpjax.accounting.amplification import ORDERS, binomial_curve, spent_on, zcdp_of_curve
 from dpjax.accounting.composition import Composition
 from dpjax.accounting.guarantee import Guarantee, Points
+
+_ROUNDED_UP = 1 + 2.0**-49  # more than a few roundings to nearest
 
 
 def poisson_subsample(spent: Guarantee | Composition, *, probability: float) -> Guarantee:
@@ -98,18 +100,23 @@ def poisson_subsample(spent: Guarantee | Composition, *, probability: float) -> 
             )
         return Guarantee(neighbors="add_remove", renyi=curve, noise=noise, unit=guarantee.unit)
     most = log1p(p * expm1(guarantee.epsilon)) if guarantee.epsilon < 700 else guarantee.epsilon
-    least = -log1p(p * expm1(-guarantee.epsilon))
+    # Near p = 1 the sum 1 - p (1 - e^-epsilon) would cancel
+    least = (
+        -log1p(p * expm1(-guarantee.epsilon))
+        if p < 0.5
+        else -log((1 - p) + p * exp(-guarantee.epsilon))
+    )
     if guarantee.epsilon:
-        # If a product underflows.
-        most, least = max(most, float_info.min), max(least, float_info.min)
+        # Rounding of a few units; a product may underflow
+        most, least = (max(loss * _ROUNDED_UP, float_info.min) for loss in (most, least))
     zcdp = (
         inf
         if guarantee.delta
         else _zcdp(composition, p, curve, most, min(least, guarantee.epsilon))
     )
-    spread = inf if guarantee.delta else most + least
+    spread = inf if guarantee.delta else (most + least) * _ROUNDED_UP
     # An underflow must not state pure DP
-    delta = guarantee.delta and max(p * guarantee.delta, float_info.min)
+    delta = guarantee.delta and max(p * guarantee.delta * _ROUNDED_UP, float_info.min)
     return Guarantee(
         most, spread, "add_remove", delta, zcdp, curve, noise=noise, unit=guarantee.unit
     )

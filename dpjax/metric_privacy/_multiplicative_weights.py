@@ -33,7 +33,7 @@ from dpjax.accounting.mechanism import with_guarantee
 from dpjax.distributions.base import Shape, draws_shape
 from dpjax.distributions.finite import Finite
 from dpjax.distributions.fixed_point_choice import gumbel_max
-from dpjax.metric_privacy.guarantees import MetricGuarantee, times
+from dpjax.metric_privacy.guarantees import MetricGuarantee
 from dpjax.metric_privacy.histograms import below_best, evaluate, linear_answers, whole_histogram
 from dpjax.metric_privacy.lipschitz import BEYOND_ONE, LipschitzQueries, allowed_by
 from dpjax.metric_privacy.metrics import Metric
@@ -56,10 +56,11 @@ class _Problem(NamedTuple):
 
 
 def guarantee(queries: LipschitzQueries, metric: Metric) -> MetricGuarantee:
-    """Return the guarantee of one draw of :func:`mwem`: d, and 3/2 of d in range.
+    """Return the guarantee of one draw of :func:`mwem`: d, and twice that in range.
 
-    The metric must allow the queries at their scale. Half the budget is spent on selections, whose
-    range is no larger, and half on Laplace noise, whose range is twice that.
+    The metric must allow the queries at their scale. Half the budget is spent on selections, and
+    half on Laplace noise. A round depends on the answers of those before it, so that the range of a
+    selection, too, adds up to twice its budget.
 
     >>> from dpjax.metric_privacy.lipschitz import lipschitz_queries
     >>> from dpjax.metric_privacy.metrics import from_budgets
@@ -67,10 +68,9 @@ def guarantee(queries: LipschitzQueries, metric: Metric) -> MetricGuarantee:
     >>> cost = mwem.guarantee(lipschitz_queries([[0.0, 1.0]], metric), metric)
     >>> print(cost)  # doctest: +NORMALIZE_WHITESPACE
     d-privacy on 2 elements with budgets 2 to 2, n public:
-    2-DP and 3-bounded-range under swap neighbors
+    2-DP and 4-bounded-range under swap neighbors
     """
-    allowed = allowed_by(queries, metric)
-    return MetricGuarantee(allowed, ranges=times(allowed, 1.5))
+    return MetricGuarantee(allowed_by(queries, metric))
 
 
 @with_guarantee(guarantee)

@@ -15,6 +15,7 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.accounting import Composition, Guarantee
 from dpjax.display import Shown
+from dpjax.metric_privacy.budgets import faults
 from dpjax.metric_privacy.metrics import Metric, Neighbors
 
 
@@ -23,7 +24,8 @@ class MetricGuarantee(Shown):
     """A d-privacy guarantee: moving a record from i to j changes log-probabilities by <= d(i, j).
 
     Guarantees on one universe add up: ``g + h`` and ``100 * g`` have the sum of the metrics.
-    Mechanisms may be chosen adaptively, but not their metrics. A record can move through other
+    Mechanisms may be chosen adaptively, but not their metrics: the range of all but one then counts
+    up to twice. A record can move through other
     elements, so all statements and sums use the closure. To add it to the
     :class:`dpjax.accounting.Guarantee` of another mechanism, convert it with :meth:`guarantee`
     first. n is public if ``metric.neighbors`` is ``"swap"``, and private if the null record is an
@@ -37,7 +39,8 @@ class MetricGuarantee(Shown):
 
     Raises:
         TypeError: a metric is traced.
-        ValueError: there is a batch of metrics, a NaN, or ``ranges`` on another universe.
+        ValueError: there is a batch of metrics, budgets are NaN, negative or not symmetric, or
+            ``ranges`` is on another universe.
 
     References:
         Chatzikokolakis et al. (2013); Kamalaruban et al. (2020), Fact 1.
@@ -65,9 +68,15 @@ class MetricGuarantee(Shown):
                 raise ValueError(
                     f"{name} must be a single metric, got a batch of shape {metric.batch_shape}."
                 )
-            if np.any(np.isnan(np.asarray(metric.budgets))):
+            budgets = np.asarray(metric.budgets)
+            if np.any(np.isnan(budgets)):
                 raise ValueError(
                     f"the budgets of {name} must not be NaN: one of its parameters was invalid."
+                )
+            if np.any(faults(budgets, budgets.dtype, np)):
+                raise ValueError(
+                    f"the budgets of {name} must be symmetric, nonnegative and 0 on the diagonal: "
+                    "use from_budgets."
                 )
         if self.ranges is not None and (self.ranges.size, self.ranges.neighbors) != (
             self.metric.size,
@@ -97,7 +106,11 @@ class MetricGuarantee(Shown):
                 f"under {self.neighbors} neighbors and {other.metric.size} under {other.neighbors}."
             )
         dtype = jnp.promote_types(self.metric.dtype, other.metric.dtype)
-        parts = _sum(self._closed, other._closed), _sum(self._closed_ranges, other._closed_ranges)
+        ranges = np.maximum(
+            _sum(self._closed_ranges, other._later_ranges),
+            _sum(other._closed_ranges, self._later_ranges),
+        )
+        parts = _sum(self._closed, other._closed), ranges
         return MetricGuarantee(
             *(Metric(_rounded_up(part, dtype), self.neighbors) for part in parts)
         )
@@ -106,9 +119,13 @@ class MetricGuarantee(Shown):
 
     def __mul__(self, count: int) -> MetricGuarantee:
         number = checks.static_integer("a number of mechanisms", count, 1)
-        return MetricGuarantee(
-            times(self.metric, number), None if self.ranges is None else times(self.ranges, number)
-        )
+        metric = times(self.metric, number)
+        if self.ranges is None or number == 1:
+            return MetricGuarantee(metric, self.ranges)
+        later = (number - 1) * self._later_ranges
+        later = np.where(later > 0, np.nextafter(later, inf), later)
+        ranges = _rounded_up(_sum(self._closed_ranges, later), self.metric.dtype)
+        return MetricGuarantee(metric, Metric(ranges, self.neighbors))
 
     __rmul__ = __mul__
 
@@ -142,6 +159,15 @@ class MetricGuarantee(Shown):
     def _closed_ranges(self) -> np.ndarray:
         closed = 2 * self._closed
         return closed if self.ranges is None else np.minimum(_shortest_paths(self.ranges), closed)
+
+    @cached_property
+    def _later_ranges(self) -> np.ndarray:
+        """What the mechanisms add to the range of others, on whose answers they may depend.
+
+        The losses of each lie in an interval that may depend on the answers, as in
+        :attr:`dpjax.accounting.Composition.bounded_range`.
+        """
+        return 2 * np.minimum(self._closed_ranges, self._closed)
 
     def between(self, i: int, j: int) -> float:
         """Return the largest log-ratio of a move from i to j, by the shortest path, or ``inf``.

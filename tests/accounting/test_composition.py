@@ -4,11 +4,12 @@ import itertools
 import json
 import pathlib
 from fractions import Fraction
-from math import comb, exp, expm1
+from math import comb, exp, expm1, inf
 
 import numpy as np
 import pytest
 
+from dpjax.accounting import Guarantee, epsilon_per_query, for_groups
 from dpjax.accounting import composition_theorems as composition
 
 GOLDEN = json.loads(
@@ -213,3 +214,42 @@ def test_narrow_types_and_extreme_ranges():
     for bad in ("0.5", True):
         with pytest.raises(TypeError, match="must be one number"):
             composition.bounded_range_epsilon(bad, count=2, delta=0.0, queries="fixed")
+
+
+def test_no_total_is_rounded_down():
+    """At a delta that only the sum of all epsilons reaches, it is that sum."""
+    r = 0.7609624449125756
+    assert 9 * Fraction(r) > Fraction(9 * r)  # the control: the product is rounded down
+    for found in (
+        composition.optimal_pure_epsilon([r], [9], delta=0),
+        composition.bounded_range_epsilon(r, count=9, delta=0, queries="adaptive"),
+        composition.bounded_range_epsilon(r, count=9, delta=0, queries="fixed"),
+    ):
+        assert found == pytest.approx(9 * r)
+        assert Fraction(found) >= 9 * Fraction(r)
+    assert composition.bounded_range_delta(r, count=9, epsilon=9 * r, queries="adaptive") > 0
+    many = 2 * Guarantee(30.0, inf, "swap") + 20 * Guarantee(0.1, inf, "swap")
+    assert Fraction(many.epsilon_at(1e-30)) >= 60 + 20 * Fraction(0.1)
+
+
+def test_a_delta_that_underflows_is_no_pure_promise():
+    assert composition.optimal_pure_delta([0.01], [1500], epsilon=14.9) > 0
+    assert (1500 * Guarantee(0.01, inf, "swap")).delta_at(14.9) > 0
+    assert (2000 * Guarantee(1e-3, 2e-3, "swap")).delta_at(1.9) > 0
+    assert composition.optimal_pure_delta([0.01], [1500], epsilon=15.1) == 0  # the control
+    assert Guarantee(5e-324, 5e-324, "swap").rho > 0
+
+
+def test_groups_and_even_shares_are_rounded_to_the_safe_side():
+    rng = np.random.default_rng(0)
+    short = 0
+    for _ in range(300):
+        epsilon, size = float(rng.uniform(0, 3)), int(rng.integers(2, 20))
+        short += Fraction(size * epsilon) < size * Fraction(epsilon)
+        assert Fraction(for_groups(Guarantee(epsilon, inf, "swap"), size=size).epsilon) >= (
+            size * Fraction(epsilon)
+        )
+        each = epsilon_per_query(count=size, epsilon=epsilon, delta=0)
+        assert size * Fraction(each) <= Fraction(epsilon)
+        assert each == pytest.approx(epsilon / size)
+    assert short > 10  # the control: products are rounded down

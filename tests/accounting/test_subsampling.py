@@ -2,9 +2,11 @@
 where it does not hold.
 """
 
+import decimal
 import itertools
 import json
 import pathlib
+from decimal import Decimal
 from math import exp, inf, log
 
 import jax
@@ -373,3 +375,21 @@ def test_losses_beside_other_mechanisms():
     only = Guarantee(neighbors="add_remove", noise=("gaussian", 1.0, 0.01))
     assert only.epsilon_at(1e-6) == pytest.approx(0.364, abs=1e-3)
     assert (2 * only).rdp(2.0) == inf
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "probability"), [(37.02, 1 - 2.0**-53), (30.0, 1 - 1e-10), (2.0, 0.75), (0.1, 1e-3)]
+)
+def test_the_range_of_randomized_responses_is_not_too_small(epsilon, probability):
+    context = decimal.Context(prec=60)
+    p, e = Decimal(probability), Decimal(epsilon)
+    most, least = (
+        context.ln(context.add(1 - p, context.multiply(p, context.exp(sign * e))))
+        for sign in (1, -1)
+    )
+    found = poisson_subsample(
+        Guarantee(epsilon, 2 * epsilon, "add_remove"), probability=probability
+    )
+    assert Decimal(found.epsilon) >= most
+    assert Decimal(found.bounded_range) >= context.subtract(most, least)
+    assert found.bounded_range == pytest.approx(float(most - least), rel=1e-13)

@@ -10,8 +10,9 @@ import pytest
 
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.metric_privacy.guarantees import MetricGuarantee, times
-from dpjax.metric_privacy.metrics import from_budgets, uniform
+from dpjax.metric_privacy.metrics import Metric, from_budgets, uniform
 from dpjax.metric_privacy.points import from_points, point_metric
+from dpjax.release.metric import metric_laplace
 
 POINTS = np.array([[0.0], [1.0], [3.0], [7.0]])
 QUERY = POINTS[:, 0]
@@ -98,7 +99,7 @@ def test_composition(x64):
     total = both.guarantee(neighbors="swap")
     assert (total.epsilon, total.bounded_range) == (
         pytest.approx(0.7 + 1.5),
-        pytest.approx(2 * 0.7 + 1.5),
+        pytest.approx(2 * 0.7 + 2 * 1.5),  # answers of the others may decide what is asked
     )
     # The paths of a sum are longer than the sum of the paths, which is what both mechanisms
     # promise.
@@ -224,3 +225,45 @@ def test_sums_of_small_promises_are_not_lost_beside_a_large_one():
     assert spent.between(0, 1) >= 1000 + 300 * 3e-5 > lost == 1000
     assert spent.between(0, 1) < 1000.05
     assert spent.between(0, 0) == 0
+
+
+def test_the_range_of_mechanisms_whose_queries_depend_on_answers():
+    """Two exponential mechanisms, the second with weights that depend on the first answer: the
+    ranges alone do not add up.
+    """
+    each = MetricGuarantee(uniform(2, epsilon=1.0), ranges=uniform(2, epsilon=1.0))
+    first = np.array([[1.0, 0.0], [0.0, 1.0]])
+    second = {1: np.array([[1.0, 0.0], [-20.0, -19.0]]), 0: np.array([[-19.0, -20.0], [0.0, 1.0]])}
+
+    def log_law(weights, x):
+        scores = weights @ x / 2
+        return scores - np.logaddexp.reduce(scores)
+
+    x, y = np.array([1.0, 1.0]), np.array([0.0, 2.0])  # a record moved
+    losses = [
+        (log_law(first, y) - log_law(first, x))[a]
+        + (log_law(second[a], y) - log_law(second[a], x))[b]
+        for a, b in itertools.product((0, 1), repeat=2)
+    ]
+    spread = max(losses) - min(losses)
+    assert spread > 2.99  # the control: the sum of the ranges is 2
+    for sum_of_two in (each + each, 2 * each):
+        promised = sum_of_two.guarantee(neighbors="swap")
+        assert max(np.abs(losses)) <= promised.epsilon == 2.0
+        assert spread <= promised.bounded_range == pytest.approx(3.0)
+    known = Guarantee(1.0, 1.0, "swap")
+    for number in (2, 3, 7):
+        range_of_sum = (number * known).bounded_range
+        for total in (number * each, sum([each] * number)):
+            assert total.guarantee(neighbors="swap").bounded_range == pytest.approx(range_of_sum)
+
+
+@pytest.mark.parametrize(
+    "budgets", [[[0.0, -1.0], [-1.0, 0.0]], [[0.0, 1.0], [8.0, 0.0]], [[1.0, 1.0], [1.0, 0.0]]]
+)
+def test_budgets_that_are_none_are_refused(budgets):
+    metric = Metric(jnp.array(budgets))
+    with pytest.raises(ValueError, match="symmetric, nonnegative and 0 on the diagonal"):
+        MetricGuarantee(metric)
+    with pytest.raises(ValueError, match="symmetric, nonnegative"):
+        metric_laplace([50, 50], [[0, 1]], metric, resolution=1, scales=[1.0])
