@@ -40,7 +40,7 @@ def main() -> None:
     args = harness.parser(__doc__).parse_args()
     repeats = args.repeats or (1 if args.quick else 3)
     sizes = dict(zip(("datasets", "m", "n", "terms"), SMALL if args.quick else FULL, strict=True))
-    datasets, n = (32, 63) if args.quick else (1000, 1000)  # several chunks of rows
+    datasets, n = (232, 63) if args.quick else (1000, 1000)  # several chunks of rows both
     deciles = {"n private": False, "n public": True}
     programs = {name: built(datasets, 9, n, 32, public) for name, public in deciles.items()}
     times = harness.interleave(programs, repeats)

@@ -220,7 +220,7 @@ def main() -> None:
     jax.config.update("jax_enable_x64", True)
     repeats = args.repeats or (1 if args.quick else 5)
     matrices = 5 if args.quick else args.matrices
-    sizes = [(matrices, k, 50) for k in ((5,) if args.quick else (1, 2, 5, 10))]
+    sizes = [(matrices, k, 50) for k in ((1, 5) if args.quick else (1, 2, 5, 10))]
     sizes += (
         []
         if args.quick

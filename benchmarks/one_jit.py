@@ -378,7 +378,7 @@ def main() -> None:
         if "raw" in args.cases:
             rows += raw(case, repeats)
         if args.quick and relation != args.relations[0]:
-            continue  # a quick run has each of the other questions under one relation
+            continue  # a quick run has the other questions under one relation
         if "draw" in args.cases:
             rows += draw(case, repeats)
         if "errors" in args.cases:

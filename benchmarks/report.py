@@ -61,7 +61,7 @@ EXPERIMENTS = (
     "vertebral_columns",
 )
 # Experiments are short and run whole in a quick report too, all but these.
-LONG = ("many_quantiles", "selection")
+LONG = ("many_quantiles", "metric_budgets", "optimality", "selection", "several_quantiles")
 WITH_TUMULT = ("from_raw", "accuracy")
 SKIPPED = 77  # the exit status of a script that cannot run here and says why, as in Automake
 

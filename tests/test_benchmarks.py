@@ -121,6 +121,14 @@ def test_distributions_are_checked_and_controls_rejected(report):
 
 
 @pytest.mark.slow
+def test_noise_scales_are_checked_before_they_are_timed(report):
+    document = report[1]["metric_privacy"]
+    assert len(document["checks"]) == 9  # four strategies of two sizes, and one large universe
+    assert all(check["passed"] for check in document["checks"])
+    assert {line["contestant"] for line in document["rows"]} == {"dpjax", "NumPy"}
+
+
+@pytest.mark.slow
 def test_accuracy_never_compares_across_relations(report):
     rows = [line for line in report[1]["accuracy"]["rows"] if line["status"] == "measured"]
     errors = {

@@ -19,7 +19,7 @@ FOLDER = pathlib.Path(__file__).parent.parent / "benchmarks" / "experiments"
 
 @pytest.fixture
 def rows_without_tables(tmp_path, monkeypatch):
-    """Run one script whole, as its docstring says, and return the rows of its document."""
+    """Run one script, as its docstring says, and return the rows of its document."""
     monkeypatch.delenv("DPJAX_DATA", raising=False)
 
     def run(name, more_lines=1, flags=()):
@@ -240,7 +240,6 @@ def test_loose_bounds_as_a_script(rows_without_tables):
 
 
 @pytest.mark.slow
-@pytest.mark.optimized
 def test_selection(rows_without_tables, monkeypatch):
     """Against closed forms and against the bounds."""
     rows = rows_without_tables("selection", flags=["--quick"])
@@ -277,10 +276,9 @@ def test_selection(rows_without_tables, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.optimized
 def test_optimality(rows_without_tables):
     """Against closed forms of even spacing and the order that theory gives."""
-    found = rows_without_tables("optimality")
+    found = rows_without_tables("optimality", flags=["--quick"])
     assert len(found) == 4 * 5 + 5 + 4
     assert all(1 < row["PLM"] < row["Duff"] for row in found if "PLM" in row)
     rows = [row for row in found if row["epsilon"] == 1]
@@ -483,10 +481,9 @@ def test_metric_budgets_of_cities(x64, data_folder, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.optimized
 def test_metric_budgets_runs_without_tables(rows_without_tables):
     """A line says that Figure 3 is left out; three tables have a head and an empty line each."""
-    rows = rows_without_tables("metric_budgets", more_lines=1 + 3 * 2)
+    rows = rows_without_tables("metric_budgets", more_lines=1 + 3 * 2, flags=["--quick"])
     assert [
         sum(row["figure"] == name for row in rows) for name in ("2b", "2c", "2d", "3", "4, 5")
     ] == [20, 10, 10, 0, 8]
@@ -533,11 +530,10 @@ def test_tied_data(rows_of):
 
 
 @pytest.mark.slow
-@pytest.mark.optimized
 def test_several_quantiles(rows_of):
     rows = {
         (row["population"], row["quantiles"], row["epsilon"]): row
-        for row in rows_of("several_quantiles")
+        for row in rows_of("several_quantiles", flags=["--quick"])
     }
     assert len(rows) == 6
     for key, row in rows.items():

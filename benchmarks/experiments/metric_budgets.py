@@ -48,6 +48,7 @@ Kind = Literal["real", "binary"]
 SEED, POINTS, SIDE, LEAST_POPULATION = 2020, 50, 100.0, 50_000
 # Single queries, and matrices for each K, of each universe
 UNIVERSES, QUERIES, MATRICES = 20, 1000, 25
+QUICK_QUERIES, QUICK_MATRICES = 100, 3
 COUNTS = tuple(range(1, 11))
 # Matrices are padded with queries that are 0 everywhere, which take no share: two programs to
 # compile, not ten
@@ -56,15 +57,15 @@ THRESHOLDS = (2.0, 4.0, 8.0, 16.0)
 LEVELS = np.linspace(0, 1, 21)
 
 
-def rows() -> list[dict[str, Any]]:
+def rows(queries: int, matrices: int) -> list[dict[str, Any]]:
     """Figures 2, 4 and 5."""
     rng = np.random.default_rng(SEED)
     metric = from_points(random_points(UNIVERSES, rng), epsilon=1.0)
-    single = random_queries("real", (QUERIES, UNIVERSES, POINTS), rng)
+    single = random_queries("real", (queries, UNIVERSES, POINTS), rng)
     found = single_rows(metric, single)
     for figure, kind in (("2c", "real"), ("2d", "binary")):
         for count in COUNTS:
-            values = random_queries(kind, (MATRICES, UNIVERSES, count, POINTS), rng)
+            values = random_queries(kind, (matrices, UNIVERSES, count, POINTS), rng)
             found.append(
                 {"figure": figure, "queries": kind, "K": count, **matrix_cells(metric, values)}
             )
@@ -359,15 +360,16 @@ def draw(found: list[dict[str, Any]], path: str) -> None:
 
 
 def main(argv: list[str] | None = None) -> None:
-    arguments = output.parse(__doc__, argv)
+    arguments = output.parse(__doc__, argv, quick="fewer queries and matrices")
     jax.config.update("jax_enable_x64", True)
-    found = rows()
+    queries, matrices = (QUICK_QUERIES, QUICK_MATRICES) if arguments.quick else (QUERIES, MATRICES)
+    found = rows(queries, matrices)
     if os.environ.get("DPJAX_DATA"):
-        found += city_rows(output.data_folder())
+        found += city_rows(output.data_folder(), queries)
     else:
         print("Figure 3 is left out: DPJAX_DATA does not name the folder of real tables.")
     print_tables(found)
-    sizes = {"universes": UNIVERSES, "queries": QUERIES, "matrices": MATRICES, "counts": COUNTS}
+    sizes = {"universes": UNIVERSES, "queries": queries, "matrices": matrices, "counts": COUNTS}
     output.save(
         found,
         arguments,

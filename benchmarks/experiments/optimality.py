@@ -1,7 +1,7 @@
 """How far mechanisms are from what no mechanism can beat, dataset by dataset, and what Duff's
 bounds promise.
 
-python benchmarks/experiments/optimality.py [--json FILE] [--png FILE]
+python benchmarks/experiments/optimality.py [--json FILE] [--png FILE] [--quick]
 
 Needs no tables. 1000 datasets of each kind at once: the exact expected error of each mechanism,
 divided by the lower bound of the dataset (``dpjax.bounds.local_modulus``), mean over the datasets.
@@ -48,6 +48,7 @@ from dpjax.sensitivity.profile import from_sides
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 4.0)
 FAILURES = (0.1, 0.01, 1e-4, 1e-6)
 RECORDS, DATASETS, DELTA, SEED = 301, 1000, 1e-3, 2024
+QUICK_DATASETS = 200
 NODES, LEVELS = 60, 400
 
 
@@ -258,9 +259,9 @@ def draw(found: list[dict[str, Any]], path: str) -> None:
 
 
 def main(argv: list[str] | None = None) -> None:
-    arguments = output.parse(__doc__, argv)
+    arguments = output.parse(__doc__, argv, quick=f"{QUICK_DATASETS} datasets of each kind")
     jax.config.update("jax_enable_x64", True)
-    found = rows()
+    found = rows(QUICK_DATASETS if arguments.quick else DATASETS)
     output.print_table(found)
     output.save(found, arguments, {"experiment": "optimality", "delta": DELTA, "seed": SEED})
     if arguments.png:

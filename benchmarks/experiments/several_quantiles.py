@@ -1,7 +1,7 @@
 """Several private quantiles of incomes under one epsilon: the joint draw against JointExp, the
 recursion, and one draw for each.
 
-python benchmarks/experiments/several_quantiles.py [--json FILE] [--png FILE]
+python benchmarks/experiments/several_quantiles.py [--json FILE] [--png FILE] [--quick]
 
 Datasets of 1000 records are drawn from each population; all mechanisms get the same. Columns of the
 table are mean absolute errors, averaged over quantiles and datasets, with the standard error of
@@ -29,6 +29,7 @@ import dpjax
 import output
 
 RECORDS, DATASETS, DRAWS, SEED = 1000, 16, 200, 2026
+QUICK_DATASETS = 3
 DECILES, QUARTILES = [f"0.{k}" for k in range(1, 10)], ["0.25", "0.5", "0.75"]
 BOUNDS = {"incomes": (0.0, 1e6), "normal": (-10.0, 10.0), "hours": (0.0, 100.0)}
 CASES = [("incomes", DECILES, epsilon) for epsilon in (0.5, 1.0, 2.0)] + [
@@ -37,9 +38,9 @@ CASES = [("incomes", DECILES, epsilon) for epsilon in (0.5, 1.0, 2.0)] + [
 CASES += [(name, DECILES, 1.0) for name in ("normal", "hours")]
 
 
-def population(name: str) -> np.ndarray:
+def population(name: str, datasets: int) -> np.ndarray:
     """Datasets ``(datasets, records)``."""
-    normal = np.random.default_rng(SEED).normal(size=(DATASETS, RECORDS))
+    normal = np.random.default_rng(SEED).normal(size=(datasets, RECORDS))
     if name == "hours":
         return np.where(
             np.random.default_rng(SEED + 1).random(normal.shape) < 0.5,
@@ -113,9 +114,9 @@ def _step(n: int, rate: float, share: float) -> np.ndarray:
     return np.where(distance > 0, np.exp(-rate * np.abs(distance - n * share)), 0.0)
 
 
-def row(name: str, qs: list[str], epsilon: float) -> dict[str, Any]:
+def row(name: str, qs: list[str], epsilon: float, datasets: int) -> dict[str, Any]:
     """One row of the table."""
-    x, (lower, upper) = population(name), BOUNDS[name]
+    x, (lower, upper) = population(name, datasets), BOUNDS[name]
     options: dict[str, Any] = {"lower": lower, "upper": upper, "neighbors": "add_remove"}
     spread, nearest = x, np.asarray
     if name == "hours":
@@ -128,7 +129,7 @@ def row(name: str, qs: list[str], epsilon: float) -> dict[str, Any]:
             np.abs(
                 nearest(joint_exp(spread[i], levels, epsilon, lower, upper, DRAWS, i)) - truth[i]
             )
-            for i in range(DATASETS)
+            for i in range(datasets)
         ],
         "recursive": np.abs(
             dpjax.recursive_quantiles(asked, epsilon).sample(jax.random.key(1), DRAWS) - truth
@@ -166,9 +167,10 @@ def row(name: str, qs: list[str], epsilon: float) -> dict[str, Any]:
 
 def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
     """Print the table."""
-    arguments = output.parse(__doc__, argv)
+    arguments = output.parse(__doc__, argv, quick=f"{QUICK_DATASETS} datasets of each population")
+    datasets = QUICK_DATASETS if arguments.quick else DATASETS
     jax.config.update("jax_enable_x64", True)
-    rows = [row(*case) for case in CASES]
+    rows = [row(*case, datasets) for case in CASES]
     output.print_table(rows)
     output.save(
         rows,
@@ -176,7 +178,7 @@ def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
         {
             "experiment": "several_quantiles",
             "records": RECORDS,
-            "datasets": DATASETS,
+            "datasets": datasets,
             "draws": DRAWS,
             "seed": SEED,
         },

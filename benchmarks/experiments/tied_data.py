@@ -72,6 +72,16 @@ class Column:
     def options(self) -> dict[str, Any]:
         return {"lower": self.lower, "upper": self.upper}
 
+    @cached_property
+    def levels(self) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Of each dataset: the different scores of OpenDP, which of them each candidate has, and
+        how many have it.
+        """
+        return [
+            np.unique(scores_of_opendp(records, self.grid), return_inverse=True, return_counts=True)
+            for records in self.data
+        ]
+
 
 def columns(datasets: int = DATASETS) -> list[Column]:
     """Ages, hours and years of education of the census, simulated fares and ratings, and what
@@ -132,10 +142,7 @@ def scores_of_opendp(records: np.ndarray, grid: np.ndarray) -> np.ndarray:
 def opendp(column: Column, epsilon: float, neighbors: str) -> list[np.ndarray]:
     """The probabilities of the grid for each dataset."""
     rate, found = epsilon / (2 if neighbors == "add_remove" else 4), []
-    for records in column.data:
-        costs, level, count = np.unique(
-            scores_of_opendp(records, column.grid), return_inverse=True, return_counts=True
-        )
+    for costs, level, count in column.levels:
         found.append((probabilities(rate, costs, count) / count)[level])
     return found
 

@@ -517,7 +517,7 @@ class Spender:
 
 @pytest.mark.parametrize(
     ("kills", "number", "total"),
-    [(3, 30, 64), pytest.param(30, 100, 1024, marks=pytest.mark.slow)],
+    [(3, 30, 64), pytest.param(50, 60, 1024, marks=pytest.mark.slow)],
     ids=["few", "many"],
 )
 def test_killed_at_any_moment_nothing_is_lost_and_nothing_overspent(path, kills, number, total):
