@@ -29,8 +29,8 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.accounting.ledger import Budget, charge
 from dpjax.checks import Resolution
-from dpjax.metric_privacy import metric_exponential, small_databases
-from dpjax.metric_privacy.guarantees import MetricGuarantee
+from dpjax.metric_privacy import small_databases
+from dpjax.metric_privacy.guarantees import MetricGuarantee, times
 from dpjax.metric_privacy.metrics import Metric
 from dpjax.metric_privacy.scales import OptimalScales, Strategy, noise_scales
 from dpjax.release.api import choice_between
@@ -433,7 +433,8 @@ def _choice(
         )
     number = checks.static_integer("draws", draws, 1)
     found = choice_between(scores, 2 * min(rate, Fraction(32)), 1, least, 0, "exponential")
-    guarantee = number * metric_exponential.guarantee(metric)
+    together = times(metric, number)  # no draw depends on another one, so that ranges add up
+    guarantee = MetricGuarantee(together, ranges=together)
     _charge(budget, guarantee, asked, number)
     return release_of(
         found.positions(number).reshape(number, *found.batch_shape), found.grid, guarantee
