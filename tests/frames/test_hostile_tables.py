@@ -466,7 +466,7 @@ def test_one_row_or_person_more_is_one_record_in_each_of_few_groups():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(1, 3))
+@pytest.mark.parametrize("seed", range(1, 4))
 def test_one_row_or_person_more_is_one_record_in_each_of_few_groups_of_many_tables(seed):
     assert too_much(seed, 500) == []
 
