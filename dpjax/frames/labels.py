@@ -186,13 +186,13 @@ def is_missing(label: Any) -> bool:
     own = type(label)  # a label may lie about its class
     if issubclass(own, np.datetime64 | np.timedelta64):
         return bool(np.isnat(label))
-    if own.__name__ in ("NAType", "NaTType"):  # those of pandas, which need not be installed
-        return own.__module__.startswith("pandas.")
     if issubclass(own, float):
         return float.__ne__(label, label)
     if issubclass(own, Decimal):
         return Decimal.is_nan(label)
     try:
+        if own.__name__ in ("NAType", "NaTType"):  # those of pandas, which need not be installed
+            return own.__module__.startswith("pandas.")
         return issubclass(own, Real) and bool(label != label)
     except Exception:
         return False

@@ -143,6 +143,8 @@ def test_the_missing_values_of_pandas_are_missing_in_arrays_of_objects():
     gone = [pandas.NA, pandas.NaT, np.datetime64("NaT"), np.timedelta64("NaT", "s"), None]
 
     class NAType:
+        __module__ = 5
+
         def __str__(self):
             return "of another module"
 
