@@ -162,7 +162,7 @@ class MetricGuarantee(Shown):
 
     @cached_property
     def _later_ranges(self) -> np.ndarray:
-        """What the mechanisms add to the range of others, on whose answers they may depend.
+        """Return what the mechanisms add to the range of others, on whose answers they may depend.
 
         The losses of each lie in an interval that may depend on the answers, as in
         :attr:`dpjax.accounting.Composition.bounded_range`.
