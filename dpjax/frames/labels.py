@@ -176,7 +176,10 @@ def is_missing(label: Any) -> bool:
 
     It never raises. NaN is not equal to itself, but a signaling NaN raises where it is compared.
 
-    >>> [is_missing(x) for x in (None, np.float32("nan"), np.datetime64("NaT"), Decimal("sNaN"))]
+    >>> [
+    ...     is_missing(x)
+    ...     for x in (None, np.float32("nan"), np.datetime64("NaT", "s"), Decimal("sNaN"))
+    ... ]
     [True, True, True, True]
     >>> [is_missing(x) for x in (0, "nan", math.inf, Decimal(1))]
     [False, False, False, False]

@@ -140,7 +140,7 @@ def test_the_nan_of_every_type_is_missing():
 
 def test_the_missing_values_of_pandas_are_missing_in_arrays_of_objects():
     pandas = pytest.importorskip("pandas")
-    gone = [pandas.NA, pandas.NaT, np.datetime64("NaT"), np.timedelta64("NaT", "s"), None]
+    gone = [pandas.NA, pandas.NaT, np.datetime64("NaT", "s"), np.timedelta64("NaT", "s"), None]
 
     class NAType:
         __module__ = 5
