@@ -117,7 +117,7 @@ OBJECTS += [
     datetime.date.max,
     datetime.datetime.min,
     np.float64("nan"),
-    np.datetime64("NaT"),
+    np.datetime64("NaT", "s"),
     np.array(3),
     True,
 ]
