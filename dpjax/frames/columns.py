@@ -56,7 +56,7 @@ def _shown(name: float | str) -> float | str | None:
     if isinstance(name, float):
         return None if name != name else name + 0.0
     try:
-        name.encode()
+        str.encode(name)  # a subclass may have another encode
     except UnicodeEncodeError:
         return None
     return name
