@@ -4,14 +4,9 @@ from fractions import Fraction
 from math import inf, nextafter
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from dpjax.accounting import Guarantee, epsilon_per_query, for_groups
-
-# The same cases in every run, and as long as they take
-settings.register_profile("dpjax", derandomize=True, deadline=None, database=None)
-settings.load_profile("dpjax")
+from tests.support.properties import given, st
 
 EPSILONS = st.floats(1e-300, 1e3)
 COUNTS = st.integers(1, 10**6)

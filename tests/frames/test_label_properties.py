@@ -3,14 +3,10 @@
 import math
 
 import numpy as np
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from dpjax.frames.columns import ArrayColumns, Labels
 from dpjax.frames.labels import is_missing, natural_order
-
-settings.register_profile("dpjax", derandomize=True, deadline=None, database=None)
-settings.load_profile("dpjax")
+from tests.support.properties import given, st
 
 TEXTS = st.text(st.characters(exclude_categories=[]))  # lone surrogates, too
 CELLS = st.one_of(st.none(), TEXTS, st.integers(), st.floats(), st.booleans(), st.binary())

@@ -261,7 +261,7 @@ def test_the_range_of_mechanisms_whose_queries_depend_on_answers():
 @pytest.mark.parametrize(
     "budgets", [[[0.0, -1.0], [-1.0, 0.0]], [[0.0, 1.0], [8.0, 0.0]], [[1.0, 1.0], [1.0, 0.0]]]
 )
-def test_budgets_that_are_none_are_refused(budgets):
+def test_invalid_budgets_have_no_guarantee(budgets):
     metric = Metric(jnp.array(budgets))
     with pytest.raises(ValueError, match="symmetric, nonnegative and 0 on the diagonal"):
         MetricGuarantee(metric)
