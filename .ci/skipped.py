@@ -1,7 +1,7 @@
-"""A plugin for pytest that writes down what a run skipped, for a run where the extras are there.
+r"""A plugin for pytest that writes down what a run skipped, for a run where the extras are there.
 
 PYTHONPATH=.ci python -m pytest -p skipped --skipped FILE
-xargs -d '\\n' python -m pytest < FILE
+xargs -d '\n' python -m pytest < FILE
 """
 
 import pathlib
