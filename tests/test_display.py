@@ -76,3 +76,13 @@ def test_rows_end_and_need_an_axis():
         GAUSSIAN[4]
     with pytest.raises(TypeError, match="no batch axes"):
         GAUSSIAN[0][0]
+
+
+def test_rows_of_vectors_keep_their_coordinates():
+    vectors = dpjax.k_norm(ROWS[:2] + ROWS[:3, None], 1.0, sensitivity=1, p=2)
+    whole, row = jax.jit(lambda batch: ((batch.loc, batch.radii), (batch[1].loc, batch[1].radii)))(
+        vectors
+    )
+    assert row[0].tolist() == [1, 2]
+    np.testing.assert_array_equal(row[0], whole[0][1])
+    np.testing.assert_array_equal(row[1], np.broadcast_to(whole[1], (3, *row[1].shape))[1])
