@@ -125,16 +125,9 @@ GOLDEN_STATISTICS = {
     "swap_m5_trunc3": lambda x, **kw: order_statistic(x, 5, neighbors="swap", **kw).truncate(3),
     "swap_m5_rho.02_unclipped": partial(order_statistic, rank=5, neighbors="swap"),
 }
-QUICK = ("ar_q25", "swap_m5_rho.02_unclipped")
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        name if name in QUICK else pytest.param(name, marks=pytest.mark.slow)
-        for name in GOLDEN_STATISTICS
-    ],
-)
+@pytest.mark.parametrize("name", GOLDEN_STATISTICS)
 def test_golden_table(name, x64):
     """And it tells the mechanisms apart."""
     cases = [case.split("|") for case in GOLDEN if case.startswith(name + "|")]
