@@ -91,7 +91,9 @@ def test_the_median_is_private_and_mistakes_are_caught(x64):
         lower=np.stack([right.lower, lower, right.lower]),
         upper_levels=levels,
     )
-    duffs, smooth = jax.jit(lambda rows: (duff(rows, EPSILON), piecewise_laplace(rows, EPSILON)))(rows)
+    duffs, smooth = jax.jit(lambda rows: (duff(rows, EPSILON), piecewise_laplace(rows, EPSILON)))(
+        rows
+    )
     np.testing.assert_allclose(shares(duffs)[:2], 1, rtol=1e-9)
     assert shares(duffs)[2] >= 1.4
     assert shares(smooth)[0] == pytest.approx(1, rel=1e-9)
@@ -142,7 +144,9 @@ def test_the_levels_of_the_median_are_distances_and_others_are_not(q, reached):
     statistic = jax.jit(lambda x, count: quantile(x, q=q, num_records=count, **how))
     profile = statistic(x, count)
     sides = (np.asarray(side)[:small] for side in (profile.lower, profile.upper))
-    lower, upper = (np.pad(side, [(0, 0), (0, 20 - side.shape[1])], "edge")[..., None] for side in sides)
+    lower, upper = (
+        np.pad(side, [(0, 0), (0, 20 - side.shape[1])], "edge")[..., None] for side in sides
+    )
     level = np.argmax((lower <= GRID) & (np.array(GRID) <= upper), axis=1)
     distance = distances_of(np.asarray(profile.value), every)[:small]
     assert profile.reached == reached
@@ -151,8 +155,8 @@ def test_the_levels_of_the_median_are_distances_and_others_are_not(q, reached):
 
 
 def test_the_classical_median(x64):
-    """The exponential mechanism on the difference of ranks, as the docstring of Duff says it: u_2 of
-    the paper's Section 4. One record replaced moves it by 2: the control.
+    """The exponential mechanism on the difference of ranks, as the docstring of Duff says it: u_2
+    of the paper's Section 4. One record replaced moves it by 2: the control.
     """
     for neighbors in DATASETS:
         x, count = padded(DATASETS[neighbors], 4, fill=HIGH)

@@ -36,7 +36,9 @@ def audits(mechanism, neighbors):
 
     @jax.jit
     def log_probabilities(x, count):
-        scores = [statistic(x, num_records=count, **asked) for statistic in (mode, candidate_counts)]
+        scores = [
+            statistic(x, num_records=count, **asked) for statistic in (mode, candidate_counts)
+        ]
         claimed = [
             replace(one, sensitivity=factor * one.sensitivity)
             for one in scores
@@ -79,7 +81,9 @@ def test_probabilities_are_the_exponentials_of_scores(x64):
     epsilon, sensitivity = np.array([0.1, 40.0])[:, None], np.array([1.0, 0.5, 3.0])
     scores = SCORES * np.array([[1.0], [7.0], [-0.0 + 2.0]]) + np.array([[0.0], [100.0], [-9.0]])
     found = exponential(scores, epsilon, sensitivity=sensitivity, candidates=np.arange(5.0) ** 2)
-    weights = np.exp(epsilon[..., None] * (scores - scores.max(-1, keepdims=True)) / 2 / sensitivity[:, None])
+    weights = np.exp(
+        epsilon[..., None] * (scores - scores.max(-1, keepdims=True)) / 2 / sensitivity[:, None]
+    )
     expected = weights / weights.sum(-1, keepdims=True)
     np.testing.assert_allclose(found.probabilities(), expected, rtol=1e-12)
     np.testing.assert_array_equal(found.values, [0, 1, 4, 9, 16])

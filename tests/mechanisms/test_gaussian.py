@@ -12,32 +12,6 @@ from dpjax.accounting import gdp_of
 from tests.support.statistics import assert_follows, assert_rejected
 
 
-def test_on_the_line_against_scipy(x64):
-    points = np.array([-30.0, -8.0, -2.5, -0.3, 0.0, 1e-6, 0.7, 4.0, 12.0])
-    levels = np.array([2.0**-65, 1e-9, 0.2, 0.5, 0.999])
-
-    @jax.jit
-    def known(value, y, levels):
-        noise = gaussian(value, 2.0)
-        clamped = noise.clamped_mean_abs_error(0.0, -2.0, 3.0)
-        functions = noise.cdf(y), noise.survival(y), noise.prob(y), noise.mean_abs_error(y)
-        return functions, noise.quantile(levels), (noise.variance(), clamped)
-
-    functions, quantiles, (variance, clamped) = known(np.array(1.0), points, levels)
-    z = (points - 1.0) / 2.0
-    density = np.exp(-z * z / 2) / np.sqrt(2 * np.pi)
-    error = 2 * (z * (2 * special.ndtr(z) - 1) + 2 * density)
-    expected = special.ndtr(z), special.ndtr(-z), density / 2, error
-    np.testing.assert_allclose(functions, expected, rtol=1e-13)
-    np.testing.assert_allclose(quantiles, 1 + 2 * special.ndtri(levels), rtol=1e-13)
-    assert variance == pytest.approx(4.0, rel=1e-15)
-    # E|clip(Y)| from the integral of the tails.
-    y = np.linspace(0, 3, 30_001)
-    upper = np.trapezoid(special.ndtr(-(y - 1) / 2), y)
-    lower = np.trapezoid(special.ndtr((-y[:20_001] - 1) / 2), y[:20_001])
-    np.testing.assert_allclose(clamped, upper + lower, rtol=1e-8)
-
-
 def test_draws_follow_and_another_sigma_is_rejected():
     """On the line and in R^5; the control there are norms in R^4."""
     sigma = np.array([1.0, 3.0], np.float32)

@@ -79,9 +79,7 @@ def random_datasets(neighbors, definition, rng):
     return [kinds[i % 5](n) for i, n in enumerate(sizes)]
 
 
-@pytest.mark.parametrize(
-    ("neighbors", "definition"), [("add_remove", "linear"), ("swap", "lower")]
-)
+@pytest.mark.parametrize(("neighbors", "definition"), [("add_remove", "linear"), ("swap", "lower")])
 def test_exact_agreement_with_the_oracle(neighbors, definition, x64):
     """Ten random datasets, each with both mechanisms, sharp and smooth."""
     rng = np.random.default_rng([len(neighbors), len(definition)])

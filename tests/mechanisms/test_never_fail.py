@@ -131,7 +131,7 @@ def test_control_a_success_that_depends_on_the_data(x64):
     impossible.
     """
     one = exponential(POINTS, 1.0, sensitivity=1.0)
-    best = (POINTS == POINTS.max(-1, keepdims=True)).astype(float)
+    best = (POINTS.max(-1, keepdims=True) == POINTS).astype(float)
     success = np.exp(log_probabilities(one, best, 1))[:, :4].sum(-1).min()
     claim = never_fail.guarantee(
         Guarantee(1.0, 1.0, "swap"), failure=1 - success, attempts=40, fallback="public"

@@ -4,7 +4,7 @@ candidates.
 
 import itertools
 from functools import cache
-from math import erfc, exp, log, sqrt
+from math import erfc, exp, sqrt
 
 import jax
 import numpy as np
@@ -74,7 +74,7 @@ EPSILONS = np.array([0.5, 3.0])
 
 @cache
 def vectors():
-    """All scores 0..3 of five candidates, and all pairs in which each score changes by at most 1."""
+    """All scores 0..3 of five candidates; all pairs in which each score changes by at most 1."""
     points = np.array(list(itertools.product(range(TOP + 1), repeat=SIZE)))
     first, second = [], []
     for shift in itertools.product((-1, 0, 1), repeat=SIZE):
@@ -127,7 +127,9 @@ def test_control_a_common_shift_is_free_and_a_sensitivity_is_not(x64):
     (points, pairs), (tree, logs) = vectors(), logs_of("epsilon")
     budgets = np.append(EPSILONS, [1.0, 1.0])[:, None]
     shifted = tree(points + np.arange(len(points))[:, None], budgets, 1.0)
-    np.testing.assert_allclose(losses_of(np.asarray(shifted), pairs)[0][:2], losses_of(logs, pairs)[0][:2])
+    np.testing.assert_allclose(
+        losses_of(np.asarray(shifted), pairs)[0][:2], losses_of(logs, pairs)[0][:2]
+    )
     assert losses_of(np.asarray(tree(points, budgets, 0.5)), pairs)[0][2] >= 1.3
 
 
@@ -152,7 +154,7 @@ def test_control_gaussian_noise_for_one_query_less(x64):
     """
     order, rho = 16.0, 0.5
     scores = np.array([0.0, -2.0, 32.0, 32.0])
-    points, pair = np.array([scores, scores + [-1, 1, 1, 1]]), np.array([[0], [1]])
+    points, pair = np.array([scores, scores + np.array([-1, 1, 1, 1])]), np.array([[0], [1]])
     found = noisy_tree(points, zcdp=rho * np.array([[1], [2]]), sensitivity=1.0)
     right, wrong = renyi(log_probabilities(found), pair, order)
     assert right <= order * rho * (1 + ROUNDING)

@@ -56,7 +56,6 @@ MISTAKES = {  # with the mechanisms that they break, and the relations
     "a level off by one": (("piecewise_laplace",), DATASETS),
     "values of add/remove": (MECHANISMS, ("swap",)),
     "a side cut beside a knot": (("piecewise_laplace",), ("swap",)),
-    "local sensitivity": (("piecewise_laplace",), ("swap",)),
     "floor for ceil": (("piecewise_laplace",), ("add_remove",)),
 }
 
@@ -76,62 +75,38 @@ def profiles(neighbors, counted=None):
     return jax.tree.map(np.asarray, of_all(x, count))
 
 
-@cache
-def midpoint_median(data):
-    return oracle.quantile(data, Fraction(1, 2), "linear", LOW, HIGH)
-
-
-def local_sensitivity(data, neighbors):
-    """Of the midpoint median."""
-    others = oracle.neighbors_of(data, neighbors, GRID)
-    return max(abs(midpoint_median(data) - midpoint_median(other)) for other in others)
-
-
 def mistaken(neighbors):
     """The profile of the median with a deliberate mistake, each that somebody could make."""
-    right, ordered = profiles(neighbors)["median"], padded(DATASETS[neighbors], 4, fill=HIGH)[0]
+    right = profiles(neighbors)["median"]
     upper, levels = right.upper, right.upper_levels
-    yield (
-        "levels twice",
-        replace(right, upper_levels=2 * levels, lower_levels=2 * right.lower_levels),
-    )
+    twice = {"upper_levels": 2 * levels, "lower_levels": 2 * right.lower_levels}
+    yield "levels twice", replace(right, **twice)
     yield "no last interval", replace(right, upper=upper[:, :-1], upper_levels=levels[:-1])
     yield "a level off by one", replace(right, upper_levels=levels - 1)
     if neighbors == "swap":
         yield "values of add/remove", profiles("add_remove", "swap")["median"]
         # Why truncate keeps whole pieces
-        cut = np.minimum(upper, upper[:, :1] + np.where(np.arange(len(upper)) % 2, 1.0, RANGE)[:, None])
-        cut[:, -1] = HIGH
+        cut = upper.copy()
+        cut[::2, :-1] = np.minimum(upper, upper[:, :1] + 1.0)[::2, :-1]
         yield "a side cut beside a knot", replace(right, upper=cut)
-        radius = np.array([[local_sensitivity(data, "swap")] for data in DATASETS["swap"]])
-        moves = radius * np.arange(7)
-        sides = {
-            "upper": np.minimum(upper[:, :1] + moves, HIGH),
-            "lower": np.maximum(upper[:, :1] - moves, LOW),
-        }
-        sides["upper"][:, -1], sides["lower"][:, -1] = HIGH, LOW
-        each = {"upper_levels": np.arange(7.0), "lower_levels": np.arange(7.0)}
-        yield "local sensitivity", replace(right, **sides, **each)
     else:
         # The lower median read at floor((n + l)/2) on the upper side
-        ends = np.full((len(ordered), 1), LOW), np.full((len(ordered), 1), HIGH)
-        ranked = np.concatenate([ends[0], np.sort(ordered, axis=-1), ends[1]], axis=-1)
+        ordered = np.sort(padded(DATASETS[neighbors], 4, fill=HIGH)[0])
+        ranked = np.pad(ordered, [(0, 0), (1, 1)], constant_values=[(LOW, HIGH)])
         count = np.array([[len(data)] for data in DATASETS[neighbors]])
         places = np.minimum((count + np.arange(upper.shape[-1])) // 2, 5)
         floors = np.take_along_axis(ranked, places, axis=-1)
         floors[:, -1] = HIGH
-        lower = profiles(neighbors)["lower median"]
-        yield "floor for ceil", replace(lower, upper=np.maximum(floors, lower.upper[:, :1]))
+        right = profiles(neighbors)["lower median"]
+        yield "floor for ceil", replace(right, upper=np.maximum(floors, right.upper[:, :1]))
 
 
 def stacked(rows):
     """Profiles as one, padded to one length."""
 
     def one(side):
-        sides = [np.asarray(getattr(profile, side)) for profile in rows]
-        missing = [[(0, 0)] * (one.ndim - 1) + [(0, 9 - one.shape[-1])] for one in sides]
-        both = zip(sides, missing, strict=True)
-        return np.stack([np.atleast_2d(np.pad(*each, mode="edge")) for each in both])
+        sides = [np.atleast_2d(getattr(profile, side)) for profile in rows]
+        return np.stack([np.pad(a, [(0, 0), (0, 9 - a.shape[1])], mode="edge") for a in sides])
 
     sides = ("upper", "lower", "upper_levels", "lower_levels")
     return SensitivityProfile(**{side: one(side) for side in sides}, neighbors=rows[0].neighbors)

@@ -18,9 +18,7 @@ DELTA = 0.01
 
 @jax.jit
 def released(local, epsilon, delta, proposal, share=0.5):
-    return propose_test_release(
-        local, epsilon, delta=delta, proposal=proposal, test_share=share
-    )
+    return propose_test_release(local, epsilon, delta=delta, proposal=proposal, test_share=share)
 
 
 @jax.jit

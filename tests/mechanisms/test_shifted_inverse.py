@@ -135,12 +135,17 @@ def controls():
         "right": (up, down),
         "above too fast": (np.concatenate([start, up[:, 2:], end], axis=-1), down),
         "above too slow": (np.concatenate([start, start, up[:, 1:-2], end], axis=-1), down),
-        "below too slow": (up, np.append(np.repeat(down, 2, axis=-1)[:, : down.shape[-1] - 1], last, -1)),
+        "below too slow": (
+            up,
+            np.append(np.repeat(down, 2, axis=-1)[:, : down.shape[-1] - 1], last, -1),
+        ),
         "the bound of the data": (np.append(up[:, :-1], up[:, -2:-1] + 1, axis=-1), down),
         "a level off by one": (up, down),
     }
     upper, lower = (np.stack(side) for side in zip(*sides.values(), strict=True))
-    levels = np.arange(up.shape[-1]) - (np.array(list(sides)) == "a level off by one")[:, None, None]
+    levels = (
+        np.arange(up.shape[-1]) - (np.array(list(sides)) == "a level off by one")[:, None, None]
+    )
     rows = replace(right, upper=upper, lower=lower, upper_levels=levels * 1.0)
     found = shares(jax.jit(lambda profile: piecewise_laplace(profile, EPSILON))(rows))
     return dict(zip(sides, np.maximum(*found), strict=True)), found.loss[-1]

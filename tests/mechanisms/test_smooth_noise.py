@@ -223,7 +223,8 @@ def best_parameters(epsilon, delta):
     """Of Cauchy noise of three kinds, Laplace noise, and both of Laplace-log-normal noise."""
     cauchy = [optimal_beta(epsilon, noise="cauchy", gamma=gamma) for gamma in GAMMAS]
     laplace, log_normal = (
-        optimal_beta(epsilon, noise=noise, delta=delta) for noise in ("laplace", "laplace_log_normal")
+        optimal_beta(epsilon, noise=noise, delta=delta)
+        for noise in ("laplace", "laplace_log_normal")
     )
     rho = zcdp_of(epsilon, delta=delta)
     betas = log_normal * jnp.expand_dims(FACTORS, 1)
@@ -270,7 +271,9 @@ def all_noises(smooth, epsilon=0.4, delta=0.3):
 
 def test_an_infinite_budget_or_a_delta_of_1_is_no_distribution():
     """Without noise the draws would be the statistic itself."""
-    smooth = smooth_sensitivity(np.arange(9.0, dtype=np.float32), 0.1, lower=0, upper=9, neighbors="swap")
+    smooth = smooth_sensitivity(
+        np.arange(9.0, dtype=np.float32), 0.1, lower=0, upper=9, neighbors="swap"
+    )
     for epsilon, delta, bad in ((0.4, 0.3, False), (np.inf, 0.3, True)):
         found = all_noises(smooth, jnp.float32(epsilon), jnp.float32(delta))
         np.testing.assert_array_equal(np.isnan(found), bad)

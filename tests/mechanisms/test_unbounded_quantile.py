@@ -2,7 +2,6 @@
 mistakes.
 """
 
-import re
 from functools import cache
 from math import log
 
@@ -10,7 +9,6 @@ import jax
 import numpy as np
 import pytest
 
-import dpjax
 from dpjax import unbounded_quantile
 from tests.mechanisms.test_above_threshold import log_masses
 from tests.support import oracle
@@ -167,28 +165,3 @@ def test_the_grid_reaches_a_million_millions(x64):
     assert (np.diff(values) > 0).all()
     assert values[-2] < 1e12 - 5 <= values[-1]
     np.testing.assert_allclose(values[:3], [-5, -4.99, -4.9799], rtol=1e-14)
-
-
-TABLE = re.findall(
-    r"^ +(0\.\d+) +([\d.]+) +\d+ +([\d.]+) +([\d.]+) +([\d.]+)$",
-    unbounded_quantile.__doc__,
-    flags=re.MULTILINE,
-)
-
-
-@pytest.mark.slow
-def test_the_table_says_which_mechanism_is_better(x64):
-    normal = jax.scipy.special.ndtri((np.arange(1000) + 0.5) / 1000)
-    x = np.exp(10.5 + 0.8 * np.asarray(normal))
-    assert len(TABLE) == 7
-    for q, epsilon, *stated in TABLE:
-        value, cost = np.quantile(x, float(q)), float(epsilon)
-        profiles = [
-            dpjax.quantile(x, q, lower=0, upper=high, neighbors="add_remove") for high in (1e6, 1e9)
-        ]
-        here = unbounded_quantile(x, q, cost, lower=0, neighbors="add_remove")
-        found = [
-            float(d.mean_abs_error(value)) / value
-            for d in (here, *(dpjax.piecewise_laplace(p, cost) for p in profiles))
-        ]
-        np.testing.assert_allclose(found, np.array(stated, float), rtol=0.025)
