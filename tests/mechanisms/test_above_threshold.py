@@ -8,6 +8,7 @@ from functools import cache, partial
 import jax
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 
 from dpjax import above_threshold
 from tests.support.statistics import (
@@ -60,7 +61,7 @@ EVERY, ONE_WAY = np.full(len(CHANGES), True), (CHANGES >= 0).all(axis=-1)
 def test_the_loss_of_index_and_gap_stays_within_epsilon_and_attains_it(changes, some, x64):
     alone, together = losses(changes, some)
     assert (np.maximum(alone, together) <= EPSILONS * (1 + ROUNDING)).all()
-    np.testing.assert_allclose(together, EPSILONS, rtol=1e-3)
+    assert_allclose(together, EPSILONS, rtol=1e-3)
 
 
 def test_control_queries_that_change_in_both_directions(x64):
@@ -80,8 +81,8 @@ def log_masses(ends, below, above):
 
 
 def ends_of(queries, epsilon, threshold, below):
-    """The sums of weights exp(r (query - threshold)) before each query and after the last, infinity,
-    the weights and r.
+    """The sums of weights exp(r (query - threshold)) before each query, after the last one, and
+    infinity; the weights and r.
     """
     rate = epsilon / below
     weights = np.exp(rate * (queries - threshold))
@@ -107,16 +108,16 @@ def test_probabilities_and_the_joint_density_are_those_of_the_threshold(x64):
     for row, epsilon in enumerate(EPSILONS):
         ends, weights, rate = ends_of(queries, epsilon, THRESHOLD, BELOW)
         expected = np.exp(log_masses(ends, BELOW, 1.0))
-        np.testing.assert_allclose(np.exp(index[row]), expected, rtol=1e-9)
+        assert_allclose(np.exp(index[row]), expected, rtol=1e-9)
         before, after = (
             upto(ends[:, :-2], weights, rate, gaps[:, None, None] + change)
             for change in (-step, step)
         )
         found = np.exp(np.moveaxis(joint[:, :, row], 0, -1))
-        np.testing.assert_allclose(found, (before - after) / (2 * step), rtol=1e-5)
+        assert_allclose(found, (before - after) / (2 * step), rtol=1e-5)
     index, _ = logarithms(queries, gaps, "one_direction")
     ends, _, _ = ends_of(queries, EPSILONS[0], THRESHOLD, 2.0)
-    np.testing.assert_allclose(index[0], log_masses(ends, 2.0, 1.0), rtol=1e-9)
+    assert_allclose(index[0], log_masses(ends, 2.0, 1.0), rtol=1e-9)
     outside = above_threshold(queries, 1.0, threshold=0.0).log_prob(
         np.array([[0], [4], [-1]]), np.array([[-1.0], [1.0], [1.0]])
     )

@@ -2,8 +2,6 @@
 its privacy, draws.
 """
 
-import json
-import pathlib
 from functools import partial
 from math import exp, inf
 
@@ -11,16 +9,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 
 from dpjax import Finite, Guarantee, exponential
 from dpjax.mechanisms import bounded_loss, bounded_loss_distribution, loss_margin
 from tests.support import oracle
+from tests.support.golden import golden
 from tests.support.removals import log_probabilities, neighboring
 from tests.support.statistics import assert_counts_follow, assert_counts_rejected
 
-GOLDEN = json.loads(
-    (pathlib.Path(__file__).parent.parent / "golden" / "F_accounting.json").read_text()
-)
+GOLDEN = golden("F_accounting")
 GRID = (0.0, 1.0, 2.0)
 SIZE = 10
 DATASETS = oracle.all_datasets([SIZE], GRID)
@@ -80,7 +78,7 @@ def test_the_distribution_its_bound_and_its_privacy_over_all_datasets(target, x6
     rejected = (masses * (1 - accepted)).sum(-1, keepdims=True)
     kept = masses * accepted * sum(rejected**i for i in range(4))
     expected = np.append(kept, rejected**4, axis=-1)
-    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-14)
+    assert_allclose(found, expected, rtol=1e-9, atol=1e-14)
     assert (found[:, :-1][target + 2 * TAU + 1e-9 < LOSSES] == 0).all()
     if target < 6:  # so low that nearly every attempt may miss it
         return

@@ -2,20 +2,17 @@
 smaller range is caught.
 """
 
-import json
-import pathlib
-
 import jax
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 
 from dpjax import bounded_noise_laplace
+from tests.support.golden import golden
 from tests.support.hockey_stick import hockey_stick
 from tests.support.statistics import assert_follows, assert_rejected
 
-GOLDEN = json.loads(
-    (pathlib.Path(__file__).parent.parent / "golden" / "F_accounting.json").read_text()
-)
+GOLDEN = golden("F_accounting")
 SENSITIVITY = 2.5
 SHIFTS = np.array([0.0, 0.1, 1.0, SENSITIVITY])
 PAIRS = np.array([[0, 0, 0, 1, 2, 3], [1, 2, 3, 0, 0, 0]])
@@ -30,9 +27,9 @@ def deltas(epsilon, delta):
 def test_the_delta_is_exact_and_no_smaller_one_holds(epsilon, x64):
     for delta in (1e-6, 1e-3, 0.3):
         found = deltas(epsilon, delta)
-        np.testing.assert_allclose(found.max(), delta, rtol=1e-8)
+        assert_allclose(found.max(), delta, rtol=1e-8)
         # Attained at a shift of the whole sensitivity
-        np.testing.assert_allclose(found[[2, 5]], delta, rtol=1e-8)
+        assert_allclose(found[[2, 5]], delta, rtol=1e-8)
         # Control: a range made for three times the delta.
         assert deltas(epsilon, 3 * delta if delta < 0.1 else 0.45).max() > 1.2 * delta
 
@@ -42,10 +39,10 @@ def test_the_golden_half_widths(x64):
     given = [[float(part.split("=")[1]) for part in name.split(",")] for name in golden]
     epsilon, delta = np.array(given).T
     edges = bounded_noise_laplace(0.0, epsilon, sensitivity=1.0, delta=delta).edges
-    np.testing.assert_allclose(edges[:, 2], [float(width) for width in golden.values()], rtol=1e-12)
-    np.testing.assert_array_equal(edges[:, 0], -edges[:, 2])
+    assert_allclose(edges[:, 2], [float(width) for width in golden.values()], rtol=1e-12)
+    assert_array_equal(edges[:, 0], -edges[:, 2])
     extreme = bounded_noise_laplace(0.0, 500.0, sensitivity=1.0, delta=1e-30).edges
-    np.testing.assert_allclose(extreme[2], 2 - np.log(2e-30) / 500 - 1, rtol=1e-12)
+    assert_allclose(extreme[2], 2 - np.log(2e-30) / 500 - 1, rtol=1e-12)
 
 
 def test_draws_stay_within_the_range_and_near_values_above_the_spacing_of_floats():

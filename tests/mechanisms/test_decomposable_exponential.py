@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 
 from dpjax import decomposable_exponential
 from tests.support.removals import log_probabilities, losses_of, renyi
@@ -53,7 +54,7 @@ def test_it_is_the_exponential_mechanism_on_all_tuples_and_keeps_its_promise(bud
     scores = cost.epsilon / 6 * (ROWS[:, 0, :, None] + ROWS[:, 1, None, :]).reshape(-1, 9)
     scores -= scores.max(-1, keepdims=True)
     whole = scores - np.log(np.exp(scores).sum(-1, keepdims=True))
-    np.testing.assert_allclose(logs, whole, rtol=1e-11, atol=1e-12)
+    assert_allclose(logs, whole, rtol=1e-11, atol=1e-12)
     loss, spread = losses_of(logs, PAIRS)
     assert loss <= cost.epsilon * (1 + ROUNDING)
     assert spread == pytest.approx(cost.bounded_range, rel=ROUNDING)

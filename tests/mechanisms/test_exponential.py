@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 
 from dpjax import exponential, mode, permute_and_flip
 from dpjax.statistics import candidate_counts
@@ -59,7 +60,7 @@ def audits(mechanism, neighbors):
 def test_private_and_attains_the_range(kind, neighbors, x64):
     found = audits(exponential, neighbors)[kind, "right"]
     assert (found.loss <= EPSILONS * (1 + 1e-9)).all(), found
-    np.testing.assert_allclose(found.range, EPSILONS, rtol=1e-9)
+    assert_allclose(found.range, EPSILONS, rtol=1e-9)
 
 
 @pytest.mark.parametrize("neighbors", DATASETS)
@@ -70,7 +71,7 @@ def test_control_a_sensitivity_that_is_too_small(kind, neighbors, x64):
     assert (half.range >= 1.9 * EPSILONS).all()
     assert (half.loss >= 1.1 * EPSILONS).all()
     less = audits(exponential, neighbors)[kind, "a tenth less"]
-    np.testing.assert_allclose(less.range, 1.1 * EPSILONS, rtol=1e-9)
+    assert_allclose(less.range, 1.1 * EPSILONS, rtol=1e-9)
 
 
 SCORES = np.array([0.0, -1.0, -np.inf, 0.5, -8.0])
@@ -85,8 +86,8 @@ def test_probabilities_are_the_exponentials_of_scores(x64):
         epsilon[..., None] * (scores - scores.max(-1, keepdims=True)) / 2 / sensitivity[:, None]
     )
     expected = weights / weights.sum(-1, keepdims=True)
-    np.testing.assert_allclose(found.probabilities(), expected, rtol=1e-12)
-    np.testing.assert_array_equal(found.values, [0, 1, 4, 9, 16])
+    assert_allclose(found.probabilities(), expected, rtol=1e-12)
+    assert_array_equal(found.values, [0, 1, 4, 9, 16])
 
 
 def test_draws_and_the_race_of_duff_follow_the_probabilities(x64):
@@ -105,4 +106,4 @@ def test_draws_and_the_race_of_duff_follow_the_probabilities(x64):
 @pytest.mark.parametrize("mechanism", [exponential, permute_and_flip])
 def test_a_huge_epsilon_over_a_small_sensitivity_chooses_the_best(mechanism):
     distribution = mechanism(jnp.array([0.0, 5.0, 5.0, 2.0]) + 1000, 3e38, sensitivity=1e-3)
-    np.testing.assert_array_equal(distribution.probabilities(), [0.0, 0.5, 0.5, 0.0])
+    assert_array_equal(distribution.probabilities(), [0.0, 0.5, 0.5, 0.0])

@@ -5,6 +5,7 @@ audit by the density itself.
 import jax
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from scipy import special
 
 from dpjax import gaussian, spherical_gaussian
@@ -44,14 +45,14 @@ def test_vectors_against_scipy(x64):
     tails, quantiles, mean, logs = known(np.arange(7.0), r, levels, y)
     half = (r / scale) ** 2 / 2
     expected = special.gammainc(3.5, half), special.gammaincc(3.5, half)
-    np.testing.assert_allclose(tails, expected, rtol=1e-10)
+    assert_allclose(tails, expected, rtol=1e-10)
     wanted = scale * np.sqrt(2 * special.gammaincinv(3.5, levels))
-    np.testing.assert_allclose(quantiles, wanted, rtol=1e-9)
+    assert_allclose(quantiles, wanted, rtol=1e-9)
     chi = np.sqrt(2) * np.exp(special.gammaln(4) - special.gammaln(3.5))
     assert float(mean) == pytest.approx(scale * chi, rel=1e-12)
     z = (y - np.arange(7)) / scale
     density = -np.sum(z**2, axis=-1) / 2 - 7 * np.log(scale * np.sqrt(2 * np.pi))
-    np.testing.assert_allclose(logs, density, rtol=1e-13)
+    assert_allclose(logs, density, rtol=1e-13)
 
 
 def test_the_promise_is_the_hockey_stick_of_the_densities(x64):
@@ -71,7 +72,7 @@ def test_the_promise_is_the_hockey_stick_of_the_densities(x64):
         delta, less_noise = np.trapezoid(excess, y, axis=0)
         costs = [gaussian.guarantee("swap", each, sensitivity=1.5) for each in sigma]
         stated = np.array([cost.delta_at(epsilon) for cost in costs])
-        np.testing.assert_allclose(delta, stated, rtol=1e-4)
+        assert_allclose(delta, stated, rtol=1e-4)
         assert (less_noise > 1.05 * stated).all()
     assert costs[0].rho == pytest.approx(1.5**2 / (2 * 0.7**2))
     cost = gaussian.guarantee("swap", 1.5 / gdp_of(2.0, delta=1e-5), sensitivity=1.5)

@@ -2,25 +2,23 @@
 relate them.
 """
 
-import json
 import math
-import pathlib
 from fractions import Fraction
 from functools import partial
 
 import jax
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 
 from dpjax import inverse_sensitivity, laplace, median, order_statistic, piecewise_laplace, quantile
 from tests.support import oracle
 from tests.support.audit import padded
 from tests.support.distributions import of_one_size
+from tests.support.golden import golden
 
 MECHANISMS = {"piecewise_laplace": piecewise_laplace, "inverse_sensitivity": inverse_sensitivity}
-GOLDEN = json.loads(
-    (pathlib.Path(__file__).parent.parent / "golden" / "A3_golden_1d.json").read_text()
-)
+GOLDEN = golden("A3_golden_1d")
 LOW, HIGH = -2.0, 3.0
 
 
@@ -105,14 +103,14 @@ def test_exact_agreement_with_the_oracle(neighbors, definition, x64):
             exact = oracle.mechanism(*reached[row], epsilon[row], name, rho=rho[each // 10, 0])
             f, own = statistic(datasets[row]), points[:, 0, row]
             error = exact.expectation(lambda y, f=f: abs(y - f), [f])
-            np.testing.assert_allclose(
+            assert_allclose(
                 [got["log_normalizer"][each], got["error"][each]],
                 [exact.log_normalizer, error],
                 **close,
             )
             for method in ("cdf", "log_prob"):
                 expected = [getattr(exact, method)(y) for y in own]
-                np.testing.assert_allclose(got[method][:2, each], expected, **close)
+                assert_allclose(got[method][:2, each], expected, **close)
 
 
 GOLDEN_STATISTICS = {
@@ -147,14 +145,14 @@ def test_golden_table(name, x64):
         )
         for column, row in enumerate(rows):
             size = len(row["logpdf"])
-            for part, golden in (
+            for part, key in (
                 (got["value"], "f"),
                 (got["log_normalizer"][column], "logZ_with_cost_from_1"),
                 (got["error"][column], "mean_abs_err"),
                 (got["log_prob"][:size, column], "logpdf"),
                 (got["cdf"][size : size + 9, column], "cdf"),
             ):
-                np.testing.assert_allclose(part, row[golden], rtol=0, atol=1e-10)
+                assert_allclose(part, row[key], rtol=0, atol=1e-10)
         found[short] = got["error"]
     assert len(found) == 1 or np.abs(found["PLM"] - found["INV"]).max() > 1e-3
 
@@ -185,7 +183,7 @@ def test_the_theorem_does_not_extend_to_rho_and_the_docstring_is_right_to_say_so
         known = {"support": "extended", "lower": 0.0, "upper": 1.0}
         below, above = known_of(name, least, x, np.array([4.0]), points, 0.02, **known)["cdf"][:2]
         within.append((above - below)[0])
-    np.testing.assert_allclose(within, [0.4362981028565655, 0.5960788815307859], atol=1e-9)
+    assert_allclose(within, [0.4362981028565655, 0.5960788815307859], atol=1e-9)
 
 
 def test_even_spacing_ratios(x64):
@@ -199,8 +197,8 @@ def test_even_spacing_ratios(x64):
         return known_of(name, middle, x, epsilon, np.zeros((1, 1)), lower=0.0, upper=58.0)["error"]
 
     plm, inv = (error(name, "swap") for name in MECHANISMS)
-    np.testing.assert_allclose(inv / plm, epsilon / 4 / np.tanh(epsilon / 4), rtol=1e-8)
-    np.testing.assert_allclose(error("piecewise_laplace", "add_remove"), 1 / epsilon, rtol=1e-8)
+    assert_allclose(inv / plm, epsilon / 4 / np.tanh(epsilon / 4), rtol=1e-8)
+    assert_allclose(error("piecewise_laplace", "add_remove"), 1 / epsilon, rtol=1e-8)
 
 
 def test_laplace_on_an_interval(x64):
@@ -214,5 +212,5 @@ def test_laplace_on_an_interval(x64):
 
     found = cdf(np.array([2.0, 99.0, 4.0]))
     exact = oracle.Distribution([(-1.0, 2.0, 1.0, 0.0), (2.0, 4.0, 0.0, 2 / 3)], 1.0)
-    np.testing.assert_allclose(found[:, 0], [exact.cdf(v) for v in y], rtol=1e-12, atol=1e-15)
-    np.testing.assert_array_equal(found[:, 1], found[:, 2])
+    assert_allclose(found[:, 0], [exact.cdf(v) for v in y], rtol=1e-12, atol=1e-15)
+    assert_array_equal(found[:, 1], found[:, 2])

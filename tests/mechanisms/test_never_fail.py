@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 
 from dpjax import Finite, Guarantee, exponential, never_fail, permute_and_flip
 from dpjax.mechanisms import never_fail_distribution
@@ -58,16 +59,16 @@ def test_the_distribution_is_that_of_all_sequences(x64):
     values, logs = compiled(ONE, ACCEPTANCE, 4)
     clipped = np.clip(np.nan_to_num(ACCEPTANCE), 0, 1)
     expected = [sequences(MASSES, row, 4) for row in clipped]
-    np.testing.assert_allclose(np.exp(logs), expected, rtol=1e-12, atol=1e-300)
-    np.testing.assert_array_equal(values[0], [1, 2, 3, 4, -1])
+    assert_allclose(np.exp(logs), expected, rtol=1e-12, atol=1e-300)
+    assert_array_equal(values[0], [1, 2, 3, 4, -1])
 
 
 def test_many_attempts_and_rare_successes(x64):
     """1 - (1 - p)^m without cancellation, and the distribution given success in the limit."""
     found = np.exp(log_probabilities(ONE, np.array([[0, 0, 0, 1e-12], [1, 0, 0.5, 0]]), 1000))
     # 1000 times 4e-13, but for its square
-    np.testing.assert_allclose(found[0, 3], 4e-10, rtol=1e-9)
-    np.testing.assert_allclose(found[1], [0.4, 0, 0.6, 0, 0.75**1000], rtol=1e-12)
+    assert_allclose(found[0, 3], 4e-10, rtol=1e-9)
+    assert_allclose(found[1], [0.4, 0, 0.6, 0, 0.75**1000], rtol=1e-12)
 
 
 def test_draws_follow_the_distribution_and_what_comes_with_them_stays_together():
@@ -88,7 +89,7 @@ def test_draws_follow_the_distribution_and_what_comes_with_them_stays_together()
         )
 
     index, both = retry(jax.random.key(0))
-    np.testing.assert_array_equal(both, np.stack([index, index + 1], axis=-1))
+    assert_array_equal(both, np.stack([index, index + 1], axis=-1))
     counts = np.bincount(index, minlength=5)
     assert_counts_follow(counts, sequences(MASSES, ACCEPTANCE[0], 3))
     # One attempt more is another distribution

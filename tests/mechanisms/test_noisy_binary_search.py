@@ -2,17 +2,17 @@
 and the published constant.
 """
 
-import json
-import pathlib
 from functools import cache, partial
 from math import ceil, erfc, exp, log, log2, sqrt
 
 import jax
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 
 from dpjax import DownSensitivity, noisy_binary_search
 from dpjax.mechanisms import search_rounds, search_shift_for
+from tests.support.golden import golden
 from tests.support.removals import (
     DATASETS,
     losses_of,
@@ -21,9 +21,7 @@ from tests.support.removals import (
     renyi,
 )
 
-GOLDEN = json.loads(
-    (pathlib.Path(__file__).parent.parent / "golden" / "H_binary_search.json").read_text()
-)
+GOLDEN = golden("H_binary_search")
 ROUNDING = 1e-9
 CANDIDATES = np.array([-1.0, 0.0, 0.5, 1.0, 2.0, 3.0, 4.0, 4.5, 5.0, 6.0, 7.0])
 NOISE = {
@@ -90,7 +88,7 @@ def test_probabilities_are_those_of_the_loop(noise, size, x64):
             lambda k, own=h[row]: float(np.sum(own > k)), size, tau[row], scale[row], NOISE[noise]
         )
         expected = np.array([exact.get(k, 0.0) for k in range(size)])
-        np.testing.assert_allclose(np.exp(found[row]), expected, rtol=1e-9, atol=1e-300)
+        assert_allclose(np.exp(found[row]), expected, rtol=1e-9, atol=1e-300)
 
 
 EPSILONS, RHOS = np.array([0.5, 2.0]), np.array([0.1, 2.0])
@@ -145,7 +143,7 @@ def test_control_the_published_scale(x64):
     wrong = GOLDEN["loss_with_the_published_scale"]["6"]
     for given, factor in ((epsilon, 1.0), (published, wrong)):
         loss, _ = losses_of(search("epsilon", *ONE_MORE, tau, given), PAIR)
-        np.testing.assert_allclose(loss, np.broadcast_to(factor * epsilon.T, (2, 2)), rtol=1e-9)
+        assert_allclose(loss, np.broadcast_to(factor * epsilon.T, (2, 2)), rtol=1e-9)
 
 
 def test_control_gaussian_noise_for_the_published_rounds(x64):

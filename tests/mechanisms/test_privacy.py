@@ -13,6 +13,7 @@ from functools import cache, partial
 import jax
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 
 import dpjax
 from dpjax import (
@@ -228,7 +229,7 @@ def test_laplace_noise(neighbors, x64):
         for one in three(value)
     )
     assert (bounded <= 1 + ROUNDING).all()
-    np.testing.assert_allclose(free, [[1, 1], [2, 2]], rtol=ROUNDING)
+    assert_allclose(free, [[1, 1], [2, 2]], rtol=ROUNDING)
     # Control: renormalised at the unbounded scale
     assert (cut[0] >= 1.2).all()
 
@@ -345,7 +346,7 @@ def losses_on_cells(mechanism, statistic, neighbors):
         logs = np.asarray(log_densities_on_cells(of_one_size(replace(right, upper=upper), 24)))
         logs = np.moveaxis(logs, 0, -1)
         one, other = logs[..., first, :], logs[..., second, :]
-        np.testing.assert_array_equal(np.isneginf(one), np.isneginf(other))
+        assert_array_equal(np.isneginf(one), np.isneginf(other))
         ratio = np.where(np.isneginf(one), 0.0, one - np.where(np.isneginf(one), 0.0, other))
         loss, spread = np.abs(ratio).max(axis=(-1, -2)), np.ptp(ratio, axis=-1).max(axis=-1)
         found[name] = Audit(loss / EPSILONS, spread / EPSILONS)
@@ -378,5 +379,5 @@ def test_values_keep_their_mass_and_the_promise_on_a_grid(name, statistic, neigh
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_control_a_value_of_a_lower_cost_is_not_private(name, change, neighbors, x64):
     found, _ = losses_on_cells(name, "median", neighbors)
-    np.testing.assert_allclose(found[change].range, CHANGES[change][1], rtol=ROUNDING)
+    assert_allclose(found[change].range, CHANGES[change][1], rtol=ROUNDING)
     assert (found[change].loss > 1.01).all()

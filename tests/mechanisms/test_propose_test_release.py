@@ -7,6 +7,7 @@ from dataclasses import replace
 import jax
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 
 from dpjax import local_sensitivity, propose_test_release
 from tests.mechanisms.test_smooth_noise import DATASETS, local_of, pairs_of
@@ -29,7 +30,7 @@ def answer_probabilities(distribution):
 def exact_delta(distribution, pairs, epsilon):
     first, second = pairs
     answer, none = (np.asarray(p, np.float64) for p in answer_probabilities(distribution))
-    np.testing.assert_allclose(answer + none, 1.0, rtol=1e-12)
+    assert_allclose(answer + none, 1.0, rtol=1e-12)
     atom = np.maximum(none[first] - np.exp(epsilon) * none[second], 0.0)
     return float(np.max(atom + hockey_stick(distribution.answer, pairs, epsilon, np.log(answer))))
 
@@ -64,13 +65,13 @@ def test_controls_are_caught(neighbors, x64):
 def test_the_distance_counts_changes_to_the_first_larger_local_sensitivity(x64):
     given = {"lower": 0, "upper": 20, "neighbors": "add_remove", "definition": "lower"}
     local = local_sensitivity(np.array([1.0, 5.0, 6.0]), **given)
-    np.testing.assert_allclose(local.at_distance, [4.0, 5.0, 6.0, 20.0])
+    assert_allclose(local.at_distance, [4.0, 5.0, 6.0, 20.0])
     proposals = np.array([3.9, 4.0, 5.0, 5.9, 19.0, 20.0, 50.0])
     found = released(local, 1.0, 0.1, proposals)
-    np.testing.assert_allclose(found.test.edges[:, 0], [0, 1, 2, 2, 3, 4, 4])
+    assert_allclose(found.test.edges[:, 0], [0, 1, 2, 2, 3, 4, 4])
     # The answer's noise is for the proposal and the other half of epsilon
-    np.testing.assert_allclose(answer_probabilities(found)[0][0], 0.1, rtol=1e-12)
-    np.testing.assert_allclose(found.mean_abs_error(5.0), proposals / 0.5)
+    assert_allclose(answer_probabilities(found)[0][0], 0.1, rtol=1e-12)
+    assert_allclose(found.mean_abs_error(5.0), proposals / 0.5)
 
 
 def test_draws_have_the_exact_probability_of_an_answer_and_its_distribution():

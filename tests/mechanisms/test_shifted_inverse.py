@@ -2,8 +2,6 @@
 and mistakes.
 """
 
-import json
-import pathlib
 from dataclasses import replace
 from functools import cache, partial
 from math import ceil, log
@@ -11,10 +9,12 @@ from math import ceil, log
 import jax
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 
 from dpjax import DownSensitivity, inverse_sensitivity, piecewise_laplace, shifted_inverse
 from dpjax.mechanisms import shift_for
 from tests.support.audit import Audit, audit
+from tests.support.golden import golden
 from tests.support.removals import (
     DATASETS,
     DEFINITIONS,
@@ -26,9 +26,7 @@ from tests.support.removals import (
     neighboring,
 )
 
-GOLDEN = json.loads(
-    (pathlib.Path(__file__).parent.parent / "golden" / "E_shifted.json").read_text()
-)["loss_over_epsilon"]
+GOLDEN = golden("E_shifted")["loss_over_epsilon"]
 ROUNDING = 1e-9
 EPSILON = 2.0
 TAUS = (1, 2, 3)
@@ -60,7 +58,7 @@ def test_golden_losses_on_the_line(interpolated, tau, x64):
     """
     distribution = on_the_line(minima(), tau, interpolated)
     golden = [GOLDEN[name][f"interp={interpolated},tau={tau}"] for name in DEFINITIONS]
-    np.testing.assert_allclose(np.transpose(shares(distribution)), golden, rtol=1e-9)
+    assert_allclose(np.transpose(shares(distribution)), golden, rtol=1e-9)
     for relation in RELATIONS:
         assert (np.array(shares(distribution, relation)) <= 1 + ROUNDING).all()
 
@@ -88,7 +86,7 @@ def test_costs_on_candidates_count_removals_to_at_most_and_to_below(tau, x64):
     below = np.where(h[..., -1] < CANDIDATES, np.sum(h >= candidates, axis=-1), np.inf)
     weights = np.exp(-EPSILON / 2 * np.maximum(at_most - tau, tau - below))
     expected = weights / weights.sum(axis=-1, keepdims=True)
-    np.testing.assert_allclose(np.exp(logs_of(tau)), expected, rtol=1e-12)
+    assert_allclose(np.exp(logs_of(tau)), expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
@@ -97,7 +95,7 @@ def test_loss_and_range_on_candidates(relation, x64):
     most = np.max(found, axis=(0, 1)) / EPSILON
     assert (most <= 1 + ROUNDING).all()
     if relation == "add_remove":
-        np.testing.assert_allclose(most, 1.0, rtol=ROUNDING)
+        assert_allclose(most, 1.0, rtol=ROUNDING)
 
 
 def smallest_first():

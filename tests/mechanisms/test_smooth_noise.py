@@ -7,12 +7,13 @@ divergences by quadrature.
 """
 
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 
 from dpjax import (
     local_sensitivity,
@@ -53,13 +54,21 @@ def local_of(neighbors):
     return jax.tree.map(np.asarray, local_sensitivity(x, num_records=count, **known))
 
 
-def mistaken(local, beta):
-    """Smooth sensitivities that are none: the local sensitivity itself, kept positive; and a larger
-    beta than was paid for.
+NOISES = {
+    "cauchy": smooth_cauchy,
+    "laplace": lambda smooth, epsilon, delta: smooth_laplace(smooth, epsilon, delta=delta),
+    "log normal": lambda smooth, zcdp, sigma: smooth_laplace_log_normal(smooth, zcdp, sigma=sigma),
+}
+
+
+@partial(jax.jit, static_argnames="noise")
+def noisy(noise, local, beta, *budget):
+    """With the smooth sensitivity and with two that are none: the local sensitivity itself, kept
+    positive; and that of a larger beta than was paid for.
     """
-    smooth = local.smooth(beta)
-    bound = jnp.maximum(local.at_distance[:, 0], 1e-3)
-    return replace(smooth, bound=bound), replace(local.smooth(3.0), beta=smooth.beta)
+    right, large = local.smooth(beta), replace(local.smooth(3.0), beta=jnp.asarray(beta))
+    unsmooth = replace(right, bound=jnp.maximum(local.at_distance[:, 0], 1e-3))
+    return [NOISES[noise](smooth, *budget) for smooth in (right, unsmooth, large)]
 
 
 @jax.jit
@@ -109,18 +118,10 @@ def test_cauchy_is_private_and_nearly_tight(neighbors, gamma, x64):
 @pytest.mark.parametrize("neighbors", DATASETS)
 def test_control_cauchy_mutations_are_caught(neighbors, x64):
     local, epsilon = local_of(neighbors), EPSILONS[:, None]
-
-    @jax.jit
-    def controls(local):
-        # Alpha doubled, or a quarter too large
-        right = smooth_cauchy(local.smooth(0.02 * epsilon), epsilon)
-        noisy = [smooth_cauchy(smooth, epsilon) for smooth in mistaken(local, 0.02 * epsilon)]
-        return [
-            *(replace(right, scale=right.scale / factor) for factor in (2, 1.25)),
-            *noisy,
-        ]
-
-    for distribution, least in zip(controls(local), (1.2, 1.02, 1.2, 1.2), strict=True):
+    right, *others = noisy("cauchy", local, 0.02 * epsilon, epsilon)
+    # Alpha doubled, or a quarter too large
+    less = [replace(right, scale=np.asarray(right.scale) / factor) for factor in (2, 1.25)]
+    for distribution, least in zip([*less, *others], (1.2, 1.02, 1.2, 1.2), strict=True):
         assert (cauchy_loss(distribution, neighbors) > least * EPSILONS).all()
 
 
@@ -136,40 +137,36 @@ def test_published_constants_and_the_tail_bound(x64):
         return found.scale, smooth.bound, outside
 
     scale, bound, outside = known_of(np.arange(9.0))
-    np.testing.assert_allclose(scale, 6 * bound / 1.2, rtol=1e-14)
-    np.testing.assert_allclose(outside, failure, rtol=1e-12)
+    assert_allclose(scale, 6 * bound / 1.2, rtol=1e-14)
+    assert_allclose(outside, failure, rtol=1e-12)
     # A beta of exactly the published constant is admissible in float32 too, one beyond it is not.
     single = jax.tree.map(np.float32, local_of("swap"))
     scale = jax.jit(
         lambda local, beta: smooth_cauchy(local.smooth(beta), 1.2, calibration="published").scale
     )(single, np.float32([[0.2], [0.21]]))
-    np.testing.assert_array_equal(np.isfinite(scale).all(axis=-1), [True, False])
-
-
-@jax.jit
-def laplace_of(local, factor, epsilon, delta):
-    """Of a multiple of the best beta, and mistakes."""
-    beta = factor * optimal_beta(epsilon, noise="laplace", delta=delta)
-    right = smooth_laplace(local.smooth(beta), epsilon, delta=delta)
-    unsmooth, rough = (
-        smooth_laplace(smooth, epsilon, delta=delta) for smooth in mistaken(local, beta)
-    )
-    return right, (replace(right, rate=2 * right.rate), unsmooth, rough)
+    assert_array_equal(np.isfinite(scale).all(axis=-1), [True, False])
 
 
 @pytest.mark.parametrize("neighbors", DATASETS)
 def test_laplace_is_private_by_its_exact_hockey_stick(neighbors, x64):
     local, pairs = local_of(neighbors), pairs_of(neighbors)
     for epsilon, delta in ((0.5, 1e-3), (2.0, 1e-3), (1.0, 0.3)):
-        found = [
-            hockey_stick(laplace_of(local, factor, epsilon, delta)[0], pairs, epsilon)
-            for factor in (0.3, 1.0, 1.5)
-        ]
+        beta = np.asarray(best_laplace(epsilon, delta))
+        several = [noisy("laplace", local, f * beta, epsilon, delta) for f in (0.3, 1.0, 1.5)]
+        found = [hockey_stick(right, pairs, epsilon) for right, *_ in several]
         assert np.min(found) >= -1e-15
         assert np.max(found) <= delta
-        assert delta == 0.3 or np.max(found) > 0  # delta is used at all
-    for control in laplace_of(local, 1.0, 2.0, 1e-3)[1]:
-        assert hockey_stick(control, pairs, 2.0).max() > 1.2e-3
+        if delta == 0.3:
+            continue
+        assert np.max(found) > 0  # delta is used at all
+        right, *others = several[1]
+        for control in (replace(right, rate=2 * np.asarray(right.rate)), *others):
+            assert hockey_stick(control, pairs, epsilon).max() > 1.2 * delta
+
+
+@jax.jit
+def best_laplace(epsilon, delta):
+    return optimal_beta(epsilon, noise="laplace", delta=delta)
 
 
 def largest_renyi(distribution, neighbors):
@@ -197,35 +194,23 @@ def largest_renyi(distribution, neighbors):
     return largest
 
 
-@jax.jit
-def log_normal_of(local, beta, zcdp, sigma):
-    right = smooth_laplace_log_normal(local.smooth(beta), zcdp, sigma=sigma)
-    wrong = (
-        smooth_laplace_log_normal(smooth, zcdp, sigma=sigma) for smooth in mistaken(local, beta)
-    )
-    # The bound is loose: the scale must be four times too small
-    return right, (replace(right, scale=right.scale / 4), *wrong)
-
-
 def test_laplace_log_normal_is_concentrated_by_renyi_divergences(x64):
-    neighbors = "add_remove"
-    local = local_of(neighbors)
+    local = local_of("add_remove")
     for zcdp, sigma in ((0.02, 0.4), (0.5, 0.8)):
-        beta = 0.3 * sigma * np.sqrt(2 * zcdp)
-        used = largest_renyi(log_normal_of(local, beta, zcdp, sigma)[0], neighbors) / zcdp
-        assert 0.03 < used <= 1, used
-    for control in log_normal_of(local, 0.05, 0.5, 0.3)[1]:
-        assert largest_renyi(control, neighbors) / 0.5 > 1.2
+        right, *_ = noisy("log normal", local, 0.3 * sigma * np.sqrt(2 * zcdp), zcdp, sigma)
+        assert 0.03 < largest_renyi(right, "add_remove") / zcdp <= 1
+    right, *others = noisy("log normal", local, 0.05, 0.5, 0.3)
+    # The bound is loose: the scale must be four times too small
+    for control in (replace(right, scale=np.asarray(right.scale) / 4), *others):
+        assert largest_renyi(control, "add_remove") / 0.5 > 1.2
 
 
 @jax.jit
 def best_parameters(epsilon, delta):
     """Of Cauchy noise of three kinds, Laplace noise, and both of Laplace-log-normal noise."""
     cauchy = [optimal_beta(epsilon, noise="cauchy", gamma=gamma) for gamma in GAMMAS]
-    laplace, log_normal = (
-        optimal_beta(epsilon, noise=noise, delta=delta)
-        for noise in ("laplace", "laplace_log_normal")
-    )
+    laplace = optimal_beta(epsilon, noise="laplace", delta=delta)
+    log_normal = optimal_beta(epsilon, noise="laplace_log_normal", delta=delta)
     rho = zcdp_of(epsilon, delta=delta)
     betas = log_normal * jnp.expand_dims(FACTORS, 1)
     return cauchy, laplace, log_normal, rho, optimal_sigma(rho, beta=betas)
@@ -260,52 +245,38 @@ def test_optimal_parameters_are_optimal_for_dense_data(x64):
 
 
 @jax.jit
-def all_noises(smooth, epsilon=0.4, delta=0.3):
-    """What would be NaN in a draw."""
-    return (
-        smooth_cauchy(smooth, epsilon).scale,
-        smooth_laplace(smooth, 5 * epsilon, delta=delta).rate,
-        smooth_laplace_log_normal(smooth, epsilon, sigma=0.4).scale,
-    )
+def scales_of(smooth, epsilon, delta):
+    """NaN where there is no distribution."""
+    cauchy, laplace = smooth_cauchy(smooth, epsilon), NOISES["laplace"](smooth, 5 * epsilon, delta)
+    return cauchy.scale, laplace.rate, NOISES["log normal"](smooth, epsilon, 0.4).scale
 
 
-def test_an_infinite_budget_or_a_delta_of_1_is_no_distribution():
-    """Without noise the draws would be the statistic itself."""
-    smooth = smooth_sensitivity(
-        np.arange(9.0, dtype=np.float32), 0.1, lower=0, upper=9, neighbors="swap"
-    )
-    for epsilon, delta, bad in ((0.4, 0.3, False), (np.inf, 0.3, True)):
-        found = all_noises(smooth, jnp.float32(epsilon), jnp.float32(delta))
-        np.testing.assert_array_equal(np.isnan(found), bad)
-    for delta in (1.0, 2.0):
-        assert np.isnan(all_noises(smooth, jnp.float32(0.4), jnp.float32(delta))[1])
-
-
-def test_bounds_that_overflow_are_bad_for_every_dataset():
-    """The scale of 8 records would fit into float32, that of 7 would not: a distribution for one of
-    them tells them apart.
+def test_what_would_leak_is_no_distribution():
+    """Without noise, with an infinite budget or a delta of 1, the draws would be the statistic. And
+    the scale of 8 records would fit into float32 where that of 7 would not: a distribution for one
+    of them tells them apart.
     """
-    narrow = smooth_sensitivity(
-        np.full(12, 5.0, np.float32),
-        0.2,
-        lower=0,
-        upper=3e29,
-        neighbors="add_remove",
-        definition="lower",
-        num_records=np.arange(13),
-    )
-    smooth = replace(narrow, upper=jnp.float32(3e38), bound=narrow.bound * np.float32(1e9))
-    assert np.isfinite(all_noises(narrow)[0]).all()
-    for found in all_noises(smooth):
-        assert np.isnan(found).all()
+    known = {"lower": 0, "upper": 3e29, "neighbors": "add_remove", "definition": "lower"}
+    records = np.full(12, 5.0, np.float32)
+    narrow = smooth_sensitivity(records, 0.2, num_records=np.arange(13), **known)
+    wide = replace(narrow, upper=jnp.float32(3e38), bound=narrow.bound * np.float32(1e9))
+    for smooth, epsilon, delta, bad in (
+        (narrow, 0.4, 0.3, [False] * 3),
+        (narrow, np.inf, 0.3, [True] * 3),
+        (narrow, 0.4, 1.0, [False, True, False]),
+        (wide, 0.4, 0.3, [True] * 3),
+    ):
+        for part, none in zip(
+            scales_of(smooth, *map(np.float32, (epsilon, delta))), bad, strict=True
+        ):
+            assert_array_equal(np.isnan(part), none)
 
 
-@pytest.mark.parametrize("upper", [1e9, 1e30])
-def test_long_ties_do_not_make_the_noise_collapse(upper):
+def test_long_ties_do_not_make_the_noise_collapse():
     """In float32 e^(-beta k) underflows at k = 870: with a gap of 1e9 the bound is far above what
     is left of it there.
     """
-    zeros = np.arange(1860, 1890)
+    zeros, upper = np.arange(1860, 1890), 1e9
     # Each zero takes the gap one step further away
     records = np.where(np.arange(2900) < zeros[:, None], 0.0, np.float32(upper))
     known = {"lower": 0, "upper": upper, "neighbors": "add_remove", "definition": "lower"}

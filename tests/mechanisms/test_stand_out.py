@@ -8,6 +8,7 @@ from math import exp
 import jax
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 
 from dpjax import stand_out
 
@@ -71,11 +72,11 @@ def test_the_exact_delta_is_the_one_stated_and_smaller_units_leak(x64):
     anything = pairs_of(itertools.product((-1, 0, 1), repeat=3))
     one_more = pairs_of(np.eye(3))  # a record more: one count grows by 1
     found, half = (probabilities(POINTS, sensitivity) for sensitivity in (1.0, 0.5))
-    np.testing.assert_allclose(found.sum(-1), 1, rtol=1e-12)
-    np.testing.assert_allclose(deltas(found, anything), 1, rtol=1e-9)
+    assert_allclose(found.sum(-1), 1, rtol=1e-12)
+    assert_allclose(deltas(found, anything), 1, rtol=1e-9)
     # Control: the lead may change by 2
     assert (deltas(half, anything) > 1.5).all()
-    np.testing.assert_allclose(deltas(half, one_more), 1, rtol=1e-9)
+    assert_allclose(deltas(half, one_more), 1, rtol=1e-9)
     twice = probabilities(POINTS + (POINTS.max(-1, keepdims=True) == POINTS), 0.5)
     assert (deltas(twice, one_more) > 1.2).all()
 
@@ -85,8 +86,8 @@ def test_probabilities_are_the_largest_solution_of_the_recurrence(x64):
     found = probabilities(np.stack([lead, 0 * lead, 0 * lead - 3], axis=-1), 0.5)
     for row, (epsilon, delta) in enumerate(BUDGETS):
         expected = answers(epsilon, delta, 599)
-        np.testing.assert_allclose(found[row, :, 0], expected, rtol=1e-9)
-        np.testing.assert_allclose(found[row, :, 3], 1 - expected, atol=1e-9 * delta)
+        assert_allclose(found[row, :, 0], expected, rtol=1e-9)
+        assert_allclose(found[row, :, 3], 1 - expected, atol=1e-9 * delta)
     assert (found[:, :, 1:3] == 0).all()
     assert (found[:, -1, 0] == 1).all()
 
@@ -99,6 +100,6 @@ def test_single_precision_extreme_budgets_and_rows_without_a_distribution(epsilo
     scores = np.array([[9, 2, 2], [2, 2, 0], [4, -np.inf, -np.inf], *none], np.float32)
     found = np.asarray(compiled(scores, np.float32(epsilon), np.float32(delta), np.float32(1)))
     assert np.isnan(found[3:]).all()
-    np.testing.assert_array_equal(found[1:3], [[0, 0, 0, 1], [1, 0, 0, 0]])
+    assert_array_equal(found[1:3], [[0, 0, 0, 1], [1, 0, 0, 0]])
     expected = answers(min(epsilon, 300.0), delta, 3)[-1]
-    np.testing.assert_allclose(found[0, 0], expected, rtol=1e-5)
+    assert_allclose(found[0, 0], expected, rtol=1e-5)

@@ -9,6 +9,7 @@ from math import exp
 import jax
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from scipy.stats import laplace as scipy_laplace
 
 from dpjax import subsampled_laplace
@@ -25,28 +26,14 @@ def mixture(count, p, epsilon):
     return scipy_laplace(taken / p, scale), p**taken * (1 - p) ** (count - taken), scale
 
 
-def test_closed_forms_are_those_of_the_mixture(x64):
+def test_the_density_is_that_of_the_mixture(x64):
     """By enumeration of all subsamples of five records; with all of them, plain Laplace noise."""
-    y, levels = np.array([-30.0, -1.0, 0.0, 4.0, 5.1, 60.0])[:, None], [1e-9, 0.2, 0.5, 0.99]
-    chance = np.array([0.3, 1.0])
-
-    @jax.jit
-    def known(y, levels):
-        noisy = subsampled_laplace(5.0, 1.2, probability=chance, most=MOST)
-        moments = noisy.mean_abs_error(4.0), noisy.variance()
-        levels = noisy.cdf(noisy.quantile(levels))
-        return noisy.prob(y), noisy.cdf(y), noisy.survival(y), levels, *moments
-
-    density, cdf, survival, found, error, variance = known(y, np.array(levels)[:, None])
+    y, chance = np.array([-30.0, -1.0, 0.0, 4.0, 5.1, 60.0])[:, None], np.array([0.3, 1.0])
+    noisy = jax.jit(lambda p: subsampled_laplace(5.0, 1.2, probability=p, most=MOST).prob(y))
+    found = noisy(chance)
     for row, p in enumerate(chance):
-        noise, chances, scale = mixture(5, p, 1.2)
-        np.testing.assert_allclose(density[:, row], noise.pdf(y) @ chances, rtol=1e-10)
-        np.testing.assert_allclose(cdf[:, row], noise.cdf(y) @ chances, rtol=1e-10)
-        np.testing.assert_allclose(survival[:, row], noise.sf(y) @ chances, rtol=1e-10)
-        np.testing.assert_allclose(found[:, row], levels, rtol=1e-8)
-        z = np.abs(noise.args[0] - 4) / scale
-        assert float(error[row]) == pytest.approx(chances @ (scale * (z + np.exp(-z))), rel=1e-10)
-        assert float(variance[row]) == pytest.approx(5 * (1 - p) / p + 2 * scale**2, rel=1e-10)
+        noise, chances, _ = mixture(5, p, 1.2)
+        assert_allclose(found[:, row], noise.pdf(y) @ chances, rtol=1e-10)
 
 
 @pytest.mark.parametrize("p", [0.1, 0.7])

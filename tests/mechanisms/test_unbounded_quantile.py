@@ -8,6 +8,7 @@ from math import log
 import jax
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 
 from dpjax import unbounded_quantile
 from tests.mechanisms.test_above_threshold import log_masses
@@ -90,9 +91,9 @@ def test_the_law_and_its_loss_which_is_epsilon(q, neighbors, x64):
     for ladder in LADDERS:
         found = found_of(neighbors, q, ladder)
         expected = small(neighbors, q, ladder, *PAID[neighbors](q))
-        np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
+        assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
         loss, spread = losses(found, neighbors)
-        np.testing.assert_allclose(loss, 1.0, rtol=ROUNDING)
+        assert_allclose(loss, 1.0, rtol=ROUNDING)
         assert (spread <= 2 * (1 + ROUNDING)).all()
     # On the long grid: no bounded range of epsilon may be promised
     assert (spread >= 1.8).all()
@@ -156,12 +157,12 @@ def test_more_records_a_lower_end_and_both_dtypes(neighbors, x64):
             steps=60,
             overshoot=overshoot[:, 0],
         )
-        np.testing.assert_allclose(np.exp(-np.asarray(found.cost)), exact, rtol=rtol, atol=atol)
-        np.testing.assert_allclose(found.values, 1.2 ** np.arange(60) - 6, rtol=1e-6)
+        assert_allclose(np.exp(-np.asarray(found.cost)), exact, rtol=rtol, atol=atol)
+        assert_allclose(found.values, 1.2 ** np.arange(60) - 6, rtol=1e-6)
 
 
 def test_the_grid_reaches_a_million_millions(x64):
     values = np.asarray(unbounded_quantile([1.0], "0.9", 1.0, lower=-5, neighbors="swap").values)
     assert (np.diff(values) > 0).all()
     assert values[-2] < 1e12 - 5 <= values[-1]
-    np.testing.assert_allclose(values[:3], [-5, -4.99, -4.9799], rtol=1e-14)
+    assert_allclose(values[:3], [-5, -4.99, -4.9799], rtol=1e-14)
