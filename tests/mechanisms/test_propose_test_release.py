@@ -8,6 +8,7 @@ import jax
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy.stats import laplace
 
 from dpjax import local_sensitivity, propose_test_release
 from tests.mechanisms.test_smooth_noise import DATASETS, local_of, pairs_of
@@ -64,29 +65,41 @@ def test_controls_are_caught(neighbors, x64):
 
 def test_the_distance_counts_changes_to_the_first_larger_local_sensitivity(x64):
     given = {"lower": 0, "upper": 20, "neighbors": "add_remove", "definition": "lower"}
-    local = local_sensitivity(np.array([1.0, 5.0, 6.0]), **given)
-    assert_allclose(local.at_distance, [4.0, 5.0, 6.0, 20.0])
     proposals = np.array([3.9, 4.0, 5.0, 5.9, 19.0, 20.0, 50.0])
-    found = released(local, 1.0, 0.1, proposals)
-    assert_allclose(found.test.edges[:, 0], [0, 1, 2, 2, 3, 4, 4])
+
+    @jax.jit
+    def known_of(x):
+        local = local_sensitivity(x, **given)
+        found = propose_test_release(local, 1.0, delta=0.1, proposal=proposals)
+        error = found.mean_abs_error(5.0)
+        return local.at_distance, found.test.edges[:, 0], found.answer_probability(), error
+
+    at_distance, distance, answered, error = known_of(np.array([1.0, 5.0, 6.0]))
+    assert_allclose(at_distance, [4.0, 5.0, 6.0, 20.0])
+    assert_allclose(distance, [0, 1, 2, 2, 3, 4, 4])
+    assert_allclose(answered[0], 0.1, rtol=1e-12)
     # The answer's noise is for the proposal and the other half of epsilon
-    assert_allclose(answer_probabilities(found)[0][0], 0.1, rtol=1e-12)
-    assert_allclose(found.mean_abs_error(5.0), proposals / 0.5)
+    assert_allclose(error, proposals / 0.5)
 
 
 def test_draws_have_the_exact_probability_of_an_answer_and_its_distribution():
     """Rows that differ in delta only have draws of their own."""
-    local = local_sensitivity(np.linspace(0, 1, 12), lower=0, upper=1, neighbors="add_remove")
-    delta = np.array([0.05, 0.04, 0.03], np.float32)
-    distribution = released(local, 2.0, delta, 0.15)
-    draws = np.asarray(distribution.sample(jax.random.key(0), (10_000,)))
-    probabilities, _ = answer_probabilities(distribution)
+    known = {"lower": 0, "upper": 1, "neighbors": "add_remove"}
+    delta = np.array([0.05, 0.03], np.float32)
+
+    @jax.jit
+    def drawn(x, key):
+        local = local_sensitivity(x, **known)
+        found = propose_test_release(local, 2.0, delta=delta, proposal=0.15)
+        return found.sample(key, (10_000,)), found.answer_probability(), local.value
+
+    x = np.linspace(0, 1, 12, dtype=np.float32)
+    draws, probabilities, value = (np.asarray(part) for part in drawn(x, jax.random.key(0)))
     answered = ~np.isnan(draws)
-    for row, p in enumerate(np.asarray(probabilities, np.float64)):
+    for row, p in enumerate(probabilities.astype(float)):
         counts = [answered[:, row].sum(), (~answered[:, row]).sum()]
         assert_counts_follow(counts, [p, 1 - p])
         assert_counts_rejected(counts, [0.85 * p, 1 - 0.85 * p])
-        own = draws[answered[:, row], row]
-        assert_follows(own, lambda y, row=row: distribution.answer.cdf(y[:, None])[:, row])
+        assert_follows(draws[answered[:, row], row], laplace(value, 0.15).cdf)
     answers = draws[answered]
     assert np.unique(answers).size > 0.99 * answers.size

@@ -42,7 +42,8 @@ def test_the_loss_exactly(x64, p):
     is too small.
     """
     epsilon, before = 0.8, float(epsilon_before_sampling(0.8, probability=p))
-    noisy = subsampled_laplace(np.arange(MOST + 1.0), epsilon, probability=p, most=MOST)
+    counts = np.arange(MOST + 1.0)
+    noisy = jax.jit(lambda p: subsampled_laplace(counts, epsilon, probability=p, most=MOST))(p)
     density = jax.jit(lambda noisy, y: noisy.log_prob(y))
 
     def losses(noisy):
