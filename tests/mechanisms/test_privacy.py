@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-import dpjax
 from dpjax import (
     PiecewiseExponential,
     Rounded,
@@ -234,18 +233,23 @@ def test_laplace_noise(neighbors, x64):
     assert (cut[0] >= 1.2).all()
 
 
-def pairs_of_radii(rng, count):
-    """Random neighbors (f, R) and (f', R') that keep Definition 5.1 and nothing more; the last
-    radius is the global one.
+def radii_of(values, rng):
+    """Radii of random neighbors f and f', ``(pairs, 2, d)``, that keep Definition 5.1 and nothing
+    more; the last one is the global one.
     """
-    values, radii = rng.uniform(LOW, HIGH, (count, 2)), np.zeros((count, 2, 3))
-    radii[..., 0] = np.abs(values[:, :1] - values[:, 1:]) + rng.exponential(
-        2, (count, 2)
-    ) * rng.integers(0, 2, (count, 2))
-    for level in (1, 2):
-        floor = radii[..., level - 1].max(axis=-1, keepdims=True)
-        radii[..., level] = floor + rng.exponential(3, (count, 2)) * rng.integers(0, 2, (count, 2))
-    return values.ravel(), radii.reshape(-1, 3)
+    count = len(values)
+    floor, radii = np.linalg.norm(values[:, 0] - values[:, 1], axis=-1)[:, None], []
+    for mean in (2, 3, 3):
+        more = rng.exponential(mean, (count, 2)) * rng.integers(0, 2, (count, 2))
+        radii.append(floor + more)
+        floor = radii[-1].max(axis=-1, keepdims=True)
+    return np.stack(radii, axis=-1).reshape(-1, 3)
+
+
+def pairs_on_the_line():
+    rng = np.random.default_rng(0)
+    values = rng.uniform(LOW, HIGH, (60, 2, 1))
+    return values.ravel(), radii_of(values, rng)
 
 
 @partial(jax.jit, static_argnames="name")
@@ -271,13 +275,13 @@ def test_radii_that_keep_definition_5_1_and_meet_the_bounds_anywhere(name, optio
     """Random pairs, audited pair by pair; radii pass a bound in one dataset and stop before it in
     the other.
     """
-    drawn = pairs_of_radii(np.random.default_rng(0), 60)
     for epsilon in EPSILONS:
-        assert max(of_radii(name, epsilon, *drawn, **options)) <= epsilon * (1 + ROUNDING)
+        found = of_radii(name, epsilon, *pairs_on_the_line(), **options)
+        assert max(found) <= epsilon * (1 + ROUNDING)
 
 
 def test_control_lines_cut_at_the_bound_instead_of_values_clamped_there(x64):
-    values, radii = pairs_of_radii(np.random.default_rng(0), 60)
+    values, radii = pairs_on_the_line()
     moves = np.pad(np.cumsum(radii, axis=-1), [(0, 0), (1, 0)])
     upper, lower = values[:, None] + moves, values[:, None] - moves
     cut = SensitivityProfile(
@@ -307,12 +311,6 @@ def test_asymmetric_radii_around_values_beyond_the_bounds(name, x64):
 # --- profiles with a resolution ---
 
 CELLS = (0.0, 1.0, 2.0, 3.0, 4.0)
-ON_CELLS = {
-    "median": lambda x, **kw: median(x, **kw),
-    "sum": lambda x, neighbors, **kw: dpjax.statistics.sum(
-        x, neighbors=neighbors, max_count=x.shape[-1], **kw
-    ),
-}
 # What is added to the cost of the value, and the range that the definition gives it
 CHANGES = {
     "right": (lambda depth: 0 * depth, 1.0),
@@ -322,7 +320,7 @@ CHANGES = {
 
 
 @cache
-def losses_on_cells(mechanism, statistic, neighbors):
+def losses_on_cells(mechanism, neighbors):
     """The largest log-ratio and range over epsilon of the probability of a value, over all
     neighbors among the datasets of up to five records of five values: most of them have ties.
     """
@@ -333,7 +331,7 @@ def losses_on_cells(mechanism, statistic, neighbors):
     @jax.jit
     def of_datasets(x, count):
         known = {"lower": 0, "upper": 4, "neighbors": neighbors, "resolution": 1}
-        profile = ON_CELLS[statistic](x, num_records=count, **known)
+        profile = median(x, num_records=count, **known)
         return MECHANISMS[mechanism](profile, EPSILONS[:, None]), profile.depth
 
     right, depth = jax.tree.map(np.asarray, of_datasets(x, count))
@@ -359,25 +357,20 @@ def log_densities_on_cells(distribution: Rounded):
     return distribution.log_prob(np.arange(41.0)[:, None, None] / 2)
 
 
-@pytest.mark.parametrize(
-    ("name", "statistic", "neighbors"),
-    [
-        *((name, "median", neighbors) for name in MECHANISMS for neighbors in DATASETS),
-        ("piecewise_laplace", "sum", "add_remove"),
-    ],
-)
-def test_values_keep_their_mass_and_the_promise_on_a_grid(name, statistic, neighbors, x64):
-    found, depth = losses_on_cells(name, statistic, neighbors)
+@pytest.mark.parametrize("neighbors", DATASETS)
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_values_keep_their_mass_and_the_promise_on_a_grid(name, neighbors, x64):
+    found, depth = losses_on_cells(name, neighbors)
     assert (np.array(found["right"]) <= 1 + ROUNDING).all(), found
     # Some neighbors need all of it, and so the depth is not wasted
-    assert (found["right"].range >= (1 - ROUNDING if statistic == "median" else 0.9)).all()
-    assert depth.max() >= (3 if statistic == "median" else 1)
+    assert (found["right"].range >= 1 - ROUNDING).all()
+    assert depth.max() >= 3
 
 
 @pytest.mark.parametrize("neighbors", DATASETS)
 @pytest.mark.parametrize("change", ["2 - 2 c", "-c"])
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_control_a_value_of_a_lower_cost_is_not_private(name, change, neighbors, x64):
-    found, _ = losses_on_cells(name, "median", neighbors)
+    found, _ = losses_on_cells(name, neighbors)
     assert_allclose(found[change].range, CHANGES[change][1], rtol=ROUNDING)
     assert (found[change].loss > 1.01).all()

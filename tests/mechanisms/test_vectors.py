@@ -16,6 +16,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from dpjax import from_vector_radii, inverse_sensitivity, k_norm, piecewise_laplace
+from tests.mechanisms.test_privacy import radii_of
 
 EPSILON = 2.0
 MECHANISMS = [piecewise_laplace, inverse_sensitivity]
@@ -74,21 +75,11 @@ def of_radii(mechanism, values, radii, step):
     return mechanism(from_vector_radii(values, radii, p=2, step=step, neighbors="swap"), EPSILON)
 
 
-def pairs_of_radii(count):
-    """Random neighbors (f, R) and (f', R') in the plane with Definition 5.1 and nothing more."""
-    rng = np.random.default_rng(1)
-    values, radii = rng.normal(0, 2, (count, 2, 2)), np.zeros((count, 2, 3))
-    radii[..., 0] = np.linalg.norm(values[:, 0] - values[:, 1], axis=-1)[:, None]
-    radii[..., 0] += rng.exponential(2, (count, 2)) * rng.integers(0, 2, (count, 2))
-    for level in (1, 2):
-        floor = radii[..., level - 1].max(axis=-1, keepdims=True)
-        radii[..., level] = floor + rng.exponential(3, (count, 2)) * rng.integers(0, 2, (count, 2))
-    return values.reshape(-1, 2), radii.reshape(-1, 3)
-
-
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_radii_that_keep_definition_5_1_and_nothing_more(mechanism, x64):
-    values, radii = pairs_of_radii(60)
+    rng = np.random.default_rng(1)
+    pairs = rng.normal(0, 2, (60, 2, 2))
+    values, radii = pairs.reshape(-1, 2), radii_of(pairs, rng)
     distribution = of_radii(mechanism, values, radii, 60.0)
     loss, spread = audit(distribution)
     assert 0.5 < loss <= 1 + ROUNDING
