@@ -124,7 +124,7 @@ def test_probabilities_and_the_joint_density_are_those_of_the_threshold(x64):
 def test_draws_follow_the_joint_distribution():
     queries = np.array([[-2.0, 0.5, 0.4, 3.0, -np.inf, 9.0], [-9, -np.inf, 4.0, -9, 2, 60]])
     found = above_threshold(queries.astype(np.float32), 1.0, threshold=1.0)
-    index, gap = (np.asarray(part) for part in found.sample(jax.random.key(0), (30_000,)))
+    index, gap = (np.asarray(part) for part in found.sample(jax.random.key(0), (12_000,)))
     (ends, weights, rate), (slower, _, _) = (
         ends_of(queries, epsilon, 1.0, BELOW) for epsilon in (1.0, 0.8)
     )
@@ -132,9 +132,9 @@ def test_draws_follow_the_joint_distribution():
         counts = np.bincount(index[:, row], minlength=7)
         assert_counts_follow(counts, np.exp(log_masses(ends[row], BELOW, 1.0)))
         assert_counts_rejected(counts, np.exp(log_masses(slower[row], BELOW, 1.0)))
-        for place in np.flatnonzero(counts[:6] > 5000):
+        for place in np.flatnonzero(counts[:6] > 3000):
             law = partial(upto, ends[row, place], weights[row, place])
             own = gap[index[:, row] == place, row]
             assert_follows(own, lambda t, law=law: 1 - law(rate, t) / law(rate, 0.0))
-            assert_rejected(own, lambda t, law=law: 1 - law(rate, 1.15 * t) / law(rate, 0.0))
+            assert_rejected(own, lambda t, law=law: 1 - law(rate, 1.3 * t) / law(rate, 0.0))
     assert np.isnan(gap[index == 6]).all()

@@ -133,7 +133,7 @@ def test_theorem_2():
 
 
 def test_draws_follow_the_distribution():
-    """One of eight candidates with losses 0, 1, 2, 3, NaN, ..., each of two rows 20,000 times."""
+    """One of eight candidates with losses 0, 1, 2, 3, NaN, ..., each of two rows 8,000 times."""
     losses = jnp.asarray(np.where(np.arange(8) == 4, np.nan, np.arange(8)), np.float32)
     one = Finite(np.arange(8, dtype=np.float32), np.zeros((2, 8), np.float32), np.ones((), "f4"))
     given = {"target": 0.0, "epsilon": 1.0, "delta": 0.1, "fallback": 8}
@@ -142,7 +142,7 @@ def test_draws_follow_the_distribution():
     def sampled(key):
         return bounded_loss(
             key,
-            lambda key: one.sample_index(key, (20_000,)),
+            lambda key: one.sample_index(key, (8_000,)),
             loss=lambda index: losses[index],
             attempts=3,
             **given,

@@ -91,7 +91,7 @@ def test_draws_have_the_exact_probability_of_an_answer_and_its_distribution():
     def drawn(x, key):
         local = local_sensitivity(x, **known)
         found = propose_test_release(local, 2.0, delta=delta, proposal=0.15)
-        return found.sample(key, (10_000,)), found.answer_probability(), local.value
+        return found.sample(key, (5_000,)), found.answer_probability(), local.value
 
     x = np.linspace(0, 1, 12, dtype=np.float32)
     draws, probabilities, value = (np.asarray(part) for part in drawn(x, jax.random.key(0)))
