@@ -4,13 +4,14 @@ and what is claimed of them.
 
 import itertools
 from functools import cache
-from math import exp, pi, sqrt
+from math import exp, log, pi, sqrt
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy import special
 
 from dpjax import Finite, Guarantee, best_of, exponential
 from dpjax.mechanisms import best_of_distribution, negative_binomial, poisson
@@ -30,6 +31,19 @@ FAMILIES = {
 
 
 PAIR = np.array([[0], [1]])
+
+
+def test_numbers_of_attempts():
+    """Gamma(k + eta) (1 - gamma)^k / k!, and mean^k / k!."""
+    k = np.arange(1, 41)
+    for name, logs in (
+        ("eta -1/2", special.gammaln(k - 0.5)),
+        ("logarithmic", special.gammaln(k)),
+        ("thinned", special.gammaln(k + 1) + k * log(0.8)),
+        ("poisson", k * log(6)),
+    ):
+        weights = np.exp(logs - special.gammaln(k + 1))
+        assert_allclose(FAMILIES[name], weights / weights.sum(), rtol=1e-12)
 
 
 def attempt_of(mass):
@@ -110,7 +124,7 @@ def test_the_worst_attempts_stay_within_the_bound_and_come_near_it(name, x64):
 
 
 @pytest.mark.parametrize("spread", [1.0, 1.4])
-@pytest.mark.parametrize("name", ["logarithmic", "thinned", "own"])
+@pytest.mark.parametrize("name", ["eta -1/2", "logarithmic", "own"])
 def test_attempts_of_bounded_range_stay_within_their_bound(name, spread, x64):
     """The bound is attained where the slope is one number, and nearly without an end."""
     found, (loss, divergences) = cost_of(name, spread), losses(name, spread)

@@ -204,6 +204,14 @@ def test_steps_that_go_on_and_shorter_ones(neighbors, x64):
     found = audit(distribution, DATASETS[neighbors], neighbors, GRID).range / EPSILONS[:, None]
     assert (found[:, 0] <= 1 + ROUNDING).all()
     assert (found[:, 1] >= 1.2).all()
+    # They continue the density, and an extended support goes beyond the bounds
+    for values in (profile.upper, profile.lower):
+        edge, inside = values[:, 1], (values[:, 1] != values[:, 0]) & (values[:, 1] % HIGH > 0)
+        beside = edge + 1e-7 * np.array([-1, 1])[:, None, None, None]
+        before, after = np.asarray(distribution.log_prob(beside))[..., inside]
+        assert_allclose(before, after, atol=1e-5)
+    wide = compiled(profile, 1.0, 0.5, name="piecewise_laplace", support="extended")
+    assert_allclose(np.array(wide.support)[:, 0, 0], [LOW - 0.5, HIGH + 0.5])
 
 
 @pytest.mark.parametrize("neighbors", DATASETS)
