@@ -141,13 +141,13 @@ def test_draws_follow_the_distribution():
     masses = np.diff(cdf_of_noise(np.array([-np.inf, *walls, np.inf])))
     one = Finite(np.arange(8, dtype="f4"), -np.log(masses).astype("f4"), np.ones((), "f4"))
     given = {"target": 0.0, "fallback": 8, **NOISE}
-    drawn = bounded_noise_laplace(np.zeros(2, np.float32), sensitivity=1.0, **NOISE)
+    drawn = bounded_noise_laplace(np.zeros((), np.float32), sensitivity=1.0, **NOISE)
 
     @jax.jit
     def sampled(key):
         return bounded_loss(
             key,
-            lambda key: jnp.searchsorted(walls, drawn.sample(key, (8_000,))),
+            lambda key: jnp.searchsorted(walls, drawn.sample(key, (8_000, 2))),
             loss=lambda index: losses[index],
             attempts=3,
             **given,

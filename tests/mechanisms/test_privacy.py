@@ -211,7 +211,8 @@ def test_steps_that_go_on_and_shorter_ones(neighbors, x64):
         before, after = np.asarray(distribution.log_prob(beside))[..., inside]
         assert_allclose(before, after, atol=1e-5)
     wide = compiled(profile, 1.0, 0.5, name="piecewise_laplace", support="extended")
-    assert_allclose(np.array(wide.support)[:, 0, 0], [LOW - 0.5, HIGH + 0.5])
+    ends = [np.unique(end) for end in wide.support]
+    assert_allclose(ends, [[LOW - 0.5], [HIGH + 0.5]])
 
 
 @pytest.mark.parametrize("neighbors", DATASETS)
