@@ -29,7 +29,6 @@ from dpjax import (
 )
 from tests.support import oracle
 from tests.support.audit import Audit, audit, audit_pairs, neighboring_rows, padded
-from tests.support.distributions import of_one_size
 
 GRID = (0.0, 1.0, 5.0, 6.0, 20.0)
 LOW, HIGH = GRID[0], GRID[-1]
@@ -186,9 +185,8 @@ def test_control_flat_cost_zero_in_the_smooth_piecewise_laplace(x64):
     assert (shares_of(wrong, "add_remove")["median"].loss >= 1.2).all()
 
 
-@pytest.mark.parametrize("neighbors", DATASETS)
-def test_steps_that_go_on_and_shorter_ones(neighbors, x64):
-    """The control: steps below the global sensitivity."""
+def with_steps(neighbors):
+    """After one level, steps of the global sensitivity, and shorter ones."""
     profile = profiles(neighbors)["median"]
     side = slice(None), slice(2)
     profile = replace(
@@ -200,11 +198,20 @@ def test_steps_that_go_on_and_shorter_ones(neighbors, x64):
         bounds=(np.array(LOW), np.array(HIGH)),
         step=np.array([RANGE, 3.0])[:, None],
     )
-    distribution = compiled(profile, EPSILONS[:, None, None], name="piecewise_laplace")
+    return profile, compiled(profile, EPSILONS[:, None, None], name="piecewise_laplace")
+
+
+@pytest.mark.parametrize("neighbors", DATASETS)
+def test_steps_that_go_on_and_shorter_ones(neighbors, x64):
+    """The control: steps below the global sensitivity."""
+    _, distribution = with_steps(neighbors)
     found = audit(distribution, DATASETS[neighbors], neighbors, GRID).range / EPSILONS[:, None]
     assert (found[:, 0] <= 1 + ROUNDING).all()
     assert (found[:, 1] >= 1.2).all()
-    # They continue the density, and an extended support goes beyond the bounds
+
+
+def test_steps_continue_the_density_and_an_extended_support_goes_beyond_the_bounds(x64):
+    profile, distribution = with_steps("add_remove")
     for values in (profile.upper, profile.lower):
         edge, inside = values[:, 1], (values[:, 1] != values[:, 0]) & (values[:, 1] % HIGH > 0)
         beside = edge + 1e-7 * np.array([-1, 1])[:, None, None, None]
@@ -350,7 +357,7 @@ def losses_on_cells(mechanism, neighbors):
         near[..., 0] += change(depth)
         far[..., 0] += change(depth)
         upper = replace(right.upper, cost_near=near, cost_far=far)
-        logs = np.asarray(log_densities_on_cells(of_one_size(replace(right, upper=upper), 24)))
+        logs = np.asarray(log_densities_on_cells(replace(right, upper=upper)))
         logs = np.moveaxis(logs, 0, -1)
         one, other = logs[..., first, :], logs[..., second, :]
         assert_array_equal(np.isneginf(one), np.isneginf(other))
