@@ -108,3 +108,11 @@ def printed_selection(values, budgets):
 def _largest(ratios):
     ratios = ratios[~np.isnan(ratios)]
     return ratios.max() if ratios.size else np.nan
+
+
+def shortest_paths(lengths, combine=np.add):
+    """By squaring: lengths of all paths of 1, 2, 4, ... steps, whose steps ``combine``."""
+    for _ in range(lengths.shape[-1].bit_length()):
+        paths = combine(lengths[..., :, :, None], lengths[..., None, :, :])
+        lengths = np.minimum(lengths, paths.min(-2))
+    return lengths

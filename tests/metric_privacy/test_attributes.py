@@ -3,6 +3,7 @@
 import datetime
 import itertools
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -23,40 +24,38 @@ from tests.metric_privacy.golden import golden
 CODES = np.array([[0, 0, 2], [0, 1, 0], [1, 1, 1], [1, 0, 2], [0, 0, 2]])
 
 
-def over_pairs(records, cost):
-    return [
-        [
-            sum(cost(a, u, v) for a, (u, v) in enumerate(zip(p, q, strict=True)) if u != v)
-            for q in records
-        ]
-        for p in records
-    ]
+WEIGHTS = np.array([[0.5, 2.0, 0.25], [1.0, np.inf, 0.0]])
+VALUES = {
+    "sum": (CODES, [np.array([1.0, 2.0]), np.array([0.5, 0.0]), np.array([3.0, np.inf, 1.0])]),
+    "min": (CODES[:, :2], [np.array([0.5, 2.0]), np.array([np.inf, 1.0])]),
+}
 
 
-def test_weighted_hamming(x64):
-    budgets = np.array([[0.5, 2.0, 0.25], [1.0, np.inf, 0.0]])
-    expected = [over_pairs(CODES, lambda a, u, v, w=w: w[a]) for w in budgets]
+@jax.jit
+def of_attributes():
     labels = np.array(["no", "yes", "x"], object)[CODES]
-    for same in (CODES, labels, CODES - 7.5, np.stack([CODES, CODES + 1])):
-        np.testing.assert_allclose(
-            weighted_hamming(same, budgets=budgets).budgets, expected, rtol=1e-15
-        )
+    same = CODES, labels, CODES - 7.5, np.stack([CODES, CODES + 1])
+    hamming = [weighted_hamming(records, budgets=WEIGHTS).budgets for records in same]
+    return hamming, {
+        rule: value_budgets(codes, budgets=budgets, rule=rule).budgets
+        for rule, (codes, budgets) in VALUES.items()
+    }
 
 
-@pytest.mark.parametrize(
-    ("rule", "codes", "budgets"),
-    [
-        ("sum", CODES, [[1.0, 2.0], [0.5, 0.0], [3.0, np.inf, 1.0]]),
-        ("sum", np.arange(3)[:, None], [[0.5, 1.0, 4.0]]),
-        ("min", CODES[:, :2], [[0.5, 2.0], [np.inf, 1.0]]),
-    ],
-)
-def test_budgets_of_values(rule, codes, budgets, x64):
-    both = {"sum": np.add, "min": np.minimum}[rule]
-    found = value_budgets(codes, budgets=budgets, rule=rule)
-    expected = over_pairs(codes, lambda a, u, v: both(budgets[a][u], budgets[a][v]))
-    np.testing.assert_array_equal(found.budgets, expected)
-    assert int(validate(found).violations) == 0
+def test_budgets_of_attributes_and_of_values(x64):
+    """Against a sum over the attributes in which two records differ."""
+    hamming, of_values = of_attributes()
+    different = CODES[:, None] != CODES
+    for found in hamming:
+        expected = np.where(different, WEIGHTS[:, None, None], 0.0).sum(-1)
+        np.testing.assert_allclose(found, expected, rtol=1e-15)
+    for rule, both in {"sum": np.add, "min": np.minimum}.items():
+        codes, budgets = VALUES[rule]
+        own = np.stack([each[code] for each, code in zip(budgets, codes.T, strict=True)], -1)
+        apart = codes[:, None] != codes
+        expected = np.where(apart, both(own[:, None], own), 0.0).sum(-1)
+        np.testing.assert_array_equal(of_values[rule], expected)
+        assert int(validate(of_values[rule]).violations) == 0
 
 
 def test_the_minimum_is_for_two_values():
@@ -64,11 +63,12 @@ def test_the_minimum_is_for_two_values():
     each, counted = [1.0, 10.0, 10.0], golden("D_thresholds")
     with pytest.raises(ValueError, match="got 3 for attribute 0"):
         value_budgets([[0], [1], [2]], budgets=[each], rule="min")
-    report = validate(np.minimum.outer(each, each) * (1 - np.eye(3)))
-    assert 2 * int(report.violations) == counted["min_metric_3values_viol"]
-    assert report.triple.tolist() == [1, 2, 0]
-    summed = validate(value_budgets([[0], [1], [2]], budgets=[each], rule="sum"))
-    assert int(summed.violations) == counted["sum_metric_viol"]
+    least = np.minimum.outer(each, each) * (1 - np.eye(3))
+    summed = value_budgets([[0], [1], [2]], budgets=[each], rule="sum").budgets
+    report = validate(np.stack([least, summed]))
+    assert np.asarray(report.triple)[0].tolist() == [1, 2, 0]
+    expected = [counted["min_metric_3values_viol"], counted["sum_metric_viol"]]
+    assert (2 * np.asarray(report.violations)).tolist() == expected
 
 
 def test_instance_specific_privacy_is_that_of_its_shortest_paths(x64):
@@ -133,22 +133,23 @@ def test_dates_that_microseconds_do_not_hold_are_refused(unit, first, far):
         from_dates(np.array([first, far]).astype(f"datetime64[{unit}]"), epsilon=1.0)
 
 
-@pytest.mark.parametrize(
-    ("code", "dtype", "ok"),
-    [
-        (1, "uint8", True),
-        (2**32 - 1, "uint32", False),
-        (2**32 + 1, "int64", False),
-        (-(2**32), "int64", False),
-    ],
-)
-def test_codes_and_nodes_that_int32_does_not_hold_do_not_wrap_around(code, dtype, ok, x64):
-    pair = jnp.array([[0], [code]], dtype)
-    for found in (
-        value_budgets(pair, budgets=[jnp.ones(300)], rule="sum"),
-        from_graph(pair.T, size=300, budgets=2.0),
-    ):
-        assert (float(found.budgets[0, 1]) == 2.0) if ok else np.isnan(found.budgets).all()
+def test_codes_and_nodes_that_int32_does_not_hold_do_not_wrap_around(x64):
+    codes = (1, "uint8"), (2**32 - 1, "uint32"), (2**32 + 1, "int64"), (-(2**32), "int64")
+    pairs = [np.array([[0], [code]], dtype) for code, dtype in codes]
+
+    @jax.jit
+    def budgets(pairs):
+        return [
+            (
+                value_budgets(pair, budgets=[jnp.ones(300)], rule="sum").budgets,
+                from_graph(pair.T, size=300, budgets=2.0).budgets[:2, :2],
+            )
+            for pair in pairs
+        ]
+
+    right, *wrong = budgets(pairs)
+    np.testing.assert_array_equal(right, np.broadcast_to([[0, 2], [2, 0]], (2, 2, 2)))
+    assert np.isnan(wrong).all()
 
 
 def test_the_product_of_universes_and_the_attributes_of_one_record():
@@ -168,6 +169,6 @@ def test_the_product_of_universes_and_the_attributes_of_one_record():
     apart = 0.5 * np.abs(np.subtract.outer(born, born))[records[:, 0][:, None], records[:, 0]]
     expected = apart + kinds[:, None, None] * different[..., 1] + 0.25 * different[..., 2]
     np.testing.assert_allclose(both.budgets, expected, rtol=1e-6)
-    dates = from_dates(born[records[:, 0]], epsilon=0.5)
     attributes = weighted_hamming(records[:, 1:], budgets=np.stack([kinds, [0.25] * 2], -1))
-    np.testing.assert_allclose((dates + attributes).budgets, expected, rtol=1e-6)
+    whole = attributes + from_dates(born[records[:, 0]], epsilon=0.5)
+    np.testing.assert_allclose(whole.budgets, expected, rtol=1e-6)

@@ -76,30 +76,6 @@ def test_the_loss_of_laplace_answers_stays_within_the_budget(offset):
     assert losses[1] > (1.05 if offset == 0 else 1.5)
 
 
-@pytest.mark.slow
-@pytest.mark.optimized
-def test_a_record_that_moves_between_equal_values_changes_no_bit():
-    """Answers without noise, where only some pairs are protected: one bit would be an infinite
-    loss.
-    """
-    budgets = np.full((6, 6), np.inf)
-    for first in (0, 2, 4):
-        budgets[first : first + 2, first : first + 2] = 1 - np.eye(2)
-    query = np.repeat(np.array([1e-9, 0.1, 7e8], np.float32), 2)[None]
-    random = np.random.default_rng(0)
-    x = random.integers(1, 10**6, size=(200, 6))
-    either = np.where(random.integers(2, size=(200, 3)) == 0, 1, -1).repeat(2, axis=1)
-    rows = x, x + either * np.array([1, -1] * 3)
-    one, other = (
-        metric_laplace(row, query, from_budgets(budgets), strategy="common") for row in rows
-    )
-    assert (one.scales == 0).all()
-    np.testing.assert_array_equal(one.values, other.values)
-    np.testing.assert_array_equal(one.rest, other.rest)
-    plain = [(counts.astype(np.float32) * query).sum(-1, dtype=np.float32) for counts in rows]
-    assert (plain[0] != plain[1]).any()  # control
-
-
 def worst_loss(logs, other):
     """The largest log-ratio of what float32 can draw, over the budgets."""
     logs, other = (np.asarray(part, np.float64) for part in (logs, other))
@@ -137,25 +113,29 @@ def test_the_loss_of_selections_stays_within_the_budget(mechanism):
     assert worst_loss(*(softmax_logs(rate * each) for each in scores)) > 1.5
 
 
-def test_counts_of_every_kind_of_number():
-    large, metric = 2**24 + 1, from_budgets(PAIR)
+LARGE = 2**24 + 1
+HOSTILE = np.array([[np.nan, 3.0], [-np.inf, 2.0**41], [-1e30, 1e30]])
+SIGNALING = np.array([0x7FA00000, 0x40000000] * 3, np.uint32).view(np.float32).reshape(3, 2)
+COUNTS = {
+    "lists": (
+        [[LARGE, 10**400], [-(2**70), 2**40 - 9], [2**80, 7]],
+        [[LARGE, 0], [0, 2**40 - 9], [2**40, 7]],
+    ),
+    "unsigned": (np.full((3, 2), LARGE, np.uint32), np.full((3, 2), LARGE)),
+    "narrow": (np.full((3, 2), 200, np.uint8), np.full((3, 2), 200)),
+    "hostile": (HOSTILE, [[0, 3], [0, 2**40], [0, 2**40]]),
+    "signaling NaN": (SIGNALING, [[0, 2]] * 3),
+    "JAX integers": (jnp.asarray(np.full((3, 2), LARGE, np.int32)), np.full((3, 2), LARGE)),
+    "JAX floats": (jnp.asarray(HOSTILE, jnp.float32), [[0, 3], [0, 2**40], [0, 2**40]]),
+}
 
-    def counted(x):
-        found = metric_laplace(x, np.eye(2), metric, scales=[2.0, 2.0])
-        both = np.asarray(found.values, np.float64) + np.asarray(found.rest, np.float64)
-        return both.tolist()
 
-    pair = [large, 0]
-    for same in (pair, np.array(pair), np.array(pair, np.uint32), jnp.array(pair)):
-        assert counted(same) == pair
-    assert counted(np.array([200, 7], np.uint8)) == [200, 7]
-    hostile = [[np.nan, 3.0], [-np.inf, 2.0**41], [-1e30, 1e30]]
-    for array in (np.array, jnp.array):
-        assert counted(array(hostile)) == [[0, 3], [0, 2**40], [0, 2**40]]
-    assert counted([[2**80, 10**400], [-(2**70), 3]]) == [[2**40, 0], [0, 3]]
-    assert counted([2**40 - 100, 2**40 + 2**20]) == [2**40 - 100, 2**40]
-    signaling = np.array([0x7FA00000, 0x40000000], np.uint32).view(np.float32)
-    assert counted(signaling) == [0, 2]
+@pytest.mark.parametrize("kind", COUNTS)
+def test_counts_of_every_kind_of_number(kind):
+    x, expected = COUNTS[kind]
+    found = metric_laplace(x, np.eye(2), from_budgets(PAIR), scales=jnp.full(2, 2.0))
+    counted = np.asarray(found.values, np.float64) + np.asarray(found.rest, np.float64)
+    np.testing.assert_array_equal(counted, expected)
 
 
 def test_the_null_record_counts_exactly_what_is_missing():

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpjax.metric_privacy import LaplaceAnswers, from_budgets, metric_laplace, uniform
+from dpjax.metric_privacy import LaplaceAnswers, from_budgets, metric_laplace
 from tests.support.histograms import histograms, moves
 from tests.support.statistics import assert_follows, assert_rejected
 
@@ -122,11 +122,26 @@ def test_every_method_of_exact_noisy_and_refused_answers():
         assert np.isnan(method[..., 2]).all(), name  # no answer
 
 
-def test_a_constant_that_is_answered_exactly_does_not_round_neighbors_apart():
-    """Its scale is 0, so one unit in the last place between neighbors is an infinite loss."""
-    rows = np.array([[7, 0, 0], [6, 1, 0], [5, 2, 0]])
-    answers = metric_laplace(rows, [[0.1, 0.1, 0.1]], uniform(3, epsilon=1.0), strategy="common")
-    assert (np.asarray(answers.scales) == 0).all()
-    assert np.unique(answers.values).size == 1
-    tenth = np.float32(0.1)  # control: summed as they come, they differ
-    assert tenth * np.float32(7) != tenth * np.float32(6) + tenth
+@pytest.mark.optimized
+def test_a_record_that_moves_between_equal_values_changes_no_bit():
+    """Answers without noise, where only some pairs are protected: one bit would be an infinite
+    loss.
+    """
+    pairs = np.kron(np.eye(3), np.ones((2, 2))) == 1
+    budgets = np.where(np.eye(6) == 1, 0.0, np.where(pairs, 1.0, np.inf))
+    query = np.repeat(np.array([1e-9, 0.1, 7e8], np.float32), 2)[None]
+    random = np.random.default_rng(0)
+    x = random.integers(1, 10**6, size=(200, 6))
+    either = np.where(random.integers(2, size=(200, 3)) == 0, 1, -1).repeat(2, axis=1)
+    rows = np.stack([x, x + either * np.array([1, -1] * 3)])
+
+    @jax.jit
+    def answers(rows):
+        return metric_laplace(rows, query, from_budgets(jnp.asarray(budgets)), strategy="common")
+
+    found = answers(rows)
+    assert (np.asarray(found.scales) == 0).all()
+    for part in (np.asarray(found.values), np.asarray(found.rest)):
+        np.testing.assert_array_equal(part[0], part[1])
+    one, other = (rows.astype(np.float32) * query).sum(-1, dtype=np.float32)
+    assert (one != other).any()  # control
