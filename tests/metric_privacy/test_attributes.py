@@ -97,8 +97,6 @@ HOURS = ["2024-02-28T12", "2024-02-28T18", "2024-02-28"]
         ([19781.0, 19783.0, -1.0], [2, 19782, 19784]),
         (np.array(HOURS, "datetime64"), [0.25, 0.5, 0.75]),
         (np.array([-20000, 0, 20000], np.int16), [20000, 40000, 20000]),
-        (np.array([-(10**8), 0, 10**8], "datetime64[D]"), [10**8, 2 * 10**8, 10**8]),
-        (np.array([0, 1, 86_400 * 10**9], "datetime64[ns]"), [0, 1, 1]),
         (np.array([10**18, 10**18 + 64, 10**18 + 65]), [64, 65, 1]),
     ],
 )
@@ -119,18 +117,11 @@ def test_moments_of_a_century_are_told_apart_by_seconds():
     assert not np.allclose(np.diff(days) * 86400, 1.0, rtol=0.5)  # the control
 
 
-@pytest.mark.parametrize(
-    ("unit", "first", "far"),
-    [
-        ("D", 0, 200_000_000),
-        ("Y", 0, -(2**62)),
-        ("h", -(2**62), 2**62),
-    ],
-)
-def test_dates_that_microseconds_do_not_hold_are_refused(unit, first, far):
+@pytest.mark.parametrize(("unit", "far"), [("D", 200_000_000), ("Y", -(2**62)), ("h", 2**62)])
+def test_dates_that_microseconds_do_not_hold_are_refused(unit, far):
     """They would wrap around, to budgets that are too large or too small."""
     with pytest.raises(ValueError, match="years"):
-        from_dates(np.array([first, far]).astype(f"datetime64[{unit}]"), epsilon=1.0)
+        from_dates(np.array([0, far]).astype(f"datetime64[{unit}]"), epsilon=1.0)
 
 
 def test_codes_and_nodes_that_int32_does_not_hold_do_not_wrap_around(x64):

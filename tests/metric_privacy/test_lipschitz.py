@@ -14,6 +14,7 @@ from dpjax.metric_privacy import (
     lipschitz_queries,
     mismatch,
 )
+from tests.metric_privacy.instances import shortest_paths
 
 COUNT, K, N = 300, 3, 7
 
@@ -35,13 +36,6 @@ def instances():
     return queries, budgets, np.exp(random.uniform(0, 12, COUNT))
 
 
-def closed(budgets):
-    budgets = budgets.copy()
-    for k in range(budgets.shape[-1]):
-        budgets = np.minimum(budgets, budgets[..., :, k : k + 1] + budgets[..., k : k + 1, :])
-    return budgets
-
-
 def needed(queries, budgets):
     """The closed form: the largest change of any query over the budget."""
     change = np.abs(queries[..., :, None] - queries[..., None, :]).max(axis=-3)
@@ -52,7 +46,7 @@ def needed(queries, budgets):
 def half_excess(queries, budgets, scale):
     """Half of the largest excess over the Lipschitz condition, by closed budgets."""
     change = np.abs(queries[..., :, None] - queries[..., None, :]).max(axis=-3)
-    paths = closed(budgets)
+    paths = shortest_paths(budgets)
     with np.errstate(invalid="ignore"):
         allowed = np.where(paths == 0, 0.0, scale[..., None, None] * paths)
         allowed = np.where(np.isinf(budgets) & np.isinf(paths), np.inf, allowed)
@@ -91,7 +85,7 @@ def test_no_function_is_closer_than_the_envelope(x64):
     assert (values.max(-1) <= queries.max(-1)).all()
     np.testing.assert_array_equal(values[4::5, :, 2], values[4::5, :, 3])
     # One envelope alone is twice as far off.
-    reach = scale[:, None, None] * np.minimum(closed(budgets), 1e300)
+    reach = scale[:, None, None] * np.minimum(shortest_paths(budgets), 1e300)
     upper = (queries[..., None, :] + reach[:, None]).min(-1)
     far = np.abs(queries - upper).max((-1, -2))
     np.testing.assert_allclose(far[best > 1e-9], 2 * best[best > 1e-9], rtol=1e-9)

@@ -196,7 +196,7 @@ def test_the_report_of_a_validation_against_loops(x64):
     batch[15:] = np.asarray(from_points(rng.normal(size=(5, 9, 2)), epsilon=1).budgets)
     report = jax.device_get(validate(batch))
     for b, budgets in enumerate(batch):
-        found, above = triples(budgets), budgets[np.triu_indices(9, 1)]
+        found = triples(budgets)
         assert int(report.violations[b]) == len(found)
         if found:
             i, j, k = report.triple[b].tolist()
@@ -204,9 +204,6 @@ def test_the_report_of_a_validation_against_loops(x64):
             assert report.direct[b] == budgets[i, j]
             assert report.detour[b] == budgets[i, k] + budgets[k, j] == -detour
             np.testing.assert_allclose(report.direct[b] - report.detour[b], most, rtol=1e-12)
-        assert int(report.coincident[b]) == np.sum(above == 0)
-        assert int(report.unprotected[b]) == np.sum(np.isinf(above))
-        assert report.least[b] == above.min()
     assert (
         report.is_metric.tolist() == (report.violations == 0).tolist() == [False] * 15 + [True] * 5
     )
