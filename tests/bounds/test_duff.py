@@ -203,15 +203,6 @@ def test_corollary_1_and_its_constant(x64):
     assert np.isinf(bound_of(1.0)[1][..., 1]).all()
 
 
-def test_level_sets_of_fractional_levels_or_steps_are_refused():
-    x = jnp.array([1.0, 2.0, 4.0, 8.0])
-    whole = median(x, lower=0, upper=9, neighbors="swap", definition="lower")
-    fractions = median(x, lower=0, upper=9, neighbors="swap", definition="continuous")
-    for profile in (fractions, whole.truncate(1, step=1.0)):
-        with pytest.raises(ValueError, match="levels"):
-            bounds.duff.level_measure(profile, 1.0)
-
-
 def exact_w(z):
     z = Decimal(float(z))
     w = z if z < Decimal("0.1") else (1 + z).ln()

@@ -14,7 +14,6 @@ from dpjax import (
     Finite,
     laplace,
     maximum,
-    median,
     noisy_binary_search,
     nonnegative_sum,
     order_statistic,
@@ -146,9 +145,3 @@ def test_noisy_binary_search_theorem_5(noise, x64):
     # Where f is the first candidate, which the search cannot return, it fails.
     wrong = noisy_binary_search(down, tau=tau, candidates=VALUES, **given)
     assert failures(wrong, down, tau)[-3] == pytest.approx(1.0)
-
-
-def test_fractional_levels_are_refused():
-    fractional = median(jnp.ones(4), lower=0.0, upper=2.0, neighbors="swap").truncate(1, step=1.0)
-    with pytest.raises(ValueError, match="levels"):
-        finite_ranges.local_sensitivity_error(fractional, 1.0, num_candidates=5, failure=0.1)

@@ -17,9 +17,8 @@ from dpjax import (
     median,
     order_statistic,
     piecewise_laplace,
-    triangle_count,
 )
-from dpjax.bounds import local_modulus
+from dpjax.bounds import duff, finite_ranges, local_modulus
 from tests.support import oracle
 from tests.support.audit import padded
 
@@ -199,20 +198,31 @@ def test_a_down_sensitivity(x64):
 
 X = jnp.arange(5.0)
 WHOLE = {"lower": 0.0, "upper": 9.0, "neighbors": "swap"}
-LOOSE = {  # profiles that only bound what is reached, or are reached by parts of a change
+LOOSE = {  # profiles that are reached by parts of a change, or only bound what is reached
+    "fractions": lambda: median(X, **WHOLE, definition="continuous"),
+    "steps": lambda: median(X, **WHOLE).truncate(1, step=1.0),
     "radii": lambda: from_radii(2.0, [1.0, 1.0], **WHOLE),
     "cut": lambda: median(X, **WHOLE).truncate(1),
     "cut before": lambda: median(X, **WHOLE, truncate=1),
     "shifted": lambda: maximum(X, lower=0.0, upper=9.0).shift(1),
-    "steps": lambda: triangle_count(jnp.ones((4, 4)), num_levels=2, neighbors="edge"),
-    "fractions": lambda: median(X, **WHOLE, definition="continuous"),
+}
+BOUNDS = {
+    "lower_bound": lambda profile: local_modulus.lower_bound(profile, 1.0),
+    "level_measure": lambda profile: duff.level_measure(profile, 1.0),
+    "local_sensitivity_error": lambda profile: finite_ranges.local_sensitivity_error(
+        profile, 1.0, num_candidates=5, failure=0.1
+    ),
 }
 
 
-@pytest.mark.parametrize("name", LOOSE)
-def test_profiles_that_prove_nothing_are_refused(name):
-    with pytest.raises(ValueError, match=r"reached|fractional"):
-        local_modulus.lower_bound(LOOSE[name](), 1.0)
+@pytest.mark.parametrize(
+    ("bound", "loose"),
+    [("lower_bound", loose) for loose in LOOSE]
+    + list(itertools.product(list(BOUNDS)[1:], ("fractions", "steps"))),
+)
+def test_profiles_that_prove_nothing_are_refused(bound, loose):
+    with pytest.raises(ValueError, match=r"reached|levels"):
+        BOUNDS[bound](LOOSE[loose]())
 
 
 def test_the_ends_of_the_bound():

@@ -129,7 +129,7 @@ def test_both_rounds_tell_what_the_exact_distributions_have(x64):
 
     average, last = (np.asarray(y) for y in drawn(jax.random.key(9)))
     start = np.full((20_000, 3), n / 3)
-    first = 2 * average - start
+    first, above = 2 * average - start, []
     for before, after in ((start, first), (first, last)):
         chosen, measured = told(before, after, n)
         misses = np.abs((before - x) @ DIRECTIONS.T)
@@ -139,6 +139,9 @@ def test_both_rounds_tell_what_the_exact_distributions_have(x64):
         noise = (measured - DIRECTIONS[chosen] @ x) / (2 * c * rounds)
         assert_follows(noise, laplace_cdf)
         assert_rejected(noise * 1.2, laplace_cdf)
+        above.append(noise > 0)
+    # Each round has words of its own.
+    assert_counts_follow(np.bincount(above[0] == above[1], minlength=2), [0.5, 0.5])
 
 
 def universe(records=2000, epsilon=80.0):
