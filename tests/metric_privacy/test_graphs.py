@@ -8,10 +8,10 @@ from tests.metric_privacy.instances import shortest_paths
 
 def test_graphs(x64):
     rng = np.random.default_rng(4)
-    edges = rng.integers(0, 9, (11, 2))  # with loops and double edges, and in pieces
-    budgets = rng.exponential(size=(30, 11))
-    budgets[rng.random((30, 11)) < 0.1] = 0.0
-    budgets[rng.random((30, 11)) < 0.2] = np.inf
+    edges = rng.integers(0, 9, (16, 2))  # with loops and double edges, and in pieces
+    budgets = rng.exponential(size=(30, 16))
+    budgets[rng.random((30, 16)) < 0.1] = 0.0
+    budgets[rng.random((30, 16)) < 0.2] = np.inf
     direct = np.full((30, 9, 9), np.inf)
     for (i, j), cost in zip(edges, budgets.T, strict=True):
         direct[:, i, j] = direct[:, j, i] = np.minimum(direct[:, i, j], cost)

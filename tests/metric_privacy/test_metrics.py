@@ -98,6 +98,7 @@ def test_points_in_blocks_are_the_matrix(kind, x64):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-14), lazy, dense)
     whole, (smallest, largest), _, tripled = lazy
     np.testing.assert_array_equal(whole[..., -1, :-1], np.broadcast_to(ABSENCE, (2, 7)))
+    assert whole[0, 2, 5] == (0 if kind == "linear" else 0.5)  # two elements at one place
     off = ~np.eye(8, dtype=bool)
     np.testing.assert_array_equal(smallest, whole[:, off].min(-1))
     np.testing.assert_array_equal(largest, np.where(np.isinf(whole), 0, whole).max((1, 2)))

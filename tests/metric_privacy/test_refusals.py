@@ -78,13 +78,11 @@ SPOILT = {
         distance="great_circle",
     ),
     "budgets": lambda bad: mp.from_budgets(jnp.stack([0, bad, bad, 0 * bad]).reshape(2, 2)),
-    "symmetry": lambda bad: mp.from_budgets(jnp.stack([0, 1, bad, 0]).reshape(2, 2)),
     "absence": lambda bad: mp.uniform(2, epsilon=1.0).with_absence(
         jnp.stack([1.0, bad / bad * bad])
     ),
     "factor": lambda bad: mp.uniform(2, epsilon=1.0) * bad,
     "threshold": lambda bad: mp.blowfish(LINE, epsilon=1, threshold=bad),
-    "policy": lambda bad: mp.smooth_threshold(LINE, epsilon=bad, threshold=1),
     "attributes": lambda bad: mp.weighted_hamming([[0], [0]], budgets=(bad / bad * bad)[None]),
     "values": lambda bad: mp.value_budgets(
         [[0], [0]], budgets=[jnp.stack([1.0, bad / bad * bad])], rule="sum"
@@ -93,8 +91,6 @@ SPOILT = {
         jnp.stack([0, jnp.where(bad == 1, 1, 2)])[:, None], budgets=[[1.0, 1.0]], rule="sum"
     ),
     "edges": lambda bad: mp.from_graph([[0, 1]], size=2, budgets=bad / bad * bad),
-    "dates": lambda bad: mp.from_dates(jnp.stack([0 * bad, jnp.sqrt(bad)]), epsilon=1.0),
-    "tree": lambda bad: mp.spanning_tree(LINE, budget=bad),
 }
 
 

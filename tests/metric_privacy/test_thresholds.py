@@ -72,19 +72,6 @@ def test_any_budgets_keep_their_scales_under_closure(x64):
     assert scales(queries, closed[0] * 0.9)[0] > 1.1 * scales(queries, budgets[0])[0]
 
 
-def test_the_smooth_threshold_is_a_metric_of_any_points(x64):
-    rng = np.random.default_rng(9)
-    points = rng.normal(size=(30, 9, 2)) * 10.0 ** rng.integers(-3, 4, (30, 1, 1))
-    points[:, 7] = points[:, 3]
-    distances = from_points(points, epsilon=1)
-    smooth, policy = (
-        make(distances, epsilon=0.5, threshold=1.0) for make in (smooth_threshold, blowfish)
-    )
-    assert not np.any(validate(smooth).violations)
-    assert np.all(np.asarray(smooth.budgets)[:, 3, 7] == 0.5)  # two elements at one place
-    assert np.any(validate(policy).violations)
-
-
 @pytest.mark.parametrize("make", [from_points, point_metric])
 def test_rounding_leaves_no_pair_at_the_threshold_unprotected(make):
     """0.4 - 0.3 is a little more than 0.1, in both dtypes."""
