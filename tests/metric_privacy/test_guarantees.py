@@ -3,16 +3,18 @@
 import itertools
 from fractions import Fraction
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from dpjax.accounting import Guarantee
 from dpjax.metric_privacy import (
+    LipschitzQueries,
+    Metric,
     MetricGuarantee,
     from_budgets,
     from_points,
     linear_selection,
-    lipschitz_queries,
     metric_exponential,
     metric_laplace,
     mwem,
@@ -90,17 +92,16 @@ MECHANISMS = {  # and their range as a multiple of the budgets
 
 
 def ask(metric):
-    return lipschitz_queries([[0.0, 1.0, 0.5]], metric)
+    return LipschitzQueries(jnp.array([[0.0, 0.5, 1.0]]), jnp.array(2.0), metric.neighbors)
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_the_guarantees_of_mechanisms(name, x64):
     times, of = MECHANISMS[name]
-    known = from_points([[0.0], [1.0], [3.0]], epsilon=0.5)
-    for metric, neighbors, epsilon in (
-        (known, "swap", 1.5),
-        (known.with_absence(0.75), "add_remove", 0.75),
-    ):
+    known = jnp.array([[0.0, 0.5, 1.5], [0.5, 0.0, 1.0], [1.5, 1.0, 0.0]])
+    # The same matrix of three values, or of two and the null record
+    for neighbors, epsilon in (("swap", 1.5), ("add_remove", 1.5)):
+        metric = Metric(known, neighbors)
         promised = of(metric).guarantee(neighbors=neighbors)
         assert promised == Guarantee(epsilon, times * epsilon, neighbors)
     places = planar_laplace.guarantee([[0.0, 0.0], [3.0, 4.0]], 0.1, distance="manhattan")

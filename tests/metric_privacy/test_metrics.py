@@ -6,11 +6,13 @@ import functools
 import itertools
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from dpjax.metric_privacy import (
     blowfish,
+    fold_rows,
     from_budgets,
     from_points,
     noise_scales,
@@ -103,6 +105,17 @@ def test_points_in_blocks_are_the_matrix(kind, x64):
     np.testing.assert_array_equal(smallest, whole[:, off].min(-1))
     np.testing.assert_array_equal(largest, np.where(np.isinf(whole), 0, whole).max((1, 2)))
     np.testing.assert_allclose(tripled, 3 * whole, rtol=1e-14)
+
+
+def test_a_fold_meets_every_row():
+    metric = from_budgets(oracle(POINTS[0], "manhattan", WEIGHTS))
+
+    @jax.jit
+    def rows(metric):
+        start = jnp.full((7, 7), -1.0)
+        return fold_rows(metric, start, lambda at, i, new: at.at[i].set(new), count=3)
+
+    np.testing.assert_array_equal(rows(metric), metric.budgets)
 
 
 def test_metrics_add_up_and_scale(x64):

@@ -108,7 +108,8 @@ OPTIMA = {
 }
 
 
-@pytest.mark.parametrize("loss", ["absolute", pytest.param("maximum", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("loss", OPTIMA)
 def test_one_query_comes_near_the_optimum_with_elements_that_are_almost_one(loss):
     metric, values = twins(6, 1e-6)
     n = np.array([1.0, 10.0, 100.0, 1.0, 10.0, 100.0])

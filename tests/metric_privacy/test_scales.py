@@ -202,9 +202,8 @@ def test_the_certificate_is_true_in_float32_whatever_is_added_to_a_query():
     assert not (1.002 * sizes[0] <= sizes[1] * (1 + gap[0])).any()
 
 
-@pytest.mark.parametrize(
-    "strategy", ["common", *(pytest.param(s, marks=pytest.mark.slow) for s in STRATEGIES[2:])]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", STRATEGIES[1:])
 def test_coordinates_and_blocks_of_rows_are_the_matrix(strategy, x64):
     """With the null record and a batch of budgets; 600 copies of the queries, so that a few rows
     are a block.
