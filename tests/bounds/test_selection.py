@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dpjax import exponential, noisy_tree
-from dpjax.bounds.selection import exponential_excess, noisy_tree_excess
+from dpjax.bounds import selection
 
 GOLDEN = json.loads(
     (pathlib.Path(__file__).parent.parent / "golden" / "F_accounting.json").read_text()
@@ -22,10 +22,12 @@ WORST_AT, WORST = (float(x) for x in GOLDEN["max_v_Phic"])
 def test_the_constants():
     v = np.linspace(0, 10, 100_001)
     assert pytest.approx(max(x * erfc(x / sqrt(2)) / 2 for x in v), rel=1e-9) == WORST
-    assert noisy_tree_excess(16, zcdp=0.5) == pytest.approx(2 * WORST * 4**1.5, rel=1e-14)
-    laplace = noisy_tree_excess(9, epsilon=0.5, sensitivity=3.0)
+    assert selection.noisy_tree_excess(16, zcdp=0.5) == pytest.approx(2 * WORST * 4**1.5, rel=1e-14)
+    laplace = selection.noisy_tree_excess(9, epsilon=0.5, sensitivity=3.0)
     assert laplace == pytest.approx(16 / (0.5 * e) * 3, rel=1e-14)
-    assert exponential_excess(8, 0.5, sensitivity=2.0) == pytest.approx(8 * np.log(8), rel=1e-14)
+    assert selection.exponential_excess(8, 0.5, sensitivity=2.0) == pytest.approx(
+        8 * np.log(8), rel=1e-14
+    )
 
 
 @pytest.mark.parametrize("noise", ["zcdp", "epsilon"])
@@ -46,7 +48,7 @@ def test_losses_that_count_wrong_decisions_attain_the_bound(noise, x64):
         return tree.expectation(losses), other.expectation(losses)
 
     of_tree, of_exponential = (np.asarray(mean) - losses.min(-1) for mean in expected(losses))
-    bound = noisy_tree_excess(size, **{noise: budget})
+    bound = selection.noisy_tree_excess(size, **{noise: budget})
     assert of_tree[0] == pytest.approx(bound, rel=1e-12)
     assert (of_tree[1:] < bound * (1 - 1e-3)).all()
-    assert of_exponential.max() <= exponential_excess(size, 1.0)
+    assert of_exponential.max() <= selection.exponential_excess(size, 1.0)

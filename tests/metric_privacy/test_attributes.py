@@ -22,8 +22,6 @@ from dpjax.metric_privacy import (
 from tests.metric_privacy.golden import golden
 
 CODES = np.array([[0, 0, 2], [0, 1, 0], [1, 1, 1], [1, 0, 2], [0, 0, 2]])
-
-
 WEIGHTS = np.array([[0.5, 2.0, 0.25], [1.0, np.inf, 0.0]])
 VALUES = {
     "sum": (CODES, [np.array([1.0, 2.0]), np.array([0.5, 0.0]), np.array([3.0, np.inf, 1.0])]),
