@@ -102,6 +102,7 @@ def test_the_null_record_makes_n_private(x64):
     assert worst(constant, from_budgets(BUDGETS))[0] > 5
 
 
+@pytest.mark.slow
 def test_extreme_budgets(x64):
     """A pair without budget makes the distribution uniform; nothing to protect makes it the argmax,
     where a tie that rounding would break stays a tie: 0.1 + 0.1 + 0.1 is not 0.3 in floats.

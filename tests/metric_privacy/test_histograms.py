@@ -87,7 +87,9 @@ def softmax_logs(exponents):
     return exponents - np.logaddexp.reduce(exponents, axis=-1, keepdims=True)
 
 
-@pytest.mark.parametrize("mechanism", ["linear_selection", "small_db"])
+@pytest.mark.parametrize(
+    "mechanism", ["linear_selection", pytest.param("small_db", marks=pytest.mark.slow)]
+)
 def test_the_loss_of_selections_stays_within_the_budget(mechanism):
     metric, random = from_budgets(BUDGETS * 1e-2), np.random.default_rng(2)
     if mechanism == "linear_selection":
@@ -121,8 +123,6 @@ COUNTS = {
         [[LARGE, 10**400], [-(2**70), 2**40 - 9], [2**80, 7]],
         [[LARGE, 0], [0, 2**40 - 9], [2**40, 7]],
     ),
-    "unsigned": (np.full((3, 2), LARGE, np.uint32), np.full((3, 2), LARGE)),
-    "narrow": (np.full((3, 2), 200, np.uint8), np.full((3, 2), 200)),
     "hostile": (HOSTILE, [[0, 3], [0, 2**40], [0, 2**40]]),
     "signaling NaN": (SIGNALING, [[0, 2]] * 3),
     "JAX integers": (jnp.asarray(np.full((3, 2), LARGE, np.int32)), np.full((3, 2), LARGE)),

@@ -109,6 +109,7 @@ def test_every_method_of_exact_noisy_and_refused_answers():
         assert np.isnan(method[..., 2]).all(), name  # no answer
 
 
+@pytest.mark.slow
 @pytest.mark.optimized
 def test_a_record_that_moves_between_equal_values_changes_no_bit():
     """Answers without noise, where only some pairs are protected: one bit would be an infinite
