@@ -17,10 +17,8 @@ from dpjax import (
     median,
     order_statistic,
     piecewise_laplace,
-    triangle_count,
-    variance,
 )
-from dpjax.bounds import local_modulus
+from dpjax.bounds import duff, finite_ranges, local_modulus
 from tests.support import oracle
 from tests.support.audit import padded
 
@@ -82,8 +80,15 @@ def least_error(values, pairs, one, other, ratios, delta=0.0):
 )
 def test_the_bound_is_the_best_that_any_mechanism_reaches(x64, neighbors, epsilon, delta):
     profile, values, pairs = family(neighbors)
-    bound = np.asarray(local_modulus.lower_bound(profile, epsilon, delta=delta))
+
+    @jax.jit
+    def bounds(profile):
+        jump = replace(profile.truncate(0), reached="extremes")
+        of_both = [local_modulus.lower_bound(p, epsilon, delta=delta) for p in (profile, jump)]
+        return *of_both, local_modulus.bounded_range_lower_bound(profile, epsilon)
+
     rows = range(len(values) - 5, len(values))
+    bound, jump, ranged = (np.asarray(each)[list(rows)] for each in bounds(profile))
     best = [
         max(
             least_error(values, pairs, i, j, np.exp(epsilon), delta)
@@ -92,17 +97,12 @@ def test_the_bound_is_the_best_that_any_mechanism_reaches(x64, neighbors, epsilo
         )
         for i in rows
     ]
-    np.testing.assert_allclose(bound[list(rows)], best, rtol=1e-7)
+    np.testing.assert_allclose(bound, best, rtol=1e-7)
     # Controls: a constant that is 1 % larger, that of a bounded range, which epsilon-DP does not
     # promise, and a profile with values that no dataset has.
-    assert (1.01 * bound[list(rows)] > best).all()
-    assert (
-        np.asarray(local_modulus.bounded_range_lower_bound(profile, epsilon))[list(rows)] > best
-    ).any()
-    jump = local_modulus.lower_bound(
-        replace(profile.truncate(0), reached="extremes"), epsilon, delta=delta
-    )
-    assert (np.asarray(jump)[list(rows)] > 1.01 * np.array(best)).any()
+    assert (1.01 * bound > best).all()
+    assert (ranged > best).any()
+    assert (jump > 1.01 * np.array(best)).any()
 
 
 @pytest.mark.parametrize("delta", [0.0, 0.01])
@@ -169,15 +169,20 @@ def test_even_spacing_in_closed_form(x64):
         np.exp(-(k - 1) * epsilon / 2) / (1 + np.exp(epsilon)),
     )
     best = np.max(k * pure, axis=-1)[:, None] * gaps
-    found = jax.jit(local_modulus.lower_bound)(profile, jnp.asarray(epsilon))
+
+    @jax.jit
+    def bounds(profile, epsilon):
+        of_both = local_modulus.lower_bound, local_modulus.bounded_range_lower_bound
+        error = piecewise_laplace(profile, epsilon).mean_abs_error(profile.value)
+        return [bound(profile, epsilon) for bound in of_both], error
+
+    (found, ranged), error = bounds(profile, epsilon)
     np.testing.assert_allclose(found, best, rtol=1e-12)
-    ranged = local_modulus.bounded_range_lower_bound(profile, epsilon)
     np.testing.assert_allclose(
         ranged[:, 0], np.max(k / (1 + np.exp(k * epsilon / 2)), axis=-1), rtol=1e-12
     )
     assert ((found < ranged) & (ranged < 2 * found)).all()
-    ratio = piecewise_laplace(profile, epsilon).mean_abs_error(profile.value) / ranged
-    assert ((ratio > 3.4) & (ratio < 3.8)).all()
+    assert ((error / ranged > 3.4) & (error / ranged < 3.8)).all()
 
 
 def test_a_down_sensitivity(x64):
@@ -191,36 +196,42 @@ def test_a_down_sensitivity(x64):
     assert local_modulus.bounded_range_lower_bound(down, epsilon) > 1.01 * best  # control
 
 
-def test_bad_parameters_and_profiles_that_prove_nothing():
-    profile = median(jnp.arange(5.0), lower=0.0, upper=5.0, neighbors="swap")
-    assert np.isnan(local_modulus.lower_bound(profile, jnp.float32(-1.0)))
-    with pytest.raises(ValueError, match="epsilon must be finite and positive"):
-        local_modulus.bounded_range_lower_bound(profile, 0.0)
-    steps = triangle_count(jnp.ones((4, 4)), num_levels=2, neighbors="edge")
-    with pytest.raises(ValueError, match="fractional levels or steps"):
-        local_modulus.lower_bound(steps, 1.0)
-    fractions = median(
-        jnp.arange(5.0), lower=0.0, upper=5.0, neighbors="swap", definition="continuous"
-    )
-    with pytest.raises(ValueError, match="fractional levels"):
-        local_modulus.bounded_range_lower_bound(fractions, 1.0)
-    x = jnp.arange(5.0)
-    radii = from_radii(2.0, [1.0, 1.0], neighbors="swap", lower=0.0, upper=5.0)
-    short = (
-        median(x, lower=0.0, upper=5.0, neighbors="swap", truncate=1),
-        variance(x, lower=0, upper=5, neighbors="swap", truncate=1),
-    )
-    # The profile is whole.
-    assert float(local_modulus.lower_bound(profile.truncate(100), 1.0)) == float(
-        local_modulus.lower_bound(profile, 1.0)
-    )
-    for loose in (radii, profile.truncate(1), *short, maximum(x, lower=0.0, upper=9.0).shift(1)):
-        with pytest.raises(ValueError, match="bounds what is reached"):
-            local_modulus.lower_bound(loose, 1.0)
-    with pytest.raises(TypeError, match="SensitivityProfile"):
-        local_modulus.lower_bound(jnp.ones(3), 1.0)
-    # Large k epsilon neither overflows nor is NaN, and a delta that gives everything away bounds
-    # nothing.
-    wide = median(jnp.zeros(400), lower=0.0, upper=5.0, neighbors="swap")
+X = jnp.arange(5.0)
+WHOLE = {"lower": 0.0, "upper": 9.0, "neighbors": "swap"}
+LOOSE = {  # profiles that are reached by parts of a change, or only bound what is reached
+    "fractions": lambda: median(X, **WHOLE, definition="continuous"),
+    "steps": lambda: median(X, **WHOLE).truncate(1, step=1.0),
+    "radii": lambda: from_radii(2.0, [1.0, 1.0], **WHOLE),
+    "cut": lambda: median(X, **WHOLE).truncate(1),
+    "cut before": lambda: median(X, **WHOLE, truncate=1),
+    "shifted": lambda: maximum(X, lower=0.0, upper=9.0).shift(1),
+}
+BOUNDS = {
+    "lower_bound": lambda profile: local_modulus.lower_bound(profile, 1.0),
+    "level_measure": lambda profile: duff.level_measure(profile, 1.0),
+    "local_sensitivity_error": lambda profile: finite_ranges.local_sensitivity_error(
+        profile, 1.0, num_candidates=5, failure=0.1
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("bound", "loose"),
+    [("lower_bound", loose) for loose in LOOSE]
+    + list(itertools.product(list(BOUNDS)[1:], ("fractions", "steps"))),
+)
+def test_profiles_that_prove_nothing_are_refused(bound, loose):
+    with pytest.raises(ValueError, match=r"reached|levels"):
+        BOUNDS[bound](LOOSE[loose]())
+
+
+def test_the_ends_of_the_bound():
+    """A whole profile may be cut; large k epsilon neither overflows nor is NaN; a delta that gives
+    everything away bounds nothing.
+    """
+    profile = median(X, **WHOLE)
+    bound = jax.jit(local_modulus.lower_bound)
+    assert float(bound(profile.truncate(100), 1.0)) == float(bound(profile, 1.0))
+    wide = median(jnp.zeros(400), **WHOLE)
     assert 0 <= float(local_modulus.lower_bound(wide, 100.0, delta=1e-6)) < 1e-6
     assert float(local_modulus.lower_bound(profile, 1.0, delta=1.0)) == 0.0

@@ -1,11 +1,10 @@
-"""Golden numbers of the thresholds, with their provenance inside."""
+"""Golden numbers, with their provenance inside."""
 
 import json
 import pathlib
 
-import numpy as np
 
-THRESHOLDS = json.loads(
-    (pathlib.Path(__file__).parent.parent / "golden" / "D_thresholds.json").read_text()
-)
-UNIVERSE = np.random.default_rng(2020).uniform(0, 100, (50, 2))
+def golden(name):
+    """The numbers of a file of ``tests/golden``."""
+    path = pathlib.Path(__file__).parent.parent / "golden" / f"{name}.json"
+    return json.loads(path.read_text())

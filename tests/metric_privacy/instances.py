@@ -54,10 +54,11 @@ def all_kinds(count=100, seed=0):
     return values, budgets, np.repeat(["/".join(kind) for kind in kinds], count)
 
 
-def load(values, scales, budgets):
-    """The largest load, with the conventions written out, of any number type."""
+def exact_load(values, scales, budgets):
+    """The largest load in rational numbers, with the conventions written out."""
+    values, scales, budgets = (_exact(array) for array in (values, scales, budgets))
     largest = 0
-    for i, j in itertools.combinations(range(values.shape[-1]), 2):
+    for i, j in PAIRS:
         total = 0
         for k in range(values.shape[-2]):
             apart = abs(values[k, i] - values[k, j])
@@ -68,11 +69,8 @@ def load(values, scales, budgets):
     return largest
 
 
-def exact(array):
-    """As rational numbers, but for infinity."""
-    return np.vectorize(lambda v: v if np.isinf(v) else Fraction(float(v)), otypes=[object])(
-        np.asarray(array, np.float64)
-    )
+def _exact(array):
+    return np.vectorize(lambda v: v if np.isinf(v) else Fraction(float(v)), otypes=[object])(array)
 
 
 def loads(values, scales, budgets):
@@ -110,3 +108,11 @@ def printed_selection(values, budgets):
 def _largest(ratios):
     ratios = ratios[~np.isnan(ratios)]
     return ratios.max() if ratios.size else np.nan
+
+
+def shortest_paths(lengths, combine=np.add):
+    """By squaring: lengths of all paths of 1, 2, 4, ... steps, whose steps ``combine``."""
+    for _ in range(lengths.shape[-1].bit_length()):
+        paths = combine(lengths[..., :, :, None], lengths[..., None, :, :])
+        lengths = np.minimum(lengths, paths.min(-2))
+    return lengths

@@ -3,23 +3,19 @@
 import itertools
 
 import numpy as np
-import pytest
 
-from dpjax.metric_privacy.workloads import marginal_queries, range_queries
+from dpjax.metric_privacy import marginal_queries, range_queries
 
 
 def test_ranges_count_the_records_within_them():
     sizes = (3, 4)
     cells = list(itertools.product(*map(range, sizes)))
-    found = range_queries(sizes)
     bounds = [[(i, j) for i in range(n) for j in range(i, n)] for n in sizes]
     expected = [
         [all(a <= v <= b for v, (a, b) in zip(cell, box, strict=True)) for cell in cells]
         for box in itertools.product(*bounds)
     ]
-    np.testing.assert_array_equal(found, expected)
-    assert found.shape == (60, 12)
-    assert len(np.unique(found, axis=0)) == 60
+    np.testing.assert_array_equal(range_queries(sizes), expected)
 
 
 def test_marginals_are_the_sums_of_the_table():
@@ -32,13 +28,3 @@ def test_marginals_are_the_sums_of_the_table():
             for kept in itertools.combinations(range(3), ways)
         ]
         np.testing.assert_array_equal(answers, np.concatenate(expected))
-
-
-def test_bad_sizes_are_refused():
-    for sizes in ((), (2, 0), (2.5,)):
-        with pytest.raises(ValueError, match="sizes"):
-            range_queries(sizes)
-    with pytest.raises(ValueError, match="ways"):
-        marginal_queries((2, 2), ways=3)
-    with pytest.raises(ValueError, match="use fewer attributes"):
-        range_queries((10**4, 10**4))
