@@ -151,7 +151,7 @@ def test_what_is_no_whole_ledger_is_refused_and_left_as_it_is(path):
             lambda: opened.remaining,
             lambda: opened.entries,
         ):
-            with pytest.raises(ValueError, match="is damaged, at line|another ledger"):
+            with pytest.raises(ValueError, match=r"is damaged, at line|another ledger"):
                 use()
         assert path.read_bytes() == spoiled
     path.write_bytes(content)
