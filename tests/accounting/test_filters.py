@@ -76,8 +76,12 @@ def test_copies_remember_what_was_spent():
         assert other.spent == 2 * budget.spent
     same.charge(each)
     assert same.spent == budget.spent == others[0].spent
-    with pytest.raises(TypeError):  # it would forget
-        dataclasses.replace(budget, epsilon=2.0)
+    odometer = PrivacyOdometer(1e-6, "swap")
+    odometer.charge(each)
+    assert pickle.loads(pickle.dumps(odometer)).epsilon == odometer.epsilon > 0
+    for forgets in (budget, odometer, parts_of("swap", "by_position")):
+        with pytest.raises(TypeError):
+            dataclasses.replace(forgets)
 
 
 class SlowFilter(PrivacyFilter):
