@@ -16,6 +16,7 @@ EPSILON = 1.0
 SWAP = jnp.array([[0.0, 2, 2, 2], [2.0, 2, 2, 20]])
 WORSE = jnp.array([[0.0, 1, 1, 1], [1.0, 1, 1, 20]])
 VOTES = jnp.array([[0.0, 0, 0], [0.0, 0, 1]])
+CENTERS = jnp.array([0.0, 1.0])
 
 
 def binomial(trials, probability):
@@ -29,8 +30,8 @@ def plm(x, neighbors="swap"):
     return piecewise_laplace(median(x, lower=0, upper=20, neighbors=neighbors), EPSILON)
 
 
-def noise(**bounds):
-    return laplace(jnp.array([0.0, 1.0]), EPSILON, sensitivity=1.0, **bounds)
+def noise(center, **bounds):
+    return laplace(center, EPSILON, sensitivity=1.0, **bounds)
 
 
 def faster(distribution, factor):
@@ -38,20 +39,24 @@ def faster(distribution, factor):
 
 
 def candidates(mechanism):
-    counts = candidate_counts(VOTES, candidates=jnp.arange(2.0), neighbors="swap")
-    return mechanism(counts, EPSILON)
+    def of(votes):
+        counts = candidate_counts(votes, candidates=jnp.arange(2.0), neighbors="swap")
+        return mechanism(counts, EPSILON)
+
+    return of
 
 
+# Functions of datasets, and two neighbors
 HONEST = {
-    "piecewise_laplace": lambda: plm(SWAP),
-    "laplace": noise,
-    "bounded laplace": lambda: noise(lower=0.0, upper=20.0),
-    "exponential": lambda: candidates(exponential),
-    "permute_and_flip": lambda: candidates(permute_and_flip),
+    "piecewise_laplace": (plm, SWAP),
+    "laplace": (noise, CENTERS),
+    "bounded laplace": (lambda center: noise(center, lower=0.0, upper=20.0), CENTERS),
+    "exponential": (candidates(exponential), VOTES),
+    "permute_and_flip": (candidates(permute_and_flip), VOTES),
 }
 BROKEN = {
-    "laplace at too high a rate": lambda: faster(noise(), 1.4),
-    "epsilon for epsilon/2": lambda: faster(plm(SWAP), 2),
-    "add/remove values under swap": lambda: plm(WORSE, "add_remove"),
-    "laplace renormalized": lambda: noise().restrict(0.0, 20.0),
+    "laplace at too high a rate": (lambda center: faster(noise(center), 1.4), CENTERS),
+    "epsilon for epsilon/2": (lambda x: faster(plm(x), 2), SWAP),
+    "add/remove values under swap": (lambda x: plm(x, "add_remove"), WORSE),
+    "laplace renormalized": (lambda center: noise(center).restrict(0.0, 20.0), CENTERS),
 }

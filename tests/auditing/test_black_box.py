@@ -9,10 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpjax import laplace
 from dpjax.auditing import log_ratio, lower_bound
 from dpjax.numerics import binomial as limits
-from tests.auditing.pairs import BROKEN, EPSILON, HONEST, binomial, noise
+from tests.auditing.pairs import BROKEN, CENTERS, EPSILON, HONEST, noise
 from tests.support.statistics import FALSE_POSITIVE_RATE
 
 SURE = 1 - FALSE_POSITIVE_RATE
@@ -33,7 +32,8 @@ def draws_of(distribution):
     ],
 )
 def test_honest_mechanisms_stay_below_the_claim_and_broken_ones_are_caught(name):
-    p, q = draws_of((HONEST | BROKEN)[name]())
+    of, data = (HONEST | BROKEN)[name]
+    p, q = draws_of(of(data))
     found = float(lower_bound(p, q, confidence=SURE).epsilon)
     if name in BROKEN:
         assert found > 1.1 * EPSILON
@@ -44,9 +44,8 @@ def test_honest_mechanisms_stay_below_the_claim_and_broken_ones_are_caught(name)
 
 
 def test_the_exact_log_ratio_is_as_sharp_and_its_last_bits_are_a_leak_of_floating_point():
-    p, q = draws_of(noise())
-    pair = (laplace(value, EPSILON, sensitivity=1.0) for value in (0.0, 1.0))
-    rounded = lower_bound(p, q, confidence=SURE, score=log_ratio(*pair))
+    p, q = draws_of(noise(CENTERS))
+    rounded = lower_bound(p, q, confidence=SURE, score=log_ratio(*map(noise, CENTERS)))
     assert 0.9 * EPSILON <= float(rounded.epsilon) <= EPSILON
     full = lower_bound(p, q, confidence=SURE, score=lambda y: jnp.abs(y - 1) - jnp.abs(y))
     assert float(full.epsilon) > 3 * EPSILON
@@ -81,22 +80,6 @@ def test_the_confidence_holds_in_simulated_runs(delta):
     plug_in = np.log((p.mean(axis=0) - delta) / np.maximum(q.mean(axis=0), 1e-9))
     # The control: without the limits it is above in half of the runs
     assert exceeded_too_often(plug_in > epsilon)
-
-
-def test_the_confidence_of_one_event_summed_over_all_counts():
-    """P[bound > epsilon] for randomized response and its own event, without simulation."""
-    tested, counts = 200, np.arange(201)
-    low, high = (
-        limit(counts, trials=tested, error=(1 - CONFIDENCE) / 2)
-        for limit in (limits.lower_limit, limits.upper_limit)
-    )
-    for epsilon in (0.2, 1.0, 3.0):
-        p = 1 / (1 + np.exp(-epsilon))
-        both = np.outer(binomial(tested, p), binomial(tested, 1 - p))
-        chance = both[low[:, None] > np.exp(epsilon) * high[None, :]].sum()
-        assert 0 < chance <= 1 - CONFIDENCE
-        # The control: counts instead of their limits
-        assert both[counts[:, None] > np.exp(epsilon) * counts[None, :]].sum() > 0.4
 
 
 def test_control_choosing_and_testing_on_the_same_draws_is_optimistic():

@@ -2,7 +2,6 @@
 our own mechanisms.
 """
 
-from dataclasses import replace
 from decimal import Decimal, getcontext
 from fractions import Fraction
 from itertools import accumulate
@@ -14,7 +13,7 @@ import numpy as np
 import pytest
 
 from dpjax import Finite
-from dpjax.auditing import audit_in_one_run, epsilon_lower_bound, p_value
+from dpjax.auditing import audit_in_one_run, epsilon_lower_bound, one_run, p_value
 from tests.auditing.pairs import BROKEN, EPSILON, HONEST, binomial
 from tests.support.statistics import (
     FALSE_POSITIVE_RATE,
@@ -157,34 +156,23 @@ def test_audits_of_randomized_response():
 
 @pytest.mark.slow
 def test_the_number_of_correct_guesses_of_many_runs():
-    pair, runs = responses(50, EPSILON), range(2000)
-    correct = np.array([audited(pair, 30, seed).correct for seed in runs])
-    counts = np.bincount(correct, minlength=31)
-    assert_counts_follow(counts, binomial(30, 1 / (1 + np.exp(-EPSILON))))
-    assert_counts_rejected(counts, binomial(30, 1 / (1 + np.exp(-1.3 * EPSILON))))
-
-
-def row(distribution, index, canaries):
-    """One row of a distribution with a batch of two, repeated; the costs may be shared by both."""
-    names = (
-        ("edges", "cost_left", "cost_right")
-        if hasattr(distribution, "edges")
-        else ("values", "cost")
-    )
-    fields = {name: getattr(distribution, name) for name in names}
-    rows = {name: array[index] if array.ndim > 1 else array for name, array in fields.items()}
-    rate = distribution.rate[index] if distribution.rate.ndim else distribution.rate
-    return replace(distribution, **rows, rate=jnp.broadcast_to(rate, (canaries,)))
+    pair = responses(50, EPSILON)
+    run = jax.jit(jax.vmap(lambda key: one_run.correct_guesses(key, *pair, 30)))
+    counts = np.bincount(run(jax.random.split(jax.random.key(1), 20_000)), minlength=31)
+    for claim, agree in ((EPSILON, assert_counts_follow), (1.1 * EPSILON, assert_counts_rejected)):
+        agree(counts, binomial(30, 1 / (1 + np.exp(-claim))))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*HONEST, *BROKEN])
 def test_honest_mechanisms_stay_below_the_claim_and_broken_ones_are_caught(name):
-    distribution = (HONEST | BROKEN)[name]()
-    found = audited([row(distribution, index, 40_000) for index in (0, 1)], 2000, 2).epsilon
+    of, data = (HONEST | BROKEN)[name]
+    pair = [of(jnp.broadcast_to(row, (40_000, *row.shape))) for row in data]
+    found = audited(pair, 2000, 2).epsilon
     assert found > EPSILON if name in BROKEN else 0.4 * EPSILON <= found <= EPSILON
 
 
+@pytest.mark.slow
 def test_hostile_scores_are_guesses_like_others():
     """Rows whose distributions are NaN, equal, or of disjoint supports: an answer without a
     warning, certain rows first.

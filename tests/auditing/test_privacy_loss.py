@@ -34,6 +34,7 @@ PAIRS = np.arange(80).reshape(40, 2).T
 EPSILONS = np.array([0.0, 0.3, 1.0, 1.9, 2.5])[:, None]
 SHARES = np.linspace(0, 1, 65)[:, None]  # of e^sup - 1, in even steps
 ORDERS = np.array([1.01, 1.5, 2.0, 4.0, 8.0, 64.0, 1e4])
+WAYS = ("forward", "backward")
 DELTAS = np.array([1e-8, 1e-3, 0.2])[:, None]
 
 
@@ -58,12 +59,11 @@ def with_tails():
         distribution = piecewise_laplace(from_radii(values, radii, neighbors="swap", step=9.0), 3.0)
         loss = privacy_loss(*(rows_of(distribution, rows) for rows in PAIRS))
         curve = jnp.log1p(SHARES * jnp.expm1(loss.epsilon))
-        epsilons = jnp.concatenate([jnp.broadcast_to(EPSILONS, (5, 40)), curve])
-        found = {"epsilon": loss.epsilon, "range": loss.bounded_range}
-        found["inverse"] = loss.epsilon_at(DELTAS)
-        found["at inverse"] = loss.delta(found["inverse"])
-        found["below inverse"] = loss.delta(jnp.maximum(found["inverse"] - 1e-9, 0))
-        for way in ("forward", "backward"):
+        inverse = loss.epsilon_at(DELTAS)
+        below = jnp.maximum(inverse - 1e-9, 0)
+        epsilons = jnp.concatenate([jnp.broadcast_to(EPSILONS, (5, 40)), curve, inverse, below])
+        found = {"epsilon": loss.epsilon, "inverse": inverse}
+        for way in WAYS:
             found[way] = getattr(loss, way), loss.kl(direction=way)
             found["delta " + way] = loss.delta(epsilons, direction=way)
             found["renyi " + way] = loss.renyi(ORDERS[:, None], direction=way)
@@ -86,8 +86,7 @@ def assert_as_other_audits(distribution, pairs, forward, backward, deltas):
 
 def test_tails_against_the_other_audits(x64):
     distribution, found = with_tails()
-    ways = ("forward", "backward")
-    for (one, other), pairs in ((ways, PAIRS), (ways[::-1], PAIRS[::-1])):
+    for (one, other), pairs in ((WAYS, PAIRS), (WAYS[::-1], PAIRS[::-1])):
         deltas = found["delta " + one][: EPSILONS.size]
         assert_as_other_audits(distribution, pairs, found[one][0], found[other][0], deltas)
 
@@ -192,7 +191,7 @@ def test_divergences_against_quadrature(x64):
 
 def test_properties_of_the_privacy_profile(x64):
     _, found = with_tails()
-    forward, backward = (found["delta " + way][EPSILONS.size :] for way in ("forward", "backward"))
+    forward, backward = (found["delta " + way][EPSILONS.size : -6] for way in WAYS)
     for curve in (forward, backward):
         assert (np.diff(curve, axis=0) <= 1e-15).all()
         assert (np.diff(curve, 2, axis=0) >= -1e-14).all()  # convex in e^epsilon
@@ -206,8 +205,9 @@ def test_properties_of_the_privacy_profile(x64):
     assert (np.diff(renyi, axis=0) >= -1e-12).all()
     np.testing.assert_allclose(renyi[-1], found["epsilon"], atol=2e-3)
     # The inverse of delta, from the safe side
-    for name, below in (("at inverse", True), ("below inverse", False)):
-        assert ((found[name] <= DELTAS * (1 + 1e-12)) == below)[found["inverse"] > 0].all()
+    at, below = np.split(np.maximum(*(found["delta " + way][-6:] for way in WAYS)), 2)
+    assert (at <= DELTAS * (1 + 1e-12)).all()
+    assert ((below > DELTAS) | (found["inverse"] == 0)).all()
 
 
 def laplace_pair(s):
@@ -235,7 +235,9 @@ CLOSED = {
 }
 
 
-@pytest.mark.parametrize("name", CLOSED)
+@pytest.mark.parametrize(
+    "name", ["pdp_to_rdp", pytest.param("laplace_rdp", marks=pytest.mark.slow)]
+)
 def test_closed_forms(name, x64):
     pair, deltas, kl = CLOSED[name]
     golden = {}
@@ -280,28 +282,23 @@ def test_unequal_tails(x64):
     """Laplace noise of scales 1 and s > 1: q leaves every bound, and where q > e^epsilon p starts
     at a crossing on each side.
     """
-    s, epsilons = np.array([1.1, 3.0]), np.array([[0.0], [1.0]])
+    s, epsilons, back = np.array([1.1, 3.0]), np.array([[0.0], [1.0]]), {"direction": "backward"}
 
     @jax.jit
     def run(first, second, values):
-        back = {"direction": "backward"}
         loss = privacy_loss(
             laplace(np.zeros(2), 1.0, sensitivity=first), laplace(values, 1.0, sensitivity=second)
         )
-        epsilon = loss.epsilon_at(np.array([[1e-3], [0.3]]), **back)
-        at = jnp.concatenate([jnp.broadcast_to(epsilons, (2, 2)), epsilon])
         # The integral of q^a p^(1-a) is finite below a = s / (s - 1), which is 11 and 1.5.
         renyi = loss.renyi(np.array([[1.4], [10.0], [12.0]]), **back)
-        return loss.forward, loss.backward, epsilon, loss.delta(at, **back), renyi
+        return loss.forward, loss.backward, loss.delta(epsilons, **back), renyi
 
-    forward, backward, epsilon, delta, renyi = run(np.ones(2), s, np.zeros(2))
+    forward, backward, delta, renyi = run(np.ones(2), s, np.zeros(2))
     np.testing.assert_allclose(forward, np.log(s), rtol=1e-14)
     np.testing.assert_array_equal(backward, np.inf)
     crossing = (epsilons + np.log(s)) / (1 - 1 / s)
     exact = np.exp(-crossing / s) - np.exp(epsilons - crossing)
-    np.testing.assert_allclose(delta[:2], exact, rtol=1e-12)
-    np.testing.assert_allclose(delta[2], 1e-3, rtol=1e-12)
-    assert epsilon[1, 0] == 0
+    np.testing.assert_allclose(delta, exact, rtol=1e-12)
     np.testing.assert_array_equal(np.isinf(renyi), [[False, False], [False, True], [True, True]])
     # Scales of one public number that was rounded twice are not infinitely far apart.
     forward, backward, *_ = run(s, np.nextafter(s, 4.0), np.ones(2))
