@@ -58,22 +58,6 @@ def test_pure_composition_is_that_of_randomised_responses():
     assert optimal < advanced_epsilon(0.1, count=50, delta=1e-6) < 2 * optimal
 
 
-@pytest.mark.parametrize(("count", "epsilon"), [(7, 1e-9), (16, 0.7), (100, 3.0)])
-def test_the_responses_of_one_kind_are_those_of_fractions(count, epsilon):
-    lie = Fraction(exp(-epsilon))
-    right = 1 / (1 + lie)
-    for wrong in range(0, count // 2, 5):
-        at = (count - 2 * wrong - 1) * epsilon  # between two losses
-        exact = sum(
-            comb(count, k)
-            * (right ** (count - k) * (1 - right) ** k)
-            * (1 - Fraction(exp(at)) * lie ** (count - 2 * k))
-            for k in range(wrong + 1)
-        )
-        found = optimal_pure_delta([epsilon], [count], epsilon=at)
-        assert found == pytest.approx(float(exact), rel=1e-6 if epsilon < 1e-6 else 1e-11)
-
-
 def fixed_pair(each, count, epsilon, t):
     """The excess of k mechanisms with losses t and t - each."""
     up = expm1(t - each) / expm1(-each)

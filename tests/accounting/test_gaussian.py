@@ -10,14 +10,10 @@ from scipy.special import log_ndtr
 
 from dpjax.accounting import (
     Guarantee,
-    PrivacyFilter,
-    PrivacyOdometer,
     delta_of_gdp,
     epsilon_of_gdp,
     epsilon_of_zcdp,
-    for_groups,
     gdp_of,
-    parallel,
 )
 
 # mu, delta, epsilon: the root of Phi(-a) - e^epsilon Phi(-a - mu) = delta, by 120 bisections in
@@ -141,16 +137,3 @@ def test_a_gaussian_beside_others_costs_their_epsilons_more():
     both = ONE + Guarantee(neighbors="swap", zcdp=0.1)
     assert set(both.rules_at(1e-6)) == {"rdp"}
     assert both.rho == pytest.approx(0.6)
-
-
-def test_groups_parts_and_budgets():
-    three = for_groups(ONE, size=3)
-    assert (three.gdp, three.rho) == (3.0, 4.5)
-    half, pure = Guarantee(neighbors="swap", gdp=0.5), Guarantee(1.0, 1.0, "swap")
-    both = parallel(ONE, half, membership="by_position")
-    assert (both.gdp, both.rho) == (1.0, 0.5)
-    assert parallel(ONE, pure, membership="by_position").gdp == inf
-    budget, odometer = PrivacyFilter(2.0, 1e-6, "swap"), PrivacyOdometer(1e-6, "swap")
-    budget.charge(Guarantee(neighbors="swap", gdp=0.3))
-    odometer.charge(2 * Guarantee(neighbors="swap", gdp=0.3))
-    assert (budget.spent, odometer.rho) == (pytest.approx(0.045), pytest.approx(0.09))

@@ -3,7 +3,7 @@
 import copy
 import functools
 import pickle
-from math import exp, inf
+from math import expm1, inf
 
 import numpy as np
 import pytest
@@ -102,36 +102,13 @@ def test_deltas_of_the_parts_are_paid_first():
     )
 
 
-def test_never_below_a_concrete_pair():
-    """Twelve exponential mechanisms of two candidates: the exact delta of the product against what
-    is promised.
-    """
-    each, count = 0.3, 12
-    yes = exp(each / 2) / (1 + exp(each / 2))  # scores 0 and 1, at sensitivity 1, against 1 and 0
-    wrong = np.arange(count + 1)
-    choose = np.array([1.0])
-    for _ in range(count):
-        choose = np.convolve(choose, [1, 1])
-    p, q = (choose * a ** (count - wrong) * (1 - a) ** wrong for a in (yes, 1 - yes))
-
-    def exact(epsilon):
-        return np.maximum(p - exp(epsilon) * q, 0).sum()
-
-    for epsilon in (0.1, 0.5, 1.0, 1.7):
-        assert exact(epsilon) <= (count * RANGE).delta_at(epsilon)
-    # Control: a promise too small is passed
-    assert exact(0.5) > (count * Guarantee(0.12, 0.12, "swap")).delta_at(0.5)
-
-
 @pytest.mark.parametrize(
     ("join", "message"),
     [
         (lambda: PURE + ADDED, "add_remove and swap"),
-        (lambda: 2 * PURE + 3 * ADDED, "add_remove and swap"),
-        (lambda: sum([PURE, ADDED]), "add_remove and swap"),
+        (lambda: Composition(((PURE, 1), (ADDED, 1))), "add_remove and swap"),
         (lambda: parallel(PURE, ADDED, membership="by_position"), "relation"),
         (lambda: parallel(PURE, RANGE, membership="by_value"), "move"),
-        (lambda: ROW + PERSON, "a row and for a person"),
         (lambda: sum([ROW, ADDED, PERSON]), "a row and for a person"),
         (lambda: Composition(((ROW, 1), (PERSON, 1))), "a row and for a person"),
         (lambda: parallel(ROW, PERSON, membership="by_value"), "a row and for a person"),
@@ -139,15 +116,11 @@ def test_never_below_a_concrete_pair():
         (lambda: Guarantee(neighbors="swap", renyi=((2.0, 0.3), (3.0, 0.2))), "renyi"),
         (lambda: Guarantee(neighbors="swap", noise=("gaussian", 1.0, 0.1)), "add_remove"),
         # A sum or a group of which nothing is left
-        (lambda: (10**7 * Guarantee(1.0, inf, "swap", delta=1e-6)).guarantee(), "nothing is"),
-        (lambda: for_groups(Guarantee(1.0, inf, "swap", delta=1e-6), size=1000), "nothing is"),
+        (lambda: (10**8 * LOOSE).guarantee(), "nothing is promised"),
+        (lambda: for_groups(LOOSE, size=1000), "nothing is promised"),
         (lambda: for_groups(Guarantee(neighbors="swap", renyi=((2.0, 1.0),)), size=2), "nothing"),
         (lambda: parallel(CURVE, Guarantee(neighbors="swap"), membership="by_position"), "nothing"),
         (lambda: for_groups(RANGE, size=10**400), "integer from 1 to"),
-        (
-            lambda: retry_until_success(RANGE, 0.5, attempts=10**400, fallback="public"),
-            "integer from 1 to",
-        ),
     ],
 )
 def test_what_does_not_compose(join, message):
@@ -192,11 +165,14 @@ def test_what_is_made_of_a_guarantee_keeps_its_unit():
 def test_groups():
     assert for_groups(RANGE, size=4) == Guarantee(1.2, 1.2, "swap")
     assert for_groups(ZCDP, size=3).zcdp == pytest.approx(0.18)
-    pair = for_groups(Guarantee(0.3, inf, "swap", delta=1e-6), size=2)
-    assert pair.epsilon == 0.6
-    assert pair.delta == pytest.approx(1e-6 * (1 + exp(0.3)))
-    many = for_groups(Guarantee(1e-9, inf, "swap", delta=1e-30), size=10**9)
-    assert many.delta == pytest.approx(1e-30 * (exp(1) - 1) / 1e-9, rel=1e-8)
+    noise = for_groups(Guarantee(neighbors="swap", gdp=1.0), size=3)
+    assert (noise.gdp, noise.rho) == (3.0, 4.5)
+    for size, epsilon, delta in ((2, 0.3, 1e-6), (10**9, 1e-9, 1e-30)):
+        loose = for_groups(Guarantee(epsilon, inf, "swap", delta=delta), size=size)
+        assert loose.epsilon == pytest.approx(size * epsilon)
+        assert loose.delta == pytest.approx(
+            delta * expm1(size * epsilon) / expm1(epsilon), rel=1e-8
+        )
     # Randomised response among three numbers one apart: the loss between the ends is twice that
     # between neighbors.
     p = np.exp(-0.3 * np.abs(np.arange(3)[:, None] - np.arange(3)))
@@ -243,19 +219,6 @@ COIN, RARE = (np.array([[a, 1 - a], [b, 1 - b]]) for a, b in ((0.7, 0.3), (0.98,
 CURVE = Guarantee(neighbors="swap").with_curve(lambda orders: renyi(*COIN, orders) * (1 + 1e-12))
 
 
-def test_parallel_keeps_zcdp():
-    found = parallel(
-        Guarantee(1.0, 1.0, "swap"), Guarantee(neighbors="swap", zcdp=0.1), membership="by_position"
-    )
-    assert found == Guarantee(neighbors="swap", zcdp=0.125)
-    ranged = np.exp([[0.0, 0.0], [0.0, 1.0]])  # of range 1
-    coin = np.exp([[0.0, accounting.pure_of_zcdp(0.1).item()]])
-    pairs = [ranged, np.concatenate([coin, coin[:, ::-1]])]
-    orders = 1 + np.geomspace(1e-3, 100, 200)
-    each = joint_renyi(*(pair / pair.sum(axis=1, keepdims=True) for pair in pairs), orders) / orders
-    assert 0.1 < np.max(each) <= found.rho
-
-
 def test_parallel_keeps_curves():
     """The exact divergences of two pairs of distributions whose curves cross."""
     other = Guarantee(neighbors="swap").with_curve(
@@ -277,38 +240,23 @@ def test_parallel_keeps_curves():
     assert parallel(CURVE, short, membership="by_position").renyi[-1] == (8.0, 5.0)
 
 
-def test_swap_by_value_would_break_the_largest():
-    """Two parts, each with a private count at epsilon 1 under add/remove: a record that moves costs
-    the sum.
-    """
-    counts = np.arange(-30, 31)
-    zero, one = (np.exp(-1.0 * np.abs(counts - c)) for c in (0, 1))
-    zero, one = zero / zero.sum(), one / one.sum()
-    promised = parallel(*[Guarantee(1.0, 2.0, "add_remove")] * 2, membership="by_value").epsilon
-    assert promised == 1.0 < 1.99 < np.log(np.outer(one, zero) / np.outer(zero, one)).max()
-
-
 def test_a_curve_of_its_own():
     """Laplace noise by its points: between the formula and pure DP, at orders between the points,
     too.
     """
     noise = Guarantee(0.8, 1.6, "swap")
     tight = noise.with_curve(lambda order: rdp_of_laplace(0.8, order=order))
-    orders = 1 + np.geomspace(1e-2, 1e6, 500)
-    exact, found = np.asarray(rdp_of_laplace(0.8, order=orders), float), tight.rdp(orders)
-    assert (exact <= found * (1 + 1e-4)).all()
-    assert (found <= noise.rdp(orders)).all()
-    inside = orders < 9000
-    assert (found[inside] < 1.01 * exact[inside]).all()
-    assert (30 * tight).rules_at(1e-6)["rdp"] < 0.98 * (30 * noise).rules_at(1e-6)["rdp"]
+    orders = 1 + np.geomspace(1e-2, 9e3, 500)
+    exact = np.asarray(rdp_of_laplace(0.8, order=orders), float)
+    found = tight.rdp(orders)
+    assert ((exact <= found * (1 + 1e-4)) & (found < 1.01 * exact)).all()
+    assert (tight.rdp([1e5, 1e6]) == noise.rdp([1e5, 1e6])).all()
     alone = Guarantee(neighbors="swap", renyi=((2.0, 0.1), (8.0, 0.3)))
-    np.testing.assert_allclose(
-        (5 * alone).rdp([1.5, 2.0, 5.0, 8.0, 9.0]), [0.5, 0.5, 5 * (0.1 + 2.1) / 2 / 4, 1.5, inf]
-    )
-    whole = (3 * alone + RANGE).guarantee()
-    assert whole.rdp(2.0) == 3 * 0.1 + RANGE.rdp(2.0)
-    whole = (alone + LOOSE).guarantee()
-    assert (whole.delta, whole.rdp(2.0)) == (1e-8, 0.1 + LOOSE.rdp(2.0))
+    between = [0.5, 0.5, 5 * (0.1 + 2.1) / 2 / 4, 1.5, inf]
+    np.testing.assert_allclose((5 * alone).rdp([1.5, 2.0, 5.0, 8.0, 9.0]), between)
+    whole = (3 * alone + LOOSE).guarantee()
+    assert whole.delta == 1e-8
+    assert whole.rdp(2.0) == pytest.approx(3 * 0.1 + LOOSE.rdp(2.0))
 
 
 def test_the_range_of_adaptive_mechanisms_is_more_than_the_sum():
@@ -338,11 +286,7 @@ def test_edges_are_on_the_safe_side_and_return():
     assert (3 * one).epsilon_at(1e-6) == inf == advanced_epsilon(1e308, count=3, delta=1e-6)
     many = bounded_range_epsilon(1e-5, count=10**9, delta=1e-6, queries="adaptive")
     assert 0.6 < many < 10**9 * 1e-5
-    rules = (10**9 * Guarantee(1e-5, 1e-5, "swap")).rules_at(1e-6, numerical=False)
-    assert min(rules.values()) < many + 0.1
     tiny = (3 * Guarantee(inf, 1e-18, "swap")).epsilon_at(1e-20)
     assert 1.7e-18 < tiny <= 3.0000001e-18
-    for wide in (4.0, 1e5):
-        assert (200 * Guarantee(wide, wide, "swap")).epsilon_at(1e-6) <= 200 * wide
     narrow = Guarantee(np.float16(1e-4), np.int8(16), "swap") * np.uint8(200)
     assert (narrow.count, narrow.rho > 200e-9) == (200, True)

@@ -50,11 +50,14 @@ def test_it_outlives_the_object(path):
     ):
         with pytest.raises((BudgetExceeded, ValueError), match=message):
             first.charge(refused)
-    assert [entry["what"] for entry in first.entries] == [{"columns": ["age"]}, {}]
-    assert [entry["remaining"] for entry in first.entries] == [0.5, 0.25]
-    when = datetime.datetime.fromisoformat(first.entries[0]["time"])
-    assert when.utcoffset() == datetime.timedelta(0)
-    assert Guarantee.from_dict(first.entries[0]["guarantee"]) == HALF
+    entry, other = first.entries
+    assert (entry["what"], entry["remaining"], other["remaining"]) == (
+        {"columns": ["age"]},
+        0.5,
+        0.25,
+    )
+    assert datetime.datetime.fromisoformat(entry["time"]).utcoffset() == datetime.timedelta(0)
+    assert Guarantee.from_dict(entry["guarantee"]) == HALF
     assert pickle.loads(pickle.dumps(first)).remaining == 0.25
 
 
@@ -210,34 +213,24 @@ def test_a_read_that_a_charge_of_the_same_object_overtakes(path, monkeypatch):
 def test_a_ledger_is_for_the_persons_of_one_column(path):
     riders, drivers = {"unit": "rider"}, {"unit": "driver"}
     made = Ledger(path, epsilon=1.0)
-    made.charge(EACH, drivers)  # states no unit
     made.charge(PERSON)  # states no column
     made.charge(PERSON, riders)
-    spent = made.spent
     for opened in (made, Ledger(path), pickle.loads(pickle.dumps(made))):
-        for cost in (PERSON, 2 * PERSON, PERSON + EACH):
-            with pytest.raises(ValueError, match=r'column "rider", .* those of column "driver"'):
-                opened.charge(cost, drivers)
-        with pytest.raises(ValueError, match="column 0"):
-            opened.charge(PERSON, {"unit": np.int64(0)})
-        assert opened.spent == spent
-    for cost, what in ((PERSON, riders), (PERSON, {}), (EACH, {}), (PERSON, {"unit": None})):
-        made.charge(cost, what)
+        for column in ("driver", np.int64(0)):
+            with pytest.raises(ValueError, match='column "rider"'):
+                opened.charge(PERSON + EACH, {"unit": column})
+        assert opened.spent == 2 / 64
+    for cost, what in ((PERSON, riders), (EACH, drivers), (PERSON, {"unit": None})):
         Ledger(path).charge(cost, what)
-    assert (made.unit, made.spent) == ("person", 11 / 64)
-
-
-def test_an_earlier_ledger_with_persons_of_two_columns_can_be_read(path):
-    Ledger(path, epsilon=1.0).charge(PERSON, {"unit": "rider"})
+    assert (made.unit, made.spent) == ("person", 5 / 64)
+    # Of an earlier version, with persons of two columns: it can be read
     lines = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(b"".join([*lines, lines[1].replace(b"rider", b"driver")]))
-    opened = Ledger(path)
-    assert (opened.unit, opened.spent, len(opened.entries)) == ("person", 2 / 64, 2)
+    path.write_bytes(b"".join([*lines, lines[2].replace(b"rider", b"driver")]))
     for column in ("rider", "driver", "other"):
         with pytest.raises(ValueError, match="a ledger of its own"):
-            opened.charge(PERSON, {"unit": column})
-    opened.charge(EACH)
-    assert Ledger(path).spent == 3 / 64
+            Ledger(path).charge(PERSON, {"unit": column})
+    Ledger(path).charge(EACH)
+    assert Ledger(path).spent == 7 / 64
 
 
 def test_what_is_no_file_is_refused(path):
@@ -267,11 +260,9 @@ def test_what_a_charge_is_for_is_plain_json(path):
         Fraction(1, 3): "1/3",
         (np.int64(3), np.float32(0.5), np.bool_(True)): [3, 0.5, True],
         (np.inf, datetime.date(2026, 1, 2)): ["inf", "2026-01-02"],
-        np.timedelta64(3, "s"): "3 seconds",
         frozenset({"b", "a"}): ["a", "b"],
         "\N{GREEK SMALL LETTER ALPHA}\n\ud800": "\N{GREEK SMALL LETTER ALPHA}\n\ud800",
         10**400: 10**400,
-        None: None,
     }
     made.charge(EACH, {"all": list(values), "array": np.array([1.5, np.nan]), 3: {None: object}})
     assert made.entries[0]["what"] == {
@@ -281,10 +272,7 @@ def test_what_a_charge_is_for_is_plain_json(path):
     }
     loop: dict = {}
     loop["again"] = loop
-    nested: list = []
-    for _ in range(5000):
-        nested = [nested]
-    for bad in (loop, {"nested": nested}, {"huge": 10**5000}):
+    for bad in (loop, {"huge": 10**5000}):
         with pytest.raises((ValueError, RecursionError)):
             made.charge(EACH, bad)
     assert made.spent == Ledger(path).spent == EACH.epsilon  # before anything was written
