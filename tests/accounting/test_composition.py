@@ -82,32 +82,6 @@ def test_fixed_queries_attain_the_formula_and_no_pair_passes_it(each, count, eps
     assert abs(back - epsilon) < 1e-7
 
 
-def adaptive_by_search(each, count, epsilon, points):
-    """The recursion over a grid of t: from below, since the best t may lie between."""
-    if count == 0:
-        return max(-expm1(epsilon), 0.0)
-    best = 0.0
-    for t in np.linspace(0, each, points):
-        up = expm1(t - each) / expm1(-each)
-        later = [
-            adaptive_by_search(each, count - 1, epsilon - loss, points) for loss in (t, t - each)
-        ]
-        best = max(best, up * later[0] + (1 - up) * later[1])
-    return best
-
-
-@pytest.mark.parametrize(
-    ("each", "count", "epsilon"),
-    [(3.0, 2, 1.0), pytest.param(0.4, 3, 0.3, marks=pytest.mark.slow)],
-)
-def test_adaptive_queries_stay_below_the_recursion(each, count, epsilon):
-    found = bounded_range_delta(each, count=count, epsilon=epsilon, queries="adaptive")
-    by_search = adaptive_by_search(each, count, epsilon, 41)
-    assert by_search <= found <= 1.01 * by_search
-    back = bounded_range_epsilon(each, count=count, delta=found, queries="adaptive")
-    assert epsilon - 1e-4 * each <= back < epsilon + 2e-3 * each
-
-
 @pytest.mark.parametrize("queries", ["fixed", "adaptive"])
 def test_ends_of_bounded_range(queries):
     at = {"count": 4, "queries": queries}

@@ -231,35 +231,6 @@ def test_deltas_of_mechanisms_keep_their_part():
         basic.charge(Guarantee(1e-9, inf, "swap", delta=1e-9))
 
 
-def test_larger_budgets_admit_at_least_as_much():
-    noise = Guarantee(neighbors="add_remove", zcdp=0.05)
-    some = (
-        Guarantee(0.2, 0.2, "add_remove"),
-        Guarantee(0.4, inf, "add_remove"),
-        Guarantee(0.05, inf, "add_remove", delta=1e-8),
-        noise,
-        poisson_subsample(noise, probability=0.05),
-    )
-    rng = np.random.default_rng(0)
-    for orders, _ in product(((), (8.0, 32.0)), range(20)):
-        budgets = [
-            PrivacyFilter(epsilon, delta, "add_remove", mechanism_delta=reserved, orders=orders)
-            for epsilon, delta, reserved in (
-                (2.5, 1e-7, 5e-8),
-                (3.0, 1e-7, 5e-8),
-                (3.0, 1e-4, 5e-8),
-                (3.0, 1e-4, 5e-6),
-            )
-        ]
-        for index in rng.integers(0, len(some) if orders else 4, 40):
-            room = [budget.allows(some[index]) for budget in budgets]
-            assert room == sorted(room)
-            if not room[0]:  # the others have at least what the least one has
-                break
-            for budget in budgets:
-                budget.charge(some[index])
-
-
 def test_curves_are_charged_at_public_orders():
     step = poisson_subsample(Guarantee(neighbors="add_remove", zcdp=0.125), probability=0.02)
     budget, count = PrivacyFilter(2.0, 1e-6, "add_remove", orders=(9.0, 12.0, 16.0)), 0
@@ -444,22 +415,15 @@ def test_gaussian_noise_is_admitted_by_its_own_rule():
     """
     for mu, admitted in ((0.05, 22), (0.1, 5)):
         budget, each = PrivacyFilter(1.0, 1e-6, "swap"), Guarantee(neighbors="swap", gdp=mu)
-        for _ in range(admitted):
-            budget.charge(each)
+        budget.charge(admitted * each)
         assert not budget.allows(each)
         assert (admitted * each).epsilon_at(1e-6) <= 1.0
-        assert (
-            pickle.loads(pickle.dumps(budget)).remaining
-            == copy.deepcopy(budget).remaining
-            == budget.remaining
-            < mu**2 / 2
-        )
+        assert not pickle.loads(pickle.dumps(budget)).allows(each)
     other = Guarantee(0.05, 0.05, "swap")
-    mixed = PrivacyFilter(1.0, 1e-6, "swap")
+    mixed, begun = PrivacyFilter(1.0, 1e-6, "swap"), PrivacyFilter(1.0, 1e-6, "swap")
     mixed.charge(each)
     mixed.charge(other)  # within what is left for zCDP
     assert not mixed.allows(4 * each)
-    begun = PrivacyFilter(1.0, 1e-6, "swap")
     begun.charge(other)
     assert begun.budget > mixed.budget
     assert not begun.allows(5 * each)

@@ -124,14 +124,6 @@ def test_more_noise_fewer_steps_and_a_larger_delta_cost_less():
         assert (np.diff(found, axis=axis) >= 0).all()
 
 
-def test_three_kinds_together_cost_no_more_than_any_rule_says():
-    noise = Guarantee(neighbors="swap", gdp=0.1)
-    spent = Guarantee(0.3, inf, "swap") + noise + Guarantee(0.3, 0.3, "swap")
-    rules = spent.rules_at(1e-5)
-    assert spent.epsilon_at(1e-5) == rules["losses"] < 0.98 * min(rules["rdp"], rules["gaussian"])
-    assert spent.delta_at(rules["losses"]) <= 1.02e-5
-
-
 def test_a_delta_of_a_part_is_paid():
     """Ten mechanisms that are (0.1, 1e-7)-DP: the exact delta, by the binomial sum and the product
     of what is kept.

@@ -43,19 +43,14 @@ def test_golden_values(x64):
 def test_the_ends_of_float32():
     """Where e^epsilon or the probability is beyond it; both functions are inverses."""
     epsilon = np.array([1e-6, 0.01, 1.0, 50.0, 300.0], np.float32)[:, None]
-    p = np.array([1e-6, 0.01, 0.5, 1.0], np.float32)
+    p = np.array([1e-30, 1e-6, 0.01, 0.5, 1.0], np.float32)
 
     @jax.jit
     def run(epsilon, p):
         before = accounting.epsilon_before_sampling(epsilon, probability=p)
         return accounting.subsampled_epsilon(before, probability=p)
 
-    np.testing.assert_allclose(run(epsilon, p), np.broadcast_to(epsilon, (5, 4)), rtol=3e-6)
-    big = accounting.subsampled_epsilon(
-        np.array([88.0, 50.0, 40.0]), probability=np.array([2e-38, 1e-28, 1e-20])
-    )
-    exact = [1.459378, 5.1847e-7, np.log1p(1e-20 * np.expm1(40.0))]
-    np.testing.assert_allclose(big, exact, rtol=2e-4)
+    np.testing.assert_allclose(run(epsilon, p), np.broadcast_to(epsilon, (5, 5)), rtol=3e-6)
     assert poisson_subsample(Guarantee(1e-10, inf, "add_remove"), probability=1e-320).epsilon > 0
 
 
@@ -104,9 +99,6 @@ def test_a_subsampled_mechanism_by_enumeration(probability):
     assert spread > probability * epsilon
     assert (curve <= promised.rdp(ORDERS)).all()
     assert (curve > np.maximum(0.3 * promised.rdp(ORDERS), half.rdp(ORDERS))).all()
-    # What is implied by the range of the whole is far larger.
-    implied = Guarantee(promised.epsilon, promised.bounded_range, "add_remove")
-    assert implied.rdp(2.0) > 2.5 * promised.rdp(2.0)
     # Replaced records: the theorem does not cover them, and its number is passed.
     swaps = [
         np.abs(np.log(np.divide(*(subsampled((*data, v), epsilon, probability) for v in pair))))
@@ -221,32 +213,6 @@ def test_zcdp_by_subsampling(epsilon, p):
     assert draw.rho < 0.5 * Guarantee(draw.epsilon, draw.bounded_range, "add_remove").rho
     # Control: far out the divergence over the order says too little
     assert worst > draw.rdp(1e4) / 1e4
-
-
-@pytest.mark.parametrize(("sigma", "p", "count"), [(1.0, 0.01, 1), (4.0, 0.5, 50)])
-def test_gaussian_noise_by_its_losses(sigma, p, count):
-    """As Google's accountant has it, and not by a mu or a probability that is 2 % off; Renyi
-    divergences are far above.
-    """
-    library = pytest.importorskip(
-        "dp_accounting.pld.privacy_loss_distribution",
-        reason="the extra accounting is not installed",
-    )
-    theirs = library.from_gaussian_mechanism(
-        sigma, value_discretization_interval=1e-4, sampling_prob=p
-    ).self_compose(count)
-    expected = theirs.get_epsilon_for_delta(1e-6)
-
-    def spent(mu, p):
-        return count * poisson_subsample(Guarantee(neighbors="add_remove", gdp=mu), probability=p)
-
-    found = spent(1 / sigma, p)
-    assert found.best_rule_at(1e-6)[0] == "losses"
-    assert found.epsilon_at(1e-6) == pytest.approx(expected, rel=1e-3)
-    assert found.delta_at(1.0) == pytest.approx(theirs.get_delta_for_epsilon(1.0), rel=5e-3)
-    for wrong in (spent(0.98 / sigma, p), spent(1 / sigma, 0.98 * p)):
-        assert wrong.epsilon_at(1e-6) < (1 - 1e-3) * expected
-    assert found.rules_at(1e-6)["rdp"] > 1.02 * expected
 
 
 def test_losses_beside_other_mechanisms():

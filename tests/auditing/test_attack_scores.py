@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dpjax.auditing import audit_scores, epsilon_lower_bound, p_value, roc_lower_bound
-from dpjax.numerics.binomial import upper_tail
+from dpjax.numerics import binomial as limits
 from tests.auditing.pairs import binomial
 from tests.support.statistics import FALSE_POSITIVE_RATE
 
@@ -43,7 +43,7 @@ def test_the_choice_of_the_guesses_is_paid_for():
     # The control: the best as if it were alone
     for bounds, too_often in ((corrected, False), (plain, True)):
         times = np.count_nonzero(bounds > epsilon)
-        chance = upper_tail(times, trials=runs, probability=0.05)
+        chance = limits.upper_tail(times, trials=runs, probability=0.05)
         assert (chance < FALSE_POSITIVE_RATE) == too_often
 
 
@@ -99,9 +99,12 @@ def test_thresholds_hold_together_and_a_loud_mechanism_is_caught():
     found = bound(scores)
     assert found[3] == 0
     assert 0.7 < found.max() <= 1
-    each = 1 - FALSE_POSITIVE_RATE / 4
-    alone = [bound(scores, thresholds=t, confidence=each) for t in thresholds]
-    np.testing.assert_allclose(found, alone, rtol=1e-9)
+    # Clopper and Pearson's limits, two of them for each of four thresholds
+    shown = [[np.sum(scores[of] >= t) for t in thresholds] for of in (present, ~present)]
+    at = {"trials": present.size / 2, "error": FALSE_POSITIVE_RATE / 8}
+    true, false = limits.lower_limit(shown[0], **at), limits.upper_limit(shown[1], **at)
+    exact = np.log(np.maximum(true / false, (1 - false) / (1 - true)))
+    np.testing.assert_allclose(found, np.maximum(exact, 0), rtol=1e-9)
     assert (bound(scores, delta=0.05)[:3] < found[:3]).all()
     # The control: epsilon is 1.43
     assert bound(present + rng.laplace(scale=0.7, size=present.size)).max() > 1

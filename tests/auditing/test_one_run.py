@@ -180,6 +180,6 @@ def test_hostile_scores_are_guesses_like_others():
     cost = np.zeros((20_000, 2))
     cost[:4] = [[np.nan, 0.0], [0.0, 0.0], [np.inf, 0.0], [0.0, 1.0]]
     pair = [Finite(jnp.arange(2.0), jnp.asarray(c), jnp.ones(())) for c in (cost, cost[:, ::-1])]
-    for seed in range(3):
+    for seed in range(8):
         assert audited(pair, 1, seed).correct == 1  # the third row gives itself away
     assert audited(pair, 4).epsilon == 0

@@ -78,25 +78,18 @@ def test_additions_and_removals_of_the_right_distribution_stay_within_epsilon(x6
     assert {bool(np.isnan(w.value)) for w in worst} == {True, False}
 
 
-def test_the_neighbor_is_the_change_and_has_the_loss(x64):
-    x = np.array([np.nan, 6.0, 1.0, 30.0])
+@pytest.mark.parametrize(("others", "removed"), [((6.0, 1.0), False), ((0.0, 0.0), True)])
+def test_the_neighbor_is_the_change_and_has_the_loss(others, removed, x64):
+    x = np.array([np.nan, *others, 30.0])
     found = worst_neighbor(
         x, add_remove_distribution, neighbors="add_remove", chunk_size=64, refine=1, **RANGE
     )
     before = np.array([False, True, True, True, False])
-    np.testing.assert_array_equal(np.asarray(found.x)[1:4], [6, 1, 20])
-    np.testing.assert_array_equal(
-        np.flatnonzero(np.asarray(found.mask) != before), [int(found.place)]
-    )
-    assert np.isnan(found.value) or found.x[found.place] == found.value
-    rows = np.stack([[0.0, 6.0, 1.0, 20.0, 0.0], found.x])
-
-    @jax.jit
-    def densities(rows, masks):
-        y = jnp.linspace(0, 20, 4001)[:, None]
-        return add_remove_distribution(rows, masks).log_prob(jnp.broadcast_to(y, (4001, 2)))
-
-    one, other = np.asarray(densities(rows, np.stack([before, found.mask]))).T
+    np.testing.assert_array_equal(np.asarray(found.x)[1:4], [*others, 20])
+    (place,) = np.flatnonzero(np.asarray(found.mask) != before)
+    assert (place, bool(np.isnan(found.value))) == (int(found.place), removed)
+    assert removed or found.x[place] == found.value
+    one, other = densities(np.stack([[0.0, *others, 20.0, 0.0], found.x]), [before, found.mask]).T
     worst = np.abs(one - other).max()
     assert worst <= float(found.score) * (1 + 1e-12)
     assert worst == pytest.approx(float(found.score), rel=1e-2)
@@ -197,3 +190,9 @@ def test_distributions_on_multiples_are_audited_multiple_by_multiple(x64):
     wide = rounded(x[0], upper=2e6, resolution=1)
     with pytest.raises(ValueError, match="use a coarser one"):
         privacy_loss(wide, wide)
+
+
+def densities(rows, masks):
+    y = np.broadcast_to(np.linspace(0, 20, 4001)[:, None], (4001, 2))
+    found = jax.jit(lambda rows, masks: add_remove_distribution(rows, masks).log_prob(y))
+    return np.asarray(found(rows, np.stack(masks)))
