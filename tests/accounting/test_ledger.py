@@ -387,7 +387,7 @@ class Spender:
 
 
 @pytest.mark.parametrize(
-    ("kills", "total"), [(2, 128), pytest.param(50, 2048, marks=pytest.mark.slow)]
+    ("kills", "total"), [(2, 128), pytest.param(20, 512, marks=pytest.mark.slow)]
 )
 def test_killed_at_any_moment_nothing_is_lost_and_nothing_overspent(path, kills, total):
     """Two processes at a time; one of them is killed, and another one takes its place. The last two
