@@ -156,3 +156,21 @@ def test_edges(replacement):
             fixed_size_subsample(loose, **size)
     else:  # by the curve
         assert few.rho < 0.95 * Guarantee(few.epsilon, inf, "swap").rho
+
+
+def test_agreement_with_dp_accounting():
+    """Theirs knows the moments, not bounds of them."""
+    library = pytest.importorskip("dp_accounting", reason="the extra accounting is not installed")
+    rdp = pytest.importorskip("dp_accounting.rdp.rdp_privacy_accountant")
+    for deviation, taken, records in ((2.0, 10, 1000), (1.0, 100, 1000), (4.0, 5, 100)):
+        event = library.SampledWithoutReplacementDpEvent(
+            records, taken, library.GaussianDpEvent(deviation)
+        )
+        noise = Guarantee(neighbors="swap", gdp=1 / deviation)
+        found = fixed_size_subsample(noise, taken=taken, public_n=records, replacement="without")
+        for order in (2, 4, 16):
+            theirs = rdp.RdpAccountant([order], library.NeighboringRelation.REPLACE_ONE)
+            theirs.compose(event)
+            # From their epsilon at a delta, the divergence
+            back = theirs.get_epsilon(1e-9) - log(1e9 / order) / (order - 1) - log1p(-1 / order)
+            assert back * (1 - 1e-9) <= found.rdp(order) <= 1.15 * back

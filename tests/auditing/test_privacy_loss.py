@@ -3,6 +3,7 @@
 import json
 import pathlib
 from dataclasses import replace
+from fractions import Fraction
 from functools import cache
 
 import jax
@@ -372,3 +373,35 @@ def test_what_has_no_common_loss():
             privacy_loss(line, other)
     with pytest.raises(ValueError, match="same candidates"):
         privacy_loss(finite, Finite(jnp.zeros(3), jnp.zeros(3), jnp.zeros(())))
+
+
+MULTIPLES = np.arange(0.0, 10.25, 0.5)
+
+
+def rounded(x, upper=10, resolution=0.5):
+    profile = median(x, lower=0, upper=upper, neighbors="swap", resolution=resolution)
+    return piecewise_laplace(profile, 1.0)
+
+
+def test_distributions_on_multiples_are_audited_multiple_by_multiple(x64):
+    x = np.array([[1.0, 4.5, 6.0, 6.0], [1.0, 10.0, 6.0, 6.0]])
+    made = jax.jit(rounded, static_argnames=("upper", "resolution"))
+    one, other = (made(rows) for rows in x)
+    logs = jax.jit(lambda distribution: distribution.log_prob(MULTIPLES))
+    ratios = np.asarray(logs(one)) - np.asarray(logs(other))
+    loss = privacy_loss(one, other)
+    assert 0.3 < float(loss.epsilon) == pytest.approx(np.abs(ratios).max(), rel=1e-12)
+    assert float(loss.bounded_range) == pytest.approx(np.ptp(ratios), rel=1e-12)
+    with pytest.raises(TypeError, match="outside jit"):
+        jax.jit(lambda one: privacy_loss(one, other).epsilon)(one)
+    with pytest.raises(ValueError, match="the same resolution"):
+        privacy_loss(one, replace(other, resolution=Fraction(1)))
+    wide = made(x[0], upper=2e6, resolution=1)
+    with pytest.raises(ValueError, match="use a coarser one"):
+        privacy_loss(wide, wide)
+
+
+def densities(rows, masks):
+    y = np.broadcast_to(np.linspace(0, 20, 4001)[:, None], (4001, 2))
+    found = jax.jit(lambda rows, masks: add_remove_distribution(rows, masks).log_prob(y))
+    return np.asarray(found(rows, np.stack(masks)))
