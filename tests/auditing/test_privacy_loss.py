@@ -367,12 +367,23 @@ def test_suprema(edges, costs, found, dtype, resolution, x64):
 
 
 def test_what_has_no_common_loss():
-    line, finite = laplace_pair(1.0)[0], responses(np.ones(()))[0]
-    for other in (np.zeros(3), finite):
-        with pytest.raises(TypeError, match="privacy_loss takes two"):
-            privacy_loss(line, other)
-    with pytest.raises(ValueError, match="same candidates"):
-        privacy_loss(finite, Finite(jnp.zeros(3), jnp.zeros(3), jnp.zeros(())))
+    """Nothing is compiled."""
+
+    def of(pick):
+        line, finite, other = (
+            laplace_pair(1.0)[0],
+            responses(1.0)[0],
+            Finite(*jnp.zeros((2, 3)), 1.0),
+        )
+        return privacy_loss(*pick(line, finite, other)).epsilon
+
+    for pick, error, message in (
+        (lambda line, finite, other: (line, np.zeros(3)), TypeError, "privacy_loss takes two"),
+        (lambda line, finite, other: (line, finite), TypeError, "privacy_loss takes two"),
+        (lambda line, finite, other: (finite, other), ValueError, "same candidates"),
+    ):
+        with pytest.raises(error, match=message):
+            jax.eval_shape(lambda pick=pick: of(pick))
 
 
 MULTIPLES = np.arange(0.0, 10.25, 0.5)
@@ -399,9 +410,3 @@ def test_distributions_on_multiples_are_audited_multiple_by_multiple(x64):
     wide = made(x[0], upper=2e6, resolution=1)
     with pytest.raises(ValueError, match="use a coarser one"):
         privacy_loss(wide, wide)
-
-
-def densities(rows, masks):
-    y = np.broadcast_to(np.linspace(0, 20, 4001)[:, None], (4001, 2))
-    found = jax.jit(lambda rows, masks: add_remove_distribution(rows, masks).log_prob(y))
-    return np.asarray(found(rows, np.stack(masks)))
