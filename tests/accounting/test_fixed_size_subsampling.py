@@ -3,7 +3,7 @@ it holds under.
 """
 
 import itertools
-from math import comb, exp, expm1, inf, log, log1p
+from math import comb, expm1, inf, log, log1p
 
 import numpy as np
 import pytest
@@ -12,210 +12,165 @@ from scipy.special import logsumexp
 from dpjax.accounting import Guarantee, fixed_size_subsample
 
 ORDERS = np.array([1.5, 2.0, 3.0, 5.0, 12.0, 40.0])
-
-
-def samples(data, taken, replacement):
-    """All samples, equally likely, in order (which changes nothing without replacement)."""
-    return (
-        itertools.product(data, repeat=taken)
-        if replacement == "with"
-        else itertools.permutations(data, taken)
-    )
+WAYS = pytest.mark.parametrize("replacement", ["with", "without"])
 
 
 def output(data, epsilon, taken, replacement):
     """The exponential mechanism for the most frequent of three values on a sample, by enumeration;
     a swap moves two counts.
     """
+    samples = (
+        itertools.product(data, repeat=taken)
+        if replacement == "with"
+        else itertools.permutations(data, taken)
+    )
     found = []
-    for sample in samples(data, taken, replacement):
+    for sample in samples:
         weights = np.exp(epsilon / 2 * np.bincount(sample, minlength=3))
         found.append(weights / weights.sum())
     return np.mean(found, axis=0)
 
 
-def renyi(p, q, order):
-    both = (p > 0) & (q > 0)
-    return logsumexp(order * np.log(p[both]) + (1 - order) * np.log(q[both])) / (order - 1)
+def renyi(p, q):
+    """At all orders."""
+    both, a = (p > 0) & (q > 0), ORDERS[:, None]
+    return logsumexp(a * np.log(p[both]) + (1 - a) * np.log(q[both]), axis=1) / (ORDERS - 1)
 
 
-@pytest.mark.parametrize("replacement", ["with", "without"])
+@WAYS
 def test_a_mechanism_on_samples_by_enumeration(replacement):
-    epsilon, taken, records = 1.5, 2, 4
-    losses, curve = [0.0], np.zeros(ORDERS.size)
-    for rest in itertools.combinations_with_replacement(range(3), records - 1):
+    epsilon, size = 1.5, {"taken": 2, "public_n": 4, "replacement": replacement}
+    losses, curves = [], []
+    for rest in itertools.combinations_with_replacement(range(3), 3):
         for old, new in itertools.permutations(range(3), 2):
-            p, q = (output((*rest, value), epsilon, taken, replacement) for value in (old, new))
+            p, q = (output((*rest, value), epsilon, 2, replacement) for value in (old, new))
             losses.append(np.abs(np.log(p / q)).max())
-            curve = np.maximum(curve, [renyi(p, q, order) for order in ORDERS])
-    promised, half = (
-        fixed_size_subsample(
-            Guarantee(e, e, "swap"), taken=taken, public_n=records, replacement=replacement
-        )
-        for e in (epsilon, epsilon / 3)
+            curves.append(renyi(p, q))
+    promised, less = (
+        fixed_size_subsample(Guarantee(e, e, "swap"), **size) for e in (epsilon, epsilon / 3)
     )
-    assert 0.4 * promised.epsilon < max(losses) <= promised.epsilon
-    assert max(losses) > half.epsilon  # control
+    assert max(0.4 * promised.epsilon, less.epsilon) < max(losses) <= promised.epsilon
+    curve = np.max(curves, axis=0)
     assert (curve <= promised.rdp(ORDERS)).all()
-    assert (curve > half.rdp(ORDERS)).any()
-    few = fixed_size_subsample(
-        Guarantee(0.5, 0.5, "swap"), taken=10, public_n=1000, replacement="without"
-    )
-    assert few.rho < 0.95 * Guarantee(few.epsilon, inf, "swap").rho  # of the curve
+    assert (curve > less.rdp(ORDERS)).any()  # control
 
 
-def answers(copies, epsilon):
-    """The probability of yes, which grows by e^epsilon with each copy of one record: groups of k
+def binomial(taken, records):
+    share = 1 / records
+    return [comb(taken, k) * share**k * (1 - share) ** (taken - k) for k in range(taken + 1)]
+
+
+@WAYS
+def test_the_epsilon_is_attained(replacement):
+    """By the probability of yes, which grows by e^epsilon with each copy of one record: groups of k
     cost k epsilon.
     """
-    return 1e-3 * exp(copies * epsilon)
-
-
-@pytest.mark.parametrize("replacement", ["with", "without"])
-def test_the_epsilon_is_attained(replacement):
     taken, records, epsilon = 3, 7, 0.8
-    share = 1 - (1 - 1 / records) ** taken if replacement == "with" else taken / records
-    if replacement == "with":
-        weights = [
-            comb(taken, k) * (1 / records) ** k * (1 - 1 / records) ** (taken - k)
-            for k in range(taken + 1)
-        ]
-    else:
-        weights = [1 - share, share]
-    yes = sum(weight * answers(k, epsilon) for k, weight in enumerate(weights))
-    promised = fixed_size_subsample(
-        Guarantee(epsilon, inf, "swap"), taken=taken, public_n=records, replacement=replacement
-    )
-    assert log(yes / answers(0, epsilon)) == pytest.approx(promised.epsilon, rel=1e-12)
-    assert log(yes / answers(0, epsilon)) <= promised.epsilon
+    size = {"taken": taken, "public_n": records, "replacement": replacement}
+    weights = binomial(taken, records) if replacement == "with" else [4 / 7, 3 / 7]
+    copies = np.arange(len(weights))
+    grown = log(weights @ np.exp(copies * epsilon))
+    promised = fixed_size_subsample(Guarantee(epsilon, inf, "swap"), **size)
+    assert grown <= promised.epsilon == pytest.approx(grown, rel=1e-12)
     # Control: the formula without replacement, at the probability of being taken at all
     if replacement == "with":
-        assert promised.epsilon > 1.01 * log1p(share * expm1(epsilon))
-    loose = fixed_size_subsample(
-        Guarantee(epsilon, inf, "swap", delta=1e-6),
-        taken=taken,
-        public_n=records,
-        replacement=replacement,
-    )
-    groups = [1e-6 * expm1(k * epsilon) / expm1(epsilon) for k in range(taken + 1)]
+        assert promised.epsilon > 1.01 * log1p((1 - weights[0]) * expm1(epsilon))
+    loose = fixed_size_subsample(Guarantee(epsilon, inf, "swap", delta=1e-6), **size)
     assert loose.epsilon == promised.epsilon
-    assert loose.delta == pytest.approx(
-        sum(weight * delta for weight, delta in zip(weights, groups, strict=False)), rel=1e-9
-    )
+    groups = 1e-6 * np.expm1(copies * epsilon) / expm1(epsilon)
+    assert loose.delta == pytest.approx(weights @ groups, rel=1e-9)
 
 
 @pytest.mark.parametrize("deviation", [1.0, 3.0])
 def test_gaussian_noise_by_quadrature(deviation):
     """The record is worth 0, 1/2 or 1, and what takes its place another of them."""
     share, z = 0.1, np.linspace(-40, 90, 6001)
-
-    def normal(mean):
-        return (
-            np.exp(-np.square((z - mean) / deviation) / 2)
-            / (np.sqrt(2 * np.pi) * deviation)
-            * (z[1] - z[0])
-        )
-
-    worst = np.zeros(ORDERS.size)
-    for mine, other, instead in itertools.permutations((0.0, 0.5, 1.0)):
-        p, q = ((1 - share) * normal(instead) + share * normal(value) for value in (mine, other))
-        worst = np.maximum(worst, [renyi(p, q, order) for order in ORDERS])
+    normal = {
+        mean: np.exp(-np.square((z - mean) / deviation) / 2)
+        * ((z[1] - z[0]) / (np.sqrt(2 * np.pi) * deviation))
+        for mean in (0.0, 0.5, 1.0)
+    }
+    worst = np.max(
+        [
+            renyi(*((1 - share) * normal[instead] + share * normal[value] for value in pair))
+            for *pair, instead in itertools.permutations(normal)
+        ],
+        axis=0,
+    )
     noise = Guarantee(neighbors="swap", gdp=1 / deviation)
-    promised = fixed_size_subsample(noise, taken=10, public_n=100, replacement="without").rdp(
-        ORDERS
+    promised, less = (
+        fixed_size_subsample(noise, taken=taken, public_n=100, replacement="without").rdp(ORDERS)
+        for taken in (10, 2)
     )
     assert (worst <= promised).all()
     assert (promised < noise.rdp(ORDERS)).all()
-    # Control
-    assert (
-        worst
-        > fixed_size_subsample(noise, taken=2, public_n=100, replacement="without").rdp(ORDERS)
-    ).any()
+    assert (worst > less).any()  # control
 
 
 def test_with_replacement_by_quadrature():
     """Gaussian noise on a sum of five draws out of twenty: the record is worth 1, and 0 takes its
     place.
     """
-    z, taken, records = np.linspace(-30, 60, 6001), 5, 20
-    normal = [
-        np.exp(-np.square(z - k / 2) / 2) / np.sqrt(2 * np.pi) * (z[1] - z[0])
-        for k in range(taken + 1)
-    ]
-    weights = [
-        comb(taken, k) * (1 / records) ** k * (1 - 1 / records) ** (taken - k)
-        for k in range(taken + 1)
-    ]
-    p, q = sum(weight * density for weight, density in zip(weights, normal, strict=True)), normal[0]
-    promised = fixed_size_subsample(
-        Guarantee(neighbors="swap", gdp=0.5), taken=taken, public_n=records, replacement="with"
-    )
-    orders = ORDERS[:4]
-    worst = np.array([max(renyi(p, q, order), renyi(q, p, order)) for order in orders])
-    assert (worst <= promised.rdp(orders)).all()
-    # Control: copies that are counted once; 12 at order 5, where the sum is up to five times as far
-    # away.
+    z, weights = np.linspace(-30, 60, 6001), binomial(5, 20)
+    normal = np.exp(-np.square(z - np.arange(6)[:, None] / 2) / 2) / np.sqrt(2 * np.pi)
+    normal *= z[1] - z[0]
+    p, q = weights @ normal, normal[0]
+    noise = Guarantee(neighbors="swap", gdp=0.5)
+    promised = fixed_size_subsample(noise, taken=5, public_n=20, replacement="with").rdp(ORDERS)
+    worst = np.maximum(renyi(p, q), renyi(q, p))[:5]
+    assert (worst <= promised[:5]).all()
+    # Control: copies that are counted once; the sum is up to five times as far away.
     once = (1 - weights[0]) * normal[1] + weights[0] * q
-    assert worst[-1] > 1.5 * renyi(once, q, orders[-1])
+    assert (worst[3:] > 1.5 * renyi(once, q)[3:5]).all()
+
+
+@WAYS
+def test_edges(replacement):
+    size = {"taken": 10, "public_n": 1000, "replacement": replacement}
+    once, loose = Guarantee(0.5, 0.5, "swap"), Guarantee(800.0, inf, "swap", delta=1e-6)
+    few, same, nothing, tiny, wide = (
+        fixed_size_subsample(spent, **size)
+        for spent in (
+            once,
+            once + once,
+            Guarantee(0.0, 0.0, "swap"),
+            Guarantee(1e-300, inf, "swap"),
+            Guarantee(800.0, inf, "swap"),
+        )
+    )
+    assert same.epsilon > (2 * few).epsilon  # on one sample, two mechanisms cost more than on two
+    assert nothing.rho == 0 < tiny.rho
+    assert tiny.epsilon == pytest.approx(1e-302)
+    assert 700 < wide.epsilon < inf
+    everyone = fixed_size_subsample(once, taken=1, public_n=1, replacement=replacement)
+    assert everyone.epsilon == pytest.approx(0.5)
+    for bad, message in (
+        (Guarantee(1.0, 1.0, "add_remove"), "swap"),
+        (Guarantee(neighbors="swap"), "is known"),
+        (Guarantee(neighbors="swap", zcdp=0.1) + loose, "is known"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            fixed_size_subsample(bad, **size)
+    if replacement == "with":  # ten copies multiply a delta by e^(9 epsilon)
+        with pytest.raises(ValueError, match="neither"):
+            fixed_size_subsample(loose, **size)
+    else:  # by the curve
+        assert few.rho < 0.95 * Guarantee(few.epsilon, inf, "swap").rho
 
 
 def test_agreement_with_dp_accounting():
+    """Theirs knows the moments, not bounds of them."""
     library = pytest.importorskip("dp_accounting", reason="the extra accounting is not installed")
-    accountant = pytest.importorskip("dp_accounting.rdp.rdp_privacy_accountant").RdpAccountant
-    orders = [2, 3, 4, 8, 16]
+    rdp = pytest.importorskip("dp_accounting.rdp.rdp_privacy_accountant")
     for deviation, taken, records in ((2.0, 10, 1000), (1.0, 100, 1000), (4.0, 5, 100)):
-        theirs = accountant(orders, library.NeighboringRelation.REPLACE_ONE)
-        theirs.compose(
-            library.SampledWithoutReplacementDpEvent(
-                records, taken, library.GaussianDpEvent(deviation)
-            )
+        event = library.SampledWithoutReplacementDpEvent(
+            records, taken, library.GaussianDpEvent(deviation)
         )
         noise = Guarantee(neighbors="swap", gdp=1 / deviation)
-        found = fixed_size_subsample(
-            noise, taken=taken, public_n=records, replacement="without"
-        ).rdp(orders)
-        # Theirs knows the moments, not bounds of them
-        assert (found >= np.array(theirs._rdp) * (1 - 1e-9)).all()
-        assert (found <= 1.15 * np.array(theirs._rdp)).all()
-
-
-def test_edges():
-    once = Guarantee(0.5, 0.5, "swap")
-    assert fixed_size_subsample(once, taken=9, public_n=9, replacement="without") == once
-    assert fixed_size_subsample(
-        once, taken=2, public_n=1, replacement="with"
-    ).epsilon == pytest.approx(1.0)
-    for replacement in ("with", "without"):
-        size = {"taken": 10, "public_n": 1000, "replacement": replacement}
-        assert fixed_size_subsample(Guarantee(0.0, 0.0, "swap"), **size).rho == 0
-        tiny = fixed_size_subsample(Guarantee(1e-300, inf, "swap"), **size)
-        assert tiny.epsilon == pytest.approx(1e-302)
-        assert tiny.rho > 0
-        assert 700 < fixed_size_subsample(Guarantee(800.0, inf, "swap"), **size).epsilon < inf
-        for bad, message in (
-            (Guarantee(1.0, 1.0, "add_remove"), "swap"),
-            (Guarantee(neighbors="swap"), "is known"),
-            (
-                Guarantee(neighbors="swap", zcdp=0.1) + Guarantee(1.0, inf, "swap", delta=1e-6),
-                "is known",
-            ),
-        ):
-            with pytest.raises(ValueError, match=message):
-                fixed_size_subsample(bad, **size)
-    with pytest.raises(ValueError, match="neither"):  # ten copies multiply a delta by e^(9 epsilon)
-        fixed_size_subsample(
-            Guarantee(800.0, inf, "swap", delta=1e-6), taken=10, public_n=1000, replacement="with"
-        )
-    for bad in ({"taken": 0}, {"taken": 11}, {"public_n": 0}, {"replacement": "no"}):
-        with pytest.raises(ValueError, match=r"taken|public_n|replacement"):
-            fixed_size_subsample(
-                once, **{"taken": 2, "public_n": 10, "replacement": "without", **bad}
-            )
-    with pytest.raises(TypeError, match="sum of guarantees"):
-        fixed_size_subsample(0.1, taken=1, public_n=2, replacement="with")
-    same = fixed_size_subsample(once + once, taken=5, public_n=100, replacement="without")
-    assert same.epsilon == pytest.approx(log1p(0.05 * expm1(1.0)))
-    assert (
-        same.epsilon
-        > (2 * fixed_size_subsample(once, taken=5, public_n=100, replacement="without")).epsilon
-    )
+        found = fixed_size_subsample(noise, taken=taken, public_n=records, replacement="without")
+        for order in (2, 4, 16):
+            theirs = rdp.RdpAccountant([order], library.NeighboringRelation.REPLACE_ONE)
+            theirs.compose(event)
+            # From their epsilon at a delta, the divergence
+            back = theirs.get_epsilon(1e-9) - log(1e9 / order) / (order - 1) - log1p(-1 / order)
+            assert back * (1 - 1e-9) <= found.rdp(order) <= 1.15 * back

@@ -13,11 +13,8 @@ from dpjax.accounting import Guarantee, gdp_of, least_noise, poisson_subsample, 
         Guarantee(0.14, 0.14, "swap"),
         Guarantee(neighbors="swap", gdp=0.05),
         poisson_subsample(Guarantee(neighbors="add_remove", gdp=0.7), probability=0.01),
-        poisson_subsample(
-            Guarantee(0.5, 1.0, "add_remove", noise=("laplace", 0.5, 1.0)), probability=0.05
-        ),
     ],
-    ids=["bounded range", "gaussian", "subsampled", "Laplace noise"],
+    ids=["bounded range", "gaussian", "subsampled"],
 )
 def test_as_many_steps_as_fit(each):
     steps = steps_within(each, epsilon=1.0, delta=1e-6)
@@ -26,17 +23,11 @@ def test_as_many_steps_as_fit(each):
 
 
 def test_steps_of_pure_budgets():
-    assert steps_within(Guarantee(0.25, inf, "swap"), epsilon=1.0, delta=0.0) == 4
-    assert steps_within(Guarantee(1.1, inf, "swap"), epsilon=1.0, delta=0.0) == 0
+    for each, steps in ((0.25, 4), (0.01, 100), (1.1, 0)):
+        assert steps_within(Guarantee(each, inf, "swap"), epsilon=1.0, delta=0.0) == steps
     assert steps_within(Guarantee(0.1, inf, "swap", delta=1e-9), epsilon=1.0, delta=0.0) == 0
     with pytest.raises(ValueError, match="must have a cost"):
         steps_within(Guarantee(0.0, 0.0, "swap"), epsilon=1.0, delta=1e-6)
-
-
-def test_losses_admit_steps_where_renyi_divergences_admit_none():
-    step = poisson_subsample(Guarantee(neighbors="add_remove", gdp=1.0), probability=0.01)
-    by_renyi = Guarantee(neighbors="add_remove", renyi=step.renyi)
-    assert [steps_within(each, epsilon=1.0, delta=1e-6) for each in (by_renyi, step)] == [0, 120]
 
 
 def test_the_least_noise():
@@ -45,15 +36,11 @@ def test_the_least_noise():
 
     for epsilon in (0.1, 100.0):
         found = least_noise(training, epsilon=epsilon, delta=1e-6)
-        assert (
-            training(found).epsilon_at(1e-6)
-            <= epsilon
-            < training(found * (1 - 3e-6)).epsilon_at(1e-6)
-        )
+        less = training(found * (1 - 3e-6))
+        assert training(found).epsilon_at(1e-6) <= epsilon < less.epsilon_at(1e-6)
         assert found == pytest.approx(8 / gdp_of(epsilon, delta=1e-6), rel=2e-6)
     pure = least_noise(lambda scale: Guarantee(1 / scale, inf, "swap"), epsilon=4.0, delta=0.0)
-    assert pure == pytest.approx(0.25, rel=1e-5)
-    assert pure >= 0.25
+    assert 0.25 <= pure == pytest.approx(0.25, rel=1e-5)
     for cost, message in ((1.0, "no noise"), (0.01, "any noise")):
         with pytest.raises(ValueError, match=message):
             least_noise(lambda _, cost=cost: Guarantee(cost, inf, "swap"), epsilon=0.5, delta=1e-6)

@@ -14,6 +14,7 @@ import pytest
 
 import dpjax
 from dpjax.accounting import (
+    BudgetExceeded,
     Composition,
     Guarantee,
     PartitionFilter,
@@ -25,9 +26,9 @@ from dpjax.accounting import (
     parallel,
     poisson_subsample,
 )
-from dpjax.accounting.guarantee import promised, rounded_up
 
 LOST = 1e-3
+PURE = Guarantee(0.1, 0.1, "swap")
 APPROXIMATE = [
     Guarantee(neighbors="swap", delta=LOST, zcdp=0.01),
     Guarantee(1.0, inf, "swap", delta=LOST, zcdp=0.01),
@@ -47,14 +48,9 @@ def test_a_delta_is_never_lost(given, count):
     """
     least = 1 - (1 - LOST) ** count
     whole = count * given
-    pure = Guarantee(0.1, 0.1, "swap")
-    for spent in (
-        whole,
-        whole + pure,
-        pure + whole,
-        Composition.from_json(whole.to_json()),
-        pickle.loads(pickle.dumps(whole)),
-    ):
+    again = Composition.from_json(whole.to_json()), pickle.loads(pickle.dumps(whole))
+    assert again == (whole, whole)
+    for spent in (whole, whole + PURE, PURE + whole):
         assert spent.delta >= spent.slack >= count * Fraction(LOST)
         assert spent.rules_at(0.99 * least) == {}
         assert spent.epsilon_at(0.99 * least) == inf
@@ -62,31 +58,23 @@ def test_a_delta_is_never_lost(given, count):
         one = spent.guarantee()
         assert one.delta >= count * LOST
         assert "except with probability" in str(one) or str(one).startswith("(")
-        assert promised(one.delta) in str(one)
-    assert "-zCDP and (" not in str(whole)  # zCDP, and nothing said of the delta
-    if count == 1:
-        for same in (
-            copy.copy(given),
-            dataclasses.replace(given),
-            Guarantee.from_json(given.to_json()),
-            eval_of(given),
-        ):
-            assert same == given
-        assert dataclasses.replace(given, unit="row").delta == LOST
-        both = parallel(given, Guarantee(0.1, 0.1, "swap"), membership="by_position")
-        assert both.delta == LOST
     for budget in (
         PrivacyFilter(9.0, 1e-6, "swap"),
         PrivacyFilter(9.0, 0.0, "swap"),
         PrivacyOdometer(1e-6, "swap"),
+        PrivacyFilter(9.0, 0.5, "swap", mechanism_delta=0.99 * count * LOST),
+        PrivacyFilter(9.0, 0.5, "swap", mechanism_delta=0.99 * count * LOST, orders=(4.0, 8.0)),
     ):
-        with pytest.raises(ValueError, match=r"mechanism_delta|charges"):
+        with pytest.raises((ValueError, BudgetExceeded), match=r"mechanism_delta|charges|exceeds"):
             budget.charge(whole)
-    for orders in ((), (4.0, 8.0)):
-        with pytest.raises((ValueError, RuntimeError), match=r"charges|exceeds"):
-            PrivacyFilter(
-                9.0, 0.5, "swap", mechanism_delta=0.99 * count * LOST, orders=orders
-            ).charge(whole)
+
+
+@pytest.mark.parametrize("given", APPROXIMATE, ids=repr)
+def test_what_is_made_of_a_promise_keeps_its_delta(given):
+    for same in (copy.copy(given), dataclasses.replace(given)):
+        assert same == given == Guarantee.from_json(given.to_json())
+    assert dataclasses.replace(given, unit="row").delta == LOST
+    assert parallel(given, PURE, membership="by_position").delta == LOST
     added = dataclasses.replace(given, neighbors="add_remove")
     for sample in (
         lambda: poisson_subsample(added, probability=0.1),
@@ -103,49 +91,28 @@ def test_a_delta_is_never_lost(given, count):
             assert (found.renyi, found.noise) == ((), None)
 
 
-def eval_of(given):
-    return given if given.renyi else eval(repr(given))
-
-
 def test_approximate_zcdp():
     """Bun and Steinke (2016), section 8: rhos and deltas add up, and it is (epsilon, delta +
     delta')-DP.
     """
-    one = Guarantee(neighbors="swap", delta=1e-3, zcdp=0.01)
-    assert str(one) == "0.01-zCDP except with probability 0.001 under swap neighbors"
-    ten = 10 * one
+    ten = 10 * APPROXIMATE[0]
     assert (ten.rho, ten.slack) == (pytest.approx(0.1), pytest.approx(0.01))
-    assert ten.rho >= 10 * Fraction(0.01)
     exact = 10 * Guarantee(neighbors="swap", zcdp=0.01)
     assert ten.epsilon_at(0.02) == pytest.approx(
-        exact.epsilon_at(1 - 0.98 / (1 - 1e-3) ** 10), rel=1e-9
+        exact.epsilon_at(1 - 0.98 / (1 - LOST) ** 10), rel=1e-9
     )
-    assert one.epsilon_at(1e-3) == inf
     budget = PrivacyFilter(2.0, 0.01, "swap", mechanism_delta=0.005)
-    for _ in range(4):
-        budget.charge(one)
-    assert not budget.allows(2 * one)
+    budget.charge(4 * APPROXIMATE[0])
+    assert not budget.allows(2 * APPROXIMATE[0])
 
 
 def test_replaced_promises_are_the_honest_ones():
-    noise = Guarantee(neighbors="swap", gdp=1.0)
-    louder = dataclasses.replace(noise, gdp=3.0)
-    assert (noise.rho, louder.rho, louder.zcdp) == (0.5, 4.5, inf)
-    assert louder == Guarantee(neighbors="swap", gdp=3.0)
+    louder = dataclasses.replace(Guarantee(neighbors="swap", gdp=1.0), gdp=3.0)
+    assert (louder.rho, louder.zcdp) == (4.5, inf)
     assert louder.epsilon_at(1e-6) == pytest.approx(18.16, abs=0.01)
     laplace = Guarantee(1.0, 2.0, "swap", noise=("laplace", 1.0, 1.0))
     assert laplace.rho == pytest.approx(exp(-1))
     assert dataclasses.replace(laplace, noise=None).rho == pytest.approx(np.tanh(0.5))
-    filtered = PrivacyFilter(1.0, 0.0, "swap")
-    filtered.charge(Guarantee(0.75, inf, "swap"))
-    for same in (
-        copy.copy(filtered),
-        copy.deepcopy(filtered),
-        pickle.loads(pickle.dumps(filtered)),
-    ):
-        assert same.remaining == 0.25
-    with pytest.raises(TypeError):
-        dataclasses.replace(filtered, epsilon=2.0)
 
 
 def test_the_zcdp_of_laplace_noise_is_above_its_curve():
@@ -164,43 +131,31 @@ def test_noise_on_a_resolution_is_not_taken_for_that_on_the_line(number):
     profile = dpjax.count(jnp.arange(3.0))
     exact = optimal_pure_delta([1.0], [number], epsilon=number / 2)
     guarantee = dpjax.laplace.guarantee
-    for each in (
-        guarantee(profile, 1.0),
-        guarantee("add_remove", 1.0),
-        guarantee("add_remove", 1.0, bounded=True),
-    ):
-        assert each.noise is None
-        if each.bounded_range == 2.0:
-            assert (number * each).delta_at(number / 2) >= exact * (1 - 1e-12)
+    bounded = guarantee("add_remove", 1.0, bounded=True)
+    for each in (guarantee(profile, 1.0), guarantee("add_remove", 1.0)):
+        assert each.noise is bounded.noise is None
+        assert (number * each).delta_at(number / 2) >= exact * (1 - 1e-12)
     control = guarantee("add_remove", 1.0, continuous=True)
-    assert (number * control).rho < number * guarantee(profile, 1.0).rho
-    pytest.importorskip("dp_accounting", reason="the extra accounting is not installed")
-    assert (number * control).delta_at(number / 2) < 0.99 * exact
+    assert control.rho < guarantee(profile, 1.0).rho
     for wrong in (
         lambda: guarantee(profile, 1.0, continuous=True),
         lambda: guarantee("swap", 1.0, bounded=True, continuous=True),
     ):
         with pytest.raises(ValueError, match="resolution"):
             wrong()
+    pytest.importorskip("dp_accounting", reason="the extra accounting is not installed")
+    assert (number * control).delta_at(number / 2) < 0.99 * exact
 
 
 def test_sums_and_words_round_up():
     ten = 10 * Guarantee(0.1, 0.1, "swap", delta=0.01, zcdp=0.001)
     for found, each in ((ten.epsilon, 0.1), (ten.delta, 0.01), (ten.rho, 0.001)):
-        assert found >= 10 * Fraction(each)
-        assert found <= 10 * each * (1 + 1e-15)
-    assert str(ten).startswith(
-        "10 mechanisms: (1, 0.1)-DP and 0.01-zCDP except with probability 0.1"
-    )
-    assert (
-        str(Guarantee(0.12345649, inf, "swap", delta=1.23456789e-6))
-        == "(0.123457, 1.23457e-06)-DP under swap neighbors"
-    )
-    assert str(Guarantee(neighbors="swap", zcdp=0.12345611)).startswith("0.123457-zCDP")
-    rng = np.random.default_rng(0)
-    for number in rng.lognormal(size=200).tolist():
-        assert float(promised(number)) >= number
-        assert rounded_up(Fraction(number) / 3) * Fraction(3) >= Fraction(number)
+        assert Fraction(each) * 10 <= found <= 10 * each * (1 + 1e-15)
+    said = "10 mechanisms: (1, 0.1)-DP and 0.01-zCDP except with probability 0.1 and"
+    assert str(ten).startswith(said)
+    for number in np.random.default_rng(0).lognormal(size=200).tolist():
+        epsilon = str(Guarantee(number, inf, "swap")).split("-DP")[0]
+        assert number <= float(epsilon) < number * (1 + 1e-5)
 
 
 def test_pure_epsilons_round_up():
@@ -214,7 +169,7 @@ def test_pure_epsilons_round_up():
             assert float(left - left**2 / 2) / (1 + exp(-epsilon)) <= delta * (1 + 1e-12)
 
 
-@pytest.mark.parametrize("kind", [np.float16, np.float32, jnp.float32, jnp.bfloat16])
+@pytest.mark.parametrize("kind", [np.float16, jnp.bfloat16])
 def test_budgets_of_narrow_floats_are_compared_as_numbers(kind):
     """NumPy and JAX compare a float with a float16 in float16, where 1.0004 is 1."""
     for budget in (
@@ -226,37 +181,18 @@ def test_budgets_of_narrow_floats_are_compared_as_numbers(kind):
         assert budget.allows(Guarantee(1.0, inf, "swap"))
     part = PrivacyFilter(1.0, 0.125, "swap", mechanism_delta=kind(2.0**-10))
     assert not part.allows(Guarantee(1.0, inf, "swap", delta=2.0**-10 * (1 + 1e-9)))
-    assert PrivacyFilter(kind(1.0), 1e-6, "swap").budget == PrivacyFilter(1.0, 1e-6, "swap").budget
-
-
-def test_a_budget_and_its_sessions_are_for_one_unit():
-    """Otherwise a person with two rows would lose 1.5 under a promise of 1 for a person."""
-    row, person = (Guarantee(0.1, 0.1, "add_remove", unit=unit) for unit in ("row", "person"))
-    whole = PrivacyFilter(1.0, 0.0, "add_remove")
-    first, second = whole.session(0.25), whole.session(0.25)
-    first.charge(row)
-    assert whole.unit == second.unit == "row"
-    for budget in (whole, second):
-        with pytest.raises(ValueError, match="for a person"):
-            budget.charge(person)
-    alone = copy.deepcopy(PrivacyFilter(1.0, 0.0, "add_remove"))
-    alone.charge(person)
-
-
-def test_noise_on_subsamples_is_of_add_remove_neighbors():
-    for neighbors in ("swap", "edge"):
-        with pytest.raises(ValueError, match="add_remove"):
-            Guarantee(neighbors=neighbors, noise=("gaussian", 1.0, 0.1))
-        assert Guarantee(neighbors=neighbors, gdp=1.0, noise=("gaussian", 1.0, 1.0)).gdp == 1.0
 
 
 def test_a_delta_that_underflows_is_no_pure_promise():
-    assert (
-        poisson_subsample(Guarantee(1.0, inf, "add_remove", delta=1e-200), probability=1e-150).delta
-        > 0
-    )
+    assert (1500 * Guarantee(0.01, inf, "swap")).delta_at(14.9) > 0
+    assert (1500 * Guarantee(0.01, inf, "swap")).delta_at(15.1) == 0  # the control
+    assert (2000 * Guarantee(1e-3, 2e-3, "swap")).delta_at(1.9) > 0
+    assert (1 * Guarantee(neighbors="swap", zcdp=0.001)).delta_at(5.0) > 0
+    assert Guarantee(5e-324, 5e-324, "swap").rho > 0
+    added = Guarantee(1.0, inf, "add_remove", delta=1e-200)
+    assert poisson_subsample(added, probability=1e-150).delta > 0
     for replacement in ("with", "without"):
-        given = Guarantee(1.0, inf, "swap", delta=1e-200)
+        given = dataclasses.replace(added, neighbors="swap")
         found = fixed_size_subsample(given, taken=1, public_n=10**150, replacement=replacement)
         assert (found.delta > 0, found.bounded_range) == (True, inf)
     # delta is 0.159, and a bound of it is not below 1
@@ -266,41 +202,23 @@ def test_a_delta_that_underflows_is_no_pure_promise():
         )
 
 
-@pytest.mark.parametrize(
-    ("p", "gdp"),
-    [(1e-40, 0.13572980248228667), (1e-100, 0.21460721736618152), (1e-200, 0.3035005475085599)],
-)
+@pytest.mark.parametrize(("p", "gdp"), [(1e-40, 0.13572980248228667), (1e-200, 0.3035005475085599)])
 def test_curves_of_tiny_samples_are_above_the_truth(p, gdp):
     """Gaussian noise, for which the binomial sum is exact: by its largest terms in 60 digits."""
     mpmath = pytest.importorskip("mpmath")
     noise = poisson_subsample(Guarantee(neighbors="add_remove", gdp=gdp), probability=p)
     order, found = noise.renyi[-1]
+    k = np.arange(2, int(order) + 1)
+    peak = int(k[np.argmax(k * (k - 1) * gdp**2 / 2 + k * np.log(p))])
+    some = {*range(2, 60), *range(max(peak - 200, 2), min(peak + 200, int(order)) + 1)}
     with mpmath.workdps(60):
-        a, rate = mpmath.mpf(order), mpmath.mpf(gdp)
-        peak = max(
-            range(2, int(order) + 1),
-            key=lambda k: float(k * (k - 1) * rate**2 / 2 + k * mpmath.log(p)),
-        )
-        some = {*range(2, 60), *range(max(peak - 200, 2), min(peak + 200, int(order)) + 1)}
+        share = mpmath.mpf(p)
         terms = (
-            mpmath.binomial(a, k)
-            * mpmath.mpf(p) ** k
-            * (1 - mpmath.mpf(p)) ** (a - k)
-            * mpmath.expm1(k * (k - 1) * rate**2 / 2)
+            mpmath.binomial(order, k)
+            * share**k
+            * (1 - share) ** (order - k)
+            * mpmath.expm1(k * (k - 1) * mpmath.mpf(gdp) ** 2 / 2)
             for k in some
         )
-        least = mpmath.log1p(mpmath.fsum(terms)) / (a - 1)
+        least = mpmath.log1p(mpmath.fsum(terms)) / (order - 1)
         assert least <= mpmath.mpf(found) <= least * (1 + mpmath.mpf(10) ** -6)
-
-
-def test_budgets_that_are_spent_are_no_dataclasses():
-    for budget in (
-        PartitionFilter(("a",), 1.0, 0.0, "swap", membership="by_position"),
-        PrivacyOdometer(1e-6, "swap"),
-    ):
-        budget.charge(Guarantee(0.75, 0.75, "swap"))
-        with pytest.raises(TypeError):
-            dataclasses.replace(budget)
-        same = pickle.loads(pickle.dumps(budget))
-        assert repr(same) == repr(budget)
-    assert Guarantee(inf, 5e-324, "swap").delta_at(0.0) < 1e-280

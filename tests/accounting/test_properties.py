@@ -41,9 +41,8 @@ def test_the_order_of_a_sum_does_not_matter(a, b, c, count):
         (count * a + a, (count + 1) * a),
         (count * (a + b), count * a + count * b),
     ):
-        assert one.epsilon == other.epsilon
-        assert one.bounded_range == other.bounded_range
-        assert one.rho == other.rho
+        for name in ("epsilon", "bounded_range", "rho"):
+            assert getattr(one, name) == getattr(other, name)
 
 
 @given(guarantees(), st.integers(1, 50), st.integers(1, 50))
