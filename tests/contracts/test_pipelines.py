@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import dpjax
+from dpjax import auditing
 from tests.support.distributions import of_one_size, strong
 from tests.support.pipelines import PIPELINES
 
@@ -240,3 +241,22 @@ def test_one_record_and_none():
             )
             assert jnp.isfinite(found.sample(jax.random.key(0)))
             np.testing.assert_allclose(found.mean(), 0.0, atol=1e-6)
+
+
+def test_gradients_of_an_exact_loss(x64):
+    """Of all that it is asked for, by the epsilon of both distributions."""
+
+    @jax.jit
+    @jax.vmap
+    def asked_at(epsilon):
+        def total(epsilon):
+            pair = (dpjax.laplace(jnp.float64(at), epsilon, sensitivity=1.0) for at in (0.0, 0.7))
+            loss = auditing.privacy_loss(*pair)
+            return loss.delta(0.2) + loss.epsilon_at(0.05) + loss.renyi(3.0) + loss.kl()
+
+        return jax.value_and_grad(total)(epsilon)
+
+    at, h = np.array([0.5, 2.0]), 1e-6
+    (below, _), (_, gradient), (above, _) = (asked_at(at + step) for step in (-h, 0.0, h))
+    np.testing.assert_allclose(gradient, (above - below) / (2 * h), rtol=1e-6)
+    assert (gradient > 0.1).all()
