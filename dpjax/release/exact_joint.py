@@ -114,9 +114,9 @@ def near_slots(
     a slot and whether it is in the run of the next one.
     """
     near, spacing, least = _near(parameters, int(np.max(n, initial=0)), bits)
-    near = near if kept is None else kept
     off = np.abs(middle - (n - 1)) if parameters.reach is None else spacing
-    far = far_records(parameters.levels, n, near + off, spacing, np)
+    kept = near + off if kept is None else kept
+    far = far_records(parameters.levels, n, kept, spacing, np)
     records = n - np.sum([number for _, number in far], axis=0)
     slot, gone = slots_left(far, 2, 2 * int(np.max(records, initial=0)) + 1, np)
     slot = np.where(np.arange(slot.shape[-1]) <= 2 * records[:, None], slot, 2 * n[:, None] + 1)

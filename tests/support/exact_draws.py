@@ -30,6 +30,13 @@ def words_of(seed, shape):
     return np.frombuffer(stream, "<u8").astype(np.uint64).reshape(shape)
 
 
+def repeat_entropy(monkeypatch, seed=0):
+    """Let the operating system give the same bytes to every call that asks for as many."""
+    monkeypatch.setattr(
+        "os.urandom", lambda size: hashlib.shake_128(f"entropy {seed}".encode()).digest(size)
+    )
+
+
 def given(*arrays):
     """What a draw calls for its words: these arrays, one after the other."""
     left = list(arrays)
