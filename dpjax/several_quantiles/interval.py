@@ -151,7 +151,7 @@ def miss_of(plan: Plan, q: Fraction, low: Fraction, high: Fraction, n: int) -> f
     pairs = (
         log(plan.multiples)
         + log((plan.multiples - 1) / 2)
-        - _log_volume(plan, float(low), float(high), n)
+        - log_volume(plan, float(low), float(high), n)
     )
     return _above(plan, float(q), float(low), n, pairs) + _above(
         plan, float(1 - q), float(1 - high), n, pairs
@@ -165,12 +165,12 @@ def _above(plan: Plan, q: float, low: float, n: int, pairs: float) -> float:
     spread = 7 * sqrt(n * q * (1 - q)) + 7
     first, last = max(0, floor(n * q - spread)), min(n, ceil(n * q + spread))
     records = np.arange(first, last + 1, -(-(last + 1 - first) // _POINTS))
-    tail = _tail(plan, records - 0.5 - low * (n - 1), low, pairs)
+    tail = tail_of(plan, records - 0.5 - low * (n - 1), low, pairs)
     fewer = lower_tail(records - 1, trials=n, probability=q)
     return float(np.sum(fewer * (np.append(1.0, tail[:-1]) - tail)) + tail[-1])
 
 
-def _tail(plan: Plan, error: np.ndarray, low: float, pairs: float) -> np.ndarray:
+def tail_of(plan: Plan, error: np.ndarray, low: float, pairs: float) -> np.ndarray:
     """Return T at the errors s; ``pairs`` is the logarithm of K (K - 1) / (2 V)."""
     return np.where(
         error > 0,
@@ -200,7 +200,7 @@ def _log_share(plan: Plan, error: np.ndarray, low: float) -> np.ndarray:
     return np.max(bad - good, axis=-1) + 2 * rate * (near // 2)
 
 
-def _log_volume(plan: Plan, low: float, high: float, n: int) -> float:
+def log_volume(plan: Plan, low: float, high: float, n: int) -> float:
     """Return log V; minus infinity if there is no room for windows."""
     decay, part = 2 * plan.rate, 1 / _power_from(plan.ties)
     # Windows further away have negligible weight.
