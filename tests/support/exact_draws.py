@@ -37,6 +37,20 @@ def repeat_entropy(monkeypatch, seed=0):
     )
 
 
+def captured(monkeypatch):
+    """Let releases draw the first position of their grids, and return the list of the distributions
+    that they draw from from now on.
+    """
+    seen = []
+
+    def positions(distribution, draws):
+        seen.append(distribution)
+        return np.zeros((draws, distribution.profile.groups), np.int64)
+
+    monkeypatch.setattr("dpjax.release.GridDistribution.positions", positions)
+    return seen
+
+
 def given(*arrays):
     """What a draw calls for its words: these arrays, one after the other."""
     left = list(arrays)
