@@ -6,22 +6,40 @@ import numpy as np
 import pytest
 
 from dpjax import release
-from tests.several_quantiles.test_recursive import by_definition, tuples_of
-from tests.support import statistics
+from tests.several_quantiles import test_recursive as recursive
+from tests.several_quantiles.test_recursive import QUARTERS, SIZES, tuples_of
+from tests.support import oracle, statistics
 
 GRID = {"lower": 0, "upper": 3, "resolution": 1}
 LEVELS = ["0.25", "0.5", "0.7"]
 TUPLES = tuples_of(LEVELS)
 
 
+def law_of(records, levels, epsilon, neighbors, fault=None):
+    """The probabilities of all tuples, whatever the noisy numbers are, which stay secret."""
+    found = recursive.by_definition(records, levels, epsilon, neighbors, fault)
+    return found.reshape(len(TUPLES), -1).sum(axis=-1)
+
+
+@pytest.mark.parametrize("neighbors", SIZES)
+def test_no_neighbor_loses_more_than_epsilon(neighbors):
+    """All datasets of up to five records on four values, or of four under swap."""
+    datasets = oracle.all_datasets(SIZES[neighbors], recursive.GRID)
+    one, other = recursive.pairs(datasets, neighbors)
+
+    def largest(fault=None):
+        logs = np.log([law_of(data, QUARTERS, 3.0, neighbors, fault) for data in datasets])
+        return (logs[one] - logs[other]).max() / 3
+
+    assert 0.5 < largest() <= 1 + 1e-12
+    assert largest("epsilon for each depth") > 1.1  # the control
+
+
 @pytest.mark.parametrize("neighbors", ["add_remove", "swap"])
 def test_draws_follow_their_definition(neighbors):
     rows = np.array([[0, 1, 1, 3, 3], [2, 2, 2, 2, 2]])
     levels = tuple(map(Fraction, LEVELS))
-    expected = [
-        by_definition(row.tolist(), levels, 2.0, neighbors).reshape(len(TUPLES), -1).sum(axis=-1)
-        for row in rows
-    ]
+    expected = [law_of(row.tolist(), levels, 2.0, neighbors) for row in rows]
     found = release.recursive_quantiles(
         rows, LEVELS, epsilon=2.0, neighbors=neighbors, draws=4000, **GRID
     )
