@@ -90,10 +90,9 @@ def epsilon_for_error(
     value = profile.value
     aim = checks.positive("target", target, value.dtype)
     batch = jnp.broadcast_shapes(value.shape, aim.shape)
-    if not 0 < lower < upper:
-        raise ValueError(f"lower must be positive and below upper, got {lower} and {upper}.")
+    checks.positive("lower", lower, value.dtype)
     low, high = (
-        jnp.broadcast_to(jnp.log(jnp.asarray(end, value.dtype)), batch) for end in (lower, upper)
+        jnp.broadcast_to(jnp.log(end), batch) for end in checks.bounds(lower, upper, value.dtype)
     )
 
     def too_large(log_epsilon: jax.Array) -> jax.Array:

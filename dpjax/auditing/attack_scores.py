@@ -174,7 +174,7 @@ def roc_lower_bound(
 
 
 def _checked(scores: ArrayLike, present: ArrayLike) -> tuple[Array, Array]:
-    score, coin = np.asarray(scores).astype(np.float64), np.asarray(present)
+    score, coin = checks.host_floats("scores", scores).astype(np.float64), np.asarray(present)
     if (
         score.ndim != 1
         or score.shape != coin.shape

@@ -192,8 +192,7 @@ def log_ratio(
     >>> float(score(-3.7)), float(score(0.5))
     (1.0, 0.0)
     """
-    if not 0 < resolution < float("inf"):
-        raise ValueError(f"resolution must be finite and positive, got {resolution}.")
+    resolution = checks.concrete_positive("resolution", resolution)
     return lambda y: jnp.round((p.log_prob(y) - q.log_prob(y)) / resolution) * resolution
 
 

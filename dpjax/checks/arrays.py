@@ -94,12 +94,12 @@ def probability(name: str, value: ArrayLike, dtype: Any, *, below: float) -> jax
 
     It must be strictly between 0 and ``below`` (rule 2).
     """
+    array = positive(name, value, dtype)
     if isinstance(value, jax.Array):
-        array = positive(name, value, dtype)
         return jnp.where(array < below, array, jnp.nan)
     if not np.all(np.asarray(value) < below):
         raise ValueError(f"{name} must be positive and below {below:g}, got {value}.")
-    return positive(name, value, dtype)
+    return array
 
 
 def proportion(name: str, value: ArrayLike, dtype: Any) -> jax.Array:
@@ -191,7 +191,7 @@ def _checked(name: str, value: ArrayLike, dtype: Any, must: str) -> jax.Array:
             raise TypeError(kind)
         return _or_nan(value, jnp.dtype(dtype), must)
     try:
-        numbers = host_floats(name, np.asarray(value))
+        numbers = host_floats(name, None if isinstance(value, bool) else value)
     except TypeError:
         raise TypeError(kind) from None
     with np.errstate(over="ignore", under="ignore"):

@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dpjax import checks
 from dpjax.distributions.noise import SymmetricNoise, smaller_tail
 from dpjax.random.uniforms import UniformPair
 
@@ -51,7 +52,7 @@ class Cauchy(SymmetricNoise):
     gamma: float = field(default=2.0, metadata={"static": True})
 
     def __post_init__(self) -> None:
-        if not 1 < self.gamma < inf:
+        if checks.concrete_positive("gamma", self.gamma) <= 1:
             raise ValueError(f"gamma must be a static number above 1, got {self.gamma}.")
 
     @property
@@ -66,13 +67,14 @@ class Cauchy(SymmetricNoise):
         )
 
     def _tail(self, z: jax.Array) -> jax.Array:
-        if self.gamma == 2:
+        g = self.gamma
+        if g == 2:
             return jnp.arctan2(jnp.ones_like(z), z) / pi
-        a, b = 1 - 1 / self.gamma, 1 / self.gamma
+        a, b = 1 - 1 / g, 1 / g
         far, beyond, r = _split(z)
-        x = r**self.gamma
+        x = r**g
         mass = (
-            jnp.where(far, beyond ** (1 - self.gamma) / a, r / b)
+            jnp.where(far, beyond ** (1 - g) / a, r / b)
             / (1 + x)
             * _series(far, a, b, x)
             / self._beta
@@ -100,23 +102,24 @@ class Cauchy(SymmetricNoise):
         return z * self._tail(z) + g / (2 * self._beta) * moment
 
     def _tail_quantile(self, p: jax.Array) -> jax.Array:
-        if self.gamma == 2:
+        g = self.gamma
+        if g == 2:
             far = p < 0.25
             return jnp.where(
                 far,
                 1 / jnp.tan(pi * jnp.where(far, p, 0.25)),
                 jnp.tan(pi * (0.5 - jnp.where(far, 0.25, p))),
             )
-        a, b = 1 - 1 / self.gamma, 1 / self.gamma
+        a, b = 1 - 1 / g, 1 / g
         far = p < _hypergeometric(a, 0.5) / (4 * a * self._beta)  # P(Z > 1)
         # In w = |log z|, both log masses are concave and nearly linear, with slope -rate / series.
-        rate = jnp.where(far, self.gamma - 1, 1.0).astype(p.dtype)
+        rate = jnp.where(far, g - 1, 1.0).astype(p.dtype)
         target = jnp.log(jnp.where(far, 2 * p, 1 - 2 * p)) + jnp.where(
             far, log(a * self._beta), log(b * self._beta)
         )
 
         def step(_: int, w: jax.Array) -> jax.Array:
-            x = jnp.exp(-self.gamma * w)
+            x = jnp.exp(-g * w)
             series = _series(far, a, b, x)
             return jnp.maximum(
                 w + (jnp.log(series) - jnp.log1p(x) - rate * w - target) * series / rate, 0.0

@@ -248,9 +248,7 @@ def loss_margin(*, epsilon: float, delta: float, sensitivity: float = 1.0) -> fl
     13.664
     """
     rate, failure = checks.concrete_epsilon(epsilon), checks.concrete_delta(delta)
-    if not (failure < 0.5 and 0 < sensitivity < inf):
-        raise ValueError(
-            f"delta must be below 1/2 and sensitivity finite and positive, got {delta} and "
-            f"{sensitivity}."
-        )
+    if failure >= 0.5:
+        raise ValueError(f"delta must be below 1/2, got {delta}.")
+    sensitivity = checks.concrete_positive("sensitivity", sensitivity)
     return sensitivity * (1 + log1p(-expm1(-rate) * (1 / (2 * failure) - 1)) / rate)

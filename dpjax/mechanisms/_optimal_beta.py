@@ -8,7 +8,7 @@ is capped at log 2, above which dense data do not gain.
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import exp, inf, log
+from math import exp, log
 from typing import Literal
 
 import jax
@@ -81,7 +81,7 @@ def constants(gamma: float) -> tuple[float, float]:
     >>> constants(2.0)
     (1.0, 1.0)
     """
-    if not 1 < gamma < inf:
+    if checks.concrete_positive("gamma", gamma) <= 1:
         raise ValueError(f"gamma must be a static number above 1, got {gamma}.")
     return (gamma - 1) ** ((gamma - 1) / gamma), max(1.0, gamma - 1)
 

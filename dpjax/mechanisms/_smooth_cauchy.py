@@ -152,5 +152,5 @@ def cauchy_tail_bound(
     >>> round(float(smooth_cauchy(smooth, 1.0, calibration="published").survival(50.0 + error)), 6)
     0.05
     """
-    eta = checks.probability("failure", failure, smooth.dtype, below=1.0)
-    return smooth_cauchy(smooth, epsilon, calibration="published").scale / jnp.tan(pi / 2 * eta)
+    scale = smooth_cauchy(smooth, epsilon, calibration="published").scale
+    return scale / jnp.tan(pi / 2 * checks.probability("failure", failure, scale.dtype, below=1.0))

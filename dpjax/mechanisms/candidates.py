@@ -59,6 +59,5 @@ def removals(down: DownSensitivity, values: jax.Array) -> tuple[jax.Array, jax.A
 
 def num_candidates_over(failure: float, num_candidates: int) -> float:
     """Return the number of candidates divided by the failure probability, both checked."""
-    if not 0 < failure < 1:
-        raise ValueError(f"failure must be strictly between 0 and 1, got {failure}.")
-    return checks.static_integer("num_candidates", num_candidates, 1) / failure
+    number = checks.static_integer("num_candidates", num_candidates, 1)
+    return number / checks.concrete_probability("failure", failure)

@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dpjax import checks
+
 _GUARD = 64
 
 
@@ -134,8 +136,6 @@ def exact_epsilon(epsilon: float | Fraction) -> Fraction:
 
     It is exactly the float, not the decimal it is written as.
     """
-    if isinstance(epsilon, (list, tuple)) or getattr(epsilon, "ndim", 0) > 0:
-        raise TypeError(f"epsilon must be one number, got {epsilon}: call once for each epsilon.")
-    if not 2.0**-30 <= float(epsilon) <= 64:
+    if not 2.0**-30 <= checks.concrete_epsilon(epsilon) <= 64:  # type: ignore[arg-type]
         raise ValueError(f"epsilon must be from 2^-30 to 64, got {epsilon}.")
     return epsilon if isinstance(epsilon, Fraction) else Fraction(float(epsilon))

@@ -177,7 +177,9 @@ def user_sum(
     ... ).values.tolist()
     [12.0, 3.0, 0.0, 0.0, 0.0]
     """
-    records, present = present_records(values, num_records=num_records, mask=mask)
+    records, present = present_records(
+        checks.float_array("values", values), num_records=num_records, mask=mask
+    )
     _, high = checks.bounds(0.0, upper, records.dtype)
     words = _words("person_ids", person_ids, records.shape[-1])
     return _down(
@@ -261,7 +263,7 @@ def _words(name: str, ids: ArrayLike, size: int) -> tuple[jax.Array, ...]:
         array = np.unique(exact, return_inverse=True)[1].reshape(exact.shape)
     if not jnp.issubdtype(array.dtype, jnp.integer):
         raise TypeError(f"{name} must be integers, got dtype {array.dtype}.")
-    if array.ndim == 0 or array.shape[-1] != size:
+    if array.shape[-1:] != (size,):
         raise ValueError(f"{name} must have a last axis of size {size}, got shape {array.shape}.")
     if isinstance(array, np.ndarray) and array.dtype.itemsize > jnp.result_type(int).itemsize:
         bits = array.astype(np.uint64)

@@ -40,11 +40,7 @@ def presence(
         raise ValueError("only one of num_records and mask can be given.")
     if mask is not None:
         present = jnp.asarray(mask)
-        if (
-            present.dtype != jnp.bool_
-            or present.ndim == 0
-            or present.shape[-1] != records.shape[-1]
-        ):
+        if present.dtype != jnp.bool_ or present.shape[-1:] != records.shape[-1:]:
             raise ValueError(
                 f"mask must be bool with last axis {records.shape[-1]}, got {present.dtype} of "
                 f"shape {present.shape}."
