@@ -68,7 +68,14 @@ def simulated(x, epsilon, name, mechanism, neighbors):
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name",
+    # The others have further shapes, which are compiled, and the same branches
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * (name in ("quantile", "sum")))
+        for name in CASES
+    ],
+)
 def test_probabilities_errors_and_intervals_agree(name, mechanism, x64):
     _, statistic, relations = CASES[name]
     x = rows()

@@ -150,6 +150,26 @@ def test_probabilities_are_those_of_the_definition(neighbors, x64):
         assert np.max(np.abs(np.exp(found[some]) / wrong - 1)) > 1e-3  # the control
 
 
+def test_draws_follow_their_law(x64):
+    """The parts are drawn given the first draw, and nothing else of it."""
+    datasets, logs = simulated(SIXTHS, "swap", 4)
+    row = datasets.index((0, 1, 1, 2))
+    given = {"lower": 0, "upper": 2, "neighbors": "swap", "resolution": 1}
+
+    @jax.jit
+    def draw(records):
+        asked = quantiles(records, SIXTHS, **given)
+        return nested_quantiles(asked, 4.0).sample(jax.random.key(5), 8000)
+
+    draws = np.asarray(draw(jnp.array(datasets[row], float)))
+    number = {y: i for i, y in enumerate(tuples_of(SIXTHS))}
+    found = [number[tuple(y)] for y in draws.astype(int).tolist()]
+    counts = np.bincount(found, minlength=len(number))
+    statistics.assert_counts_follow(counts, np.exp(logs[row]))
+    other = np.exp(simulated(SIXTHS, "swap", 2)[1][row])
+    statistics.assert_counts_rejected(counts, other)
+
+
 @pytest.mark.slow
 def test_a_number_that_is_drawn_is_a_mixture():
     """Draws with a private number of records follow the laws for all numbers, weighted by the
@@ -178,11 +198,9 @@ ROWS[1, 1:], ROWS[2], ROWS[3] = np.nan, 2.0, np.nan
 ROWS[4, :3], ROWS[4, 9:] = (-np.inf, np.inf, 1e30), np.nan
 
 
-@pytest.mark.parametrize(("neighbors", "resolution"), [("add_remove", "1/8"), ("swap", None)])
-def test_draws_ascend_between_the_bounds_and_are_near_the_quantiles(neighbors, resolution):
+def test_draws_on_the_line_ascend_between_the_bounds_and_are_near_the_quantiles():
     """Of any records; 63 levels of 5000 are in the test of the release."""
-    asked = quantiles(ROWS, NINTHS, lower=-20, upper=20, neighbors=neighbors, resolution=resolution)
-
+    asked = quantiles(ROWS, NINTHS, lower=-20, upper=20, neighbors="add_remove")
     draw = jax.jit(lambda asked: nested_quantiles(asked, 8.0).sample(jax.random.key(0), 20))
     draws = np.asarray(draw(asked))
     assert draws.shape == (20, 5, 8)

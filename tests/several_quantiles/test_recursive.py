@@ -254,14 +254,15 @@ def test_the_range_of_all_draws_is_more_than_epsilon():
     assert losses(values, datasets, "add_remove")[1].max() > 1.2
 
 
-@pytest.mark.slow
 def test_draws_follow_the_joint_law():
-    asked = quantiles(
-        jnp.array([0.0, 2.0, 2.0]), QUARTERS, lower=0, upper=3, neighbors="add_remove", resolution=1
-    )
-    draws = np.asarray(
-        recursive_quantiles(asked, 1.0).sample(jax.random.key(3), (100, 400))
-    ).reshape(-1, 3)
+    records, given = jnp.array([0.0, 2.0, 2.0]), {"lower": 0, "upper": 3, "resolution": 1}
+
+    @jax.jit
+    def draw(records):
+        asked = quantiles(records, QUARTERS, neighbors="add_remove", **given)
+        return recursive_quantiles(asked, 1.0).sample(jax.random.key(3), (100, 400))
+
+    draws = np.asarray(draw(records)).reshape(-1, 3)
     counts = np.sum(np.all(draws[:, None] == np.array(tuples_of(QUARTERS), float), axis=-1), axis=0)
     assert counts.sum() == len(draws)
     exact, other = (
@@ -322,6 +323,7 @@ def test_truncation_beyond_what_matters_changes_no_draw():
     assert (np.asarray(short) != np.asarray(whole)).any()
 
 
+@pytest.mark.slow
 def test_many_equal_records_are_split_where_the_rank_is():
     """Six of ten records are 40, five sixths of the others below: shares of the equal ones would be
     off by thousands of ranks.
