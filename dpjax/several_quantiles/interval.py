@@ -148,14 +148,15 @@ def planned_levels(
 
 def miss_of(plan: Plan, q: Fraction, low: Fraction, high: Fraction, n: int) -> float:
     """Return the bound on the probability that either end misses."""
-    pairs = (
-        log(plan.multiples)
-        + log((plan.multiples - 1) / 2)
-        - log_volume(plan, float(low), float(high), n)
-    )
+    pairs = log_pairs(plan, float(low), float(high), n)
     return _above(plan, float(q), float(low), n, pairs) + _above(
         plan, float(1 - q), float(1 - high), n, pairs
     )
+
+
+def log_pairs(plan: Plan, low: float, high: float, n: int) -> float:
+    """Return the logarithm of K (K - 1) / (2 V)."""
+    return log(plan.multiples) + log((plan.multiples - 1) / 2) - log_volume(plan, low, high, n)
 
 
 def _above(plan: Plan, q: float, low: float, n: int, pairs: float) -> float:

@@ -114,8 +114,7 @@ def misses(law, records, levels, plan):
     """
     n, points = records.shape[-1], np.arange(plan.multiples - 1)
     low, high = map(float, levels)
-    volume = module.log_volume(plan, low, high, n)
-    pairs = np.log(plan.multiples * (plan.multiples - 1) / 2) - volume
+    pairs = module.log_pairs(plan, low, high, n)
     exact, bounds = [], []
     marginals = law.marginals()
     for point in points:
@@ -181,9 +180,7 @@ def test_pairs_count_twice(x64):
     miss = 1 - float(
         replace(dpjax.joint_quantiles(asked, 4.5), aims="ranks").marginals().cdf(59.0)[0]
     )
-    pairs = np.log(plan.multiples * (plan.multiples - 1) / 2) - module.log_volume(
-        plan, 0.25, 0.75, 200
-    )
+    pairs = module.log_pairs(plan, 0.25, 0.75, 200)
     bound = float(module.tail_of(plan, np.array([60.5 - 1 - 0.25 * 199]), 0.25, pairs)[0])
     assert bound / 15 < miss < bound < 0.1
     # A bound that counts multiples and not pairs would be wrong
