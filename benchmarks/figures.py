@@ -2,8 +2,8 @@
 by hand.
 
 ``measured.json`` has, for each script, the machine and those of its rows that carry a bar or that a
-sentence names. ``report.py --write`` replaces the scripts that it ran, and then both texts; a test
-compares them with the file.
+sentence names. ``report.py --write`` replaces the scripts that it ran, and then both texts;
+``.ci/links.py`` compares them with the file.
 """
 
 import json

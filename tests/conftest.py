@@ -8,6 +8,7 @@ them exactly as users do.
 """
 
 import ctypes
+import functools
 import gc
 import importlib.metadata
 import os
@@ -104,62 +105,13 @@ def data_folder() -> pathlib.Path:
     return pathlib.Path(folder)
 
 
-# Doctests have no marks; these compile the most, and what they show is tested in the files above
-# them.
-SLOW_DOCTESTS = {
-    "accounting.allocation.epsilon_for_error",
-    "accounting.conversions.delta_of_rdp",
-    "accounting.conversions.epsilon_of_rdp",
-    "accounting.planning.steps_within",
-    "auditing.black_box.log_ratio",
-    "auditing.black_box.lower_bound",
-    "auditing.one_run.audit_in_one_run",
-    "auditing._privacy_loss.PrivacyLoss",
-    "auditing._privacy_loss.privacy_loss",
-    "auditing._trade_off_curve.trade_off",
-    "auditing._worst_neighbor.worst_neighbor",
-    "bounds.duff.level_measure",
-    "distributions.intervals.sample_intervals",
-    "distributions.piecewise.PiecewiseExponential",
-    "distributions.transformed.Transformed",
-    "mechanisms._best_of.best_of",
-    "mechanisms._bounded_loss.bounded_loss",
-    "mechanisms._bounded_loss.bounded_loss_distribution",
-    "mechanisms._bounded_noise_laplace.bounded_noise_laplace",
-    "mechanisms._confidence_interval.confidence_interval",
-    "mechanisms._decomposable_exponential.decomposable_exponential",
-    "mechanisms._duff.duff",
-    "mechanisms._independent_quantiles.independent_quantiles",
-    "mechanisms._joint_quantiles.joint_quantiles",
-    "mechanisms._noisy_binary_search.noisy_binary_search",
-    "mechanisms._optimal_beta.optimal_beta",
-    "mechanisms._private_cdf.private_cdf",
-    "mechanisms._private_quantiles.private_quantiles",
-    "mechanisms._propose_test_release.propose_test_release",
-    "mechanisms._recursive_quantiles.recursive_quantiles",
-    "mechanisms._shifted_inverse.shifted_inverse",
-    "metric_privacy._linear_selection.linear_selection",
-    "metric_privacy._linear_queries.LaplaceAnswers",
-    "metric_privacy._linear_queries.metric_laplace",
-    "metric_privacy.means.fit_statistics",
-    "metric_privacy._multiplicative_weights.mwem",
-    "metric_privacy._multiplicative_weights.selection_distribution",
-    "metric_privacy.preprocessing.fit_queries",
-    "metric_privacy.scales.noise_scales",
-    "metric_privacy.scales.optimal_scales",
-    "numerics.host_call.without_host_calls",
-    "random.keys.row_keys",
-    "random.uniforms.exponential",
-    "random.uniforms.gumbel",
-    "simulation.sharded_rows.sharded_sample",
-    "simulation.run.simulate",
-    "statistics._variance.variance",
-}
+@functools.cache
+def _imports_jax(path: pathlib.Path) -> bool:
+    return "import jax" in path.read_text()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Doctests that compile programs are slow: the tests ask for the same functions."""
     for item in items:
-        if item.name.removeprefix("dpjax.") in SLOW_DOCTESTS:
+        if isinstance(item, pytest.DoctestItem) and _imports_jax(item.path):
             item.add_marker(pytest.mark.slow)
-    # A test of minutes that comes last leaves one worker alone with it.
-    items.sort(key=lambda item: item.path.name not in ("test_benchmarks.py", "test_experiments.py"))

@@ -71,7 +71,7 @@ def p_value(
     >>> round(float(p_value(9, 10, epsilon=0.0)), 6)
     0.010742
     """
-    at = checks.host_floats("epsilon", epsilon).astype(np.float64)
+    at = checks.host_floats("epsilon", epsilon)
     if not np.all(at >= 0):
         raise ValueError(f"epsilon must not be negative or NaN, got {epsilon}.")
     v, r, at = np.broadcast_arrays(*_counts(correct, guesses, canaries, delta), at)

@@ -69,10 +69,10 @@ class Estimate(Shown):
             "minimum": self.minimum,
             "maximum": self.maximum,
         }
-        if self.bins is None or self.counts is None:
-            mean = self.mean.reshape(1, -1)
-            return table, Picture(np.arange(mean.size).reshape(1, -1), mean, "row", "mean")
-        shares = self.counts.reshape(-1, self.counts.shape[-1])[:rows, 1:-1] / max(self.count, 1)
+        if self.bins is None or self.counts is None or self.bins.size < 2:
+            mean = self.mean.ravel()[None]
+            return table, Picture(np.arange(mean.size)[None], mean, "row", "mean")
+        shares = self.counts.reshape(-1, self.counts.shape[-1])[:rows, 1:-1] / self.count
         middles = np.broadcast_to((self.bins[1:] + self.bins[:-1]) / 2, shares.shape)
         return table, Picture(middles, shares, "value", "share of draws in a bin")
 

@@ -39,7 +39,12 @@ BAD = {
     "tau": (-1, nan, inf, True, "one"),
 }
 # How a message names a parameter, where not by its name
-SAID_AS = {"q": "q|level", "x": "x|counts|records", "values": "values|queries"}
+SAID_AS = {
+    "q": "q|level",
+    "zcdp": "zcdp|epsilon",
+    "x": "x|counts|records",
+    "values": "values|queries",
+}
 # Parameters for which some values above are right, or that take any object with the methods
 OTHERS = {
     # A loss of epsilon 0 has a delta, and a p-value
@@ -63,6 +68,9 @@ OTHERS = {
     *((name, "down") for name in ("shifted_interval", "noisy_binary_search")),
     *((name, "spent") for name in ("dp_accounting_relation", "to_dp_event", "trade_off_bound")),
     *((name, "metric") for name in ("fold_rows", "metric_exponential")),
+    # They leave with their room
+    ("nested_quantiles", "epsilon"),
+    ("recursive_quantiles", "epsilon"),
     # Steps of other functions
     ("fold_rows", "count"),
     *(("records_near", name) for name in ("resolution", "epsilon")),
@@ -81,7 +89,7 @@ def accepted(call, valid, *names):
     """The wrong arguments that a call takes, or refuses in words that are not the library's."""
     bound, found = inspect.signature(call).bind(*valid[0], **valid[1]), []
     for parameter in inspect.signature(call).parameters:
-        said = rf"\b({SAID_AS.get(parameter, parameter)})|\btakes an? "
+        said = rf"\b({SAID_AS.get(parameter, parameter)})|\btakes an? |neighbor relation"
         others = any((name, parameter) in OTHERS for name in names)
         for value in () if others else BAD.get(parameter, ()):
             changed = inspect.signature(call).bind(*bound.args, **bound.kwargs)

@@ -11,7 +11,11 @@ import re
 import sys
 import types
 
+import pytest
+
 import dpjax
+from tests.contracts.calls import CALLS
+from tests.contracts.public import functions
 
 ROOMS = [name for name in dir(dpjax) if inspect.ismodule(getattr(dpjax, name))]
 # The theorems about a mechanism are in a module
@@ -130,3 +134,27 @@ def test_the_help_groups_every_public_name_and_says_what_one_holds():
         "draw",
         "released number",
     ]
+
+
+def test_every_public_function_has_a_call():
+    assert set(functions()) == {(package, name) for package in CALLS for name in CALLS[package]}
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in dpjax.__all__ if inspect.isfunction(getattr(dpjax, name))]
+)
+def test_signatures_and_docstrings(name):
+    """Key and data come first, everything else by keyword, and no boolean flips a meaning."""
+    found = getattr(dpjax, name)
+    parameters = list(inspect.signature(found).parameters.values())
+    positional = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+    assert len(positional) <= 3
+    assert "key" not in positional[1:]
+    for parameter in parameters:
+        assert not isinstance(parameter.default, bool)
+        if parameter.name == "key" or (
+            parameter.name == "neighbors" and name not in ("count", "histogram")  # they have one
+        ):
+            assert parameter.default is parameter.empty
+    for section in ("Args:", "Returns:", "Privacy:", "References:", ">>>"):
+        assert section in found.__doc__

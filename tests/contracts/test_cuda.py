@@ -2,6 +2,8 @@
 and its program is read.
 """
 
+from functools import cache
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -41,13 +43,10 @@ TURNS = {
     "plm of vectors": 1100,
     "planar laplace": 1100,
 }
-OF_FEW = ("selection under a metric",)  # its metric is of 21 elements
-GIVEN = (
-    jax.ShapeDtypeStruct((), jax.random.key(0).dtype),
-    jax.ShapeDtypeStruct((6, 21), np.float32),
-)
-LONG = jax.ShapeDtypeStruct((64, 1001), np.float32)
+KEY = jax.ShapeDtypeStruct((), jax.random.key(0).dtype)
+FEW, ROWS = (jax.ShapeDtypeStruct(shape, np.float32) for shape in ((6, 21), (64, 1001)))
 PUBLIC = (jax.ShapeDtypeStruct((), np.float32),) * 3
+OF_FEW = ("selection under a metric",)  # its metric is of 21 elements
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -71,32 +70,54 @@ def faults(text):
     return {name: lines for name, lines in found.items() if lines}
 
 
-def draws_and_errors(pipeline):
-    """One draw, many draws and the error bar of a pipeline in one program."""
+def draws_and_errors(key, distribution):
+    """One draw, many draws and the error bar of a distribution."""
+    found = {"one": distribution.sample(key), "many": distribution.sample(key, (100,))}
+    if hasattr(distribution, "marginals"):
+        distribution = distribution.marginals()
+    if hasattr(distribution, "mean_norm_error"):
+        return found | {"error": distribution.mean_norm_error()}
+    if hasattr(distribution, "mean_abs_error"):
+        return found | {"error": distribution.mean_abs_error(0.0)}
+    return found
 
-    def run(key, *given):
-        distribution = pipeline(*given)
-        found = {"one": distribution.sample(key), "many": distribution.sample(key, (100,))}
-        if hasattr(distribution, "marginals"):
-            return found | {"error": distribution.marginals().mean_abs_error(0.0)}
-        if hasattr(distribution, "mean_norm_error"):
-            return found | {"error": distribution.mean_norm_error()}
-        return found | (
-            {"error": distribution.mean_abs_error(0.0)}
-            if hasattr(distribution, "mean_abs_error")
-            else {}
-        )
 
-    return run
+def read(function, *given):
+    """The faults of a program for CUDA, and how many turns its loops take one after the other."""
+    with as_on_other_devices():
+        traced = jax.jit(function).trace(*given)
+        text = traced.lower(lowering_platforms=("cuda",)).as_text()
+    return faults(text), turns(traced.jaxpr.jaxpr)
+
+
+@cache
+def read_kind(distribution):
+    """Of the draws and errors of a distribution, by its shapes: all of a kind share them."""
+    structure, leaves = distribution
+    leaves = [jax.ShapeDtypeStruct(*leaf) for leaf in leaves]
+    return read(draws_and_errors, KEY, jax.tree.unflatten(structure, leaves))
 
 
 @pytest.mark.parametrize("name", [*PIPELINES, *FURTHER, *DRAWN])
-def test_a_program_for_cuda_stays_on_the_device(name):
-    run = DRAWN[name] if name in DRAWN else draws_and_errors((PIPELINES | FURTHER)[name])
-    found = faults(lowered(run, *GIVEN, *PUBLIC))
+def test_a_program_for_cuda_stays_on_the_device_and_its_loops_have_few_turns(name):
+    """A device starts a kernel for each step of each turn, which takes longer than working on all
+    numbers of a row at once.
+    """
+    data = FEW if name in OF_FEW else ROWS
+    if name in DRAWN:
+        found, number = read(DRAWN[name], KEY, data, *PUBLIC)
+    else:
+        pipeline = (PIPELINES | FURTHER)[name]
+        found, number = read(pipeline, data, *PUBLIC)
+        leaves, structure = jax.tree.flatten(jax.eval_shape(pipeline, data, *PUBLIC))
+        of_draws, further = read_kind(
+            (structure, tuple((leaf.shape, leaf.dtype) for leaf in leaves))
+        )
+        found, number = found | of_draws, number + further
     if name in INHERENT:
         assert found.pop("traced loops")  # else it goes from the list
     assert found == {}
+    assert number <= TURNS.get(name, 200)
 
 
 def test_few_draws_have_one_condition():
@@ -106,27 +127,11 @@ def test_few_draws_have_one_condition():
         profile = dpjax.median(x, lower=-3, upper=3, neighbors="swap")
         return dpjax.piecewise_laplace(profile, 1.0, rho=0.01).sample(key)
 
-    text = lowered(draw, GIVEN[0], jax.ShapeDtypeStruct((8192, 1023), np.float32))
+    text = lowered(draw, KEY, jax.ShapeDtypeStruct((8192, 1023), np.float32))
     assert faults(text) == {}
     assert len(traced_conditions(text)) == 1
     # Without which XLA runs both branches on a GPU
     assert text.count("stablehlo.optimization_barrier") == 3
-
-
-@pytest.mark.parametrize("name", [*PIPELINES, *FURTHER, *DRAWN])
-def test_loops_for_cuda_have_few_turns(name):
-    """A device starts a kernel for each step of each turn, which takes longer than working on all
-    numbers of a row at once.
-    """
-    run, given = (
-        DRAWN[name] if name in DRAWN else draws_and_errors((PIPELINES | FURTHER)[name]),
-        (GIVEN[0], LONG, *PUBLIC),
-    )
-    if name in OF_FEW:
-        given = GIVEN[0], GIVEN[1], *PUBLIC
-    with as_on_other_devices():
-        number = turns(jax.make_jaxpr(run)(*given).jaxpr)
-    assert number <= TURNS.get(name, 200)
 
 
 def test_turns_are_counted():
@@ -170,7 +175,7 @@ def test_one_draw_is_chosen_another_way_on_cuda_than_on_the_cpu():
     def draw(key, widths):
         return dpjax.sample_intervals(key, widths, np.arange(21, dtype=np.float32), epsilon=1.0)
 
-    cpu, cuda = (lowered(draw, *GIVEN, platform=platform) for platform in ("cpu", "cuda"))
+    cpu, cuda = (lowered(draw, KEY, FEW, platform=platform) for platform in ("cpu", "cuda"))
     assert traced_loops(cpu)  # weights from another base, a cacheful of rows at a time
     assert traced_conditions(cpu)  # what is kept in memory
     assert not traced_loops(cuda)

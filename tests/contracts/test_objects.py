@@ -1,0 +1,26 @@
+"""What every public object is: one line in a console, a table in a notebook, a plot or a reason."""
+
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from tests.contracts.objects import ABSTRACT, NAMES, OBJECTS, made
+from tests.contracts.public import classes
+
+
+def test_every_public_class_has_an_object():
+    listed = {(package, name) for package, each in OBJECTS.items() for name in each}
+    assert listed | ABSTRACT == set(classes())
+
+
+@pytest.mark.parametrize(("package", "name"), NAMES)
+def test_an_object_shows_itself(package, name):
+    shown = made(package, name)
+    assert type(shown) is classes()[package, name]
+    assert type(shown).__name__ in repr(shown) or str(shown) in repr(shown)
+    if not isinstance(shown, tuple) and name != "FrameResult":  # a table, to be printed
+        assert "\n" not in repr(shown)
+        assert len(repr(shown)) < 400  # no arrays
+    if hasattr(shown, "_repr_html_"):
+        tree = ET.fromstring(f"<div>{shown._repr_html_()}</div>")
+        assert "".join(tree.itertext()).strip()

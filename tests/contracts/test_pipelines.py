@@ -1,0 +1,242 @@
+"""What DESIGN promises of everything that draws: asked by default of a pipeline of each kind of
+profile and distribution, and in CI of all.
+"""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import dpjax
+from tests.support.distributions import of_one_size, strong
+from tests.support.pipelines import PIPELINES
+
+KINDS = (
+    "plm of the median",
+    "plm on a resolution",
+    "plm on another scale",
+    "exponential",
+    "clamped smooth cauchy",
+    "gaussian",
+)
+DEAR = ("plm on a resolution", "plm on another scale")  # to differentiate
+
+
+def by_default(names):
+    return [n if n in names else pytest.param(n, marks=pytest.mark.slow) for n in PIPELINES]
+
+
+ALL, DIFFERENTIATED = by_default(KINDS), by_default(set(KINDS) - set(DEAR))
+# These take numbers and scores, of which a NaN makes a row of NaN
+OF_NUMBERS = {"best of", "bounded laplace", "bounded loss", "bounded noise laplace", "exponential"}
+OF_NUMBERS |= {"gaussian", "gaussian noisy tree", "laplace", "laplace under a metric", "never fail"}
+OF_NUMBERS |= {"noisy tree", "permute and flip", "plm of radii", "stand out"}
+X = np.asarray(jax.random.normal(jax.random.key(0), (8, 21)))
+TIED = np.where(np.arange(21) < 15, np.float32(0.25), X)
+HOSTILE = {
+    "all equal": np.full(21, 0.5),
+    "at the lower bound": np.full(21, -3.0),
+    "at the upper bound": np.full(21, 3.0),
+    "nan": np.full(21, np.nan),
+    "one record": np.where(np.arange(21) == 5, 1.0, np.nan),
+    "infinities": np.tile([np.inf, -np.inf, 0.0], 7),
+    "huge": np.tile([1e30, -1e30, 0.0], 7),
+    "tiny": np.tile([1e-45, -1e-45, -0.0], 7),
+}
+
+
+def given(x, epsilon=1.0, lower=-3.0, upper=3.0, dtype=jnp.float32):
+    return tuple(jnp.asarray(value, dtype) for value in (x, epsilon, lower, upper))
+
+
+def wide(distribution):
+    """Of one size, for the programs below to serve all distributions of a kind."""
+    return jax.tree.map(strong, of_one_size(distribution, pieces=48))
+
+
+@functools.cache
+def made_by(name):
+    """The program from data and public parameters to a distribution, and a list of its traces."""
+    traces = []
+
+    def make(*given):
+        traces.append(given)
+        found = PIPELINES[name](*given)
+        assert "(..." not in repr(found)  # it says its facts
+        return wide(found)
+
+    return jax.jit(make), traces
+
+
+def distribution(name, x, *public, **options):
+    return made_by(name)[0](*given(x, *public, **options))
+
+
+@functools.cache
+def with_gradients(name):
+    """A distribution, and what pulls a gradient back to the data and the public parameters."""
+    return jax.jit(lambda *given: jax.vjp(lambda *given: wide(PIPELINES[name](*given)), *given))
+
+
+draws_of = jax.jit(lambda key, distribution: distribution.sample(key))
+error_of = jax.jit(lambda distribution: distribution.mean_abs_error(0.1))
+gradient_of_error = jax.jit(jax.grad(lambda distribution: jnp.sum(error_of(distribution))))
+pull_back = jax.jit(lambda back, gradient: back(gradient))
+
+
+@jax.jit
+def summaries(distribution):
+    points = np.linspace(-2.5, 2.5, 6)[:, None]
+    found = {name: getattr(distribution, name)(points) for name in ("cdf", "survival")}
+    return found | {"error": distribution.mean_abs_error(points), "mean": distribution.mean()}
+
+
+@jax.jit
+@jax.grad
+def gradient_of_all(distribution):
+    asked = dict.fromkeys(("variance", "entropy"), ())
+    asked |= dict.fromkeys(("mean_abs_error", "cdf", "quantile", "log_prob"), (0.3,))
+    found = [
+        getattr(distribution, name)(*points)
+        for name, points in asked.items()
+        if hasattr(distribution, name)
+    ]
+    return sum(map(jnp.sum, found))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_one_trace_serves_all_epsilons_bounds_and_data(name):
+    """Draws and error bars are finite, also of rows with ties and missing records."""
+    made, traces = made_by(name)
+    before = len(traces)
+    for i, epsilon in enumerate((0.1, 1.0, 5.0)):
+        x = np.where(np.arange(21) < 7 * i, 0.25, X)
+        if name not in OF_NUMBERS:
+            x = np.where(x > 2, np.nan, x)
+        found = made(*given(x, epsilon, -3.0 - i, 3.0 + i))
+        assert np.isfinite(draws_of(jax.random.key(i), found)).all()
+        assert np.isfinite(error_of(found)).all()
+    assert len(traces) <= before + 1
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_hostile_records_never_raise_warn_or_leave_the_range(name):
+    """Warnings are errors in this suite."""
+    rows = np.stack([row.astype(np.float32) for row in HOSTILE.values()])
+    for epsilon in (0.1, 100.0):
+        found = distribution(name, rows, epsilon)
+        draws = np.asarray(draws_of(jax.random.key(0), found))
+        assert draws.shape == (8,)
+        if name not in OF_NUMBERS:
+            assert np.isfinite(draws).all()
+        if name.startswith(("plm of the median", "plm on a", "clamped")):
+            assert (np.abs(draws) <= 3).all()
+
+
+@pytest.mark.parametrize("name", DIFFERENTIATED)
+def test_gradients_agree_with_finite_differences_and_are_finite_with_ties(name, x64):
+    double = functools.partial(given, dtype=jnp.float64)
+    for epsilon in (0.3, 2.0):
+        made, back = with_gradients(name)(*double(X, epsilon))
+        gradients = pull_back(back, gradient_of_error(made))
+        h = 1e-5
+        for at, public in enumerate(((epsilon, -3.0, 3.0),) * 3):
+            above, below = (
+                jnp.sum(
+                    error_of(
+                        distribution(
+                            name,
+                            X,
+                            *(value + step * (k == at) for k, value in enumerate(public)),
+                            dtype=jnp.float64,
+                        )
+                    )
+                )
+                for step in (h, -h)
+            )
+            assert float(gradients[at + 1]) == pytest.approx(
+                float(above - below) / (2 * h), rel=1e-6, abs=1e-8
+            )
+    made, back = with_gradients(name)(*given(TIED))
+    for gradient in pull_back(back, gradient_of_all(made)):
+        assert gradient.dtype == jnp.float32
+        assert jnp.isfinite(gradient).all()
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_float32_agrees_with_float64(name, x64):
+    """Within the rounding of 44 pieces: each edge is off by 3 units of 2^-24, against masses of
+    widths of at least 1e-3.
+    """
+    single, double = (
+        summaries(distribution(name, X, dtype=dtype)) for dtype in (jnp.float32, jnp.float64)
+    )
+    for key, value in single.items():
+        assert (value.dtype, double[key].dtype) == (jnp.float32, jnp.float64)
+        np.testing.assert_allclose(value, double[key], atol=44 * 3 * 6 * 2.0**-24)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_vmap_sweeps_and_single_rows_are_the_batch(name):
+    """Single rows by their shapes, which take no compiling."""
+    made, pipeline = made_by(name)[0], PIPELINES[name]
+    whole = error_of(distribution(name, X))
+    mapped = jax.jit(jax.vmap(made, in_axes=(0, None, None, None)))(*given(X))
+    np.testing.assert_allclose(error_of(mapped), whole, rtol=2e-6)
+    swept = distribution(name, X, np.array([0.5, 1.0, 2.0])[:, None])
+    assert swept.batch_shape == (3, 8)
+    assert jax.eval_shape(lambda key: swept.sample(key, (4,)), jax.random.key(0)).shape == (4, 3, 8)
+    np.testing.assert_allclose(error_of(swept)[1], whole, rtol=2e-6)
+
+    def shapes(run):
+        return [leaf.shape for leaf in jax.tree.leaves(jax.eval_shape(run, jnp.asarray(X)))]
+
+    row = shapes(lambda x: pipeline(x, 1.0, -3.0, 3.0)[2])
+    assert row == shapes(lambda x: pipeline(x[2], 1.0, -3.0, 3.0))
+    assert row != shapes(lambda x: pipeline(x, 1.0, -3.0, 3.0))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_further_rows_leave_draws_alone(name):
+    """Equal rows have noise of their own."""
+    key, rows = jax.random.key(7), np.tile(X[0], (8, 1))
+    draws = draws_of(key, distribution(name, rows))
+    assert len(np.unique(draws)) > 1
+    few = draws_of(key, distribution(name, rows[:5]))
+    np.testing.assert_allclose(few, draws[:5], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", [name for name in KINDS if name not in OF_NUMBERS])
+def test_missing_records_leave_errors_alone(name):
+    """As under add/remove a NaN is no record."""
+    padded = np.pad(X, [(0, 0), (0, 9)], constant_values=np.nan)
+    for epsilon in (0.3, 3.0):
+        np.testing.assert_allclose(
+            error_of(distribution(name, padded, epsilon)),
+            error_of(distribution(name, X, epsilon)),
+            rtol=3e-6,
+        )
+
+
+def test_numbers_that_no_float_holds_and_signaling_nans():
+    """Neither raise nor warn: they are infinities and missing records."""
+    signaling = np.array([0x7FF0000000000001, 0], np.uint64).view(np.float64)
+    public = {"lower": -3.0, "upper": 3.0}
+    assert dpjax.median([2**1100, 1, -(2**1100)], **public, neighbors="swap").value == 1
+    assert dpjax.median([2**1100, 1.5, 0.0], **public, neighbors="swap").value == 1.5
+    for bits in (signaling, np.array([0x7F800001, 0], np.uint32).view(np.float32)):
+        assert dpjax.median(bits, **public, neighbors="add_remove").value == 0
+        assert dpjax.mean(bits, **public, neighbors="swap").value == -1.5
+
+
+@pytest.mark.slow
+def test_one_record_and_none():
+    for n in (0, 1):
+        for neighbors in ("add_remove", "swap"):
+            found = dpjax.piecewise_laplace(
+                dpjax.median(jnp.zeros(n), lower=-3.0, upper=3.0, neighbors=neighbors), 1.0
+            )
+            assert jnp.isfinite(found.sample(jax.random.key(0)))
+            np.testing.assert_allclose(found.mean(), 0.0, atol=1e-6)
