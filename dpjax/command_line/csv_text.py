@@ -14,7 +14,6 @@ import sys
 import zlib
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, nullcontext
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from dpjax.command_line.errors import UserError
@@ -140,11 +139,7 @@ def utf8_blocks(source: Source) -> Generator[bytes, None, None]:
 @contextmanager
 def _opened(source: Source) -> Iterator[Any]:
     """Open a file as bytes, decompressed if it is gzipped."""
-    with (
-        nullcontext(sys.stdin.buffer)
-        if source.path == "-"
-        else Path(source.path).open("rb") as file
-    ):
+    with nullcontext(sys.stdin.buffer) if source.path == "-" else open(source.path, "rb") as file:
         buffered: Any = file if hasattr(file, "peek") else io.BufferedReader(file)
         # Without a header the first bytes belong to a record, which must not change how the file is
         # read.

@@ -67,16 +67,14 @@ class Slots(NamedTuple):
 def slots_of(
     counts: Counts,
     parameters: Parameters,
-    index: np.ndarray | None = None,
+    index: np.ndarray,
     sizes: np.ndarray | None = None,
 ) -> Slots:
-    """Return the slots with some indices ``(R, J)``, by default all of them.
+    """Return the slots with some indices ``(R, J)``.
 
     ``sizes`` ``(R,)`` are the sizes of the grids, by default ``parameters.size``.
     """
     n = counts.totals[:, None]
-    if index is None:
-        index = np.tile(np.arange(2 * int(np.max(n, initial=0)) + 1), (len(n), 1))
     sums = np.cumsum(counts.counts)
     offset = np.append(0, sums)[counts.starts[:-1], None]
     values, number, through = (

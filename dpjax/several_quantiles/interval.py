@@ -154,11 +154,6 @@ def miss_of(plan: Plan, q: Fraction, low: Fraction, high: Fraction, n: int) -> f
     )
 
 
-def log_pairs(plan: Plan, low: float, high: float, n: int) -> float:
-    """Return the logarithm of K (K - 1) / (2 V)."""
-    return log(plan.multiples) + log((plan.multiples - 1) / 2) - log_volume(plan, low, high, n)
-
-
 def _above(plan: Plan, q: float, low: float, n: int, pairs: float) -> float:
     """Bound P(y_1 > xi) by E T(Binomial(n, q) + 1/2 - h_1), T constant between computed values."""
     from dpjax.numerics.binomial import lower_tail  # loads SciPy
@@ -201,8 +196,8 @@ def _log_share(plan: Plan, error: np.ndarray, low: float) -> np.ndarray:
     return np.max(bad - good, axis=-1) + 2 * rate * (near // 2)
 
 
-def log_volume(plan: Plan, low: float, high: float, n: int) -> float:
-    """Return log V; minus infinity if there is no room for windows."""
+def log_pairs(plan: Plan, low: float, high: float, n: int) -> float:
+    """Return the log of K (K - 1) / (2 V); infinity if there is no room for windows."""
     decay, part = 2 * plan.rate, 1 / _power_from(plan.ties)
     # Windows further away have negligible weight.
     reach = min((high - low) * (n - 1) / 2, 20 / decay + 1)
@@ -213,4 +208,5 @@ def log_volume(plan: Plan, low: float, high: float, n: int) -> float:
     upper = centers[(1 - high) * (n - 1) - centers >= length / 2]
     most = np.maximum(np.maximum(lower, upper) + length / 2, 0)
     least = np.minimum(np.minimum(lower, upper) - length / 2, 0)
-    return float(2 * log(length * part) + np.logaddexp.reduce(-decay * (most - least), axis=None))
+    volume = 2 * log(length * part) + np.logaddexp.reduce(-decay * (most - least), axis=None)
+    return log(plan.multiples) + log((plan.multiples - 1) / 2) - volume
