@@ -25,11 +25,8 @@ STATISTICS = {
     "mean": statistics.mean,
     "sum": lambda x, **options: statistics.sum(x, max_count=140, **options),
 }
-SIZES = [
-    31,
-    32,
-    *(pytest.param(size, marks=pytest.mark.slow) for size in (30, 33, 63, 64, 127, 128)),
-]
+NIGHTLY = [pytest.mark.slow, pytest.mark.nightly]
+SIZES = [31, *(pytest.param(size, marks=NIGHTLY) for size in (30, 32, 33, 63, 64, 127, 128))]
 EPSILON = 4.0
 
 

@@ -1,16 +1,16 @@
-"""Above threshold: its distribution by quadrature, exact losses over all small queries, and the
-broken variants of Lyu et al.
+"""Above threshold: its distribution from that of the noisy threshold, its draws, and exact losses
+over all small queries.
 """
 
 import itertools
+from functools import cache, partial
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 
-from dpjax import AboveThreshold, Guarantee, above_threshold
-from tests.support.removals import log_probabilities
+from dpjax import above_threshold
 from tests.support.statistics import (
     assert_counts_follow,
     assert_counts_rejected,
@@ -22,244 +22,119 @@ ROUNDING = 1e-9
 EPSILONS = np.array([0.5, 3.0])
 LEVELS = (-40.0, -3.0, 0.0, 2.0, 30.0)
 BASES = np.array(list(itertools.product(LEVELS, repeat=3)))
-GAPS = np.concatenate([[0.0], np.geomspace(1e-3, 200, 60)])
+CHANGES = np.array(list(itertools.product((-1, 0, 1), repeat=3)))
+ROWS = np.concatenate([BASES, (BASES[:, None] + CHANGES).reshape(-1, 3)])
+GAPS = np.concatenate([[0.0], np.geomspace(1e-3, 200, 30)])
+THRESHOLD = 0.5
 
 
-def moved(changes):
-    """All bases, then all that they become by each of the changes; and the rows of the pairs."""
-    changes = np.array(list(changes), float)
-    rows = np.concatenate([BASES, (BASES[:, None] + changes).reshape(-1, 3)])
-    return rows, np.array(
-        [
-            np.repeat(np.arange(len(BASES)), len(changes)),
-            len(BASES) + np.arange(len(BASES) * len(changes)),
-        ]
-    )
+@partial(jax.jit, static_argnames="changes")
+def logarithms(queries, gaps, changes):
+    """Of the probabilities of the index, and of the joint density ``(place, gap, ...)``."""
+    found = above_threshold(queries, EPSILONS[:, None], threshold=THRESHOLD, changes=changes)
+    places = np.arange(queries.shape[-1])[:, None, None, None]
+    return found.index().log_probabilities(), found.log_prob(places, gaps[:, None, None])
 
 
-ANY = moved(itertools.product((-1, 0, 1), repeat=3))
-ONE_WAY = moved(itertools.product((0, 1), repeat=3))
-
-
-def losses(found, pairs):
-    """The largest log-ratio for each epsilon, of the index alone and of the density of index and
-    gap.
+@cache
+def differences(changes):
+    """Log-ratios of all bases and what becomes of each, ``(epsilon, base, change, outcome)``; of
+    the index, and of index and gap.
     """
-    index = log_probabilities(found.index())
-    place = jnp.arange(3)[:, None, None, None]
-    # (place, gap, epsilon, row)
-    joint = np.asarray(jax.jit(found.log_prob)(place, jnp.asarray(GAPS)[:, None, None]))
-    alone = np.abs(index[:, pairs[0]] - index[:, pairs[1]]).max(axis=(1, 2))
-    together = np.abs(joint[..., pairs[0]] - joint[..., pairs[1]]).max(axis=(0, 1, 3))
-    return alone, together
+    index, joint = (np.asarray(part) for part in logarithms(ROWS, GAPS, changes))
+    joint = np.moveaxis(joint.reshape(-1, 2, len(ROWS)), 0, -1)
+    sides = [(part[:, : len(BASES)], part[:, len(BASES) :]) for part in (index, joint)]
+    return [
+        one[:, :, None] - other.reshape(2, len(BASES), len(CHANGES), -1) for one, other in sides
+    ]
 
 
-@pytest.mark.parametrize("changes", ["one_direction", pytest.param("any", marks=pytest.mark.slow)])
-def test_the_loss_of_index_and_gap_stays_within_epsilon_and_attains_it(changes, x64):
-    rows, pairs = ANY if changes == "any" else ONE_WAY
-    found = above_threshold(rows, EPSILONS[:, None], threshold=0.5, changes=changes)
-    alone, together = losses(found, pairs)
+def losses(changes, some):
+    """The largest log-ratio for each epsilon, over some of the changes."""
+    return [np.abs(part[:, :, some]).max(axis=(1, 2, 3)) for part in differences(changes)]
+
+
+EVERY, ONE_WAY = np.full(len(CHANGES), True), (CHANGES >= 0).all(axis=-1)
+
+
+@pytest.mark.parametrize(("changes", "some"), [("any", EVERY), ("one_direction", ONE_WAY)])
+def test_the_loss_of_index_and_gap_stays_within_epsilon_and_attains_it(changes, some, x64):
+    alone, together = losses(changes, some)
     assert (np.maximum(alone, together) <= EPSILONS * (1 + ROUNDING)).all()
-    np.testing.assert_allclose(together, EPSILONS, rtol=1e-3)
-    if changes == "one_direction":  # control: queries that change in both directions
-        rows, pairs = ANY
-        assert (
-            losses(
-                above_threshold(rows, EPSILONS[:, None], threshold=0.5, changes="one_direction"),
-                pairs,
-            )[1]
-            > 1.4 * EPSILONS
-        ).all()
+    assert_allclose(together, EPSILONS, rtol=1e-3)
 
 
-def laplace_cdf(t):
-    return np.where(t < 0, np.exp(np.minimum(t, 0)) / 2, 1 - np.exp(-np.abs(t)) / 2)
+def test_control_queries_that_change_in_both_directions(x64):
+    assert (losses("one_direction", EVERY)[1] > 1.4 * EPSILONS).all()
 
 
-def answer_vectors(queries, of_threshold, of_queries, stop):
-    """The textbook with Laplace noise, by quadrature over the threshold: the probabilities of all
-    answers to integer queries.
-
-    Vectors of answers in all; with ``stop``, of what follows the first positive answer nothing is
-    asked.
+def log_masses(ends, below, above):
+    """Of the threshold Z between consecutive ends, whose density is that of z^(below - 1) up to 1
+    and z^(-above - 1) beyond.
     """
-    nodes, weights = np.polynomial.legendre.leggauss(12)
-    z = (np.arange(-60, 60)[:, None] + (nodes + 1) / 2).ravel()
-    mass = np.tile(weights / 2, 120) * np.exp(-np.abs(z) / of_threshold) / (2 * of_threshold)
-    if of_queries == 0:
-        below = (z > np.asarray(queries)[:, None]).astype(float)
-    else:
-        below = laplace_cdf((z - np.asarray(queries)[:, None]) / of_queries)
-    size = len(queries)
-    first = [(0,) * i + (1,) for i in range(size)] + [(0,) * size]
-    vectors = first if stop else list(itertools.product((0, 1), repeat=size))
-    return np.array(
-        [
-            mass @ np.prod([below[i] if a == 0 else 1 - below[i] for i, a in enumerate(v)], axis=0)
-            for v in vectors
-        ]
-    )
+    with np.errstate(divide="ignore", invalid="ignore"):
+        low, high = np.minimum(np.log(ends), 0.0), np.maximum(np.log(ends), 0.0)
+        small = below * low[..., 1:] + np.log(-np.expm1(below * (low[..., :-1] - low[..., 1:])))
+        large = np.log(-np.expm1(above * (high[..., :-1] - high[..., 1:]))) - above * high[..., :-1]
+        small = np.where(np.isneginf(low[..., 1:]), -np.inf, small) + np.log(above)
+        return np.logaddexp(small, large + np.log(below)) - np.log(below + above)
 
 
-def test_the_audit_passes_the_textbook_and_fails_the_broken_variants_of_lyu_et_al():
-    """Algorithms 1, 4, 5 and 6 of Lyu, Su and Li (2017) for a single positive answer, each said to
-    be 1-DP.
+def ends_of(queries, epsilon, threshold, below):
+    """The sums of weights exp(r (query - threshold)) before each query, after the last one, and
+    infinity; the weights and r.
     """
-
-    def loss(one, other, *variant):
-        p, q = (answer_vectors(queries, *variant) for queries in (one, other))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return np.nanmax(np.abs(np.log(p) - np.log(q)))
-
-    pairs = [((0,) * m + (d,), (1,) * m + (d - 1,)) for m in (1, 3, 5) for d in (-3, 0, 4)]
-    pairs += [(other, one) for one, other in pairs] + [((0,) * 3 + (1,) * 3, (1,) * 3 + (0,) * 3)]
-    textbook = max(loss(*pair, 2.0, 4.0, True) for pair in pairs)
-    assert 0.6 < textbook <= 1 + 1e-6
-    # 4: noise of the queries for one direction only
-    assert max(loss(*pair, 4.0, 4 / 3, True) for pair in pairs) > 1.1
-    assert max(loss(*pair, 2.0, 0.0, False) for pair in pairs) > 100  # 5: no noise on the queries
-    # 6: goes on after a positive answer
-    assert max(loss(*pair, 2.0, 2.0, False) for pair in pairs) > 1.5
+    rate = epsilon / below
+    weights = np.exp(rate * (queries - threshold))
+    sums = np.cumsum(weights, axis=-1)
+    pads = np.zeros((*queries.shape[:-1], 1))
+    return np.concatenate([pads, sums, pads + np.inf], axis=-1), weights, rate
 
 
-def test_it_finds_the_query_that_is_above_more_often_than_the_textbook():
-    """Ten queries of 0 and then one of 20, each mechanism at its best threshold; figures of the
-    docstring.
-    """
-    queries, thresholds = np.array([0.0] * 10 + [20.0], np.float32), np.arange(33)
-    for changes, share, expected in (
-        ("any", 1 / (1 + 2 ** (2 / 3)), (0.038, 0.230)),
-        ("one_direction", 1 / 2, (0.006, 0.061)),
-    ):
-        right = (
-            above_threshold(queries, 1.0, threshold=thresholds, changes=changes)
-            .index()
-            .probabilities()[:, 10]
-        )
-        scale = (2 if changes == "any" else 1) / (1 - share)
-        textbook = [answer_vectors(queries - t, 1 / share, scale, True)[10] for t in thresholds]
-        np.testing.assert_allclose([1 - right.max(), 1 - max(textbook)], expected, atol=3e-3)
+def upto(start, weight, rate, gap):
+    """P(A < Z <= A + e^(-rt) w): the threshold is in this interval, and the gap at least t."""
+    ends = np.stack(np.broadcast_arrays(start, start + np.exp(-rate * gap) * weight), axis=-1)
+    return np.exp(log_masses(ends, BELOW, 1.0))[..., 0]
 
 
-def test_control_the_noisy_threshold_must_stay_secret():
-    """Algorithm 3: with the noise beside it, the index is a function of the queries."""
-    logs = np.logaddexp.accumulate(np.array([[0.0, 0, 0], [1.0, 0, 0]]) / 3, axis=-1)
-    places = np.searchsorted(logs[0], 0.8), np.searchsorted(logs[1], 0.8)
-    assert places == (2, 1)
-    # What is released says nothing of the sort: no outcome is impossible
-    for row, place in enumerate(places):
-        found = above_threshold(np.array([[0.0, 0, 0], [1.0, 0, 0]])[row], 1.0, threshold=0.0)
-        assert np.isfinite(found.log_prob(jnp.array(places), jnp.array([[0.0], [9.0]]))).all(), (
-            place
-        )
+BELOW = 3.0  # where queries change in any way
 
 
-@pytest.mark.slow
 def test_probabilities_and_the_joint_density_are_those_of_the_threshold(x64):
-    rows, below = BASES[:, [1, 0, 2]], 3.0
-    found = above_threshold(rows, EPSILONS[:, None], threshold=0.5)
-    probabilities = np.exp(log_probabilities(found.index()))
-    with np.errstate(over="ignore"):
-        edges = np.cumsum(np.exp((EPSILONS / 3)[:, None, None] * (rows - 0.5)), axis=-1)
-    cdf = np.where(edges < 1, edges**below / (1 + below), 1 - below / (1 + below) / edges)
-    cdf = np.concatenate([0 * cdf[..., :1], cdf, 0 * cdf[..., :1] + 1], axis=-1)
-    np.testing.assert_allclose(probabilities, np.diff(cdf), atol=1e-14)
-    few, t = (
-        above_threshold(rows[::12], EPSILONS[:, None], threshold=0.5),
-        np.linspace(0, 120, 12_001),
-    )
-    density = np.exp(
-        jax.jit(few.log_prob)(jnp.arange(3)[:, None, None, None], jnp.asarray(t)[:, None, None])
-    )
-    masses = (density[:, 1:] + density[:, :-1]).sum(axis=1) * 0.005
-    np.testing.assert_allclose(np.moveaxis(masses, 0, -1), probabilities[:, ::12, :3], atol=5e-5)
-    np.testing.assert_allclose(found.log_prob(3, 0.0), np.log(probabilities[..., 3]), atol=1e-12)
-    outside = found.log_prob(
-        jnp.array([0, 4, -1])[:, None, None], jnp.array([-1.0, 1.0, 1.0])[:, None, None]
-    )
-    assert np.isneginf(outside).all()
+    """The density of the gap is the derivative of a probability."""
+    queries, gaps = np.array([[0.5, -np.inf, 2.0], [-3.0, 8, 0], [-40, -3, 2]]), GAPS[:20]
+    step = 1e-4 * gaps[:, None, None] + 1e-6
+    index, joint = logarithms(queries, gaps, "any")
+    for row, epsilon in enumerate(EPSILONS):
+        ends, weights, rate = ends_of(queries, epsilon, THRESHOLD, BELOW)
+        expected = np.exp(log_masses(ends, BELOW, 1.0))
+        assert_allclose(np.exp(index[row]), expected, rtol=1e-9)
+        before, after = (
+            upto(ends[:, :-2], weights, rate, gaps[:, None, None] + change)
+            for change in (-step, step)
+        )
+        found = np.exp(np.moveaxis(joint[:, :, row], 0, -1))
+        assert_allclose(found, (before - after) / (2 * step), rtol=1e-5)
+    index, _ = logarithms(queries, gaps, "one_direction")
+    ends, _, _ = ends_of(queries, EPSILONS[0], THRESHOLD, 2.0)
+    assert_allclose(index[0], log_masses(ends, 2.0, 1.0), rtol=1e-9)
+    assert np.isneginf(logarithms(queries, -gaps - 1, "any")[1]).all()
 
 
-def test_gradients_are_those_of_the_formula(x64):
-    queries, epsilon = jnp.array([0.0, -jnp.inf, 0.5, 3.0]), jnp.asarray(1.0)
-    mean = jax.jit(lambda *given: above_threshold(*given, threshold=0.5).index().mean())
-    slopes = jax.grad(mean, argnums=(0, 1))(queries, epsilon)
-    assert np.isfinite(slopes[0]).all()
-    step = 1e-5 * jnp.array([1.0, 0, 0, 0])
-    assert float(slopes[0][0]) == pytest.approx(
-        float(mean(queries + step, epsilon) - mean(queries - step, epsilon)) / 2e-5, rel=1e-6
+def test_draws_follow_the_joint_distribution():
+    queries = np.array([[-2.0, 0.5, 0.4, 3.0, -np.inf, 9.0], [-9, -np.inf, 4.0, -9, 2, 60]])
+    found = above_threshold(queries.astype(np.float32), 1.0, threshold=1.0)
+    index, gap = (np.asarray(part) for part in found.sample(jax.random.key(0), (12_000,)))
+    (ends, weights, rate), (slower, _, _) = (
+        ends_of(queries, epsilon, 1.0, BELOW) for epsilon in (1.0, 0.8)
     )
-    assert float(slopes[1]) == pytest.approx(
-        float(mean(queries, epsilon + 1e-5) - mean(queries, epsilon - 1e-5)) / 2e-5, rel=1e-6
-    )
-
-
-@pytest.mark.slow
-def test_draws_follow_the_joint_distribution_and_do_not_change_with_further_rows():
-    rows = np.array(
-        [[-2.0, 0.5, 0.4, 3.0, -np.inf, 9.0], [-30, -np.inf, 4.0, -9, 2, 60]], np.float32
-    )
-    found, other = (above_threshold(rows, epsilon, threshold=1.0) for epsilon in (1.0, 1.3))
-    assert isinstance(found, AboveThreshold)
-    index, gap = (np.asarray(part) for part in found.sample(jax.random.key(0), (200_000,)))
-    assert np.isnan(gap[index == 6]).all()
-    assert (gap[index < 6] >= 0).all()
     for row in range(2):
         counts = np.bincount(index[:, row], minlength=7)
-        assert_counts_follow(counts, found.index().probabilities()[row])
-        assert_counts_rejected(counts, other.index().probabilities()[row])
-        for place in range(6):
+        assert_counts_follow(counts, np.exp(log_masses(ends[row], BELOW, 1.0)))
+        assert_counts_rejected(counts, np.exp(log_masses(slower[row], BELOW, 1.0)))
+        for place in np.flatnonzero(counts[:6] > 3000):
+            law = partial(upto, ends[row, place], weights[row, place])
             own = gap[index[:, row] == place, row]
-            if len(own) < 2000:
-                continue
-
-            def cdf(t, which, place=place, row=row):
-                """By the trapezoidal rule over the joint density."""
-                grid = np.concatenate([np.linspace(0, 60, 6001), np.linspace(60, 400, 2001)[1:]])
-                some = AboveThreshold(which.weight[row], which.rate, which.below)
-                density = np.exp(
-                    np.asarray(some.log_prob(place, grid.astype(np.float32)), np.float64)
-                )
-                sums = np.concatenate(
-                    [[0], np.cumsum(np.diff(grid) * (density[1:] + density[:-1]) / 2)]
-                )
-                return np.interp(t, grid, sums / sums[-1])
-
-            assert_follows(own, lambda t: cdf(t, found))
-            if len(own) > 50_000:
-                assert_rejected(own, lambda t: cdf(t, other))
-    assert (index[:, 0] != 4).all()
-
-    @jax.jit
-    def draw(rows):
-        return above_threshold(rows, 1.0, threshold=1.0).sample(jax.random.key(0), (50,))
-
-    for few, many in zip(draw(rows), draw(np.concatenate([rows, rows + 1])), strict=True):
-        np.testing.assert_array_equal(few, many[:, :2])
-
-
-def test_hostile_data_and_bad_public_parameters():
-    rows = np.array(
-        [[np.nan, 0, 0], [np.inf, 0, 0], [1e30, -1e30, 0], [-np.inf] * 3, [0, 0, 0]], np.float32
-    )
-    found = np.asarray(above_threshold(rows, 1.0, threshold=0.5).index().probabilities())
-    np.testing.assert_array_equal(np.isnan(found).all(axis=-1), [True, False, False, False, False])
-    np.testing.assert_allclose(found[1:4], [[1, 0, 0, 0], [1, 0, 0, 0], [0, 0, 0, 1]], atol=1e-6)
-    index, gap = above_threshold(rows, jnp.array([1.0, 1.0, 1.0, 1.0, -1.0]), threshold=0.5).sample(
-        jax.random.key(0)
-    )
-    np.testing.assert_array_equal(index, [-1, 0, 0, 3, -1])
-    assert np.isnan(np.asarray(gap)[[0, 3, 4]]).all()
-    assert np.isfinite(np.asarray(gap)[1:3]).all()
-    for options, match in (
-        ({"epsilon": 0.0}, "epsilon"),
-        ({"threshold": np.nan}, "threshold"),
-        ({"sensitivity": -1}, "sensitivity"),
-    ):
-        with pytest.raises(ValueError, match=match):
-            above_threshold(rows, **({"epsilon": 1.0, "threshold": 0.0} | options))
-    with pytest.raises(ValueError, match="changes"):
-        above_threshold(rows, 1.0, threshold=0.0, changes="monotone")
-    with pytest.raises(ValueError, match="last axis"):
-        above_threshold(0.0, 1.0, threshold=0.0)
-    assert above_threshold.guarantee("swap", 0.7) == Guarantee(0.7, 1.4, "swap")
+            assert_follows(own, lambda t, law=law: 1 - law(rate, t) / law(rate, 0.0))
+            assert_rejected(own, lambda t, law=law: 1 - law(rate, 1.3 * t) / law(rate, 0.0))
+    assert np.isnan(gap[index == 6]).all()

@@ -3,6 +3,7 @@ library, for audits of both.
 """
 
 import itertools
+from functools import cache
 
 import jax
 import jax.numpy as jnp
@@ -52,6 +53,17 @@ def down_sensitivity_of(name, datasets=None, n_max=N_MAX):
     return DownSensitivity(jnp.minimum(jnp.asarray(left**2 / 2.0), TOP), jnp.asarray(TOP))
 
 
+@cache
+def minima():
+    """What is kept of all statistics and datasets, with the last value for more people than there
+    are: ``(statistics, datasets, levels)``.
+    """
+    rows = [[kept(data, statistic) for data in DATASETS] for statistic in DEFINITIONS.values()]
+    return np.array(
+        [[np.pad(own, (0, N_MAX + 1 - len(own)), mode="edge") for own in row] for row in rows]
+    )
+
+
 def neighboring(datasets=None, neighbors="add_remove", grid=GRID):
     """Rows of all neighboring pairs."""
     return neighboring_rows(
@@ -67,13 +79,30 @@ def log_probabilities(distribution):
     return np.asarray(_log_probabilities(distribution), np.float64)
 
 
-def finite_losses(distribution, pairs):
-    """The largest log-ratio and the largest range over neighboring rows of a distribution on
-    candidates, exactly.
-    """
-    logs = log_probabilities(distribution)
+def losses_of(logs, pairs):
+    """The largest log-ratio and the largest range over neighboring rows, for each leading index."""
+    one, other = logs[..., pairs[0], :], logs[..., pairs[1], :]
     with np.errstate(invalid="ignore"):
-        ratio = logs[pairs[0]] - logs[pairs[1]]
-    ratio = np.where(np.isneginf(logs[pairs[0]]) & np.isneginf(logs[pairs[1]]), 0.0, ratio)
+        ratio = np.where(np.isneginf(one) & np.isneginf(other), 0.0, one - other)
     forward, backward = np.maximum(ratio.max(axis=-1), 0.0), np.maximum((-ratio).max(axis=-1), 0.0)
-    return float(max(forward.max(), backward.max())), float((forward + backward).max())
+    return np.maximum(forward, backward).max(axis=-1), (forward + backward).max(axis=-1)
+
+
+def finite_losses(distribution, pairs):
+    """The same of a distribution on candidates, exactly."""
+    return tuple(float(part) for part in losses_of(log_probabilities(distribution), pairs))
+
+
+def renyi(logs, pairs, order):
+    """The largest Renyi divergence over neighboring rows, in both directions, for each leading
+    index.
+    """
+    divergences = []
+    for first, second in (pairs, pairs[::-1]):
+        one, other = logs[..., first, :], logs[..., second, :]
+        with np.errstate(invalid="ignore"):
+            terms = np.where(np.isneginf(one), -np.inf, order * one + (1 - order) * other)
+        top = terms.max(axis=-1, keepdims=True)
+        sums = np.log(np.exp(terms - top).sum(axis=-1)) + top[..., 0]
+        divergences.append(sums.max(axis=-1) / (order - 1))
+    return np.maximum(*divergences)
