@@ -45,7 +45,7 @@ import dpjax
 import output
 from dpjax import release
 from dpjax.release import GridDistribution
-from dpjax.release._exact_flip import probabilities
+from dpjax.release.exact_flip import probabilities
 
 EPSILONS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.0)
 RECORDS, DATASETS, SEED = 401, 60, 2026

@@ -14,12 +14,10 @@ import sys
 import zlib
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, nullcontext
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from dpjax.command_line.errors import UserError
 
-_BLOCK = 2**20  # the number of bytes read at a time; results do not depend on it
 # In these encodings no byte changes how later lines are decoded, and all but UTF-16 contain ASCII.
 _ENCODINGS = re.compile(r"utf-8(-sig)?|utf-16(-[lb]e)?|ascii|iso8859-\d+|cp125\d|koi8-[ru]")
 _LISTED = (
@@ -54,6 +52,7 @@ class Source(NamedTuple):
             no-break and thin spaces.
         records: ``"csv"`` for well-formed CSV, or ``"lines"`` if each line is a record, whatever it
             contains.
+        block: the number of bytes read at a time; results do not depend on it.
     """
 
     path: str
@@ -64,6 +63,7 @@ class Source(NamedTuple):
     decimal: str = "."
     thousands: str = ""
     records: str = "csv"
+    block: int = 2**20
 
     @property
     def name(self) -> str:
@@ -115,7 +115,7 @@ def utf8_blocks(source: Source) -> Generator[bytes, None, None]:
     codec, first = _codec(source), True
     try:
         with _opened(source) as file:
-            block = file.read(max(_BLOCK, 4))
+            block = file.read(max(source.block, 4))
             if source.header:
                 _check_start(block[:4], codec, source)
             if codec == "utf-8-sig":  # its decoder drops the first mark that it is given
@@ -129,7 +129,7 @@ def utf8_blocks(source: Source) -> Generator[bytes, None, None]:
                 else:
                     text = decoder.decode(block)
                     yield (text.removeprefix(_MARK) if first and source.header else text).encode()
-                block, first = file.read(_BLOCK), False
+                block, first = file.read(source.block), False
             yield decoder.decode(b"", final=True).encode()
     except (OSError, EOFError, zlib.error) as error:  # gzip's message has a checksum of the data
         reason = getattr(error, "strerror", None) or "it is not a complete gzip file"
@@ -139,11 +139,7 @@ def utf8_blocks(source: Source) -> Generator[bytes, None, None]:
 @contextmanager
 def _opened(source: Source) -> Iterator[Any]:
     """Open a file as bytes, decompressed if it is gzipped."""
-    with (
-        nullcontext(sys.stdin.buffer)
-        if source.path == "-"
-        else Path(source.path).open("rb") as file
-    ):
+    with nullcontext(sys.stdin.buffer) if source.path == "-" else open(source.path, "rb") as file:
         buffered: Any = file if hasattr(file, "peek") else io.BufferedReader(file)
         # Without a header the first bytes belong to a record, which must not change how the file is
         # read.

@@ -38,7 +38,7 @@ import numpy as np
 
 from dpjax import checks
 from dpjax.display import Picture, Shown
-from dpjax.release import _exact_flip, draw
+from dpjax.release import draw, exact_flip
 from dpjax.release.counts import running_sums, sums_of
 from dpjax.release.entropy import More, further_word, seeded, system_words
 from dpjax.release.exponentials import exact_epsilon
@@ -220,7 +220,7 @@ class GridDistribution(Shown):
         """Yield the piece probabilities of permute and flip by dataset, or their logarithms."""
         for first, last in itertools.pairwise(self.profile.starts.tolist()):
             costs, widths = self.costs[first:last], self.profile.length[first:last]
-            yield _exact_flip.probabilities(self.rate, costs, widths, log)
+            yield exact_flip.probabilities(self.rate, costs, widths, log)
 
     @cached_property
     def sums(self) -> np.ndarray:
@@ -399,7 +399,7 @@ class GridDistribution(Shown):
         Simulations and tests pass other sources: ``words(shape)`` returns random 64-bit words, and
         ``more(role, number)`` 32 bits that extend a uniform.
         """
-        way = _exact_flip if self.mechanism == "permute_and_flip" else draw
+        way = exact_flip if self.mechanism == "permute_and_flip" else draw
         return way.positions(self, draws, words, more)
 
     def _points(self, given: Any) -> tuple[np.ndarray, tuple[int, ...]]:

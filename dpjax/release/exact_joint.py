@@ -67,16 +67,14 @@ class Slots(NamedTuple):
 def slots_of(
     counts: Counts,
     parameters: Parameters,
-    index: np.ndarray | None = None,
+    index: np.ndarray,
     sizes: np.ndarray | None = None,
 ) -> Slots:
-    """Return the slots with some indices ``(R, J)``, by default all of them.
+    """Return the slots with some indices ``(R, J)``.
 
     ``sizes`` ``(R,)`` are the sizes of the grids, by default ``parameters.size``.
     """
     n = counts.totals[:, None]
-    if index is None:
-        index = np.tile(np.arange(2 * int(np.max(n, initial=0)) + 1), (len(n), 1))
     sums = np.cumsum(counts.counts)
     offset = np.append(0, sums)[counts.starts[:-1], None]
     values, number, through = (
@@ -101,7 +99,7 @@ def slots_of(
 
 
 def near_slots(
-    parameters: Parameters, n: np.ndarray, middle: np.ndarray, bits: int
+    parameters: Parameters, n: np.ndarray, middle: np.ndarray, bits: int, kept: int | None = None
 ) -> tuple[np.ndarray, np.ndarray, float]:
     """Return the slots near the quantiles, ``middle`` without far records, and a log2 bound.
 
@@ -115,7 +113,8 @@ def near_slots(
     """
     near, spacing, least = _near(parameters, int(np.max(n, initial=0)), bits)
     off = np.abs(middle - (n - 1)) if parameters.reach is None else spacing
-    far = far_records(parameters.levels, n, near + off, spacing, np)
+    kept = near + off if kept is None else kept
+    far = far_records(parameters.levels, n, kept, spacing, np)
     records = n - np.sum([number for _, number in far], axis=0)
     slot, gone = slots_left(far, 2, 2 * int(np.max(records, initial=0)) + 1, np)
     slot = np.where(np.arange(slot.shape[-1]) <= 2 * records[:, None], slot, 2 * n[:, None] + 1)
@@ -167,6 +166,12 @@ class Sampler:
             place of each quantile. These are private.
         digits: the digits of decimals; 0 for float64.
         bits: the bits of each uniform that are used, by default the precision of the arithmetic.
+        kept: how many records on either side of a quantile have slots, by default as many as the
+            bounds need.
+
+    Attributes:
+        index: the numbers of the slots that are kept, ``(R, J)``.
+        least: log2 of the least probability of a path that floats decide.
     """
 
     def __init__(
@@ -179,14 +184,17 @@ class Sampler:
         ranked: bool = False,
         digits: int = 0,
         bits: int | None = None,
+        kept: int | None = None,
     ) -> None:
         self.parameters, self.arithmetic, self._counts = parameters, Arithmetic(digits), counts
         self._public, self._sizes, self._ranked = public, sizes, ranked
         self.bits = self.arithmetic.bits if bits is None else bits
         n = counts.totals
         middle = (n if public is None else public) - 1
-        index, self.middle, self._least = near_slots(parameters, n, middle, self.arithmetic.bits)
-        self.slots, self._index = slots_of(counts, parameters, index, sizes), index
+        self.index, self.middle, self.least = near_slots(
+            parameters, n, middle, self.arithmetic.bits, kept
+        )
+        self.slots = slots_of(counts, parameters, self.index, sizes)
         # As if the far records did not exist.
         self.slots = self.slots._replace(records=n - (middle - self.middle))
         self.numbers = sorted(
@@ -247,7 +255,7 @@ class Sampler:
                 slot[lane], first[lane], certain, rest = self._draw_runs(
                     number, row[lane], uniforms[1:, lane]
                 )
-                sure[lane] &= certain & (path[lane] + rest >= self._least)
+                sure[lane] &= certain & (path[lane] + rest >= self.least)
         left = np.where(slot < 0, 0, self.slots.left[row[:, None], slot])
         width = np.where(slot < 0, self.parameters.size * cut, self.slots.width[row[:, None], slot])
         # Places count numbers if a slot has at least one, else pieces, which weigh less than an
@@ -269,7 +277,7 @@ class Sampler:
             sure &= certain
         found = np.sort(left + cells, axis=-1)
         if self._ranked:
-            found = np.concatenate([found, (self._index[row[:, None], slot] + 1) // 2], axis=-1)
+            found = np.concatenate([found, (self.index[row[:, None], slot] + 1) // 2], axis=-1)
         return found.reshape(draws, rows, -1), sure.reshape(draws, rows)
 
     def _widths(self, part: np.ndarray) -> np.ndarray:
@@ -294,10 +302,10 @@ class Sampler:
                 np.ones(len(row), bool),
                 np.zeros(len(row)),
             )
-        return choose(self._terms, row, uniform, self._error, self._lost * self._terms.shape[-1])
+        return choose(self.terms, row, uniform, self._error, self._lost * self.terms.shape[-1])
 
     @cached_property
-    def _terms(self) -> np.ndarray:
+    def terms(self) -> np.ndarray:
         """The weights of all terms and, last, the flat one, ``(R, T + 1)``, up to a factor."""
         parameters, arithmetic, reach = self.parameters, self.arithmetic, self.parameters.reach or 0
         m, unit, rate = (

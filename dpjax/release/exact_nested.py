@@ -105,7 +105,7 @@ class Nested:
         if sizes is not None:
             counts = counts.at_most(cap_of(sizes)[counts.group])
         law = self._joint(levels, self.neighbors, _most(counts), self._first)
-        drawn = _in_order(law, counts, draws, sizes, None, words, more, ranked=True).reshape(
+        drawn = self.jointly(law, counts, draws, sizes, None, words, more, ranked=True).reshape(
             draws * counts.groups, 2 * len(first)
         )
         group, totals = np.tile(np.arange(counts.groups), draws), counts.totals
@@ -133,11 +133,30 @@ class Nested:
             )
             law = self._joint(alike[0].levels, "add_remove", _most(records), self._second)
             inside = (
-                _in_order(law, records, 1, part_records, high[at] - low[at] + 1, words, more)[0]
+                self.jointly(law, records, 1, part_records, high[at] - low[at] + 1, words, more)[0]
                 + low[at][:, None]
             )
             start = np.array([part.first for part in alike])[which]
             found[lane[:, None], start[:, None] + np.arange(len(alike[0].levels))] = inside
+        return found
+
+    def jointly(
+        self,
+        law: Parameters,
+        counts: Counts,
+        draws: int,
+        number: np.ndarray | None,
+        sizes: np.ndarray | None,
+        words: Any,
+        more: More,
+        ranked: bool = False,
+    ) -> np.ndarray:
+        """Draw as :func:`draw_quantiles`, with rows of equal numbers of records side by side."""
+        order = np.argsort(counts.totals if number is None else number, kind="stable")
+        known, grids = (None if a is None else a[order] for a in (number, sizes))
+        drawn = draw_quantiles(law, _taken(counts, order), draws, known, words, more, grids, ranked)
+        found = np.zeros_like(drawn)
+        found[:, order] = drawn
         return found
 
     def _joint(
@@ -160,25 +179,6 @@ def _repeated(counts: Counts, draws: int) -> Counts:
         np.tile(counts.values, draws),
         np.tile(counts.counts, draws),
     )
-
-
-def _in_order(
-    law: Parameters,
-    counts: Counts,
-    draws: int,
-    number: np.ndarray | None,
-    sizes: np.ndarray | None,
-    words: Any,
-    more: More,
-    ranked: bool = False,
-) -> np.ndarray:
-    """Draw as :func:`draw_quantiles`, with rows of equal numbers of records next to each other."""
-    order = np.argsort(counts.totals if number is None else number, kind="stable")
-    known, grids = (None if a is None else a[order] for a in (number, sizes))
-    drawn = draw_quantiles(law, _taken(counts, order), draws, known, words, more, grids, ranked)
-    found = np.zeros_like(drawn)
-    found[:, order] = drawn
-    return found
 
 
 def _taken(counts: Counts, order: np.ndarray) -> Counts:

@@ -194,8 +194,8 @@ def forward(chains: Chains, volumes: jax.Array | None = None) -> tuple[jax.Array
         sums, first, last = by_platform(
             found,
             window,
-            cpu=partial(_block_sums, rate),
-            default=partial(_block_sums_by_doubling, rate),
+            cpu=partial(block_sums, rate),
+            default=partial(block_sums_by_doubling, rate),
         )
         first = jnp.maximum(first + enters, NOTHING)
         # A flat gather is faster.
@@ -217,7 +217,7 @@ def forward(chains: Chains, volumes: jax.Array | None = None) -> tuple[jax.Array
     return jax.lax.scan(advance, start, (jnp.arange(1, m + 1, dtype=jnp.int32), step, part))
 
 
-def _block_sums(
+def block_sums(
     rate: jax.Array, found: jax.Array, window: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Sum over slots i for each slot j, ``(J, B, T)``, in blocks of ``window`` slots.
@@ -255,7 +255,7 @@ def _block_sums(
     )
 
 
-def _block_sums_by_doubling(
+def block_sums_by_doubling(
     rate: jax.Array, found: jax.Array, window: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Return the same in log2(J) steps for all slots at once (Hillis and Steele 1986).

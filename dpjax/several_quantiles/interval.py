@@ -148,11 +148,7 @@ def planned_levels(
 
 def miss_of(plan: Plan, q: Fraction, low: Fraction, high: Fraction, n: int) -> float:
     """Return the bound on the probability that either end misses."""
-    pairs = (
-        log(plan.multiples)
-        + log((plan.multiples - 1) / 2)
-        - _log_volume(plan, float(low), float(high), n)
-    )
+    pairs = log_pairs(plan, float(low), float(high), n)
     return _above(plan, float(q), float(low), n, pairs) + _above(
         plan, float(1 - q), float(1 - high), n, pairs
     )
@@ -165,12 +161,12 @@ def _above(plan: Plan, q: float, low: float, n: int, pairs: float) -> float:
     spread = 7 * sqrt(n * q * (1 - q)) + 7
     first, last = max(0, floor(n * q - spread)), min(n, ceil(n * q + spread))
     records = np.arange(first, last + 1, -(-(last + 1 - first) // _POINTS))
-    tail = _tail(plan, records - 0.5 - low * (n - 1), low, pairs)
+    tail = tail_of(plan, records - 0.5 - low * (n - 1), low, pairs)
     fewer = lower_tail(records - 1, trials=n, probability=q)
     return float(np.sum(fewer * (np.append(1.0, tail[:-1]) - tail)) + tail[-1])
 
 
-def _tail(plan: Plan, error: np.ndarray, low: float, pairs: float) -> np.ndarray:
+def tail_of(plan: Plan, error: np.ndarray, low: float, pairs: float) -> np.ndarray:
     """Return T at the errors s; ``pairs`` is the logarithm of K (K - 1) / (2 V)."""
     return np.where(
         error > 0,
@@ -200,8 +196,8 @@ def _log_share(plan: Plan, error: np.ndarray, low: float) -> np.ndarray:
     return np.max(bad - good, axis=-1) + 2 * rate * (near // 2)
 
 
-def _log_volume(plan: Plan, low: float, high: float, n: int) -> float:
-    """Return log V; minus infinity if there is no room for windows."""
+def log_pairs(plan: Plan, low: float, high: float, n: int) -> float:
+    """Return the log of K (K - 1) / (2 V); infinity if there is no room for windows."""
     decay, part = 2 * plan.rate, 1 / _power_from(plan.ties)
     # Windows further away have negligible weight.
     reach = min((high - low) * (n - 1) / 2, 20 / decay + 1)
@@ -212,4 +208,5 @@ def _log_volume(plan: Plan, low: float, high: float, n: int) -> float:
     upper = centers[(1 - high) * (n - 1) - centers >= length / 2]
     most = np.maximum(np.maximum(lower, upper) + length / 2, 0)
     least = np.minimum(np.minimum(lower, upper) - length / 2, 0)
-    return float(2 * log(length * part) + np.logaddexp.reduce(-decay * (most - least), axis=None))
+    volume = 2 * log(length * part) + np.logaddexp.reduce(-decay * (most - least), axis=None)
+    return log(plan.multiples) + log((plan.multiples - 1) / 2) - volume

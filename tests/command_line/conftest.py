@@ -1,5 +1,6 @@
 """The command line in this process: arguments in, exit code and both streams out."""
 
+import io
 import json
 from typing import Any, NamedTuple
 
@@ -44,6 +45,17 @@ def run(capsys):
         return Outcome(code, *capsys.readouterr())
 
     return run
+
+
+@pytest.fixture
+def stdin(monkeypatch):
+    """Let standard input hold these bytes."""
+
+    def stdin(content):
+        binary = io.BytesIO(content) if isinstance(content, bytes) else content
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(binary))
+
+    return stdin
 
 
 @pytest.fixture

@@ -9,12 +9,10 @@ import itertools
 import math
 import random
 import re
-import sys
 
 import numpy as np
 import pytest
 
-from dpjax.command_line import csv_text
 from dpjax.command_line.csv_files import Source, check_columns, header_of, read_columns
 from dpjax.command_line.errors import UserError
 
@@ -179,12 +177,12 @@ def outcome(source, numbers, labels):
         return str(error)
 
 
-def check_against(path, rows, source, monkeypatch, sizes=(1, 17, 2**20)):
+def check_against(path, rows, **options):
     """Compare what is read of a file with rows, of which the first is the header; with None the
     file must be refused.
     """
-    for size in sizes:
-        monkeypatch.setattr(csv_text, "_BLOCK", size)
+    for size in (1, 17, 2**20):
+        source = Source(str(path), block=size, **options)
         found = outcome(source, ["n"], ["n", "t"])
         if rows is None:
             assert found == SENTENCE.format(path)
@@ -218,7 +216,7 @@ def quoted(cell, rng, delimiter):
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_well_formed_files(seed, tmp_path, monkeypatch):
+def test_well_formed_files(seed, tmp_path):
     rng = random.Random(seed)
     delimiter, encoding = (
         rng.choice(",;\t|"),
@@ -226,48 +224,44 @@ def test_well_formed_files(seed, tmp_path, monkeypatch):
     )
     decimal = rng.choice("..,")
     thousands = rng.choice(["", {".": ",", ",": "."}[decimal], " ", "'"])
-    source = Source(
-        *(
-            str(tmp_path / "data.csv"),
-            encoding,
-            delimiter,
-            True,
-            ("-999",)[: rng.randrange(2)],
-            decimal,
-            thousands,
-        ),
-        records=rng.choice(["csv", "csv", "lines"]),
-    )
-    if source.records == "lines":
-        monkeypatch.setitem(
-            globals(), "TEXTS", [cell for cell in TEXTS if not set(cell) & set("\r\n")]
-        )
+    missing = ("-999",)[: rng.randrange(2)]
+    records = rng.choice(["csv", "csv", "lines"])
+    texts = [cell for cell in TEXTS if records == "csv" or not set(cell) & set("\r\n")]
     rows = [["t", rng.choice(["", "é", "other"]), "n"]]
     rows += [
-        [rng.choice(TEXTS), "z" * rng.randrange(3), rng.choice(NUMBERS)]
+        [rng.choice(texts), "z" * rng.randrange(3), rng.choice(NUMBERS)]
         for _ in range(rng.randrange(40))
     ]
     rows = [[cell.encode(encoding, "ignore").decode(encoding) for cell in row] for row in rows]
     text = "".join(
         delimiter.join(quoted(cell, rng, delimiter) for cell in row)
-        + rng.choice(["\n", "\r\n"]) * (rng.choice([1, 1, 1, 2]) if source.records == "csv" else 1)
+        + rng.choice(["\n", "\r\n"]) * (rng.choice([1, 1, 1, 2]) if records == "csv" else 1)
         for row in rows
     )
     text = text[: len(text) - rng.choice([0, 1 if not text.endswith("\r\n") else 2])]
     path = tmp_path / "data.csv"
     path.write_bytes(text.encode(encoding))
-    if source.records == "csv":
+    if records == "csv":
         assert rows_of(text, delimiter) == rows
         assert [
             row
             for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
             if row
         ] == rows
-    check_against(path, rows, source, monkeypatch)
+    check_against(
+        path,
+        rows,
+        encoding=encoding,
+        delimiter=delimiter,
+        missing=missing,
+        decimal=decimal,
+        thousands=thousands,
+        records=records,
+    )
 
 
 @pytest.mark.parametrize("seed", range(120))
-def test_files_of_anything(seed, tmp_path, monkeypatch):
+def test_files_of_anything(seed, tmp_path):
     rng = random.Random(seed)
     path = tmp_path / "data.csv"
     pieces = rng.choice(
@@ -296,20 +290,15 @@ def test_files_of_anything(seed, tmp_path, monkeypatch):
         text = "\n".join(records) + rng.choice(["", "\n"])
     text = "t,n\n" + text
     path.write_bytes(text.encode())
-    check_against(path, rows_of(text, ","), Source(str(path)), monkeypatch)
-    check_against(path, rows_of_lines(text, ","), Source(str(path), records="lines"), monkeypatch)
+    check_against(path, rows_of(text, ","))
+    check_against(path, rows_of_lines(text, ","), records="lines")
     blank = text.replace(",", " ").replace("\0", "\t")
     path.write_bytes(blank.encode())
     lone = re.search("\r(?!\n)", blank)
     rows = [row for line in re.split("\r?\n", blank) if (row := cut(line, " "))]
     rows = None if lone or len(set(map(len, rows))) > 1 else rows
-    check_against(path, rows, Source(str(path), delimiter=" "), monkeypatch)
-    check_against(
-        path,
-        rows_of_lines(blank, " "),
-        Source(str(path), delimiter=" ", records="lines"),
-        monkeypatch,
-    )
+    check_against(path, rows, delimiter=" ")
+    check_against(path, rows_of_lines(blank, " "), delimiter=" ", records="lines")
 
 
 WRONG = [
@@ -331,21 +320,20 @@ WRONG = [
 
 @pytest.mark.parametrize("wrong", WRONG)
 @pytest.mark.parametrize("place", ["first", "middle", "last"])
-def test_malformed_records_are_refused_alike(wrong, place, tmp_path, monkeypatch):
+def test_malformed_records_are_refused_alike(wrong, place, tmp_path):
     path = tmp_path / "data.csv"
     records = [b"b,2"] * 9
     records.insert({"first": 0, "middle": 5, "last": 9}[place], wrong)
     for end in (b"", b"\n") if wrong != b"a,1\r" else (b"",):
         path.write_bytes(b"\n".join([b"t,n", *records]).replace(b"1\r\n", b"1\r") + end)
-        check_against(path, None, Source(str(path)), monkeypatch)
+        check_against(path, None)
         assert len(read_columns(Source(str(path), records="lines"), ["n"]).numbers["n"]) >= 9
         assert header_of(Source(str(path))) == ["t", "n"]  # a dry run looks at no record
         check_columns(Source(str(path)), ["n"])
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 2**20])
-def test_undecodable_bytes_stay_in_their_line(size, tmp_path, monkeypatch):
-    monkeypatch.setattr(csv_text, "_BLOCK", size)
+def test_undecodable_bytes_stay_in_their_line(size, tmp_path):
     path = tmp_path / "data.csv"
     for encoding, bad in (
         ("utf-8", b"\xe2\x82"),
@@ -364,16 +352,18 @@ def test_undecodable_bytes_stay_in_their_line(size, tmp_path, monkeypatch):
                 ]
             )
         )
-        found = read_columns(Source(str(path), encoding, records="lines"), ["n", "t"], ["t", "n"])
+        found = read_columns(
+            Source(str(path), encoding, records="lines", block=size), ["n", "t"], ["t", "n"]
+        )
         np.testing.assert_array_equal(found.numbers["n"], [np.nan, np.nan, 6])
         np.testing.assert_array_equal(found.numbers["t"], [np.nan, 5, 5])
         assert found.labels["t"].names == ["5", "\ufffd"]
-        assert outcome(Source(str(path), encoding), ["n"], []) == SENTENCE.format(path)
+        assert outcome(Source(str(path), encoding, block=size), ["n"], []) == SENTENCE.format(path)
 
 
 @pytest.mark.parametrize("records", ["csv", "lines"])
 @pytest.mark.parametrize("header", [True, False])
-def test_well_formed_records_never_change_an_error(records, header, tmp_path, monkeypatch):
+def test_well_formed_records_never_change_an_error(records, header, tmp_path):
     """Neighbors are read alike: one record is another one, or none."""
     path = tmp_path / "data.csv"
     some = [
@@ -396,8 +386,8 @@ def test_well_formed_records_never_change_an_error(records, header, tmp_path, mo
                 "\n".join([*start, *others[:2], *([] if record is None else [record]), *others[2:]])
             )
             for size in (1, 2**20):
-                monkeypatch.setattr(csv_text, "_BLOCK", size)
-                found = read_columns(Source(str(path), header=header, records=records), *columns)
+                source = Source(str(path), header=header, records=records, block=size)
+                found = read_columns(source, *columns)
                 count = (
                     len(others) + (record is not None) + (records == "lines" and record == some[1])
                 )
@@ -421,8 +411,7 @@ def test_blank_lines(tmp_path):
     )
 
 
-def test_long_records_and_many_labels(tmp_path, monkeypatch):
-    monkeypatch.setattr(csv_text, "_BLOCK", 2**12)
+def test_long_records_and_many_labels(tmp_path):
     path = tmp_path / "data.csv"
     names = [f"name {k * k}" for k in range(3000)]
     long = "\n".join(["y" * 99] * 2000)
@@ -432,7 +421,7 @@ def test_long_records_and_many_labels(tmp_path, monkeypatch):
         + f'"{long}",5\n'
         + f"{names[7]},{' ' * 99}6\n"
     )
-    found = read_columns(Source(str(path)), ["n"], ["t"])
+    found = read_columns(Source(str(path), block=2**12), ["n"], ["t"])
     assert [found.labels["t"].names[code] for code in found.labels["t"].codes] == [
         *names,
         long,
@@ -518,19 +507,14 @@ def test_what_cannot_be_opened(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("age,region\n1,a\n", "has no column 'n'; its columns are age, region."),
-        ("age;n\n1;2\n", "Its first line is 'age;n': is the --delimiter semicolon?"),
-        ("n,n\n1,2\n", "names 'n' twice"),
-        ("", "is empty."),
-        ("\n\r\n", "is empty."),
-        (b"PAR1....", "is a Parquet file"),
-        (
-            "n\n1\n".encode("utf-16"),
-            "begins with a byte order mark of UTF-16: give --encoding utf-16.",
-        ),
-        ("n\n1\n".encode("utf-16-le"), "is not UTF-8 text (in its first line)"),
-        (b"\xe9,n\n1,2\n", "is not UTF-8 text (in its first line)"),
-        ('"n\n1\n', "is not well-formed CSV"),
+        ("age,region\n1,a\n", "no column 'n'"),
+        ("age;n\n1;2\n", "--delimiter semicolon"),
+        ("n,n\n1,2\n", "twice"),
+        ("\n\r\n", "empty"),
+        (b"PAR1....", "Parquet"),
+        ("n\n1\n".encode("utf-16"), "--encoding utf-16"),
+        (b"\xe9,n\n1,2\n", "UTF-8"),
+        ('"n\n1\n', "CSV"),
     ],
 )
 def test_what_is_said_of_a_header(content, message, tmp_path):
@@ -552,8 +536,9 @@ def test_headers(tmp_path):
     for wrong in ("0", "x", "²"):
         assert "1, 2, 3, ..." in outcome(source, [wrong], [])
     assert "has 3 columns, choose some" in outcome(source, None, [])
-    assert "utf-16-le or utf-16-be" in outcome(source._replace(encoding="utf-16"), ["1"], [])
-    assert "one ASCII character" in outcome(source._replace(delimiter="¦"), ["1"], [])
+    blanks = {"delimiter": " ", "header": False}
+    assert "utf-16-le" in outcome(Source(str(path), "utf-16", **blanks), ["1"], [])
+    assert "ASCII" in outcome(Source(str(path), **blanks | {"delimiter": "¦"}), ["1"], [])
     path.write_text("x\n1\n")
     assert read_columns(Source(str(path)), None).numbers["x"] == [1]
     assert len(read_columns(Source(str(path)), ["x", "x"], ["x", "x"]).labels["x"].codes) == 1
@@ -562,7 +547,7 @@ def test_headers(tmp_path):
 
 
 @pytest.mark.parametrize("zipped", [False, True])
-def test_standard_input_is_read_in_one_pass(zipped, monkeypatch):
+def test_standard_input_is_read_in_one_pass(zipped, stdin):
     class Pipe(io.RawIOBase):
         def __init__(self, data):
             self.rest = data
@@ -579,8 +564,7 @@ def test_standard_input_is_read_in_one_pass(zipped, monkeypatch):
             return len(part)
 
     data = b"t,n\n" + b"a,1\nb,2\n" * 50
-    stdin = io.TextIOWrapper(io.BufferedReader(Pipe(gzip.compress(data) if zipped else data)))
-    monkeypatch.setattr(sys, "stdin", stdin)
+    stdin(io.BufferedReader(Pipe(gzip.compress(data) if zipped else data)))
     found = read_columns(Source("-"), ["n"], ["t"])
     assert found.numbers["n"].tolist() == [1, 2] * 50
     assert found.labels["t"].codes.tolist() == [0, 1] * 50
@@ -590,7 +574,7 @@ def test_standard_input_is_read_in_one_pass(zipped, monkeypatch):
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16-le", "utf-16-be"])
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 def test_a_byte_order_mark_is_no_part_of_any_record_without_a_header(
-    records, encoding, end, tmp_path, monkeypatch
+    records, encoding, end, tmp_path
 ):
     path = tmp_path / "data.csv"
     codec = encoding.removesuffix("-sig")
@@ -599,12 +583,11 @@ def test_a_byte_order_mark_is_no_part_of_any_record_without_a_header(
     if end == "\r" and records == "csv":
         return  # refused, whatever the records are
     for size in (1, 2, 3, 7, 2**20):
-        monkeypatch.setattr(csv_text, "_BLOCK", size)
         for first in range(len(lines)):  # each record is the first one once
             turned = [*lines[first:], *lines[:first]]
             for rows in (turned, turned[1:]):
                 path.write_bytes("".join(line + end for line in rows).encode(codec))
-                source = Source(str(path), encoding, header=False, records=records)
+                source = Source(str(path), encoding, header=False, records=records, block=size)
                 found = read_columns(source, ["2"], ["1"])
                 labels = [found.labels["1"].names[code] for code in found.labels["1"].codes]
                 pairs = list(zip(labels, found.numbers["2"].tolist(), strict=True))
@@ -614,15 +597,15 @@ def test_a_byte_order_mark_is_no_part_of_any_record_without_a_header(
 
 @pytest.mark.parametrize("records", ["csv", "lines"])
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
-def test_a_mark_inside_of_the_text_is_no_byte_order_mark(records, encoding, tmp_path, monkeypatch):
+def test_a_mark_inside_of_the_text_is_no_byte_order_mark(records, encoding, tmp_path):
     """Wherever the blocks begin in which the text is read."""
     path = tmp_path / "data.csv"
     lines = ["100", "\ufeff0", "0", "\ufeff1"]
     for start, size in itertools.product(("", "\ufeff"), range(4, 30)):
-        monkeypatch.setattr(csv_text, "_BLOCK", size)
         for first in range(len(lines)):
             path.write_text("\n".join([start + "x", *lines[first:]]) + "\n", "utf-8")
-            found = read_columns(Source(str(path), encoding, records=records), ["x"]).numbers["x"]
+            source = Source(str(path), encoding, records=records, block=size)
+            found = read_columns(source, ["x"]).numbers["x"]
             expected = [math.nan if "\ufeff" in line else float(line) for line in lines[first:]]
             np.testing.assert_array_equal(found, expected)
 

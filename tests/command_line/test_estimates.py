@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from dpjax.accounting import Guarantee
-from dpjax.command_line.parser import GRID_MECHANISMS
 from dpjax.command_line.text import in_options, promised, words_of
 from dpjax.release import Median, Quantile, exact_distribution
 from tests.command_line.conftest import AGES
 
+GRID_MECHANISMS = ("piecewise_laplace", "inverse_sensitivity", "permute_and_flip")
 BOUNDS = {"lower": 0, "upper": 100, "resolution": Fraction(1, 2)}
 ASKED = ("--lower", 0, "--upper", 100, "--resolution", "0.5")
 TEN = ("--lower", 0, "--upper", 10, "--neighbors", "add_remove", "--resolution", 1)

@@ -7,55 +7,49 @@ import shlex
 
 import pytest
 
-from dpjax.command_line.main import main
-from dpjax.command_line.parser import parsed, parser
-from dpjax.version import __version__
+import dpjax
+from dpjax.command_line.parser import parsed
 
-COMMANDS = parser()._subparsers._group_actions[0].choices
-EXAMPLES = [
-    shlex.split(line)[1:]
-    for command in COMMANDS.values()
-    for line in command.epilog.replace("\\\n", " ").splitlines()
-    if line.startswith("  dpjax ")
-]
+COMMANDS = ("median", "quantile", "release", "ledger", "demo", "audit")
 
 
-def help_of(*arguments, capsys):
-    with pytest.raises(SystemExit) as stop:
-        main([*arguments, "--help"])
-    assert stop.value.code == 0
-    return " ".join(capsys.readouterr().out.split())
+@pytest.fixture
+def help_of(run, capsys):
+    def help_of(*arguments):
+        with pytest.raises(SystemExit) as stop:
+            run(*arguments, "--help")
+        assert stop.value.code == 0
+        return capsys.readouterr().out
+
+    return help_of
 
 
-def test_what_is_said(capsys):
+@pytest.fixture
+def examples(help_of):
+    return [
+        shlex.split(line)[1:]
+        for command in COMMANDS
+        for line in help_of(command).replace("\\\n", " ").splitlines()
+        if line.startswith("  dpjax ")
+    ]
+
+
+def test_what_is_said(help_of):
     for part in (
         "Everything printed is a simulation and not a private release.",
         "The bounds are public: choose them without looking at the data.",
-        "data without ties: a continuous distribution has no mass on a single value",
-        "The public resolution of the data, such as 1 for integers, 0.01 for cents, 1d (or h, "
-        "min, s) for dates.",
     ):
-        assert part in help_of("median", capsys=capsys)
-    assert "labels that begin with a dash are given as --groups=-low --groups=-high." in help_of(
-        "release", capsys=capsys
-    )
-    assert all(command in help_of(capsys=capsys) for command in COMMANDS)
+        assert part in " ".join(help_of("median").split())
+    assert all(command in help_of() for command in COMMANDS)
 
 
-def test_every_option_has_a_sentence():
-    for command in COMMANDS.values():
-        for action in command._actions:
-            if action.dest != "help":
-                assert action.help[0].isupper() or action.help.startswith("linear")
-                assert action.help.endswith(".")
+def test_every_example_can_be_given(examples):
+    assert len(examples) > 10
+    for words in examples:
+        assert parsed(words).command == words[0], words
 
 
-@pytest.mark.parametrize("words", EXAMPLES, ids=" ".join)
-def test_every_example_can_be_given(words):
-    assert parsed(words).command == words[0]
-
-
-def test_the_examples_of_releases_run(tmp_path, monkeypatch, capsys):
+def test_the_examples_of_releases_run(tmp_path, monkeypatch, run, examples):
     monkeypatch.chdir(tmp_path)
     people = "age,income,region\n" + "31,1000,north\n45,2000,south\n" * 9
     (tmp_path / "people.csv").write_text(people)
@@ -63,7 +57,7 @@ def test_the_examples_of_releases_run(tmp_path, monkeypatch, capsys):
     (tmp_path / "trips.csv").write_text(
         "rider,borough,fare\n" + "Ann,Bronx,7.5\nAnn,Queens,9\nBob,Queens,12\n" * 9
     )
-    some = [words for words in EXAMPLES if words[0] == "release"]
+    some = [words for words in examples if words[0] == "release"]
     assert {option for words in some for option in words} >= {
         "--unit",
         "--max-groups",
@@ -71,13 +65,13 @@ def test_the_examples_of_releases_run(tmp_path, monkeypatch, capsys):
         "--total-epsilon",
     }
     for words in some:
-        assert main(words) == 0, words
-    assert main(["ledger", "people.ledger"]) == 0
-    assert "remaining epsilon 1 of 3" in capsys.readouterr().out
+        assert run(*words).code == 0, words
+    ledger = run("ledger", "people.ledger")
+    assert (ledger.code, "remaining epsilon 1 of 3" in ledger.out) == (0, True)
 
 
-def test_version(capsys):
+def test_version(run, capsys):
     with pytest.raises(SystemExit) as stop:
-        main(["--version"])
+        run("--version")
     assert stop.value.code == 0
-    assert capsys.readouterr().out == f"dpjax {__version__}\n"
+    assert capsys.readouterr().out == f"dpjax {dpjax.__version__}\n"

@@ -7,7 +7,6 @@ import pytest
 
 from dpjax import frames, release
 from dpjax.accounting import Guarantee, Ledger
-from dpjax.command_line.main import main
 
 PUBLIC = {"lower": 0, "upper": 9, "resolution": 1, "neighbors": "add_remove"}
 
@@ -17,13 +16,12 @@ def path(tmp_path):
     return tmp_path / "people.ledger"
 
 
-def shown(capsys, *arguments):
-    code = main(["ledger", *map(str, arguments)])
-    out, err = capsys.readouterr()
-    return code, out, err
+@pytest.fixture
+def shown(run):
+    return lambda *arguments: run("ledger", *arguments)
 
 
-def test_a_line_for_each_charge(path, capsys):
+def test_a_line_for_each_charge(path, shown):
     ledger = Ledger(path, epsilon=2.0)
     release.quantile([1, 2, 3], 0.9, **PUBLIC, epsilon=0.5, draws=2, budget=ledger)
     statistics = {
@@ -38,7 +36,7 @@ def test_a_line_for_each_charge(path, capsys):
     }
     ledger.charge(Guarantee(0.75, 0.75, "add_remove", unit="person"), what)
     before = path.read_bytes()
-    code, out, err = shown(capsys, path)
+    code, out, err = shown(path)
     lines = out.splitlines()
     assert (code, err) == (0, "")
     assert lines[0].split() == [
@@ -65,7 +63,7 @@ def test_a_line_for_each_charge(path, capsys):
     assert path.read_bytes() == before
 
 
-def test_releases_of_a_table_are_named_by_their_statistics(path, capsys):
+def test_releases_of_a_table_are_named_by_their_statistics(path, shown):
     pay = release.Quantiles((0.1, 0.9), 0, 1e6, 100, max_records=99)
     people = {
         "age": [31, 45] * 9,
@@ -89,7 +87,7 @@ def test_releases_of_a_table_are_named_by_their_statistics(path, capsys):
         **shared,
         groups=frames.PrivateGroups(1.0, 1e-9),
     )
-    lines = [line.split("  ") for line in shown(capsys, path)[1].splitlines()]
+    lines = [line.split("  ") for line in shown(path)[1].splitlines()]
     cells = [[cell.strip() for cell in line if cell] for line in lines[:4]]
     grid = "pay: Quantiles 0.1, 0.9, 0..1e+06 by 100"
     assert cells[0] == [
@@ -111,14 +109,14 @@ def test_releases_of_a_table_are_named_by_their_statistics(path, capsys):
     ]
 
 
-def test_a_ledger_with_a_delta(path, capsys):
+def test_a_ledger_with_a_delta(path, shown):
     ledger = Ledger(path, epsilon=1.0, delta=1e-6)
     assert "nothing was charged so far; remaining epsilon 1 of 1 by their sum, or rho" in " ".join(
-        shown(capsys, path)[1].split()
+        shown(path)[1].split()
     )
     ledger.charge(Guarantee(neighbors="add_remove", zcdp=0.001))
     ledger.charge(2 * Guarantee(0.01, float("inf"), "add_remove", delta=1e-8))
-    code, out, _ = shown(capsys, path)
+    code, out, _ = shown(path)
     lines = out.splitlines()
     assert code == 0
     assert lines[0].split() == ["time", "epsilon", "delta", "rho", "left"]
@@ -127,11 +125,11 @@ def test_a_ledger_with_a_delta(path, capsys):
     assert "A delta of 5e-07 is reserved for mechanisms with a delta." in " ".join(out.split())
 
 
-def test_json(path, capsys):
+def test_json(path, shown):
     Ledger(path, epsilon=1.0).charge(
         Guarantee(0.25, 0.25, "add_remove", unit="row"), {"columns": ["age"]}
     )
-    code, out, _ = shown(capsys, path, "--json")
+    code, out, _ = shown(path, "--json")
     found = json.loads(out)
     assert code == 0
     assert {
@@ -162,17 +160,17 @@ def test_json(path, capsys):
     }
 
 
-def test_what_is_no_ledger(path, capsys):
-    code, out, err = shown(capsys, path)
+def test_what_is_no_ledger(path, shown):
+    code, out, err = shown(path)
     assert (code, out) == (2, "")
     assert err.startswith(f"dpjax: error: cannot read {path}: there is no such file.")
     path.write_text("name,age\nAnn,31\n")
-    code, out, err = shown(capsys, path)
+    code, out, err = shown(path)
     assert (code, out) == (2, "")
     assert "is not a dpjax ledger, or is damaged, at line 1" in err
     assert err.count("\n") == 1
     assert path.read_text() == "name,age\nAnn,31\n"
-    assert shown(capsys, path.parent)[0] == 2
+    assert shown(path.parent)[0] == 2
 
 
 def test_a_ledger_keeps_to_one_kind_of_person(path, run, write):

@@ -6,7 +6,6 @@ import csv
 import datetime
 import gzip
 import io
-import json
 import os
 import random
 from collections import Counter
@@ -17,9 +16,7 @@ import numpy as np
 import pytest
 
 from dpjax.command_line import release_command as command
-from dpjax.command_line.main import main
 from dpjax.release import Median, exact_distribution
-from dpjax.release.grid import Multiples
 
 GRID = ("--lower", 0, "--upper", 127, "--resolution", 1, "--neighbors", "add_remove")
 LINES = ["34,north", "28,north", "40,south", "61,south"]
@@ -183,7 +180,7 @@ def test_a_group_that_is_named_and_has_no_record(answer, ages):
     assert [row["group"] for row in rows] == ["nowhere", "b", "a"]
     assert released(rows[1:2]) == [51]
     assert abs(released(rows[2:])[0] - 35) < 20
-    assert Multiples.between(0, 100, 0.5).numbers_of(released(rows[:1]))[1].all()
+    assert released(rows[:1])[0] in np.arange(201) / 2
 
 
 def test_columns_quantiles_and_groups_in_one_call(run, answer, people, tmp_path):
@@ -396,7 +393,7 @@ def test_a_person_with_many_records(answer, write):
         assert Counter(released(found["rows"])).most_common(1)[0][0] == value
 
 
-def test_the_same_release_from_every_kind_of_file(run, answer, people, tmp_path, monkeypatch):
+def test_the_same_release_from_every_kind_of_file(run, answer, people, tmp_path, stdin):
     polars = pytest.importorskip("polars")
     pytest.importorskip("narwhals")
     zipped, parquet = tmp_path / "people.csv.gz", tmp_path / "people.PARQUET"
@@ -426,18 +423,14 @@ def test_the_same_release_from_every_kind_of_file(run, answer, people, tmp_path,
     ):
         found, plans = [], []
         for path in (people, zipped, parquet, "-"):
-            monkeypatch.setattr(
-                "sys.stdin", io.TextIOWrapper(io.BytesIO(Path(people).read_bytes()))
-            )
+            stdin(Path(people).read_bytes())
             answered = answer("release", path, *asked, *EXACT, *lower, *more)
             found.append(
                 answered["guarantee"]
                 if "--unit" in more
                 else (answered["guarantee"], answered["rows"])
             )
-            monkeypatch.setattr(
-                "sys.stdin", io.TextIOWrapper(io.BytesIO(Path(people).read_bytes()))
-            )
+            stdin(Path(people).read_bytes())
             plans.append(answer("quantile", path, *asked, *lower, *more, "--seed", 1)["rows"])
         assert found == found[:1] * 4
         assert plans == plans[:1] * 4
@@ -707,7 +700,9 @@ def file_of(records, mode, rng):
     return text.getvalue().encode()
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize(
+    "seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 24))]
+)
 @pytest.mark.parametrize("mode", ["csv", "lines"])
 def test_files_that_differ_in_one_record_differ_in_nothing_that_is_said(
     run, write, read, mode, seed
@@ -832,7 +827,7 @@ def test_a_dry_run_reads_what_is_public_only(run, write, read):
         assert run("release", path, *options, "--dry-run").mistake
 
 
-def test_the_output_is_never_the_file_that_is_read(run, people, tmp_path, monkeypatch):
+def test_the_output_is_never_the_file_that_is_read(run, people, tmp_path, stdin):
     before = Path(people).read_bytes()
     os.symlink(people, tmp_path / "link.csv")
     os.link(people, tmp_path / "hard.csv")
@@ -850,8 +845,8 @@ def test_the_output_is_never_the_file_that_is_read(run, people, tmp_path, monkey
                 in run(name, people, *asked, target).mistake
             )
         assert "is the input file" in run(name, tmp_path / "link.csv", *asked, people).mistake
-        with open(people) as stdin:
-            monkeypatch.setattr("sys.stdin", stdin)
+        with open(people, "rb") as file:
+            stdin(file)
             assert "is the input file" in run(name, "-", *asked, people).mistake
         assert (
             f"cannot write {tmp_path}: it is a folder."
@@ -864,7 +859,7 @@ def test_the_output_is_never_the_file_that_is_read(run, people, tmp_path, monkey
     assert Path(people).read_bytes() == before
 
 
-def test_dates_and_times_are_values_of_a_file(tmp_path, capsys):
+def test_dates_and_times_are_values_of_a_file(tmp_path, run):
     path = tmp_path / "days.csv"
     days = [datetime.date(2013, 1, 1) + datetime.timedelta(days=k) for k in range(101)]
     path.write_text(
@@ -889,8 +884,7 @@ def test_dates_and_times_are_values_of_a_file(tmp_path, capsys):
     ):
         lower = [upper.replace("2014", "2013")]
         more = ["--column", column, "--upper", upper, "--resolution", resolution]
-        assert main([*asked[:-1], *lower, *more]) == 0
-        assert [row["released"] for row in json.loads(capsys.readouterr().out)["rows"]] == [value]
+        assert released(run(*asked[:-1], *lower, *more).json["rows"]) == [value]
     path.write_text(path.read_text() + "NA,n/a,5\n")
     plan = [
         "median",
@@ -904,44 +898,19 @@ def test_dates_and_times_are_values_of_a_file(tmp_path, capsys):
         "--seed",
         "0",
     ]
-    assert main(plan) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = run(*plan).json
     assert found["not_numbers"] == {"day": 1}  # "no day": NA is missing
     assert [(row["records"], row["missing"], row["value"]) for row in found["rows"]] == [
         (103, 2, "2013-02-20")
     ]
-    for wrong, message in (
-        (
-            ["--column", "day", "--upper", "9", "--resolution", "1d"],
-            "must both be numbers, or dates, or times",
-        ),
-        (
-            ["--column", "day", "--upper", "2014-01-01", "--resolution", "1"],
-            "a duration such as 1d",
-        ),
-        (
-            [
-                "--column",
-                "day",
-                "age",
-                "--lower",
-                "2013-01-01",
-                "0",
-                "--upper",
-                "2014-01-01",
-                "9",
-                "--resolution",
-                "1d",
-                "1",
-            ],
-            "one kind",
-        ),
+    for wrong in (
+        ["--upper", "9", "--resolution", "1d"],
+        ["--upper", "2014-01-01", "--resolution", "1"],
     ):
-        assert main([*asked, *wrong]) == 2
-        assert message in capsys.readouterr().err
+        assert run(*asked, "--column", "day", *wrong).code == 2
 
 
-def test_bytes_are_labels_that_are_written(tmp_path, capsys):
+def test_bytes_are_labels_that_are_written(tmp_path, run):
     pyarrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
     pytest.importorskip("narwhals")
@@ -951,8 +920,7 @@ def test_bytes_are_labels_that_are_written(tmp_path, capsys):
     asked = ["release", str(path), "--column", "x", "--by", "g", "--lower", "0", "--upper", "255"]
     asked += ["--resolution", "1", "--epsilon", "1", "--neighbors", "add_remove"]
     asked += ["--group-epsilon", "60", "--group-delta", "1e-3"]
-    assert main([*asked, "--json"]) == 0
-    rows = json.loads(capsys.readouterr().out)["rows"]
+    rows = run(*asked, "--json").json["rows"]
     assert {row["g"] for row in rows} == {"b'a'", r"b'\xff'"}
-    assert main([*asked, "--output", str(tmp_path / "out.csv")]) == 0
+    assert run(*asked, "--output", tmp_path / "out.csv").code == 0
     assert r"b'\xff'" in (tmp_path / "out.csv").read_text()

@@ -11,10 +11,7 @@ import numpy as np
 import pytest
 
 from dpjax import release
-from dpjax.frames.column_options import asked_of
-from dpjax.frames.columns import Labels
-from dpjax.frames.persons import Persons
-from dpjax.frames.tables import read_table
+from tests.support.tables import Opened
 
 pytest.importorskip("narwhals")
 pandas = pytest.importorskip("pandas")
@@ -116,8 +113,6 @@ def as_pandas(table):
 
 
 def as_mapping(table):
-    names = sorted({name for name in table["region"] if name is not None})
-    codes = np.array([-1 if name is None else names.index(name) for name in table["region"]])
     frame = as_pandas(table)
     numbers = {
         name: frame[name].to_numpy(np.float64, na_value=np.nan)
@@ -125,7 +120,7 @@ def as_mapping(table):
     }
     times = {name: frame[name].to_numpy() for name in ("day", "moment", "length")}
     numbers["flag"] = frame["flag"].to_numpy(np.float64, na_value=np.nan)
-    return numbers | times | {"region": Labels(codes, names)}
+    return numbers | times | {"region": np.array(table["region"], object)}
 
 
 def as_polars(table):
@@ -262,13 +257,9 @@ def person(values, options, rule):
 
 
 def counted(frame, column, options, by, persons=None, named=None):
-    asked = asked_of(
-        {column: options}, release.median, {"epsilon": 1.0}, "add_remove", simulated=False
-    )
-    by = list(by) if by else None
-    table = read_table(frame, asked, by, None if named is None else named, "add_remove", persons)
-    groups = table.named or table.groups(bounded=False)[0]
-    tally = table.rows.tally(column, asked[column].statistic, groups, "add_remove")
+    given = {"by": list(by) if by else None, "groups": named, "persons": persons}
+    opened = Opened(frame, column, release.median, options, **given)
+    groups, tally = opened.groups(bounded=False), opened.tally(bounded=False)
     found = Counter()
     weight = np.ones_like(tally.group) if tally.weight is None else tally.weight
     for group, position, count in zip(tally.group, tally.position, weight, strict=True):
@@ -326,7 +317,7 @@ def test_persons_count_alike_in_every_engine(kind, rule):
         ):
             if kind is as_dask and by:
                 with pytest.raises(TypeError, match="Dask, which has no window"):
-                    counted(frame, column, options, by, Persons("who", rule, most), named)
+                    counted(frame, column, options, by, ("who", rule, most), named)
                 continue
             labels = None if named is None else [(label,) for label in named]
             expected = (
@@ -343,14 +334,14 @@ def test_persons_count_alike_in_every_engine(kind, rule):
                 if rule != "sum"
                 else None
             )
-            found = counted(frame, column, options, by, Persons("who", rule, most), named)
+            found = counted(frame, column, options, by, ("who", rule, most), named)
             if rule == "sum":
                 assert found == counted(
-                    as_pandas(table), column, options, by, Persons("who", rule, most), named
+                    as_pandas(table), column, options, by, ("who", rule, most), named
                 )
             else:
                 assert found == expected, (column, by, most)
     if kind is not as_dask and rule == "mean":  # the control: one group more
-        assert counted(frame, "x", NUMBERS, ("region",), Persons("who", rule, 2)) != reference(
+        assert counted(frame, "x", NUMBERS, ("region",), ("who", rule, 2)) != reference(
             table, "x", NUMBERS, ("region",), "who", rule, 3
         )

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from dpjax import frames, release
-from dpjax.release.statistics import Statistic
+from tests.support.exact_draws import captured
 
 CELLS = [0] * 20 + [2**53 + 1] * 40  # as a float the latter is the second candidate, 2^53
 MODE = release.Mode(candidates=(0.0, float(2**53)))
+ONE = {"epsilon": 1.0, "neighbors": "add_remove"}
 
 
 def _pandas(kind):
@@ -51,19 +52,16 @@ TABLES = {
 @pytest.mark.parametrize("unit", [None, "id"])
 @pytest.mark.parametrize("name", TABLES)
 def test_the_counts_are_the_same(name, unit, monkeypatch):
-    counted, original = [], Statistic.release
-
-    def release_of(self, counts, *args, **kwargs):
-        counted.append((counts.values.tolist(), counts.counts.tolist()))
-        return original(self, counts, *args, **kwargs)
-
-    monkeypatch.setattr(Statistic, "release", release_of)
-    options = {"epsilon": 1.0, "neighbors": "add_remove"}
+    drawn = captured(monkeypatch)
+    options = ONE
     if unit:
-        options |= {"unit": unit, "per_unit": "max"}
+        options = ONE | {"unit": unit, "per_unit": "max"}
     for cells in (CELLS, [*CELLS, None]):
         frames.release(TABLES[name](cells), {"x": MODE}, **options)
-    assert counted == [([0], [20])] * 2
+    expected = release.exact_distribution(MODE, [0] * 20, **ONE)
+    for found in drawn:
+        assert np.array_equal(found.pmf(found.values[:, None])[:, 0], expected.pmf(MODE.candidates))
+    assert len(drawn) == 2
     # The control: floats of these records would be counted as the other candidate
     found = MODE.read(np.array(CELLS, np.float64))
     assert found[1].all()

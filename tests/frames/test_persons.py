@@ -8,13 +8,9 @@ import math
 import numpy as np
 import pytest
 
-from dpjax.command_line.text import in_options
-from dpjax.frames import simulate
-from dpjax.frames.column_options import asked_of
-from dpjax.frames.persons import Persons, costs_of
-from dpjax.frames.private_groups import PrivateGroups
-from dpjax.frames.tables import read_table
+from dpjax.frames import PrivateGroups, simulate
 from dpjax.release import Count, Counts, Median
+from tests.support.tables import Opened, promise_of
 
 EPSILON, GROUPS, VALUES = 0.7, "abc", (0.0, 1.0, 2.0)
 ROWS = tuple(itertools.product(range(3), range(3)))  # (group, value)
@@ -22,7 +18,6 @@ PERSONS = tuple(
     rows for number in range(3) for rows in itertools.combinations_with_replacement(ROWS, number)
 )
 STATISTIC = Median(0, 2, 1)
-ASKED = asked_of({"x": STATISTIC}, None, {"epsilon": EPSILON}, "add_remove", simulated=False)
 SETTINGS = [(rule, most) for rule in ("mean", "sum", "min", "max", "count") for most in (1, 2)]
 SAME = 1 + 1e-12  # but for rounding
 
@@ -56,10 +51,8 @@ def as_duckdb(persons):
 
 def counts_of(persons, rule, most, make=as_arrays):
     """How many records of each group have each value, (3, 3), as the library counts them."""
-    table = read_table(
-        make(persons), ASKED, "g", list(GROUPS), "add_remove", Persons("who", rule, most)
-    )
-    tally = table.rows.tally("x", STATISTIC, table.named, "add_remove")
+    given = {"by": "g", "groups": list(GROUPS), "persons": ("who", rule, most)}
+    tally = Opened(make(persons), "x", STATISTIC, **given).tally()
     found = np.zeros((3, 3), np.int64)
     weight = np.ones(len(tally.group), np.int64) if tally.weight is None else tally.weight
     there = (tally.group >= 0) & (tally.position >= 0)
@@ -69,10 +62,8 @@ def counts_of(persons, rule, most, make=as_arrays):
 
 def sizes_of(persons, most, make=as_arrays):
     """How many persons each group has, (3,), as private groups count them."""
-    table = read_table(
-        make(persons), ASKED, "g", PrivateGroups(1.0, 0.1), "add_remove", Persons("who", None, most)
-    )
-    groups, sizes = table.groups(bounded=True)
+    given = {"by": "g", "groups": PrivateGroups(1.0, 0.1), "persons": ("who", None, most)}
+    groups, sizes = Opened(make(persons), "x", STATISTIC, **given).sizes()
     found = np.zeros(3, np.int64)
     found[[GROUPS.index(name) for name in groups.names]] = sizes
     return found
@@ -165,14 +156,14 @@ def worst_loss(rule, most, law):
 
 @pytest.mark.parametrize(("rule", "most"), SETTINGS)
 def test_no_person_more_or_less_costs_more_than_is_promised_and_some_cost_as_much(rule, most):
-    (promise,) = costs_of(ASKED, "add_remove", Persons("who", rule, most)).values()
+    promise = promise_of(STATISTIC, EPSILON, ("who", rule, most))
     assert (promise.epsilon, promise.unit) == (pytest.approx(most * EPSILON), "person")
     worst, pairs = worst_loss(rule, most, law_of_medians())
     assert pairs == 84_700
     assert 0.7 * promise.epsilon < worst <= promise.epsilon * SAME
     exact, _ = worst_loss(rule, most, law_of_sizes())
     assert exact == pytest.approx(promise.epsilon, rel=1e-9)
-    (of_one,) = costs_of(ASKED, "add_remove", Persons("who", rule, 1)).values()
+    of_one = promise_of(STATISTIC, EPSILON, ("who", rule, 1))
     # The control: a promise that forgets max_groups
     assert (worst > of_one.epsilon * SAME) == (most == 2)
 
@@ -252,4 +243,3 @@ def test_a_simulation_says_how_many_persons_are_in_more_groups(make):
     assert "3 of 7 persons have rows in more groups than they count in, 1 (max_groups=)" in note
     assert "persons" not in simulate(0, make(persons), "x", **given, max_groups=2).note
     assert "persons" not in simulate(0, make([]), "x", **given).note
-    assert "1 (--max-groups): their" in in_options(note)

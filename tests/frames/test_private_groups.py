@@ -93,9 +93,3 @@ def test_groups_that_are_not_kept_leave_no_trace():
     )
     assert none.frame.shape == (0, 5)
     assert none.guarantee == found.guarantee
-
-
-def test_bad_public_numbers():
-    for epsilon, delta in ((0.0, 0.1), (100.0, 0.1), (1.0, 0.0), (1.0, 1.0), (1.0, float("nan"))):
-        with pytest.raises(ValueError, match=r"epsilon|delta"):
-            PrivateGroups(epsilon, delta)

@@ -12,7 +12,6 @@ import pytest
 
 from dpjax import release
 from dpjax.accounting import BudgetExceeded, Guarantee, Ledger, PrivacyFilter
-from dpjax.accounting.ledger import guarantee_of
 from dpjax.metric_privacy import from_budgets
 from dpjax.release import Statistic
 
@@ -147,7 +146,7 @@ def test_a_budget_is_charged_the_guarantee(name, tmp_path):
     budget = PrivacyFilter(40.0, 0.0, ledger.totals["neighbors"])
     known = plain(drawn(name, budget=ledger).guarantee)
     (entry,) = ledger.entries
-    assert guarantee_of(entry) == known
+    assert Guarantee.from_dict(entry["guarantee"]) == known
     assert set(entry["what"]) == {"statistic", "draws"}
     assert entry["what"]["draws"] == CASES[name][2].get("draws", 1)
     assert json.dumps(entry["what"]["statistic"]["statistic"])

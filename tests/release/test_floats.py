@@ -141,20 +141,5 @@ def test_other_statistics_and_what_is_refused():
     assert release.median(
         [2.0, 7.0], counts=[30, 10], grid=Floats(), **options
     ).values.tolist() == [2.0]
-    with pytest.raises(ValueError, match="grid cannot be combined with lower, upper or resolution"):
-        release.median(x, grid=Floats(), lower=0, **options)
-    with pytest.raises(ValueError, match="definition must be 'lower'"):
-        release.median(x, grid=Floats(), definition="linear", **options)
-    with pytest.raises(TypeError, match=r"release\.Floats"):
-        release.median(x, grid=3, **options)
-    with pytest.raises(TypeError, match="or, without bounds, a grid"):
-        release.median(x, lower=0, upper=3, **options)
-    for bad in (
-        {"digits": 0},
-        {"digits": 2.0},
-        {"smallest": 30},
-        {"largest": 301},
-        {"digits": 6, "smallest": -300, "largest": 300},
-    ):
-        with pytest.raises(ValueError, match=r"must be|more than"):
-            Floats(**bad)
+    with pytest.raises(ValueError, match="more than"):
+        Floats(digits=6, smallest=-300, largest=300)

@@ -10,7 +10,7 @@ import pytest
 
 from dpjax import metric_privacy, release
 from dpjax.release import metric as room
-from dpjax.release.api import choice_between
+from tests.support.exact_draws import captured
 from tests.support.statistics import assert_counts_follow
 
 BUDGETS = np.array([[0, 1, 2.5], [1, 0, 1.75], [2.5, 1.75, 0]])
@@ -46,18 +46,23 @@ def pairs(metric, most=3):
             )
 
 
-def rates_and_answers(monkeypatch, metric, **options):
-    """What the release adds noise to, and of which rates."""
+@pytest.fixture
+def rates(monkeypatch):
+    """Those of the noise that is added, of which there is none."""
     seen = []
-    monkeypatch.setattr(
-        room,
-        "draw_discrete_laplace",
-        lambda rates, rows, draws: (seen.extend(rates), np.zeros((draws, rows, len(rates)), int))[
-            1
-        ],
-    )
+
+    def silent(rates, rows, draws):
+        seen.extend(rates)
+        return np.zeros((draws, rows, len(rates)), int)
+
+    monkeypatch.setattr(room, "draw_discrete_laplace", silent)
+    return seen
+
+
+def answers_of(metric, **options):
+    """What noise is added to."""
     found = release.metric_laplace(histograms(3), QUERIES, metric, resolution=0.25, **options)
-    return seen, found.multiples[0]
+    return found.multiples[0]
 
 
 def worst_excess(rates, answers, metric):
@@ -78,43 +83,27 @@ def worst_excess(rates, answers, metric):
 
 
 @pytest.mark.parametrize("metric", [METRIC, PRIVATE], ids=["swap", "add_remove"])
-def test_noisy_answers_keep_to_the_metric_exactly(metric, monkeypatch):
-    rates, answers = rates_and_answers(monkeypatch, metric, strategy="common")
+def test_noisy_answers_keep_to_the_metric_exactly(metric, rates):
+    answers = answers_of(metric, strategy="common")
     assert worst_excess(rates, answers, metric) == 0  # used up, and not one part in 2^60 more
     assert worst_excess([rate * Fraction(2**60 + 1, 2**60) for rate in rates], answers, metric) > 0
     np.testing.assert_array_equal(answers, np.rint(histograms(3) @ np.array(QUERIES).T * 4))
 
 
-def test_given_scales_are_used_and_those_that_overspend_refused(monkeypatch):
-    rates, _ = rates_and_answers(monkeypatch, METRIC, scales=[4.0, 2.0])
+def test_given_scales_are_used_and_those_that_overspend_refused(rates):
+    answers_of(METRIC, scales=[4.0, 2.0])
     assert rates == [Fraction(1, 16), Fraction(1, 8)]
-    with pytest.raises(ValueError, match="overspend"):
-        rates_and_answers(monkeypatch, METRIC, scales=[0.1, 0.1])
-    with pytest.raises(ValueError, match="scale of 0"):
-        rates_and_answers(monkeypatch, METRIC, scales=[4.0, 0.0])
-
-
-def law_of_choice(monkeypatch, choose):
-    """log P(candidate) of every histogram, of what is drawn from."""
-    logs = []
-
-    def capture(*asked):
-        found = choice_between(*asked)
-        logs.append(found.log_pmf(np.arange(found.size)))
-        return found
-
-    monkeypatch.setattr(room, "choice_between", capture)
-    for x in histograms(3):
-        choose(x)
-    return np.array([row.ravel() for row in logs])
+    for scales in ([0.1, 0.1], [4.0, 0.0]):
+        with pytest.raises(ValueError, match="scale"):
+            answers_of(METRIC, scales=scales)
 
 
 CHOICES = {
     "linear": lambda metric, total: (
-        lambda x: room.metric_choice(x, metric, weights=WEIGHTS, resolution=1, public_n=total)
+        lambda x: release.metric_choice(x, metric, weights=WEIGHTS, resolution=1, public_n=total)
     ),
     "small_db": lambda metric, total: (
-        lambda x: room.small_db(x, QUERIES, metric, size=2, resolution=0.25, public_n=total)
+        lambda x: release.small_db(x, QUERIES, metric, size=2, resolution=0.25, public_n=total)
     ),
 }
 
@@ -124,7 +113,10 @@ CHOICES = {
 def test_choices_keep_to_the_metric(name, total, monkeypatch):
     """With the null record also for totals that a histogram exceeds."""
     metric = METRIC if total is None else PRIVATE
-    law = law_of_choice(monkeypatch, CHOICES[name](metric, total))
+    drawn, choose = captured(monkeypatch), CHOICES[name](metric, total)
+    for x in histograms(3):
+        choose(x)
+    law = np.array([found.log_pmf(np.arange(found.size)).ravel() for found in drawn])
     excess = [np.max(law[a] - law[b]) - float(d) for a, b, d in pairs(metric)]
     assert max(excess) <= 1e-12
     assert max(excess) > -1.3  # of no use if it were far from the budgets
@@ -158,12 +150,7 @@ def test_draws_of_a_choice_are_those_that_are_simulated():
     assert found.guarantee.between(0, 2) == pytest.approx(2000 * 2.5)
 
 
-def test_counts_of_any_size_are_exact(monkeypatch):
-    monkeypatch.setattr(
-        room,
-        "draw_discrete_laplace",
-        lambda rates, rows, draws: np.zeros((draws, rows, len(rates)), int),
-    )
+def test_counts_of_any_size_are_exact(rates):
     big = [2**53 + 1, -7, 2**60]
     found = release.metric_laplace(
         big, [[1, 0, 0], [1, 1, 1]], METRIC, resolution=1, strategy="common"
@@ -171,20 +158,20 @@ def test_counts_of_any_size_are_exact(monkeypatch):
     assert found.multiples[0].tolist() == [2**53 + 1, 2**53 + 1 + 2**60]
 
 
-def test_what_is_refused():
-    x = [1, 2, 3]
-    with pytest.raises(TypeError, match="integers"):
-        release.metric_laplace([1.0, 2.0, 3.0], QUERIES, METRIC, resolution=1)
-    with pytest.raises(ValueError, match="3 elements"):
-        release.metric_laplace([1, 2], QUERIES, METRIC, resolution=1)
-    with pytest.raises(ValueError, match="public total"):
-        release.metric_choice(x, PRIVATE, weights=WEIGHTS, resolution=1)
-    with pytest.raises(ValueError, match="coarser"):
-        release.metric_choice([10**16, 0, 0], METRIC, weights=WEIGHTS, resolution=1)
-    with pytest.raises(ValueError, match="needs no mechanism"):
-        release.metric_choice(x, METRIC, weights=[[1, 1, 1], [0, 0, 0]], resolution=1)
-    same = metric_privacy.from_budgets([[0, 0, 1], [0, 0, 1], [1, 1, 0]])
-    with pytest.raises(ValueError, match="budget of 0"):
-        release.metric_choice(x, same, weights=WEIGHTS, resolution=1)
-    with pytest.raises(ValueError, match="budget 0"):
-        release.metric_laplace(x, QUERIES, same, resolution=0.25)
+SAME = metric_privacy.from_budgets([[0, 0, 1], [0, 0, 1], [1, 1, 0]])
+CHOICE = {"weights": WEIGHTS, "resolution": 1}
+
+
+@pytest.mark.parametrize(
+    ("choose", "word"),
+    [
+        (lambda: release.metric_laplace([1, 2], QUERIES, METRIC, resolution=1), "elements"),
+        (lambda: release.metric_choice([1, 2, 3], PRIVATE, **CHOICE), "public"),
+        (lambda: release.metric_choice([10**16, 0, 0], METRIC, **CHOICE), "coarser"),
+        (lambda: release.metric_choice([1, 2, 3], SAME, **CHOICE), "budget"),
+        (lambda: release.metric_laplace([1, 2, 3], QUERIES, SAME, resolution=0.25), "budget"),
+    ],
+)
+def test_what_a_metric_does_not_protect_is_refused(choose, word):
+    with pytest.raises(ValueError, match=word):
+        choose()

@@ -12,7 +12,7 @@ import pytest
 
 import dpjax
 from dpjax import release
-from dpjax.accounting.guarantee import Guarantee
+from dpjax.accounting import Guarantee
 from dpjax.release import exact_distribution
 from tests.support.reach_sets import log_probabilities_by_flips
 from tests.support.statistics import assert_counts_follow, assert_counts_rejected
@@ -101,13 +101,6 @@ def test_every_statistic_takes_it_and_says_what_it_costs():
     for one in found:
         assert one.guarantee == Guarantee(2.0, 4.0, one.guarantee.neighbors)
         assert one.values.shape[0] == 2
-    for statistic in (release.median, partial_mode):
-        with pytest.raises(ValueError, match="mechanism"):
-            statistic(RECORDS, **grid | {"mechanism": "laplace"})
-
-
-def partial_mode(x, *, lower, upper, resolution, **options):
-    return release.mode(x, candidates=(35, 36), **options)
 
 
 def test_choices_follow_the_probabilities():

@@ -12,9 +12,8 @@ import pytest
 
 from dpjax import release
 from dpjax.release import Counts, Floats, GridDistribution, exact_distribution
-from dpjax.release.api import clamped_scores
-from dpjax.release.grid import Candidates
-from dpjax.release.statistics import choice_of
+from dpjax.release.api import choice_between
+from tests.support.exact_draws import captured
 from tests.support.reach_sets import (
     Reach,
     Universe,
@@ -569,13 +568,7 @@ def test_persons_with_many_records_count_once(monkeypatch):
     """All sets of up to three persons, one person more or less; record by record, the same promise
     is broken.
     """
-    seen = []
-
-    def drawn(statistic, counts, epsilon, neighbors, **options):
-        found = statistic.distribution(counts, epsilon, neighbors, mechanism=options["mechanism"])
-        seen.append(found.log_pmf(found.values[:, None]))
-
-    monkeypatch.setattr(release.NonnegativeSum, "release", drawn)
+    drawn = captured(monkeypatch)
     people = [some for size in range(4) for some in product(HOUSEHOLDS, repeat=size)]
     options = {"tau": 1, "upper": 14, "resolution": 1, "epsilon": 1.0, "neighbors": "add_remove"}
     x, ids = np.full((len(people), 8), np.nan), np.zeros((len(people), 8), int)
@@ -585,6 +578,7 @@ def test_persons_with_many_records_count_once(monkeypatch):
         ids[row, : len(records)] = [person for _, person in records]
     release.user_sum(x, ids, **options)
     release.user_sum(x, np.arange(8), **options)  # each record a person
+    seen = [found.log_pmf(found.values[:, None]) for found in drawn]
     number = {some: row for row, some in enumerate(people)}
     pairs = np.array(
         [
@@ -631,14 +625,7 @@ def worst_range(changes, sensitivity):
         np.array(list(product(changes, repeat=2))),
     )
     rows = np.stack(np.broadcast_arrays(scores[:, None], scores[:, None] + change)).reshape(-1, 2)
-    found = choice_of(
-        clamped_scores(rows, 1, 3),
-        1.0,
-        sensitivity,
-        "exponential",
-        Candidates(np.arange(2.0)),
-        (len(rows),),
-    )
+    found = choice_between(rows, 1.0, sensitivity, 1, 3, "exponential")
     one, other = np.split(found.log_pmf([[0], [1]]), 2, axis=1)
     return np.ptp(one - other, axis=0).max()
 
@@ -676,7 +663,7 @@ def test_counts_and_histograms_of_all_datasets():
         assert swapped.max() == (0 if isinstance(statistic, release.Count) else 2)
 
 
-def test_what_is_released_is_what_is_audited():
+def test_what_is_released_is_what_is_audited(monkeypatch):
     """The functions that users call, from records: the profiles of the audit.
 
     One draw from each row goes without a profile where all records are there: ``test_rows.py`` has
@@ -691,34 +678,23 @@ def test_what_is_released_is_what_is_audited():
         "total": (release.nonnegative_sum, (), {"tau": 1, "upper": 10}, EITHER),
         "distinct": (release.distinct_count, (), {"tau": 1, "upper": 3}, EITHER),
     }
-    five = universe().n[: universe().looked_at] == 5
+    five, seen = universe().n[: universe().looked_at] == 5, captured(monkeypatch)
     for name, (function, given, options, relations) in calls.items():
         for neighbors in relations:
-            seen = []
             public = {"lower": {"lower": 0}, "": {}}[
                 "" if name in ("total", "distinct") else "lower"
             ]
             public |= {} if name == "distinct" else {"upper": TOP, "resolution": 1}
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(
-                    GridDistribution,
-                    "positions",
-                    lambda self, draws, seen=seen: (seen.append(self), _zeros(self, draws))[1],
-                )
-                records = universe().records[: universe().looked_at][five, :5]
-                public |= {"epsilon": 1.0, "neighbors": neighbors, "draws": 2}
-                function(records, *given, **public | options)
-            (found,) = seen
+            records = universe().records[: universe().looked_at][five, :5]
+            public |= {"epsilon": 1.0, "neighbors": neighbors, "draws": 2}
+            function(records, *given, **public | options)
+            found = seen.pop()
             expected = logs_of(name, neighbors, 1.0, "piecewise_laplace")[
                 :, five[rows_of(name, neighbors)]
             ]
             np.testing.assert_allclose(
                 found.log_pmf(found.values[:, None]), expected, rtol=0, atol=1e-13
             )
-
-
-def _zeros(distribution, draws):
-    return np.zeros((draws, distribution.profile.groups), np.int64)
 
 
 def test_a_grid_of_floats_has_the_same_probabilities_by_position():

@@ -2,19 +2,15 @@
 as JSON.
 """
 
-import copy
 import json
-import pickle
-from dataclasses import FrozenInstanceError, fields, replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
 from dpjax import release
-from dpjax.release import Counts, Floats, Statistic, profiles, statistics
-from dpjax.release.counts import MOST
-from dpjax.release.statistics import LEVELS
+from dpjax.release import Counts, Floats, Statistic
+from tests.support.exact_draws import captured
 
 GRID = {"lower": 0, "upper": 120, "resolution": 1}
 COUNTS = Counts.of_rows([0] * 6, [3, 5, 20, 31, 40, 52], [2, 1, 4, 1, 1, 1], groups=1)
@@ -72,32 +68,6 @@ def test_to_json_and_back(statistic):
             np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.parametrize("statistic", EVERY, ids=names(EVERY))
-def test_they_are_values(statistic):
-    """Frozen, shown as they are made, equal to their copies, and without the data."""
-    for other in (
-        copy.copy(statistic),
-        copy.deepcopy(statistic),
-        pickle.loads(pickle.dumps(statistic)),
-        replace(statistic),
-    ):
-        assert other == statistic
-    assert repr(statistic).startswith(f"{type(statistic).__name__}(")
-    name = fields(statistic)[0].name if fields(statistic) else None
-    if name is not None:
-        with pytest.raises(FrozenInstanceError):
-            setattr(statistic, name, 1)
-    if not any(
-        isinstance(getattr(statistic, field.name), np.ndarray) for field in fields(statistic)
-    ):
-        public = {
-            "Fraction": Fraction,
-            "Floats": Floats,
-            **{kind.__name__: kind for kind in map(type, EVERY)},
-        }
-        assert eval(repr(statistic), public) == statistic  # what is shown makes it again
-
-
 def test_equal_where_what_is_public_is_the_same():
     assert release.Quantile("1/3", **GRID) == release.Quantile(Fraction(1, 3), **GRID)
     assert release.Mode([3, 5]) == release.Mode((3, 5)) == release.Mode(np.array([3, 5]))
@@ -114,66 +84,29 @@ def test_equal_where_what_is_public_is_the_same():
 
 
 @pytest.mark.parametrize(
-    ("make", "message"),
+    ("make", "word"),
     [
-        (lambda: release.Median(), "lower, upper and resolution"),
-        (lambda: release.Median(0, 10), "lower, upper and resolution"),
-        (lambda: release.Median(0, 10, 3), "multiples of the resolution"),
-        (lambda: release.Median(10, 0, 1), "lower below upper"),
-        (
-            lambda: release.Median(**GRID, grid=Floats()),
-            "grid cannot be combined with lower, upper or resolution",
-        ),
-        (lambda: release.Median(grid=3), "Floats"),
-        (lambda: release.Median(grid=Floats(), definition="linear"), "definition must be 'lower'"),
-        (lambda: release.Median(**GRID, definition="continuous"), "definition"),
-        (lambda: release.Quantile(1.5, **GRID), "between 0 and 1"),
-        (lambda: release.Quantile(0, **GRID), "between 0 and 1"),
-        (lambda: release.Quantile(None, **GRID), "level"),
-        (lambda: release.Quantile([0.1, 0.2], **GRID), "for several levels use"),
-        (lambda: release.Quantile(1 / 3, **GRID), r"Fraction\(1, 3\)"),
-        (lambda: release.OrderStatistic(0, **GRID), "rank"),
-        (lambda: release.OrderStatistic(1.5, **GRID), "rank"),
-        (lambda: release.Maximum(0, **GRID), "tau"),
-        (lambda: release.Maximum(1.5, **GRID), "tau"),
-        (lambda: release.NonnegativeSum(1, 10.5, 1), "multiples of the resolution"),
-        (lambda: release.NonnegativeSum(1, -1, 1), "lower below upper"),
-        (lambda: release.NonnegativeSum(1, 2**31, 1), "coarser resolution"),
-        (lambda: release.DistinctCount(0, 10), "tau"),
-        (lambda: release.DistinctCount(1, 0), "lower below upper"),
-        (lambda: release.Sum(0, 10, 0), "positive number"),
-        (lambda: release.Sum(2**60, 2**60 + 2**4, 1), "too many for a float"),
-        (lambda: release.Histogram(), "exactly one"),
+        (lambda: release.Median(), "resolution"),
+        (lambda: release.Median(0, 10, 3), "resolution"),
+        (lambda: release.Median(**GRID, grid=Floats()), "grid"),
+        (lambda: release.Median(grid=Floats(), definition="linear"), "definition"),
+        (lambda: release.Quantile(1 / 3, **GRID), "Fraction"),  # its ranks pass 64 bits
+        (lambda: release.NonnegativeSum(1, 2**31, 1), "resolution"),
+        (lambda: release.Sum(2**60, 2**60 + 2**4, 1), "float"),
         (lambda: release.Histogram((0, 1), (0, 1)), "exactly one"),
-        (lambda: release.Histogram((0,)), "increasing"),
-        (lambda: release.Histogram((1, 0)), "increasing"),
-        (lambda: release.Histogram(candidates=(0, float("inf"))), "finite"),
-        (lambda: release.Mode(()), "candidates"),
-        (lambda: release.Mode((2, 1)), "increasing"),
-        (lambda: release.Mode((0, 2**53 + 1)), "float64 holds"),
-        (lambda: release.Mode((0.3, 0.7), 0.2), "multiples of the resolution"),
-        (lambda: release.Quantiles(0.5, **GRID), "several levels"),
-        (lambda: release.Quantiles((0.5, 0.2), **GRID), "ascending|increasing|qs"),
-        (lambda: release.Quantiles((0.5,), **GRID, method="both"), "method"),
-        (lambda: release.Quantiles((0.5,), **GRID, max_records=0), "max_records"),
-        (lambda: release.Quantiles((0.5,), **GRID, reach=-1), "reach"),
-        (lambda: release.ConfidenceInterval(1.5, 0, 9, 1, 10), "between 0 and 1"),
-        (lambda: release.ConfidenceInterval(0.5, 0, 9, 1, 0), "n must"),
-        (lambda: release.ConfidenceInterval(0.5, 0, 9, 1, 10, coverage=1.0), "coverage"),
+        (lambda: release.Mode((0, 2**53 + 1)), "float64"),
+        (lambda: release.Mode((0.3, 0.7), 0.2), "resolution"),
         (lambda: Statistic.from_dict({"statistic": "Range", **GRID}), "statistic"),
-        (
-            lambda: Statistic.from_dict({"statistic": "Median", **GRID, "upper": -1}),
-            "lower below upper",
-        ),
+        (lambda: Statistic.from_dict({"statistic": "Median", **GRID, "upper": -1}), "lower"),
         (lambda: Statistic.from_json('{"statistic": "Median", "low": 0}'), "low"),
     ],
 )
-def test_bad_public_parameters_are_refused_where_they_are_given(make, message):
-    with pytest.raises((TypeError, ValueError), match=message):
+def test_what_does_not_fit_together_is_refused_where_it_is_given(make, word):
+    with pytest.raises((TypeError, ValueError), match=word):
         make()
 
 
-def test_damaged_text_is_refused_in_a_sentence():
+def test_damaged_text_is_refused():
     for text in (
         "[]",
         "3",
@@ -194,16 +127,8 @@ def test_relations_and_mechanisms_are_checked():
                 default = statistic.checked(relation, None)
                 assert default == (statistic.mechanisms[0] if statistic.mechanisms else "")
             else:
-                with pytest.raises(
-                    ValueError,
-                    match=rf"neighbors must be '{statistic.relations[0]}' for "
-                    rf"{type(statistic).__name__}",
-                ):
+                with pytest.raises(ValueError, match="neighbors"):
                     statistic.checked(relation, None)
-        with pytest.raises(ValueError, match="neighbors"):
-            statistic.checked("edge", None)
-        with pytest.raises(ValueError, match="mechanism"):
-            statistic.checked(statistic.relations[0], "laplace")
     assert release.Median.mechanisms == (
         "piecewise_laplace",
         "inverse_sensitivity",
@@ -214,12 +139,12 @@ def test_relations_and_mechanisms_are_checked():
 
 def test_more_records_than_are_counted_are_refused_under_swap():
     """Their number is public, and must not depend on how many of them are equal."""
-    counts = Counts.of_rows([0, 0], [0, 1], [MOST, 1], groups=1)
+    counts = Counts.of_rows([0, 0], [0, 1], [2**62, 1], groups=1)
     for statistic in EVERY:
         if "swap" in statistic.relations:
-            with pytest.raises(ValueError, match=r"at most \d+ records are supported under swap"):
+            with pytest.raises(ValueError, match="at most"):
                 statistic.release(counts, 1.0, "swap")
-    with pytest.raises(ValueError, match=f"at most {MOST - 1} records"):
+    with pytest.raises(ValueError, match="at most"):
         release.Median(0, 10, 1).distribution(counts, 1.0, "swap")
     assert release.Median(0, 10, 1).release(counts, 1.0, "add_remove").values.shape == (1, 1)
 
@@ -277,23 +202,21 @@ def test_profiles_end_after_a_public_number_of_changes():
     many = Counts.of_rows([0, 0], [3, 90], [2000, 1], groups=1)
     whole = statistic.profile(many, "add_remove")
     assert whole.level.max() > 1900
-    assert 2**39 < LEVELS < 2**63 / 2**22  # times a denominator it is a 64-bit integer
     assert statistic.distribution(many, 8.0, "add_remove").profile.level.max() <= 21
     one = whole.one(0)
     for name in ("near", "length", "level", "rise", "sign"):
         np.testing.assert_array_equal(getattr(one, name), getattr(whole, name))
 
 
-def test_releases_of_many_groups_are_drawn_in_parts(monkeypatch):
+def test_releases_of_many_groups_are_drawn_in_parts():
     """What stays in the cache is drawn together; the parts have the distributions of the whole."""
-    monkeypatch.setattr("dpjax.release.statistics._ENTRIES", 7)
-    rng = np.random.default_rng(0)
-    x = rng.integers(0, 121, (9, 7))
-    counts = Counts.of_records(np.repeat(x, 40, axis=1))
-    found = release.Median(**GRID).release(counts, 64.0, "add_remove", draws=5)
-    assert np.array_equal(found.values, np.tile(np.sort(x, axis=1)[:, 3], (5, 1)))
-    means = release.Mean(**GRID).release(counts, 64.0, "swap", draws=2, batch_shape=(3, 3))
-    assert np.abs(means.values - x.mean(axis=1).reshape(3, 3)).max() < 0.2
+    x = np.argsort(np.random.default_rng(0).random((20_000, 20)), axis=1)[:, :7]
+    counts = Counts.of_matrix(x, np.full(x.shape, 40))
+    assert len(counts.values) > 2**17
+    found = release.Median(**GRID).release(counts, 64.0, "add_remove", draws=2)
+    assert np.array_equal(found.values, np.tile(np.sort(x, axis=1)[:, 3], (2, 1)))
+    means = release.Mean(0, 20, 1).release(counts, 64.0, "swap", batch_shape=(200, 100))
+    assert np.abs(means.values - x.mean(axis=1).reshape(200, 100)).max() < 0.1
     assert means.resolution == Fraction(1, 280)
 
 
@@ -303,24 +226,17 @@ def test_permute_and_flip_takes_as_many_groups_at_a_time_as_fit_whatever_their_r
     """A group of many equal records has thousands of levels, and one of few has one: memory must
     not tell them apart.
     """
-    monkeypatch.setattr(statistics, "_LEVELS", 2**12)
-    total, seen = release.NonnegativeSum(2, 2**20, 1), []
-    distribution = release.GridDistribution.of
-    monkeypatch.setattr(
-        release.GridDistribution,
-        "of",
-        lambda profile, *a: seen.append(profile.groups) or distribution(profile, *a),
-    )
+    total, drawn = release.NonnegativeSum(2, 2**20, 1), captured(monkeypatch)
+    epsilon, sizes = Fraction(1, 64), {}
     for records in (1, 5000):
-        counts = Counts.of_rows(np.arange(20), np.full(20, 3), np.full(20, records), groups=20)
+        counts = Counts.of_rows(np.arange(400), np.full(400, 3), np.full(400, records), groups=400)
         for mechanism in ("permute_and_flip", "piecewise_laplace"):
-            seen.clear()
-            found = total.release(counts, 0.25, "add_remove", mechanism=mechanism)
-            assert found.values.shape == (1, 20)
-            assert sum(seen) == 20
-            assert (max(seen) * 2 * profiles.levels_needed(Fraction(1, 4)) <= 2**12) == (
-                mechanism == "permute_and_flip"
-            )
+            drawn.clear()
+            total.release(counts, epsilon, "add_remove", mechanism=mechanism)
+            sizes[records, mechanism] = sorted(found.profile.groups for found in drawn)
+            assert sum(sizes[records, mechanism]) == 400
+    assert sizes[1, "permute_and_flip"] == sizes[5000, "permute_and_flip"] != [400]
+    assert sizes[5000, "piecewise_laplace"] == [400]
 
 
 def test_sums_of_groups_of_several_sizes_are_refused():

@@ -10,17 +10,22 @@ import numpy as np
 import pytest
 
 from dpjax import release
-from dpjax.release import Counts, exact_nested
-from dpjax.release.entropy import seeded
+from dpjax.release import Counts
 from dpjax.release.exact_chain import Parameters
 from dpjax.release.exact_joint import Sampler
 from dpjax.release.exact_nested import Nested
-from dpjax.several_quantiles.nesting import Nesting, Shares
-from tests.several_quantiles.test_exact_joint import drawn_probabilities, tuples
-from tests.several_quantiles.test_joint import parts
-from tests.several_quantiles.test_nested import GRID, NINTHS, SIXTHS, simulated, tuples_of
+from tests.several_quantiles.test_exact_joint import drawn_probabilities
+from tests.several_quantiles.test_nested import (
+    GRID,
+    NINTHS,
+    SIXTHS,
+    by_definition,
+    simulated,
+    tuples_of,
+)
 from tests.support import oracle, statistics
 from tests.support.exact_draws import more
+from tests.support.joint_quantiles import parts, tuples
 
 OPTIONS = {"lower": 0, "upper": GRID[-1], "resolution": 1}
 
@@ -48,9 +53,31 @@ def rows_of(counts):
     ]
 
 
+class Captured(Nested):
+    """Nested quantiles whose first draws are given: it keeps the laws that it would draw by.
+
+    Attributes:
+        given: the first draws, and how many records are up to their places.
+        spent: what parts spend of epsilon, as a multiple of what they should.
+        first: for each row, the probabilities of the first draws.
+        laws: those of all parts, in the order in which they are asked for.
+    """
+
+    def jointly(self, law, counts, draws, public, sizes, words, more, ranked=False):
+        known, rows = (counts.totals if public is None else public).tolist(), rows_of(counts)
+        if ranked:
+            self.first = [with_ranks(row, law, n) for row, n in zip(rows, known, strict=True)]
+            return np.tile(self.given[:, None], (1, len(rows), 1))
+        law = Parameters(law.unit * self.spent, *law[1:])
+        found = [len(self.laws) + i for i in range(counts.groups)]
+        for row, n, size in zip(rows, known, sizes.tolist(), strict=True):
+            chances = of_part(row, law, n, size)
+            self.laws.append(dict(zip(tuples(law.quantiles, size), chances, strict=True)))
+        return np.tile(np.array(found)[:, None], law.quantiles)[None]
+
+
 class Law:
-    """Of nested quantiles for all datasets, by all draws that the release asks for: it is given
-    each first one.
+    """Of nested quantiles for all datasets, by all draws that the release asks for.
 
     Attributes:
         first: for each dataset, the probabilities of the first quantiles and of how many records
@@ -59,8 +86,8 @@ class Law:
     parts.
     """
 
-    def __init__(self, monkeypatch, datasets, levels, neighbors, epsilon, number):
-        nested = Nested(levels, len(GRID), Fraction(epsilon), neighbors, neighbors != "swap")
+    def __init__(self, datasets, levels, neighbors, epsilon, number, spent=1):
+        nested = Captured(levels, len(GRID), Fraction(epsilon), neighbors, neighbors != "swap")
         sizes = None if neighbors == "swap" else np.full(len(datasets), number)
         group, value = (
             np.repeat(np.arange(len(datasets)), [len(data) for data in datasets]),
@@ -69,26 +96,10 @@ class Law:
         counts = Counts.of_rows(group, value, np.ones(len(value)), groups=len(datasets))
         k, most = len(nested.nesting.first), max(len(data) for data in datasets)
         pairs = list(itertools.product(tuples(k, len(GRID)), tuples(k, most + 1)))
-        laws = []
-
-        def drawn(law, counts, draws, public, sizes, words, more, ranked=False):
-            known, rows = (counts.totals if public is None else public).tolist(), rows_of(counts)
-            law = law._replace(cut=16)
-            if ranked:
-                self.first = [with_ranks(row, law, n) for row, n in zip(rows, known, strict=True)]
-                return np.tile(
-                    np.array([(*y, *cuts) for y, cuts in pairs])[:, None], (1, len(datasets), 1)
-                )
-            found = [len(laws) + i for i in range(counts.groups)]
-            for row, n, size in zip(rows, known, sizes.tolist(), strict=True):
-                laws.append(
-                    dict(zip(tuples(law.quantiles, size), of_part(row, law, n, size), strict=True))
-                )
-            return np.tile(np.array(found)[:, None], law.quantiles)[None]
-
-        with monkeypatch.context() as patch:
-            patch.setattr(exact_nested, "_in_order", drawn)
-            numbers = nested.draw(counts, len(pairs), sizes, None, None)
+        nested.given = np.array([(*y, *cuts) for y, cuts in pairs])
+        nested.spent, nested.laws = spent, []
+        numbers = nested.draw(counts, len(pairs), sizes, None, None)
+        self.first, laws = nested.first, nested.laws
         self.levels, self.datasets, self.parts = levels, datasets, {}
         for draw, (y, cuts) in enumerate(pairs):
             for row in range(len(datasets)):
@@ -120,14 +131,14 @@ class Law:
                     )
         return found
 
-    def largest_loss(self, neighbors):
+    def largest_loss(self, neighbors, fault=None):
         """Of what the release draws, places in eighths of a value and the quantiles of parts, among
-        all neighbors.
+        all neighbors; ``fault`` is a mistake of the numbers of records of parts.
         """
         index = {data: row for row, data in enumerate(self.datasets)}
         k = len(next(iter(self.first[0]))[0])
         places = list(itertools.combinations_with_replacement(itertools.product(GRID, range(8)), k))
-        at = [[self._at(row, place) for row in range(len(self.datasets))] for place in places]
+        at = [[self.at(row, some, fault) for row in range(len(self.datasets))] for some in places]
         worst = 0.0
         for data, row in index.items():
             for other in oracle.neighbors_of(data, neighbors, GRID):
@@ -135,9 +146,9 @@ class Law:
                     worst = max(worst, max(_loss(some[row], some[index[other]]) for some in at))
         return worst
 
-    def _at(self, row, place):
+    def at(self, row, place, fault):
         """The probability of places of the first quantiles, and the laws of the parts then."""
-        slots = [self._slot(row, *one) for one in place]
+        slots = [self.slot(row, *one) for one in place]
         y, cuts = tuple(v for v, _ in place), tuple(int(rank // 1) for rank, _ in slots)
         chance = self.first[row][y, cuts]
         for slot in {(v, *slot) for v, slot in zip(y, slots, strict=True)}:
@@ -147,9 +158,12 @@ class Law:
             repeated = [inside[:i].count(eighth) for i, eighth in enumerate(inside)]
             volume = np.prod([(1 / 8 + r) / (r + 1) for r in repeated])
             chance *= volume / np.prod([(slot[2] + i) / (i + 1) for i in range(len(inside))])
-        return np.log(chance), self.parts[y, cuts, row]
+        if fault is None:
+            return np.log(chance), self.parts[y, cuts, row]
+        moved = [fault(cuts, part, len(self.datasets[row])) for part in range(len(cuts) + 1)]
+        return np.log(chance), [self.parts[y, some, row][part] for part, some in enumerate(moved)]
 
-    def _slot(self, row, value, eighth):
+    def slot(self, row, value, eighth):
         end = 0.0
         for rank, size in parts(self.datasets[row], value):
             end += size
@@ -167,55 +181,59 @@ def _loss(one, other):
 
 
 @pytest.mark.parametrize("neighbors", ["add_remove", "swap"])
-def test_it_is_what_the_simulation_draws(neighbors, x64, monkeypatch):
-    sizes = {"add_remove": (3, 4), "swap": (4,)}[neighbors]
-    for levels, epsilon in ((SIXTHS, 4), (NINTHS, 1)):
-        datasets, logs = simulated(levels, neighbors, epsilon, 3, sizes)
-        found = Law(monkeypatch, datasets, levels, neighbors, epsilon, 3).of_tuples()
-        np.testing.assert_allclose(found.sum(axis=-1), 1.0, rtol=1e-12)
-        np.testing.assert_allclose(found, np.exp(logs), rtol=1e-9)
-        other = np.exp(simulated(levels, neighbors, epsilon + 1, 3, sizes)[1])
-        assert np.max(np.abs(found / other - 1)) > 1e-3  # the control
+def test_it_is_what_the_simulation_draws(neighbors, x64):
+    datasets, logs = simulated(SIXTHS, neighbors, 4)
+    found = Law(datasets, SIXTHS, neighbors, 4, 3).of_tuples()
+    np.testing.assert_allclose(found.sum(axis=-1), 1.0, rtol=1e-12)
+    np.testing.assert_allclose(found, np.exp(logs), rtol=1e-9)
+    other = np.exp(simulated(SIXTHS, neighbors, 5)[1])
+    assert np.max(np.abs(found / other - 1)) > 1e-3  # the control
 
 
-def in_two_parts(cuts, number, xp):
+@pytest.mark.parametrize("neighbors", ["add_remove", "swap"])
+def test_it_is_what_is_defined(neighbors):
+    """With two levels in each part."""
+    datasets = oracle.all_datasets((4,), GRID)[::3]
+    found = Law(datasets, NINTHS, neighbors, 1, 3).of_tuples()
+    number = 3 if neighbors == "add_remove" else 4
+    some = [by_definition(data, NINTHS, Fraction(1), neighbors, number) for data in datasets]
+    np.testing.assert_allclose(found, some, rtol=1e-9)
+
+
+def in_two_parts(cuts, part, number):
     """The last two records up to a place go to both sides."""
-    return xp.concatenate([0 * number, xp.maximum(cuts - 2, 0)], axis=-1), xp.concatenate(
-        [cuts, number], axis=-1
-    )
+    return tuple(max(cut - 2, 0) if i < part else cut for i, cut in enumerate(cuts))
 
 
-def by_all_records(cuts, number, xp):
+def by_all_records(cuts, part, number):
     """The record after a place goes to the left if the number of all records is odd."""
-    moved = xp.clip(cuts + number % 2, 0, number)
-    return xp.concatenate([0 * number, moved], axis=-1), xp.concatenate([moved, number], axis=-1)
+    return tuple(min(cut + number % 2, number) for cut in cuts)
+
+
+@pytest.fixture(scope="module")
+def law_of_five():
+    """All datasets of up to 5 records."""
+    return Law(oracle.all_datasets(range(6), GRID), NINTHS, "add_remove", 16, 8)
 
 
 @pytest.mark.parametrize(
     ("fault", "least", "most"), [(None, 0.9, 1), (in_two_parts, 1.15, 2), (by_all_records, 1.4, 2)]
 )
-def test_no_record_costs_more_than_epsilon(fault, least, most, monkeypatch):
-    """All datasets of up to 5 records; a number of records that is off makes losses large."""
-    if fault:
-        monkeypatch.setattr(exact_nested, "ends_of", fault)
-    law = Law(monkeypatch, oracle.all_datasets(range(6), GRID), NINTHS, "add_remove", 16, 8)
-    assert least < law.largest_loss("add_remove") / 16 <= most * (1 + 1e-12)
+def test_no_record_costs_more_than_epsilon(fault, least, most, law_of_five):
+    """A number of records that is off makes losses large."""
+    assert least < law_of_five.largest_loss("add_remove", fault) / 16 <= most * (1 + 1e-12)
 
 
-@pytest.mark.parametrize(("second", "least", "most"), [(1, 0.6, 1), (2, 1.2, 2)])
-def test_no_swap_costs_more_than_epsilon(second, least, most, monkeypatch):
+@pytest.mark.parametrize(("spent", "least", "most"), [(1, 0.6, 1), (2, 1.2, 2)])
+def test_no_swap_costs_more_than_epsilon(spent, least, most):
     """A record may leave one part and another one enter a second part: each has half of what is
     spent on the second draw.
     """
-    shares = Shares.of(Nesting.of(NINTHS), "swap", False)
-    monkeypatch.setattr(
-        Shares, "of", staticmethod(lambda *_: shares._replace(second=shares.second * second))
-    )
-    law = Law(monkeypatch, oracle.all_datasets((6,), GRID), NINTHS, "swap", 16, None)
+    law = Law(oracle.all_datasets((6,), GRID), NINTHS, "swap", 16, None, spent)
     assert least < law.largest_loss("swap") / 16 <= most * (1 + 1e-12)
 
 
-def test_draws_are_a_mixture_over_the_noisy_numbers(monkeypatch):
+def test_draws_are_a_mixture_over_the_noisy_numbers():
     x, epsilon = [0, 1, 1, 2], 4.0
     found = release.nested_quantiles(
         x, SIXTHS, epsilon=epsilon, neighbors="add_remove", draws=4000, **OPTIONS
@@ -226,10 +244,7 @@ def test_draws_are_a_mixture_over_the_noisy_numbers(monkeypatch):
     noise = np.tanh(rate / 2) * np.exp(-rate * np.abs(numbers - 4))
     kept = Fraction(23, 24) * 4  # with a public number all of epsilon is for the two draws
     laws = np.concatenate(
-        [
-            Law(monkeypatch, [x], SIXTHS, "add_remove", kept, max(int(k), 0)).of_tuples()
-            for k in numbers
-        ]
+        [Law([x], SIXTHS, "add_remove", kept, max(int(k), 0)).of_tuples() for k in numbers]
     )
     statistics.assert_counts_follow(counts, noise @ laws / noise.sum())
     statistics.assert_counts_rejected(counts, laws[numbers == 4][0])
@@ -264,15 +279,11 @@ def test_records_and_counts_of_them_are_drawn_from_alike():
     of_matrix = Counts.of_matrix(
         np.arange(30), np.array([np.bincount(row, minlength=30) for row in x])
     )
-    draws = [
-        statistic._draw(c, Fraction(2), "add_remove", 2, None, *seeded(5))
-        for c in (of_records, of_rows, of_matrix)
-    ]
+    asked = {"epsilon": 2, "neighbors": "add_remove"}
+    draws = [statistic.sample(5, 2, counts, **asked) for counts in (of_records, of_rows, of_matrix)]
     assert np.array_equal(draws[0], draws[1])
     assert np.array_equal(draws[0], draws[2])
-    assert not np.array_equal(
-        draws[0], statistic._draw(of_rows, Fraction(2), "add_remove", 2, None, *seeded(6))
-    )
+    assert not np.array_equal(draws[0], statistic.sample(6, 2, of_rows, **asked))
     assert draws[0].shape == (2, 3, 19)
     assert np.all(np.diff(draws[0]) >= 0)
 
@@ -300,7 +311,7 @@ def test_draws_are_near_the_quantiles_of_their_row():
             assert np.mean(np.maximum(np.maximum(below - aim, aim - through), 0)) < 8
 
 
-def test_data_never_raise_and_bad_parameters_do():
+def test_data_never_raise_and_what_depends_on_their_number_does():
     wild = [[float("nan"), float("inf"), -float("inf"), 1e300], [float("nan")] * 4]
     for neighbors in ("add_remove", "swap"):
         found = release.nested_quantiles(
@@ -334,18 +345,13 @@ def test_data_never_raise_and_bad_parameters_do():
         grid=release.Floats(digits=1, smallest=-1, largest=1),
     )
     assert floats.resolution is None
-    for bad in (
-        {"qs": [0.2, 0.5]},
-        {"qs": [0.5, 0.2, 0.6]},
-        {"epsilon": 0.0},
-        {"epsilon": 2.0**-30},
-        {"draws": 0},
-        {"public_n": [3]},
-        {"qs": ["0.1234567", "0.3", "0.4"]},
+    options = {"qs": SIXTHS, "epsilon": 1.0, "neighbors": "swap"} | OPTIONS
+    for word, bad in (
+        ("public_n is for", {"public_n": [3]}),
+        ("qs", {"qs": ["0.1234567", "0.3", "0.4"]}),
     ):
-        options = {"x": [1, 2], "qs": SIXTHS, "epsilon": 1.0, "neighbors": "swap"} | OPTIONS | bad
-        with pytest.raises(ValueError, match=r"qs|epsilon|draws|public_n is for|at least 3 levels"):
-            release.nested_quantiles(**options)
+        with pytest.raises(ValueError, match=word):
+            release.nested_quantiles([1, 2], **options | bad)
 
 
 def test_an_epsilon_with_which_large_groups_would_not_fit_into_memory_is_refused():

@@ -1,8 +1,9 @@
 """Several quantiles in one draw: against a plain sum over all tuples, exact losses, and draws."""
 
+import functools
 import itertools
 from fractions import Fraction
-from math import ceil, prod
+from math import exp
 
 import jax
 import jax.numpy as jnp
@@ -10,8 +11,10 @@ import numpy as np
 import pytest
 
 import dpjax
-from dpjax.mechanisms import joint_quantiles, records_near, without_far
+from dpjax.mechanisms import records_near, without_far
+from tests.support import joint_quantiles as oracle
 from tests.support import statistics
+from tests.support.joint_quantiles import parts, weights
 
 CELLS = 4
 GOLDEN = [  # BEYOND the papers: grid 0..3, data (0, 1, 1, 3), q = (1/4, 3/4), epsilon 1, R = 10
@@ -32,27 +35,7 @@ GOLDEN = [  # BEYOND the papers: grid 0..3, data (0, 1, 1, 3), q = (1/4, 3/4), e
 ]
 OTHERS = [("add_remove", 3), ("swap", 3)]
 LEVELS = {1: ["0.3"], 2: ["0.25", "0.75"], 3: ["0.2", "0.5", "0.7"]}
-
-
-def tuples(m):
-    return np.array(list(itertools.combinations_with_replacement(range(CELLS), m)))
-
-
-def parts(x, value):
-    """Ranks and sizes of the parts of a multiple: those of its records, or of the gap."""
-    below, c = sum(v < value for v in x), sum(v == value for v in x)
-    if c == 0:
-        return [(below + 0.5, 1.0)]
-    cuts = []  # one point more at a time: halves from left to right
-    while len(cuts) < c - 1:
-        cuts = sorted([*cuts, first_of_the_largest([0.0, *cuts, 1.0])])
-    return [(below + i, size) for i, size in enumerate(np.diff([0.0, *cuts, 1.0]), start=1)]
-
-
-def first_of_the_largest(ends):
-    sizes = np.diff(ends)
-    i = int(np.argmax(sizes))
-    return ends[i] + sizes[i] / 2
+TUPLES = {m: np.array(oracle.tuples(m, CELLS)) for m in LEVELS}
 
 
 def middles(x, value):
@@ -60,48 +43,17 @@ def middles(x, value):
     return [(sum(v < value for v in x) + sum(v == value for v in x) / 2 + 0.5, 1.0)]
 
 
-def places(x, y, parts):
-    """All ranks of the quantiles of a tuple, with the volumes of its places."""
-    found = [((), 1)]
-    for value in sorted(set(y)):
-        own, k = parts(x, value), y.count(value)
-        runs = list(itertools.combinations_with_replacement(range(len(own)), k))
-        volumes = [
-            prod(prod((own[i][1] + j) / (j + 1) for j in range(run.count(i))) for i in set(run))
-            for run in runs
-        ]
-        found = [
-            ((*ranks, *(own[i][0] for i in run)), volume * more)
-            for ranks, volume in found
-            for run, more in zip(runs, volumes, strict=True)
-        ]
-    return found
-
-
 def reference(
     x, qs, epsilon, reach, spacing=1, flat=True, number=None, aims="records", parts=parts
 ):
-    """Logarithms of the unnormalized weights of all tuples, as the head of the mechanism's file
-    writes them.
-    """
-    q, rate, middle = np.array([float(level) for level in qs]), epsilon / 2, len(x) - 1
-    numbers = (
-        [n for n in range(middle - reach, middle + reach + 1) if n % spacing == 0]
-        if number is None
-        else [number]
-    )
+    """Logarithms of the weights of all tuples, in floats."""
+    rate, middle = epsilon / 2, len(x) - 1
+    around = range(middle - reach, middle + reach + 1)
+    numbers = [n for n in around if n % spacing == 0] if number is None else [number]
     rest = 2 * np.exp(-rate * (reach + 1)) / -np.expm1(-rate) if flat and number is None else 0.0
-    exact = [Fraction(level) for level in qs]
-    found = []
-    for y in tuples(len(qs)).tolist():
-        all_ranks, volumes = zip(*places(x, y, parts), strict=True)
-        steps = np.diff(np.array([[1, *ranks, len(x)] for ranks in all_ranks]), axis=1)
-        terms = 0.0
-        for n in numbers:
-            targets = 1 + q * n if aims == "ranks" else [ceil(level * (n + 1)) for level in exact]
-            terms += np.exp(-rate * np.abs(steps - np.diff([1, *targets, 1 + n])).sum(-1)) @ volumes
-        found.append(terms + rest)
-    return np.log(found)
+    given = {"cells": CELLS, "rest": rest, "aims": aims, "parts": parts}
+    levels = [Fraction(level) for level in qs]
+    return np.log(weights(x, levels, numbers, lambda cost, v: v * exp(-rate * cost), **given))
 
 
 def test_the_reference_has_the_golden_numbers():
@@ -123,30 +75,30 @@ def test_the_distribution_of_the_same_slots_has_the_golden_numbers(x64):
     joint = dpjax.JointQuantiles(
         left, width, *numbers, levels=levels, terms=21, aims="ranks", resolution=Fraction(1)
     )
-    np.testing.assert_allclose(np.exp(joint.log_prob(tuples(2))), GOLDEN, rtol=0, atol=1e-14)
+    np.testing.assert_allclose(np.exp(joint.log_prob(TUPLES[2])), GOLDEN, rtol=0, atol=1e-14)
 
 
 def test_heavy_ties_are_counted_in_full():
     """Where a quantile is among the first or the last of many equal records, too."""
-    many = {"lower": 0, "upper": 100, "neighbors": "add_remove", "resolution": 1}
-    two = dpjax.quantiles(np.repeat([40.0, 70.0], [30, 40]), ["0.25", "0.5", "0.75"], **many)
-    assert (
-        dpjax.joint_quantiles(two, 60.0).sample(jax.random.key(0), 20).tolist()
-        == [[40, 70, 70]] * 20
-    )
-    assert (
-        dpjax.joint_quantiles(two, 60.0, public_n=70).sample(jax.random.key(0), 20).tolist()
-        == [[40, 70, 70]] * 20
-    )
-    zeros = dpjax.quantiles(
-        np.repeat([0.0, 5000.0], [900, 100]), ["0.25", "0.5", "0.75"], **many | {"upper": 99999}
-    )
-    for epsilon in (0.5, 8.0):
-        marginals = dpjax.joint_quantiles(zeros, epsilon).marginals()
-        assert (np.asarray(marginals.cdf(0.0)) > 0.999).all()
+    rows = [np.repeat([0.0, 5000.0], [900, 100]), np.repeat([40.0, 70.0], [430, 570])]
+    many = {"lower": 0, "upper": 99999, "neighbors": "add_remove", "resolution": 1}
+    asked = dpjax.quantiles(np.stack(rows), ["0.25", "0.5", "0.75"], **many)
+    points = np.array([0.0, 39.0, 40.0, 69.0, 70.0])[:, None, None, None]
+
+    def cdf(epsilon, reach=None):
+        def compute(asked, epsilon):
+            return dpjax.joint_quantiles(asked, epsilon, reach=reach).marginals().cdf(points)
+
+        return np.asarray(jax.jit(compute)(asked, epsilon))
+
+    zeros, two = np.moveaxis(cdf(np.array([[0.5], [8.0]])), -2, 0)
+    assert (zeros[0] > 0.999).all()
+    assert (two[1, 1] < 1e-3).all()
+    assert two[2, 1, 0] > 0.999  # the first of 40 and 70
+    assert (two[3, 1, 1:] < 1e-3).all()
+    assert (two[4, 1] > 0.999).all()
     # Control: the flat term is all that is left
-    small = dpjax.joint_quantiles(zeros, 8.0, reach=5).marginals()
-    assert (np.asarray(small.cdf(0.0)) < 0.1).all()
+    assert (cdf(np.array([[8.0]]), reach=5)[0, 0, 0] < 0.1).all()
 
 
 def all_datasets(most):
@@ -164,8 +116,13 @@ def log_probabilities(rows, qs, epsilon, neighbors="add_remove", **options):
     asked = dpjax.quantiles(
         padded, qs, lower=0, upper=CELLS - 1, neighbors=neighbors, resolution=1, num_records=count
     )
-    distribution = dpjax.joint_quantiles(asked, epsilon, **options)
-    return np.asarray(distribution.log_prob(tuples(len(qs))[:, None, :])).T
+    return np.asarray(_log_prob(asked, np.float64(epsilon), tuple(options.items()))).T
+
+
+@functools.partial(jax.jit, static_argnums=2)
+def _log_prob(asked, epsilon, options):
+    distribution = dpjax.joint_quantiles(asked, epsilon, **dict(options))
+    return distribution.log_prob(TUPLES[len(asked.levels)][:, None, :])
 
 
 def pairs(rows, neighbors):
@@ -240,8 +197,6 @@ def test_what_must_fail():
     # records.
     own = np.array([reference(row, LEVELS[2], 1.0, 1, number=len(row) - 1) for row in rows])
     assert max(losses(own - np.log(np.exp(own).sum(-1, keepdims=True)), found)) > 1.1
-    with pytest.raises(ValueError, match="neighbor relation"):
-        joint_quantiles.guarantee("edge", 1.0)
 
     # Parts as large as their multiple: its weight follows the number of its records.
     def large(x, value):
@@ -277,31 +232,39 @@ def test_marginals_are_sums_over_all_tuples(neighbors, m, x64):
         neighbors=neighbors,
         resolution=1,
     )
-    distribution = dpjax.joint_quantiles(asked, np.array([1.0, 0.3, 4.0]), reach=10)
-    y = tuples(m)
-    mass = np.exp(np.asarray(distribution.log_prob(y[:, None, :])))[..., None]  # (tuples, rows, 1)
-    marginals = distribution.marginals()
-    assert marginals.batch_shape == (3, m)
-    for point in (-1.0, 0.0, 1.0, 1.5, 2.0, 3.0, 4.0):
-        np.testing.assert_allclose(
-            marginals.cdf(point), (mass * (y <= point)[:, None]).sum(0), atol=1e-13
+    y, shares = TUPLES[m], np.array([0.05, 0.5, 0.83])[:, None, None]
+    points = np.array([-1.0, 0.0, 1.0, 1.5, 2.0, 3.0, 4.0])[:, None, None]
+
+    @jax.jit
+    def computed(epsilon):
+        distribution = dpjax.joint_quantiles(asked, epsilon, reach=10)
+        one = distribution.marginals()
+        assert one.batch_shape == (3, m)
+        return (
+            distribution.log_prob(y[:, None, :]),
+            (one.cdf(points), one.mean_abs_error(points)),
+            (one.mean(), one.variance()),
+            one.quantile(shares),
+            distribution.sample(jax.random.key(1), (7_000,)),
         )
-        np.testing.assert_allclose(
-            marginals.mean_abs_error(point), (mass * abs(y - point)[:, None]).sum(0), atol=1e-13
-        )
+
+    logs, at_points, moments, quantiles, draws = computed(np.array([1.0, 0.3, 4.0]))
+    mass = np.exp(np.asarray(logs))[..., None]  # (tuples, rows, 1)
+    for point, cdf, error in zip(points, *at_points, strict=True):
+        np.testing.assert_allclose(cdf, (mass * (y <= point)[:, None]).sum(0), atol=1e-13)
+        np.testing.assert_allclose(error, (mass * abs(y - point)[:, None]).sum(0), atol=1e-13)
     mean = (mass * y[:, None]).sum(0)
-    np.testing.assert_allclose(marginals.mean(), mean, atol=1e-13)
-    np.testing.assert_allclose(
-        marginals.variance(), (mass * (y[:, None] - mean) ** 2).sum(0), atol=1e-13
-    )
+    variance = (mass * (y[:, None] - mean) ** 2).sum(0)
+    np.testing.assert_allclose(moments[0], mean, atol=1e-13)
+    np.testing.assert_allclose(moments[1], variance, atol=1e-13)
     cdf = np.array([(mass * (y <= v)[:, None]).sum(0) for v in range(CELLS)])
-    for p in (0.05, 0.5, 0.83):
-        np.testing.assert_array_equal(marginals.quantile(p), (cdf < p).sum(0))
-    draws = np.asarray(distribution.sample(jax.random.key(1), (7_000,)))
-    number = {tuple(y): i for i, y in enumerate(y)}
+    for p, found in zip(shares, quantiles, strict=True):
+        np.testing.assert_array_equal(found, (cdf < p).sum(0))
+    number = {tuple(each): i for i, each in enumerate(y.tolist())}
     for row in range(3):
         counts = np.bincount(
-            [number[tuple(y)] for y in draws[:, row].astype(int)], minlength=len(number)
+            [number[tuple(each)] for each in np.asarray(draws)[:, row].astype(int).tolist()],
+            minlength=len(number),
         )
         statistics.assert_counts_follow(counts, mass[:, row, 0])
         statistics.assert_counts_rejected(counts, mass[:, row - 1, 0])  # those of another row
@@ -317,15 +280,16 @@ def test_grids_of_more_than_32_bits(x64):
         neighbors="swap",
         resolution=1,
     )
-    distribution = dpjax.joint_quantiles(asked, 0.01)
-    draws, marginals = distribution.sample(jax.random.key(0), 2000), distribution.marginals()
+    distribution = jax.jit(dpjax.joint_quantiles)(asked, 0.01)
+    draws = jax.jit(lambda joint: joint.sample(jax.random.key(0), 2000))(distribution)
+    at = jax.jit(lambda joint, y: joint.marginals().cdf(y[:, None]))
+
+    def cdf_of(k):
+        return lambda y: np.asarray(at(distribution, y))[:, k]
+
     for k in (0, 1):
-        statistics.assert_follows(
-            draws[:, k], lambda y, k=k: np.asarray(marginals.cdf(np.asarray(y)[..., None]))[..., k]
-        )
-    statistics.assert_rejected(
-        draws[:, 0], lambda y: np.asarray(marginals.cdf(np.asarray(y)[..., None]))[..., 1]
-    )
+        statistics.assert_follows(draws[:, k], cdf_of(k))
+    statistics.assert_rejected(draws[:, 0], cdf_of(1))
 
 
 @pytest.mark.slow
@@ -356,27 +320,6 @@ def test_on_the_line_draws_have_the_marginals(x64):
     assert density[2] == 0
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("known", [{}, {"public_n": 30}, {"terms": 5}])
-def test_draws_do_not_depend_on_padding_and_further_rows(known):
-    x = np.random.default_rng(0).normal(size=(3, 40)).astype(np.float32)
-    options = {"lower": -5, "upper": 5, "neighbors": "add_remove"}
-    count = jnp.array([40, 7, 0], jnp.int32)
-
-    @jax.jit
-    def draw(x, count, epsilon):
-        return dpjax.joint_quantiles(
-            dpjax.quantiles(x, ["0.25", "0.5"], num_records=count, **options), epsilon, **known
-        ).sample(key, (5,))
-
-    key, epsilon = jax.random.key(3), jnp.array([1.0, 0.5, 2.0])
-    together = draw(x, count, epsilon)
-    assert together.shape == (5, 3, 2)
-    assert np.isfinite(together).all()
-    np.testing.assert_array_equal(draw(x[:1], count[:1], epsilon[:1]), together[:, :1])
-    np.testing.assert_array_equal(draw(np.pad(x, ((0, 0), (0, 9))), count, epsilon), together)
-
-
 FURTHER = {"epsilon": 1e9, "public_n": 0}, {"epsilon": 1e-6}
 
 
@@ -399,37 +342,10 @@ def test_in_float32_no_size_or_epsilon_is_rounded_away(options):
     assert np.abs(logs[:, 0] - logs[:, 1]).max() <= options["epsilon"] * 1.001 + 1e-4
 
 
-def test_data_never_raise_and_bad_parameters_do():
-    wild = np.array([[np.nan, np.inf, -np.inf, 1e30, 0.0], [np.nan] * 5])
-    options = {"lower": 0, "upper": 1, "neighbors": "add_remove"}
-    asked = dpjax.quantiles(wild, ["0.25", "0.5"], **options)
-    draws = dpjax.joint_quantiles(asked, jnp.array([1.0, jnp.nan])).sample(jax.random.key(0), 4)
-    assert np.isfinite(draws[:, 0]).all()
-    assert np.isnan(draws[:, 1]).all()
-    for bad in ({"epsilon": 0.0}, {"epsilon": 1.0, "terms": 1}, {"epsilon": 1.0, "reach": -1}):
-        with pytest.raises(ValueError, match=r"epsilon|terms|reach"):
-            dpjax.joint_quantiles(asked, **bad)
-    with pytest.raises(ValueError, match="public_n must"):
-        dpjax.joint_quantiles(asked, 1.0, public_n=-1)
+def test_a_public_number_is_for_private_sizes():
+    asked = dpjax.quantiles(np.zeros(5), ["0.5"], lower=0, upper=1, neighbors="swap")
     with pytest.raises(ValueError, match="public"):
-        dpjax.joint_quantiles(
-            dpjax.quantiles(wild, ["0.5"], **options | {"neighbors": "swap"}), 1.0, public_n=5
-        )
-    with pytest.raises(TypeError, match="SortedRecords"):
-        dpjax.joint_quantiles(dpjax.median(wild, **options), 1.0)
-    for levels in ([], ["0.5", "0.5"], ["0.5", "0.2"], [0.0], [1.5]):
-        with pytest.raises(ValueError, match=r"qs|a level must"):
-            dpjax.quantiles(wild, levels, **options)
-    with pytest.raises(TypeError, match="static"):
-        dpjax.quantiles(wild, [jnp.asarray(0.5)], **options)
-
-
-def test_guarantee():
-    asked = dpjax.quantiles(jnp.arange(5.0), ["0.5"], lower=0, upper=5, neighbors="swap")
-    assert (
-        str(joint_quantiles.guarantee(asked, 0.5))
-        == "0.5-DP and 0.5-bounded-range under swap neighbors"
-    )
+        dpjax.joint_quantiles(asked, 1.0, public_n=5)
 
 
 @pytest.mark.slow

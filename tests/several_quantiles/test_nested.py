@@ -15,10 +15,9 @@ import pytest
 from dpjax import nested_quantiles, quantiles
 from dpjax.release.exact_chain import Parameters
 from dpjax.several_quantiles.nesting import Nesting, Shares
-from tests.several_quantiles.test_exact_joint import probabilities
-from tests.several_quantiles.test_joint import parts, places
 from tests.support import oracle, statistics
 from tests.support.audit import padded
+from tests.support.joint_quantiles import places, probabilities, tuples
 
 GRID = (0, 1, 2)
 NINTHS = tuple(Fraction(k, 9) for k in range(1, 9))  # two first, and two in each of three parts
@@ -28,7 +27,7 @@ NUMBER = 3  # what is known of the number of records under add/remove
 
 
 def tuples_of(levels, cells=3):
-    return list(itertools.combinations_with_replacement(range(cells), len(levels)))
+    return tuples(len(levels), cells)
 
 
 @functools.cache
@@ -65,7 +64,7 @@ def by_definition(data, levels, epsilon, neighbors, number):
     rate = float(epsilon * shares.first / (4 if neighbors == "swap" else 2))
     weights = {}
     for draws in tuples_of(nesting.first):
-        for ranks, volume in places(data, draws, parts):
+        for ranks, volume in places(data, draws):
             cost = np.abs(np.diff([1, *ranks, len(data)]) - aims).sum()
             key = draws, tuple(int(rank // 1) for rank in ranks)
             weights[key] = weights.get(key, 0) + volume * np.exp(-rate * cost)
@@ -96,23 +95,32 @@ def by_definition(data, levels, epsilon, neighbors, number):
     return [found.get(y, 0.0) for y in tuples_of(levels)]
 
 
-def simulated(levels, neighbors, epsilon, number=NUMBER, sizes=None):
+def simulated(levels, neighbors, epsilon, number=NUMBER):
     """The log-probabilities of all tuples for all datasets, ``(datasets, tuples)``, with all ranks
     of places added up.
     """
-    datasets = oracle.all_datasets(sizes or SIZES[neighbors], GRID)
+    datasets, log_prob = _simulated(levels, neighbors)
+    every = np.asarray(log_prob(float(epsilon), np.int32(number)))
+    return datasets, np.logaddexp.reduce(every, axis=1).T
+
+
+@functools.cache
+def _simulated(levels, neighbors):
+    datasets = oracle.all_datasets(SIZES[neighbors], GRID)
     rows, count = padded(datasets, max(map(len, datasets)))
-    asked = quantiles(
-        rows, levels, lower=0, upper=GRID[-1], neighbors=neighbors, resolution=1, num_records=count
-    )
-    public = {} if neighbors == "swap" else {"public_n": number}
-    return datasets, of_tuples(nested_quantiles(asked, float(epsilon), **public), levels).T
+    given = {"lower": 0, "upper": GRID[-1], "neighbors": neighbors, "resolution": 1}
+
+    @jax.jit
+    def log_prob(epsilon, number):
+        asked = quantiles(rows, levels, num_records=count, **given)
+        public = {} if neighbors == "swap" else {"public_n": number}
+        return with_all_ranks(nested_quantiles(asked, epsilon, **public), levels)
+
+    return datasets, log_prob
 
 
-def of_tuples(distribution, levels):
-    """The log-probabilities of all tuples, ``(tuples, ...)``: those with all ranks of places, added
-    up.
-    """
+def with_all_ranks(distribution, levels):
+    """The log-probabilities of all tuples and of all ranks of their places."""
     k, n, batch = (
         len(distribution.nesting.first),
         distribution.asked.values.shape[-1],
@@ -120,9 +128,7 @@ def of_tuples(distribution, levels):
     )
     points = jnp.array(tuples_of(levels), float).reshape(-1, 1, *[1] * len(batch), len(levels))
     ranks = jnp.array(list(itertools.combinations_with_replacement(range(n + 1), k)), jnp.int32)
-    return np.logaddexp.reduce(
-        np.asarray(distribution.log_prob(points, ranks.reshape(-1, *[1] * len(batch), k))), axis=1
-    )
+    return distribution.log_prob(points, ranks.reshape(-1, *[1] * len(batch), k))
 
 
 @pytest.mark.parametrize("neighbors", SIZES)
@@ -144,6 +150,27 @@ def test_probabilities_are_those_of_the_definition(neighbors, x64):
         assert np.max(np.abs(np.exp(found[some]) / wrong - 1)) > 1e-3  # the control
 
 
+def test_draws_follow_their_law(x64):
+    """The parts are drawn given the first draw, and nothing else of it."""
+    datasets, logs = simulated(SIXTHS, "swap", 4)
+    row = datasets.index((0, 1, 1, 2))
+    given = {"lower": 0, "upper": 2, "neighbors": "swap", "resolution": 1}
+
+    @jax.jit
+    def draw(records):
+        asked = quantiles(records, SIXTHS, **given)
+        return nested_quantiles(asked, 4.0).sample(jax.random.key(5), 8000)
+
+    draws = np.asarray(draw(jnp.array(datasets[row], float)))
+    number = {y: i for i, y in enumerate(tuples_of(SIXTHS))}
+    found = [number[tuple(y)] for y in draws.astype(int).tolist()]
+    counts = np.bincount(found, minlength=len(number))
+    statistics.assert_counts_follow(counts, np.exp(logs[row]))
+    other = np.exp(simulated(SIXTHS, "swap", 2)[1][row])
+    statistics.assert_counts_rejected(counts, other)
+
+
+@pytest.mark.slow
 def test_a_number_that_is_drawn_is_a_mixture():
     """Draws with a private number of records follow the laws for all numbers, weighted by the
     noise; the control has no noise.
@@ -160,91 +187,38 @@ def test_a_number_that_is_drawn_is_a_mixture():
     rate, numbers = epsilon * float(shares.number), np.arange(-150, 160)
     noise = np.tanh(rate / 2) * np.exp(-rate * np.abs(numbers - 4))
     kept = 1 - float(shares.number)  # with a public number all of epsilon is for the two draws
-    laws = of_tuples(
-        nested_quantiles(asked, epsilon * kept, public_n=np.maximum(numbers, 0)), SIXTHS
-    )
-    statistics.assert_counts_follow(
-        counts, np.exp(np.asarray(laws, np.float64)) @ noise / noise.sum()
-    )
-    statistics.assert_counts_rejected(
-        counts, np.exp(np.asarray(laws, np.float64))[:, numbers == 4][:, 0]
-    )
+    every = nested_quantiles(asked, epsilon * kept, public_n=np.maximum(numbers, 0))
+    laws = np.exp(np.asarray(with_all_ranks(every, SIXTHS), np.float64)).sum(axis=1)
+    statistics.assert_counts_follow(counts, laws @ noise / noise.sum())
+    statistics.assert_counts_rejected(counts, laws[:, numbers == 4][:, 0])
+
+
+ROWS = np.random.default_rng(0).normal(size=(5, 300)).astype(np.float32)
+ROWS[1, 1:], ROWS[2], ROWS[3] = np.nan, 2.0, np.nan
+ROWS[4, :3], ROWS[4, 9:] = (-np.inf, np.inf, 1e30), np.nan
 
 
 def test_draws_on_the_line_ascend_between_the_bounds_and_are_near_the_quantiles():
-    x = np.sort(np.random.default_rng(0).normal(size=(2, 2000))).astype(np.float32)
-    levels = [Fraction(k, 64) for k in range(1, 64)]
-    for neighbors in SIZES:
-        asked = quantiles(x, levels, lower=-20, upper=20, neighbors=neighbors)
-        draws = np.asarray(nested_quantiles(asked, 8.0).sample(jax.random.key(0), 20))
-        assert draws.shape == (20, 2, 63)
-        assert np.all(np.diff(draws) >= 0)
-        assert np.all(np.abs(draws) <= 20)
-        ranks = np.stack([np.searchsorted(row, draws[:, i]) for i, row in enumerate(x)], axis=1)
-        assert np.mean(np.abs(ranks - np.array([float(q) * 2000 for q in levels]))) < 8
-    known = nested_quantiles(asked, 8.0)
-    assert np.all(np.isfinite(known.log_prob(draws)))
-    assert np.all(np.isneginf(known.log_prob(draws[..., ::-1])))
+    """Of any records; 63 levels of 5000 are in the test of the release."""
+    asked = quantiles(ROWS, NINTHS, lower=-20, upper=20, neighbors="add_remove")
+    draw = jax.jit(lambda asked: nested_quantiles(asked, 8.0).sample(jax.random.key(0), 20))
+    draws = np.asarray(draw(asked))
+    assert draws.shape == (20, 5, 8)
+    assert np.all(np.diff(draws) >= 0)
+    assert np.all(np.abs(draws) <= 20)
+    ranks = np.searchsorted(np.sort(ROWS[0]), draws[:, 0])
+    assert np.mean(np.abs(ranks - np.array([float(q) * 300 for q in NINTHS]))) < 8
 
 
-def test_a_row_draws_the_same_whatever_rows_there_are():
-    x = np.random.default_rng(1).normal(size=(3, 300)).astype(np.float32)
-
-    def draws(rows):
-        asked = quantiles(rows, NINTHS, lower=-5, upper=5, neighbors="add_remove")
-        return np.asarray(nested_quantiles(asked, 2.0).sample(jax.random.key(7), 4))
-
-    np.testing.assert_array_equal(draws(x[:2]), draws(x)[:, :2])
-    assert np.any(draws(x[1:]) != draws(x)[:, 1:])  # the control: rows have keys by their place
-
-
-# Rows of one length share a program; of length 0 there is one row.
-WILD = [[0.0] + 8 * [np.nan], 9 * [2.0], 9 * [np.nan], [-np.inf, np.inf, 1e30] + 6 * [np.nan]]
-
-
-@pytest.mark.parametrize("rows", [[[]], WILD])
-def test_records_never_raise(rows):
-    for resolution in (None, 1):
-        asked = quantiles(
-            jnp.array(rows, jnp.float32),
-            NINTHS,
-            lower=0,
-            upper=2,
-            neighbors="add_remove",
-            resolution=resolution,
-        )
-        draws = np.asarray(nested_quantiles(asked, 1.0).sample(jax.random.key(0), 50))
-        assert draws.shape == (50, len(rows), 8)
-        assert np.all((draws >= 0) & (draws <= 2))
-        assert np.all(np.diff(draws) >= 0)
-
-
-def test_bad_parameters_raise():
-    asked = quantiles(jnp.arange(9.0), SIXTHS, lower=0, upper=9, neighbors="swap")
-    with pytest.raises(ValueError, match="under swap the number of records is public"):
+def test_a_public_number_is_for_private_sizes():
+    asked = quantiles(np.arange(9.0), SIXTHS, lower=0, upper=9, neighbors="swap")
+    with pytest.raises(ValueError, match="under swap"):
         nested_quantiles(asked, 1.0, public_n=9)
-    with pytest.raises(ValueError, match=r"use dpjax\.joint_quantiles"):
-        nested_quantiles(
-            quantiles(jnp.arange(9.0), [0.2, 0.4], lower=0, upper=9, neighbors="swap"), 1.0
-        )
-    with pytest.raises(TypeError, match="from dpjax"):
-        nested_quantiles(jnp.arange(9.0), 1.0)
-    private = quantiles(jnp.arange(9.0), SIXTHS, lower=0, upper=9, neighbors="add_remove")
-    with pytest.raises(ValueError, match="public_n=number"):
-        nested_quantiles(private, 1.0).log_prob(jnp.arange(5.0))
 
 
-def test_what_a_draw_costs():
-    asked = quantiles(jnp.arange(9.0), SIXTHS, lower=0, upper=9, neighbors="add_remove")
-    cost, known = (
-        nested_quantiles.guarantee(asked, 2.0),
-        nested_quantiles.guarantee(asked, 2.0, public_n=9),
-    )
-    assert cost.epsilon == known.epsilon == 2
-    assert (cost.neighbors, known.rho < cost.epsilon**2 / 8) == ("add_remove", True)
-    shares = Shares.of(Nesting.of(SIXTHS), "add_remove", False)
-    assert sum(shares) == 1
-    assert Shares.of(Nesting.of(SIXTHS), "swap", False).second * 2 == Fraction(9, 16)
+@jax.jit
+def _log_prob(asked, epsilon, guess, y):
+    return nested_quantiles(asked, epsilon, public_n=guess).log_prob(y)
 
 
 @pytest.mark.parametrize("epsilon", [0.05, 0.5, 2.0])
@@ -263,13 +237,13 @@ def test_a_part_that_gets_as_long_as_the_room_for_it_draws_by_the_same_number(ep
         [[*ends[0], *inside, *ends[1]] for inside in ((87.5, 175.5), (99.5, 166.5), (20.5, 30.5))]
     )[:, None]
 
-    def law(asked, guess):
-        return np.asarray(nested_quantiles(asked, epsilon, public_n=guess).log_prob(y))
+    def law(guess, *held):
+        return np.asarray(_log_prob(rows(*held), epsilon, np.int32(guess), y))
 
     shorter, longer, beside = (
-        law(rows(*held), 100_000) for held in ((room,), (room + 1,), (room, room + 1))
+        law(100_000, *held) for held in ((room,) * 2, (room + 1,) * 2, (room, room + 1))
     )
     assert np.max(np.abs(longer - shorter)) <= epsilon
-    np.testing.assert_allclose(beside[:, :1], shorter, atol=1e-9)
-    told = law(rows(room + 1), 20)  # the control: a guess that follows the data
+    np.testing.assert_allclose(beside[:, :1], shorter[:, :1], atol=1e-9)
+    told = law(20, room + 1, room + 1)  # the control: a guess that follows the data
     assert np.max(np.abs(told - shorter)) > epsilon

@@ -30,6 +30,27 @@ def words_of(seed, shape):
     return np.frombuffer(stream, "<u8").astype(np.uint64).reshape(shape)
 
 
+def repeat_entropy(monkeypatch, seed=0):
+    """Let the operating system give the same bytes to every call that asks for as many."""
+    monkeypatch.setattr(
+        "os.urandom", lambda size: hashlib.shake_128(f"entropy {seed}".encode()).digest(size)
+    )
+
+
+def captured(monkeypatch):
+    """Let releases draw the first position of their grids, and return the list of the distributions
+    that they draw from from now on.
+    """
+    seen = []
+
+    def positions(distribution, draws):
+        seen.append(distribution)
+        return np.zeros((draws, distribution.profile.groups), np.int64)
+
+    monkeypatch.setattr("dpjax.release.GridDistribution.positions", positions)
+    return seen
+
+
 def given(*arrays):
     """What a draw calls for its words: these arrays, one after the other."""
     left = list(arrays)
