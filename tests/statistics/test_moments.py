@@ -117,8 +117,8 @@ def test_float32_far_from_zero(neighbors):
             means, wanted = [(sums[-1] + level * b) / n], sums[-1] + level * b
         else:
             means, wanted = [], sums[0] + level * b
-            for gone, rest in enumerate(sums):
-                means.append((rest + (level - gone) * b) / (n + level - 2 * gone))
+            for gone, left in enumerate(sums):
+                means.append((left + (level - gone) * b) / (n + level - 2 * gone))
         apart = abs(float(mean[level]) - float(max(means)))
         assert apart <= 2 * np.spacing(np.float32(1e6))
         assert abs(float(total[level]) - float(wanted)) <= 2 * np.spacing(np.float32(wanted))
