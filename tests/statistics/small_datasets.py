@@ -28,6 +28,7 @@ def datasets(values=GRID):
     ]
 
 
+@cache
 def values_of(statistic, values=GRID):
     return np.array([statistic(data) for data in datasets(values)], float)
 

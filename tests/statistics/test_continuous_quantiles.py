@@ -70,12 +70,12 @@ def test_at_one_half_piecewise_laplace_has_the_distribution_of_the_linear_median
         given = {"lower": -3, "upper": 3, "neighbors": neighbors, "definition": definition}
         return of_one_size(piecewise_laplace(median(x, num_records=counts, **given), 1.7))
 
-    of = jax.jit(lambda distribution: (distribution.log_prob(y), distribution.cdf(y)))
+    of = jax.jit(lambda distribution: distribution.log_prob(y))
     same = slice(None) if neighbors == "add_remove" else slice(5)
     found, wanted = (np.array(of(made(x, name))) for name in ("continuous", "linear"))
     np.testing.assert_allclose(found[..., same], wanted[..., same], rtol=0, atol=1e-12)
     if neighbors == "swap":  # the control, and no claim for even n
-        assert np.abs(found[1, :, 5:] - wanted[1, :, 5:]).max() > 1e-3
+        assert np.abs(found[:, 5:] - wanted[:, 5:]).max() > 1e-3
 
 
 def slope(upper, lower):

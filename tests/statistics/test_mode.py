@@ -118,21 +118,24 @@ def test_own_candidates_for_each_row_and_candidates_that_are_none():
     count its records twice.
     """
     x = np.array([[0.0] * 5 + [1.0] + [2.0] * 6, [0.0] * 6 + [2.0] * 6], np.float32)
+    off = [[-0.2, -0.1, 0.0, 0.1, 0.2, 1.0, 2.0], [0.0, 1.5, 2.0], [0.0, 1.0, 2.0]]
 
-    @partial(jax.jit, static_argnames=("statistic", "options"))
-    def of(candidates, statistic=mode, options=()):
-        return statistic(x, candidates=candidates, neighbors="swap", **dict(options)).scores
+    @jax.jit
+    def scores(own, equal, unknown, *on_a_grid):
+        of = partial(mode, x, neighbors="swap")
+        grid = [
+            partial(statistic, x, neighbors="swap", resolution=1)
+            for statistic in (candidate_counts, mode)
+        ]
+        return (
+            *(of(candidates=given).scores for given in (own, equal, unknown)),
+            *(one(candidates=given).scores for given in on_a_grid for one in grid),
+        )
 
-    own = of(jnp.array([[1.0, 2.0], [0.0, 7.0]]))
+    given = [[1.0, 2.0], [0.0, 7.0]], [0.0, 0.0], [0.0, np.nan], *off
+    own, *none, _, found = scores(*map(np.float32, given))
     assert own.tolist() == [[-3.0, 2.0], [3.0, -3.0]]
-    for wrong in ([0.0, 0.0], [0.0, np.nan]):
-        assert np.isnan(of(jnp.array(wrong))).all()
-    grid = (("resolution", 1),)
-    for statistic in (mode, candidate_counts):
-        for candidates in ([-0.2, -0.1, 0.0, 0.1, 0.2, 1.0, 2.0], [0.0, 1.5, 2.0]):
-            found = of(jnp.array([*candidates, *[50.0] * (7 - len(candidates))]), statistic, grid)
-            assert np.isnan(found).all()
-    found = of(jnp.array([0.0, 1.0, 2.0]), mode, grid)
+    assert all(np.isnan(one).all() for one in none)
     assert found.tolist() == [[-1.0, -3.0, 0.0], [0.0, -4.0, 0.0]]
     for candidates in ([1, 1], [np.inf, 1], [2**24, 2**24 + 1]):
         with pytest.raises(ValueError, match="distinct"):

@@ -2,7 +2,6 @@
 precision; what bounds and hulls are refused.
 """
 
-import itertools
 import json
 import pathlib
 from dataclasses import replace
@@ -81,7 +80,7 @@ def largest_variances(data, levels):
     ]
 
 
-def test_larger_variances_and_truncation(x64):
+def test_larger_variances(x64):
     rng, n = np.random.default_rng(4), 16
     rows = np.concatenate([rng.normal(size=(2, n)), rng.choice([LOW, 0.0, 1.0], (2, n))])
     rows = np.sort(rows.clip(LOW, HIGH))
@@ -94,99 +93,71 @@ def test_larger_variances_and_truncation(x64):
             for level in range(n)
         ]
         np.testing.assert_allclose(whole.lower[row, :n], smallest, rtol=0, atol=1e-11)
-    direct = compiled("variance", neighbors="swap", truncate=3)(rows, **BOUNDS)
-    cut = jax.jit(lambda whole: whole.truncate(3))(whole)
-    for one, other in zip(jax.tree.leaves(cut), jax.tree.leaves(direct), strict=True):
-        np.testing.assert_allclose(one, other, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("neighbors", RELATIONS)
-def test_float32_far_from_zero(neighbors):
-    """Records near 10^6, exact in fractions: every value within two units in the last place, the
-    variance to 2e-6.
+def test_means_and_sums_far_from_zero(neighbors):
+    """Against fractions: values of neighbors interleave because each mean is the nearest float, of
+    which there are 17 between 1e6 and 1e6 + 1; sums are within two units in the last place.
     """
-    n, low, high = 2000, 999_990.0, 1_000_010.0
-    x = (1e6 + np.random.default_rng(0).normal(size=n)).clip(low, high).astype(np.float32)
-    ordered = [Fraction(float(value)) for value in np.sort(x)]
-    rest, b = list(itertools.accumulate(reversed(ordered))), Fraction(high)
+    n, rng = 201, np.random.default_rng(0)
+    low, high = np.array([[1e6, 2000.0, 999_990.0], [1e6 + 1, 2024.0, 1_000_010.0]], np.float32)
+    x = np.stack([rng.choice([a, b, (a + b) / 2], n) for a, b in zip(low, high, strict=True)])
+    x[2] = (1e6 + rng.normal(size=n)).astype(np.float32)
     ends = {"lower": low, "upper": high}
-    mean, total = (compiled(name, neighbors=neighbors)(x, **ends).upper for name in ("mean", "sum"))
-    for level in (0, 1, 7, n // 3):
-        sums = rest[-1 : -level - 2 : -1]  # without 0, ..., level of the smallest
-        if neighbors == "swap":
-            means, wanted = [(sums[-1] + level * b) / n], sums[-1] + level * b
-        else:
-            means, wanted = [], sums[0] + level * b
-            for gone, left in enumerate(sums):
-                means.append((left + (level - gone) * b) / (n + level - 2 * gone))
-        apart = abs(float(mean[level]) - float(max(means)))
-        assert apart <= 2 * np.spacing(np.float32(1e6))
-        assert abs(float(total[level]) - float(wanted)) <= 2 * np.spacing(np.float32(wanted))
-    if neighbors == "add_remove":
-        return
-    profile, data = compiled("variance", neighbors="swap", truncate=3)(x, **ends), np.float64(x)
-    data.sort()
+    means, totals = (
+        compiled(name, neighbors=neighbors)(x, **ends).upper for name in ("mean", "sum")
+    )
+    for row, values in enumerate(x):
+        ordered, b = [Fraction(float(v)) for v in sorted(values)], Fraction(float(high[row]))
+        for level in (0, 1, 5, 50):
+            left = [sum(ordered[gone:]) for gone in range(level + 1)]
+            if neighbors == "swap":
+                best, wanted = (left[-1] + level * b) / n, left[-1] + level * b
+            else:
+                wanted = left[0] + level * b
+                best = max(
+                    (rest + (level - gone) * b) / (n + level - 2 * gone)
+                    for gone, rest in enumerate(left)
+                )
+            assert means[row, level] == np.float32(float(best)), (row, level)
+            apart = abs(float(totals[row, level]) - float(wanted))
+            assert apart <= 2 * np.spacing(np.float32(wanted))
+    # A control: float32 sums, rounded before the division, are off by more than one number
+    kept = np.sort(x[0])[3:].sum(dtype=np.float32) + np.float32(3 * high[0])
+    exact = sum(sorted(map(Fraction, map(float, x[0])))[3:]) + 3 * Fraction(float(high[0]))
+    assert kept / np.float32(n) != np.float32(float(exact / n))
+
+
+def test_variances_keep_their_digits_and_bounds_are_sound_for_every_dataset():
+    """Records near 10^6; a window beside far records, whose variance is 10^-12 of the whole; and
+    bounds as JAX arrays that could overflow or vanish are bad whatever the records are.
+    """
+    n, levels = 52, 20
+    far = (1e6 + np.random.default_rng(0).normal(size=n)).clip(999_990, 1_000_010)
+    near = np.linspace(-0.01, 0.01, n - levels).astype(np.float32)
+    tops = np.repeat([2e17, 1e-15, 1.0], 3)
+    ones = [np.where(np.arange(n) < k % 3 * 26, top, 0.0) for k, top in enumerate(tops)]
+    x = np.float32([far, [*near, *[1e4] * levels], *ones])
+    low, high = np.float32([[999_990, -1e4, *0 * tops], [1_000_010, 1e4, *tops]])
+    variance = compiled("variance", neighbors="swap", truncate=levels)
+    profile = variance(x, lower=jnp.asarray(low), upper=jnp.asarray(high))
+    data = np.sort(x[0]).astype(np.float64)
     for level in range(4):
         smallest = min(np.var(data[s : s + n - level]) * (n - level) / n for s in range(level + 1))
-        assert float(profile.lower[level]) == pytest.approx(smallest, rel=2e-6)
+        assert float(profile.lower[0, level]) == pytest.approx(smallest, rel=2e-6)
         largest = max(
             np.var(np.concatenate([data[:s], data[s + level :], np.full(level, end)]))
             for s in (0, n // 2, n - level)
-            for end in (low, high)
+            for end in (low[0], high[0])
         )
-        assert float(profile.upper[level]) >= largest * (1 - 2e-6)
+        assert float(profile.upper[0, level]) >= largest * (1 - 2e-6)
     # The control: a plain float32 sum of squares has no digit left.
-    assert not 0.5 < float(np.mean(x**2) - np.mean(x) ** 2) < 2
-
-
-def test_a_window_beside_far_records_keeps_its_digits():
-    """Half of the records at 10^4: the smallest variance is that of the others, 10^-12 of the
-    whole.
-    """
-    near = np.linspace(-0.01, 0.01, 32).astype(np.float32)
-    x = np.concatenate([near, np.full(20, 1e4, np.float32)])
-    profile = compiled("variance", neighbors="swap", truncate=20)(x, lower=-1e4, upper=1e4)
-    wanted = np.var(near.astype(np.float64)) * 32 / 52
-    assert float(profile.lower[20]) == pytest.approx(wanted, rel=1e-5)
-
-
-@pytest.mark.parametrize(("low", "high"), [(1e6, 1e6 + 1), (2000.0, 2024.0)])
-def test_means_between_bounds_that_are_close_and_far_from_0_are_rounded_correctly(low, high):
-    """float32 has 17 numbers between 1e6 and 1e6 + 1: values of neighbors interleave because each
-    is the nearest of them.
-    """
-    n = 201
-    x = np.random.default_rng(0).choice(np.float32([low, high, (low + high) / 2]), (2, n))
-    exact = [[Fraction(float(v)) for v in sorted(row)] for row in x]
-
-    def mean_after(row, gone, added):
-        kept = exact[row][gone:]
-        return np.float32(float((sum(kept) + added * Fraction(high)) / (len(kept) + added)))
-
-    swap, either = (
-        compiled("mean", neighbors=neighbors)(x, lower=low, upper=high).upper
-        for neighbors in ("swap", "add_remove")
-    )
-    for row in range(2):
-        for level in (0, 1, 5, 50):
-            assert swap[row, level] == mean_after(row, level, level), level
-            best = max(mean_after(row, gone, level - gone) for gone in range(level + 1))
-            assert either[row, level] == best, level
-    # A control: float32 sums, rounded before the division, are off by more than one number
-    if low == 1e6:
-        kept = np.sort(x, axis=-1)[:, 3:].sum(-1, dtype=np.float32)
-        assert ((kept + np.float32(3 * high)) / np.float32(n) != swap[:, 3]).any()
-
-
-def test_bounds_as_jax_arrays_that_could_overflow_or_vanish_are_bad_for_every_dataset():
-    """Otherwise 500 records at the upper bound would have a distribution, and 501 would not."""
-    uppers = np.float32([2e17, 1e-15, 1.0])
-    ones = np.array([0, 500, 501, 2000])[:, None]
-    x = np.where(np.arange(2000) < ones, uppers[:, None, None], np.float32(0))
-    variance = compiled("variance", neighbors="swap", truncate=1)
-    found = variance(x, lower=np.zeros((3, 1), np.float32), upper=uppers[:, None]).upper
-    assert np.isnan(found).all(axis=-1).all(axis=-1).tolist() == [True, True, False]
-    assert np.isfinite(found[2]).all()
+    assert not 0.5 < float(np.mean(x[0] ** 2) - np.mean(x[0]) ** 2) < 2
+    wanted = np.var(near.astype(np.float64)) * (n - levels) / n
+    assert float(profile.lower[1, levels]) == pytest.approx(wanted, rel=1e-5)
+    # Otherwise some records at the upper bound would have a distribution, and more would not
+    assert np.isnan(profile.upper[2:]).all(axis=-1).tolist() == [True] * 6 + [False] * 3
 
 
 def test_no_rho_and_no_slopes_on_hulls(x64):

@@ -93,16 +93,12 @@ STATISTICS = {
     "linear median, truncated": MEDIAN._replace(
         of=partial(MEDIAN.of, truncate=1), kept=1, given_by="num_records"
     ),
-    "linear 1/3": quantile("1/3", "linear"),
     "linear 9/10": quantile("9/10", "linear"),
-    "linear 2/3 of integers": quantile("2/3", "linear", resolution=1),
-    "lower median": quantile("1/2", "lower"),
+    "linear 1/3 of integers": quantile("1/3", "linear", resolution=1),
     "lower 1/4": quantile("1/4", "lower"),
     "lower 9/10": quantile("9/10", "lower"),
     "second smallest": rank(2),
-    "fourth smallest": rank(4),
     "mean": MEAN,
-    "mean of full rows": MEAN._replace(relations=("swap",), given_by=None),
     "hull of the mean": MEAN._replace(
         of=partial(dpjax.mean, values="hull"), relations=("add_remove",), interpolable=False
     ),
