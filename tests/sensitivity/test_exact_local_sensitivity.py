@@ -1,13 +1,13 @@
-"""Local sensitivity of quantiles, ranks, means and triangles at every distance, against a search
+"""Local sensitivity of quantiles, ranks and means at every distance, against a search
 over all small datasets; its smooth bound, between all neighbors.
 """
 
 import json
 import pathlib
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache, partial
-from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -27,7 +27,6 @@ from tests.statistics.small_datasets import (
     rows,
     values_of,
 )
-from tests.statistics.test_triangles import all_graphs, brute_force, flips
 from tests.support import oracle
 
 LOW, HIGH = GRID[0], GRID[-1]
@@ -36,7 +35,8 @@ FILE = pathlib.Path(__file__).parents[1] / "golden" / "C1_smooth_sensitivity.jso
 GOLDEN = json.loads(FILE.read_text())["golden"]
 
 
-class Statistic(NamedTuple):
+@dataclass(frozen=True)
+class Statistic:
     """The local sensitivities of a statistic, and its definition for an ascending tuple."""
 
     of: Callable
@@ -72,15 +72,15 @@ STATISTICS = {
     "linear median": quantile("1/2", "linear"),
     "lower median": quantile("1/2", "lower"),
     "linear 9/10": LINEAR,
-    "linear 9/10 of full rows": LINEAR._replace(relations=("swap",), given_by=None),
+    "linear 9/10 of full rows": replace(LINEAR, relations=("swap",), given_by=None),
     "lower 1/4": quantile("1/4", "lower"),
     "second smallest": RANK,
     "mean": Statistic(dpjax.mean_local_sensitivity, mean),
-    "bound of a profile of 9/10": LINEAR._replace(
-        of=bound_of(dpjax.quantile, q="9/10"), exact=False
+    "bound of a profile of 9/10": replace(
+        LINEAR, of=bound_of(dpjax.quantile, q="9/10"), exact=False
     ),
-    "bound of a truncated profile": RANK._replace(
-        of=bound_of(dpjax.order_statistic, rank=2, truncate=1), exact=False
+    "bound of a truncated profile": replace(
+        RANK, of=bound_of(dpjax.order_statistic, rank=2, truncate=1), exact=False
     ),
 }
 CASES = [(name, relation) for name, made in STATISTICS.items() for relation in made.relations]
@@ -231,34 +231,6 @@ def test_random_rows_against_all_that_can_go_and_come(n, q, definition, x64):
     given = {"q": q, "definition": definition, "lower": 0.0, "upper": 20.0}
     found = dpjax.local_sensitivity(x, neighbors="add_remove", **given)
     np.testing.assert_allclose(found.at_distance[:3], wanted[1:], atol=1e-12)
-
-
-def test_triangles(x64):
-    """Of all graphs of four nodes; after num_levels of them it is the global sensitivity."""
-    adjacency, n, beta = all_graphs(4), 4, 0.3
-    count, largest = brute_force(adjacency)
-    beyond = np.full((len(count), 1), n - 2)
-
-    @partial(jax.jit, static_argnames="num_levels")
-    def both(adjacency, num_levels):
-        options = {"num_levels": num_levels, "neighbors": "edge"}
-        local = dpjax.triangle_local_sensitivity(adjacency, **options)
-        return local, local.smooth(beta).bound
-
-    for levels in (largest.shape[-1], 2):
-        local, bound = jax.tree.map(np.asarray, both(adjacency, levels))
-        wanted = np.append(largest[:, :levels], beyond, axis=-1)
-        np.testing.assert_array_equal(local.value, count)
-        np.testing.assert_array_equal(local.at_distance, wanted)
-        assert np.all(bound >= largest[:, 0])
-        assert np.abs(np.log(flips(bound) / bound)).max() <= beta * (1 + 1e-12)
-    alone = np.maximum(largest[:, 0], 1e-9)
-    assert np.abs(np.log(flips(alone) / alone)).max() > 2 * beta
-    one = dpjax.triangle_local_sensitivity_of_edges(
-        np.argwhere(np.triu(adjacency[11])), num_nodes=n, num_levels=2, neighbors="edge"
-    )
-    assert one.at_distance.tolist() == local.at_distance[11].tolist()
-    assert [float(end) for end in (one.value, one.lower, one.upper)] == [count[11], 0, 4]
 
 
 def test_mechanisms_take_a_local_sensitivity_at_a_public_beta(x64):

@@ -3,9 +3,9 @@ loss and range between all neighbors.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache, partial
-from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -34,7 +34,8 @@ POSITIVE, NEGATIVE = (2.0, 3.0, 4.0, 6.0, 7.0), (-4.0, -3.0, -2.5, -2.0, -1.0)
 N = UNIVERSE.n[:SHOWN]
 
 
-class Statistic(NamedTuple):
+@dataclass(frozen=True)
+class Statistic:
     """A statistic of the library, ``of(x, lower=, upper=, neighbors=, mask=)``, and its definition
     for a dataset, an ascending tuple.
 
@@ -89,9 +90,9 @@ VARIANCE = Statistic(
 )
 STATISTICS = {
     "linear median": MEDIAN,
-    "linear median of full rows": MEDIAN._replace(relations=("swap",), given_by=None),
-    "linear median, truncated": MEDIAN._replace(
-        of=partial(MEDIAN.of, truncate=1), kept=1, given_by="num_records"
+    "linear median of full rows": replace(MEDIAN, relations=("swap",), given_by=None),
+    "linear median, truncated": replace(
+        MEDIAN, of=partial(MEDIAN.of, truncate=1), kept=1, given_by="num_records"
     ),
     "linear 9/10": quantile("9/10", "linear"),
     "linear 1/3 of integers": quantile("1/3", "linear", resolution=1),
@@ -99,17 +100,17 @@ STATISTICS = {
     "lower 9/10": quantile("9/10", "lower"),
     "second smallest": rank(2),
     "mean": MEAN,
-    "hull of the mean": MEAN._replace(
-        of=partial(dpjax.mean, values="hull"), relations=("add_remove",), interpolable=False
+    "hull of the mean": replace(
+        MEAN, of=partial(dpjax.mean, values="hull"), relations=("add_remove",), interpolable=False
     ),
-    "sum": SUM._replace(relations=("swap",), ends=(N * LOW, N * HIGH)),
-    "sum without an end": SUM._replace(relations=("add_remove",), ends=None),
+    "sum": replace(SUM, relations=("swap",), ends=(N * LOW, N * HIGH)),
+    "sum without an end": replace(SUM, relations=("add_remove",), ends=None),
     "sum of at most 6": at_most_six(GRID),
     "sum of at most 6, all positive": at_most_six(POSITIVE),
     "sum of at most 6, all negative": at_most_six(NEGATIVE),
     "variance": VARIANCE,
-    "variance, truncated": VARIANCE._replace(
-        of=partial(dpjax.variance, truncate=1), kept=1, given_by="num_records"
+    "variance, truncated": replace(
+        VARIANCE, of=partial(dpjax.variance, truncate=1), kept=1, given_by="num_records"
     ),
 }
 CASES = [(name, relation) for name, made in STATISTICS.items() for relation in made.relations]

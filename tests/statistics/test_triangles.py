@@ -3,7 +3,7 @@ edges, and the exact audit.
 """
 
 import itertools
-from functools import cache, partial
+from functools import partial
 from math import comb
 
 import jax
@@ -11,9 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpjax import from_radii, inverse_sensitivity, piecewise_laplace, triangle_count
-from dpjax.statistics import triangle_count_of_edges
-from tests.support.audit import one_sided_limits
+from dpjax import triangle_count, triangle_local_sensitivity
+from dpjax.statistics import triangle_count_of_edges, triangle_local_sensitivity_of_edges
 
 
 def all_graphs(n):
@@ -84,73 +83,27 @@ def test_every_graph_against_brute_force(n):
         radii[kind] = radii_of(profile)
         assert keeps_definition_5_1(radii[kind], n - 2, count)
     np.testing.assert_array_equal(radii["exact"], largest)
+    options = {"num_levels": distance.size, "neighbors": "edge"}
+    local = jax.jit(partial(triangle_local_sensitivity, **options))(adjacency)
+    beyond = np.full((len(count), 1), n - 2)  # the global sensitivity
+    np.testing.assert_array_equal(local.at_distance, np.append(largest, beyond, axis=-1))
+    assert (np.asarray(local.value) == count).all()
+    assert [float(end) for end in (local.lower, local.upper)] == [0, comb(n, 3)]
     cheap = np.minimum(largest[:, :1] + distance, n - 2)
     np.testing.assert_array_equal(radii["cheap"], cheap)
     assert np.all(cheap >= largest)
-    assert np.any(cheap > largest) or n == 4
     assert np.max(np.abs(flips(largest[:, 0]) - largest[:, 0])) == 1  # Delta' of Corollary 5.2
-    # Controls: the definition sees a radius too late, one that forgets b, and the loose index of
-    # Corollary 5.1 is not needed.
-    late = np.append(largest[:, :1], largest[:, :-1], axis=-1)
-    without_b = np.minimum(largest[:, :1] + distance // 2, n - 2)
-    for control in (late, without_b):
-        assert not keeps_definition_5_1(control, n - 2, count) or n == 4
-    assert np.any(largest[:, 1] > largest[:, 0])
-
-
-def ranges(distribution):
-    """Loss and range of distributions with one row for each graph, over all neighbors."""
-    limits = one_sided_limits(distribution)
-    limits = np.moveaxis(limits.reshape(*limits.shape[:2], -1), 1, 0)
-    other = flips(limits)
-    with np.errstate(invalid="ignore"):
-        ratio = np.where(np.isneginf(limits) & np.isneginf(other), 0.0, limits - other)
-    forward = np.maximum(ratio.max(axis=-1), 0.0)
-    both = forward + np.maximum((-ratio).max(axis=-1), 0.0)
-    return forward.max(axis=(0, 1)), both.max(axis=(0, 1))
-
-
-def constant(largest, distance):
-    """The local sensitivity of the graph alone."""
-    return largest[:, :1] + 0 * distance
-
-
-# Radii from the largest local sensitivities and the distances, how much shorter the steps after
-# them are than the global sensitivity, and the range that this must have.
-AUDITS = {
-    "exact": (lambda largest, distance: largest, 0, 1),
-    "cheap": (lambda largest, distance: largest[:, :1] + distance, 0, 1),
-    "constant local sensitivity": (constant, 0, 1.9),
-    "steps shorter than the global sensitivity": (lambda largest, _: largest, 1, 1.4),
-    "half of every radius": (lambda largest, _: largest / 2, 0, 1.9),
-    "nodes at one end forgotten": (lambda largest, far: largest[:, :1] + far // 2, 0, 1.08),
-}
-
-
-@cache
-def audits():
-    """Loss and range at epsilon 2, of all as one batch."""
-    n, levels = 5, 6
-    count, largest = brute_force(all_graphs(n))
-    far = np.arange(levels)
-    radii = [np.minimum(change(largest[:, :levels], far), n - 2) for change, *_ in AUDITS.values()]
-    steps = [n - 2 - shorter for _, shorter, _ in AUDITS.values()]
-
-    @jax.jit
-    def made(count, radii, step):
-        ends = {"lower": 0, "upper": comb(n, 3)}
-        return piecewise_laplace(from_radii(count, radii, neighbors="edge", step=step, **ends), 2.0)
-
-    return ranges(made(np.float64(count), np.float64(radii), np.float64(steps)[:, None]))
-
-
-@pytest.mark.parametrize("name", AUDITS)
-def test_the_range_is_epsilon_and_that_of_a_mistake_is_more(name, x64):
-    loss, spread = (of[list(AUDITS).index(name)] for of in audits())
-    at_least = AUDITS[name][2]
-    assert spread >= at_least * 2 * (1 - 1e-9)
-    if at_least == 1:
-        assert max(loss, spread) <= 2 * (1 + 1e-9)
+    assert np.any(largest[:, 1] > largest[:, 0])  # the loose index of Corollary 5.1 is not needed
+    if n == 4:
+        return
+    for control, after in {
+        "too late": (np.append(largest[:, :1], largest[:, :-1], axis=-1), n - 2),
+        "that of the graph alone": (largest[:, :1] + 0 * distance, n - 2),
+        "half": (largest // 2, n - 2),
+        "nodes at one end forgotten": (np.minimum(largest[:, :1] + distance // 2, n - 2), n - 2),
+        "shorter steps after the last": (largest[:, :2], n - 3),
+    }.values():
+        assert not keeps_definition_5_1(control, after, count)
 
 
 def edges_of(adjacency, rng):
@@ -198,6 +151,10 @@ def test_a_list_of_edges_has_the_profile_of_its_matrix(sensitivity):
         one = triangle_count_of_edges(edges, num_nodes=n, neighbors="edge", **options)
         np.testing.assert_array_equal(one.upper, np.asarray(dense.upper)[row])
         np.testing.assert_array_equal(one.lower, np.asarray(dense.lower)[row])
+        if sensitivity == "exact":
+            given = {"num_nodes": n, "num_levels": 50, "neighbors": "edge"}
+            local = triangle_local_sensitivity_of_edges(edges, **given)
+            np.testing.assert_array_equal(local.at_distance, [*radii_of(one), n - 2])
     assert jax.tree.structure(one) == jax.tree.structure(dense)
     # All reach the global sensitivity in the end
     np.testing.assert_array_equal(radii_of(dense)[:, -1], n - 2)
@@ -299,14 +256,6 @@ def test_edges_cannot_be_traced():
     of = partial(triangle_count_of_edges, num_nodes=4, num_levels=1, neighbors="edge")
     with pytest.raises(TypeError, match="outside jit"):
         jax.jit(of)(np.zeros((2, 2), int))
-
-
-def test_inverse_sensitivity_needs_a_cut_profile():
-    profile = of_matrix(np.ones((4, 4)), 2)
-    with pytest.raises(ValueError, match="num_steps"):
-        inverse_sensitivity(profile, 1.0)
-    cut = profile.truncate(2)
-    assert (cut.upper.tolist(), cut.lower.tolist()) == ([4, 4, 4, 4], [4, 2, 0, 0])
 
 
 @pytest.mark.parametrize(
