@@ -101,10 +101,6 @@ MEDIAN = partial(dpjax.median, **COUNTED, lower=0, upper=9, neighbors="swap")
         ("steps", lambda: dpjax.laplace(MEDIAN(), 1.0)),
         ("steps", lambda: dpjax.laplace(OF_COUNTS(), 1.0, sensitivity=2.0)),
         ("clamp", lambda: dpjax.laplace(OF_COUNTS(), 1.0, lower=0, upper=9)),
-        ("laplace", lambda: dpjax.piecewise_laplace(OF_COUNTS(), 1.0)),
-        ("exactly one", partial(histogram, **COUNTED)),
-        ("increasing", partial(histogram, **COUNTED, edges=[0.0, 0.0, 1.0])),
-        ("distinct", partial(histogram, **COUNTED, candidates=[0.0, 0.0])),
     ],
 )
 def test_what_cannot_be_counted(word, call):

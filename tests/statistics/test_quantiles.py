@@ -126,17 +126,14 @@ def test_bounds_may_differ_by_row_and_a_bad_row_stays_alone():
 
 
 @pytest.mark.parametrize(
-    ("error", "word", "given"),
+    ("word", "given"),
     [
-        (ValueError, "num_records and mask", {"num_records": 2, "mask": np.ones(3, bool)}),
-        (ValueError, "mask", {"mask": np.ones(2, bool)}),
-        (ValueError, "upper", {"upper": 2e-38}),  # too close for float32, and too far
-        (ValueError, "upper", {"lower": -3e38, "upper": 3e38}),
-        (ValueError, "Fraction", {"q": 1 / 3}),
-        (TypeError, "static", {"q": jnp.float32(0.5)}),
-        (ValueError, "truncate", {"truncate": 0.5, "definition": "continuous"}),
+        ("num_records and mask", {"num_records": 2, "mask": np.ones(3, bool)}),
+        ("mask", {"mask": np.ones(2, bool)}),
+        ("Fraction", {"q": 1 / 3}),
+        ("truncate", {"truncate": 0.5, "definition": "continuous"}),
     ],
 )
-def test_what_is_refused(error, word, given):
-    with pytest.raises(error, match=word):
+def test_what_is_refused(word, given):
+    with pytest.raises(ValueError, match=word):
         quantile(np.arange(3.0, dtype=np.float32), **{"q": 0.5, **SWAP} | given)
