@@ -101,9 +101,10 @@ def test_means_and_sums_far_from_zero(neighbors):
     which there are 17 between 1e6 and 1e6 + 1; sums are within two units in the last place.
     """
     n, rng = 201, np.random.default_rng(0)
-    low, high = np.array([[1e6, 2000.0, 999_990.0], [1e6 + 1, 2024.0, 1_000_010.0]], np.float32)
+    low = np.float32([1e6, 2000.0, 999_990.0, 0.0])
+    high = np.float32([1e6 + 1, 2024.0, 1_000_010.0, 1.0])
     x = np.stack([rng.choice([a, b, (a + b) / 2], n) for a, b in zip(low, high, strict=True)])
-    x[2] = (1e6 + rng.normal(size=n)).astype(np.float32)
+    x[2:] = 1e6 + rng.normal(size=n), rng.random(n)
     ends = {"lower": low, "upper": high}
     means, totals = (
         compiled(name, neighbors=neighbors)(x, **ends).upper for name in ("mean", "sum")

@@ -181,6 +181,7 @@ def test_profiles_are_exact_by_the_search_and_in_order(name, neighbors, x64):
     for sign, found, wanted in zip((1, -1), sides(profile), searched(name, neighbors), strict=True):
         wanted = wanted[:, some.which]
         assert (sign * (found - wanted)).min() >= -1e-12
+        assert (sign * np.diff(found, axis=0)).min() >= 0
         np.testing.assert_allclose(np.where(where, found, wanted), wanted, rtol=0, atol=1e-12)
         assert disorder(sign * found[first:], some.pairs(neighbors)) <= 1e-12
     assert where.mean() > 0.5
