@@ -89,7 +89,7 @@ def test_many_records_and_rows_are_sorted_in_parts(way, n, rows):
     x, present = records(n, rows)
     ordered, count = expected(x, present, "add_remove")
     of = partial(quantile, definition="lower", neighbors="add_remove", truncate=200)
-    levels = (Fraction(1, 2), Fraction(999, 1000))
+    levels = (Fraction(1, 3), Fraction(999, 1000))
     found = sides_of(x, present, way, [partial(of, q=q) for q in levels])
     for q, both in zip(levels, found, strict=True):
         u, v = q.as_integer_ratio()
