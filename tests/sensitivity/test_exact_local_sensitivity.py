@@ -1,411 +1,287 @@
-"""Local sensitivity of quantiles, ranks, means, triangles against a search over all datasets, and
-what is built on it, exactly.
+"""Local sensitivity of quantiles, ranks and means at every distance, against a search
+over all small datasets; its smooth bound, between all neighbors.
 """
 
-from dataclasses import replace
+import json
+import pathlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache, partial
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import dpjax
-from dpjax import (
-    from_local_sensitivity,
-    inverse_sensitivity,
-    local_sensitivity,
-    mean_local_sensitivity,
-    piecewise_laplace,
-)
 from dpjax.mechanisms import optimal_beta
-from tests.mechanisms.test_propose_test_release import DELTA, exact_delta
-from tests.mechanisms.test_smooth_noise import DATASETS, GRID, cauchy_loss, pairs_of
-from tests.sensitivity.test_smooth_sensitivity import BETAS, at_distance_by_search, smoothness
-from tests.statistics.test_triangles import all_graphs, brute_force, flips
+from dpjax.sensitivity import local_sensitivity_bound
+from tests.statistics.small_datasets import (
+    GRID,
+    KNOWN,
+    LEVELS,
+    RELATIONS,
+    UNIVERSE,
+    disorder,
+    local_sensitivities,
+    rows,
+    values_of,
+)
 from tests.support import oracle
-from tests.support.audit import audit, padded
 
 LOW, HIGH = GRID[0], GRID[-1]
-RELATIONS = ("add_remove", "swap")
-QUICK = [("9/10", "linear"), ("1/4", "lower")]
-SLOW = [
-    ("1/4", "linear"),
-    ("9/10", "lower"),
-    *((q, d) for q in ("2/3", "1/10", "11/20", "7/8", "99/100") for d in ("linear", "lower")),
-]
-QUANTILES = [*QUICK, *(pytest.param(*each, marks=pytest.mark.slow) for each in SLOW)]
+BETAS = np.array([0.05, 0.3, 1.0, 3.0])
+FILE = pathlib.Path(__file__).parents[1] / "golden" / "C1_smooth_sensitivity.json"
+GOLDEN = json.loads(FILE.read_text())["golden"]
 
 
-def statistic_of(name):
-    """The definition of a statistic, for a sorted tuple of records."""
-    if name == "mean":
-        return lambda data: sum(data) / len(data) if data else (LOW + HIGH) / 2
-    if isinstance(name, int):
-        return lambda data: data[name - 1] if len(data) >= name else HIGH
-    q, definition = name
-    return lambda data: oracle.quantile(data, float(Fraction(q)), definition, LOW, HIGH)
+@dataclass(frozen=True)
+class Statistic:
+    """The local sensitivities of a statistic, and its definition for an ascending tuple."""
+
+    of: Callable
+    defined: Callable
+    relations: tuple = RELATIONS
+    given_by: str | None = "mask"
+    least: int = 1  # record, where their number is public
+    exact: bool = True
 
 
-def local_of(name, x, neighbors, count, lower=LOW, upper=HIGH):
-    given = {"lower": lower, "upper": upper, "neighbors": neighbors, "num_records": count}
-    if name == "mean":
-        return mean_local_sensitivity(x, **given)
-    how = (
-        {"rank": name}
-        if isinstance(name, int)
-        else dict(zip(("q", "definition"), name, strict=True))
+def quantile(q, definition):
+    return Statistic(
+        partial(dpjax.local_sensitivity, q=q, definition=definition),
+        lambda data: oracle.quantile(data, q, definition, LOW, HIGH),
     )
-    return local_sensitivity(x, **how, **given)
+
+
+def mean(data):
+    return np.mean(data) if data else (LOW + HIGH) / 2
+
+
+def bound_of(statistic, **options):
+    return lambda **given: local_sensitivity_bound(statistic(**given, **options))
+
+
+LINEAR = quantile("9/10", "linear")
+RANK = Statistic(
+    partial(dpjax.local_sensitivity, rank=2),
+    lambda data: data[1] if len(data) > 1 else HIGH,
+    least=2,
+)
+STATISTICS = {
+    "linear median": quantile("1/2", "linear"),
+    "lower median": quantile("1/2", "lower"),
+    "linear 9/10": LINEAR,
+    "linear 9/10 of full rows": replace(LINEAR, relations=("swap",), given_by=None),
+    "lower 1/4": quantile("1/4", "lower"),
+    "second smallest": RANK,
+    "mean": Statistic(dpjax.mean_local_sensitivity, mean),
+    "bound of a profile of 9/10": replace(
+        LINEAR, of=bound_of(dpjax.quantile, q="9/10"), exact=False
+    ),
+    "bound of a truncated profile": replace(
+        RANK, of=bound_of(dpjax.order_statistic, rank=2, truncate=1), exact=False
+    ),
+}
+CASES = [(name, relation) for name, made in STATISTICS.items() for relation in made.relations]
 
 
 @cache
-def all_of(name, neighbors):
-    return local_of(name, *padded_datasets(neighbors)[:1], neighbors, padded_datasets(neighbors)[1])
+def asked(name, neighbors):
+    """The rows of a case; local sensitivities and smooth bounds of them, in NumPy."""
+    made = STATISTICS[name]
+    some = rows(neighbors, made.given_by, made.least if neighbors == "swap" else 0)
+
+    @jax.jit
+    def both(x, given):
+        found = made.of(x=x, lower=LOW, upper=HIGH, neighbors=neighbors, **given)
+        return found, found.smooth(BETAS[:, None]).bound
+
+    return some, *jax.tree.map(np.asarray, both(some.x, some.given))
 
 
 @cache
-def padded_datasets(neighbors):
-    return padded(DATASETS[neighbors], 5)
+def searched(name, neighbors):
+    values = values_of(STATISTICS[name].defined)
+    return values, local_sensitivities(values, neighbors)
 
 
-def assert_exact(name, neighbors, sizes):
-    datasets = oracle.all_datasets(sizes, GRID)
-    x, count = padded(datasets, 5)
-    found = local_of(name, x, neighbors, count)
-    more = name - 1 if isinstance(name, int) and neighbors == "add_remove" else 0
-    assert found.at_distance.shape == (len(datasets), 6 + more)
-    exact = at_distance_by_search(statistic_of(name), neighbors, datasets, more)
-    for row, (data, wanted) in enumerate(zip(datasets, exact, strict=True)):
-        np.testing.assert_allclose(
-            found.at_distance[row, : len(wanted)], wanted, atol=1e-12, err_msg=str(data)
-        )
-        np.testing.assert_allclose(found.value[row], statistic_of(name)(data), atol=1e-12)
-    return found, datasets, exact
+def smoothness(bound, pairs):
+    """The largest log-ratio between neighbors."""
+    return np.max(np.abs(np.log(bound[..., pairs[0]] / bound[..., pairs[1]])), axis=-1)
 
 
-def assert_smooth(found, datasets, neighbors, exact):
-    """The bound is that of the definition; it is smooth, and no smaller constant would do."""
-    bound = np.asarray(found.smooth(BETAS[:, None]).bound)
-    for row, wanted in enumerate(exact):
-        np.testing.assert_allclose(found.at_distance[row, len(wanted) :], wanted[-1])
-        defined = np.max(wanted * np.exp(-BETAS[:, None] * np.arange(len(wanted))), axis=-1)
-        np.testing.assert_allclose(bound[:, row], np.maximum(defined, 1e-290), rtol=1e-12)
-    attained = [smoothness(bound[i], datasets, neighbors) / beta for i, beta in enumerate(BETAS)]
-    assert max(attained) <= 1 + 1e-9
-    assert max(attained) >= 0.9
-
-
-@pytest.mark.parametrize("neighbors", RELATIONS)
-@pytest.mark.parametrize(("q", "definition"), QUANTILES)
-def test_quantiles(q, definition, neighbors, x64):
-    found, datasets, exact = assert_exact(
-        (q, definition), neighbors, range(4) if neighbors == "add_remove" else [1, 2, 3, 4]
-    )
-    assert_smooth(found, datasets, neighbors, exact)
+@pytest.mark.parametrize(("name", "neighbors"), CASES)
+def test_local_sensitivities_are_exact_and_the_bound_is_smooth(name, neighbors, x64):
+    made, (some, local, bound) = STATISTICS[name], asked(name, neighbors)
+    values, wanted = searched(name, neighbors)
+    np.testing.assert_allclose(local.value, values[some.which], rtol=0, atol=1e-12)
+    at = local.at_distance
+    level = np.minimum(np.arange(LEVELS), at.shape[-1] - 1)
+    found, wanted, known = at[:, level].T, wanted[:, some.which], KNOWN[:, some.which]
+    assert np.where(known, found - wanted, 0).min() >= -1e-12
+    if made.exact:
+        np.testing.assert_allclose(np.where(known, found, wanted), wanted, rtol=0, atol=1e-12)
+        short = UNIVERSE.n[some.which] < UNIVERSE.most  # where all that there is was reached
+        assert np.ptp(at[short, level[-1] :], axis=-1).max(initial=0) <= 1e-12
+    pairs = some.pairs(neighbors)
+    assert disorder(at.T, pairs) <= 1e-12
+    defined = np.max(at * np.exp(-BETAS[:, None, None] * np.arange(at.shape[-1])), axis=-1)
+    np.testing.assert_allclose(bound, np.maximum(defined, 1e-290), rtol=1e-12)
+    assert (smoothness(bound, pairs) <= BETAS * (1 + 1e-9)).all()
+    if made.exact:
+        assert (smoothness(bound, pairs) / BETAS).max() >= 0.9
+    assert local.neighbors == neighbors
+    assert (np.array([local.lower, local.upper]).T == (LOW, HIGH)).all()
 
 
 @pytest.mark.parametrize("neighbors", RELATIONS)
-def test_means(neighbors, x64):
-    found, datasets, exact = assert_exact(
-        "mean", neighbors, range(5) if neighbors == "add_remove" else [1, 2, 3, 4]
-    )
-    assert_smooth(found, datasets, neighbors, exact)
-    if neighbors == "swap":
-        np.testing.assert_allclose(
-            found.at_distance[:, 1:],
-            np.broadcast_to([[20 / len(d)] for d in datasets], (len(datasets), 5)),
+def test_controls_of_the_bound(neighbors, x64):
+    """One that forgets a distance or counts one too many, and the local sensitivity alone."""
+    some, local, bound = asked("lower median", neighbors)
+    at, pairs, beta = local.at_distance, some.pairs(neighbors), BETAS[1]
+    alone = searched("lower median", neighbors)[1][0, some.which]
+    assert smoothness(np.maximum(alone, 1e-300), pairs) > 10
+    skipped = at[:, 1:] * np.exp(-beta * np.arange(at.shape[-1] - 1))
+    assert (skipped.max(axis=-1) > bound[1] * 1.2).any()
+    late = at * np.exp(-beta * np.arange(1, at.shape[-1] + 1))
+    assert (late.max(axis=-1) < alone * 0.9).any()
+    assert disorder(np.repeat(alone[None], 2, axis=0), pairs) > 1
+
+
+def test_control_add_remove_values_under_swap(x64):
+    """Neither smooth, since one swap is two changes, nor above the local sensitivity."""
+    some, _, bound = asked("lower median", "add_remove")
+    alone = searched("lower median", "swap")[1][0, some.which]
+    assert smoothness(bound[1], some.pairs("swap")) > 1.2 * BETAS[1]
+    assert (bound[1] < alone * 0.9).any()
+
+
+def test_a_hull_is_no_bound_of_local_sensitivities():
+    """It leaves out that a record goes: 0.5 becomes 1.0, and it says 1/6."""
+
+    def bound(values="extreme", **steps):
+        ones, given = np.array([0.0, 1.0]), {"lower": 0, "upper": 1, "neighbors": "add_remove"}
+        return local_sensitivity_bound(
+            dpjax.mean(ones, values=values, **given).truncate(9, **steps)
         )
+
+    assert float(jax.jit(bound)().at_distance[0]) == 0.5
+    for wrong, word in (({"values": "hull"}, "interpolable"), ({"step": 1.0}, "levels")):
+        with pytest.raises(ValueError, match=word):
+            jax.eval_shape(partial(bound, **wrong))
+
+
+SERIES = np.random.default_rng(7).normal(size=1000)
 
 
 @pytest.mark.parametrize(
-    "rank", [2, *(pytest.param(rank, marks=pytest.mark.slow) for rank in (1, 4))]
+    ("neighbors", "key", "x", "ends", "betas"),
+    [
+        ("add_remove", "ar", np.array(GOLDEN["x"]), (0, 1), (0.05, 0.2, 1.0)),
+        ("add_remove", "normal1000_ar", SERIES, (-10, 10), (0.001, 0.01, 0.1, 0.5)),
+        ("swap", "swap_m6", np.array(GOLDEN["x"]), (0, 1), (0.05, 0.2, 1.0)),
+        ("swap", "normal1000_swap_m500", SERIES, (-10, 10), (0.001, 0.01, 0.1, 0.5)),
+    ],
 )
-def test_fixed_ranks_under_add_remove(rank, x64):
-    """Also where fewer records are there than the rank."""
-    found, datasets, exact = assert_exact(rank, "add_remove", range(4))
-    assert_smooth(found, datasets, "add_remove", exact)
+def test_golden_numbers(neighbors, key, x, ends, betas, x64):
+    np.testing.assert_allclose(np.sort(SERIES)[:3], GOLDEN["normal_seed7_n1000_first3"], rtol=1e-12)
+    given = {"lower": ends[0], "upper": ends[1], "neighbors": neighbors, "definition": "lower"}
+    bound = jax.jit(lambda x: dpjax.local_sensitivity(x, **given).smooth(np.array(betas)).bound)(x)
+    np.testing.assert_allclose(bound, [GOLDEN[f"{key}_{beta}"] for beta in betas], rtol=1e-9)
+
+
+@pytest.mark.parametrize("n", [40, 41])
+def test_swap_agrees_with_all_pairs_on_long_rows(n, x64):
+    x = np.sort(np.round(np.random.default_rng(0).normal(size=(6, n)), 1), axis=-1)
+    low, high = np.full((6, 1), -3.0), np.full((6, 1), 3.0)
+    ends = np.concatenate([low, np.clip(x, -3, 3), high], axis=-1)
+    middle = (n + 1) // 2
+    two = int(n % 2 == 0)  # records make a linear median
+    for definition, first, extra in (("lower", middle, 1), ("linear", middle + two, 1 + two)):
+        wanted = [
+            max(
+                (row[j] - row[i]) / extra * np.exp(-0.1 * (j - i - extra))
+                for i in range(middle + 1)
+                for j in range(first, n + 2)
+                if j - i >= extra
+            )
+            for row in ends
+        ]
+        given = {"lower": -3.0, "upper": 3.0, "neighbors": "swap", "definition": definition}
+        smooth = jax.jit(partial(dpjax.smooth_sensitivity, **given))
+        np.testing.assert_allclose(smooth(x, 0.1).bound, wanted, rtol=1e-12)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("definition", ["linear", "lower"])
-def test_random_rows_against_all_that_can_go_and_come(definition, x64):
+@pytest.mark.parametrize("q", ["0.6", "0.93", "1/3"])
+@pytest.mark.parametrize("n", [7, 10])
+def test_random_rows_against_all_that_can_go_and_come(n, q, definition, x64):
     """Of more records, at distances up to 2: the records that go are any, those that come are at a
     bound or one that is there.
     """
-    rng = np.random.default_rng(0)
-    for q in ("0.6", "0.93", "1/3"):
-        statistic = statistic_of((q, definition))
-        for n in (7, 10):
-            x = np.round(np.sort(rng.uniform(LOW, HIGH, n)) ** 2 / HIGH, 2)
-            grid = (LOW, *x.tolist(), HIGH)
-            layer, wanted, best = {tuple(x.tolist())}, [], 0.0
-            for _ in range(3):
-                local = (
-                    abs(statistic(z) - statistic(o))
-                    for z in layer
-                    for o in oracle.neighbors_of(z, "add_remove", grid)
-                )
-                best = max(best, *local)
-                wanted.append(best)
-                layer = {o for z in layer for o in oracle.neighbors_of(z, "add_remove", grid)}
-            found = local_sensitivity(
-                x, q=q, definition=definition, lower=LOW, upper=HIGH, neighbors="add_remove"
-            )
-            np.testing.assert_allclose(found.at_distance[:3], wanted, atol=1e-12)
-
-
-STATISTICS = [("mean", "add_remove"), (("3/4", "linear"), "add_remove")]
-STATISTICS += [
-    pytest.param(*each, marks=pytest.mark.slow)
-    for each in (("mean", "swap"), (("3/4", "lower"), "swap"), (2, "add_remove"))
-]
-
-
-@pytest.mark.parametrize(("name", "neighbors"), STATISTICS)
-def test_propose_test_release_is_private(name, neighbors, x64):
-    local, pairs = all_of(name, neighbors), pairs_of(neighbors)
-    for epsilon in (0.5, 2.0):
-        worst = 0.0
-        for proposal in (0.5, 2.0, 4.5, 9.0, 14.0):
-            found = exact_delta(
-                dpjax.propose_test_release(local, epsilon, delta=DELTA, proposal=proposal),
-                pairs,
-                epsilon,
-            )
-            assert found <= DELTA * (1 + 1e-9)
-            worst = max(worst, found)
-        assert worst >= 0.5 * DELTA
-    # The controls: the local sensitivity of one change less, and of the dataset alone.
-    late = replace(
-        local,
-        at_distance=jnp.concatenate([0 * local.at_distance[:, :1], local.at_distance], axis=-1),
-    )
-    alone = replace(
-        local,
-        at_distance=jnp.broadcast_to(local.at_distance[:, :1], (len(DATASETS[neighbors]), 60)),
-    )
-    for control in (late, alone):
-        proposals = (0.5, 2.0, 4.5, 9.0)
-        distributions = (
-            dpjax.propose_test_release(control, 1.0, delta=DELTA, proposal=proposal)
-            for proposal in proposals
-        )
-        assert (
-            max(exact_delta(distribution, pairs, 1.0) for distribution in distributions)
-            > 1.2 * DELTA
-        )
-
-
-@pytest.mark.parametrize(("name", "neighbors"), STATISTICS)
-def test_cauchy_noise_and_profiles_are_private(name, neighbors, x64):
-    local = all_of(name, neighbors)
-    for epsilon in (0.5, 2.0):
-        distribution = dpjax.smooth_cauchy(local, epsilon)
-        assert cauchy_loss(distribution, neighbors) <= epsilon * (1 + 1e-9)
-        assert (
-            cauchy_loss(replace(distribution, scale=distribution.scale / 4), neighbors)
-            > 1.2 * epsilon
-        )
-    for mechanism in (piecewise_laplace, inverse_sensitivity):
-        result = audit(
-            mechanism(from_local_sensitivity(local), 2.0), DATASETS[neighbors], neighbors, GRID
-        )
-        assert result.loss <= 2 * (1 + 1e-9)
-        assert result.range <= 2 * (1 + 1e-9)
-    constant = replace(local, at_distance=jnp.repeat(local.at_distance[:, :1], 5, axis=-1))
-    assert (
-        audit(
-            piecewise_laplace(from_local_sensitivity(constant), 2.0),
-            DATASETS[neighbors],
-            neighbors,
-            GRID,
-        ).range
-        > 2.1
-    )
-
-
-@pytest.mark.parametrize("n", [4, pytest.param(5, marks=pytest.mark.slow)])
-def test_triangles(n, x64):
-    """Of all graphs; with num_levels of them, the rest is the global sensitivity."""
-    adjacency = all_graphs(n)
-    count, largest = brute_force(adjacency)
-    local = dpjax.triangle_local_sensitivity(
-        adjacency, num_levels=largest.shape[-1], neighbors="edge"
-    )
-    np.testing.assert_array_equal(local.value, count)
-    np.testing.assert_array_equal(
-        local.at_distance, np.append(largest, np.full((len(count), 1), n - 2), axis=-1)
-    )
-    few = dpjax.triangle_local_sensitivity(adjacency, num_levels=2, neighbors="edge")
-    np.testing.assert_array_equal(
-        few.at_distance, np.append(largest[:, :2], np.full((len(count), 1), n - 2), axis=-1)
-    )
-    for row in (0, 11, len(count) - 1):
-        edges = np.argwhere(np.triu(adjacency[row]))
-        one = dpjax.triangle_local_sensitivity_of_edges(
-            edges, num_nodes=n, num_levels=2, neighbors="edge"
-        )
-        assert (one.at_distance.tolist(), one.value.item()) == (
-            few.at_distance[row].tolist(),
-            few.value[row].item(),
-        )
-        assert (one.lower.item(), one.upper.item(), one.neighbors) == (
-            0,
-            n * (n - 1) * (n - 2) / 6,
-            "edge",
-        )
-    for some in (local, few):
-        bound = np.asarray(some.smooth(0.3).bound)
-        assert np.all(bound >= largest[:, 0])
-        assert np.abs(np.log(flips(bound) / bound)).max() <= 0.3 * (1 + 1e-12)
-    profile = dpjax.triangle_count(adjacency, num_levels=4, neighbors="edge")
-    again = from_local_sensitivity(
-        dpjax.triangle_local_sensitivity(adjacency, num_levels=3, neighbors="edge"),
-        step=float(n - 2),
-    )
-    np.testing.assert_array_equal(again.upper[:, :4], profile.upper[:, :4])
-    pairs = np.array(
-        [(i, i ^ (1 << bit)) for i in range(len(count)) for bit in range(n * (n - 1) // 2)]
-    ).T
-    late = replace(
-        local,
-        at_distance=jnp.concatenate([0 * local.at_distance[:, :4], local.at_distance], axis=-1),
-    )
-    deltas = {
-        which: max(
-            exact_delta(
-                dpjax.propose_test_release(some, 1.0, delta=DELTA, proposal=proposal), pairs, 1.0
-            )
-            for proposal in (0.5, 1.0, 1.5)
-        )
-        for which, some in (("exact", local), ("late", late))
-    }
-    assert deltas["exact"] <= DELTA * (1 + 1e-9)
-    assert deltas["late"] > 1.2 * DELTA
+    x = np.round(np.sort(np.random.default_rng(0).uniform(0, 20, n)) ** 2 / 20, 2)
+    grid, layer, wanted = (0.0, *x.tolist(), 20.0), {tuple(x.tolist())}, [0.0]
+    for _ in range(3):
+        changes = [(z, o) for z in layer for o in oracle.neighbors_of(z, "add_remove", grid)]
+        value = {d: oracle.quantile(d, Fraction(q), definition, 0, 20) for d in sum(changes, ())}
+        wanted.append(max(wanted[-1], *(abs(value[z] - value[o]) for z, o in changes)))
+        layer = {other for _, other in changes}
+    given = {"q": q, "definition": definition, "lower": 0.0, "upper": 20.0}
+    found = dpjax.local_sensitivity(x, neighbors="add_remove", **given)
+    np.testing.assert_allclose(found.at_distance[:3], wanted[1:], atol=1e-12)
 
 
 def test_mechanisms_take_a_local_sensitivity_at_a_public_beta(x64):
-    local = local_sensitivity(np.arange(101.0), q=0.9, lower=0, upper=100, neighbors="swap")
     epsilon = np.array([0.5, 2.0])
-    published = local.smooth(epsilon / 6)
-    for given, smooth in (
-        (
-            dpjax.smooth_cauchy(local, epsilon),
-            dpjax.smooth_cauchy(local.smooth(optimal_beta(epsilon, noise="cauchy")), epsilon),
-        ),
-        (
-            dpjax.smooth_cauchy(local, epsilon, calibration="published"),
-            dpjax.smooth_cauchy(published, epsilon, calibration="published"),
-        ),
-        (
-            dpjax.smooth_laplace(local, epsilon, delta=1e-3),
-            dpjax.smooth_laplace(
-                local.smooth(optimal_beta(epsilon, noise="laplace", delta=1e-3)),
-                epsilon,
-                delta=1e-3,
+
+    @jax.jit
+    def both(x):
+        local = dpjax.local_sensitivity(x, q=0.9, lower=0, upper=100, neighbors="swap")
+        cauchy, laplace = (
+            local.smooth(optimal_beta(epsilon, noise=noise, **options))
+            for noise, options in (("cauchy", {}), ("laplace", {"delta": 1e-3}))
+        )
+        pairs = (
+            (dpjax.smooth_cauchy(local, epsilon), dpjax.smooth_cauchy(cauchy, epsilon)),
+            (
+                dpjax.smooth_cauchy(local, epsilon, calibration="published"),
+                dpjax.smooth_cauchy(local.smooth(epsilon / 6), epsilon, calibration="published"),
             ),
-        ),
-    ):
-        np.testing.assert_allclose(given.quantile(0.9), smooth.quantile(0.9), rtol=1e-12)
-    # For a given sigma the default beta is the best one on these evenly spaced records.
-    scales = [
-        float(dpjax.smooth_laplace_log_normal(local.smooth(beta), 0.5, sigma=0.3).scale)
-        for beta in np.linspace(0.02, 0.28, 261)
-    ]
-    default = float(dpjax.smooth_laplace_log_normal(local, 0.5, sigma=0.3).scale)
-    assert default <= 1.02 * min(scales)
-    np.testing.assert_array_equal(
-        dpjax.smooth_sensitivity(local, 0.1).bound, local.smooth(0.1).bound
-    )
-    assert dpjax.smooth_cauchy.guarantee(local, 1.0).neighbors == "swap"
-    assert dpjax.smooth_laplace(
-        local_sensitivity(np.ones((3, 5)), lower=0, upper=2, neighbors="swap"), 1.0, delta=0.01
-    ).batch_shape == (3,)
+            (
+                dpjax.smooth_laplace(local, epsilon, delta=1e-3),
+                dpjax.smooth_laplace(laplace, epsilon, delta=1e-3),
+            ),
+        )
+        # For a given sigma the default beta is the best one on these evenly spaced records
+        every = local.smooth(np.linspace(0.02, 0.28, 261))
+        scales = [
+            dpjax.smooth_laplace_log_normal(given, 0.5, sigma=0.3).scale for given in (local, every)
+        ]
+        return [[made.quantile(0.9) for made in pair] for pair in pairs], scales
+
+    pairs, (default, scales) = both(np.arange(101.0))
+    np.testing.assert_allclose(*zip(*pairs, strict=True), rtol=1e-12)
+    assert float(default) <= 1.02 * float(np.min(scales))
 
 
-def test_errors_name_the_next_step():
-    x = np.arange(5.0)
-    given = {"lower": 0, "upper": 9}
-    local = local_sensitivity(x, neighbors="swap", **given)
-    scores = dpjax.from_distances([4.0, 0.0], candidates=[1, 2], neighbors="swap")
-    for wrong, message in (
-        (lambda: piecewise_laplace(x, 1.0), r"dpjax.median\(x, ...\).*an array"),
-        (lambda: inverse_sensitivity(jnp.asarray(x), 1.0), r"dpjax.median\(x, ...\).*an array"),
-        (lambda: piecewise_laplace(local, 1.0), "from_local_sensitivity makes a profile of it"),
-        (lambda: piecewise_laplace(local.smooth(0.1), 1.0), "smooth_cauchy"),
-        (lambda: inverse_sensitivity(scores, 1.0), "dpjax.exponential"),
-        (lambda: piecewise_laplace(dpjax.maximum(x, **given), 1.0), r"\.shift\(tau\)"),
-        (lambda: dpjax.shifted_inverse(x, 1.0, tau=3), r"dpjax.maximum\(x, ...\)"),
-        (lambda: dpjax.smooth_cauchy(x, 1.0), r"dpjax.local_sensitivity\(x, ...\)"),
-        (
-            lambda: dpjax.propose_test_release(x, 1.0, delta=0.1, proposal=1.0),
-            r"dpjax.local_sensitivity\(x, ...\)",
-        ),
-        (lambda: from_local_sensitivity(local, neighbors="swap"), "num_levels and step"),
-        (
-            lambda: dpjax.smooth_sensitivity(local, 0.1, **given),
-            "only beta can be given.*got lower, upper",
-        ),
-    ):
-        with pytest.raises(TypeError, match=message):
-            wrong()
+@pytest.mark.parametrize(
+    ("error", "word", "given"),
+    [
+        (ValueError, "q and rank", {"q": 0.25, "rank": 2}),
+        (ValueError, "denominator", {"q": Fraction(1, 2**27)}),
+        (ValueError, "definition", {"definition": "continuous"}),
+    ],
+)
+def test_what_cannot_be_asked_together(error, word, given):
+    with pytest.raises(error, match=word):
+        dpjax.local_sensitivity(np.ones(3), lower=0, upper=1, neighbors="add_remove", **given)
 
 
-EACH = [("mean", n) for n in RELATIONS] + [
-    (("9/10", d), n) for d in ("linear", "lower") for n in RELATIONS
-]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "neighbors"), [*EACH, (3, "add_remove")])
-def test_gradients_are_those_of_the_records_that_decide(name, neighbors, x64):
-    def bound(x):
-        return local_of(name, x, neighbors, None, 0.0, 1.0).smooth(0.3).bound
-
-    x, step = jnp.array([0.1, 0.2, 0.5, 0.55, 0.93]), 1e-6 * np.eye(5)
-    np.testing.assert_allclose(
-        jax.grad(bound)(x), (bound(x[None] + step) - bound(x[None] - step)) / 2e-6, atol=1e-7
-    )
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "neighbors"), EACH)
-def test_few_records_and_hostile_ones(name, neighbors):
-    """No exception, warning or NaN, whatever the data; a NaN record is absent under add/remove and
-    the lower bound under swap.
-    """
-    for n in (0, 1, 2):
-        for fill in (0.5, -np.inf, np.inf, np.nan, 1e38):
-            local = local_of(name, np.full((2, n), fill, np.float32), neighbors, None, -1.0, 3.0)
-            assert ((local.at_distance >= 0) & (local.at_distance <= 4)).all()
-            assert ((local.value >= -1) & (local.value <= 3)).all()
-    x = np.array([0.5, np.nan, 1.0, 2.0], np.float32)
-    without = (
-        x[[0, 2, 3]] if neighbors == "add_remove" else np.where(np.isnan(x), np.float32(-1), x)
-    )
-    found, wanted = (
-        local_of(name, each, neighbors, None, -1.0, 3.0).at_distance for each in (x, without)
-    )
-    np.testing.assert_array_equal(found[: wanted.size], wanted)
-
-
-@pytest.mark.optimized
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "neighbors"), EACH)
-def test_padding_changes_no_bit(name, neighbors):
-    x = np.random.default_rng(0).normal(size=(50, 45)).astype(np.float32)
-
-    @partial(jax.jit, static_argnames="width")
-    def smooth(x, beta, width):
-        wide = jnp.pad(x, ((0, 0), (0, width)), constant_values=9.0)
-        found = local_of(
-            name, wide, neighbors, jnp.full(x.shape[:1], x.shape[1]), -3.0, 3.0
-        ).smooth(beta)
-        return found.value, found.bound
-
-    for whole, wide in zip(smooth(x, 0.07, 0), smooth(x, 0.07, 30), strict=True):
-        np.testing.assert_array_equal(whole, wide)
-    for whole, few in zip(smooth(x, 0.07, 0), smooth(x[:7], 0.07, 0), strict=True):
-        np.testing.assert_array_equal(whole[:7], few)
+def test_a_local_sensitivity_has_its_own_bounds_and_long_ties_a_positive_bound():
+    given = {"lower": 0, "upper": 1, "neighbors": "add_remove"}
+    local = dpjax.local_sensitivity(np.full(301, 0.5, np.float32), **given)
+    assert float(dpjax.smooth_sensitivity(local, 1.0).bound) > 0
+    with pytest.raises(TypeError, match="lower"):
+        dpjax.smooth_sensitivity(local, 0.1, **given)

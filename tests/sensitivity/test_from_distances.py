@@ -3,78 +3,69 @@ by breadth-first search.
 """
 
 from fractions import Fraction
-from math import ceil
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import dpjax
 from dpjax import CandidateScores, exponential, from_distances, permute_and_flip
-from dpjax.statistics import median
+from tests.statistics.small_datasets import SHOWN, UNIVERSE, datasets, distances
 from tests.support import oracle
-from tests.support.removals import finite_losses, neighboring
+from tests.support.reach_sets import worst
 
-GRID = (0.0, 1.0, 2.0, 3.0, 4.0)
-DATASETS = {
-    "add_remove": oracle.all_datasets(range(5), GRID[:3]),
-    "swap": oracle.all_datasets([3], GRID),
-}
-ROUNDING = 1e-9
+CELLS = (0.0, 1.0, 2.0, 3.0, 4.0)
+EPSILONS = np.array([0.5, 3.0])
+SIZES = {"add_remove": UNIVERSE.n <= 4, "swap": UNIVERSE.n == 4}
 
 
-def distances_between(datasets, pairs):
-    """Between all datasets of a space, by breadth-first search from each."""
-    near = np.zeros((len(datasets),) * 2, bool)
-    near[pairs[0], pairs[1]] = near[pairs[1], pairs[0]] = True
-    far, seen = np.where(np.eye(len(datasets)) > 0, 0.0, np.inf), np.eye(len(datasets), dtype=bool)
-    for level in range(1, len(datasets)):
-        reached = (seen @ near) & ~seen
-        far[reached], seen = level, seen | reached
-    return far
-
-
-def distances_of(values, far):
-    """How many changes until an arbitrary statistic has each of its values, ``(datasets, k)``:
-    Equation 4.
-    """
-    return np.stack([far[:, values == y].min(axis=1) for y in np.unique(values)], axis=-1)
-
-
-@pytest.mark.parametrize("neighbors", ["add_remove", "swap"])
+@pytest.mark.parametrize("neighbors", SIZES)
 def test_any_statistic_is_private_and_two_mistakes_are_not(neighbors, x64):
     """Statistics without any structure, and one that is nearly constant, so that many changes leave
     it as it is.
     """
-    pairs = neighboring(
-        DATASETS[neighbors], neighbors, GRID[:3] if neighbors == "add_remove" else GRID
+    rng = np.random.default_rng(0)
+    nearly = np.array([float(not data or set(data) == {1.0}) for data in datasets(CELLS)])
+    random = [rng.choice(3, len(nearly), p=(0.8, 0.15, 0.05)) for _ in range(20)]
+    away = np.stack(
+        [[distances(values == y, neighbors) for y in range(3)] for values in (nearly, *random)]
     )
-    far, rng = distances_between(DATASETS[neighbors], pairs), np.random.default_rng(0)
-    nearly = np.array(
-        [float(len(data) == 0 or min(data) == max(data) == 1) for data in DATASETS[neighbors]]
-    )
-    largest, deepest, twice, left_out = 0.0, 0.0, 0.0, 0.0
-    for values in [nearly, *(rng.choice(3, len(far), p=(0.8, 0.15, 0.05)) for _ in range(20))]:
-        away = np.pad(distances_of(values, far), [(0, 0), (0, 3)], constant_values=np.inf)[:, :3]
-        scores = from_distances(away, candidates=GRID[:3], neighbors=neighbors)
-        for epsilon in (0.5, 3.0):
-            loss, spread = finite_losses(exponential(scores, epsilon), pairs)
-            flipped, _ = finite_losses(permute_and_flip(scores, epsilon), pairs)
-            assert max(loss, spread, flipped) <= epsilon * (1 + ROUNDING)
-            largest = max(largest, spread / epsilon)
-        deepest = max(deepest, float(scores.scores.max()))
+    away = np.moveaxis(away, 1, -1)  # (statistics, datasets, candidates)
+    shown = np.flatnonzero(SIZES[neighbors][:SHOWN])
+    # A value that no dataset of these sizes has is far from all of them.
+    assert (
+        np.isfinite(away[:, shown]).all(axis=1) == np.isfinite(away[:, shown]).any(axis=1)
+    ).all()
+
+    @jax.jit
+    def logs(away):
+        scores = from_distances(away, candidates=CELLS[:3], neighbors=neighbors)
         doubled = CandidateScores(
             jnp.where(scores.scores > 0, 2 * scores.scores, scores.scores),
             scores.candidates,
             neighbors=neighbors,
         )
-        twice = max(twice, finite_losses(exponential(doubled, 1.0), pairs)[1])
-        missing = from_distances(away[:, 1:], candidates=GRID[1:3], neighbors=neighbors)
-        left_out = max(left_out, finite_losses(exponential(missing, 1.0), pairs)[1])
-    assert deepest >= 2
-    assert largest == pytest.approx(1, rel=ROUNDING)
-    assert twice >= 1.4
-    assert left_out >= 1.4
-    assert exponential.guarantee(scores, 2.0).bounded_range == 2.0
+        missing = from_distances(away[..., 1:], candidates=CELLS[1:3], neighbors=neighbors)
+        epsilon = EPSILONS[:, None, None]
+        made = exponential(scores, epsilon), permute_and_flip(scores, epsilon)
+        mistakes = exponential(doubled, 1.0), exponential(missing, 1.0)
+        return [one.log_probabilities() for one in (*made, *mistakes)], scores.scores
+
+    (right, flipped, doubled, missing), scores = logs(away)
+    pairs = UNIVERSE.pairs(neighbors)
+    pairs = pairs[:, np.isin(pairs, shown).all(axis=0)]
+
+    def audit(some):
+        some = np.asarray(some, np.float64)
+        return np.array([worst(one.T, pairs) for one in some]).max(axis=0)
+
+    for epsilon, of_right, of_flipped in zip(EPSILONS, right, flipped, strict=True):
+        assert max(*audit(of_right), audit(of_flipped)[0]) <= epsilon * (1 + 1e-9)
+        assert audit(of_right)[1] == pytest.approx(epsilon, rel=1e-9)
+    assert np.max(np.where(np.isfinite(scores[:, shown]), scores[:, shown], 0)) >= 2
+    assert audit(doubled)[1] >= 1.4
+    assert audit(missing)[1] >= 1.4
 
 
 GOLDEN = {  # of a lower median on five cells, epsilon 1
@@ -105,41 +96,37 @@ GOLDEN = {  # of a lower median on five cells, epsilon 1
 @pytest.mark.parametrize(("neighbors", "data"), GOLDEN)
 def test_it_is_the_distribution_of_the_median_on_a_grid_with_its_depth(neighbors, data, x64):
     """Distances from the statistic itself, not from its ranks; and golden numbers."""
-    far, layer, seen = np.full(5, np.inf), {tuple(map(float, data))}, set()
-    for level in range(12):
-        for other in layer:
-            value = int(oracle.quantile(other, Fraction(1, 2), "lower", 0.0, 4.0))
-            far[value] = min(far[value], level)
-        if np.isfinite(far).all():
-            break
-        seen |= layer
-        layer = {
-            other
-            for one in layer
-            for other in oracle.neighbors_of(one, neighbors, (0.0, 2.0, 4.0, 1.0, 3.0))
-        } - seen
-    found = exponential(
-        from_distances(far, candidates=GRID, neighbors=neighbors), 1.0
-    ).probabilities()
-    np.testing.assert_allclose(found, GOLDEN[neighbors, data], rtol=1e-12)
-    assert far[sorted(data)[ceil(len(data) / 2) - 1]] == 0
-    profile = median(np.array(data, float), lower=0, upper=4, resolution=1, neighbors=neighbors)
-    assert (
-        float(profile.depth)
-        == from_distances(far, candidates=GRID, neighbors=neighbors).scores.max() + 1
+    largest, smallest = oracle.reachable(
+        tuple(map(float, data)),
+        5,
+        lambda some: oracle.quantile(some, Fraction(1, 2), "lower", 0.0, 4.0),
+        neighbors,
+        CELLS,
     )
+    cells = np.array(CELLS)[:, None]
+    far = np.argmax((smallest <= cells) & (cells <= largest), axis=-1).astype(float)
+
+    @jax.jit
+    def asked(far, data):
+        scores = from_distances(far, candidates=CELLS, neighbors=neighbors)
+        profile = dpjax.median(data, lower=0, upper=4, resolution=1, neighbors=neighbors)
+        return exponential(scores, 1.0).probabilities(), scores.scores.max(), profile.depth
+
+    probabilities, best, depth = asked(far, np.array(data, float))
+    np.testing.assert_allclose(probabilities, GOLDEN[neighbors, data], rtol=1e-12)
+    assert far[int(largest[0])] == 0
+    assert float(depth) == float(best) + 1
 
 
-def test_batches_absent_candidates_and_errors():
-    rows = from_distances(
-        [[0, 3, np.inf], [2, 0, np.inf], [0, np.nan, 1]], candidates=[5, 6, 7], neighbors="edge"
-    )
-    np.testing.assert_array_equal(rows.scores, [[2, -3, -np.inf], [-2, 1, -np.inf], [np.nan] * 3])
-    assert from_distances([0.0], candidates=[1.0], neighbors="swap").scores.tolist() == [0.0]
-    assert from_distances(
-        [0.0, np.inf], candidates=[1.0, 2.0], neighbors="swap"
-    ).scores.tolist() == [0.0, -np.inf]
-    with pytest.raises(ValueError, match="neighbors"):
-        from_distances([0.0], candidates=[1.0], neighbors="hamming")
-    with pytest.raises(ValueError, match="candidates must have"):
+def test_candidates_that_no_dataset_has_and_rows_without_scores():
+    @jax.jit
+    def scores():
+        rows = np.array([[0, 3, np.inf], [2, 0, np.inf], [0, np.nan, 1]], np.float32)
+        pairs = ((rows, [5, 6, 7]), ([0.0], [1.0]), ([0.0, np.inf], [1.0, 2.0]))
+        return [from_distances(far, candidates=c, neighbors="edge").scores for far, c in pairs]
+
+    rows, one, two = scores()
+    np.testing.assert_array_equal(rows, [[2, -3, -np.inf], [-2, 1, -np.inf], [np.nan] * 3])
+    assert (one.tolist(), two.tolist()) == ([0.0], [0.0, -np.inf])
+    with pytest.raises(ValueError, match="candidates"):
         from_distances([0.0, 1.0], candidates=[1.0], neighbors="swap")

@@ -13,201 +13,162 @@ from dpjax import (
     median,
     piecewise_laplace,
 )
-from tests.support.distributions import of_one_size
 
-X = jnp.array([0.5, 1.0, 1.5, 3.0, 4.0, 6.5, 7.0])
+X = np.array([0.5, 1.0, 1.5, 3.0, 4.0, 6.5, 7.0])
 
 
 def profile(neighbors="swap"):
     return median(X, lower=0.0, upper=10.0, neighbors=neighbors)
 
 
-def test_truncation_jumps_to_the_bound():
-    cut = profile().truncate(2)
-    assert cut.upper.tolist() == [3.0, 4.0, 6.5, 10.0]
-    assert cut.lower.tolist() == [3.0, 1.5, 1.0, 0.0]
-    assert cut.upper_levels.tolist() == [0, 1, 2, 3]
-    for k in (3, 4, 99):  # nothing is left to truncate
-        for a, b in zip(
-            jax.tree.leaves(profile().truncate(k)), jax.tree.leaves(profile()), strict=True
-        ):
-            np.testing.assert_array_equal(a, b)
-    assert profile().truncate(0).upper.tolist() == [3.0, 10.0]
+def radii(value=5.0, above=(1.0, 2.0), below=None, **options):
+    return from_radii(value, np.array(above), radii_below=below, neighbors="swap", **options)
 
 
-@pytest.mark.slow
-def test_truncation_to_steps_is_one_linear_piece_or_separate_ones():
+TEN = {"lower": 0, "upper": 10}
+# A profile, and its values above and below
+CASES = {
+    "a jump to the bound": (lambda: profile().truncate(2), [3, 4, 6.5, 10], [3, 1.5, 1, 0]),
+    "nothing but jumps": (lambda: profile().truncate(0), [3, 10], [3, 0]),
+    "nothing left to cut": (lambda: profile().truncate(3), [3, 4, 6.5, 7, 10], [3, 1.5, 1, 0.5, 0]),
+    "far beyond the end": (lambda: profile().truncate(99), [3, 4, 6.5, 7, 10], [3, 1.5, 1, 0.5, 0]),
+    "too few steps end in a jump": (
+        lambda: profile().truncate(1, step=2.0, num_steps=1),
+        [3, 4, 6, 10],
+        [3, 1.5, 0, 0],  # past the bound: clamped
+    ),
+    "one after the other": (
+        lambda: profile("add_remove").truncate(3).truncate(1),
+        [3, 3.5, 10],
+        [3, 2.25, 0],
+    ),
+    "a jump after steps": (
+        lambda: profile().truncate(2, step=5.0).truncate(1),
+        [3, 4, 10],
+        [3, 1.5, 0],
+    ),
+    "radii": (lambda: radii(**TEN), [5, 6, 8, 10], [5, 4, 2, 0]),
+    "radii above and below": (lambda: radii(below=[0.5], **TEN), [5, 6, 8, 10], [5, 4.5, 0]),
+    "radii that fall": (lambda: radii(above=(2.0, -1.0), **TEN), [5, 7, 7, 10], [5, 3, 3, 0]),
+    "radii beyond the bounds": (
+        lambda: radii(9.0, (2.0, 2.0), **TEN),
+        [9, 10, 10, 10],
+        [9, 7, 5, 0],
+    ),
+    "radii longer than a step": (
+        lambda: radii(0.0, (1.0, 5.0), step=2.0),
+        [0, 1, 3],
+        [0, -1, -3],
+    ),
+    "radii of each row": (
+        lambda: radii(np.array([1.0, 2.0]), [[1.0], [3.0]], step=4.0),
+        [[1, 2], [2, 5]],
+        [[1, 0], [2, -1]],
+    ),
+    "radii shared by rows": (
+        lambda: radii(np.array([1.0, 2.0]), [[1.0]], step=4.0),
+        [[1, 2], [2, 3]],
+        [[1, 0], [2, 1]],
+    ),
+}
+
+
+def test_truncations_and_radii():
+    made = jax.jit(lambda: {name: make() for name, (make, *_) in CASES.items()})()
+    for name, (_, above, below) in CASES.items():
+        found = made[name]
+        assert (found.upper.tolist(), found.lower.tolist()) == (above, below), name
+        levels = list(range(found.upper.shape[-1])), list(range(found.lower.shape[-1]))
+        assert (found.upper_levels.tolist(), found.lower_levels.tolist()) == levels, name
+        assert (found.neighbors == "add_remove") == (name == "one after the other")
+
+
+def test_a_step_is_one_linear_piece_or_separate_ones(x64):
     """Steps of 2 from 4 (level 1) to the bound at 10: the cost rises by 1 for every 2."""
-    linear = of_one_size(piecewise_laplace(profile().truncate(1, step=2.0), 1.0))
-    pieces = of_one_size(piecewise_laplace(profile().truncate(1, step=2.0, num_steps=3), 1.0))
-    y = np.array([3.0, 3.5, 4.5, 7.3, 9.9, 0.0, 10.0])
-    cdf, survival = (
-        [np.asarray(getattr(one, name)(y)) for one in (linear, pieces)]
-        for name in ("cdf", "survival")
-    )
-    # Three steps end at 10 exactly
-    above = [(below - below[0])[1:5] / rest[0] for below, rest in zip(cdf, survival, strict=True)]
-    np.testing.assert_allclose(above[0], above[1], atol=1e-6)
-    at = np.array([7.0, 9.0, 5.0, 6.5])
-    stepwise = of_one_size(inverse_sensitivity(profile().truncate(1, step=2.0, num_steps=3), 1.0))
-    fall, stepwise_fall = (-np.diff(np.asarray(one.log_prob(at))) for one in (linear, stepwise))
-    np.testing.assert_allclose(fall[0], 0.5, atol=1e-5)
-    np.testing.assert_allclose(stepwise_fall[2], 0.5, atol=1e-5)
-    assert cdf[0][5:].tolist() == [0, 1]
+
+    @jax.jit
+    def asked(y):
+        steps = profile().truncate(1, step=2.0, num_steps=3)  # three of them end at 10 exactly
+        return (
+            piecewise_laplace(profile().truncate(1, step=2.0), 1.0).log_prob(y),
+            piecewise_laplace(steps, 1.0).log_prob(y),
+            inverse_sensitivity(steps, 1.0).log_prob(y),
+        )
+
+    linear, pieces, stepwise = map(np.asarray, asked(np.array([7.0, 9.0, 5.0, 6.5, 9.9, 0.1])))
+    assert np.ptp((linear - pieces)[:5]) <= 1e-12  # below the value only one is cut at the bound
+    np.testing.assert_allclose(linear[0] - linear[1], 0.5, atol=1e-12)
+    np.testing.assert_allclose(stepwise[2] - stepwise[3], 0.5, atol=1e-12)
+    assert np.isfinite(linear).all()
 
 
-def test_too_few_static_steps_end_in_a_jump():
-    cut = profile().truncate(1, step=2.0, num_steps=1)
-    assert cut.upper.tolist() == [3.0, 4.0, 6.0, 10.0]
-    assert cut.lower.tolist() == [3.0, 1.5, 0.0, 0.0]  # past the bound: clamped
-    assert float(inverse_sensitivity(cut, 1.0).cdf(0.0)) == 0
-
-
-def test_truncation_composes_and_keeps_the_relation():
-    cut = profile("add_remove").truncate(3).truncate(1)
-    assert cut.neighbors == "add_remove"
-    assert cut.upper.tolist() == [3.0, 3.5, 10.0]
-    again = profile().truncate(2, step=5.0).truncate(1)
-    assert again.upper.tolist() == [3.0, 4.0, 10.0]
-    assert float(piecewise_laplace(again, 1.0).cdf(10.0)) == 1
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"k": -1}, "k >= 0"),
-        ({"k": 1, "num_steps": 2}, "num_steps"),
-        ({"k": 1, "step": 1.0, "num_steps": 0}, "num_steps >= 1"),
-        ({"k": 1, "step": 0.0}, "step must be finite and positive"),
-    ],
-)
-def test_bad_truncations_are_named(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        profile().truncate(**arguments)
-
-
-def test_inverse_sensitivity_refuses_steps_without_a_static_number():
-    with pytest.raises(ValueError, match="num_steps"):
-        inverse_sensitivity(profile().truncate(1, step=2.0), 1.0)
-
-
-def test_radii_above_and_below():
-    both = from_radii(5.0, [1.0, 2.0], neighbors="swap", lower=0, upper=10)
-    assert both.upper.tolist() == [5, 6, 8, 10]
-    assert both.lower.tolist() == [5, 4, 2, 0]
-    uneven = from_radii(5.0, [1.0, 2.0], radii_below=[0.5], neighbors="swap", lower=0, upper=10)
-    assert uneven.upper.tolist() == [5, 6, 8, 10]
-    assert uneven.lower.tolist() == [5, 4.5, 0]
-    rows = from_radii(jnp.array([1.0, 2.0]), jnp.array([[1.0], [3.0]]), neighbors="swap", step=4.0)
-    assert rows.upper.tolist() == [[1, 2], [2, 5]]
-    assert rows.support is None
-
-
-@pytest.mark.slow
 def test_constant_radii_are_the_laplace_distribution(x64):
     """Durfee 4.1, exactly: on the line, and truncated where there are bounds, wherever the radii
     meet them.
     """
-    y = np.linspace(-9.0, 12.0, 43)
-    for count in (1, 7):
-        radii = np.full(count, 1.5)
-        line = of_one_size(
-            piecewise_laplace(from_radii(2.0, radii, neighbors="swap", step=1.5), 0.8)
+    y, ends = np.linspace(-9.0, 12.0, 43), {"lower": -3.0, "upper": 10.0}
+    inside = (y > -3) & (y < 10)
+
+    @jax.jit
+    def logs(y):
+        def of_radii(count, **options):
+            given = radii(2.0, np.full(count, 1.5), step=1.5, **options)
+            return piecewise_laplace(given, 0.8).log_prob(y)
+
+        leaking = laplace(2.0, 0.8, sensitivity=1.5)
+        return (
+            laplace(2.0, 0.4, sensitivity=1.5).log_prob(y),  # scale 2 * 1.5 / 0.8
+            of_radii(2),
+            laplace(2.0, 0.8, sensitivity=1.5, **ends).log_prob(y),
+            *(of_radii(count, **ends) for count in (1, 7)),
+            leaking.restrict(-3.0, 10.0).log_prob(y),
         )
-        doubled = of_one_size(laplace(2.0, 0.4, sensitivity=1.5))  # scale 2 * 1.5 / 0.8
-        np.testing.assert_allclose(line.log_prob(y), doubled.log_prob(y), rtol=0, atol=1e-12)
-        np.testing.assert_allclose(line.cdf(y), doubled.cdf(y), rtol=0, atol=1e-12)
-        bounded = of_one_size(laplace(2.0, 0.8, sensitivity=1.5, lower=-3.0, upper=10.0))
-        profile = from_radii(2.0, radii, neighbors="swap", lower=-3.0, upper=10.0, step=1.5)
-        distribution = of_one_size(piecewise_laplace(profile, 0.8))
-        np.testing.assert_allclose(distribution.cdf(y), bounded.cdf(y), rtol=0, atol=1e-12)
-        np.testing.assert_allclose(
-            distribution.mean_abs_error(2.0), bounded.mean_abs_error(2.0), rtol=1e-12
-        )
-        inside = (y > -3) & (y < 10)
-        found, wanted = (np.asarray(one.log_prob(y)) for one in (distribution, bounded))
-        np.testing.assert_allclose(found[inside], wanted[inside], rtol=0, atol=1e-12)
+
+    doubled, line, truncated, *bounded, leaking = map(np.asarray, logs(y))
+    np.testing.assert_allclose(line, doubled, rtol=0, atol=1e-12)
+    for found in bounded:
+        np.testing.assert_allclose(found[inside], truncated[inside], rtol=0, atol=1e-12)
+        assert np.isneginf(found[~inside & (y != -3) & (y != 10)]).all()
     # The control: the scale that leaks is another distribution.
-    leaking = of_one_size(laplace(2.0, 0.8, sensitivity=1.5).restrict(-3.0, 10.0))
-    assert np.abs(np.asarray(leaking.cdf(y)) - np.asarray(bounded.cdf(y)))[y == 0] > 0.01
+    assert np.abs(leaking[inside] - truncated[inside]).max() > 0.1
 
 
-def test_radii_beyond_the_bounds_are_clamped_and_long_ones_to_the_step():
-    profile = from_radii(9.0, [2.0, 2.0], neighbors="swap", lower=0, upper=10)
-    assert profile.upper.tolist() == [9, 10, 10, 10]
-    distribution = inverse_sensitivity(profile, 1.0)
-    assert float(distribution.cdf(10.0)) == 1
-    np.testing.assert_allclose(
-        distribution.log_prob(9.5) - distribution.log_prob(6.0), 0.5, atol=1e-5
-    )
-    assert from_radii(0.0, [1.0, 5.0], neighbors="swap", step=2.0).upper.tolist() == [0, 1, 3]
+def test_a_bad_jax_step_makes_its_own_row_nan():
+    @jax.jit
+    def both(step):
+        row = np.array([1.0, 2, 3, 4, 5], np.float32)
+        cut = median(row, lower=0, upper=20, neighbors="swap").truncate(1, step=step)
+        made = cut, radii(step=step, below=[1.0], **TEN)
+        return [piecewise_laplace(one, 1.0).log_prob(4.0) for one in made]
+
+    for found in both(jnp.array([-1.0, 0.0, jnp.nan, jnp.inf, 20.0])):
+        assert np.isnan(found).tolist() == [True] * 4 + [False]
+
+
+VECTOR = np.array([1.0, 2.0, 3.0])
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("word", "call"),
     [
-        ({"lower": 0.0}, "lower and upper must be given together"),
-        ({}, "levels after the last radius"),
-        ({"step": -1.0}, "step must be finite and positive"),
-        ({"lower": 3.0, "upper": 1.0}, "lower must be below upper"),
+        ("num_steps", lambda: profile().truncate(1, num_steps=2)),
+        ("num_steps", lambda: inverse_sensitivity(profile().truncate(1, step=2.0), 1.0)),
+        ("no bounds", lambda: radii(step=1.0).truncate(0)),
+        ("together", lambda: radii(lower=0.0)),
+        ("step", radii),
+        ("axis of levels", lambda: radii(above=1.0, step=1.0)),
+        # Three rows of one dataset would cost three epsilon; a batch says that it is one by the
+        # axes of its radii.
+        ("from_vector_radii", lambda: radii(VECTOR, step=4.0)),
+        ("from_vector_radii", lambda: radii(VECTOR, np.ones((3, 2)), [1.0, 2.0], step=4.0)),
+        (
+            "from_vector_radii",
+            lambda: from_local_sensitivity(
+                VECTOR, lambda k: 1.0, num_levels=2, neighbors="swap", step=4.0
+            ),
+        ),
     ],
 )
-def test_bad_radii_arguments_are_named(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        from_radii(1.0, [1.0], neighbors="swap", **arguments)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("step", [-1.0, 0.0, float("nan"), float("inf")])
-def test_a_bad_jax_step_makes_its_own_row_nan(step):
-    rows = jnp.array([[1.0, 2, 3, 4, 5], [1, 8, 8, 9, 9]])
-    cut = median(rows, lower=0, upper=20, neighbors="swap").truncate(
-        1, step=jnp.array([step, 20.0])
-    )
-    radii = from_radii(
-        5.0,
-        [1.0],
-        radii_below=[1.0],
-        neighbors="swap",
-        lower=0,
-        upper=10,
-        step=jnp.array([step, 10.0]),
-    )
-    for distribution in (
-        of_one_size(piecewise_laplace(made, 1.0), batch=(2,)) for made in (cut, radii)
-    ):
-        for result in (
-            distribution.mean(),
-            distribution.cdf(4.0),
-            distribution.sample(jax.random.key(0)),
-        ):
-            assert np.isnan(result).tolist() == [True, False]
-
-
-def test_radii_need_an_axis_and_a_relation():
-    with pytest.raises(ValueError, match="axis of levels"):
-        from_radii(1.0, 1.0, neighbors="swap", step=1.0)
-    with pytest.raises(ValueError, match="neighbors must be one of"):
-        from_radii(1.0, [1.0], neighbors="both", step=1.0)
-    with pytest.raises(ValueError, match="profile has no bounds"):
-        from_radii(1.0, [1.0], neighbors="swap", step=1.0).truncate(0)
-
-
-def test_a_value_with_several_components_is_no_batch():
-    """Three rows of one dataset would cost three epsilon; a batch says that it is one by the axes
-    of its radii.
-    """
-    vector = jnp.array([1.0, 2.0, 3.0])
-    for radii in ({"radii": [1.0, 2.0]}, {"radii": np.ones((3, 2)), "radii_below": [1.0, 2.0]}):
-        with pytest.raises(ValueError, match="several components use from_vector_radii"):
-            from_radii(vector, neighbors="swap", step=4.0, **radii)
-    with pytest.raises(ValueError, match="several components use from_vector_radii"):
-        from_local_sensitivity(vector, lambda k: 1.0, num_levels=2, neighbors="swap", step=4.0)
-    shared, own = (
-        from_radii(vector, np.ones((rows, 2)), neighbors="swap", step=4.0) for rows in (1, 3)
-    )
-    np.testing.assert_array_equal(shared.upper, own.upper)
-    mapped = jax.vmap(
-        lambda value: from_radii(value, [1.0, 1.0], neighbors="swap", step=4.0).upper
-    )(vector)
-    np.testing.assert_array_equal(mapped, own.upper)
+def test_what_is_no_profile(word, call):
+    with pytest.raises(ValueError, match=word):
+        call()

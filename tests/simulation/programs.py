@@ -25,7 +25,7 @@ from dpjax import (
     sharded_sample,
     simulate,
 )
-from dpjax.random.keys import row_keys
+from dpjax.random import row_keys
 
 KEY = 7
 CHUNK = 1000
@@ -94,21 +94,24 @@ def devices():
     one, two, mesh = jax.devices()[:1], jax.devices()[:2], jax.make_mesh((2, 4), ("i", "j"))
     found = {"11 rows, estimate": estimates_of(11, distribution, (one, two, mesh))}
     for rows, shape, drawn in ((3, (2, 100), distribution), (16, (), one_each)):
-        found[f"{rows} rows, plain {shape}"] = draws_of(rows, shape, drawn)
+        found[f"{rows} rows, plain {shape}"] = draws_of(data(rows), shape, drawn)
         found[f"{rows} rows, estimate"] = estimates_of(rows, plain_noise, (one, two, None, mesh))
+    for name, other in OTHERS.items():
+        found[name] = draws_of(data()["center"], (3,), other, own=name != "Foreign")
     return found | {"devices": len(jax.devices())}
 
 
-def draws_of(rows, shape, distribution):
-    everything, key = data(rows), jax.random.key(KEY)
+def draws_of(everything, shape, distribution, own=True):
+    """Digests of the draws, and of those by ``sample`` of the distribution itself."""
+    key, rows = jax.random.key(KEY), len(jax.tree.leaves(everything)[0])
     plain = jax.jit(lambda key, data: distribution(data).sample(key, shape))
-    digests = [sha(plain(key, everything))]
+    digests = [sha(plain(key, everything))] * own
     for count in (1, 2, 8):
         chosen = jax.devices()[:count]
         digests.append(
             sha(sharded_sample(key, distribution, everything, shape=shape, devices=chosen))
         )
-        if rows % count == 0 and count > 1:  # on one device it is the first
+        if own and rows % count == 0 and count > 1:  # on one device it is the first
             # Automatic axes
             rows_on = jax.NamedSharding(jax.sharding.Mesh(np.array(chosen), ("i",)), jax.P("i"))
             digests.append(sha(plain(key, jax.device_put(everything, rows_on))))
@@ -171,26 +174,6 @@ OTHERS = {
 }
 
 
-def others():
-    """Digests of the draws of other distributions on 1, 2 and 8 devices, and (but for a foreign
-    one) of their own ``sample``.
-    """
-    x, key, found = data()["center"], jax.random.key(KEY), {}
-    for name, distribution in OTHERS.items():
-        draws = [
-            sharded_sample(key, distribution, x, shape=(3,), devices=jax.devices()[:count])
-            for count in (1, 2, 8)
-        ]
-        if name != "Foreign":
-            draws.append(
-                jax.jit(
-                    lambda key, x, distribution=distribution: distribution(x).sample(key, (3,))
-                )(key, x)
-            )
-        found[name] = [sha(one) for one in draws]
-    return found | {"devices": len(jax.devices())}
-
-
 def process(address, number, count):
     """One process of several, with its share of the rows."""
     jax.distributed.initialize(address, int(count), int(number))
@@ -244,7 +227,6 @@ if __name__ == "__main__":
     jax.config.update("jax_numpy_dtype_promotion", "strict")
     programs = {
         "devices": devices,
-        "others": others,
         "process": process,
         "killed": killed,
         "stress": stress,

@@ -47,26 +47,18 @@ def result(process, timeout=600):
 EIGHT = "--xla_force_host_platform_device_count=8"
 
 
-def assert_the_same_on_any_devices(found):
+@pytest.mark.slow
+def test_draws_and_estimates_are_the_same_on_1_2_and_8_devices():
+    """Of any distribution; fewer rows than devices, rows that do not divide, rows that do: there
+    also plain jit on placed rows.
+    """
+    found = result(start("devices", flags=EIGHT))
     assert found.pop("devices") == 8
     for name, digests in found.items():
         assert len(digests) >= 3, name
         assert len(set(digests)) == 1, f"{name}: {digests}"
     # The digests do see what they digest
     assert len({digests[0] for digests in found.values()}) == len(found)
-
-
-@pytest.mark.slow
-def test_draws_of_any_distribution_are_the_same_on_1_2_and_8_devices():
-    assert_the_same_on_any_devices(result(start("others", flags=EIGHT)))
-
-
-@pytest.mark.slow
-def test_draws_and_estimates_are_the_same_on_1_2_and_8_devices():
-    """Fewer rows than devices, rows that do not divide, rows that do: there also plain jit on
-    placed rows.
-    """
-    assert_the_same_on_any_devices(result(start("devices", flags=EIGHT)))
 
 
 @functools.cache

@@ -2,63 +2,79 @@
 whose values hardly differ.
 """
 
-from functools import partial
-
 import jax
 import numpy as np
 import pytest
 
-from dpjax import statistics
+import dpjax
+from tests.statistics.small_datasets import disorder
 
-pytestmark = pytest.mark.optimized
-KINDS = ("two values", "noise of 1e-4", "noise of 1e-2", "uniform", "clustered")
+NOISE = {"two values": 0.0, "noise of 1e-4": 1e-4, "noise of 1e-2": 1e-2}
+KINDS = (*NOISE, "uniform", "clustered")
 
 
 def dataset(kind, n, dtype):
     rng = np.random.default_rng(0)
-    if kind == "uniform":
-        x = rng.random(n)
-    elif kind == "clustered":
-        x = 0.5 + 1e-5 * rng.normal(size=n)
-    else:
-        noise = {"two values": 0.0, "noise of 1e-4": 1e-4, "noise of 1e-2": 1e-2}[
-            kind
-        ] * rng.random(n)
-        x = np.where(np.arange(n) % 2 == 0, noise, 1 - noise)
+    x = 0.5 + 1e-5 * rng.normal(size=n) if kind == "clustered" else rng.random(n)
+    if kind in NOISE:
+        x = np.where(np.arange(n) % 2 == 0, NOISE[kind] * x, 1 - NOISE[kind] * x)
     return np.sort(x.clip(0, 1)).astype(dtype)
 
 
-def swaps(x):
-    """The dataset, and what it becomes if a record at an end, in the middle or beside it is
-    replaced by a bound or the middle.
+def neighbors_of(x, neighbors):
+    """The dataset, and what it becomes if a record at an end or in the middle is replaced by a
+    bound or the middle, or goes; and which records are there.
     """
-    rows = [x]
-    for place in (0, len(x) // 2 - 1, len(x) // 2, len(x) - 1):
-        for value in (0.0, 1.0, x[len(x) // 2]):
-            row = x.copy()
-            row[place] = value
-            rows.append(row)
-    return np.stack(rows)
+    n = len(x)
+    if neighbors == "add_remove":
+        mask = np.ones((4, n), bool)
+        mask[[1, 2, 3], [0, n // 2, n - 1]] = False
+        return np.stack([x] * 4), mask
+    rows = np.stack([x] * 7)
+    places = [0, n // 2, n - 1, n // 2 - 1, 0, n - 1]
+    rows[range(1, 7), places] = [1.0, 0.0, x[n // 2], x[n // 2], x[n // 2], 0.0]
+    return rows, np.ones(rows.shape, bool)
 
 
-def disorder(upper, lower, first=0):
+def worst_disorder(above, below, first=0):
     """How far a value of the first row lies beyond that of another one at the next level, or the
     other way round.
     """
-    upper, lower = (np.asarray(side, np.float64)[:, first:] for side in (upper, lower))
-    ways = [
-        upper[:1, :-1] - upper[1:, 1:],
-        upper[1:, :-1] - upper[:1, 1:],
-        lower[1:, 1:] - lower[:1, :-1],
-        lower[:1, 1:] - lower[1:, :-1],
-    ]
-    return max(float(way.max()) for way in ways)
+    others = np.arange(1, len(above))
+    both = np.concatenate([[0 * others, others], [others, 0 * others]], axis=1)
+    sides = (np.asarray(side, np.float64).T[first:] for side in (above, -np.asarray(below)))
+    return max(disorder(side, both) for side in sides)
 
 
-@partial(jax.jit, static_argnames=("truncate",))
-def variances(rows, truncate):
-    profile = statistics.variance(rows, lower=0.0, upper=1.0, neighbors="swap", truncate=truncate)
-    return profile.upper, profile.lower
+# Of a statistic and a relation: options, and sizes of float32 and float64.
+LARGE = (1_000_000, 10_000)
+CASES = {
+    ("variance", "swap"): ({}, (301, 301)),
+    ("variance, 4 levels", "swap"): ({"truncate": 4}, (100_000, 301)),
+    ("variance, 2 levels", "swap"): ({"truncate": 2}, (300_000, 301)),
+    ("mean", "swap"): ({}, LARGE),
+    ("sum", "swap"): ({}, LARGE),
+    ("mean", "add_remove"): ({}, LARGE),
+    ("sum", "add_remove"): ({}, LARGE),
+    ("hull", "add_remove"): ({"values": "hull"}, LARGE),
+}
+SIZES = [
+    pytest.param(*case, n, dtype, marks=(pytest.mark.slow, pytest.mark.optimized))
+    for case, (_, sizes) in CASES.items()
+    for n, dtype in zip(sizes, (np.float32, np.float64), strict=True)
+] + [("variance, 4 levels", "swap", 300, np.float32), ("mean", "add_remove", 300, np.float32)]
+
+
+@pytest.mark.parametrize(("name", "neighbors", "n", "dtype"), SIZES)
+def test_values_of_neighbors_interleave(name, neighbors, n, dtype, x64):
+    options = CASES[name, neighbors][0]
+    statistic = dpjax.mean if name == "hull" else getattr(dpjax, name.split(",")[0])
+    given = {"lower": 0.0, "upper": 1.0, "neighbors": neighbors, **options}
+    made = jax.jit(lambda rows, mask: statistic(rows, mask=mask, **given))
+    for kind in KINDS:
+        profile = made(*neighbors_of(dataset(kind, n, dtype), neighbors))
+        found = worst_disorder(profile.upper, profile.lower, first=int(name == "hull"))
+        assert found <= 0, kind
 
 
 def variances_rounded_early(rows, levels):
@@ -79,71 +95,14 @@ def variances_rounded_early(rows, levels):
             for choice in (vertex, vertex + 1):
                 at_b = np.clip(choice, 0, level).astype(single)
                 at_a = single(level) - at_b
-                moved, spread = (
-                    kept + (at_b * b + at_a * a),
-                    kept_squares + (at_b * (b * b) + at_a * (a * a)),
-                )
+                moved = kept + (at_b * b + at_a * a)
+                spread = kept_squares + (at_b * (b * b) + at_a * (a * a))
                 found.append(np.max(spread - moved * moved / single(n)) / single(n))
         sides.append(np.maximum.accumulate(np.max(np.reshape(found, (-1, 2)), axis=-1)))
     return np.array(sides)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
-def test_variances_of_many_records(kind):
-    assert disorder(*variances(swaps(dataset(kind, 100_000, np.float32))[::3], truncate=4)) <= 0
-
-
 def test_control_variances_rounded_early():
-    rows = swaps(dataset("noise of 1e-4", 100_000, np.float32))[::3]
-    upper = variances_rounded_early(rows, 4)
-    assert disorder(upper, -upper) > 1e-8
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
-def test_variances_of_hundreds_of_thousands_of_records(kind):
-    assert disorder(*variances(swaps(dataset(kind, 300_000, np.float32))[::4], truncate=2)) <= 0
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_variances_at_all_levels(kind, dtype, x64):
-    assert disorder(*variances(swaps(dataset(kind, 301, dtype)), truncate=None)) <= 0
-
-
-@partial(jax.jit, static_argnames=("statistic", "neighbors"))
-def values(rows, mask, statistic, neighbors):
-    options = {"lower": 0.0, "upper": 1.0, "neighbors": neighbors, "mask": mask}
-    if statistic == "hull":
-        profile = statistics.mean(rows, values="hull", **options)
-    else:
-        profile = getattr(statistics, statistic)(rows, **options)
-    return profile.upper, profile.lower
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("statistic", "neighbors"),
-    [
-        ("mean", "swap"),
-        ("sum", "swap"),
-        ("mean", "add_remove"),
-        ("sum", "add_remove"),
-        ("hull", "add_remove"),
-    ],
-)
-@pytest.mark.parametrize(("n", "dtype"), [(1_000_000, np.float32), (10_000, np.float64)])
-def test_means_and_sums_of_many_records(statistic, neighbors, n, dtype, x64):
-    for kind in KINDS:
-        x = dataset(kind, n, dtype)
-        rows, mask = swaps(x)[::4], None
-        if neighbors == "add_remove":
-            rows = np.stack([x] * 4)
-            mask = np.ones(rows.shape, bool)
-            for row, place in enumerate((0, n // 2, n - 1), start=1):
-                mask[row, place] = False
-        assert (
-            disorder(*values(rows, mask, statistic, neighbors), first=int(statistic == "hull")) <= 0
-        ), kind
+    rows, _ = neighbors_of(dataset("noise of 1e-4", 100_000, np.float32), "swap")
+    above = variances_rounded_early(rows, 4)
+    assert worst_disorder(above, -above) > 1e-8
