@@ -3,18 +3,16 @@
 from dataclasses import dataclass, replace
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
-from dpjax import Clamped, PiecewiseExponential
-from dpjax.distributions import Cauchy, DiscreteLaplace, Gaussian, LaplaceLogNormal
+from dpjax import Clamped
 from tests.support.statistics import assert_counts_follow, assert_counts_rejected
 
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(16)
 SHARES = np.array([1e-12, 1e-4, 0.013, 0.2, 0.31, 0.5, 0.77, 0.95, 0.9999, 1 - 1e-9])
 DRAWS = 20_000
 MOMENTS = ("mean", "variance", "stddev", "entropy")
-# What :class:`Clamped` takes.
-DENSE = (PiecewiseExponential, Cauchy, DiscreteLaplace, Gaussian, LaplaceLogNormal)
 
 
 @dataclass(frozen=True)
@@ -129,9 +127,12 @@ def asked(distribution, key, places, at, centers, shares, bounds):
     ends = distribution.interval(1 - 2 * shares[: shares.shape[0] // 2])
     inverse = (distribution.cdf(quantile), distribution.survival(distribution.quantile(1 - shares)))
     inverse += (distribution.cdf(ends[0]), distribution.survival(ends[1]))
+    nowhere = jnp.array([[-0.1], [1.1], [jnp.nan]])
+    found["undefined"] = distribution.quantile(nowhere), distribution.cdf(nowhere[2:])
+    found["extreme"] = distribution.quantile(jnp.array([[0.0], [1.0]]))
     draws = distribution.sample(key, (DRAWS,))
     found |= {"quantile": quantile, "inverse": inverse, "ends": distribution.support}
-    if not isinstance(distribution, DENSE):
+    if bounds is None:
         return found, draws, {}
     clamped = Clamped(distribution, *bounds)
     of_clamped = {"mean": clamped.mean(), "mean_abs_error": clamped.mean_abs_error(centers)}
@@ -139,11 +140,16 @@ def asked(distribution, key, places, at, centers, shares, bounds):
     return found, draws, of_clamped
 
 
-def questions(law, bounded=True):
+def questions(law, bounded):
     """Points for probabilities, centers of errors among them, points for densities, and bounds."""
-    middle = law.ends if bounded else law.ends[len(law.ends) // 4 : -(len(law.ends) // 4)]
-    at = middle[:: max(1, len(middle) // 24)]
-    centers = at[:: max(1, len(at) // 6)]
+    middle = law.ends
+    if not bounded:  # only where what is left out at the ends is no rounding error
+        cells = np.stack([law.shares(ends, row) for row, ends in enumerate(law.ends.T)], axis=-1)
+        below, above = np.cumsum(cells, axis=0)[:-1], np.cumsum(cells[::-1], axis=0)[-2::-1]
+        least = np.maximum(1e14 * np.maximum(cells[1], cells[-2]), 1e-60)
+        middle = middle[(np.minimum(below, above) > least).all(axis=-1)]
+    at = middle[np.linspace(0, len(middle) - 1, 25).astype(int)]
+    centers = at[::4]
     bounds = centers[1], centers[-2]
     if bounded:
         outside = np.stack([law.ends[0] - 1, law.ends[-1] + 1])
@@ -155,14 +161,25 @@ def questions(law, bounded=True):
 
 
 def assert_known(
-    distribution, law, *, bounded=True, rtol=1e-10, of_moments=None, of_errors=None, moments=2, lacks=()
+    distribution,
+    law,
+    *,
+    bounded=True,
+    rtol=1e-10,
+    of_moments=None,
+    of_errors=None,
+    of_logs=None,
+    moments=2,
+    lacks=(),
+    clamped=False,
 ):
     """All that it says is what its definition says, and its draws are; those of the next row are
     the control.
     """
     places, at, centers, bounds = questions(law, bounded)
+    bounds = bounds if clamped else None
     shares = np.broadcast_to(SHARES[:, None], (len(SHARES), law.ends.shape[-1]))
-    found, draws, clamped = jax.tree.map(
+    found, draws, of_clamped = jax.tree.map(
         np.asarray, asked(distribution, jax.random.key(3), places, at, centers, shares, bounds)
     )
     expected = known(law, at, centers)
@@ -178,21 +195,26 @@ def assert_known(
         expected["mean_abs_error"] = np.full_like(expected["mean_abs_error"], np.inf)
     assert expected.keys() - found.keys() <= set(lacks)
     for name in expected.keys() - set(lacks):
-        close = (of_moments if name in MOMENTS else of_errors if "error" in name else None) or rtol
+        others = dict.fromkeys(MOMENTS, of_moments) | {"log_cdf": of_logs}
+        close = others.get(name, of_errors if name.endswith("error") else None) or rtol
         # Survival and the cdf have the digits of their tails; others are sums of numbers of 1.
-        atol = {"cdf": 1e-15, "survival": 1e-300, "log_cdf": 1e-15}.get(name, close)
+        atol = {"cdf": 1e-15, "survival": 1e-300, "log_cdf": 1e-14}.get(name, close)
         same = {"rtol": close, "atol": atol, "err_msg": name}
         there = ~np.isnan(expected[name]) | (name != "log_prob")  # no density where it is clamped
         np.testing.assert_allclose(found[name][there], expected[name][there], **same)
     assert_inverse(found, law, shares, rtol)
     assert_drawn(draws, law)
-    ends = [law.ends[0], law.ends[-1]] if bounded else np.full((2, law.ends.shape[-1]), np.inf)
+    assert all(np.isnan(values).all() for values in found["undefined"])
     if bounded is not None:
-        np.testing.assert_allclose(np.abs(found["ends"]), np.abs(ends), rtol=1e-12)
+        there = np.where(law.mass > 0, law.points, np.nan) if law.discrete else law.ends
+        ends = np.nanmin(there, axis=0), np.nanmax(there, axis=0)
+        ends = ends if bounded else np.full_like(ends, np.inf) * [[-1], [1]]
+        np.testing.assert_allclose(found["ends"], ends, rtol=1e-12)
+        np.testing.assert_allclose(found["extreme"], ends, rtol=1e-12)
     if clamped:
         between = law.clamped(*bounds)
         wanted = known_at(between, at, centers) | {"mean": between.expect(between.points)}
-        for name, values in clamped.items():
+        for name, values in of_clamped.items():
             np.testing.assert_allclose(values, wanted[name], rtol=1e-9, atol=1e-9, err_msg=name)
 
 
