@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dpjax import PiecewiseExponential, from_radii, laplace, piecewise_laplace
+from dpjax import from_radii, laplace, piecewise_laplace
 from tests.distributions.test_quadrature import of_pieces
 from tests.support.distributions import of_one_size
 
@@ -74,13 +74,3 @@ def test_gradients_by_rate_agree_with_finite_differences_at_any_cost(x64):
     for cost in (0.0, 3000.0):
         (above, _), (below, _), (_, slope) = (both(rate, cost) for rate in (0.7 + h, 0.7 - h, 0.7))
         np.testing.assert_allclose(slope, (above - below) / (2 * h), rtol=1e-6, atol=1e-8)
-
-
-def test_costs_shared_by_a_sweep_of_rows():
-    edges, cost = jnp.array([[0.0, 1.0, 3.0], [0.0, 0.5, 4.0]]), jnp.array([1.0, 2.0])
-    rates = jnp.array([0.5, 1.0, 2.0])[:, None]
-    known = jax.jit(lambda edges, rate: PiecewiseExponential(edges, cost, cost, rate).cdf(1.0))
-    found = known(edges, rates)
-    assert found.shape == (3, 2)
-    weights = np.array([1.0, 2.0]) * np.exp(-1.0 * np.array([1.0, 2.0]))
-    np.testing.assert_allclose(found[1, 0], weights[0] / weights.sum(), rtol=1e-6)

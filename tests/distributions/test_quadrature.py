@@ -5,12 +5,10 @@ from the definition: probabilities, quantiles, moments, errors, clamped ones, an
 from functools import partial
 from math import lgamma
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import dpjax
 from dpjax import Asinh, Log, PiecewiseExponential, Tails, Transformed, distributions
 from dpjax.distributions import Cauchy, DiscreteLaplace, Finite, LaplaceLogNormal, SubsampledLaplace
 from tests.distributions.laws import Law, assert_known
@@ -47,7 +45,13 @@ def heavy(gamma, reach, moments, more=()):
 
     # Of a gamma just above 2 no quadrature knows the mean error.
     lacks = ("entropy", "mean_abs_error") if moments == 1 else ("entropy",)
-    options = {"moments": moments, "lacks": lacks, "of_moments": 1e-11, "of_errors": 1e-11, "more": more}
+    options = {
+        "moments": moments,
+        "lacks": lacks,
+        "of_moments": 1e-11,
+        "of_errors": 1e-11,
+        "more": more,
+    }
     make = partial(Cauchy, gamma=gamma)
     return noise(make, log_density, symmetric(reach)[:, None], **options)
 
@@ -140,7 +144,10 @@ def discrete_laplace():
 
 
 def finite():
-    values, costs = [3.0, -1.0, 2.0, 2.5, 7.0, 0.5], [[5, 5, 5, 5, 5, 5], [0, 1, 2, 0.5, 300, np.inf]]
+    values, costs = (
+        [3.0, -1.0, 2.0, 2.5, 7.0, 0.5],
+        [[5, 5, 5, 5, 5, 5], [0, 1, 2, 0.5, 300, np.inf]],
+    )
     rates = np.array([0.7, 1e5])
     costs = 1e5 + np.array(costs) * [[1.0], [1e-5]]  # far from 0
     weights = -rates * (costs - costs.min(axis=-1, keepdims=True)).T

@@ -33,9 +33,8 @@ def of_size(distribution):
     return of_one_size(distribution, pieces=48, batch=distribution.batch_shape or (ROWS,))
 
 
-@pytest.mark.parametrize(("dtype", "within"), [(jnp.float64, 1e-14), (jnp.float32, 3e-7)])
-def test_golden_numbers_of_single_values(dtype, within, x64):
-    probabilities = jax.jit(lambda d: d.prob(jnp.arange(TOP, dtype=dtype)[:, None]))
+def test_golden_numbers_of_single_values(x64):
+    probabilities = jax.jit(lambda d: d.prob(np.arange(TOP)[:, None]))
     for case in GOLDEN["cases"]:
         expected = case["probabilities"]
         bounds = {"lower": 0, "upper": len(expected) - 1, "resolution": 1}
@@ -46,11 +45,10 @@ def test_golden_numbers_of_single_values(dtype, within, x64):
             options = bounds | {"definition": "lower", "neighbors": case["neighbors"]}
             return getattr(dpjax, case["mechanism"])(dpjax.quantile(x, q, **options), 1.0)
 
-        found = probabilities(of_size(distribution(jnp.asarray(case["records"], dtype))))
-        assert found.dtype == dtype
-        wanted, found = np.zeros(TOP), np.float64(found[:, 0])
+        found = probabilities(of_size(distribution(np.array(case["records"], float))))[:, 0]
+        wanted = np.zeros(TOP)
         wanted[: len(expected)] = expected
-        np.testing.assert_allclose(found, wanted, rtol=0, atol=within)
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-14)
         assert np.abs(np.roll(wanted, 1) - found).max() > 0.01  # the control
 
 
@@ -121,7 +119,11 @@ def jumping(side, k, bound):
 def test_truncated_profiles_have_the_probabilities_of_the_definition(name, x64):
     x, count, epsilon = tied_rows(3, (1, 9))
     k, step = 2, 3
-    change = {"truncated": {}, "steps": {"step": step}, "some steps": {"step": step, "num_steps": 2}}
+    change = {
+        "truncated": {},
+        "steps": {"step": step},
+        "some steps": {"step": step, "num_steps": 2},
+    }
 
     @jax.jit
     def distribution(x, count, epsilon):
@@ -148,18 +150,11 @@ def halves(x, neighbors, definition):
     return dpjax.median(jnp.floor(x / 2), neighbors=neighbors, definition=definition, **given)
 
 
-PERSONS = np.array([0, 0, 1, 2, 2, 2, 3, 4, 4])
-TOTAL = {"upper": TOP / 4, "resolution": 0.25}
 OTHERS = {
     "sum": lambda x: dpjax.statistics.sum(
         jnp.minimum(x[:, :4], 3), lower=0, upper=3, resolution=1, neighbors="swap"
     ),
     "maximum": lambda x: dpjax.maximum(x, **GRID).shift(2),
-    "nonnegative sum": lambda x: dpjax.nonnegative_sum(x / 4, **TOTAL).shift(1),
-    "user sum": lambda x: dpjax.user_sum(x, PERSONS, upper=TOP, resolution=1).shift(1),
-    "distinct count": lambda x: dpjax.distinct_count(x.astype(int), upper=TOP, resolution=1).shift(
-        1
-    ),
     "mean": lambda x: dpjax.mean(
         jnp.minimum(x[:, :3], 4) / 4, lower=0, upper=1, neighbors="swap", resolution="1/4"
     ),
@@ -167,12 +162,9 @@ OTHERS = {
     "continuous median": lambda x: halves(x, "swap", "continuous"),
     "truncated continuous median": lambda x: halves(x, "swap", "continuous").truncate(2),
 }
-QUICK = ("sum", "mean", "linear median", "truncated continuous median")
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n not in QUICK)) for n in OTHERS]
-)
+@pytest.mark.parametrize("name", OTHERS)
 def test_every_statistic_has_the_probabilities_of_its_profile(name, x64):
     """Other levels than integers among them, and other resolutions."""
     x, _, epsilon = tied_rows(4, (9, 9))
@@ -222,7 +214,9 @@ def test_draws_have_the_probabilities(method):
 
     @partial(jax.jit, static_argnums=1)
     def draws(epsilon, size):
-        distribution = dpjax.piecewise_laplace(dpjax.median(TIED, neighbors="swap", **LOWER), epsilon)
+        distribution = dpjax.piecewise_laplace(
+            dpjax.median(TIED, neighbors="swap", **LOWER), epsilon
+        )
         points = sampling.sample(jax.random.key(0), distribution, (size,), method)
         return jnp.floor(points + 0.5), distribution.sample(jax.random.key(1), (size,))
 
@@ -252,15 +246,6 @@ def test_a_resolution_that_has_no_grid_is_refused():
     for options in ({"rho": 0.5}, {"support": "extended"}):
         with pytest.raises(ValueError, match="resolution"):
             dpjax.piecewise_laplace(profile, 1.0, **options)
-
-
-def test_candidates_on_a_resolution():
-    x = jnp.asarray([0.1 + 0.2, 0.3, 0.31, 0.7, 0.7004], jnp.float32)
-    options = {"candidates": [0.3, 0.7, 0.9], "neighbors": "swap"}
-    assert dpjax.candidate_counts(x, **options, resolution=0.01).scores.tolist() == [0.0, 0.0, -2.0]
-    assert dpjax.mode(x, **options, resolution=0.1).scores.tolist() == [0.0, -1.0, -2.0]
-    with pytest.raises(ValueError, match="multiples of the resolution"):
-        dpjax.mode(x, **options, resolution=0.5)
 
 
 def test_all_records_equal_is_nearly_certain():

@@ -1,6 +1,4 @@
-"""Distributions on another scale: maps, the exact loss between neighbors, and medians without
-bounds. All methods against quadrature are in ``test_quadrature.py``.
-"""
+"""Distributions on another scale: maps, and the exact loss between neighbors. All methods against quadrature are in ``test_quadrature.py``."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +14,6 @@ import dpjax
 from dpjax import Asinh, Log, LogCauchy, Prior, Transformed, median, on_scale, piecewise_laplace
 from dpjax.distributions import Transform
 from tests.support.audit import padded
-from tests.support.distributions import of_one_size
 from tests.support.oracle import neighbors_of
 
 
@@ -79,38 +76,6 @@ def test_float32_resolves_what_is_stated(transform, far, near):
         np.testing.assert_allclose(back, x, rtol=wanted)
         if transform.lower < 0:
             np.testing.assert_array_equal(mapped(transform, -x)[0], -np.asarray(z))
-
-
-SHAPES = {
-    "incomes": (lambda g: np.exp(10.5 + 0.7 * g.normal(size=(8, 1000))), 0, 1e6),
-    "normal": (lambda g: g.normal(size=(8, 1000)), -10, 10),
-    "Pareto": (lambda g: 1 + g.pareto(1.5, (8, 1000)), 1, 1000),
-}
-
-
-@jax.jit
-def error_at(distribution, center):
-    return jnp.mean(distribution.mean_abs_error(center))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("neighbors", ["add_remove", "swap"])
-def test_a_median_without_bounds_is_within_two_percent_of_one_with_good_bounds(neighbors):
-    """The exact mean errors at epsilon = 0.2 of 8 datasets of 1000 records each."""
-    ratios = {}
-    for name, (draw, lower, upper) in SHAPES.items():
-        x = draw(np.random.default_rng(0)).astype(np.float32)
-        center = np.median(x, axis=1)
-        profile = median(x, lower=np.float32(lower), upper=np.float32(upper), neighbors=neighbors)
-        known = float(error_at(of_one_size(piecewise_laplace(profile, 0.2), 1008), center))
-        for transform in (Asinh(), LogCauchy(), Asinh(1e-3)):
-            profile = on_scale(median, x, transform=transform, neighbors=neighbors)
-            whole = of_one_size(piecewise_laplace(profile, 0.2), 1008)
-            ratios[name, transform] = float(error_at(Transformed(whole, transform), center)) / known
-    # The control: on both sides of 0, a scale that is far too small costs more than that.
-    assert abs(ratios["normal", Asinh(1e-3)] - 1) > 0.02
-    within = [ratio for (_, map_), ratio in ratios.items() if map_ != Asinh(1e-3)]
-    assert 0.98 < min(within) <= max(within) < 1.02
 
 
 @pytest.mark.parametrize("neighbors", ["add_remove", "swap"])
@@ -187,21 +152,14 @@ def test_beyond_the_bounds_there_is_nothing_and_records_are_clamped():
     assert np.isfinite(slope[2])
 
 
-def test_other_statistics_on_a_scale():
-    """A row with a bad epsilon is NaN and no other; q and a mask reach the statistic."""
-    x = np.array([[1.0, 10.0, 100.0, 5.0], [2.0, 4.0, 8.0, 1e9]], np.float32)
+def test_q_and_a_mask_reach_the_statistic():
+    x = np.float32([[1.0, 10.0, 100.0, 5.0], [2.0, 4.0, 8.0, 1e9]])
     mask = np.array([[True] * 4, [True, True, True, False]])
     scale, options = Log(), {"neighbors": "add_remove", "definition": "lower"}
 
     @jax.jit
     def known(x, mask):
-        profile = on_scale(dpjax.quantile, x, 0.75, transform=scale, mask=mask, **options)
-        geometric = on_scale(dpjax.mean, x, transform=scale, neighbors="swap")
-        noisy = piecewise_laplace(profile, jnp.array([1.0, jnp.nan]))
-        error = Transformed(noisy, scale).mean_abs_error(1.0)
-        return scale.inverse(profile.value), scale.inverse(geometric.value), error
+        found = on_scale(dpjax.quantile, x, 0.75, transform=scale, mask=mask, **options)
+        return scale.inverse(found.value)
 
-    quantile, mean, error = known(x, mask)
-    np.testing.assert_allclose(quantile, [10.0, 8.0], rtol=1e-6)
-    np.testing.assert_allclose(mean, np.exp(np.log(x).mean(axis=1)), rtol=1e-5)
-    assert np.isnan(error).tolist() == [False, True]
+    np.testing.assert_allclose(known(x, mask), [10.0, 8.0], rtol=1e-6)

@@ -40,7 +40,7 @@ def test_mass_mean_variance_and_height_at_the_far_end(dtype, x64):
     """
     info = np.finfo(dtype)
     unit, tiny = Decimal(float(info.eps)), Decimal(float(info.tiny))
-    decays = DECAYS[(DECAYS == 0) | (DECAYS > (1e-30 if dtype == "float32" else 0))].astype(dtype)
+    decays = DECAYS[(DECAYS == 0) | ((1e-30 if dtype == "float32" else 0) < DECAYS)].astype(dtype)
     ends = np.array([1e9, info.max, np.nan], dtype)
 
     @jax.jit
