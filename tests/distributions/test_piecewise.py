@@ -14,7 +14,7 @@ from tests.support.distributions import of_one_size
 
 
 def test_ends_of_the_support_and_what_is_conditioned(x64):
-    distribution = jax.tree.map(lambda leaf: leaf[0], of_pieces()[0])
+    distribution = jax.tree.map(lambda leaf: np.asarray(leaf)[0], of_pieces()[0])
     points = np.array([-4.0, 5.0, np.nextafter(-4.0, -9.0), np.nextafter(5.0, 9.0), np.nan])
 
     @jax.jit
@@ -56,7 +56,7 @@ def test_gradients_by_rate_agree_with_finite_differences_at_any_cost(x64):
     """Also where all costs are so high that weights are counted from the lowest of them, as in long
     ties.
     """
-    distribution = jax.tree.map(lambda leaf: leaf[0], of_pieces()[0])
+    distribution = jax.tree.map(lambda leaf: np.asarray(leaf)[0], of_pieces()[0])
 
     @jax.jit
     def both(rate, above):

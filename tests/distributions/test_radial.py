@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from dpjax import from_radii, from_vector_radii, k_norm, piecewise_laplace, spherical_gaussian
+from dpjax import from_radii, from_vector_radii, k_norm, piecewise_laplace
 from dpjax.distributions.shells import Shell
 from dpjax.random import UniformPair
 from tests.support.statistics import assert_follows, assert_rejected
@@ -176,17 +176,6 @@ def test_radii_of_shells_that_are_thin_steep_or_flat(x64):
     mass, (_, mean) = jax.jit(lambda: (flat.log_mass(), flat.moments()))()
     np.testing.assert_allclose(mass, np.log((1 - 0.99**100) / 100), rtol=1e-12)
     np.testing.assert_allclose(mean, 100 / 101 * (1 - 0.99**101) / (1 - 0.99**100), rtol=1e-12)
-
-
-def test_a_normal_vector_has_the_norm_of_chi(x64):
-    noise = spherical_gaussian(np.ones(5), 2.0)
-    r, levels = 2 * np.array([0.1, 1.0, 2.0, 9.0]), np.array([1e-9, 0.5, 0.999])
-    below, above, quantiles, mean, density = norms(noise, r, levels)
-    np.testing.assert_allclose(below, stats.chi.cdf(r / 2, 5), rtol=1e-12)
-    np.testing.assert_allclose(above, stats.chi.sf(r / 2, 5), rtol=1e-12)
-    np.testing.assert_allclose(quantiles, 2 * stats.chi.ppf(levels, 5), rtol=1e-12)
-    np.testing.assert_allclose(mean, 2 * stats.chi.mean(5), rtol=1e-12)
-    np.testing.assert_allclose(density, 5 * stats.norm.logpdf(0, 1, 2), rtol=1e-12)
 
 
 def test_the_density_can_be_differentiated(x64):

@@ -266,27 +266,38 @@ def test_all_records_equal_is_nearly_certain():
 
 
 def test_decimals_are_exact():
-    prices = jnp.asarray([0.29, 0.29, 0.29, 0.57, 1.13], jnp.float32)
+    prices = np.float32([0.29, 0.29, 0.29, 0.57, 1.13])
     options = {"lower": 0, "upper": 5, "neighbors": "swap", "resolution": "0.01"}
-    profile = jax.jit(lambda x: dpjax.median(x, definition="lower", **options))(prices)
+    long = {"lower": 0, "upper": 1e-3, "neighbors": "swap", "resolution": 1e-6}
+
+    @jax.jit
+    def known(prices, small):
+        profile = dpjax.median(prices, definition="lower", **options)
+        draws = dpjax.piecewise_laplace(profile, 0.5).sample(jax.random.key(0), (500,))
+        mean = dpjax.mean(small, **long)
+        return profile, draws, mean, dpjax.piecewise_laplace(mean, 1.0).prob(mean.value)
+
+    profile, draws, mean, mass = known(prices, np.full(3000, 2e-6, np.float32))
     assert profile.value == np.float32(0.29)
     assert profile.resolution == Fraction(1, 100)
-    draws = dpjax.piecewise_laplace(profile, 0.5).sample(jax.random.key(0), (500,))
     assert set(np.asarray(draws)) <= {np.float32(f"{cents / 100}") for cents in range(501)}
-    options = {"lower": 0, "upper": 1e-3, "neighbors": "swap", "resolution": 1e-6}
-    small = jax.jit(lambda x: dpjax.mean(x, **options))(np.full(3000, 2e-6, np.float32))
-    assert small.resolution == Fraction(1, 3_000_000_000)
-    assert dpjax.piecewise_laplace(small, 1.0).prob(small.value) > 0
+    assert mean.resolution == Fraction(1, 3_000_000_000)
+    assert mass > 0
 
 
 def test_a_step_becomes_a_multiple_that_is_no_shorter(x64):
     """A shorter one is not private, and 0 would leave values out of reach."""
-    profile = dpjax.median(
-        jnp.arange(9.0), lower=0, upper=8, neighbors="swap", resolution=0.1, definition="linear"
-    )
-    for step, multiple in ((0.01, 0.05), (0.3, 0.3), (0.1 + 0.2, 0.3), (0.33, 0.35), (8.0, 8.0)):
-        np.testing.assert_allclose(profile.truncate(1, step=step).step, multiple, rtol=1e-12)
-    mass = dpjax.piecewise_laplace(profile.truncate(1, step=8.01), 1.0).prob(jnp.arange(161) / 20)
+    options = {"neighbors": "swap", "resolution": 0.1, "definition": "linear"}
+
+    @jax.jit
+    def known(x):
+        profile = dpjax.median(x, lower=0, upper=8, **options)
+        steps = [profile.truncate(1, step=step).step for step in (0.01, 0.3, 0.1 + 0.2, 0.33, 8.0)]
+        far = dpjax.piecewise_laplace(profile.truncate(1, step=8.01), 1.0)
+        return jnp.stack(steps), far.prob(np.arange(161) / 20)
+
+    steps, mass = known(np.arange(9.0))
+    np.testing.assert_allclose(steps, [0.05, 0.3, 0.3, 0.35, 8.0], rtol=1e-12)
     np.testing.assert_allclose(mass.sum(), 1, rtol=1e-12)
     assert (mass > 0).all()
 

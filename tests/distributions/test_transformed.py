@@ -1,4 +1,6 @@
-"""Distributions on another scale: maps, and the exact loss between neighbors. All methods against quadrature are in ``test_quadrature.py``."""
+"""Distributions on another scale: maps, and the exact loss between neighbors. All methods against
+quadrature are in ``test_quadrature.py``.
+"""
 
 from dataclasses import dataclass
 from functools import partial

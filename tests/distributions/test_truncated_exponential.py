@@ -10,8 +10,10 @@ import pytest
 from dpjax.distributions import truncated_exponential as piece
 
 DECAYS = np.array(
-    [0.0, 1e-100, 1e-20, 1e-9, 1e-7, 1e-5, 9e-4, 1.1e-3, 0.01, 0.25]
-    + [0.9, 0.999, 1.0, 1.001, 2.0, 7.0, 30.0, 88.0, 200.0, 700.0]
+    [
+        *(0.0, 1e-100, 1e-20, 1e-9, 1e-7, 1e-5, 9e-4, 1.1e-3, 0.01, 0.25),
+        *(0.9, 0.999, 1.0, 1.001, 2.0, 7.0, 30.0, 88.0, 200.0, 700.0),
+    ]
 )
 FRACTIONS = np.array([0.0, 1e-20, 1e-6, 0.1, 0.4999, 0.5001, 0.9, 0.999999, 1.0])
 MOMENTS = (piece.log_mass_fraction, piece.mean_fraction, piece.variance_fraction)
