@@ -155,7 +155,8 @@ def questions(law, bounded):
         outside = np.stack([law.ends[0] - 1, law.ends[-1] + 1])
         at, centers = (np.concatenate([part, outside]) for part in (at, centers))
     if law.discrete:
-        at = np.concatenate([at, at + 0.3 * np.diff(np.unique(law.ends)).min()])
+        between = 0.3 * np.diff(np.unique(law.ends)).min()
+        at, centers = (np.concatenate([part, part + between]) for part in (at, centers))
     places = at if law.discrete else law.points[:: max(1, len(law.points) // 200)]
     return places, at, centers, bounds
 
