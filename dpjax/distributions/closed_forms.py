@@ -411,22 +411,22 @@ def stddev(distribution: OnLine) -> jax.Array:
         unit = power_of_two(clip(-log2_floor(jax.lax.stop_gradient(span)), -100, 100), span.dtype)
         origin = jax.lax.stop_gradient(mean_from(r, center_of(r)))
 
-        def of_pieces(half: Half) -> jax.Array:
-            width = (half.side.values[..., 1:] - half.side.values[..., :-1]) * unit
-            return jnp.square(half.mean_from(origin) * unit) + jnp.square(
-                width
-            ) * piece.variance_fraction(half.decay)
+        def square(distance: jax.Array) -> jax.Array:
+            # The clip changes no value, but keeps XLA from squaring the unit by itself, which
+            # overflows.
+            return jnp.square(clip(distance * unit, -(2.0**60), 2.0**60))
 
-        def of_tail(half: Half) -> jax.Array:
-            return jnp.square(half.scale * unit) + jnp.square(
-                (half.end - origin + half.sign * half.scale) * unit
+        def of_pieces(half: Half) -> jax.Array:
+            width = half.side.values[..., 1:] - half.side.values[..., :-1]
+            return square(half.mean_from(origin)) + square(width) * piece.variance_fraction(
+                half.decay
             )
 
-        square = average(r, of_pieces, of_tail)
-        return (
-            jnp.sqrt(jnp.maximum(square - jnp.square((mean_from(r, origin) - origin) * unit), 0.0))
-            / unit
-        )
+        def of_tail(half: Half) -> jax.Array:
+            return square(half.scale) + square(half.end - origin + half.sign * half.scale)
+
+        total = average(r, of_pieces, of_tail) - square(mean_from(r, origin) - origin)
+        return jnp.sqrt(jnp.maximum(total, 0.0)) / unit
 
     return by_rows(compute, distribution)
 

@@ -21,7 +21,7 @@ from dpjax.numerics.batching import concatenate, in_memory, take
 from dpjax.numerics.elementwise import where
 from dpjax.numerics.two_words import Words
 from dpjax.random.keys import fold_in_range
-from dpjax.random.uniforms import row_uniforms
+from dpjax.random.uniforms import UniformPair, row_uniforms
 
 CHUNK = 2**18  # draws that are made together, so that they fit in the cache
 _SLOT, _PLACE = 1, 2  # the streams of a draw's words
@@ -73,15 +73,18 @@ def many(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.Array]:
 def from_tails(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.Array]:
     """Draw from a line without pieces: the lighter tail if a uniform variate is below its share."""
     weights = jax.lax.stop_gradient(line).weights()[1]
-    below, above = weights[..., :1], weights[..., 1:]
-    share = jnp.minimum(below, above) / (below + above)
-    lighter = row_uniforms(rows, draws, weights.dtype, stream=_SLOT).value < share
-    upper = lighter == (above < below)
-    chosen = Chosen(
-        upper, jnp.zeros_like(upper, jnp.int32), jnp.ones_like(upper), below + above > 0
-    )
+    upper = is_upper(weights, row_uniforms(rows, draws, weights.dtype, stream=_SLOT))
+    exists = weights[..., :1] + weights[..., 1:] > 0
+    chosen = Chosen(upper, jnp.zeros_like(upper, jnp.int32), jnp.ones_like(upper), exists)
     pair = row_uniforms(rows, draws, weights.dtype, stream=_PLACE)
     return chosen.slot, place(pair, line, chosen, None)
+
+
+def is_upper(weights: jax.Array, uniform: UniformPair) -> jax.Array:
+    """Return whether a draw is from the upper of two tails of these weights, ``(..., 2)``."""
+    below, above = weights[..., :1], weights[..., 1:]
+    share = jnp.minimum(below, above) / (below + above)
+    return (uniform.value < share) == (above < below)
 
 
 def _ends_in_one(line: Line) -> Callable[[jax.Array, jax.Array], tuple[jax.Array, jax.Array]]:

@@ -1,4 +1,4 @@
-"""What every distribution shares, on the smallest one that there is."""
+"""What every distribution shares, on the smallest one that there is, and what is refused."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,18 @@ import numpy as np
 import pytest
 
 import dpjax
-from dpjax.distributions.base import Distribution
+from dpjax import PiecewiseExponential
+from dpjax.distributions import (
+    Asinh,
+    Cauchy,
+    DiscreteLaplace,
+    Distribution,
+    Finite,
+    LaplaceLogNormal,
+    Log,
+    Prior,
+    Transformed,
+)
 
 
 @jax.tree_util.register_dataclass
@@ -29,6 +40,9 @@ class Uniform(Distribution):
     def log_prob(self, y):
         return jnp.where((y >= 0) & (y <= self.width), -jnp.log(self.width), -jnp.inf)
 
+    def cdf(self, y):
+        return jnp.clip(y / self.width, 0.0, 1.0)
+
     def quantile(self, p):
         return p * self.width
 
@@ -47,11 +61,15 @@ UNIFORM = Uniform(jnp.array([1.0, 4.0]))
 
 def test_what_follows_from_the_other_methods():
     np.testing.assert_allclose(UNIFORM.prob(2), [0, 0.25])
+    np.testing.assert_allclose(UNIFORM.survival(0.5), [0.5, 0.875])
+    np.testing.assert_allclose(UNIFORM.log_cdf(0.5), np.log([0.5, 0.125]), rtol=1e-6)
     np.testing.assert_allclose(UNIFORM.stddev(), np.array([1, 4]) / np.sqrt(12), rtol=1e-6)
     np.testing.assert_allclose(
         UNIFORM.mean_squared_error([[0], [2.0]]), [[1 / 3, 16 / 3], [7 / 3, 4 / 3]], rtol=1e-6
     )
     np.testing.assert_allclose(UNIFORM.interval(0.5), [[0.25, 1], [0.75, 3]])
+    assert UNIFORM.event_shape == ()
+    assert np.array(UNIFORM.support).tolist() == [[-np.inf] * 2, [np.inf] * 2]
 
 
 @pytest.mark.parametrize(
@@ -61,36 +79,53 @@ def test_the_shape_of_draws_is_an_integer_or_several(shape, wanted):
     assert UNIFORM.sample(jax.random.key(0), shape).shape == wanted
 
 
-def test_bad_keys_and_shapes_are_refused():
-    for shape in (-1, 1.5, (2, -1), True):
-        with pytest.raises(ValueError, match="shape must be an integer from 0 on"):
-            UNIFORM.sample(jax.random.key(0), shape)
-    with pytest.raises(TypeError, match="typed key"):
-        UNIFORM.sample(0)
-
-
-def test_repr_is_short_and_prints_no_array():
-    wanted = "Uniform(batch_shape=(2,), dtype=float32)"
-    assert repr(UNIFORM) == wanted
-    seen = []
-    jax.jit(lambda distribution: seen.append(repr(distribution)))(UNIFORM)
-    assert seen == [wanted]
-    assert repr(jax.tree.map(lambda _: 0, UNIFORM)) == "Uniform(...)"
-
-
-def test_probabilities_in_percent_are_refused():
-    """One number at once; in an array, which may be traced, it gives NaN."""
-    records = np.arange(9.0)
-    for distribution in (
-        dpjax.laplace(0.0, 1.0, sensitivity=1.0),
-        dpjax.piecewise_laplace(dpjax.median(records, lower=0, upper=9, neighbors="swap"), 1.0),
-        dpjax.piecewise_laplace(
-            dpjax.median(records, lower=0, upper=9, resolution=1, neighbors="swap"), 1.0
+NOISE = dpjax.laplace(0.0, 1.0, sensitivity=1.0)
+ONES = jnp.ones(3)
+REFUSED = {
+    "percent": (lambda: NOISE.interval(95), ValueError, "between 0 and 1"),
+    "negative": (lambda: NOISE.quantile(np.float32(-0.5)), ValueError, "between 0 and 1"),
+    "gamma": (lambda: Cauchy(ONES, ONES, 1.0), ValueError, "gamma"),
+    "pieces": (lambda: PiecewiseExponential(ONES, ONES, ONES, ONES[0]), ValueError, "cost_left"),
+    "candidates": (lambda: Finite(ONES, ONES[:2], ONES[0]).batch_shape, ValueError, "last axis"),
+    "density": (lambda: Transformed(DiscreteLaplace(*ONES), Log()), TypeError, "density"),
+    "scale": (lambda: Asinh(float("nan")), ValueError, "scale"),
+    "no range on the scale": (
+        lambda: dpjax.on_scale(
+            dpjax.median,
+            ONES,
+            transform=Prior(jnp.sign, jnp.sign, jnp.sign, lower=1.0, upper=2.0),
+            neighbors="swap",
         ),
-    ):
-        for ask in (distribution.interval, distribution.quantile):
-            for wrong in (95, -0.5, np.float32(1.5)):
-                with pytest.raises(ValueError, match="between 0 and 1"):
-                    ask(wrong)
-        assert np.isfinite(distribution.quantile(0.95))
-        assert np.isnan(distribution.quantile(jnp.array([0.5, 95.0]))).tolist() == [False, True]
+        ValueError,
+        "lower",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_defines_no_distribution_is_refused(name):
+    call, error, match = REFUSED[name]
+    with pytest.raises(error, match=match):
+        call()
+
+
+@pytest.mark.parametrize("scale", [1e-25, 1e25])
+def test_stddev_where_the_variance_underflows_or_overflows(scale):
+    def noises(scale):
+        loc, scale = jnp.zeros(1), jnp.float32([scale])
+        values = scale * jnp.arange(3.0)
+        yield Cauchy(loc, scale, 4.5)
+        yield LaplaceLogNormal(loc, scale, jnp.float32(0.4))
+        yield Finite(values, jnp.arange(3.0), jnp.ones(1))
+        yield PiecewiseExponential(values, jnp.ones(2), jnp.array([1.0, 4.0]), jnp.ones(1))
+
+    known = jax.jit(lambda scale: [(d.stddev(), d.variance()) for d in noises(scale)])
+    for (found, variance), (wanted, _) in zip(known(scale), known(1.0), strict=True):
+        np.testing.assert_allclose(np.float64(found) / scale, np.float64(wanted), rtol=1e-5)
+        assert float(variance[0]) in (0, np.inf)  # the control: a root of it would be wrong
+
+
+def test_moments_of_fields_with_different_axes_have_the_shape_of_the_batch():
+    few = LaplaceLogNormal(jnp.float32(0), jnp.ones(2), jnp.ones((3, 1)))
+    moments = jax.eval_shape(lambda d: (d.mean(), d.variance(), d.stddev()), few)
+    assert {moment.shape for moment in moments} == {few.batch_shape} == {(3, 2)}

@@ -72,17 +72,3 @@ def test_draws_shapes_and_supports():
     np.testing.assert_allclose(passed, rows.log_prob(1.0), rtol=1e-6)
     with pytest.raises(TypeError, match="log_prob"):
         to_numpyro(dpjax.Clamped.of(rows, lower=-1, upper=1))
-
-
-@pytest.mark.slow
-def test_the_posterior_of_a_private_mean():
-    """A normal prior and normal noise: the posterior is N(2.4, 0.8); without the noise's likelihood
-    it would stay N(0, 4).
-    """
-    sampler = numpyro.infer.MCMC(
-        numpyro.infer.NUTS(model), num_warmup=300, num_samples=2000, progress_bar=False
-    )
-    sampler.run(jax.random.key(0), 3.0)
-    theta = np.asarray(sampler.get_samples()["theta"])
-    assert theta.mean() == pytest.approx(2.4, abs=0.15)
-    assert theta.var() == pytest.approx(0.8, abs=0.2)

@@ -2,6 +2,8 @@
 losses, and faults that are seen.
 """
 
+import json
+import pathlib
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
@@ -393,128 +395,19 @@ def test_permute_and_flip_has_a_range_above_epsilon_and_a_deeper_value_is_caught
     assert worst(logs_of("lower median", "add_remove", 6.0, "permute_and_flip"), pairs)[0] > 1.5 * 3
 
 
-# Golden numbers of the prototypes that these distributions were first audited with, at epsilon 1:
-# the lower quantile x[ceil(q n)], and the same costs with levels rounded up.
-POINTWISE = {
-    ("swap", "1/2", (1, 2, 2, 2, 4), 4): (
-        *(
-            0.072445401332869,
-            0.119442274141909,
-            0.535303134558117,
-            0.153366915825196,
-            0.119442274141909,
-        ),
-    ),
-    ("swap", "1/2", (0, 2, 2, 4), 4): (
-        *(
-            0.188037854187688,
-            0.241445384076415,
-            0.310022009896051,
-            0.146444028088438,
-            0.114050723751407,
-        ),
-    ),
-    ("swap", "1/2", (2, 2, 2, 2, 9), 10): (
-        *(
-            0.039811270791669,
-            0.051118683567142,
-            0.294167713249363,
-            0.100757988347511,
-            0.093812012708219,
-            0.087344873321744,
-        ),
-        *(
-            0.081323560547839,
-            0.075717340339099,
-            0.070497597367917,
-            0.065637688967828,
-            0.039811270791669,
-        ),
-    ),
-    ("add_remove", "1/2", (1, 2, 2, 2, 4), 4): (
-        *(
-            0.024630872462842,
-            0.066953653034835,
-            0.815662473743913,
-            0.052143557413021,
-            0.040609443345389,
-        ),
-    ),
-    ("add_remove", "1/2", (0, 2, 2, 4), 4): (
-        *(
-            0.122683641904509,
-            0.157528914417207,
-            0.549829937032709,
-            0.095546116385284,
-            0.074411390260291,
-        ),
-    ),
-    ("add_remove", "9/10", (1, 2, 2, 3, 5, 5, 7, 8, 9, 9), 10): (
-        *(
-            0.002188726135433,
-            0.003608599335226,
-            0.009809189999134,
-            0.016172620199912,
-            0.020766055391124,
-            0.043961739607989,
-        ),
-        *(
-            0.056447991018467,
-            0.072480655188673,
-            0.119500397923846,
-            0.535563627276350,
-            0.119500397923846,
-        ),
-    ),
-}
-FINITE = {
-    ("swap", "1/2", (1, 2, 2, 2, 4), 4): (
-        *(
-            0.074989389501765,
-            0.123636601548377,
-            0.554100805853104,
-            0.123636601548377,
-            0.123636601548377,
-        ),
-    ),
-    ("swap", "1/2", (0, 2, 2, 4), 4): (
-        *(
-            0.205685873743319,
-            0.205685873743319,
-            0.339118675123152,
-            0.124754788695105,
-            0.124754788695105,
-        ),
-    ),
-    ("add_remove", "1/2", (1, 2, 2, 2, 4), 4): (
-        *(
-            0.024918282778782,
-            0.067734915273966,
-            0.825180196253856,
-            0.041083302846698,
-            0.041083302846698,
-        ),
-    ),
-    ("add_remove", "1/2", (0, 2, 2, 4), 4): (
-        *(
-            0.129958731517834,
-            0.129958731517834,
-            0.582434626638475,
-            0.078823955162929,
-            0.078823955162929,
-        ),
-    ),
-}
-GOLDEN = [(*case, "piecewise_laplace", p) for case, p in POINTWISE.items()]
-GOLDEN += [(*case, "inverse_sensitivity", p) for case, p in FINITE.items()]
+GOLDEN = json.loads((pathlib.Path(__file__).parents[1] / "golden" / "pointwise.json").read_text())
 
 
-@pytest.mark.parametrize(("neighbors", "q", "data", "top", "mechanism", "expected"), GOLDEN)
-def test_golden_probabilities(neighbors, q, data, top, mechanism, expected):
+@pytest.mark.parametrize("case", GOLDEN["cases"])
+def test_golden_probabilities(case):
     """They are given to 15 decimals: as near as 1e-14 within their rounding."""
+    q, neighbors, data, expected = (
+        case[name] for name in ("q", "neighbors", "records", "probabilities")
+    )
+    top = len(expected) - 1
     grid, options = (
         {"lower": 0, "upper": top, "resolution": 1},
-        {"epsilon": 1.0, "neighbors": neighbors, "mechanism": mechanism},
+        {"epsilon": 1.0, "neighbors": neighbors, "mechanism": case["mechanism"]},
     )
     statistics = [release.Quantile(q, **grid)]
     if q == "1/2":
