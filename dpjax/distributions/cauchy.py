@@ -129,14 +129,16 @@ class Cauchy(SymmetricNoise):
         return jnp.where(2 * p < 1, jnp.exp(jnp.where(far, w, -w)), 0.0)
 
     def _mean_abs(self) -> jax.Array:
-        return jnp.asarray(
-            sin(pi / self.gamma) / sin(2 * pi / self.gamma) if self.gamma > 2 else inf, self.dtype
-        )
+        return self._moment(1)
 
     def _mean_square(self) -> jax.Array:
-        return jnp.asarray(
-            sin(pi / self.gamma) / sin(3 * pi / self.gamma) if self.gamma > 3 else inf, self.dtype
-        )
+        return self._moment(2)
+
+    def _moment(self, power: int) -> jax.Array:
+        """E[|Z|^power], infinite unless gamma is above power + 1."""
+        angle = (power + 1) * pi / self.gamma
+        moment = sin(pi / self.gamma) / sin(angle) if angle < pi else inf
+        return jnp.asarray(moment, self.dtype)
 
     def _standard(self, uniform: Callable[[int], UniformPair]) -> jax.Array:
         tail, sign = smaller_tail(uniform(0))

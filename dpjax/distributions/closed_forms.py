@@ -417,10 +417,8 @@ def stddev(distribution: OnLine) -> jax.Array:
             return jnp.square(clip(distance * unit, -(2.0**60), 2.0**60))
 
         def of_pieces(half: Half) -> jax.Array:
-            width = half.side.values[..., 1:] - half.side.values[..., :-1]
-            return square(half.mean_from(origin)) + square(width) * piece.variance_fraction(
-                half.decay
-            )
+            spread = square(half.side.widths()) * piece.variance_fraction(half.decay)
+            return square(half.mean_from(origin)) + spread
 
         def of_tail(half: Half) -> jax.Array:
             return square(half.scale) + square(half.end - origin + half.sign * half.scale)

@@ -67,8 +67,7 @@ class DiscreteLaplace(SymmetricNoise):
         log_of_both = jnp.log1p(jnp.exp(-self.rate))
         low = jnp.ceil((jnp.log(p) + log_of_both) / self.rate)
         high = jnp.ceil(-(jnp.log1p(-p) + log_of_both) / self.rate) - 1
-        number = jnp.where(low < 0, low, jnp.maximum(high, 0.0))
-        return self.loc + self.scale * jnp.where(p >= 0, number, jnp.nan)
+        return self.loc + self.scale * jnp.where(low >= 0, jnp.maximum(high, 0.0), low)
 
     def _beyond(self, z: jax.Array) -> jax.Array:
         """Return P(K > z), for integers z of any sign."""

@@ -74,7 +74,7 @@ def from_tails(rows: Words, line: Line, draws: int) -> tuple[jax.Array, jax.Arra
     """Draw from a line without pieces: the lighter tail if a uniform variate is below its share."""
     weights = jax.lax.stop_gradient(line).weights()[1]
     upper = is_upper(weights, row_uniforms(rows, draws, weights.dtype, stream=_SLOT))
-    exists = weights[..., :1] + weights[..., 1:] > 0
+    exists = weights.max(-1, keepdims=True) > 0
     chosen = Chosen(upper, jnp.zeros_like(upper, jnp.int32), jnp.ones_like(upper), exists)
     pair = row_uniforms(rows, draws, weights.dtype, stream=_PLACE)
     return chosen.slot, place(pair, line, chosen, None)

@@ -117,10 +117,8 @@ class SymmetricNoise(Distribution):
     ) -> jax.Array:
         """Return E|clip(Y, lower, upper) - center|, always finite; the bounds broadcast."""
         inside = jnp.clip(center, lower, upper)
-        points = jnp.broadcast_arrays(
-            lower, inside, upper, jnp.zeros(self.batch_shape, self.dtype)
-        )[:3]
-        low, middle, high = z = self._standardized(jnp.stack(points))
+        ends = map(self._standardized, (lower, inside, upper))
+        low, middle, high = z = jnp.stack(jnp.broadcast_arrays(*ends))
         to_low, to_middle, to_high = self._tail_integral(jnp.abs(z))
 
         def integral(z: jax.Array, to_z: jax.Array) -> jax.Array:

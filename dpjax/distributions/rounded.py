@@ -157,7 +157,7 @@ class Rounded(Distribution):
             origin = jax.lax.stop_gradient(_mean_from(r, center_of(r)))
 
             def of_pieces(half: Half) -> jax.Array:
-                inside = jnp.square(_cells(half)) * piece.variance_fraction(
+                inside = jnp.square(half.side.widths()) * piece.variance_fraction(
                     half.decay
                 ) - piece.variance_fraction(_of_a_cell(half))
                 return jnp.square(_means(half, origin)) + inside
@@ -210,14 +210,9 @@ class Rounded(Distribution):
         )
 
 
-def _cells(half: Half) -> jax.Array:
-    """Return the number of cells of each piece."""
-    return jnp.abs(half.side.values[..., 1:] - half.side.values[..., :-1])
-
-
 def _of_a_cell(half: Half) -> jax.Array:
     """Return the decay over one cell of each piece."""
-    return half.decay / jnp.maximum(_cells(half), 1.0)
+    return half.decay / jnp.maximum(half.side.widths(), 1.0)
 
 
 def _means(half: Half, origin: jax.Array) -> jax.Array:
