@@ -85,9 +85,6 @@ def faults() -> Iterator[tuple[object, str]]:
         yield "README.md", "more than one page"
     if f"\nversion: {dpjax.__version__}\n" not in (ROOT / "CITATION.cff").read_text():
         yield "CITATION.cff", "another version"
-    for path in re.findall(r"tests/[\w/.]+", (ROOT / ".ci" / "run").read_text()):
-        if not (ROOT / path).exists():
-            yield ".ci/run", path
     for path in (ROOT / "dpjax").rglob("*.py"):
         yield from ((path.name, idiom) for idiom in IDIOMS.findall(path.read_text()))
     import figures

@@ -67,6 +67,10 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
         _tests[report.nodeid] = (seconds - before[0], programs - before[1])
 
 
+def _dear(item: tuple[str, tuple[float, int]]) -> float:
+    return -item[1][0]
+
+
 def _sums(length: int) -> dict[str, tuple[float, int]]:
     """Seconds and programs by the first parts of the tests' paths."""
     sums = collections.defaultdict(lambda: (0.0, 0))
@@ -84,8 +88,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     cpu = sum(workers) + _seconds(children=not workers)
     programs, files = sum(number for _, number in _tests.values()), _sums(9)
     print(f"\n\n{cpu:.0f} s of processor time and {programs} programs, of which")
-    dearest = sorted(_tests.items(), key=lambda item: -item[1][0])[:25]
-    for name, (seconds, number) in [*sorted(_sums(2).items()), *dearest]:
+    folders, dear = sorted(_sums(2).items()), lambda sums: sorted(sums.items(), key=_dear)[:25]
+    for name, (seconds, number) in [*folders, *dear(files), *dear(_tests)]:
         print(f"{seconds:8.1f} s {number:6d}  {name}")
     path = session.config.getoption("limits")
     if path is None:

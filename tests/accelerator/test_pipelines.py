@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import dpjax
+from tests.contracts.pipelines import DRAWN, FURTHER, PIPELINES
 from tests.support.distributions import of_one_size, strong
-from tests.support.pipelines import DRAWN, FURTHER, PIPELINES
 
 X = np.asarray(np.random.default_rng(0).normal(size=(6, 9)), np.float32)
 X[:, :2] = 0.0  # a tie

@@ -14,6 +14,7 @@ import dpjax
 from dpjax.numerics.batching import by_platform
 from dpjax.numerics.host_call import host_call
 from dpjax.statistics import without_host_calls
+from tests.contracts.pipelines import DRAWN, FURTHER, PIPELINES
 from tests.support.devices import as_on_other_devices
 from tests.support.lowering import (
     float64s,
@@ -23,7 +24,6 @@ from tests.support.lowering import (
     traced_loops,
     turns,
 )
-from tests.support.pipelines import DRAWN, FURTHER, PIPELINES
 
 # Loops whose number of turns depends on what they work on, and why they may.
 INHERENT = {

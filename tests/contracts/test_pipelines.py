@@ -11,8 +11,8 @@ import pytest
 
 import dpjax
 from dpjax import auditing
+from tests.contracts.pipelines import PIPELINES
 from tests.support.distributions import of_one_size, strong
-from tests.support.pipelines import PIPELINES
 
 KINDS = (
     "plm of the median",
