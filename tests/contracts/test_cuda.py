@@ -15,6 +15,7 @@ from dpjax.numerics.batching import by_platform
 from dpjax.numerics.host_call import host_call
 from dpjax.statistics import without_host_calls
 from tests.contracts.pipelines import DRAWN, FURTHER, PIPELINES
+from tests.contracts.test_pipelines import KINDS
 from tests.support.devices import as_on_other_devices
 from tests.support.lowering import (
     float64s,
@@ -43,6 +44,9 @@ TURNS = {
     "plm of vectors": 1100,
     "planar laplace": 1100,
 }
+BY_DEFAULT = {"above threshold", "inv of a quantile", "k-norm", "noisy tree", "plm of a mean"}
+BY_DEFAULT |= {"joint quantiles on a grid", "propose-test-release", "unbounded quantile"}
+BY_DEFAULT |= {*KINDS, *DRAWN}
 KEY = jax.ShapeDtypeStruct((), jax.random.key(0).dtype)
 FEW, ROWS = (jax.ShapeDtypeStruct(shape, np.float32) for shape in ((6, 21), (64, 1001)))
 PUBLIC = (jax.ShapeDtypeStruct((), np.float32),) * 3
@@ -98,7 +102,13 @@ def read_kind(distribution):
     return read(draws_and_errors, KEY, jax.tree.unflatten(structure, leaves))
 
 
-@pytest.mark.parametrize("name", [*PIPELINES, *FURTHER, *DRAWN])
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name in BY_DEFAULT else pytest.param(name, marks=pytest.mark.slow)
+        for name in (*PIPELINES, *FURTHER, *DRAWN)
+    ],
+)
 def test_a_program_for_cuda_stays_on_the_device_and_its_loops_have_few_turns(name):
     """A device starts a kernel for each step of each turn, which takes longer than working on all
     numbers of a row at once.
