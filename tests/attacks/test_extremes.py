@@ -124,7 +124,9 @@ def test_the_narrowest_and_the_widest_bounds(name, neighbors, dtype, x64):
         assert loss_of(profile, 2.0**power) <= 1 + 1e-6, power
 
 
-@pytest.mark.parametrize("epsilon", [1e-6, 1e-3, 30.0, 1e4])
+@pytest.mark.parametrize(
+    "epsilon", [1e-6, 1e4, *(pytest.param(e, marks=pytest.mark.slow) for e in (1e-3, 30.0))]
+)
 @pytest.mark.parametrize("mechanism", [piecewise_laplace, inverse_sensitivity])
 def test_the_smallest_and_the_largest_epsilons(mechanism, epsilon, x64):
     for neighbors in BOTH:

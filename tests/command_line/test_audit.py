@@ -58,6 +58,7 @@ def test_the_text_and_the_verdict(run, claims):
     assert "BROKEN: exponential" not in outcome.words
 
 
+@pytest.mark.slow
 def test_json_of_one_mechanism(run, answer, claims):
     claims(**{HONEST: MECHANISMS[HONEST]})
     found = answer("audit", "--draws", 20000, "--neighbors", "swap", "--epsilon", 0.5, "--seed", 3)

@@ -7,6 +7,8 @@ import pytest
 from tests.contracts.objects import ABSTRACT, NAMES, OBJECTS, made
 from tests.contracts.public import classes
 
+IN_NOTEBOOKS = {"Estimate", "FrameResult", "Guarantee", "Release", "SensitivityProfile"}
+
 
 def test_every_public_class_has_an_object():
     listed = {(package, name) for package, each in OBJECTS.items() for name in each}
@@ -21,6 +23,16 @@ def test_an_object_shows_itself(package, name):
     if not isinstance(shown, tuple) and name != "FrameResult":  # a table, to be printed
         assert "\n" not in repr(shown)
         assert len(repr(shown)) < 400  # no arrays
-    if hasattr(shown, "_repr_html_"):
-        tree = ET.fromstring(f"<div>{shown._repr_html_()}</div>")
-        assert "".join(tree.itertext()).strip()
+
+
+@pytest.mark.parametrize(
+    ("package", "name"),
+    [
+        pytest.param(package, name, marks=[pytest.mark.slow] * (name not in IN_NOTEBOOKS))
+        for package, name in NAMES
+        if hasattr(classes()[package, name], "_repr_html_")
+    ],
+)
+def test_a_notebook_shows_it(package, name):
+    tree = ET.fromstring(f"<div>{made(package, name)._repr_html_()}</div>")
+    assert "".join(tree.itertext()).strip()

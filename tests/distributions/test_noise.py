@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from dpjax import laplace
 from dpjax.distributions import Cauchy, Clamped, DiscreteLaplace, Gaussian, LaplaceLogNormal
@@ -28,6 +29,7 @@ def test_injected_words_reach_both_tails():
     np.testing.assert_allclose(shrunk, nats - np.log(2), rtol=0.05)
 
 
+@pytest.mark.slow
 def test_clamped_means_keep_their_digits_between_distant_bounds():
     narrow = laplace(jnp.float32(0.37), 100.0, sensitivity=1.0)
     heavy = Cauchy(jnp.float32(0.37), jnp.float32(1e-3), 4.0)

@@ -248,6 +248,7 @@ def test_a_resolution_that_has_no_grid_is_refused():
             dpjax.piecewise_laplace(profile, 1.0, **options)
 
 
+@pytest.mark.slow
 def test_all_records_equal_is_nearly_certain():
     """4001 changes would move it: far beyond what exponentials of float32 hold."""
 

@@ -270,6 +270,7 @@ def test_marginals_are_sums_over_all_tuples(neighbors, m, x64):
         statistics.assert_counts_rejected(counts, mass[:, row - 1, 0])  # those of another row
 
 
+@pytest.mark.slow
 def test_grids_of_more_than_32_bits(x64):
     size = 2**40
     asked = dpjax.quantiles(
