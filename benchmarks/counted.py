@@ -3,7 +3,7 @@ them: counted, not measured.
 
 python benchmarks/counted.py [--rows 64] [--points 255] [--quick] [--write] [--out FILE]
 
-Every pipeline of ``tests/support/pipelines.py`` is compiled, once for a draw from each row and once
+Every pipeline of ``tests/contracts/pipelines.py`` is compiled, once for a draw from each row and once
 for its error bar, in the way that other devices than the CPU take, but by XLA's compiler for the
 CPU: no accelerator is needed, and nothing is run. Its count of the bytes that all steps read and
 write, and the temporaries that it asks for, are divided by the bytes of the records. A compiler for
@@ -23,8 +23,8 @@ import harness
 HERE = pathlib.Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))  # the pipelines are those that are tested
 
+from tests.contracts.pipelines import FURTHER, PIPELINES, WEIGHTS  # noqa: E402
 from tests.support.devices import as_on_other_devices  # noqa: E402
-from tests.support.pipelines import FURTHER, PIPELINES, WEIGHTS  # noqa: E402
 
 BEGIN, END = "<!-- counted: written by counted.py --write -->", "<!-- counted: end -->"
 OFTEN = 2  # reads of the data: the pipelines with no more are named

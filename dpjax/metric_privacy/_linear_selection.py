@@ -198,7 +198,7 @@ def _scale_of_sensitivity(sensitivity: jax.Array, metric: Metric) -> jax.Array:
         sensitivity.shape[:-2],
         1,
     )
-    return needed * (1 + 4 * float(jnp.finfo(needed.dtype).eps))
+    return needed * (1 + 4 * jnp.finfo(needed.dtype).eps)
 
 
 @jax.jit
@@ -225,9 +225,10 @@ def _largest_ratio(
     """
     batch = jnp.broadcast_shapes(batch, metric.batch_shape)
     count = BLOCK_CELLS // max(1, prod(batch) * scores * metric.size)
-    rounding = 2.0**7 * float(jnp.finfo(metric.dtype).eps)
+    rounding = 2.0**7 * jnp.finfo(metric.dtype).eps
 
     def step(most: jax.Array, index: jax.Array, rows: jax.Array) -> jax.Array:
         return jnp.maximum(most, jnp.max(ratio(change(index), rows - rounding), axis=(-2, -1)))
 
-    return fold_rows(metric, jnp.zeros(batch, metric.dtype), step, count=count)
+    found = fold_rows(metric, jnp.zeros(batch, metric.dtype), step, count=count)
+    return found + metric.rows(0, 1)[..., 0, 0]  # the diagonal is 0, or NaN where the metric is

@@ -82,14 +82,11 @@ def batch_of(values: jax.Array, metric: Metric) -> tuple[int, ...]:
 
 
 def ratio(cost: jax.Array, budget: jax.Array) -> jax.Array:
-    """Divide cost by budget: 0/x = 0, x/0 = inf, x/inf = 0; a nonzero quotient stays above 0."""
+    """Divide cost by budget: 0/x = 0, x/0 = x/NaN = inf, x/inf = 0; others stay above 0."""
     free = (cost == 0) | (budget == jnp.inf)
-    none = budget <= 0
-    quotient = jnp.maximum(
-        cost / jnp.where(free | none, 1.0, budget), float(np.finfo(cost.dtype).tiny)
-    )
-    quotient = jnp.where(free, 0.0, jnp.where(none, jnp.inf, quotient))
-    return jnp.where(jnp.isnan(budget), jnp.nan, quotient)
+    none = ~(budget > 0)  # also NaN: a maximum over thousands of numbers may drop NaN on a CPU
+    quotient = jnp.maximum(cost / jnp.where(free | none, 1.0, budget), np.finfo(cost.dtype).tiny)
+    return jnp.where(free, 0.0, jnp.where(none, jnp.inf, quotient))
 
 
 def fold_pairs(
@@ -103,7 +100,7 @@ def fold_pairs(
     The call is ``step(carry, index (B,), differences (..., K, B, N), budgets (..., B, N))``.
     """
     lanes = prod(batch_of(values, metric)) * values.shape[-2] * metric.size
-    tiny = float(np.finfo(values.dtype).tiny)
+    tiny = np.finfo(values.dtype).tiny
 
     def block(carry: Any, index: jax.Array, rows: jax.Array) -> Any:
         block_values, other = jnp.take(values, index, axis=-1)[..., :, None], values[..., None, :]
@@ -144,21 +141,20 @@ def largest_load(values: jax.Array, scales: jax.Array, metric: Metric) -> jax.Ar
     def charged(apart: jax.Array, budgets: jax.Array) -> jax.Array:
         return ratio(jnp.sum(ratio(apart, scales[..., None, None]), axis=-3), budgets)
 
-    return largest_of(
-        values, metric, charged, jnp.broadcast_shapes(batch_of(values, metric), scales.shape[:-1])
-    )
+    shape = jnp.broadcast_shapes(batch_of(values, metric), scales.shape[:-1])
+    return largest_of(values, metric, charged, shape) + metric.rows(0, 1)[..., 0, 0]
 
 
 def scales_alone(values: jax.Array, metric: Metric) -> jax.Array:
     """Return each query's scale with the whole budget, ``(..., K)``, 0 to ``inf``.
 
-    All are NaN if any is.
+    All are NaN if the metric is: its diagonal is 0 or NaN.
     """
     shape = (*batch_of(values, metric), values.shape[-2])
     scales = largest_of(
         values, metric, lambda apart, budgets: ratio(apart, budgets[..., None, :, :]), shape
     )
-    return jnp.where(jnp.any(jnp.isnan(scales), axis=-1, keepdims=True), jnp.nan, scales)
+    return scales + metric.rows(0, 1)[..., 0, 0, None]
 
 
 def answered(values: jax.Array, alone: jax.Array) -> tuple[jax.Array, jax.Array]:

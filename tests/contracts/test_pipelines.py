@@ -34,6 +34,9 @@ IN_BOTH_DTYPES = by_default(("plm of the median", "exponential"))
 OF_NUMBERS = {"best of", "bounded laplace", "bounded loss", "bounded noise laplace", "exponential"}
 OF_NUMBERS |= {"gaussian", "gaussian noisy tree", "laplace", "laplace under a metric", "never fail"}
 OF_NUMBERS |= {"noisy tree", "permute and flip", "plm of radii", "stand out"}
+OF_FEW_VALUES = {"above threshold", "best of", "bounded loss", "duff of a mode", "exponential"}
+OF_FEW_VALUES |= {"gaussian noisy tree", "never fail", "noisy tree", "permute and flip"}
+OF_FEW_VALUES |= {"plm on a resolution", "selection under a metric", "stand out"}
 X = np.asarray(jax.random.normal(jax.random.key(0), (8, 21)))
 TIED = np.where(np.arange(21) < 15, np.float32(0.25), X)
 HOSTILE = {
@@ -210,24 +213,34 @@ def test_vmap_sweeps_and_single_rows_are_the_batch(name):
 
 @pytest.mark.parametrize("name", ALL)
 def test_further_rows_leave_draws_alone(name):
-    """Equal rows have noise of their own."""
+    """To the bit. Equal rows have noise of their own."""
     key, rows = jax.random.key(7), np.tile(X[0], (8, 1))
     draws = draws_of(key, distribution(name, rows))
-    assert len(np.unique(draws)) > 1
+    assert len(np.unique(draws)) >= (2 if name in OF_FEW_VALUES else 7)
     few = draws_of(key, distribution(name, rows[:5]))
-    np.testing.assert_allclose(few, draws[:5], rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(few, draws[:5])
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_traced_epsilon_that_is_wrong_makes_its_own_row_nan(name):
+    """And no row without noise, nor one of its neighbors."""
+    epsilons = np.array([1.0, 0.0, -1.0, np.inf, np.nan, 0.5, 2.0, 4.0])
+    wrong = ~((epsilons > 0) & (epsilons < np.inf))
+    found = distribution(name, X, epsilons)
+    np.testing.assert_array_equal(np.isnan(error_of(found)), wrong)
+    np.testing.assert_array_equal(np.isnan(draws_of(jax.random.key(0), found)), wrong)
 
 
 @pytest.mark.parametrize("name", [name for name in KINDS if name not in OF_NUMBERS])
-def test_missing_records_leave_errors_alone(name):
+def test_missing_records_leave_errors_and_draws_alone(name):
     """As under add/remove a NaN is no record."""
     padded = np.pad(X, [(0, 0), (0, 9)], constant_values=np.nan)
     for epsilon in (0.3, 3.0):
-        np.testing.assert_allclose(
-            error_of(distribution(name, padded, epsilon)),
-            error_of(distribution(name, X, epsilon)),
-            rtol=3e-6,
-        )
+        wide, narrow = (distribution(name, x, epsilon) for x in (padded, X))
+        np.testing.assert_allclose(error_of(wide), error_of(narrow), rtol=3e-6)
+        for seed in range(3):
+            draws = [draws_of(jax.random.key(seed), found) for found in (wide, narrow)]
+            np.testing.assert_array_equal(*draws)
 
 
 def test_numbers_that_no_float_holds_and_signaling_nans():
