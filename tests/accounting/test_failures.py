@@ -11,6 +11,7 @@ mechanisms there are.
 import itertools
 import json
 import pathlib
+from functools import partial
 from math import exp, inf, log
 
 import numpy as np
@@ -261,15 +262,19 @@ def test_attempts_are_the_fewest():
         assert count == 1 or failure ** (count - 1) > leftover
 
 
+three_attempts = partial(retry_until_success, attempts=3, fallback="public")
+
+
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("join", "given", "message"),
     [
-        (Guarantee(neighbors="swap", delta=1e-6, zcdp=1.0), "finite epsilon"),
-        (Guarantee(1.0, inf, "swap", delta=0.5), "below 1 - failure"),
-        (Guarantee(1.0, inf, "swap", delta=0.3), "nothing is promised"),
-        (Guarantee(750.0, inf, "swap"), "nothing is promised"),
+        (absorb_failure, Guarantee(neighbors="swap", delta=1e-6, zcdp=1.0), "finite epsilon"),
+        (absorb_failure, Guarantee(1.0, inf, "swap", delta=0.3), "nothing is promised"),
+        (absorb_failure, Guarantee(750.0, inf, "swap"), "nothing is promised"),
+        (condition_on_success, Guarantee(1.0, inf, "swap", delta=0.5), "below 1 - failure"),
+        (three_attempts, Guarantee(neighbors="swap", delta=1e-6, zcdp=1.0), "finite epsilon"),
     ],
 )
-def test_what_is_lost_by_failures(given, message):
+def test_what_is_lost_by_failures(join, given, message):
     with pytest.raises(ValueError, match=message):
-        absorb_failure(given, 0.5)
+        join(given, 0.5)

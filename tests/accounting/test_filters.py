@@ -476,6 +476,10 @@ def test_an_adversary_with_a_session_keeps_the_budget():
     ("make", "message"),
     [
         (lambda: PrivacyFilter(1.0, 1e-6, "swap", mechanism_delta=2e-6), "at most delta"),
+        (lambda: PrivacyFilter(1.0, 1e-6, "replace"), "neighbors"),
+        (lambda: PrivacyFilter(float("nan"), 1e-6, "swap"), "epsilon"),
+        (lambda: PrivacyFilter(-1.0, 1e-6, "swap"), "epsilon"),
+        (lambda: PrivacyFilter(1.0, 1.0, "swap"), "delta"),
         (lambda: PrivacyFilter(2.0, 1e-6, "swap", orders=(2.0,)), "nothing fits"),
         (lambda: PrivacyFilter(1.0, 1e-6, "swap").session(0.1, 1e-7), "mechanism_delta"),
         (lambda: parts_of("swap", "by_value"), "replaced record"),

@@ -27,7 +27,11 @@ STATISTICS = {
 }
 FIRST = ("median", "mean", "sum")
 NIGHTLY = [pytest.mark.slow, pytest.mark.nightly]
-SIZES = [31, *(pytest.param(size, marks=NIGHTLY) for size in (30, 32, 33, 63, 64, 127, 128))]
+SIZES = [
+    31,
+    *(pytest.param(size, marks=pytest.mark.slow) for size in (32, 63)),
+    *(pytest.param(size, marks=NIGHTLY) for size in (30, 33, 64, 127, 128)),
+]
 EPSILON = 4.0
 
 

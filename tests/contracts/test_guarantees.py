@@ -96,4 +96,6 @@ def test_a_draw_costs_what_was_asked_for(name):
 
 @pytest.mark.parametrize("name", COSTS)
 def test_a_wrong_budget_or_relation_is_named(name):
-    assert accepted(getattr(mechanisms, name).guarantee, COSTS[name][0](), name) == []
+    assert (
+        accepted(getattr(mechanisms, name).guarantee, COSTS[name][0](), f"{name}.guarantee") == []
+    )

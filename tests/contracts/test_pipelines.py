@@ -35,7 +35,14 @@ OF_NUMBERS = {"best of", "bounded laplace", "bounded loss", "bounded noise lapla
 OF_NUMBERS |= {"gaussian", "gaussian noisy tree", "laplace", "laplace under a metric", "never fail"}
 OF_NUMBERS |= {"noisy tree", "permute and flip", "plm of radii", "stand out"}
 OF_FEW_VALUES = {"above threshold", "best of", "bounded loss", "duff of a mode", "exponential"}
-OF_FEW_VALUES |= {"gaussian noisy tree", "never fail", "noisy tree", "permute and flip"}
+OF_FEW_VALUES |= {"clamped smooth cauchy", "clamped smooth laplace-log-normal"}
+OF_FEW_VALUES |= {
+    "unbounded quantile",
+    "gaussian noisy tree",
+    "never fail",
+    "noisy tree",
+    "permute and flip",
+}
 OF_FEW_VALUES |= {"plm on a resolution", "selection under a metric", "stand out"}
 X = np.asarray(jax.random.normal(jax.random.key(0), (8, 21)))
 TIED = np.where(np.arange(21) < 15, np.float32(0.25), X)

@@ -93,3 +93,12 @@ def test_groups_that_are_not_kept_leave_no_trace():
     )
     assert none.frame.shape == (0, 5)
     assert none.guarantee == found.guarantee
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "word"),
+    [(0.0, 1e-6, "epsilon"), (100.0, 1e-6, "epsilon"), *((1.0, d, "delta") for d in (0.0, 1.0))],
+)
+def test_a_threshold_needs_a_budget(epsilon, delta, word):
+    with pytest.raises(ValueError, match=word):
+        PrivateGroups(epsilon, delta)

@@ -49,6 +49,12 @@ REFUSED = {
     ),
     "queries of another relation": ("neighbors", lambda: mp.mwem.guarantee(ASKED, HIDDEN)),
     "databases beyond memory": ("352716", lambda: mp.small_databases(12, 10)),
+    "a private n": (
+        "public_n",
+        lambda: mp.mwem(
+            jax.random.key(0), [1, 2], mp.lipschitz_queries([[0.0, 1.0]], HIDDEN), rounds=1
+        ),
+    ),
     "n from the data": (
         "public_n",
         lambda: mp.small_db([1, 2], mp.lipschitz_queries([[0.0, 1.0]], HIDDEN), size=2),
@@ -61,6 +67,34 @@ def test_refusals(name):
     word, call = REFUSED[name]
     with pytest.raises((ValueError, TypeError), match=word):
         call()
+
+
+@pytest.mark.parametrize("rows", [1, 600])
+def test_without_a_budget_there_is_no_draw(rows):
+    """Nor with scales that overspend it; in a batch of any size, as maxima may lose a NaN."""
+
+    @jax.jit
+    def draws(epsilons, scales):
+        metric = mp.from_points(np.arange(9.0, dtype=np.float32)[:, None], epsilon=epsilons)
+        x, queries = jnp.ones(9), jnp.linspace(0.0, 1.0, 9)[None]
+        found = {
+            "laplace": mp.metric_laplace(x, queries, metric),
+            "given scales": mp.metric_laplace(x, queries, metric, scales=scales),
+            "selection": mp.linear_selection(x, metric, weights=jnp.eye(9)),
+            "exponential": mp.metric_exponential(x, metric, sensitivity=1 - jnp.eye(9)),
+            "small database": mp.small_db(x, mp.lipschitz_queries(queries, metric), size=2),
+        }
+        return {
+            name: of.sample(jax.random.key(0)).reshape(len(epsilons), -1)
+            for name, of in found.items()
+        }
+
+    epsilons = np.tile(np.float32([1.0, 0.0, -1.0, np.nan, np.inf]), rows)
+    found = draws(epsilons, np.ones((5 * rows, 1), np.float32))
+    for name, drawn in found.items():
+        np.testing.assert_array_equal(np.isnan(drawn).all(1), epsilons != 1, name)
+    few = draws(epsilons, np.full((5 * rows, 1), 0.1, np.float32))["given scales"]
+    assert np.isnan(few).all()
 
 
 def test_a_traced_metric_has_no_guarantee():

@@ -512,6 +512,12 @@ DENOMINATORS = {"q": Fraction(1, 2**22 + 1), "definition": "linear"} | bounds(2*
     [
         (lambda: release.quantile(RECORDS, 0.5, **PUBLIC, mask=True), "mask"),
         (lambda: release.quantile(RECORDS, 0.5, **PUBLIC, counts=1), "counts"),
+        (lambda: release.median(VALUES, **BOUNDS, **ADDED, counts=[1.5] * 7), "counts"),
+        (lambda: release.median(VALUES, **BOUNDS, **ADDED, counts=[True] * 7), "counts"),
+        (lambda: release.median(RECORDS, **BOUNDS, **ADDED, mask=[1] * 7), "mask"),
+        (lambda: release.median(RECORDS, **BOUNDS, **ADDED, mask=[True] * 6), "mask"),
+        (lambda: release.median(RECORDS, **PUBLIC | {"epsilon": 65.0}), "epsilon"),
+        (lambda: release.median(RECORDS, **PUBLIC | {"epsilon": 2.0**-31}), "epsilon"),
         (lambda: release.median(VALUES, counts=NUMBERS, **PUBLIC), "swap"),
         (lambda: release.quantile(RECORDS, **PUBLIC | DENOMINATORS), "denominator"),
         (lambda: release.sum(RECORDS, **PUBLIC | {"neighbors": "add_remove"}), "swap"),

@@ -224,6 +224,13 @@ def levels_twice(*both):
     return [np.repeat(side, 2, axis=0)[1:] for side in both]
 
 
+def test_hulls_that_are_not_interpolated_are_private(x64):
+    audits = ranges("add_remove", dpjax.inverse_sensitivity)
+    loss, spread = audits[list(AUDITS["add_remove"]).index("hulls, interpolated")]
+    assert 1 < spread <= 2 * (1 + 1e-9)
+    assert loss <= 2 * (1 + 1e-9)
+
+
 def as_it_is(*both):
     return both
 
@@ -253,7 +260,7 @@ AUDITS = {
 
 
 @cache
-def ranges(neighbors):
+def ranges(neighbors, mechanism=dpjax.piecewise_laplace):
     """Of each audit: its largest loss and range at epsilon 2, by all pairs of neighbors."""
     size, pairs, stacked = 14, [], []
     for name, change, _ in AUDITS[neighbors].values():
@@ -266,7 +273,7 @@ def ranges(neighbors):
     upper, lower = np.stack(stacked, axis=1)
     level = np.arange(float(size))
     made = SensitivityProfile(upper, lower, level, level, neighbors=neighbors)
-    limits = one_sided_limits(jax.jit(dpjax.piecewise_laplace)(made, 2.0))
+    limits = one_sided_limits(jax.jit(mechanism)(made, 2.0))
     limits = limits.reshape(*limits.shape[:2], -1)
     return [worst(of.T, its) for of, its in zip(limits, pairs, strict=True)]
 
