@@ -6,8 +6,8 @@ python benchmarks/counted.py [--rows 64] [--points 255] [--quick] [--write] [--o
 Every pipeline of ``tests/contracts/pipelines.py`` is compiled, once for a draw from each row and
 once for its error bar, in the way that other devices than the CPU take, but by XLA's compiler for
 the CPU: no accelerator is needed, and nothing is run. Its count of the bytes that all steps read
-and write, and the temporaries that it asks for, are divided by the bytes of the records. A compiler for
-a GPU fuses other steps, so these are no times, and a sort counts as one step whatever it costs.
+and write, and the temporaries that it asks for, are divided by the bytes of the records. A compiler
+for a GPU fuses other steps, so these are no times, and a sort counts as one step whatever it costs.
 ``--write`` puts the table into ``benchmarks/README.md``.
 """
 
