@@ -1,6 +1,6 @@
 """Faults that are put into a copy of the library one at a time; the tests named beside must fail.
 
-python .ci/mutants.py            all of them, about fifteen minutes
+python .ci/mutants.py            all of them, about seven minutes
 python .ci/mutants.py ledger     those with this word in what is wrong, or in the file
 
 By hand, before tests of a promise go or a room is rebuilt. It ends with 1 if a fault survives, or
