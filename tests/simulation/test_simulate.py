@@ -2,12 +2,12 @@
 uninterrupted ones, what is refused.
 """
 
+import contextlib
 import hashlib
 import importlib.util
 import io
 import itertools
 import json
-import sys
 import time
 from dataclasses import dataclass
 from functools import partial
@@ -150,12 +150,12 @@ def test_distribution_and_statistic_are_traced_once_for_equal_shapes_and_progres
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-def test_progress_is_a_bar_on_a_terminal_and_nothing_in_a_pipe(terminal, monkeypatch):
+def test_progress_is_a_bar_on_a_terminal_and_nothing_in_a_pipe(terminal):
     pytest.importorskip("tqdm")
     stream = io.StringIO()
     stream.isatty = lambda: terminal
-    monkeypatch.setattr(sys, "stderr", stream)
-    simulate(KEY, Plain, MEANS, draws=1000, chunk=500, progress="auto")
+    with contextlib.redirect_stderr(stream):
+        simulate(KEY, Plain, MEANS, draws=1000, chunk=500, progress="auto")
     assert ("1.00k/1.00k" in stream.getvalue()) == terminal
     assert bool(stream.getvalue()) == terminal
 

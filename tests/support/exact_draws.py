@@ -98,12 +98,14 @@ class InDecimals:
                 each, span = Fraction(rise, steps), length // steps
                 weight = exponential(self.rate, level + depth - 1) * span
                 if rise:
-                    weight *= exponential(self.rate, each) * self._below(rise) / self._below(each)
+                    weight *= (
+                        exponential(self.rate, each) * self.below(rise) / self.below(each)
+                    )
                 self.pieces.append((steps, span, each, weight))
             total = sum(weight for *_, weight in self.pieces)
             self.ends = np.cumsum([weight / total for *_, weight in self.pieces])
 
-    def _below(self, cost):
+    def below(self, cost):
         """1 - e^(-rate cost)."""
         return 1 - exponential(self.rate, cost)
 
@@ -112,7 +114,7 @@ class InDecimals:
         steps, _, each, _ = self.pieces[piece]
         with decimal.localcontext(CONTEXT):
             return (
-                self._below(each * number) / self._below(each * steps)
+                self.below(each * number) / self.below(each * steps)
                 if each
                 else decimal.Decimal(number) / steps
             )

@@ -91,10 +91,10 @@ class Distribution:
         self.segments = [s for s in segments if s[1] > s[0]]
         self.rate = rate
         self.shift = min(rate * min(s[2], s[3]) for s in self.segments)
-        self.total = sum(self._integrate(s, lambda y: np.ones_like(y)) for s in self.segments)
+        self.total = sum(self.integral(s, lambda y: np.ones_like(y)) for s in self.segments)
         self.log_normalizer = float(np.log(self.total) - self.shift)
 
-    def _integrate(self, segment, function, upto=None):
+    def integral(self, segment, function, upto=None):
         left, right, cost_left, cost_right = segment
         end = right if upto is None else min(max(upto, left), right)
         y = left + (end - left) * (_NODES + 1) / 2
@@ -115,12 +115,12 @@ class Distribution:
                     cost_left + (cost_right - cost_left) * (y - left) / (right - left)
                     for y in (a, b)
                 ]
-                total += self._integrate((a, b, *at), function)
+                total += self.integral((a, b, *at), function)
         return total / self.total
 
     def cdf(self, y):
         return (
-            sum(self._integrate(s, lambda t: np.ones_like(t), upto=y) for s in self.segments)
+            sum(self.integral(s, lambda t: np.ones_like(t), upto=y) for s in self.segments)
             / self.total
         )
 

@@ -65,7 +65,7 @@ class Universe:
         )
         self.n = self.counts.sum(axis=1)
         self.looked_at = int(np.sum(self.n <= most))
-        self._number = {tuple(row): number for number, row in enumerate(self.counts.tolist())}
+        self.number_of = {tuple(row): number for number, row in enumerate(self.counts.tolist())}
         unit = np.eye(top + 1, dtype=int)
         steps = {
             "remove": -unit,
@@ -74,15 +74,15 @@ class Universe:
                 [unit[a] - unit[b] for a, b in product(range(top + 1), repeat=2) if a != b]
             ),
         }
-        self.neighbors = {name: self._neighbors(moves) for name, moves in steps.items()}
+        self.neighbors = {name: self.neighbors_by(moves) for name, moves in steps.items()}
 
-    def _neighbors(self, moves):
+    def neighbors_by(self, moves):
         """The number of each neighbor of each dataset, or its own number where there is none
         within the universe.
         """
         moved = self.counts[:, None] + moves
         flat = [
-            self._number.get(tuple(row), -1) for row in moved.reshape(-1, self.top + 1).tolist()
+            self.number_of.get(tuple(row), -1) for row in moved.reshape(-1, self.top + 1).tolist()
         ]
         found = np.array(flat).reshape(moved.shape[:2])
         return np.where(found < 0, np.arange(len(found))[:, None], found)
