@@ -21,6 +21,7 @@ from tests.support.exact_draws import (
     InDecimals,
     given,
     more,
+    repeat_entropy,
     uniform_of,
     words_of,
 )
@@ -532,21 +533,13 @@ def test_draws_follow_the_distribution(depth, mechanism):
 
 
 def test_words_come_from_the_operating_system(monkeypatch):
-    asked = []
-
-    def urandom(size):
-        asked.append(size)
-        return bytes((i * 7 + len(asked)) % 256 for i in range(size))
-
-    monkeypatch.setattr("os.urandom", urandom)
-    first = release.median(
-        [1, 2, 3], lower=0, upper=2**20, resolution=1, epsilon=0.1, neighbors="swap", draws=3
-    )
-    assert asked == [2 * 3 * 8]  # nothing is kept for a later call
-    second = release.median(
-        [1, 2, 3], lower=0, upper=2**20, resolution=1, epsilon=0.1, neighbors="swap", draws=3
-    )
-    assert first.values.tolist() != second.values.tolist()
+    public = {"lower": 0, "upper": 2**20, "resolution": 1, "epsilon": 0.1, "neighbors": "swap"}
+    drawn = []
+    for seed in (0, 0, 1):
+        asked = repeat_entropy(monkeypatch, seed)
+        drawn.append(release.median([1, 2, 3], **public, draws=3).values.tolist())
+        assert asked == [2 * 3 * 8]  # nothing is kept for a later call
+    assert drawn[0] == drawn[1] != drawn[2]
 
 
 def test_no_dataset_no_draw_no_record():

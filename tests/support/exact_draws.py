@@ -31,10 +31,17 @@ def words_of(seed, shape):
 
 
 def repeat_entropy(monkeypatch, seed=0):
-    """Let the operating system give the same bytes to every call that asks for as many."""
-    monkeypatch.setattr(
-        "os.urandom", lambda size: hashlib.shake_128(f"entropy {seed}".encode()).digest(size)
-    )
+    """Let the operating system give the same bytes to every call that asks for as many, and return
+    the list of the numbers of bytes that are asked for from now on.
+    """
+    asked = []
+
+    def urandom(size):
+        asked.append(size)
+        return hashlib.shake_128(f"entropy {seed}".encode()).digest(size)
+
+    monkeypatch.setattr("os.urandom", urandom)
+    return asked
 
 
 def captured(monkeypatch):
@@ -98,9 +105,7 @@ class InDecimals:
                 each, span = Fraction(rise, steps), length // steps
                 weight = exponential(self.rate, level + depth - 1) * span
                 if rise:
-                    weight *= (
-                        exponential(self.rate, each) * self.below(rise) / self.below(each)
-                    )
+                    weight *= exponential(self.rate, each) * self.below(rise) / self.below(each)
                 self.pieces.append((steps, span, each, weight))
             total = sum(weight for *_, weight in self.pieces)
             self.ends = np.cumsum([weight / total for *_, weight in self.pieces])
