@@ -1,4 +1,5 @@
-"""Public objects come back from ``replace``, copies, pickles, pytrees and JSON as they were.
+"""Public objects come back from ``replace``, copies, pickles, pytrees and JSON as they were, and
+show themselves without their arrays.
 
 A promise that a copy loses or a field that it computes anew is an attack by ordinary means. What
 accounting makes has tests of its own in ``accounting``, and budgets are no values.
@@ -8,6 +9,7 @@ import copy
 import dataclasses
 import json
 import pickle
+import xml.etree.ElementTree as ET
 
 import jax
 import numpy as np
@@ -15,8 +17,10 @@ import pytest
 
 from tests.contracts.calls import KEY
 from tests.contracts.objects import NAMES, made
+from tests.contracts.public import classes
 
 VALUES = [(package, name) for package, name in NAMES if package != "accounting"]
+IN_NOTEBOOKS = {"Estimate", "FrameResult", "Guarantee", "Release", "SensitivityProfile"}
 DRAWN = ("PiecewiseExponential", "Rounded", "JointQuantiles")
 
 
@@ -79,3 +83,26 @@ def test_controls_a_field_that_changes_is_seen():
     assert not same(np.float32([1]), np.float64([1]))
     rate = made("distributions", "PiecewiseExponential")
     assert not same(dataclasses.replace(rate, rate=2 * rate.rate).sample(KEY), rate.sample(KEY))
+
+
+@pytest.mark.parametrize(("package", "name"), NAMES)
+def test_an_object_shows_itself(package, name):
+    shown = made(package, name)
+    assert type(shown) is classes()[package, name]
+    assert type(shown).__name__ in repr(shown) or str(shown) in repr(shown)
+    if not isinstance(shown, tuple) and name != "FrameResult":  # a table, to be printed
+        assert "\n" not in repr(shown)
+        assert len(repr(shown)) < 400  # no arrays
+
+
+@pytest.mark.parametrize(
+    ("package", "name"),
+    [
+        pytest.param(package, name, marks=[pytest.mark.slow] * (name not in IN_NOTEBOOKS))
+        for package, name in NAMES
+        if hasattr(classes()[package, name], "_repr_html_")
+    ],
+)
+def test_a_notebook_shows_it(package, name):
+    tree = ET.fromstring(f"<div>{made(package, name)._repr_html_()}</div>")
+    assert "".join(tree.itertext()).strip()

@@ -141,6 +141,7 @@ def test_objectives_chunks_and_public_sizes(x64):
     assert float(search(num_records=0).score) == -np.inf
 
 
+@pytest.mark.slow
 def test_a_refined_value_without_a_distribution_is_not_hidden():
     """All values of the grid have one, those between have none."""
 

@@ -15,7 +15,8 @@ import pytest
 
 import dpjax
 from tests.contracts.calls import CALLS
-from tests.contracts.public import functions
+from tests.contracts.objects import ABSTRACT, OBJECTS
+from tests.contracts.public import classes, functions
 
 ROOMS = [name for name in dir(dpjax) if inspect.ismodule(getattr(dpjax, name))]
 # The theorems about a mechanism are in a module
@@ -158,3 +159,8 @@ def test_signatures_and_docstrings(name):
             assert parameter.default is parameter.empty
     for section in ("Args:", "Returns:", "Privacy:", "References:", ">>>"):
         assert section in found.__doc__
+
+
+def test_every_public_class_has_an_object():
+    listed = {(package, name) for package, each in OBJECTS.items() for name in each}
+    assert listed | ABSTRACT == set(classes())

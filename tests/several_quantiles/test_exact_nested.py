@@ -180,7 +180,8 @@ def _loss(one, other):
     return abs(one[0] - other[0]) + inside
 
 
-@pytest.mark.parametrize("neighbors", ["add_remove", pytest.param("swap", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("neighbors", ["add_remove", "swap"])
 def test_it_is_what_the_simulation_draws(neighbors, x64):
     datasets, logs = simulated(SIXTHS, neighbors, 4)
     found = Law(datasets, SIXTHS, neighbors, 4, 3).of_tuples()

@@ -219,7 +219,7 @@ def test_what_must_fail():
 
 @pytest.mark.parametrize(
     ("neighbors", "m"),
-    [("add_remove", 2), *(pytest.param(*case, marks=pytest.mark.slow) for case in OTHERS)],
+    [pytest.param(*case, marks=pytest.mark.slow) for case in (("add_remove", 2), *OTHERS)],
 )
 def test_marginals_are_sums_over_all_tuples(neighbors, m, x64):
     """And draws follow it."""

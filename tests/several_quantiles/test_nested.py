@@ -198,6 +198,7 @@ ROWS[1, 1:], ROWS[2], ROWS[3] = np.nan, 2.0, np.nan
 ROWS[4, :3], ROWS[4, 9:] = (-np.inf, np.inf, 1e30), np.nan
 
 
+@pytest.mark.slow
 def test_draws_on_the_line_ascend_between_the_bounds_and_are_near_the_quantiles():
     """Of any records; 63 levels of 5000 are in the test of the release."""
     asked = quantiles(ROWS, NINTHS, lower=-20, upper=20, neighbors="add_remove")
