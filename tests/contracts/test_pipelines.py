@@ -34,16 +34,12 @@ TWO = by_default(("plm of the median", "exponential"))
 OF_NUMBERS = {"best of", "bounded laplace", "bounded loss", "bounded noise laplace", "exponential"}
 OF_NUMBERS |= {"gaussian", "gaussian noisy tree", "laplace", "laplace under a metric", "never fail"}
 OF_NUMBERS |= {"noisy tree", "permute and flip", "plm of radii", "stand out"}
-OF_FEW_VALUES = {"above threshold", "best of", "bounded loss", "duff of a mode", "exponential"}
-OF_FEW_VALUES |= {"clamped smooth cauchy", "clamped smooth laplace-log-normal"}
-OF_FEW_VALUES |= {
-    "unbounded quantile",
-    "gaussian noisy tree",
-    "never fail",
-    "noisy tree",
-    "permute and flip",
-}
+# Draws of equal rows may be equal
+OF_FEW_VALUES = {"above threshold", "best of", "bounded loss", "clamped smooth cauchy"}
+OF_FEW_VALUES |= {"clamped smooth laplace-log-normal", "duff of a mode", "exponential"}
+OF_FEW_VALUES |= {"gaussian noisy tree", "never fail", "noisy tree", "permute and flip"}
 OF_FEW_VALUES |= {"plm on a resolution", "selection under a metric", "stand out"}
+OF_FEW_VALUES |= {"unbounded quantile"}
 X = np.asarray(jax.random.normal(jax.random.key(0), (8, 21)))
 TIED = np.where(np.arange(21) < 15, np.float32(0.25), X)
 HOSTILE = {
@@ -92,6 +88,7 @@ def with_gradients(name):
 
 
 draws_of = jax.jit(lambda key, distribution: distribution.sample(key))
+many_draws_of = jax.jit(lambda key, distribution: distribution.sample(key, (50,)))
 error_of = jax.jit(lambda distribution: distribution.mean_abs_error(0.1))
 gradient_of_error = jax.jit(jax.grad(lambda distribution: jnp.sum(error_of(distribution))))
 pull_back = jax.jit(lambda back, gradient: back(gradient))
@@ -138,11 +135,12 @@ def test_hostile_records_never_raise_warn_or_leave_the_range(name):
     rows = np.stack([row.astype(np.float32) for row in HOSTILE.values()])
     for epsilon in (0.1, 100.0):
         found = distribution(name, rows, epsilon)
-        draws = np.asarray(draws_of(jax.random.key(0), found))
-        assert draws.shape == (8,)
+        one, many = (draw(jax.random.key(0), found) for draw in (draws_of, many_draws_of))
+        assert (one.shape, many.shape) == ((8,), (50, 8))
+        draws = np.vstack([one, many])
         if name not in OF_NUMBERS:
             assert np.isfinite(draws).all()
-        if name.startswith(("plm of the median", "plm on a", "clamped")):
+        if name.startswith(("plm of the median", "plm on a", "inv of a q", "clamped")):
             assert (np.abs(draws) <= 3).all()
 
 
@@ -153,7 +151,8 @@ def test_gradients_agree_with_finite_differences(name, x64):
         made, back = with_gradients(name)(*double(X, epsilon))
         gradients = pull_back(back, gradient_of_error(made))
         h = 1e-5
-        for at, public in enumerate(((epsilon, -3.0, 3.0),) * 3):
+        public = (epsilon, -3.0, 3.0)
+        for at in range(3):
             above, below = (
                 jnp.sum(
                     error_of(
@@ -168,7 +167,7 @@ def test_gradients_agree_with_finite_differences(name, x64):
                 for step in (h, -h)
             )
             assert float(gradients[at + 1]) == pytest.approx(
-                float(above - below) / (2 * h), rel=1e-6, abs=1e-8
+                float(above - below) / (2 * h), rel=1e-6, abs=1e-9
             )
     made, back = with_gradients(name)(*double(TIED, 1.0))
     for gradient in pull_back(back, gradient_of_error(made)):
