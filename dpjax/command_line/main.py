@@ -1,47 +1,103 @@
-"""The entry point: runs a command, and prints its report, or a mistake of the user as one line."""
+"""The entry point: runs a command and prints its answer, or a mistake of the user as one line."""
 
 from __future__ import annotations
 
+import argparse
+import csv
+import io
+import json
+import math
 import os
 import re
 import sys
 from collections.abc import Sequence
+from datetime import date
 from importlib import import_module
+from typing import Any
 
-from dpjax.command_line.errors import UserError
-from dpjax.command_line.parser import parsed
+_MISTAKES = (
+    ValueError,
+    TypeError,
+    LookupError,
+    ArithmeticError,
+    RuntimeError,
+    ImportError,
+    OSError,
+)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(words: Sequence[str] | None = None) -> int:
     """Run the command line, with ``sys.argv[1:]`` by default.
 
     Returns:
-        The exit code: 0; 2 for a mistake of the user; 1 if the output pipe was closed, or an audit
-        found a loss above its claim.
+        The exit code: 0; 2 for a mistake of the user, with nothing spent; 1 if the answer could not
+        be printed.
     """
+    asked = argparse.Namespace()
+    given = sys.argv[1:] if words is None else words
+    # With a blank before it, argparse does not take a number such as -1e6 for an option
+    blanks = [" " * bool(re.match(r"-[.\d]", word)) for word in given]
     try:
-        asked = parsed(
-            [_negative(word) for word in (sys.argv[1:] if arguments is None else arguments)]
-        )
-        # Every command is a module with run(asked), imported on use.
-        report, code = import_module(f"dpjax.command_line.{asked.module}").run(asked)
-        _print(report)
-        return code
-    except UserError as error:
-        print(f"dpjax: error: {' '.join(str(error).split())}", file=sys.stderr)
+        parser = import_module("dpjax.command_line.options").parser()
+        asked = parser.parse_args([blank + word for blank, word in zip(blanks, given, strict=True)])
+        # Imported on use: the others need neither Polars nor JAX
+        answer = import_module(f"dpjax.command_line.{asked.module}").answer(asked)
+        text = _formatted(*answer, getattr(asked, "format", "table"))
+    except _MISTAKES as error:
+        print(f"dpjax: error: {_sentence(error, asked)}", file=sys.stderr)
         return 2
-    except BrokenPipeError:
-        # Python flushes standard output once more at exit, which must not raise again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return _printed(text, asked.command)
+
+
+def _sentence(error: Exception, asked: argparse.Namespace) -> str:
+    """Return what is wrong, with arguments of the library as options."""
+    if isinstance(error, ModuleNotFoundError):
+        return f"{asked.command} needs the package {error.name}: pip install 'dpjax[frames]'."
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}."
+
+    def option(found: re.Match[str]) -> str:
+        known = found[1] in vars(asked)
+        return f"--{found[1].replace('_', '-')} {found[3] or ''}" if known else found[0]
+
+    return re.sub(r"\b([a-z_]+)=('(\w+)')?", option, " ".join(str(error).split()))
+
+
+def _formatted(rows: list[dict[str, Any]], facts: dict[str, Any], table: str, kind: str) -> str:
+    """Return an answer: rows, facts on all of them, and both as text for people."""
+    if kind == "table":
+        return table
+    rows = [{name: _plain(cell) for name, cell in row.items()} for row in rows]
+    if kind == "json":
+        return json.dumps(facts | {"rows": rows}, indent=2, allow_nan=False)
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]) if rows else [], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue().removesuffix("\n")
+
+
+def _plain(value: Any) -> Any:
+    """Return a number, text or None; dates and times are text of ISO 8601."""
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if isinstance(value, int | float | str | None) else str(value)
+
+
+def _printed(text: str, command: str) -> int:
+    """Print the answer; where that fails, on standard error, so that no release is lost."""
+    try:
+        encoding = sys.stdout.encoding or "utf-8"
+        sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
+        sys.stdout.flush()
+        return 0
+    except (OSError, AttributeError) as error:  # without a standard output it is None
+        reason = getattr(error, "strerror", None) or "it is closed"
+        if sys.stdout is not None:  # which Python flushes once more at exit
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            spent = "The budget was spent, and this is the release:\n" * (command == "release")
+            print(f"dpjax: error: cannot print, {reason}.\n{spent}{text}", file=sys.stderr)
         return 1
-
-
-def _negative(word: str) -> str:
-    """Add a blank to numbers such as -1e6 or -5., which argparse would read as options."""
-    return f" {word}" if re.fullmatch(r"-((\d+\.?\d*|\.\d+)[eE][+-]?\d+|\d+\.)", word) else word
-
-
-def _print(text: str) -> None:
-    encoding = sys.stdout.encoding or "utf-8"
-    sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
-    sys.stdout.flush()

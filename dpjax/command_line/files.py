@@ -1,0 +1,245 @@
+"""A file of delimited text, or of Parquet, as a frame of the columns that are asked for.
+
+Text is what Python's ``csv`` module reads strictly, with two rules more: each record has as many
+cells as the first, and a cell that has a quote is quoted. Any other file is refused, with one
+message whatever is wrong, so that all readers agree on its records. With ``lines`` each line is a
+record, whatever it contains, and quotes are ordinary characters. In both, a cell that cannot be
+read is missing, and no record raises or changes how another is read: only the distinct texts of a
+column are parsed, each by itself. Without a header, every line loses a byte order mark at its
+start, since any record may be the first.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import re
+import sys
+import zlib
+from array import array
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from dpjax.command_line.options import duration
+
+csv.field_size_limit(2**31 - 1)  # so that no record is too long
+_MARK = "\N{ZERO WIDTH NO-BREAK SPACE}"  # the byte order mark, decoded
+_SPACES = " \N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}\N{THIN SPACE}"
+
+
+@dataclass(frozen=True)
+class Format:
+    """How a file of text is written; the fields are options of the command line.
+
+    Attributes:
+        delimiter: one character; a blank stands for any run of blanks, and quotes are ordinary
+            characters then.
+        encoding: one in which no byte changes how later lines are decoded; bytes that it does not
+            have become U+FFFD in their cell.
+        no_header: whether columns are named 1, 2, 3, ... instead of by the first record.
+        lines: whether each line is a record, whatever it contains.
+        decimal: the decimal mark, a point or a comma.
+        thousands: the mark between groups of digits, or ``""``; a blank includes thin and no-break
+            spaces.
+        strip: characters that are dropped from numbers.
+        date_format: of dates and times, as for :meth:`datetime.datetime.strptime`; by default
+            ISO 8601. Times without a zone are in UTC.
+        missing: words for a missing cell, in any case.
+    """
+
+    delimiter: str = ","
+    encoding: str = "utf-8"
+    no_header: bool = False
+    lines: bool = False
+    decimal: str = "."
+    thousands: str = ""
+    strip: str = ""
+    date_format: str | None = None
+    missing: Collection[str] = ()
+
+    def __post_init__(self) -> None:
+        """Raise ``ValueError`` for what would make every cell missing, or another number."""
+        if self.thousands == self.decimal:
+            raise ValueError(f"--decimal and --thousands are both {self.decimal!r}: change one.")
+        if self.date_format is not None:
+            self._moment(datetime.now(UTC).strftime(self.date_format))
+
+    def parser(self, dtype: Any) -> Callable[[str], Any]:
+        """Return the function that reads a cell of a column of this dtype, and does not raise.
+
+        It returns a value of Python, or None for a cell that is missing or cannot be read.
+        """
+        dropped = self.strip + (_SPACES if self.thousands == " " else self.thousands)
+        # float() would skip an underscore
+        table = str.maketrans({".": "_", self.decimal: "."} | dict.fromkeys(dropped, ""))
+        missing = {"", *map(str.lower, self.missing)}
+
+        def number(text: str) -> float | None:
+            text = text.translate(table)
+            return float(text) if text.isascii() and "_" not in text else None
+
+        known: dict[Any, Callable[[str], Any]] = {
+            pl.Float64: number,
+            pl.Date: lambda text: self._moment(text).date(),
+            pl.Datetime: self._moment,
+            pl.Duration: duration,
+            pl.String: str,
+        }
+        read = known[dtype.base_type()]
+
+        def parse(text: str) -> Any:
+            text = text.strip()
+            try:
+                return None if text.lower() in missing else read(text)
+            except (ValueError, OverflowError):  # such as a time before year 1 in UTC
+                return None
+
+        return parse
+
+    def _moment(self, text: str) -> datetime:
+        """Return a time in UTC, without a zone."""
+        if self.date_format is None:
+            found = datetime.fromisoformat(text)
+        else:
+            found = datetime.strptime(text, self.date_format)
+        return found if found.tzinfo is None else found.astimezone(UTC).replace(tzinfo=None)
+
+
+# The rest of a file as a frame, and a text of each column that has none that can be read
+Read = Callable[[], tuple[Any, dict[str, str]]]
+
+
+@contextmanager
+def opened(
+    path: str, dtypes: Mapping[str, Any], form: Format
+) -> Iterator[tuple[pl.DataFrame, Read]]:
+    """Open a file, whose header or schema must have these columns; no record is read yet.
+
+    It gives a frame with a row of nulls, and the function that reads the file. That returns a
+    frame, and a text of each column that has texts but none that can be read: these texts are
+    private, and for simulations only.
+
+    Args:
+        path: the file: Parquet if named .parquet, gzipped if named .gz; ``"-"`` is standard input.
+        dtypes: Float64, Date, Datetime, Duration or String for each column of a file of text, in
+            which Parquet has its own.
+        form: how a file of text is written.
+
+    Raises:
+        ValueError: the file has no such column, or is not well-formed.
+    """
+    if path.endswith(".parquet"):
+        frame = pl.scan_parquet(path, glob=False)
+        try:
+            schema = frame.collect_schema()
+        except pl.exceptions.PolarsError:  # its message may show a record
+            raise ValueError(f"{path} is not a Parquet file, or is broken.") from None
+        chosen = {name: pl.nth(_place(name, schema.names())) for name in dtypes}
+        frame = frame.select(**chosen)
+        yield pl.DataFrame([dict.fromkeys(dtypes)], frame.collect_schema()), lambda: (frame, {})
+        return
+    codec = form.encoding + "-sig" * (form.encoding == "utf-8" and not form.no_header)
+    try:
+        binary: Any = sys.stdin.buffer if path == "-" else open(path, "rb")
+        binary = gzip.open(binary) if path.endswith(".gz") else binary
+        with binary, io.TextIOWrapper(binary, codec, errors="replace", newline="") as file:
+            records = _records(file, form)
+            # Without a header, no name and no place depends on a record
+            header = None if form.no_header else next(records, [])
+            places = [_place(name, header) for name in dtypes]
+
+            def read() -> tuple[Any, dict[str, str]]:
+                columns = _columns(records, places, header and len(header), form)
+                return _frame(dict(zip(dtypes, columns, strict=True)), dtypes, form)
+
+            yield pl.DataFrame([dict.fromkeys(dtypes)], dict(dtypes)), read
+    except (EOFError, gzip.BadGzipFile, zlib.error):  # their messages have checksums of the data
+        raise ValueError(f"{path} is not a complete gzip file.") from None
+    except csv.Error:
+        raise ValueError(
+            f"{path} is not well-formed CSV (RFC 4180) with as many cells in each record as in the "
+            "first: correct it, or give --lines, which reads each line as a record."
+        ) from None
+
+
+def _place(name: str, header: list[str] | None) -> int:
+    """Return the place of a column, which may be named without the blanks around its name."""
+    if header is None:
+        if not re.fullmatch("[1-9][0-9]{0,6}", name):
+            raise ValueError(f"with --no-header columns are named 1, 2, 3, ..., got {name!r}.")
+        return int(name) - 1
+    for names, asked in ((header, name), (list(map(str.strip, header)), name.strip())):
+        if names.count(asked) == 1:
+            return names.index(asked)
+    raise ValueError(
+        f"the file must have a column {name!r}, once: give one of {', '.join(header)}, or its "
+        "--delimiter and --encoding."
+    )
+
+
+def _records(file: Iterable[str], form: Format) -> Iterator[list[str]]:
+    lines = (line.removeprefix(_MARK) for line in file) if form.no_header else file
+    if form.delimiter == " ":
+        records: Iterator[list[str]] = map(str.split, lines)
+    elif form.lines:
+        records = (line.rstrip("\r\n").split(form.delimiter) for line in lines)
+    else:
+        records = _well_formed(lines, form.delimiter)
+    return records if form.lines else filter(None, records)
+
+
+def _well_formed(file: Iterable[str], delimiter: str) -> Iterator[list[str]]:
+    """Yield records, of blank lines too; refuse those with a quote in a cell that is not quoted."""
+    mark = re.escape(delimiter)
+    cell = rf'(?:"(?:[^"]++|"")*+"|[^"\r\n{mark}]*+)'
+    well_formed = re.compile(rf"(?:{cell}{mark})*+{cell}\r?\n?")
+    read: list[str] = []
+
+    def lines() -> Iterator[str]:
+        for line in file:
+            read.append(line)
+            yield line
+
+    for record in csv.reader(lines(), delimiter=delimiter, strict=True):
+        text = "".join(read)
+        if '"' in text and not well_formed.fullmatch(text):
+            raise csv.Error
+        read.clear()
+        yield record
+
+
+def _columns(
+    records: Iterator[list[str]], places: list[int], width: int | None, form: Format
+) -> list[tuple[dict[str, int], array[int]]]:
+    """Return the distinct texts of each column, and which of them each record has."""
+    columns: list[tuple[dict[str, int], array[int]]] = [({}, array("i")) for _ in places]
+    known = [(place, *column) for place, column in zip(places, columns, strict=True)]
+    most = max(places) + 1
+    for record in records:
+        width = width or len(record)
+        if len(record) != width and not form.lines:
+            raise csv.Error
+        if len(record) < most:
+            record += [""] * most
+        for place, texts, codes in known:
+            codes.append(texts.setdefault(record[place], len(texts)))
+    return columns
+
+
+def _frame(
+    columns: dict[str, tuple[dict[str, int], array[int]]], dtypes: Mapping[str, Any], form: Format
+) -> tuple[pl.DataFrame, dict[str, str]]:
+    frame, unread = {}, {}
+    for name, (texts, codes) in columns.items():
+        values = pl.Series(map(form.parser(dtypes[name]), texts), dtype=dtypes[name])
+        if values.null_count() == len(values) > 0:
+            unread[name] = next(filter(str.strip, texts), "")
+        frame[name] = values.gather(np.frombuffer(codes, np.int32))
+    return pl.DataFrame(frame), unread
