@@ -1,6 +1,6 @@
 """The command line, ``python -m dpjax``.
 
-It computes medians and quantiles of the columns of a file, a demo and an audit. Input is
+It computes medians and quantiles of the columns of a file, and a demo. Input is
 well-formed CSV (RFC 4180) with any delimiter, gzipped or not, or Parquet (with Polars, DuckDB or
 PyArrow). A file that is not well-formed is refused before any budget is spent; with
 ``--records lines`` each line is a record, whatever it contains. ``--decimal comma`` reads 1,5 as

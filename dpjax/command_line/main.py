@@ -16,8 +16,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line, with ``sys.argv[1:]`` by default.
 
     Returns:
-        The exit code: 0; 2 for a mistake of the user; 1 if the output pipe was closed, or an audit
-        found a loss above its claim.
+        The exit code: 0; 2 for a mistake of the user; 1 if the output pipe was closed.
     """
     try:
         asked = parsed(

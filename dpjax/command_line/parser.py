@@ -64,10 +64,6 @@ _EXAMPLES = {
   dpjax demo
   dpjax demo --datasets 1000 --points 101 --epsilon 2 --neighbors swap
 """,
-    "audit": """
-  dpjax audit
-  dpjax audit --epsilon 0.5 --neighbors swap --draws 1000000 --json
-""",
 }
 _SIMULATION = "Everything printed is a simulation and not a private release."
 _NEIGHBORS = (
@@ -143,12 +139,6 @@ def parser() -> Parser:
     _add_demo_options(
         command("demo", "demo", "Measure private medians of simulated normal data; needs no file.")
     )
-    summary = (
-        "Audit every mechanism: its claim, its exact worst loss over small datasets, and a lower "
-        "bound from draws."
-    )
-    note = "No file is read. The exit code is 1 if an exact loss is above its claim."
-    _add_audit_options(command("audit", "audit", summary, note))
     return top
 
 
@@ -450,7 +440,26 @@ def _add_demo_options(add: Callable[..., Any]) -> None:
         metavar="N",
         help="The number of records in each (default 1001).",
     )
-    _add_experiment_options(add, "Privacy of one draw", "the data and of the draws")
+    add(
+        "--epsilon",
+        type=_positive,
+        default=1.0,
+        metavar="E",
+        help="Privacy of one draw (default 1).",
+    )
+    add(
+        "--neighbors",
+        choices=NEIGHBORS,
+        default="add_remove",
+        help=f"{_NEIGHBORS} The default is add_remove.",
+    )
+    add(
+        "--seed",
+        type=_SEED,
+        default=0,
+        metavar="S",
+        help="Seed of the data and of the draws (default 0).",
+    )
     add(
         "--lower",
         type=_finite,
@@ -465,29 +474,6 @@ def _add_demo_options(add: Callable[..., Any]) -> None:
         metavar="B",
         help="Upper bound of the data (default 10).",
     )
-
-
-def _add_audit_options(add: Callable[..., Any]) -> None:
-    add("--json", action="store_true", help="Print one JSON object instead of the table.")
-    _add_experiment_options(add, "The epsilon of every mechanism", "the draws")
-    add(
-        "--draws",
-        type=_integer(2, 10**8),
-        default=100_000,
-        metavar="N",
-        help="Draws from each dataset of a pair (default 100000).",
-    )
-
-
-def _add_experiment_options(add: Callable[..., Any], epsilon: str, seeded: str) -> None:
-    add("--epsilon", type=_positive, default=1.0, metavar="E", help=f"{epsilon} (default 1).")
-    add(
-        "--neighbors",
-        choices=NEIGHBORS,
-        default="add_remove",
-        help=f"{_NEIGHBORS} The default is add_remove.",
-    )
-    add("--seed", type=_SEED, default=0, metavar="S", help=f"Seed of {seeded} (default 0).")
 
 
 def _number(

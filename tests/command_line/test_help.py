@@ -10,7 +10,7 @@ import pytest
 import dpjax
 from dpjax.command_line.parser import parsed
 
-COMMANDS = ("median", "quantile", "release", "ledger", "demo", "audit")
+COMMANDS = ("median", "quantile", "release", "ledger", "demo")
 
 
 @pytest.fixture

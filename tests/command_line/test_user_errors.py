@@ -189,7 +189,6 @@ def test_mistakes_in_standard_input_name_it(run, stdin):
         ((), "COMMAND"),
         (("mean",), "mean"),
         (("ledger", "file", "--fast"), "--fast"),
-        (("audit", "--draws", 1), "--draws"),
         (("demo", "--datasets", 1), "--datasets"),
         (("demo", "--datasets", 10**5, "--points", 10**5), "too many"),
         (("demo", "--lower", 1, "--upper", -1), "--lower"),
