@@ -11,7 +11,7 @@ import numpy as np
 
 _WIDTH, _HEIGHT = 260, 90  # of an inline plot, in pixels
 TEXT_WIDTH = 100  # the maximal width of a text table, in characters
-_LINES, _CELL = 20, 40  # the maximal rows of a text table, and characters of a cell
+_CELL = 40  # the maximal number of characters of a cell of a text table
 _COLORS = ("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd")
 
 
@@ -65,9 +65,7 @@ class Shown:
         ]
         if rows and min(column.size for column in cells.values()) > rows:
             lines.append(["...", *("" for _ in cells)])
-        table = (
-            [_cells("th", ["", *cells]), *(_cells("td", line) for line in lines)] if rows else []
-        )
+        table = [html_row(["", *cells], "th"), *map(html_row, lines)] if rows else []
         shown = _svg(picture) if picture else ""
         code = f"<code>{escape(repr(self))}</code>"
         return f"<div>{code}<table>{''.join(table)}</table>{shown}</div>"
@@ -85,20 +83,24 @@ class Shown:
         _, picture = self._looks(10)
         if picture is None:
             raise TypeError(f"{type(self).__name__} has no plot.")
-        if axes is None:
-            try:
-                import matplotlib.pyplot as plt
-            except ImportError as error:
-                raise ImportError(
-                    'matplotlib is not installed: pip install "dpjax[notebooks]".'
-                ) from error
-            _, axes = plt.subplots()
+        axes = new_axes(axes)
         for x, y in zip(picture.x, picture.y, strict=True):
             axes.plot(x, y)
         axes.set(xlabel=picture.xlabel, ylabel=picture.ylabel)
         if picture.log:
             axes.set_yscale("log")
         return axes
+
+
+def new_axes(axes: Any = None) -> Any:
+    """Return matplotlib axes, new ones by default."""
+    if axes is not None:
+        return axes
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise ImportError('matplotlib is not installed: pip install "dpjax[notebooks]".') from error
+    return plt.subplots()[1]
 
 
 def index_names(shape: tuple[int, ...], rows: int) -> list[str]:
@@ -110,7 +112,8 @@ def index_names(shape: tuple[int, ...], rows: int) -> list[str]:
     ]
 
 
-def _cells(tag: str, texts: Iterable[str]) -> str:
+def html_row(texts: Iterable[str], tag: str = "td") -> str:
+    """Return a row of an HTML table."""
     return f"<tr>{''.join(f'<{tag}>{escape(text)}</{tag}>' for text in texts)}</tr>"
 
 
@@ -119,7 +122,7 @@ def _number(value: Any) -> str:
 
 
 def text_table(columns: Mapping[str, Sequence[Any]], keys: int = 0) -> str:
-    """Return a text table of the first twenty rows.
+    """Return a text table.
 
     Columns that are too wide follow in further blocks.
     Each block repeats the first ``keys`` columns.
@@ -129,21 +132,16 @@ def text_table(columns: Mapping[str, Sequence[Any]], keys: int = 0) -> str:
     a            1    0.5
     bc          20
     """
-    number = max(map(len, columns.values()), default=0)
     blocks: list[list[list[str]]] = []
     for place, (name, column) in enumerate(columns.items()):
-        cells = padded(
-            name, map(cell_of, column[:_LINES]), any(isinstance(value, str) for value in column)
-        )
+        cells = padded(name, map(cell_of, column), any(isinstance(value, str) for value in column))
         if not blocks or (
             place > keys
             and sum(len(other[0]) + 2 for other in blocks[-1]) + len(cells[0]) > TEXT_WIDTH
         ):
             blocks.append(blocks[0][:keys] if blocks else [])
         blocks[-1].append(cells)
-    return "\n\n".join(map(joined, blocks)) + (
-        f"\n... and {number - _LINES} more rows" if number > _LINES else ""
-    )
+    return "\n\n".join(map(joined, blocks))
 
 
 def padded(name: str, cells: Iterable[str], left: bool) -> list[str]:
@@ -161,11 +159,11 @@ def joined(columns: Iterable[Sequence[str]]) -> str:
 def cell_of(value: Any) -> str:
     """Format a table cell.
 
-    Floats have six digits, None is "", long text is cut, and unprintable text is escaped.
+    Floats have fifteen digits, None is "", long text is cut, and unprintable text is escaped.
     """
     if value is None:
         return ""
-    text = f"{value:.6g}" if isinstance(value, float) else str(value)
+    text = f"{value:.15g}" if isinstance(value, float) else str(value)
     text = text if text.isprintable() else ascii(text)
     return text if len(text) <= _CELL else f"{text[: _CELL - 3]}..."
 

@@ -5,9 +5,7 @@ a dataset and its neighbors (:func:`privacy_loss`, :func:`worst_neighbor`, :func
 training can be tested with canaries, records that are each included by a coin flip: any score that
 distinguishes included canaries from excluded ones gives a lower bound on epsilon
 (:func:`audit_scores` from one run, :func:`roc_lower_bound` and :func:`lower_bound` from many).
-``python -m dpjax audit`` prints, for every mechanism, its claim, the exact worst loss over families
-of small datasets, and the lower bound from draws alone. ``dpjax.bounds`` has lower bounds on
-errors.
+``dpjax.bounds`` has lower bounds on errors.
 """
 
 from __future__ import annotations

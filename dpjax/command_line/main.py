@@ -30,8 +30,12 @@ def main(words: Sequence[str] | None = None) -> int:
     """Run the command line, with ``sys.argv[1:]`` by default.
 
     Returns:
+<<<<<<< HEAD
         The exit code: 0; 2 for a mistake of the user, with nothing spent; 1 if the answer could not
         be printed.
+=======
+        The exit code: 0; 2 for a mistake of the user; 1 if the output pipe was closed.
+>>>>>>> d893ff32ee022d0449d62321f6d3ea9a5899b936
     """
     asked = argparse.Namespace()
     given = sys.argv[1:] if words is None else words

@@ -4,13 +4,13 @@ The rows of a person in a group are combined, and a person counts in few groups.
 
 **Proof.** Let a table have one person more than another one. Rows of different persons are not
 combined before they are counted: the record of a person in a group, and the choice of the person's
-groups (those with most of the person's rows, ties by label), are functions of that person's rows
-and of public numbers alone. So the records of all others are equal in both tables, and the person
-adds at most one record to each of at most ``max_groups`` groups. A mechanism that is epsilon-DP for
-a record of a group draws independently for each group, so that the losses of these groups add up to
-at most ``max_groups`` times epsilon; all other groups have the same distribution. Ranges add up
-likewise, since the groups are drawn independently. Without groups there is one record, and the cost
-is that of one.
+groups (those with most of the person's rows, ties in the public order of the groups, or by label),
+are functions of that person's rows and of public numbers alone. So the records of all others are
+equal in both tables, and the person adds at most one record to each of at most ``max_groups``
+groups. A mechanism that is epsilon-DP for a record of a group draws independently for each group,
+so that the losses of these groups add up to at most ``max_groups`` times epsilon; all other groups
+have the same distribution. Ranges add up likewise, since the groups are drawn independently.
+Without groups there is one record, and the cost is that of one.
 
 **Why rows are rounded before they are added.** A sum of floats depends on their order, and an
 engine's order may depend on other people's rows: then one person could change the records of
@@ -20,17 +20,14 @@ on public numbers only, whose sum is exact in every order (up to 2^32 rows of a 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
 from dpjax import checks
-from dpjax.accounting.composition import Composition
-from dpjax.accounting.guarantee import Guarantee
 from dpjax.release import Count, DistinctCount, Statistic
-from dpjax.release.grid import Multiples
+from dpjax.release.grid import Multiples, kind_of
 
 PerUnit = Literal["mean", "sum", "min", "max", "count"]
 _BITS = 31  # the number of bits of the integer of a row
@@ -50,24 +47,13 @@ class Rounding(NamedTuple):
     bits: int
     offset: float
 
-    def integers(self, values: np.ndarray) -> np.ndarray:
-        """Return the integers of values, which must not be NaN, int64."""
+    def read(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the integers of values, int64, and which values are numbers."""
+        present = ~np.isnan(values)
         with np.errstate(over="ignore"):
-            cells = np.clip(values * self.times / self.over, self.low, self.high) * 2.0**self.bits
-        return (np.floor(cells + 0.5) - self.offset * 2.0**self.bits).astype(np.int64)
-
-
-def cells_of(grid: Multiples) -> Rounding:
-    """Return the rounding of single records to the cells of a grid."""
-    end = grid.start + grid.size - 1
-    return Rounding(
-        float(grid.resolution.denominator),
-        float(grid.resolution.numerator),
-        grid.start,
-        end,
-        0,
-        grid.start,
-    )
+            cells = np.where(present, values, 0) * self.times / self.over
+        cells = np.clip(cells, self.low, self.high) * 2.0**self.bits
+        return (np.floor(cells + 0.5) - self.offset * 2.0**self.bits).astype(np.int64), present
 
 
 @dataclass(frozen=True)
@@ -94,28 +80,25 @@ class Persons:
     def rule(self, statistic: Statistic) -> PerUnit:
         """Return how the rows of a person are combined for this statistic.
 
-        Raise if that is undefined.
+        Raises:
+            ValueError: if that is undefined.
         """
         if isinstance(statistic, Count):  # counts persons, whatever their values are
             return "max"
-        grid: Any = getattr(statistic, "records_grid", None)
-        on_multiples = isinstance(grid, Multiples) and not isinstance(statistic, DistinctCount)
-        if self.per_unit is None and not on_multiples:
+        grid, name = grid_of_records(statistic), type(statistic).__name__
+        rule = self.per_unit or ("min" if grid is None else "mean")
+        if grid is None and self.per_unit not in ("min", "max"):
             raise ValueError(
-                f"{type(statistic).__name__} with unit= needs per_unit='min' or 'max', which keep "
-                "one of a person's values."
+                f"{name} with unit= takes per_unit='min' or 'max', which keep one of a person's "
+                "values: other rules need a resolution."
             )
-        rule = self.per_unit or "mean"
-        if not on_multiples and rule not in ("min", "max"):
+        kind = kind_of(getattr(statistic, "lower", None))
+        if kind is not None and (rule == "count" or (rule == "sum" and kind != "Duration")):
             raise ValueError(
-                f"per_unit={rule!r} needs a statistic with a resolution: "
-                f"{type(statistic).__name__} takes 'min' or 'max'."
+                f"per_unit={rule!r} is not a {kind.lower()}: use 'mean', 'min' or 'max'."
             )
-        if (
-            rule == "sum"
-            and on_multiples
-            and max(abs(grid.start), abs(grid.start + grid.size - 1)) >= 2**_BITS
-        ):
+        far = 0 if grid is None else max(abs(grid.start), abs(grid.start + grid.size - 1))
+        if rule == "sum" and far >= 2**_BITS:
             raise ValueError(
                 "per_unit='sum' needs bounds within 2^31 multiples of the resolution: use a "
                 "coarser resolution."
@@ -123,95 +106,41 @@ class Persons:
         return rule
 
 
+def grid_of_records(statistic: Statistic) -> Multiples | None:
+    """Return the multiples that a statistic rounds records to; None if it does not."""
+    grid = getattr(statistic, "records_grid", None)
+    return (
+        grid if isinstance(grid, Multiples) and not isinstance(statistic, DistinctCount) else None
+    )
+
+
 def rows_of(grid: Multiples, rule: PerUnit) -> Rounding:
     """Return the rounding of a row before the rows of a person are combined."""
-    cells = cells_of(grid)
-    if rule == "mean":
-        return cells._replace(bits=_BITS - (grid.size - 1).bit_length())
+    times, over = float(grid.resolution.denominator), float(grid.resolution.numerator)
+    end = grid.start + grid.size - 1
     if rule == "sum":
-        most = max(abs(cells.low), abs(cells.high), 1)
-        return cells._replace(low=-most, high=most, bits=_BITS - int(most).bit_length(), offset=0)
-    return cells
-
-
-def together(
-    values: np.ndarray, starts: np.ndarray, rows: np.ndarray, grid: Multiples | None, rule: PerUnit
-) -> np.ndarray:
-    """Return the position of each person's record, int64.
-
-    The rows are sorted by person and rounded by :func:`rows_of`.
-    """
-    if grid is None or rule in ("min", "max"):
-        return (np.minimum if rule == "min" else np.maximum).reduceat(values, starts)
-    if rule == "count":
-        return cells_of(grid).integers(rows.astype(np.float64))
-    return finished(np.add.reduceat(values, starts), rows, grid, rule)
+        most = max(abs(grid.start), abs(end), 1)
+        return Rounding(times, over, -most, most, _BITS - most.bit_length(), 0)
+    bits = _BITS - (grid.size - 1).bit_length() if rule == "mean" else 0
+    return Rounding(times, over, grid.start, end, bits, grid.start)
 
 
 def finished(total: np.ndarray, rows: np.ndarray, grid: Multiples, rule: PerUnit) -> np.ndarray:
-    """Return the positions of the sums or means of persons' rows."""
-    scale = 2.0 ** rows_of(grid, rule).bits
-    if rule == "mean":
-        return np.floor(total.astype(np.float64) / (rows * scale) + 0.5).astype(np.int64)
-    cells = cells_of(grid)
-    cell = np.clip(np.floor(total.astype(np.float64) / scale + 0.5), cells.low, cells.high)
-    return (cell - cells.low).astype(np.int64)
-
-
-def in_few_groups(person: np.ndarray, group: np.ndarray, rows: np.ndarray, most: int) -> np.ndarray:
-    """Return which records are kept, bool.
-
-    Of each person these are the ones in the groups with most rows, with ties broken by group.
+    """Return the position of each person's record, int64.
 
     Args:
-        person: int64 ``(n,)``.
-        group: int64 ``(n,)``, distinct for the records of one person, in the order of the labels.
-        rows: int64 ``(n,)``, the number of rows that each record combines.
-        most: the maximal number of groups that a person counts in.
-
-    >>> in_few_groups(
-    ...     np.array([7, 7, 7, 4]), np.array([2, 0, 1, 0]), np.array([3, 1, 1, 1]), 2
-    ... ).tolist()
-    [True, True, False, True]
+        total: int64 ``(persons,)``, the sum, the least or the largest of a person's rows, rounded
+            by :func:`rows_of`.
+        rows: int64 ``(persons,)``, the number of these rows.
+        grid: of the records.
+        rule: how rows are combined.
     """
-    order = np.lexsort((group, -rows, person))
-    first = np.flatnonzero(np.diff(person[order], prepend=np.int64(-1)) != 0)
-    place = np.arange(len(order)) - np.repeat(first, np.diff(first, append=len(order)))
-    stays = np.zeros(len(order), bool)
-    stays[order[place < most]] = True
-    return stays
-
-
-def persons_of(unit: Any, per_unit: PerUnit | None, max_groups: int) -> Persons | None:
-    """Return how the rows of persons are combined; None if each row is a record."""
-    if unit is None:
-        if per_unit is not None or max_groups != 1:
-            raise ValueError(
-                "per_unit and max_groups need unit, the column that identifies the person."
-            )
-        return None
-    return Persons(unit, per_unit, max_groups)
-
-
-def protecting(guarantee: Guarantee | Composition, persons: Persons | None) -> Any:
-    """Return a guarantee with its unit: a row, or a person."""
-    unit = "row" if persons is None else "person"
-    if isinstance(guarantee, Composition):
-        return Composition(
-            tuple((replace(part, unit=unit), count) for part, count in guarantee.parts)
-        )
-    return replace(guarantee, unit=unit)
-
-
-def costs_of(
-    asked: Mapping[Any, Any], neighbors: str, persons: Persons | None
-) -> dict[tuple[Any, float], Guarantee]:
-    """Return the cost of the draws from each column at each epsilon, over all groups."""
-    times = 1 if persons is None else persons.max_groups
-    return {
-        (column, float(epsilon)): protecting(
-            own.statistic.cost(epsilon, own.draws * times, neighbors, own.mechanism), persons
-        )
-        for column, own in asked.items()
-        for epsilon in own.epsilons
-    }
+    cells, scale = rows_of(grid, "min"), 2.0 ** rows_of(grid, rule).bits
+    if rule == "count":
+        return cells.read(rows.astype(np.float64))[0]
+    if rule == "mean":
+        return np.floor(total / (rows * scale) + 0.5).astype(np.int64)
+    if rule == "sum":
+        nearest = np.clip(np.floor(total / scale + 0.5), cells.low, cells.high)
+        return (nearest - cells.low).astype(np.int64)
+    return total

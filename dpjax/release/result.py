@@ -79,9 +79,10 @@ class Release(Shown):
             for draw in range(self.draws)
             for k in range(table.shape[-1])
         ]
-        columns: dict[str, Any] = dict(
-            zip(names, np.moveaxis(table, -1, 1).reshape(len(names), -1)[: 2 * rows], strict=False)
-        )
+        shown = np.moveaxis(table, -1, 1).reshape(len(names), -1)[: 2 * rows].tolist()
+        columns: dict[str, Any] = {
+            name: list(map(_shown, draws)) for name, draws in zip(names, shown, strict=False)
+        }
         return columns | ({"...": [""] * table.shape[1]} if len(names) > 2 * rows else {}), None
 
     def _row_names(self, rows: int) -> list[str]:

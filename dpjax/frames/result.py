@@ -1,0 +1,104 @@
+"""Results: a frame with a row for each group, column, draw and level, and what it costs."""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from dpjax.accounting.guarantee import Guarantee
+from dpjax.display import TEXT_WIDTH, cell_of, html_row, new_axes, text_table
+
+if TYPE_CHECKING:
+    import polars
+
+# All columns but those of the labels
+ORDER = (
+    *("noisy_size", "probability_kept", "column", "statistic", "quantile", "draw", "records"),
+    *("missing", "value", "simulated", "mean_abs_error", "lower95", "upper95", "released"),
+    "epsilon",
+)
+_FIRST = ("records", "released")  # columns before these identify a row
+_INEXACT = ("mean_abs_error", "probability_kept")  # all others are values of a grid, or counts
+
+
+@dataclass(frozen=True, repr=False)
+class FrameResult:
+    """The result of a release or a simulation of a table.
+
+    Its repr is a table of at most twenty rows, the guarantee and the note.
+
+    Attributes:
+        frame: of the library of the input if that is pandas, PyArrow, DuckDB or Ibis, else of
+            Polars.
+        rows: the same, always as a frame of Polars.
+        guarantee: the total cost.
+        note: a sentence on records at the bounds of a simulation; or empty.
+
+    >>> import pytest  # Polars may not be installed
+    >>> polars = pytest.importorskip("polars")
+    >>> from dpjax import frames, release
+    >>> median = release.Median(lower=0, upper=9, resolution=1)
+    >>> x = polars.DataFrame({"x": range(9)})
+    >>> found = frames.simulate(0, x, {"x": median}, epsilon=1.0, neighbors="swap")
+    >>> found.rows["value"].to_list(), found.guarantee.epsilon
+    ([4], 1.0)
+    """
+
+    frame: Any
+    rows: polars.DataFrame
+    guarantee: Guarantee
+    note: str = ""
+
+    def table(self, rows: int | None = 20) -> str:
+        """Return rows as text, with all digits that the resolution has; None for all rows."""
+        names = self.rows.columns
+        keys = min(names.index(name) for name in _FIRST if name in names)
+        left = 0 if rows is None else max(len(self.rows) - rows, 0)
+        more = f"\n... and {left} more rows" if left else ""
+        return text_table(self._cells(rows), keys) + more
+
+    def plot(self, axes: Any = None) -> Any:
+        """Plot the draws of each group with matplotlib, and return the axes.
+
+        A simulation has error bars, the central intervals of 95 % of the draws.
+
+        Args:
+            axes: matplotlib axes to draw on; by default new ones.
+
+        Raises:
+            ImportError: matplotlib is not installed.
+        """
+        axes, names = new_axes(axes), self.rows.columns
+        drawn = "released" if "released" in names else "simulated"
+        labels = [name for name in names if name not in ORDER]
+        what = [name for name in ("column", "statistic", "quantile") if name in names]
+        for curve, rows in self.rows.group_by(what, maintain_order=True):
+            groups = [", ".join(map(cell_of, label)) for label in rows.select(labels).rows()]
+            groups = groups or [""] * len(rows)
+            (points,) = axes.plot(groups, rows[drawn], "o", label=" ".join(map(cell_of, curve)))
+            if drawn == "simulated":
+                color = points.get_color()
+                axes.vlines(groups, rows["lower95"], rows["upper95"], color=color)
+        axes.set(xlabel=", ".join(labels), ylabel=drawn)
+        axes.legend()
+        return axes
+
+    def _cells(self, rows: int | None) -> dict[str, list[Any]]:
+        shown = self.rows if rows is None else self.rows.head(rows)
+        cells = {name: shown[name].to_list() for name in shown.columns}
+        for name in set(_INEXACT) & set(cells):
+            if shown.schema[name].is_float():
+                cells[name] = [None if x is None else float(f"{x:.5g}") for x in cells[name]]
+        return cells
+
+    def __repr__(self) -> str:
+        below = (textwrap.fill(line, TEXT_WIDTH) for line in (str(self.guarantee), self.note))
+        return "\n".join([self.table(), *filter(None, below)])
+
+    def _repr_html_(self) -> str:
+        cells = self._cells(20)
+        lines = [list(cells), *(map(cell_of, row) for row in zip(*cells.values(), strict=True))]
+        below = "".join(f"<p>{escape(text)}</p>" for text in (str(self.guarantee), self.note))
+        return f"<table>{''.join(map(html_row, lines))}</table>{below}"

@@ -1,0 +1,458 @@
+"""Releases and simulations of statistics of a table's columns, by groups.
+
+They are one run, which differs only in how it draws.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
+from fractions import Fraction
+from functools import partial, reduce
+from importlib import import_module
+from operator import add
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dpjax import checks
+from dpjax.accounting.guarantee import Guarantee
+from dpjax.accounting.ledger import Budget, charge
+from dpjax.checks import Neighbors
+from dpjax.frames.persons import Persons, PerUnit, grid_of_records
+from dpjax.frames.private_groups import PrivateGroups
+from dpjax.frames.result import ORDER, FrameResult
+from dpjax.release import (
+    Count,
+    Counts,
+    DistinctCount,
+    Histogram,
+    Maximum,
+    NonnegativeSum,
+    Quantile,
+    Quantiles,
+    Statistic,
+    Sum,
+)
+from dpjax.release.exponentials import exact_epsilon
+
+MEASURED = 1000  # the number of draws for the error bars of several quantiles
+BOUND_SHARE = 0.25  # the least share of records at a bound that is reported
+_OF_NOBODY = (Count, DistinctCount, NonnegativeSum, Sum)  # statistics that are 0 without records
+Columns = Mapping[Any, Statistic | Sequence[Statistic]]
+
+
+def release(
+    frame: Any,
+    columns: Columns,
+    *,
+    epsilon: float | Fraction,
+    neighbors: Neighbors,
+    by: Any = (),
+    groups: Iterable[Any] | PrivateGroups | None = None,
+    unit: Any = None,
+    per_unit: PerUnit | None = None,
+    max_groups: int = 1,
+    draws: int = 1,
+    mechanism: str | None = None,
+    budget: Budget | None = None,
+) -> FrameResult:
+    """Release statistics of columns of a frame for every group, drawn exactly.
+
+    Args:
+        frame: a frame of pandas, Polars (eager or lazy), PyArrow or Dask, a DuckDB relation, or a
+            table of Ibis (but not of SQLite, whose columns hold values of any type) or PySpark.
+            Without ``unit`` each row is the record of one person.
+        columns: a mapping of names of columns to statistics of :mod:`dpjax.release`, one or a list
+            each. Every statistic costs epsilon.
+        epsilon: the privacy loss of one draw of one statistic, from 2^-30 to 64.
+        neighbors: ``"add_remove"``, or without ``by`` also ``"swap"``.
+        by: the column of group labels, or a list of several.
+        groups: with ``by``, the public labels (tuples for several columns), whether they occur in
+            the frame or not. They must be known without the data: labels that are read from the
+            data are not public. Or :class:`PrivateGroups`.
+        unit: the column that identifies the person. All rows of a person in a group are combined
+            into one record, and the guarantee is for a person with all rows. Rows without a person
+            are left out.
+        per_unit: how these rows are combined: the ``"mean"`` (default), ``"sum"``, ``"min"`` or
+            ``"max"`` of their values, or their ``"count"``. Rows without a value are left out. A
+            statistic without a resolution takes ``"min"`` or ``"max"``.
+        max_groups: the maximal number of groups that a person counts in: those with most of the
+            person's rows, ties by the order of ``groups``, or by label. Each costs epsilon, but no
+            more than there are public groups.
+        draws: the number of draws, each of which costs epsilon.
+        mechanism: for statistics with a choice, one of their ``mechanisms``.
+        budget: a :class:`dpjax.accounting.PrivacyFilter` or :class:`dpjax.accounting.Ledger`,
+            charged before anything is drawn.
+
+    Returns:
+        A :class:`FrameResult`, whose frame has the columns ``by``, ``noisy_size`` (for private
+        groups), ``column``, ``statistic`` (where a column has several), ``quantile`` (for
+        quantiles), ``draw`` (for ``draws`` above 1), ``released``, and ``epsilon``, of one draw
+        (for several quantiles, of all of them together).
+
+    Raises:
+        BudgetExceeded: the cost exceeds the remaining budget; nothing was drawn or charged.
+        ImportError: the extra ``frames`` is not installed.
+        TypeError: an argument is of the wrong kind, or a column has a dtype that its statistic does
+            not take.
+        ValueError: a column does not exist, only one of ``groups`` and ``by`` is given, ``by`` is
+            given under swap, a column cannot hold a label, or a public parameter is out of range.
+            Records never raise.
+        RuntimeError: an engine cannot compute the frame, such as the scan of a file that is not
+            well-formed. The message does not say why, as that may depend on the records.
+
+    Privacy:
+        As ``guarantee`` states, for a row that is added or removed, or replaced; with ``unit`` for
+        a person with all rows, by the proof in ``persons``: a person changes at most one record in
+        each of ``max_groups`` groups. Public: names and dtypes of columns, the groups, and all
+        options; private groups that are kept are released. See :mod:`dpjax.release` for what is
+        not covered.
+
+    References:
+        McSherry (2009), Theorem 4: groups share no record, so all of them cost as much as one.
+
+    >>> import pytest  # Polars may not be installed
+    >>> polars = pytest.importorskip("polars")
+    >>> from dpjax.release import Median
+    >>> people = polars.DataFrame({"region": ["north"] * 40 + ["south"] * 30, "age": [34, 51] * 35})
+    >>> regions = {"by": "region", "groups": ["north", "south", "west"]}
+    >>> ages = {"age": Median(lower=0, upper=120, resolution=1)}
+    >>> found = release(people, ages, **regions, epsilon=1.0, neighbors="add_remove")
+    >>> found.frame[["region", "released"]].shape
+    (3, 2)
+    >>> print(found.guarantee)
+    1-DP and 1-bounded-range under add_remove neighbors, for a row
+    """
+    options = _options(by, groups, unit, per_unit, max_groups, neighbors, epsilon, draws, mechanism)
+    return _run(frame, columns, options, _released, budget)
+
+
+def simulate(
+    seed: int,
+    frame: Any,
+    columns: Columns,
+    *,
+    epsilon: float | Fraction,
+    neighbors: Neighbors,
+    by: Any = (),
+    groups: Iterable[Any] | PrivateGroups | None = None,
+    unit: Any = None,
+    per_unit: PerUnit | None = None,
+    max_groups: int = 1,
+    draws: int = 1,
+    mechanism: str | None = None,
+) -> FrameResult:
+    """Draw from a seed what a release draws, with exact error bars, to plan it.
+
+    Args:
+        seed: of the draws, an integer.
+        frame: this and all other arguments are those of :func:`release`.
+        columns: as for a release.
+        epsilon: as for a release.
+        neighbors: as for a release.
+        by: as for a release.
+        groups: as for a release; None for all groups in the data.
+        unit: as for a release.
+        per_unit: as for a release.
+        max_groups: as for a release.
+        draws: as for a release.
+        mechanism: as for a release.
+
+    Returns:
+        A :class:`FrameResult`, whose frame has the columns ``by``, ``probability_kept`` (for
+        private groups), ``column``, ``statistic`` (where a column has several), ``quantile`` (for
+        quantiles), ``draw`` (for ``draws`` above 1), ``records`` (with ``unit``, persons) and
+        ``missing`` (rows without a value), ``value`` (the statistic; empty where a group without
+        records has none), ``simulated``, ``mean_abs_error``, ``lower95`` and ``upper95`` (the
+        central interval of 95 % of the draws), and ``epsilon``, of one draw. Error bars are exact;
+        those of several quantiles are measured on 1000 draws. ``guarantee`` is what the release
+        would cost; ``note`` says where many records are at or beyond a bound.
+
+    Raises:
+        ImportError: as for a release.
+        TypeError: as for a release.
+        ValueError: as for a release, but groups may be left out.
+
+    Privacy:
+        Not private: this is a simulation. The results are functions of the data, and draws come
+        from a seed.
+
+    >>> import pytest  # Polars may not be installed
+    >>> polars = pytest.importorskip("polars")
+    >>> from dpjax.release import Median
+    >>> people = polars.DataFrame({"region": ["north"] * 40 + ["south"] * 30, "age": [34, 51] * 35})
+    >>> ages = {"age": Median(lower=0, upper=120, resolution=1)}
+    >>> found = simulate(0, people, ages, by="region", epsilon=1.0, neighbors="add_remove").frame
+    >>> found[["region", "records", "value"]].rows()
+    [('north', 40, 34), ('south', 30, 34)]
+    """
+    generator = np.random.default_rng(checks.static_integer("seed", seed, 0))
+    options = _options(by, groups, unit, per_unit, max_groups, neighbors, epsilon, draws, mechanism)
+
+    return _run(frame, columns, options, partial(_simulated, generator))
+
+
+class _Asked(NamedTuple):
+    """A statistic of a column.
+
+    Attributes:
+        name: of the column.
+        statistic: its statistic.
+        mechanism: the name of its mechanism, or None for the default.
+        several: whether the column has several statistics.
+        levels: the levels of quantiles; empty for other statistics.
+    """
+
+    name: Any
+    statistic: Any
+    mechanism: str | None
+    several: bool
+    levels: Sequence[float]
+
+
+class _Options(NamedTuple):
+    """The options of a run, checked.
+
+    Attributes:
+        by: the columns of the groups.
+        groups: public labels, or private groups, or None.
+        persons: who is protected; None for a row.
+        neighbors: the relation of neighbors.
+        epsilon: exact, of one draw.
+        draws: the number of draws.
+        mechanism: the name of a mechanism, or None.
+    """
+
+    by: Sequence[Any]
+    groups: Sequence[Any] | PrivateGroups | None
+    persons: Persons | None
+    neighbors: Neighbors
+    epsilon: Fraction
+    draws: int
+    mechanism: str | None
+
+
+Draw = Callable[[_Asked, Counts, np.ndarray, _Options], dict[str, np.ndarray]]
+
+
+def _options(
+    by: Any,
+    groups: Any,
+    unit: Any,
+    per_unit: PerUnit | None,
+    max_groups: int,
+    neighbors: Neighbors,
+    epsilon: float | Fraction,
+    draws: int,
+    mechanism: str | None,
+) -> _Options:
+    by = list(by) if isinstance(by, list | tuple) else [] if by is None else [by]
+    if wrong := [name for name in by if name in ORDER]:
+        raise ValueError(
+            f"by must not be {wrong[0]!r}, which is a column of the result: rename the column."
+        )
+    checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
+    if by and neighbors == "swap":
+        raise ValueError(
+            "by needs neighbors='add_remove': a replaced record can move from one group to another."
+        )
+    if groups is not None and not by:
+        raise ValueError("groups needs by, the column of the group labels.")
+    if isinstance(groups, str | bytes):
+        raise TypeError(f"groups must be a list of labels, such as [{groups!r}].")
+    most = checks.static_integer("max_groups", max_groups, 1)
+    if unit is None and (per_unit is not None or most != 1):
+        raise ValueError("per_unit and max_groups need unit, the column of the person.")
+    if most != 1 and not by:
+        raise ValueError("max_groups needs by: without groups a person counts once.")
+    if isinstance(groups, PrivateGroups):
+        groups = replace(groups, max_groups=most)
+    elif groups is not None:
+        groups = list(groups)
+        most = max(min(most, len(groups)), 1)  # nobody is in more groups than there are
+    persons = None if unit is None else Persons(unit, per_unit, most)
+    number = checks.static_integer("draws", draws, 1)
+    return _Options(by, groups, persons, neighbors, exact_epsilon(epsilon), number, mechanism)
+
+
+def _asked(columns: Columns, options: _Options) -> list[_Asked]:
+    """Return the statistics of all columns, whose public parameters are checked."""
+    example = "such as {'age': dpjax.release.Median(lower=0, upper=120, resolution=1)}"
+    if not isinstance(columns, Mapping) or not columns:
+        raise TypeError(
+            f"columns must be a mapping of names of columns to statistics, {example}, got "
+            f"{type(columns).__name__}; the frame is the argument before it."
+        )
+    asked = []
+    for name, given in columns.items():
+        statistics = given if isinstance(given, list | tuple) else [given]
+        for each in statistics or [None]:
+            if not isinstance(each, Statistic) or isinstance(each, Histogram):
+                raise TypeError(
+                    f"column {name!r} needs a statistic with one value, or a list of them, "
+                    f"{example}, got {each!r}."
+                )
+            levels: Any = [each.q] if isinstance(each, Quantile) else getattr(each, "levels", ())
+            shown = [float(Fraction(level)) for level in levels]
+            asked.append(_Asked(name, each, options.mechanism, len(statistics) > 1, shown))
+    if choice := [each for each in asked if each.statistic.mechanisms]:
+        asked = [each if each in choice else each._replace(mechanism=None) for each in asked]
+    nobody = Counts.of_rows([], [], [], groups=0)
+    for each in asked:
+        chosen = each.statistic.checked(options.neighbors, each.mechanism)
+        each.statistic.check(nobody, options.epsilon, options.neighbors, chosen)
+        if options.persons is not None:
+            options.persons.rule(each.statistic)
+    return asked
+
+
+def _run(
+    frame: Any, columns: Columns, options: _Options, draw: Draw, budget: Budget | None = None
+) -> FrameResult:
+    by, groups, releasing = options.by, options.groups, draw is _released
+    if releasing and (groups is None) != (not by):
+        raise ValueError(
+            "by and groups must be given together: groups are public labels, or "
+            "PrivateGroups(epsilon=..., delta=...)."
+        )
+    asked, tables, more = _asked(columns, options), _tables(), {}
+    table = tables.Table(frame, [each[:2] for each in asked], by, options.persons)
+    cost, what = _cost(asked, options), _said(asked, options)
+    if isinstance(groups, PrivateGroups):
+        sizes = table.find(bounded=True)
+        charge(budget, cost, what)
+        if releasing:
+            kept, more["noisy_size"] = groups.release(sizes)
+            table.keep(kept)
+        else:
+            more["probability_kept"] = groups.probability_kept(sizes)
+    elif groups is not None:
+        table.name(groups)
+    elif by:
+        table.find(bounded=False)
+    counts = [table.counts(*each[:2], options.neighbors) for each in asked]
+    if not isinstance(groups, PrivateGroups):
+        for each, (known, _) in zip(asked, counts, strict=True):
+            _check_counts(each, known, options)
+        charge(budget, cost, what)
+    parts, notes = [], []
+    for each, (known, missing) in zip(asked, counts, strict=True):
+        found = draw(each, known, missing, options)
+        parts.append(tables.results(table, each, options.draws, found, more))
+        if not releasing and (share := _share_at_bounds(each.statistic, known)) >= BOUND_SHARE:
+            notes.append(
+                f"{100 * share:.0f} % of the records of {each.name} are at or beyond a bound, and "
+                "count as that bound: are the bounds wide enough?"
+            )
+    rows = tables.together(parts, float(options.epsilon))
+    return FrameResult(tables.in_library(rows, frame, by), rows, cost, " ".join(notes))
+
+
+def _tables() -> Any:
+    try:
+        return import_module("dpjax.frames.tables")
+    except ImportError as error:
+        raise ImportError(
+            "dpjax.frames needs narwhals, Polars and PyArrow: pip install 'dpjax[frames]'."
+        ) from error
+
+
+def _cost(asked: Sequence[_Asked], options: _Options) -> Guarantee:
+    """Return the guarantee of all draws from all columns and groups together."""
+    persons, groups = options.persons, options.groups
+    draws = options.draws * (1 if persons is None else persons.max_groups)
+    costs = [groups.guarantee] if isinstance(groups, PrivateGroups) else []
+    costs += [
+        each.statistic.cost(options.epsilon, draws, options.neighbors, each.mechanism)
+        for each in asked
+    ]
+    total: Any = reduce(add, costs)
+    total = total if len(costs) == 1 else total.guarantee()
+    return replace(total, unit="row" if persons is None else "person")
+
+
+def _said(asked: Sequence[_Asked], options: _Options) -> dict[str, Any]:
+    """Return the description of the release that a budget records; all of it is public."""
+    columns: dict[str, list[Any]] = {}
+    for each in asked:
+        columns.setdefault(str(each.name), []).append(each.statistic.to_dict())
+    groups, by = options.groups, options.by
+    groups = asdict(groups) if isinstance(groups, PrivateGroups) else groups
+    return {
+        "columns": {name: one[0] if len(one) == 1 else one for name, one in columns.items()},
+        "draws": options.draws,
+        **({"by": by[0] if len(by) == 1 else by, "groups": groups} if by else {}),
+        **({} if options.persons is None else asdict(options.persons)),
+    }
+
+
+def _check_counts(asked: _Asked, counts: Counts, options: _Options) -> None:
+    """Raise for what is wrong with the number of records under swap, which is public."""
+    if options.neighbors == "swap" and not counts.totals.any():
+        raise ValueError(
+            "frame must have records under swap neighbors, where their number is public, but has "
+            "none."
+        )
+    chosen = asked.statistic.checked(options.neighbors, asked.mechanism)
+    asked.statistic.check(counts, options.epsilon, options.neighbors, chosen)
+
+
+def _released(
+    asked: _Asked, counts: Counts, missing: np.ndarray, options: _Options
+) -> dict[str, np.ndarray]:
+    """Return exact draws ``(draws, groups, levels)``, and nothing else about the data."""
+    how: Any = {"mechanism": asked.mechanism, "draws": options.draws}
+    drawn = asked.statistic.release(counts, options.epsilon, options.neighbors, **how)
+    return {"released": drawn.values.reshape(options.draws, counts.groups, _levels(asked))}
+
+
+def _simulated(
+    generator: np.random.Generator,
+    asked: _Asked,
+    counts: Counts,
+    missing: np.ndarray,
+    options: _Options,
+) -> dict[str, np.ndarray]:
+    """Return draws of what a release draws, with the error and the interval of a draw."""
+    statistic, draws, of = asked.statistic, options.draws, (options.epsilon, options.neighbors)
+    if isinstance(statistic, Quantiles):
+        center = statistic.value(counts)
+        many = statistic.sample(generator, MEASURED + draws, counts, *of)
+        drawn, many = many[:draws], many[draws:]
+        error = np.mean(np.abs(many - center), axis=0)
+        ends = np.quantile(many, [0.025, 0.975], axis=0, method="inverted_cdf")
+    else:
+        found = statistic.distribution(counts, *of, mechanism=asked.mechanism)
+        shifted = isinstance(statistic, Maximum | NonnegativeSum | DistinctCount)
+        center = statistic.value(counts) if shifted else found.value
+        drawn, error, ends = (
+            found.sample(generator, (draws,)),
+            found.mean_abs_error(center),
+            found.interval(0.95),
+        )
+    shape = 1, counts.groups, _levels(asked)
+    nothing = (counts.totals == 0)[:, None] & (not isinstance(statistic, _OF_NOBODY))
+    return {
+        "records": counts.totals[None, :, None],
+        "missing": missing[None, :, None],
+        "value": np.where(nothing, np.nan, np.reshape(center, shape)),
+        "simulated": np.reshape(drawn, (draws, *shape[1:])),
+        "mean_abs_error": np.where(nothing, np.nan, np.reshape(error, shape)),
+        "lower95": np.reshape(ends[0], shape),
+        "upper95": np.reshape(ends[1], shape),
+    }
+
+
+def _levels(asked: _Asked) -> int:
+    return max(len(asked.levels), 1)
+
+
+def _share_at_bounds(statistic: Any, counts: Counts) -> float:
+    """Return the share of the records at or beyond a bound, 0 for statistics without bounds."""
+    grid = grid_of_records(statistic)
+    if grid is None or "lower" not in vars(statistic):
+        return 0.0
+    at_bound = (counts.values == 0) | (counts.values == grid.size - 1)
+    share: float = counts.counts[at_bound].sum() / max(counts.counts.sum(), 1)
+    return share
