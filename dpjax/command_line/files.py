@@ -21,15 +21,16 @@ from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from dpjax.command_line.options import duration
+from dpjax.command_line.options import duration, value
 
 csv.field_size_limit(2**31 - 1)  # so that no record is too long
+_ENCODINGS = re.compile(r"utf-8|ascii|latin-1|(iso-?8859-|(cp|windows-)125)\d\d?|koi8-[ru]")
 _MARK = "\N{ZERO WIDTH NO-BREAK SPACE}"  # the byte order mark, decoded
 _SPACES = " \N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}\N{THIN SPACE}"
 
@@ -65,9 +66,19 @@ class Format:
     missing: Collection[str] = ()
 
     def __post_init__(self) -> None:
-        """Raise ``ValueError`` for what would make every cell missing, or another number."""
-        if self.thousands == self.decimal:
-            raise ValueError(f"--decimal and --thousands are both {self.decimal!r}: change one.")
+        """Raise ``ValueError`` for a format that cannot be read."""
+        if len(self.delimiter) != 1 or self.delimiter in '"\r\n':
+            raise ValueError(f"--delimiter must be one character, got {self.delimiter!r}.")
+        if self.decimal not in (".", ",") or self.decimal == self.thousands:
+            raise ValueError(
+                f"--decimal must be point or comma, and --thousands another mark, got "
+                f"{self.decimal!r} and {self.thousands!r}."
+            )
+        if not _ENCODINGS.fullmatch(self.encoding):
+            raise ValueError(
+                "--encoding must be utf-8, ascii, latin-1, iso-8859-1 to -16, windows-1250 to "
+                f"-1258, koi8-r or koi8-u, got {self.encoding!r}: convert the file to UTF-8."
+            )
         if self.date_format is not None:
             self._moment(datetime.now(UTC).strftime(self.date_format))
 
@@ -85,7 +96,7 @@ class Format:
             text = text.translate(table)
             return float(text) if text.isascii() and "_" not in text else None
 
-        known: dict[Any, Callable[[str], Any]] = {
+        known: dict[Any, Any] = {
             pl.Float64: number,
             pl.Date: lambda text: self._moment(text).date(),
             pl.Datetime: self._moment,
@@ -112,19 +123,15 @@ class Format:
         return found if found.tzinfo is None else found.astimezone(UTC).replace(tzinfo=None)
 
 
-# The rest of a file as a frame, and a text of each column that has none that can be read
-Read = Callable[[], tuple[Any, dict[str, str]]]
-
-
 @contextmanager
 def opened(
     path: str, dtypes: Mapping[str, Any], form: Format
-) -> Iterator[tuple[pl.DataFrame, Read]]:
+) -> Iterator[tuple[pl.DataFrame, Any]]:
     """Open a file, whose header or schema must have these columns; no record is read yet.
 
     It gives a frame with a row of nulls, and the function that reads the file. That returns a
-    frame, and a text of each column that has texts but none that can be read: these texts are
-    private, and for simulations only.
+    frame, and a sentence on each column of which no cell can be read: these sentences show cells,
+    and are for simulations only.
 
     Args:
         path: the file: Parquet if named .parquet, gzipped if named .gz; ``"-"`` is standard input.
@@ -143,7 +150,7 @@ def opened(
             raise ValueError(f"{path} is not a Parquet file, or is broken.") from None
         chosen = {name: pl.nth(_place(name, schema.names())) for name in dtypes}
         frame = frame.select(**chosen)
-        yield pl.DataFrame([dict.fromkeys(dtypes)], frame.collect_schema()), lambda: (frame, {})
+        yield pl.DataFrame([dict.fromkeys(dtypes)], frame.collect_schema()), lambda: (frame, [])
         return
     codec = form.encoding + "-sig" * (form.encoding == "utf-8" and not form.no_header)
     try:
@@ -151,15 +158,15 @@ def opened(
         binary = gzip.open(binary) if path.endswith(".gz") else binary
         with binary, io.TextIOWrapper(binary, codec, errors="replace", newline="") as file:
             records = _records(file, form)
-            # Without a header, no name and no place depends on a record
-            header = None if form.no_header else next(records, [])
-            places = [_place(name, header) for name in dtypes]
-
-            def read() -> tuple[Any, dict[str, str]]:
-                columns = _columns(records, places, header and len(header), form)
-                return _frame(dict(zip(dtypes, columns, strict=True)), dtypes, form)
-
-            yield pl.DataFrame([dict.fromkeys(dtypes)], dict(dtypes)), read
+            # Without a header, neither names nor places depend on a record
+            header = map(str, range(1, 10_000)) if form.no_header else next(records, [])
+            names = [name.strip() for name in header]
+            places = [_place(name.strip(), names) for name in dtypes]
+            width = 0 if form.no_header else len(names)
+            yield (
+                pl.DataFrame([dict.fromkeys(dtypes)], dict(dtypes)),
+                lambda: _frame(records, places, width, dtypes, form),
+            )
     except (EOFError, gzip.BadGzipFile, zlib.error):  # their messages have checksums of the data
         raise ValueError(f"{path} is not a complete gzip file.") from None
     except csv.Error:
@@ -169,19 +176,13 @@ def opened(
         ) from None
 
 
-def _place(name: str, header: list[str] | None) -> int:
-    """Return the place of a column, which may be named without the blanks around its name."""
-    if header is None:
-        if not re.fullmatch("[1-9][0-9]{0,6}", name):
-            raise ValueError(f"with --no-header columns are named 1, 2, 3, ..., got {name!r}.")
-        return int(name) - 1
-    for names, asked in ((header, name), (list(map(str.strip, header)), name.strip())):
-        if names.count(asked) == 1:
-            return names.index(asked)
-    raise ValueError(
-        f"the file must have a column {name!r}, once: give one of {', '.join(header)}, or its "
-        "--delimiter and --encoding."
-    )
+def _place(name: str, header: list[str]) -> int:
+    if header.count(name) != 1:
+        raise ValueError(
+            f"the file must have one column {name!r}; it has {', '.join(header[:50])}: is its "
+            "--delimiter or --encoding another one?"
+        )
+    return header.index(name)
 
 
 def _records(file: Iterable[str], form: Format) -> Iterator[list[str]]:
@@ -215,12 +216,15 @@ def _well_formed(file: Iterable[str], delimiter: str) -> Iterator[list[str]]:
         yield record
 
 
-def _columns(
-    records: Iterator[list[str]], places: list[int], width: int | None, form: Format
-) -> list[tuple[dict[str, int], array[int]]]:
-    """Return the distinct texts of each column, and which of them each record has."""
-    columns: list[tuple[dict[str, int], array[int]]] = [({}, array("i")) for _ in places]
-    known = [(place, *column) for place, column in zip(places, columns, strict=True)]
+def _frame(
+    records: Iterator[list[str]],
+    places: list[int],
+    width: int,
+    dtypes: Mapping[str, Any],
+    form: Format,
+) -> tuple[pl.DataFrame, list[str]]:
+    """Return the rest of a file; ``width`` is the number of cells, 0 for that of the first."""
+    columns: list[Any] = [(place, {}, array("i")) for place in places]
     most = max(places) + 1
     for record in records:
         width = width or len(record)
@@ -228,18 +232,24 @@ def _columns(
             raise csv.Error
         if len(record) < most:
             record += [""] * most
-        for place, texts, codes in known:
+        for place, texts, codes in columns:
             codes.append(texts.setdefault(record[place], len(texts)))
-    return columns
-
-
-def _frame(
-    columns: dict[str, tuple[dict[str, int], array[int]]], dtypes: Mapping[str, Any], form: Format
-) -> tuple[pl.DataFrame, dict[str, str]]:
-    frame, unread = {}, {}
-    for name, (texts, codes) in columns.items():
-        values = pl.Series(map(form.parser(dtypes[name]), texts), dtype=dtypes[name])
-        if values.null_count() == len(values) > 0:
-            unread[name] = next(filter(str.strip, texts), "")
+    frame, notes = {}, []
+    for (name, dtype), (_, texts, codes) in zip(dtypes.items(), columns, strict=True):
+        values = pl.Series(map(form.parser(dtype), texts), dtype=dtype)
+        if dtype != pl.String and values.null_count() == len(values) > 0:
+            kind = "number" if dtype == pl.Float64 else str(dtype.base_type()).lower()
+            shown = next(filter(str.strip, texts), "")
+            notes.append(
+                f"no cell of {name} is a {kind}, such as {shown!r}: see --thousands, --decimal, "
+                "--strip and --date-format."
+            )
         frame[name] = values.gather(np.frombuffer(codes, np.int32))
-    return pl.DataFrame(frame), unread
+    return pl.DataFrame(frame), notes
+
+
+def label(text: str, dtype: Any) -> Any:
+    """Return a label, given as text, as a value of a column of this dtype."""
+    if dtype in (pl.String, pl.Categorical, pl.Enum):
+        return text
+    return {"true": True, "false": False}.get(text.lower(), value(text))

@@ -7,43 +7,32 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from dpjax.accounting import Composition, Guarantee, Ledger
+from dpjax.accounting import Ledger
 from dpjax.accounting.ledger import guarantee_of, left_text
 from dpjax.display import joined, padded
 
 
 class NotedLedger(Ledger):
-    """A ledger that adds facts to what its entries say, such as the name of a file.
+    """A ledger that says more of its charges.
 
-    Args:
-        noted: what is added.
-        path: the file, as the other arguments for :class:`Ledger`.
+    Attributes:
+        noted: what is added to the description of each charge, such as the name of a file.
     """
 
-    def __init__(self, noted: Mapping[str, Any], path: str, **totals: Any) -> None:
-        super().__init__(path, **totals)
-        self._noted = noted
+    noted: Mapping[str, Any]
 
-    def charge(
-        self, guarantee: Guarantee | Composition, what: Mapping[str, Any] | None = None
-    ) -> None:
+    def charge(self, guarantee: Any, what: Mapping[str, Any] | None = None) -> None:
         """Charge a mechanism, before it runs."""
-        super().charge(guarantee, {**(what or {}), **self._noted})
+        super().charge(guarantee, {**(what or {}), **self.noted})
 
 
-def answer(asked: argparse.Namespace) -> tuple[list[dict[str, Any]], dict[str, Any], str]:
-    """Return a row for each charge, the totals, and both as text. The file is only read."""
+def answer(asked: argparse.Namespace) -> str:
+    """Return a line for each charge, and what is left. The file is only read."""
     ledger = Ledger(asked.file)
     rows = [
-        {
-            "time": entry["time"],
-            "what": json.dumps(entry["what"]),
-            "cost": str(guarantee_of(entry)),
-            "left": entry["remaining"],
-        }
+        (entry["time"], json.dumps(entry["what"]), guarantee_of(entry), entry["remaining"])
         for entry in ledger.entries
     ]
-    left = left_text(ledger)
-    columns = [padded(name, [str(row[name]) for row in rows], True) for name in rows[0]] if rows else []
-    table = joined(columns)
-    return rows, {**ledger.totals, "left": left}, f"{table}\n{left}".strip()
+    columns = zip(("time", "what", "cost", "left"), *rows, strict=True)
+    table = joined(padded(name, map(str, cells), True) for name, *cells in columns)
+    return f"{table}\n{left_text(ledger)}"

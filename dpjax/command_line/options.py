@@ -1,14 +1,14 @@
-r"""The options of all commands, and texts as values.
+"""The options of all commands in tables, most of them the fields of statistics; texts as values.
 
-Most options are the fields of the statistic objects of :mod:`dpjax.release`: a new statistic that is
-named in ``STATISTICS`` has its options at once.
+What is not given has the default of the library. A new statistic that is named in ``STATISTICS``
+has its options at once.
 """
 
 from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable
+from collections.abc import Iterable
 from dataclasses import MISSING, fields
 from datetime import date, datetime, timedelta
 from typing import Any, NoReturn
@@ -29,8 +29,24 @@ STATISTICS = (
     "Count",
     "DistinctCount",
 )
-_SEVERAL = ("qs", "candidates")
-_MARKS = {
+_REQUIRED = ("--column", "--epsilon", "--neighbors")
+# Whose values are texts
+_TEXTS = {
+    "--unit": "the column of the person; by default each record is a person's",
+    "--per-unit": "how a person's records are combined: mean, sum, min, max or count",
+    "--neighbors": "add_remove: one record more or less; swap: another record",
+    "--mechanism": "of the statistics, by default the first that they have",
+    "--encoding": "such as latin-1; by default utf-8",
+    "--strip": "characters that are dropped from numbers, such as '$ %%'",
+    "--date-format": "as for strptime, such as %%d/%%m/%%Y; by default that of 2024-01-31",
+}
+# Whose values are characters, or their names
+_CHARACTERS = {
+    "--delimiter": "one character, or comma, semicolon, tab, pipe or space, for any run of blanks",
+    "--decimal": "the decimal mark: point or comma",
+    "--thousands": "the mark in 1,200: comma, point, space or apostrophe",
+}
+_NAMED = {
     "comma": ",",
     "point": ".",
     "semicolon": ";",
@@ -39,18 +55,38 @@ _MARKS = {
     "space": " ",
     "apostrophe": "'",
 }
-_UNITS = {
-    "d": "days",
-    "h": "hours",
-    "min": "minutes",
-    "s": "seconds",
-    "ms": "milliseconds",
-    "us": "microseconds",
+# Whose values are numbers, dates, times or durations, or else texts
+_VALUES = {
+    "--epsilon": "the privacy loss of one draw of one statistic of a column",
+    "--draws": "the number of draws; each costs epsilon",
+    "--group-epsilon": "find the groups whose noisy size is large enough, at this cost",
+    "--group-delta": "the probability that a group of one person is found",
+    "--max-groups": "the most groups that a person counts in; each costs epsilon",
 }
-# Few digits, so that Python's and Polars' durations hold whatever is written
-_AMOUNT = re.compile(r"(-?\d{1,7}(?:\.\d{1,9})?)(d|h|min|s|ms|us)", re.ASCII)
-_CLOCK = re.compile(
-    r"(-?)(?:(\d{1,7}) days?,? ?)?(?:(\d{1,7}):(\d\d):(\d\d(?:\.\d{1,9})?))?", re.ASCII
+_LISTS = {
+    "--column": "columns of values; each costs epsilon",
+    "--by": "the columns of the groups",
+    "--groups": "public labels of groups; north,women if there are several columns",
+    "--missing": "words for a missing cell, in any case",
+}
+_FLAGS = {
+    "--no-header": "columns are named 1, 2, 3, ...",
+    "--lines": "each line is a record, whatever it contains; quotes are ordinary characters",
+}
+_BUDGETS = {
+    "--ledger": "the file of the budget that all commands with it share",
+    "--note": "what the ledger says of this release, besides the name of the file",
+}
+_TOTALS = {
+    "--total-epsilon": "the total of a new ledger",
+    "--total-delta": "its total delta, by default 0",
+}
+_SEVERAL = ("--qs", "--candidates")
+_AMOUNT = r"\d{1,7}(?:\.\d{1,9})?"  # so few digits that all durations can be held
+_DURATION = re.compile(
+    rf"(?=-?\d)(-?)(?:(?P<days>{_AMOUNT})(?:d| days?,?) ?)?(?:(?P<hours>{_AMOUNT})h ?)?"
+    rf"(?:(?P<minutes>{_AMOUNT})min ?)?(?:(?P<seconds>{_AMOUNT})s)?",
+    re.ASCII,
 )
 _RELEASE = """examples:
   dpjax release people.csv --column age --lower 0 --upper 120 --resolution 1 \\
@@ -73,9 +109,25 @@ _SIMULATE = """examples:
 """
 
 
+_COMMANDS = {
+    "release": (
+        "tables",
+        "Release private statistics of columns, drawn exactly; print nothing else of the data.",
+        _RELEASE,
+    ),
+    "simulate": (
+        "tables",
+        "Simulate a release, with exact statistics and error bars; nothing of it is private.",
+        _SIMULATE,
+    ),
+    "ledger": ("ledger", "Show what was spent of a budget, and what is left.", None),
+    "demo": ("demo", "Draw thousands of private medians in one call, of random data.", None),
+}
+
+
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        """Raise ``ValueError``, as for the other mistakes of a user."""
+        """Raise ``ValueError``, as for all mistakes of a user."""
         raise ValueError(f"{message} (see {self.prog} --help).")
 
 
@@ -84,9 +136,8 @@ def parser() -> argparse.ArgumentParser:
     top = _Parser(prog="dpjax", description="Differentially private statistics of files.")
     top.add_argument("--version", action="version", version=f"dpjax {__version__}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
-
-    def command(name: str, text: str, examples: str = "") -> argparse.ArgumentParser:
-        return commands.add_parser(
+    for name, (module, text, examples) in _COMMANDS.items():
+        command = commands.add_parser(
             name,
             help=text,
             description=text,
@@ -94,87 +145,46 @@ def parser() -> argparse.ArgumentParser:
             allow_abbrev=False,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-
-    text = "Release private statistics of columns, drawn exactly; nothing else is printed."
-    release = command("release", text, _RELEASE)
-    _of_tables(release)
-    add = release.add_argument_group("budget").add_argument
-    add("--ledger", metavar="FILE", help="The budget that all commands with this file share.")
-    add("--total-epsilon", type=float, help="The total of a new ledger.")
-    add("--total-delta", type=float, help="The total delta of a new ledger, by default 0.")
-    add("--note", help="What the ledger says of this release, besides the name of the file.")
-    add(
-        "--dry-run",
-        action="store_true",
-        help="Check all options, and the file's header; read no record and spend nothing.",
-    )
-    text = "Simulate a release, with exact statistics and error bars; nothing of it is private."
-    simulate = command("simulate", text, _SIMULATE)
-    _of_tables(simulate)
-    simulate.add_argument("--seed", type=int, default=0, help="The seed of the draws.")
-    ledger = command("ledger", "Show what was spent of a budget, and what is left.")
-    ledger.add_argument("file", help="The file that --ledger named.")
-    _format(ledger)
-    command("demo", "Thousands of private medians in one call, on data that are made for it.")
+        command.set_defaults(module=module)
+        if module == "ledger":
+            command.add_argument("file", help="what --ledger named")
+        if module == "tables":
+            _of_tables(command)
+        if name == "simulate":
+            _add(command, {"--seed": "of the draws, by default 0"}, type=value, default=0)
+        if name == "release":
+            _add(command, _BUDGETS)
+            _add(command, _TOTALS, type=value)
+            plan = {"--dry-run": "check options and header, and print the cost; read no record"}
+            _add(command, plan, action="store_true")
     return top
 
 
 def _of_tables(command: argparse.ArgumentParser) -> None:
-    """Add the options that a release and a simulation share."""
-    add = command.add_argument
-    add("file", help="CSV, gzipped if named .gz, or Parquet, named .parquet; - is standard input.")
-    add("--neighbors", choices=("add_remove", "swap"), required=True, help="One more, or other.")
-    add("--epsilon", type=float, required=True, help="Of each draw of each statistic.")
-    add("--draws", type=int, default=1, help="The number of draws; each costs epsilon.")
-    add("--mechanism", help="Of the statistic; by default its first.")
-    _format(command)
-    add = command.add_argument_group("statistics; bounds are public, chosen without the data")
-    _of_statistics(add.add_argument)
-    add = command.add_argument_group("groups and persons").add_argument
-    add("--by", nargs="+", default=[], metavar="NAME", help="The columns of the groups.")
-    add("--groups", nargs="+", metavar="LABEL", help="Public; north,women for several columns.")
-    add("--group-epsilon", type=float, help="Find the groups whose noisy size is large enough.")
-    add("--group-delta", type=float, help="The probability that a person alone is found.")
-    add("--unit", metavar="NAME", help="The column of the person; by default a record is one.")
-    add("--per-unit", help="How a person's records are combined: mean, sum, min, max or count.")
-    add("--max-groups", type=int, default=1, help="The groups that a person counts in at most.")
-    add = command.add_argument_group("the file's format").add_argument
-    marks = "; or " + ", ".join(_MARKS)
-    add("--delimiter", type=_mark, default=",", help=f"One character{marks}.")
-    add("--encoding", default="utf-8", help="Such as latin-1.")
-    add("--no-header", action="store_true", help="Columns are named 1, 2, 3, ...")
-    add("--lines", action="store_true", help="Each line is a record, whatever it contains.")
-    add("--decimal", type=_mark, default=".", help="The decimal mark: point or comma.")
-    add("--thousands", type=_mark, default="", help="The mark in 1,200: comma, point, space, ...")
-    add("--strip", default="", help="Characters around a number that are dropped, as in '$%%'.")
-    add("--date-format", help="As for strptime, such as %%d/%%m/%%Y; by default 2024-01-31.")
-    add("--missing", nargs="+", default=[], metavar="WORD", help="Words for a missing cell.")
-
-
-def _of_statistics(add: Callable[..., Any]) -> None:
-    """Add an option for each field of a statistic."""
-    add("--column", nargs="+", required=True, metavar="NAME", help="Each costs epsilon.")
-    add(
-        "--statistic",
-        nargs="+",
-        choices=STATISTICS,
-        default=["Median"],
-        metavar="NAME",
-        help=f"Each costs epsilon: {', '.join(STATISTICS)}.",
-    )
+    """Add the options that releases and simulations share."""
+    text = "CSV, gzipped if named .gz, or Parquet, named .parquet; - is standard input"
+    command.add_argument("file", help=text)
     takers: dict[str, list[str]] = {}
     for kind in STATISTICS:
         for name in _fields(kind):
-            takers.setdefault(name, []).append(kind)
-    for name, kinds in takers.items():
-        several = "+" if name in _SEVERAL else None
-        add(option(name), type=_value, nargs=several, help=f"Of {', '.join(kinds)}.")
+            takers.setdefault(f"--{name.replace('_', '-')}", []).append(kind)
+    several = {"--statistic": "some of " + ", ".join(STATISTICS)}
+    _add(command, several, nargs="+", choices=STATISTICS, default=["Median"], metavar="NAME")
+    for option, kinds in takers.items():
+        number = "+" if option in _SEVERAL else None
+        _add(command, {option: "of " + ", ".join(kinds)}, type=value, nargs=number)
+    _add(command, _LISTS, nargs="+")
+    _add(command, _VALUES, type=value)
+    _add(command, _TEXTS)
+    _add(command, _CHARACTERS, type=lambda text: _NAMED.get(text, text))
+    _add(command, _FLAGS, action="store_true")
+    printed = {"--format": "of what is printed: table, csv or json"}
+    _add(command, printed, choices=("table", "csv", "json"), default="table")
 
 
-def _format(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--format", choices=("table", "csv", "json"), default="table", help="Of what is printed."
-    )
+def _add(command: argparse.ArgumentParser, table: dict[str, str], **how: Any) -> None:
+    for option, text in table.items():
+        command.add_argument(option, help=text, required=option in _REQUIRED, **how)
 
 
 def _fields(kind: str) -> dict[str, Any]:
@@ -183,45 +193,33 @@ def _fields(kind: str) -> dict[str, Any]:
     return {field.name: field.default for field in fields(known) if field.name != "grid"}
 
 
-def option(name: str) -> str:
-    """Return the option of an argument of the library."""
-    return f"--{name.replace('_', '-')}"
+def given(asked: argparse.Namespace, names: Iterable[str]) -> dict[str, Any]:
+    """Return the options with these names that are given."""
+    return {name: getattr(asked, name) for name in names if getattr(asked, name) is not None}
 
 
 def statistics(asked: argparse.Namespace) -> list[Statistic]:
     """Return the statistic objects that are asked for.
 
     Raises:
-        ValueError: one lacks an option, or none takes an option that is given.
+        ValueError: one lacks an option, or none of them takes an option that is given.
     """
-    takers = {kind: _fields(kind) for kind in asked.statistic}
-    for name, given in vars(asked).items():
-        known = any(name in _fields(kind) for kind in STATISTICS)
-        if known and given is not None and not any(name in taken for taken in takers.values()):
-            raise ValueError(f"{option(name)} is no option of {', '.join(takers)}.")
-    found = []
-    for kind, taken in takers.items():
-        given = {name: getattr(asked, name) for name in taken if getattr(asked, name) is not None}
-        for name, default in taken.items():
-            if default is MISSING and name not in given:
-                raise ValueError(f"{kind} needs {option(name)}.")
-        found.append(Statistic.kinds[kind](**given))
+    found, unused = [], set(given(asked, {name for kind in STATISTICS for name in _fields(kind)}))
+    for kind in asked.statistic:
+        options = given(asked, _fields(kind))
+        for name, default in _fields(kind).items():
+            if default is MISSING and name not in options:
+                raise ValueError(f"{kind} needs {name}=.")
+        found.append(Statistic.kinds[kind](**options))
+        unused -= set(options)
+    if unused:
+        raise ValueError(f"{min(unused)}= is no option of {', '.join(asked.statistic)}.")
     return found
 
 
-def _mark(text: str) -> str:
-    return _MARKS.get(text, text)
-
-
-def _value(text: str) -> Any:
+def value(text: str) -> Any:
     """Return the number, duration, date or time that a text is, or else the text."""
-    kinds: tuple[Callable[[str], Any], ...] = (
-        int,
-        float,
-        duration,
-        date.fromisoformat,
-        datetime.fromisoformat,
-    )
+    kinds: Any = (int, float, duration, date.fromisoformat, datetime.fromisoformat)
     for read in kinds:
         try:
             return read(text.strip())
@@ -236,11 +234,9 @@ def duration(text: str) -> timedelta:
     Raises:
         ValueError: it is none.
     """
-    if found := _AMOUNT.fullmatch(text):
-        return timedelta(**{_UNITS[found[2]]: float(found[1])})
-    if not text or not (found := _CLOCK.fullmatch(text)):
+    clock = re.sub(r"(\d+):(\d\d):(\d\d)", r"\1h\2min\3", text + "s" * (":" in text))
+    if (found := _DURATION.fullmatch(clock)) is None:
         raise ValueError(f"{text!r} is not a duration, such as 1d or 00:12:30.")
-    sign, *parts = found.groups(default="0")
-    days, hours, minutes, seconds = map(float, parts)
-    length = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
-    return -length if sign == "-" else length
+    parts = found.groupdict("0").items()
+    length = timedelta(**{unit: float(amount) for unit, amount in parts})
+    return -length if found[1] else length

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import os
-import re
+from collections.abc import Mapping
 from dataclasses import fields
 from datetime import date, datetime, timedelta
 from typing import Any
@@ -18,115 +17,100 @@ from dpjax.accounting import PrivacyFilter
 from dpjax.accounting.ledger import left_text
 from dpjax.command_line import files
 from dpjax.command_line.ledger import NotedLedger
-from dpjax.command_line.options import statistics
-from dpjax.release import DistinctCount, Statistic
+from dpjax.command_line.options import given, statistics
 from dpjax.version import __version__
 
-Answer = tuple[list[dict[str, Any]], dict[str, Any], str]
 _SHARED = ("by", "unit", "per_unit", "max_groups", "neighbors", "epsilon", "draws", "mechanism")
 
 
-def answer(asked: argparse.Namespace) -> Answer:
-    """Return the rows, facts on all of them, and both as text."""
-    chosen = statistics(asked)
-    form = files.Format(**{each.name: getattr(asked, each.name) for each in fields(files.Format)})
-    labels = [*asked.by, *([] if asked.unit is None else [asked.unit])]
-    dtypes = dict.fromkeys(labels, pl.String()) | dict.fromkeys(asked.column, _dtype(chosen))
-    releasing = asked.command == "release"
-    known = dtypes
-    # Not always, since a pipe can be opened only once
-    if files.is_parquet(asked.file) or (releasing and asked.dry_run):
-        known = files.schema_of(asked.file, dtypes, form)
-    statistic = chosen if len(chosen) > 1 else chosen[0]
-    options: dict[str, Any] = {
-        "columns": dict.fromkeys(asked.column, statistic),
-        "groups": _groups(asked, known),
-        **{name: getattr(asked, name) for name in _SHARED},
-    }
-    if releasing:
-        empty = pl.DataFrame({name: pl.Series([None], dtype=known[name]) for name in dtypes})
-        planned = frames.release(empty, **options)  # raises for whatever is public
-        if asked.dry_run:
-            return _planned(asked, planned.guarantee)
-        frame, _ = files.read(asked.file, dtypes, form)
-        ledger = _ledger(asked)
-        found = frames.release(frame, **options, budget=ledger)
-        return _shown(found, [], {} if ledger is None else {"ledger": left_text(ledger)})
-    frame, unread = files.read(asked.file, dtypes, form)
-    found = frames.simulate(asked.seed, frame, **options)
-    notes = [_unreadable(name, unread[name], dtypes[name]) for name in asked.column if name in unread]
-    return _shown(found, notes, {"simulation": "Nothing of it is private."})
+def answer(asked: argparse.Namespace) -> str:
+    """Release or simulate what is asked for, or plan it, and return the result as text."""
+    columns = dict.fromkeys(asked.column, statistics(asked))
+    form = files.Format(**given(asked, [field.name for field in fields(files.Format)]))
+    options = given(asked, _SHARED)
+    labels = [*(asked.by or []), *given(asked, ["unit"]).values()]
+    dtypes = dict.fromkeys(labels, pl.String()) | dict.fromkeys(columns, _dtype(asked))
+    with files.opened(asked.file, dtypes, form) as (empty, read):
+        options |= {"columns": columns, "groups": _groups(asked, empty.schema)}
+        if asked.command == "simulate":
+            frame, notes = read()
+            found = frames.simulate(asked.seed, frame, **options)
+            facts = {"simulation": "nothing of it is private", "note": found.note}
+            return _text(asked, found, facts, notes)
+        # All that is public is checked before a record is read, or a ledger is made
+        planned = frames.release(empty, **options).guarantee
+        frame = None if asked.dry_run else read()[0]
+    budget = _budget(asked)
+    if asked.dry_run:
+        lines = ["dry run: no record was read, and nothing was spent", f"cost: {planned}"]
+        if budget is not None:
+            fits = "fits" if budget.allows(planned, {"unit": asked.unit}) else "does not fit"
+            lines.append(f"ledger: {left_text(budget)}; this {fits}")
+        return "\n".join(lines)
+    found = frames.release(frame, **options, budget=budget)
+    return _text(asked, found, {} if budget is None else {"ledger": left_text(budget)}, [])
 
 
-def _dtype(chosen: list[Statistic]) -> Any:
-    """Return the dtype that the cells of a file of text are read as."""
-    distinct = [isinstance(statistic, DistinctCount) for statistic in chosen]
-    if any(distinct):
-        if not all(distinct):
-            raise ValueError("DistinctCount reads text: give it a command of its own.")
+def _dtype(asked: argparse.Namespace) -> Any:
+    """Return the dtype that the cells of columns of a file of text are read as."""
+    if {"Count", "DistinctCount"}.issuperset(asked.statistic):
         return pl.String()
-    for lower in (getattr(statistic, "lower", None) for statistic in chosen):
-        if isinstance(lower, timedelta):
-            return pl.Duration("us")
-        if isinstance(lower, datetime):
-            return pl.Datetime("us", "UTC" if lower.tzinfo else None)
-        if isinstance(lower, date):
-            return pl.Date()
-    return pl.Float64()
-
-
-def _groups(asked: argparse.Namespace, dtypes: dict[str, Any]) -> Any:
-    """Return the public labels as values of their columns, or how private groups are found."""
-    private = asked.group_epsilon, asked.group_delta
-    if private != (None, None):
-        if None in private or asked.groups is not None:
-            raise ValueError(
-                "--group-epsilon and --group-delta must be given together, and without --groups."
-            )
-        return frames.PrivateGroups(*private)
-    if asked.groups is None:
-        return None
-    several = len(asked.by) > 1
-    labels = list(csv.reader(asked.groups)) if several else [[text] for text in asked.groups]
-    if any(len(label) != len(asked.by) for label in labels):
-        raise ValueError("--groups must be a label of each column of --by, such as north,women.")
-    parts = [
-        tuple(files.label(text.strip(), dtypes[name]) for name, text in zip(asked.by, label, strict=True))
-        for label in labels
-    ]
-    return parts if several else [part for (part,) in parts]
-
-
-def _ledger(asked: argparse.Namespace) -> NotedLedger | None:
-    """Return the ledger; one that does not exist is created."""
-    if asked.ledger is None:
-        return None
-    noted = {"file": asked.file, **({} if asked.note is None else {"note": asked.note})}
-    return NotedLedger(noted, asked.ledger, **_totals(asked))
-
-
-def _totals(asked: argparse.Namespace) -> dict[str, Any]:
-    if asked.total_epsilon is None:
-        return {}
-    return {
-        "epsilon": asked.total_epsilon,
-        "delta": asked.total_delta or 0.0,
-        "neighbors": asked.neighbors,
+    zone = getattr(asked.lower, "tzinfo", None) and "UTC"
+    kinds: dict[type, Any] = {
+        date: pl.Date(),
+        datetime: pl.Datetime("us", zone),
+        timedelta: pl.Duration("us"),
     }
+    return kinds.get(type(asked.lower), pl.Float64())
 
 
-def _planned(asked: argparse.Namespace, guarantee: Any) -> Answer:
-    """Return what a release would cost, and whether it fits the ledger."""
-    facts = _cost(guarantee)
-    if asked.ledger is not None:
-        totals = _totals(asked)
-        if os.path.exists(asked.ledger):
-            ledger = NotedLedger({}, asked.ledger, **totals)
-            fits, left = ledger.allows(guarantee, {"unit": asked.unit}), left_text(ledger)
-        else:
-            ...
-    return [], facts, "\n".join(...)
+def _groups(asked: argparse.Namespace, dtypes: Mapping[str, Any]) -> Any:
+    """Return the public labels as values of their columns, or how private groups are found."""
+    if given(asked, ["group_epsilon", "group_delta"]):
+        if asked.groups is not None:
+            raise ValueError("--groups and --group-epsilon exclude each other: give one of them.")
+        return frames.PrivateGroups(asked.group_epsilon, asked.group_delta)
+    if asked.groups is None or asked.by is None:
+        return asked.groups
+    labels = []
+    for text in asked.groups:
+        parts = text.split(",", len(asked.by) - 1)
+        if len(parts) < len(asked.by):
+            raise ValueError(f"--groups must be like north,women for several columns, got {text}.")
+        pairs = zip(parts, asked.by, strict=True)
+        label = [files.label(part.strip(), dtypes[name]) for part, name in pairs]
+        labels.append(tuple(label) if len(label) > 1 else label[0])
+    return labels
 
 
-def _shown(found: frames.FrameResult, notes: list[str], facts: dict[str, str]) -> Answer:
-    ...
+def _budget(asked: argparse.Namespace) -> NotedLedger | PrivacyFilter | None:
+    """Return the ledger; for a dry run of one that does not exist, the same budget in memory."""
+    if asked.ledger is None:
+        if given(asked, ["total_epsilon", "total_delta", "note"]):
+            raise ValueError("--total-epsilon, --total-delta and --note need --ledger.")
+        return None
+    delta = asked.total_delta or 0.0
+    totals = {"epsilon": asked.total_epsilon, "delta": delta, "neighbors": asked.neighbors}
+    if not os.path.exists(asked.ledger):
+        if asked.total_epsilon is None:
+            raise ValueError(f"there is no ledger {asked.ledger}: give --total-epsilon, too.")
+        if asked.dry_run:
+            return PrivacyFilter(**totals, mechanism_delta=delta / 2)
+    ledger = NotedLedger(asked.ledger, **({} if asked.total_epsilon is None else totals))
+    ledger.noted = {"file": asked.file} | given(asked, ["note"])
+    return ledger
+
+
+def _text(
+    asked: argparse.Namespace, found: frames.FrameResult, facts: dict[str, str], notes: list[str]
+) -> str:
+    """Return a result, and facts on all of it, in the format that is asked for."""
+    if asked.format == "csv":
+        return found.rows.write_csv().rstrip("\n")
+    facts = facts | {"promise": str(found.guarantee), "dpjax": __version__}
+    if asked.format == "json":
+        cost = json.loads(found.guarantee.to_json())
+        whole = {**facts, "notes": notes, "guarantee": cost, "rows": found.rows.to_dicts()}
+        return json.dumps(whole, default=str, indent=2)
+    shown = [f"{name}: {fact}" for name, fact in facts.items() if fact]
+    return "\n".join([*notes, found.table(rows=None), *shown])
