@@ -6,7 +6,7 @@ They are one run, which differs only in how it draws.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from functools import partial, reduce
 from importlib import import_module
@@ -35,6 +35,7 @@ from dpjax.release import (
     Sum,
 )
 from dpjax.release.exponentials import exact_epsilon
+from dpjax.release.grid import kind_of
 
 MEASURED = 1000  # the number of draws for the error bars of several quantiles
 BOUND_SHARE = 0.25  # the least share of records at a bound that is reported
@@ -124,7 +125,7 @@ def release(
     >>> print(found.guarantee)
     1-DP and 1-bounded-range under add_remove neighbors, for a row
     """
-    options = _options(by, groups, unit, per_unit, max_groups, neighbors, epsilon, draws, mechanism)
+    options = _Options(epsilon, neighbors, by, groups, unit, per_unit, max_groups, draws, mechanism)
     return _run(frame, columns, options, _released, budget)
 
 
@@ -188,7 +189,7 @@ def simulate(
     [('north', 40, 34), ('south', 30, 34)]
     """
     generator = np.random.default_rng(checks.static_integer("seed", seed, 0))
-    options = _options(by, groups, unit, per_unit, max_groups, neighbors, epsilon, draws, mechanism)
+    options = _Options(epsilon, neighbors, by, groups, unit, per_unit, max_groups, draws, mechanism)
 
     return _run(frame, columns, options, partial(_simulated, generator))
 
@@ -211,69 +212,61 @@ class _Asked(NamedTuple):
     levels: Sequence[float]
 
 
-class _Options(NamedTuple):
-    """The options of a run, checked.
+@dataclass
+class _Options:
+    """The options of a run, which are checked as far as they can be without a table.
 
     Attributes:
-        by: the columns of the groups.
+        by: the columns of the groups, a list.
         groups: public labels, or private groups, or None.
         persons: who is protected; None for a row.
-        neighbors: the relation of neighbors.
-        epsilon: exact, of one draw.
-        draws: the number of draws.
-        mechanism: the name of a mechanism, or None.
+        epsilon: exact.
     """
 
-    by: Sequence[Any]
-    groups: Sequence[Any] | PrivateGroups | None
-    persons: Persons | None
+    epsilon: Any
     neighbors: Neighbors
-    epsilon: Fraction
+    by: Any
+    groups: Any
+    unit: Any
+    per_unit: PerUnit | None
+    max_groups: int
     draws: int
     mechanism: str | None
 
+    def __post_init__(self) -> None:
+        by, groups, most = self.by, self.groups, self.max_groups
+        self.by = list(by) if isinstance(by, list | tuple) else [] if by is None else [by]
+        if wrong := [name for name in self.by if name in ORDER]:
+            raise ValueError(
+                f"by must not be {wrong[0]!r}, which is a column of the result: rename the column."
+            )
+        checks.one_of("neighbors", self.neighbors, checks.NEIGHBORS)
+        if self.by and self.neighbors == "swap":
+            raise ValueError(
+                "by needs neighbors='add_remove': a replaced record can move from one group to "
+                "another."
+            )
+        if groups is not None and not self.by:
+            raise ValueError("groups needs by, the column of the group labels.")
+        if isinstance(groups, str | bytes):
+            raise TypeError(f"groups must be a list of labels, such as [{groups!r}].")
+        checks.static_integer("max_groups", most, 1)
+        if most != 1 and not self.by:
+            raise ValueError("max_groups needs by: without groups a person counts once.")
+        if self.unit is None and (self.per_unit is not None or most != 1):
+            raise ValueError("per_unit and max_groups need unit, the column of the person.")
+        if isinstance(groups, PrivateGroups):
+            self.groups = replace(groups, max_groups=most)
+        elif groups is not None:
+            self.groups = list(groups)
+            most = max(min(most, len(self.groups)), 1)  # nobody is in more groups than there are
+        unit = self.unit
+        self.persons = None if unit is None else Persons(unit, self.per_unit, most)
+        checks.static_integer("draws", self.draws, 1)
+        self.epsilon = exact_epsilon(self.epsilon)
+
 
 Draw = Callable[[_Asked, Counts, np.ndarray, _Options], dict[str, np.ndarray]]
-
-
-def _options(
-    by: Any,
-    groups: Any,
-    unit: Any,
-    per_unit: PerUnit | None,
-    max_groups: int,
-    neighbors: Neighbors,
-    epsilon: float | Fraction,
-    draws: int,
-    mechanism: str | None,
-) -> _Options:
-    by = list(by) if isinstance(by, list | tuple) else [] if by is None else [by]
-    if wrong := [name for name in by if name in ORDER]:
-        raise ValueError(
-            f"by must not be {wrong[0]!r}, which is a column of the result: rename the column."
-        )
-    checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
-    if by and neighbors == "swap":
-        raise ValueError(
-            "by needs neighbors='add_remove': a replaced record can move from one group to another."
-        )
-    if groups is not None and not by:
-        raise ValueError("groups needs by, the column of the group labels.")
-    if isinstance(groups, str | bytes):
-        raise TypeError(f"groups must be a list of labels, such as [{groups!r}].")
-    most = checks.static_integer("max_groups", max_groups, 1)
-    if unit is None and (per_unit is not None or most != 1):
-        raise ValueError("per_unit and max_groups need unit, the column of the person.")
-    if most != 1 and not by:
-        raise ValueError("max_groups needs by: without groups a person counts once.")
-    if isinstance(groups, PrivateGroups):
-        groups = replace(groups, max_groups=most)
-    elif groups is not None:
-        groups = list(groups)
-        most = max(min(most, len(groups)), 1)  # nobody is in more groups than there are
-    persons = None if unit is None else Persons(unit, per_unit, most)
-    number = checks.static_integer("draws", draws, 1)
-    return _Options(by, groups, persons, neighbors, exact_epsilon(epsilon), number, mechanism)
 
 
 def _asked(columns: Columns, options: _Options) -> list[_Asked]:
@@ -298,6 +291,10 @@ def _asked(columns: Columns, options: _Options) -> list[_Asked]:
             asked.append(_Asked(name, each, options.mechanism, len(statistics) > 1, shown))
     if choice := [each for each in asked if each.statistic.mechanisms]:
         asked = [each if each in choice else each._replace(mechanism=None) for each in asked]
+    if len({kind_of(getattr(each.statistic, "lower", None)) for each in asked}) > 1:
+        raise ValueError(
+            "columns must all be numbers, or all of one kind of dates or times: use separate calls."
+        )
     nobody = Counts.of_rows([], [], [], groups=0)
     for each in asked:
         chosen = each.statistic.checked(options.neighbors, each.mechanism)
@@ -377,12 +374,12 @@ def _said(asked: Sequence[_Asked], options: _Options) -> dict[str, Any]:
     columns: dict[str, list[Any]] = {}
     for each in asked:
         columns.setdefault(str(each.name), []).append(each.statistic.to_dict())
-    groups, by = options.groups, options.by
-    groups = asdict(groups) if isinstance(groups, PrivateGroups) else groups
+    by, groups = options.by, options.groups
+    named = asdict(groups) if isinstance(groups, PrivateGroups) else groups
     return {
         "columns": {name: one[0] if len(one) == 1 else one for name, one in columns.items()},
         "draws": options.draws,
-        **({"by": by[0] if len(by) == 1 else by, "groups": groups} if by else {}),
+        **({"by": by[0] if len(by) == 1 else by, "groups": named} if by else {}),
         **({} if options.persons is None else asdict(options.persons)),
     }
 

@@ -16,14 +16,15 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 import polars as pl
-import pyarrow  # noqa: F401  # with it Polars and narwhals read the tables of other libraries
+import pyarrow  # type: ignore[import-untyped]  # noqa: F401  # with it Polars and narwhals read the tables of other libraries
 
 from dpjax.frames.persons import Persons, finished, grid_of_records, rows_of
 from dpjax.frames.result import ORDER
-from dpjax.release import Count, Counts, DistinctCount, Mode, Statistic
-from dpjax.release.grid import kind_of
+from dpjax.release import Count, Counts, DistinctCount, Mean, Mode, Statistic
+from dpjax.release.grid import Multiples, kind_of
 
 _LABELS = "text, categories, integers, floats, booleans or dates"
+_VALUES = "numbers, booleans, dates, or times or durations (not in databases) of us or ns"
 _TEXT = (nw.String, nw.Categorical, nw.Enum)
 _DATABASES = ("duckdb", "ibis", "pyspark", "pyspark_connect")
 _LIBRARIES = ("pandas", "polars", "pyarrow", "dask", *_DATABASES)
@@ -46,72 +47,58 @@ class Table:
         persons: Persons | None,
     ) -> None:
         """Judge the dtypes of the columns, then read them."""
-        self._by, self._persons = list(by), persons
+        self._by, self._persons = by, persons
         self._keys = [str(place) for place in range(len(by))]
-        others = [*by, *([] if persons is None else [persons.unit])]
+        labels = dict(zip(self._keys, by, strict=True))
+        labels |= {} if persons is None else {"who": persons.unit}
 
         def judge(dtypes: Mapping[Any, Any], library: str) -> None:
             for name, statistic in columns:
                 _check_values(name, dtypes[name], statistic, library)
-            kinds = {
-                (kind := kind_of(getattr(statistic, "lower", None)), kind and _zone(dtypes[name]))
-                for name, statistic in columns
-            }
-            if len(kinds) > 1:
-                raise ValueError(
-                    "columns must all be numbers, or all of one kind of dates or times, with or "
-                    "without a zone: use separate calls."
-                )
-            for name in others:
+            for name in labels.values():
                 if not _is_label(dtypes[name]):
                     raise TypeError(
                         f"column {name!r} holds {dtypes[name]}, but labels of groups and persons "
                         f"are {_LABELS}: cast it."
                     )
 
-        names = list(dict.fromkeys([*(name for name, _ in columns), *others]))
+        names = list(dict.fromkeys([*(name for name, _ in columns), *labels.values()]))
         found, self._as_text = _fetched(frame, names, judge)
         inner = {name: str(place) for place, name in enumerate(names)}
         self._dtypes = {name: found.schema[inner[name]] for name in names}
         self._values = {name: f"value {inner[name]}" for name, _ in columns}
-        shown = [*self._keys, *([] if persons is None else ["who"])]
-        self._rows = found.select(
-            "times",
-            *(
-                _label(inner[name], self._dtypes[name]).alias(key)
-                for name, key in zip(others, shown, strict=True)
-            ),
-            *(pl.col(inner[name]).alias(value) for name, value in self._values.items()),
-        )
-        self._rows = self._rows.drop_nulls(shown) if shown else self._rows
+        zones = [getattr(self._dtypes[name], "time_zone", None) for name in self._values]
+        self.zone = "UTC" if any(zones) else None
+        shown = [_label(inner[name], self._dtypes[name]).alias(key) for key, name in labels.items()]
+        values = [pl.col(inner[name]).alias(value) for name, value in self._values.items()]
+        rows = found.select("times", *shown, *values)
+        self._rows = rows.drop_nulls(list(labels)) if labels else rows
         self.labels = pl.DataFrame() if by else pl.DataFrame({"0": [0]})
 
     def name(self, groups: Sequence[Any]) -> None:
         """Take these public labels, tuples for several columns."""
-        several, made = len(self._by) > 1, {}
-        for label in groups if several else ():
+        rows = [label if len(self._by) > 1 else (label,) for label in groups]
+        for label in rows:
             if not isinstance(label, tuple | list) or len(label) != len(self._by):
                 raise ValueError(
                     f"groups by {', '.join(map(str, self._by))} must be tuples of {len(self._by)} "
                     f"labels, got {label!r}."
                 )
+        made = {}
         for place, name in enumerate(self._by):
-            cells, dtype = (
-                [label[place] if several else label for label in groups],
-                _held(self._dtypes[name]),
-            )
-            cells = [_text(cell) for cell in cells] if name in self._as_text else cells
-            labels = _labels(cells, dtype)
+            cells = [label[place] for label in rows]
+            cells = list(map(_text, cells)) if name in self._as_text else cells
+            labels = _labels(cells, self._dtypes[name])
             if labels is None:
-                wrong = next((cell for cell in cells if _labels([cell], dtype) is None), cells)
+                wrong = (cell for cell in cells if _labels([cell], self._dtypes[name]) is None)
                 raise ValueError(
-                    f"column {name!r} holds labels of the dtype {dtype}, so no group is {wrong!r}."
+                    f"column {name!r} holds {self._dtypes[name]}, so no group is "
+                    f"{next(wrong, cells)!r}."
                 )
             made[self._keys[place]] = labels
         self.labels = pl.DataFrame(made)
-        if self.labels.is_duplicated().any():
-            twice = self.labels.row(self.labels.is_duplicated().arg_max() or 0)
-            raise ValueError(f"groups contains {twice if several else twice[0]!r} twice.")
+        if (twice := self.labels.is_duplicated()).any():
+            raise ValueError(f"groups contains {rows[twice.to_list().index(True)]!r} twice.")
 
     def find(self, bounded: bool) -> np.ndarray:
         """Take all groups that have rows, in the order of their labels, and return their sizes.
@@ -139,7 +126,8 @@ class Table:
         The second result is how many rows of each group have no value, int64 ``(groups,)``.
         """
         rows, persons = self._in_groups(), self._persons
-        values, read = rows[self._values[name]], statistic.read
+        values = rows[self._values[name]]
+        read: Callable[..., Any] = statistic.read
         if persons is not None:
             rule, grid = persons.rule(statistic), grid_of_records(statistic)
             read = _as_it_is if grid is None else rows_of(grid, rule).read
@@ -148,34 +136,25 @@ class Table:
         missing = np.zeros(len(self.labels), np.int64)
         np.add.at(missing, group[~present], times[~present])
         if persons is not None:
-            rows = rows.select(
-                "who", "group", "times", value=pl.Series(position), there=pl.Series(present)
-            )
+            there, value = pl.Series(present), pl.Series(position)
+            rows = rows.select("who", "group", "times", value=value, there=there)
             rows = rows.filter("there") if neighbors == "add_remove" else rows
-            value, number = pl.col("value").filter("there"), pl.col("times").filter("there")
-            together = getattr(value, rule)() if rule in ("min", "max") else (value * number).sum()
-            rows = self._in_few(
-                rows.group_by("who", "group").agg(together, number.sum().alias("rows"))
-            )
-            number, total = rows["rows"].to_numpy(), rows["value"].fill_null(0).to_numpy()
-            present, group = number > 0, rows["group"].to_numpy().astype(np.int64)
-            times = np.ones_like(group)
-            if grid is not None:
-                position = finished(total, np.maximum(number, 1), grid, rule)
-            elif isinstance(statistic, Count | DistinctCount):
-                position = total
+            each, number = (pl.col(name).filter("there") for name in ("value", "times"))
+            together = getattr(each, rule)() if rule in ("min", "max") else (each * number).sum()
+            rows = rows.group_by("who", "group").agg(together, number.sum().alias("rows"))
+            rows = self._in_few(rows)
+            group, size = rows["group"].to_numpy().astype(np.int64), rows["rows"].to_numpy()
+            if grid is None:
+                position, present = _read(rows["value"], statistic, statistic.read)
             else:
-                position, known = statistic.read(total)
-                present = present & known
+                total, present = rows["value"].fill_null(0).to_numpy(), size > 0
+                position = finished(total, np.maximum(size, 1), grid, rule)
+            times = np.ones_like(group)
         if neighbors == "swap" and not isinstance(statistic, Mode | DistinctCount):
             position = np.where(present, position, 0)
         else:
             group = np.where(present, group, -1)
         return Counts.of_rows(group, position, times, groups=len(self.labels)), missing
-
-    def zone(self, name: Any) -> str | None:
-        """Return UTC if the times of a column have a zone."""
-        return _zone(self._dtypes[name])
 
     def shown(self, places: np.ndarray) -> dict[str, pl.Series]:
         """Return the labels at these places, in columns with the names of the user."""
@@ -199,11 +178,12 @@ class Table:
 def _read(values: pl.Series, statistic: Statistic, read: Callable[..., Any]) -> Any:
     """Return the position of each record by ``read``, and which are present."""
     dtype = values.dtype
-    if isinstance(statistic, Count | DistinctCount):
-        codes = values.to_frame("value").select(_label("value", dtype))["value"]
-        if isinstance(statistic, Count):
-            return np.zeros(len(codes), np.int64), codes.is_not_null().to_numpy()
-        ranks = codes.rank("dense").fill_null(0).to_numpy().astype(np.int64)
+    if isinstance(statistic, Count):
+        there = (values.fill_nan(None) if dtype.is_float() else values).is_not_null().to_numpy()
+        return np.zeros(len(there), np.int64), there
+    if isinstance(statistic, DistinctCount):
+        labels = values.to_frame("value").select(_label("value", dtype)).to_series()
+        ranks = labels.rank("dense").fill_null(0).to_numpy().astype(np.int64)
         return ranks - 1, ranks > 0
     if dtype.is_temporal():
         ticks = values.to_physical()
@@ -218,35 +198,25 @@ def _as_it_is(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _check_values(name: Any, dtype: Any, statistic: Statistic, library: str) -> None:
     """Raise ``TypeError`` if a statistic is not defined for values of a dtype of narwhals."""
-    kind, fine = kind_of(getattr(statistic, "lower", None)), _is_time(dtype, library)
-    taken = {
-        None: dtype.is_numeric() or dtype == nw.Boolean,
-        "Date": dtype == nw.Date or (fine and dtype == nw.Datetime),
-        "Datetime": fine and dtype == nw.Datetime,
-        "Duration": fine and dtype == nw.Duration,
-    }
-    known = _is_label(dtype) or dtype.is_numeric()
-    if isinstance(statistic, Count):
-        if known or fine:
-            return
-    elif isinstance(statistic, DistinctCount):
-        if _is_label(dtype):
-            return
-    elif taken.get(kind, False):
-        return
-    if kind is None and (fine or dtype == nw.Date):
-        step = "give lower and upper of that kind, and a datetime.timedelta as resolution"
-    elif isinstance(statistic, DistinctCount):
-        step = f"cast it to {_LABELS}"
+    kind = kind_of(getattr(statistic, "lower", None))
+    # Times and durations that fit into 64 bits of their unit; databases have durations of months
+    fine = getattr(dtype, "time_unit", None) in ("us", "ns")
+    fine = fine and not (dtype == nw.Duration and library in _DATABASES)
+    if isinstance(statistic, DistinctCount):
+        taken = _is_label(dtype)
+    elif isinstance(statistic, Count):
+        taken = fine or dtype.is_numeric() or _is_label(dtype)
+    elif kind is None:
+        taken = dtype.is_numeric() or dtype == nw.Boolean
     else:
-        step = (
-            "cast it to numbers, booleans, dates, or times or durations in micro- or nanoseconds"
-            f"{' (durations of databases to numbers)' * (library in _DATABASES)}"
+        taken = fine and dtype in (getattr(nw, kind), nw.Datetime if kind == "Date" else None)
+        taken = taken or (kind == "Date" and dtype == nw.Date)
+    if not taken:
+        labels = isinstance(statistic, DistinctCount)
+        raise TypeError(
+            f"column {name!r} holds {dtype}, which {type(statistic).__name__} with bounds of the "
+            f"kind {kind or 'number'} does not take: cast it to {_LABELS if labels else _VALUES}."
         )
-    raise TypeError(
-        f"column {name!r} holds {dtype}, which {type(statistic).__name__} does not take"
-        f"{'' if kind is None else f' with bounds of the kind {kind}'}: {step}."
-    )
 
 
 def _is_label(dtype: Any) -> bool:
@@ -254,24 +224,11 @@ def _is_label(dtype: Any) -> bool:
     return bool(dtype.is_integer() or dtype.is_float() or dtype in (*_TEXT, nw.Boolean, nw.Date))
 
 
-def _is_time(dtype: Any, library: str) -> bool:
-    """Return whether a dtype holds times, or durations, that fit into 64 bits of its unit."""
-    fine = getattr(dtype, "time_unit", None) in ("us", "ns")
-    return fine and not (dtype == nw.Duration and library in _DATABASES)
-
-
-def _zone(dtype: Any) -> str | None:
-    return None if getattr(dtype, "time_zone", None) is None else "UTC"
-
-
-def _held(dtype: Any) -> Any:
-    """Return the dtype of public labels of a column."""
-    return pl.String if dtype in (pl.Categorical, pl.Enum) else dtype
-
-
 def _label(name: str, dtype: Any) -> pl.Expr:
     """Return labels of which equal ones are one; missing ones are null."""
-    label = pl.col(name).cast(_held(dtype))
+    label = pl.col(name)
+    if dtype in (pl.Categorical, pl.Enum):
+        return label.cast(pl.String)
     if dtype == pl.Date:  # Polars panics where it shows or casts others
         return pl.when(label.is_between(datetime.date.min, datetime.date.max)).then(label)
     if dtype.is_float():  # both zeros are one label; Polars leaves out an addition of 0.0
@@ -282,6 +239,7 @@ def _label(name: str, dtype: Any) -> pl.Expr:
 
 def _labels(cells: Sequence[Any], dtype: Any) -> pl.Series | None:
     """Return public labels as those of a column; None if its dtype cannot hold one of them."""
+    dtype = pl.String if dtype in (pl.Categorical, pl.Enum) else dtype
     try:
         made = pl.Series("label", cells, dtype=dtype)
     except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError):
@@ -300,17 +258,21 @@ def _fetched(
     Its dtypes are judged on what the library says, before any record is read, and on what Polars
     makes of them. The second result is the names of the columns whose cells are texts of objects.
     """
-    texts: dict[str, pl.Series] = {}
     inner = {name: str(place) for place, name in enumerate(names)}
-    columns: Any = None
-    if nw.dependencies.is_pandas_dataframe(frame):
-        columns = list(frame.columns)
-        _check_names(names, columns)
-        frame, texts = _of_pandas(frame, inner)
-        known = nw.from_native(frame)
+    in_pandas = nw.dependencies.is_pandas_dataframe(frame)
+    known: Any = None if in_pandas else _known(frame)
+    columns = list(frame.columns) if in_pandas else known.collect_schema().names()
+    for name in names:
+        if columns.count(name) != 1:
+            raise ValueError(
+                f"the frame has no column {name!r}, or several; its columns are "
+                f"{', '.join(map(str, columns))}."
+            )
+    texts: dict[str, pl.Series] = {}
+    if in_pandas:
+        found, texts = _of_pandas(frame, inner)
+        known = nw.from_native(found)
     else:
-        known = _known(frame)
-        _check_names(names, known.collect_schema().names())
         known = known.select(*(nw.col(name).alias(place) for name, place in inner.items()))
     library = known.implementation.name.lower()
     there = dict(known.collect_schema())
@@ -323,7 +285,11 @@ def _fetched(
     judged(there)
     known, counted = _by_bytes(known, library, [n for n, dtype in there.items() if dtype in _TEXT])
     try:
-        found = _in_polars(known, counted, list(there))
+        if isinstance(known, nw.LazyFrame):
+            rows = known.group_by(*there).agg(nw.len().alias("times")) if counted else known
+            found = rows.collect("polars").to_native()
+        else:
+            found = known.to_polars()
     except KeyboardInterrupt:
         raise
     except BaseException:  # a panic of Polars is no Exception
@@ -331,21 +297,11 @@ def _fetched(
             "the table could not be computed by its library, whose message is withheld, as it may "
             "show records."
         ) from None
-    found = found.with_columns(**texts) if there else pl.DataFrame(texts)
+    found = found.with_columns(**texts)
     judged(nw.from_native(found).schema)
-    if "times" not in found.columns:
-        found = found.with_columns(times=pl.lit(1, pl.Int64))
+    times = pl.col("times").cast(pl.Int64) if "times" in found.columns else pl.lit(1, pl.Int64)
     by_text = {name for name, place in inner.items() if place in texts}
-    return found.with_columns(pl.col("times").cast(pl.Int64)), by_text
-
-
-def _check_names(names: Sequence[Any], columns: Sequence[Any]) -> None:
-    for name in names:
-        if columns.count(name) != 1:
-            raise ValueError(
-                f"the frame has no column {name!r}, or several; its columns are "
-                f"{', '.join(map(str, columns))}."
-            )
+    return found.with_columns(times=times), by_text
 
 
 def _known(frame: Any) -> Any:
@@ -422,16 +378,6 @@ def _by_bytes(known: Any, library: str, texts: Sequence[str]) -> tuple[Any, bool
     return known, not texts or library not in _DATABASES
 
 
-def _in_polars(known: Any, counted: bool, names: Sequence[str]) -> pl.DataFrame:
-    """Return the rows of a table; of a lazy one that may count them, each of the distinct ones."""
-    if not isinstance(known, nw.LazyFrame):
-        found: pl.DataFrame = known.to_polars() if names else pl.DataFrame()
-        return found
-    rows = known.group_by(*names).agg(nw.len().alias("times")) if counted else known
-    found = rows.collect("polars").to_native()
-    return found
-
-
 def results(
     table: Table, asked: Any, draws: int, found: Mapping[str, np.ndarray], more: Mapping[str, Any]
 ) -> pl.DataFrame:
@@ -460,7 +406,7 @@ def results(
         cells = np.broadcast_to(values, shape).swapaxes(0, 1).ravel()
         column, is_error = pl.Series(cells, nan_to_null=True), name == "mean_abs_error"
         if kind is not None and column.dtype.is_float():
-            column = _in_kind(column, "Duration" if is_error else kind, table.zone(asked.name))
+            column = _in_kind(column, "Duration" if is_error else kind, table.zone)
         elif not is_error and _is_whole(asked.statistic):
             column = column.cast(pl.Int64)
         rows[name] = column
@@ -484,12 +430,11 @@ def together(parts: Sequence[pl.DataFrame], epsilon: float) -> pl.DataFrame:
 
 def _is_whole(statistic: Statistic) -> bool:
     """Return whether all values of a statistic are integers, by its public parameters."""
-    if isinstance(statistic, Mode):
-        return all(float(candidate).is_integer() for candidate in statistic.candidates)
-    if isinstance(statistic, Count):
-        return True
-    grid: Any = getattr(statistic, "values_grid", lambda: None)()
-    return getattr(grid, "resolution", None) is not None and grid.resolution.denominator == 1
+    if isinstance(statistic, Count | Mean):
+        return isinstance(statistic, Count)
+    on: Any = statistic
+    grid = on.values_grid() if hasattr(on, "values_grid") else getattr(on, "records_grid", None)
+    return isinstance(grid, Multiples) and grid.resolution.denominator == 1
 
 
 def in_library(rows: pl.DataFrame, frame: Any, by: Iterable[Any]) -> Any:
