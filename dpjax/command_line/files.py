@@ -13,9 +13,7 @@ from __future__ import annotations
 
 import csv
 import gzip
-import io
 import re
-import sys
 import zlib
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -52,7 +50,7 @@ class Format:
         strip: characters that are dropped from numbers.
         date_format: of dates and times, as for :meth:`datetime.datetime.strptime`; by default
             ISO 8601. Times without a zone are in UTC.
-        missing: words for a missing cell, in any case.
+        missing: words for a missing cell.
     """
 
     delimiter: str = ","
@@ -67,13 +65,8 @@ class Format:
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` for a format that cannot be read."""
-        if len(self.delimiter) != 1 or self.delimiter in '"\r\n':
-            raise ValueError(f"--delimiter must be one character, got {self.delimiter!r}.")
-        if self.decimal not in (".", ",") or self.decimal == self.thousands:
-            raise ValueError(
-                f"--decimal must be point or comma, and --thousands another mark, got "
-                f"{self.decimal!r} and {self.thousands!r}."
-            )
+        if self.decimal == self.thousands:
+            raise ValueError(f"--decimal and --thousands are both {self.decimal!r}: change one.")
         if not _ENCODINGS.fullmatch(self.encoding):
             raise ValueError(
                 "--encoding must be utf-8, ascii, latin-1, iso-8859-1 to -16, windows-1250 to "
@@ -90,13 +83,13 @@ class Format:
         dropped = self.strip + (_SPACES if self.thousands == " " else self.thousands)
         # float() would skip an underscore
         table = str.maketrans({".": "_", self.decimal: "."} | dict.fromkeys(dropped, ""))
-        missing = {"", *map(str.lower, self.missing)}
+        missing = {"", *self.missing}
 
         def number(text: str) -> float | None:
             text = text.translate(table)
             return float(text) if text.isascii() and "_" not in text else None
 
-        known: dict[Any, Any] = {
+        known: Any = {
             pl.Float64: number,
             pl.Date: lambda text: self._moment(text).date(),
             pl.Datetime: self._moment,
@@ -108,7 +101,7 @@ class Format:
         def parse(text: str) -> Any:
             text = text.strip()
             try:
-                return None if text.lower() in missing else read(text)
+                return None if text in missing else read(text)
             except (ValueError, OverflowError):  # such as a time before year 1 in UTC
                 return None
 
@@ -126,12 +119,12 @@ class Format:
 @contextmanager
 def opened(
     path: str, dtypes: Mapping[str, Any], form: Format
-) -> Iterator[tuple[pl.DataFrame, Any]]:
+) -> Iterator[tuple[Mapping[str, Any], Any]]:
     """Open a file, whose header or schema must have these columns; no record is read yet.
 
-    It gives a frame with a row of nulls, and the function that reads the file. That returns a
-    frame, and a sentence on each column of which no cell can be read: these sentences show cells,
-    and are for simulations only.
+    It gives the dtypes of the columns, and the function that reads the file. That returns a frame,
+    and a sentence on each column of which no cell can be read: these sentences show cells, and are
+    for simulations only.
 
     Args:
         path: the file: Parquet if named .parquet, gzipped if named .gz; ``"-"`` is standard input.
@@ -142,33 +135,27 @@ def opened(
     Raises:
         ValueError: the file has no such column, or is not well-formed.
     """
-    if path.endswith(".parquet"):
-        frame = pl.scan_parquet(path, glob=False)
-        try:
-            schema = frame.collect_schema()
-        except pl.exceptions.PolarsError:  # its message may show a record
-            raise ValueError(f"{path} is not a Parquet file, or is broken.") from None
-        chosen = {name: pl.nth(_place(name, schema.names())) for name in dtypes}
-        frame = frame.select(**chosen)
-        yield pl.DataFrame([dict.fromkeys(dtypes)], frame.collect_schema()), lambda: (frame, [])
-        return
     codec = form.encoding + "-sig" * (form.encoding == "utf-8" and not form.no_header)
+    how: Any = {"encoding": codec, "errors": "replace", "newline": ""}
+    open_text: Any = gzip.open if path.endswith(".gz") else open
     try:
-        binary: Any = sys.stdin.buffer if path == "-" else open(path, "rb")
-        binary = gzip.open(binary) if path.endswith(".gz") else binary
-        with binary, io.TextIOWrapper(binary, codec, errors="replace", newline="") as file:
+        if path.endswith(".parquet"):
+            frame = pl.scan_parquet(path, glob=False)
+            names = frame.collect_schema().names()
+            frame = frame.select(**{name: pl.nth(_place(name, names)) for name in dtypes})
+            yield frame.collect_schema(), lambda: (frame, [])
+            return
+        with open_text(0 if path == "-" else path, "rt", **how) as file:
             records = _records(file, form)
             # Without a header, neither names nor places depend on a record
             header = map(str, range(1, 10_000)) if form.no_header else next(records, [])
             names = [name.strip() for name in header]
             places = [_place(name.strip(), names) for name in dtypes]
             width = 0 if form.no_header else len(names)
-            yield (
-                pl.DataFrame([dict.fromkeys(dtypes)], dict(dtypes)),
-                lambda: _frame(records, places, width, dtypes, form),
-            )
-    except (EOFError, gzip.BadGzipFile, zlib.error):  # their messages have checksums of the data
-        raise ValueError(f"{path} is not a complete gzip file.") from None
+            yield dtypes, lambda: _frame(records, places, width, dtypes, form)
+    # Their messages have checksums of the data, or may show a record
+    except (EOFError, gzip.BadGzipFile, zlib.error, pl.exceptions.PolarsError):
+        raise ValueError(f"{path} is not a complete file of its kind.") from None
     except csv.Error:
         raise ValueError(
             f"{path} is not well-formed CSV (RFC 4180) with as many cells in each record as in the "
@@ -224,7 +211,7 @@ def _frame(
     form: Format,
 ) -> tuple[pl.DataFrame, list[str]]:
     """Return the rest of a file; ``width`` is the number of cells, 0 for that of the first."""
-    columns: list[Any] = [(place, {}, array("i")) for place in places]
+    columns: Any = [(place, {}, array("i")) for place in places]
     most = max(places) + 1
     for record in records:
         width = width or len(record)
@@ -241,7 +228,7 @@ def _frame(
             kind = "number" if dtype == pl.Float64 else str(dtype.base_type()).lower()
             shown = next(filter(str.strip, texts), "")
             notes.append(
-                f"no cell of {name} is a {kind}, such as {shown!r}: see --thousands, --decimal, "
+                f"no cell of {name} is a {kind}, such as {shown[:40]!r}: see --thousands, --decimal, "
                 "--strip and --date-format."
             )
         frame[name] = values.gather(np.frombuffer(codes, np.int32))

@@ -6,7 +6,6 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Sequence
 from importlib import import_module
 
 _MISTAKES = (
@@ -20,7 +19,7 @@ _MISTAKES = (
 )
 
 
-def main(words: Sequence[str] | None = None) -> int:
+def main(words: list[str] | None = None) -> int:
     """Run the command line, with ``sys.argv[1:]`` by default.
 
     Returns:
@@ -34,11 +33,12 @@ def main(words: Sequence[str] | None = None) -> int:
         # With a blank before it, argparse does not take a number such as -1e6 for an option
         asked = parser.parse_args([re.sub(r"^(?=-[.\d])", " ", word) for word in words])
         # Imported on use: only tables need Polars, and only the demo JAX
-        text = import_module(f"dpjax.command_line.{asked.module}").answer(asked)
+        module = asked.command if asked.command in ("ledger", "demo") else "tables"
+        text = import_module(f"dpjax.command_line.{module}").answer(asked)
     except _MISTAKES as error:
         print(f"dpjax: error: {_sentence(error, asked)}", file=sys.stderr)
         return 2
-    return _printed(text, asked.command)
+    return _printed(text)
 
 
 def _sentence(error: Exception, asked: argparse.Namespace) -> str:
@@ -56,17 +56,16 @@ def _sentence(error: Exception, asked: argparse.Namespace) -> str:
     return re.sub(r"\b([a-z_]+)=(?=([\w'(\[])?)", option, " ".join(str(error).split()))
 
 
-def _printed(text: str, command: str) -> int:
+def _printed(text: str) -> int:
     """Print the answer; where that fails, on standard error, so that no release is lost."""
     try:
         sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
         print(text, flush=True)
         return 0
     except (OSError, AttributeError) as error:  # without a standard output it is None
-        reason = getattr(error, "strerror", None) or "it is closed"
         if sys.stdout is not None:  # which Python flushes once more at exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
-            spent = "The budget was spent, and this is the release:\n" * (command == "release")
-            print(f"dpjax: error: cannot print, {reason}.\n{spent}{text}", file=sys.stderr)
+            said = f"dpjax: error: cannot print ({error.args[-1]}). What a release cost was spent:"
+            print(f"{said}\n{text}", file=sys.stderr)
         return 1

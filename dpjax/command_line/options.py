@@ -67,7 +67,7 @@ _LISTS = {
     "--column": "columns of values; each costs epsilon",
     "--by": "the columns of the groups",
     "--groups": "public labels of groups; north,women if there are several columns",
-    "--missing": "words for a missing cell, in any case",
+    "--missing": "words for a missing cell",
 }
 _FLAGS = {
     "--no-header": "columns are named 1, 2, 3, ...",
@@ -81,6 +81,7 @@ _TOTALS = {
     "--total-epsilon": "the total of a new ledger",
     "--total-delta": "its total delta, by default 0",
 }
+_PLAN = {"--dry-run": "check options and header, and print the cost; read no record"}
 _SEVERAL = ("--qs", "--candidates")
 _AMOUNT = r"\d{1,7}(?:\.\d{1,9})?"  # so few digits that all durations can be held
 _DURATION = re.compile(
@@ -111,17 +112,15 @@ _SIMULATE = """examples:
 
 _COMMANDS = {
     "release": (
-        "tables",
         "Release private statistics of columns, drawn exactly; print nothing else of the data.",
         _RELEASE,
     ),
     "simulate": (
-        "tables",
         "Simulate a release, with exact statistics and error bars; nothing of it is private.",
         _SIMULATE,
     ),
-    "ledger": ("ledger", "Show what was spent of a budget, and what is left.", None),
-    "demo": ("demo", "Draw thousands of private medians in one call, of random data.", None),
+    "ledger": ("Show what was spent of a budget, and what is left.", None),
+    "demo": ("Draw thousands of private medians in one call, of random data.", None),
 }
 
 
@@ -136,7 +135,7 @@ def parser() -> argparse.ArgumentParser:
     top = _Parser(prog="dpjax", description="Differentially private statistics of files.")
     top.add_argument("--version", action="version", version=f"dpjax {__version__}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for name, (module, text, examples) in _COMMANDS.items():
+    for name, (text, examples) in _COMMANDS.items():
         command = commands.add_parser(
             name,
             help=text,
@@ -145,18 +144,16 @@ def parser() -> argparse.ArgumentParser:
             allow_abbrev=False,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        command.set_defaults(module=module)
-        if module == "ledger":
+        if name == "ledger":
             command.add_argument("file", help="what --ledger named")
-        if module == "tables":
+        if name in ("release", "simulate"):
             _of_tables(command)
         if name == "simulate":
             _add(command, {"--seed": "of the draws, by default 0"}, type=value, default=0)
         if name == "release":
             _add(command, _BUDGETS)
             _add(command, _TOTALS, type=value)
-            plan = {"--dry-run": "check options and header, and print the cost; read no record"}
-            _add(command, plan, action="store_true")
+            _add(command, _PLAN, action="store_true")
     return top
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections.abc import Mapping
 from dataclasses import fields
 from datetime import date, datetime, timedelta
 from typing import Any
@@ -18,7 +17,6 @@ from dpjax.accounting.ledger import left_text
 from dpjax.command_line import files
 from dpjax.command_line.ledger import NotedLedger
 from dpjax.command_line.options import given, statistics
-from dpjax.version import __version__
 
 _SHARED = ("by", "unit", "per_unit", "max_groups", "neighbors", "epsilon", "draws", "mechanism")
 
@@ -28,16 +26,17 @@ def answer(asked: argparse.Namespace) -> str:
     columns = dict.fromkeys(asked.column, statistics(asked))
     form = files.Format(**given(asked, [field.name for field in fields(files.Format)]))
     options = given(asked, _SHARED)
-    labels = [*(asked.by or []), *given(asked, ["unit"]).values()]
+    labels = filter(None, [*(asked.by or []), asked.unit])
     dtypes = dict.fromkeys(labels, pl.String()) | dict.fromkeys(columns, _dtype(asked))
-    with files.opened(asked.file, dtypes, form) as (empty, read):
-        options |= {"columns": columns, "groups": _groups(asked, empty.schema)}
+    with files.opened(asked.file, dtypes, form) as (known, read):
+        options |= {"columns": columns, "groups": _groups(asked, known)}
         if asked.command == "simulate":
             frame, notes = read()
             found = frames.simulate(asked.seed, frame, **options)
-            facts = {"simulation": "nothing of it is private", "note": found.note}
-            return _text(asked, found, facts, notes)
+            facts = {"simulation": "nothing of it is private"}
+            return _text(asked, found, facts, "\n".join(filter(None, [*notes, found.note])))
         # All that is public is checked before a record is read, or a ledger is made
+        empty = pl.DataFrame([dict.fromkeys(known)], dict(known))
         planned = frames.release(empty, **options).guarantee
         frame = None if asked.dry_run else read()[0]
     budget = _budget(asked)
@@ -48,23 +47,22 @@ def answer(asked: argparse.Namespace) -> str:
             lines.append(f"ledger: {left_text(budget)}; this {fits}")
         return "\n".join(lines)
     found = frames.release(frame, **options, budget=budget)
-    return _text(asked, found, {} if budget is None else {"ledger": left_text(budget)}, [])
+    return _text(asked, found, {} if budget is None else {"ledger": left_text(budget)})
 
 
 def _dtype(asked: argparse.Namespace) -> Any:
     """Return the dtype that the cells of columns of a file of text are read as."""
     if {"Count", "DistinctCount"}.issuperset(asked.statistic):
         return pl.String()
-    zone = getattr(asked.lower, "tzinfo", None) and "UTC"
-    kinds: dict[type, Any] = {
-        date: pl.Date(),
-        datetime: pl.Datetime("us", zone),
-        timedelta: pl.Duration("us"),
-    }
-    return kinds.get(type(asked.lower), pl.Float64())
+    lower = asked.lower
+    if isinstance(lower, datetime):
+        return pl.Datetime("us", lower.tzinfo and "UTC")
+    if isinstance(lower, timedelta):
+        return pl.Duration("us")
+    return pl.Date() if isinstance(lower, date) else pl.Float64()
 
 
-def _groups(asked: argparse.Namespace, dtypes: Mapping[str, Any]) -> Any:
+def _groups(asked: argparse.Namespace, dtypes: Any) -> Any:
     """Return the public labels as values of their columns, or how private groups are found."""
     if given(asked, ["group_epsilon", "group_delta"]):
         if asked.groups is not None:
@@ -90,27 +88,26 @@ def _budget(asked: argparse.Namespace) -> NotedLedger | PrivacyFilter | None:
             raise ValueError("--total-epsilon, --total-delta and --note need --ledger.")
         return None
     delta = asked.total_delta or 0.0
-    totals = {"epsilon": asked.total_epsilon, "delta": delta, "neighbors": asked.neighbors}
-    if not os.path.exists(asked.ledger):
-        if asked.total_epsilon is None:
-            raise ValueError(f"there is no ledger {asked.ledger}: give --total-epsilon, too.")
-        if asked.dry_run:
-            return PrivacyFilter(**totals, mechanism_delta=delta / 2)
-    ledger = NotedLedger(asked.ledger, **({} if asked.total_epsilon is None else totals))
+    totals: Any = {"delta": delta, "neighbors": asked.neighbors, "epsilon": asked.total_epsilon}
+    if asked.total_epsilon is None:
+        totals = {}
+    elif asked.dry_run and not os.path.exists(asked.ledger):
+        return PrivacyFilter(**totals, mechanism_delta=delta / 2)
+    ledger = NotedLedger(asked.ledger, **totals)
     ledger.noted = {"file": asked.file} | given(asked, ["note"])
     return ledger
 
 
 def _text(
-    asked: argparse.Namespace, found: frames.FrameResult, facts: dict[str, str], notes: list[str]
+    asked: argparse.Namespace, found: frames.FrameResult, facts: dict[str, str], note: str = ""
 ) -> str:
     """Return a result, and facts on all of it, in the format that is asked for."""
     if asked.format == "csv":
         return found.rows.write_csv().rstrip("\n")
-    facts = facts | {"promise": str(found.guarantee), "dpjax": __version__}
+    facts["promise"] = str(found.guarantee)
     if asked.format == "json":
         cost = json.loads(found.guarantee.to_json())
-        whole = {**facts, "notes": notes, "guarantee": cost, "rows": found.rows.to_dicts()}
+        whole = {"note": note, **facts, "guarantee": cost, "rows": found.rows.to_dicts()}
         return json.dumps(whole, default=str, indent=2)
-    shown = [f"{name}: {fact}" for name, fact in facts.items() if fact]
-    return "\n".join([*notes, found.table(rows=None), *shown])
+    lines = [note, found.table(rows=None), *(f"{name}: {fact}" for name, fact in facts.items())]
+    return "\n".join(filter(None, lines))
