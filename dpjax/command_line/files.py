@@ -83,7 +83,7 @@ class Format:
         dropped = self.strip + (_SPACES if self.thousands == " " else self.thousands)
         # float() would skip an underscore
         table = str.maketrans({".": "_", self.decimal: "."} | dict.fromkeys(dropped, ""))
-        missing = {"", *self.missing}
+        missing = {"", *map(str.strip, self.missing)}
 
         def number(text: str) -> float | None:
             text = text.translate(table)
@@ -226,9 +226,9 @@ def _frame(
         values = pl.Series(map(form.parser(dtype), texts), dtype=dtype)
         if dtype != pl.String and values.null_count() == len(values) > 0:
             kind = "number" if dtype == pl.Float64 else str(dtype.base_type()).lower()
-            shown = next(filter(str.strip, texts), "")
+            shown = next(filter(str.strip, texts), "")[:40]
             notes.append(
-                f"no cell of {name} is a {kind}, such as {shown[:40]!r}: see --thousands, --decimal, "
+                f"no cell of {name} is a {kind}, such as {shown!r}: see --thousands, --decimal, "
                 "--strip and --date-format."
             )
         frame[name] = values.gather(np.frombuffer(codes, np.int32))

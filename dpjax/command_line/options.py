@@ -92,12 +92,12 @@ _DURATION = re.compile(
 _RELEASE = """examples:
   dpjax release people.csv --column age --lower 0 --upper 120 --resolution 1 \\
       --neighbors add_remove --epsilon 1
-  dpjax release people.csv.gz --column income --statistic Quantiles --qs 0.25 0.75 --lower 0 \\
+  dpjax release people.csv.gz --column income --statistic Quantile --q 0.9 --lower 0 \\
       --upper 100000 --resolution 100 --neighbors add_remove --epsilon 1 \\
-      --ledger people.ledger --total-epsilon 3 --note "March, quartiles"
+      --ledger people.ledger --total-epsilon 3 --note "incomes in March"
   dpjax release trips.csv --column fare --statistic Median Count --lower 0 --upper 500 \\
       --resolution 0.5 --by borough --groups Bronx Queens --unit rider --max-groups 2 \\
-      --neighbors add_remove --epsilon 0.5 --ledger people.ledger --dry-run
+      --neighbors add_remove --epsilon 0.5 --ledger trips.ledger --total-epsilon 4 --dry-run
   dpjax release trips.csv --column day --lower 2024-01-01 --upper 2024-12-31 --resolution 1d \\
       --by borough --group-epsilon 1 --group-delta 1e-6 --neighbors add_remove --epsilon 1
 """

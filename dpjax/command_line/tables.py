@@ -103,7 +103,8 @@ def _text(
 ) -> str:
     """Return a result, and facts on all of it, in the format that is asked for."""
     if asked.format == "csv":
-        return found.rows.write_csv().rstrip("\n")
+        texts = pl.col(pl.Duration).map_elements(str, pl.String)  # as JSON has them
+        return found.rows.with_columns(texts).write_csv().rstrip("\n")
     facts["promise"] = str(found.guarantee)
     if asked.format == "json":
         cost = json.loads(found.guarantee.to_json())
