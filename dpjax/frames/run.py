@@ -272,14 +272,14 @@ Draw = Callable[[_Asked, Counts, _Options], dict[str, np.ndarray]]
 def _asked(columns: Columns, options: _Options) -> list[_Asked]:
     """Return the statistics of all columns, whose public parameters are checked."""
     example = "such as {'age': dpjax.release.Median(lower=0, upper=120, resolution=1)}"
-    if not isinstance(columns, Mapping) or not columns:
+    given: list[tuple[Any, Any]] = []
+    for name, one in columns.items() if isinstance(columns, Mapping) else ():
+        given += [(name, each) for each in (one if isinstance(one, list | tuple) else [one])]
+    if not given:
         raise TypeError(
             f"columns must be a mapping of names of columns to statistics, {example}, got "
             f"{type(columns).__name__}; the frame is the argument before it."
         )
-    given: list[tuple[Any, Any]] = []
-    for name, one in columns.items():
-        given += [(name, each) for each in (one if isinstance(one, list | tuple) else [one])]
     for name, each in given:
         if not isinstance(each, Statistic) or isinstance(each, Histogram):
             raise TypeError(
@@ -333,13 +333,12 @@ def _run(
         for each, (known, _) in zip(asked, counts, strict=True):
             each.statistic.check(known, options.epsilon, options.neighbors, each.mechanism or "")
         charge(budget, cost, what)
-    found = [draw(each, known, options) for each, (known, _) in zip(asked, counts, strict=True)]
-    notes = []
-    for each, (known, missing), own in zip(asked, counts, found, strict=True):
-        if releasing:
-            continue
-        own["missing"] = missing[None, :, None]
-        if (share := _share_at_bounds(each.statistic, known)) >= BOUND_SHARE:
+    found, notes = [], []
+    for each, (known, missing) in zip(asked, counts, strict=True):
+        drawn = draw(each, known, options)
+        found.append(drawn if releasing else drawn | {"missing": missing[None, :, None]})
+        share = 0 if releasing else _share_at_bounds(each.statistic, known)
+        if share >= BOUND_SHARE:
             notes.append(
                 f"{100 * share:.0f} % of the records of {each.name} are at or beyond a bound, and "
                 "count as that bound: are the bounds wide enough?"
