@@ -109,10 +109,8 @@ class Format:
 
     def _moment(self, text: str) -> datetime:
         """Return a time in UTC, without a zone."""
-        if self.date_format is None:
-            found = datetime.fromisoformat(text)
-        else:
-            found = datetime.strptime(text, self.date_format)
+        form = self.date_format
+        found = datetime.strptime(text, form) if form else datetime.fromisoformat(text)
         return found if found.tzinfo is None else found.astimezone(UTC).replace(tzinfo=None)
 
 
@@ -136,7 +134,6 @@ def opened(
         ValueError: the file has no such column, or is not well-formed.
     """
     codec = form.encoding + "-sig" * (form.encoding == "utf-8" and not form.no_header)
-    how: Any = {"encoding": codec, "errors": "replace", "newline": ""}
     open_text: Any = gzip.open if path.endswith(".gz") else open
     try:
         if path.endswith(".parquet"):
@@ -145,8 +142,9 @@ def opened(
             frame = frame.select(**{name: pl.nth(_place(name, names)) for name in dtypes})
             yield frame.collect_schema(), lambda: (frame, [])
             return
-        with open_text(0 if path == "-" else path, "rt", **how) as file:
-            records = _records(file, form)
+        file = 0 if path == "-" else path
+        with open_text(file, "rt", encoding=codec, errors="replace", newline="") as lines:
+            records = _records(lines, form)
             # Without a header, neither names nor places depend on a record
             header = map(str, range(1, 10_000)) if form.no_header else next(records, [])
             names = [name.strip() for name in header]

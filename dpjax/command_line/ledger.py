@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping
 from typing import Any
 
 from dpjax.accounting import Ledger
@@ -19,9 +18,9 @@ class NotedLedger(Ledger):
         noted: what is added to the description of each charge, such as the name of a file.
     """
 
-    noted: Mapping[str, Any]
+    noted: dict[str, Any]
 
-    def charge(self, guarantee: Any, what: Mapping[str, Any] | None = None) -> None:
+    def charge(self, guarantee: Any, what: Any = None) -> None:
         """Charge a mechanism, before it runs."""
         super().charge(guarantee, {**(what or {}), **self.noted})
 

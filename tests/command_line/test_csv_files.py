@@ -337,9 +337,3 @@ def test_dates_times_and_durations(dtype, form, cells, tmp_path):
     zone = datetime.UTC if getattr(dtype, "time_zone", None) else None
     wanted = [cell.replace(tzinfo=zone) if zone and cell else cell for cell in cells.values()]
     assert [cell for (cell,) in read(path, {"v": dtype}, **form)] == wanted
-
-
-def test_formats_that_are_refused():
-    for form in ({"date_format": "%Q"}, {"decimal": ",", "thousands": ","}):
-        with pytest.raises(ValueError, match=r"directive|--decimal and --thousands"):
-            Format(**form)

@@ -44,12 +44,6 @@ def test_standard_input_and_a_label_that_the_terminal_cannot_show():
     assert '"\\u03b1\\u001b[2J"' in done.stdout
 
 
-def test_a_mistake_has_no_traceback():
-    done = dpjax("release", "-", "--column", "y", *WORDS[2:], input="x\n1\ntwo\n")
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-    assert done.stderr.startswith("dpjax: error: the file must have one column 'y'")
-
-
 def test_a_reader_that_goes_away(ten):
     """Also a table that is longer than the buffer of a pipe."""
     reader, writer = os.pipe()
