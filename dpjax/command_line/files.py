@@ -142,8 +142,9 @@ def opened(
             frame = frame.select(**{name: pl.nth(_place(name, names)) for name in dtypes})
             yield frame.collect_schema(), lambda: (frame, [])
             return
-        file = 0 if path == "-" else path
-        with open_text(file, "rt", encoding=codec, errors="replace", newline="") as lines:
+        with open_text(
+            0 if path == "-" else path, "rt", encoding=codec, errors="replace", newline=""
+        ) as lines:
             records = _records(lines, form)
             # Without a header, neither names nor places depend on a record
             header = map(str, range(1, 10_000)) if form.no_header else next(records, [])

@@ -108,8 +108,6 @@ _SIMULATE = """examples:
       --upper 100000 --resolution 1 --neighbors add_remove --epsilon 2 --draws 3 --seed 7 \\
       --format csv
 """
-
-
 _COMMANDS = {
     "release": (
         "Release private statistics of columns, drawn exactly; print nothing else of the data.",
@@ -159,14 +157,19 @@ def parser() -> argparse.ArgumentParser:
 
 def _of_tables(command: argparse.ArgumentParser) -> None:
     """Add the options that releases and simulations share."""
-    text = "CSV, gzipped if named .gz, or Parquet, named .parquet; - is standard input"
-    command.add_argument("file", help=text)
+    command.add_argument("file", help="CSV, .csv.gz, .parquet, or - for CSV from standard input")
     takers: dict[str, list[str]] = {}
     for kind in STATISTICS:
         for name in _fields(kind):
             takers.setdefault(f"--{name.replace('_', '-')}", []).append(kind)
-    several = {"--statistic": "some of " + ", ".join(STATISTICS)}
-    _add(command, several, nargs="+", choices=STATISTICS, default=["Median"], metavar="NAME")
+    command.add_argument(
+        "--statistic",
+        nargs="+",
+        choices=STATISTICS,
+        default=["Median"],
+        metavar="NAME",
+        help="some of " + ", ".join(STATISTICS),
+    )
     for option, kinds in takers.items():
         number = "+" if option in _SEVERAL else None
         _add(command, {option: "of " + ", ".join(kinds)}, type=value, nargs=number)
@@ -175,8 +178,12 @@ def _of_tables(command: argparse.ArgumentParser) -> None:
     _add(command, _TEXTS)
     _add(command, _CHARACTERS, type=lambda text: _NAMED.get(text, text))
     _add(command, _FLAGS, action="store_true")
-    printed = {"--format": "of what is printed: table, csv or json"}
-    _add(command, printed, choices=("table", "csv", "json"), default="table")
+    _add(
+        command,
+        {"--format": "of what is printed"},
+        choices=("table", "csv", "json"),
+        default="table",
+    )
 
 
 def _add(command: argparse.ArgumentParser, table: dict[str, str], **how: Any) -> None:

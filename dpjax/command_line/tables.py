@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import sys
 from dataclasses import fields
 from datetime import date, datetime, timedelta
 from typing import Any
@@ -103,6 +104,7 @@ def _text(
 ) -> str:
     """Return a result, and facts on all of it, in the format that is asked for."""
     if asked.format == "csv":
+        sys.stderr.write(f"{note}\n" * bool(note))
         texts = pl.col(pl.Duration).map_elements(str, pl.String)  # as JSON has them
         return found.rows.with_columns(texts).write_csv().rstrip("\n")
     facts["promise"] = str(found.guarantee)
