@@ -178,12 +178,7 @@ def _of_tables(command: argparse.ArgumentParser) -> None:
     _add(command, _TEXTS)
     _add(command, _CHARACTERS, type=lambda text: _NAMED.get(text, text))
     _add(command, _FLAGS, action="store_true")
-    _add(
-        command,
-        {"--format": "of what is printed"},
-        choices=("table", "csv", "json"),
-        default="table",
-    )
+    _add(command, {"--format": "of what is printed"}, choices=("table", "csv", "json"))
 
 
 def _add(command: argparse.ArgumentParser, table: dict[str, str], **how: Any) -> None:

@@ -6,7 +6,6 @@ import shlex
 import pytest
 
 import dpjax
-from dpjax.command_line.options import STATISTICS
 
 
 @pytest.fixture
@@ -38,12 +37,6 @@ def test_every_example_runs(tmp_path, monkeypatch, run, help_of):
         done = run(*words)
         assert (done.code, done.err) == (0, ""), words
     assert "incomes in March" in run("ledger", "people.ledger").out
-
-
-def test_options_are_the_fields_of_the_statistics(help_of):
-    text = help_of("release", "--help")
-    assert all(f"--{name} " in text for name in ("lower", "q", "qs", "tau", "rank", "candidates"))
-    assert all(kind in text for kind in STATISTICS)
 
 
 def test_version_and_commands(help_of):
