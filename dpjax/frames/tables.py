@@ -263,10 +263,10 @@ def _fetched(
     known: Any = None if in_pandas else _known(frame)
     columns = list(frame.columns) if in_pandas else known.collect_schema().names()
     for name in names:
-        if columns.count(name) != 1:
+        if columns.count(name) != 1 or str(name).startswith(("*", "^")):
             raise ValueError(
-                f"the frame has no column {name!r}, or several; its columns are "
-                f"{', '.join(map(str, columns))}."
+                f"the frame has no column {name!r}, or several, or it begins with * or ^, which are "
+                f"patterns; its columns are {', '.join(map(str, columns))}."
             )
     texts: dict[str, pl.Series] = {}
     if in_pandas:
@@ -443,9 +443,9 @@ def in_library(rows: pl.DataFrame, frame: Any, by: Iterable[Any]) -> Any:
 
     All others are Polars frames.
     """
-    library = nw.from_native(frame).implementation.name.lower()
-    if library == "pandas":
+    if nw.dependencies.is_pandas_dataframe(frame):
         return rows.to_pandas().rename(columns={str(name): name for name in by})
+    library = nw.from_native(frame).implementation.name.lower()
     if library == "pyarrow":
         return rows.to_arrow()
     if library in ("duckdb", "ibis"):
