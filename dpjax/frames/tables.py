@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import PurePath
 from typing import Any
 
@@ -18,14 +19,19 @@ import numpy as np
 import polars as pl
 import pyarrow  # type: ignore[import-untyped]  # noqa: F401  # with it Polars and narwhals read the tables of other libraries
 
-from dpjax.frames.persons import Persons, finished, grid_of_records, rows_of
+from dpjax.frames.persons import Persons, finished, grid_of_records, rounded
 from dpjax.frames.result import ORDER
-from dpjax.release import Count, Counts, DistinctCount, Mean, Mode, Statistic
-from dpjax.release.grid import Multiples, kind_of
+from dpjax.release import Count, Counts, DistinctCount, Mode, Statistic
+from dpjax.release.grid import kind_of
 
-_LABELS = "text, categories, integers, floats, booleans or dates"
-_VALUES = "numbers, booleans, dates, or times or durations (not in databases) of us or ns"
-_TEXT = (nw.String, nw.Categorical, nw.Enum)
+_LABELS = ("text", "numbers", "booleans", "dates")
+_ALL = (*_LABELS, "decimals", "times", "durations")
+_VALUES: dict[str | None, Sequence[str]] = {  # by the kind of the bounds
+    None: ("numbers", "decimals", "booleans"),
+    "Date": ("dates", "times"),
+    "Datetime": ("times",),
+    "Duration": ("durations",),
+}
 _DATABASES = ("duckdb", "ibis", "pyspark", "pyspark_connect")
 _LIBRARIES = ("pandas", "polars", "pyarrow", "dask", *_DATABASES)
 _DAY = 86_400_000_000  # microseconds
@@ -52,20 +58,22 @@ class Table:
         labels = dict(zip(self._keys, by, strict=True))
         labels |= {} if persons is None else {"who": persons.unit}
 
-        def judge(dtypes: Mapping[Any, Any], library: str) -> None:
-            for name, statistic in columns:
-                _check_values(name, dtypes[name], statistic, library)
-            for name in labels.values():
-                if not _is_label(dtypes[name]):
+        names = dict.fromkeys([*(name for name, _ in columns), *labels.values()])
+        inner = {name: str(place) for place, name in enumerate(names)}
+
+        def judge(dtypes: Mapping[str, Any], library: str) -> None:
+            wanted = [(name, _taken_by(statistic)) for name, statistic in columns]
+            for name, taken in [*wanted, *((name, _LABELS) for name in labels.values())]:
+                dtype = dtypes.get(inner[name], nw.String())  # the texts of Python objects
+                if _kind(dtype, library) not in taken:
                     raise TypeError(
-                        f"column {name!r} holds {dtypes[name]}, but labels of groups and persons "
-                        f"are {_LABELS}: cast it."
+                        f"column {name!r} holds {dtype}: cast it to {' or '.join(taken)} (times "
+                        "and durations of us or ns; of databases no durations), or give bounds of "
+                        "its kind."
                     )
 
-        names = list(dict.fromkeys([*(name for name, _ in columns), *labels.values()]))
-        found, self._as_text = _fetched(frame, names, judge)
-        inner = {name: str(place) for place, name in enumerate(names)}
-        self._dtypes = {name: found.schema[inner[name]] for name in names}
+        found = _fetched(frame, inner, judge)
+        self._dtypes = {name: found.schema[place] for name, place in inner.items()}
         self._values = {name: f"value {inner[name]}" for name, _ in columns}
         zones = [getattr(self._dtypes[name], "time_zone", None) for name in self._values]
         self.zone = "UTC" if any(zones) else None
@@ -87,7 +95,6 @@ class Table:
         made = {}
         for place, name in enumerate(self._by):
             cells = [label[place] for label in rows]
-            cells = list(map(_text, cells)) if name in self._as_text else cells
             labels = _labels(cells, self._dtypes[name])
             if labels is None:
                 wrong = (cell for cell in cells if _labels([cell], self._dtypes[name]) is None)
@@ -112,13 +119,9 @@ class Table:
             rows = rows.group_by("who", "group").agg(times.alias("rows"))
             rows, times = self._in_few(rows) if bounded else rows, pl.len()
         sizes = rows.group_by("group").agg(times.alias("size")).sort("group")
-        self.keep(sizes["group"].to_numpy())
+        self.labels = self.labels[sizes["group"].to_numpy()]
         found: np.ndarray = sizes["size"].to_numpy().astype(np.int64)
         return found
-
-    def keep(self, places: np.ndarray) -> None:
-        """Take only the groups at these places, ascending."""
-        self.labels = self.labels[places.tolist()]
 
     def counts(self, name: Any, statistic: Statistic, neighbors: str) -> tuple[Counts, np.ndarray]:
         """Return how many records of each group have each position.
@@ -130,7 +133,8 @@ class Table:
         read: Callable[..., Any] = statistic.read
         if persons is not None:
             rule, grid = persons.rule(statistic), grid_of_records(statistic)
-            read = _as_it_is if grid is None else rows_of(grid, rule).read
+            if grid is not None and rule in ("mean", "sum"):
+                read = partial(rounded, grid=grid, rule=rule)
         position, present = _read(values, statistic, read)
         group, times = rows["group"].to_numpy().astype(np.int64), rows["times"].to_numpy()
         missing = np.zeros(len(self.labels), np.int64)
@@ -143,23 +147,16 @@ class Table:
             together = getattr(each, rule)() if rule in ("min", "max") else (each * number).sum()
             rows = rows.group_by("who", "group").agg(together, number.sum().alias("rows"))
             rows = self._in_few(rows)
-            group, size = rows["group"].to_numpy().astype(np.int64), rows["rows"].to_numpy()
-            if grid is None:
-                position, present = _read(rows["value"], statistic, statistic.read)
-            else:
-                total, present = rows["value"].fill_null(0).to_numpy(), size > 0
-                position = finished(total, np.maximum(size, 1), grid, rule)
+            size, position = rows["rows"].to_numpy(), rows["value"].fill_null(0).to_numpy()
+            group, present = rows["group"].to_numpy().astype(np.int64), size > 0
+            if grid is not None and rule not in ("min", "max"):
+                position = finished(position, np.maximum(size, 1), grid, rule)
             times = np.ones_like(group)
         if neighbors == "swap" and not isinstance(statistic, Mode | DistinctCount):
             position = np.where(present, position, 0)
         else:
             group = np.where(present, group, -1)
         return Counts.of_rows(group, position, times, groups=len(self.labels)), missing
-
-    def shown(self, places: np.ndarray) -> dict[str, pl.Series]:
-        """Return the labels at these places, in columns with the names of the user."""
-        named = zip(self._keys, self._by, strict=True)
-        return {str(name): self.labels[key][places] for key, name in named}
 
     def _in_groups(self) -> pl.DataFrame:
         """Return the rows with the index of their group; an inner join leaves out all others."""
@@ -192,36 +189,24 @@ def _read(values: pl.Series, statistic: Statistic, read: Callable[..., Any]) -> 
     return read(numbers * _DAY if dtype == pl.Date else numbers)
 
 
-def _as_it_is(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    return numbers, ~np.isnan(numbers)
+def _kind(dtype: Any, library: str) -> str:
+    """Return what a dtype of narwhals holds; its own name if that is nothing that is known."""
+    if dtype in (nw.String, nw.Categorical, nw.Enum):
+        return "text"
+    if dtype.is_numeric():
+        return "decimals" if dtype.is_decimal() else "numbers"
+    fine = getattr(dtype, "time_unit", None) in ("us", "ns")  # others may not fit into 64 bits
+    of_months = dtype == nw.Duration and library in _DATABASES
+    known = {nw.Boolean: "booleans", nw.Date: "dates"}
+    known |= {nw.Datetime: "times", nw.Duration: "durations"} if fine and not of_months else {}
+    return known.get(type(dtype), str(dtype))
 
 
-def _check_values(name: Any, dtype: Any, statistic: Statistic, library: str) -> None:
-    """Raise ``TypeError`` if a statistic is not defined for values of a dtype of narwhals."""
-    kind = kind_of(getattr(statistic, "lower", None))
-    # Times and durations that fit into 64 bits of their unit; databases have durations of months
-    fine = getattr(dtype, "time_unit", None) in ("us", "ns")
-    fine = fine and not (dtype == nw.Duration and library in _DATABASES)
-    if isinstance(statistic, DistinctCount):
-        taken = _is_label(dtype)
-    elif isinstance(statistic, Count):
-        taken = fine or dtype.is_numeric() or _is_label(dtype)
-    elif kind is None:
-        taken = dtype.is_numeric() or dtype == nw.Boolean
-    else:
-        taken = fine and dtype in (getattr(nw, kind), nw.Datetime if kind == "Date" else None)
-        taken = taken or (kind == "Date" and dtype == nw.Date)
-    if not taken:
-        labels = isinstance(statistic, DistinctCount)
-        raise TypeError(
-            f"column {name!r} holds {dtype}, which {type(statistic).__name__} with bounds of the "
-            f"kind {kind or 'number'} does not take: cast it to {_LABELS if labels else _VALUES}."
-        )
-
-
-def _is_label(dtype: Any) -> bool:
-    """Return whether cells of a dtype of narwhals can be labels: equal cells are shown alike."""
-    return bool(dtype.is_integer() or dtype.is_float() or dtype in (*_TEXT, nw.Boolean, nw.Date))
+def _taken_by(statistic: Statistic) -> Sequence[str]:
+    """Return what the values of a statistic may be."""
+    if isinstance(statistic, Count | DistinctCount):
+        return _LABELS if isinstance(statistic, DistinctCount) else _ALL
+    return _VALUES.get(kind_of(getattr(statistic, "lower", None)), ())
 
 
 def _label(name: str, dtype: Any) -> pl.Expr:
@@ -239,7 +224,8 @@ def _label(name: str, dtype: Any) -> pl.Expr:
 
 def _labels(cells: Sequence[Any], dtype: Any) -> pl.Series | None:
     """Return public labels as those of a column; None if its dtype cannot hold one of them."""
-    dtype = pl.String if dtype in (pl.Categorical, pl.Enum) else dtype
+    if dtype in (pl.String, pl.Categorical, pl.Enum):
+        dtype, cells = pl.String, list(map(_text, cells))
     try:
         made = pl.Series("label", cells, dtype=dtype)
     except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError):
@@ -251,22 +237,21 @@ def _labels(cells: Sequence[Any], dtype: Any) -> pl.Series | None:
 
 
 def _fetched(
-    frame: Any, names: Sequence[Any], judge: Callable[[Mapping[Any, Any], str], None]
-) -> tuple[pl.DataFrame, set[Any]]:
+    frame: Any, inner: Mapping[Any, str], judge: Callable[[Mapping[str, Any], str], None]
+) -> pl.DataFrame:
     """Return columns ``"0"``, ``"1"``, ... of a table, with the number of ``"times"`` of each row.
 
     Its dtypes are judged on what the library says, before any record is read, and on what Polars
-    makes of them. The second result is the names of the columns whose cells are texts of objects.
+    makes of them.
     """
-    inner = {name: str(place) for place, name in enumerate(names)}
     in_pandas = nw.dependencies.is_pandas_dataframe(frame)
     known: Any = None if in_pandas else _known(frame)
     columns = list(frame.columns) if in_pandas else known.collect_schema().names()
-    for name in names:
+    for name in inner:
         if columns.count(name) != 1 or str(name).startswith(("*", "^")):
             raise ValueError(
-                f"the frame has no column {name!r}, or several, or it begins with * or ^, which are "
-                f"patterns; its columns are {', '.join(map(str, columns))}."
+                f"the frame has no column {name!r}, or several, or it is a pattern by * or ^; its "
+                f"columns are {', '.join(map(str, columns))}."
             )
     texts: dict[str, pl.Series] = {}
     if in_pandas:
@@ -277,13 +262,10 @@ def _fetched(
     library = known.implementation.name.lower()
     there = dict(known.collect_schema())
     if library == "dask":  # narwhals takes its Python objects for text
-        there |= {inner[n]: nw.Object() for n in names if frame.dtypes[n] == np.dtype(object)}
-
-    def judged(dtypes: Mapping[str, Any]) -> None:
-        judge({name: dtypes.get(place, nw.String()) for name, place in inner.items()}, library)
-
-    judged(there)
-    known, counted = _by_bytes(known, library, [n for n, dtype in there.items() if dtype in _TEXT])
+        there |= {inner[n]: nw.Object() for n in inner if frame.dtypes[n] == np.dtype(object)}
+    judge(there, library)
+    text = [name for name, dtype in there.items() if _kind(dtype, library) == "text"]
+    known, counted = _by_bytes(known, library, text)
     try:
         if isinstance(known, nw.LazyFrame):
             rows = known.group_by(*there).agg(nw.len().alias("times")) if counted else known
@@ -298,10 +280,9 @@ def _fetched(
             "show records."
         ) from None
     found = found.with_columns(**texts)
-    judged(nw.from_native(found).schema)
+    judge(nw.from_native(found).schema, library)
     times = pl.col("times").cast(pl.Int64) if "times" in found.columns else pl.lit(1, pl.Int64)
-    by_text = {name for name, place in inner.items() if place in texts}
-    return found.with_columns(times=times), by_text
+    return found.with_columns(times=times)
 
 
 def _known(frame: Any) -> Any:
@@ -380,62 +361,62 @@ def _by_bytes(known: Any, library: str, texts: Sequence[str]) -> tuple[Any, bool
 
 
 def results(
-    table: Table, asked: Any, draws: int, found: Mapping[str, np.ndarray], more: Mapping[str, Any]
+    table: Table,
+    asked: Sequence[Any],
+    found: Sequence[Mapping[str, np.ndarray]],
+    more: Mapping[str, np.ndarray],
+    options: Any,
 ) -> pl.DataFrame:
-    """Return a row for each group, draw and level of a statistic.
+    """Return a row for each statistic, group, draw and level.
 
     Args:
         table: the table, whose groups are known.
-        asked: the statistic of a column, with its ``levels``, and whether there are ``several``.
-        draws: the number of draws.
-        found: arrays that broadcast to ``(draws, groups, levels)``, in microseconds for times.
+        asked: the statistics of the columns.
+        found: for each, arrays that broadcast to ``(draws, groups, levels)``, in microseconds for
+            times.
         more: an array ``(groups,)`` for each further column of the groups.
+        options: the options of the run.
     """
-    shape = draws, len(table.labels), max(len(asked.levels), 1)
-    indices = np.moveaxis(np.indices(shape), 1, 2)  # a group's draws follow each other
-    draw, group, level = (index.ravel() for index in indices)
-    number, kind = len(group), kind_of(getattr(asked.statistic, "lower", None))
-    rows = table.shown(group) | {name: pl.Series(each[group]) for name, each in more.items()}
-    rows["column"] = pl.repeat(str(asked.name), number, eager=True)
-    if asked.several:
-        rows["statistic"] = pl.repeat(type(asked.statistic).__name__, number, eager=True)
-    if asked.levels:
-        rows["quantile"] = pl.Series(np.array(asked.levels)[level])
-    if draws > 1:
-        rows["draw"] = pl.Series(draw + 1)
-    for name, values in found.items():
-        cells = np.broadcast_to(values, shape).swapaxes(0, 1).ravel()
-        column, is_error = pl.Series(cells, nan_to_null=True), name == "mean_abs_error"
-        if kind is not None and column.dtype.is_float():
-            column = _in_kind(column, "Duration" if is_error else kind, table.zone)
-        elif not is_error and _is_whole(asked.statistic):
-            column = column.cast(pl.Int64)
-        rows[name] = column
-    return pl.DataFrame(rows)
+    draws, parts = options.draws, []
+    for each, arrays in zip(asked, found, strict=True):
+        levels = pl.DataFrame({"quantile": each.levels}, schema={"quantile": pl.Float64})
+        rows = table.labels.with_columns(
+            *(pl.Series(name, column) for name, column in more.items()),
+            column=pl.lit(str(each.name)),
+            statistic=pl.lit(type(each.statistic).__name__),
+            epsilon=pl.lit(float(options.epsilon)),
+        )
+        rows = rows.join(pl.DataFrame({"draw": range(1, draws + 1)}), how="cross")
+        rows = rows.join(levels, how="cross")
+        shape = draws, len(table.labels), len(levels)
+        for name, array in arrays.items():
+            cells = np.broadcast_to(array, shape).swapaxes(0, 1).ravel()
+            column = pl.Series(name, cells, nan_to_null=True)
+            rows = rows.with_columns(_in_kind(column, each.statistic, table.zone))
+        parts.append(rows)
+    rows = pl.concat(parts, how="diagonal_relaxed")
+    constant = {"draw"} if draws == 1 else set()
+    constant |= {"quantile"} if all(each.levels == [None] for each in asked) else set()
+    constant |= {"statistic"} if len({each.name for each in asked}) == len(asked) else set()
+    names = [name for name in ORDER if name in rows.columns and name not in constant]
+    labels = {str(place): str(name) for place, name in enumerate(options.by)}
+    return rows.rename(labels).select(*labels.values(), *names)
 
 
-def _in_kind(microseconds: pl.Series, kind: str, zone: str | None) -> pl.Series:
-    """Return microseconds, since 1970 for times, as cells of a kind."""
-    ticks = microseconds.round().cast(pl.Int64)
+def _in_kind(column: pl.Series, statistic: Statistic, zone: str | None) -> pl.Series:
+    """Return numbers as the kind of a statistic: counts, times from microseconds, or floats."""
+    kind, is_error = kind_of(getattr(statistic, "lower", None)), column.name == "mean_abs_error"
+    if not column.dtype.is_float():
+        return column
+    if kind is None:
+        counted = isinstance(statistic, Count | DistinctCount) and not is_error
+        return column.cast(pl.Int64) if counted else column
+    ticks = column.round().cast(pl.Int64)
+    if kind == "Duration" or is_error:
+        return ticks.cast(pl.Duration("us"))
     if kind == "Date":
         return (ticks // _DAY).cast(pl.Int32).cast(pl.Date)
-    return ticks.cast(pl.Duration("us") if kind == "Duration" else pl.Datetime("us", zone))
-
-
-def together(parts: Sequence[pl.DataFrame], epsilon: float) -> pl.DataFrame:
-    """Return the rows of several statistics; columns that only some of them have are empty."""
-    rows = pl.concat(parts, how="diagonal_relaxed").with_columns(epsilon=pl.lit(epsilon))
-    labels = [name for name in rows.columns if name not in ORDER]
-    return rows.select(*labels, *(name for name in ORDER if name in rows.columns))
-
-
-def _is_whole(statistic: Statistic) -> bool:
-    """Return whether all values of a statistic are integers, by its public parameters."""
-    if isinstance(statistic, Count | Mean):
-        return isinstance(statistic, Count)
-    on: Any = statistic
-    grid = on.values_grid() if hasattr(on, "values_grid") else getattr(on, "records_grid", None)
-    return isinstance(grid, Multiples) and grid.resolution.denominator == 1
+    return ticks.cast(pl.Datetime("us", zone))
 
 
 def in_library(rows: pl.DataFrame, frame: Any, by: Iterable[Any]) -> Any:
