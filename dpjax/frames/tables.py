@@ -200,7 +200,7 @@ def _read(values: pl.Series, statistic: Statistic, read: Callable[..., Any]) -> 
     """Return the position of each record by ``read``, and which are present."""
     dtype = values.dtype
     if isinstance(statistic, Count | DistinctCount):
-        codes = values.to_frame("value").select(_label("value", dtype))["value"]
+        codes = values.to_frame("value").select(_label("value", dtype)).to_series()
         if isinstance(statistic, Count):
             return np.zeros(len(codes), np.int64), codes.is_not_null().to_numpy()
         ranks = codes.rank("dense").fill_null(0).to_numpy().astype(np.int64)

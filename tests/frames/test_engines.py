@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dpjax.release import Count, Median
-from tests.support.tables import IN_MEMORY, OTHERS, as_ibis, as_spark, counted, pyarrow
+from tests.support.tables import IN_MEMORY, OTHERS, as_spark, counted, pyarrow
 
 pytestmark = [
     # Its name for the package that it moves Dask to is not on every index yet.
