@@ -419,7 +419,8 @@ def _by_bytes(known: Any, library: str, texts: Sequence[str]) -> tuple[Any, bool
         fields = known.to_native().schema
         names = [getattr(fields[name].dataType, "collation", None) for name in texts]
         return known, all(name in (None, "UTF8_BINARY") for name in names)
-    return known, not texts or library not in _DATABASES
+    # Dask shows its groups to Python, which does not hold all dates
+    return known, library != "dask" and (not texts or library not in _DATABASES)
 
 
 def _in_polars(known: Any, counted: bool, names: Sequence[str]) -> pl.DataFrame:
