@@ -65,7 +65,9 @@ class Shown:
         ]
         if rows and min(column.size for column in cells.values()) > rows:
             lines.append(["...", *("" for _ in cells)])
-        table = [html_row(["", *cells], "th"), *map(html_row, lines)] if rows else []
+        table = (
+            [_cells("th", ["", *cells]), *(_cells("td", line) for line in lines)] if rows else []
+        )
         shown = _svg(picture) if picture else ""
         code = f"<code>{escape(repr(self))}</code>"
         return f"<div>{code}<table>{''.join(table)}</table>{shown}</div>"
@@ -112,8 +114,7 @@ def index_names(shape: tuple[int, ...], rows: int) -> list[str]:
     ]
 
 
-def html_row(texts: Iterable[str], tag: str = "td") -> str:
-    """Return a row of an HTML table."""
+def _cells(tag: str, texts: Iterable[str]) -> str:
     return f"<tr>{''.join(f'<{tag}>{escape(text)}</{tag}>' for text in texts)}</tr>"
 
 

@@ -21,7 +21,7 @@ on public numbers only, whose sum is exact in every order (up to 2^32 rows of a 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -31,29 +31,6 @@ from dpjax.release.grid import Multiples, kind_of
 
 PerUnit = Literal["mean", "sum", "min", "max", "count"]
 _BITS = 31  # the number of bits of the integer of a row
-
-
-class Rounding(NamedTuple):
-    """Rounding of scaled and clamped numbers to integers, in float64.
-
-    It is floor(clip(x * times / over, low, high) * 2^bits + 1/2) - offset * 2^bits. With
-    ``bits = 0`` it is the index of the nearest cell of a grid, counted from the lower bound.
-    """
-
-    times: float
-    over: float
-    low: float
-    high: float
-    bits: int
-    offset: float
-
-    def read(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the integers of values, int64, and which values are numbers."""
-        present = ~np.isnan(values)
-        with np.errstate(over="ignore"):
-            cells = np.where(present, values, 0) * self.times / self.over
-        cells = np.clip(cells, self.low, self.high) * 2.0**self.bits
-        return (np.floor(cells + 0.5) - self.offset * 2.0**self.bits).astype(np.int64), present
 
 
 @dataclass(frozen=True)
@@ -97,8 +74,7 @@ class Persons:
             raise ValueError(
                 f"per_unit={rule!r} is not a {kind.lower()}: use 'mean', 'min' or 'max'."
             )
-        far = 0 if grid is None else max(abs(grid.start), abs(grid.start + grid.size - 1))
-        if rule == "sum" and far >= 2**_BITS:
+        if rule == "sum" and grid is not None and _farthest(grid) >= 2**_BITS:
             raise ValueError(
                 "per_unit='sum' needs bounds within 2^31 multiples of the resolution: use a "
                 "coarser resolution."
@@ -114,33 +90,47 @@ def grid_of_records(statistic: Statistic) -> Multiples | None:
     )
 
 
-def rows_of(grid: Multiples, rule: PerUnit) -> Rounding:
-    """Return the rounding of a row before the rows of a person are combined."""
-    times, over = float(grid.resolution.denominator), float(grid.resolution.numerator)
-    end = grid.start + grid.size - 1
-    if rule == "sum":
-        most = max(abs(grid.start), abs(end), 1)
-        return Rounding(times, over, -most, most, _BITS - most.bit_length(), 0)
-    bits = _BITS - (grid.size - 1).bit_length() if rule == "mean" else 0
-    return Rounding(times, over, grid.start, end, bits, grid.start)
+def rounded(values: np.ndarray, grid: Multiples, rule: PerUnit) -> tuple[np.ndarray, np.ndarray]:
+    """Round the rows of means and sums to integers before they are added.
+
+    A row x becomes floor(clip(x / resolution, low, high) 2^bits + 1/2), in a mean counted from the
+    lower bound, in float64.
+
+    Returns:
+        The integers, int64, and which values are numbers.
+    """
+    present, low = ~np.isnan(values), grid.start
+    far = _farthest(grid)
+    ends = (-far, far) if rule == "sum" else (low, low + grid.size - 1)
+    with np.errstate(over="ignore"):
+        multiples = np.where(present, values, 0) * float(grid.resolution.denominator)
+        multiples = multiples / float(grid.resolution.numerator)
+    cells = np.floor(np.clip(multiples, *ends) * _scale(grid, rule) + 0.5)
+    return (cells - (rule == "mean") * low * _scale(grid, rule)).astype(np.int64), present
+
+
+def _farthest(grid: Multiples) -> int:
+    return max(abs(grid.start), abs(grid.start + grid.size - 1), 1)
+
+
+def _scale(grid: Multiples, rule: PerUnit) -> float:
+    """Return the largest 2^bits by which the integer of a row has at most 31 bits."""
+    largest = _farthest(grid) if rule == "sum" else grid.size - 1
+    return 2.0 ** (_BITS - largest.bit_length())
 
 
 def finished(total: np.ndarray, rows: np.ndarray, grid: Multiples, rule: PerUnit) -> np.ndarray:
     """Return the position of each person's record, int64.
 
     Args:
-        total: int64 ``(persons,)``, the sum, the least or the largest of a person's rows, rounded
-            by :func:`rows_of`.
+        total: int64 ``(persons,)``, the sum of a person's rows, as :func:`rounded` gives them.
         rows: int64 ``(persons,)``, the number of these rows.
         grid: of the records.
-        rule: how rows are combined.
+        rule: ``"mean"``, ``"sum"`` or ``"count"``.
     """
-    cells, scale = rows_of(grid, "min"), 2.0 ** rows_of(grid, rule).bits
     if rule == "count":
-        return cells.read(rows.astype(np.float64))[0]
+        return grid.numbers_of(rows)[0].astype(np.int64)
     if rule == "mean":
-        return np.floor(total / (rows * scale) + 0.5).astype(np.int64)
-    if rule == "sum":
-        nearest = np.clip(np.floor(total / scale + 0.5), cells.low, cells.high)
-        return (nearest - cells.low).astype(np.int64)
-    return total
+        return np.floor(total / (rows * _scale(grid, rule)) + 0.5).astype(np.int64)
+    nearest = np.floor(total / _scale(grid, rule) + 0.5) - grid.start
+    return np.clip(nearest, 0, grid.size - 1).astype(np.int64)

@@ -8,7 +8,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from dpjax.accounting.guarantee import Guarantee
-from dpjax.display import TEXT_WIDTH, cell_of, html_row, new_axes, text_table
+from dpjax.display import TEXT_WIDTH, cell_of, new_axes, text_table
 
 if TYPE_CHECKING:
     import polars
@@ -43,7 +43,7 @@ class FrameResult:
     >>> x = polars.DataFrame({"x": range(9)})
     >>> found = frames.simulate(0, x, {"x": median}, epsilon=1.0, neighbors="swap")
     >>> found.rows["value"].to_list(), found.guarantee.epsilon
-    ([4], 1.0)
+    ([4.0], 1.0)
     """
 
     frame: Any
@@ -86,19 +86,15 @@ class FrameResult:
         return axes
 
     def _cells(self, rows: int | None) -> dict[str, list[Any]]:
-        shown = self.rows if rows is None else self.rows.head(rows)
-        cells = {name: shown[name].to_list() for name in shown.columns}
-        for name in set(_INEXACT) & set(cells):
-            if shown.schema[name].is_float():
-                cells[name] = [None if x is None else float(f"{x:.5g}") for x in cells[name]]
-        return cells
+        from polars import selectors
+
+        inexact = selectors.by_name(*_INEXACT, require_all=False) & selectors.float()
+        shown = self.rows[:rows].with_columns(inexact.round_sig_figs(5))
+        return shown.to_dict(as_series=False)
 
     def __repr__(self) -> str:
         below = (textwrap.fill(line, TEXT_WIDTH) for line in (str(self.guarantee), self.note))
         return "\n".join([self.table(), *filter(None, below)])
 
     def _repr_html_(self) -> str:
-        cells = self._cells(20)
-        lines = [list(cells), *(map(cell_of, row) for row in zip(*cells.values(), strict=True))]
-        below = "".join(f"<p>{escape(text)}</p>" for text in (str(self.guarantee), self.note))
-        return f"<table>{''.join(map(html_row, lines))}</table>{below}"
+        return f"<pre>{escape(repr(self))}</pre>"

@@ -6,7 +6,7 @@ They are one run, which differs only in how it draws.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial, reduce
 from importlib import import_module
@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpjax import checks
+from dpjax.accounting.composition import Composition
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.accounting.ledger import Budget, charge
 from dpjax.checks import Neighbors
@@ -35,10 +36,12 @@ from dpjax.release import (
     Sum,
 )
 from dpjax.release.exponentials import exact_epsilon
+from dpjax.release.grid import kind_of
 
 MEASURED = 1000  # the number of draws for the error bars of several quantiles
 BOUND_SHARE = 0.25  # the least share of records at a bound that is reported
 _OF_NOBODY = (Count, DistinctCount, NonnegativeSum, Sum)  # statistics that are 0 without records
+_SAID = ("draws", "by", "groups", "unit", "per_unit", "max_groups")
 Columns = Mapping[Any, Statistic | Sequence[Statistic]]
 
 
@@ -124,7 +127,7 @@ def release(
     >>> print(found.guarantee)
     1-DP and 1-bounded-range under add_remove neighbors, for a row
     """
-    options = _options(by, groups, unit, per_unit, max_groups, neighbors, epsilon, draws, mechanism)
+    options = _Options(epsilon, neighbors, by, groups, unit, per_unit, max_groups, draws, mechanism)
     return _run(frame, columns, options, _released, budget)
 
 
@@ -185,10 +188,10 @@ def simulate(
     >>> ages = {"age": Median(lower=0, upper=120, resolution=1)}
     >>> found = simulate(0, people, ages, by="region", epsilon=1.0, neighbors="add_remove").frame
     >>> found[["region", "records", "value"]].rows()
-    [('north', 40, 34), ('south', 30, 34)]
+    [('north', 40, 34.0), ('south', 30, 34.0)]
     """
     generator = np.random.default_rng(checks.static_integer("seed", seed, 0))
-    options = _options(by, groups, unit, per_unit, max_groups, neighbors, epsilon, draws, mechanism)
+    options = _Options(epsilon, neighbors, by, groups, unit, per_unit, max_groups, draws, mechanism)
 
     return _run(frame, columns, options, partial(_simulated, generator))
 
@@ -199,111 +202,105 @@ class _Asked(NamedTuple):
     Attributes:
         name: of the column.
         statistic: its statistic.
-        mechanism: the name of its mechanism, or None for the default.
-        several: whether the column has several statistics.
-        levels: the levels of quantiles; empty for other statistics.
+        mechanism: the name of its mechanism; None if it has only one.
+        levels: the levels of quantiles; ``[None]`` for other statistics.
     """
 
     name: Any
     statistic: Any
     mechanism: str | None
-    several: bool
-    levels: Sequence[float]
+    levels: Sequence[float | None]
 
 
-class _Options(NamedTuple):
-    """The options of a run, checked.
+@dataclass
+class _Options:
+    """The options of a run, which are checked as far as they can be without a table.
 
     Attributes:
-        by: the columns of the groups.
+        by: the columns of the groups, a list.
         groups: public labels, or private groups, or None.
         persons: who is protected; None for a row.
-        neighbors: the relation of neighbors.
-        epsilon: exact, of one draw.
-        draws: the number of draws.
-        mechanism: the name of a mechanism, or None.
+        epsilon: exact.
     """
 
-    by: Sequence[Any]
-    groups: Sequence[Any] | PrivateGroups | None
-    persons: Persons | None
+    epsilon: Any
     neighbors: Neighbors
-    epsilon: Fraction
+    by: Any
+    groups: Any
+    unit: Any
+    per_unit: PerUnit | None
+    max_groups: int
     draws: int
     mechanism: str | None
 
+    def __post_init__(self) -> None:
+        by, groups, unit = self.by, self.groups, self.unit
+        self.by = list(by) if isinstance(by, list | tuple) else [] if by is None else [by]
+        if wrong := [name for name in self.by if name in ORDER]:
+            raise ValueError(
+                f"by must not be {wrong[0]!r}, which is a column of the result: rename the column."
+            )
+        checks.one_of("neighbors", self.neighbors, checks.NEIGHBORS)
+        if self.by and self.neighbors == "swap":
+            raise ValueError(
+                "by needs neighbors='add_remove': a replaced record can move from one group to "
+                "another."
+            )
+        if groups is not None and not self.by:
+            raise ValueError("groups needs by, the column of the group labels.")
+        if isinstance(groups, str | bytes):
+            raise TypeError(f"groups must be a list of labels, such as [{groups!r}].")
+        most = checks.static_integer("max_groups", self.max_groups, 1)
+        if most != 1 and not self.by:
+            raise ValueError("max_groups needs by: without groups a person counts once.")
+        if unit is None and (self.per_unit is not None or most != 1):
+            raise ValueError("per_unit and max_groups need unit, the column of the person.")
+        if isinstance(groups, PrivateGroups):
+            self.groups = replace(groups, max_groups=most)
+        elif groups is not None:
+            self.groups = list(groups)
+            most = max(min(most, len(self.groups)), 1)  # nobody is in more groups than there are
+        self.persons = None if unit is None else Persons(unit, self.per_unit, most)
+        self.max_groups = most
+        self.draws = checks.static_integer("draws", self.draws, 1)
+        self.epsilon = exact_epsilon(self.epsilon)
 
-Draw = Callable[[_Asked, Counts, np.ndarray, _Options], dict[str, np.ndarray]]
 
-
-def _options(
-    by: Any,
-    groups: Any,
-    unit: Any,
-    per_unit: PerUnit | None,
-    max_groups: int,
-    neighbors: Neighbors,
-    epsilon: float | Fraction,
-    draws: int,
-    mechanism: str | None,
-) -> _Options:
-    by = list(by) if isinstance(by, list | tuple) else [] if by is None else [by]
-    if wrong := [name for name in by if name in ORDER]:
-        raise ValueError(
-            f"by must not be {wrong[0]!r}, which is a column of the result: rename the column."
-        )
-    checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
-    if by and neighbors == "swap":
-        raise ValueError(
-            "by needs neighbors='add_remove': a replaced record can move from one group to another."
-        )
-    if groups is not None and not by:
-        raise ValueError("groups needs by, the column of the group labels.")
-    if isinstance(groups, str | bytes):
-        raise TypeError(f"groups must be a list of labels, such as [{groups!r}].")
-    most = checks.static_integer("max_groups", max_groups, 1)
-    if unit is None and (per_unit is not None or most != 1):
-        raise ValueError("per_unit and max_groups need unit, the column of the person.")
-    if most != 1 and not by:
-        raise ValueError("max_groups needs by: without groups a person counts once.")
-    if isinstance(groups, PrivateGroups):
-        groups = replace(groups, max_groups=most)
-    elif groups is not None:
-        groups = list(groups)
-        most = max(min(most, len(groups)), 1)  # nobody is in more groups than there are
-    persons = None if unit is None else Persons(unit, per_unit, most)
-    number = checks.static_integer("draws", draws, 1)
-    return _Options(by, groups, persons, neighbors, exact_epsilon(epsilon), number, mechanism)
+Draw = Callable[[_Asked, Counts, _Options], dict[str, np.ndarray]]
 
 
 def _asked(columns: Columns, options: _Options) -> list[_Asked]:
     """Return the statistics of all columns, whose public parameters are checked."""
     example = "such as {'age': dpjax.release.Median(lower=0, upper=120, resolution=1)}"
-    if not isinstance(columns, Mapping) or not columns:
+    given: list[tuple[Any, Any]] = []
+    for name, one in columns.items() if isinstance(columns, Mapping) else ():
+        given += [(name, each) for each in (one if isinstance(one, list | tuple) else [one])]
+    if not given:
         raise TypeError(
             f"columns must be a mapping of names of columns to statistics, {example}, got "
             f"{type(columns).__name__}; the frame is the argument before it."
         )
-    asked = []
-    for name, given in columns.items():
-        statistics = given if isinstance(given, list | tuple) else [given]
-        for each in statistics or [None]:
-            if not isinstance(each, Statistic) or isinstance(each, Histogram):
-                raise TypeError(
-                    f"column {name!r} needs a statistic with one value, or a list of them, "
-                    f"{example}, got {each!r}."
-                )
-            levels: Any = [each.q] if isinstance(each, Quantile) else getattr(each, "levels", ())
-            shown = [float(Fraction(level)) for level in levels]
-            asked.append(_Asked(name, each, options.mechanism, len(statistics) > 1, shown))
-    if choice := [each for each in asked if each.statistic.mechanisms]:
-        asked = [each if each in choice else each._replace(mechanism=None) for each in asked]
+    for name, each in given:
+        if not isinstance(each, Statistic) or isinstance(each, Histogram):
+            raise TypeError(
+                f"column {name!r} needs a statistic with one value, or a list of them, {example}, "
+                f"got {each!r}."
+            )
+    if len({kind_of(getattr(each, "lower", None)) for _, each in given}) > 1:
+        raise ValueError(
+            "columns must all be numbers, or all of one kind of dates or times: use separate calls."
+        )
+    asked, choice = [], any(each.mechanisms for _, each in given)
     nobody = Counts.of_rows([], [], [], groups=0)
-    for each in asked:
-        chosen = each.statistic.checked(options.neighbors, each.mechanism)
-        each.statistic.check(nobody, options.epsilon, options.neighbors, chosen)
+    for name, each in given:
+        mechanism = options.mechanism if each.mechanisms or not choice else None
+        mechanism = each.checked(options.neighbors, mechanism)
+        each.check(nobody, options.epsilon, options.neighbors, mechanism)
         if options.persons is not None:
-            options.persons.rule(each.statistic)
+            options.persons.rule(each)
+        levels = [each.q] if isinstance(each, Quantile) else getattr(each, "levels", None)
+        shown = [None] if levels is None else [float(Fraction(level)) for level in levels]
+        asked.append(_Asked(name, each, mechanism or None, shown))
     return asked
 
 
@@ -324,7 +321,7 @@ def _run(
         charge(budget, cost, what)
         if releasing:
             kept, more["noisy_size"] = groups.release(sizes)
-            table.keep(kept)
+            table.labels = table.labels[kept]
         else:
             more["probability_kept"] = groups.probability_kept(sizes)
     elif groups is not None:
@@ -334,19 +331,21 @@ def _run(
     counts = [table.counts(*each[:2], options.neighbors) for each in asked]
     if not isinstance(groups, PrivateGroups):
         for each, (known, _) in zip(asked, counts, strict=True):
-            _check_counts(each, known, options)
+            each.statistic.check(known, options.epsilon, options.neighbors, each.mechanism or "")
         charge(budget, cost, what)
-    parts, notes = [], []
+    found, notes = [], []
     for each, (known, missing) in zip(asked, counts, strict=True):
-        found = draw(each, known, missing, options)
-        parts.append(tables.results(table, each, options.draws, found, more))
-        if not releasing and (share := _share_at_bounds(each.statistic, known)) >= BOUND_SHARE:
+        drawn = draw(each, known, options)
+        found.append(drawn if releasing else drawn | {"missing": missing[None, :, None]})
+        share = 0 if releasing else _share_at_bounds(each.statistic, known)
+        if share >= BOUND_SHARE:
             notes.append(
                 f"{100 * share:.0f} % of the records of {each.name} are at or beyond a bound, and "
                 "count as that bound: are the bounds wide enough?"
             )
-    rows = tables.together(parts, float(options.epsilon))
-    return FrameResult(tables.in_library(rows, frame, by), rows, cost, " ".join(notes))
+    rows = tables.results(table, asked, found, more, options)
+    total: Any = cost if isinstance(cost, Guarantee) else cost.guarantee()
+    return FrameResult(tables.in_library(rows, frame, by), rows, total, " ".join(notes))
 
 
 def _tables() -> Any:
@@ -358,18 +357,15 @@ def _tables() -> Any:
         ) from error
 
 
-def _cost(asked: Sequence[_Asked], options: _Options) -> Guarantee:
+def _cost(asked: Sequence[_Asked], options: _Options) -> Guarantee | Composition:
     """Return the guarantee of all draws from all columns and groups together."""
-    persons, groups = options.persons, options.groups
-    draws = options.draws * (1 if persons is None else persons.max_groups)
+    groups, draws = options.groups, options.draws * options.max_groups
     costs = [groups.guarantee] if isinstance(groups, PrivateGroups) else []
-    costs += [
-        each.statistic.cost(options.epsilon, draws, options.neighbors, each.mechanism)
-        for each in asked
-    ]
-    total: Any = reduce(add, costs)
-    total = total if len(costs) == 1 else total.guarantee()
-    return replace(total, unit="row" if persons is None else "person")
+    for each in asked:
+        of = options.epsilon, draws, options.neighbors, each.mechanism
+        costs.append(each.statistic.cost(*of))
+    unit = "row" if options.unit is None else "person"
+    return reduce(add, [replace(cost, unit=unit) for cost in costs])
 
 
 def _said(asked: Sequence[_Asked], options: _Options) -> dict[str, Any]:
@@ -377,75 +373,42 @@ def _said(asked: Sequence[_Asked], options: _Options) -> dict[str, Any]:
     columns: dict[str, list[Any]] = {}
     for each in asked:
         columns.setdefault(str(each.name), []).append(each.statistic.to_dict())
-    groups, by = options.groups, options.by
-    groups = asdict(groups) if isinstance(groups, PrivateGroups) else groups
-    return {
-        "columns": {name: one[0] if len(one) == 1 else one for name, one in columns.items()},
-        "draws": options.draws,
-        **({"by": by[0] if len(by) == 1 else by, "groups": groups} if by else {}),
-        **({} if options.persons is None else asdict(options.persons)),
-    }
+    return {"columns": columns} | {name: getattr(options, name) for name in _SAID}
 
 
-def _check_counts(asked: _Asked, counts: Counts, options: _Options) -> None:
-    """Raise for what is wrong with the number of records under swap, which is public."""
-    if options.neighbors == "swap" and not counts.totals.any():
-        raise ValueError(
-            "frame must have records under swap neighbors, where their number is public, but has "
-            "none."
-        )
-    chosen = asked.statistic.checked(options.neighbors, asked.mechanism)
-    asked.statistic.check(counts, options.epsilon, options.neighbors, chosen)
-
-
-def _released(
-    asked: _Asked, counts: Counts, missing: np.ndarray, options: _Options
-) -> dict[str, np.ndarray]:
+def _released(asked: _Asked, counts: Counts, options: _Options) -> dict[str, np.ndarray]:
     """Return exact draws ``(draws, groups, levels)``, and nothing else about the data."""
     how: Any = {"mechanism": asked.mechanism, "draws": options.draws}
     drawn = asked.statistic.release(counts, options.epsilon, options.neighbors, **how)
-    return {"released": drawn.values.reshape(options.draws, counts.groups, _levels(asked))}
+    return {"released": drawn.values.reshape(options.draws, counts.groups, len(asked.levels))}
 
 
 def _simulated(
-    generator: np.random.Generator,
-    asked: _Asked,
-    counts: Counts,
-    missing: np.ndarray,
-    options: _Options,
+    generator: np.random.Generator, asked: _Asked, counts: Counts, options: _Options
 ) -> dict[str, np.ndarray]:
     """Return draws of what a release draws, with the error and the interval of a draw."""
     statistic, draws, of = asked.statistic, options.draws, (options.epsilon, options.neighbors)
     if isinstance(statistic, Quantiles):
-        center = statistic.value(counts)
+        value = statistic.value(counts)
         many = statistic.sample(generator, MEASURED + draws, counts, *of)
         drawn, many = many[:draws], many[draws:]
-        error = np.mean(np.abs(many - center), axis=0)
-        ends = np.quantile(many, [0.025, 0.975], axis=0, method="inverted_cdf")
+        error = np.mean(np.abs(many - value), axis=0)
+        low, high = np.quantile(many, [0.025, 0.975], axis=0, method="inverted_cdf")
     else:
         found = statistic.distribution(counts, *of, mechanism=asked.mechanism)
         shifted = isinstance(statistic, Maximum | NonnegativeSum | DistinctCount)
-        center = statistic.value(counts) if shifted else found.value
-        drawn, error, ends = (
-            found.sample(generator, (draws,)),
-            found.mean_abs_error(center),
-            found.interval(0.95),
-        )
-    shape = 1, counts.groups, _levels(asked)
-    nothing = (counts.totals == 0)[:, None] & (not isinstance(statistic, _OF_NOBODY))
-    return {
-        "records": counts.totals[None, :, None],
-        "missing": missing[None, :, None],
-        "value": np.where(nothing, np.nan, np.reshape(center, shape)),
-        "simulated": np.reshape(drawn, (draws, *shape[1:])),
-        "mean_abs_error": np.where(nothing, np.nan, np.reshape(error, shape)),
-        "lower95": np.reshape(ends[0], shape),
-        "upper95": np.reshape(ends[1], shape),
-    }
-
-
-def _levels(asked: _Asked) -> int:
-    return max(len(asked.levels), 1)
+        value = statistic.value(counts) if shifted else found.value
+        drawn, error = found.sample(generator, (draws,)), found.mean_abs_error(value)
+        low, high = found.interval(0.95)
+    arrays = {"value": value, "mean_abs_error": error, "lower95": low, "upper95": high}
+    shape = 1, counts.groups, len(asked.levels)
+    results = {name: np.reshape(array, shape) for name, array in arrays.items()}
+    if not isinstance(statistic, _OF_NOBODY):
+        for name in ("value", "mean_abs_error"):
+            nothing = (counts.totals == 0)[None, :, None]
+            results[name] = np.where(nothing, np.nan, results[name])
+    results["simulated"] = np.reshape(drawn, (draws, *shape[1:]))
+    return {"records": counts.totals[None, :, None], **results}
 
 
 def _share_at_bounds(statistic: Any, counts: Counts) -> float:

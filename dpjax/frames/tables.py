@@ -10,21 +10,28 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import PurePath
 from typing import Any
 
 import narwhals as nw
 import numpy as np
 import polars as pl
-import pyarrow  # noqa: F401  # with it Polars and narwhals read the tables of other libraries
+import pyarrow  # type: ignore[import-untyped]  # noqa: F401  # with it Polars and narwhals read the tables of other libraries
 
-from dpjax.frames.persons import Persons, finished, grid_of_records, rows_of
+from dpjax.frames.persons import Persons, finished, grid_of_records, rounded
 from dpjax.frames.result import ORDER
 from dpjax.release import Count, Counts, DistinctCount, Mode, Statistic
 from dpjax.release.grid import kind_of
 
-_LABELS = "text, categories, integers, floats, booleans or dates"
-_TEXT = (nw.String, nw.Categorical, nw.Enum)
+_LABELS = ("text", "numbers", "booleans", "dates")
+_ALL = (*_LABELS, "decimals", "times", "durations")
+_VALUES: dict[str | None, Sequence[str]] = {  # by the kind of the bounds
+    None: ("numbers", "decimals", "booleans"),
+    "Date": ("dates", "times"),
+    "Datetime": ("times",),
+    "Duration": ("durations",),
+}
 _DATABASES = ("duckdb", "ibis", "pyspark", "pyspark_connect")
 _LIBRARIES = ("pandas", "polars", "pyarrow", "dask", *_DATABASES)
 _DAY = 86_400_000_000  # microseconds
@@ -46,72 +53,59 @@ class Table:
         persons: Persons | None,
     ) -> None:
         """Judge the dtypes of the columns, then read them."""
-        self._by, self._persons = list(by), persons
+        self._by, self._persons = by, persons
         self._keys = [str(place) for place in range(len(by))]
-        others = [*by, *([] if persons is None else [persons.unit])]
+        labels = dict(zip(self._keys, by, strict=True))
+        labels |= {} if persons is None else {"who": persons.unit}
 
-        def judge(dtypes: Mapping[Any, Any], library: str) -> None:
-            for name, statistic in columns:
-                _check_values(name, dtypes[name], statistic, library)
-            kinds = {
-                (kind := kind_of(getattr(statistic, "lower", None)), kind and _zone(dtypes[name]))
-                for name, statistic in columns
-            }
-            if len(kinds) > 1:
-                raise ValueError(
-                    "columns must all be numbers, or all of one kind of dates or times, with or "
-                    "without a zone: use separate calls."
-                )
-            for name in others:
-                if not _is_label(dtypes[name]):
+        names = dict.fromkeys([*(name for name, _ in columns), *labels.values()])
+        inner = {name: str(place) for place, name in enumerate(names)}
+
+        def judge(dtypes: Mapping[str, Any], library: str) -> None:
+            wanted = [(name, _taken_by(statistic)) for name, statistic in columns]
+            for name, taken in [*wanted, *((name, _LABELS) for name in labels.values())]:
+                dtype = dtypes.get(inner[name], nw.String())  # the texts of Python objects
+                if _kind(dtype, library) not in taken:
                     raise TypeError(
-                        f"column {name!r} holds {dtypes[name]}, but labels of groups and persons "
-                        f"are {_LABELS}: cast it."
+                        f"column {name!r} holds {dtype}: cast it to {' or '.join(taken)} (times "
+                        "and durations of us or ns; of databases no durations), or give bounds of "
+                        "its kind."
                     )
 
-        names = list(dict.fromkeys([*(name for name, _ in columns), *others]))
-        found, self._as_text = _fetched(frame, names, judge)
-        inner = {name: str(place) for place, name in enumerate(names)}
-        self._dtypes = {name: found.schema[inner[name]] for name in names}
+        found = _fetched(frame, inner, judge)
+        self._dtypes = {name: found.schema[place] for name, place in inner.items()}
         self._values = {name: f"value {inner[name]}" for name, _ in columns}
-        shown = [*self._keys, *([] if persons is None else ["who"])]
-        self._rows = found.select(
-            "times",
-            *(
-                _label(inner[name], self._dtypes[name]).alias(key)
-                for name, key in zip(others, shown, strict=True)
-            ),
-            *(pl.col(inner[name]).alias(value) for name, value in self._values.items()),
-        )
-        self._rows = self._rows.drop_nulls(shown) if shown else self._rows
+        zones = [getattr(self._dtypes[name], "time_zone", None) for name in self._values]
+        self.zone = "UTC" if any(zones) else None
+        shown = [_label(inner[name], self._dtypes[name]).alias(key) for key, name in labels.items()]
+        values = [pl.col(inner[name]).alias(value) for name, value in self._values.items()]
+        rows = found.select("times", *shown, *values)
+        self._rows = rows.drop_nulls(list(labels)) if labels else rows
         self.labels = pl.DataFrame() if by else pl.DataFrame({"0": [0]})
 
     def name(self, groups: Sequence[Any]) -> None:
         """Take these public labels, tuples for several columns."""
-        several, made = len(self._by) > 1, {}
-        for label in groups if several else ():
+        rows = [label if len(self._by) > 1 else (label,) for label in groups]
+        for label in rows:
             if not isinstance(label, tuple | list) or len(label) != len(self._by):
                 raise ValueError(
                     f"groups by {', '.join(map(str, self._by))} must be tuples of {len(self._by)} "
                     f"labels, got {label!r}."
                 )
+        made = {}
         for place, name in enumerate(self._by):
-            cells, dtype = (
-                [label[place] if several else label for label in groups],
-                _held(self._dtypes[name]),
-            )
-            cells = [_text(cell) for cell in cells] if name in self._as_text else cells
-            labels = _labels(cells, dtype)
+            cells = [label[place] for label in rows]
+            labels = _labels(cells, self._dtypes[name])
             if labels is None:
-                wrong = next((cell for cell in cells if _labels([cell], dtype) is None), cells)
+                wrong = (cell for cell in cells if _labels([cell], self._dtypes[name]) is None)
                 raise ValueError(
-                    f"column {name!r} holds labels of the dtype {dtype}, so no group is {wrong!r}."
+                    f"column {name!r} holds {self._dtypes[name]}, so no group is "
+                    f"{next(wrong, cells)!r}."
                 )
             made[self._keys[place]] = labels
         self.labels = pl.DataFrame(made)
-        if self.labels.is_duplicated().any():
-            twice = self.labels.row(self.labels.is_duplicated().arg_max() or 0)
-            raise ValueError(f"groups contains {twice if several else twice[0]!r} twice.")
+        if (twice := self.labels.is_duplicated()).any():
+            raise ValueError(f"groups contains {rows[twice.to_list().index(True)]!r} twice.")
 
     def find(self, bounded: bool) -> np.ndarray:
         """Take all groups that have rows, in the order of their labels, and return their sizes.
@@ -125,13 +119,9 @@ class Table:
             rows = rows.group_by("who", "group").agg(times.alias("rows"))
             rows, times = self._in_few(rows) if bounded else rows, pl.len()
         sizes = rows.group_by("group").agg(times.alias("size")).sort("group")
-        self.keep(sizes["group"].to_numpy())
+        self.labels = self.labels[sizes["group"].to_numpy()]
         found: np.ndarray = sizes["size"].to_numpy().astype(np.int64)
         return found
-
-    def keep(self, places: np.ndarray) -> None:
-        """Take only the groups at these places, ascending."""
-        self.labels = self.labels[places.tolist()]
 
     def counts(self, name: Any, statistic: Statistic, neighbors: str) -> tuple[Counts, np.ndarray]:
         """Return how many records of each group have each position.
@@ -139,48 +129,34 @@ class Table:
         The second result is how many rows of each group have no value, int64 ``(groups,)``.
         """
         rows, persons = self._in_groups(), self._persons
-        values, read = rows[self._values[name]], statistic.read
+        values = rows[self._values[name]]
+        read: Callable[..., Any] = statistic.read
         if persons is not None:
             rule, grid = persons.rule(statistic), grid_of_records(statistic)
-            read = _as_it_is if grid is None else rows_of(grid, rule).read
+            if grid is not None and rule in ("mean", "sum"):
+                read = partial(rounded, grid=grid, rule=rule)
         position, present = _read(values, statistic, read)
         group, times = rows["group"].to_numpy().astype(np.int64), rows["times"].to_numpy()
         missing = np.zeros(len(self.labels), np.int64)
         np.add.at(missing, group[~present], times[~present])
         if persons is not None:
-            rows = rows.select(
-                "who", "group", "times", value=pl.Series(position), there=pl.Series(present)
-            )
+            there, value = pl.Series(present), pl.Series(position)
+            rows = rows.select("who", "group", "times", value=value, there=there)
             rows = rows.filter("there") if neighbors == "add_remove" else rows
-            value, number = pl.col("value").filter("there"), pl.col("times").filter("there")
-            together = getattr(value, rule)() if rule in ("min", "max") else (value * number).sum()
-            rows = self._in_few(
-                rows.group_by("who", "group").agg(together, number.sum().alias("rows"))
-            )
-            number, total = rows["rows"].to_numpy(), rows["value"].fill_null(0).to_numpy()
-            present, group = number > 0, rows["group"].to_numpy().astype(np.int64)
+            each, number = (pl.col(name).filter("there") for name in ("value", "times"))
+            together = getattr(each, rule)() if rule in ("min", "max") else (each * number).sum()
+            rows = rows.group_by("who", "group").agg(together, number.sum().alias("rows"))
+            rows = self._in_few(rows)
+            size, position = rows["rows"].to_numpy(), rows["value"].fill_null(0).to_numpy()
+            group, present = rows["group"].to_numpy().astype(np.int64), size > 0
+            if grid is not None and rule not in ("min", "max"):
+                position = finished(position, np.maximum(size, 1), grid, rule)
             times = np.ones_like(group)
-            if grid is not None:
-                position = finished(total, np.maximum(number, 1), grid, rule)
-            elif isinstance(statistic, Count | DistinctCount):
-                position = total
-            else:
-                position, known = statistic.read(total)
-                present = present & known
         if neighbors == "swap" and not isinstance(statistic, Mode | DistinctCount):
             position = np.where(present, position, 0)
         else:
             group = np.where(present, group, -1)
         return Counts.of_rows(group, position, times, groups=len(self.labels)), missing
-
-    def zone(self, name: Any) -> str | None:
-        """Return UTC if the times of a column have a zone."""
-        return _zone(self._dtypes[name])
-
-    def shown(self, places: np.ndarray) -> dict[str, pl.Series]:
-        """Return the labels at these places, in columns with the names of the user."""
-        named = zip(self._keys, self._by, strict=True)
-        return {str(name): self.labels[key][places] for key, name in named}
 
     def _in_groups(self) -> pl.DataFrame:
         """Return the rows with the index of their group; an inner join leaves out all others."""
@@ -199,11 +175,12 @@ class Table:
 def _read(values: pl.Series, statistic: Statistic, read: Callable[..., Any]) -> Any:
     """Return the position of each record by ``read``, and which are present."""
     dtype = values.dtype
-    if isinstance(statistic, Count | DistinctCount):
-        codes = values.to_frame("value").select(_label("value", dtype)).to_series()
-        if isinstance(statistic, Count):
-            return np.zeros(len(codes), np.int64), codes.is_not_null().to_numpy()
-        ranks = codes.rank("dense").fill_null(0).to_numpy().astype(np.int64)
+    if isinstance(statistic, Count):
+        there = (values.fill_nan(None) if dtype.is_float() else values).is_not_null().to_numpy()
+        return np.zeros(len(there), np.int64), there
+    if isinstance(statistic, DistinctCount):
+        labels = values.to_frame("value").select(_label("value", dtype)).to_series()
+        ranks = labels.rank("dense").fill_null(0).to_numpy().astype(np.int64)
         return ranks - 1, ranks > 0
     if dtype.is_temporal():
         ticks = values.to_physical()
@@ -212,66 +189,31 @@ def _read(values: pl.Series, statistic: Statistic, read: Callable[..., Any]) -> 
     return read(numbers * _DAY if dtype == pl.Date else numbers)
 
 
-def _as_it_is(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    return numbers, ~np.isnan(numbers)
+def _kind(dtype: Any, library: str) -> str:
+    """Return what a dtype of narwhals holds; its own name if that is nothing that is known."""
+    if dtype in (nw.String, nw.Categorical, nw.Enum):
+        return "text"
+    if dtype.is_numeric():
+        return "decimals" if dtype.is_decimal() else "numbers"
+    fine = getattr(dtype, "time_unit", None) in ("us", "ns")  # others may not fit into 64 bits
+    of_months = dtype == nw.Duration and library in _DATABASES
+    known = {nw.Boolean: "booleans", nw.Date: "dates"}
+    known |= {nw.Datetime: "times", nw.Duration: "durations"} if fine and not of_months else {}
+    return known.get(type(dtype), str(dtype))
 
 
-def _check_values(name: Any, dtype: Any, statistic: Statistic, library: str) -> None:
-    """Raise ``TypeError`` if a statistic is not defined for values of a dtype of narwhals."""
-    kind, fine = kind_of(getattr(statistic, "lower", None)), _is_time(dtype, library)
-    taken = {
-        None: dtype.is_numeric() or dtype == nw.Boolean,
-        "Date": dtype == nw.Date or (fine and dtype == nw.Datetime),
-        "Datetime": fine and dtype == nw.Datetime,
-        "Duration": fine and dtype == nw.Duration,
-    }
-    known = _is_label(dtype) or dtype.is_numeric()
-    if isinstance(statistic, Count):
-        if known or fine:
-            return
-    elif isinstance(statistic, DistinctCount):
-        if _is_label(dtype):
-            return
-    elif taken.get(kind, False):
-        return
-    if kind is None and (fine or dtype == nw.Date):
-        step = "give lower and upper of that kind, and a datetime.timedelta as resolution"
-    elif isinstance(statistic, DistinctCount):
-        step = f"cast it to {_LABELS}"
-    else:
-        step = (
-            "cast it to numbers, booleans, dates, or times or durations in micro- or nanoseconds"
-            f"{' (durations of databases to numbers)' * (library in _DATABASES)}"
-        )
-    raise TypeError(
-        f"column {name!r} holds {dtype}, which {type(statistic).__name__} does not take"
-        f"{'' if kind is None else f' with bounds of the kind {kind}'}: {step}."
-    )
-
-
-def _is_label(dtype: Any) -> bool:
-    """Return whether cells of a dtype of narwhals can be labels: equal cells are shown alike."""
-    return bool(dtype.is_integer() or dtype.is_float() or dtype in (*_TEXT, nw.Boolean, nw.Date))
-
-
-def _is_time(dtype: Any, library: str) -> bool:
-    """Return whether a dtype holds times, or durations, that fit into 64 bits of its unit."""
-    fine = getattr(dtype, "time_unit", None) in ("us", "ns")
-    return fine and not (dtype == nw.Duration and library in _DATABASES)
-
-
-def _zone(dtype: Any) -> str | None:
-    return None if getattr(dtype, "time_zone", None) is None else "UTC"
-
-
-def _held(dtype: Any) -> Any:
-    """Return the dtype of public labels of a column."""
-    return pl.String if dtype in (pl.Categorical, pl.Enum) else dtype
+def _taken_by(statistic: Statistic) -> Sequence[str]:
+    """Return what the values of a statistic may be."""
+    if isinstance(statistic, Count | DistinctCount):
+        return _LABELS if isinstance(statistic, DistinctCount) else _ALL
+    return _VALUES.get(kind_of(getattr(statistic, "lower", None)), ())
 
 
 def _label(name: str, dtype: Any) -> pl.Expr:
     """Return labels of which equal ones are one; missing ones are null."""
-    label = pl.col(name).cast(_held(dtype))
+    label = pl.col(name)
+    if dtype in (pl.Categorical, pl.Enum):
+        return label.cast(pl.String)
     if dtype == pl.Date:  # Polars panics where it shows or casts others
         return pl.when(label.is_between(datetime.date.min, datetime.date.max)).then(label)
     if dtype.is_float():  # both zeros are one label; Polars leaves out an addition of 0.0
@@ -282,6 +224,8 @@ def _label(name: str, dtype: Any) -> pl.Expr:
 
 def _labels(cells: Sequence[Any], dtype: Any) -> pl.Series | None:
     """Return public labels as those of a column; None if its dtype cannot hold one of them."""
+    if dtype in (pl.String, pl.Categorical, pl.Enum):
+        dtype, cells = pl.String, list(map(_text, cells))
     try:
         made = pl.Series("label", cells, dtype=dtype)
     except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError):
@@ -293,37 +237,41 @@ def _labels(cells: Sequence[Any], dtype: Any) -> pl.Series | None:
 
 
 def _fetched(
-    frame: Any, names: Sequence[Any], judge: Callable[[Mapping[Any, Any], str], None]
-) -> tuple[pl.DataFrame, set[Any]]:
+    frame: Any, inner: Mapping[Any, str], judge: Callable[[Mapping[str, Any], str], None]
+) -> pl.DataFrame:
     """Return columns ``"0"``, ``"1"``, ... of a table, with the number of ``"times"`` of each row.
 
     Its dtypes are judged on what the library says, before any record is read, and on what Polars
-    makes of them. The second result is the names of the columns whose cells are texts of objects.
+    makes of them.
     """
+    in_pandas = nw.dependencies.is_pandas_dataframe(frame)
+    known: Any = None if in_pandas else _known(frame)
+    columns = list(frame.columns) if in_pandas else known.collect_schema().names()
+    for name in inner:
+        if columns.count(name) != 1:
+            raise ValueError(
+                f"the frame has no column {name!r}, or several; its columns are "
+                f"{', '.join(map(str, columns))}."
+            )
     texts: dict[str, pl.Series] = {}
-    inner = {name: str(place) for place, name in enumerate(names)}
-    columns: Any = None
-    if nw.dependencies.is_pandas_dataframe(frame):
-        columns = list(frame.columns)
-        _check_names(names, columns)
-        frame, texts = _of_pandas(frame, inner)
-        known = nw.from_native(frame)
+    if in_pandas:
+        found, texts = _of_pandas(frame, inner)
+        known = nw.from_native(found)
     else:
-        known = _known(frame)
-        _check_names(names, known.collect_schema().names())
         known = known.select(*(nw.col(name).alias(place) for name, place in inner.items()))
     library = known.implementation.name.lower()
     there = dict(known.collect_schema())
     if library == "dask":  # narwhals takes its Python objects for text
-        there |= {inner[n]: nw.Object() for n in names if frame.dtypes[n] == np.dtype(object)}
-
-    def judged(dtypes: Mapping[str, Any]) -> None:
-        judge({name: dtypes.get(place, nw.String()) for name, place in inner.items()}, library)
-
-    judged(there)
-    known, counted = _by_bytes(known, library, [n for n, dtype in there.items() if dtype in _TEXT])
+        there |= {inner[n]: nw.Object() for n in inner if frame.dtypes[n] == np.dtype(object)}
+    judge(there, library)
+    text = [name for name, dtype in there.items() if _kind(dtype, library) == "text"]
+    known, counted = _by_bytes(known, library, text)
     try:
-        found = _in_polars(known, counted, list(there))
+        if isinstance(known, nw.LazyFrame):
+            rows = known.group_by(*there).agg(nw.len().alias("times")) if counted else known
+            found = rows.collect("polars").to_native()
+        else:
+            found = known.to_polars()
     except KeyboardInterrupt:
         raise
     except BaseException:  # a panic of Polars is no Exception
@@ -331,21 +279,10 @@ def _fetched(
             "the table could not be computed by its library, whose message is withheld, as it may "
             "show records."
         ) from None
-    found = found.with_columns(**texts) if there else pl.DataFrame(texts)
-    judged(nw.from_native(found).schema)
-    if "times" not in found.columns:
-        found = found.with_columns(times=pl.lit(1, pl.Int64))
-    by_text = {name for name, place in inner.items() if place in texts}
-    return found.with_columns(pl.col("times").cast(pl.Int64)), by_text
-
-
-def _check_names(names: Sequence[Any], columns: Sequence[Any]) -> None:
-    for name in names:
-        if columns.count(name) != 1:
-            raise ValueError(
-                f"the frame has no column {name!r}, or several; its columns are "
-                f"{', '.join(map(str, columns))}."
-            )
+    found = found.with_columns(**texts)
+    judge(nw.from_native(found).schema, library)
+    times = pl.col("times").cast(pl.Int64) if "times" in found.columns else pl.lit(1, pl.Int64)
+    return found.with_columns(times=times)
 
 
 def _known(frame: Any) -> Any:
@@ -423,74 +360,63 @@ def _by_bytes(known: Any, library: str, texts: Sequence[str]) -> tuple[Any, bool
     return known, library != "dask" and (not texts or library not in _DATABASES)
 
 
-def _in_polars(known: Any, counted: bool, names: Sequence[str]) -> pl.DataFrame:
-    """Return the rows of a table; of a lazy one that may count them, each of the distinct ones."""
-    if not isinstance(known, nw.LazyFrame):
-        found: pl.DataFrame = known.to_polars() if names else pl.DataFrame()
-        return found
-    rows = known.group_by(*names).agg(nw.len().alias("times")) if counted else known
-    found = rows.collect("polars").to_native()
-    return found
-
-
 def results(
-    table: Table, asked: Any, draws: int, found: Mapping[str, np.ndarray], more: Mapping[str, Any]
+    table: Table,
+    asked: Sequence[Any],
+    found: Sequence[Mapping[str, np.ndarray]],
+    more: Mapping[str, np.ndarray],
+    options: Any,
 ) -> pl.DataFrame:
-    """Return a row for each group, draw and level of a statistic.
+    """Return a row for each statistic, group, draw and level.
 
     Args:
         table: the table, whose groups are known.
-        asked: the statistic of a column, with its ``levels``, and whether there are ``several``.
-        draws: the number of draws.
-        found: arrays that broadcast to ``(draws, groups, levels)``, in microseconds for times.
+        asked: the statistics of the columns.
+        found: for each, arrays that broadcast to ``(draws, groups, levels)``, in microseconds for
+            times.
         more: an array ``(groups,)`` for each further column of the groups.
+        options: the options of the run.
     """
-    shape = draws, len(table.labels), max(len(asked.levels), 1)
-    indices = np.moveaxis(np.indices(shape), 1, 2)  # a group's draws follow each other
-    draw, group, level = (index.ravel() for index in indices)
-    number, kind = len(group), kind_of(getattr(asked.statistic, "lower", None))
-    rows = table.shown(group) | {name: pl.Series(each[group]) for name, each in more.items()}
-    rows["column"] = pl.repeat(str(asked.name), number, eager=True)
-    if asked.several:
-        rows["statistic"] = pl.repeat(type(asked.statistic).__name__, number, eager=True)
-    if asked.levels:
-        rows["quantile"] = pl.Series(np.array(asked.levels)[level])
-    if draws > 1:
-        rows["draw"] = pl.Series(draw + 1)
-    for name, values in found.items():
-        cells = np.broadcast_to(values, shape).swapaxes(0, 1).ravel()
-        column, is_error = pl.Series(cells, nan_to_null=True), name == "mean_abs_error"
-        if kind is not None and column.dtype.is_float():
-            column = _in_kind(column, "Duration" if is_error else kind, table.zone(asked.name))
-        elif not is_error and _is_whole(asked.statistic):
-            column = column.cast(pl.Int64)
-        rows[name] = column
-    return pl.DataFrame(rows)
+    draws, parts = options.draws, []
+    for each, arrays in zip(asked, found, strict=True):
+        levels = pl.DataFrame({"quantile": each.levels}, schema={"quantile": pl.Float64})
+        rows = table.labels.with_columns(
+            *(pl.Series(name, column) for name, column in more.items()),
+            column=pl.lit(str(each.name)),
+            statistic=pl.lit(type(each.statistic).__name__),
+            epsilon=pl.lit(float(options.epsilon)),
+        )
+        rows = rows.join(pl.DataFrame({"draw": range(1, draws + 1)}), how="cross")
+        rows = rows.join(levels, how="cross")
+        shape = draws, len(table.labels), len(levels)
+        for name, array in arrays.items():
+            cells = np.broadcast_to(array, shape).swapaxes(0, 1).ravel()
+            column = pl.Series(name, cells, nan_to_null=True)
+            rows = rows.with_columns(_in_kind(column, each.statistic, table.zone))
+        parts.append(rows)
+    rows = pl.concat(parts, how="diagonal_relaxed")
+    constant = {"draw"} if draws == 1 else set()
+    constant |= {"quantile"} if all(each.levels == [None] for each in asked) else set()
+    constant |= {"statistic"} if len({each.name for each in asked}) == len(asked) else set()
+    names = [name for name in ORDER if name in rows.columns and name not in constant]
+    labels = {str(place): str(name) for place, name in enumerate(options.by)}
+    return rows.rename(labels).select(*labels.values(), *names)
 
 
-def _in_kind(microseconds: pl.Series, kind: str, zone: str | None) -> pl.Series:
-    """Return microseconds, since 1970 for times, as cells of a kind."""
-    ticks = microseconds.round().cast(pl.Int64)
+def _in_kind(column: pl.Series, statistic: Statistic, zone: str | None) -> pl.Series:
+    """Return numbers as the kind of a statistic: counts, times from microseconds, or floats."""
+    kind, is_error = kind_of(getattr(statistic, "lower", None)), column.name == "mean_abs_error"
+    if not column.dtype.is_float():
+        return column
+    if kind is None:
+        counted = isinstance(statistic, Count | DistinctCount) and not is_error
+        return column.cast(pl.Int64) if counted else column
+    ticks = column.round().cast(pl.Int64)
+    if kind == "Duration" or is_error:
+        return ticks.cast(pl.Duration("us"))
     if kind == "Date":
         return (ticks // _DAY).cast(pl.Int32).cast(pl.Date)
-    return ticks.cast(pl.Duration("us") if kind == "Duration" else pl.Datetime("us", zone))
-
-
-def together(parts: Sequence[pl.DataFrame], epsilon: float) -> pl.DataFrame:
-    """Return the rows of several statistics; columns that only some of them have are empty."""
-    rows = pl.concat(parts, how="diagonal_relaxed").with_columns(epsilon=pl.lit(epsilon))
-    labels = [name for name in rows.columns if name not in ORDER]
-    return rows.select(*labels, *(name for name in ORDER if name in rows.columns))
-
-
-def _is_whole(statistic: Statistic) -> bool:
-    """Return whether all values of a statistic are integers, by its public parameters."""
-    if isinstance(statistic, Mode):
-        return all(float(candidate).is_integer() for candidate in statistic.candidates)
-    if isinstance(statistic, Count):
-        return True
-    grid: Any = getattr(statistic, "values_grid", lambda: None)()
-    return getattr(grid, "resolution", None) is not None and grid.resolution.denominator == 1
+    return ticks.cast(pl.Datetime("us", zone))
 
 
 def in_library(rows: pl.DataFrame, frame: Any, by: Iterable[Any]) -> Any:
