@@ -6,7 +6,6 @@ import datetime
 import sys
 from decimal import Decimal
 
-import numpy as np
 import pytest
 
 from dpjax import frames
@@ -247,15 +246,15 @@ def test_both_zeros_are_one_label_shown_alike_and_nan_is_none(kind, dtype):
 
 MIDNIGHT = [datetime.datetime(2020, 1, 1), datetime.datetime(2020, 1, 2)]
 DATES = [START, START + DAY]
+OF_ALL = [  # types of Arrow, their cells, and a label that no such column can hold
+    ("string", ["a", "b"], None),
+    ("int64", [1, 2], "1"),
+    ("date32", DATES, MIDNIGHT[0]),
+    ("bool", [True, False], "a"),
+    ("float32", [0.1, 2], "0.1"),
+]
 MATCHES = [  # the cells of a column, public labels that are these, and one that it cannot hold
-    *((in_arrow("string", kind), ["a", "b"], ["a", "b"], None) for kind in [*IN_MEMORY, as_duckdb]),
-    *((in_arrow("int64", kind), [1, 2], np.array([1, 2]), "1") for kind in [*IN_MEMORY, as_duckdb]),
-    *((in_arrow("date32", kind), DATES, DATES, MIDNIGHT[0]) for kind in [*IN_MEMORY, as_duckdb]),
-    *(
-        (in_arrow("bool", kind), [True, False], [True, False], "a")
-        for kind in [*IN_MEMORY, as_duckdb]
-    ),
-    *((in_arrow("float32", kind), [0.1, 2], [0.1, 2], "0.1") for kind in [*IN_MEMORY, as_duckdb]),
+    *((in_arrow(t, kind), x, x, no) for t, x, no in OF_ALL for kind in [*IN_MEMORY, as_duckdb]),
     (in_pandas(pandas.CategoricalDtype([2, 1])), [1, 2], [1, 2], None),
     (in_pandas(object), [7, "x"], ["7", "x"], None),
     (in_pandas(object), ["x", 7], ["x", 7], None),
@@ -270,14 +269,13 @@ MATCHES = [  # the cells of a column, public labels that are these, and one that
 @pytest.mark.parametrize("case", MATCHES)
 def test_public_labels_match_those_of_the_column_and_others_are_refused(case):
     make, cells, groups, wrong = case
-    one, two = cells
-    frame = make(one, two, two, *[None] * 4)
+    frame = make(cells[0], cells[1], cells[1], None)
     asked = {"by": "c", **OPTIONS}
     found = frames.release(frame, {"x": Count()}, groups=iter(groups), **asked)
     assert found.rows["released"].to_list() == [1, 2]
     for other in (wrong, None, float("nan")):
         with pytest.raises(ValueError, match="'c'"):
-            frames.release(frame, {"x": Count()}, groups=[one, other], **asked)
+            frames.release(frame, {"x": Count()}, groups=[groups[0], other], **asked)
 
 
 SPELLINGS = "select 1.0::double x, range who, case when range < 20 then 'A' else 'a' end"

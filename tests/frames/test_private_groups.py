@@ -4,7 +4,7 @@ else is seen.
 
 from fractions import Fraction
 from itertools import pairwise
-from math import exp, expm1, log1p, tanh
+from math import exp, expm1, log1p
 
 import numpy as np
 import pytest
@@ -12,29 +12,17 @@ import pytest
 from dpjax import frames
 from dpjax.frames import PrivateGroups, private_groups
 from dpjax.release import Median
+from tests.support.noisy_sizes import divergence, outcomes
 from tests.support.statistics import assert_counts_follow, assert_counts_rejected
 
 PUBLIC = [(1.0, 1e-6), (0.1, 1e-4), (3.0, 0.01), (0.5, 0.9), (20.0, 1e-9)]
 
 
-def outcomes(size, epsilon, threshold, most):
-    """The probability of "not kept", then of each noisy size from the threshold on; the last one is
-    the rest.
-    """
-    if size == 0:
-        return np.array([1.0, *[0.0] * (most - threshold + 1)])
-    noisy = np.arange(threshold, most)
-    mass = tanh(epsilon / 2) * np.exp(-epsilon * abs(noisy - size))
-    rest = exp(-epsilon * (most - size)) / (1 + exp(-epsilon))
-    return np.array([1 - mass.sum() - rest, *mass, rest])
-
-
 def worst_delta(epsilon, threshold):
-    """The largest hockey-stick divergence of sizes n and n + 1, both ways."""
-    most = threshold + 40
-    rows = [outcomes(size, epsilon, threshold, most) for size in range(threshold + 20)]
-    pairs = [pair for a, b in pairwise(rows) for pair in ((a, b), (b, a))]
-    return max(np.sum(np.maximum(p - exp(epsilon) * q, 0)) for p, q in pairs)
+    """The largest hockey-stick divergence of sizes n and n + 1."""
+    sizes = range(threshold + 20)
+    rows = [outcomes(size, epsilon, threshold, threshold + 40) for size in sizes]
+    return max(divergence(p, q, epsilon) for p, q in pairwise(rows))
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), PUBLIC)
@@ -48,9 +36,9 @@ def test_the_delta_is_exact_and_the_threshold_the_least(epsilon, delta):
     assert Fraction(PrivateGroups(Fraction(1, 3), delta).guarantee.epsilon) >= Fraction(1, 3)
     if groups.threshold > 1:  # a lower threshold would not do, and neither would half the noise
         assert worst_delta(epsilon, groups.threshold - 1) > delta
-        sizes, most = (groups.threshold, groups.threshold - 1), groups.threshold + 40
+        sizes, most = (groups.threshold - 1, groups.threshold), groups.threshold + 40
         p, q = (outcomes(size, 2 * epsilon, groups.threshold, most) for size in sizes)
-        assert np.sum(np.maximum(p - exp(epsilon) * q, 0)) > delta
+        assert divergence(p, q, epsilon) > delta
 
 
 @pytest.mark.parametrize(("epsilon", "max_groups"), [(1.0, 10**5), (1e-4, 100), (2.0**-30, 2)])
