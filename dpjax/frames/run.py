@@ -246,13 +246,9 @@ class _Options:
                 "by needs neighbors='add_remove': a replaced record can move from one group to "
                 "another."
             )
-        if groups is not None and not self.by:
-            raise ValueError("groups needs by, the column of the group labels.")
         if isinstance(groups, str | bytes):
             raise TypeError(f"groups must be a list of labels, such as [{groups!r}].")
         most = checks.static_integer("max_groups", self.max_groups, 1)
-        if most != 1 and not self.by:
-            raise ValueError("max_groups needs by: without groups a person counts once.")
         if unit is None and (self.per_unit is not None or most != 1):
             raise ValueError("per_unit and max_groups need unit, the column of the person.")
         if isinstance(groups, PrivateGroups):
@@ -260,6 +256,7 @@ class _Options:
         elif groups is not None:
             self.groups = list(groups)
             most = max(min(most, len(self.groups)), 1)  # nobody is in more groups than there are
+        most = most if self.by else 1
         self.persons = None if unit is None else Persons(unit, self.per_unit, most)
         self.max_groups = most
         self.draws = checks.static_integer("draws", self.draws, 1)
@@ -308,7 +305,7 @@ def _run(
     frame: Any, columns: Columns, options: _Options, draw: Draw, budget: Budget | None = None
 ) -> FrameResult:
     by, groups, releasing = options.by, options.groups, draw is _released
-    if releasing and (groups is None) != (not by):
+    if (releasing or not by) and (groups is None) != (not by):
         raise ValueError(
             "by and groups must be given together: groups are public labels, or "
             "PrivateGroups(epsilon=..., delta=...)."
@@ -414,7 +411,7 @@ def _simulated(
 def _share_at_bounds(statistic: Any, counts: Counts) -> float:
     """Return the share of the records at or beyond a bound, 0 for statistics without bounds."""
     grid = grid_of_records(statistic)
-    if grid is None or "lower" not in vars(statistic):
+    if grid is None or isinstance(statistic, _OF_NOBODY):
         return 0.0
     at_bound = (counts.values == 0) | (counts.values == grid.size - 1)
     share: float = counts.counts[at_bound].sum() / max(counts.counts.sum(), 1)

@@ -54,32 +54,18 @@ class Table:
     ) -> None:
         """Judge the dtypes of the columns, then read them."""
         self._by, self._persons = by, persons
-        self._keys = [str(place) for place in range(len(by))]
-        labels = dict(zip(self._keys, by, strict=True))
+        labels = {str(place): name for place, name in enumerate(by)}
+        self._keys = list(labels)
         labels |= {} if persons is None else {"who": persons.unit}
-
-        names = dict.fromkeys([*(name for name, _ in columns), *labels.values()])
-        inner = {name: str(place) for place, name in enumerate(names)}
-
-        def judge(dtypes: Mapping[str, Any], library: str) -> None:
-            wanted = [(name, _taken_by(statistic)) for name, statistic in columns]
-            for name, taken in [*wanted, *((name, _LABELS) for name in labels.values())]:
-                dtype = dtypes.get(inner[name], nw.String())  # the texts of Python objects
-                if _kind(dtype, library) not in taken:
-                    raise TypeError(
-                        f"column {name!r} holds {dtype}: cast it to {' or '.join(taken)} (times "
-                        "and durations of us or ns; of databases no durations), or give bounds of "
-                        "its kind."
-                    )
-
-        found = _fetched(frame, inner, judge)
-        self._dtypes = {name: found.schema[place] for name, place in inner.items()}
-        self._values = {name: f"value {inner[name]}" for name, _ in columns}
-        zones = [getattr(self._dtypes[name], "time_zone", None) for name in self._values]
+        self._values = {name: f"value {place}" for place, (name, _) in enumerate(columns)}
+        wanted = [(name, _taken_by(statistic)) for name, statistic in columns]
+        found, times = _fetched(frame, [*wanted, *((name, _LABELS) for name in labels.values())])
+        self._dtypes = {key: found[name].dtype for key, name in labels.items()}
+        zones = [getattr(found[name].dtype, "time_zone", None) for name in self._values]
         self.zone = "UTC" if any(zones) else None
-        shown = [_label(inner[name], self._dtypes[name]).alias(key) for key, name in labels.items()]
-        values = [pl.col(inner[name]).alias(value) for name, value in self._values.items()]
-        rows = found.select("times", *shown, *values)
+        shown = {key: _label(found[name]) for key, name in labels.items()}
+        values = {value: found[name] for name, value in self._values.items()}
+        rows = pl.DataFrame({"times": times, **shown, **values})
         self._rows = rows.drop_nulls(list(labels)) if labels else rows
         self.labels = pl.DataFrame() if by else pl.DataFrame({"0": [0]})
 
@@ -93,16 +79,14 @@ class Table:
                     f"labels, got {label!r}."
                 )
         made = {}
-        for place, name in enumerate(self._by):
-            cells = [label[place] for label in rows]
-            labels = _labels(cells, self._dtypes[name])
-            if labels is None:
-                wrong = (cell for cell in cells if _labels([cell], self._dtypes[name]) is None)
+        for place, (key, name) in enumerate(zip(self._keys, self._by, strict=True)):
+            cells, dtype = [label[place] for label in rows], self._dtypes[key]
+            made[key] = _labels(cells, dtype)
+            if made[key] is None:
+                wrong = (cell for cell in cells if _labels([cell], dtype) is None)
                 raise ValueError(
-                    f"column {name!r} holds {self._dtypes[name]}, so no group is "
-                    f"{next(wrong, cells)!r}."
+                    f"column {name!r} holds {dtype}, so no group is {next(wrong, cells)!r}."
                 )
-            made[self._keys[place]] = labels
         self.labels = pl.DataFrame(made)
         if (twice := self.labels.is_duplicated()).any():
             raise ValueError(f"groups contains {rows[twice.to_list().index(True)]!r} twice.")
@@ -179,7 +163,7 @@ def _read(values: pl.Series, statistic: Statistic, read: Callable[..., Any]) -> 
         there = (values.fill_nan(None) if dtype.is_float() else values).is_not_null().to_numpy()
         return np.zeros(len(there), np.int64), there
     if isinstance(statistic, DistinctCount):
-        labels = values.to_frame("value").select(_label("value", dtype)).to_series()
+        labels = _label(values)
         ranks = labels.rank("dense").fill_null(0).to_numpy().astype(np.int64)
         return ranks - 1, ranks > 0
     if dtype.is_temporal():
@@ -209,17 +193,16 @@ def _taken_by(statistic: Statistic) -> Sequence[str]:
     return _VALUES.get(kind_of(getattr(statistic, "lower", None)), ())
 
 
-def _label(name: str, dtype: Any) -> pl.Expr:
+def _label(column: pl.Series) -> pl.Series:
     """Return labels of which equal ones are one; missing ones are null."""
-    label = pl.col(name)
-    if dtype in (pl.Categorical, pl.Enum):
-        return label.cast(pl.String)
-    if dtype == pl.Date:  # Polars panics where it shows or casts others
-        return pl.when(label.is_between(datetime.date.min, datetime.date.max)).then(label)
-    if dtype.is_float():  # both zeros are one label; Polars leaves out an addition of 0.0
-        label = label.cast(pl.Float64)
-        return pl.when(label == 0).then(0.0).otherwise(label).fill_nan(None)
-    return label
+    if column.dtype in (pl.Categorical, pl.Enum):
+        return column.cast(pl.String)
+    if column.dtype == pl.Date:  # Polars panics where it shows or casts others
+        return column.set(~column.is_between(datetime.date.min, datetime.date.max), None)
+    if column.dtype.is_float():  # both zeros are one label
+        column = column.cast(pl.Float64).fill_nan(None)
+        return column.set(column == 0, 0.0)
+    return column
 
 
 def _labels(cells: Sequence[Any], dtype: Any) -> pl.Series | None:
@@ -227,23 +210,28 @@ def _labels(cells: Sequence[Any], dtype: Any) -> pl.Series | None:
     if dtype in (pl.String, pl.Categorical, pl.Enum):
         dtype, cells = pl.String, list(map(_text, cells))
     try:
-        made = pl.Series("label", cells, dtype=dtype)
+        made = pl.Series(cells, dtype=dtype)
     except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError):
         return None
-    if made.dtype != dtype:  # Polars makes times of them where dates are asked for
-        return None
-    made = made.to_frame().select(_label("label", dtype)).to_series()
-    return None if made.has_nulls() else made
+    # Polars makes times of them where dates are asked for
+    labels = _label(made) if made.dtype == dtype else None
+    return None if labels is None or labels.has_nulls() else labels
 
 
 def _fetched(
-    frame: Any, inner: Mapping[Any, str], judge: Callable[[Mapping[str, Any], str], None]
-) -> pl.DataFrame:
-    """Return columns ``"0"``, ``"1"``, ... of a table, with the number of ``"times"`` of each row.
+    frame: Any, wanted: Sequence[tuple[Any, Sequence[str]]]
+) -> tuple[dict[Any, pl.Series], pl.Series]:
+    """Return columns of a table, and the number of times of each row.
 
     Its dtypes are judged on what the library says, before any record is read, and on what Polars
     makes of them.
+
+    Args:
+        frame: the table.
+        wanted: the names of columns, and what each of them may hold.
     """
+    inner = {name: str(place) for place, name in enumerate(dict.fromkeys(n for n, _ in wanted))}
+    frame = nw.to_native(frame, pass_through=True)
     in_pandas = nw.dependencies.is_pandas_dataframe(frame)
     known: Any = None if in_pandas else _known(frame)
     columns = list(frame.columns) if in_pandas else known.collect_schema().names()
@@ -255,15 +243,25 @@ def _fetched(
             )
     texts: dict[str, pl.Series] = {}
     if in_pandas:
-        found, texts = _of_pandas(frame, inner)
-        known = nw.from_native(found)
+        own, texts = _of_pandas(frame, inner)
+        known = nw.from_native(own)
     else:
         known = known.select(*(nw.col(name).alias(place) for name, place in inner.items()))
     library = known.implementation.name.lower()
     there = dict(known.collect_schema())
     if library == "dask":  # narwhals takes its Python objects for text
         there |= {inner[n]: nw.Object() for n in inner if frame.dtypes[n] == np.dtype(object)}
-    judge(there, library)
+
+    def judge(dtypes: Mapping[str, Any]) -> None:
+        for name, taken in wanted:
+            dtype = dtypes.get(inner[name], nw.String())  # the texts of Python objects
+            if _kind(dtype, library) not in taken:
+                raise TypeError(
+                    f"column {name!r} holds {dtype}: cast it to {' or '.join(taken)} (times and "
+                    "durations of us or ns; of databases no durations), or give bounds of its kind."
+                )
+
+    judge(there)
     text = [name for name, dtype in there.items() if _kind(dtype, library) == "text"]
     known, counted = _by_bytes(known, library, text)
     try:
@@ -280,9 +278,9 @@ def _fetched(
             "show records."
         ) from None
     found = found.with_columns(**texts)
-    judge(nw.from_native(found).schema, library)
-    times = pl.col("times").cast(pl.Int64) if "times" in found.columns else pl.lit(1, pl.Int64)
-    return found.with_columns(times=times)
+    judge(nw.from_native(found).schema)
+    times = found["times"] if "times" in found.columns else pl.repeat(1, len(found), eager=True)
+    return {name: found[place] for name, place in inner.items()}, times.cast(pl.Int64)
 
 
 def _known(frame: Any) -> Any:
@@ -338,7 +336,7 @@ def _text(cell: Any) -> str | None:
             return None
         if isinstance(cell, datetime.datetime) and cell.time() == datetime.time():
             cell = cell.date()
-        return str(cell).encode(errors="replace").decode()
+        return str.encode(str(cell), errors="replace").decode()  # of a subclass of str, too
     except Exception:  # no record raises: its label is missing
         return None
 
@@ -356,8 +354,8 @@ def _by_bytes(known: Any, library: str, texts: Sequence[str]) -> tuple[Any, bool
         fields = known.to_native().schema
         names = [getattr(fields[name].dataType, "collation", None) for name in texts]
         return known, all(name in (None, "UTF8_BINARY") for name in names)
-    # Dask shows its groups to Python, which does not hold all dates
-    return known, library != "dask" and (not texts or library not in _DATABASES)
+    # Dask hashes cells as Python objects, which raises for some dates
+    return known, library != "dask" and (not texts or library == "polars")
 
 
 def results(
@@ -377,39 +375,44 @@ def results(
         more: an array ``(groups,)`` for each further column of the groups.
         options: the options of the run.
     """
-    draws, parts = options.draws, []
+    parts = []
     for each, arrays in zip(asked, found, strict=True):
-        levels = pl.DataFrame({"quantile": each.levels}, schema={"quantile": pl.Float64})
-        rows = table.labels.with_columns(
-            *(pl.Series(name, column) for name, column in more.items()),
-            column=pl.lit(str(each.name)),
-            statistic=pl.lit(type(each.statistic).__name__),
-            epsilon=pl.lit(float(options.epsilon)),
+        shape = options.draws, len(table.labels), len(each.levels)
+        # The draws of a group follow each other
+        draw, group, level = (index.swapaxes(0, 1).ravel() for index in np.indices(shape))
+        levels = np.array(each.levels, np.float64)[level]
+        own = {
+            name: _in_kind(
+                np.broadcast_to(array, shape)[draw, group, level], name, each, table.zone
+            )
+            for name, array in arrays.items()
+        }
+        parts.append(
+            table.labels[group].with_columns(
+                **{name: pl.Series(array[group]) for name, array in more.items()},
+                column=pl.lit(str(each.name)),
+                statistic=pl.lit(type(each.statistic).__name__),
+                quantile=pl.Series(levels, nan_to_null=True),
+                draw=pl.Series(draw + 1),
+                **own,
+                epsilon=pl.lit(float(options.epsilon)),
+            )
         )
-        rows = rows.join(pl.DataFrame({"draw": range(1, draws + 1)}), how="cross")
-        rows = rows.join(levels, how="cross")
-        shape = draws, len(table.labels), len(levels)
-        for name, array in arrays.items():
-            cells = np.broadcast_to(array, shape).swapaxes(0, 1).ravel()
-            column = pl.Series(name, cells, nan_to_null=True)
-            rows = rows.with_columns(_in_kind(column, each.statistic, table.zone))
-        parts.append(rows)
+    unsaid = {"draw"} if options.draws == 1 else set()
+    unsaid |= {"quantile"} if all(each.levels == [None] for each in asked) else set()
+    unsaid |= {"statistic"} if len({each.name for each in asked}) == len(asked) else set()
     rows = pl.concat(parts, how="diagonal_relaxed")
-    constant = {"draw"} if draws == 1 else set()
-    constant |= {"quantile"} if all(each.levels == [None] for each in asked) else set()
-    constant |= {"statistic"} if len({each.name for each in asked}) == len(asked) else set()
-    names = [name for name in ORDER if name in rows.columns and name not in constant]
+    names = [name for name in ORDER if name in rows.columns and name not in unsaid]
     labels = {str(place): str(name) for place, name in enumerate(options.by)}
     return rows.rename(labels).select(*labels.values(), *names)
 
 
-def _in_kind(column: pl.Series, statistic: Statistic, zone: str | None) -> pl.Series:
+def _in_kind(array: np.ndarray, name: str, asked: Any, zone: str | None) -> pl.Series:
     """Return numbers as the kind of a statistic: counts, times from microseconds, or floats."""
-    kind, is_error = kind_of(getattr(statistic, "lower", None)), column.name == "mean_abs_error"
-    if not column.dtype.is_float():
-        return column
-    if kind is None:
-        counted = isinstance(statistic, Count | DistinctCount) and not is_error
+    column, is_error = pl.Series(array, nan_to_null=True), name == "mean_abs_error"
+    kind = kind_of(getattr(asked.statistic, "lower", None))
+    if kind is None or not column.dtype.is_float():
+        counted = isinstance(asked.statistic, Count | DistinctCount) and not is_error
         return column.cast(pl.Int64) if counted else column
     ticks = column.round().cast(pl.Int64)
     if kind == "Duration" or is_error:
