@@ -240,6 +240,8 @@ class _Options:
             raise ValueError(
                 f"by must not be {wrong[0]!r}, which is a column of the result: rename the column."
             )
+        if len(set(map(str, self.by))) < len(self.by):
+            raise ValueError(f"by must not name a column twice, got {self.by}.")
         checks.one_of("neighbors", self.neighbors, checks.NEIGHBORS)
         if self.by and self.neighbors == "swap":
             raise ValueError(
