@@ -13,7 +13,18 @@ from dpjax.accounting import BudgetExceeded, Ledger, PrivacyFilter
 from dpjax.release import Count, DistinctCount, Floats, Median, Mode, NonnegativeSum, Quantiles
 from tests.support.exact_draws import repeat_entropy
 from tests.support.statistics import FALSE_POSITIVE_RATE
-from tests.support.tables import IN_MEMORY, OTHERS, as_duckdb, as_polars, polars, pyarrow
+from tests.support.tables import (
+    IN_MEMORY,
+    OTHERS,
+    as_dask,
+    as_duckdb,
+    as_lazy_polars,
+    as_polars,
+    as_spark,
+    narwhals,
+    polars,
+    pyarrow,
+)
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Dask support is moving"),
@@ -41,25 +52,18 @@ PERSONS = REGIONS | {"unit": "who"}
 def test_a_frame_of_the_same_library_comes_back_or_of_polars(kind):
     people = kind(ROWS)
     found = frames.release(people, {"age": AGE}, by="region", groups=["south", "north"], **SURE)
-    common = {"column": "age", "epsilon": 64.0}
-    expected = [
-        {"region": "south", "released": 51.0} | common,
-        {"region": "north", "released": 34.0} | common,
-    ]
-    assert found.rows.rows(named=True) == expected
-    name = type(people).__module__.partition(".")[0]
-    kept = name in ("pandas", "pyarrow", "ibis", "duckdb", "_duckdb")
-    assert type(found.frame) is (type(people) if kept else polars.DataFrame)
-    convert = {"pandas": polars.from_pandas, "pyarrow": polars.from_arrow}
-    convert |= {"ibis": lambda frame: frame.to_polars(), "duckdb": lambda frame: frame.pl()}
-    again = convert.get(name.strip("_"), lambda frame: frame)(found.frame)
-    assert again.rows(named=True) == expected
     assert (
         str(found.guarantee) == "64-DP and 64-bounded-range under add_remove neighbors, for a row"
     )
+    columns = ["region", "column", "released", "epsilon"]
+    assert found.rows.columns == columns
+    assert found.rows.rows() == [("south", "age", 51.0, 64.0), ("north", "age", 34.0, 64.0)]
+    kept = kind not in (as_polars, as_lazy_polars, as_dask, as_spark)
+    assert type(found.frame) is (type(people) if kept else polars.DataFrame)
+    again = narwhals.from_native(found.frame).lazy().collect("polars").to_native()
+    assert again.equals(found.rows)
     simulated = frames.simulate(0, people, {"age": AGE}, by="region", **SURE).rows
-    shown = simulated.select("region", "records", "missing", "value", "simulated").rows()
-    assert shown == [
+    assert simulated.select("region", "records", "missing", "value", "simulated").rows() == [
         ("east", 8, 0, 70.0, 70.0),
         ("north", 24, 0, 34.0, 34.0),
         ("south", 8, 8, 51.0, 51.0),
@@ -125,42 +129,28 @@ def test_a_release_is_off_by_what_its_simulation_says(name):
         differ.append(abs(np.mean(errors) - other["mean_abs_error"][0]) > CRITICAL * deviation)
     assert any(differ)  # the control: a third of the error
     if not measured:
-        own = GROUPED.filter(region="north") if by else GROUPED
+        own = (GROUPED.filter(region="north") if by else GROUPED)["age"].cast(int).to_numpy()
         asked = {key: call[key] for key in ("neighbors", "mechanism") if key in call}
-        exact = statistic.distribution(counts_of(statistic, own["age"].cast(int)), epsilon, **asked)
+        exact = release.exact_distribution(statistic, own, epsilon=epsilon, **asked)
         bars = np.ravel([exact.mean_abs_error(row["value"]), *exact.interval(0.95)])
-        np.testing.assert_allclose([row[bar] for bar in BARS], bars, rtol=1e-9)
-
-
-BARS = ("mean_abs_error", "lower95", "upper95")
-
-
-def counts_of(statistic, values):
-    positions, present = statistic.read(values.to_numpy()[None])
-    return release.Counts.of_records(positions, present)
+        names = ("mean_abs_error", "lower95", "upper95")
+        np.testing.assert_allclose([row[name] for name in names], bars, rtol=1e-9)
 
 
 def test_several_statistics_of_several_columns():
-    asked = {"age": [AGE, Count(), Quantiles((0.25, "1/2"), 0, 120, 1, max_records=99)]}
-    people = PEOPLE.with_columns(hours=polars.col("age") / 10)
-    found = frames.release(people, asked | {"hours": AGE}, draws=2, **REGIONS, **SURE)
+    asked = {"age": [AGE, Count()], "who": Quantiles((0.25, "1/2"), 0, 120, 1, max_records=99)}
+    found = frames.release(PEOPLE, asked, draws=2, **REGIONS, **SURE)
     rows = found.rows.filter(region="north")
     names = ["column", "statistic", "quantile", "draw", "released"]
     assert rows.select(names).rows() == [
-        ("age", "Median", None, 1, 34.0),
-        ("age", "Median", None, 2, 34.0),
-        ("age", "Count", None, 1, 24.0),
-        ("age", "Count", None, 2, 24.0),
-        *(("age", "Quantiles", q, draw, 34.0) for draw in (1, 2) for q in (0.25, 0.5)),
-        ("hours", "Median", None, 1, 3.0),
-        ("hours", "Median", None, 2, 3.0),
+        *(("age", "Median", None, draw, 34.0) for draw in (1, 2)),
+        *(("age", "Count", None, draw, 24.0) for draw in (1, 2)),
+        *(("who", "Quantiles", q, draw, 4 * q - 1) for draw in (1, 2) for q in (0.25, 0.5)),
     ]
     assert found.rows.columns == ["region", *names, "epsilon"]
-    assert found.guarantee.epsilon == 64 * 2 * 4
+    assert found.guarantee.epsilon == 64 * 2 * 3
     flipped = ADD | {"mechanism": "permute_and_flip", "epsilon": 0.5}  # where there is a choice
-    alone, both = (
-        frames.simulate(0, people, {"age": one}, **flipped) for one in (AGE, [AGE, Count()])
-    )
+    alone, both = (frames.simulate(0, PEOPLE, {"age": a}, **flipped) for a in (AGE, [AGE, Count()]))
     assert both.rows["mean_abs_error"][0] == alone.rows["mean_abs_error"][0]
     assert alone.guarantee.bounded_range == both.guarantee.epsilon == 1.0
 
@@ -376,7 +366,6 @@ def test_columns_of_pandas_are_named_by_anything():
 
 
 def test_numbers_of_numpy_and_frames_of_narwhals_are_taken():
-    narwhals = pytest.importorskip("narwhals")
     found = frames.release(
         narwhals.from_native(PEOPLE), {"age": AGE}, epsilon=np.float32(0.5), **ADD
     )
@@ -386,9 +375,7 @@ def test_numbers_of_numpy_and_frames_of_narwhals_are_taken():
 REFUSED = [  # what is wrong, the word that the message has
     ({"frame": "people.csv"}, "read the file first"),
     ({"frame": np.ones(3)}, "frame"),
-    ({"frame": PEOPLE["age"]}, "frame"),
     ({"frame": {"age": AGE}, "columns": PEOPLE}, "columns"),
-    ({"columns": "age"}, "columns"),
     ({"columns": AGE}, "columns"),
     ({"columns": {}}, "columns"),
     ({"columns": {"age": []}}, "columns"),
@@ -398,7 +385,6 @@ REFUSED = [  # what is wrong, the word that the message has
     ({"columns": {"age": AGE, "who": Median(0 * DAY, DAY, DAY)}}, "columns"),
     ({"by": "region", "groups": "north"}, "groups"),
     ({"by": "region", "groups": ["a", "a"]}, "groups"),
-    ({"by": ["region", "who"], "groups": ["a"]}, "tuples"),
     ({"by": ["region", "who"], "groups": [("a",)]}, "tuples"),
     ({"by": ["who", "who"], "groups": [(1, 1)]}, "by"),
     ({"by": "who", "groups": ["north"]}, "'who'"),
@@ -408,14 +394,11 @@ REFUSED = [  # what is wrong, the word that the message has
     ({"by": "region", "groups": ["a"]} | SWAP, "by"),
     ({"neighbors": "bounded"}, "neighbors"),
     ({"columns": {"age": Count()}} | SWAP, "neighbors"),
-    ({"columns": {"age": release.Sum(**TO_120)}}, "neighbors"),
     ({"frame": PEOPLE[:0], "columns": {"age": release.Mean(**TO_120)}} | SWAP, "record"),
     ({"per_unit": "mean"}, "unit"),
-    (REGIONS | {"max_groups": 2}, "unit"),
     (PERSONS | {"max_groups": 0}, "max_groups"),
     ({"unit": "who", "per_unit": "median"}, "per_unit"),
     ({"unit": "who", "columns": {"age": Mode((1, 2))}}, "per_unit"),
-    ({"unit": "who", "columns": {"age": DistinctCount(1, 9)}}, "per_unit"),
     (
         {"unit": "who", "columns": {"age": Median(2**40, 2**40 + 9, 1)}, "per_unit": "sum"},
         "resolution",

@@ -100,6 +100,7 @@ def losses(law):
     return np.max(law[:, None] - law[None], axis=-1)
 
 
+@functools.cache
 def law_of_medians():
     """The logarithm of what a median of each row of counts is, exactly."""
     law = STATISTIC.distribution(EVERY, EPSILON, "add_remove").log_pmf(VALUES[:, None]).T
@@ -125,6 +126,7 @@ def pairs_of(alone):
     return [place[tuple(np.moveaxis(each, -1, 0))] for each in (before, after)]
 
 
+@functools.cache
 def promise_of(rule, most):
     """What a release costs a person, by its own words."""
     asked = {"unit": "who", "per_unit": rule, "max_groups": most, "neighbors": "add_remove"}

@@ -7,7 +7,7 @@ import pytest
 
 polars = pytest.importorskip("polars")
 pyarrow = pytest.importorskip("pyarrow")
-pytest.importorskip("narwhals")
+narwhals = pytest.importorskip("narwhals")
 
 from dpjax.frames.persons import Persons  # noqa: E402
 from dpjax.frames.tables import Table  # noqa: E402
