@@ -157,13 +157,10 @@ def test_several_statistics_of_several_columns():
 
 def test_groups_of_several_columns_in_the_order_that_is_asked_for():
     table = PEOPLE.with_columns(sex=polars.Series([1, 2] * 28))
-    groups = [(2, "south"), (1, "south"), (3, "south")]
-    found = frames.simulate(0, table, {"age": Count()}, by=["sex", "region"], groups=groups, **SURE)
-    assert found.rows.select("sex", "region", "records").rows() == [
-        (2, "south", 4),
-        (1, "south", 4),
-        (3, "south", 0),
-    ]
+    options = SURE | {"by": ["sex", "region"], "groups": [(2, "south"), (1, "south"), (3, "south")]}
+    found = frames.simulate(0, table, {"age": Count()}, **options).rows
+    expected = [(2, "south", 4), (1, "south", 4), (3, "south", 0)]
+    assert found.select("sex", "region", "records").rows() == expected
 
 
 COSTS = [  # options, and what all costs at epsilon 1/2
@@ -211,16 +208,15 @@ def test_a_budget_is_charged_what_all_costs_and_before_anything_is_drawn(
 
 def test_a_ledger_says_what_was_released(tmp_path):
     ledger = Ledger(tmp_path / "people.ledger", epsilon=9.0, delta=0.1)
-    options = ADD | {"epsilon": 1.0, "budget": ledger, "by": "region", "unit": "who"}
+    options = SURE | {"epsilon": 1.0, "budget": ledger, "by": "region", "unit": "who"}
     frames.release(PEOPLE, {"age": [AGE, Count()]}, groups=iter(["north"]), **options)
-    frames.release(PEOPLE, {"age": AGE}, groups=UNKNOWN, max_groups=2, **options)
-    one, two = (entry["what"] for entry in ledger.entries)
-    assert one["columns"]["age"][1] == {"statistic": "Count"}
-    assert (one["groups"], one["unit"], one["max_groups"]) == (["north"], "who", 1)
-    assert "0.001" in str(two["groups"])
+    frames.release(PEOPLE, {"age": AGE}, groups=UNKNOWN, **options)
     with pytest.raises(ValueError, match="who"):  # persons of another column
         frames.release(PEOPLE, {"age": AGE}, **options | {"groups": ["north"], "unit": "age"})
-    assert len(ledger.entries) == 2
+    one, two = (str(entry["what"]) for entry in ledger.entries)
+    for text in ("'age'", "'Median'", "'Count'", "['north']", "'who'"):
+        assert text in one
+    assert "0.001" in two
 
 
 def test_a_person_with_many_rows_counts_once():
@@ -388,9 +384,7 @@ REFUSED = [  # what is wrong, the word that the message has
     ({"frame": np.ones(3)}, "frame"),
     ({"frame": {"age": AGE}, "columns": PEOPLE}, "columns"),
     ({"columns": AGE}, "columns"),
-    ({"columns": {}}, "columns"),
     ({"columns": {"age": []}}, "columns"),
-    ({"columns": {"age": Median}}, "'age'"),
     ({"columns": {"age": release.Histogram((0, 1))}}, "'age'"),
     ({"columns": {"wage": AGE}}, "'wage'"),
     ({"columns": {"age": AGE, "who": Median(0 * DAY, DAY, DAY)}}, "columns"),
@@ -408,7 +402,6 @@ REFUSED = [  # what is wrong, the word that the message has
     ({"frame": PEOPLE[:0], "columns": {"age": release.Mean(**TO_120)}} | SWAP, "record"),
     ({"per_unit": "mean"}, "unit"),
     (PERSONS | {"max_groups": 0}, "max_groups"),
-    ({"unit": "who", "per_unit": "median"}, "per_unit"),
     ({"unit": "who", "columns": {"age": Mode((1, 2))}}, "per_unit"),
     (
         {"unit": "who", "columns": {"age": Median(2**40, 2**40 + 9, 1)}, "per_unit": "sum"},
@@ -421,7 +414,6 @@ REFUSED = [  # what is wrong, the word that the message has
     ({"epsilon": 0.0}, "epsilon"),
     ({"epsilon": [0.5, 1.0]}, "epsilon"),
     ({"draws": 0}, "draws"),
-    ({"mechanism": "laplace"}, "mechanism"),
     ({"mechanism": "exponential", "columns": {"age": Count()}}, "mechanism"),
     ({"columns": {"age": Quantiles((0.25, 0.5), **TO_120)}}, "max_records"),
 ]

@@ -97,11 +97,8 @@ SIZES = [(0, 15), *(pytest.param(seed, 250, marks=pytest.mark.slow) for seed in 
 
 
 def array_of(kind, cells):
-    if kind == "date32":
-        return pyarrow.array(cells, pyarrow.int32()).cast(pyarrow.date32())
-    if kind in TIMES:
-        return pyarrow.array(cells, pyarrow.int64()).cast(kind)
-    return pyarrow.array(cells, kind, from_pandas=False)
+    as_integers = {"date32": "int32"} | dict.fromkeys(TIMES, "int64")
+    return pyarrow.array(cells, as_integers.get(kind, kind), from_pandas=False).cast(kind)
 
 
 def arrow_of(kinds, rows):
