@@ -91,7 +91,7 @@ CALLS = {  # a statistic, its relation of neighbors, and epsilon
 AGES = np.random.default_rng(5).integers(20, 60, 60).astype(float)
 GROUPED = polars.DataFrame({"age": AGES + [0, 9] * 30, "region": ["north", "south"] * 30})
 CRITICAL = NormalDist().inv_cdf(1 - FALSE_POSITIVE_RATE / 2)
-DRAWS = 2000
+DRAWS = 1000
 
 
 @pytest.mark.parametrize("name", CALLS)

@@ -163,12 +163,11 @@ def worst_delta(groups, most, epsilon):
     """The largest hockey-stick divergence at this epsilon of the noisy sizes of a table and of the
     one with a person more.
     """
-    alone = list(added_sizes(most).values())
-    others = [a + b for a, b in itertools.combinations_with_replacement(alone, 2)]
+    alone = sorted({tuple(sizes) for sizes in added_sizes(most).values()})
     # The groups whose size differs: the others have equal factors, which add up to 1
     changed = {
-        tuple(sorted(int(size) for size, more in zip(before, person, strict=True) if more))
-        for before, person in itertools.product(others, alone)
+        tuple(sorted(a + b for a, b, more in zip(*persons, strict=True) if more))
+        for persons in itertools.product(alone, repeat=3)
     }
     return max(delta_of(sizes, groups, epsilon) for sizes in changed)
 
