@@ -22,7 +22,6 @@ from tests.support.tables import (
 )
 
 pandas = pytest.importorskip("pandas")
-duckdb = pytest.importorskip("duckdb")
 
 ALL = [as_arrow_in_pandas, as_arrow, as_lazy_polars, as_duckdb]
 DAY, START = datetime.timedelta(days=1), datetime.date(2020, 1, 1)
@@ -77,7 +76,8 @@ def in_polars(dtype):
 
 def in_duckdb(dtype):
     def table(*cells):
-        return duckdb.sql(" union all ".join(f"select {c}::{dtype} c, 1.0 x" for c in cells))
+        rows = (f"select {cell}::{dtype} c, 1.0 x" for cell in cells)
+        return pytest.importorskip("duckdb").sql(" union all ".join(rows))
 
     return table
 
@@ -202,7 +202,7 @@ def test_nothing_is_read_before_a_refusal():
 
 
 def test_what_the_steps_of_a_lazy_frame_raise_shows_no_record(tmp_path):
-    path = tmp_path / "lazy.csv"
+    duckdb, path = pytest.importorskip("duckdb"), tmp_path / "lazy.csv"
     path.write_text("c,x\n" + "a,1\n" * 30_000 + "a,secret\n")
     far = polars.Series([2**31 - 2], dtype=polars.Int32).cast(polars.Date)
     panics = polars.LazyFrame({"c": far}).with_columns(x=polars.col("c").cast(polars.String))
@@ -281,7 +281,7 @@ COLLATED = {
 
 @pytest.mark.parametrize("name", COLLATED)
 def test_labels_of_duckdb_are_compared_by_their_bytes_whatever_the_collation(name):
-    connection = duckdb.connect()
+    connection = pytest.importorskip("duckdb").connect()
     connection.execute(f"set default_collation='{'nocase' * (name == 'default')}'")
     frame = connection.sql(COLLATED[name])
     assert labels_of(frame) == {"A": 20, "a": 40}
