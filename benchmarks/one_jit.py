@@ -1,27 +1,21 @@
 """What users write, under one ``jax.jit``: records to a draw, many draws, error bars; time, memory,
 page faults, compilation.
 
-python benchmarks/one_jit.py [--rows 4096] [--points 1001] [--cases draw many raw errors compile
-command] [--quick] [--out FILE]
+python benchmarks/one_jit.py [--rows 4096] [--points 1001] [--cases draw many raw errors compile]
+[--quick] [--out FILE]
 
 Ratios are taken turn by turn within one run. Processor time is that of all threads: it hardly moves
 with other work.
 """
 
-import os
-import pathlib
 import resource
 import statistics
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 import contestants
 import dpjax
@@ -33,7 +27,7 @@ try:
 except ImportError:  # Numba is not installed: its rows say so
     numba_rivals = None
 
-CASES = ("draw", "many", "raw", "errors", "compile", "command")
+CASES = ("draw", "many", "raw", "errors", "compile")
 PAGE = resource.getpagesize()
 
 
@@ -302,63 +296,6 @@ def compilation(case: Case, repeats: int) -> list[dict]:
     return rows
 
 
-def command(points: int, names: tuple[str, ...]) -> list[dict]:
-    """The command line on a file, once for each name, with a compilation cache of its own."""
-    with tempfile.TemporaryDirectory() as folder:
-        file = pathlib.Path(folder, "records.csv")
-        values = np.random.default_rng(0).normal(10, 3, points)
-        file.write_text("value\n" + "\n".join(f"{value:.4f}" for value in values) + "\n")
-        line = [sys.executable, "-m", "dpjax", "median", str(file), "--column", "value"]
-        line += [
-            "--lower",
-            "0",
-            "--upper",
-            "50",
-            "--epsilon",
-            "1",
-            "--neighbors",
-            "swap",
-            "--seed",
-            "0",
-        ]
-        environment = os.environ | {"XDG_CACHE_HOME": folder, "JAX_PLATFORMS": "cpu"}
-        environment.pop("JAX_COMPILATION_CACHE_DIR", None)
-        rows = []
-        for name in names:
-            before = resource.getrusage(resource.RUSAGE_CHILDREN)
-            subprocess.run(line, check=True, env=environment, stdout=subprocess.DEVNULL)
-            after = resource.getrusage(resource.RUSAGE_CHILDREN)
-            seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-            bar = {"at_most": 1.5} if name == "second call" else None
-            shape = f"{points} records"
-            rows.append(
-                row(
-                    *("python -m dpjax median", name, "swap", shape),
-                    value=seconds,
-                    unit="s of processor",
-                    ratio=seconds,
-                    reference="one second",
-                    bar=bar,
-                )
-            )
-        bare = [sys.executable, "-c", "import jax; jax.numpy.zeros(3).block_until_ready()"]
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run(bare, check=True, env=environment)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        rows.append(
-            row(
-                "python -m dpjax median",
-                "import jax and an array",
-                harness.NO_RELATION,
-                "one array",
-                value=seconds,
-                unit="s of processor",
-            )
-        )
-    return rows
-
-
 def main() -> None:
     parser = harness.parser(__doc__)
     parser.add_argument("--rows", type=int, default=4096)
@@ -394,9 +331,6 @@ def main() -> None:
                     )
         if "compile" in args.cases:
             rows += compilation(case, 1 if args.quick else min(repeats, 3))
-    if "command" in args.cases:
-        names = ("first call", "second call", "third call")
-        rows += command(200, names[:2]) if args.quick else command(20_000, names)
     harness.finish("one_jit", args, rows, [])
 
 

@@ -63,7 +63,7 @@ Distributions (sample, log_prob, cdf, quantile, interval, mean, stddev, mean_abs
 Many draws
     simulate, sharded_sample, sample_intervals
 Packages
-    release (draws for publication), frames (columns of data frames), accounting, auditing,
+    release (draws for publication), frames (statistics of tables), accounting, auditing,
     metric_privacy, bounds, simulation, distributions, statistics, sensitivity, mechanisms, random
 
 ``from dpjax import *`` omits the names that would shadow Python's: ``dpjax.sum``, ``dpjax.random``

@@ -106,7 +106,7 @@ def refuse_frame(name: str, value: Any) -> None:
         raise TypeError(
             f"{name} is a {type(value).__name__}, whose rows would be treated as datasets: pass "
             "one of its columns as an array, or the frame to dpjax.frames.simulate or "
-            "dpjax.frames.release, which take columns by name, and groups."
+            "dpjax.frames.release, which take statistics of its columns, and groups."
         )
 
 

@@ -1,46 +1,71 @@
-"""The entry point: runs a command, and prints its report, or a mistake of the user as one line."""
+"""The entry point: runs a command and prints its answer, or a mistake of the user as one line."""
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import sys
-from collections.abc import Sequence
 from importlib import import_module
 
-from dpjax.command_line.errors import UserError
-from dpjax.command_line.parser import parsed
+_MISTAKES = (
+    ValueError,
+    TypeError,
+    LookupError,
+    ArithmeticError,
+    RuntimeError,
+    ImportError,
+    OSError,
+)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(words: list[str] | None = None) -> int:
     """Run the command line, with ``sys.argv[1:]`` by default.
 
     Returns:
-        The exit code: 0; 2 for a mistake of the user; 1 if the output pipe was closed.
+        The exit code: 0; 2 for a mistake of the user, with nothing spent; 1 if the answer could not
+        be printed.
     """
+    asked = argparse.Namespace()
+    words = sys.argv[1:] if words is None else words
     try:
-        asked = parsed(
-            [_negative(word) for word in (sys.argv[1:] if arguments is None else arguments)]
-        )
-        # Every command is a module with run(asked), imported on use.
-        report, code = import_module(f"dpjax.command_line.{asked.module}").run(asked)
-        _print(report)
-        return code
-    except UserError as error:
-        print(f"dpjax: error: {' '.join(str(error).split())}", file=sys.stderr)
+        parser = import_module("dpjax.command_line.options").parser()
+        # With a blank before it, argparse does not take a number such as -1e6 for an option
+        asked = parser.parse_args([re.sub(r"^(?=-[.\d])", " ", word) for word in words])
+        # Imported on use: only tables need Polars, and only the demo JAX
+        module = asked.command if asked.command in ("ledger", "demo") else "tables"
+        text = import_module(f"dpjax.command_line.{module}").answer(asked)
+    except _MISTAKES as error:
+        print(f"dpjax: error: {_sentence(error, asked)}", file=sys.stderr)
         return 2
-    except BrokenPipeError:
-        # Python flushes standard output once more at exit, which must not raise again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return _printed(text)
+
+
+def _sentence(error: Exception, asked: argparse.Namespace) -> str:
+    """Return what is wrong, with the arguments of the library as options."""
+    if isinstance(error, ModuleNotFoundError):
+        return f"{asked.command} needs {error.name}: pip install 'dpjax[frames]'."
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}."
+
+    def option(found: re.Match[str]) -> str:
+        if found[1] not in vars(asked):
+            return found[0]
+        return f"--{found[1].replace('_', '-')}" + " " * bool(found[2])
+
+    return re.sub(r"\b([a-z_]+)=(?=([\w'(\[])?)", option, " ".join(str(error).split()))
+
+
+def _printed(text: str) -> int:
+    """Print the answer; where that fails, on standard error, so that no release is lost."""
+    try:
+        sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+        print(text, flush=True)
+        return 0
+    except (OSError, AttributeError) as error:  # without a standard output it is None
+        if sys.stdout is not None:  # which Python flushes once more at exit
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            said = f"dpjax: error: cannot print ({error.args[-1]}). What a release cost was spent:"
+            print(f"{said}\n{text}", file=sys.stderr)
         return 1
-
-
-def _negative(word: str) -> str:
-    """Add a blank to numbers such as -1e6 or -5., which argparse would read as options."""
-    return f" {word}" if re.fullmatch(r"-((\d+\.?\d*|\.\d+)[eE][+-]?\d+|\d+\.)", word) else word
-
-
-def _print(text: str) -> None:
-    encoding = sys.stdout.encoding or "utf-8"
-    sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
-    sys.stdout.flush()

@@ -236,12 +236,12 @@ class _Options:
     def __post_init__(self) -> None:
         by, groups, unit = self.by, self.groups, self.unit
         self.by = list(by) if isinstance(by, list | tuple) else [] if by is None else [by]
-        if wrong := [name for name in self.by if name in ORDER]:
+        names = list(map(str, self.by))
+        if wrong := [name for name in names if name in ORDER or names.count(name) > 1]:
             raise ValueError(
-                f"by must not be {wrong[0]!r}, which is a column of the result: rename the column."
+                f"by must not be {wrong[0]!r}, which is a column of the result, or there twice: "
+                "rename the column."
             )
-        if len(set(map(str, self.by))) < len(self.by):
-            raise ValueError(f"by must not name a column twice, got {self.by}.")
         checks.one_of("neighbors", self.neighbors, checks.NEIGHBORS)
         if self.by and self.neighbors == "swap":
             raise ValueError(

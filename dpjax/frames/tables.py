@@ -97,13 +97,14 @@ class Table:
         A size is the number of rows or persons; with ``bounded`` a person counts in at most
         ``max_groups`` groups.
         """
-        self.labels = self._rows.select(self._keys).unique().sort(self._keys)
-        rows, times = self._in_groups(), pl.col("times").sum()
+        times = pl.col("times").sum().alias("rows")
+        sizes = self._rows.group_by(self._keys).agg(times.alias("size")).sort(self._keys)
+        self.labels = sizes.select(self._keys)
         if self._persons is not None:
-            rows = rows.group_by("who", "group").agg(times.alias("rows"))
-            rows, times = self._in_few(rows) if bounded else rows, pl.len()
-        sizes = rows.group_by("group").agg(times.alias("size")).sort("group")
-        self.labels = self.labels[sizes["group"].to_numpy()]
+            rows = self._in_groups().group_by("who", "group").agg(times)
+            rows = self._in_few(rows) if bounded else rows
+            sizes = rows.group_by("group").agg(pl.len().alias("size")).sort("group")
+            self.labels = self.labels[sizes["group"].to_numpy()]
         found: np.ndarray = sizes["size"].to_numpy().astype(np.int64)
         return found
 
@@ -140,7 +141,10 @@ class Table:
             position = np.where(present, position, 0)
         else:
             group = np.where(present, group, -1)
-        return Counts.of_rows(group, position, times, groups=len(self.labels)), missing
+        groups = len(self.labels)
+        if (times == 1).all():  # one sort of integers
+            return Counts.of_groups(group, position, groups), missing
+        return Counts.of_rows(group, position, times, groups=groups), missing
 
     def _in_groups(self) -> pl.DataFrame:
         """Return the rows with the index of their group; an inner join leaves out all others."""
@@ -236,10 +240,10 @@ def _fetched(
     known: Any = None if in_pandas else _known(frame)
     columns = list(frame.columns) if in_pandas else known.collect_schema().names()
     for name in inner:
-        if columns.count(name) != 1:
+        if columns.count(name) != 1 or str(name).startswith(("*", "^")):
             raise ValueError(
-                f"the frame has no column {name!r}, or several; its columns are "
-                f"{', '.join(map(str, columns))}."
+                f"the frame has no column {name!r}, or several, or it is a pattern by * or ^; its "
+                f"columns are {', '.join(map(str, columns))}."
             )
     texts: dict[str, pl.Series] = {}
     if in_pandas:
@@ -427,9 +431,9 @@ def in_library(rows: pl.DataFrame, frame: Any, by: Iterable[Any]) -> Any:
 
     All others are Polars frames.
     """
-    library = nw.from_native(frame).implementation.name.lower()
-    if library == "pandas":
+    if nw.dependencies.is_pandas_dataframe(frame):
         return rows.to_pandas().rename(columns={str(name): name for name in by})
+    library = nw.from_native(frame).implementation.name.lower()
     if library == "pyarrow":
         return rows.to_arrow()
     if library in ("duckdb", "ibis"):

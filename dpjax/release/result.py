@@ -17,6 +17,8 @@ from dpjax.release.grid import Candidates, Floats, Multiples
 if TYPE_CHECKING:
     from dpjax.metric_privacy.guarantees import MetricGuarantee
 
+_shown = "{:.15g}".format
+
 
 @dataclass(frozen=True, repr=False)
 class Release(Shown):
@@ -73,22 +75,19 @@ class Release(Shown):
         return f"{type(self).__name__}(values={shown}, {facts})"
 
     def _looks(self, rows: int) -> tuple[dict[str, Any], Picture | None]:
-        table = self._table()[:, : rows + 1]
+        table = np.vectorize(_shown, otypes=[str])(self._table()[:, : rows + 1])
         names = [
             f"draw {draw}" + (f" [{k}]" if self.values.ndim > 2 else "")
             for draw in range(self.draws)
             for k in range(table.shape[-1])
         ]
-        shown = np.moveaxis(table, -1, 1).reshape(len(names), -1)[: 2 * rows].tolist()
-        columns: dict[str, Any] = {
-            name: list(map(_shown, draws)) for name, draws in zip(names, shown, strict=False)
-        }
+        columns: dict[str, Any] = dict(
+            zip(names, np.moveaxis(table, -1, 1).reshape(len(names), -1)[: 2 * rows], strict=False)
+        )
         return columns | ({"...": [""] * table.shape[1]} if len(names) > 2 * rows else {}), None
 
     def _row_names(self, rows: int) -> list[str]:
-        return index_names(
-            self.values.shape[1:-1] if self.values.ndim > 2 else self.values.shape[1:], rows
-        )
+        return index_names(self.values.shape[1 : -1 if self.values.ndim > 2 else None], rows)
 
     def _table(self) -> np.ndarray:
         """Return the values as ``(draws, rows, k)``.
@@ -159,10 +158,6 @@ class Release(Shown):
         if len(rows) > 20:
             lines.append(f"... and {len(rows) - 20} more rows")
         return "\n".join([*lines, str(self.guarantee)])
-
-
-def _shown(value: float) -> str:
-    return f"{value:.15g}"
 
 
 def release_of(

@@ -157,8 +157,7 @@ class Statistic:
         batch: tuple[int, ...],
     ) -> Any:
         raise ValueError(
-            f"{type(self).__name__} has no distribution in closed form: simulate it with "
-            "dpjax.frames.simulate."
+            f"{type(self).__name__} has no distribution in closed form: use its method sample."
         )
 
     def _release(

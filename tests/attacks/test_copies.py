@@ -40,6 +40,8 @@ def same(one, other):
             same(getattr(one, field.name), getattr(other, field.name))
             for field in dataclasses.fields(one)
         )
+    if hasattr(one, "equals"):  # a frame
+        return one.equals(other)
     if isinstance(one, list | tuple):
         return len(one) == len(other) and all(map(same, one, other))
     if isinstance(one, dict):

@@ -3,58 +3,103 @@
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 
 from dpjax.accounting import Ledger
 
-BOUNDS = ("--lower", "0", "--upper", "10", "--resolution", "1", "--neighbors", "add_remove")
+WORDS = ("--column", "x", "--lower", "0", "--upper", "9", "--resolution", "1", "--epsilon", "1")
+WORDS += ("--neighbors", "add_remove")
+COMMAND = (sys.executable, "-m", "dpjax")
 
 
-def dpjax(*arguments, **options):
-    return subprocess.run(
-        [sys.executable, "-m", "dpjax", *arguments],
-        capture_output=True,
-        check=False,
-        timeout=300,
-        encoding="utf-8",
-        **options,
-    )
+def dpjax(*words, **options):
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options
+    return subprocess.run([*COMMAND, *words], check=False, timeout=300, encoding="utf-8", **options)
+
+
+@pytest.fixture
+def ten(write):
+    return write("g,x\n" + "".join(f"{'ab'[k % 2]},{k}\n" for k in range(10)))
+
+
+@pytest.fixture
+def budget(tmp_path):
+    """The path of a ledger, and what is left in it."""
+    path = tmp_path / "people.ledger"
+    Ledger(path, epsilon=2000.0)
+    return str(path), lambda: Ledger(path).remaining
 
 
 def test_standard_input_and_a_label_that_the_terminal_cannot_show():
     ascii_only = os.environ | {"PYTHONIOENCODING": "ascii"}
-    done = dpjax(
-        "median",
-        "-",
-        "--column",
-        "x",
-        "--by",
-        "g",
-        *BOUNDS,
-        input="g,x\n\N{GREEK SMALL LETTER ALPHA},1\n",
-        env=ascii_only,
-    )
+    text = "g,x\n\N{GREEK SMALL LETTER ALPHA}\x1b[2J,1\n"
+    words = ("simulate", "-", "--by", "g", *WORDS)
+    done = dpjax(*words, input=text, env=ascii_only)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "\n\\u03b1" in done.stdout
-
-
-def test_a_mistake_has_no_traceback():
-    done = dpjax("release", "-", "--column", "y", *BOUNDS, input="x\n1\ntwo\n")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "dpjax: error: standard input has no column 'y'; its columns are x.\n"
+    assert "\\u03b1\\x1b[2J" in done.stdout
+    assert "\x1b" not in done.stdout
+    done = dpjax(*words, "--format", "json", input=text, env=ascii_only)
+    assert '"\\u03b1\\u001b[2J"' in done.stdout
 
 
 def test_a_reader_that_goes_away(ten):
     """Also a table that is longer than the buffer of a pipe."""
     reader, writer = os.pipe()
     os.close(reader)
-    command = [sys.executable, "-m", "dpjax", "median", ten(), *BOUNDS, "--json", "--draws", "999"]
     with os.fdopen(writer, "w") as stdout:
+        done = dpjax("simulate", ten, *WORDS, "--draws", "999", stdout=stdout)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+@pytest.mark.parametrize("how", ["full", "closed"])
+def test_a_release_that_cannot_be_printed_is_not_lost(how, ten, budget):
+    path, left = budget
+    words = ("release", ten, *WORDS, "--ledger", path, "--format", "csv")
+    if how == "full":
+        with open("/dev/full", "w") as stdout:
+            done = dpjax(*words, stdout=stdout)
+    else:
         done = subprocess.run(
-            command, stdout=stdout, stderr=subprocess.PIPE, check=False, timeout=300
+            ["sh", "-c", 'exec "$@" >&-', "sh", *COMMAND, *words],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
         )
-    assert (done.returncode, done.stderr) == (1, b"")
+    said, header, row = done.stderr.splitlines()
+    assert done.returncode == 1
+    assert said.startswith("dpjax: error: cannot print (")
+    assert "spent" in said
+    assert (header, row[:2]) == ("column,released,epsilon", "x,")
+    assert left() == 1999
+
+
+def test_a_release_is_charged_before_anything_is_printed(ten, budget):
+    """Killed while it prints to a full pipe, it has printed nothing and is charged in full."""
+    path, left = budget
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    filled = 0
+    while True:
+        try:
+            filled += os.write(writer, b"x" * 4096)
+        except BlockingIOError:
+            break
+    os.set_blocking(writer, True)
+    words = ("release", ten, *WORDS, "--ledger", path, "--draws", "500")
+    process = subprocess.Popen([*COMMAND, *words], stdout=writer, stderr=subprocess.DEVNULL)
+    os.close(writer)
+    while left() == 2000 and process.poll() is None:
+        time.sleep(0.01)
+    time.sleep(0.1)  # it may go on, as far as it can
+    assert process.poll() is None
+    process.kill()
+    process.wait()
+    with os.fdopen(reader, "rb") as pipe:
+        assert len(pipe.read()) == filled
+    assert left() == 1500
 
 
 def imported(*commands):
@@ -69,49 +114,30 @@ def imported(*commands):
     return set(done.stdout.splitlines()[-1].split()), done.stderr
 
 
-def test_what_a_first_call_does_not_import(write, tmp_path):
-    path = write("g,x\n" + "".join(f"{'ab'[i % 2]},{i}\n" for i in range(10)))
-    words = [path, "--column", "x", *BOUNDS]
-    several = [*words, "--quantile", "0.25", "0.75", "--max-records", "20"]
-    Ledger(tmp_path / "people.ledger", epsilon=3.0)
+def test_what_a_first_call_does_not_import(ten, budget):
+    path, _ = budget
+    words = (ten, *WORDS, "--by", "g", "--groups", "a", "--draws", "2")
     modules, said = imported(
-        [
-            "release",
-            *words,
-            "--by",
-            "g",
-            "--groups",
-            "a",
-            "b",
-            "--ledger",
-            str(tmp_path / "people.ledger"),
-        ],
-        ["release", *several, "--unit", "g"],
-        [
-            "release",
-            *words,
-            "--by",
-            "g",
-            "--group-epsilon",
-            "1",
-            "--group-delta",
-            "1e-6",
-            "--dry-run",
-        ],
-        ["median", *words, "--by", "g", "--mechanism", "piecewise_laplace", "laplace"],
-        ["quantile", *several],
-        ["ledger", str(tmp_path / "people.ledger")],
+        ["release", *words, "--ledger", path, "--unit", "g"], ["simulate", *words], ["ledger", path]
     )
     assert said == ""
-    assert "numpy" in modules
-    assert not modules & {"jax", "polars", "duckdb", "pandas", "narwhals", "pyarrow", "scipy"}
+    assert {"numpy", "polars"} <= modules
+    assert not modules & {"jax", "duckdb", "pandas", "scipy", "matplotlib"}
+    modules, said = imported(["ledger", path])
+    assert said == ""
+    assert not modules & {"jax", "polars", "narwhals", "pyarrow"}
 
 
-@pytest.mark.slow
-def test_jax_is_imported_without_a_resolution(ten):
-    """The control: to check an epsilon that float32 does not hold."""
-    modules, said = imported(
-        ["median", ten(), "--column", "x", *BOUNDS[:4], *BOUNDS[-2:], "--epsilon", "1e-60"]
+def test_without_polars(ten):
+    program = (
+        "import sys; sys.modules['polars'] = None\n"
+        "from dpjax.command_line.main import main; sys.exit(main(sys.argv[1:]))"
     )
-    assert "jax" in modules
-    assert "in float32" in said
+    words = [sys.executable, "-c", program]
+    done = subprocess.run(
+        [*words, "release", ten, *WORDS], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.endswith("pip install 'dpjax[frames]'.\n")
+    done = subprocess.run([*words, "--help"], capture_output=True, timeout=300, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")

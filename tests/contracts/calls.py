@@ -89,10 +89,14 @@ def median_of(x, mask):
 
 
 def table():
-    return {"x": np.array([1, 2, 3, 4] * 5), "g": np.array(["a", "b"] * 10)}
+    """A frame, and a statistic of its columns."""
+    import polars  # of the extra frames
+
+    frame = polars.DataFrame({"x": [1, 2, 3, 4] * 5, "g": ["a", "b"] * 10})
+    return frame, {"x": release.Median(**GRID)}
 
 
-GROUPED = {"by": "g", "groups": ["a", "b"]}
+GROUPED = {"by": "g", "groups": ["a", "b"], "epsilon": 1.0, "neighbors": "add_remove"}
 
 CALLS = {
     "accounting": {
@@ -206,8 +210,8 @@ CALLS = {
         "to_numpyro": lambda: given(laplace(0)),
     },
     "frames": {
-        "release": lambda: given(table(), "x", **PUBLISHED, **GROUPED),
-        "simulate": lambda: given(1, table(), "x", **PUBLISHED, **GROUPED),
+        "release": lambda: given(*table(), **GROUPED),
+        "simulate": lambda: given(1, *table(), **GROUPED),
     },
     "mechanisms": {
         "above_threshold": lambda: given(np.zeros(3, np.float32), 1.0, threshold=1.0),

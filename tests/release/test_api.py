@@ -12,6 +12,8 @@ from fractions import Fraction
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
+import polars
 import pytest
 
 from dpjax import release
@@ -684,14 +686,12 @@ def test_an_epsilon_of_any_kind_is_that_number():
 
 
 def test_columns_of_text_are_refused_by_their_dtype_alone():
-    pd = pytest.importorskip("pandas", reason="needs the extra 'frames'")
     common = {**BOUNDS, "neighbors": "add_remove", "epsilon": 1.0}
     text = [
         np.array(["m"]),
         np.array([b"m"]),
         *(pd.Series(["1", "2"], dtype=kind) for kind in ("string", "category")),
     ]
-    polars = pytest.importorskip("polars", reason="needs the extra 'frames'")
     text += [
         polars.Series(["1"]),
         polars.Series(["1"], dtype=polars.Categorical),

@@ -1,6 +1,9 @@
 """Records and ids in containers of other libraries, one of them missing: it changes no other."""
 
 import numpy as np
+import pandas
+import polars
+import pyarrow
 import pytest
 
 from dpjax import release
@@ -8,30 +11,18 @@ from dpjax import release
 
 def containers(cells):
     """The same integers, some of them missing, in containers that know missing ones."""
-    pandas = pytest.importorskip("pandas")
     known = sorted({cell for cell in cells if cell is not None})
-    found = {
+    array = pyarrow.array(cells, pyarrow.int64())
+    return {
         "list": cells,
         "nullable": pandas.Series(cells, dtype="Int64"),
         "categories": pandas.Series(pandas.Categorical(cells, categories=known)),
+        "arrow": array,
+        "chunks": pyarrow.chunked_array([array[:3], array[3:]]),
+        "dictionary": array.dictionary_encode(),
+        "pandas of arrow": pandas.Series(cells, dtype=pandas.ArrowDtype(pyarrow.int64())),
+        "polars": polars.Series(cells, dtype=polars.Int64),
     }
-    try:
-        import pyarrow
-
-        array = pyarrow.array(cells, pyarrow.int64())
-        found["arrow"] = array
-        found["chunks"] = pyarrow.chunked_array([array[:3], array[3:]])
-        found["dictionary"] = array.dictionary_encode()
-        found["pandas of arrow"] = pandas.Series(cells, dtype=pandas.ArrowDtype(pyarrow.int64()))
-    except ImportError:
-        pass
-    try:
-        import polars
-
-        found["polars"] = polars.Series(cells, dtype=polars.Int64)
-    except ImportError:
-        pass
-    return found
 
 
 def test_a_missing_integer_changes_no_other():

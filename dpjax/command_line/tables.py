@@ -1,0 +1,116 @@
+"""``dpjax release`` and ``dpjax simulate``: statistics of the columns of a file, without JAX."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from dataclasses import fields
+from datetime import date, datetime, timedelta
+from typing import Any
+
+import polars as pl
+
+from dpjax import frames
+from dpjax.accounting import PrivacyFilter
+from dpjax.accounting.ledger import left_text
+from dpjax.command_line import files
+from dpjax.command_line.ledger import NotedLedger
+from dpjax.command_line.options import given, statistics
+
+_SHARED = ("by", "unit", "per_unit", "max_groups", "neighbors", "epsilon", "draws", "mechanism")
+
+
+def answer(asked: argparse.Namespace) -> str:
+    """Release or simulate what is asked for, or plan it, and return the result as text."""
+    columns = dict.fromkeys(asked.column, statistics(asked))
+    form = files.Format(**given(asked, [field.name for field in fields(files.Format)]))
+    options = given(asked, _SHARED)
+    labels = filter(None, [*(asked.by or []), asked.unit])
+    dtypes = dict.fromkeys(labels, pl.String()) | dict.fromkeys(columns, _dtype(asked))
+    with files.opened(asked.file, dtypes, form) as (known, read):
+        options |= {"columns": columns, "groups": _groups(asked, known)}
+        if asked.command == "simulate":
+            frame, notes = read()
+            found = frames.simulate(asked.seed, frame, **options)
+            facts = {"simulation": "nothing of it is private"}
+            return _text(asked, found, facts, "\n".join(filter(None, [*notes, found.note])))
+        # All that is public is checked before a record is read, or a ledger is made
+        empty = pl.DataFrame([dict.fromkeys(known)], dict(known))
+        planned = frames.release(empty, **options).guarantee
+        frame = None if asked.dry_run else read()[0]
+    budget = _budget(asked)
+    if asked.dry_run:
+        lines = ["dry run: no record was read, and nothing was spent", f"cost: {planned}"]
+        if budget is not None:
+            fits = "fits" if budget.allows(planned, {"unit": asked.unit}) else "does not fit"
+            lines.append(f"ledger: {left_text(budget)}; this {fits}")
+        return "\n".join(lines)
+    found = frames.release(frame, **options, budget=budget)
+    return _text(asked, found, {} if budget is None else {"ledger": left_text(budget)})
+
+
+def _dtype(asked: argparse.Namespace) -> Any:
+    """Return the dtype that the cells of columns of a file of text are read as."""
+    if {"Count", "DistinctCount"}.issuperset(asked.statistic):
+        return pl.String()
+    lower = asked.lower
+    if isinstance(lower, datetime):
+        return pl.Datetime("us", lower.tzinfo and "UTC")
+    if isinstance(lower, timedelta):
+        return pl.Duration("us")
+    return pl.Date() if isinstance(lower, date) else pl.Float64()
+
+
+def _groups(asked: argparse.Namespace, dtypes: Any) -> Any:
+    """Return the public labels as values of their columns, or how private groups are found."""
+    if given(asked, ["group_epsilon", "group_delta"]):
+        if asked.groups is not None:
+            raise ValueError("--groups and --group-epsilon exclude each other: give one of them.")
+        return frames.PrivateGroups(asked.group_epsilon, asked.group_delta)
+    if asked.groups is None or asked.by is None:
+        return asked.groups
+    labels = []
+    for text in asked.groups:
+        parts = text.split(",", len(asked.by) - 1)
+        if len(parts) < len(asked.by):
+            raise ValueError(f"--groups must be like north,women for several columns, got {text}.")
+        pairs = zip(parts, asked.by, strict=True)
+        label = [files.label(part.strip(), dtypes[name]) for part, name in pairs]
+        labels.append(tuple(label) if len(label) > 1 else label[0])
+    return labels
+
+
+def _budget(asked: argparse.Namespace) -> NotedLedger | PrivacyFilter | None:
+    """Return the ledger; for a dry run of one that does not exist, the same budget in memory."""
+    if asked.ledger is None:
+        if given(asked, ["total_epsilon", "total_delta", "note"]):
+            raise ValueError("--total-epsilon, --total-delta and --note need --ledger.")
+        return None
+    delta = asked.total_delta or 0.0
+    totals: Any = {"delta": delta, "neighbors": asked.neighbors, "epsilon": asked.total_epsilon}
+    if asked.total_epsilon is None:
+        totals = {}
+    elif asked.dry_run and not os.path.exists(asked.ledger):
+        return PrivacyFilter(**totals, mechanism_delta=delta / 2)
+    ledger = NotedLedger(asked.ledger, **totals)
+    ledger.noted = {"file": asked.file} | given(asked, ["note"])
+    return ledger
+
+
+def _text(
+    asked: argparse.Namespace, found: frames.FrameResult, facts: dict[str, str], note: str = ""
+) -> str:
+    """Return a result, and facts on all of it, in the format that is asked for."""
+    if asked.format == "csv":
+        sys.stderr.write(f"{note}\n" * bool(note))
+        texts = pl.col(pl.Duration).map_elements(str, pl.String)  # as JSON has them
+        return found.rows.with_columns(texts).write_csv().rstrip("\n")
+    facts["promise"] = str(found.guarantee)
+    if asked.format == "json":
+        cost = json.loads(found.guarantee.to_json())
+        whole = {"note": note, **facts, "guarantee": cost, "rows": found.rows.to_dicts()}
+        return json.dumps(whole, default=str, indent=2)
+    lines = [note, found.table(rows=None), *(f"{name}: {fact}" for name, fact in facts.items())]
+    return "\n".join(filter(None, lines))

@@ -1,0 +1,204 @@
+"""Releases and simulations of files, as a user calls them."""
+
+import csv
+import io
+
+import polars as pl
+import pytest
+
+from dpjax import frames, release
+
+PUBLIC = {"column": "x", "lower": 0, "upper": 9, "resolution": 1, "neighbors": "add_remove"}
+ALL = PUBLIC | {"epsilon": 30}  # draws equal the statistic, but with probability e^-14 or less
+
+
+@pytest.fixture
+def rows(run):
+    """The rows of a release or a simulation."""
+    return lambda *words, **options: run(*words, **options, format="json").json["rows"]
+
+
+@pytest.fixture
+def data(write):
+    groups = {"a": [1, 2, 2, 3], "b": [7, 8, 8], "c": [5]}
+    lines = [f"w{k},{name},{x}\n" for name in groups for k, x in enumerate(groups[name])]
+    return write("who,g,x\n" + "".join(lines[::-1]))
+
+
+def test_a_release_is_that_of_the_library(rows, data):
+    found = rows(
+        "release", data, **ALL, by="g", groups=["b", "z", "a"], statistic=["Median", "Count"]
+    )
+    assert [(row["g"], row["statistic"]) for row in found] == [
+        (g, kind) for kind in ("Median", "Count") for g in "bza"
+    ]
+    assert [row["released"] for row in found if row["g"] != "z"] == [8, 2, 3, 4]
+    simulated = rows("simulate", data, **PUBLIC, epsilon=0.5, by="g", draws=3, seed=7)
+    frame = pl.read_csv(data)
+    median = release.Median(lower=0, upper=9, resolution=1)
+    options = {"epsilon": 0.5, "neighbors": "add_remove", "by": "g", "draws": 3}
+    assert simulated == frames.simulate(7, frame, {"x": median}, **options).rows.to_dicts()
+    assert simulated != rows("simulate", data, **PUBLIC, epsilon=0.5, by="g", draws=3, seed=8)
+
+
+def test_statistics_and_their_options(rows, data):
+    for options, value in (
+        ({"statistic": "Quantile", "q": "3/4"}, 7),
+        ({"statistic": "OrderStatistic", "rank": 2}, 2),
+        ({"statistic": "Mode", "candidates": [2, 5, 7], "lower": None, "upper": None}, 2),
+        ({"statistic": "DistinctCount", "column": "who", "tau": 1, "lower": None}, 3),
+        ({"statistic": "Count", "column": "g", "upper": None, "lower": None}, 8),
+        ({"definition": "linear", "upper": "1e1"}, 4),
+    ):
+        if "lower" in options:
+            options["resolution"] = None
+        assert [row["released"] for row in rows("release", data, **ALL | options)] == [value]
+
+
+def test_persons_count_in_at_most_max_groups(rows, data):
+    shared = ALL | {"statistic": "Count", "lower": None, "upper": None, "resolution": None}
+    shared |= {"by": "g", "groups": ["a", "b", "c"], "unit": "who"}
+    for most, counts in ((1, [4, 0, 0]), (2, [4, 3, 0]), (3, [4, 3, 1])):
+        found = rows("release", data, **shared, max_groups=most)
+        assert [row["released"] for row in found] == counts
+
+
+def test_all_digits_are_printed(run, write):
+    path = write("v\n" + "12345.67\n" * 400)
+    options = {"column": "v", "lower": 0, "upper": 100000, "resolution": "0.01", "epsilon": 20}
+    for form, line in (("table", "v       12345.67       20"), ("csv", "v,12345.67,20.0")):
+        done = run("release", path, **options, neighbors="add_remove", format=form)
+        assert line in done.out.splitlines()
+
+
+MISTAKES = [
+    ({"lower": 9, "upper": 0}, "lower below upper"),
+    ({"lower": "low"}, "lower"),
+    ({"lower": "0.5"}, "resolution"),
+    ({"resolution": None}, "resolution"),
+    ({"epsilon": 0}, "epsilon"),
+    ({"epsilon": None}, "--epsilon"),
+    ({"draws": 0}, "draws"),
+    ({"neighbors": "both"}, "neighbors"),
+    ({"mechanism": "gauss"}, "mechanism"),
+    ({"statistic": "Medium"}, "--statistic"),
+    ({"statistic": "Quantile"}, "Quantile needs --q."),
+    ({"tau": 3}, "--tau is no option of Median."),
+    ({"by": "g"}, "groups"),
+    ({"groups": ["a"]}, "groups"),
+    ({"by": ["g", "who"], "groups": ["a"]}, "--groups"),
+    ({"by": "g", "groups": ["a"], "group_epsilon": 1}, "--groups"),
+    ({"by": "g", "group_epsilon": 1}, "delta"),
+    ({"by": "g", "groups": ["a"], "neighbors": "swap"}, "by needs --neighbors 'add_remove'"),
+    ({"max_groups": 2}, "max_groups"),
+    ({"seed": 1}, "--seed"),
+    ({"encoding": "klingon"}, "--encoding"),
+    ({"decimal": "comma", "thousands": "comma"}, "--thousands"),
+    ({"date_format": "%Q"}, "directive"),
+    ({"format": "xml"}, "--format"),
+]
+
+
+@pytest.mark.parametrize(("changes", "word"), MISTAKES)
+def test_a_mistake_is_one_line(run, data, changes, word):
+    assert word in run("release", data, **PUBLIC | {"epsilon": 1} | changes).mistake
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "word"),
+    [
+        ("a.csv", "g,x\na,1\nb\n", "not well-formed CSV"),
+        ("a.csv", "", "one column 'x'"),
+        ("a.csv", "g;x\na;1\n", "--delimiter"),
+        ("a.parquet", b"PAR1" + bytes(100) + b"PAR1", "complete"),
+        ("year=2024.csv", "g\n1\n", "one column 'x'"),
+    ],
+)
+@pytest.mark.parametrize("command", ["release", "simulate"])
+def test_a_file_that_cannot_be_read_is_one_line(run, write, command, name, content, word):
+    assert word in run(command, write(content, name), **PUBLIC, epsilon=1).mistake
+    assert "No such file" in run(command, "year=2024/no.csv", **PUBLIC, epsilon=1).mistake
+
+
+HOSTILE = (
+    *(",", "a,", ",1", "zz,1", "a,1e999", "a,-inf", "a,nan", "a,x", "a,1_0", "a,\u0661"),
+    *('"a\nb",2', '"a",""""', f"{'y' * 300},{'9' * 400}", "a,2024-01-31", "a,\x00", "\ufeffa,1"),
+    *("a,0001-01-01T00:00+14:00", "a,99999999d", "a,9999-12-31T23:59:59-14:00", "\ud800,1"),
+)
+TYPES = ({}, {"lower": "2024-01-01", "upper": "2024-01-09", "resolution": "1d"})
+TYPES += ({"lower": "2024-01-01T00:00Z", "upper": "2024-01-02T00:00Z", "resolution": "1h"},)
+TYPES += ({"lower": "0d", "upper": "2d", "resolution": "1h"},)
+TYPES += ({"statistic": "Count", "lower": None, "upper": None, "resolution": None},)
+
+
+def shape(done):
+    """What is not drawn: the exit code, standard error, and the answer without values."""
+    rows = list(csv.reader(io.StringIO(done.out)))
+    return done.code, done.err, [rows[0], *(row[:-2] for row in rows[1:])]
+
+
+@pytest.mark.parametrize("options", TYPES)
+def test_a_line_more_changes_nothing_but_the_draws(run, write, options):
+    groups = {"by": "g", "groups": ["a", "b"]}
+    options = PUBLIC | {"epsilon": 1, "format": "csv"} | options
+    for more in ({}, groups, groups | {"unit": "who"}, {"lines": []}):
+        for others in ([], ["w,a,1", "v,b,2"]):
+            header = ["who,g,x"]
+            known = shape(run("release", write("\n".join([*header, *others])), **options, **more))
+            assert known[:2] == (0, "")
+            for line in HOSTILE:
+                lines = [*header, *others[:1], f"u,{line}", *others[1:]]
+                path = write("\n".join(lines).encode(errors="surrogatepass"))
+                assert shape(run("release", path, **options, **more)) == known, line
+
+
+def test_control_a_simulation_shows_that_no_cell_can_be_read(run, write):
+    path = write('x,y\n00:12:30,1\n,2\n"1,234",3\n')
+    options = PUBLIC | {"epsilon": 1, "upper": 2000}
+    done = run("simulate", path, **options)
+    assert done.code == 0
+    first, header, row, *_ = done.out.splitlines()
+    assert first.startswith("no cell of x is a number, such as '00:12:30': see --thousands")
+    cells = dict(zip(header.split(), row.split(), strict=False))
+    assert cells["records"] == "0"
+    dates = options | {"lower": "2024-01-01", "upper": "2024-01-02", "resolution": "1d"}
+    assert run("simulate", path, **dates).out.startswith("no cell of x is a date, such as")
+    for more in ({}, {"ledger": path + ".ledger", "total_epsilon": 9}, {"format": "json"}):
+        assert "no cell" not in "".join(run("release", path, **options, **more)[1:])
+    assert run("simulate", path, **options | {"thousands": "comma"}).out.startswith("column")
+
+
+def test_marks_times_and_durations(rows, write):
+    path = write('x;y;z\n"$32,458";31/01/2024 1:20;00:12:30\n12.3 %;31/01/2024 1:20;00:12:30\n')
+    shared = {"epsilon": 60, "neighbors": "swap", "delimiter": "semicolon"}
+    number = {"column": "x", "strip": "$ %", "thousands": "comma", "resolution": 0.1}
+    number |= {"lower": "-1e6", "upper": "1e6"}
+    time = {"column": "y", "date_format": "%d/%m/%Y %H:%M", "resolution": "10min"}
+    time |= {"lower": "2024-01-31 00:00Z", "upper": "2024-02-01 00:00Z"}
+    length = {"column": "z", "lower": "00:00:00", "upper": "1d", "resolution": "30s"}
+    found = [
+        row["value"]
+        for options in (number, time, length)
+        for row in rows("simulate", path, **shared, **options)
+    ]
+    assert found == [12.3, "2024-01-31 01:20:00+00:00", "0:12:30"]
+
+
+def test_parquet(rows, run, tmp_path):
+    """Labels are texts in a command, and values of their column; names are no patterns."""
+    path = tmp_path / "a[1].parquet"
+    labels = {"i": [1, 2], "t": [True, False], "d": [20, 30], "s": ["1", "2"], "f": [0.5, 1.5]}
+    frame = pl.DataFrame(labels | {"x ": [3, 4]}).with_columns(pl.col("d").cast(pl.Date))
+    frame = frame.with_columns(c=pl.col("s").cast(pl.Categorical))
+    pl.concat([frame] * 9).write_parquet(path)
+    options = ALL | {"column": "x "}
+    one = {"i": "2", "t": "false", "d": "1970-01-31", "s": "2", "f": "1.5", "c": "2"}
+    for name, text in one.items():
+        found = rows("release", path, **options, by=name, groups=[text])
+        assert [row["released"] for row in found] == [4]
+    found = rows("release", path, **options, by=["i", "s"], groups=["1,1", "2,2"])
+    assert [row["released"] for row in found] == [3, 4]
+    assert "no group is 'x'" in run("release", path, **options, by="i", groups=["x"]).mistake
+    assert "one column 'z'" in run("release", path, **options | {"column": "z"}).mistake
+    planned = run("release", path, "--dry-run", **options)
+    assert "no record was read" in planned.out
