@@ -431,6 +431,7 @@ def in_library(rows: pl.DataFrame, frame: Any, by: Iterable[Any]) -> Any:
 
     All others are Polars frames.
     """
+    frame = nw.to_native(frame, pass_through=True)
     if nw.dependencies.is_pandas_dataframe(frame):
         return rows.to_pandas().rename(columns={str(name): name for name in by})
     library = nw.from_native(frame).implementation.name.lower()

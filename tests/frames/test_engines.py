@@ -47,9 +47,10 @@ COLUMNS = {  # names, types of Arrow and cells
 
 
 def some_rows(number=500):
-    rng = np.random.default_rng(0)
+    """Rows of any cells, and two of a person who has no value."""
+    rng, last = np.random.default_rng(0), {"region": "a", "who": 99}
     return {
-        name: [cells[k] for k in rng.integers(0, len(cells), number)]
+        name: [cells[k] for k in rng.integers(0, len(cells), number)] + [last.get(name)] * 2
         for name, (_, cells) in COLUMNS.items()
     }
 
