@@ -219,13 +219,6 @@ def test_a_ledger_says_what_was_released(tmp_path):
     assert "0.001" in two
 
 
-def test_a_person_with_many_rows_counts_once():
-    rows = {"who": [*range(99), *[99] * 200], "x": [20.0] * 99 + [90.0] * 200}
-    for unit, values in (("who", [20.0, 100.0]), (None, [90.0, 299.0])):  # the control: rows
-        found = frames.release(polars.DataFrame(rows), {"x": [AGE, Count()]}, unit=unit, **SURE)
-        assert found.rows["released"].to_list() == values
-
-
 def test_private_groups_have_the_sizes_of_persons_who_count_in_few():
     rows = {"who": [*range(40)] * 3, "g": ["b"] * 40 + ["a"] * 80, "x": 1.0}
     groups, asked = frames.PrivateGroups(30.0, 1e-9), {"x": Count()}
