@@ -45,6 +45,7 @@ ROWS = pyarrow.table(
 )
 PEOPLE = as_polars(ROWS)
 REGIONS = {"by": "region", "groups": ["south", "north", "west"]}
+FOUND = REGIONS | {"groups": UNKNOWN}
 PERSONS = REGIONS | {"unit": "who"}
 
 
@@ -172,7 +173,7 @@ COSTS = [  # options, and what all costs at epsilon 1/2
     (PERSONS, 0.5),
     (PERSONS | {"max_groups": 2, "draws": 3}, 3.0),
     (PERSONS | {"max_groups": 10}, 1.5),  # nobody is in more groups than there are
-    (REGIONS | {"groups": UNKNOWN}, 1.5),
+    (FOUND, 1.5),
     (PERSONS | {"groups": UNKNOWN, "max_groups": 2}, 3.0),
     (REGIONS | {"groups": [], "unit": "who", "max_groups": 2}, 0.5),
 ]
@@ -408,7 +409,7 @@ REFUSED = [  # what is wrong, the word that the message has
     ({"epsilon": [0.5, 1.0]}, "epsilon"),
     ({"draws": 0}, "draws"),
     ({"mechanism": "exponential", "columns": {"age": Count()}}, "mechanism"),
-    ({"columns": {"age": Quantiles((0.25, 0.5), **TO_120)}}, "max_records"),
+    (FOUND | {"columns": {"age": Quantiles((0.25, 0.5), **TO_120)}}, "max_records"),
 ]
 
 
