@@ -325,6 +325,8 @@ def test_all_digits_that_are_released_are_printed():
         for shown in (repr(found), found.table(), found._repr_html_()):
             assert re.search(rf"\b{text}( |$)", shown, re.MULTILINE)
     assert str(one.guarantee) in repr(one)
+    planned = frames.simulate(0, cents, asked, epsilon=0.1, **ADD)
+    assert f" {planned.rows['mean_abs_error'][0]:.5g} " in repr(planned)
     groups = frames.release(cents, asked, by="g", groups=cents["g"].unique(), **SURE)
     assert "5 more rows" in repr(groups)
     assert len(groups.table(rows=None).splitlines()) == 26

@@ -34,6 +34,7 @@ FAR = 2**31 - 2  # days; one more is infinite in DuckDB
 NUMBERS = [math.nan, -0.0, 0.0, math.inf, -math.inf, 1e308, -1e308, 5e-324, -5e-324, 0.5, 99.5]
 NUMBERS += [2.0**53 + 2, None, 1.0, 50.0]
 SINGLE = [x if x is None else float(np.float32(np.clip(x, -3e38, 3e38))) for x in NUMBERS]
+SIGNALING = float(np.uint64(0x7FF0000000000001).view(np.float64))  # NumPy warns of this NaN
 INTEGERS = [2**63 - 1, -(2**63), 2**53 + 1, 0, -1, 50, None]
 TEXTS = ["", " ", "a", "A", "a ", "é", "e\u0301", "a\0b", "'", '"', "\\", "%", "a,b", "\n", None]
 TEXTS += ["x" * 100_000, "nan", "None", "1", "\U0001f600"]
@@ -42,7 +43,7 @@ TICKS = [2**63 - 2, -(2**63) + 2, 0, 1, -1, 10**15, 1000 * MOMENT, MOMENT, None]
 CLOCKS = [1_698_539_400_000_000, 1_698_543_000_000_000, *TICKS]  # 2:30 in Berlin, twice
 DECIMALS = [Decimal(text) for text in ("0.00", "-0.01", f"{'9' * 35}.99", "50.00")] + [None]
 LABELS = {  # types of Arrow of which groups and persons can be, what their cells are; public labels
-    "float64": (NUMBERS, [0, 50]),
+    "float64": ([*NUMBERS, SIGNALING], [0, 50]),
     "float32": (SINGLE, [0, 50]),
     "int64": (INTEGERS, [0, 50]),
     "uint64": ([2**64 - 1, 2**63, 0, 50, None], [0, 50]),

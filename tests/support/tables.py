@@ -41,7 +41,9 @@ def as_pandas(arrow):
 
 
 def as_duckdb(arrow):
-    return pytest.importorskip("duckdb").from_arrow(arrow)
+    duckdb = pytest.importorskip("duckdb")
+    duckdb.execute("set timezone='America/New_York'")  # the clock of the session decides nothing
+    return duckdb.from_arrow(arrow)
 
 
 def as_ibis(arrow):
