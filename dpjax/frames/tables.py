@@ -274,9 +274,7 @@ def _fetched(
             found = rows.collect("polars").to_native()
         else:
             found = known.to_polars()
-    except KeyboardInterrupt:
-        raise
-    except BaseException:  # a panic of Polars is no Exception
+    except (Exception, pl.exceptions.PanicException):
         raise RuntimeError(
             "the table could not be computed by its library, whose message is withheld, as it may "
             "show records."
