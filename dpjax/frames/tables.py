@@ -235,6 +235,7 @@ def _fetched(
         wanted: the names of columns, and what each of them may hold.
     """
     inner = {name: str(place) for place, name in enumerate(dict.fromkeys(n for n, _ in wanted))}
+    frame = nw.to_native(frame, pass_through=True)
     in_pandas = nw.dependencies.is_pandas_dataframe(frame)
     known: Any = None if in_pandas else _known(frame)
     columns = list(frame.columns) if in_pandas else known.collect_schema().names()
@@ -430,6 +431,7 @@ def in_library(rows: pl.DataFrame, frame: Any, by: Iterable[Any]) -> Any:
 
     All others are Polars frames.
     """
+    frame = nw.to_native(frame, pass_through=True)
     if nw.dependencies.is_pandas_dataframe(frame):
         return rows.to_pandas().rename(columns={str(name): name for name in by})
     library = nw.from_native(frame).implementation.name.lower()

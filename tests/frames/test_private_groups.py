@@ -4,36 +4,25 @@ else is seen.
 
 from fractions import Fraction
 from itertools import pairwise
-from math import exp, tanh
+from math import exp, expm1, log1p
 
 import numpy as np
 import pytest
 
 from dpjax import frames
-from dpjax.frames import PrivateGroups
+from dpjax.frames import PrivateGroups, private_groups
+from dpjax.release import Median
+from tests.support.noisy_sizes import divergence, outcomes
 from tests.support.statistics import assert_counts_follow, assert_counts_rejected
 
 PUBLIC = [(1.0, 1e-6), (0.1, 1e-4), (3.0, 0.01), (0.5, 0.9), (20.0, 1e-9)]
 
 
-def outcomes(size, epsilon, threshold, most):
-    """The probability of "not kept", then of each noisy size from the threshold on; the last one is
-    the rest.
-    """
-    if size == 0:
-        return np.array([1.0, *[0.0] * (most - threshold + 1)])
-    noisy = np.arange(threshold, most)
-    mass = tanh(epsilon / 2) * np.exp(-epsilon * abs(noisy - size))
-    rest = exp(-epsilon * (most - size)) / (1 + exp(-epsilon))
-    return np.array([1 - mass.sum() - rest, *mass, rest])
-
-
 def worst_delta(epsilon, threshold):
-    """The largest hockey-stick divergence of sizes n and n + 1, both ways."""
-    most = threshold + 40
-    rows = [outcomes(size, epsilon, threshold, most) for size in range(threshold + 20)]
-    pairs = [pair for a, b in pairwise(rows) for pair in ((a, b), (b, a))]
-    return max(np.sum(np.maximum(p - exp(epsilon) * q, 0)) for p, q in pairs)
+    """The largest hockey-stick divergence of sizes n and n + 1."""
+    sizes = range(threshold + 20)
+    rows = [outcomes(size, epsilon, threshold, threshold + 40) for size in sizes]
+    return max(divergence(p, q, epsilon) for p, q in pairwise(rows))
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), PUBLIC)
@@ -47,17 +36,40 @@ def test_the_delta_is_exact_and_the_threshold_the_least(epsilon, delta):
     assert Fraction(PrivateGroups(Fraction(1, 3), delta).guarantee.epsilon) >= Fraction(1, 3)
     if groups.threshold > 1:  # a lower threshold would not do, and neither would half the noise
         assert worst_delta(epsilon, groups.threshold - 1) > delta
-        p, q = (
-            outcomes(groups.threshold - less, 2 * epsilon, groups.threshold, groups.threshold + 40)
-            for less in (0, 1)
-        )
-        assert np.sum(np.maximum(p - exp(epsilon) * q, 0)) > delta
+        sizes, most = (groups.threshold - 1, groups.threshold), groups.threshold + 40
+        p, q = (outcomes(size, 2 * epsilon, groups.threshold, most) for size in sizes)
+        assert divergence(p, q, epsilon) > delta
+
+
+@pytest.mark.parametrize(("epsilon", "max_groups"), [(1.0, 10**5), (1e-4, 100), (2.0**-30, 2)])
+def test_a_threshold_takes_few_evaluations_of_delta(epsilon, max_groups, monkeypatch):
+    """Two exponentials for each step of a bisection; it is the least one all the same."""
+    evaluated, exact = [], private_groups.exponential
+
+    def counting(*given):
+        evaluated.append(given)
+        return exact(*given)
+
+    monkeypatch.setattr(private_groups, "exponential", counting)
+    groups = PrivateGroups(epsilon, 1e-6, max_groups)
+    few = 2 * (groups.threshold.bit_length() + 3)
+    assert len(evaluated) <= few
+    for _ in range(9):
+        assert groups.threshold > 20
+    assert len(evaluated) <= few
+
+    def delta(above):
+        kept = exp(-epsilon * above) / (1 + exp(-epsilon))
+        return -expm1(max_groups * log1p(-kept))
+
+    assert groups.guarantee.delta == pytest.approx(delta(groups.threshold - 1), rel=1e-9)
+    assert delta(groups.threshold - 1) <= 1e-6 < delta(groups.threshold - 2)
 
 
 def test_the_probability_to_be_kept_is_that_of_the_noise():
     groups = PrivateGroups(0.7, 1e-3)
-    sizes = np.arange(1, 25)
-    exact = [1 - outcomes(size, 0.7, groups.threshold, groups.threshold + 60)[0] for size in sizes]
+    sizes, most = np.arange(1, 25), groups.threshold + 60
+    exact = [1 - outcomes(size, 0.7, groups.threshold, most)[0] for size in sizes]
     np.testing.assert_allclose(groups.probability_kept(sizes), exact, rtol=1e-9)
 
 
@@ -74,23 +86,18 @@ def test_groups_are_kept_as_often_as_they_should_be():
 def test_groups_that_are_not_kept_leave_no_trace():
     pandas = pytest.importorskip("pandas")
     pytest.importorskip("narwhals")
+    pytest.importorskip("polars")
+    pytest.importorskip("pyarrow")
     regions = ["big"] * 60 + ["rare secret"] + [None] * 60
     people = pandas.DataFrame({"region": pandas.Categorical(regions), "age": [34.0] * 121})
-    options = {"lower": 0, "upper": 120, "resolution": 1, "neighbors": "add_remove"}
-    found = frames.release(
-        people, "age", by="region", groups=PrivateGroups(2.0, 1e-12), epsilon=64.0, **options
-    )
+    groups = PrivateGroups(2.0, 1e-12)
+    options = {"by": "region", "groups": groups, "epsilon": 64.0, "neighbors": "add_remove"}
+    found = frames.release(people, {"age": Median(0, 120, 1)}, **options)
     assert found.frame[["region", "released"]].to_numpy().tolist() == [["big", 34.0]]
     assert abs(found.frame["noisy_size"][0] - 60) < 40
     # The categories of people are all that there are.
     assert found.frame["region"].dtype != people["region"].dtype
-    assert (found.guarantee.epsilon, found.guarantee.delta) == (
-        66.0,
-        PrivateGroups(2.0, 1e-12).guarantee.delta,
-    )
-    none = frames.release(
-        people[60:], "age", by="region", groups=PrivateGroups(2.0, 1e-12), epsilon=64.0, **options
-    )
+    none = frames.release(people[60:], {"age": Median(0, 120, 1)}, **options)
     assert none.frame.shape == (0, 5)
     assert none.guarantee == found.guarantee
 
@@ -102,3 +109,9 @@ def test_groups_that_are_not_kept_leave_no_trace():
 def test_a_threshold_needs_a_budget(epsilon, delta, word):
     with pytest.raises(ValueError, match=word):
         PrivateGroups(epsilon, delta)
+
+
+def test_numbers_of_numpy_are_numbers():
+    groups = PrivateGroups(np.float32(1.0), np.float32(1e-6))
+    assert groups.threshold == PrivateGroups(1.0, float(np.float32(1e-6))).threshold
+    assert groups.guarantee.epsilon == 1.0
