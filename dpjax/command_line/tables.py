@@ -105,8 +105,9 @@ def _text(
     """Return a result, and facts on all of it, in the format that is asked for."""
     if asked.format == "csv":
         sys.stderr.write(f"{note}\n" * bool(note))
-        texts = pl.col(pl.Duration).map_elements(str, pl.String)  # as JSON has them
-        return found.rows.with_columns(texts).write_csv().rstrip("\n")
+        # Durations are texts, as in JSON
+        rows = found.rows.with_columns(pl.col(pl.Duration).map_elements(str, pl.String))
+        return rows.write_csv().rstrip("\n")
     facts["promise"] = str(found.guarantee)
     if asked.format == "json":
         cost = json.loads(found.guarantee.to_json())

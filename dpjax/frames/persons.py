@@ -20,12 +20,10 @@ on public numbers only, whose sum is exact in every order (up to 2^32 rows of a 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Literal
 
 import numpy as np
 
-from dpjax import checks
 from dpjax.release import Count, DistinctCount, Statistic
 from dpjax.release.grid import Multiples, kind_of
 
@@ -33,53 +31,29 @@ PerUnit = Literal["mean", "sum", "min", "max", "count"]
 _BITS = 31  # the number of bits of the integer of a row
 
 
-@dataclass(frozen=True)
-class Persons:
-    """The rule that combines the rows of a person.
+def rule_of(statistic: Statistic, per_unit: PerUnit | None) -> PerUnit:
+    """Return how the rows of a person are combined for a statistic.
 
-    Attributes:
-        unit: the column that identifies the person.
-        per_unit: how all rows of a person in a group are combined; None for the default of the
-            statistic.
-        max_groups: the maximal number of groups that a person counts in.
+    Raises:
+        ValueError: if that is undefined.
     """
-
-    unit: Any
-    per_unit: PerUnit | None = None
-    max_groups: int = 1
-
-    def __post_init__(self) -> None:
-        """Raise for public parameters out of range."""
-        if self.per_unit is not None:
-            checks.one_of("per_unit", self.per_unit, get_args(PerUnit))
-        checks.static_integer("max_groups", self.max_groups, 1)
-
-    def rule(self, statistic: Statistic) -> PerUnit:
-        """Return how the rows of a person are combined for this statistic.
-
-        Raises:
-            ValueError: if that is undefined.
-        """
-        if isinstance(statistic, Count):  # counts persons, whatever their values are
-            return "max"
-        grid, name = grid_of_records(statistic), type(statistic).__name__
-        rule = self.per_unit or ("min" if grid is None else "mean")
-        if grid is None and self.per_unit not in ("min", "max"):
-            raise ValueError(
-                f"{name} with unit= takes per_unit='min' or 'max', which keep one of a person's "
-                "values: other rules need a resolution."
-            )
-        kind = kind_of(getattr(statistic, "lower", None))
-        if kind is not None and (rule == "count" or (rule == "sum" and kind != "Duration")):
-            raise ValueError(
-                f"per_unit={rule!r} is not a {kind.lower()}: use 'mean', 'min' or 'max'."
-            )
-        if rule == "sum" and grid is not None and _farthest(grid) >= 2**_BITS:
-            raise ValueError(
-                "per_unit='sum' needs bounds within 2^31 multiples of the resolution: use a "
-                "coarser resolution."
-            )
-        return rule
+    if isinstance(statistic, Count):  # counts persons, whatever their values are
+        return "max"
+    grid, name = grid_of_records(statistic), type(statistic).__name__
+    if grid is None and per_unit not in ("min", "max"):
+        raise ValueError(
+            f"{name} with unit= takes per_unit='min' or 'max', which keep one of a person's "
+            "values: other rules need a resolution."
+        )
+    rule, kind = per_unit or "mean", kind_of(getattr(statistic, "lower", None))
+    if kind is not None and (rule == "count" or (rule == "sum" and kind != "Duration")):
+        raise ValueError(f"per_unit={rule!r} is not a {kind.lower()}: use 'mean', 'min' or 'max'.")
+    if rule == "sum" and grid is not None and _farthest(grid) >= 2**_BITS:
+        raise ValueError(
+            "per_unit='sum' needs bounds within 2^31 multiples of the resolution: use a coarser "
+            "resolution."
+        )
+    return rule
 
 
 def grid_of_records(statistic: Statistic) -> Multiples | None:

@@ -11,7 +11,7 @@ from fractions import Fraction
 from functools import partial, reduce
 from importlib import import_module
 from operator import add
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from dpjax.accounting.composition import Composition
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.accounting.ledger import Budget, charge
 from dpjax.checks import Neighbors
-from dpjax.frames.persons import Persons, PerUnit, grid_of_records
+from dpjax.frames.persons import PerUnit, grid_of_records, rule_of
 from dpjax.frames.private_groups import PrivateGroups
 from dpjax.frames.result import ORDER, FrameResult
 from dpjax.release import (
@@ -127,40 +127,19 @@ def release(
     >>> print(found.guarantee)
     1-DP and 1-bounded-range under add_remove neighbors, for a row
     """
-    options = _Options(epsilon, neighbors, by, groups, unit, per_unit, max_groups, draws, mechanism)
+    options = Options(epsilon, neighbors, by, groups, unit, per_unit, max_groups, draws, mechanism)
     return _run(frame, columns, options, _released, budget)
 
 
-def simulate(
-    seed: int,
-    frame: Any,
-    columns: Columns,
-    *,
-    epsilon: float | Fraction,
-    neighbors: Neighbors,
-    by: Any = (),
-    groups: Iterable[Any] | PrivateGroups | None = None,
-    unit: Any = None,
-    per_unit: PerUnit | None = None,
-    max_groups: int = 1,
-    draws: int = 1,
-    mechanism: str | None = None,
-) -> FrameResult:
+def simulate(seed: int, frame: Any, columns: Columns, **options: Any) -> FrameResult:
     """Draw from a seed what a release draws, with exact error bars, to plan it.
 
     Args:
         seed: of the draws, an integer.
-        frame: this and all other arguments are those of :func:`release`.
+        frame: as for :func:`release`.
         columns: as for a release.
-        epsilon: as for a release.
-        neighbors: as for a release.
-        by: as for a release.
-        groups: as for a release; None for all groups in the data.
-        unit: as for a release.
-        per_unit: as for a release.
-        max_groups: as for a release.
-        draws: as for a release.
-        mechanism: as for a release.
+        options: all other arguments of a release but ``budget``; ``groups`` may be left out, for
+            all groups in the data.
 
     Returns:
         A :class:`FrameResult`, whose frame has the columns ``by``, ``probability_kept`` (for
@@ -191,9 +170,7 @@ def simulate(
     [('north', 40, 34.0), ('south', 30, 34.0)]
     """
     generator = np.random.default_rng(checks.static_integer("seed", seed, 0))
-    options = _Options(epsilon, neighbors, by, groups, unit, per_unit, max_groups, draws, mechanism)
-
-    return _run(frame, columns, options, partial(_simulated, generator))
+    return _run(frame, columns, Options(**options), partial(_simulated, generator))
 
 
 class _Asked(NamedTuple):
@@ -213,25 +190,25 @@ class _Asked(NamedTuple):
 
 
 @dataclass
-class _Options:
+class Options:
     """The options of a run, which are checked as far as they can be without a table.
 
     Attributes:
         by: the columns of the groups, a list.
         groups: public labels, or private groups, or None.
-        persons: who is protected; None for a row.
+        max_groups: at most the number of public groups, 1 without groups.
         epsilon: exact.
     """
 
     epsilon: Any
     neighbors: Neighbors
-    by: Any
-    groups: Any
-    unit: Any
-    per_unit: PerUnit | None
-    max_groups: int
-    draws: int
-    mechanism: str | None
+    by: Any = ()
+    groups: Any = None
+    unit: Any = None
+    per_unit: PerUnit | None = None
+    max_groups: int = 1
+    draws: int = 1
+    mechanism: str | None = None
 
     def __post_init__(self) -> None:
         by, groups, unit = self.by, self.groups, self.unit
@@ -259,16 +236,17 @@ class _Options:
             self.groups = list(groups)
             most = max(min(most, len(self.groups)), 1)  # nobody is in more groups than there are
         most = most if self.by else 1
-        self.persons = None if unit is None else Persons(unit, self.per_unit, most)
         self.max_groups = most
+        if self.per_unit is not None:
+            checks.one_of("per_unit", self.per_unit, get_args(PerUnit))
         self.draws = checks.static_integer("draws", self.draws, 1)
         self.epsilon = exact_epsilon(self.epsilon)
 
 
-Draw = Callable[[_Asked, Counts, _Options], dict[str, np.ndarray]]
+Draw = Callable[[_Asked, Counts, Options], dict[str, np.ndarray]]
 
 
-def _asked(columns: Columns, options: _Options) -> list[_Asked]:
+def _asked(columns: Columns, options: Options) -> list[_Asked]:
     """Return the statistics of all columns, whose public parameters are checked."""
     example = "such as {'age': dpjax.release.Median(lower=0, upper=120, resolution=1)}"
     given: list[tuple[Any, Any]] = []
@@ -295,8 +273,8 @@ def _asked(columns: Columns, options: _Options) -> list[_Asked]:
         mechanism = options.mechanism if each.mechanisms or not choice else None
         mechanism = each.checked(options.neighbors, mechanism)
         each.check(nobody, options.epsilon, options.neighbors, mechanism)
-        if options.persons is not None:
-            options.persons.rule(each)
+        if options.unit is not None:
+            rule_of(each, options.per_unit)
         levels = [each.q] if isinstance(each, Quantile) else getattr(each, "levels", None)
         shown = [None] if levels is None else [float(Fraction(level)) for level in levels]
         asked.append(_Asked(name, each, mechanism or None, shown))
@@ -304,7 +282,7 @@ def _asked(columns: Columns, options: _Options) -> list[_Asked]:
 
 
 def _run(
-    frame: Any, columns: Columns, options: _Options, draw: Draw, budget: Budget | None = None
+    frame: Any, columns: Columns, options: Options, draw: Draw, budget: Budget | None = None
 ) -> FrameResult:
     by, groups, releasing = options.by, options.groups, draw is _released
     if (releasing or not by) and (groups is None) != (not by):
@@ -313,7 +291,7 @@ def _run(
             "PrivateGroups(epsilon=..., delta=...)."
         )
     asked, tables, more = _asked(columns, options), _tables(), {}
-    table = tables.Table(frame, [each[:2] for each in asked], by, options.persons)
+    table = tables.Table(frame, [each[:2] for each in asked], options)
     cost, what = _cost(asked, options), _said(asked, options)
     if isinstance(groups, PrivateGroups):
         sizes = table.find(bounded=True)
@@ -342,7 +320,7 @@ def _run(
                 f"{100 * share:.0f} % of the records of {each.name} are at or beyond a bound, and "
                 "count as that bound: are the bounds wide enough?"
             )
-    rows = tables.results(table, asked, found, more, options)
+    rows = tables.results(table, asked, found, more)
     total: Any = cost if isinstance(cost, Guarantee) else cost.guarantee()
     return FrameResult(tables.in_library(rows, frame, by), rows, total, " ".join(notes))
 
@@ -356,7 +334,7 @@ def _tables() -> Any:
         ) from error
 
 
-def _cost(asked: Sequence[_Asked], options: _Options) -> Guarantee | Composition:
+def _cost(asked: Sequence[_Asked], options: Options) -> Guarantee | Composition:
     """Return the guarantee of all draws from all columns and groups together."""
     groups, draws = options.groups, options.draws * options.max_groups
     costs = [groups.guarantee] if isinstance(groups, PrivateGroups) else []
@@ -367,7 +345,7 @@ def _cost(asked: Sequence[_Asked], options: _Options) -> Guarantee | Composition
     return reduce(add, [replace(cost, unit=unit) for cost in costs])
 
 
-def _said(asked: Sequence[_Asked], options: _Options) -> dict[str, Any]:
+def _said(asked: Sequence[_Asked], options: Options) -> dict[str, Any]:
     """Return the description of the release that a budget records; all of it is public."""
     columns: dict[str, list[Any]] = {}
     for each in asked:
@@ -375,7 +353,7 @@ def _said(asked: Sequence[_Asked], options: _Options) -> dict[str, Any]:
     return {"columns": columns} | {name: getattr(options, name) for name in _SAID}
 
 
-def _released(asked: _Asked, counts: Counts, options: _Options) -> dict[str, np.ndarray]:
+def _released(asked: _Asked, counts: Counts, options: Options) -> dict[str, np.ndarray]:
     """Return exact draws ``(draws, groups, levels)``, and nothing else about the data."""
     how: Any = {"mechanism": asked.mechanism, "draws": options.draws}
     drawn = asked.statistic.release(counts, options.epsilon, options.neighbors, **how)
@@ -383,7 +361,7 @@ def _released(asked: _Asked, counts: Counts, options: _Options) -> dict[str, np.
 
 
 def _simulated(
-    generator: np.random.Generator, asked: _Asked, counts: Counts, options: _Options
+    generator: np.random.Generator, asked: _Asked, counts: Counts, options: Options
 ) -> dict[str, np.ndarray]:
     """Return draws of what a release draws, with the error and the interval of a draw."""
     statistic, draws, of = asked.statistic, options.draws, (options.epsilon, options.neighbors)

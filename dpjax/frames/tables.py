@@ -12,17 +12,20 @@ import datetime
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import PurePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
 import numpy as np
 import polars as pl
 import pyarrow  # type: ignore[import-untyped]  # noqa: F401  # with it Polars and narwhals read the tables of other libraries
 
-from dpjax.frames.persons import Persons, finished, grid_of_records, rounded
+from dpjax.frames.persons import finished, grid_of_records, rounded, rule_of
 from dpjax.frames.result import ORDER
 from dpjax.release import Count, Counts, DistinctCount, Mode, Statistic
 from dpjax.release.grid import kind_of
+
+if TYPE_CHECKING:
+    from dpjax.frames.run import Options
 
 _LABELS = ("text", "numbers", "booleans", "dates")
 _ALL = (*_LABELS, "decimals", "times", "durations")
@@ -46,17 +49,13 @@ class Table:
     """
 
     def __init__(
-        self,
-        frame: Any,
-        columns: Sequence[tuple[Any, Statistic]],
-        by: Sequence[Any],
-        persons: Persons | None,
+        self, frame: Any, columns: Sequence[tuple[Any, Statistic]], options: Options
     ) -> None:
         """Judge the dtypes of the columns, then read them."""
-        self._by, self._persons = by, persons
-        labels = {str(place): name for place, name in enumerate(by)}
+        self.options = options
+        labels = {str(place): name for place, name in enumerate(options.by)}
         self._keys = list(labels)
-        labels |= {} if persons is None else {"who": persons.unit}
+        labels |= {} if options.unit is None else {"who": options.unit}
         self._values = {name: f"value {place}" for place, (name, _) in enumerate(columns)}
         wanted = [(name, _taken_by(statistic)) for name, statistic in columns]
         found, times = _fetched(frame, [*wanted, *((name, _LABELS) for name in labels.values())])
@@ -67,19 +66,20 @@ class Table:
         values = {value: found[name] for name, value in self._values.items()}
         rows = pl.DataFrame({"times": times, **shown, **values})
         self._rows = rows.drop_nulls(list(labels)) if labels else rows
-        self.labels = pl.DataFrame() if by else pl.DataFrame({"0": [0]})
+        self.labels = pl.DataFrame() if options.by else pl.DataFrame({"0": [0]})
 
     def name(self, groups: Sequence[Any]) -> None:
         """Take these public labels, tuples for several columns."""
-        rows = [label if len(self._by) > 1 else (label,) for label in groups]
+        by = self.options.by
+        rows = [label if len(by) > 1 else (label,) for label in groups]
         for label in rows:
-            if not isinstance(label, tuple | list) or len(label) != len(self._by):
+            if not isinstance(label, tuple | list) or len(label) != len(by):
                 raise ValueError(
-                    f"groups by {', '.join(map(str, self._by))} must be tuples of {len(self._by)} "
-                    f"labels, got {label!r}."
+                    f"groups by {', '.join(map(str, by))} must be tuples of {len(by)} labels, got "
+                    f"{label!r}."
                 )
         made = {}
-        for place, (key, name) in enumerate(zip(self._keys, self._by, strict=True)):
+        for place, (key, name) in enumerate(zip(self._keys, by, strict=True)):
             cells, dtype = [label[place] for label in rows], self._dtypes[key]
             made[key] = _labels(cells, dtype)
             if made[key] is None:
@@ -100,7 +100,7 @@ class Table:
         times = pl.col("times").sum().alias("rows")
         sizes = self._rows.group_by(self._keys).agg(times.alias("size")).sort(self._keys)
         self.labels = sizes.select(self._keys)
-        if self._persons is not None:
+        if self.options.unit is not None:
             rows = self._in_groups().group_by("who", "group").agg(times)
             rows = self._in_few(rows) if bounded else rows
             sizes = rows.group_by("group").agg(pl.len().alias("size")).sort("group")
@@ -113,18 +113,18 @@ class Table:
 
         The second result is how many rows of each group have no value, int64 ``(groups,)``.
         """
-        rows, persons = self._in_groups(), self._persons
+        rows, persons = self._in_groups(), self.options.unit is not None
         values = rows[self._values[name]]
         read: Callable[..., Any] = statistic.read
-        if persons is not None:
-            rule, grid = persons.rule(statistic), grid_of_records(statistic)
+        if persons:
+            rule, grid = rule_of(statistic, self.options.per_unit), grid_of_records(statistic)
             if grid is not None and rule in ("mean", "sum"):
                 read = partial(rounded, grid=grid, rule=rule)
         position, present = _read(values, statistic, read)
         group, times = rows["group"].to_numpy().astype(np.int64), rows["times"].to_numpy()
         missing = np.zeros(len(self.labels), np.int64)
         np.add.at(missing, group[~present], times[~present])
-        if persons is not None:
+        if persons:
             there, value = pl.Series(present), pl.Series(position)
             rows = rows.select("who", "group", "times", value=value, there=there)
             rows = rows.filter("there") if neighbors == "add_remove" else rows
@@ -154,10 +154,10 @@ class Table:
 
     def _in_few(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Return the groups of each person with most rows, ties in the order of the groups."""
-        if self._persons is None or not self._keys:
+        if not self._keys:
             return rows
         ordered = rows.sort("who", -pl.col("rows").cast(pl.Int64), "group")
-        return ordered.filter(pl.int_range(pl.len()).over("who") < self._persons.max_groups)
+        return ordered.filter(pl.int_range(pl.len()).over("who") < self.options.max_groups)
 
 
 def _read(values: pl.Series, statistic: Statistic, read: Callable[..., Any]) -> Any:
@@ -274,9 +274,7 @@ def _fetched(
             found = rows.collect("polars").to_native()
         else:
             found = known.to_polars()
-    except KeyboardInterrupt:
-        raise
-    except BaseException:  # a panic of Polars is no Exception
+    except (Exception, pl.exceptions.PanicException):
         raise RuntimeError(
             "the table could not be computed by its library, whose message is withheld, as it may "
             "show records."
@@ -367,7 +365,6 @@ def results(
     asked: Sequence[Any],
     found: Sequence[Mapping[str, np.ndarray]],
     more: Mapping[str, np.ndarray],
-    options: Any,
 ) -> pl.DataFrame:
     """Return a row for each statistic, group, draw and level.
 
@@ -377,9 +374,8 @@ def results(
         found: for each, arrays that broadcast to ``(draws, groups, levels)``, in microseconds for
             times.
         more: an array ``(groups,)`` for each further column of the groups.
-        options: the options of the run.
     """
-    parts = []
+    parts, options = [], table.options
     for each, arrays in zip(asked, found, strict=True):
         shape = options.draws, len(table.labels), len(each.levels)
         # The draws of a group follow each other

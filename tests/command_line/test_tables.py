@@ -63,12 +63,12 @@ def test_persons_count_in_at_most_max_groups(rows, data):
         assert [row["released"] for row in found] == counts
 
 
-def test_all_digits_are_printed(run, write):
+def test_all_digits_of_all_rows_are_printed(run, write):
     path = write("v\n" + "12345.67\n" * 400)
     options = {"column": "v", "lower": 0, "upper": 100000, "resolution": "0.01", "epsilon": 20}
-    for form, line in (("table", "v       12345.67       20"), ("csv", "v,12345.67,20.0")):
-        done = run("release", path, **options, neighbors="add_remove", format=form)
-        assert line in done.out.splitlines()
+    options |= {"neighbors": "add_remove", "draws": 25}
+    for form in ("table", "csv", "json"):
+        assert run("release", path, **options, format=form).out.count("12345.67") == 25
 
 
 MISTAKES = [
@@ -107,11 +107,10 @@ def test_a_mistake_is_one_line(run, data, changes, word):
 @pytest.mark.parametrize(
     ("name", "content", "word"),
     [
-        ("a.csv", "g,x\na,1\nb\n", "not well-formed CSV"),
+        ("year=2024.csv", "g,x\na,1\nb\n", "year=2024.csv is not well-formed CSV"),
         ("a.csv", "", "one column 'x'"),
         ("a.csv", "g;x\na;1\n", "--delimiter"),
         ("a.parquet", b"PAR1" + bytes(100) + b"PAR1", "complete"),
-        ("year=2024.csv", "g\n1\n", "one column 'x'"),
     ],
 )
 @pytest.mark.parametrize("command", ["release", "simulate"])

@@ -9,7 +9,7 @@ polars = pytest.importorskip("polars")
 pyarrow = pytest.importorskip("pyarrow")
 narwhals = pytest.importorskip("narwhals")
 
-from dpjax.frames.persons import Persons  # noqa: E402
+from dpjax.frames.run import Options  # noqa: E402
 from dpjax.frames.tables import Table  # noqa: E402
 
 
@@ -74,6 +74,11 @@ IN_MEMORY = [as_pandas, as_arrow_in_pandas, as_arrow, as_polars, as_lazy_polars]
 OTHERS = [as_duckdb, as_ibis, as_dask, as_spark]
 
 
+def options(by, persons, neighbors="add_remove"):
+    who = dict(zip(("unit", "per_unit", "max_groups"), persons or (), strict=False))
+    return Options(1.0, neighbors, by, **who)
+
+
 def counted(frame, column, statistic, by=(), groups=None, persons=None, neighbors="add_remove"):
     """The number of records of each label and position, and of rows without a value.
 
@@ -83,11 +88,10 @@ def counted(frame, column, statistic, by=(), groups=None, persons=None, neighbor
         statistic: its statistic.
         by: the names of the columns of labels.
         groups: public labels; None for all that have rows.
-        persons: the arguments of ``Persons``; None for rows.
+        persons: the column of the person, the rule and the most groups; None for rows.
         neighbors: of the release.
     """
-    who = None if persons is None else Persons(*persons)
-    table = Table(frame, [(column, statistic)], by, who)
+    table = Table(frame, [(column, statistic)], options(by, persons, neighbors))
     if groups is not None:
         table.name(groups)
     elif by:
@@ -102,6 +106,6 @@ def counted(frame, column, statistic, by=(), groups=None, persons=None, neighbor
 
 def sized(frame, column, statistic, by, persons=None):
     """The size of each group, as private groups count it."""
-    table = Table(frame, [(column, statistic)], by, None if persons is None else Persons(*persons))
+    table = Table(frame, [(column, statistic)], options(by, persons))
     sizes = table.find(bounded=True)
     return Counter(dict(zip(table.labels.rows(), sizes.tolist(), strict=True)))
