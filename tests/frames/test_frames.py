@@ -292,11 +292,11 @@ def test_dates_times_and_durations_come_back_as_what_they_are(kind, dtype, start
 def test_a_group_without_values_has_no_value():
     table = polars.DataFrame({"g": ["a", "b"], "x": [5.0, None]})
     options = ADD | {"by": "g", "groups": ["b", "c"], "epsilon": 1.0}
-    asked = [AGE, Mode((1, 2)), Count(), NonnegativeSum(2, 9, 1)]
+    asked = [AGE, Mode((1, 2)), Count(), NonnegativeSum(2, 9, 1), DistinctCount(1, 9)]
     found = frames.simulate(0, table, {"x": asked}, **options).rows
-    assert found["records"].to_list() == [0] * 8
-    assert found["missing"].to_list() == [1, 0] * 4
-    assert found["value"].to_list() == [None] * 4 + [0.0] * 4
+    assert found["records"].to_list() == [0] * 10
+    assert found["missing"].to_list() == [1, 0] * 5
+    assert found["value"].to_list() == [None] * 4 + [0.0] * 6
     assert found["mean_abs_error"].null_count() == 4
     assert found["simulated"].null_count() == 0
 

@@ -253,7 +253,7 @@ def too_much(seed, number, maker, most=None):
 @pytest.mark.parametrize(("seed", "number"), SIZES)
 def test_one_row_or_person_more_is_one_record_in_each_of_few_groups(maker, seed, number):
     assert too_much(seed, number, maker) == []
-    assert too_much(seed, 15, maker, most=0)  # the control: the promise of fewer groups
+    assert too_much(seed, 6, maker, most=0)  # the control: the promise of fewer groups
 
 
 def disagreements(seed, number, maker, changed=0):
