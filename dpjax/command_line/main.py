@@ -27,11 +27,11 @@ def main(words: list[str] | None = None) -> int:
         be printed.
     """
     asked = argparse.Namespace()
-    words = sys.argv[1:] if words is None else words
     try:
         parser = import_module("dpjax.command_line.options").parser()
         # With a blank before it, argparse does not take a number such as -1e6 for an option
-        asked = parser.parse_args([re.sub(r"^(?=-[.\d])", " ", word) for word in words])
+        given = sys.argv[1:] if words is None else words
+        asked = parser.parse_args([re.sub(r"^(?=-[.\d])", " ", word) for word in given])
         # Imported on use: only tables need Polars, and only the demo JAX
         module = asked.command if asked.command in ("ledger", "demo") else "tables"
         text = import_module(f"dpjax.command_line.{module}").answer(asked)
@@ -59,13 +59,13 @@ def _sentence(error: Exception, asked: argparse.Namespace) -> str:
 def _printed(text: str) -> int:
     """Print the answer; where that fails, on standard error, so that no release is lost."""
     try:
-        sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-        print(text, flush=True)
+        encoding = sys.stdout.encoding or "utf-8"
+        print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)
         return 0
     except (OSError, AttributeError) as error:  # without a standard output it is None
         if sys.stdout is not None:  # which Python flushes once more at exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
-            said = f"dpjax: error: cannot print ({error.args[-1]}). What a release cost was spent:"
-            print(f"{said}\n{text}", file=sys.stderr)
+            said = f"cannot print ({error.args[-1]}). What a release cost was spent:\n{text}"
+            print("dpjax: error:", said, file=sys.stderr)
         return 1

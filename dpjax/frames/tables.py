@@ -36,6 +36,7 @@ _VALUES: dict[str | None, Sequence[str]] = {  # by the kind of the bounds
     "Duration": ("durations",),
 }
 _DATABASES = ("duckdb", "ibis", "pyspark", "pyspark_connect")
+_NUMPY_TIMES = ("datetime64[us", "datetime64[ns", "timedelta64[us", "timedelta64[ns")
 _LIBRARIES = ("pandas", "polars", "pyarrow", "dask", *_DATABASES)
 _DAY = 86_400_000_000  # microseconds
 
@@ -245,10 +246,10 @@ def _fetched(
                 f"the frame has no column {name!r}, or several, or it is a pattern by * or ^; its "
                 f"columns are {', '.join(map(str, columns))}."
             )
-    texts: dict[str, pl.Series] = {}
+    own: dict[str, pl.Series] = {}
     if in_pandas:
-        own, texts = _of_pandas(frame, inner)
-        known = nw.from_native(own)
+        rest, own = _of_pandas(frame, inner)
+        known = nw.from_native(rest)
     else:
         known = known.select(*(nw.col(name).alias(place) for name, place in inner.items()))
     library = known.implementation.name.lower()
@@ -258,11 +259,12 @@ def _fetched(
 
     def judge(dtypes: Mapping[str, Any]) -> None:
         for name, taken in wanted:
-            dtype = dtypes.get(inner[name], nw.String())  # the texts of Python objects
-            if _kind(dtype, library) not in taken:
+            dtype = dtypes.get(inner[name])
+            if dtype is not None and _kind(dtype, library) not in taken:
+                bounds = "" if "text" in taken else ", or give bounds of its kind"
                 raise TypeError(
                     f"column {name!r} holds {dtype}: cast it to {' or '.join(taken)} (times and "
-                    "durations of us or ns; of databases no durations), or give bounds of its kind."
+                    f"durations of us or ns; of databases no durations){bounds}."
                 )
 
     judge(there)
@@ -279,7 +281,7 @@ def _fetched(
             "the table could not be computed by its library, whose message is withheld, as it may "
             "show records."
         ) from None
-    found = found.with_columns(**texts)
+    found = found.with_columns(**own)
     judge(nw.from_native(found).schema)
     times = found["times"] if "times" in found.columns else pl.repeat(1, len(found), eager=True)
     return {name: found[place] for name, place in inner.items()}, times.cast(pl.Int64)
@@ -307,25 +309,26 @@ def _known(frame: Any) -> Any:
 
 
 def _of_pandas(frame: Any, inner: Mapping[Any, str]) -> tuple[Any, dict[str, pl.Series]]:
-    """Return columns that narwhals can take by their dtypes, and the texts of all others.
+    """Return columns that narwhals can take by their dtypes, and all others in Polars.
 
-    narwhals asks the records what a column of Python objects is, and it does not know all zones.
+    narwhals asks the records what a column of Python objects is, and does not know all zones, and
+    PyArrow refuses some times.
     """
-    texts, others = {}, []
+    own, others = {}, []
     for name, place in inner.items():
         column = frame[name]
         if hasattr(column, "cat"):
             shown = pl.Series([*map(_text, column.cat.categories), None], dtype=pl.String)
-            texts[place] = shown[column.cat.codes.to_numpy()]  # the code -1 is the last one
+            own[place] = shown[column.cat.codes.to_numpy()]  # the code -1 is the last one
         elif column.dtype == object or getattr(column.dtype, "storage", "") == "python":
-            texts[place] = pl.Series(list(map(_text, column)), dtype=pl.String)
+            own[place] = pl.Series(list(map(_text, column)), dtype=pl.String)
+        elif str(column.dtype).startswith(_NUMPY_TIMES):
+            times = pl.Series(column.to_numpy(dtype=f"{column.dtype.kind}8[{column.dt.unit}]"))
+            zoned = hasattr(column.dtype, "tz")
+            own[place] = times.dt.replace_time_zone("UTC") if zoned else times
         else:
             others.append(name)
-    found = frame[others].set_axis([inner[name] for name in others], axis=1)
-    for place, dtype in found.dtypes.items():
-        if getattr(dtype, "tz", None) is not None:
-            found[place] = found[place].dt.tz_convert("UTC")
-    return found, texts
+    return frame[others].set_axis([inner[name] for name in others], axis=1), own
 
 
 def _text(cell: Any) -> str | None:
