@@ -28,10 +28,11 @@ def main(words: list[str] | None = None) -> int:
     """
     asked = argparse.Namespace()
     try:
-        parser = import_module("dpjax.command_line.options").parser()
+        from dpjax.command_line.options import parser  # NumPy and statistics
+
         # With a blank before it, argparse does not take a number such as -1e6 for an option
         given = sys.argv[1:] if words is None else words
-        asked = parser.parse_args([re.sub(r"^(?=-[.\d])", " ", word) for word in given])
+        asked = parser().parse_args([re.sub(r"^(?=-[.\d])", " ", word) for word in given])
         # Imported on use: only tables need Polars, and only the demo JAX
         module = asked.command if asked.command in ("ledger", "demo") else "tables"
         text = import_module(f"dpjax.command_line.{module}").answer(asked)

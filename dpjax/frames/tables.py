@@ -264,7 +264,7 @@ def _fetched(
                 bounds = "" if "text" in taken else ", or give bounds of its kind"
                 raise TypeError(
                     f"column {name!r} holds {dtype}: cast it to {' or '.join(taken)} (times and "
-                    f"durations of us or ns; of databases no durations){bounds}."
+                    f"durations of us or ns; durations of databases to numbers){bounds}."
                 )
 
     judge(there)
