@@ -100,7 +100,7 @@ def _budget(asked: argparse.Namespace) -> NotedLedger | PrivacyFilter | None:
 
 
 def _text(
-    asked: argparse.Namespace, found: frames.FrameResult, facts: dict[str, str], note: str = ""
+    asked: argparse.Namespace, found: frames.FrameResult, facts: dict[str, Any], note: str = ""
 ) -> str:
     """Return a result, and facts on all of it, in the format that is asked for."""
     if asked.format == "csv":
@@ -110,8 +110,7 @@ def _text(
         return rows.write_csv().rstrip("\n")
     facts["promise"] = str(found.guarantee)
     if asked.format == "json":
-        cost = json.loads(found.guarantee.to_json())
-        whole = {"note": note, **facts, "guarantee": cost, "rows": found.rows.to_dicts()}
-        return json.dumps(whole, default=str, indent=2)
+        facts |= {"guarantee": found.guarantee.to_dict(), "rows": found.rows.to_dicts()}
+        return json.dumps({"note": note} | facts, default=str, indent=2)
     lines = [note, found.table(rows=None), *(f"{name}: {fact}" for name, fact in facts.items())]
     return "\n".join(filter(None, lines))
