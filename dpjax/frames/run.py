@@ -39,6 +39,7 @@ from dpjax.release.exponentials import exact_epsilon
 from dpjax.release.grid import kind_of
 
 MEASURED = 1000  # the number of draws for the error bars of several quantiles
+BLOCK = 4096  # the number of groups that are drawn together, so that their arrays fit into caches
 BOUND_SHARE = 0.25  # the least share of records at a bound that is reported
 _OF_NOBODY = (Count, DistinctCount, NonnegativeSum, Sum)  # statistics that are 0 without records
 _SAID = ("draws", "by", "groups", "unit", "per_unit", "max_groups")
@@ -312,8 +313,10 @@ def _run(
         charge(budget, cost, what)
     found, notes = [], []
     for each, (known, missing) in zip(asked, counts, strict=True):
-        drawn = draw(each, known, options)
-        found.append(drawn if releasing else drawn | {"missing": missing[None, :, None]})
+        starts = range(0, max(known.groups, 1), BLOCK)
+        parts = [draw(each, known.some(k, k + BLOCK), options) for k in starts]
+        arrays = {name: np.concatenate([part[name] for part in parts], 1) for name in parts[0]}
+        found.append(arrays if releasing else arrays | {"missing": missing[None, :, None]})
         share = 0 if releasing else _share_at_bounds(each.statistic, known)
         if share >= BOUND_SHARE:
             notes.append(

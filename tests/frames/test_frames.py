@@ -248,6 +248,16 @@ def test_means_and_sums_of_persons_do_not_depend_on_the_order_of_rows():
     assert len(sums) == 2  # the control
 
 
+def test_every_group_of_many_blocks_has_its_own_records():
+    groups = np.arange(9000)
+    people = polars.DataFrame({"g": np.tile(groups, 3), "age": np.tile(groups % 100, 3)})
+    found = frames.simulate(0, people, {"age": AGE}, by="g", **SURE).rows
+    np.testing.assert_array_equal(found["value"], groups % 100)
+    np.testing.assert_array_equal(found["simulated"], groups % 100)
+    drawn = frames.release(people, {"age": AGE}, by="g", groups=groups[::-1], **SURE).rows
+    np.testing.assert_array_equal(drawn["released"], groups[::-1] % 100)
+
+
 def test_a_seed_decides_a_simulation():
     def drawn(seed, **more):
         found = frames.simulate(seed, PEOPLE, {"age": AGE}, epsilon=0.1, draws=20, **ADD, **more)
