@@ -160,11 +160,11 @@ def joined(columns: Iterable[Sequence[str]]) -> str:
 def cell_of(value: Any) -> str:
     """Format a table cell.
 
-    Floats have fifteen digits, None is "", long text is cut, and unprintable text is escaped.
+    Floats have all digits, None is "", long text is cut, and unprintable text is escaped.
     """
     if value is None:
         return ""
-    text = f"{value:.15g}" if isinstance(value, float) else str(value)
+    text = str(value).removesuffix(".0") if isinstance(value, float) else str(value)
     text = text if text.isprintable() else ascii(text)
     return text if len(text) <= _CELL else f"{text[: _CELL - 3]}..."
 

@@ -104,7 +104,6 @@ def finished(total: np.ndarray, rows: np.ndarray, grid: Multiples, rule: PerUnit
     """
     if rule == "count":
         return grid.numbers_of(rows)[0].astype(np.int64)
-    if rule == "mean":
-        return np.floor(total / (rows * _scale(grid, rule)) + 0.5).astype(np.int64)
-    nearest = np.floor(total / _scale(grid, rule) + 0.5) - grid.start
+    number, first = (rows, 0) if rule == "mean" else (1, grid.start)
+    nearest = np.floor(total / (number * _scale(grid, rule)) + 0.5) - first
     return np.clip(nearest, 0, grid.size - 1).astype(np.int64)

@@ -79,12 +79,13 @@ def release(
             into one record, and the guarantee is for a person with all rows. Rows without a person
             are left out.
         per_unit: how these rows are combined: the ``"mean"`` (default), ``"sum"``, ``"min"`` or
-            ``"max"`` of their values, or their ``"count"``. Rows without a value are left out. A
+            ``"max"`` of their values, or their ``"count"``. Rows without a value are left out, and
+            others are clipped first: to the bounds, in sums to the larger bound in size. A
             statistic without a resolution takes ``"min"`` or ``"max"``.
         max_groups: the maximal number of groups that a person counts in: those with most of the
             person's rows, ties by the order of ``groups``, or by label. Each costs epsilon, but no
             more than there are public groups.
-        draws: the number of draws, each of which costs epsilon.
+        draws: the number of draws, at most 2^24, each of which costs epsilon.
         mechanism: for statistics with a choice, one of their ``mechanisms``.
         budget: a :class:`dpjax.accounting.PrivacyFilter` or :class:`dpjax.accounting.Ledger`,
             charged before anything is drawn.
@@ -240,7 +241,7 @@ class Options:
         self.max_groups = most
         if self.per_unit is not None:
             checks.one_of("per_unit", self.per_unit, get_args(PerUnit))
-        self.draws = checks.static_integer("draws", self.draws, 1)
+        self.draws = checks.static_integer("draws", self.draws, 1, 2**24)
         self.epsilon = exact_epsilon(self.epsilon)
 
 
@@ -264,9 +265,11 @@ def _asked(columns: Columns, options: Options) -> list[_Asked]:
                 f"column {name!r} needs a statistic with one value, or a list of them, {example}, "
                 f"got {each!r}."
             )
-    if len({kind_of(getattr(each, "lower", None)) for _, each in given}) > 1:
+    bounds = [getattr(each, "lower", None) for _, each in given]
+    if len({(kind_of(lower), getattr(lower, "tzinfo", None) is None) for lower in bounds}) > 1:
         raise ValueError(
-            "columns must all be numbers, or all of one kind of dates or times: use separate calls."
+            "columns must all be numbers, as counts are, or all dates, durations, or times, with a "
+            "zone or without one: use separate calls."
         )
     asked, choice = [], any(each.mechanisms for _, each in given)
     nobody = Counts.of_rows([], [], [], groups=0)

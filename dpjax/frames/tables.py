@@ -61,8 +61,6 @@ class Table:
         wanted = [(name, _taken_by(statistic)) for name, statistic in columns]
         found, times = _fetched(frame, [*wanted, *((name, _LABELS) for name in labels.values())])
         self._dtypes = {key: found[name].dtype for key, name in labels.items()}
-        zones = [getattr(found[name].dtype, "time_zone", None) for name in self._values]
-        self.zone = "UTC" if any(zones) else None
         shown = {key: _label(found[name]) for key, name in labels.items()}
         values = {value: found[name] for name, value in self._values.items()}
         rows = pl.DataFrame({"times": times, **shown, **values})
@@ -72,9 +70,9 @@ class Table:
     def name(self, groups: Sequence[Any]) -> None:
         """Take these public labels, tuples for several columns."""
         by = self.options.by
-        rows = [label if len(by) > 1 else (label,) for label in groups]
+        rows = [label if isinstance(label, tuple) else (label,) for label in groups]
         for label in rows:
-            if not isinstance(label, tuple | list) or len(label) != len(by):
+            if len(label) != len(by):
                 raise ValueError(
                     f"groups by {', '.join(map(str, by))} must be tuples of {len(by)} labels, got "
                     f"{label!r}."
@@ -317,15 +315,16 @@ def _of_pandas(frame: Any, inner: Mapping[Any, str]) -> tuple[Any, dict[str, pl.
     own, others = {}, []
     for name, place in inner.items():
         column = frame[name]
-        if hasattr(column, "cat"):
-            shown = pl.Series([*map(_text, column.cat.categories), None], dtype=pl.String)
+        if hasattr(column, "cat") and column.cat.categories.dtype in (object, "str", "string"):
+            # Equal numbers are one category, whose text depends on the records
+            kinds = [_text(one) if isinstance(one, str) else None for one in column.cat.categories]
+            shown = pl.Series([*kinds, None], dtype=pl.String)
             own[place] = shown[column.cat.codes.to_numpy()]  # the code -1 is the last one
         elif column.dtype == object or getattr(column.dtype, "storage", "") == "python":
             own[place] = pl.Series(list(map(_text, column)), dtype=pl.String)
-        elif str(column.dtype).startswith(_NUMPY_TIMES):
-            times = pl.Series(column.to_numpy(dtype=f"{column.dtype.kind}8[{column.dt.unit}]"))
-            zoned = hasattr(column.dtype, "tz")
-            own[place] = times.dt.replace_time_zone("UTC") if zoned else times
+        elif str(column.dtype).startswith(_NUMPY_TIMES):  # in UTC
+            times = column.to_numpy(dtype=f"{column.dtype.kind}8[{column.dt.unit}]")
+            own[place] = pl.Series(times)
         else:
             others.append(name)
     return frame[others].set_axis([inner[name] for name in others], axis=1), own
@@ -385,9 +384,7 @@ def results(
         draw, group, level = (index.swapaxes(0, 1).ravel() for index in np.indices(shape))
         levels = np.array(each.levels, np.float64)[level]
         own = {
-            name: _in_kind(
-                np.broadcast_to(array, shape)[draw, group, level], name, each, table.zone
-            )
+            name: _in_kind(np.broadcast_to(array, shape)[draw, group, level], name, each.statistic)
             for name, array in arrays.items()
         }
         parts.append(
@@ -410,19 +407,20 @@ def results(
     return rows.rename(labels).select(*labels.values(), *names)
 
 
-def _in_kind(array: np.ndarray, name: str, asked: Any, zone: str | None) -> pl.Series:
+def _in_kind(array: np.ndarray, name: str, statistic: Any) -> pl.Series:
     """Return numbers as the kind of a statistic: counts, times from microseconds, or floats."""
     column, is_error = pl.Series(array, nan_to_null=True), name == "mean_abs_error"
-    kind = kind_of(getattr(asked.statistic, "lower", None))
+    lower: Any = getattr(statistic, "lower", None)
+    kind = kind_of(lower)
     if kind is None or not column.dtype.is_float():
-        counted = isinstance(asked.statistic, Count | DistinctCount) and not is_error
+        counted = isinstance(statistic, Count | DistinctCount) and not is_error
         return column.cast(pl.Int64) if counted else column
     ticks = column.round().cast(pl.Int64)
     if kind == "Duration" or is_error:
         return ticks.cast(pl.Duration("us"))
     if kind == "Date":
         return (ticks // _DAY).cast(pl.Int32).cast(pl.Date)
-    return ticks.cast(pl.Datetime("us", zone))
+    return ticks.cast(pl.Datetime("us", None if lower.tzinfo is None else "UTC"))
 
 
 def in_library(rows: pl.DataFrame, frame: Any, by: Iterable[Any]) -> Any:
