@@ -237,6 +237,21 @@ def test_both_zeros_are_one_label_shown_alike_and_nan_is_none(kind, dtype):
     ]
 
 
+SAME = [  # cells of which the first decides a category of pandas, and their label
+    ([0.0] * 9, [-0.0] + [0.0] * 9, 0.0),
+    ([1] * 9, [1] * 9 + [None], 1),
+    (["1"] * 9, [True] + ["1"] * 9, "1"),
+]
+
+
+@pytest.mark.parametrize(("fewer", "more", "label"), SAME)
+def test_one_more_record_does_not_change_the_label_of_a_category(fewer, more, label):
+    for cells in (fewer, more):
+        table = in_pandas(None)(*cells).astype({"c": "category"})
+        found = frames.release(table, {"x": Count()}, by="c", groups=[label], **OPTIONS).rows
+        assert found["released"].to_list() == [sum(cell == label for cell in cells)]
+
+
 MIDNIGHT = [datetime.datetime(2020, 1, 1), datetime.datetime(2020, 1, 2)]
 DATES = [START, START + DAY]
 OF_ALL = [  # types of Arrow, their cells, and a label that no such column can hold

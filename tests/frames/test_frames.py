@@ -21,6 +21,7 @@ from tests.support.tables import (
     as_lazy_polars,
     as_polars,
     as_spark,
+    counted,
     narwhals,
     polars,
     pyarrow,
@@ -258,6 +259,27 @@ def test_every_group_of_many_blocks_has_its_own_records():
     np.testing.assert_array_equal(drawn["released"], groups[::-1] % 100)
 
 
+@pytest.mark.parametrize("statistic", [DistinctCount(1, 9), Mode((0, 50))])
+@pytest.mark.parametrize("neighbors", ["add_remove", "swap"])
+def test_a_missing_id_is_no_other_id(statistic, neighbors):
+    people = polars.DataFrame({"x": [0, None, 50, 50, None]})
+    found = counted(people, "x", statistic, neighbors=neighbors)
+    assert found == {((), 0): 1, ((), 1): 2, ((), None): 2}
+
+
+def test_nanoseconds_before_1970_are_floored_to_microseconds():
+    moments = polars.DataFrame({"x": polars.Series([-1, -1000, 999], dtype=polars.Datetime("ns"))})
+    start, step = datetime.datetime(1970, 1, 1), datetime.timedelta(microseconds=1)
+    found = counted(moments, "x", Median(start - 5 * step, start + 5 * step, step))
+    assert found == {((), 4): 2, ((), 5): 1}
+
+
+def test_means_of_persons_on_thirds_are_those_of_fractions():
+    people = polars.DataFrame({"who": [1, 1, 2, 3, 3, 3], "x": [0.0, 1.0, 0.67, 1.0, 0.3, 0.4]})
+    median = Median(0, 2, "1/3")  # means of 1/2, 2/3 and 0.5667, to the nearest third
+    assert counted(people, "x", median, persons=("who", "mean")) == {((), 2): 3}
+
+
 def test_a_seed_decides_a_simulation():
     def drawn(seed, **more):
         found = frames.simulate(seed, PEOPLE, {"age": AGE}, epsilon=0.1, draws=20, **ADD, **more)
@@ -407,6 +429,11 @@ REFUSED = [  # what is wrong, the word that the message has
     ({"columns": {"age": Count()}} | SWAP, "neighbors"),
     ({"frame": PEOPLE[:0], "columns": {"age": release.Mean(**TO_120)}} | SWAP, "record"),
     ({"per_unit": "mean"}, "unit"),
+    ({"unit": "who", "per_unit": "median"}, "per_unit"),
+    ({"frame": PEOPLE.to_pandas().set_axis(["age", "age", "who"], axis=1)}, "'age'"),
+    ({"frame": PEOPLE.rename({"age": "^a"}), "columns": {"^a": AGE}}, "pattern"),
+    ({"unit": "*", "frame": PEOPLE.rename({"who": "*"})}, "pattern"),
+    ({"by": "who", "groups": [(1, 2)]}, "tuples"),
     (PERSONS | {"max_groups": 0}, "max_groups"),
     ({"unit": "who", "columns": {"age": Mode((1, 2))}}, "per_unit"),
     (
@@ -420,6 +447,7 @@ REFUSED = [  # what is wrong, the word that the message has
     ({"epsilon": 0.0}, "epsilon"),
     ({"epsilon": [0.5, 1.0]}, "epsilon"),
     ({"draws": 0}, "draws"),
+    ({"draws": 2**25}, "draws"),
     ({"mechanism": "exponential", "columns": {"age": Count()}}, "mechanism"),
     (FOUND | {"columns": {"age": Quantiles((0.25, 0.5), **TO_120)}}, "max_records"),
 ]

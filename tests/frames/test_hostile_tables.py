@@ -93,7 +93,19 @@ def as_objects(arrow):
     return found
 
 
-MAKERS = [*IN_MEMORY, as_objects, as_duckdb, pytest.param(as_dask, marks=pytest.mark.slow)]
+def as_categories(arrow):
+    found = as_pandas(arrow)
+    plain = [name for name in ("g", "who") if name in found and found[name].dtype.kind != "M"]
+    return found.astype(dict.fromkeys(plain, "category"))
+
+
+MAKERS = [
+    *IN_MEMORY,
+    as_objects,
+    as_categories,
+    as_duckdb,
+    pytest.param(as_dask, marks=pytest.mark.slow),
+]
 SIZES = [(0, 15), *(pytest.param(seed, 250, marks=pytest.mark.slow) for seed in (1, 2))]
 
 

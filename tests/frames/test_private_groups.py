@@ -2,6 +2,7 @@
 else is seen.
 """
 
+from decimal import Decimal, localcontext
 from fractions import Fraction
 from itertools import pairwise
 from math import exp, expm1, log1p
@@ -31,6 +32,9 @@ def test_the_delta_is_exact_and_the_threshold_the_least(epsilon, delta):
     found = worst_delta(epsilon, groups.threshold)
     assert found == pytest.approx(groups.guarantee.delta, rel=1e-9, abs=1e-14)
     assert groups.guarantee.delta <= delta
+    with localcontext(prec=60):  # delta is rounded up
+        decay = (-Decimal(epsilon)).exp()
+        assert Decimal(groups.guarantee.delta) >= decay ** (groups.threshold - 1) / (1 + decay)
     assert groups.guarantee.epsilon == epsilon
     # The float of 1/3 is less.
     assert Fraction(PrivateGroups(Fraction(1, 3), delta).guarantee.epsilon) >= Fraction(1, 3)
