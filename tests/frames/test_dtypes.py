@@ -241,6 +241,7 @@ SAME = [  # cells of which the first decides a category of pandas, and their lab
     ([0.0] * 9, [-0.0] + [0.0] * 9, 0.0),
     ([1] * 9, [1] * 9 + [None], 1),
     (["1"] * 9, [True] + ["1"] * 9, "1"),
+    (["1"] * 9, [True] + ["1"] * 9, "True"),
 ]
 
 
