@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from dpjax.accounting.guarantee import Guarantee
-from dpjax.display import Picture, Shown, index_names
+from dpjax.display import Picture, Shown, cell_of, index_names
 from dpjax.release.grid import Candidates, Floats, Multiples
 
 if TYPE_CHECKING:
     from dpjax.metric_privacy.guarantees import MetricGuarantee
-
-_shown = "{:.15g}".format
 
 
 @dataclass(frozen=True, repr=False)
@@ -68,14 +66,14 @@ class Release(Shown):
             "separator": ", ",
             "threshold": 20,
             "max_line_width": 100,
-            "formatter": {"float_kind": _shown},
+            "formatter": {"float_kind": cell_of},
         }
         shown = np.array2string(self.values, **how)
         facts = f"shape={self.values.shape}{grid}, guarantee={self.guarantee}"
         return f"{type(self).__name__}(values={shown}, {facts})"
 
     def _looks(self, rows: int) -> tuple[dict[str, Any], Picture | None]:
-        table = np.vectorize(_shown, otypes=[str])(self._table()[:, : rows + 1])
+        table = np.vectorize(cell_of, otypes=[str])(self._table()[:, : rows + 1])
         names = [
             f"draw {draw}" + (f" [{k}]" if self.values.ndim > 2 else "")
             for draw in range(self.draws)
@@ -152,7 +150,7 @@ class Release(Shown):
         """
         rows, mark = np.swapaxes(self._table(), 0, 1), " | " if self.values.ndim > 2 else "  "
         lines = [
-            mark.join("  ".join(f"{value:.15g}" for value in draw) for draw in row)
+            mark.join("  ".join(cell_of(value) for value in draw) for draw in row)
             for row in rows[:20]
         ]
         if len(rows) > 20:
