@@ -279,6 +279,9 @@ def test_headers(tmp_path):
     path.write_text('\n"a\nb", Cost ,"c""d"\r\n1,2,3\n')
     for name in ("Cost", "Cost ", "a\nb", 'c"d'):  # as pandas names it, too
         assert len(read(path, {name: pl.Float64()})) == 1
+    path.write_text("a\x9b,\x7f\n")
+    with pytest.raises(ValueError, match=r"it has \['a\\x9b', '\\x7f'\]: is"):
+        read(path, {"n": pl.Float64()})
     for content, name in (("n,n\n1,2\n", "n"), ("a;n\n1;2\n", "n"), ("", "n"), ("n\n", "x")):
         path.write_text(content)
         with pytest.raises(ValueError, match=f"one column '{name}'.* --delimiter or --encoding"):

@@ -79,6 +79,7 @@ MISTAKES = [
     ({"epsilon": 0}, "epsilon"),
     ({"epsilon": None}, "--epsilon"),
     ({"draws": 0}, "draws"),
+    ({"draws": 10**15}, ""),  # of which no memory can hold the values
     ({"neighbors": "both"}, "neighbors"),
     ({"mechanism": "gauss"}, "mechanism"),
     ({"statistic": "Medium"}, "--statistic"),
@@ -94,6 +95,8 @@ MISTAKES = [
     ({"seed": 1}, "--seed"),
     ({"encoding": "klingon"}, "--encoding"),
     ({"decimal": "comma", "thousands": "comma"}, "--thousands"),
+    ({"decimal": "point", "thousands": "."}, "--thousands"),
+    ({"decimal": "'"}, "--decimal must be point or comma"),
     ({"date_format": "%Q"}, "directive"),
     ({"format": "xml"}, "--format"),
 ]
@@ -151,6 +154,17 @@ def test_a_line_more_changes_nothing_but_the_draws(run, write, options):
                 assert shape(run("release", path, **options, **more)) == known, line
 
 
+@pytest.mark.parametrize("options", TYPES[:-1])
+def test_another_line_changes_nothing_but_the_draws_under_swap(run, write, options):
+    options = PUBLIC | {"epsilon": 1, "format": "csv", "neighbors": "swap"} | options
+    for more in ({}, {"unit": "who"}, {"lines": []}):
+        found = []
+        for line in ("a,1", *HOSTILE):
+            path = write(f"who,g,x\nv,b,2\nu,{line}\nw,b,3".encode(errors="surrogatepass"))
+            found.append(shape(run("release", path, **options, **more)))
+        assert found == [(0, "", found[0][2])] * len(found)
+
+
 def test_control_a_simulation_shows_that_no_cell_can_be_read(run, write):
     path = write('x,y\n00:12:30,1\n,2\n"1,234",3\n')
     options = PUBLIC | {"epsilon": 1, "upper": 2000}
@@ -183,6 +197,36 @@ def test_marks_times_and_durations(rows, write):
     assert found == [12.3, "2024-01-31 01:20:00+00:00", "0:12:30"]
 
 
+@pytest.mark.parametrize(
+    ("options", "content"),
+    [
+        ({"delimiter": "space"}, "y   x\n0  3.25\n"),
+        ({"decimal": "comma"}, 'x\n"3,25"\n'),
+        ({"missing": ["no", "-1"]}, "x\n-1\n3.25\n no\n-1\n"),
+        ({"encoding": "latin-1"}, "\xe9,x\n0,3.25\n"),
+        ({"no_header": []}, "0,3.25\n"),
+        ({"lines": []}, 'y,x\n",3.25\n'),
+    ],
+)
+def test_options_of_files_of_text(run, write, options, content):
+    names = {"no_header": "2", "encoding": "\xe9"}
+    path = write(content.encode("latin-1"))
+    shared = PUBLIC | {"resolution": 0.25, "epsilon": 60, "format": "json"}
+    shared["column"] = names.get(*options, "x")
+    found = run("simulate", path, **shared, **options)
+    assert [row["value"] for row in found.json["rows"]] == [3.25]
+    assert '"value": 3.25' not in run("simulate", path, **shared).out  # the control
+
+
+def test_lists_may_be_given_in_parts_and_labels_may_begin_with_a_dash(rows, write):
+    path = write("g,x,y\n-low,2,na\n-high,,7\n-high,7,-\n-high,8,8\n")
+    words = ["--column=y", "--groups=-low", "--groups=-high", "--missing=na", "--missing=-"]
+    words += ["--candidates", 2, "--candidates", 7, 8, "--statistic=Mode", "--statistic=Count"]
+    found = rows("release", path, *words, **ALL | {"lower": None, "upper": None}, by="g")
+    assert [row["released"] for row in found if row["statistic"] == "Count"] == [1, 2, 0, 2]
+    assert len(found) == 8
+
+
 def test_parquet(rows, run, tmp_path):
     """Labels are texts in a command, and values of their column; names are no patterns."""
     path = tmp_path / "a[1].parquet"
@@ -199,5 +243,7 @@ def test_parquet(rows, run, tmp_path):
     assert [row["released"] for row in found] == [3, 4]
     assert "no group is 'x'" in run("release", path, **options, by="i", groups=["x"]).mistake
     assert "one column 'z'" in run("release", path, **options | {"column": "z"}).mistake
+    for option in ("--missing=3", "--no-header", "--decimal=comma"):
+        assert "is Parquet" in run("release", path, option, **options).mistake
     planned = run("release", path, "--dry-run", **options)
     assert "no record was read" in planned.out
