@@ -28,9 +28,7 @@ import polars as pl
 from dpjax.command_line.options import duration, value
 
 csv.field_size_limit(2**31 - 1)  # so that no record is too long
-_ENCODINGS = re.compile(r"utf-8|ascii|latin-1|(iso-?8859-|(cp|windows-)125)\d\d?|koi8-[ru]")
-_MARK = "\N{ZERO WIDTH NO-BREAK SPACE}"  # the byte order mark, decoded
-_SPACES = " \N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}\N{THIN SPACE}"
+_ENCODINGS = r"utf-8|ascii|latin-1|(iso-?8859-|(cp|windows-)125)\d\d?|koi8-[ru]"
 
 
 @dataclass(frozen=True)
@@ -65,9 +63,9 @@ class Format:
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` for a format that cannot be read."""
-        if self.decimal == self.thousands:
-            raise ValueError(f"--decimal and --thousands are both {self.decimal!r}: change one.")
-        if not _ENCODINGS.fullmatch(self.encoding):
+        if self.decimal not in {".", ","} - {self.thousands}:
+            raise ValueError("--decimal must be point or comma, and not --thousands: change one.")
+        if not re.fullmatch(_ENCODINGS, self.encoding):
             raise ValueError(
                 "--encoding must be utf-8, ascii, latin-1, iso-8859-1 to -16, windows-1250 to "
                 f"-1258, koi8-r or koi8-u, got {self.encoding!r}: convert the file to UTF-8."
@@ -80,7 +78,8 @@ class Format:
 
         It returns a value of Python, or None for a cell that is missing or cannot be read.
         """
-        dropped = self.strip + (_SPACES if self.thousands == " " else self.thousands)
+        # A blank is also a no-break space, a narrow one or a thin space
+        dropped = self.strip + (" \xa0\u202f\u2009" if self.thousands == " " else self.thousands)
         # float() would skip an underscore
         table = str.maketrans({".": "_", self.decimal: "."} | dict.fromkeys(dropped, ""))
         missing = {"", *map(str.strip, self.missing)}
@@ -115,9 +114,7 @@ class Format:
 
 
 @contextmanager
-def opened(
-    path: str, dtypes: Mapping[str, Any], form: Format
-) -> Iterator[tuple[Mapping[str, Any], Any]]:
+def opened(path: str, dtypes: Mapping[str, Any], form: Format) -> Iterator[tuple[Any, Any]]:
     """Open a file, whose header or schema must have these columns; no record is read yet.
 
     It gives the dtypes of the columns, and the function that reads the file. That returns a frame,
@@ -125,7 +122,8 @@ def opened(
     for simulations only.
 
     Args:
-        path: the file: Parquet if named .parquet, gzipped if named .gz; ``"-"`` is standard input.
+        path: the file: Parquet if named .parquet or .pq, gzipped if named .gz; ``"-"`` is text from
+            standard input.
         dtypes: Float64, Date, Datetime, Duration or String for each column of a file of text, in
             which Parquet has its own.
         form: how a file of text is written.
@@ -134,9 +132,12 @@ def opened(
         ValueError: the file has no such column, or is not well-formed.
     """
     codec = form.encoding + "-sig" * (form.encoding == "utf-8" and not form.no_header)
-    open_text: Any = gzip.open if path.endswith(".gz") else open
+    name = path.lower()
+    open_text: Any = gzip.open if name.endswith(".gz") else open
     try:
-        if path.endswith(".parquet"):
+        if name.endswith((".parquet", ".pq")):
+            if form != Format():
+                raise ValueError(f"{path} is Parquet: leave out all options of files of text.")
             frame = pl.scan_parquet(path, glob=False)
             names = frame.collect_schema().names()
             frame = frame.select(**{name: pl.nth(_place(name, names)) for name in dtypes})
@@ -158,23 +159,28 @@ def opened(
     except csv.Error:
         raise ValueError(
             f"{path} is not well-formed CSV (RFC 4180) with as many cells in each record as in the "
-            "first: correct it, or give --lines, which reads each line as a record."
+            "first: correct it, name it .parquet or .gz if it is that, or give --lines, which reads"
+            " each line as a record."
         ) from None
 
 
 def _place(name: str, header: list[str]) -> int:
     if header.count(name) != 1:
+        # Of another kind of file, such as Parquet under another name, this would show records
+        if re.search(r"[\0-\x08\x0e-\x1f]", "".join(header)):
+            raise csv.Error
         raise ValueError(
-            f"the file must have one column {name!r}; it has {', '.join(header[:50])}: is its "
-            "--delimiter or --encoding another one?"
+            f"the file must have one column {name!r}; it has {header[:50]}: is its --delimiter or "
+            "--encoding another one?"
         )
     return header.index(name)
 
 
 def _records(file: Iterable[str], form: Format) -> Iterator[list[str]]:
-    lines = (line.removeprefix(_MARK) for line in file) if form.no_header else file
+    # The byte order mark, decoded
+    lines = (line.removeprefix("\ufeff") for line in file) if form.no_header else file
     if form.delimiter == " ":
-        records: Iterator[list[str]] = map(str.split, lines)
+        records: Any = map(str.split, lines)
     elif form.lines:
         records = (line.rstrip("\r\n").split(form.delimiter) for line in lines)
     else:

@@ -8,16 +8,6 @@ import re
 import sys
 from importlib import import_module
 
-_MISTAKES = (
-    ValueError,
-    TypeError,
-    LookupError,
-    ArithmeticError,
-    RuntimeError,
-    ImportError,
-    OSError,
-)
-
 
 def main(words: list[str] | None = None) -> int:
     """Run the command line, with ``sys.argv[1:]`` by default.
@@ -36,7 +26,7 @@ def main(words: list[str] | None = None) -> int:
         # Imported on use: only tables need Polars, and only the demo JAX
         module = asked.command if asked.command in ("ledger", "demo") else "tables"
         text = import_module(f"dpjax.command_line.{module}").answer(asked)
-    except _MISTAKES as error:
+    except Exception as error:  # whatever is wrong is said in one line, such as no memory
         print(f"dpjax: error: {_sentence(error, asked)}", file=sys.stderr)
         return 2
     return _printed(text)
@@ -46,15 +36,18 @@ def _sentence(error: Exception, asked: argparse.Namespace) -> str:
     """Return what is wrong, with the arguments of the library as options."""
     if isinstance(error, ModuleNotFoundError):
         return f"{asked.command} needs {error.name}: pip install 'dpjax[frames]'."
-    if isinstance(error, OSError) and error.filename is not None:
-        return f"{error.filename}: {error.strerror}."
+    if isinstance(error, OSError) and error.filename:
+        wrong = f"{error.filename}: {error.strerror}."
+        return wrong.replace("give epsilon", "give --total-epsilon")
 
     def option(found: re.Match[str]) -> str:
         if found[1] not in vars(asked):
             return found[0]
         return f"--{found[1].replace('_', '-')}" + " " * bool(found[2])
 
-    return re.sub(r"\b([a-z_]+)=(?=([\w'(\[])?)", option, " ".join(str(error).split()))
+    return re.sub(
+        r"\b([a-z_]+)=(?=([\w'(\[])?)", option, " ".join((str(error) or repr(error)).split())
+    )
 
 
 def _printed(text: str) -> int:

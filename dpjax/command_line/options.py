@@ -33,7 +33,7 @@ _REQUIRED = ("--column", "--epsilon", "--neighbors")
 # Whose values are texts
 _TEXTS = {
     "--unit": "the column of the person; by default each record is a person's",
-    "--per-unit": "how a person's records are combined: mean, sum, min, max or count",
+    "--per-unit": "how a person's records are combined: mean, the default, sum, min, max or count",
     "--neighbors": "add_remove: one record more or less; swap: another record",
     "--mechanism": "of the statistics, by default the first that they have",
     "--encoding": "such as latin-1; by default utf-8",
@@ -43,7 +43,7 @@ _TEXTS = {
 # Whose values are characters, or their names
 _CHARACTERS = {
     "--delimiter": "one character, or comma, semicolon, tab, pipe or space, for any run of blanks",
-    "--decimal": "the decimal mark: point or comma",
+    "--decimal": "the decimal mark: point, the default, or comma",
     "--thousands": "the mark in 1,200: comma, point, space or apostrophe",
 }
 _NAMED = {
@@ -64,7 +64,7 @@ _VALUES = {
     "--max-groups": "the most groups that a person counts in; each costs epsilon",
 }
 _LISTS = {
-    "--column": "columns of values; each costs epsilon",
+    "--column": "columns of values; each statistic of each of them costs epsilon",
     "--by": "the columns of the groups",
     "--groups": "public labels of groups; north,women if there are several columns",
     "--missing": "words for a missing cell",
@@ -81,13 +81,12 @@ _TOTALS = {
     "--total-epsilon": "the total of a new ledger",
     "--total-delta": "its total delta, by default 0",
 }
-_PLAN = {"--dry-run": "check options and header, and print the cost; read no record"}
 _SEVERAL = ("--qs", "--candidates")
+_LIST: Any = {"nargs": "+", "action": "extend"}
 _AMOUNT = r"\d{1,7}(?:\.\d{1,9})?"  # so few digits that all durations can be held
-_DURATION = re.compile(
-    rf"(?=-?\d)(-?)(?:(?P<days>{_AMOUNT})(?:d| days?,?) ?)?(?:(?P<hours>{_AMOUNT})h ?)?"
-    rf"(?:(?P<minutes>{_AMOUNT})min ?)?(?:(?P<seconds>{_AMOUNT})s)?",
-    re.ASCII,
+_DURATION = (
+    rf"(?a)(?=-?\d)(-?)(?:(?P<days>{_AMOUNT})(?:d| days?,?) ?)?(?:(?P<hours>{_AMOUNT})h ?)?"
+    rf"(?:(?P<minutes>{_AMOUNT})min ?)?(?:(?P<seconds>{_AMOUNT})s)?"
 )
 _RELEASE = """examples:
   dpjax release people.csv --column age --lower 0 --upper 120 --resolution 1 \\
@@ -144,36 +143,37 @@ def parser() -> argparse.ArgumentParser:
         )
         if name == "ledger":
             command.add_argument("file", help="what --ledger named")
-        if name in ("release", "simulate"):
+        if examples:  # of tables
             _of_tables(command)
         if name == "simulate":
             _add(command, {"--seed": "of the draws, by default 0"}, type=value, default=0)
         if name == "release":
             _add(command, _BUDGETS)
             _add(command, _TOTALS, type=value)
-            _add(command, _PLAN, action="store_true")
+            _add(command, {"--dry-run": "print the cost; read no record"}, action="store_true")
     return top
 
 
 def _of_tables(command: argparse.ArgumentParser) -> None:
     """Add the options that releases and simulations share."""
-    command.add_argument("file", help="CSV, .csv.gz, .parquet, or - for CSV from standard input")
+    command.add_argument(
+        "file", help="CSV, .csv.gz, .parquet or .pq, or - for CSV from standard input"
+    )
     takers: dict[str, list[str]] = {}
     for kind in STATISTICS:
         for name in _fields(kind):
             takers.setdefault(f"--{name.replace('_', '-')}", []).append(kind)
     command.add_argument(
         "--statistic",
-        nargs="+",
         choices=STATISTICS,
-        default=["Median"],
         metavar="NAME",
-        help="some of " + ", ".join(STATISTICS),
+        help="some of %(choices)s; by default Median",
+        **_LIST,
     )
     for option, kinds in takers.items():
-        number = "+" if option in _SEVERAL else None
-        _add(command, {option: "of " + ", ".join(kinds)}, type=value, nargs=number)
-    _add(command, _LISTS, nargs="+")
+        how = _LIST if option in _SEVERAL else {}
+        _add(command, {option: "of " + ", ".join(kinds)}, type=value, **how)
+    _add(command, _LISTS, **_LIST)
     _add(command, _VALUES, type=value)
     _add(command, _TEXTS)
     _add(command, _CHARACTERS, type=lambda text: _NAMED.get(text, text))
@@ -203,6 +203,7 @@ def statistics(asked: argparse.Namespace) -> list[Statistic]:
     Raises:
         ValueError: one lacks an option, or none of them takes an option that is given.
     """
+    asked.statistic = asked.statistic or ["Median"]  # to a default, argparse would add the others
     found, unused = [], set(given(asked, {name for kind in STATISTICS for name in _fields(kind)}))
     for kind in asked.statistic:
         options = given(asked, _fields(kind))
@@ -234,7 +235,7 @@ def duration(text: str) -> timedelta:
         ValueError: it is none.
     """
     clock = re.sub(r"(\d+):(\d\d):(\d\d)", r"\1h\2min\3", text + "s" * (":" in text))
-    if (found := _DURATION.fullmatch(clock)) is None:
+    if (found := re.fullmatch(_DURATION, clock)) is None:
         raise ValueError(f"{text!r} is not a duration, such as 1d or 00:12:30.")
     parts = found.groupdict("0").items()
     length = timedelta(**{unit: float(amount) for unit, amount in parts})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import sys
 from dataclasses import fields
 from datetime import date, datetime, timedelta
@@ -92,9 +93,13 @@ def _budget(asked: argparse.Namespace) -> NotedLedger | PrivacyFilter | None:
     totals: Any = {"delta": delta, "neighbors": asked.neighbors, "epsilon": asked.total_epsilon}
     if asked.total_epsilon is None:
         totals = {}
-    elif asked.dry_run and not os.path.exists(asked.ledger):
-        return PrivacyFilter(**totals, mechanism_delta=delta / 2)
-    ledger = NotedLedger(asked.ledger, **totals)
+    try:
+        if totals and asked.dry_run and not os.path.exists(asked.ledger):
+            return PrivacyFilter(**totals, mechanism_delta=delta / 2)
+        ledger = NotedLedger(asked.ledger, **totals)
+    except ValueError as error:  # such as one on epsilon, which is not that of the release
+        wrong = re.sub(r"\b(epsilon|delta)(=| (?=must))", r"total_\1=", str(error))
+        raise ValueError(wrong) from None
     ledger.noted = {"file": asked.file} | given(asked, ["note"])
     return ledger
 

@@ -1,13 +1,11 @@
 """Files of delimited text against a plain reader, character by character, whatever they hold."""
 
 import csv
-import datetime
 import gzip
 import io
 import math
 import random
 import re
-from datetime import timedelta
 
 import polars as pl
 import pytest
@@ -279,6 +277,9 @@ def test_headers(tmp_path):
     path.write_text('\n"a\nb", Cost ,"c""d"\r\n1,2,3\n')
     for name in ("Cost", "Cost ", "a\nb", 'c"d'):  # as pandas names it, too
         assert len(read(path, {name: pl.Float64()})) == 1
+    path.write_text("a\x9b,\x7f\n")
+    with pytest.raises(ValueError, match=r"it has \['a\\x9b', '\\x7f'\]: is"):
+        read(path, {"n": pl.Float64()})
     for content, name in (("n,n\n1,2\n", "n"), ("a;n\n1;2\n", "n"), ("", "n"), ("n\n", "x")):
         path.write_text(content)
         with pytest.raises(ValueError, match=f"one column '{name}'.* --delimiter or --encoding"):
@@ -294,46 +295,41 @@ def test_broken_gzip(tmp_path):
             read(path)
 
 
-DAY = datetime.datetime(2024, 1, 31)
+DAY = "2024-01-31 00:00:00"
 
 
 @pytest.mark.parametrize(
     ("dtype", "form", "cells"),
     [
-        (pl.Date(), {}, {"2024-01-31": DAY.date(), "2024-01-31 13:00": DAY.date(), "31.1.": None}),
-        (pl.Date(), {"date_format": "%d/%m/%Y"}, {"31/01/2024": DAY.date(), "2024-01-31": None}),
+        (pl.Date(), {}, {"2024-01-31": DAY[:10], "2024-01-31 13:00": DAY[:10], "31.1.": "None"}),
+        (pl.Date(), {"date_format": "%d/%m/%Y"}, {"31/01/2024": DAY[:10], "2024-01-31": "None"}),
         (
             pl.Datetime("us"),
             {},
-            {"2024-01-31": DAY, "2024-01-31T02:00+02:00": DAY, "0001-01-01T00:00+14:00": None},
+            {"2024-01-31": DAY, "2024-01-31T02:00+02:00": DAY, "0001-01-01T00:00+14:00": "None"},
         ),
         (
             pl.Datetime("us", "UTC"),
             {"missing": ["-1"]},
-            {"2024-01-31 00:00:00Z": DAY, "2024-01-31 00:00:00+00:00": DAY, "-1": None, "5": None},
+            {"2024-01-31 00:00:00Z": DAY + "+00:00", "-1": "None", "5": "None"},
         ),
         (pl.Datetime("us"), {"date_format": "%m/%d/%Y %H:%M"}, {"1/31/2024 0:00": DAY}),
         (
             pl.Duration("us"),
             {},
             {
-                "00:12:30": timedelta(seconds=750),
-                "1d": timedelta(1),
-                "-90s": -timedelta(seconds=90),
-                "2 days 00:00:01.5": timedelta(2, 1.5),
-                "1.5h": timedelta(hours=1.5),
-                "99999999d": None,
-                "00:12": None,
-                "": None,
-                "-": None,
-                "d": None,
-            },
+                "00:12:30": "0:12:30",
+                "1d": "1 day, 0:00:00",
+                "-90s": "-1 day, 23:58:30",
+                "2 days 00:00:01.5": "2 days, 0:00:01.500000",
+                "1.5h": "1:30:00",
+            }
+            | dict.fromkeys(["99999999d", "00:12", "", "-", "d"], "None"),
         ),
     ],
 )
 def test_dates_times_and_durations(dtype, form, cells, tmp_path):
     path = tmp_path / "data.csv"
     path.write_text("v,w\n" + "".join(f" {cell} ,x\n" for cell in cells))
-    zone = datetime.UTC if getattr(dtype, "time_zone", None) else None
-    wanted = [cell.replace(tzinfo=zone) if zone and cell else cell for cell in cells.values()]
-    assert [cell for (cell,) in read(path, {"v": dtype}, **form)] == wanted
+    found = read(path, {"v": dtype}, **form)
+    assert [str(cell) for (cell,) in found] == list(cells.values())

@@ -68,9 +68,30 @@ def test_what_a_release_costs_is_what_its_plan_says(run, data, path, options, co
     assert path.read_bytes() == before
 
 
+def test_a_ledger_has_persons_of_one_column(run, write, path):
+    data = write("rider,driver,x\na,b,1\n")
+    shared = PUBLIC | {"epsilon": 1, "ledger": path}
+    assert run("release", data, **shared, total_epsilon=9, unit="rider").code == 0
+    before = path.read_bytes()
+    for words in ([], ["--dry-run"]):
+        assert "rider" in run("release", data, *words, **shared, unit="driver").mistake
+    assert path.read_bytes() == before
+
+
+def test_messages_on_totals_name_their_options(run, data, path):
+    def mistake(*words, **totals):
+        return run("release", data, *words, **PUBLIC, epsilon=1, ledger=path, **totals).mistake
+
+    assert "give --total-epsilon to create one" in mistake()
+    for words in ([], ["--dry-run"]):
+        assert "--total-epsilon must be" in mistake(*words, total_epsilon=0)
+    assert "--total-delta must be" in mistake(total_epsilon=1, total_delta=2)
+    Ledger(path, epsilon=3.0, delta=0.5)
+    assert "--total-epsilon 3.0, --total-delta 0.5, --neigh" in mistake(total_epsilon=4)
+
+
 def test_mistakes(run, data, path):
     words = ("release", data)
-    assert "there is no ledger" in run(*words, **PUBLIC, epsilon=1, ledger=path).mistake
     assert "there is no ledger" in run("ledger", path).mistake
     for option in ({"total_epsilon": 1}, {"note": "May"}):
         assert "need --ledger" in run(*words, **PUBLIC, epsilon=1, **option).mistake

@@ -1,10 +1,12 @@
 """The command line as its own process."""
 
+import gzip
 import os
 import subprocess
 import sys
 import time
 
+import polars as pl
 import pytest
 
 from dpjax.accounting import Ledger
@@ -42,6 +44,25 @@ def test_standard_input_and_a_label_that_the_terminal_cannot_show():
     assert "\x1b" not in done.stdout
     done = dpjax(*words, "--format", "json", input=text, env=ascii_only)
     assert '"\\u03b1\\u001b[2J"' in done.stdout
+
+
+def test_no_byte_of_a_file_that_is_not_text_is_shown(run, write, tmp_path):
+    frame = pl.DataFrame({"x": [5], "name": ["Alice Secret"]})
+    frame.write_parquet(tmp_path / "a.PQ", compression="uncompressed")
+    (tmp_path / "a.GZ").write_bytes(gzip.compress(b"x,Alice Secret\n5,1\n", 0, mtime=0))
+    for path in (tmp_path / "a.PQ", tmp_path / "a.GZ"):
+        assert run("release", path, *WORDS).code == 0
+        content = path.read_bytes()
+        assert b"Alice Secret" in content.split(b"\n")[0]
+        with open(path) as stdin:
+            done = dpjax("release", "-", *WORDS, stdin=stdin)
+        other = write(content, "other.csv")
+        forms = ([], ["--lines"], ["--delimiter", "space"])
+        said = [run("release", other, *WORDS, *form).mistake for form in forms]
+        for text in (done.stderr[:-1], *said):
+            assert "name it .parquet or .gz" in text
+            assert "Alice" not in text
+            assert text.isprintable()
 
 
 def test_a_reader_that_goes_away(ten):
@@ -141,5 +162,3 @@ def test_without_polars(ten):
     )
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.endswith("pip install 'dpjax[frames]'.\n")
-    done = subprocess.run([*words, "--help"], capture_output=True, timeout=300, check=False)
-    assert (done.returncode, done.stderr) == (0, b"")
