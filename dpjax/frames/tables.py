@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import narwhals as nw
 import numpy as np
 import polars as pl
-import pyarrow  # type: ignore[import-untyped]  # noqa: F401  # with it Polars and narwhals read the tables of other libraries
+import pyarrow  # type: ignore[import-untyped]  # noqa: F401  # Polars reads others with it
 
 from dpjax.frames.persons import finished, grid_of_records, rounded, rule_of
 from dpjax.frames.result import ORDER
