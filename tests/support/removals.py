@@ -6,13 +6,10 @@ import itertools
 from functools import cache
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from dpjax.sensitivity.down import DownSensitivity
-from dpjax.statistics.monotone import distinct_count, maximum, nonnegative_sum
 from tests.support import oracle
-from tests.support.audit import neighboring_rows, padded
+from tests.support.audit import neighboring_rows
 
 GRID = (0.0, 1.0, 4.0, 5.0)
 TOP = 7.0  # the upper bound of every range: above some values of f and below others
@@ -36,21 +33,6 @@ def kept(data, statistic):
         for k in range(len(data), -1, -1)
     ]
     return np.minimum.accumulate(by_size)
-
-
-def down_sensitivity_of(name, datasets=None, n_max=N_MAX):
-    """The library's answer for a batch of datasets; |x|^2 / 2 comes as a function of one's own,
-    from the counts.
-    """
-    x, count = padded(DATASETS if datasets is None else datasets, n_max)
-    if name == "max":
-        return maximum(jnp.asarray(x), lower=0.0, upper=TOP, num_records=count)
-    if name == "sum":
-        return nonnegative_sum(jnp.asarray(x), upper=TOP, num_records=count)
-    if name == "distinct":
-        return distinct_count(jnp.asarray(x).astype(jnp.int32), upper=TOP, num_records=count)
-    left = np.maximum(count[:, None] - np.arange(n_max + 1), 0)
-    return DownSensitivity(jnp.minimum(jnp.asarray(left**2 / 2.0), TOP), jnp.asarray(TOP))
 
 
 @cache
@@ -86,11 +68,6 @@ def losses_of(logs, pairs):
         ratio = np.where(np.isneginf(one) & np.isneginf(other), 0.0, one - other)
     forward, backward = np.maximum(ratio.max(axis=-1), 0.0), np.maximum((-ratio).max(axis=-1), 0.0)
     return np.maximum(forward, backward).max(axis=-1), (forward + backward).max(axis=-1)
-
-
-def finite_losses(distribution, pairs):
-    """The same of a distribution on candidates, exactly."""
-    return tuple(float(part) for part in losses_of(log_probabilities(distribution), pairs))
 
 
 def renyi(logs, pairs, order):
