@@ -59,9 +59,9 @@ def rule_of(statistic: Statistic, per_unit: PerUnit | None) -> PerUnit:
 def grid_of_records(statistic: Statistic) -> Multiples | None:
     """Return the multiples that a statistic rounds records to; None if it does not."""
     grid = getattr(statistic, "records_grid", None)
-    return (
-        grid if isinstance(grid, Multiples) and not isinstance(statistic, DistinctCount) else None
-    )
+    if isinstance(statistic, DistinctCount) or not isinstance(grid, Multiples):
+        return None
+    return grid
 
 
 def rounded(values: np.ndarray, grid: Multiples, rule: PerUnit) -> tuple[np.ndarray, np.ndarray]:

@@ -19,7 +19,6 @@ ORDER = (
     *("missing", "value", "simulated", "mean_abs_error", "lower95", "upper95", "released"),
     "epsilon",
 )
-_FIRST = ("records", "released")  # columns before these identify a row
 _INEXACT = ("mean_abs_error", "probability_kept")  # all others are values of a grid, or counts
 
 
@@ -54,7 +53,7 @@ class FrameResult:
     def table(self, rows: int | None = 20) -> str:
         """Return rows as text, with all digits that the resolution has; None for all rows."""
         names = self.rows.columns
-        keys = min(names.index(name) for name in _FIRST if name in names)
+        keys = names.index("records" if "records" in names else "released")
         left = 0 if rows is None else max(len(self.rows) - rows, 0)
         more = f"\n... and {left} more rows" if left else ""
         return text_table(self._cells(rows), keys) + more
@@ -82,7 +81,8 @@ class FrameResult:
                 color = points.get_color()
                 axes.vlines(groups, rows["lower95"], rows["upper95"], color=color)
         axes.set(xlabel=", ".join(labels), ylabel=drawn)
-        axes.legend()
+        if len(self.rows):
+            axes.legend()
         return axes
 
     def _cells(self, rows: int | None) -> dict[str, list[Any]]:

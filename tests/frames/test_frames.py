@@ -371,6 +371,7 @@ def test_a_plot_has_a_point_for_each_group_and_bars_for_a_simulation():
     axes = frames.simulate(0, PEOPLE, both, **REGIONS, **SURE).plot()
     assert [len(line.get_ydata()) for line in axes.lines] == [3, 3]
     assert len(axes.collections) == 2
+    frames.release(PEOPLE[:0], both, **FOUND, **SURE).plot()  # no group, and no warning
     assert frames.release(PEOPLE, both, **REGIONS, **SURE).plot(axes) is axes
     assert len(axes.lines) == 4
     assert len(axes.collections) == 2
@@ -430,7 +431,6 @@ REFUSED = [  # what is wrong, the word that the message has
     ({"per_unit": "mean"}, "unit"),
     ({"unit": "who", "per_unit": "median"}, "per_unit"),
     ({"frame": PEOPLE.to_pandas().set_axis(["age", "age", "who"], axis=1)}, "'age'"),
-    ({"frame": PEOPLE.rename({"age": "^a"}), "columns": {"^a": AGE}}, "pattern"),
     ({"unit": "*", "frame": PEOPLE.rename({"who": "*"})}, "pattern"),
     ({"by": "who", "groups": [(1, 2)]}, "tuples"),
     (PERSONS | {"max_groups": 0}, "max_groups"),
