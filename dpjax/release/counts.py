@@ -10,11 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from dpjax.release.chunks import in_threads, ranges
 
 # Larger counts of one value are clamped to this, so that no sum of counts exceeds 64 bits
 MOST = 2**40
-_RECORDS = 2**17  # the number of records sorted at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,67 +68,19 @@ class Counts:
         return Counts(np.searchsorted(group, np.arange(groups + 1)), value, count)
 
     @staticmethod
-    def of_matrix(positions: np.ndarray, counts: np.ndarray) -> Counts:
-        """Return the counts of rows ``(rows, k)`` at positions in any order.
-
-        The positions broadcast against the rows.
-        """
-        rows, k = counts.shape
-        if not np.all(positions[..., 1:] > positions[..., :-1]):
-            values = np.broadcast_to(positions, counts.shape)
-            return Counts.of_rows(
-                np.repeat(np.arange(rows), k), values.ravel(), counts.ravel(), groups=rows
-            )
-        occurs = counts > 0
-        values, number = np.broadcast_to(positions.astype(np.int64), counts.shape), counts
-        starts = np.arange(rows + 1) * k
-        if occurs.all():
-            values, number = values.ravel(), number.ravel()
-        else:
-            values, number = values[occurs], number[occurs]
-            starts = np.append(0, np.cumsum(np.count_nonzero(occurs, axis=1)))
-        return Counts(starts, values, _clamped(number).astype(np.int64, copy=False))
-
-    @staticmethod
-    def of_records(
-        positions: np.ndarray,
-        present: np.ndarray | None = None,
-        near: tuple[int, int] | None = None,
-    ) -> Counts:
-        """Return the counts of each row of records ``(rows, n)``, by one sort.
-
-        Args:
-            positions: integers, at least 0.
-            present: which records are present, by default all.
-            near: two ranks, or None. If all records are present, records below the first rank count
-                as the record at that rank, and those above the second rank as the record at that
-                rank.
-        """
+    def of_records(positions: np.ndarray, present: np.ndarray) -> Counts:
+        """Return the counts of each row of records ``(rows, n)``, where they are present."""
         rows, n = positions.shape
-        if present is not None and not present.all():
-            return Counts.of_groups(
-                np.repeat(np.arange(rows), n)[present.ravel()], positions[present], rows
-            )
-        low, high = (
-            (1, n) if near is None else (min(max(near[0], 1), max(n, 1)), max(min(near[1], n), 1))
-        )
-        ordered = np.empty((rows, max(high - low + 1, 0) if n else 0), positions.dtype)
-        step = max(_RECORDS // max(n, 1), 1)
-
-        def some(first: int, last: int) -> None:
-            ordered[first:last] = np.sort(positions[first:last], axis=-1)[:, low - 1 : high]
-
-        in_threads(some, ranges(rows if n else 0, step))
-        width = ordered.shape[-1]
+        if not present.all():
+            group = np.repeat(np.arange(rows), n)[present.ravel()]
+            return Counts.of_groups(group, positions[present], rows)
+        ordered = np.sort(positions, axis=-1)
         new = np.ones(ordered.shape, bool)
         np.not_equal(ordered[:, 1:], ordered[:, :-1], out=new[:, 1:])
         first = np.flatnonzero(new)
-        counts = np.diff(first, append=ordered.size)
-        starts = np.searchsorted(first, np.arange(rows + 1) * width)
-        if width:
-            counts[starts[:-1]] += low - 1
-            counts[starts[1:] - 1] += n - high
-        return Counts(starts, ordered.ravel()[first].astype(np.int64), counts)
+        starts = np.searchsorted(first, np.arange(rows + 1) * n)
+        values = ordered.ravel()[first].astype(np.int64)
+        return Counts(starts, values, np.diff(first, append=ordered.size))
 
     @staticmethod
     def of_groups(group: np.ndarray, positions: np.ndarray, groups: int) -> Counts:
@@ -170,13 +120,6 @@ class Counts:
         """The number of records of each group, int64 ``(groups,)``."""
         return sums_of(self.counts, self.starts)
 
-    def at_most(self, limit: Any) -> Counts:
-        """Return the counts limited to a number for each entry, or one number for all.
-
-        One record more or less still changes one count by at most one.
-        """
-        return Counts(self.starts, self.values, np.minimum(self.counts, limit))
-
     def some(self, start: int, stop: int) -> Counts:
         """Return the counts of groups ``start`` to ``stop - 1``."""
         starts = self.starts[start : stop + 1]
@@ -185,11 +128,6 @@ class Counts:
             self.values[starts[0] : starts[-1]],
             self.counts[starts[0] : starts[-1]],
         )
-
-
-def cap_of(number: Any) -> Any:
-    """Return the limit on equal records where about this number of records are expected."""
-    return 2 * number + 64
 
 
 def _clamped(counts: np.ndarray) -> np.ndarray:

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import datetime
-import math
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 
 from dpjax import checks
-from dpjax.release.chunks import in_threads, ranges
 from dpjax.release.records import as_floats
 
 _LARGEST = 2**31 - 2
-# Records; smaller chunks lose more to threads waiting for the interpreter lock than the cache saves
-_AT_A_TIME = 2**18
 
 
 @dataclass(frozen=True)
@@ -51,9 +47,7 @@ class Multiples:
         >>> Multiples.between(0, 0.3, 0.1)
         Multiples(resolution=Fraction(1, 10), start=0, size=4)
         """
-        step = checks.resolution(resolution, (np.asarray(lower), np.asarray(upper)), 2**51)
-        if max(step.numerator, step.denominator) >= 2**1000:
-            raise ValueError(f"resolution {resolution} is out of the range of float64.")
+        step = resolution_of(resolution, (np.asarray(lower), np.asarray(upper)))
         ends = [checks.exact(bound) for bound in (lower, upper)]
         if ends[0] is None or ends[1] is None or not ends[0] < ends[1]:
             raise ValueError(
@@ -67,69 +61,80 @@ class Multiples:
             )
         return Multiples(step, start, end - start + 1)
 
-    @property
-    def lower(self) -> float:
-        """The smallest value."""
-        return float(self.start * self.resolution)
-
-    @property
-    def upper(self) -> float:
-        """The largest value."""
-        return float((self.start + self.size - 1) * self.resolution)
-
-    def times(self, factor: int, resolution: Fraction) -> Multiples:
-        """Return the grid between ``factor`` times the bounds, in multiples of ``resolution``."""
-        return Multiples(resolution, factor * self.start, factor * (self.size - 1) + 1)
-
-    def values_of(self, number: Any) -> np.ndarray:
+    def values_of(self, position: Any) -> np.ndarray:
         """Return the values at positions, counted from the lower bound, float64."""
-        return values_of(np.asarray(number) + self.start, self.resolution)
+        multiples = np.asarray(position, np.float64) + self.start
+        return multiples * self.resolution.numerator / self.resolution.denominator
 
-    def numbers_of(self, x: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Round every record to the nearest multiple, on the host.
+    def positions_of(self, x: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Round every record to the nearest multiple.
 
         Each record is mapped by itself, so neighboring datasets stay neighbors. Ties round up, by
         floor(x + 1/2), which every data frame engine computes alike. Records beyond the bounds are
-        clamped; those that :func:`as_reals` reads as NaN get position 0. Returns the positions
+        clamped; those that :func:`as_floats` reads as NaN get position 0. Returns the positions
         counted from the lower bound, int32, and a bool mask of the records that are numbers.
 
         >>> grid = Multiples.between(0, 0.3, 0.1)
-        >>> grid.numbers_of([0.04, 0.07, 0.29, 1e300, float("nan")])[0].tolist()
+        >>> grid.positions_of([0.04, 0.07, 0.29, 1e300, float("nan")])[0].tolist()
         [0, 1, 3, 3, 0]
         """
-        if isinstance(x, np.ndarray) and x.size > _AT_A_TIME:
-            flat, cells, present = x.reshape(-1), np.empty(x.size, np.int32), np.empty(x.size, bool)
-
-            def some(first: int, last: int) -> None:
-                cells[first:last], present[first:last] = self.numbers_of(flat[first:last])
-
-            in_threads(some, ranges(x.size, _AT_A_TIME))
-            return cells.reshape(x.shape), present.reshape(x.shape)
-        end = self.start + self.size - 1
+        records = as_floats(x)
         with np.errstate(invalid="ignore", over="ignore", under="ignore"):
-            if self.resolution == 1 and type(x) is np.ndarray and x.dtype == np.float64:
-                records = np.clip(x, self.start, end)
-            else:
-                records = as_floats(x, math.floor(self.lower) - 1, math.ceil(self.upper) + 1)
-                # The same arithmetic as in dpjax.numerics.multiples.
-                if self.resolution.denominator != 1:
-                    records *= float(self.resolution.denominator)
-                if self.resolution.numerator != 1:
-                    records /= float(self.resolution.numerator)
-                np.clip(records, self.start, end, out=records)
-            present = np.ones(records.shape, bool)
-            if records.size and np.isnan(np.min(records)):
-                present = ~np.isnan(records)
-                records[~present] = self.start
-            records += 0.5
-            if self.start:  # otherwise the integer part is the floor
-                np.floor(records, out=records)
-                records -= float(self.start)
-        return records.astype(np.int32), present
+            # The same arithmetic as in dpjax.numerics.multiples
+            records *= float(self.resolution.denominator)
+            records /= float(self.resolution.numerator)
+            present = ~np.isnan(records)
+            records[~present] = self.start
+            np.clip(records, self.start, self.start + self.size - 1, out=records)
+            return (np.floor(records + 0.5) - self.start).astype(np.int32), present
+
+    def distances(self, first: np.ndarray, length: np.ndarray, center: np.ndarray) -> np.ndarray:
+        """Return the sum of abs(value - center) over each run of adjacent positions."""
+        unit = float(self.resolution)
+        ahead = center / unit - self.start - first  # of the first position of each run
+        near = np.clip(np.floor(ahead) + 1, 0, length)  # how many positions are up to the center
+        rest = length - near
+        far = rest * (near + (rest - 1) / 2 - ahead)
+        distance: np.ndarray = unit * (near * (ahead - (near - 1) / 2) + far)
+        return distance
+
+
+class Points:
+    """Public values, ascending, in an array ``values``."""
+
+    values: Any
+    resolution: ClassVar[None] = None
+
+    @property
+    def size(self) -> int:
+        """The number of values."""
+        return len(self.values)
+
+    def values_of(self, position: Any) -> np.ndarray:
+        """Return the values at positions, float64."""
+        found: np.ndarray = self.values[np.asarray(position)]
+        return found
+
+    def positions_of(self, x: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Return the position of the value nearest to each record, and which are numbers.
+
+        See :meth:`Multiples.positions_of`.
+        """
+        records = as_floats(x)
+        present = ~np.isnan(records)
+        halfway = self.values[:-1] + np.diff(self.values) / 2
+        found = np.searchsorted(halfway, np.where(present, records, -np.inf))
+        return found.astype(np.int32), present
+
+    def distances(self, first: np.ndarray, length: np.ndarray, center: np.ndarray) -> np.ndarray:
+        """Return the sum of abs(value - center) over each run of adjacent positions."""
+        runs = zip(first.tolist(), length.tolist(), center.tolist(), strict=True)
+        each = [np.abs(self.values[start : start + k] - middle).sum() for start, k, middle in runs]
+        return np.array(each, np.float64)
 
 
 @dataclass(frozen=True)
-class Floats:
+class Floats(Points):
     """All numbers of both signs with ``digits`` significant digits, and 0.
 
     This is a grid for data without bounds. A factor of ten near 1 has as many values as one near
@@ -142,16 +147,13 @@ class Floats:
         largest: the largest value is 10^largest.
 
     >>> grid = Floats(digits=1, smallest=-1, largest=1)
-    >>> grid.values_of(np.arange(grid.size))[18:25].tolist()
+    >>> grid.values[18:25].tolist()
     [-0.1, 0.0, 0.1, 0.2, 0.3, 0.4, 0.5]
     """
 
     digits: int = 3
     smallest: int = -30
     largest: int = 30
-
-    start: ClassVar[int] = 0  # as in Multiples
-    resolution: ClassVar[None] = None
 
     def __post_init__(self) -> None:
         """Raise if float64 cannot hold the values, or more than 2^24 are on either side."""
@@ -164,59 +166,31 @@ class Floats:
                 "smaller range of exponents."
             )
 
-    @property
-    def size(self) -> int:
-        """The number of values."""
-        return len(_floats(self))
-
-    def values_of(self, number: Any) -> np.ndarray:
-        """Return the values at positions, counted from the smallest, float64."""
-        return _floats(self)[np.asarray(number)]
-
-    def numbers_of(self, x: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Return the positions of the values nearest to records, and which records are numbers.
-
-        See :meth:`Multiples.numbers_of`.
-        """
-        records, values = as_floats(x), _floats(self)
-        present = ~np.isnan(records)
-        halfway = values[:-1] + (values[1:] - values[:-1]) / 2
-        return np.searchsorted(halfway, np.where(present, records, -np.inf)).astype(
-            np.int32
-        ), present
+    @cached_property
+    def values(self) -> np.ndarray:
+        """All values, ascending."""
+        mantissas = range(10 ** (self.digits - 1), 10**self.digits)
+        exponents = range(self.smallest - self.digits + 1, self.largest - self.digits + 1)
+        positive = [
+            float(f"{mantissa}e{exponent}") for exponent in exponents for mantissa in mantissas
+        ]
+        positive.append(float(f"1e{self.largest}"))
+        return np.array([*(-value for value in reversed(positive)), 0.0, *positive])
 
 
 @dataclass(frozen=True, eq=False)
-class Candidates:
-    """Finitely many values in any order: a position is the index of a candidate.
+class Candidates(Points):
+    """Finitely many public values, ascending."""
 
-    Attributes:
-        labels: float64 ``(k,)``, distinct.
-    """
+    values: np.ndarray
 
-    labels: np.ndarray
 
-    start: ClassVar[int] = 0  # as in Multiples
-    resolution: ClassVar[None] = None
-
-    @property
-    def size(self) -> int:
-        """The number of candidates."""
-        return len(self.labels)
-
-    def values_of(self, number: Any) -> np.ndarray:
-        """Return the candidates with these indices, float64."""
-        return self.labels[np.asarray(number)]
-
-    def numbers_of(self, x: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Return the indices of the candidates that equal the values, and which values equal one.
-
-        The index of a value that equals none is arbitrary.
-        """
-        values = np.asarray(x, np.float64)
-        order = np.argsort(self.labels)
-        indices = order[np.searchsorted(self.labels[order], values).clip(0, self.size - 1)]
-        return indices, self.labels[indices] == values
+def resolution_of(value: checks.Resolution, bounds: Any) -> Fraction:
+    """Return a public resolution as an exact fraction; raise if a float cannot hold the bounds."""
+    step = checks.resolution(value, bounds, 2**51)
+    if max(step.numerator, step.denominator) >= 2**1000:
+        raise ValueError(f"resolution {value} is out of the range of float64.")
+    return step
 
 
 def grid_of(
@@ -267,18 +241,3 @@ def kind_of(value: Any) -> str | None:
         (datetime.timedelta, "Duration"),
     )
     return next((name for kind, name in kinds if isinstance(value, kind)), None)
-
-
-@lru_cache(maxsize=4)
-def _floats(grid: Floats) -> np.ndarray:
-    """Return all values of a grid, ascending."""
-    mantissas = range(10 ** (grid.digits - 1), 10**grid.digits)
-    exponents = range(grid.smallest - grid.digits + 1, grid.largest - grid.digits + 1)
-    positive = [float(f"{mantissa}e{exponent}") for exponent in exponents for mantissa in mantissas]
-    positive.append(float(f"1e{grid.largest}"))
-    return np.array([*(-value for value in reversed(positive)), 0.0, *positive])
-
-
-def values_of(number: Any, resolution: Fraction) -> np.ndarray:
-    """Return multiples of the resolution as float64, rounded once."""
-    return np.asarray(number, np.float64) * resolution.numerator / resolution.denominator
