@@ -41,6 +41,7 @@ from dpjax.checks.static import (
     counted_neighbors,
     exact,
     instance,
+    level,
     one_of,
     resolution,
     shift,

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from dpjax.checks.host import nearest_float
+
 
 def concrete_epsilon(epsilon: float) -> float:
     """Return an epsilon, which must be positive and finite.
@@ -78,11 +80,11 @@ def _number(name: str, value: float, must: str, holds: Callable[[float], bool]) 
     if isinstance(value, (bool, str, list, tuple)):
         raise TypeError(f"{name} must be one number, got {value!r}.")
     try:
-        number = float(value)
+        number = float(nearest_float(value) if isinstance(value, int) else value)
     except TypeError:  # also JAX's error for a traced value
         raise TypeError(
             f"{name} must be one concrete number, not an array or a traced value; got {value!r}."
         ) from None
     if not holds(number):
-        raise ValueError(f"{name} must be {must}, got {value}.")
+        raise ValueError(f"{name} must be {must}, got {number}.")
     return number

@@ -88,7 +88,7 @@ def static_number(name: str, value: Any, least: float, most: float) -> float:
     """
     try:
         number = None if isinstance(value, (bool, str)) else float(value)
-    except (TypeError, ValueError):  # traced values too
+    except (TypeError, ValueError, OverflowError):  # traced values too
         number = None
     if number is None or not least <= number <= most:
         raise ValueError(
@@ -208,3 +208,26 @@ def shift(tau: int) -> int:
     10
     """
     return static_integer("tau", tau, 1, must="an integer from 1 on, chosen without the data")
+
+
+def level(q: Any) -> Fraction:
+    """Return the level of a quantile as a fraction, or raise if it is not static or not in (0, 1).
+
+    Floats are read to 15 digits, so that three times 0.1 is 3/10.
+
+    >>> level(0.1 + 0.2), level("1/3")
+    (Fraction(3, 10), Fraction(1, 3))
+    """
+    if is_jax_array(q):
+        raise TypeError(
+            "a level must be a static number or Fraction, not a JAX array, because ranks are "
+            "computed exactly."
+        )
+    fraction = exact(f"{q:.15g}" if isinstance(q, float) else q)
+    if fraction is None:
+        raise ValueError(
+            f"a level must be a number or a Fraction, got {q!r}: for several levels use quantiles."
+        )
+    if not 0 < fraction < 1:
+        raise ValueError(f"a level must be strictly between 0 and 1, got {q}.")
+    return fraction

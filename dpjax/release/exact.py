@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from decimal import Context, Decimal
 from fractions import Fraction
 
 import numpy as np
@@ -44,6 +45,12 @@ class Bits:
         """Read 64 more bits."""
         self.value = self.value << 64 | int(self._words((1,))[0])
         self.count += 64
+
+    def decimal(self, context: Context) -> Decimal:
+        """Return the uniform as a decimal of the context's digits, after reading enough bits."""
+        while self.count < 4 * context.prec:
+            self.read()
+        return context.divide(Decimal(self.value), Decimal(2**self.count))
 
     def below(self, width: int) -> int:
         """Return the integer floor(width U)."""

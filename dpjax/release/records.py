@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import sys
 from decimal import Decimal
 from numbers import Integral, Real
@@ -12,10 +13,18 @@ import numpy as np
 
 from dpjax import checks
 
+# dtype names of text
+_TEXT = re.compile(r"(large_)?(str|string|utf8|categor|enum|dictionary)", re.IGNORECASE)
+
 
 def as_floats(x: Any) -> np.ndarray:
-    """Return records as a new float64 array; what is not a real number is NaN."""
-    array = as_array(x)
+    """Return records as a new float64 array; what is not a real number is NaN.
+
+    Columns of text or categories are refused by their dtype, which is public.
+    """
+    array, dtype = as_array(x), getattr(x, "dtype", None)
+    if array.dtype.kind == "O" and _TEXT.match(str(dtype)):
+        raise TypeError(f"x must hold numbers, got dtype {dtype}.")
     if array.dtype.kind == "O":
         return np.array([_real(value) for value in array.flat], np.float64).reshape(array.shape)
     if array.dtype.kind not in "fiub":
