@@ -9,10 +9,11 @@ integers, and the rational number a, with 128 binary digits, is at least e^-rate
 
 **Privacy.** Let the costs of neighbors, up to a constant, differ by at most r, and let rate be at
 most epsilon / (2 r): each a^cost changes by a factor of at most a^-r <= e^(epsilon / 2), and so
-does their sum. Permute and flip is invariant to a constant, and P(y) is largest where the cost of y
-is r smaller and all others are r larger; that is a change of y alone by 2 r, and P(y), at most
-proportional to q(y) if the other coins stay, changes by a factor of at most e^epsilon. Both hold
-exactly, since a is not rounded anywhere in this argument.
+does their sum. Permute and flip takes the y with the largest E - log(1/a) cost(y), for independent
+exponential E (Ding et al. 2021). So P(y) decreases in the cost of y, increases in the other costs,
+and does not depend on a constant: at worst, the cost of y alone changes by 2 r, and the probability
+that E exceeds a number changes by a factor of at most a^(-2 r) <= e^epsilon. Both hold exactly, as
+a is one rational number, and none of its powers is rounded.
 
 **The draw of permute and flip.** Let each position arrive at a time t with P(t > s) = e^-s, in
 place of the order of a permutation; the first head wins. A position that has shown no head until t

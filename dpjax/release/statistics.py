@@ -62,6 +62,7 @@ class Statistic:
     mechanisms: ClassVar[tuple[str, ...]] = ()
     ranges: ClassVar[int] = 2  # the bounded range of a draw, in epsilons
     zero_of_nobody: ClassVar[bool] = False  # whether it is 0 where there are no records
+    skips_missing: ClassVar[bool] = False  # under swap too, where they are the lower bound if not
 
     def release(
         self,
@@ -191,7 +192,7 @@ class Statistic:
         positions, present = self.read(x)
         if counts is None:
             *batch, n = positions.shape
-            if neighbors == "swap" and self.mechanisms != _CHOICES:
+            if neighbors == "swap" and not self.skips_missing:
                 present = np.ones_like(present)
             rows = math.prod(batch)
             each = (array.reshape(rows, n) for array in (positions, present))
@@ -216,9 +217,6 @@ class Statistic:
             for array in (positions, np.where(present, number, 0))
         )
         return Counts.of_rows(group, values, number, groups=rows), shape[:-1]
-
-
-_CHOICES = ("permute_and_flip", "exponential")
 
 
 class _OnGrid(Statistic):
@@ -442,6 +440,7 @@ class DistinctCount(_Shifted):
     resolution: ClassVar[int] = 1
     grid: ClassVar[None] = None
     zero_of_nobody: ClassVar[bool] = True
+    skips_missing: ClassVar[bool] = True
 
     def read(self, x: Any) -> tuple[np.ndarray, np.ndarray]:
         """Return codes of the ids; records that are neither integers nor text are missing."""
@@ -481,7 +480,8 @@ class Mode(Statistic):
     candidates: Any
     resolution: Resolution | None = None
 
-    mechanisms: ClassVar[tuple[str, ...]] = _CHOICES
+    mechanisms: ClassVar[tuple[str, ...]] = ("permute_and_flip", "exponential")
+    skips_missing: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Raise for bad public parameters."""
