@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-
 # Larger counts of one value are clamped to this, so that no sum of counts exceeds 64 bits
 MOST = 2**40
 

@@ -106,7 +106,7 @@ class GridDistribution(Distribution):
         raise NotImplementedError
 
     def quantile(self, p: Any) -> np.ndarray:
-        """Return the smallest value with ``cdf(value) >= p``, up to rounding; NaN outside [0, 1]."""
+        """Return the smallest value with ``cdf(value) >= p``, up to rounding; NaN for no p."""
         raise NotImplementedError
 
     def mean_abs_error(self, center: Any) -> np.ndarray:
@@ -187,7 +187,7 @@ class Runs(GridDistribution):
 
     @cached_property
     def _coin(self) -> np.ndarray:
-        """q of each run."""
+        """The probability q of each run."""
         with np.errstate(under="ignore"):
             coin: np.ndarray = np.exp(-float(self.rate) * self.cost)
         return coin
@@ -353,7 +353,7 @@ class Runs(GridDistribution):
         return np.where(position < 0, 0.0, np.minimum(before + inside, 1.0)).reshape(shape)
 
     def quantile(self, p: Any) -> np.ndarray:
-        """Return the smallest value with ``cdf(value) >= p``, up to rounding; NaN outside [0, 1]."""
+        """Return the smallest value with ``cdf(value) >= p``, up to rounding; NaN for no p."""
         numbers, group, shape = self._broadcast(p)
         valid = (numbers >= 0) & (numbers <= 1)
         target = np.rint(np.where(valid, numbers, 0.5) * 2.0**self._bits).astype(np.int64)

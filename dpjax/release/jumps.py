@@ -55,7 +55,7 @@ class Jumps:
 
     @staticmethod
     def at(
-        starts: np.ndarray, first: np.ndarray, low: np.ndarray, high: np.ndarray, far: int
+        far: int, starts: np.ndarray, first: np.ndarray, low: np.ndarray, high: np.ndarray
     ) -> Jumps:
         """Return the jumps from ``low`` to ``high``, where V(s) >= high from s = ``first`` on.
 
@@ -122,7 +122,7 @@ def of_ranks(
     if denominator * int(n.max(initial=0)) >= 2**62:
         passed, n = passed.astype(object), n.astype(object)
     first = (denominator * passed - slope * n - shift) // step + 1
-    return Jumps.at(starts, first, low, high, far)
+    return Jumps.at(far, starts, first, low, high)
 
 
 def of_midpoints(counts: Counts, size: int, far: int, *, step: int) -> Jumps:
@@ -134,8 +134,9 @@ def of_midpoints(counts: Counts, size: int, far: int, *, step: int) -> Jumps:
     passed, n, starts, low, high = _boundaries(counts, size)
     first = -((n - 2 * passed - np.arange(2)[:, None]) // step)
     middle = low + high
-    each = (np.stack(pair, axis=1).ravel() for pair in (first, (2 * low, middle), (middle, 2 * high)))
-    return Jumps.at(2 * starts, *each, far)
+    pairs = first, (2 * low, middle), (middle, 2 * high)
+    each = (np.stack(pair, axis=1).ravel() for pair in pairs)
+    return Jumps.at(far, 2 * starts, *each)
 
 
 def _boundaries(counts: Counts, size: int) -> tuple[np.ndarray, ...]:
@@ -184,4 +185,4 @@ def of_sums(counts: Counts, size: int, far: int, *, tau: int) -> Jumps:
         (high, lowest, np.full(len(n), top)),
     )
     each = (np.insert(inner, ends_of, np.stack(outer, axis=1).ravel()) for inner, *outer in more)
-    return Jumps.at(starts + 2 * np.arange(len(starts)), *each, far)
+    return Jumps.at(far, starts + 2 * np.arange(len(starts)), *each)

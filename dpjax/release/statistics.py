@@ -30,7 +30,7 @@ from dpjax.accounting.ledger import Budget, charge
 from dpjax.checks import Neighbors, Resolution
 from dpjax.release import jumps
 from dpjax.release.counts import Counts, sums_of
-from dpjax.release.distribution import Distribution, Runs
+from dpjax.release.distribution import Runs
 from dpjax.release.exact import exact_epsilon
 from dpjax.release.grid import Candidates, Floats, Multiples, grid_of, resolution_of
 from dpjax.release.jumps import Jumps
@@ -258,7 +258,7 @@ class _OnGrid(Statistic):
 
     def _distribution(
         self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str
-    ) -> Runs:
+    ) -> Any:
         grid = self.values_grid
         found = self.jumps(counts, neighbors, jumps.far_of(epsilon, grid.size))
         value = grid.values_of(self._value(counts, found))
