@@ -33,7 +33,7 @@ from dpjax.release.counts import Counts, running_sums, sums_of
 from dpjax.release.distribution import Runs
 from dpjax.release.grid import Multiples, Points
 
-_FAR = 30.0  # beyond the levels that are looked at, the grid weighs at most e^-30
+_FAR = 20.0  # beyond the levels that are looked at, the grid weighs at most e^-20
 
 
 @dataclass(frozen=True, eq=False)
