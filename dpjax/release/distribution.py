@@ -105,7 +105,7 @@ class GridDistribution(Distribution):
         raise NotImplementedError
 
     def quantile(self, p: Any) -> np.ndarray:
-        """Return the smallest value with ``cdf(value) >= p``, up to rounding; NaN outside [0, 1]."""
+        """Return the least value with ``cdf(value) >= p``, up to rounding; NaN outside [0, 1]."""
         raise NotImplementedError
 
     def mean_abs_error(self, center: Any) -> np.ndarray:
@@ -352,7 +352,7 @@ class Runs(GridDistribution):
         return np.where(position < 0, 0.0, np.minimum(before + inside, 1.0)).reshape(shape)
 
     def quantile(self, p: Any) -> np.ndarray:
-        """Return the smallest value with ``cdf(value) >= p``, up to rounding; NaN outside [0, 1]."""
+        """Return the least value with ``cdf(value) >= p``, up to rounding; NaN outside [0, 1]."""
         numbers, group, shape = self._broadcast(p)
         valid = (numbers >= 0) & (numbers <= 1)
         target = np.rint(np.where(valid, numbers, 0.5) * 2.0**self._bits).astype(np.int64)

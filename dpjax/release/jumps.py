@@ -82,7 +82,7 @@ class Jumps:
         self, epsilon: Fraction, grid: Multiples | Points, value: np.ndarray, mechanism: str
     ) -> Runs:
         """Return the distributions of a draw at this epsilon; ``value`` is the statistic."""
-        steps = 2 if epsilon <= 1 else 4 if epsilon <= 2 else 8
+        steps = steps_of(epsilon)
         at = self._upwards
         own = self.low[at]
         pairs = (self.level, 0), (self.low, own), (self.high, own)
@@ -102,6 +102,11 @@ class Jumps:
         ends = np.append(0, np.cumsum(kept.sum(axis=1)))[starts]
         arrays = first[kept], length[kept].astype(np.int64), cost[kept]
         return Runs(ends, *arrays, epsilon / (2 * steps), grid, value, mechanism)
+
+
+def steps_of(epsilon: Fraction) -> int:
+    """Return r, the number of runs of a change."""
+    return 2 if epsilon <= 1 else 4 if epsilon <= 2 else 8
 
 
 def far_of(epsilon: Fraction, size: int) -> int:
