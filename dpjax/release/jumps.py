@@ -108,6 +108,11 @@ class Jumps:
         return Runs(ends, *arrays, rate=rate, grid=grid, value=value, mechanism=mechanism)
 
 
+def steps_of(epsilon: Fraction) -> int:
+    """Return r, the number of runs of a change."""
+    return 2 if epsilon <= 1 else 4 if epsilon <= 2 else 8
+
+
 def far_of(epsilon: Fraction, size: int) -> int:
     """Return a public number of changes, beyond which no position of a grid is likely."""
     return int(2 * (log(size) + _FAR) / epsilon) + 1
