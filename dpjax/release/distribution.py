@@ -260,11 +260,14 @@ class Runs(GridDistribution):
             accepted = np.ones(len(run), bool)
             if self.mechanism == "permute_and_flip":
                 clock[waiting] -= np.log((given[2] + 0.5) * 2.0**-64) / self._total[group[waiting]]
-                coin = self._coin[run]
+                coin, uniform = self._coin[run], given[3] * 2.0**-64
                 with np.errstate(over="ignore", invalid="ignore"):
-                    odds = given[3] * 2.0**-64 * (coin + (1 - coin) * np.exp(clock[waiting]))
+                    late = np.exp(clock[waiting])
+                    odds = uniform * (coin + (1 - coin) * late)
+                    # Unknown are: 2^-64 of the uniform, 2^-44 of the clock and of 1 - coin
+                    room = margin * len(history) * (1 + (uniform + 2.0**-24) * late)
+                    sure &= (np.abs(odds - 1) > room) & (given[2] > 2**44)
                 accepted = odds < 1
-                sure &= (np.abs(odds - 1) > margin) & (given[2] > 2**20)
             sure &= margin < 1
             found[waiting] = self.first[run] + place
             for lane in waiting[~sure]:
@@ -324,16 +327,17 @@ class Runs(GridDistribution):
             target = context.multiply(reals[0], sums[-1])
             run = bisect_right(sums, target) - 1
             room = context.multiply(margin, sums[-1])
-            if target - sums[run] < room or sums[run + 1] - target < room:
+            below = context.subtract(target, sums[run])
+            if below < room or context.subtract(sums[run + 1], target) < room:
                 return None
             if self.mechanism == "permute_and_flip":
-                if reals[2] < margin:
+                if min(reals[2:]) < margin:
                     return None
                 waited = context.divide(context.ln(reals[2]), sums[-1])
                 clock = context.subtract(clock, waited)
                 rest = context.multiply(context.subtract(one, coins[run]), context.exp(clock))
                 odds = context.multiply(reals[3], context.add(coins[run], rest))
-                if abs(odds - one) < margin:
+                if context.abs(context.subtract(odds, one)) < margin:
                     return None
                 if odds > one:
                     continue
