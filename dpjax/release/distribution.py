@@ -375,14 +375,15 @@ class Runs(GridDistribution):
 
     def mean_abs_error(self, center: Any) -> np.ndarray:
         """Return E|Y - center|, the mean absolute error of a draw."""
-        numbers, _, shape = self._broadcast(center)
+        numbers, group, shape = self._broadcast(center)
         density = self.shares / self.length
         used = np.flatnonzero(density > 0)
-        found = np.zeros((numbers.size // max(self.groups, 1), self.groups))
-        for error, row in zip(found, numbers.reshape(found.shape), strict=True):
-            runs = self.first[used], self.length[used], row[self._group[used]]
+        found = np.zeros(numbers.size)
+        # Every group has as many numbers
+        for some in np.argsort(group, kind="stable").reshape(max(self.groups, 1), -1).T:
+            runs = self.first[used], self.length[used], numbers[some][self._group[used]]
             weighted = density[used] * self.grid.distances(*runs)
-            error += np.bincount(self._group[used], weighted, self.groups)
+            found[some] = np.bincount(self._group[used], weighted, self.groups)
         return found.reshape(shape)
 
     def values_of(self, positions: np.ndarray) -> np.ndarray:
@@ -397,8 +398,9 @@ class Runs(GridDistribution):
         """Return numbers that broadcast against the batch, flat; their groups; and their shape."""
         array = np.asarray(given, np.float64)
         shape = np.broadcast_shapes(array.shape, self.value.shape)
-        numbers = np.broadcast_to(array, shape).ravel()
-        return numbers, np.arange(numbers.size) % max(self.groups, 1), shape
+        own = np.arange(self.groups).reshape(self.value.shape)
+        numbers, group = (np.broadcast_to(given, shape).ravel() for given in (array, own))
+        return numbers, group, shape
 
     def _nearest(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the positions nearest to numbers, and whether these are on the grid."""
