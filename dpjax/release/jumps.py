@@ -83,8 +83,8 @@ class Jumps:
         self, epsilon: Fraction, grid: Multiples | Points, value: np.ndarray, mechanism: str
     ) -> Runs:
         """Return the distributions of a draw at this epsilon; ``value`` is the statistic."""
-        halvings = 1 if epsilon <= 1 else 2 if epsilon <= 2 else 3
-        steps = 2**halvings
+        steps = steps_of(epsilon)
+        halvings = steps.bit_length() - 1
         at = self._upwards
         own = self.low[at]
         pairs = (self.level, 0), (self.low, own), (self.high, own)
