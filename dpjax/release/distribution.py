@@ -51,6 +51,7 @@ MARGIN = 2.0**-40
 _BITS = 128  # of the base of all weights
 _NODES, _PARTS = np.polynomial.legendre.leggauss(16)
 _BEFORE_ONE = 1 - 2.0**-53
+_LANES = 2**20  # draws that are made together
 # The integrand is below e^-x at x / L
 _PANELS = np.array([0.0, 4.0, 40.0])
 
@@ -240,6 +241,11 @@ class Runs(GridDistribution):
         self, draws: int, words: Words = system_words, margin: float = MARGIN
     ) -> np.ndarray:
         """Draw positions exactly, int64 ``(draws, groups)``; with margin 1, floats decide none."""
+        most = max(_LANES // max(self.groups, 1), 1)
+        chunks = (min(most, draws - done) for done in range(0, max(draws, 1), most))
+        return np.concatenate([self._positions(chunk, words, margin) for chunk in chunks])
+
+    def _positions(self, draws: int, words: Words, margin: float) -> np.ndarray:
         lanes = draws * self.groups
         found = np.zeros(lanes, np.int64)
         group = np.tile(np.arange(self.groups), draws)

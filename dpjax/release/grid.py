@@ -81,12 +81,17 @@ class Multiples:
         records = as_floats(x)
         with np.errstate(invalid="ignore", over="ignore", under="ignore"):
             # The same arithmetic as in dpjax.numerics.multiples
-            records *= float(self.resolution.denominator)
-            records /= float(self.resolution.numerator)
+            if self.resolution.denominator != 1:
+                records *= float(self.resolution.denominator)
+            if self.resolution.numerator != 1:
+                records /= float(self.resolution.numerator)
             present = ~np.isnan(records)
             records[~present] = self.start
             np.clip(records, self.start, self.start + self.size - 1, out=records)
-            return (np.floor(records + 0.5) - self.start).astype(np.int32), present
+            records += 0.5
+            np.floor(records, out=records)
+            records -= self.start
+            return records.astype(np.int32), present
 
     def distances(self, first: np.ndarray, length: np.ndarray, center: np.ndarray) -> np.ndarray:
         """Return the sum of abs(value - center) over each run of adjacent positions."""

@@ -25,6 +25,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from math import log
+from typing import NamedTuple
 
 import numpy as np
 
@@ -32,7 +33,7 @@ from dpjax.release.counts import Counts, running_sums, sums_of
 from dpjax.release.distribution import Runs
 from dpjax.release.grid import Multiples, Points
 
-_FAR = 30.0  # beyond the levels that are looked at, the grid weighs at most e^-30
+_FAR = 20.0  # beyond the levels that are looked at, the grid weighs at most e^-20
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,22 +88,24 @@ class Jumps:
         at = self._upwards
         own = self.low[at]
         pairs = (self.level, 0), (self.low, own), (self.high, own)
-        level, low, high = (np.insert(array, at, inner)[:, None] for array, inner in pairs)
+        level, low, high = (np.insert(array, at, inner) for array, inner in pairs)
         starts = self.starts + np.arange(len(self.starts))
-        group = np.repeat(np.arange(len(at)), np.diff(starts))
         height, changes = high - low, np.abs(level)
         moves = np.where(height > 0, changes, np.iinfo(np.int64).max)
-        depth = np.minimum.reduceat(moves[:, 0], starts[:-1]) if len(at) else moves[:0, 0]
-        # The r parts of a jump; downwards, the outer ones come first
-        part = np.where(level < 0, np.arange(steps, 0, -1), np.arange(1, steps + 1))
+        depth = np.minimum.reduceat(moves, starts[:-1]) if len(at) else moves
+        base = steps * (changes + np.repeat(depth, np.diff(starts)) - 2)
+        # The r parts of a jump, with the lower positions first: downwards, these cost most
+        parts = np.arange(1, steps + 1)[:, None]
+        part = np.where(level < 0, steps + 1 - parts, parts)
         through, before = height * part >> halvings, height * (part - 1) >> halvings
         first = np.where(level < 0, high - through, low + before + (level > 0))
-        length = np.where(level == 0, part == 1, through - before)
-        cost = np.where(level == 0, 0, steps * (changes + depth[group][:, None] - 2) + part)
-        kept = length > 0
+        length = np.where(level == 0, parts == 1, through - before)
+        cost = np.where(level == 0, 0, base + part)
+        kept = length.T > 0
         ends = np.append(0, np.cumsum(kept.sum(axis=1)))[starts]
-        arrays = first[kept], length[kept].astype(np.int64), cost[kept]
-        return Runs(ends, *arrays, epsilon / (2 * steps), grid, value, mechanism)
+        arrays = (array.T[kept] for array in (first, length, cost))
+        rate = epsilon / (2 * steps)
+        return Runs(ends, *arrays, rate=rate, grid=grid, value=value, mechanism=mechanism)
 
 
 def far_of(epsilon: Fraction, size: int) -> int:
@@ -110,18 +113,29 @@ def far_of(epsilon: Fraction, size: int) -> int:
     return int(2 * (log(size) + _FAR) / epsilon) + 1
 
 
-def of_ranks(
-    counts: Counts, size: int, far: int, *, slope: int, shift: int, step: int, denominator: int
-) -> Jumps:
-    """Return the jumps where V(s) is the record of rank ceil((slope n + shift + step s) / d).
+class Ranks(NamedTuple):
+    """The rank after s changes, ceil((slope n + shift + step s) / denominator)."""
+
+    slope: int
+    shift: int
+    step: int
+    denominator: int
+
+    def after(self, n: int, changes: int) -> int:
+        """Return the rank among n records after some changes."""
+        return -(-(self.slope * n + self.shift + self.step * changes) // self.denominator)
+
+
+def of_ranks(counts: Counts, size: int, far: int, ranks: Ranks) -> Jumps:
+    """Return the jumps where V(s) is the record of the rank after s changes.
 
     V is 0 below rank 1, and the end of the grid above rank n. It passes a value as soon as the
     rank exceeds C, the number of records up to that value.
     """
     passed, n, starts, low, high = _boundaries(counts, size)
-    if denominator * int(n.max(initial=0)) >= 2**62:
+    if ranks.denominator * int(n.max(initial=0)) >= 2**62:
         passed, n = passed.astype(object), n.astype(object)
-    first = (denominator * passed - slope * n - shift) // step + 1
+    first = (ranks.denominator * passed - ranks.slope * n - ranks.shift) // ranks.step + 1
     return Jumps.at(far, starts, first, low, high)
 
 

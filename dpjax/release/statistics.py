@@ -33,7 +33,7 @@ from dpjax.release.counts import Counts, sums_of
 from dpjax.release.distribution import Runs
 from dpjax.release.exact import exact_epsilon
 from dpjax.release.grid import Candidates, Floats, Multiples, grid_of, resolution_of
-from dpjax.release.jumps import Jumps
+from dpjax.release.jumps import Jumps, Ranks
 from dpjax.release.noise import DiscreteLaplace
 from dpjax.release.records import as_floats, codes_of, increasing
 from dpjax.release.result import Release, cost_of
@@ -100,8 +100,8 @@ class Statistic:
             from independent fair bits. Public: all parameters, the shape of ``x``, and its dtype.
             Not covered are the time that a draw takes, memory, and parameters chosen from the data.
         """
-        known, batch = self._count(x, neighbors, counts)
         cost, name = exact_epsilon(epsilon), self._checked(neighbors, mechanism)
+        known, batch = self._count(x, cost, neighbors, counts)
         number = checks.static_integer("draws", draws, 1, 2**40)
         guarantee = self.cost(cost, number, neighbors, name)
         parts = self._parts(known, cost, neighbors, name)
@@ -129,8 +129,8 @@ class Statistic:
             ``interval(level)`` and ``sample(seed, shape)``; for one value of a row also with
             ``pmf``, ``cdf``, ``quantile`` and ``plot``.
         """
-        known, batch = self._count(x, neighbors, counts)
         cost, name = exact_epsilon(epsilon), self._checked(neighbors, mechanism)
+        known, batch = self._count(x, cost, neighbors, counts)
         return self._distribution(known, cost, neighbors, name).reshaped(batch)
 
     def cost(
@@ -185,7 +185,13 @@ class Statistic:
             return self.mechanisms[0] if self.mechanisms else ""
         return checks.one_of("mechanism", mechanism, self.mechanisms)
 
-    def _count(self, x: Any, neighbors: str, counts: Any) -> tuple[Counts, tuple[int, ...]]:
+    def _near(self, n: int, epsilon: Fraction, neighbors: str) -> tuple[int, int] | None:
+        """Return the first and the last rank that matter among n records; None for all."""
+        return None
+
+    def _count(
+        self, x: Any, epsilon: Fraction, neighbors: str, counts: Any
+    ) -> tuple[Counts, tuple[int, ...]]:
         """Return the counts of every row, and the batch shape."""
         if isinstance(x, Counts):
             return x, (x.groups,)
@@ -196,7 +202,8 @@ class Statistic:
                 present = np.ones_like(present)
             rows = math.prod(batch)
             each = (array.reshape(rows, n) for array in (positions, present))
-            return Counts.of_records(*each), tuple(batch)
+            near = self._near(n, epsilon, neighbors)
+            return Counts.of_records(*each, near), tuple(batch)
         number = np.asarray(counts)
         if neighbors == "swap" or number.dtype.kind not in "iu":
             raise ValueError(
@@ -248,9 +255,18 @@ class _OnGrid(Statistic):
         """The grid of the released values."""
         return self.records_grid
 
+    def ranks(self, neighbors: str) -> Ranks | None:
+        """Return the rank that the statistic reads; None if it is not one record."""
+        return None
+
     def jumps(self, counts: Counts, neighbors: str, far: int) -> Jumps:
         """Return where the statistic of each group jumps within ``far`` changes."""
-        raise NotImplementedError
+        ranks: Any = self.ranks(neighbors)
+        return jumps.of_ranks(counts, self.records_grid.size, far, ranks)
+
+    def _near(self, n: int, epsilon: Fraction, neighbors: str) -> tuple[int, int] | None:
+        ranks, far = self.ranks(neighbors), jumps.far_of(epsilon, self.values_grid.size) + 2
+        return None if ranks is None else (ranks.after(n, -far), ranks.after(n, far))
 
     def _value(self, counts: Counts, found: Jumps) -> np.ndarray:
         """Return the position of the statistic itself."""
@@ -298,12 +314,10 @@ class Quantile(_OnGrid):
         """The level as a fraction."""
         return checks.level(self.q)
 
-    def jumps(self, counts: Counts, neighbors: str, far: int) -> Jumps:
-        """Return where the statistic of each group jumps within ``far`` changes."""
+    def ranks(self, neighbors: str) -> Ranks:
+        """Return the rank that the statistic reads."""
         u, v = self.level.numerator, self.level.denominator
-        step = v if neighbors == "swap" else max(u, v - u)
-        how = {"slope": u, "shift": 0, "step": step, "denominator": v}
-        return jumps.of_ranks(counts, self.records_grid.size, far, **how)
+        return Ranks(u, 0, v if neighbors == "swap" else max(u, v - u), v)
 
 
 @dataclass(frozen=True)
@@ -328,6 +342,10 @@ class Median(Quantile):
         if self.definition == "linear" and self.grid is not None:
             raise ValueError("a midpoint of floats is not a float of the grid: use 'lower'.")
         super().__post_init__()
+
+    def ranks(self, neighbors: str) -> Any:
+        """Return the rank that the statistic reads; None if it is not one record."""
+        return super().ranks(neighbors) if self.definition == "lower" else None
 
     @property
     def values_grid(self) -> Multiples | Floats:
@@ -377,10 +395,13 @@ class Maximum(_Shifted):
     resolution: Resolution | None = None
     grid: Floats | None = None
 
-    def jumps(self, counts: Counts, neighbors: str, far: int) -> Jumps:
-        """Return where the statistic of each group jumps within ``far`` changes."""
-        how = {"slope": 1, "shift": -self.tau, "step": 1, "denominator": 1}
-        return jumps.of_ranks(counts, self.records_grid.size, far, **how)
+    def ranks(self, neighbors: str) -> Ranks:
+        """Return the rank that the statistic reads."""
+        return Ranks(1, -self.tau, 1, 1)
+
+    def _near(self, n: int, epsilon: Fraction, neighbors: str) -> tuple[int, int]:
+        found: Any = super()._near(n, epsilon, neighbors)
+        return found[0], n
 
     def _value(self, counts: Counts, found: Jumps) -> np.ndarray:
         last = np.append(0, counts.values)[counts.starts[1:]]
@@ -456,8 +477,7 @@ class DistinctCount(_Shifted):
         number = np.arange(len(order)) - counts.starts[:-1][counts.group] + 1
         size = self.records_grid.size
         frequent = Counts(counts.starts, np.minimum(number, size - 1), counts.counts[order])
-        how = {"slope": 1, "shift": -self.tau, "step": 1, "denominator": 1}
-        return jumps.of_ranks(frequent, size, far, **how)
+        return jumps.of_ranks(frequent, size, far, Ranks(1, -self.tau, 1, 1))
 
     def _value(self, counts: Counts, found: Jumps) -> np.ndarray:
         return np.minimum(np.diff(counts.starts), self.records_grid.size - 1)
