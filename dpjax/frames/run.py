@@ -256,7 +256,7 @@ def _asked(columns: Columns, options: Options) -> list[_Asked]:
             raise TypeError(f"column {name!r} needs a statistic, or a list, {example}, got {each!r}.")
         how: Any = {"epsilon": options.epsilon, "neighbors": options.neighbors}
         how["mechanism"] = options.mechanism if each.mechanisms or not choice else None
-        several: Any = getattr(each, "levels", ())
+        several: Any = getattr(each, "levels", None)
         # This checks all public parameters
         nothing = each.distribution(_NOBODY, **how).value
         if nothing.shape[1:] != np.shape(several):
