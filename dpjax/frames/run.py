@@ -253,7 +253,9 @@ def _asked(columns: Columns, options: Options) -> list[_Asked]:
     asked, choice = [], any(getattr(each, "mechanisms", ()) for _, each in given)
     for name, each in given:
         if not isinstance(each, Statistic):
-            raise TypeError(f"column {name!r} needs a statistic, or a list, {example}, got {each!r}.")
+            raise TypeError(
+                f"column {name!r} needs a statistic, or a list, {example}, got {each!r}."
+            )
         how: Any = {"epsilon": options.epsilon, "neighbors": options.neighbors}
         how["mechanism"] = options.mechanism if each.mechanisms or not choice else None
         several: Any = getattr(each, "levels", None)

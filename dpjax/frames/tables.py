@@ -384,7 +384,9 @@ def results(
         index = tuple(place.swapaxes(0, 1).ravel() for place in np.indices(shape))
         draw, group, level = index
         own = {
-            name: _in_kind(np.broadcast_to(np.atleast_3d(array), shape)[index], name, each.statistic)
+            name: _in_kind(
+                np.broadcast_to(np.atleast_3d(array), shape)[index], name, each.statistic
+            )
             for name, array in arrays.items()
         }
         parts.append(
