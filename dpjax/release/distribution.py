@@ -135,7 +135,7 @@ class GridDistribution(Distribution):
         low, high = (end.ravel()[:10] for end in self.interval(0.998))
         several = self.value.size > 1
         for row in range(len(low)):
-            at = self._between(low[row], high[row])
+            at = self._between(row, low[row], high[row])
             values = at.reshape(-1, *(1 for _ in self.value.shape))
             shares = self.pmf(values).reshape(len(at), -1)[:, row]
             label = str(np.unravel_index(row, self.value.shape)) if several else None
@@ -147,8 +147,8 @@ class GridDistribution(Distribution):
         axes.set(xlabel="released value", ylabel="probability", ylim=(0, None))
         return axes
 
-    def _between(self, low: float, high: float) -> np.ndarray:
-        """Return values of the grid, ascending, all of them or about 400."""
+    def _between(self, row: int, low: float, high: float) -> np.ndarray:
+        """Return values of the grid of a row, ascending, all of them or about 400."""
         raise NotImplementedError
 
 
@@ -385,7 +385,7 @@ class Runs(GridDistribution):
         """Return drawn positions as values, float64 of shape ``(draws,)`` and the batch shape."""
         return self.grid.values_of(positions).reshape(-1, *self.value.shape)
 
-    def _between(self, low: float, high: float) -> np.ndarray:
+    def _between(self, row: int, low: float, high: float) -> np.ndarray:
         first, last = self.grid.positions_of([low, high])[0].tolist()
         return self.grid.values_of(np.arange(first, last + 1, max((last - first) // 400, 1)))
 

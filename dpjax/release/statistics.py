@@ -39,6 +39,7 @@ from dpjax.release.records import as_floats, codes_of, increasing
 from dpjax.release.result import Release, cost_of
 
 Mechanism = Literal["permute_and_flip", "piecewise_laplace"]
+_LARGEST = 2**62  # larger sums are clamped to this, in units of the resolution
 _COUNTED = 2**53  # float64 holds all integers up to this
 _ENTRIES = 2**17  # entries of counts of the groups that are drawn together
 
@@ -587,13 +588,16 @@ class Sum(_OnGrid):
         grid: Any = self.records_grid
         ends = abs(grid.start), abs(grid.start + grid.size - 1)
         most = grid.size - 1 if neighbors == "swap" else max(ends)
-        sums = sums_of((counts.values + grid.start) * counts.counts, counts.starts)
-        return DiscreteLaplace(sums, epsilon / most, self._unit(counts))
+        multiples = counts.values + grid.start
+        if max(ends) * counts.counts.sum(dtype=np.float64) >= _LARGEST:
+            multiples = multiples.astype(object)  # Python's integers do not overflow
+        sums = np.clip(sums_of(multiples * counts.counts, counts.starts), -_LARGEST, _LARGEST)
+        rate, numbers = epsilon / most, sums.astype(np.int64)
+        return DiscreteLaplace(numbers, rate, grid.resolution, self._divisor(counts))
 
-    def _unit(self, counts: Counts) -> np.ndarray:
-        """Return the value of 1 in the sum of each group."""
-        grid: Any = self.records_grid
-        return np.full(counts.groups, float(grid.resolution))
+    def _divisor(self, counts: Counts) -> np.ndarray:
+        """Return what the sum of each group is divided by."""
+        return np.ones(counts.groups)
 
 
 @dataclass(frozen=True)
@@ -606,10 +610,10 @@ class Mean(Sum):
     relations: ClassVar[tuple[str, ...]] = ("swap",)
     zero_of_nobody: ClassVar[bool] = False
 
-    def _unit(self, counts: Counts) -> np.ndarray:
+    def _divisor(self, counts: Counts) -> np.ndarray:
         if np.any(counts.totals == 0):
             raise ValueError("a mean needs at least one record.")
-        return super()._unit(counts) / counts.totals
+        return counts.totals
 
 
 @dataclass(frozen=True)
@@ -627,8 +631,7 @@ class Count(Statistic):
     def _distribution(
         self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str
     ) -> DiscreteLaplace:
-        numbers = self._numbers(counts)
-        return DiscreteLaplace(numbers, epsilon, np.ones(numbers.shape))
+        return DiscreteLaplace(self._numbers(counts), epsilon)
 
     def _numbers(self, counts: Counts) -> np.ndarray:
         return counts.totals
