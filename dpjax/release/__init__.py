@@ -63,8 +63,8 @@ public (``SELECT region, age, count(*) ... GROUP BY region, age``):
 **What the guarantee does not cover**: the time that a draw takes, memory, and parameters that are
 chosen from the data.
 
-**Speed.** A group takes the time of its different values, not of its records: one value from each of
-1000 groups on 121 values takes some milliseconds.
+**Speed.** A group takes the time of its different values, not of its records: one value from
+each of 1000 groups on 121 values takes some milliseconds.
 """
 
 from __future__ import annotations
