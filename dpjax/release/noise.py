@@ -119,7 +119,7 @@ class DiscreteLaplace(GridDistribution):
         return np.where(noise < 0, tail, 1 - tail)
 
     def quantile(self, p: Any) -> np.ndarray:
-        """Return the smallest value with ``cdf(value) >= p``, up to rounding; NaN outside [0, 1]."""
+        """Return the least value with ``cdf(value) >= p``, up to rounding; NaN outside [0, 1]."""
         rate = float(self.rate)
         with np.errstate(divide="ignore", invalid="ignore"):
             away = -np.log(np.minimum(p, np.subtract(1, p)) * (1 + np.exp(-rate))) / rate

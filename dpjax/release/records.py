@@ -51,7 +51,23 @@ def codes_of(ids: Any) -> tuple[np.ndarray, np.ndarray]:
     return np.maximum(found, 0), found >= 0
 
 
-def as_array(x: Any) -> np.ndarray:
+def as_counts(counts: Any) -> np.ndarray:
+    """Return numbers of records as an array; objects that are no integers count as 0.
+
+    Raises:
+        TypeError: the dtype is not that of integers; and as :func:`as_array`.
+    """
+    array = as_array(counts, "counts")
+    if array.dtype.kind == "O":
+        known = (value if _is_integer(value) else 0 for value in map(_scalar, array.flat))
+        clamped = (min(max(int(value), 0), 2**62) for value in known)
+        return np.fromiter(clamped, np.int64, array.size).reshape(array.shape)
+    if array.dtype.kind not in "iu":
+        raise TypeError(f"counts must be integers, got dtype {array.dtype}.")
+    return array
+
+
+def as_array(x: Any, name: str = "x") -> np.ndarray:
     """Return records as a NumPy array with an axis of individuals.
 
     Lists become arrays of objects, since the dtype that NumPy infers depends on all records at
@@ -63,17 +79,19 @@ def as_array(x: Any) -> np.ndarray:
             frames, masked arrays and columns of text or categories, by their type.
         ValueError: for rows of different lengths, or without an axis.
     """
-    checks.refuse_frame("x", x)
+    checks.refuse_frame(name, x)
     if checks.is_tracing(x):
         raise TypeError(
             "a release cannot run inside jit, vmap or grad: it would not draw new values at each "
             "call."
         )
     if isinstance(x, getattr(sys.modules.get("numpy.ma"), "MaskedArray", ())):
-        raise TypeError("x must not be a masked array, whose mask would be lost: fill it with NaN.")
+        raise TypeError(f"{name} must not be a masked array, whose mask would be lost: fill it.")
     array = _of_rows(x) if isinstance(x, (list, tuple)) else np.asarray(x)
     if array.ndim == 0:
-        raise ValueError("x must have an axis of individuals, the last one; got a single value.")
+        raise ValueError(
+            f"{name} must have an axis of individuals, the last one; got a single value."
+        )
     if array.dtype.kind == "V" and array.dtype.names is None:  # of ml_dtypes
         wider = np.float32 if "float" in array.dtype.name else np.int32
         return array.astype(wider)
@@ -140,7 +158,10 @@ def increasing(name: str, given: Any, least: int) -> np.ndarray:
     Raises:
         ValueError: if they are fewer than ``least``, or not finite and increasing.
     """
-    numbers = np.array(given, np.float64)
+    try:
+        numbers = np.array(given, np.float64)
+    except (TypeError, ValueError, OverflowError):
+        numbers = np.zeros(())
     if (
         numbers.ndim != 1
         or numbers.size < least

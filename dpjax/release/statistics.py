@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, Literal
@@ -35,7 +35,7 @@ from dpjax.release.exact import exact_epsilon
 from dpjax.release.grid import Candidates, Floats, Multiples, grid_of, resolution_of
 from dpjax.release.jumps import Jumps, Ranks
 from dpjax.release.noise import DiscreteLaplace
-from dpjax.release.records import as_floats, codes_of, increasing
+from dpjax.release.records import as_counts, as_floats, codes_of, increasing
 from dpjax.release.result import Release, cost_of
 
 Mechanism = Literal["permute_and_flip", "piecewise_laplace"]
@@ -144,6 +144,8 @@ class Statistic:
         mechanism: str | None = None,
     ) -> Guarantee:
         """Return the guarantee of all draws from one row together."""
+        checks.static_integer("draws", draws, 1, 2**40)
+        self._checked(neighbors, mechanism or None)
         ranges = 1 if mechanism in ("piecewise_laplace", "exponential") else self.ranges
         return cost_of(exact_epsilon(epsilon), draws, neighbors, ranges)
 
@@ -207,11 +209,11 @@ class Statistic:
             each = (array.reshape(rows, n) for array in (positions, present))
             near = self._near(n, epsilon, neighbors)
             return Counts.of_records(*each, near), tuple(batch)
-        number = np.asarray(counts)
-        if neighbors == "swap" or number.dtype.kind not in "iu":
+        number = as_counts(counts)
+        if neighbors == "swap":
             raise ValueError(
-                "counts must be an array of integers, under add_remove neighbors: under swap, x "
-                "has the public number of records."
+                "counts must be None under swap neighbors, where x has the public number of "
+                "records."
             )
         try:
             shape = np.broadcast_shapes(positions.shape, number.shape)
@@ -508,8 +510,8 @@ class Mode(Statistic):
 
     def __post_init__(self) -> None:
         """Raise for bad public parameters."""
-        object.__setattr__(self, "candidates", tuple(self.candidates))
         labels = increasing("candidates", self.candidates, 1)
+        object.__setattr__(self, "candidates", tuple(self.candidates))
         if self.resolution is not None:
             resolution_of(self.resolution, (labels,))
 
@@ -531,6 +533,9 @@ class Mode(Statistic):
         own = [float(label / step - grid.start) for label in exact]
         found, equal = equal_to(positions.astype(np.float64), np.array(own))
         return found, equal & present
+
+    def _work(self, counts: Counts, epsilon: Fraction) -> np.ndarray:
+        return np.full(counts.groups, len(self.candidates))
 
     def _distribution(
         self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str
@@ -659,11 +664,9 @@ class Histogram(Count):
         """Raise for bad public parameters."""
         if (self.edges is None) == (self.candidates is None):
             raise ValueError("a histogram needs exactly one of edges and candidates.")
-        for field in fields(self):
-            given = getattr(self, field.name)
-            object.__setattr__(self, field.name, None if given is None else tuple(given))
-        increasing("edges", self.edges or (0, 1), 2)
-        increasing("candidates", self.candidates or (0,), 1)
+        name, least = ("edges", 2) if self.candidates is None else ("candidates", 1)
+        increasing(name, getattr(self, name), least)
+        object.__setattr__(self, name, tuple(getattr(self, name)))
 
     @property
     def bins(self) -> int:
