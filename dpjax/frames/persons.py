@@ -24,7 +24,7 @@ from typing import Literal
 
 import numpy as np
 
-from dpjax.release import Count, DistinctCount, Statistic
+from dpjax.release import DistinctCount, Statistic
 from dpjax.release.grid import Multiples, kind_of
 
 PerUnit = Literal["mean", "sum", "min", "max", "count"]
@@ -37,7 +37,7 @@ def rule_of(statistic: Statistic, per_unit: PerUnit | None) -> PerUnit:
     Raises:
         ValueError: if that is undefined.
     """
-    if isinstance(statistic, Count):  # counts persons, whatever their values are
+    if not hasattr(statistic, "records_grid"):  # counts persons, whatever their values are
         return "max"
     grid, name = grid_of_records(statistic), type(statistic).__name__
     if grid is None and per_unit not in ("min", "max"):
@@ -103,7 +103,7 @@ def finished(total: np.ndarray, rows: np.ndarray, grid: Multiples, rule: PerUnit
         rule: ``"mean"``, ``"sum"`` or ``"count"``.
     """
     if rule == "count":
-        return grid.numbers_of(rows)[0].astype(np.int64)
+        return grid.positions_of(rows)[0].astype(np.int64)
     number, first = (rows, 0) if rule == "mean" else (1, grid.start)
     nearest = np.floor(total / (number * _scale(grid, rule)) + 0.5) - first
     return np.clip(nearest, 0, grid.size - 1).astype(np.int64)

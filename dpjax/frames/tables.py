@@ -21,7 +21,7 @@ import pyarrow  # type: ignore[import-untyped]  # noqa: F401  # Polars reads oth
 
 from dpjax.frames.persons import finished, grid_of_records, rounded, rule_of
 from dpjax.frames.result import ORDER
-from dpjax.release import Count, Counts, DistinctCount, Mode, Statistic
+from dpjax.release import Count, Counts, DistinctCount, Statistic
 from dpjax.release.grid import kind_of
 
 if TYPE_CHECKING:
@@ -107,12 +107,13 @@ class Table:
         found: np.ndarray = sizes["size"].to_numpy().astype(np.int64)
         return found
 
-    def counts(self, name: Any, statistic: Statistic, neighbors: str) -> tuple[Counts, np.ndarray]:
+    def counts(self, name: Any, statistic: Statistic) -> tuple[Counts, np.ndarray]:
         """Return how many records of each group have each position.
 
         The second result is how many rows of each group have no value, int64 ``(groups,)``.
         """
         rows, persons = self._in_groups(), self.options.unit is not None
+        swap = self.options.neighbors == "swap"
         values = rows[self._values[name]]
         read: Callable[..., Any] = statistic.read
         if persons:
@@ -121,12 +122,11 @@ class Table:
                 read = partial(rounded, grid=grid, rule=rule)
         position, present = _read(values, statistic, read)
         group, times = rows["group"].to_numpy().astype(np.int64), rows["times"].to_numpy()
-        missing = np.zeros(len(self.labels), np.int64)
-        np.add.at(missing, group[~present], times[~present])
+        missing = np.bincount(group, np.where(present, 0, times), len(self.labels))
         if persons:
             there, value = pl.Series(present), pl.Series(position)
             rows = rows.select("who", "group", "times", value=value, there=there)
-            rows = rows.filter("there") if neighbors == "add_remove" else rows
+            rows = rows if swap else rows.filter("there")
             each, number = (pl.col(name).filter("there") for name in ("value", "times"))
             together = getattr(each, rule)() if rule in ("min", "max") else (each * number).sum()
             rows = rows.group_by("who", "group").agg(together, number.sum().alias("rows"))
@@ -136,11 +136,11 @@ class Table:
             if grid is not None and rule not in ("min", "max"):
                 position = finished(position, np.maximum(size, 1), grid, rule)
             times = np.ones_like(group)
-        if neighbors == "swap" and not isinstance(statistic, Mode | DistinctCount):
+        if swap and not statistic.skips_missing:
             position = np.where(present, position, 0)
         else:
             group = np.where(present, group, -1)
-        groups = len(self.labels)
+        groups, missing = len(self.labels), missing.astype(np.int64)
         if (times == 1).all():  # one sort of integers
             return Counts.of_groups(group, position, groups), missing
         return Counts.of_rows(group, position, times, groups=groups), missing
@@ -373,18 +373,20 @@ def results(
     Args:
         table: the table, whose groups are known.
         asked: the statistics of the columns.
-        found: for each, arrays that broadcast to ``(draws, groups, levels)``, in microseconds for
-            times.
+        found: for each, arrays ``(groups,)``, or ``(draws, groups[, levels])`` where draws may be
+            1, in microseconds for times.
         more: an array ``(groups,)`` for each further column of the groups.
     """
     parts, options = [], table.options
     for each, arrays in zip(asked, found, strict=True):
         shape = options.draws, len(table.labels), len(each.levels)
         # The draws of a group follow each other
-        draw, group, level = (index.swapaxes(0, 1).ravel() for index in np.indices(shape))
-        levels = np.array(each.levels, np.float64)[level]
+        index = tuple(place.swapaxes(0, 1).ravel() for place in np.indices(shape))
+        draw, group, level = index
         own = {
-            name: _in_kind(np.broadcast_to(array, shape)[draw, group, level], name, each.statistic)
+            name: _in_kind(
+                np.broadcast_to(np.atleast_3d(array), shape)[index], name, each.statistic
+            )
             for name, array in arrays.items()
         }
         parts.append(
@@ -392,7 +394,7 @@ def results(
                 **{name: pl.Series(array[group]) for name, array in more.items()},
                 column=pl.lit(str(each.name)),
                 statistic=pl.lit(type(each.statistic).__name__),
-                quantile=pl.Series(levels, nan_to_null=True),
+                quantile=pl.Series(np.array(each.levels, np.float64)[level], nan_to_null=True),
                 draw=pl.Series(draw + 1),
                 **own,
                 epsilon=pl.lit(float(options.epsilon)),

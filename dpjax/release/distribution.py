@@ -388,7 +388,7 @@ class Runs(GridDistribution):
 
     def values_of(self, positions: np.ndarray) -> np.ndarray:
         """Return drawn positions as values, float64 of shape ``(draws,)`` and the batch shape."""
-        return self.grid.values_of(positions).reshape(-1, *self.value.shape)
+        return self.grid.values_of(positions).reshape(len(positions), *self.value.shape)
 
     def _between(self, row: int, low: float, high: float) -> np.ndarray:
         first, last = self.grid.positions_of([low, high])[0].tolist()

@@ -337,7 +337,7 @@ class Median(Quantile):
     3.5
     """
 
-    q: Fraction = Fraction(1, 2)
+    q: ClassVar[Fraction] = Fraction(1, 2)  # type: ignore[misc]
     definition: Literal["lower", "linear"] = "lower"
 
     def __post_init__(self) -> None:
