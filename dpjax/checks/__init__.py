@@ -41,6 +41,8 @@ from dpjax.checks.static import (
     counted_neighbors,
     exact,
     instance,
+    level,
+    levels,
     one_of,
     resolution,
     shift,
