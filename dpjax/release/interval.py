@@ -123,8 +123,7 @@ class ConfidenceInterval(_OnGrid):
         coin = np.exp(-float(epsilon) / 2 * (changes[near] + 1 / steps_of(epsilon)))
         most = np.multiply.outer(1 + np.linspace(0, size - 1, _SPLITS), coin)
         taken = 1 + np.expm1(most * np.log1p(-coin) / coin) / most
-        missed: np.ndarray = (share[changes < 0].sum() + taken @ share[near]) / share.sum()
-        return missed
+        return (share[changes < 0].sum() + taken @ share[near]) / share.sum()
 
     def _distribution(
         self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str

@@ -22,6 +22,8 @@ import numpy as np
 from dpjax.release.distribution import MARGIN, GridDistribution
 from dpjax.release.exact import Bits, Words, decay, system_words
 
+LARGEST = 2**62  # larger integers are clamped to this before noise is added
+
 
 def geometric(
     rate: Fraction, shape: tuple[int, ...], words: Words = system_words, margin: float = MARGIN
@@ -92,8 +94,7 @@ class DiscreteLaplace(GridDistribution):
     def positions(self, draws: int, words: Words = system_words) -> np.ndarray:
         """Draw noisy integers exactly, int64 of shape ``(draws,)`` and that of ``number``."""
         more, less = geometric(self.rate, (2, draws, *self.number.shape), words)
-        found: np.ndarray = self.number + more - less
-        return found
+        return self.number + more - less
 
     def values_of(self, positions: np.ndarray) -> np.ndarray:
         """Return integers as values, float64, rounded once up to 2^53."""

@@ -34,12 +34,11 @@ from dpjax.release.distribution import Runs
 from dpjax.release.exact import exact_epsilon
 from dpjax.release.grid import Candidates, Floats, Multiples, grid_of, resolution_of
 from dpjax.release.jumps import Jumps, Ranks
-from dpjax.release.noise import DiscreteLaplace
+from dpjax.release.noise import LARGEST, DiscreteLaplace
 from dpjax.release.records import as_counts, as_floats, codes_of, increasing
 from dpjax.release.result import Release, cost_of
 
 Mechanism = Literal["permute_and_flip", "piecewise_laplace"]
-_LARGEST = 2**62  # larger sums are clamped to this, in units of the resolution
 _COUNTED = 2**53  # float64 holds all integers up to this
 _ENTRIES = 2**17  # entries of counts of the groups that are drawn together
 
@@ -50,9 +49,11 @@ class Statistic:
 
     **Mechanisms.** By default a value on a grid is drawn by permute and flip, which is epsilon-DP;
     its bounded range is 2 epsilon. Its error is .5 to 1 times that of
-    ``mechanism="piecewise_laplace"``, which is epsilon-DP and epsilon-bounded-range: of k draws,
-    composed under zCDP, it can have about twice the epsilon, and from about ten draws on, at a
-    delta of 1e-6, the smaller error.
+    ``mechanism="piecewise_laplace"``, which is epsilon-DP and epsilon-bounded-range, and so the
+    better one for many draws: of k draws that are together (1, 10^-6)-DP, each can have 1.02 times
+    the epsilon of permute and flip for k = 2, 1.4 times for 8, and 1.8 to 2 times from 15 on. On
+    medians of 1000 ages at 1, incomes at 10 to 5000, and N(0, 1) at .002 to .1, its error is the
+    smaller one from 2 to 8 draws on, sooner on a finer grid.
 
     **Resolution.** Choose it near the error that you expect, not finer: permute and flip has the
     smaller error on a coarser grid. The mean error of the median of 50 records of N(0, 1), epsilon
@@ -594,9 +595,9 @@ class Sum(_OnGrid):
         ends = abs(grid.start), abs(grid.start + grid.size - 1)
         most = grid.size - 1 if neighbors == "swap" else max(ends)
         multiples = counts.values + grid.start
-        if max(ends) * counts.counts.sum(dtype=np.float64) >= _LARGEST:
+        if max(ends) * counts.counts.sum(dtype=np.float64) >= LARGEST:
             multiples = multiples.astype(object)  # Python's integers do not overflow
-        sums = np.clip(sums_of(multiples * counts.counts, counts.starts), -_LARGEST, _LARGEST)
+        sums = np.clip(sums_of(multiples * counts.counts, counts.starts), -LARGEST, LARGEST)
         rate, numbers = epsilon / most, sums.astype(np.int64)
         return DiscreteLaplace(numbers, rate, grid.resolution, self._divisor(counts))
 

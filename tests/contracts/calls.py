@@ -21,7 +21,7 @@ BOUNDS = {"lower": -3.0, "upper": 3.0}
 ADD_REMOVE = {**BOUNDS, "neighbors": "add_remove"}
 AGES = [3, 4, 4, 9, 1, 5, 2, 7]
 GRID = {"lower": 0, "upper": 9, "resolution": 1}
-PUBLISHED = {**GRID, "epsilon": 1.0, "neighbors": "add_remove"}
+PUBLISHED = {"epsilon": 1.0, "neighbors": "add_remove"}
 PLAN = {"lower": 0, "upper": 500, "resolution": 1, "neighbors": "swap", "coverage": 0.5}
 PURE = accounting.Guarantee(0.5, 0.5, "swap")
 QUARTILES = (0.25, 0.5, 0.75)
@@ -342,43 +342,8 @@ CALLS = {
         "words": lambda: given(KEY, (3,)),
     },
     "release": {
-        "confidence_interval": lambda: given(np.arange(500), 0.5, epsilon=8.0, **PLAN),
-        "count": lambda: given(AGES, epsilon=1.0),
-        "distinct_count": lambda: given(AGES, tau=2, upper=9, epsilon=1.0, neighbors="add_remove"),
-        "exact_distribution": lambda: given(
-            release.Median(**GRID), AGES, epsilon=1.0, neighbors="swap"
-        ),
-        "histogram": lambda: given(AGES, epsilon=1.0, edges=[0, 5, 10]),
-        "joint_quantiles": lambda: given(AGES, QUARTILES, max_records=99, **PUBLISHED),
-        "maximum": lambda: given(AGES, tau=2, **PUBLISHED),
-        "mean": lambda: given(AGES, **{**PUBLISHED, "neighbors": "swap"}),
-        "median": lambda: given(AGES, **PUBLISHED),
-        "metric_choice": lambda: given([3, 1], metric(), weights=np.eye(2), resolution="0.01"),
         "metric_laplace": lambda: given(
             [3, 1], QUERIES, metric(), resolution="0.01", strategy="common"
-        ),
-        "mode": lambda: given(AGES, candidates=[3, 4], epsilon=1.0, neighbors="swap"),
-        "nested_quantiles": lambda: given(AGES, QUARTILES, **PUBLISHED),
-        "nonnegative_sum": lambda: given(
-            AGES, tau=2, upper=20, resolution=1, epsilon=1.0, neighbors="add_remove"
-        ),
-        "order_statistic": lambda: given(AGES, 2, **PUBLISHED),
-        "private_quantiles": lambda: given(AGES, QUARTILES, **PUBLISHED),
-        "quantile": lambda: given(AGES, 0.5, **PUBLISHED),
-        "recursive_quantiles": lambda: given(AGES, QUARTILES, **PUBLISHED),
-        "release_choice": lambda: given(
-            [3, 1], epsilon=1.0, sensitivity=1, lower=0, upper=9, neighbors="swap"
-        ),
-        "small_db": lambda: given([3, 1], QUERIES, metric(), size=3, resolution="0.01"),
-        "sum": lambda: given(AGES, **{**PUBLISHED, "neighbors": "swap"}),
-        "user_sum": lambda: given(
-            AGES,
-            np.arange(8) % 3,
-            tau=2,
-            upper=20,
-            resolution=1,
-            epsilon=1.0,
-            neighbors="add_remove",
         ),
     },
     "sensitivity": {
@@ -429,4 +394,20 @@ CALLS = {
         "variance": lambda: given(X, **BOUNDS, neighbors="swap"),
         "without_host_calls": lambda: given(),
     },
+}
+
+# What makes an object of each statistic of a release
+STATISTICS = {
+    "ConfidenceInterval": given(0.5, **GRID, public_n=500),
+    "Count": given(),
+    "DistinctCount": given(tau=2, upper=9),
+    "Histogram": given(edges=(0, 5, 10)),
+    "Maximum": given(tau=2, **GRID),
+    "Mean": given(**GRID),
+    "Median": given(**GRID),
+    "Mode": given(candidates=(3, 4)),
+    "NonnegativeSum": given(tau=2, upper=20, resolution=1),
+    "Quantile": given(0.5, **GRID),
+    "Quantiles": given(QUARTILES, **GRID),
+    "Sum": given(**GRID),
 }
