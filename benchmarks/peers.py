@@ -22,6 +22,7 @@ import numpy as np
 from harness import Built, Case, Contestant, Worker
 
 CANDIDATES = 1000
+NODES, WEIGHTS = (np.polynomial.legendre.leggauss(400) + np.array([[1.0], [0.0]])) / 2
 TUMULT_SCRIPT = pathlib.Path(__file__).with_name("tumult_core.py")
 
 
@@ -114,9 +115,8 @@ def permute_and_flip(scores: np.ndarray, scale: float) -> np.ndarray:
     """
     levels, inverse, counts = np.unique(scores, return_inverse=True, return_counts=True)
     gaps = np.exp(-(levels - levels[0]) / scale)
-    nodes = (np.arange(4000) + 0.5) / 4000
     # Many nodes near 0, where many candidates share the best score
-    v, dv = nodes**3, 3 * nodes**2 / 4000
+    v, dv = NODES**3, 3 * NODES**2 * WEIGHTS
     log_below = np.log1p(-np.outer(v, gaps))
     all_below = log_below @ counts
     wins = np.array(
