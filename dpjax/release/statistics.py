@@ -260,7 +260,7 @@ class _OnGrid(Statistic):
 
     def _distribution(
         self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str
-    ) -> Runs:
+    ) -> Any:
         grid = self.values_grid
         found = self.jumps(counts, neighbors, jumps.far_of(epsilon, grid.size))
         value = grid.values_of(self._value(counts, found))
