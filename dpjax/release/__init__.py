@@ -6,6 +6,7 @@ import importlib
 
 from dpjax.release.counts import Counts
 from dpjax.release.grid import Floats
+from dpjax.release.interval import ConfidenceInterval
 from dpjax.release.result import Release
 from dpjax.release.statistics import (
     Count,
@@ -22,6 +23,7 @@ from dpjax.release.statistics import (
 )
 
 __all__ = [
+    "ConfidenceInterval",
     "Count",
     "Counts",
     "DistinctCount",

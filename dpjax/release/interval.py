@@ -82,12 +82,10 @@ class ConfidenceInterval(_OnGrid):
         """Raise for bad public parameters."""
         super().__post_init__()
         checks.level(self.q)
-        checks.static_integer("public_n", self.public_n, 1, 2**40)
+        checks.static_integer("public_n", self.public_n, 1, 2**32)
         checks.concrete_probability("coverage", self.coverage)
 
-    def levels(
-        self, epsilon: float | Fraction, neighbors: checks.Neighbors
-    ) -> tuple[Fraction, Fraction]:
+    def levels(self, epsilon: float | Fraction, neighbors: str) -> tuple[Fraction, Fraction]:
         """Return the levels of the two ends: the closest ones at equal distances from q."""
         self._checked(neighbors, None)
         half, q = exact_epsilon(epsilon) / 2, checks.level(self.q)
@@ -123,19 +121,18 @@ class ConfidenceInterval(_OnGrid):
         coin = np.exp(-float(epsilon) / 2 * (changes[near] + 1 / steps_of(epsilon)))
         most = np.multiply.outer(1 + np.linspace(0, size - 1, _SPLITS), coin)
         taken = 1 + np.expm1(most * np.log1p(-coin) / coin) / most
-        missed: np.ndarray = (share[changes < 0].sum() + taken @ share[near]) / share.sum()
-        return missed
+        return (share[changes < 0].sum() + taken @ share[near]) / share.sum()
 
     def _distribution(
         self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str
     ) -> Ends:
-        parts = [
+        lower, upper = (
             Quantile(level, self.lower, self.upper, self.resolution)._distribution(
                 counts, epsilon / 2, neighbors, "permute_and_flip"
             )
             for level in self.levels(epsilon, neighbors)
-        ]
-        return Ends(*parts, np.stack([part.value for part in parts], axis=-1))
+        )
+        return Ends(lower, upper, np.stack([lower.value, upper.value], axis=-1))
 
 
 @dataclass(frozen=True, eq=False)

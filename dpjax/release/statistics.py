@@ -39,7 +39,6 @@ from dpjax.release.records import as_counts, as_floats, codes_of, increasing
 from dpjax.release.result import Release, cost_of
 
 Mechanism = Literal["permute_and_flip", "piecewise_laplace"]
-_LARGEST = 2**62  # larger sums are clamped to this, in units of the resolution
 _COUNTED = 2**53  # float64 holds all integers up to this
 _ENTRIES = 2**17  # entries of counts of the groups that are drawn together
 
@@ -594,9 +593,9 @@ class Sum(_OnGrid):
         ends = abs(grid.start), abs(grid.start + grid.size - 1)
         most = grid.size - 1 if neighbors == "swap" else max(ends)
         multiples = counts.values + grid.start
-        if max(ends) * counts.counts.sum(dtype=np.float64) >= _LARGEST:
+        if max(ends) * counts.counts.sum(dtype=np.float64) >= LARGEST:
             multiples = multiples.astype(object)  # Python's integers do not overflow
-        sums = np.clip(sums_of(multiples * counts.counts, counts.starts), -_LARGEST, _LARGEST)
+        sums = np.clip(sums_of(multiples * counts.counts, counts.starts), -LARGEST, LARGEST)
         rate, numbers = epsilon / most, sums.astype(np.int64)
         return DiscreteLaplace(numbers, rate, grid.resolution, self._divisor(counts))
 
