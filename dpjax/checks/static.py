@@ -8,8 +8,9 @@ from __future__ import annotations
 import datetime
 import inspect
 import operator
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from fractions import Fraction
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -231,3 +232,26 @@ def level(q: Any) -> Fraction:
     if not 0 < fraction < 1:
         raise ValueError(f"a level must be strictly between 0 and 1, got {q}.")
     return fraction
+
+
+def levels(qs: Any) -> tuple[Fraction, ...]:
+    """Return the levels of several quantiles as fractions, each as :func:`level` does.
+
+    Raises:
+        TypeError: for a single level, or text.
+        ValueError: if there are none, or they do not ascend.
+
+    >>> levels([0.25, "1/2"])
+    (Fraction(1, 4), Fraction(1, 2))
+    """
+    if isinstance(qs, str) or not isinstance(qs, Iterable) or getattr(qs, "ndim", 1) == 0:
+        raise TypeError(
+            f"qs must be several levels such as [0.25, 0.5], got {qs!r}: for one level use "
+            "quantile."
+        )
+    found = tuple(map(level, qs))
+    if not found or any(low >= high for low, high in pairwise(found)):
+        raise ValueError(
+            f"qs must be one or more levels in ascending order, got {list(map(str, found))}."
+        )
+    return found

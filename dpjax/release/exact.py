@@ -62,17 +62,19 @@ class Bits:
 
 
 def places(width: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return floor(width U) for widths below 2^32, int64, and where further bits cannot change it.
+    """Return floor(width U) for widths below 2^63, int64, and where further bits cannot change it.
 
     ``words`` has the first 64 bits of each U.
     """
     wide = width.astype(np.uint64)
     low, half = np.uint64(2**32 - 1), np.uint64(32)
-    # The product has 96 bits: ``upper`` counts units of 2^32, and ``rest`` what is below them
-    lower = wide * (words & low)
-    upper = wide * (words >> half) + (lower >> half)
-    rest = (upper & low) << half | (lower & low)
-    return (upper >> half).astype(np.int64), rest <= np.uint64(2**64 - 1) - wide
+    # The product has 128 bits: ``upper`` counts units of 2^64, and ``rest`` what is below them
+    lower = (wide & low) * (words & low)
+    middle = (wide & low) * (words >> half) + (lower >> half)
+    other = (wide >> half) * (words & low) + (middle & low)
+    upper = (wide >> half) * (words >> half) + (middle >> half) + (other >> half)
+    rest = other << half | (lower & low)
+    return upper.astype(np.int64), rest <= np.uint64(2**64 - 1) - wide
 
 
 def decay(rate: Fraction, bits: int) -> int:
