@@ -34,7 +34,7 @@ from dpjax.release.distribution import Runs
 from dpjax.release.exact import exact_epsilon
 from dpjax.release.grid import Candidates, Floats, Multiples, grid_of, resolution_of
 from dpjax.release.jumps import Jumps, Ranks
-from dpjax.release.noise import DiscreteLaplace
+from dpjax.release.noise import LARGEST, DiscreteLaplace
 from dpjax.release.records import as_counts, as_floats, codes_of, increasing
 from dpjax.release.result import Release, cost_of
 
