@@ -72,30 +72,29 @@ def rounded(values: np.ndarray, grid: Multiples, rule: PerUnit) -> tuple[np.ndar
     Returns:
         The integers, int64, and which values are numbers.
     """
-    present, (origin, low, high) = ~np.isnan(values), _rows_of(grid, rule)
+    present, (origin, low, high, scale) = ~np.isnan(values), _rows_of(grid, rule)
     with np.errstate(over="ignore"):
         multiples = np.where(present, values, 0) * float(grid.resolution.denominator)
         multiples = multiples / float(grid.resolution.numerator)
-    cells = np.floor((np.clip(multiples, low, high) - origin) * _scale(high - origin) + 0.5)
+    cells = np.floor((np.clip(multiples, low, high) - origin) * scale + 0.5)
     return cells.astype(np.int64), present
 
 
-def _rows_of(grid: Multiples, rule: PerUnit) -> tuple[int, int, int]:
-    """Return the origin of the integers of rows, and the bounds of rows, in resolutions."""
+def _rows_of(grid: Multiples, rule: PerUnit) -> tuple[int, int, int, float]:
+    """Return the origin of the integers of rows, the bounds of rows, in resolutions, and 2^bits.
+
+    It is the largest by which the integer of a row has at most 31 bits.
+    """
     low, high = grid.start, grid.start + grid.size - 1
+    origin = low
     if rule == "sum":
-        far = max(abs(low), abs(high))
-        return 0, -far, far
-    return low, low, high
-
-
-def _scale(largest: int) -> float:
-    """Return the largest 2^bits by which the integer of a row has at most 31 bits."""
-    return 2.0 ** (_BITS - largest.bit_length())
+        high = max(abs(low), abs(high))
+        origin, low = 0, -high
+    return origin, low, high, 2.0 ** (_BITS - (high - origin).bit_length())
 
 
 def finished(total: np.ndarray, rows: np.ndarray, grid: Multiples, rule: PerUnit) -> np.ndarray:
-    """Return the position of each person's record, int64.
+    """Return the position of each person's record, integers.
 
     Args:
         total: int64 ``(persons,)``, the sum of a person's rows, as :func:`rounded` gives them.
@@ -104,8 +103,8 @@ def finished(total: np.ndarray, rows: np.ndarray, grid: Multiples, rule: PerUnit
         rule: ``"mean"``, ``"sum"`` or ``"count"``.
     """
     if rule == "count":
-        return grid.positions_of(rows)[0].astype(np.int64)
-    origin, _, high = _rows_of(grid, rule)
+        return grid.positions_of(rows)[0]
+    origin, _, _, scale = _rows_of(grid, rule)
     number = rows if rule == "mean" else 1
-    nearest = np.floor(total / (number * _scale(high - origin)) + 0.5) + origin - grid.start
+    nearest = np.floor(total / (number * scale) + 0.5) + origin - grid.start
     return np.clip(nearest, 0, grid.size - 1).astype(np.int64)

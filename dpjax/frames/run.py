@@ -225,8 +225,7 @@ class Options:
         elif groups is not None:
             self.groups = list(groups)
             most = max(min(most, len(self.groups)), 1)  # nobody is in more groups than there are
-        most = most if self.by else 1
-        self.max_groups = most
+        self.max_groups = most if self.by else 1
         if self.per_unit is not None:
             checks.one_of("per_unit", self.per_unit, get_args(PerUnit))
         self.draws = checks.static_integer("draws", self.draws, 1, 2**24)
@@ -284,7 +283,13 @@ def _run(
             "by and groups must be given together: groups are public labels, or "
             "PrivateGroups(epsilon=..., delta=...)."
         )
-    asked, tables, more = _asked(columns, options), _tables(), {}
+    asked = _asked(columns, options)
+    try:
+        tables: Any = import_module("dpjax.frames.tables")
+    except ImportError as error:
+        raise ImportError(
+            "dpjax.frames needs narwhals, Polars and PyArrow: pip install 'dpjax[frames]'."
+        ) from error
     table = tables.Table(frame, [each[:2] for each in asked], options)
     cost, what = _cost(asked, options), {name: getattr(options, name) for name in _SAID}
     what["columns"] = [f"{each.name}: {each.statistic!r}" for each in asked]
@@ -292,10 +297,11 @@ def _run(
         sizes = table.find(bounded=True)
         charge(budget, cost, what)
         if generator is None:
-            kept, more["noisy_size"] = groups.release(sizes)
-            table.labels = table.labels[kept]
+            kept, noisy = groups.release(sizes)
+            table.labels = table.labels[kept].with_columns(noisy_size=noisy)
         else:
-            more["probability_kept"] = groups.probability_kept(sizes)
+            shares = groups.probability_kept(sizes)
+            table.labels = table.labels.with_columns(probability_kept=shares)
         budget = None  # It is paid
     elif groups is not None:
         table.name(groups)
@@ -314,18 +320,9 @@ def _run(
         simulated = _simulated(generator, each, known, options.draws)
         found.append({"records": known.totals, "missing": missing, **simulated})
         notes += _notes(each, known)
-    rows = tables.results(table, asked, found, more)
+    rows = tables.results(table, asked, found)
     total: Any = cost if isinstance(cost, Guarantee) else cost.guarantee()
     return FrameResult(tables.in_library(rows, frame, by), rows, total, " ".join(notes))
-
-
-def _tables() -> Any:
-    try:
-        return import_module("dpjax.frames.tables")
-    except ImportError as error:
-        raise ImportError(
-            "dpjax.frames needs narwhals, Polars and PyArrow: pip install 'dpjax[frames]'."
-        ) from error
 
 
 def _cost(asked: Sequence[_Asked], options: Options) -> Guarantee | Composition:

@@ -57,14 +57,12 @@ class Table:
         labels = {str(place): name for place, name in enumerate(options.by)}
         self._keys = list(labels)
         labels |= {} if options.unit is None else {"who": options.unit}
-        self._values = {name: f"value {place}" for place, (name, _) in enumerate(columns)}
         wanted = [(name, _taken_by(statistic)) for name, statistic in columns]
-        found, times = _fetched(frame, [*wanted, *((name, _LABELS) for name in labels.values())])
-        self._dtypes = {key: found[name].dtype for key, name in labels.items()}
-        shown = {key: _label(found[name]) for key, name in labels.items()}
-        values = {value: found[name] for name, value in self._values.items()}
-        rows = pl.DataFrame({"times": times, **shown, **values})
-        self._rows = rows.drop_nulls(list(labels)) if labels else rows
+        wanted += [(name, _LABELS) for name in labels.values()]
+        self._found, times = _fetched(frame, wanted)
+        shown = {key: _label(self._found[name]) for key, name in labels.items()}
+        row = pl.int_range(len(times), eager=True)
+        self._rows = pl.DataFrame({"times": times, "row": row, **shown}).drop_nulls()
         self.labels = pl.DataFrame() if options.by else pl.DataFrame({"0": [0]})
 
     def name(self, groups: Sequence[Any]) -> None:
@@ -79,7 +77,7 @@ class Table:
                 )
         made = {}
         for place, (key, name) in enumerate(zip(self._keys, by, strict=True)):
-            cells, dtype = [label[place] for label in rows], self._dtypes[key]
+            cells, dtype = [label[place] for label in rows], self._found[name].dtype
             made[key] = _labels(cells, dtype)
             if made[key] is None:
                 wrong = (cell for cell in cells if _labels([cell], dtype) is None)
@@ -117,7 +115,7 @@ class Table:
             rule, grid = rule_of(statistic, self.options.per_unit), grid_of_records(statistic)
             if rule in ("mean", "sum"):
                 read = partial(rounded, grid=grid, rule=rule)
-        position, present = _read(rows[self._values[name]], statistic, read)
+        position, present = _read(self._found[name].gather(rows["row"]), statistic, read)
         group, times = rows["group"].to_numpy(), rows["times"].to_numpy()
         missing = np.bincount(group, np.where(present, 0, times), groups).astype(np.int64)
         if persons:
@@ -359,7 +357,6 @@ def results(
     table: Table,
     asked: Sequence[Any],
     found: Sequence[Mapping[str, np.ndarray]],
-    more: Mapping[str, np.ndarray],
 ) -> pl.DataFrame:
     """Return a row for each statistic, group, draw and level.
 
@@ -368,7 +365,6 @@ def results(
         asked: the statistics of the columns.
         found: for each, arrays ``(groups,)``, or ``(draws, groups[, levels])`` where draws may be
             1, in microseconds for times.
-        more: an array ``(groups,)`` for each further column of the groups.
     """
     parts, options = [], table.options
     for each, arrays in zip(asked, found, strict=True):
@@ -381,7 +377,6 @@ def results(
         draws = np.arange(options.draws)[:, None] + 1
         parts.append(
             table.labels[_flat(np.arange(shape[1]), shape)].with_columns(
-                **{name: pl.Series(_flat(array, shape)) for name, array in more.items()},
                 column=pl.lit(str(each.name)),
                 statistic=pl.lit(type(each.statistic).__name__),
                 quantile=pl.Series(_flat(levels, shape), nan_to_null=True),
