@@ -39,11 +39,11 @@ def rule_of(statistic: Statistic, per_unit: PerUnit | None) -> PerUnit:
     """
     if not hasattr(statistic, "records_grid"):  # counts persons, whatever their values are
         return "max"
-    grid, name = grid_of_records(statistic), type(statistic).__name__
+    grid = grid_of_records(statistic)
     if grid is None and per_unit not in ("min", "max"):
         raise ValueError(
-            f"{name} with unit= takes per_unit='min' or 'max', which keep one of a person's "
-            "values: other rules need a resolution."
+            f"{type(statistic).__name__} with unit= takes per_unit='min' or 'max', which keep one of "
+            "a person's values: other rules need a resolution."
         )
     rule, kind = per_unit or "mean", kind_of(getattr(statistic, "lower", None))
     if kind is not None and (rule == "count" or (rule == "sum" and kind != "Duration")):
@@ -59,9 +59,8 @@ def rule_of(statistic: Statistic, per_unit: PerUnit | None) -> PerUnit:
 def grid_of_records(statistic: Statistic) -> Any:
     """Return the :class:`Multiples` that a statistic rounds records to, or None."""
     grid = getattr(statistic, "records_grid", None)
-    if isinstance(statistic, DistinctCount) or not isinstance(grid, Multiples):
-        return None
-    return grid
+    ids = isinstance(statistic, DistinctCount)
+    return grid if isinstance(grid, Multiples) and not ids else None
 
 
 def rounded(values: np.ndarray, grid: Multiples, rule: PerUnit) -> tuple[np.ndarray, np.ndarray]:
@@ -75,7 +74,7 @@ def rounded(values: np.ndarray, grid: Multiples, rule: PerUnit) -> tuple[np.ndar
     present, (origin, low, high, scale) = ~np.isnan(values), _rows_of(grid, rule)
     with np.errstate(over="ignore"):
         multiples = np.where(present, values, 0) * float(grid.resolution.denominator)
-        multiples = multiples / float(grid.resolution.numerator)
+        multiples /= float(grid.resolution.numerator)
     cells = np.floor((np.clip(multiples, low, high) - origin) * scale + 0.5)
     return cells.astype(np.int64), present
 
