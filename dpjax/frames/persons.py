@@ -42,8 +42,8 @@ def rule_of(statistic: Statistic, per_unit: PerUnit | None) -> PerUnit:
     grid = grid_of_records(statistic)
     if grid is None and per_unit not in ("min", "max"):
         raise ValueError(
-            f"{type(statistic).__name__} with unit= takes per_unit='min' or 'max', which keep one of "
-            "a person's values: other rules need a resolution."
+            f"{type(statistic).__name__} with unit= takes per_unit='min' or 'max', which keep "
+            "one of a person's values: other rules need a resolution."
         )
     rule, kind = per_unit or "mean", kind_of(getattr(statistic, "lower", None))
     if kind is not None and (rule == "count" or (rule == "sum" and kind != "Duration")):
