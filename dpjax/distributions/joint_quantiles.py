@@ -205,7 +205,7 @@ class _Levels(NamedTuple):
 
 def _edges(joint: JointQuantiles) -> jax.Array:
     """Return the ends of the slots of one row, in float64."""
-    x, low, high = (a.astype(jnp.float64) for a in (joint.values, joint.lower, joint.upper))
+    x, low, high = joint.values, joint.lower, joint.upper
     if joint.resolution is not None:
         x, low, high = (to_multiples(a, joint.resolution) for a in (x, low, high))
         low, high = low - 0.5, high + 0.5
@@ -213,7 +213,7 @@ def _edges(joint: JointQuantiles) -> jax.Array:
         fresh = jnp.diff(x, prepend=-jnp.inf) != 0
         equal = index - jax.lax.cummax(jnp.where(fresh, index, 0)) + 1
         bits = range(x.size.bit_length())
-        inside = sum(((equal >> bit) & 1) * 0.5 ** (bit + 1) for bit in bits)
+        inside = sum(jnp.where((equal >> bit) % 2 == 1, 0.5 ** (bit + 1), 0.0) for bit in bits)
         x = jnp.sort(jnp.where(index < joint.num_records, x - 0.5 + inside, high))
     return jnp.concatenate([low[None], x, high[None], high[None]])
 
@@ -224,14 +224,14 @@ def _row(joint: JointQuantiles, edges: jax.Array, number: jax.Array) -> _Row:
     targets = 1 + parts[:, 0] * (number.astype(jnp.int64) - 1) // parts[:, 1]
     targets = targets.astype(jnp.int32)
     # Larger rates give the same draws, but infinity times 0 is NaN.
-    rate = jnp.minimum(joint.rate.astype(jnp.float64), 2 * _FLOOR)
+    rate = jnp.minimum(joint.rate, 2 * _FLOOR)
     steps = jnp.diff(targets, prepend=targets[:1])
     return _Row(edges, rate, targets[0], steps, joint.num_records - number + targets[-1])
 
 
 def _step(rate: jax.Array, distance: jax.Array) -> jax.Array:
     """Return K."""
-    return jnp.exp(-rate * jnp.abs(distance)) + exp(-_FLOOR)
+    return jnp.exp(-rate * jnp.abs(distance).astype(rate.dtype)) + exp(-_FLOOR)
 
 
 def _sums(weights: jax.Array, rate: jax.Array) -> jax.Array:
@@ -254,7 +254,8 @@ def _before(sums: jax.Array, rate: jax.Array, point: jax.Array, stop: jax.Array)
     last, following = jnp.minimum(point, stop - 1), jnp.maximum(point + 1, 0)
 
     def decayed(array: jax.Array, at: jax.Array) -> jax.Array:
-        return array[jnp.clip(at, 0, array.size - 1)] * jnp.exp(-rate * jnp.abs(point - at))
+        away = jnp.abs(point - at).astype(rate.dtype)
+        return array[jnp.clip(at, 0, array.size - 1)] * jnp.exp(-rate * away)
 
     left = jnp.where(last >= 0, decayed(below, last), 0.0)
     between = jnp.maximum(decayed(above, following) - decayed(above, stop), 0.0)
@@ -285,7 +286,7 @@ def _forward(row: _Row, low: jax.Array, high: jax.Array) -> _Levels:
             _before(sums, row.rate, slot - row.steps[k], slot),
         )
         count = jnp.clip(k - begun + 1, 1, together[k])
-        longer = runs * (stays[k] / scale / count)[:, None]
+        longer = runs * (stays[k] / scale / count.astype(runs.dtype))[:, None]
         width = (inside[1:] - inside[:-1]) / whole
         runs = jnp.where((begun == k)[:, None], first, longer) * width
         last = runs.sum(0)
@@ -331,7 +332,8 @@ def _back(row: _Row, levels: _Levels, slot_at: jax.Array, run_at: jax.Array) -> 
         found = jax.lax.fori_loop(0, size.bit_length(), halve, (jnp.int32(0), stop - 1))[1]
         slot = jnp.where(left == 0, found, slot)
         length = jnp.maximum(k_now - k, 0)
-        log_weight = jnp.log(levels.first[:, slot]) + (length + 1) * jnp.log(width[slot])
+        points = (length + 1).astype(width.dtype)
+        log_weight = jnp.log(levels.first[:, slot]) + points * jnp.log(width[slot])
         log_weight = jnp.where(k <= k_now, log_weight - before - factorials[length], -jnp.inf)
         weight = jnp.exp(log_weight - log_weight.max())
         sums_of_runs = jnp.cumsum(weight)
@@ -346,9 +348,14 @@ def _back(row: _Row, levels: _Levels, slot_at: jax.Array, run_at: jax.Array) -> 
 def _by_rows(
     compute: Callable[..., jax.Array], joint: JointQuantiles, batch: tuple[int, ...], *arrays: Any
 ) -> jax.Array:
-    """Return ``compute`` of every row, one after the other; arrays have the batch axes first."""
+    """Return ``compute`` of every row in float64, one after the other.
+
+    Arrays have the batch axes first.
+    """
 
     def rows(array: jax.Array, event: tuple[int, ...]) -> jax.Array:
+        if jnp.issubdtype(array.dtype, jnp.floating):
+            array = array.astype(jnp.float64)
         return jnp.broadcast_to(array, (*batch, *event)).reshape(prod(batch), *event)
 
     flat = jax.tree_util.tree_map_with_path(
@@ -371,9 +378,10 @@ def _draw(key: jax.Array, joint: JointQuantiles, draws: int, first: ArrayLike) -
         edges = _edges(row)
         uniform = partial(row_uniforms, Words(high, low), dtype=jnp.float64)
         if row.number is None:
-            noise = DiscreteLaplace(row.num_records, 1, row.count_rate.astype(jnp.float64))
-            noisy = row.num_records + noise._standard(lambda _: uniform(draws, stream=_COUNT))
-            number = jnp.clip(noisy, 1, max(row.values.size, 1)).astype(jnp.int32)
+            n = row.num_records.astype(jnp.float64)
+            noise = DiscreteLaplace(n, 1.0, row.count_rate)
+            noisy = n + noise._standard(lambda _: uniform(draws, stream=_COUNT))
+            number = jnp.clip(noisy, 1.0, max(row.values.size, 1.0)).astype(jnp.int32)
         else:
             number = row.number[None]
 
@@ -395,7 +403,7 @@ def _draw(key: jax.Array, joint: JointQuantiles, draws: int, first: ArrayLike) -
         found = jax.lax.map(draw, (number, *places)).reshape(draws, m)
         if row.resolution is not None:
             found = from_multiples(jnp.floor(found + 0.5), row.resolution)
-        found = jnp.clip(found.astype(dtype), row.lower, row.upper)
+        found = jnp.clip(found, row.lower, row.upper).astype(dtype)
         return jnp.where(jnp.isnan(row.rate), jnp.nan, found)
 
     with jax.enable_x64(True):
@@ -420,6 +428,7 @@ _log_prob.defvjp(lambda *given: (_log_prob(*given), given), _derivatives)
 
 def _log_prob_in_float64(joint: JointQuantiles, y: jax.Array) -> jax.Array:
     shape = jnp.broadcast_shapes(joint.batch_shape, y.shape[:-1])
+    spacing = float(jnp.finfo(joint.dtype).eps)
 
     def of_all(joint: JointQuantiles) -> jax.Array:
         edges = _edges(joint)
@@ -441,12 +450,12 @@ def _log_prob_in_float64(joint: JointQuantiles, y: jax.Array) -> jax.Array:
             number = to_multiples(y, resolution)
             value = from_multiples(number, resolution)
             found = _log_total(row, _forward(row, number - 0.5, number + 0.5))
-        near = jnp.abs(value - y) <= 8 * float(jnp.finfo(joint.dtype).eps) * jnp.abs(value)
+        near = jnp.abs(value - y) <= 8 * spacing * jnp.abs(value)
         inside = near & (y >= joint.lower) & (y <= joint.upper)
         found = jnp.where(jnp.all(inside) & jnp.all(y[1:] >= y[:-1]), found, -jnp.inf)
         bad = y.sum() + joint.rate + joint.lower + joint.upper
         return jnp.where(jnp.isnan(bad), jnp.nan, found)
 
     total = _by_rows(of_all, joint, joint.batch_shape)
-    weight = _by_rows(of_tuple, joint, shape, y.astype(jnp.float64))
+    weight = _by_rows(of_tuple, joint, shape, y)
     return (weight - total).astype(joint.dtype)

@@ -2,7 +2,6 @@
 functions asks is asked of these.
 """
 
-from fractions import Fraction
 from functools import cache
 
 import jax
@@ -232,25 +231,18 @@ CALLS = {
         ),
         "bounded_noise_laplace": lambda: given(X[0], 1.0, sensitivity=1.0, delta=1e-3),
         "cauchy_tail_bound": lambda: given(smooth(), 1.0, failure=0.1),
-        "confidence_interval": lambda: given(np.arange(500)[None], 0.5, 8.0, **PLAN),
         "decomposable_exponential": lambda: given(
             np.stack([X[0], X[1]]), epsilon=1.0, sensitivity=1.0
         ),
         "duff": lambda: given(median(), 1.0),
         "exponential": lambda: given(X, 1.0, sensitivity=1.0),
         "gaussian": lambda: given(X[0], 1.0),
-        "independent_quantiles": lambda: given(asked(), 1.0),
-        "interval_coverage": lambda: given(
-            (0.2, 0.8), 0.5, 8.0, public_n=500, **{k: PLAN[k] for k in PLAN if k != "coverage"}
-        ),
-        "interval_levels": lambda: given(0.5, 8.0, public_n=500, **PLAN),
         "inverse_sensitivity": lambda: given(median(), 1.0),
-        "joint_quantiles": lambda: given(asked(), 1.0),
+        "joint_quantiles": lambda: given(asked(), 1.0, public_n=4),
         "k_norm": lambda: given(X, 1.0, sensitivity=1.0, p=2),
         "laplace": lambda: given(X[0], 1.0, sensitivity=1.0),
         "loss_margin": lambda: given(epsilon=1.0, delta=0.1),
         "negative_binomial": lambda: given(5, eta=0.0, gamma=0.1),
-        "nested_quantiles": lambda: given(asked(), 1.0, public_n=4),
         "never_fail": lambda: given(
             KEY, laplace(0).sample, succeeded=lambda y: y < 1, fallback=0.0, attempts=4
         ),
@@ -264,13 +256,7 @@ CALLS = {
         "permute_and_flip": lambda: given(X, 1.0, sensitivity=1.0),
         "piecewise_laplace": lambda: given(median(), 1.0),
         "poisson": lambda: given(5, mean=2.0),
-        "private_cdf": lambda: given(KEY, asked(), 1.0),
-        "private_quantiles": lambda: given(asked(), 1.0),
         "propose_test_release": lambda: given(local(), 1.0, delta=1e-2, proposal=0.5),
-        "records_near": lambda: given(
-            [Fraction(1, 2)], Fraction(1), 1.0, (0.0, 9.0), np.array([1.0, 5.0]), np.array([2])
-        ),
-        "recursive_quantiles": lambda: given(asked(), 1.0),
         "search_rounds": lambda: given(9),
         "search_shift_for": lambda: given(num_candidates=9, failure=0.1, epsilon=1.0),
         "shift_for": lambda: given(1.0, num_candidates=9, failure=0.1),
@@ -282,10 +268,6 @@ CALLS = {
         "stand_out": lambda: given(X, 1.0, delta=0.1, fallback=-1.0, sensitivity=1.0),
         "subsampled_laplace": lambda: given(np.array([2, 3]), 1.0, probability=0.5, most=9),
         "tree_rounds": lambda: given(9),
-        "unbounded_quantile": lambda: given(
-            X, 0.9, 1.0, lower=-3.0, neighbors="add_remove", base=1.1, steps=30
-        ),
-        "without_far": lambda: given(dpjax.joint_quantiles(asked(), 1.0), 3, 3),
     },
     "metric_privacy": {
         "blowfish": lambda: given(metric(), epsilon=1.0, threshold=1.0),

@@ -90,8 +90,6 @@ OBJECTS = {
         "LogCauchy": lambda: dpjax.LogCauchy(scale=2.0),
         "PiecewiseExponential": by("mechanisms", "piecewise_laplace"),
         "Prior": lambda: dpjax.Prior(cauchy.cdf, cauchy.ppf, cauchy.logpdf),
-        "QuantileCdf": by("mechanisms", "private_cdf"),
-        "QuantileMarginals": lambda: dpjax.joint_quantiles(calls.asked(), 1.0).marginals(),
         "Radial": by("mechanisms", "k_norm"),
         "Rounded": rounded,
         "SphericalGaussian": by("mechanisms", "spherical_gaussian"),
@@ -105,11 +103,7 @@ OBJECTS = {
     },
     "mechanisms": {
         "AboveThreshold": by("mechanisms", "above_threshold"),
-        "ConfidenceInterval": by("mechanisms", "confidence_interval"),
-        "IndependentQuantiles": by("mechanisms", "independent_quantiles"),
-        "NestedQuantiles": by("mechanisms", "nested_quantiles"),
         "ProposeTestRelease": by("mechanisms", "propose_test_release"),
-        "RecursiveQuantiles": by("mechanisms", "recursive_quantiles"),
     },
     "metric_privacy": {
         "FittedMeans": by("metric_privacy", "fit_marginals"),

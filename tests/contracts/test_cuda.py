@@ -38,14 +38,12 @@ TURNS = {
     "smooth laplace": 1100,  # the largest rise is searched one distance after the other
     "smooth laplace of a quantile": 5000,
     "clamped smooth laplace-log-normal": 1600,
-    "recursive quantiles": 500,  # a bisection for each quantile
-    "recursive quantiles on a grid": 800,
     "k-norm": 1100,  # integrals over shells
     "plm of vectors": 1100,
     "planar laplace": 1100,
 }
 BY_DEFAULT = {"above threshold", "inv of a quantile", "k-norm", "noisy tree", "plm of a mean"}
-BY_DEFAULT |= {"joint quantiles on a grid", "propose-test-release", "unbounded quantile"}
+BY_DEFAULT |= {"joint quantiles on a grid", "propose-test-release"}
 BY_DEFAULT |= {*KINDS, *DRAWN}
 KEY = jax.ShapeDtypeStruct((), jax.random.key(0).dtype)
 FEW, ROWS = (jax.ShapeDtypeStruct(shape, np.float32) for shape in ((6, 21), (64, 1001)))

@@ -70,11 +70,8 @@ OTHERS = {
     *((name, "spent") for name in ("dp_accounting_relation", "to_dp_event", "trade_off_bound")),
     *((name, "metric") for name in ("fold_rows", "metric_exponential")),
     # They leave with their room
-    ("nested_quantiles.guarantee", "epsilon"),
-    ("recursive_quantiles.guarantee", "epsilon"),
     # Steps of other functions
     ("fold_rows", "count"),
-    *(("records_near", name) for name in ("resolution", "epsilon")),
 }
 
 
