@@ -40,11 +40,11 @@ def programs(path: str) -> dict[str, tuple[list[str], str, float]]:
     """
     median = (
         "from dpjax import release; "
-        f"release.median([31, 40, 28, 35, 52, 33, 47, 29, 38], {BOUNDS}, {PUBLIC})"
+        f"release.Median({BOUNDS}).release([31, 40, 28, 35, 52, 33, 47, 29, 38], {PUBLIC})"
     )
     groups = f"people, ages, by='group', groups=range(20), {PUBLIC})"
     return {
-        "release.median of nine numbers": (["-c", median + NO_JAX], "import numpy", 3),
+        "Median.release of nine numbers": (["-c", median + NO_JAX], "import numpy", 3),
         "dpjax release, 20,000 lines": (
             ["-m", "dpjax", "release", path, *OPTIONS.split()],
             "one second",

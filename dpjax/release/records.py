@@ -22,7 +22,7 @@ def as_floats(x: Any) -> np.ndarray:
 
     Columns of text or categories are refused by their dtype, which is public.
     """
-    array, dtype = as_array(x), getattr(x, "dtype", None)
+    array, dtype = as_array(x), getattr(x, "dtype", getattr(x, "type", None))
     if array.dtype.kind == "O" and _TEXT.match(str(dtype)):
         raise TypeError(f"x must hold numbers, got dtype {dtype}.")
     if array.dtype.kind == "O":
@@ -70,8 +70,8 @@ def as_counts(counts: Any) -> np.ndarray:
 def as_array(x: Any, name: str = "x") -> np.ndarray:
     """Return records as a NumPy array with an axis of individuals.
 
-    Lists become arrays of objects, since the dtype that NumPy infers depends on all records at
-    once. Float dtypes that only JAX has become float32, which holds them exactly, and its narrow
+    Lists, and columns of other libraries, become arrays of objects, since the dtype that NumPy
+    infers depends on all records at once, such as a missing one among integers. Float dtypes that only JAX has become float32, which holds them exactly, and its narrow
     integers int32.
 
     Raises:
@@ -87,7 +87,7 @@ def as_array(x: Any, name: str = "x") -> np.ndarray:
         )
     if isinstance(x, getattr(sys.modules.get("numpy.ma"), "MaskedArray", ())):
         raise TypeError(f"{name} must not be a masked array, whose mask would be lost: fill it.")
-    array = _of_rows(x) if isinstance(x, (list, tuple)) else np.asarray(x)
+    array = _of_rows(x) if isinstance(x, (list, tuple)) else _of_column(x)
     if array.ndim == 0:
         raise ValueError(
             f"{name} must have an axis of individuals, the last one; got a single value."
@@ -114,6 +114,28 @@ def _of_rows(x: list[Any] | tuple[Any, ...]) -> np.ndarray:
     # A list among scalar records is not a number
     plain = (None if _is_row(record) else record for record in records)
     return np.fromiter(plain, object, len(records)).reshape(shape)
+
+
+def _of_column(x: Any) -> np.ndarray:
+    dtype, listed = getattr(x, "dtype", None), getattr(x, "to_pylist", getattr(x, "to_list", None))
+    if isinstance(dtype, np.dtype) or listed is None:
+        return np.asarray(x)
+    if hasattr(dtype, "categories") and hasattr(x, "astype"):  # of pandas
+        return np.asarray(x.astype(object))
+    try:
+        cells = listed()
+    except Exception:  # a cell that Python cannot represent
+        cells = [_cell(x, place) for place in range(len(x))]
+    return np.fromiter(cells, object, len(cells))
+
+
+def _cell(x: Any, place: int) -> Any:
+    """Return a cell as an object; None if Python cannot represent it."""
+    try:
+        cell = x[place]
+        return cell.as_py() if hasattr(cell, "as_py") else cell
+    except Exception:
+        return None
 
 
 def _is_row(record: Any) -> bool:

@@ -48,7 +48,7 @@ from dpjax.checks import Neighbors
 from dpjax.numerics.batching import take
 from dpjax.numerics.double_float import product
 from dpjax.sensitivity import LocalSensitivity, SmoothSensitivity
-from dpjax.several_quantiles.ranks import (
+from dpjax.statistics.ranks import (
     Definition,
     Ranks,
     ranks_of_order_statistic,

@@ -14,7 +14,7 @@ from dpjax.release.noise import DiscreteLaplace
 from tests.support.statistics import assert_counts_follow, assert_counts_rejected
 
 METRIC = metric_privacy.from_budgets([[0, 1, 2.5], [1, 0, 1.75], [2.5, 1.75, 0]])
-PRIVATE = METRIC.with_absence([0.75, 1.25, 2.0])
+PRIVATE = METRIC.with_absence([0.5, 0.75, 1.0])
 QUERIES = [[0.0, 1.0, 0.25], [1.0, 0.5, 0.5]]
 HISTOGRAMS = np.array([x for x in itertools.product(range(4), repeat=3) if sum(x) <= 3])
 
@@ -80,6 +80,9 @@ def test_noisy_answers_keep_to_the_metric_exactly(metric, strategy, rates):
 def test_given_scales_are_used_and_those_that_overspend_refused(rates):
     answers_of(METRIC, scales=[4.0, 2.0])
     assert rates == [Fraction(1, 16), Fraction(1, 8)]
+    rates.clear()
+    answers = answers_of(METRIC, scales=[1.5 * (1 - 2.0**-22)] * 2)
+    assert worst_excess(rates, answers, METRIC) == 0  # what rounding adds is taken away
     for scales in ([0.1, 0.1], [4.0, 0.0], [4.0, np.inf], [4.0], [-1.0, 4.0]):
         with pytest.raises(ValueError, match="scale"):
             answers_of(METRIC, scales=scales)
@@ -105,6 +108,9 @@ def test_counts_of_any_size_are_exact(rates):
     for x in (big, np.array(big)):
         found = release.metric_laplace(x, [[1, 0, 0], [1, 1, 1]], METRIC, **options)
         assert found.values[0].tolist() == [2.0**53, float(2**53 + 1 + 2**60)]
+    far = [[10**9, 10**9 + 1, 10**9]]  # of which only the differences matter
+    release.metric_laplace(big, far, METRIC, **options)
+    assert rates[-1] == 1
     huge = release.metric_laplace([10**400, 0, 0], [[1, 0, 0]], METRIC, **options)
     assert huge.values.item() == 2.0**62
 
@@ -116,19 +122,14 @@ SAME = metric_privacy.from_budgets([[0, 0, 1], [0, 0, 1], [1, 1, 0]])
     ("change", "error", "word"),
     [
         ({"x": [1, 2]}, ValueError, "elements"),
-        ({"x": [1.5, 2, 3]}, TypeError, "integers"),
         ({"x": np.ones(3)}, TypeError, "integers"),
         ({"queries": [[1, 2]]}, ValueError, "shape"),
-        ({"queries": [[1, 2, np.nan]]}, ValueError, "finite"),
         ({"metric": SAME}, ValueError, "budget"),
-        ({"metric": 3}, TypeError, "metric"),
         ({"resolution": 10**400}, ValueError, "resolution"),
         ({"resolution": 5e-324}, ValueError, "resolution"),
         ({"resolution": 1e-15}, ValueError, "times the resolution"),
-        ({"draws": 0}, ValueError, "draws"),
         ({"draws": 10**400}, ValueError, "draws"),
         ({"draws": np.array([1, 2])}, ValueError, "draws"),
-        ({"strategy": "best"}, ValueError, "strategy"),
     ],
 )
 def test_what_is_refused_is_refused_before_a_charge(change, error, word):
