@@ -225,8 +225,7 @@ class Options:
         elif groups is not None:
             self.groups = list(groups)
             most = max(min(most, len(self.groups)), 1)  # nobody is in more groups than there are
-        most = most if self.by else 1
-        self.max_groups = most
+        self.max_groups = most if self.by else 1
         if self.per_unit is not None:
             checks.one_of("per_unit", self.per_unit, get_args(PerUnit))
         self.draws = checks.static_integer("draws", self.draws, 1, 2**24)
@@ -252,18 +251,16 @@ def _asked(columns: Columns, options: Options) -> list[_Asked]:
         )
     asked, choice = [], any(getattr(each, "mechanisms", ()) for _, each in given)
     for name, each in given:
-        if not isinstance(each, Statistic):
-            raise TypeError(
-                f"column {name!r} needs a statistic, or a list, {example}, got {each!r}."
-            )
-        how: Any = {"epsilon": options.epsilon, "neighbors": options.neighbors}
-        how["mechanism"] = options.mechanism if each.mechanisms or not choice else None
         several: Any = getattr(each, "levels", None)
-        # This checks all public parameters
-        nothing = each.distribution(_NOBODY, **how).value
-        if nothing.shape[1:] != np.shape(several):
+        how = {"epsilon": options.epsilon, "neighbors": options.neighbors}
+        how["mechanism"] = options.mechanism if not choice or each.mechanisms else None
+        # The distribution checks all public parameters
+        if not isinstance(each, Statistic) or (
+            each.distribution(_NOBODY, **how).value.shape[1:] != np.shape(several)
+        ):
             raise TypeError(
-                f"column {name!r} needs a statistic with one value, or quantiles, got {each!r}."
+                f"column {name!r} needs statistics with one value, or quantiles, {example}, got "
+                f"{each!r}."
             )
         if options.unit is not None:
             rule_of(each, options.per_unit)
@@ -286,26 +283,34 @@ def _run(
             "by and groups must be given together: groups are public labels, or "
             "PrivateGroups(epsilon=..., delta=...)."
         )
-    asked, tables, more = _asked(columns, options), _tables(), {}
+    asked = _asked(columns, options)
+    try:
+        tables: Any = import_module("dpjax.frames.tables")
+    except ImportError as error:
+        raise ImportError(
+            "dpjax.frames needs narwhals, Polars and PyArrow: pip install 'dpjax[frames]'."
+        ) from error
     table = tables.Table(frame, [each[:2] for each in asked], options)
-    cost, what = _cost(asked, options), _said(asked, options)
+    cost, what = _cost(asked, options), {name: getattr(options, name) for name in _SAID}
+    what["columns"] = [f"{each.name}: {each.statistic!r}" for each in asked]
     if isinstance(groups, PrivateGroups):
         sizes = table.find(bounded=True)
         charge(budget, cost, what)
         if generator is None:
-            kept, more["noisy_size"] = groups.release(sizes)
-            table.labels = table.labels[kept]
+            kept, noisy = groups.release(sizes)
+            table.labels = table.labels[kept].with_columns(noisy_size=noisy)
         else:
-            more["probability_kept"] = groups.probability_kept(sizes)
+            shares = groups.probability_kept(sizes)
+            table.labels = table.labels.with_columns(probability_kept=shares)
+        budget = None  # It is paid
     elif groups is not None:
         table.name(groups)
     elif by:
         table.find(bounded=False)
     counts = [table.counts(*each[:2]) for each in asked]
-    if not isinstance(groups, PrivateGroups):
-        for each, (known, _) in zip(asked, counts, strict=True):
-            each.statistic.distribution(known.some(0, 1), **each.how)  # A mean needs a record
-        charge(budget, cost, what)
+    for each, (known, _) in zip(asked, counts, strict=True):
+        each.statistic.distribution(known.some(0, 1), **each.how)  # A mean needs a record
+    charge(budget, cost, what)
     found, notes = [], []
     for each, (known, missing) in zip(asked, counts, strict=True):
         if generator is None:
@@ -314,24 +319,10 @@ def _run(
             continue
         simulated = _simulated(generator, each, known, options.draws)
         found.append({"records": known.totals, "missing": missing, **simulated})
-        share = _share_at_bounds(each.statistic, known)
-        if share >= BOUND_SHARE:
-            notes.append(
-                f"{100 * share:.0f} % of the records of {each.name} are at or beyond a bound, and "
-                "count as that bound: are the bounds wide enough?"
-            )
-    rows = tables.results(table, asked, found, more)
+        notes += _notes(each, known)
+    rows = tables.results(table, asked, found)
     total: Any = cost if isinstance(cost, Guarantee) else cost.guarantee()
     return FrameResult(tables.in_library(rows, frame, by), rows, total, " ".join(notes))
-
-
-def _tables() -> Any:
-    try:
-        return import_module("dpjax.frames.tables")
-    except ImportError as error:
-        raise ImportError(
-            "dpjax.frames needs narwhals, Polars and PyArrow: pip install 'dpjax[frames]'."
-        ) from error
 
 
 def _cost(asked: Sequence[_Asked], options: Options) -> Guarantee | Composition:
@@ -341,14 +332,6 @@ def _cost(asked: Sequence[_Asked], options: Options) -> Guarantee | Composition:
     costs += [each.statistic.cost(draws=draws, **each.how) for each in asked]
     unit = "row" if options.unit is None else "person"
     return reduce(add, [replace(cost, unit=unit) for cost in costs])
-
-
-def _said(asked: Sequence[_Asked], options: Options) -> dict[str, Any]:
-    """Return the description of the release that a budget records; all of it is public."""
-    columns: dict[str, list[Any]] = {}
-    for each in asked:
-        columns.setdefault(str(each.name), []).append(repr(each.statistic))
-    return {"columns": columns} | {name: getattr(options, name) for name in _SAID}
 
 
 def _simulated(
@@ -370,11 +353,15 @@ def _simulated(
     return dict(zip(names, arrays, strict=True))
 
 
-def _share_at_bounds(statistic: Any, counts: Counts) -> float:
-    """Return the share of the records at or beyond a bound, 0 for statistics without bounds."""
-    grid = grid_of_records(statistic)
-    if grid is None or statistic.zero_of_nobody:
-        return 0.0
-    at_bound = (counts.values == 0) | (counts.values == grid.size - 1)
-    share: float = counts.counts[at_bound].sum() / max(counts.counts.sum(), 1)
-    return share
+def _notes(asked: _Asked, counts: Counts) -> list[str]:
+    """Return a sentence on a statistic of bounded records, if many of them are at a bound."""
+    grid = grid_of_records(asked.statistic)
+    if grid is None or asked.statistic.zero_of_nobody:
+        return []
+    at_bound = np.isin(counts.values, (0, grid.size - 1))
+    share = counts.counts[at_bound].sum() / max(counts.counts.sum(), 1)
+    text = (
+        f"{100 * share:.0f} % of the records of {asked.name} are at or beyond a bound, and count "
+        "as that bound: are the bounds wide enough?"
+    )
+    return [text] if share >= BOUND_SHARE else []
