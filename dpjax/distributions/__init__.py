@@ -16,6 +16,7 @@ PiecewiseExponential(batch_shape=(3,), dtype=float32, rate=0.5) (2,)
 
 from __future__ import annotations
 
+from dpjax.distributions._joint_quantiles import JointQuantiles
 from dpjax.distributions._normal import Gaussian, SphericalGaussian
 from dpjax.distributions._subsample_count import SubsampledLaplace
 from dpjax.distributions.base import Distribution
@@ -24,7 +25,6 @@ from dpjax.distributions.clamped import Clamped
 from dpjax.distributions.discrete_laplace import DiscreteLaplace
 from dpjax.distributions.finite import Finite
 from dpjax.distributions.intervals import sample_intervals
-from dpjax.distributions.joint_quantiles import JointQuantiles
 from dpjax.distributions.laplace_log_normal import LaplaceLogNormal
 from dpjax.distributions.numpyro_adapter import to_numpyro
 from dpjax.distributions.piecewise import PiecewiseExponential, Tails

@@ -15,7 +15,7 @@ noise for a share of epsilon, and the two costs add up.
 at most 2, and the rate is epsilon / 4.
 
 A term may be bounded: exp(-rate |d|) + c, c constant, changes by a factor of at most exp(rate) from
-d to d + 1 (``distributions/joint_quantiles.py``, where c is exp(-600)).
+d to d + 1 (``distributions/_joint_quantiles.py``, where c is exp(-600)).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.accounting.mechanism import with_guarantee
-from dpjax.distributions.joint_quantiles import JointQuantiles
+from dpjax.distributions._joint_quantiles import JointQuantiles
 from dpjax.numerics.batching import fits
 from dpjax.sensitivity.sorted_records import SortedRecords
 
@@ -104,7 +104,7 @@ def joint_quantiles(
     >>> distribution = joint_quantiles(asked, 1.0, public_n=1000)
     >>> distribution.sample(jax.random.key(0), (4,)).shape
     (4, 3)
-    >>> error = distribution.mean_abs_error(jax.random.key(1), asked.value)
+    >>> error = distribution.measured_error(jax.random.key(1), asked.value)
     >>> bool((error < 4).all())
     True
     """

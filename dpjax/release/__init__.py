@@ -74,8 +74,8 @@ import importlib
 from dpjax.release.counts import Counts
 from dpjax.release.grid import Floats
 from dpjax.release.interval import ConfidenceInterval
-from dpjax.release.quantiles import Quantiles
 from dpjax.release.result import Release
+from dpjax.release.several_quantiles import Quantiles
 from dpjax.release.statistics import (
     Count,
     DistinctCount,

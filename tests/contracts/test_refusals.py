@@ -61,6 +61,8 @@ OTHERS = {
     # A seed; Laplace noise needs no gamma
     ("simulate", "key"),
     ("optimal_beta", "gamma"),
+    # A mechanism itself, not its name
+    ("epsilon_for_error", "mechanism"),
     # A function of noise to what is spent
     ("least_noise", "spent"),
     # What has the methods of a profile, of a composition, of a metric

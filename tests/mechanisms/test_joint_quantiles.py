@@ -230,7 +230,7 @@ def test_errors_by_draws_are_those_of_the_probabilities(x64):
     errors = np.abs(TUPLES - [1.0, 1.0, 1.0])
     p = np.exp(found.log_prob(TUPLES[:, None]))
     exact, square = (p * errors).sum(0), (p * errors**2).sum(0)
-    measured = found.mean_abs_error(KEY, 1.0, draws=4000)[0]
+    measured = found.measured_error(KEY, 1.0, draws=4000)[0]
     assert (np.abs(measured - exact) < 5 * np.sqrt((square - exact**2) / 4000)).all()
 
 

@@ -88,8 +88,8 @@ class JointQuantiles(Batch):
     lower: jax.Array
     upper: jax.Array
     rate: jax.Array
-    number: jax.Array | None
-    count_rate: jax.Array | None
+    number: Any
+    count_rate: Any
     levels: tuple[Fraction, ...] = field(kw_only=True, metadata={"static": True})
     resolution: Fraction | None = field(default=None, kw_only=True, metadata={"static": True})
 
@@ -156,7 +156,7 @@ class JointQuantiles(Batch):
             )
         return _log_prob(self, points)
 
-    def mean_abs_error(self, key: jax.Array, center: ArrayLike, draws: int = 1000) -> jax.Array:
+    def measured_error(self, key: jax.Array, center: ArrayLike, draws: int = 1000) -> jax.Array:
         """Return the mean of |y_k - center_k| over draws, of shape ``batch_shape + (m,)``.
 
         Args:
@@ -379,7 +379,7 @@ def _draw(key: jax.Array, joint: JointQuantiles, draws: int, first: ArrayLike) -
         uniform = partial(row_uniforms, Words(high, low), dtype=jnp.float64)
         if row.number is None:
             n = row.num_records.astype(jnp.float64)
-            noise = DiscreteLaplace(n, 1.0, row.count_rate)
+            noise = DiscreteLaplace(n, jnp.ones(()), row.count_rate)
             noisy = n + noise._standard(lambda _: uniform(draws, stream=_COUNT))
             number = jnp.clip(noisy, 1.0, max(row.values.size, 1.0)).astype(jnp.int32)
         else:
