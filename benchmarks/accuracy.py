@@ -50,7 +50,9 @@ def datasets(seed: int, count: int) -> list[Records]:
     """Synthetic, seeded, with public bounds."""
     generator = np.random.default_rng(seed)
 
-    def make(name: str, values: np.ndarray, lower: float, upper: float, *candidates: int) -> Records:
+    def make(
+        name: str, values: np.ndarray, lower: float, upper: float, *candidates: int
+    ) -> Records:
         clipped = tuple(map(tuple, np.clip(values, lower, upper).tolist()))
         made = Records(count, values.shape[1], "", 1.0, lower, upper, seed, name, clipped)
         return replace(made, candidates=candidates) if candidates else made
@@ -126,9 +128,7 @@ def continuous(case: Records) -> Iterator[tuple[str, np.ndarray]]:
     yield "Laplace by global sensitivity, clamped", scale * cut / 2
 
 
-def sampled(
-    case: Records, draws: int, tumult: peers.Tumult | None
-) -> tuple[str, np.ndarray | str]:
+def sampled(case: Records, draws: int, tumult: peers.Tumult | None) -> tuple[str, np.ndarray | str]:
     """Name and errors (turns, datasets) of the other library whose own relation this is, or why
     there are none.
     """

@@ -3,8 +3,8 @@ OpenDP, and what a person may have to wait.
 
 python benchmarks/releases.py [--rows 1024] [--points 1023] [--draws 1000000] [--quick] [--out FILE]
 
-"dpjax" is ``dpjax.release.Median(...).release`` itself: records to the grid, sorting, runs, entropy,
-doubtful draws. Naive Gumbel-max starts from pieces that are made already, and its floats are no
+"dpjax" is ``Median(...).release`` itself: records to the grid, sorting, runs, entropy, doubtful
+draws. Naive Gumbel-max starts from pieces that are made already, and its floats are no
 release. From counts there are 1000 groups on 121 values, with ten thousand records each and with
 ten million; all that is compared with a time on a clock depends on the machine.
 """

@@ -82,12 +82,10 @@ class ConfidenceInterval(_OnGrid):
         """Raise for bad public parameters."""
         super().__post_init__()
         checks.level(self.q)
-        checks.static_integer("public_n", self.public_n, 1, 2**40)
+        checks.static_integer("public_n", self.public_n, 1, 2**32)
         checks.concrete_probability("coverage", self.coverage)
 
-    def levels(
-        self, epsilon: float | Fraction, neighbors: checks.Neighbors
-    ) -> tuple[Fraction, Fraction]:
+    def levels(self, epsilon: float | Fraction, neighbors: str) -> tuple[Fraction, Fraction]:
         """Return the levels of the two ends: the closest ones at equal distances from q."""
         self._checked(neighbors, None)
         half, q = exact_epsilon(epsilon) / 2, checks.level(self.q)
@@ -128,13 +126,13 @@ class ConfidenceInterval(_OnGrid):
     def _distribution(
         self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str
     ) -> Ends:
-        parts = [
+        lower, upper = (
             Quantile(level, self.lower, self.upper, self.resolution)._distribution(
                 counts, epsilon / 2, neighbors, "permute_and_flip"
             )
             for level in self.levels(epsilon, neighbors)
-        ]
-        return Ends(*parts, np.stack([part.value for part in parts], axis=-1))
+        )
+        return Ends(lower, upper, np.stack([lower.value, upper.value], axis=-1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,4 +156,4 @@ class Ends(Distribution):
 
     def values_of(self, positions: np.ndarray) -> np.ndarray:
         """Return drawn positions as values, float64 ``(draws, ..., 2)``."""
-        return self.lower.grid.values_of(positions).reshape(-1, *self.value.shape)
+        return self.lower.grid.values_of(positions).reshape(len(positions), *self.value.shape)

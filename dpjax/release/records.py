@@ -71,8 +71,8 @@ def as_array(x: Any, name: str = "x") -> np.ndarray:
     """Return records as a NumPy array with an axis of individuals.
 
     Lists, and columns of other libraries, become arrays of objects, since the dtype that NumPy
-    infers depends on all records at once, such as a missing one among integers. Float dtypes that only JAX has become float32, which holds them exactly, and its narrow
-    integers int32.
+    infers depends on all records at once, such as a missing one among integers. Float dtypes that
+    only JAX has become float32, which holds them exactly, and its narrow integers int32.
 
     Raises:
         TypeError: inside jit, vmap or grad, where nothing new would be drawn at each call; and for

@@ -11,7 +11,7 @@ import pytest
 
 from dpjax import release
 from dpjax.release.distribution import Runs
-from dpjax.release.exact import seeded, system_words
+from dpjax.release.exact import Bits, seeded, system_words
 from dpjax.release.grid import Multiples
 from tests.support.releases import MECHANISMS
 from tests.support.statistics import assert_counts_follow, assert_counts_rejected
@@ -97,6 +97,21 @@ def test_floats_decide_as_decimals_do(name, mechanism):
 def test_control_weights_that_are_off_by_a_billionth_are_found(mechanism):
     law = runs(*LAWS["a step"], mechanism)
     assert differences(law, replace(law, rate=law.rate + Fraction(1, 2**30))) > 0
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_forty_digits_decide_as_more_do_or_not_at_all(name):
+    law, rng, open_ = runs(*LAWS[name], "permute_and_flip"), np.random.default_rng(1), 0
+    for seed in range(0, 2000, 50):
+        rounds, found = adversarial(law, rng), []
+        for digits in (40, 320):
+            own = (tape([], seed + place) for place in range(12))  # further bits of each uniform
+            uniforms = [[Bits(word, next(own)) for word in four] for four in rounds]
+            found.append(law._by_decimals(0, uniforms, digits, tape([], seed)))
+        one, other = found
+        open_ += one is None
+        assert one in (None, other)
+    assert open_ < 30
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)

@@ -52,7 +52,7 @@ def test_no_neighbor_loses_more_than_promised_by_the_mode(mechanism):
             promise = Mode(GRID).cost(epsilon, 1, neighbors, mechanism)
             assert loss <= promise.epsilon * ABOVE
             assert width <= promise.bounded_range * ABOVE
-            assert loss > 0.6 * epsilon
+            assert loss > 0.45 * epsilon
 
 
 def forgetting(statistic, data, _, changes):

@@ -60,7 +60,8 @@ ARRAYS = [
 
 
 def law_of(x, neighbors):
-    return MEDIAN.distribution(x, epsilon=1.0, neighbors=neighbors).pmf(np.arange(10.0, 31)).tolist()
+    law = MEDIAN.distribution(x, epsilon=1.0, neighbors=neighbors)
+    return law.pmf(np.arange(10.0, 31)).tolist()
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -142,8 +143,8 @@ def test_a_missing_cell_of_a_column_changes_no_other():
 
 def test_a_cell_that_python_cannot_represent_changes_no_other():
     offsets = np.array([0, 2, 3, 4], np.int32).tobytes()
-    text = pyarrow.StringArray.from_buffers(3, pyarrow.py_buffer(offsets), pyarrow.py_buffer(b"\xff\xfeaa"))
-    codes, valid = release.DistinctCount(1, 9).read(text)
+    buffers = map(pyarrow.py_buffer, (offsets, b"\xff\xfeaa"))
+    codes, valid = release.DistinctCount(1, 9).read(pyarrow.StringArray.from_buffers(3, *buffers))
     assert valid.tolist() == [False, True, True]
     assert codes[1] == codes[2]
 
