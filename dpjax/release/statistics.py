@@ -205,9 +205,9 @@ class Statistic:
             if neighbors == "swap" and not self.skips_missing:
                 present = np.ones_like(present)
             rows = math.prod(batch)
-            each = (array.reshape(rows, n) for array in (positions, present))
             near = self._near(n, epsilon, neighbors)
-            return Counts.of_records(*each, near), tuple(batch)
+            records, here = (array.reshape(rows, n) for array in (positions, present))
+            return Counts.of_records(records, here, near), tuple(batch)
         number = as_counts(counts)
         if neighbors == "swap":
             raise ValueError(
