@@ -74,7 +74,7 @@ class JointDistribution(Distribution):
 
     def values_of(self, positions: np.ndarray) -> np.ndarray:
         """Return drawn positions as values, float64 of shape ``(draws,)`` and that of ``value``."""
-        return self.grid.values_of(positions).reshape(-1, *self.value.shape)
+        return self.grid.values_of(positions).reshape(len(positions), *self.value.shape)
 
     def mean_abs_error(self, center: Any) -> np.ndarray:
         """Return E|Y - center|, the mean of 1000 draws by a fixed seed.
@@ -161,7 +161,7 @@ class Quantiles(_OnGrid):
 
     def _distribution(
         self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str
-    ) -> JointDistribution:
+    ) -> Any:
         if neighbors == "swap" and self.public_n is not None:
             raise ValueError("public_n is for add_remove: under swap, the number is that of x.")
         grid = self.records_grid

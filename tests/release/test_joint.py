@@ -3,6 +3,7 @@ positions and all datasets of at most five records; and floats against decimals.
 """
 
 from fractions import Fraction
+from functools import partial
 from itertools import combinations_with_replacement, product
 
 import numpy as np
@@ -55,8 +56,8 @@ def costs(dataset, number, cap, seen=lambda rank, targets: rank):
     return np.minimum(np.abs(np.diff(away)).sum(axis=1), cap)
 
 
-def brute_force(*case, rate=RATE, **control):
-    weights = (decay(rate, 128) / 2.0**128) ** costs(*case, **control)
+def brute_force(dataset, number, cap, rate=RATE, **control):
+    weights = (decay(rate, 128) / 2.0**128) ** costs(dataset, number, cap, **control)
     return weights / weights.sum()
 
 
@@ -90,7 +91,8 @@ def cut(dataset, number, cap):
 @pytest.mark.parametrize(("relation", "changes"), [("add_remove", 2), ("swap", 4)])
 def test_no_neighbors_lose_more_than_epsilon(relation, changes):
     epsilon = changes * float(HIGH)
-    losses = [loss(relation, lambda x: brute_force(x, *case, rate=HIGH)) for case in CASES]
+    laws = (partial(brute_force, number=number, cap=cap, rate=HIGH) for number, cap in CASES)
+    losses = [loss(relation, law) for law in laws]
     assert 0.7 * epsilon < max(losses) <= 1.0000000001 * epsilon
 
 
@@ -131,7 +133,8 @@ def of_chain(chain, power):
         if last == len(LEVELS) - 1:
             found[:] += chance * weights[0] / len(TUPLES)
         for at in np.flatnonzero(weights[1:]):
-            runs = chain._runs(last, row, np.array([at]))[0]
+            width = np.diff(chain._edges[last])[:, at]
+            runs = chain._runs(last, row, np.array([at]), width)[0]
             rank = chain._first[last] + at
             for start in np.flatnonzero(runs):
                 chosen = chance * weights[at + 1] * float(runs[start] / runs.sum())
@@ -146,7 +149,7 @@ def test_chain_is_its_definition(monkeypatch, digits):
     rows, decayed = DATASETS[::3] if digits else DATASETS, decay(RATE, 128) / 2.0**128
     points = FinePoints(counts_of(*rows), VALUES)
     for number, cap in CASES:
-        monkeypatch.setattr(Joint, "cap", lambda joint, m: cap)
+        monkeypatch.setattr(Joint, "cap", lambda joint, m, cap=cap: cap)
         for group, dataset in enumerate(rows):
             expected = brute_force(dataset, number, cap)
             if abs(len(fine_points(dataset)) - number) < cap:
@@ -166,7 +169,7 @@ def draws_of(dataset, number, words, draws=1, levels=LEVELS, rate=RATE, rounds=1
 
 @pytest.mark.parametrize("cap", [3, 100])
 def test_draws_follow_the_definition(monkeypatch, cap):
-    monkeypatch.setattr(Joint, "cap", lambda joint, m: cap)
+    monkeypatch.setattr(Joint, "cap", lambda joint, m, cap=cap: cap)
     dataset, number = (0, 1, 1, 2), 3
     drawn = draws_of(dataset, number, seeded(1), 20_000)
     kinds = (drawn[:, None] == TUPLES).all(axis=2)
