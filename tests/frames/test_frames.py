@@ -100,42 +100,33 @@ def test_a_release_is_off_by_what_its_simulation_says(name):
     """Of every group and level: the error of the draws, and how many are in the interval."""
     statistic, call, epsilon = CALLS[name]
     by = {"by": "region", "groups": ["south", "north"]} if call["neighbors"] == "add_remove" else {}
-    call = call | by
-
-    def parts(run, *given, draws=DRAWS, of=epsilon, **more):
-        found = run(*given, GROUPED, {"age": statistic}, draws=draws, epsilon=of, **call, **more)
-        keys = [key for key in ("region", "quantile") if key in found.rows.columns]
-        parted = found.rows.partition_by(keys, maintain_order=True) if keys else [found.rows]
-        return found, parted
-
-    planned, said = parts(frames.simulate, 3)
-    found, drawn = parts(frames.release)
-    _, wrong = parts(frames.simulate, 3, draws=1, of=10 * epsilon)
-    shared = [column for column in planned.rows.columns if column in found.rows.columns]
-    assert shared == [column for column in found.rows.columns if column != "released"]
+    parts = [GROUPED.filter(region=name) for name in by["groups"]] if by else [GROUPED]
+    own = np.array([part["age"] for part in parts], int)
+    exact = statistic.distribution(own, epsilon=epsilon, **call)
+    value, error = exact.value, exact.mean_abs_error(exact.value)
+    low, high = exact.interval(0.95)
+    given = GROUPED, {"age": statistic}
+    options = {"epsilon": epsilon, "draws": DRAWS} | call | by
+    planned, found = frames.simulate(3, *given, **options), frames.release(*given, **options)
     assert found.guarantee == planned.guarantee
     assert found.guarantee.epsilon == pytest.approx(DRAWS * epsilon)
-    assert len(said) == len(drawn) == len(getattr(statistic, "levels", "1")) * (1 + bool(by))
-    measured = isinstance(statistic, Quantiles)
-    differ = []
-    for simulated, released, other in zip(said, drawn, wrong, strict=True):
-        row = simulated.row(0, named=True)
-        for values in (simulated["simulated"], released["released"]):
-            errors = np.abs(values.to_numpy() - row["value"])
-            deviation = np.std(errors) * np.sqrt(1 / DRAWS + measured / 1000)
-            assert abs(np.mean(errors) - row["mean_abs_error"]) <= CRITICAL * deviation
-            within = values.is_between(row["lower95"], row["upper95"]).mean()
-            share = np.sqrt(0.05 * 0.95 * (1 / DRAWS + measured / 1000))
-            assert within >= 0.95 - CRITICAL * share
-        differ.append(abs(np.mean(errors) - other["mean_abs_error"][0]) > CRITICAL * deviation)
-    assert any(differ)  # the control: a tenth of the error
-    if not measured:
-        own = (GROUPED.filter(region="north") if by else GROUPED)["age"].cast(int).to_numpy()
-        asked = {key: call[key] for key in ("neighbors", "mechanism") if key in call}
-        exact = statistic.distribution(own, epsilon=epsilon, **asked)
-        bars = np.ravel([exact.mean_abs_error(row["value"]), *exact.interval(0.95)])
-        names = ("mean_abs_error", "lower95", "upper95")
-        np.testing.assert_allclose([row[name] for name in names], bars, rtol=1e-9)
+
+    def cells(result, name):  # of draws, groups and levels
+        groups = result.rows[name].to_numpy().reshape(len(parts), DRAWS, *value.shape[1:])
+        return np.swapaxes(groups, 0, 1)
+
+    bars = {"value": value, "mean_abs_error": error, "lower95": low, "upper95": high}
+    for name, bar in bars.items():
+        np.testing.assert_allclose(cells(planned, name)[0], bar, rtol=1e-9)
+    noise = 1 / DRAWS + isinstance(statistic, Quantiles) / 1000  # whose bars are measured
+    for drawn in (cells(planned, "simulated"), cells(found, "released")):
+        errors = np.abs(drawn - value)
+        margin = CRITICAL * errors.std(axis=0) * np.sqrt(noise)
+        assert np.all(np.abs(errors.mean(axis=0) - error) <= margin)
+        within = ((low <= drawn) & (drawn <= high)).mean(axis=0)
+        assert np.all(within >= 0.95 - CRITICAL * np.sqrt(0.05 * 0.95 * noise))
+    wrong = statistic.distribution(own, epsilon=10 * epsilon, **call).mean_abs_error(value)
+    assert np.any(np.abs(errors.mean(axis=0) - wrong) > margin)  # the control
 
 
 def test_several_statistics_of_several_columns():
