@@ -224,35 +224,22 @@ def test_private_groups_have_the_sizes_of_persons_who_count_in_few():
 
 def test_a_sum_by_group_is_off_by_its_largest_record():
     """Not by the largest sum: of 1000 records from 0 to 5 at epsilon 1, by 5."""
-    fares = np.arange(2000) % 501
-    people = polars.DataFrame({"g": ["a", "b"] * 1000, "fare": fares / 100})
+    fares = np.arange(2000) % 501 / 100
+    people = polars.DataFrame({"g": ["a", "b"] * 1000, "fare": fares})
     asked = {"fare": [Sum(0, 5, "0.01"), NonnegativeSum(10, 5000, "0.01")]}
-    options = ADD | {"by": "g", "groups": ["b", "a", "c"], "epsilon": 1.0}
-    found = frames.simulate(0, people, asked, **options).rows
-    sums = [fares[1::2].sum() / 100, fares[::2].sum() / 100, 0.0]
-    np.testing.assert_allclose(found["value"], sums * 2, rtol=1e-12)
-    np.testing.assert_allclose(found["mean_abs_error"][:3], 5, rtol=1e-3)
-    assert found["mean_abs_error"][3:].min() > 15  # the control
+    found = frames.simulate(0, people, asked, by="g", epsilon=1.0, **ADD).rows
+    np.testing.assert_allclose(found["value"], [fares[::2].sum(), fares[1::2].sum()] * 2)
+    np.testing.assert_allclose(found["mean_abs_error"][:2], 5, rtol=1e-3)
+    assert found["mean_abs_error"][2:].min() > 15  # the control
 
 
-SUMS = {  # of groups a and b, where a person counts in one group, or in both
-    "sum": ([4, 5], [4, 6]),
-    "mean": ([4, 5], [4, 6]),
-    "min": ([2, 5], [2, 6]),
-    "max": ([5, 5], [5, 6]),
-    "count": ([4, 1], [4, 2]),
-}
-
-
-@pytest.mark.parametrize("rule", SUMS)
-def test_sums_by_person_and_group_are_those_of_clipped_records(rule):
+def test_sums_by_person_and_group_are_those_of_clipped_records():
     rows = {"who": [1, 1, 1, 2, 2, 3], "g": [*"aabaab"], "x": [3.0, 4.0, 1.0, -2.0, 1.0, 9.0]}
-    options = ADD | {"by": "g", "groups": ["a", "b"], "unit": "who", "epsilon": 1.0}
-    for most, values in enumerate(SUMS[rule], 1):
-        options |= {"per_unit": rule, "max_groups": most}
-        found = frames.simulate(0, polars.DataFrame(rows), {"x": Sum(-1, 5, 1)}, **options)
-        assert found.rows["value"].to_list() == values
-        assert found.guarantee.epsilon == most
+    people, asked = polars.DataFrame(rows), {"x": Sum(-1, 5, 1)}
+    for most, sums in ((1, [5 - 1, 5]), (2, [5 - 1, 1 + 5])):
+        options = {"unit": "who", "per_unit": "sum", "max_groups": most, "epsilon": 1.0} | ADD
+        found = frames.simulate(0, people, asked, by="g", groups=["a", "b"], **options)
+        assert found.rows["value"].to_list() == sums
         np.testing.assert_allclose(found.rows["mean_abs_error"], 1 / np.sinh(1 / 5))
 
 
@@ -401,7 +388,7 @@ def test_a_plot_has_a_point_for_each_group_and_bars_for_a_simulation():
     assert len(axes.collections) == 2
 
 
-NAMES = ["value 0", "0", "1", "times", "who", "group", "rows", "there", "size"]
+NAMES = ["row", "0", "1", "times", "who", "group", "rows", "there", "value"]
 
 
 @pytest.mark.parametrize("kind", [*IN_MEMORY, as_duckdb])
@@ -457,7 +444,6 @@ REFUSED = [  # what is wrong, the word that the message has
     ({"unit": "who", "per_unit": "median"}, "per_unit"),
     ({"frame": PEOPLE.to_pandas().set_axis(["age", "age", "who"], axis=1)}, "'age'"),
     ({"unit": "*", "frame": PEOPLE.rename({"who": "*"})}, "pattern"),
-    ({"by": "who", "groups": [(1, 2)]}, "tuples"),
     (PERSONS | {"max_groups": 0}, "max_groups"),
     ({"unit": "who", "columns": {"age": Mode((1, 2))}}, "per_unit"),
     (
@@ -470,7 +456,6 @@ REFUSED = [  # what is wrong, the word that the message has
     ),
     ({"epsilon": 0.0}, "epsilon"),
     ({"epsilon": [0.5, 1.0]}, "epsilon"),
-    ({"draws": 0}, "draws"),
     ({"draws": 2**25}, "draws"),
     ({"mechanism": "exponential", "columns": {"age": Count()}}, "mechanism"),
 ]
