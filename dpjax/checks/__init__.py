@@ -42,6 +42,7 @@ from dpjax.checks.static import (
     exact,
     instance,
     level,
+    levels,
     one_of,
     resolution,
     shift,

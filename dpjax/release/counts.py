@@ -156,7 +156,7 @@ def running_sums(numbers: np.ndarray, starts: np.ndarray) -> np.ndarray:
 
 def sums_of(numbers: np.ndarray, starts: np.ndarray) -> np.ndarray:
     """Return the sum of each segment, which may be empty; for integers it is exact."""
-    kind = numbers.dtype if numbers.dtype.kind == "f" else np.dtype(np.int64)
+    kind = numbers.dtype if numbers.dtype.kind in "fO" else np.dtype(np.int64)
     found = np.zeros(len(starts) - 1, kind)
     filled = np.flatnonzero(np.diff(starts))
     if filled.size:

@@ -135,7 +135,7 @@ class GridDistribution(Distribution):
         low, high = (end.ravel()[:10] for end in self.interval(0.998))
         several = self.value.size > 1
         for row in range(len(low)):
-            at = self._between(low[row], high[row])
+            at = self._between(row, low[row], high[row])
             values = at.reshape(-1, *(1 for _ in self.value.shape))
             shares = self.pmf(values).reshape(len(at), -1)[:, row]
             label = str(np.unravel_index(row, self.value.shape)) if several else None
@@ -147,8 +147,8 @@ class GridDistribution(Distribution):
         axes.set(xlabel="released value", ylabel="probability", ylim=(0, None))
         return axes
 
-    def _between(self, low: float, high: float) -> np.ndarray:
-        """Return values of the grid, ascending, all of them or about 400."""
+    def _between(self, row: int, low: float, high: float) -> np.ndarray:
+        """Return values of the grid of a row, ascending, all of them or about 400."""
         raise NotImplementedError
 
 
@@ -260,11 +260,14 @@ class Runs(GridDistribution):
             accepted = np.ones(len(run), bool)
             if self.mechanism == "permute_and_flip":
                 clock[waiting] -= np.log((given[2] + 0.5) * 2.0**-64) / self._total[group[waiting]]
-                coin = self._coin[run]
+                coin, uniform = self._coin[run], given[3] * 2.0**-64
                 with np.errstate(over="ignore", invalid="ignore"):
-                    odds = given[3] * 2.0**-64 * (coin + (1 - coin) * np.exp(clock[waiting]))
+                    late = np.exp(clock[waiting])
+                    odds = uniform * (coin + (1 - coin) * late)
+                    # Unknown are: 2^-64 of the uniform, 2^-44 of the clock and of 1 - coin
+                    room = margin * len(history) * (1 + (uniform + 2.0**-24) * late)
+                    sure &= (np.abs(odds - 1) > room) & (given[2] > 2**44)
                 accepted = odds < 1
-                sure &= (np.abs(odds - 1) > margin) & (given[2] > 2**20)
             sure &= margin < 1
             found[waiting] = self.first[run] + place
             for lane in waiting[~sure]:
@@ -324,16 +327,17 @@ class Runs(GridDistribution):
             target = context.multiply(reals[0], sums[-1])
             run = bisect_right(sums, target) - 1
             room = context.multiply(margin, sums[-1])
-            if target - sums[run] < room or sums[run + 1] - target < room:
+            below = context.subtract(target, sums[run])
+            if below < room or context.subtract(sums[run + 1], target) < room:
                 return None
             if self.mechanism == "permute_and_flip":
-                if reals[2] < margin:
+                if min(reals[2:]) < margin:
                     return None
                 waited = context.divide(context.ln(reals[2]), sums[-1])
                 clock = context.subtract(clock, waited)
                 rest = context.multiply(context.subtract(one, coins[run]), context.exp(clock))
                 odds = context.multiply(reals[3], context.add(coins[run], rest))
-                if abs(odds - one) < margin:
+                if context.abs(context.subtract(odds, one)) < margin:
                     return None
                 if odds > one:
                     continue
@@ -371,21 +375,22 @@ class Runs(GridDistribution):
 
     def mean_abs_error(self, center: Any) -> np.ndarray:
         """Return E|Y - center|, the mean absolute error of a draw."""
-        numbers, _, shape = self._broadcast(center)
+        numbers, group, shape = self._broadcast(center)
         density = self.shares / self.length
         used = np.flatnonzero(density > 0)
-        found = np.zeros((numbers.size // max(self.groups, 1), self.groups))
-        for error, row in zip(found, numbers.reshape(found.shape), strict=True):
-            runs = self.first[used], self.length[used], row[self._group[used]]
+        found = np.zeros(numbers.size)
+        # Every group has as many numbers
+        for some in np.argsort(group, kind="stable").reshape(max(self.groups, 1), -1).T:
+            runs = self.first[used], self.length[used], numbers[some][self._group[used]]
             weighted = density[used] * self.grid.distances(*runs)
-            error += np.bincount(self._group[used], weighted, self.groups)
+            found[some] = np.bincount(self._group[used], weighted, self.groups)
         return found.reshape(shape)
 
     def values_of(self, positions: np.ndarray) -> np.ndarray:
         """Return drawn positions as values, float64 of shape ``(draws,)`` and the batch shape."""
         return self.grid.values_of(positions).reshape(len(positions), *self.value.shape)
 
-    def _between(self, low: float, high: float) -> np.ndarray:
+    def _between(self, row: int, low: float, high: float) -> np.ndarray:
         first, last = self.grid.positions_of([low, high])[0].tolist()
         return self.grid.values_of(np.arange(first, last + 1, max((last - first) // 400, 1)))
 
@@ -393,8 +398,9 @@ class Runs(GridDistribution):
         """Return numbers that broadcast against the batch, flat; their groups; and their shape."""
         array = np.asarray(given, np.float64)
         shape = np.broadcast_shapes(array.shape, self.value.shape)
-        numbers = np.broadcast_to(array, shape).ravel()
-        return numbers, np.arange(numbers.size) % max(self.groups, 1), shape
+        own = np.arange(self.groups).reshape(self.value.shape)
+        numbers, group = (np.broadcast_to(given, shape).ravel() for given in (array, own))
+        return numbers, group, shape
 
     def _nearest(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the positions nearest to numbers, and whether these are on the grid."""

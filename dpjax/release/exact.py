@@ -62,17 +62,19 @@ class Bits:
 
 
 def places(width: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return floor(width U) for widths below 2^32, int64, and where further bits cannot change it.
+    """Return floor(width U) for widths below 2^63, int64, and where further bits cannot change it.
 
     ``words`` has the first 64 bits of each U.
     """
     wide = width.astype(np.uint64)
     low, half = np.uint64(2**32 - 1), np.uint64(32)
-    # The product has 96 bits: ``upper`` counts units of 2^32, and ``rest`` what is below them
-    lower = wide * (words & low)
-    upper = wide * (words >> half) + (lower >> half)
-    rest = (upper & low) << half | (lower & low)
-    return (upper >> half).astype(np.int64), rest <= np.uint64(2**64 - 1) - wide
+    # The product has 128 bits: ``upper`` counts units of 2^64, and ``rest`` what is below them
+    lower = (wide & low) * (words & low)
+    middle = (wide & low) * (words >> half) + (lower >> half)
+    other = (wide >> half) * (words & low) + (middle & low)
+    upper = (wide >> half) * (words >> half) + (middle >> half) + (other >> half)
+    rest = other << half | (lower & low)
+    return upper.astype(np.int64), rest <= np.uint64(2**64 - 1) - wide
 
 
 def decay(rate: Fraction, bits: int) -> int:
@@ -81,7 +83,7 @@ def decay(rate: Fraction, bits: int) -> int:
     The rate is halved until it is below 1/2, then Taylor's series is summed and squared.
 
     >>> decay(Fraction(1), 20) / 2**20
-    0.3678798675537109
+    0.36787986755371094
     """
     halvings = max(rate.numerator.bit_length() - rate.denominator.bit_length() + 2, 0)
     work = bits + 2 * halvings + 32

@@ -47,6 +47,8 @@ class Multiples:
         >>> Multiples.between(0, 0.3, 0.1)
         Multiples(resolution=Fraction(1, 10), start=0, size=4)
         """
+        if checks.is_jax_array(lower) or checks.is_jax_array(upper):
+            raise TypeError("lower and upper must be static numbers, not JAX arrays.")
         step = resolution_of(resolution, (np.asarray(lower), np.asarray(upper)))
         ends = [checks.exact(bound) for bound in (lower, upper)]
         if ends[0] is None or ends[1] is None or not ends[0] < ends[1]:

@@ -83,8 +83,8 @@ class Jumps:
         self, epsilon: Fraction, grid: Multiples | Points, value: np.ndarray, mechanism: str
     ) -> Runs:
         """Return the distributions of a draw at this epsilon; ``value`` is the statistic."""
-        halvings = 1 if epsilon <= 1 else 2 if epsilon <= 2 else 3
-        steps = 2**halvings
+        steps = steps_of(epsilon)
+        halvings = steps.bit_length() - 1
         at = self._upwards
         own = self.low[at]
         pairs = (self.level, 0), (self.low, own), (self.high, own)
@@ -106,6 +106,11 @@ class Jumps:
         arrays = (array.T[kept] for array in (first, length, cost))
         rate = epsilon / (2 * steps)
         return Runs(ends, *arrays, rate=rate, grid=grid, value=value, mechanism=mechanism)
+
+
+def steps_of(epsilon: Fraction) -> int:
+    """Return r, the number of runs of a change."""
+    return 2 if epsilon <= 1 else 4 if epsilon <= 2 else 8
 
 
 def far_of(epsilon: Fraction, size: int) -> int:

@@ -9,15 +9,15 @@ A statistic says what it reads and, on a grid, where it jumps when records chang
 >>> print(median.release(ages, epsilon=4.0, neighbors="add_remove"))
 35
 4-DP and 8-bounded-range under add_remove neighbors
->>> median.distribution(ages, epsilon=0.2, neighbors="add_remove").mean_abs_error(35).round(3)
-np.float64(0.017)
+>>> median.distribution(ages, epsilon=0.1, neighbors="add_remove").mean_abs_error(35).round(3)
+np.float64(0.085)
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, Literal
@@ -34,8 +34,8 @@ from dpjax.release.distribution import Runs
 from dpjax.release.exact import exact_epsilon
 from dpjax.release.grid import Candidates, Floats, Multiples, grid_of, resolution_of
 from dpjax.release.jumps import Jumps, Ranks
-from dpjax.release.noise import DiscreteLaplace
-from dpjax.release.records import as_floats, codes_of, increasing
+from dpjax.release.noise import LARGEST, DiscreteLaplace
+from dpjax.release.records import as_counts, as_floats, codes_of, increasing
 from dpjax.release.result import Release, cost_of
 
 Mechanism = Literal["permute_and_flip", "piecewise_laplace"]
@@ -49,9 +49,11 @@ class Statistic:
 
     **Mechanisms.** By default a value on a grid is drawn by permute and flip, which is epsilon-DP;
     its bounded range is 2 epsilon. Its error is .5 to 1 times that of
-    ``mechanism="piecewise_laplace"``, which is epsilon-DP and epsilon-bounded-range: of k draws,
-    composed under zCDP, it can have about twice the epsilon, and from about ten draws on, at a
-    delta of 1e-6, the smaller error.
+    ``mechanism="piecewise_laplace"``, which is epsilon-DP and epsilon-bounded-range, and so the
+    better one for many draws: of k draws that are together (1, 10^-6)-DP, each can have 1.02 times
+    the epsilon of permute and flip for k = 2, 1.4 times for 8, and 1.8 to 2 times from 15 on. On
+    medians of 1000 ages at 1, incomes at 10 to 5000, and N(0, 1) at .002 to .1, its error is the
+    smaller one from 2 to 8 draws on, sooner on a finer grid.
 
     **Resolution.** Choose it near the error that you expect, not finer: permute and flip has the
     smaller error on a coarser grid. The mean error of the median of 50 records of N(0, 1), epsilon
@@ -141,6 +143,8 @@ class Statistic:
         mechanism: str | None = None,
     ) -> Guarantee:
         """Return the guarantee of all draws from one row together."""
+        checks.static_integer("draws", draws, 1, 2**40)
+        self._checked(neighbors, mechanism or None)
         ranges = 1 if mechanism in ("piecewise_laplace", "exponential") else self.ranges
         return cost_of(exact_epsilon(epsilon), draws, neighbors, ranges)
 
@@ -201,14 +205,14 @@ class Statistic:
             if neighbors == "swap" and not self.skips_missing:
                 present = np.ones_like(present)
             rows = math.prod(batch)
-            each = (array.reshape(rows, n) for array in (positions, present))
             near = self._near(n, epsilon, neighbors)
-            return Counts.of_records(*each, near), tuple(batch)
-        number = np.asarray(counts)
-        if neighbors == "swap" or number.dtype.kind not in "iu":
+            records, here = (array.reshape(rows, n) for array in (positions, present))
+            return Counts.of_records(records, here, near), tuple(batch)
+        number = as_counts(counts)
+        if neighbors == "swap":
             raise ValueError(
-                "counts must be an array of integers, under add_remove neighbors: under swap, x "
-                "has the public number of records."
+                "counts must be None under swap neighbors, where x has the public number of "
+                "records."
             )
         try:
             shape = np.broadcast_shapes(positions.shape, number.shape)
@@ -505,8 +509,8 @@ class Mode(Statistic):
 
     def __post_init__(self) -> None:
         """Raise for bad public parameters."""
-        object.__setattr__(self, "candidates", tuple(self.candidates))
         labels = increasing("candidates", self.candidates, 1)
+        object.__setattr__(self, "candidates", tuple(self.candidates))
         if self.resolution is not None:
             resolution_of(self.resolution, (labels,))
 
@@ -528,6 +532,9 @@ class Mode(Statistic):
         own = [float(label / step - grid.start) for label in exact]
         found, equal = equal_to(positions.astype(np.float64), np.array(own))
         return found, equal & present
+
+    def _work(self, counts: Counts, epsilon: Fraction) -> np.ndarray:
+        return np.full(counts.groups, len(self.candidates))
 
     def _distribution(
         self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str
@@ -587,13 +594,16 @@ class Sum(_OnGrid):
         grid: Any = self.records_grid
         ends = abs(grid.start), abs(grid.start + grid.size - 1)
         most = grid.size - 1 if neighbors == "swap" else max(ends)
-        sums = sums_of((counts.values + grid.start) * counts.counts, counts.starts)
-        return DiscreteLaplace(sums, epsilon / most, self._unit(counts))
+        multiples = counts.values + grid.start
+        if max(ends) * counts.counts.sum(dtype=np.float64) >= LARGEST:
+            multiples = multiples.astype(object)  # Python's integers do not overflow
+        sums = np.clip(sums_of(multiples * counts.counts, counts.starts), -LARGEST, LARGEST)
+        rate, numbers = epsilon / most, sums.astype(np.int64)
+        return DiscreteLaplace(numbers, rate, grid.resolution, self._divisor(counts))
 
-    def _unit(self, counts: Counts) -> np.ndarray:
-        """Return the value of 1 in the sum of each group."""
-        grid: Any = self.records_grid
-        return np.full(counts.groups, float(grid.resolution))
+    def _divisor(self, counts: Counts) -> np.ndarray:
+        """Return what the sum of each group is divided by."""
+        return np.ones(counts.groups)
 
 
 @dataclass(frozen=True)
@@ -606,10 +616,10 @@ class Mean(Sum):
     relations: ClassVar[tuple[str, ...]] = ("swap",)
     zero_of_nobody: ClassVar[bool] = False
 
-    def _unit(self, counts: Counts) -> np.ndarray:
+    def _divisor(self, counts: Counts) -> np.ndarray:
         if np.any(counts.totals == 0):
             raise ValueError("a mean needs at least one record.")
-        return super()._unit(counts) / counts.totals
+        return counts.totals
 
 
 @dataclass(frozen=True)
@@ -627,8 +637,7 @@ class Count(Statistic):
     def _distribution(
         self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str
     ) -> DiscreteLaplace:
-        numbers = self._numbers(counts)
-        return DiscreteLaplace(numbers, epsilon, np.ones(numbers.shape))
+        return DiscreteLaplace(self._numbers(counts), epsilon)
 
     def _numbers(self, counts: Counts) -> np.ndarray:
         return counts.totals
@@ -654,11 +663,9 @@ class Histogram(Count):
         """Raise for bad public parameters."""
         if (self.edges is None) == (self.candidates is None):
             raise ValueError("a histogram needs exactly one of edges and candidates.")
-        for field in fields(self):
-            given = getattr(self, field.name)
-            object.__setattr__(self, field.name, None if given is None else tuple(given))
-        increasing("edges", self.edges or (0, 1), 2)
-        increasing("candidates", self.candidates or (0,), 1)
+        name, least = ("edges", 2) if self.candidates is None else ("candidates", 1)
+        increasing(name, getattr(self, name), least)
+        object.__setattr__(self, name, tuple(getattr(self, name)))
 
     @property
     def bins(self) -> int:

@@ -1,0 +1,177 @@
+"""Several quantiles under one epsilon."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from itertools import count
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dpjax import checks
+from dpjax.release import joint
+from dpjax.release.counts import Counts
+from dpjax.release.distribution import Distribution
+from dpjax.release.exact import Words, system_words
+from dpjax.release.grid import Floats, Multiples
+from dpjax.release.joint import FinePoints
+from dpjax.release.noise import geometric
+from dpjax.release.statistics import _OnGrid
+
+_DRAWS, _SEED = 1000, 0
+_DRAWN = 2**20  # simulated numbers that are held together
+
+
+@dataclass(frozen=True, eq=False)
+class JointDistribution(Distribution):
+    """What a release of several quantiles draws from: it is only drawn, not computed.
+
+    Attributes:
+        counts: the records of each group.
+        levels: ascending.
+        epsilon: of one draw.
+        neighbors: the relation.
+        public_n: a public number of records, under add/remove.
+        grid: maps positions to values.
+        value: float64, the quantiles themselves, of the batch shape and one axis of levels.
+    """
+
+    counts: Counts
+    levels: tuple[Fraction, ...]
+    epsilon: Fraction
+    neighbors: str
+    public_n: int | None
+    grid: Multiples | Floats
+    value: np.ndarray
+
+    @cached_property
+    def _points(self) -> FinePoints:
+        return FinePoints(self.counts, self.grid.size)
+
+    def positions(self, draws: int, words: Words = system_words) -> np.ndarray:
+        """Draw positions exactly, int64 ``(draws, groups, m)``.
+
+        Under add/remove, an unknown number of records is drawn with discrete Laplace noise first,
+        for a share of epsilon. The rest is for the rounds of :class:`joint.Joint`.
+        """
+        points, m = self._points, len(self.levels)
+        n, left, slack = np.tile(points.totals, draws), self.epsilon, 0
+        number = n if self.public_n is None else np.full_like(n, self.public_n)
+        if self.neighbors == "add_remove" and self.public_n is None:
+            share = self.epsilon / (5 if m <= 4 else 8 if m <= 20 else 16)
+            more, less = geometric(share, (2, len(n)), words)
+            number, left, slack = n + more - less, left - share, int(20 / share)
+        rounds = next(k for k in count(1) if (joint.TOGETHER + 1) ** k > m)
+        rate = left / (rounds * (4 if self.neighbors == "swap" else 2))
+        group, low = np.tile(np.arange(self.counts.groups), draws), np.zeros_like(n)
+        end = np.full_like(n, points.size)
+        parts = joint.Parts(np.maximum(number, 1), n, group, low, end, low)
+        found = joint.Joint(points, rate, slack, words).draw(parts, self.levels, rounds)
+        return points.values(found).reshape(draws, self.counts.groups, m)
+
+    def values_of(self, positions: np.ndarray) -> np.ndarray:
+        """Return drawn positions as values, float64 of shape ``(draws,)`` and that of ``value``."""
+        return self.grid.values_of(positions).reshape(-1, *self.value.shape)
+
+    def mean_abs_error(self, center: Any) -> np.ndarray:
+        """Return E|Y - center|, the mean of 1000 draws by a fixed seed.
+
+        ``center`` broadcasts against ``value``.
+        """
+        centers = np.broadcast_to(center, self.value.shape).reshape(-1, len(self.levels))
+        errors = [np.abs(drawn - centers[own]).mean(axis=0) for own, drawn in self._simulated()]
+        return np.concatenate(errors).reshape(self.value.shape)
+
+    def interval(self, level: float) -> tuple[np.ndarray, np.ndarray]:
+        """Return the ends of the central interval of probability ``level`` of each quantile.
+
+        They are those of 1000 draws by a fixed seed.
+        """
+        level = checks.concrete_fraction("level", level)
+        ends = [(1 - level) / 2, (1 + level) / 2]
+        found = [
+            np.quantile(drawn, ends, axis=0, method="inverted_cdf")
+            for _, drawn in self._simulated()
+        ]
+        low, high = np.concatenate(found, axis=1).reshape(2, *self.value.shape)
+        return low, high
+
+    def _simulated(self) -> Iterator[tuple[slice, np.ndarray]]:
+        """Yield draws ``(1000, groups, m)`` of some groups at a time."""
+        m, groups = len(self.levels), self.counts.groups
+        together = max(_DRAWN // (_DRAWS * m), 1)
+        values = self.value.reshape(groups, m)
+        for start in range(0, max(groups, 1), together):
+            own = slice(start, start + together)
+            counts, value = self.counts.some(start, min(start + together, groups)), values[own]
+            some = (counts, self.levels, self.epsilon, self.neighbors, self.public_n, self.grid)
+            yield own, JointDistribution(*some, value).sample(_SEED, _DRAWS)
+
+
+@dataclass(frozen=True)
+class Quantiles(_OnGrid):
+    """The records x[ceil(q n)] for several levels q, drawn together.
+
+    Their errors are much smaller than those of a :class:`Quantile` for each level at a part of
+    epsilon, and they ascend. Equal records are no difficulty.
+
+    Attributes:
+        qs: the levels, ascending, strictly between 0 and 1, read as :class:`Quantile` does.
+        lower: public, as are ``upper``, ``resolution`` and ``grid``: see :class:`Quantile`.
+        upper: public.
+        resolution: public.
+        grid: instead of bounds and a resolution, :class:`Floats`.
+        public_n: a number of records that is public under add/remove, so that no part of epsilon
+            is spent on it. If it is wrong, the quantiles are off, but as private.
+
+    >>> quartiles = Quantiles([0.25, 0.5, 0.75], lower=0, upper=120, resolution=1)
+    >>> ages = [20, 40, 60] * 1000
+    >>> quartiles.release(ages, epsilon=4.0, neighbors="swap").values.tolist()
+    [[20.0, 40.0, 60.0]]
+
+    References:
+        Gillenwater, Joseph and Kulesza (2021), JointExp; Kaplan, Schnapp and Stemmer (2022).
+    """
+
+    qs: Any
+    lower: Any = None
+    upper: Any = None
+    resolution: checks.Resolution | None = None
+    grid: Floats | None = None
+    public_n: int | None = None
+
+    mechanisms: ClassVar[tuple[str, ...]] = ()
+
+    def __post_init__(self) -> None:
+        """Raise for bad public parameters."""
+        super().__post_init__()
+        if max(level.denominator for level in self.levels) > 2**20:
+            raise ValueError(f"qs must be short decimals or small fractions, got {self.qs}.")
+        object.__setattr__(self, "qs", tuple(self.qs))
+        if self.public_n is not None:
+            checks.static_integer("public_n", self.public_n, 1, 2**40)
+
+    @cached_property
+    def levels(self) -> tuple[Fraction, ...]:
+        """The levels as fractions."""
+        return checks.levels(self.qs)
+
+    def _distribution(
+        self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str
+    ) -> JointDistribution:
+        if neighbors == "swap" and self.public_n is not None:
+            raise ValueError("public_n is for add_remove: under swap, the number is that of x.")
+        grid = self.records_grid
+        points = FinePoints(counts, grid.size)
+        ranks = [
+            -(-level.numerator * (points.totals % level.denominator) // level.denominator)
+            + level.numerator * (points.totals // level.denominator)
+            for level in self.levels
+        ]
+        fine = points.at(np.arange(counts.groups)[:, None], np.stack(ranks, axis=1))
+        value = grid.values_of(points.values(fine))
+        public = self.levels, epsilon, neighbors, self.public_n, grid
+        return JointDistribution(counts, *public, value)
