@@ -74,7 +74,7 @@ class JointDistribution(Distribution):
 
     def values_of(self, positions: np.ndarray) -> np.ndarray:
         """Return drawn positions as values, float64 of shape ``(draws,)`` and that of ``value``."""
-        return self.grid.values_of(positions).reshape(-1, *self.value.shape)
+        return self.grid.values_of(positions).reshape(len(positions), *self.value.shape)
 
     def mean_abs_error(self, center: Any) -> np.ndarray:
         """Return E|Y - center|, the mean of 1000 draws by a fixed seed.

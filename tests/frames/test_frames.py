@@ -388,7 +388,7 @@ def test_a_plot_has_a_point_for_each_group_and_bars_for_a_simulation():
     assert len(axes.collections) == 2
 
 
-NAMES = ["row", "0", "1", "times", "who", "group", "rows", "there", "value"]
+NAMES = ["row", "0", "1", "times", "who", "group", "rows", "there", "size"]
 
 
 @pytest.mark.parametrize("kind", [*IN_MEMORY, as_duckdb])
