@@ -59,6 +59,8 @@ def test_mechanisms_and_relations_of_each_statistic(name):
         default = statistic.release([1, 4], **options).guarantee
         assert default == Guarantee(default.epsilon, 2 * default.epsilon, neighbors)
         assert Fraction(default.epsilon) >= 3 * Fraction(0.1) > Fraction(default.epsilon) * 0.999
+        third = statistic.cost(Fraction(1, 3), 1, neighbors).epsilon
+        assert float(Fraction(1, 3)) < Fraction(1, 3) <= third
         for mechanism in statistic.mechanisms[1:]:
             found = statistic.release([1, 4], **options, mechanism=mechanism).guarantee
             assert found == statistic.cost(0.1, 3, neighbors, mechanism)
