@@ -156,4 +156,4 @@ class Ends(Distribution):
 
     def values_of(self, positions: np.ndarray) -> np.ndarray:
         """Return drawn positions as values, float64 ``(draws, ..., 2)``."""
-        return self.lower.grid.values_of(positions).reshape(-1, *self.value.shape)
+        return self.lower.grid.values_of(positions).reshape(len(positions), *self.value.shape)

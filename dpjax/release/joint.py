@@ -38,10 +38,10 @@ it takes, by the same code, with further bits of the same uniforms.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, localcontext
 from fractions import Fraction
-from functools import cached_property
-from itertools import pairwise
+from itertools import count, pairwise
 from math import ceil, log, prod
 from typing import Any, NamedTuple
 
@@ -50,13 +50,13 @@ import numpy as np
 from dpjax.release.counts import Counts
 from dpjax.release.exact import Bits, Words, decay, places, system_words
 
-TOGETHER = 20  # levels that are drawn together
+TOGETHER = 64  # levels that are drawn together
 _FAR = 45.0  # all positions alike weigh about e^-45 of the rest
-_WIDEST = 2**22  # ranks in the windows of all levels
-_CELLS = 2**20  # slots that are worked on together
+_WIDEST = 2**24  # ranks in the windows of all levels
+_CELLS = 2**22  # weights that are held together
 _POINT_BITS = 40
 _BASE_BITS = 128
-_TINY = 2.0**-900  # sums below it may have lost digits
+_TINY = 2.0**-900  # smaller floats may have lost digits
 
 
 class FinePoints:
@@ -114,8 +114,7 @@ class Parts(NamedTuple):
     """The parts of groups from which quantiles are drawn, int64 ``(parts,)`` each.
 
     Attributes:
-        whole: the N of the group; public, as is ``number``.
-        number: the N of the part.
+        number: N, the public number of points.
         n: the number of points above ``low`` and below ``end``.
         group: the group.
         low: the first fine position.
@@ -123,7 +122,6 @@ class Parts(NamedTuple):
         before: the number of points of the group up to ``low``.
     """
 
-    whole: np.ndarray
     number: np.ndarray
     n: np.ndarray
     group: np.ndarray
@@ -136,202 +134,267 @@ class Parts(NamedTuple):
         return Parts(*(array[index] for array in self))
 
     def edges(self, points: FinePoints, rank: np.ndarray) -> np.ndarray:
-        """Return the first position of the slots ``(parts, k)``; ``end`` above slot n."""
-        own, before, low, end = (a[:, None] for a in (self.group, self.before, self.low, self.end))
-        return np.clip(points.at(own, before + rank), low, end)
+        """Return the first positions of the slots ``(parts, k)``; ``end`` above slot n."""
+        group, low, end, before = (array[:, None] for array in self[2:])
+        return np.clip(points.at(group, before + rank), low, end)
 
 
-class Law(NamedTuple):
-    """What is public of the draws from parts with the same N."""
-
-    targets: tuple[int, ...]
-    number: int
-    cap: int
-    rate: Fraction
-
-    @staticmethod
-    def of(
-        levels: Sequence[Fraction], whole: int, number: int, rate: Fraction, size: int, slack: int
-    ) -> Law:
-        """Return the distribution of levels within a part.
-
-        A slot has at least 1 / (2 n) of the fine positions of one of ``size`` values, so that this
-        cap, with ``slack`` for abs(n - N), makes all positions alike weigh little.
-        """
-        targets = tuple(1 + int(level * (number - 1)) for level in levels)
-        away = len(levels) * log(2 * size * whole) + _FAR
-        cap = min(ceil(away / rate) + slack, _WIDEST // (2 * len(levels)))
-        return Law(targets, number, cap, rate)
-
-    def slots(self, most: int) -> int:
-        """Return the number of slots of each window, if no part has more than ``most`` points."""
-        return min(2 * self.cap, most) + 1
-
-
-class Drawn(NamedTuple):
-    """Draws in slots, for each lane.
+@dataclass(frozen=True)
+class Joint:
+    """Draws of several quantiles from parts of groups.
 
     Attributes:
-        rank: ``(lanes, m)``, the slot of each level.
-        first: ``(lanes, m)``, the first level in the same slot.
-        alike: whether all positions of the part are equally likely instead.
-        accepted: whether this is a draw; otherwise it is repeated.
-        sure: whether rounding cannot have changed this.
+        points: the fine points of all groups.
+        rate: of one unit of cost, in each round.
+        slack: how far a noisy N may be from n.
+        words: where bits come from.
     """
 
-    rank: np.ndarray
-    first: np.ndarray
-    alike: np.ndarray
-    accepted: np.ndarray
-    sure: np.ndarray
+    points: FinePoints
+    rate: Fraction
+    slack: int = 0
+    words: Words = system_words
+
+    def cap(self, m: int) -> int:
+        """Return the largest cost of m levels drawn together; it is public."""
+        away = ceil((m * log(self.points.size) + _FAR) / self.rate) + self.slack
+        return min(away, _WIDEST // (2 * m))
+
+    def draw(self, parts: Parts, levels: Sequence[Fraction], rounds: int) -> np.ndarray:
+        """Draw the fine positions of ascending levels from each part, int64 ``(parts, m)``."""
+        m = len(levels)
+        pieces = next(k for k in count(2) if k**rounds > m)
+        coarse = [i * (m + 1) // pieces - 1 for i in range(1, pieces)]
+        found = np.zeros((len(parts.n), m), np.int64)
+        found[:, coarse] = self._together(parts, [levels[k] for k in coarse])
+        if rounds == 1:
+            return found
+        share, low, before = Fraction(0), parts.low, parts.before
+        for last, k in pairwise([-1, *coarse, m]):
+            high, end, through, top = low, parts.end, parts.before + parts.n, Fraction(1)
+            if k < m:
+                high, top = found[:, k], levels[k]
+                end, through = high + 1, self.points.rank(parts.group, high)
+            number = (top - share).numerator * parts.number // (top - share).denominator
+            inner = Parts(np.maximum(number, 1), through - before, parts.group, low, end, before)
+            inside = [(level - share) / (top - share) for level in levels[last + 1 : k]]
+            if inside:
+                found[:, last + 1 : k] = self.draw(inner, inside, rounds - 1)
+            share, low, before = top, high, through
+        return found
+
+    def _together(self, parts: Parts, levels: Sequence[Fraction]) -> np.ndarray:
+        """Draw all levels in one round; equal parts share their weights."""
+        m, lanes, start = len(levels), len(parts.n), 0
+        found = np.zeros((lanes, m), np.int64)
+        keys = np.stack([parts.number, -parts.n, *parts[2:5]])
+        order = np.lexsort(keys[::-1])
+        keys = keys[:, order]
+        while start < lanes:
+            number, most = keys[:2, start]
+            slots = min(2 * self.cap(m), -int(most)) + 1
+            stop = min(
+                start + max(_CELLS // (slots * m), 1), np.searchsorted(keys[0], number, "right")
+            )
+            own = order[start:stop]
+            new = np.append(True, np.any(np.diff(keys[:, start:stop]), axis=0))
+            chain = Chain(self, levels, parts.at(own[new]))
+            found[own] = self._accepted(chain, np.cumsum(new) - 1)
+            start = stop
+        return found
+
+    def _accepted(self, chain: Chain, row: np.ndarray) -> np.ndarray:
+        """Draw fine positions ``(lanes, m)`` from the part of each lane, until all are accepted."""
+        m = len(chain.targets)
+        found, waiting = np.zeros((len(row), m), np.int64), np.arange(len(row))
+        while waiting.size:
+            given = self.words((3 * m + 1, waiting.size))
+            choices, balls = given[: 2 * m + 1], given[2 * m + 1 :]
+            drawn = chain.back(row[waiting], choices * 2.0**-64)
+            for lane in np.flatnonzero(~drawn[-1]):
+                exact = self._exactly(chain, int(row[waiting[lane]]), choices[:, lane])
+                for array, one in zip(drawn, exact, strict=True):
+                    array[lane] = one[0]
+            rank, first, alike, accepted, _ = drawn
+            own = chain.parts.at(row[waiting])
+            low, end = (
+                np.where(alike[:, None], bound[:, None], own.edges(self.points, rank + more))
+                for bound, more in ((own.low, 0), (own.end, 1))
+            )
+            # Those that are rejected are overwritten
+            found[waiting] = _multisets(low, end - low, first, balls, self.words)
+            waiting = waiting[~accepted]
+        return found
+
+    def _exactly(self, chain: Chain, row: int, given: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Return what one lane draws, by decimals."""
+        uniforms, digits = [Bits(word, self.words) for word in given], 20
+        while True:
+            digits *= 2
+            exact = Chain(self, chain.levels, chain.parts.at([row]), digits)
+            reals = [[uniform.decimal(exact.context)] for uniform in uniforms]
+            drawn = exact.back(np.zeros(1, np.int64), np.array(reals, object))
+            if drawn[-1].all():
+                return drawn
 
 
 class Chain:
-    """The weights of all slots of some parts: floats, or decimals if there are ``digits``.
+    """The weights of all slots of parts with the same N: floats, or decimals of ``digits``.
+
+    The lists have an array ``(parts, J)`` for each level, for the J slots of its window.
 
     Attributes:
-        before: for each level ``(parts, J)``, the weight of the levels below it in slots below each
-            slot of its window, with the step to this slot.
-        after: for each level ``(parts, J)``, the weight of the levels up to it, if it is in the
-            slot.
-        alike: ``(parts,)``, the weight of all positions alike.
+        targets: the slot that each level aims at.
+        before: the weights of the levels below in lower slots, with the step to this slot.
+        after: the weights of the levels up to this one, if it is in this slot.
+        alike: ``(parts, 1)``, the weight of all positions alike.
     """
 
-    def __init__(self, law: Law, points: FinePoints, parts: Parts, digits: int = 0) -> None:
-        self.law, self.points, self.parts, self._digits = law, points, parts, digits
-        self._first = [max(target - law.cap, 0) for target in law.targets]
-        self._steps = [0, *(high - low for low, high in pairwise(law.targets))]
+    def __init__(
+        self, joint: Joint, levels: Sequence[Fraction], parts: Parts, digits: int = 0
+    ) -> None:
+        self.points, self.levels, self.parts = joint.points, levels, parts
+        number = int(parts.number[0])
+        self.targets = [1 + int(level * (number - 1)) for level in levels]
+        self._rate, self._digits, self._cap = joint.rate, digits, joint.cap(len(levels))
+        self._first = [max(target - self._cap, 0) for target in self.targets]
+        self._slot = np.arange(min(2 * self._cap, int(parts.n.max())) + 1)
         self.context = Context(prec=max(digits, 1), Emin=MIN_EMIN, Emax=MAX_EMAX)
-        self._slot = np.arange(law.slots(int(parts.n.max())))
         with localcontext(self.context), np.errstate(all="ignore"):
             self._zero: Any = Decimal(0) if digits else 0.0
-            self._unit = (2 + self._zero) ** -points.size.bit_length()
-            self._base = Decimal(decay(law.rate, _BASE_BITS)) / 2**_BASE_BITS
+            self._unit = (2 + self._zero) ** -joint.points.size.bit_length()
+            self._base = Decimal(decay(joint.rate, _BASE_BITS)) / 2**_BASE_BITS
+            # A bound of the relative rounding errors of all sums
+            error = Decimal(10) ** (12 - digits) if digits else 2.0**-50
+            self.slack = error * (len(levels) + 1) * (len(self._slot) + 2**12)
             self._forward()
 
-    @cached_property
-    def slack(self) -> Any:
-        """A bound of the relative rounding errors of all sums."""
-        operations = (len(self.before) + 1) * (len(self._slot) + 2**12)
-        return operations * (Decimal(10) ** (12 - self._digits) if self._digits else 2.0**-50)
-
     def _forward(self) -> None:
-        self.before, self.after, self._stay = list[Any](), list[Any](), list[Any]()
-        self._edges, scales = list[np.ndarray](), list[Any]()
-        for k, first in enumerate(self._first):
+        self.before, self.after, self._edges = list[Any](), list[Any](), list[np.ndarray]()
+        scales, self._stay = list[Any](), list[Any]([self._zero])
+        for k, (first, target) in enumerate(zip(self._first, self.targets, strict=True)):
             if k and first == self._first[k - 1]:
                 self._edges.append(self._edges[-1])
             else:
                 rank = first + np.arange(len(self._slot) + 1)
                 self._edges.append(self.parts.edges(self.points, rank))
-            width = np.diff(self._edges[k], axis=1)
-            if k:
-                # The weights of every level are scaled, so that floats have them
+            if k == 0:
+                before = (
+                    self._power(np.abs(first + self._slot - target)) + self._edges[0][:, 1:] * 0
+                )
+            else:
+                # Weights of the largest as 1, so that floats have them
                 largest = np.max(self.after[-1], axis=1, keepdims=True)
                 scales.append(1 / np.where(largest > 0, largest, 1 + self._zero))
-                self._stay.append(self._power(self._steps[k]) * scales[-1])
-                shift = first - self._first[k - 1]
-                self.before.append(self._next(self.after[-1], self._steps[k], shift) * scales[-1])
-            else:
-                start = self._power(np.abs(first + self._slot - self.law.targets[0]))
-                self.before.append(np.broadcast_to(start, width.shape))
-                self._stay.append(self._zero)
-            # Runs of levels in one slot, the first of which is level i
-            found: Any = self._zero
-            for i in range(k + 1):
+                step = target - self.targets[k - 1]
+                self._stay.append(self._power(step) * scales[-1])
+                before = self._next(self.after[-1], step, first - self._first[k - 1]) * scales[-1]
+            self.before.append(before)
+            width, found = np.diff(self._edges[k], axis=1), self._zero
+            for i in range(k + 1):  # the first level of a run in the slot
                 if first - self._first[i] < len(self._slot):
-                    longer = found * (self._grown(width, k + 1 - i) * self._stay[i])
-                    found = longer + _shifted(self.before[i], first - self._first[i], self._zero)
+                    found = found * (self._grown(width, k + 1 - i) * self._stay[i])
+                    shift = first - self._first[i]
+                    found = found + self._moved(self.before[i], shift, len(self._slot))
             self.after.append(found * (width * self._unit))
-        beyond = self.parts.n - self.law.number + self.law.targets[-1]
-        self._end = self._power(np.abs(beyond[:, None] - self._first[-1] - self._slot))
+        surplus = (self.parts.n - self.parts.number)[:, None]
+        away = surplus + self.targets[-1] - self._first[-1] - self._slot
+        self._end = self._power(np.abs(away))
         whole = (self.parts.end - self.parts.low)[:, None]
-        factors = [self._grown(whole, i) for i in range(len(self.before))] + scales
+        factors = scales + [self._grown(whole, i) for i in range(len(self.targets))]
         if self._digits:
-            self.alike = prod(factors) * self._power(self.law.cap)
+            self.alike = prod(factors) * self._power(self._cap)
         else:
-            logs: Any = sum(map(np.log, factors))
-            self.alike = np.exp(logs - float(self.law.rate) * self.law.cap)
+            self.alike = np.exp(np.sum(np.log(factors), axis=0) - float(self._rate) * self._cap)
 
     def _power(self, exponent: Any) -> Any:
         """Return a^exponent."""
         if self._digits:
             return np.frompyfunc(lambda k: self._base ** int(k), 1, 1)(exponent)
-        return np.exp(-float(self.law.rate) * exponent)
+        return np.exp(-float(self._rate) * exponent)
 
     def _grown(self, width: Any, number: Any) -> Any:
         """Return the factor by which one more level makes the number of multisets grow, scaled."""
         return (width + number) * self._unit / (number + 1)
 
-    def _next(self, after: Any, step: int, shift: int) -> Any:
-        """Return, for each slot, the sum over lower slots of the weight there times a^abs(d - step).
+    def _moved(self, array: Any, offset: int, size: int) -> Any:
+        """Return ``size`` columns from a column on, which may be negative; others are zero."""
+        found = np.full((len(array), size), self._zero)
+        kept = array[:, max(offset, 0) : max(offset + size, 0)]
+        start = max(-offset, 0)
+        found[:, start : start + kept.shape[1]] = kept
+        return found
 
-        d is the distance of the slots; the windows are ``shift`` ranks apart. Sums over ranges of
-        lower slots double, those beyond ``step`` by geometric weights that fall downwards, and
-        those within by weights that fall upwards.
+    def _next(self, after: Any, step: int, shift: int) -> Any:
+        """Return the sums, over lower slots at the distance d, of the weights a^abs(d - step).
+
+        ``shift`` is the distance of the two windows. The sums of slots beyond ``step`` double their
+        ranges, with weights that fall downwards, and those of slots within it with weights that
+        fall upwards.
         """
-        gap = max(step, 1)
-        room = [(0, 0), (gap - shift, 1)]
-        below = np.pad(after, room, constant_values=self._zero)
-        window, found, offset = below.copy(), below * 0, 0
-        size = below.shape[1]
+        gap, slots, offset = max(step, 1), len(self._slot), 0
+        size = slots + gap - shift + 1
+        below = self._moved(after, shift - gap, size)
+        window, found = below.copy(), 0 * below
         for bit in range(size.bit_length()):
             half = 2**bit
-            decayed = self._power(half)
-            if not decayed:
-                break
-            if (gap - 1 & half) and offset < size:
-                found += self._power(offset) * _shifted(window, offset, self._zero)
+            if gap - 1 & half:
+                found += self._power(offset) * self._moved(window, offset, size)
                 offset += half
-            below[:, half:] += decayed * below[:, :-half]
-            window[:, :-half] += decayed * window[:, half:]
-        slots = len(self._slot)
+            below[:, half:] += self._power(half) * below[:, :-half]
+            window[:, :-half] += self._power(half) * window[:, half:]
         near = self._power(1) * found[:, 1 : slots + 1]
         return self._power(gap - step) * below[:, :slots] + near
 
-    def back(self, row: np.ndarray, uniforms: Any, margin: float = 0.0) -> Drawn:
-        """Draw from the part of each lane; ``uniforms`` is ``(2 m + 1, lanes)``."""
-        with localcontext(self.context), np.errstate(all="ignore"):
-            return self._back(row, uniforms, self.slack + margin if margin else self.slack)
+    def back(self, row: np.ndarray, uniforms: Any) -> tuple[np.ndarray, ...]:
+        """Draw slots from the part of each lane.
 
-    def _back(self, row: np.ndarray, uniforms: Any, slack: Any) -> Drawn:
-        m, lanes, level = len(self.before), len(row), np.arange(len(self.before))
+        Args:
+            row: ``(lanes,)``, the parts.
+            uniforms: ``(2 m + 1, lanes)``.
+
+        Returns:
+            The slot of each level, ``(lanes, m)``; the first level in the same slot; and for each
+            lane whether all positions are equally likely instead, whether it is accepted, and
+            whether rounding cannot have changed this.
+        """
+        with localcontext(self.context), np.errstate(all="ignore"):
+            return self._back(row, uniforms)
+
+    def _back(self, row: np.ndarray, uniforms: Any) -> tuple[np.ndarray, ...]:
+        m, lanes = len(self.targets), len(row)
         rank, first = np.zeros((2, lanes, m), np.int64)
-        sure, above, last = np.ones(lanes, bool), np.zeros(lanes, np.int64), np.full(lanes, m - 1)
-        surplus = (self.parts.n - self.law.number)[row]
-        alike = np.abs(surplus) >= self.law.cap  # all positions cost at least the cap
+        above, last, sure = np.zeros(lanes, np.int64), np.full(lanes, m - 1), np.ones(lanes, bool)
+        surplus = (self.parts.n - self.parts.number)[row]
+        alike = np.abs(surplus) >= self._cap  # no position costs less than the cap
         for k in reversed(range(m)):
             on = np.flatnonzero((last == k) & ~alike)
-            if not on.size:
-                continue
-            slot, certain = choose(self._slot_weights(k, row[on], above[on]), uniforms[2 * k, on])
-            sure[on] &= certain(slack)
+            slot, certain = self._choose(self._slots(k, row[on], above[on]), uniforms[2 * k, on])
+            sure[on] &= certain
             alike[on] = slot == 0
             on, slot = on[slot > 0], slot[slot > 0] - 1
-            start, certain = choose(self._run_weights(k, row[on], slot), uniforms[2 * k + 1, on])
-            sure[on] &= certain(slack)
-            inside = (start[:, None] <= level) & (level <= k)
+            start, certain = self._choose(self._runs(k, row[on], slot), uniforms[2 * k + 1, on])
+            sure[on] &= certain
             above[on] = self._first[k] + slot
-            rank[on] = np.where(inside, above[on, None], rank[on])
-            first[on] = np.where(inside, start[:, None], first[on])
+            for i in range(k + 1):
+                rank[on, i], first[on, i] = above[on], start
             last[on] = start - 1
-        away = np.column_stack([np.zeros_like(surplus), rank - self.law.targets, surplus])
-        spare = self.law.cap - np.sum(np.abs(np.diff(away, axis=1)), axis=1)
-        rejected = self._power(np.maximum(spare, 0))
-        certain = np.abs(uniforms[2 * m] - rejected) > slack
-        sure &= alike | (spare <= 0) | certain.astype(bool)
-        return Drawn(rank, first, alike, alike | (spare > 0) & (uniforms[2 * m] >= rejected), sure)
+        away = np.column_stack([0 * surplus, rank - self.targets, surplus])
+        spare = self._cap - np.sum(np.abs(np.diff(away, axis=1)), axis=1)
+        ahead = uniforms[2 * m] - self._power(np.maximum(spare, 0))
+        sure &= alike | (spare <= 0) | (np.abs(ahead) > self.slack)
+        return rank, first, alike, alike | (spare > 0) & (ahead >= 0), sure
 
-    def _slot_weights(self, k: int, row: np.ndarray, above: np.ndarray) -> Any:
+    def _slots(self, k: int, row: np.ndarray, above: np.ndarray) -> Any:
         """Return the weights of all positions alike, and of the slots of level k below ``above``."""
-        if k == len(self.before) - 1:
+        if k == len(self.targets) - 1:
             return np.concatenate([self.alike[row], self.after[k][row] * self._end[row]], axis=1)
         away = above[:, None] - self._first[k] - self._slot
-        near = self._power(np.abs(away - self._steps[k + 1]))
+        near = self._power(np.abs(away - self.targets[k + 1] + self.targets[k]))
         weights = np.where(away > 0, self.after[k][row] * near, self._zero)
-        return np.pad(weights, [(0, 0), (1, 0)], constant_values=self._zero)
+        return self._moved(weights, -1, len(self._slot) + 1)
 
-    def _run_weights(self, k: int, row: np.ndarray, slot: np.ndarray) -> Any:
+    def _runs(self, k: int, row: np.ndarray, slot: np.ndarray) -> Any:
         """Return the weights of the runs in a slot that end with level k, by their first level."""
         width = self._edges[k][row, slot + 1] - self._edges[k][row, slot]
         factor, found = 1 + self._zero, []
@@ -344,153 +407,15 @@ class Chain:
                 factor = factor * self._grown(width, k + 1 - i) * self._stay[i][row, 0]
         return np.stack(found[::-1], axis=1)
 
-
-def _shifted(array: Any, offset: int, zero: Any) -> Any:
-    """Return the columns from ``offset`` on, and zeros in place of the others."""
-    kept = array[:, offset:]
-    return np.pad(kept, [(0, 0), (0, array.shape[1] - kept.shape[1])], constant_values=zero)
-
-
-def choose(weights: Any, uniform: Any) -> tuple[np.ndarray, Any]:
-    """Return the index that a uniform selects in each row.
-
-    Also returned is a function of the errors of all sums, relative to the total, that says where
-    they cannot change the index.
-    """
-    sums = np.cumsum(weights, axis=1)
-    lane, total = np.arange(len(sums)), sums[:, -1]
-    target = uniform * total
-    found = np.sum(sums <= target[:, None], axis=1).clip(0, sums.shape[1] - 1).astype(np.int64)
-    low = np.where(found > 0, sums[lane, found - 1], total * 0)
-    high = sums[lane, found]
-
-    def certain(slack: Any) -> np.ndarray:
-        room = slack * total
-        sure = (target - low > room) & (high - target > room)
-        if total.dtype != object:
-            sure &= (total > _TINY) & (total < 1 / _TINY)
-        return np.asarray(sure, bool)
-
-    return found, certain
-
-
-def draw(
-    points: FinePoints,
-    parts: Parts,
-    levels: Sequence[Fraction],
-    rate: Fraction,
-    *,
-    size: int,
-    slack: int,
-    rounds: int,
-    words: Words = system_words,
-    margin: float = 0.0,
-) -> np.ndarray:
-    """Draw the fine positions of all levels from each part, int64 ``(parts, m)``.
-
-    Args:
-        points: of all groups.
-        parts: which may be equal: each has its own draw.
-        levels: ascending.
-        rate: of one unit of cost, in each round.
-        size: the number of values of the grid.
-        slack: how far a noisy N may be from n.
-        rounds: TOGETHER + 1 to the power of this number is more than the number of levels.
-        words: where bits come from.
-        margin: with 1, floats decide nothing.
-    """
-    how: Any = {"size": size, "slack": slack, "words": words, "margin": margin}
-    if rounds == 1:
-        return _together(points, parts, levels, rate, **how)
-    m, each = len(levels), 2
-    while each**rounds <= m:
-        each += 1
-    coarse = [i * (m + 1) // each - 1 for i in range(1, each)]
-    found = np.zeros((len(parts.n), m), np.int64)
-    found[:, coarse] = _together(points, parts, [levels[k] for k in coarse], rate, **how)
-    low, before, share = parts.low, parts.before, Fraction(0)
-    for last, k in pairwise([-1, *coarse, m]):
-        high, end, through, top = found[:, k % m], parts.end, parts.before + parts.n, Fraction(1)
-        if k < m:
-            end, through, top = high + 1, points.rank(parts.group, high), levels[k]
-        part = (top - share).numerator * parts.number // (top - share).denominator
-        number, n = np.maximum(part, 1), through - before
-        inner = Parts(parts.whole, number, n, parts.group, low, end, before)
-        inside = [(level - share) / (top - share) for level in levels[last + 1 : k]]
-        if inside:
-            drawn = draw(points, inner, inside, rate, rounds=rounds - 1, **how)
-            found[:, last + 1 : k] = drawn
-        low, before, share = high, through, top
-    return found
-
-
-def _together(
-    points: FinePoints,
-    parts: Parts,
-    levels: Sequence[Fraction],
-    rate: Fraction,
-    *,
-    size: int,
-    slack: int,
-    words: Words,
-    margin: float,
-) -> np.ndarray:
-    """Draw all levels of each part together; equal parts share their weights."""
-    m = len(levels)
-    found = np.zeros((len(parts.n), m), np.int64)
-    order = np.lexsort((*parts[:2:-1], -parts.n, parts.number, parts.whole))
-    ordered = np.stack(parts)[:, order]
-    new = np.append(True, np.any(ordered[:, 1:] != ordered[:, :-1], axis=0))
-    lanes = np.append(np.flatnonzero(new[: ordered.shape[1]]), ordered.shape[1])
-    rows = Parts(*ordered[:, lanes[:-1]])
-    start = 0
-    while start < len(rows.n):
-        whole, number, most = (int(array[start]) for array in rows[:3])
-        law = Law.of(levels, whole, number, rate, size, slack)
-        slots = law.slots(most)
-        stop = min(start + max(_CELLS // (slots * m), 1), len(rows.n))
-        same = (rows.whole[start:stop] == whole) & (rows.number[start:stop] == number)
-        stop = start + int(np.sum(same))
-        chain = Chain(law, points, rows.at(slice(start, stop)))
-        row = np.repeat(np.arange(stop - start), np.diff(lanes[start : stop + 1]))
-        for some in range(0, len(row), max(_CELLS // slots, 1)):
-            part = row[some : some + max(_CELLS // slots, 1)]
-            at = order[lanes[start] + some : lanes[start] + some + len(part)]
-            found[at] = _of_chain(chain, part, words, margin)
-        start = stop
-    return found
-
-
-def _of_chain(chain: Chain, row: np.ndarray, words: Words, margin: float) -> np.ndarray:
-    """Draw fine positions ``(lanes, m)`` from the parts ``row``, until all are accepted."""
-    m, parts = len(chain.before), chain.parts
-    found, waiting = np.zeros((len(row), m), np.int64), np.arange(len(row))
-    while waiting.size:
-        given = words((3 * m + 1, waiting.size))
-        drawn = chain.back(row[waiting], given[: 2 * m + 1] * 2.0**-64, margin)
-        for lane in np.flatnonzero(~drawn.sure):
-            exact = _exactly(chain, int(row[waiting[lane]]), given[: 2 * m + 1, lane], words)
-            for array, one in zip(drawn, exact, strict=True):
-                array[lane] = one[0]
-        own = parts.at(row[waiting])
-        low, end = (own.edges(chain.points, drawn.rank + more) for more in (0, 1))
-        low = np.where(drawn.alike[:, None], own.low[:, None], low)
-        end = np.where(drawn.alike[:, None], own.end[:, None], end)
-        positions = _multisets(low, end - low, drawn.first, given[2 * m + 1 :], words)
-        found[waiting] = positions  # Those that are rejected are overwritten
-        waiting = waiting[~drawn.accepted]
-    return found
-
-
-def _exactly(chain: Chain, row: int, given: np.ndarray, words: Words) -> Drawn:
-    """Return the draw of one lane, by decimals."""
-    uniforms, digits, drawn = [Bits(word, words) for word in given], 20, None
-    while drawn is None or not drawn.sure.all():
-        digits *= 2
-        exact = Chain(chain.law, chain.points, chain.parts.at(slice(row, row + 1)), digits)
-        reals = [[uniform.decimal(exact.context)] for uniform in uniforms]
-        drawn = exact.back(np.zeros(1, np.int64), np.array(reals, object))
-    return drawn
+    def _choose(self, weights: Any, uniform: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Return what a uniform selects in each row, and whether rounding cannot change it."""
+        sums, lane = np.cumsum(weights, axis=1), np.arange(len(weights))
+        target = uniform * sums[:, -1]
+        found = np.sum(sums <= target[:, None], axis=1, dtype=np.int64)
+        found = np.minimum(found, sums.shape[1] - 1)
+        low = np.where(found > 0, sums[lane, found - 1], self._zero)
+        room = self.slack * sums[:, -1] + (self._zero if self._digits else _TINY)
+        return found, (target - low > room) & (sums[lane, found] - target > room)
 
 
 def _multisets(

@@ -165,8 +165,7 @@ def largest_load(rates: list[Fraction], moves: np.ndarray, budgets: np.ndarray) 
 def _counts(x: Any, elements: int) -> np.ndarray:
     """Return histograms as Python integers of at least 0, so that no sum overflows."""
     array = as_array(x)
-    kinds = {type(value) for value in array.flat}
-    if not all(issubclass(kind, Integral) and kind is not bool for kind in kinds):
+    if not all(isinstance(value, Integral) for value in array.flat):
         raise TypeError("x must hold integers, the counts of a histogram.")
     if array.shape[-1] != elements:
         raise ValueError(

@@ -43,19 +43,15 @@ def _by_integers(rate: Fraction, uniform: Bits) -> int:
         uniform.read()
     about = (uniform.count * log(2) - log(uniform.value)) / float(rate)
     found = max(int(about) - 1, 0)
-    while _is_below(uniform, rate * (found + 1)):
-        found += 1
-    return found
-
-
-def _is_below(uniform: Bits, cost: Fraction) -> bool:
-    """Return whether U < e^-cost."""
     while True:
-        # The difference in units of the last known bit: too large by less than 3
-        ahead = decay(cost, uniform.count) - uniform.value
-        if not 0 < ahead < 3:
-            return ahead > 0
-        uniform.read()
+        # e^-cost - U in units of the last known bit of U: too large by less than 3
+        ahead = decay(rate * (found + 1), uniform.count) - uniform.value
+        if ahead <= 0:
+            return found
+        if ahead < 3:
+            uniform.read()
+        else:
+            found += 1
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,8 +9,8 @@ A statistic says what it reads and, on a grid, where it jumps when records chang
 >>> print(median.release(ages, epsilon=4.0, neighbors="add_remove"))
 35
 4-DP and 8-bounded-range under add_remove neighbors
->>> median.distribution(ages, epsilon=0.2, neighbors="add_remove").mean_abs_error(35).round(3)
-np.float64(0.017)
+>>> median.distribution(ages, epsilon=0.1, neighbors="add_remove").mean_abs_error(35).round(3)
+np.float64(0.085)
 """
 
 from __future__ import annotations
@@ -49,9 +49,11 @@ class Statistic:
 
     **Mechanisms.** By default a value on a grid is drawn by permute and flip, which is epsilon-DP;
     its bounded range is 2 epsilon. Its error is .5 to 1 times that of
-    ``mechanism="piecewise_laplace"``, which is epsilon-DP and epsilon-bounded-range: of k draws,
-    composed under zCDP, it can have about twice the epsilon, and from about ten draws on, at a
-    delta of 1e-6, the smaller error.
+    ``mechanism="piecewise_laplace"``, which is epsilon-DP and epsilon-bounded-range, and so the
+    better one for many draws: of k draws that are together (1, 10^-6)-DP, each can have 1.02 times
+    the epsilon of permute and flip for k = 2, 1.4 times for 8, and 1.8 to 2 times from 15 on. On
+    medians of 1000 ages at 1, incomes at 10 to 5000, and N(0, 1) at .002 to .1, its error is the
+    smaller one from 2 to 8 draws on, sooner on a finer grid.
 
     **Resolution.** Choose it near the error that you expect, not finer: permute and flip has the
     smaller error on a coarser grid. The mean error of the median of 50 records of N(0, 1), epsilon
@@ -203,9 +205,9 @@ class Statistic:
             if neighbors == "swap" and not self.skips_missing:
                 present = np.ones_like(present)
             rows = math.prod(batch)
-            each = (array.reshape(rows, n) for array in (positions, present))
             near = self._near(n, epsilon, neighbors)
-            return Counts.of_records(*each, near), tuple(batch)
+            records, here = (array.reshape(rows, n) for array in (positions, present))
+            return Counts.of_records(records, here, near), tuple(batch)
         number = as_counts(counts)
         if neighbors == "swap":
             raise ValueError(
@@ -335,7 +337,7 @@ class Median(Quantile):
     3.5
     """
 
-    q: Fraction = Fraction(1, 2)
+    q: ClassVar[Fraction] = Fraction(1, 2)  # type: ignore[misc]
     definition: Literal["lower", "linear"] = "lower"
 
     def __post_init__(self) -> None:

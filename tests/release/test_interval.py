@@ -103,6 +103,7 @@ def test_an_interval_is_two_values_in_order():
     x = np.random.default_rng(0).integers(0, 121, (2, 3, 400))
     statistic = ConfidenceInterval(0.5, 0, 120, 1, public_n=400)
     options = {"epsilon": 2.0, "neighbors": "add_remove"}
+    assert statistic.release(x[:0], **options).values.shape == (1, 0, 3, 2)
     found = statistic.release(x, **options, draws=5)
     assert found.values.shape == (5, 2, 3, 2)
     assert (np.diff(found.values) >= 0).all()

@@ -25,19 +25,19 @@ def adversarial(rate):
     return [word for word in ends + near + random if 0 <= word < 2**64]
 
 
-def drawn(rate, first, second=FURTHER, **options):
+def drawn(rate, first, second=FURTHER, further=FURTHER, **options):
     left = [np.full(1, second, np.uint64), np.array(first, np.uint64)]
 
     def words(shape):
-        return left.pop() if left else np.full(shape, FURTHER, np.uint64)
+        return left.pop() if left else np.full(shape, further, np.uint64)
 
     return geometric(rate, (len(first),), words, **options).tolist()
 
 
-def by_definition(rate, first, second=FURTHER):
+def by_definition(rate, first, second=FURTHER, further=FURTHER):
     """The floor of -log(U) / rate, in decimals."""
     with localcontext(prec=100):
-        words = enumerate([first, second] + [FURTHER] * 3, 1)
+        words = enumerate([first, second] + [further] * 3, 1)
         uniform = sum(Decimal(word) / 2 ** (64 * k) for k, word in words)
         return int(-uniform.ln() * rate.denominator / rate.numerator)
 
@@ -50,9 +50,9 @@ def test_floats_decide_as_integers_do(rate):
     assert drawn(rate, words) == drawn(rate, words, margin=np.inf) == expected
     # A rate off by one part in 10^8 is seen, but where all noise is 0
     assert (drawn(rate * (1 + Fraction(1, 10**8)), words) != expected) == any(expected[4:])
-    for off in range(-3, 3):  # where 128 bits do not decide
-        both = divmod(max(decay(5 * rate, 128) + off, 0), 2**64)
-        assert drawn(rate, both[:1], both[1]) == [by_definition(rate, *both)]
+    for off, further in itertools.product(range(-3, 3), (1, FURTHER)):
+        first, *rest = *divmod(max(decay(5 * rate, 128) + off, 0), 2**64), further
+        assert drawn(rate, [first], *rest) == [by_definition(rate, first, *rest)]
 
 
 SEVERAL = DiscreteLaplace(

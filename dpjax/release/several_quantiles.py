@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from itertools import count
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,7 +17,7 @@ from dpjax.release.counts import Counts
 from dpjax.release.distribution import Distribution
 from dpjax.release.exact import Words, system_words
 from dpjax.release.grid import Floats, Multiples
-from dpjax.release.joint import FinePoints, Parts
+from dpjax.release.joint import FinePoints
 from dpjax.release.noise import geometric
 from dpjax.release.statistics import _OnGrid
 
@@ -50,31 +51,26 @@ class JointDistribution(Distribution):
     def _points(self) -> FinePoints:
         return FinePoints(self.counts, self.grid.size)
 
-    def positions(
-        self, draws: int, words: Words = system_words, margin: float = 0.0
-    ) -> np.ndarray:
-        """Draw positions exactly, int64 ``(draws, groups, m)``; with margin 1, floats decide none.
+    def positions(self, draws: int, words: Words = system_words) -> np.ndarray:
+        """Draw positions exactly, int64 ``(draws, groups, m)``.
 
         Under add/remove, an unknown number of records is drawn with discrete Laplace noise first,
-        for a share of epsilon. The rest is for the rounds of :func:`joint.draw`.
+        for a share of epsilon. The rest is for the rounds of :class:`joint.Joint`.
         """
         points, m = self._points, len(self.levels)
-        rounds = next(k for k in range(1, m + 2) if (joint.TOGETHER + 1) ** k > m)
-        n = np.tile(points.totals, draws)
-        number, left, slack = np.full_like(n, self.public_n or 0), self.epsilon, 0
-        if self.neighbors == "swap":
-            number = n
-        elif self.public_n is None:
-            share = self.epsilon / (24 if rounds > 1 else 8 if m > 4 else 5)
+        n, left, slack = np.tile(points.totals, draws), self.epsilon, 0
+        number = n if self.public_n is None else np.full_like(n, self.public_n)
+        if self.neighbors == "add_remove" and self.public_n is None:
+            share = self.epsilon / (5 if m <= 4 else 8 if m <= 20 else 16)
             more, less = geometric(share, (2, len(n)), words)
-            number, left, slack = n + more - less, self.epsilon - share, int(20 / share)
-        number = np.maximum(number, 1)
-        group, low = np.tile(np.arange(self.counts.groups), draws), np.zeros_like(n)
-        parts = Parts(number, number, n, group, low, np.full_like(n, points.size), low)
+            number, left, slack = n + more - less, left - share, int(20 / share)
+        rounds = next(k for k in count(1) if (joint.TOGETHER + 1) ** k > m)
         rate = left / (rounds * (4 if self.neighbors == "swap" else 2))
-        how: Any = {"size": self.grid.size, "slack": slack, "words": words, "margin": margin}
-        found = joint.draw(points, parts, self.levels, rate, rounds=rounds, **how)
-        return points.values(found).reshape(draws, -1, m)
+        group, low = np.tile(np.arange(self.counts.groups), draws), np.zeros_like(n)
+        end = np.full_like(n, points.size)
+        parts = joint.Parts(np.maximum(number, 1), n, group, low, end, low)
+        found = joint.Joint(points, rate, slack, words).draw(parts, self.levels, rounds)
+        return points.values(found).reshape(draws, self.counts.groups, m)
 
     def values_of(self, positions: np.ndarray) -> np.ndarray:
         """Return drawn positions as values, float64 of shape ``(draws,)`` and that of ``value``."""
@@ -96,7 +92,10 @@ class JointDistribution(Distribution):
         """
         level = checks.concrete_fraction("level", level)
         ends = [(1 - level) / 2, (1 + level) / 2]
-        found = [np.quantile(drawn, ends, axis=0, method="inverted_cdf") for _, drawn in self._simulated()]
+        found = [
+            np.quantile(drawn, ends, axis=0, method="inverted_cdf")
+            for _, drawn in self._simulated()
+        ]
         low, high = np.concatenate(found, axis=1).reshape(2, *self.value.shape)
         return low, high
 
@@ -167,8 +166,11 @@ class Quantiles(_OnGrid):
             raise ValueError("public_n is for add_remove: under swap, the number is that of x.")
         grid = self.records_grid
         points = FinePoints(counts, grid.size)
-        ranks = [-(-level.numerator * (points.totals % level.denominator) // level.denominator)
-            + level.numerator * (points.totals // level.denominator) for level in self.levels]
+        ranks = [
+            -(-level.numerator * (points.totals % level.denominator) // level.denominator)
+            + level.numerator * (points.totals // level.denominator)
+            for level in self.levels
+        ]
         fine = points.at(np.arange(counts.groups)[:, None], np.stack(ranks, axis=1))
         value = grid.values_of(points.values(fine))
         public = self.levels, epsilon, neighbors, self.public_n, grid
