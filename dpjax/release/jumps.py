@@ -103,9 +103,9 @@ class Jumps:
         cost = np.where(level == 0, 0, base + part)
         kept = length.T > 0
         ends = np.append(0, np.cumsum(kept.sum(axis=1)))[starts]
-        arrays = (array.T[kept] for array in (first, length, cost))
+        first, length, cost = (array.T[kept] for array in (first, length, cost))
         rate = epsilon / (2 * steps)
-        return Runs(ends, *arrays, rate=rate, grid=grid, value=value, mechanism=mechanism)
+        return Runs(ends, first, length, cost, rate, grid, value, mechanism)
 
 
 def steps_of(epsilon: Fraction) -> int:

@@ -68,11 +68,12 @@ def adversarial(law, rng):
         run = min(np.searchsorted(ends, proposal * 2.0**-64), len(coin) - 1)
         width = int(law.length[run])
         place = -(-int(rng.integers(1, width + 1)) * 2**64 // width) - int(rng.integers(1, 3))
-        wait = EDGES[rng.integers(len(EDGES))] if rng.random() < 0.3 else LAST >> int(rng.integers(46))
-        clock -= log((int(wait) + 0.5) * 2.0**-64) / (coin * law.length).sum()
+        edge = EDGES[rng.integers(len(EDGES))]
+        wait = edge if rng.random() < 0.3 else LAST >> int(rng.integers(46))
+        clock -= log((wait + 0.5) * 2.0**-64) / (coin * law.length).sum()
         odds = coin[run] + (1 - coin[run]) * exp(min(clock, 600))
-        accept = EDGES[rng.integers(len(EDGES))] if rng.random() < 0.1 else near(2**64 / odds, rng)
-        rounds.append([proposal, place, int(wait), accept])
+        accept = edge if rng.random() < 0.1 else near(2**64 / odds, rng)
+        rounds.append([proposal, place, wait, accept])
     return rounds
 
 
