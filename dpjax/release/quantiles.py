@@ -148,8 +148,7 @@ class Quantiles(_OnGrid):
     def __post_init__(self) -> None:
         """Raise for bad public parameters."""
         super().__post_init__()
-        if max(level.denominator for level in self.levels) > 2**20:
-            raise ValueError(f"qs must be short decimals or small fractions, got {self.qs}.")
+        checks.levels(self.qs)
         object.__setattr__(self, "qs", tuple(self.qs))
         if self.public_n is not None:
             checks.static_integer("public_n", self.public_n, 1, 2**40)
@@ -166,12 +165,9 @@ class Quantiles(_OnGrid):
             raise ValueError("public_n is for add_remove: under swap, the number is that of x.")
         grid = self.records_grid
         points = FinePoints(counts, grid.size)
-        ranks = [
-            -(-level.numerator * (points.totals % level.denominator) // level.denominator)
-            + level.numerator * (points.totals // level.denominator)
-            for level in self.levels
-        ]
-        fine = points.at(np.arange(counts.groups)[:, None], np.stack(ranks, axis=1))
+        n = points.totals.astype(object)  # products with numerators can have more than 64 bits
+        ranks = [-(-level.numerator * n // level.denominator) for level in self.levels]
+        fine = points.at(np.arange(counts.groups)[:, None], np.stack(ranks, axis=1).astype(np.int64))
         value = grid.values_of(points.values(fine))
         public = self.levels, epsilon, neighbors, self.public_n, grid
         return JointDistribution(counts, *public, value)
