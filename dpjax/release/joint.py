@@ -399,8 +399,7 @@ class Chain:
         """Return what a uniform selects in each row, and whether rounding cannot change it."""
         sums, lane = np.cumsum(weights, axis=1), np.arange(len(weights))
         target = uniform * sums[:, -1]
-        found = np.sum(sums <= target[:, None], axis=1, dtype=np.int64)
-        found = np.minimum(found, sums.shape[1] - 1)
+        found: np.ndarray = np.sum(sums[:, :-1] <= target[:, None], axis=1, dtype=np.int64)
         low = np.where(found > 0, sums[lane, found - 1], self._zero)
         room = self.slack * sums[:, -1] + (self._zero if self._digits else _TINY)
         return found, (target - low > room) & (sums[lane, found] - target > room)

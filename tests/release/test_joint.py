@@ -44,20 +44,20 @@ def fine_points(dataset):
     return np.sort(np.array(fine, int))
 
 
-def costs(dataset, number, cap, seen=lambda rank, targets: rank):
+def costs(fine, number, cap, levels=LEVELS, tuples=TUPLES, seen=lambda rank, targets: rank):
     """The cost of all tuples; ``seen`` is for a control."""
-    fine = fine_points(dataset)
-    targets = np.array([1 + int(q * (number - 1)) for q in LEVELS])
+    targets = np.array([1 + int(q * (number - 1)) for q in levels])
     rank, aims, ends = (
         seen(ranks, targets)
-        for ranks in (np.searchsorted(fine, TUPLES, side="right"), targets, [number, len(fine)])
+        for ranks in (np.searchsorted(fine, tuples, side="right"), targets, [number, len(fine)])
     )
     away = np.column_stack([0 * rank[:, 0], rank - aims, 0 * rank[:, 0] + ends[1] - ends[0]])
     return np.minimum(np.abs(np.diff(away)).sum(axis=1), cap)
 
 
-def brute_force(dataset, number, cap, rate=RATE, **control):
-    weights = (decay(rate, 128) / 2.0**128) ** costs(dataset, number, cap, **control)
+def brute_force(dataset, number, cap, rate=RATE, end=VALUES << BITS, **how):
+    fine = fine_points(dataset)
+    weights = (decay(rate, 128) / 2.0**128) ** costs(fine[fine < end], number, cap, **how)
     return weights / weights.sum()
 
 
@@ -85,7 +85,7 @@ def clipped(rank, targets):
 def cut(dataset, number, cap):
     """Control: no weight beyond the windows."""
     weights = brute_force(dataset, number, cap, rate=HIGH)
-    return np.where(costs(dataset, number, 100) < cap, weights, 1e-300)
+    return np.where(costs(fine_points(dataset), number, 100) < cap, weights, 1e-300)
 
 
 @pytest.mark.parametrize(("relation", "changes"), [("add_remove", 2), ("swap", 4)])
@@ -188,17 +188,10 @@ def test_rounds_follow_the_definition(monkeypatch):
 
     def law(end, number):
         """Of one level of 1/2 below ``end``."""
-        position = np.arange(end)
-        fine = fine_points((0, 1, 1, 2))
-        rank, n = np.searchsorted(fine, position, side="right"), np.sum(fine < end)
-        target = 1 + (number - 1) // 2
-        weights = (decay(RATE, 128) / 2.0**128) ** (
-            np.abs(rank - target) + np.abs(n - number - rank + target)
-        )
-        return weights / weights.sum()
+        how = {"levels": [Fraction(1, 2)], "tuples": np.arange(end)[:, None]}
+        return brute_force((0, 1, 1, 2), number, 100, end=end, **how)
 
-    size = VALUES << BITS
-    assert_counts_follow(np.bincount(drawn[:, 1], minlength=size), law(size, 5))
+    assert_counts_follow(np.bincount(drawn[:, 1], minlength=VALUES << BITS), law(VALUES << BITS, 5))
     most = np.argmax(np.bincount(drawn[:, 1]))
     lower = np.bincount(drawn[drawn[:, 1] == most, 0], minlength=most + 1)
     assert_counts_follow(lower, law(most + 1, 2))
