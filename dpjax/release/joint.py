@@ -326,7 +326,7 @@ class Chain:
         window, found = below.copy(), 0 * below
         for bit in range(size.bit_length()):
             half = 2**bit
-            if gap - 1 & half:
+            if min(gap - 1, size) & half:
                 found += self._power(offset) * self._moved(window, offset, size)
                 offset += half
             below[:, half:] += self._power(half) * below[:, :-half]
@@ -399,7 +399,7 @@ class Chain:
         """Return what a uniform selects in each row, and whether rounding cannot change it."""
         sums, lane = np.cumsum(weights, axis=1), np.arange(len(weights))
         target = uniform * sums[:, -1]
-        found: np.ndarray = np.sum(sums[:, :-1] <= target[:, None], axis=1, dtype=np.int64)
+        found = np.asarray(np.sum(sums[:, :-1] <= target[:, None], axis=1, dtype=np.int64))
         low = np.where(found > 0, sums[lane, found - 1], self._zero)
         room = self.slack * sums[:, -1] + (self._zero if self._digits else _TINY)
         return found, (target - low > room) & (sums[lane, found] - target > room)

@@ -113,13 +113,13 @@ def parts_of(points, groups, number):
     return Parts(number, points.totals[group], group, zeros, end, zeros)
 
 
-def of_chain(chain, power):
+def of_chain(chain, power, tuples=TUPLES):
     """The probability of each tuple, by the weights that a draw chooses from."""
     parts, cap, row = chain.parts, chain._cap, np.zeros(1, int)
     surplus = int(parts.n[0] - parts.number[0])
     fine = parts.edges(chain.points, np.arange(1, parts.n[0] + 1)[None])[0]
-    slots = np.searchsorted(fine, TUPLES, side="right")
-    found = np.zeros(len(TUPLES))
+    slots = np.searchsorted(fine, tuples, side="right")
+    found = np.zeros(len(tuples))
 
     def go(last, above, slot, chance):
         """Add the tuples whose levels from ``last`` on are in these slots."""
@@ -131,7 +131,7 @@ def of_chain(chain, power):
         weights = chain._slots(last, row, np.array([above]))[0]
         weights = (weights / weights.sum()).astype(float)
         if last == len(LEVELS) - 1:
-            found[:] += chance * weights[0] / len(TUPLES)
+            found[:] += chance * weights[0] / len(tuples)
         for at in np.flatnonzero(weights[1:]):
             width = np.diff(chain._edges[last])[:, at]
             runs = chain._runs(last, row, np.array([at]), width)[0]
@@ -159,6 +159,22 @@ def test_chain_is_its_definition(monkeypatch, digits):
             else:
                 found = np.full(len(TUPLES), 1 / len(TUPLES))
             np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+def test_windows_far_from_each_other(monkeypatch):
+    monkeypatch.setattr(joint, "_POINT_BITS", 5)
+    monkeypatch.setattr(Joint, "cap", lambda joint, m: 3)
+    dataset = (0,) * 10 + (1,) * 25 + (2,) * 15
+    points = FinePoints(counts_of(dataset), VALUES)
+    tuples = np.array(list(combinations_with_replacement(range(VALUES << 5), 2)))
+    fine = points.at(np.zeros(50, int), np.arange(1, 51))
+    for number in (48, 50):
+        cost = costs(fine, number, 3, tuples=tuples)
+        expected = (decay(RATE, 128) / 2.0**128) ** cost
+        chain = Chain(Joint(points, RATE), LEVELS, parts_of(points, [0], number))
+        assert chain._first[1] > chain._first[0] + len(chain._slot)
+        found = of_chain(chain, lambda k: (decay(RATE, 128) / 2.0**128) ** k, tuples)
+        np.testing.assert_allclose(found, expected / expected.sum(), rtol=1e-9)
 
 
 def draws_of(dataset, number, words, draws=1, levels=LEVELS, rate=RATE, rounds=1):
