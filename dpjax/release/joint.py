@@ -175,7 +175,8 @@ class Joint:
         for i, (last, k) in enumerate(pairwise([-1, *coarse, m])):
             size, own = share[i + 1] - share[i], levels[last + 1 : k]
             if own:
-                number = np.maximum(size.numerator * parts.number // size.denominator, 1)
+                number = size.numerator * parts.number.astype(object) // size.denominator
+                number = np.maximum(number.astype(np.int64), 1)
                 n, bounds = rank[:, i + 1] - rank[:, i], (ends[:, i], ends[:, i + 1] + 1)
                 piece = Parts(number, n, parts.group, *bounds, rank[:, i])
                 inside = [(level - share[i]) / size for level in own]
@@ -325,7 +326,7 @@ class Chain:
         window, found = below.copy(), 0 * below
         for bit in range(size.bit_length()):
             half = 2**bit
-            if gap - 1 & half:
+            if min(gap - 1, size) & half:
                 found += self._power(offset) * self._moved(window, offset, size)
                 offset += half
             below[:, half:] += self._power(half) * below[:, :-half]
@@ -398,8 +399,7 @@ class Chain:
         """Return what a uniform selects in each row, and whether rounding cannot change it."""
         sums, lane = np.cumsum(weights, axis=1), np.arange(len(weights))
         target = uniform * sums[:, -1]
-        found = np.sum(sums <= target[:, None], axis=1, dtype=np.int64)
-        found = np.minimum(found, sums.shape[1] - 1)
+        found = np.asarray(np.sum(sums[:, :-1] <= target[:, None], axis=1, dtype=np.int64))
         low = np.where(found > 0, sums[lane, found - 1], self._zero)
         room = self.slack * sums[:, -1] + (self._zero if self._digits else _TINY)
         return found, (target - low > room) & (sums[lane, found] - target > room)
