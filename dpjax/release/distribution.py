@@ -216,9 +216,9 @@ class Runs(GridDistribution):
     @cached_property
     def shares(self) -> np.ndarray:
         """The probability of each run, by quadrature for permute and flip, to about 1e-14."""
-        coin, length, group = self._coin, self.length, self._group
+        coin, length, size = self._coin, self.length.astype(np.float64), np.diff(self.starts)
         if self.mechanism != "permute_and_flip":
-            found: np.ndarray = coin * length / self._total[group]
+            found: np.ndarray = coin * length / self._total[self._group]
             return found
         # The integral over v, the uniform time, of q / (1 - v q) times the product of 1 - v q
         ends = np.minimum(_PANELS / self._total[:, None], 1.0)
@@ -227,11 +227,11 @@ class Runs(GridDistribution):
         for panel in range(half.shape[1]):
             for node, part in zip(_NODES, _PARTS, strict=True):
                 time = np.minimum(ends[:, panel] + half[:, panel] * (1 + node), _BEFORE_ONE)
-                tails = time[group] * -coin
+                tails = np.repeat(-time, size) * coin
                 rest = np.exp(sums_of(length * np.log1p(tails), self.starts))
-                found += (part * half[:, panel] * rest)[group] / (1 + tails)
+                found += np.repeat(part * half[:, panel] * rest, size) / (1 + tails)
         found *= coin * length
-        return found / sums_of(found, self.starts)[group]
+        return found / sums_of(found, self.starts)[self._group]
 
     @cached_property
     def _sums(self) -> np.ndarray:
