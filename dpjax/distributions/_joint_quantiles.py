@@ -104,8 +104,8 @@ class JointQuantiles(Batch):
     @property
     def support(self) -> tuple[jax.Array, jax.Array]:
         """The bounds of all quantiles, of shape ``batch_shape`` each."""
-        low, high = (jnp.broadcast_to(end, self.batch_shape) for end in (self.lower, self.upper))
-        return low, high
+        shape = self.batch_shape
+        return jnp.broadcast_to(self.lower, shape), jnp.broadcast_to(self.upper, shape)
 
     def sample(self, key: jax.Array, shape: Shape = ()) -> jax.Array:
         """Draw tuples; under jit, the draws of a row do not change when rows are added.
@@ -450,5 +450,5 @@ def _log_prob_in_float64(joint: JointQuantiles, y: jax.Array) -> jax.Array:
         return jnp.where(jnp.isnan(bad), jnp.nan, found)
 
     total = _by_rows(of_all, joint, joint.batch_shape)
-    weight = _by_rows(of_tuple, joint, shape, y)
+    weight = _by_rows(of_tuple, joint, shape, jnp.broadcast_to(y, (*shape, y.shape[-1])))
     return (weight - total).astype(dtype)

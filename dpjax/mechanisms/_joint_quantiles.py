@@ -116,14 +116,13 @@ def joint_quantiles(
             "public_n is only for add_remove neighbors: under swap the number of records is public."
         )
     given = checks.positive("epsilon", epsilon, asked.dtype)
-    fits(asked.batch_shape, epsilon=given.shape)
     public = asked.num_records if public_n is None else public_n
     xp: Any = jnp if isinstance(public, jax.Array) else np
     most, share = max(asked.values.shape[-1], 1), _count_share(asked, public_n)
     number = xp.clip(public, 1, most)
     if not jnp.issubdtype(number.dtype, jnp.integer):
         raise ValueError(f"public_n must be integers, got dtype {number.dtype}.")
-    fits(asked.batch_shape, public_n=number.shape)
+    fits(asked.batch_shape, epsilon=given.shape, public_n=number.shape)
     return JointQuantiles(
         asked.values,
         asked.num_records,

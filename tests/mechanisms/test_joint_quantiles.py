@@ -203,6 +203,9 @@ def test_rows_transformations_and_precision():
     on_grid = made(padded, **options, num_records=20).sample(KEY)
     np.testing.assert_array_equal(on_grid, made(x[:, :20], **options).sample(KEY))
     np.testing.assert_array_equal(2 * on_grid, np.round(2 * on_grid))
+    rows = made(x, np.ones((2, 1), np.float32), **options).log_prob(on_grid[0])
+    np.testing.assert_allclose(rows[1, 2], made(x[2], **options).log_prob(on_grid[0]), rtol=1e-5)
+    assert rows.shape == (2, 4)
     slope = jax.grad(lambda epsilon: made(x[0], epsilon, **options).log_prob(on_grid[0]))(1.0)
     assert np.isfinite(slope)
 
