@@ -40,6 +40,7 @@ from dpjax.release.result import Release, cost_of
 
 Mechanism = Literal["permute_and_flip", "piecewise_laplace"]
 _COUNTED = 2**53  # float64 holds all integers up to this
+_JUMPS = 2**24  # jumps of one group that are looked at one by one
 _ENTRIES = 2**17  # entries of counts of the groups that are drawn together
 
 
@@ -435,7 +436,13 @@ class NonnegativeSum(_Shifted):
 
     def jumps(self, counts: Counts, neighbors: str, far: int) -> Jumps:
         """Return where the statistic of each group jumps within ``far`` changes."""
-        return jumps.of_sums(counts, self.records_grid.size, far, tau=self.tau)
+        size = self.records_grid.size
+        if min(self.tau + far, size) > _JUMPS:
+            raise ValueError(
+                "tau + 80 / epsilon, or the number of multiples up to upper, must be at most 2^24: "
+                "use a larger epsilon or a coarser resolution."
+            )
+        return jumps.of_sums(counts, size, far, tau=self.tau)
 
     def _value(self, counts: Counts, found: Jumps) -> np.ndarray:
         top = self.records_grid.size - 1
@@ -443,8 +450,8 @@ class NonnegativeSum(_Shifted):
         return np.minimum(sums_of(most * counts.values, counts.starts), top)
 
     def _work(self, counts: Counts, epsilon: Fraction) -> np.ndarray:
-        far = jumps.far_of(epsilon, self.records_grid.size)
-        return np.minimum(counts.totals, self.tau + far) + 1
+        size = self.records_grid.size
+        return np.minimum(counts.totals, min(self.tau + jumps.far_of(epsilon, size), size)) + 1
 
 
 @dataclass(frozen=True)
