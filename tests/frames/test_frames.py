@@ -80,7 +80,6 @@ CALLS = {  # a statistic, its relation of neighbors, and epsilon
     "maximum": (release.Maximum(9, **TO_120), ADD, 0.3),
     "nonnegative sum": (NonnegativeSum(9, 5000, 1), SWAP, 0.3),
     "sum": (Sum(**TO_120), ADD, 0.3),
-    "sum of as many": (Sum(**TO_120), SWAP, 0.3),
     "mean": (release.Mean(**TO_120), SWAP, 0.3),
     "mode": (Mode((21, 25, 40, 59, 99)), ADD, 0.5),
     "count": (Count(), ADD, 0.5),
