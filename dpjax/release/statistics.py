@@ -200,6 +200,11 @@ class Statistic:
         """Return the counts of every row, and the batch shape."""
         if isinstance(x, Counts):
             return x, (x.groups,)
+        if kind_of(getattr(self, "lower", None)) is not None:
+            raise TypeError(
+                "x must be the column of a frame if the bounds are dates, times or durations: use "
+                "dpjax.frames.release."
+            )
         positions, present = self.read(x)
         if counts is None:
             *batch, n = positions.shape
@@ -253,12 +258,6 @@ class _OnGrid(Statistic):
 
     def read(self, x: Any) -> tuple[np.ndarray, np.ndarray]:
         """Round each record to the grid; NaN is a missing record."""
-        given: Any = self
-        if kind_of(given.lower) is not None:
-            raise TypeError(
-                "x must be the column of a frame if the bounds are dates, times or durations: use "
-                "dpjax.frames.release."
-            )
         return self.records_grid.positions_of(x)
 
     @property
