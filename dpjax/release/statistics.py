@@ -32,7 +32,7 @@ from dpjax.release import jumps
 from dpjax.release.counts import Counts, sums_of
 from dpjax.release.distribution import Runs
 from dpjax.release.exact import exact_epsilon
-from dpjax.release.grid import Candidates, Floats, Multiples, grid_of, resolution_of
+from dpjax.release.grid import Candidates, Floats, Multiples, grid_of, kind_of, resolution_of
 from dpjax.release.jumps import Jumps, Ranks
 from dpjax.release.noise import LARGEST, DiscreteLaplace
 from dpjax.release.records import as_counts, as_floats, codes_of, increasing
@@ -200,6 +200,11 @@ class Statistic:
         """Return the counts of every row, and the batch shape."""
         if isinstance(x, Counts):
             return x, (x.groups,)
+        if kind_of(getattr(self, "lower", None)) is not None:
+            raise TypeError(
+                "x must be the column of a frame if the bounds are dates, times or durations: use "
+                "dpjax.frames.release."
+            )
         positions, present = self.read(x)
         if counts is None:
             *batch, n = positions.shape
@@ -292,8 +297,8 @@ class Quantile(_OnGrid):
 
     Attributes:
         q: the level, strictly between 0 and 1, read by its decimal value: 0.1 is 1/10.
-        lower: public, a multiple of the resolution: smaller records are clamped to it. Numbers, or
-            dates, times or durations, as all of ``lower``, ``upper`` and records.
+        lower: public, a multiple of the resolution: smaller records are clamped to it. For the
+            column of a frame, it can be a date, time or duration, as ``upper`` and the records.
         upper: public, a multiple of the resolution.
         resolution: public: records are rounded to its multiples. See :class:`Statistic`.
         grid: instead of bounds and a resolution, :class:`Floats`.

@@ -295,8 +295,10 @@ TIMES = {
 @pytest.mark.parametrize("kind", TIMES)
 def test_dates_times_and_durations_bound_a_grid(kind):
     lower, upper, resolution = TIMES[kind]
-    grid = release.Median(lower=lower, upper=upper, resolution=resolution).records_grid
-    assert grid.size == (upper - lower) // resolution + 1
+    statistic = release.Median(lower=lower, upper=upper, resolution=resolution)
+    assert statistic.records_grid.size == (upper - lower) // resolution + 1
+    with pytest.raises(TypeError, match="frame"):
+        statistic.release([lower], epsilon=1.0, neighbors="swap")
     for other in ({"upper": 9}, {"resolution": 1}, {"lower": TIMES["Date"][0], "upper": 3}):
         public = {"lower": lower, "upper": upper, "resolution": resolution} | other
         with pytest.raises(TypeError, match=r"dates|timedelta"):
