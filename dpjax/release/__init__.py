@@ -6,6 +6,7 @@ import importlib
 
 from dpjax.release.counts import Counts
 from dpjax.release.grid import Floats
+from dpjax.release.quantiles import Quantiles
 from dpjax.release.result import Release
 from dpjax.release.statistics import (
     Count,
@@ -33,6 +34,7 @@ __all__ = [
     "Mode",
     "NonnegativeSum",
     "Quantile",
+    "Quantiles",
     "Release",
     "Statistic",
     "Sum",
