@@ -1,20 +1,22 @@
 """Mean absolute error of private medians: same data, same relation, epsilon from 0.1 to 4; ours
-exactly, others by Monte Carlo.
+and OpenDP's exactly, others by Monte Carlo.
 
 python benchmarks/accuracy.py [--draws 400] [--tumult-python PYTHON] [--quick] [--out FILE]
 
-Numbers of two relations are never compared: each row's ratio is against piecewise Laplace under the
-same relation (on tied data with their resolution, as ``dpjax.statistics`` advises). A row where
-that does not win says so and stays. Errors are means over --datasets datasets of one kind, so that
-no single lucky grid of candidates decides. Those of the other libraries, called by the same code,
-are checked in from_raw.py.
+Numbers of two relations are never compared: each row's ratio is against the default release at the
+first public candidates, and OpenDP's against the default release at the same candidates. A row
+where that does not win says so and stays; what carries a bar is the worst epsilon. Errors are means
+over --datasets datasets of one kind, of an odd number of records each, so that there is one middle
+record: with an even number OpenDP aims between two, and an error below their distance depends on
+which median is meant. OpenDP's probabilities are those that its draws are tested against in
+from_raw.py and releases.py.
 """
 
 import argparse
-import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
 import jax
 import jax.numpy as jnp
@@ -24,37 +26,24 @@ import dpjax
 import harness
 import peers
 import tables
+from dpjax import release
 from harness import Case, row
 
 EPSILONS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
+DEFAULT = "dpjax.release.Median"
 
 
 @dataclass(frozen=True)
 class Records(Case):
-    """Datasets of one kind; ``resolution`` is the public distance between possible records, 0 for
-    none.
-    """
+    """Datasets of one kind, and the public numbers of evenly spaced candidates."""
 
     name: str = ""
     values: tuple[tuple[float, ...], ...] = ()
-    resolution: float = 0.0
-
-    def __post_init__(self) -> None:
-        """Even numbers of points are welcome here: no NumPy contestant takes part."""
+    candidates: tuple[int, ...] = (1000, 10_000)
 
     @property
     def data(self) -> np.ndarray:
         return np.array(self.values)
-
-    def grids(self) -> dict[str, np.ndarray]:
-        """Public candidates for OpenDP: the possible records, or evenly spaced numbers."""
-        if self.resolution:
-            count = round((self.upper - self.lower) / self.resolution) + 1
-            return {f"{count} candidates": np.linspace(self.lower, self.upper, count)}
-        return {
-            f"{count} candidates": np.linspace(self.lower, self.upper, count)
-            for count in (1000, 10_000)
-        }
 
 
 def datasets(seed: int, count: int) -> list[Records]:
@@ -62,18 +51,17 @@ def datasets(seed: int, count: int) -> list[Records]:
     generator = np.random.default_rng(seed)
 
     def make(
-        name: str, values: np.ndarray, lower: float, upper: float, resolution: float = 0.0
+        name: str, values: np.ndarray, lower: float, upper: float, *candidates: int
     ) -> Records:
         clipped = tuple(map(tuple, np.clip(values, lower, upper).tolist()))
-        return Records(
-            count, values.shape[1], "", 1.0, lower, upper, seed, name, clipped, resolution
-        )
+        made = Records(count, values.shape[1], "", 1.0, lower, upper, seed, name, clipped)
+        return replace(made, candidates=candidates) if candidates else made
 
     return [
-        make("1000 of N(0,1)", generator.standard_normal((count, 1000)), -10, 10),
-        make("1000 of Cauchy", generator.standard_cauchy((count, 1000)), -1000, 1000),
-        make("1000 ages with ties", np.round(generator.normal(38, 18, (count, 1000))), 0, 100, 1.0),
-        make("50 of N(0,1)", generator.standard_normal((count, 50)), -10, 10),
+        make("1001 of N(0,1)", generator.standard_normal((count, 1001)), -10, 10),
+        make("1001 of Cauchy", generator.standard_cauchy((count, 1001)), -1000, 1000),
+        make("1001 ages with ties", np.round(generator.normal(38, 18, (count, 1001))), 0, 100, 101),
+        make("51 of N(0,1)", generator.standard_normal((count, 51)), -10, 10),
     ]
 
 
@@ -88,136 +76,142 @@ def difference_of_ranks(case: Records) -> dpjax.PiecewiseExponential:
     return dpjax.PiecewiseExponential(jnp.asarray(edges), cost, cost, jnp.asarray(rate))
 
 
-def exact(case: Records) -> Iterator[tuple[str, float, bool]]:
-    """Name, exact error, and whether this is the reference, for the mechanisms of this library."""
-    resolutions = (case.resolution, None) if case.resolution else (None,)
-    for resolution in resolutions:
-        suffix = f", resolution={resolution or 'none'}" if case.resolution else ""
-        options = {
-            "lower": case.lower,
-            "upper": case.upper,
-            "neighbors": case.relation,
-            "resolution": resolution,
-        }
-        profile = dpjax.median(jnp.asarray(case.data), **options)
-        for name, mechanism in (
-            ("piecewise Laplace", dpjax.piecewise_laplace),
-            ("inverse sensitivity", dpjax.inverse_sensitivity),
-        ):
-            distribution = mechanism(profile, case.epsilon)
-            reference = mechanism is dpjax.piecewise_laplace and resolution == resolutions[0]
-            yield (
-                f"dpjax {name}{suffix}",
-                float(jnp.mean(distribution.mean_abs_error(profile.value))),
-                reference,
-            )
-    ranks = difference_of_ranks(case)
-    yield (
-        "exponential mechanism, difference of ranks",
-        float(jnp.mean(ranks.mean_abs_error(profile.value))),
-        False,
+def at_candidates(case: Records, candidates: int) -> dict[str, np.ndarray]:
+    """The exact error on each dataset, at so many candidates: both mechanisms of this library, and
+    OpenDP. Records are moved to where the candidates are multiples of their distance.
+    """
+    distance, truth = Fraction(case.upper - case.lower), np.median(case.data, axis=1)
+    median = release.Median(lower=0, upper=distance, resolution=distance / (candidates - 1))
+    errors = {}
+    for mechanism in median.mechanisms:
+        found = median.distribution(
+            case.data - case.lower,
+            epsilon=case.epsilon,
+            neighbors=case.relation,
+            mechanism=mechanism,
+        )
+        name = DEFAULT + ("" if mechanism == median.mechanisms[0] else f", {mechanism}")
+        errors[name] = found.mean_abs_error(truth - case.lower)
+    grid = np.linspace(case.lower, case.upper, candidates)
+    away = np.abs(grid - truth[:, None])
+    errors["OpenDP"] = np.array(
+        [
+            peers.opendp_probabilities(case, records, grid) @ distances
+            for records, distances in zip(np.sort(case.data), away, strict=True)
+        ]
     )
+    return errors
+
+
+def continuous(case: Records) -> Iterator[tuple[str, np.ndarray]]:
+    """Name and exact error on each dataset, of mechanisms without candidates."""
+    profile = dpjax.median(
+        jnp.asarray(case.data), lower=case.lower, upper=case.upper, neighbors=case.relation
+    )
+    distributions = {
+        "dpjax.piecewise_laplace": dpjax.piecewise_laplace(profile, case.epsilon),
+        "dpjax.inverse_sensitivity": dpjax.inverse_sensitivity(profile, case.epsilon),
+        "exponential mechanism, difference of ranks": difference_of_ranks(case),
+    }
     # One record moves a median by the whole range under swap; adding one can move the midpoint by
     # half of it.
     sensitivity = (case.upper - case.lower) / (1 if case.relation == "swap" else 2)
-    bounded = dpjax.laplace(
+    distributions["Laplace by global sensitivity, bounded"] = dpjax.laplace(
         profile.value, case.epsilon, sensitivity=sensitivity, lower=case.lower, upper=case.upper
     )
-    yield (
-        "Laplace by global sensitivity, bounded",
-        float(jnp.mean(bounded.mean_abs_error(profile.value))),
-        False,
-    )
+    for name, distribution in distributions.items():
+        yield name, np.asarray(distribution.mean_abs_error(profile.value))
     scale, values = sensitivity / case.epsilon, np.asarray(profile.value)
     cut = sum(
         -np.expm1(-distance / scale) for distance in (values - case.lower, case.upper - values)
     )
-    yield "Laplace by global sensitivity, clamped", float(np.mean(scale * cut / 2)), False
+    yield "Laplace by global sensitivity, clamped", scale * cut / 2
 
 
-def sampled(
-    case: Records, draws: int, tumult: peers.Tumult | None
-) -> Iterator[tuple[str, np.ndarray | str]]:
-    """Name and draws (turns, datasets) of the other libraries whose own relation this is, or why
+def sampled(case: Records, draws: int, tumult: peers.Tumult | None) -> tuple[str, np.ndarray | str]:
+    """Name and errors (turns, datasets) of the other library whose own relation this is, or why
     there are none.
     """
-    runs: dict[str, Callable[[int], np.ndarray] | str] = {}
-    for name, grid in case.grids().items():
-        runs[f"OpenDP, {name}"] = peers.missing("opendp") or peers.opendp_on(case, grid).run
+    run: Callable[[int], np.ndarray] | str
     if case.relation == "swap":
-        runs["diffprivlib"] = peers.missing("diffprivlib") or peers.diffprivlib(case).run
+        name = "diffprivlib"
+        run = peers.missing(name) or peers.diffprivlib(case).run
     else:
-        runs["Tumult Core"] = tumult.draws(case).run if tumult else "not installed"
-    for name, run in runs.items():
-        yield (
-            name,
-            run
-            if isinstance(run, str)
-            else np.stack([run(turn) for turn in range(-(-draws // case.rows))]),
-        )
+        name, run = "Tumult Core", tumult.draws(case).run if tumult else "not installed"
+    if isinstance(run, str):
+        return name, run
+    drawn = np.stack([run(turn) for turn in range(-(-draws // case.rows))])
+    return name, np.abs(drawn - np.median(case.data, axis=1))
 
 
 def compare(case: Records, draws: int, tumult: peers.Tumult | None) -> list[dict]:
-    """One row for each mechanism on one dataset, under one relation and epsilon."""
-    question, shape = f"error, {case.name}, epsilon {case.epsilon:g}", case.shape
-    common = {
-        "dataset": case.name,
-        "epsilon": case.epsilon,
-        "bounds": [case.lower, case.upper],
-        "unit": "error",
-    }
-    found = list(exact(case))
-    best = next(error for _, error, reference in found if reference)
-    name_of_best = next(name for name, _, reference in found if reference)
+    """One row for each mechanism on datasets of one kind, under one relation and epsilon."""
+    where = f"error, {case.name}, epsilon {case.epsilon:g}"
+    common = {"dataset": case.name, "epsilon": case.epsilon, "unit": "error"}
     rows = []
-    for name, error, reference in found:
-        compared = (
-            {}
-            if reference
-            else {
-                "ratio": error / best,
-                "reference": name_of_best,
-                "verdict": verdict(error, 0.0, best),
-            }
+
+    def line(name: str, errors: np.ndarray | str, best: np.ndarray) -> dict:
+        """A row; ``standard_error`` is that of Monte Carlo, for these datasets."""
+        if isinstance(errors, str):
+            return row(where, name, case.relation, case.shape, status=errors, **common)
+        spread = 0.0
+        if errors.ndim == 2:  # only the spread within each dataset counts
+            spread = float(np.sqrt(np.mean(np.var(errors, axis=0, ddof=1)) / errors.size))
+        error, against = float(np.mean(errors)), float(np.mean(best))
+        return row(
+            where,
+            name,
+            case.relation,
+            case.shape,
+            value=error,
+            standard_error=spread,
+            ratio=error / against,
+            reference=DEFAULT,
+            verdict=verdict(error, spread, against),
+            **common,
         )
-        rows.append(
-            row(
-                question,
-                name,
-                case.relation,
-                shape,
-                value=error,
-                standard_error=0.0,
-                note="exact",
-                **compared,
-                **common,
-            )
-        )
-    truth = np.median(case.data, axis=1)
-    for name, values in sampled(case, draws, tumult):
-        if isinstance(values, str):
-            rows.append(row(question, name, case.relation, shape, status=values, **common))
-            continue
-        errors = np.abs(values - truth)
-        # The datasets are fixed, so only the spread within each counts
-        error = float(np.mean(errors))
-        spread = math.sqrt(float(np.mean(np.var(errors, axis=0, ddof=1))) / errors.size)
-        rows.append(
-            row(
-                question,
-                name,
-                case.relation,
-                shape,
-                value=error,
-                standard_error=spread,
-                ratio=error / best,
-                reference=name_of_best,
-                verdict=verdict(error, spread, best),
-                note=f"Monte Carlo, {errors.size} draws",
-                **common,
-            )
-        )
+
+    first = None
+    for candidates in case.candidates:
+        found = at_candidates(case, candidates)
+        best = found[DEFAULT]
+        first = best if first is None else first
+        for name, errors in found.items():
+            rows.append(line(f"{name}, {candidates} candidates", errors, best))
+        # What a mean over other datasets of this kind may differ by
+        spread = np.std(found["OpenDP"] - best, ddof=1) / np.sqrt(case.rows)
+        rows[-1]["spread"] = float(spread / np.mean(found["OpenDP"]))
+    for name, errors in (*continuous(case), sampled(case, draws, tumult)):
+        rows.append(line(name, errors, first))
     return rows
+
+
+def worst(rows: list[dict]) -> list[dict]:
+    """For each kind of data, candidates and relation, the epsilon at which the default release
+    loses most against OpenDP; the bar is a ratio of 1, within two standard errors.
+    """
+    cells: dict[tuple[str, ...], list[dict]] = {}
+    for line in rows:
+        if "spread" in line:
+            key = line["dataset"], line["contestant"], line["relation"]
+            cells.setdefault(key, []).append(line)
+    found = []
+    for (name, opendp, relation), lines in cells.items():
+        most = max(lines, key=lambda line: 1 / line["ratio"])
+        found.append(
+            row(
+                f"error against OpenDP, worst epsilon: {most['epsilon']:g}",
+                DEFAULT,
+                relation,
+                name + opendp.removeprefix("OpenDP"),
+                value=most["value"] / most["ratio"],
+                unit="error",
+                ratio=1 / most["ratio"],
+                reference="OpenDP",
+                bar={"at_most": 1 + max(2 * most["spread"], 1e-9)},
+            )
+        )
+    return found
 
 
 def verdict(error: float, standard_error: float, best: float) -> str:
@@ -273,7 +267,7 @@ def main() -> None:
         default=400,
         help="of each other library, for each kind of data, relation and epsilon",
     )
-    parser.add_argument("--datasets", type=int, default=20, help="of each kind")
+    parser.add_argument("--datasets", type=int, default=100, help="of each kind")
     parser.add_argument("--epsilons", type=float, nargs="+", default=list(EPSILONS))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--tumult-python", help="a Python that has tmlt.core, if this one has not")
@@ -290,15 +284,22 @@ def main() -> None:
                 rows += compare(
                     replace(records, relation=relation, epsilon=epsilon), args.draws, tumult
                 )
+    bars = worst(rows)
     counts = Counter(line["verdict"] for line in rows if "verdict" in line)
     notes = [
-        "Errors against the reference, the first mechanism of each data and relation: "
+        "Errors against the default release, OpenDP's at the same candidates: "
         + ", ".join(f"{verdict} {count}" for verdict, count in counts.items()),
         "* marks a smaller error than the reference's, ~ one that is not told apart from it; +- "
         "is one standard error.",
     ]
     harness.finish(
-        "accuracy", args, rows, [], notes, table(rows), tumult=tumult.versions if tumult else None
+        "accuracy",
+        args,
+        rows + bars,
+        [],
+        notes,
+        f"{table(rows)}\n\n{tables.of_rows(bars, not args.quick)}",
+        tumult=tumult.versions if tumult else None,
     )
     if tumult:
         tumult.worker.close()

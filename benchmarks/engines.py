@@ -17,7 +17,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -75,45 +74,13 @@ def compared(
     bar: float,
 ) -> list[dict[str, Any]]:
     """Time the engine's own queries and a release in turns; the bar is about the first one."""
-    times: dict[str, list[float]] = {query: [] for query in (*own, name)}
-    before, grew = megabytes(), 0.0
-    for turn in range(repeats + 1):
-        for query, work in {**own, name: release}.items():
-            if query == name and turn == 0:
-                before = megabytes()
-            start = time.perf_counter()
-            work()
-            if turn:  # the first turn opens and warms
-                times[query].append(time.perf_counter() - start)
-            elif query == name:
-                grew = megabytes() - before
-    found = []
-    for query, taken in times.items():
-        line: dict[str, Any] = {
-            "value": float(np.median(taken)),
-            "unit": "s",
-            "seconds": harness.spread(taken),
-        }
-        if query == name:
-            reference = next(iter(own))
-            ratios = [a / b for a, b in zip(taken, times[reference], strict=True)]
-            line |= {
-                "ratio": float(np.median(ratios)),
-                "ratio_spread": harness.spread(ratios),
-                "reference": reference,
-            }
-            line |= {"bar": {"at_most": bar}, "megabytes": grew}
-            query = f"{name} ({grew:.0f} MB more)"
-        found.append(
-            row(
-                QUESTION,
-                query,
-                "add_remove" if query.startswith(name) else harness.NO_RELATION,
-                f"{rows} rows",
-                **line,
-            )
-        )
-    return found
+    for query in own.values():
+        query()
+    before = megabytes()
+    release()
+    name = f"{name} ({megabytes() - before:.0f} MB more)"
+    against = {name: (next(iter(own)), bar)}
+    return harness.in_turns(QUESTION, {**own, name: release}, against, f"{rows} rows", repeats)
 
 
 def with_duckdb(rows: int, repeats: int) -> list[dict[str, Any]]:

@@ -279,6 +279,46 @@ def row(question: str, contestant: str, relation: str, shape: str, **rest: Any) 
     return line
 
 
+def _wall(work: Callable[[], Any]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def in_turns(
+    question: str,
+    works: dict[str, Any],
+    compared: dict[str, tuple[str, float | None]],
+    shape: str,
+    repeats: int,
+    clock: Callable[[Any], float] = _wall,
+    unit: str = "s",
+) -> list[dict[str, Any]]:
+    """A row for each work; they run in turns, of which a first one warms.
+
+    ``compared`` has, of some of them, the work that is the reference, or a text for one second, and
+    the largest ratio that meets the bar, if there is one.
+    """
+    times: dict[str, list[float]] = {name: [] for name in works}
+    for turn in range(repeats + 1):
+        for name, work in works.items():
+            spent = clock(work)
+            if turn:
+                times[name].append(spent)
+    rows = []
+    for name, taken in times.items():
+        line: dict[str, Any] = {"value": statistics.median(taken), "unit": unit}
+        reference, most = compared.get(name, ("", None))
+        if reference:
+            each = times.get(reference, [1.0] * repeats)
+            ratios = [a / b for a, b in zip(taken, each, strict=True)]
+            line |= {"ratio": statistics.median(ratios), "ratio_spread": spread(ratios)}
+            line |= {"reference": reference, "bar": {"at_most": most} if most else None}
+        relation = "add_remove" if most else NO_RELATION
+        rows.append(row(question, name, relation, shape, **line, seconds=spread(taken)))
+    return rows
+
+
 def contest(
     question: str, contestants: list[Contestant], case: Case, small: Case, repeats: int, unit: str
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:

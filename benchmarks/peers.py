@@ -22,6 +22,7 @@ import numpy as np
 from harness import Built, Case, Contestant, Worker
 
 CANDIDATES = 1000
+NODES, WEIGHTS = (np.polynomial.legendre.leggauss(400) + np.array([[1.0], [0.0]])) / 2
 TUMULT_SCRIPT = pathlib.Path(__file__).with_name("tumult_core.py")
 
 
@@ -34,8 +35,8 @@ def missing(package: str) -> str | None:
 
 
 def opendp_measurement(case: Case, candidates: np.ndarray):
-    """The measurement and its scale, which is in units of ranks: scores are twice that (records
-    below minus records above).
+    """The measurement; its scale is in units of ranks, and scores are twice that (records below
+    minus records above).
     """
     import opendp.prelude as dp
 
@@ -53,8 +54,7 @@ def opendp_measurement(case: Case, candidates: np.ndarray):
             scale=scale,
         )
 
-    scale = dp.binary_search_param(make, d_in=distance, d_out=case.epsilon)
-    return make(scale), scale
+    return make(dp.binary_search_param(make, d_in=distance, d_out=case.epsilon))
 
 
 def _grid(case: Case, candidates: int) -> np.ndarray:
@@ -67,14 +67,10 @@ def _on_even_grid(case: Case, candidates: int):
 
 
 def on_even_grid(case: Case, candidates: int):
-    """The measurement and its scale for evenly spaced candidates: the search for the scale takes
-    long, and asks only how many records a dataset has, not how many datasets there are.
+    """The measurement for evenly spaced candidates: the search for the scale takes long, and asks
+    only how many records a dataset has, not how many datasets there are.
     """
     return _on_even_grid(replace(case, rows=1, seed=0), candidates)
-
-
-def opendp_on(case: Case, grid: np.ndarray) -> Built:
-    return _loop(case, opendp_measurement(case, grid)[0])
 
 
 def _loop(case: Case, measurement) -> Built:
@@ -83,25 +79,25 @@ def _loop(case: Case, measurement) -> Built:
 
 
 def opendp(candidates: int):
-    return lambda case: _loop(case, on_even_grid(case, candidates)[0])
+    return lambda case: _loop(case, on_even_grid(case, candidates))
+
+
+def opendp_probabilities(case: Case, ordered: np.ndarray, grid: np.ndarray) -> np.ndarray:
+    """P(candidate) on one dataset: permute and flip on the difference of records below and above,
+    which one record moves by 1, and a swap by 2.
+    """
+    below, up_to = (np.searchsorted(ordered, grid, side) for side in ("left", "right"))
+    scores = np.abs(below - (len(ordered) - up_to))
+    return permute_and_flip(scores, (2 if case.relation == "add_remove" else 4) / case.epsilon)
 
 
 def opendp_uniforms(candidates: int):
-    """Permute-and-flip: the largest of -score plus exponential noise. Discrete, so that a step
-    needs a random part.
-    """
+    """Discrete, so that a step needs a random part."""
 
     def uniforms(case: Case, draws: np.ndarray) -> np.ndarray:
-        grid, (_, scale) = _grid(case, candidates), on_even_grid(case, candidates)
-        columns = []
+        grid, columns = _grid(case, candidates), []
         for records, values in zip(case.sorted_data.astype(np.float64), draws.T, strict=True):
-            below, above = (
-                np.searchsorted(records, grid, "left"),
-                len(records) - np.searchsorted(records, grid, "right"),
-            )
-            edges = np.concatenate(
-                [[0.0], np.cumsum(permute_and_flip(np.abs(below - above), 2 * scale))]
-            )
+            edges = np.append(0.0, np.cumsum(opendp_probabilities(case, records, grid)))
             index = np.searchsorted(grid, values)
             mixed = np.random.default_rng(3).random(len(values))
             columns.append(edges[index] + mixed * (edges[index + 1] - edges[index]))
@@ -119,9 +115,8 @@ def permute_and_flip(scores: np.ndarray, scale: float) -> np.ndarray:
     """
     levels, inverse, counts = np.unique(scores, return_inverse=True, return_counts=True)
     gaps = np.exp(-(levels - levels[0]) / scale)
-    nodes = (np.arange(4000) + 0.5) / 4000
     # Many nodes near 0, where many candidates share the best score
-    v, dv = nodes**3, 3 * nodes**2 / 4000
+    v, dv = NODES**3, 3 * NODES**2 * WEIGHTS
     log_below = np.log1p(-np.outer(v, gaps))
     all_below = log_below @ counts
     wins = np.array(

@@ -35,7 +35,6 @@ BENCHMARKS = (
     "devices",
     "accuracy",
     "scaling",
-    "joint_quantiles",
     "releases",
     "tables_of_people",
     "engines",

@@ -10,18 +10,17 @@ process, in turns with pandas' own medians of the groups. Needs pandas and the e
 """
 
 import argparse
+import functools
 import os
 import resource
 import subprocess
 import sys
 import tempfile
-import time
 from typing import Any
 
 import numpy as np
 
 import harness
-from harness import NO_RELATION, row
 
 FIRST, MANY = "first call", "many groups"
 BOUNDS, PUBLIC = "lower=0, upper=120, resolution=1", "epsilon=1.0, neighbors='add_remove'"
@@ -40,11 +39,11 @@ def programs(path: str) -> dict[str, tuple[list[str], str, float]]:
     """
     median = (
         "from dpjax import release; "
-        f"release.median([31, 40, 28, 35, 52, 33, 47, 29, 38], {BOUNDS}, {PUBLIC})"
+        f"release.Median({BOUNDS}).release([31, 40, 28, 35, 52, 33, 47, 29, 38], {PUBLIC})"
     )
     groups = f"people, ages, by='group', groups=range(20), {PUBLIC})"
     return {
-        "release.median of nine numbers": (["-c", median + NO_JAX], "import numpy", 3),
+        "Median.release of nine numbers": (["-c", median + NO_JAX], "import numpy", 3),
         "dpjax release, 20,000 lines": (
             ["-m", "dpjax", "release", path, *OPTIONS.split()],
             "one second",
@@ -79,49 +78,20 @@ def processor_seconds(arguments: list[str], home: str) -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def first_calls(repeats: int, warm: bool = True) -> list[dict[str, Any]]:
+def first_calls(repeats: int) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "people.csv")
         ages = np.random.default_rng(0).integers(18, 90, 20_000)
         with open(path, "w") as file:
             file.write("age\n" + "\n".join(map(str, ages.tolist())) + "\n")
         asked = programs(path)
-        every = {name: ["-c", name] for name in ("import numpy", "import pandas")} | {
-            name: one[0] for name, one in asked.items()
-        }
-        times: dict[str, list[float]] = {name: [] for name in every}
-        for turn in range(repeats + warm):
-            for name, arguments in every.items():
-                spent = processor_seconds(arguments, folder)
-                if turn >= warm:  # the first turn warms the file cache
-                    times[name].append(spent)
-    rows = []
-    for name, spent in times.items():
-        line: dict[str, Any] = {
-            "value": float(np.median(spent)),
-            "unit": "s of processor time",
-            "seconds": harness.spread(spent),
-        }
-        if name in asked:
-            _, reference, bar = asked[name]
-            each = times.get(reference, [1.0] * repeats)  # or one second
-            ratios = [a / b for a, b in zip(spent, each, strict=True)]
-            compared = {
-                "ratio": float(np.median(ratios)),
-                "ratio_spread": harness.spread(ratios),
-                "reference": reference,
-            }
-            line |= compared | {"bar": {"at_most": bar}}
-        rows.append(
-            row(
-                FIRST,
-                name,
-                "add_remove" if name in asked else NO_RELATION,
-                f"{repeats} new processes",
-                **line,
-            )
-        )
-    return rows
+        works = {name: ["-c", name] for name in ("import numpy", "import pandas")}
+        works |= {name: arguments for name, (arguments, *_) in asked.items()}
+        compared = {name: (reference, bar) for name, (_, reference, bar) in asked.items()}
+        clock = functools.partial(processor_seconds, home=folder)
+        shape = f"{repeats} new processes"
+        unit = "s of processor time"
+        return harness.in_turns(FIRST, works, compared, shape, repeats, clock, unit)
 
 
 def many_groups(size: int, groups: int, repeats: int) -> list[dict[str, Any]]:
@@ -150,31 +120,9 @@ def many_groups(size: int, groups: int, repeats: int) -> list[dict[str, Any]]:
         ),
         "frames.simulate, epsilon 0.1": lambda: frames.simulate(0, people, ages, **tenth),
     }
-    times: dict[str, list[float]] = {name: [] for name in works}
-    for _ in range(repeats):
-        for name, work in works.items():
-            start = time.perf_counter()
-            work()
-            times[name].append(time.perf_counter() - start)
-    pandas, *_ = works
-    rows = []
-    for name, taken in times.items():
-        line: dict[str, Any] = {
-            "value": float(np.median(taken)),
-            "unit": "s",
-            "seconds": harness.spread(taken),
-        }
-        if name != pandas:
-            ratios = [a / b for a, b in zip(taken, times[pandas], strict=True)]
-            compared = {
-                "ratio": float(np.median(ratios)),
-                "ratio_spread": harness.spread(ratios),
-                "reference": "pandas",
-            }
-            line |= compared | {"bar": {"at_most": 15 if "0.1" in name else 10}}
-        relation = NO_RELATION if name == pandas else "add_remove"
-        rows.append(row(MANY, name, relation, f"{size} rows, {groups} groups", **line))
-    return rows
+    pandas, *ours = works
+    compared = {name: (pandas, 15 if "0.1" in name else 10) for name in ours}
+    return harness.in_turns(MANY, works, compared, f"{size} rows, {groups} groups", repeats)
 
 
 def arguments() -> argparse.Namespace:
@@ -190,7 +138,7 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     args = arguments()
     repeats = args.repeats or (1 if args.quick else 9)
-    rows = first_calls(repeats, warm=not args.quick)
+    rows = first_calls(repeats)
     rows += many_groups(args.rows, args.groups, max(repeats // 3, 1))
     harness.finish("tables_of_people", args, rows, [])
 

@@ -45,11 +45,8 @@ Mechanisms (each has an attribute ``guarantee``, which returns the cost of a dra
     for vectors: k_norm, piecewise_laplace, inverse_sensitivity
     among candidates: exponential, permute_and_flip, noisy_tree, stand_out, best_of,
         above_threshold, decomposable_exponential
-    several quantiles: private_quantiles, joint_quantiles, nested_quantiles, recursive_quantiles,
-        independent_quantiles, private_cdf
-    intervals: confidence_interval, interval_levels, interval_coverage
-    without bounds: unbounded_quantile, shifted_inverse, noisy_binary_search (shift_for,
-        search_shift_for)
+    several quantiles: joint_quantiles
+    without bounds: shifted_inverse, noisy_binary_search (shift_for, search_shift_for)
     with a failure probability: never_fail, propose_test_release
     additive noise: bounded_noise_laplace, smooth_cauchy, smooth_laplace, smooth_laplace_log_normal
         (optimal_beta, optimal_sigma)
@@ -57,8 +54,7 @@ Distributions (sample, log_prob, cdf, quantile, interval, mean, stddev, mean_abs
     on the real line: PiecewiseExponential with Tails, Cauchy, Gaussian, LaplaceLogNormal,
         SubsampledLaplace, Clamped; Transformed by Asinh, Log, LogCauchy or a Prior
     on multiples and candidates: Rounded, DiscreteLaplace, Finite
-    of vectors and several quantiles: Radial, SphericalGaussian, JointQuantiles, NestedQuantiles,
-        RecursiveQuantiles, IndependentQuantiles, QuantileMarginals, QuantileCdf, ConfidenceInterval
+    of vectors and several quantiles: Radial, SphericalGaussian, JointQuantiles
     of a mechanism that also decides or refuses: AboveThreshold, ProposeTestRelease
 Many draws
     simulate, sharded_sample, sample_intervals
@@ -120,8 +116,6 @@ _NAMES: dict[str, tuple[str, ...]] = {
         "LogCauchy",
         "PiecewiseExponential",
         "Prior",
-        "QuantileCdf",
-        "QuantileMarginals",
         "Radial",
         "Rounded",
         "SphericalGaussian",
@@ -133,27 +127,18 @@ _NAMES: dict[str, tuple[str, ...]] = {
     "frames": (),
     "mechanisms": (
         "AboveThreshold",
-        "ConfidenceInterval",
-        "IndependentQuantiles",
-        "NestedQuantiles",
         "ProposeTestRelease",
-        "RecursiveQuantiles",
         "above_threshold",
         "best_of",
         "bounded_noise_laplace",
-        "confidence_interval",
         "decomposable_exponential",
         "duff",
         "exponential",
         "gaussian",
-        "independent_quantiles",
-        "interval_coverage",
-        "interval_levels",
         "inverse_sensitivity",
         "joint_quantiles",
         "k_norm",
         "laplace",
-        "nested_quantiles",
         "never_fail",
         "noisy_binary_search",
         "noisy_tree",
@@ -161,10 +146,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
         "optimal_sigma",
         "permute_and_flip",
         "piecewise_laplace",
-        "private_cdf",
-        "private_quantiles",
         "propose_test_release",
-        "recursive_quantiles",
         "search_shift_for",
         "shift_for",
         "shifted_inverse",
@@ -174,7 +156,6 @@ _NAMES: dict[str, tuple[str, ...]] = {
         "spherical_gaussian",
         "stand_out",
         "subsampled_laplace",
-        "unbounded_quantile",
     ),
     "metric_privacy": (),
     "random": (),

@@ -128,7 +128,6 @@ COMPAT = {
     "random",
     "release/test_draw.py",
     "sensitivity/test_profile.py",
-    "several_quantiles/test_joint.py",
     "simulation/test_simulate.py",
     "statistics/test_profiles.py",
 }

@@ -21,21 +21,20 @@ HOST = {
     ),
     "releases": (
         "from dpjax import frames, release\n"
-        "public = {'lower': 0, 'upper': 9, 'resolution': 1, 'epsilon': 1.0, 'neighbors': "
-        "'add_remove'}\n"
-        "for mechanism in ('piecewise_laplace', 'inverse_sensitivity', 'permute_and_flip'):\n"
-        "    float(release.median([1, 2, 3], **public, mechanism=mechanism))\n"
-        "release.joint_quantiles([1, 2, 3], [0.25, 0.5], max_records=9, **public)\n"
-        "release.recursive_quantiles([1, 2, 3], [0.25, 0.5], **public)\n"
-        "release.nested_quantiles([1, 2, 3], [0.25, 0.5, 0.75], **public)\n"
-        "release.mode([1, 2, 3], candidates=(1, 2), epsilon=1.0, neighbors='swap').to_json()\n"
-        "release.histogram([1, 2, 3], edges=(0, 2, 4), epsilon=1.0)\n"
+        "grid = {'lower': 0, 'upper': 9, 'resolution': 1}\n"
+        "public = {'epsilon': 1.0, 'neighbors': 'add_remove'}\n"
+        "for mechanism in ('permute_and_flip', 'piecewise_laplace'):\n"
+        "    float(release.Median(**grid).release([1, 2, 3], **public, mechanism=mechanism))\n"
+        "release.Quantiles([0.25, 0.5], **grid).release([1, 2, 3], **public)\n"
+        "release.ConfidenceInterval(0.5, **grid, public_n=900).levels(1.0, 'swap')\n"
+        "release.Mode((1, 2)).release([1, 2, 3], **public).to_json()\n"
+        "release.Histogram(edges=(0, 2, 4)).release([1, 2, 3], **public)\n"
         "frames.PrivateGroups(1.0, 1e-6).threshold"
     ),
     "what a release draws from": (
         "from dpjax import release\n"
-        "median = release.Statistic.from_json(release.Median(0, 9, 1).to_json())\n"
-        "found = release.exact_distribution(median, [1, 2, 3], epsilon=1.0, neighbors='swap')\n"
+        "median = release.Median(lower=0, upper=9, resolution=1)\n"
+        "found = median.distribution([1, 2, 3], epsilon=1.0, neighbors='swap')\n"
         "found.mean_abs_error(2), found.interval(0.9), found.sample(0, 3), repr(found)"
     ),
 }

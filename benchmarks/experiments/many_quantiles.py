@@ -1,17 +1,18 @@
-"""Many private quantiles: rank errors of the recursion, joint and nested draws and SliceQuantiles,
-under add/remove at epsilon = 1.
+"""Many private quantiles: rank errors of joint draws, the recursion, one draw for each level and
+SliceQuantiles, under add/remove at epsilon = 1.
 
 python benchmarks/experiments/many_quantiles.py [--quick] [--json FILE] [--png FILE]
 
 The levels are k/(m + 1). One dataset of n standard normal draws for each n, with the bounds -20 and
 20: "dense" as drawn, "tied" rounded to a grid of 10,001 numbers. The rank error of y for the level
 q is the distance of q n from [#records < y, #records <= y]; the table has means over draws of the
-largest and of the mean rank error, in records, and "(se)", the standard error of the former. The
-joint draw gets n as public, as SliceQuantiles does. It is left out where it is slow.
+largest and of the mean rank error, in records, and "(se)", the standard error of the former. Joint
+draws are left out where they are slow.
 
-    recursive           dpjax.recursive_quantiles, after Kaplan, Schnapp and Stemmer (2022)
-    joint               dpjax.joint_quantiles with a public n
-    nested              dpjax.nested_quantiles, with a private n
+    joint               dpjax.joint_quantiles
+    known n             the same with a public n, as SliceQuantiles has it
+    recursive           Kaplan, Schnapp and Stemmer (2022), see several_quantiles.py
+    independent         piecewise Laplace for each quantile at its share of epsilon
     slices              SliceQuantiles (Imola and others, 2025) with the authors' numbers, where its
                         gap assumption holds
     slices, tight       the same with .24 epsilon for the rate of a slice, about the most that its
@@ -19,9 +20,9 @@ joint draw gets n as public, as SliceQuantiles does. It is left out where it is 
     slices, no proof    the same as slices where the assumption fails: there is no pure guarantee,
                         and a proven one costs more
 
-SliceQuantiles needs no distinct values for its privacy, but never draws a tied value itself: of
-tied data it gets records that are spread evenly at random within half a step of the grid, which
-needs no secret, and its draws are rounded.
+SliceQuantiles and the recursion need no distinct values for their privacy, but never draw a tied
+value themselves: of tied data they get records that are spread evenly at random within half a step
+of the grid, which needs no secret, and their draws are rounded.
 """
 
 import pathlib
@@ -37,13 +38,14 @@ import dpjax
 import output
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
+import several_quantiles
 import slice_quantiles
 
 EPSILON, BOUNDS, STEP, RATIO, DRAWS, SEED = 1.0, (-20.0, 20.0), Fraction(1, 250), 1e6, 30, 2026
 SIZES, COUNTS = (1000, 10_000, 100_000), (9, 31, 63, 127, 255)
 ASSUMED = (31, 150_000)  # where the gap assumption of SliceQuantiles holds for 31 levels as well
 QUICK = ((9, 12_000),)
-JOINT_WORK = 10**6  # the most m^2 n
+JOINT_WORK = 2 * 10**8  # the most m^2 n
 
 
 def cases(quick: bool) -> list[tuple[int, int]]:
@@ -76,21 +78,38 @@ def _asked(x: np.ndarray, levels: list[Fraction], tied: bool) -> Any:
 
 
 def recursive(x: np.ndarray, levels: list[Fraction], tied: bool, draws: int) -> np.ndarray:
-    truncate = int(80 * len(levels).bit_length() / EPSILON)
-    distribution = dpjax.recursive_quantiles(_asked(x, levels, tied), EPSILON, truncate=truncate)
-    return np.asarray(distribution.sample(jax.random.key(SEED), (draws,)))
+    qs = [float(q) for q in levels]
+    return several_quantiles.recursive(_spread(x, tied), qs, EPSILON, *BOUNDS, draws, SEED)
 
 
-def joint(x: np.ndarray, levels: list[Fraction], tied: bool, draws: int) -> np.ndarray | None:
-    if len(levels) > 31 or len(levels) ** 2 * len(x) > JOINT_WORK:
-        return None
-    distribution = dpjax.joint_quantiles(_asked(x, levels, tied), EPSILON, public_n=len(x))
-    return np.asarray(distribution.sample(jax.random.key(SEED), (draws,)))
+def independent(x: np.ndarray, levels: list[Fraction], tied: bool, draws: int) -> np.ndarray:
+    known: dict[str, Any] = {"lower": BOUNDS[0], "upper": BOUNDS[1], "neighbors": "add_remove"}
+    known["resolution"] = STEP if tied else None
+    keys = jax.random.split(jax.random.key(SEED), len(levels))
+    profiles = (dpjax.quantile(x, q, **known) for q in levels)
+    singles = (dpjax.piecewise_laplace(profile, EPSILON / len(levels)) for profile in profiles)
+    found = [one.sample(key, draws) for key, one in zip(keys, singles, strict=True)]
+    return np.sort(np.stack(found, axis=-1), axis=-1)
 
 
-def nested(x: np.ndarray, levels: list[Fraction], tied: bool, draws: int) -> np.ndarray:
-    distribution = dpjax.nested_quantiles(_asked(x, levels, tied), EPSILON)
-    return np.asarray(distribution.sample(jax.random.key(SEED), (draws,)))
+def joint(public: bool) -> Callable[..., np.ndarray | None]:
+    """Joint draws, with a public or a private number of records."""
+
+    def contestant(
+        x: np.ndarray, levels: list[Fraction], tied: bool, draws: int
+    ) -> np.ndarray | None:
+        if len(levels) ** 2 * len(x) > JOINT_WORK:
+            return None
+        number = len(x) if public else None
+        distribution = dpjax.joint_quantiles(_asked(x, levels, tied), EPSILON, public_n=number)
+        return np.asarray(distribution.sample(jax.random.key(SEED), draws))
+
+    return contestant
+
+
+def _spread(x: np.ndarray, tied: bool) -> np.ndarray:
+    half = float(STEP) / 2
+    return x + np.random.default_rng(SEED + 1).uniform(-half, half, len(x)) if tied else x
 
 
 def slices(share: float, pure: bool) -> Callable[..., np.ndarray | None]:
@@ -99,10 +118,9 @@ def slices(share: float, pure: bool) -> Callable[..., np.ndarray | None]:
     def contestant(
         x: np.ndarray, levels: list[Fraction], tied: bool, draws: int
     ) -> np.ndarray | None:
-        qs, n, half = np.array([float(q) for q in levels]), len(x), float(STEP) / 2
+        qs, n = np.array([float(q) for q in levels]), len(x)
         if slice_quantiles.is_pure(qs, n, EPSILON, RATIO, share) != pure:
             return None
-        spread = x + np.random.default_rng(SEED + 1).uniform(-half, half, n) if tied else x
         options: dict[str, Any] = {
             "size": n,
             "ratio": RATIO,
@@ -111,16 +129,17 @@ def slices(share: float, pure: bool) -> Callable[..., np.ndarray | None]:
             "share": share,
             "pure": pure,
         }
-        return slice_quantiles.slice_quantiles(spread, qs, EPSILON, *BOUNDS, **options)
+        return slice_quantiles.slice_quantiles(_spread(x, tied), qs, EPSILON, *BOUNDS, **options)
 
     return contestant
 
 
 # Functions of records, levels, whether tied, and draws.
 CONTESTANTS: dict[str, Callable[..., np.ndarray | None]] = {
+    "joint": joint(public=False),
+    "known n": joint(public=True),
     "recursive": recursive,
-    "joint": joint,
-    "nested": nested,
+    "independent": independent,
     "slices": slices(1 / 8, pure=True),
     "slices, tight": slices(0.24, pure=True),
     "slices, no proof": slices(1 / 8, pure=False),

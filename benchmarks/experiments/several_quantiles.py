@@ -5,18 +5,17 @@ python benchmarks/experiments/several_quantiles.py [--json FILE] [--png FILE] [-
 
 Datasets of 1000 records are drawn from each population; all mechanisms get the same. Columns of the
 table are mean absolute errors, averaged over quantiles and datasets, with the standard error of
-those that are drawn:
+those that are drawn, 200 draws of each dataset:
 
-    joint               dpjax.joint_quantiles under add/remove, exact
+    joint               dpjax.joint_quantiles under add/remove
     known n             the same, with the number of records as its public n
-    JointExp            Gillenwater, Joseph and Kulesza (2021), written here in NumPy: 200 draws of
-                        each dataset
-    recursive           dpjax.recursive_quantiles, after Kaplan, Schnapp and Stemmer (2022): 200
-                        draws of each dataset
+    JointExp            Gillenwater, Joseph and Kulesza (2021), written here in NumPy
+    recursive           Kaplan, Schnapp and Stemmer (2022), written here in NumPy
     independent         piecewise Laplace for each quantile at its share of epsilon, exact
 
-Hours worked have ties, half of them are 40, and a resolution of 1. JointExp has no ties: it gets
-records that are spread evenly at random within half an hour, and its draws are rounded.
+Hours worked have ties, half of them are 40, and a resolution of 1. JointExp and the recursion have
+no ties: they get records that are spread evenly at random within half an hour, and their draws are
+rounded.
 """
 
 from functools import lru_cache
@@ -107,6 +106,44 @@ def joint_exp(
     return np.sort(found, axis=1)
 
 
+def recursive(
+    x: np.ndarray,
+    levels: list[float],
+    epsilon: float,
+    lower: float,
+    upper: float,
+    draws: int,
+    seed: int,
+) -> np.ndarray:
+    """Draws ``(draws, m)``: the middle level first, then the others from the records on its sides.
+
+    Each record is in one part of each depth, and each depth has the same share of epsilon.
+    """
+    generator, ordered = np.random.default_rng(seed), np.sort(np.clip(x, lower, upper))
+    bounded = [0.0, *levels, 1.0]
+    found = np.empty((draws, len(bounded)))
+    found[:, 0], found[:, -1] = lower, upper
+
+    def between(draw: np.ndarray, first: int, last: int) -> None:
+        if last - first < 2:
+            return
+        middle = (first + last) // 2
+        q = (bounded[middle] - bounded[first]) / (bounded[last] - bounded[first])
+        start, stop = np.searchsorted(ordered, draw[[first, last]])
+        edges = np.concatenate([draw[[first]], ordered[start:stop], draw[[last]]])
+        away = np.abs(np.arange(stop - start + 1) - q * (stop - start)) / max(q, 1 - q)
+        rate = epsilon / len(levels).bit_length() / 2
+        sums = np.cumsum(np.diff(edges) * np.exp(-rate * (away - away.min())))
+        slot = min(np.searchsorted(sums, generator.random() * sums[-1]), len(sums) - 1)
+        draw[middle] = generator.uniform(edges[slot], edges[slot + 1])
+        between(draw, first, middle)
+        between(draw, middle, last)
+
+    for draw in found:
+        between(draw, 0, len(bounded) - 1)
+    return found[:, 1:-1]
+
+
 @lru_cache(maxsize=2)  # a matrix has a million numbers
 def _step(n: int, rate: float, share: float) -> np.ndarray:
     """The weights of a quantile in one interval and the next in another, ``[to, from]``."""
@@ -125,16 +162,16 @@ def row(name: str, qs: list[str], epsilon: float, datasets: int) -> dict[str, An
     asked = dpjax.quantiles(x, qs, **options)
     truth, levels = np.asarray(asked.value), [float(q) for q in qs]
     drawn = {
-        "JointExp": [
-            np.abs(
-                nearest(joint_exp(spread[i], levels, epsilon, lower, upper, DRAWS, i)) - truth[i]
-            )
+        mechanism: [
+            np.abs(nearest(peer(spread[i], levels, epsilon, lower, upper, DRAWS, i)) - truth[i])
             for i in range(datasets)
-        ],
-        "recursive": np.abs(
-            dpjax.recursive_quantiles(asked, epsilon).sample(jax.random.key(1), DRAWS) - truth
-        ).swapaxes(0, 1),
+        ]
+        for mechanism, peer in (("JointExp", joint_exp), ("recursive", recursive))
     }
+    for mechanism, known in (("joint", {}), ("known n", {"public_n": RECORDS})):
+        distribution = dpjax.joint_quantiles(asked, epsilon, **known)
+        draws = np.asarray(distribution.sample(jax.random.key(1), DRAWS))
+        drawn[mechanism] = list(np.abs(draws - truth).swapaxes(0, 1))
     singles = output.of_one_shape(
         [dpjax.piecewise_laplace(dpjax.quantile(x, q, **options), epsilon / len(qs)) for q in qs]
     )
@@ -142,16 +179,6 @@ def row(name: str, qs: list[str], epsilon: float, datasets: int) -> dict[str, An
         "population": name,
         "quantiles": len(qs),
         "epsilon": epsilon,
-        "joint": float(
-            np.mean(dpjax.joint_quantiles(asked, epsilon).marginals().mean_abs_error(truth))
-        ),
-        "known n": float(
-            np.mean(
-                dpjax.joint_quantiles(asked, epsilon, public_n=RECORDS)
-                .marginals()
-                .mean_abs_error(truth)
-            )
-        ),
         "independent": float(
             np.mean([single.mean_abs_error(truth[:, k]) for k, single in enumerate(singles)])
         ),

@@ -6,18 +6,11 @@ python benchmarks/experiments/tied_data.py [--json FILE] [--png FILE] [--draws N
 Datasets of 401 records are sampled from each column. Columns of the table are mean absolute errors
 around each sample's median, averaged over the datasets, all exact:
 
-    piecewise Laplace   dpjax.release.median: the distribution at the points of the grid, which
-                        dpjax.piecewise_laplace simulates
-    steps               mechanism="inverse_sensitivity": flat pieces
-    integrated          piecewise Laplace for the continuous distribution, integrated over cells,
-                        which version 0.2 drew
-    (of it)             piecewise Laplace as a part of that
-    permute and flip    dpjax.release.median(..., mechanism="permute_and_flip"): epsilon-DP, twice
-                        the bounded range
+    permute and flip    dpjax.release.Median, which is epsilon-DP, with twice the bounded range
+    piecewise Laplace   dpjax.release.Median with mechanism="piecewise_laplace"
     OpenDP              make_private_quantile on the same grid: permute and flip on
                         |records below - records above|
     (se)                the standard error of the difference between permute and flip and OpenDP
-    (1.3 se)            that of the difference between piecewise Laplace and 1.3 times OpenDP
     diffprivlib         tools.median: the exponential mechanism on the intervals between records
                         (swap only)
     smooth Cauchy       Cauchy noise on the smooth sensitivity, clamped to the bounds
@@ -31,11 +24,10 @@ columns at two rows; the program ends with an error if a mean is more than five 
 away.
 """
 
-import importlib.metadata
-import importlib.util
-from dataclasses import dataclass, fields
+import pathlib
+import sys
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
 from typing import Any
 
 import jax
@@ -44,23 +36,23 @@ import numpy as np
 import dpjax
 import output
 from dpjax import release
-from dpjax.release import GridDistribution
-from dpjax.release.exact_flip import probabilities
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
+import harness
+import peers
 
 EPSILONS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.0)
 RECORDS, DATASETS, SEED = 401, 60, 2026
 RELATIONS = ("add_remove", "swap")
 
 
-@dataclass(frozen=True)
-class Column:
-    """Datasets ``(datasets, records)`` of one column, its public bounds and resolution."""
+@dataclass(frozen=True, eq=False)
+class Column(harness.Case):
+    """Datasets of one column, with public bounds and a public resolution."""
 
-    name: str
-    data: np.ndarray
-    lower: int
-    upper: int
-    resolution: Fraction
+    name: str = ""
+    resolution: Fraction = Fraction(1)
+    data: Any = None
 
     @property
     def grid(self) -> np.ndarray:
@@ -72,88 +64,53 @@ class Column:
     def options(self) -> dict[str, Any]:
         return {"lower": self.lower, "upper": self.upper}
 
-    @cached_property
-    def levels(self) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """Of each dataset: the different scores of OpenDP, which of them each candidate has, and
-        how many have it.
-        """
-        return [
-            np.unique(scores_of_opendp(records, self.grid), return_inverse=True, return_counts=True)
-            for records in self.data
-        ]
-
 
 def columns(datasets: int = DATASETS) -> list[Column]:
     """Ages, hours and years of education of the census, simulated fares and ratings, and what
     purchases cost in cents.
     """
     folder = output.data_folder()
-    adult = np.genfromtxt(
-        folder / "uci_adult" / "adult_train_trimmed.csv",
-        delimiter=",",
-        names=True,
-        usecols=("age", "hours_per_week", "education_num"),
-    )
-    purchases = np.genfromtxt(
-        folder / "user_cdnow" / "cdnow_master.csv",
-        delimiter=",",
-        names=True,
-        usecols=("dollar_value",),
-    )
     generator = np.random.default_rng(SEED)
 
-    def sampled(values: np.ndarray) -> np.ndarray:
-        return np.stack([generator.choice(values, RECORDS, replace=False) for _ in range(datasets)])
+    def read(path: str, name: str) -> np.ndarray:
+        table = np.genfromtxt(folder / path, delimiter=",", names=True, usecols=(name,))
+        chosen = [generator.choice(table[name], RECORDS, replace=False) for _ in range(datasets)]
+        return np.stack(chosen)
 
+    def column(name: str, data: np.ndarray, upper: int, per_unit: int = 1) -> Column:
+        case = datasets, RECORDS, "swap", 1.0, 0, upper, SEED
+        return Column(*case, name, Fraction(1, per_unit), np.minimum(data, upper))
+
+    shape = datasets, RECORDS
+    census, purchases = "uci_adult/adult_train_trimmed.csv", "user_cdnow/cdnow_master.csv"
     return [
-        Column("ages", sampled(adult["age"]), 0, 120, Fraction(1)),
-        Column("education", sampled(adult["education_num"]), 0, 16, Fraction(1)),
-        Column("hours", sampled(adult["hours_per_week"]), 0, 120, Fraction(1)),
-        Column(
-            "fares",
-            np.minimum(np.rint(2 * generator.lognormal(2.3, 0.6, (datasets, RECORDS))) / 2, 100),
-            0,
-            100,
-            Fraction(1, 2),
-        ),
-        Column(
-            "ratings",
-            generator.binomial(10, 0.7, (datasets, RECORDS)).astype(float),
-            0,
-            10,
-            Fraction(1),
-        ),
-        Column(
-            "dollars", np.minimum(sampled(purchases["dollar_value"]), 200), 0, 200, Fraction(1, 100)
-        ),
+        column("ages", read(census, "age"), 120),
+        column("education", read(census, "education_num"), 16),
+        column("hours", read(census, "hours_per_week"), 120),
+        column("fares", np.rint(2 * generator.lognormal(2.3, 0.6, shape)) / 2, 100, 2),
+        column("ratings", generator.binomial(10, 0.7, shape).astype(float), 10),
+        column("dollars", read(purchases, "dollar_value"), 200, 100),
     ]
 
 
-def scores_of_opendp(records: np.ndarray, grid: np.ndarray) -> np.ndarray:
-    """|records below - records above| each candidate; it changes by at most 1 if a record comes or
-    goes, and by 2 under swap.
-    """
-    below, up_to = (
-        np.searchsorted(np.sort(records), grid, side=side) for side in ("left", "right")
+def opendp(column: Column) -> np.ndarray:
+    """Error on each dataset."""
+    return np.array(
+        [
+            peers.opendp_probabilities(column, np.sort(records), column.grid)
+            @ np.abs(column.grid - np.median(records))
+            for records in column.data
+        ]
     )
-    return np.abs(below - (records.size - up_to))
 
 
-def opendp(column: Column, epsilon: float, neighbors: str) -> list[np.ndarray]:
-    """The probabilities of the grid for each dataset."""
-    rate, found = epsilon / (2 if neighbors == "add_remove" else 4), []
-    for costs, level, count in column.levels:
-        found.append((probabilities(rate, costs, count) / count)[level])
-    return found
-
-
-def diffprivlib(column: Column, epsilon: float) -> np.ndarray:
+def diffprivlib(column: Column) -> np.ndarray:
     """Error on each dataset: an interval by width * exp(-epsilon/2 |i - n/2|), uniform inside."""
     errors = []
     for records in np.sort(column.data, axis=-1):
         edges = np.concatenate([[column.lower], records, [column.upper]])
         weights = np.diff(edges) * np.exp(
-            -epsilon / 2 * np.abs(np.arange(RECORDS + 1) - RECORDS / 2)
+            -column.epsilon / 2 * np.abs(np.arange(RECORDS + 1) - RECORDS / 2)
         )
         errors.append(
             np.sum(weights * np.abs((edges[1:] + edges[:-1]) / 2 - np.median(records)))
@@ -162,51 +119,25 @@ def diffprivlib(column: Column, epsilon: float) -> np.ndarray:
     return np.array(errors)
 
 
-class Integrated(GridDistribution):
-    """The same pieces with the weights of the continuous distribution: those of cells are
-    integrals.
-    """
-
-    @cached_property
-    def shares(self) -> np.ndarray:
-        """The probability of each piece."""
-        profile = self.profile
-        cells = np.where(profile.sign == 0, self.rate / -np.expm1(-self.rate), profile.length)
-        weight = cells * np.exp(-self.rate * (self.costs - profile.rise))
-        return weight / np.add.reduceat(weight, profile.starts[:-1])[self.group]
-
-
-def integrated(found: GridDistribution) -> Integrated:
-    """What version 0.2 drew."""
-    return Integrated(*(getattr(found, field.name) for field in fields(found)))
-
-
-def errors(column: Column, epsilon: float, neighbors: Any) -> dict[str, np.ndarray]:
+def errors(column: Column) -> dict[str, np.ndarray]:
     """The exact mean absolute error of every mechanism on each dataset, ``(datasets,)``."""
-    value = np.median(column.data, axis=-1)
+    value, epsilon, neighbors = np.median(column.data, axis=-1), column.epsilon, column.relation
     plain = dpjax.median(column.data, neighbors=neighbors, **column.options)
     local = dpjax.local_sensitivity(
         column.data, neighbors=neighbors, definition="lower", **column.options
     )
     smooth = dpjax.smooth_cauchy(local.smooth(dpjax.optimal_beta(epsilon, noise="cauchy")), epsilon)
-
     median = release.Median(resolution=column.resolution, **column.options)
-    options: Any = {"epsilon": epsilon, "neighbors": neighbors}
-
-    def released(mechanism: str) -> GridDistribution:
-        return release.exact_distribution(median, column.data, mechanism=mechanism, **options)
-
-    pointwise = released("piecewise_laplace")
-    distances = np.abs(column.grid - value[:, None])
+    public: Any = {"epsilon": epsilon, "neighbors": neighbors}
+    released = {
+        mechanism: median.distribution(column.data, mechanism=mechanism, **public)
+        for mechanism in median.mechanisms
+    }
     return {
-        "piecewise Laplace": pointwise.mean_abs_error(value),
-        "integrated": integrated(pointwise).mean_abs_error(value),
-        "steps": released("inverse_sensitivity").mean_abs_error(value),
-        "permute and flip": released("permute_and_flip").mean_abs_error(value),
-        "OpenDP": np.array(
-            [p @ d for p, d in zip(opendp(column, epsilon, neighbors), distances, strict=True)]
-        ),
-        **({"diffprivlib": diffprivlib(column, epsilon)} if neighbors == "swap" else {}),
+        "permute and flip": released["permute_and_flip"].mean_abs_error(value),
+        "piecewise Laplace": released["piecewise_laplace"].mean_abs_error(value),
+        "OpenDP": opendp(column),
+        **({"diffprivlib": diffprivlib(column)} if neighbors == "swap" else {}),
         "smooth Cauchy": np.asarray(
             dpjax.Clamped.of(smooth, **column.options).mean_abs_error(value)
         ),
@@ -222,24 +153,11 @@ def rows(some: list[Column]) -> list[dict[str, Any]]:
     for column in some:
         for neighbors in RELATIONS:
             for epsilon in EPSILONS:
-                of_each = errors(column, epsilon, neighbors)
+                of_each = errors(replace(column, relation=neighbors, epsilon=epsilon))
                 means = {name: float(np.mean(each)) for name, each in of_each.items()}
-                means["(of it)"] = means["piecewise Laplace"] / means["integrated"]
-                spread = {
-                    "(se)": standard_error(of_each["permute and flip"] - of_each["OpenDP"]),
-                    "(1.3 se)": standard_error(
-                        of_each["piecewise Laplace"] - 1.3 * of_each["OpenDP"]
-                    ),
-                }
-                found.append(
-                    {
-                        "data": column.name,
-                        "neighbors": neighbors,
-                        "epsilon": epsilon,
-                        **means,
-                        **spread,
-                    }
-                )
+                means["(se)"] = standard_error(of_each["permute and flip"] - of_each["OpenDP"])
+                where = {"data": column.name, "neighbors": neighbors, "epsilon": epsilon}
+                found.append({**where, **means})
     return found
 
 
@@ -248,53 +166,27 @@ def standard_error(of_each: np.ndarray) -> float:
     return float(np.std(of_each, ddof=1) / np.sqrt(of_each.size))
 
 
-def check(some: list[Column], draws: int) -> None:
+def check(column: Column, draws: int) -> None:
     """Compare the peers' own draws with the formulas; ends the program where they disagree."""
     for package in ("opendp", "diffprivlib"):
-        if importlib.util.find_spec(package) is None:
+        if peers.missing(package):
             raise SystemExit(f"--draws needs {package}: pip install 'dpjax[benchmarks]'")
-    import opendp.prelude as dp
-    from diffprivlib import tools
-
-    dp.enable_features("contrib")
-    column, epsilon = some[0], 0.25
-    records, value = column.data[0], np.median(column.data[0])
+    one = replace(column, rows=1, epsilon=0.25, data=column.data[:1])
     for neighbors in RELATIONS:
-        domain = dp.vector_domain(
-            dp.atom_domain(T=float, nan=False), size=RECORDS if neighbors == "swap" else None
-        )
-
-        def make(scale: float, domain: Any = domain) -> Any:
-            given = {"candidates": column.grid.tolist(), "alpha": 0.5, "scale": scale}
-            return dp.m.make_private_quantile(
-                domain, dp.symmetric_distance(), dp.max_divergence(), **given
-            )
-
-        measurement = make(
-            dp.binary_search_param(make, d_in=2 if neighbors == "swap" else 1, d_out=epsilon)
-        )
-        expected = opendp(column, epsilon, neighbors)[0] @ np.abs(column.grid - value)
-        agree(
-            "OpenDP",
-            np.array([measurement(records) for _ in range(draws)]) - value,
-            float(expected),
-        )
-    drawn = [
-        tools.median(records, epsilon=epsilon, bounds=(column.lower, column.upper))
-        for _ in range(draws)
-    ]
-    agree("diffprivlib", np.array(drawn) - value, float(diffprivlib(column, epsilon)[0]))
+        case = replace(one, relation=neighbors)
+        measurement = peers.opendp_measurement(case, column.grid)
+        drawn = np.array([measurement(case.data[0]) for _ in range(draws)])
+        agree("OpenDP", np.abs(drawn - np.median(case.data)), float(opendp(case)[0]))
+    run = peers.diffprivlib(one).run
+    drawn = np.array([run(turn)[0] for turn in range(draws)])
+    agree("diffprivlib", np.abs(drawn - np.median(one.data)), float(diffprivlib(one)[0]))
 
 
-def agree(name: str, differences: np.ndarray, expected: float) -> None:
+def agree(name: str, distance: np.ndarray, expected: float) -> None:
     """End the program unless the mean distance is the expected one."""
-    distance = np.abs(differences)
-    error = np.std(distance) / np.sqrt(distance.size)
-    if not abs(np.mean(distance) - expected) <= 5 * error:
-        raise SystemExit(
-            f"{name} {importlib.metadata.version(name.lower())} draws {np.mean(distance)}, "
-            f"expected {expected}."
-        )
+    if not abs(np.mean(distance) - expected) <= 5 * standard_error(distance):
+        version = harness.version(name.lower())
+        raise SystemExit(f"{name} {version} draws {np.mean(distance)}, expected {expected}.")
 
 
 def plot(found: list[dict[str, Any]], path: str) -> None:
@@ -308,8 +200,8 @@ def plot(found: list[dict[str, Any]], path: str) -> None:
         for panel, name in zip(panels_of_relation, names, strict=True):
             here = [row for row in found if row["data"] == name and row["neighbors"] == neighbors]
             for mechanism in (
-                "piecewise Laplace",
                 "permute and flip",
+                "piecewise Laplace",
                 "OpenDP",
                 "diffprivlib",
                 "smooth Cauchy",
@@ -348,7 +240,7 @@ def main(argv: list[str] | None = None) -> None:
     jax.config.update("jax_enable_x64", True)
     some = columns()
     if arguments.draws:
-        check(some, arguments.draws)
+        check(some[0], arguments.draws)
     found = rows(some)
     output.print_table(found)
     output.save(

@@ -1,4 +1,4 @@
-"""Budgets as JAX arrays: shared by queries, chosen for a target error, or split over queries.
+"""Budgets as JAX arrays: chosen for a target error, or split over queries.
 
 :func:`epsilon_for_error` and :func:`allocate` read the exact errors of distributions, which are
 functions of the data. Use them for simulation and public data, never to choose the epsilon of a
@@ -12,37 +12,12 @@ from typing import Any, Literal, Protocol
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.accounting.budgeting import epsilon_per_query
-from dpjax.accounting.composition_theorems import Queries
 from dpjax.numerics.bisection import bisect
 
 _HALVINGS = 60
-
-
-def shared_epsilon(
-    epsilon: ArrayLike, *, count: int, delta: float, queries: Queries, dtype: Any
-) -> jax.Array:
-    """Return :func:`epsilon_per_query` for an array of budgets.
-
-    If delta > 0, of NumPy numbers only.
-    """
-    if checks.concrete_fraction("delta", delta) == 0:
-        return checks.positive("epsilon", epsilon, dtype) / count
-    if isinstance(epsilon, jax.Array):
-        raise TypeError(
-            "epsilon must be a Python or NumPy number where delta > 0, since its share is computed "
-            "on the host; got a JAX array."
-        )
-    given = checks.host_floats("epsilon", epsilon)
-    each = [
-        epsilon_per_query(count=count, epsilon=one, delta=delta, queries=queries)
-        for one in given.ravel().tolist()
-    ]
-    return checks.positive("epsilon", np.array(each).reshape(given.shape), dtype)
 
 
 class _Profile(Protocol):

@@ -188,6 +188,56 @@ def exact(value: Any) -> Fraction | None:
         return None
 
 
+def level(q: Any) -> Fraction:
+    """Return the level of a quantile as a fraction, read by its decimal value.
+
+    Floats are read to 15 digits, so that three times 0.1 is 3/10.
+
+    Raises:
+        TypeError: the level is a JAX array, but ranks are exact.
+        ValueError: it is not a number strictly between 0 and 1.
+
+    >>> level(0.1 + 0.2), level("1/3")
+    (Fraction(3, 10), Fraction(1, 3))
+    """
+    if is_jax_array(q):
+        raise TypeError(
+            "a level must be a static number or Fraction, not a JAX array, because ranks are "
+            "computed exactly."
+        )
+    fraction = exact(f"{q:.15g}" if isinstance(q, float) else q)
+    if fraction is None:
+        raise ValueError(
+            f"a level must be a number or a Fraction, got {q!r}: for several levels use quantiles."
+        )
+    if not 0 < fraction < 1:
+        raise ValueError(f"a level must be strictly between 0 and 1, got {q}.")
+    return fraction
+
+
+def levels(qs: Iterable[float | Fraction | str]) -> tuple[Fraction, ...]:
+    """Return several ascending levels as fractions, each read as by :func:`level`.
+
+    Raises:
+        TypeError: ``qs`` is a single level.
+        ValueError: there is no level, or they do not ascend.
+
+    >>> levels([0.25, "1/2"])
+    (Fraction(1, 4), Fraction(1, 2))
+    """
+    if isinstance(qs, str) or not isinstance(qs, Iterable) or getattr(qs, "ndim", 1) == 0:
+        raise TypeError(
+            f"qs must be several levels such as [0.25, 0.5], got {qs!r}: for one level use "
+            "quantile."
+        )
+    found = tuple(level(q) for q in qs)
+    if not found or any(a >= b for a, b in pairwise(found)):
+        raise ValueError(
+            f"qs must be one or more levels in ascending order, got {list(map(str, found))}."
+        )
+    return found
+
+
 def _microseconds(value: datetime.date | datetime.time | datetime.timedelta) -> int:
     if isinstance(value, datetime.time):
         value = datetime.datetime.combine(datetime.date(1970, 1, 1), value.replace(tzinfo=None))
@@ -209,49 +259,3 @@ def shift(tau: int) -> int:
     10
     """
     return static_integer("tau", tau, 1, must="an integer from 1 on, chosen without the data")
-
-
-def level(q: Any) -> Fraction:
-    """Return the level of a quantile as a fraction, or raise if it is not static or not in (0, 1).
-
-    Floats are read to 15 digits, so that three times 0.1 is 3/10.
-
-    >>> level(0.1 + 0.2), level("1/3")
-    (Fraction(3, 10), Fraction(1, 3))
-    """
-    if is_jax_array(q):
-        raise TypeError(
-            "a level must be a static number or Fraction, not a JAX array, because ranks are "
-            "computed exactly."
-        )
-    fraction = exact(f"{q:.15g}" if isinstance(q, float) else q)
-    if fraction is None:
-        raise ValueError(
-            f"a level must be a number or a Fraction, got {q!r}: for several levels use quantiles."
-        )
-    if not 0 < fraction < 1:
-        raise ValueError(f"a level must be strictly between 0 and 1, got {q}.")
-    return fraction
-
-
-def levels(qs: Any) -> tuple[Fraction, ...]:
-    """Return the levels of several quantiles as fractions, each as :func:`level` does.
-
-    Raises:
-        TypeError: for a single level, or text.
-        ValueError: if there are none, or they do not ascend.
-
-    >>> levels([0.25, "1/2"])
-    (Fraction(1, 4), Fraction(1, 2))
-    """
-    if isinstance(qs, str) or not isinstance(qs, Iterable) or getattr(qs, "ndim", 1) == 0:
-        raise TypeError(
-            f"qs must be several levels such as [0.25, 0.5], got {qs!r}: for one level use "
-            "quantile."
-        )
-    found = tuple(map(level, qs))
-    if not found or any(low >= high for low, high in pairwise(found)):
-        raise ValueError(
-            f"qs must be one or more levels in ascending order, got {list(map(str, found))}."
-        )
-    return found

@@ -13,14 +13,13 @@ from dataclasses import MISSING, fields
 from datetime import date, datetime, timedelta
 from typing import Any, NoReturn
 
-from dpjax.release import Statistic
+from dpjax import release
 from dpjax.version import __version__
 
 STATISTICS = (
     "Median",
     "Quantile",
     "Quantiles",
-    "OrderStatistic",
     "Mode",
     "Maximum",
     "NonnegativeSum",
@@ -94,9 +93,10 @@ _RELEASE = """examples:
   dpjax release people.csv.gz --column income --statistic Quantile --q 0.9 --lower 0 \\
       --upper 100000 --resolution 100 --neighbors add_remove --epsilon 1 \\
       --ledger people.ledger --total-epsilon 3 --note "incomes in March"
-  dpjax release trips.csv --column fare --statistic Median Count --lower 0 --upper 500 \\
+  dpjax release trips.csv --column fare --statistic Sum Count --lower 0 --upper 500 \\
       --resolution 0.5 --by borough --groups Bronx Queens --unit rider --max-groups 2 \\
-      --neighbors add_remove --epsilon 0.5 --ledger trips.ledger --total-epsilon 4 --dry-run
+      --per-unit sum --neighbors add_remove --epsilon 0.5 --ledger trips.ledger \\
+      --total-epsilon 4 --dry-run
   dpjax release trips.csv --column day --lower 2024-01-01 --upper 2024-12-31 --resolution 1d \\
       --by borough --group-epsilon 1 --group-delta 1e-6 --neighbors add_remove --epsilon 1
 """
@@ -188,8 +188,8 @@ def _add(command: argparse.ArgumentParser, table: dict[str, str], **how: Any) ->
 
 def _fields(kind: str) -> dict[str, Any]:
     """Return the fields of a statistic that are options, and their defaults."""
-    known: Any = Statistic.kinds[kind]
-    return {field.name: field.default for field in fields(known) if field.name != "grid"}
+    known = fields(getattr(release, kind))
+    return {field.name: field.default for field in known if field.name != "grid"}
 
 
 def given(asked: argparse.Namespace, names: Iterable[str]) -> dict[str, Any]:
@@ -197,7 +197,7 @@ def given(asked: argparse.Namespace, names: Iterable[str]) -> dict[str, Any]:
     return {name: getattr(asked, name) for name in names if getattr(asked, name) is not None}
 
 
-def statistics(asked: argparse.Namespace) -> list[Statistic]:
+def statistics(asked: argparse.Namespace) -> list[release.Statistic]:
     """Return the statistic objects that are asked for.
 
     Raises:
@@ -210,7 +210,7 @@ def statistics(asked: argparse.Namespace) -> list[Statistic]:
         for name, default in _fields(kind).items():
             if default is MISSING and name not in options:
                 raise ValueError(f"{kind} needs {name}=.")
-        found.append(Statistic.kinds[kind](**options))
+        found.append(getattr(release, kind)(**options))
         unused -= set(options)
     if unused:
         raise ValueError(f"{min(unused)}= is no option of {', '.join(asked.statistic)}.")

@@ -16,9 +16,7 @@ PiecewiseExponential(batch_shape=(3,), dtype=float32, rate=0.5) (2,)
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
-
+from dpjax.distributions._joint_quantiles import JointQuantiles
 from dpjax.distributions._normal import Gaussian, SphericalGaussian
 from dpjax.distributions._subsample_count import SubsampledLaplace
 from dpjax.distributions.base import Distribution
@@ -35,11 +33,6 @@ from dpjax.distributions.rounded import Rounded
 from dpjax.distributions.transformed import Transformed
 from dpjax.distributions.transforms import Asinh, Log, LogCauchy, Prior, Transform
 
-if TYPE_CHECKING:
-    from dpjax.several_quantiles.cdf import QuantileCdf
-    from dpjax.several_quantiles.joint import JointQuantiles
-    from dpjax.several_quantiles.marginals import QuantileMarginals
-
 __all__ = [
     "Asinh",
     "Cauchy",
@@ -54,8 +47,6 @@ __all__ = [
     "LogCauchy",
     "PiecewiseExponential",
     "Prior",
-    "QuantileCdf",
-    "QuantileMarginals",
     "Radial",
     "Rounded",
     "SphericalGaussian",
@@ -70,11 +61,3 @@ __all__ = [
 
 def __dir__() -> list[str]:
     return __all__
-
-
-def __getattr__(name: str) -> Any:
-    """Import the distributions of several quantiles, which use this package, on first access."""
-    modules = {"JointQuantiles": "joint", "QuantileCdf": "cdf", "QuantileMarginals": "marginals"}
-    if name in modules:
-        return getattr(importlib.import_module(f"dpjax.several_quantiles.{modules[name]}"), name)
-    raise AttributeError(f"module 'dpjax.distributions' has no attribute {name!r}")

@@ -63,8 +63,6 @@ def _adapter() -> Any:
     except ImportError as error:
         raise ImportError('NumPyro is not installed: pip install "dpjax[numpyro]".') from error
 
-    from dpjax.several_quantiles.cdf import QuantileCdf  # imports this package
-
     class PrivateDraw(of_numpyro.Distribution):
         pytree_data_fields = ("distribution",)
 
@@ -80,11 +78,7 @@ def _adapter() -> Any:
                     constraints.integer_interval(-inf, inf), len(self.event_shape)
                 )
             # All others count as densities on the real line.
-            bounded = isinstance(self.distribution, QuantileCdf)
-            inside = (
-                constraints.interval(*self.distribution.support) if bounded else constraints.real
-            )
-            return constraints.independent(inside, len(self.event_shape))
+            return constraints.independent(constraints.real, len(self.event_shape))
 
         def sample(self, key: jax.Array, sample_shape: tuple[int, ...] = ()) -> jax.Array:
             typed = jnp.issubdtype(key.dtype, jax.dtypes.prng_key)

@@ -44,9 +44,9 @@ from dpjax.numerics.multiples import from_multiples, to_multiples
 class Rounded(Distribution):
     """A distribution on the multiples of a public resolution, P(y) ~ ``exp(-rate * cost(y))``.
 
-    Leading axes are a batch. Mechanisms return it for a profile with a resolution, and
-    ``dpjax.release`` draws from it exactly. All methods except ``sample`` are closed forms;
-    probabilities are those of single multiples.
+    Leading axes are a batch. Mechanisms return it for a profile with a resolution; what
+    ``dpjax.release`` draws from has flat runs in its place. All methods except ``sample`` are
+    closed forms; probabilities are those of single multiples.
 
     It is stored as two sides that extend outwards, in units of the resolution. All edges are
     half-integers, so that a multiple is a cell of width 1. The cost of a multiple is the cost at

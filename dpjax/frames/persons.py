@@ -20,11 +20,11 @@ on public numbers only, whose sum is exact in every order (up to 2^32 rows of a 
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from dpjax.release import Count, DistinctCount, Statistic
+from dpjax.release import DistinctCount, Statistic
 from dpjax.release.grid import Multiples, kind_of
 
 PerUnit = Literal["mean", "sum", "min", "max", "count"]
@@ -37,18 +37,18 @@ def rule_of(statistic: Statistic, per_unit: PerUnit | None) -> PerUnit:
     Raises:
         ValueError: if that is undefined.
     """
-    if isinstance(statistic, Count):  # counts persons, whatever their values are
+    if not hasattr(statistic, "records_grid"):  # counts persons, whatever their values are
         return "max"
-    grid, name = grid_of_records(statistic), type(statistic).__name__
+    grid = grid_of_records(statistic)
     if grid is None and per_unit not in ("min", "max"):
         raise ValueError(
-            f"{name} with unit= takes per_unit='min' or 'max', which keep one of a person's "
-            "values: other rules need a resolution."
+            f"{type(statistic).__name__} with unit= takes per_unit='min' or 'max', which keep "
+            "one of a person's values: other rules need a resolution."
         )
     rule, kind = per_unit or "mean", kind_of(getattr(statistic, "lower", None))
     if kind is not None and (rule == "count" or (rule == "sum" and kind != "Duration")):
         raise ValueError(f"per_unit={rule!r} is not a {kind.lower()}: use 'mean', 'min' or 'max'.")
-    if rule == "sum" and grid is not None and _farthest(grid) >= 2**_BITS:
+    if rule == "sum" and grid is not None and _rows_of(grid, rule)[2] >= 2**_BITS:
         raise ValueError(
             "per_unit='sum' needs bounds within 2^31 multiples of the resolution: use a coarser "
             "resolution."
@@ -56,45 +56,44 @@ def rule_of(statistic: Statistic, per_unit: PerUnit | None) -> PerUnit:
     return rule
 
 
-def grid_of_records(statistic: Statistic) -> Multiples | None:
-    """Return the multiples that a statistic rounds records to; None if it does not."""
+def grid_of_records(statistic: Statistic) -> Any:
+    """Return the :class:`Multiples` that a statistic rounds records to, or None."""
     grid = getattr(statistic, "records_grid", None)
-    if isinstance(statistic, DistinctCount) or not isinstance(grid, Multiples):
-        return None
-    return grid
+    ids = isinstance(statistic, DistinctCount)
+    return grid if isinstance(grid, Multiples) and not ids else None
 
 
 def rounded(values: np.ndarray, grid: Multiples, rule: PerUnit) -> tuple[np.ndarray, np.ndarray]:
     """Round the rows of means and sums to integers before they are added.
 
-    A row x becomes floor(clip(x / resolution, low, high) 2^bits + 1/2), in a mean counted from the
-    lower bound, in float64.
+    A row x becomes floor((clip(x / resolution, low, high) - origin) 2^bits + 1/2), in float64.
 
     Returns:
         The integers, int64, and which values are numbers.
     """
-    present, low = ~np.isnan(values), grid.start
-    far = _farthest(grid)
-    ends = (-far, far) if rule == "sum" else (low, low + grid.size - 1)
+    present, (origin, low, high, scale) = ~np.isnan(values), _rows_of(grid, rule)
     with np.errstate(over="ignore"):
         multiples = np.where(present, values, 0) * float(grid.resolution.denominator)
-        multiples = multiples / float(grid.resolution.numerator)
-    cells = np.floor(np.clip(multiples, *ends) * _scale(grid, rule) + 0.5)
-    return (cells - (rule == "mean") * low * _scale(grid, rule)).astype(np.int64), present
+        multiples /= float(grid.resolution.numerator)
+    cells = np.floor((np.clip(multiples, low, high) - origin) * scale + 0.5)
+    return cells.astype(np.int64), present
 
 
-def _farthest(grid: Multiples) -> int:
-    return max(abs(grid.start), abs(grid.start + grid.size - 1), 1)
+def _rows_of(grid: Multiples, rule: PerUnit) -> tuple[int, int, int, float]:
+    """Return the origin of the integers of rows, the bounds of rows, in resolutions, and 2^bits.
 
-
-def _scale(grid: Multiples, rule: PerUnit) -> float:
-    """Return the largest 2^bits by which the integer of a row has at most 31 bits."""
-    largest = _farthest(grid) if rule == "sum" else grid.size - 1
-    return 2.0 ** (_BITS - largest.bit_length())
+    It is the largest by which the integer of a row has at most 31 bits.
+    """
+    low, high = grid.start, grid.start + grid.size - 1
+    origin = low
+    if rule == "sum":
+        high = max(abs(low), abs(high))
+        origin, low = 0, -high
+    return origin, low, high, 2.0 ** (_BITS - (high - origin).bit_length())
 
 
 def finished(total: np.ndarray, rows: np.ndarray, grid: Multiples, rule: PerUnit) -> np.ndarray:
-    """Return the position of each person's record, int64.
+    """Return the position of each person's record, integers.
 
     Args:
         total: int64 ``(persons,)``, the sum of a person's rows, as :func:`rounded` gives them.
@@ -103,7 +102,8 @@ def finished(total: np.ndarray, rows: np.ndarray, grid: Multiples, rule: PerUnit
         rule: ``"mean"``, ``"sum"`` or ``"count"``.
     """
     if rule == "count":
-        return grid.numbers_of(rows)[0].astype(np.int64)
-    number, first = (rows, 0) if rule == "mean" else (1, grid.start)
-    nearest = np.floor(total / (number * _scale(grid, rule)) + 0.5) - first
+        return grid.positions_of(rows)[0]
+    origin, _, _, scale = _rows_of(grid, rule)
+    number = rows if rule == "mean" else 1
+    nearest = np.floor(total / (number * scale) + 0.5) + origin - grid.start
     return np.clip(nearest, 0, grid.size - 1).astype(np.int64)

@@ -52,11 +52,15 @@ class FrameResult:
 
     def table(self, rows: int | None = 20) -> str:
         """Return rows as text, with all digits that the resolution has; None for all rows."""
+        from polars import selectors
+
         names = self.rows.columns
+        inexact = selectors.by_name(*_INEXACT, require_all=False) & selectors.float()
+        cells = self.rows[:rows].with_columns(inexact.round_sig_figs(5)).to_dict(as_series=False)
         keys = names.index("records" if "records" in names else "released")
         left = 0 if rows is None else max(len(self.rows) - rows, 0)
         more = f"\n... and {left} more rows" if left else ""
-        return text_table(self._cells(rows), keys) + more
+        return text_table(cells, keys) + more
 
     def plot(self, axes: Any = None) -> Any:
         """Plot the draws of each group with matplotlib, and return the axes.
@@ -78,19 +82,12 @@ class FrameResult:
             groups = groups or [""] * len(rows)
             (points,) = axes.plot(groups, rows[drawn], "o", label=" ".join(map(cell_of, curve)))
             if drawn == "simulated":
-                color = points.get_color()
-                axes.vlines(groups, rows["lower95"], rows["upper95"], color=color)
+                ends = rows["lower95"], rows["upper95"]
+                axes.vlines(groups, *ends, color=points.get_color())
         axes.set(xlabel=", ".join(labels), ylabel=drawn)
         if len(self.rows):
             axes.legend()
         return axes
-
-    def _cells(self, rows: int | None) -> dict[str, list[Any]]:
-        from polars import selectors
-
-        inexact = selectors.by_name(*_INEXACT, require_all=False) & selectors.float()
-        shown = self.rows[:rows].with_columns(inexact.round_sig_figs(5))
-        return shown.to_dict(as_series=False)
 
     def __repr__(self) -> str:
         below = (textwrap.fill(line, TEXT_WIDTH) for line in (str(self.guarantee), self.note))

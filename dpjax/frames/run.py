@@ -5,10 +5,10 @@ They are one run, which differs only in how it draws.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import partial, reduce
+from functools import reduce
 from importlib import import_module
 from operator import add
 from typing import Any, NamedTuple, get_args
@@ -23,25 +23,13 @@ from dpjax.checks import Neighbors
 from dpjax.frames.persons import PerUnit, grid_of_records, rule_of
 from dpjax.frames.private_groups import PrivateGroups
 from dpjax.frames.result import ORDER, FrameResult
-from dpjax.release import (
-    Count,
-    Counts,
-    DistinctCount,
-    Histogram,
-    Maximum,
-    NonnegativeSum,
-    Quantile,
-    Quantiles,
-    Statistic,
-    Sum,
-)
-from dpjax.release.exponentials import exact_epsilon
+from dpjax.release import Counts, Quantile, Statistic
+from dpjax.release.exact import exact_epsilon
 from dpjax.release.grid import kind_of
 
-MEASURED = 1000  # the number of draws for the error bars of several quantiles
-BLOCK = 4096  # the number of groups that are drawn together, so that their arrays fit into caches
+BLOCK = 4096  # the number of groups that are simulated together, so that they fit into caches
 BOUND_SHARE = 0.25  # the least share of records at a bound that is reported
-_OF_NOBODY = (Count, DistinctCount, NonnegativeSum, Sum)  # statistics that are 0 without records
+_NOBODY = Counts.of_rows([], [], [], groups=0)
 _SAID = ("draws", "by", "groups", "unit", "per_unit", "max_groups")
 Columns = Mapping[Any, Statistic | Sequence[Statistic]]
 
@@ -127,10 +115,10 @@ def release(
     >>> found.frame[["region", "released"]].shape
     (3, 2)
     >>> print(found.guarantee)
-    1-DP and 1-bounded-range under add_remove neighbors, for a row
+    1-DP and 2-bounded-range under add_remove neighbors, for a row
     """
     options = Options(epsilon, neighbors, by, groups, unit, per_unit, max_groups, draws, mechanism)
-    return _run(frame, columns, options, _released, budget)
+    return _run(frame, columns, options, budget)
 
 
 def simulate(seed: int, frame: Any, columns: Columns, **options: Any) -> FrameResult:
@@ -172,7 +160,7 @@ def simulate(seed: int, frame: Any, columns: Columns, **options: Any) -> FrameRe
     [('north', 40, 34.0), ('south', 30, 34.0)]
     """
     generator = np.random.default_rng(checks.static_integer("seed", seed, 0))
-    return _run(frame, columns, Options(**options), partial(_simulated, generator))
+    return _run(frame, columns, Options(**options), generator=generator)
 
 
 class _Asked(NamedTuple):
@@ -181,14 +169,14 @@ class _Asked(NamedTuple):
     Attributes:
         name: of the column.
         statistic: its statistic.
-        mechanism: the name of its mechanism; None if it has only one.
+        how: the keywords of a call of its methods: epsilon, neighbors and its mechanism.
         levels: the levels of quantiles; ``[None]`` for other statistics.
     """
 
     name: Any
     statistic: Any
-    mechanism: str | None
-    levels: Sequence[float | None]
+    how: dict[str, Any]
+    levels: Sequence[Any]
 
 
 @dataclass
@@ -237,15 +225,11 @@ class Options:
         elif groups is not None:
             self.groups = list(groups)
             most = max(min(most, len(self.groups)), 1)  # nobody is in more groups than there are
-        most = most if self.by else 1
-        self.max_groups = most
+        self.max_groups = most if self.by else 1
         if self.per_unit is not None:
             checks.one_of("per_unit", self.per_unit, get_args(PerUnit))
         self.draws = checks.static_integer("draws", self.draws, 1, 2**24)
         self.epsilon = exact_epsilon(self.epsilon)
-
-
-Draw = Callable[[_Asked, Counts, Options], dict[str, np.ndarray]]
 
 
 def _asked(columns: Columns, options: Options) -> list[_Asked]:
@@ -259,146 +243,125 @@ def _asked(columns: Columns, options: Options) -> list[_Asked]:
             f"columns must be a mapping of names of columns to statistics, {example}, got "
             f"{type(columns).__name__}; the frame is the argument before it."
         )
-    for name, each in given:
-        if not isinstance(each, Statistic) or isinstance(each, Histogram):
-            raise TypeError(
-                f"column {name!r} needs a statistic with one value, or a list of them, {example}, "
-                f"got {each!r}."
-            )
     bounds = [getattr(each, "lower", None) for _, each in given]
     if len({(kind_of(lower), getattr(lower, "tzinfo", None) is None) for lower in bounds}) > 1:
         raise ValueError(
             "columns must all be numbers, as counts are, or all dates, durations, or times, with a "
             "zone or without one: use separate calls."
         )
-    asked, choice = [], any(each.mechanisms for _, each in given)
-    nobody = Counts.of_rows([], [], [], groups=0)
+    asked, choice = [], any(getattr(each, "mechanisms", ()) for _, each in given)
     for name, each in given:
-        mechanism = options.mechanism if each.mechanisms or not choice else None
-        mechanism = each.checked(options.neighbors, mechanism)
-        each.check(nobody, options.epsilon, options.neighbors, mechanism)
+        several: Any = getattr(each, "levels", None)
+        how = {"epsilon": options.epsilon, "neighbors": options.neighbors}
+        how["mechanism"] = options.mechanism if not choice or each.mechanisms else None
+        # The distribution checks all public parameters
+        if not isinstance(each, Statistic) or (
+            each.distribution(_NOBODY, **how).value.shape[1:] != np.shape(several)
+        ):
+            raise TypeError(
+                f"column {name!r} needs statistics with one value, or quantiles, {example}, got "
+                f"{each!r}."
+            )
         if options.unit is not None:
             rule_of(each, options.per_unit)
-        levels = [each.q] if isinstance(each, Quantile) else getattr(each, "levels", None)
-        shown = [None] if levels is None else [float(Fraction(level)) for level in levels]
-        asked.append(_Asked(name, each, mechanism or None, shown))
+        levels = several or ([each.level] if type(each) is Quantile else [None])
+        asked.append(_Asked(name, each, how, levels))
     return asked
 
 
 def _run(
-    frame: Any, columns: Columns, options: Options, draw: Draw, budget: Budget | None = None
+    frame: Any,
+    columns: Columns,
+    options: Options,
+    budget: Budget | None = None,
+    generator: np.random.Generator | None = None,
 ) -> FrameResult:
-    by, groups, releasing = options.by, options.groups, draw is _released
-    if (releasing or not by) and (groups is None) != (not by):
+    """Return a release, or with a generator a simulation."""
+    by, groups = options.by, options.groups
+    if (generator is None or not by) and (groups is None) != (not by):
         raise ValueError(
             "by and groups must be given together: groups are public labels, or "
             "PrivateGroups(epsilon=..., delta=...)."
         )
-    asked, tables, more = _asked(columns, options), _tables(), {}
-    table = tables.Table(frame, [each[:2] for each in asked], options)
-    cost, what = _cost(asked, options), _said(asked, options)
-    if isinstance(groups, PrivateGroups):
-        sizes = table.find(bounded=True)
-        charge(budget, cost, what)
-        if releasing:
-            kept, more["noisy_size"] = groups.release(sizes)
-            table.labels = table.labels[kept]
-        else:
-            more["probability_kept"] = groups.probability_kept(sizes)
-    elif groups is not None:
-        table.name(groups)
-    elif by:
-        table.find(bounded=False)
-    counts = [table.counts(*each[:2], options.neighbors) for each in asked]
-    if not isinstance(groups, PrivateGroups):
-        for each, (known, _) in zip(asked, counts, strict=True):
-            each.statistic.check(known, options.epsilon, options.neighbors, each.mechanism or "")
-        charge(budget, cost, what)
-    found, notes = [], []
-    for each, (known, missing) in zip(asked, counts, strict=True):
-        starts = range(0, max(known.groups, 1), BLOCK)
-        parts = [draw(each, known.some(k, k + BLOCK), options) for k in starts]
-        arrays = {name: np.concatenate([part[name] for part in parts], 1) for name in parts[0]}
-        found.append(arrays if releasing else arrays | {"missing": missing[None, :, None]})
-        share = 0 if releasing else _share_at_bounds(each.statistic, known)
-        if share >= BOUND_SHARE:
-            notes.append(
-                f"{100 * share:.0f} % of the records of {each.name} are at or beyond a bound, and "
-                "count as that bound: are the bounds wide enough?"
-            )
-    rows = tables.results(table, asked, found, more)
-    total: Any = cost if isinstance(cost, Guarantee) else cost.guarantee()
-    return FrameResult(tables.in_library(rows, frame, by), rows, total, " ".join(notes))
-
-
-def _tables() -> Any:
+    asked = _asked(columns, options)
     try:
-        return import_module("dpjax.frames.tables")
+        tables: Any = import_module("dpjax.frames.tables")
     except ImportError as error:
         raise ImportError(
             "dpjax.frames needs narwhals, Polars and PyArrow: pip install 'dpjax[frames]'."
         ) from error
+    table = tables.Table(frame, [each[:2] for each in asked], options)
+    cost, what = _cost(asked, options), {name: getattr(options, name) for name in _SAID}
+    what["columns"] = [f"{each.name}: {each.statistic!r}" for each in asked]
+    if isinstance(groups, PrivateGroups):
+        sizes = table.find(bounded=True)
+        charge(budget, cost, what)
+        if generator is None:
+            kept, noisy = groups.release(sizes)
+            table.labels = table.labels[kept].with_columns(noisy_size=noisy)
+        else:
+            shares = groups.probability_kept(sizes)
+            table.labels = table.labels.with_columns(probability_kept=shares)
+        budget = None  # It is paid
+    elif groups is not None:
+        table.name(groups)
+    elif by:
+        table.find(bounded=False)
+    counts = [table.counts(*each[:2]) for each in asked]
+    for each, (known, _) in zip(asked, counts, strict=True):
+        each.statistic.distribution(known.some(0, 1), **each.how)  # A mean needs a record
+    charge(budget, cost, what)
+    found, notes = [], []
+    for each, (known, missing) in zip(asked, counts, strict=True):
+        if generator is None:
+            drawn = each.statistic.release(known, draws=options.draws, **each.how)
+            found.append({"released": drawn.values})
+            continue
+        simulated = _simulated(generator, each, known, options.draws)
+        found.append({"records": known.totals, "missing": missing, **simulated})
+        notes += _notes(each, known)
+    rows = tables.results(table, asked, found)
+    total: Any = cost if isinstance(cost, Guarantee) else cost.guarantee()
+    return FrameResult(tables.in_library(rows, frame, by), rows, total, " ".join(notes))
 
 
 def _cost(asked: Sequence[_Asked], options: Options) -> Guarantee | Composition:
     """Return the guarantee of all draws from all columns and groups together."""
     groups, draws = options.groups, options.draws * options.max_groups
     costs = [groups.guarantee] if isinstance(groups, PrivateGroups) else []
-    for each in asked:
-        of = options.epsilon, draws, options.neighbors, each.mechanism
-        costs.append(each.statistic.cost(*of))
+    costs += [each.statistic.cost(draws=draws, **each.how) for each in asked]
     unit = "row" if options.unit is None else "person"
     return reduce(add, [replace(cost, unit=unit) for cost in costs])
 
 
-def _said(asked: Sequence[_Asked], options: Options) -> dict[str, Any]:
-    """Return the description of the release that a budget records; all of it is public."""
-    columns: dict[str, list[Any]] = {}
-    for each in asked:
-        columns.setdefault(str(each.name), []).append(each.statistic.to_dict())
-    return {"columns": columns} | {name: getattr(options, name) for name in _SAID}
-
-
-def _released(asked: _Asked, counts: Counts, options: Options) -> dict[str, np.ndarray]:
-    """Return exact draws ``(draws, groups, levels)``, and nothing else about the data."""
-    how: Any = {"mechanism": asked.mechanism, "draws": options.draws}
-    drawn = asked.statistic.release(counts, options.epsilon, options.neighbors, **how)
-    return {"released": drawn.values.reshape(options.draws, counts.groups, len(asked.levels))}
-
-
 def _simulated(
-    generator: np.random.Generator, asked: _Asked, counts: Counts, options: Options
+    generator: np.random.Generator, asked: _Asked, counts: Counts, draws: int
 ) -> dict[str, np.ndarray]:
-    """Return draws of what a release draws, with the error and the interval of a draw."""
-    statistic, draws, of = asked.statistic, options.draws, (options.epsilon, options.neighbors)
-    if isinstance(statistic, Quantiles):
-        value = statistic.value(counts)
-        many = statistic.sample(generator, MEASURED + draws, counts, *of)
-        drawn, many = many[:draws], many[draws:]
-        error = np.mean(np.abs(many - value), axis=0)
-        low, high = np.quantile(many, [0.025, 0.975], axis=0, method="inverted_cdf")
-    else:
-        found = statistic.distribution(counts, *of, mechanism=asked.mechanism)
-        shifted = isinstance(statistic, Maximum | NonnegativeSum | DistinctCount)
-        value = statistic.value(counts) if shifted else found.value
-        drawn, error = found.sample(generator, (draws,)), found.mean_abs_error(value)
-        low, high = found.interval(0.95)
-    arrays = {"value": value, "mean_abs_error": error, "lower95": low, "upper95": high}
-    shape = 1, counts.groups, len(asked.levels)
-    results = {name: np.reshape(array, shape) for name, array in arrays.items()}
-    if not isinstance(statistic, _OF_NOBODY):
-        for name in ("value", "mean_abs_error"):
-            nothing = (counts.totals == 0)[None, :, None]
-            results[name] = np.where(nothing, np.nan, results[name])
-    results["simulated"] = np.reshape(drawn, (draws, *shape[1:]))
-    return {"records": counts.totals[None, :, None], **results}
+    """Return draws ``(draws, groups[, levels])``, and the error and the interval of a draw."""
+    parts = []
+    for start in range(0, max(counts.groups, 1), BLOCK):
+        known = counts.some(start, start + BLOCK)
+        found = asked.statistic.distribution(known, **asked.how)
+        value, error = found.value, found.mean_abs_error(found.value)
+        drawn, (low, high) = found.sample(generator, draws), found.interval(0.95)
+        if not asked.statistic.zero_of_nobody:
+            nobody = known.totals == 0
+            value, error = (np.where(nobody, np.nan, array.T).T for array in (value, error))
+        parts.append((drawn, *(array[None] for array in (value, error, low, high))))
+    names = "simulated", "value", "mean_abs_error", "lower95", "upper95"
+    arrays = (np.concatenate(blocks, axis=1) for blocks in zip(*parts, strict=True))
+    return dict(zip(names, arrays, strict=True))
 
 
-def _share_at_bounds(statistic: Any, counts: Counts) -> float:
-    """Return the share of the records at or beyond a bound, 0 for statistics without bounds."""
-    grid = grid_of_records(statistic)
-    if grid is None or isinstance(statistic, _OF_NOBODY):
-        return 0.0
-    at_bound = (counts.values == 0) | (counts.values == grid.size - 1)
-    share: float = counts.counts[at_bound].sum() / max(counts.counts.sum(), 1)
-    return share
+def _notes(asked: _Asked, counts: Counts) -> list[str]:
+    """Return a sentence on a statistic of bounded records, if many of them are at a bound."""
+    grid = grid_of_records(asked.statistic)
+    if grid is None or asked.statistic.zero_of_nobody:
+        return []
+    at_bound = np.isin(counts.values, (0, grid.size - 1))
+    share = counts.counts[at_bound].sum() / max(counts.counts.sum(), 1)
+    text = (
+        f"{100 * share:.0f} % of the records of {asked.name} are at or beyond a bound, and count "
+        "as that bound: are the bounds wide enough?"
+    )
+    return [text] if share >= BOUND_SHARE else []

@@ -21,7 +21,7 @@ import pyarrow  # type: ignore[import-untyped]  # noqa: F401  # Polars reads oth
 
 from dpjax.frames.persons import finished, grid_of_records, rounded, rule_of
 from dpjax.frames.result import ORDER
-from dpjax.release import Count, Counts, DistinctCount, Mode, Statistic
+from dpjax.release import Count, Counts, DistinctCount, Statistic
 from dpjax.release.grid import kind_of
 
 if TYPE_CHECKING:
@@ -57,14 +57,12 @@ class Table:
         labels = {str(place): name for place, name in enumerate(options.by)}
         self._keys = list(labels)
         labels |= {} if options.unit is None else {"who": options.unit}
-        self._values = {name: f"value {place}" for place, (name, _) in enumerate(columns)}
         wanted = [(name, _taken_by(statistic)) for name, statistic in columns]
-        found, times = _fetched(frame, [*wanted, *((name, _LABELS) for name in labels.values())])
-        self._dtypes = {key: found[name].dtype for key, name in labels.items()}
-        shown = {key: _label(found[name]) for key, name in labels.items()}
-        values = {value: found[name] for name, value in self._values.items()}
-        rows = pl.DataFrame({"times": times, **shown, **values})
-        self._rows = rows.drop_nulls(list(labels)) if labels else rows
+        wanted += [(name, _LABELS) for name in labels.values()]
+        self._found, times = _fetched(frame, wanted)
+        shown = {key: _label(self._found[name]) for key, name in labels.items()}
+        row = pl.int_range(len(times), eager=True)
+        self._rows = pl.DataFrame({"times": times, "row": row, **shown}).drop_nulls()
         self.labels = pl.DataFrame() if options.by else pl.DataFrame({"0": [0]})
 
     def name(self, groups: Sequence[Any]) -> None:
@@ -79,7 +77,7 @@ class Table:
                 )
         made = {}
         for place, (key, name) in enumerate(zip(self._keys, by, strict=True)):
-            cells, dtype = [label[place] for label in rows], self._dtypes[key]
+            cells, dtype = [label[place] for label in rows], self._found[name].dtype
             made[key] = _labels(cells, dtype)
             if made[key] is None:
                 wrong = (cell for cell in cells if _labels([cell], dtype) is None)
@@ -96,51 +94,46 @@ class Table:
         A size is the number of rows or persons; with ``bounded`` a person counts in at most
         ``max_groups`` groups.
         """
-        times = pl.col("times").sum().alias("rows")
-        sizes = self._rows.group_by(self._keys).agg(times.alias("size")).sort(self._keys)
+        number = pl.col("times").sum().alias("rows")
+        sizes = self._rows.group_by(self._keys).agg(number).sort(self._keys)
         self.labels = sizes.select(self._keys)
-        if self.options.unit is not None:
-            rows = self._in_groups().group_by("who", "group").agg(times)
-            rows = self._in_few(rows) if bounded else rows
-            sizes = rows.group_by("group").agg(pl.len().alias("size")).sort("group")
+        if bounded and self.options.unit is not None:
+            rows = self._in_few(self._in_groups().group_by("who", "group").agg(number))
+            sizes = rows.group_by("group").agg(pl.len().alias("rows")).sort("group")
             self.labels = self.labels[sizes["group"].to_numpy()]
-        found: np.ndarray = sizes["size"].to_numpy().astype(np.int64)
-        return found
+        return np.array(sizes["rows"], np.int64)
 
-    def counts(self, name: Any, statistic: Statistic, neighbors: str) -> tuple[Counts, np.ndarray]:
+    def counts(self, name: Any, statistic: Statistic) -> tuple[Counts, np.ndarray]:
         """Return how many records of each group have each position.
 
         The second result is how many rows of each group have no value, int64 ``(groups,)``.
         """
-        rows, persons = self._in_groups(), self.options.unit is not None
-        values = rows[self._values[name]]
+        rows, groups = self._in_groups(), len(self.labels)
+        swap, persons = self.options.neighbors == "swap", self.options.unit is not None
         read: Callable[..., Any] = statistic.read
         if persons:
             rule, grid = rule_of(statistic, self.options.per_unit), grid_of_records(statistic)
-            if grid is not None and rule in ("mean", "sum"):
+            if rule in ("mean", "sum"):
                 read = partial(rounded, grid=grid, rule=rule)
-        position, present = _read(values, statistic, read)
-        group, times = rows["group"].to_numpy().astype(np.int64), rows["times"].to_numpy()
-        missing = np.zeros(len(self.labels), np.int64)
-        np.add.at(missing, group[~present], times[~present])
+        position, present = _read(self._found[name].gather(rows["row"]), statistic, read)
+        group, times = rows["group"].to_numpy(), rows["times"].to_numpy()
+        missing = np.bincount(group, np.where(present, 0, times), groups).astype(np.int64)
         if persons:
             there, value = pl.Series(present), pl.Series(position)
             rows = rows.select("who", "group", "times", value=value, there=there)
-            rows = rows.filter("there") if neighbors == "add_remove" else rows
+            rows = rows if swap else rows.filter("there")
             each, number = (pl.col(name).filter("there") for name in ("value", "times"))
             together = getattr(each, rule)() if rule in ("min", "max") else (each * number).sum()
             rows = rows.group_by("who", "group").agg(together, number.sum().alias("rows"))
-            rows = self._in_few(rows)
-            size, position = rows["rows"].to_numpy(), rows["value"].fill_null(0).to_numpy()
-            group, present = rows["group"].to_numpy().astype(np.int64), size > 0
-            if grid is not None and rule not in ("min", "max"):
+            rows = self._in_few(rows).fill_null(0)
+            group, position, size = (rows[key].to_numpy() for key in ("group", "value", "rows"))
+            present, times = size > 0, np.ones_like(size)
+            if rule not in ("min", "max"):
                 position = finished(position, np.maximum(size, 1), grid, rule)
-            times = np.ones_like(group)
-        if neighbors == "swap" and not isinstance(statistic, Mode | DistinctCount):
+        if swap and not statistic.skips_missing:
             position = np.where(present, position, 0)
         else:
             group = np.where(present, group, -1)
-        groups = len(self.labels)
         if (times == 1).all():  # one sort of integers
             return Counts.of_groups(group, position, groups), missing
         return Counts.of_rows(group, position, times, groups=groups), missing
@@ -148,14 +141,12 @@ class Table:
     def _in_groups(self) -> pl.DataFrame:
         """Return the rows with the index of their group; an inner join leaves out all others."""
         if not self._keys:
-            return self._rows.with_columns(group=pl.lit(0))
-        return self._rows.join(self.labels.with_row_index("group"), on=self._keys)
+            return self._rows.with_columns(group=pl.lit(0, pl.Int64))
+        return self._rows.join(self.labels.with_columns(group=pl.int_range(pl.len())), self._keys)
 
     def _in_few(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Return the groups of each person with most rows, ties in the order of the groups."""
-        if not self._keys:
-            return rows
-        ordered = rows.sort("who", -pl.col("rows").cast(pl.Int64), "group")
+        ordered = rows.sort("who", -pl.col("rows"), "group")
         return ordered.filter(pl.int_range(pl.len()).over("who") < self.options.max_groups)
 
 
@@ -366,45 +357,48 @@ def results(
     table: Table,
     asked: Sequence[Any],
     found: Sequence[Mapping[str, np.ndarray]],
-    more: Mapping[str, np.ndarray],
 ) -> pl.DataFrame:
     """Return a row for each statistic, group, draw and level.
 
     Args:
         table: the table, whose groups are known.
         asked: the statistics of the columns.
-        found: for each, arrays that broadcast to ``(draws, groups, levels)``, in microseconds for
-            times.
-        more: an array ``(groups,)`` for each further column of the groups.
+        found: for each, arrays ``(groups,)``, or ``(draws, groups[, levels])`` where draws may be
+            1, in microseconds for times.
     """
     parts, options = [], table.options
     for each, arrays in zip(asked, found, strict=True):
         shape = options.draws, len(table.labels), len(each.levels)
-        # The draws of a group follow each other
-        draw, group, level = (index.swapaxes(0, 1).ravel() for index in np.indices(shape))
-        levels = np.array(each.levels, np.float64)[level]
         own = {
-            name: _in_kind(np.broadcast_to(array, shape)[draw, group, level], name, each.statistic)
+            name: _in_kind(_flat(array, shape), name, each.statistic)
             for name, array in arrays.items()
         }
+        levels = np.array([[each.levels]], np.float64)
+        draws = np.arange(options.draws)[:, None] + 1
         parts.append(
-            table.labels[group].with_columns(
-                **{name: pl.Series(array[group]) for name, array in more.items()},
+            table.labels[_flat(np.arange(shape[1]), shape)].with_columns(
                 column=pl.lit(str(each.name)),
                 statistic=pl.lit(type(each.statistic).__name__),
-                quantile=pl.Series(levels, nan_to_null=True),
-                draw=pl.Series(draw + 1),
+                quantile=pl.Series(_flat(levels, shape), nan_to_null=True),
+                draw=pl.Series(_flat(draws, shape)),
                 **own,
                 epsilon=pl.lit(float(options.epsilon)),
             )
         )
-    unsaid = {"draw"} if options.draws == 1 else set()
-    unsaid |= {"quantile"} if all(each.levels == [None] for each in asked) else set()
-    unsaid |= {"statistic"} if len({each.name for each in asked}) == len(asked) else set()
+    said = {
+        "draw": options.draws > 1,
+        "quantile": any(each.levels != [None] for each in asked),
+        "statistic": len({each.name for each in asked}) < len(asked),
+    }
     rows = pl.concat(parts, how="diagonal_relaxed")
-    names = [name for name in ORDER if name in rows.columns and name not in unsaid]
+    names = [name for name in ORDER if name in rows.columns and said.get(name, True)]
     labels = {str(place): str(name) for place, name in enumerate(options.by)}
     return rows.rename(labels).select(*labels.values(), *names)
+
+
+def _flat(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Return an entry for each draw, group and level; the draws of a group follow each other."""
+    return np.broadcast_to(np.atleast_3d(array), shape).swapaxes(0, 1).ravel()
 
 
 def _in_kind(array: np.ndarray, name: str, statistic: Any) -> pl.Series:

@@ -11,14 +11,14 @@ epsilon, and twice the bounded range. For a vector, radii are worthwhile if ther
 epsilon is large: volumes grow with the power d of a radius, and with them the probability of
 distant points. With few radii and a small epsilon, :func:`k_norm` has a smaller error.
 
-**Several quantiles.** :func:`joint_quantiles` draws up to 32 of them under one epsilon. A public
-number of records, ``public_n=``, makes this 5 to 20 % more accurate and many times faster.
-Functions of the draws, such as an interquartile range, cost nothing more, and :func:`private_cdf`
-interpolates one draw linearly to a cdf, a histogram, a mean and synthetic records.
+**Several quantiles.** :func:`joint_quantiles` draws any number of them under one epsilon. A public
+number of records, ``public_n=``, makes the draws more accurate and many draws a row much faster.
+Functions of the draws, such as an interquartile range or an interpolated cdf, cost nothing more.
 
 **Extreme quantiles.** At n (1-q) epsilon below about 20, no mechanism that draws from a range up to
 a bound finds the q-quantile: on [0, 10^9] the error of piecewise Laplace is 2000 times the
-0.99-quantile of 1000 incomes at epsilon = 1. That of :func:`unbounded_quantile` is 2.7 %.
+0.99-quantile of 1000 incomes at epsilon = 1. There, :func:`above_threshold` finds the first value
+of an increasing grid that few records exceed.
 
 **Selection.** :func:`exponential` and :func:`permute_and_flip` select among candidates with scores,
 and :func:`decomposable_exponential` selects part by part where scores are sums. :func:`stand_out`
@@ -69,22 +69,14 @@ from dpjax.mechanisms._above_threshold import AboveThreshold, above_threshold
 from dpjax.mechanisms._best_of import best_of, best_of_distribution, negative_binomial, poisson
 from dpjax.mechanisms._bounded_loss import bounded_loss, bounded_loss_distribution, loss_margin
 from dpjax.mechanisms._bounded_noise_laplace import bounded_noise_laplace
-from dpjax.mechanisms._confidence_interval import (
-    ConfidenceInterval,
-    confidence_interval,
-    interval_coverage,
-    interval_levels,
-)
 from dpjax.mechanisms._decomposable_exponential import decomposable_exponential
 from dpjax.mechanisms._duff import duff
 from dpjax.mechanisms._exponential import exponential
 from dpjax.mechanisms._gaussian import gaussian, spherical_gaussian
-from dpjax.mechanisms._independent_quantiles import IndependentQuantiles, independent_quantiles
 from dpjax.mechanisms._inverse_sensitivity import inverse_sensitivity
-from dpjax.mechanisms._joint_quantiles import joint_quantiles, records_near, without_far
+from dpjax.mechanisms._joint_quantiles import joint_quantiles
 from dpjax.mechanisms._k_norm import k_norm
 from dpjax.mechanisms._laplace import laplace
-from dpjax.mechanisms._nested_quantiles import NestedQuantiles, nested_quantiles
 from dpjax.mechanisms._never_fail import never_fail, never_fail_distribution
 from dpjax.mechanisms._noisy_binary_search import (
     noisy_binary_search,
@@ -95,25 +87,17 @@ from dpjax.mechanisms._noisy_tree import noisy_tree, tree_rounds
 from dpjax.mechanisms._optimal_beta import optimal_beta
 from dpjax.mechanisms._permute_and_flip import permute_and_flip
 from dpjax.mechanisms._piecewise_laplace import piecewise_laplace
-from dpjax.mechanisms._private_cdf import private_cdf
-from dpjax.mechanisms._private_quantiles import private_quantiles
 from dpjax.mechanisms._propose_test_release import ProposeTestRelease, propose_test_release
-from dpjax.mechanisms._recursive_quantiles import RecursiveQuantiles, recursive_quantiles
 from dpjax.mechanisms._shifted_inverse import shift_for, shifted_inverse
 from dpjax.mechanisms._smooth_cauchy import cauchy_tail_bound, smooth_cauchy
 from dpjax.mechanisms._smooth_laplace import smooth_laplace
 from dpjax.mechanisms._smooth_laplace_log_normal import optimal_sigma, smooth_laplace_log_normal
 from dpjax.mechanisms._stand_out import stand_out
 from dpjax.mechanisms._subsampled_laplace import subsampled_laplace
-from dpjax.mechanisms._unbounded_quantile import unbounded_quantile
 
 __all__ = [
     "AboveThreshold",
-    "ConfidenceInterval",
-    "IndependentQuantiles",
-    "NestedQuantiles",
     "ProposeTestRelease",
-    "RecursiveQuantiles",
     "above_threshold",
     "best_of",
     "best_of_distribution",
@@ -121,21 +105,16 @@ __all__ = [
     "bounded_loss_distribution",
     "bounded_noise_laplace",
     "cauchy_tail_bound",
-    "confidence_interval",
     "decomposable_exponential",
     "duff",
     "exponential",
     "gaussian",
-    "independent_quantiles",
-    "interval_coverage",
-    "interval_levels",
     "inverse_sensitivity",
     "joint_quantiles",
     "k_norm",
     "laplace",
     "loss_margin",
     "negative_binomial",
-    "nested_quantiles",
     "never_fail",
     "never_fail_distribution",
     "noisy_binary_search",
@@ -145,11 +124,7 @@ __all__ = [
     "permute_and_flip",
     "piecewise_laplace",
     "poisson",
-    "private_cdf",
-    "private_quantiles",
     "propose_test_release",
-    "records_near",
-    "recursive_quantiles",
     "search_rounds",
     "search_shift_for",
     "shift_for",
@@ -161,8 +136,6 @@ __all__ = [
     "stand_out",
     "subsampled_laplace",
     "tree_rounds",
-    "unbounded_quantile",
-    "without_far",
 ]
 
 

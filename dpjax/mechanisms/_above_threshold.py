@@ -2,8 +2,7 @@
 
 It returns the first of many queries that is above a threshold, and the gap between the two. The
 textbook adds noise to every query and to the threshold T. Here only the threshold has noise, and a
-smooth maximum replaces the largest query so far, as in :mod:`dpjax.mechanisms.unbounded_quantile`.
-With
+smooth maximum replaces the largest query so far. With
 
     w_i = exp(r (q_i - T)),  A_i = w_0 + ... + w_(i-1),  psi(z) = min(z^(l-1), z^-(k+1)),  k = 1,
 

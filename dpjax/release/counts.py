@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-
 # Larger counts of one value are clamped to this, so that no sum of counts exceeds 64 bits
 MOST = 2**40
 
@@ -68,19 +67,28 @@ class Counts:
         return Counts(np.searchsorted(group, np.arange(groups + 1)), value, count)
 
     @staticmethod
-    def of_records(positions: np.ndarray, present: np.ndarray) -> Counts:
-        """Return the counts of each row of records ``(rows, n)``, where they are present."""
+    def of_records(
+        positions: np.ndarray, present: np.ndarray, near: tuple[int, int] | None = None
+    ) -> Counts:
+        """Return the counts of each row of records ``(rows, n)``, where they are present.
+
+        If all are, and ``near`` has two ranks, records beyond these ranks count as the records at
+        these ranks.
+        """
         rows, n = positions.shape
-        if not present.all():
+        if n == 0 or not present.all():
             group = np.repeat(np.arange(rows), n)[present.ravel()]
             return Counts.of_groups(group, positions[present], rows)
-        ordered = np.sort(positions, axis=-1)
+        low, high = np.clip((1, n) if near is None else near, 1, n).tolist()
+        ordered = np.ascontiguousarray(np.sort(positions, axis=-1)[:, low - 1 : high])
         new = np.ones(ordered.shape, bool)
         np.not_equal(ordered[:, 1:], ordered[:, :-1], out=new[:, 1:])
         first = np.flatnonzero(new)
-        starts = np.searchsorted(first, np.arange(rows + 1) * n)
-        values = ordered.ravel()[first].astype(np.int64)
-        return Counts(starts, values, np.diff(first, append=ordered.size))
+        starts = np.searchsorted(first, np.arange(rows + 1) * ordered.shape[1])
+        number = np.diff(first, append=ordered.size)
+        number[starts[:-1]] += low - 1
+        number[starts[1:] - 1] += n - high
+        return Counts(starts, ordered.ravel()[first].astype(np.int64), number)
 
     @staticmethod
     def of_groups(group: np.ndarray, positions: np.ndarray, groups: int) -> Counts:

@@ -9,10 +9,11 @@ integers, and the rational number a, with 128 binary digits, is at least e^-rate
 
 **Privacy.** Let the costs of neighbors, up to a constant, differ by at most r, and let rate be at
 most epsilon / (2 r): each a^cost changes by a factor of at most a^-r <= e^(epsilon / 2), and so
-does their sum. Permute and flip is invariant to a constant, and P(y) is largest where the cost of y
-is r smaller and all others are r larger; that is a change of y alone by 2 r, and P(y), at most
-proportional to q(y) if the other coins stay, changes by a factor of at most e^epsilon. Both hold
-exactly, since a is not rounded anywhere in this argument.
+does their sum. Permute and flip takes the y with the largest E - log(1/a) cost(y), for independent
+exponential E (Ding et al. 2021). So P(y) decreases in the cost of y, increases in the other costs,
+and does not depend on a constant: at worst, the cost of y alone changes by 2 r, and the probability
+that E exceeds a number changes by a factor of at most a^(-2 r) <= e^epsilon. Both hold exactly, as
+a is one rational number, and none of its powers is rounded.
 
 **The draw of permute and flip.** Let each position arrive at a time t with P(t > s) = e^-s, in
 place of the order of a permutation; the first head wins. A position that has shown no head until t
@@ -48,10 +49,11 @@ from dpjax.release.grid import Multiples, Points
 
 MARGIN = 2.0**-40
 _BITS = 128  # of the base of all weights
-_NODES, _PARTS = np.polynomial.legendre.leggauss(12)
+_NODES, _PARTS = np.polynomial.legendre.leggauss(16)
 _BEFORE_ONE = 1 - 2.0**-53
+_LANES = 2**20  # draws that are made together
 # The integrand is below e^-x at x / L
-_PANELS = np.array([0.0, 1.0, 4.0, 14.0, 40.0])
+_PANELS = np.array([0.0, 4.0, 40.0])
 
 
 class Distribution:
@@ -105,7 +107,7 @@ class GridDistribution(Distribution):
         raise NotImplementedError
 
     def quantile(self, p: Any) -> np.ndarray:
-        """Return the smallest value with ``cdf(value) >= p``, up to rounding; NaN outside [0, 1]."""
+        """Return the smallest value with ``cdf(value) >= p``, up to rounding; NaN for no p."""
         raise NotImplementedError
 
     def mean_abs_error(self, center: Any) -> np.ndarray:
@@ -186,7 +188,7 @@ class Runs(GridDistribution):
 
     @cached_property
     def _coin(self) -> np.ndarray:
-        """q of each run."""
+        """The probability q of each run."""
         with np.errstate(under="ignore"):
             coin: np.ndarray = np.exp(-float(self.rate) * self.cost)
         return coin
@@ -213,7 +215,7 @@ class Runs(GridDistribution):
 
     @cached_property
     def shares(self) -> np.ndarray:
-        """The probability of each run, by quadrature for permute and flip, to about 1e-12."""
+        """The probability of each run, by quadrature for permute and flip, to about 1e-14."""
         coin, length, group = self._coin, self.length, self._group
         if self.mechanism != "permute_and_flip":
             found: np.ndarray = coin * length / self._total[group]
@@ -239,6 +241,11 @@ class Runs(GridDistribution):
         self, draws: int, words: Words = system_words, margin: float = MARGIN
     ) -> np.ndarray:
         """Draw positions exactly, int64 ``(draws, groups)``; with margin 1, floats decide none."""
+        most = max(_LANES // max(self.groups, 1), 1)
+        chunks = (min(most, draws - done) for done in range(0, max(draws, 1), most))
+        return np.concatenate([self._positions(chunk, words, margin) for chunk in chunks])
+
+    def _positions(self, draws: int, words: Words, margin: float) -> np.ndarray:
         lanes = draws * self.groups
         found = np.zeros(lanes, np.int64)
         group = np.tile(np.arange(self.groups), draws)
@@ -253,11 +260,14 @@ class Runs(GridDistribution):
             accepted = np.ones(len(run), bool)
             if self.mechanism == "permute_and_flip":
                 clock[waiting] -= np.log((given[2] + 0.5) * 2.0**-64) / self._total[group[waiting]]
-                coin = self._coin[run]
+                coin, uniform = self._coin[run], given[3] * 2.0**-64
                 with np.errstate(over="ignore", invalid="ignore"):
-                    odds = given[3] * 2.0**-64 * (coin + (1 - coin) * np.exp(clock[waiting]))
+                    late = np.exp(clock[waiting])
+                    odds = uniform * (coin + (1 - coin) * late)
+                    # Unknown are: 2^-64 of the uniform, 2^-44 of the clock and of 1 - coin
+                    room = margin * len(history) * (1 + (uniform + 2.0**-24) * late)
+                    sure &= (np.abs(odds - 1) > room) & (given[2] > 2**44)
                 accepted = odds < 1
-                sure &= (np.abs(odds - 1) > margin) & (given[2] > 2**20)
             sure &= margin < 1
             found[waiting] = self.first[run] + place
             for lane in waiting[~sure]:
@@ -317,16 +327,17 @@ class Runs(GridDistribution):
             target = context.multiply(reals[0], sums[-1])
             run = bisect_right(sums, target) - 1
             room = context.multiply(margin, sums[-1])
-            if target - sums[run] < room or sums[run + 1] - target < room:
+            below = context.subtract(target, sums[run])
+            if below < room or context.subtract(sums[run + 1], target) < room:
                 return None
             if self.mechanism == "permute_and_flip":
-                if reals[2] < margin:
+                if min(reals[2:]) < margin:
                     return None
                 waited = context.divide(context.ln(reals[2]), sums[-1])
                 clock = context.subtract(clock, waited)
                 rest = context.multiply(context.subtract(one, coins[run]), context.exp(clock))
                 odds = context.multiply(reals[3], context.add(coins[run], rest))
-                if abs(odds - one) < margin:
+                if context.abs(context.subtract(odds, one)) < margin:
                     return None
                 if odds > one:
                     continue
@@ -352,7 +363,7 @@ class Runs(GridDistribution):
         return np.where(position < 0, 0.0, np.minimum(before + inside, 1.0)).reshape(shape)
 
     def quantile(self, p: Any) -> np.ndarray:
-        """Return the smallest value with ``cdf(value) >= p``, up to rounding; NaN outside [0, 1]."""
+        """Return the smallest value with ``cdf(value) >= p``, up to rounding; NaN for no p."""
         numbers, group, shape = self._broadcast(p)
         valid = (numbers >= 0) & (numbers <= 1)
         target = np.rint(np.where(valid, numbers, 0.5) * 2.0**self._bits).astype(np.int64)
@@ -364,19 +375,20 @@ class Runs(GridDistribution):
 
     def mean_abs_error(self, center: Any) -> np.ndarray:
         """Return E|Y - center|, the mean absolute error of a draw."""
-        numbers, _, shape = self._broadcast(center)
+        numbers, group, shape = self._broadcast(center)
         density = self.shares / self.length
         used = np.flatnonzero(density > 0)
-        found = np.zeros((numbers.size // max(self.groups, 1), self.groups))
-        for error, row in zip(found, numbers.reshape(found.shape), strict=True):
-            runs = self.first[used], self.length[used], row[self._group[used]]
+        found = np.zeros(numbers.size)
+        # Every group has as many numbers
+        for some in np.argsort(group, kind="stable").reshape(max(self.groups, 1), -1).T:
+            runs = self.first[used], self.length[used], numbers[some][self._group[used]]
             weighted = density[used] * self.grid.distances(*runs)
-            error += np.bincount(self._group[used], weighted, self.groups)
+            found[some] = np.bincount(self._group[used], weighted, self.groups)
         return found.reshape(shape)
 
     def values_of(self, positions: np.ndarray) -> np.ndarray:
         """Return drawn positions as values, float64 of shape ``(draws,)`` and the batch shape."""
-        return self.grid.values_of(positions).reshape(-1, *self.value.shape)
+        return self.grid.values_of(positions).reshape(len(positions), *self.value.shape)
 
     def _between(self, row: int, low: float, high: float) -> np.ndarray:
         first, last = self.grid.positions_of([low, high])[0].tolist()
@@ -386,8 +398,9 @@ class Runs(GridDistribution):
         """Return numbers that broadcast against the batch, flat; their groups; and their shape."""
         array = np.asarray(given, np.float64)
         shape = np.broadcast_shapes(array.shape, self.value.shape)
-        numbers = np.broadcast_to(array, shape).ravel()
-        return numbers, np.arange(numbers.size) % max(self.groups, 1), shape
+        own = np.arange(self.groups).reshape(self.value.shape)
+        numbers, group = (np.broadcast_to(given, shape).ravel() for given in (array, own))
+        return numbers, group, shape
 
     def _nearest(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the positions nearest to numbers, and whether these are on the grid."""

@@ -83,7 +83,7 @@ def decay(rate: Fraction, bits: int) -> int:
     The rate is halved until it is below 1/2, then Taylor's series is summed and squared.
 
     >>> decay(Fraction(1), 20) / 2**20
-    0.3678798675537109
+    0.36787986755371094
     """
     halvings = max(rate.numerator.bit_length() - rate.denominator.bit_length() + 2, 0)
     work = bits + 2 * halvings + 32

@@ -47,6 +47,8 @@ class Multiples:
         >>> Multiples.between(0, 0.3, 0.1)
         Multiples(resolution=Fraction(1, 10), start=0, size=4)
         """
+        if checks.is_jax_array(lower) or checks.is_jax_array(upper):
+            raise TypeError("lower and upper must be static numbers, not JAX arrays.")
         step = resolution_of(resolution, (np.asarray(lower), np.asarray(upper)))
         ends = [checks.exact(bound) for bound in (lower, upper)]
         if ends[0] is None or ends[1] is None or not ends[0] < ends[1]:
@@ -81,12 +83,17 @@ class Multiples:
         records = as_floats(x)
         with np.errstate(invalid="ignore", over="ignore", under="ignore"):
             # The same arithmetic as in dpjax.numerics.multiples
-            records *= float(self.resolution.denominator)
-            records /= float(self.resolution.numerator)
+            if self.resolution.denominator != 1:
+                records *= float(self.resolution.denominator)
+            if self.resolution.numerator != 1:
+                records /= float(self.resolution.numerator)
             present = ~np.isnan(records)
             records[~present] = self.start
             np.clip(records, self.start, self.start + self.size - 1, out=records)
-            return (np.floor(records + 0.5) - self.start).astype(np.int32), present
+            records += 0.5
+            np.floor(records, out=records)
+            records -= self.start
+            return records.astype(np.int32), present
 
     def distances(self, first: np.ndarray, length: np.ndarray, center: np.ndarray) -> np.ndarray:
         """Return the sum of abs(value - center) over each run of adjacent positions."""

@@ -25,6 +25,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from math import log
+from typing import NamedTuple
 
 import numpy as np
 
@@ -32,7 +33,7 @@ from dpjax.release.counts import Counts, running_sums, sums_of
 from dpjax.release.distribution import Runs
 from dpjax.release.grid import Multiples, Points
 
-_FAR = 45.0  # beyond the levels that are looked at, the grid weighs at most e^-45
+_FAR = 20.0  # beyond the levels that are looked at, the grid weighs at most e^-20
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +56,7 @@ class Jumps:
 
     @staticmethod
     def at(
-        starts: np.ndarray, first: np.ndarray, low: np.ndarray, high: np.ndarray, far: int
+        far: int, starts: np.ndarray, first: np.ndarray, low: np.ndarray, high: np.ndarray
     ) -> Jumps:
         """Return the jumps from ``low`` to ``high``, where V(s) >= high from s = ``first`` on.
 
@@ -82,26 +83,34 @@ class Jumps:
         self, epsilon: Fraction, grid: Multiples | Points, value: np.ndarray, mechanism: str
     ) -> Runs:
         """Return the distributions of a draw at this epsilon; ``value`` is the statistic."""
-        steps = 2 if epsilon <= 1 else 4 if epsilon <= 2 else 8
+        steps = steps_of(epsilon)
+        halvings = steps.bit_length() - 1
         at = self._upwards
         own = self.low[at]
         pairs = (self.level, 0), (self.low, own), (self.high, own)
-        level, low, high = (np.insert(array, at, inner)[:, None] for array, inner in pairs)
+        level, low, high = (np.insert(array, at, inner) for array, inner in pairs)
         starts = self.starts + np.arange(len(self.starts))
-        group = np.repeat(np.arange(len(at)), np.diff(starts))
         height, changes = high - low, np.abs(level)
         moves = np.where(height > 0, changes, np.iinfo(np.int64).max)
-        depth = np.minimum.reduceat(moves[:, 0], starts[:-1]) if len(at) else moves[:0, 0]
-        # The r parts of a jump; downwards, the outer ones come first
-        part = np.where(level < 0, np.arange(steps, 0, -1), np.arange(1, steps + 1))
-        through, before = height * part // steps, height * (part - 1) // steps
+        depth = np.minimum.reduceat(moves, starts[:-1]) if len(at) else moves
+        base = steps * (changes + np.repeat(depth, np.diff(starts)) - 2)
+        # The r parts of a jump, with the lower positions first: downwards, these cost most
+        parts = np.arange(1, steps + 1)[:, None]
+        part = np.where(level < 0, steps + 1 - parts, parts)
+        through, before = height * part >> halvings, height * (part - 1) >> halvings
         first = np.where(level < 0, high - through, low + before + (level > 0))
-        length = np.where(level == 0, part == 1, through - before)
-        cost = np.where(level == 0, 0, steps * (changes + depth[group][:, None] - 2) + part)
-        kept = length > 0
+        length = np.where(level == 0, parts == 1, through - before)
+        cost = np.where(level == 0, 0, base + part)
+        kept = length.T > 0
         ends = np.append(0, np.cumsum(kept.sum(axis=1)))[starts]
-        arrays = first[kept], length[kept].astype(np.int64), cost[kept]
-        return Runs(ends, *arrays, epsilon / (2 * steps), grid, value, mechanism)
+        first, length, cost = (array.T[kept] for array in (first, length, cost))
+        rate = epsilon / (2 * steps)
+        return Runs(ends, first, length, cost, rate, grid, value, mechanism)
+
+
+def steps_of(epsilon: Fraction) -> int:
+    """Return r, the number of runs of a change."""
+    return 2 if epsilon <= 1 else 4 if epsilon <= 2 else 8
 
 
 def far_of(epsilon: Fraction, size: int) -> int:
@@ -109,19 +118,30 @@ def far_of(epsilon: Fraction, size: int) -> int:
     return int(2 * (log(size) + _FAR) / epsilon) + 1
 
 
-def of_ranks(
-    counts: Counts, size: int, far: int, *, slope: int, shift: int, step: int, denominator: int
-) -> Jumps:
-    """Return the jumps where V(s) is the record of rank ceil((slope n + shift + step s) / d).
+class Ranks(NamedTuple):
+    """The rank after s changes, ceil((slope n + shift + step s) / denominator)."""
+
+    slope: int
+    shift: int
+    step: int
+    denominator: int
+
+    def after(self, n: int, changes: int) -> int:
+        """Return the rank among n records after some changes."""
+        return -(-(self.slope * n + self.shift + self.step * changes) // self.denominator)
+
+
+def of_ranks(counts: Counts, size: int, far: int, ranks: Ranks) -> Jumps:
+    """Return the jumps where V(s) is the record of the rank after s changes.
 
     V is 0 below rank 1, and the end of the grid above rank n. It passes a value as soon as the
     rank exceeds C, the number of records up to that value.
     """
     passed, n, starts, low, high = _boundaries(counts, size)
-    if denominator * int(n.max(initial=0)) >= 2**62:
+    if ranks.denominator * int(n.max(initial=0)) >= 2**62:
         passed, n = passed.astype(object), n.astype(object)
-    first = (denominator * passed - slope * n - shift) // step + 1
-    return Jumps.at(starts, first, low, high, far)
+    first = (ranks.denominator * passed - ranks.slope * n - ranks.shift) // ranks.step + 1
+    return Jumps.at(far, starts, first, low, high)
 
 
 def of_midpoints(counts: Counts, size: int, far: int, *, step: int) -> Jumps:
@@ -133,8 +153,9 @@ def of_midpoints(counts: Counts, size: int, far: int, *, step: int) -> Jumps:
     passed, n, starts, low, high = _boundaries(counts, size)
     first = -((n - 2 * passed - np.arange(2)[:, None]) // step)
     middle = low + high
-    each = (np.stack(pair, axis=1).ravel() for pair in (first, (2 * low, middle), (middle, 2 * high)))
-    return Jumps.at(2 * starts, *each, far)
+    pairs = first, (2 * low, middle), (middle, 2 * high)
+    each = (np.stack(pair, axis=1).ravel() for pair in pairs)
+    return Jumps.at(far, 2 * starts, *each)
 
 
 def _boundaries(counts: Counts, size: int) -> tuple[np.ndarray, ...]:
@@ -154,33 +175,35 @@ def _boundaries(counts: Counts, size: int) -> tuple[np.ndarray, ...]:
 def of_sums(counts: Counts, size: int, far: int, *, tau: int) -> Jumps:
     """Return the jumps where V(s) is the sum of the n - tau + s smallest records, up to the end.
 
-    Only the ranks that ``far`` changes reach have jumps of their own.
+    Only the ranks that ``far`` changes reach have jumps of their own, if these have a height: at
+    most ``size`` of them.
     """
-    top, starts, group = size - 1, counts.starts, counts.group
+    top, starts, group, values = size - 1, counts.starts, counts.group, counts.values
     n, through = counts.totals, running_sums(counts.counts, starts)
     # As many records of a value as can matter for a sum up to the end
-    most = np.minimum(counts.counts, top // np.maximum(counts.values, 1) + 1)
-    below = running_sums(most * counts.values, starts) - most * counts.values
-    reached = np.clip(through - (n - tau - far)[group], 0, counts.counts)
-    entry = np.repeat(np.arange(len(reached)), reached)
-    ends = np.append(0, np.cumsum(reached))
-    number = np.arange(len(entry)) - ends[entry] - reached[entry] + counts.counts[entry] + 1
+    most = np.minimum(counts.counts, top // np.maximum(values, 1) + 1)
+    below = running_sums(most * values, starts) - most * values
+    out = counts.counts - np.clip(through - (n - tau - far)[group], 0, counts.counts)
+    more = -(-np.maximum(top - below, 0) // np.maximum(values, 1))  # until the end is reached
+    kept = np.maximum(np.where(values > 0, np.minimum(more, counts.counts), 0) - out, 0)
+    entry, ends = np.repeat(np.arange(len(kept)), kept), np.append(0, np.cumsum(kept))
+    number = np.arange(len(entry)) - ends[entry] + out[entry] + 1
     rank = through[entry] - counts.counts[entry] + number
     low, high = (
-        np.minimum(below[entry] + counts.values[entry] * np.minimum(smaller, most[entry]), top)
-        for smaller in (number - 1, number)
+        np.minimum(below[entry] + values[entry] * smaller, top) for smaller in (number - 1, number)
     )
-    starts = ends[starts]
-    filled = np.diff(starts) > 0
-    lowest = np.where(filled, np.append(low, 0)[starts[:-1]], 0)
-    highest = np.where(filled, np.append(0, high)[starts[1:]], 0)
+    starts, lowest, highest = (
+        ends[starts],
+        np.minimum(sums_of(np.minimum(most, out) * values, starts), top),
+        np.minimum(sums_of(most * values, starts), top),
+    )
     first = rank - n[group[entry]] + tau
     # A jump from 0 before the first rank that is reached, and one to the end of the grid
     ends_of = np.stack([starts[:-1], starts[1:]], axis=1).ravel()
-    more = (
+    edges = (
         (first, tau - np.minimum(n, tau + far), np.full(len(n), tau + 1)),
         (low, np.zeros_like(n), highest),
         (high, lowest, np.full(len(n), top)),
     )
-    each = (np.insert(inner, ends_of, np.stack(outer, axis=1).ravel()) for inner, *outer in more)
-    return Jumps.at(starts + 2 * np.arange(len(starts)), *each, far)
+    each = (np.insert(inner, ends_of, np.stack(outer, axis=1).ravel()) for inner, *outer in edges)
+    return Jumps.at(far, starts + 2 * np.arange(len(starts)), *each)

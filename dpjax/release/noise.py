@@ -22,18 +22,18 @@ import numpy as np
 from dpjax.release.distribution import MARGIN, GridDistribution
 from dpjax.release.exact import Bits, Words, decay, system_words
 
+LARGEST = 2**62  # larger integers are clamped to this before noise is added
+
 
 def geometric(
     rate: Fraction, shape: tuple[int, ...], words: Words = system_words, margin: float = MARGIN
 ) -> np.ndarray:
-    """Draw exactly from P(G >= g) = e^(-rate g), int64; with margin 1, floats decide none."""
+    """Draw exactly from P(G >= g) = e^(-rate g), int64; floats decide what the margin leaves."""
     given = words(shape)
     real = -np.log((given + 0.5) * 2.0**-64) / float(rate)
     found = np.floor(real).astype(np.int64)
-    sure = np.abs(real - np.rint(real)) * float(rate) > margin
-    sure &= (given > 2**44) & (margin < 1)
-    for at in zip(*np.nonzero(~sure), strict=True):
-        found[at] = _by_integers(rate, Bits(given[at], words))
+    unsure = (np.abs(real - np.rint(real)) * float(rate) <= margin) | (given <= 2**44)
+    found[unsure] = [_by_integers(rate, Bits(word, words)) for word in given[unsure]]
     return found
 
 
@@ -43,19 +43,15 @@ def _by_integers(rate: Fraction, uniform: Bits) -> int:
         uniform.read()
     about = (uniform.count * log(2) - log(uniform.value)) / float(rate)
     found = max(int(about) - 1, 0)
-    while _is_below(uniform, rate * (found + 1)):
-        found += 1
-    return found
-
-
-def _is_below(uniform: Bits, cost: Fraction) -> bool:
-    """Return whether U < e^-cost."""
     while True:
-        # The difference in units of the last known bit: too large by less than 3
-        ahead = decay(cost, uniform.count) - uniform.value
-        if not 0 < ahead < 3:
-            return ahead > 0
-        uniform.read()
+        # e^-cost - U in units of the last known bit of U: too large by less than 3
+        ahead = decay(rate * (found + 1), uniform.count) - uniform.value
+        if ahead <= 0:
+            return found
+        if ahead < 3:
+            uniform.read()
+        else:
+            found += 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,8 +88,7 @@ class DiscreteLaplace(GridDistribution):
     def positions(self, draws: int, words: Words = system_words) -> np.ndarray:
         """Draw noisy integers exactly, int64 of shape ``(draws,)`` and that of ``number``."""
         more, less = geometric(self.rate, (2, draws, *self.number.shape), words)
-        found: np.ndarray = self.number + more - less
-        return found
+        return self.number + more - less
 
     def values_of(self, positions: np.ndarray) -> np.ndarray:
         """Return integers as values, float64, rounded once up to 2^53."""
@@ -119,11 +114,11 @@ class DiscreteLaplace(GridDistribution):
         return np.where(noise < 0, tail, 1 - tail)
 
     def quantile(self, p: Any) -> np.ndarray:
-        """Return the smallest value with ``cdf(value) >= p``, up to rounding; NaN outside [0, 1]."""
-        rate = float(self.rate)
+        """Return the least value with ``cdf(value) >= p``, up to rounding; NaN outside [0, 1]."""
+        p, rate = np.asarray(p, np.float64), float(self.rate)
         with np.errstate(divide="ignore", invalid="ignore"):
-            away = -np.log(np.minimum(p, np.subtract(1, p)) * (1 + np.exp(-rate))) / rate
-        noise = np.where(np.less_equal(p, 0.5), -np.floor(away + 1e-12), np.ceil(away - 1e-12) - 1)
+            away = -np.log(np.minimum(p, 1 - p) * (1 + np.exp(-rate))) / rate
+        noise = np.where(p <= 0.5, -np.floor(away + 1e-12), np.ceil(away - 1e-12) - 1)
         return self.values_of(self.number + noise)
 
     def mean_abs_error(self, center: Any) -> np.ndarray:
@@ -131,11 +126,11 @@ class DiscreteLaplace(GridDistribution):
         away = np.abs(center - self.value) / self._one
         whole = np.floor(away)
         beyond = whole - away - 1 / np.expm1(-float(self.rate))  # E[Z - away | Z > whole]
-        return np.asarray((away + 2 * self._tail(whole + 1) * beyond) * self._one)
+        return (away + 2 * self._tail(whole + 1) * beyond) * self._one
 
     @property
     def _one(self) -> np.ndarray:
-        return self.values_of(np.ones(()))
+        return self.values_of(np.ones(self.number.shape))
 
     def _noise(self, values: Any) -> tuple[np.ndarray, np.ndarray]:
         """Return the largest noise that leads to at most a value, and whether it leads to it."""
@@ -150,6 +145,6 @@ class DiscreteLaplace(GridDistribution):
             return np.exp(-float(self.rate) * least) / (1 + np.exp(-float(self.rate)))
 
     def _between(self, row: int, low: float, high: float) -> np.ndarray:
-        one = np.broadcast_to(self._one, self.value.shape).flat[row]
+        one = self._one.flat[row]
         first, last = np.rint(np.array([low, high]) / one)
         return np.arange(first, last + 1, max((last - first) // 400, 1)) * one

@@ -22,7 +22,7 @@ def as_floats(x: Any) -> np.ndarray:
 
     Columns of text or categories are refused by their dtype, which is public.
     """
-    array, dtype = as_array(x), getattr(x, "dtype", None)
+    array, dtype = as_array(x), getattr(x, "dtype", getattr(x, "type", None))
     if array.dtype.kind == "O" and _TEXT.match(str(dtype)):
         raise TypeError(f"x must hold numbers, got dtype {dtype}.")
     if array.dtype.kind == "O":
@@ -51,29 +51,47 @@ def codes_of(ids: Any) -> tuple[np.ndarray, np.ndarray]:
     return np.maximum(found, 0), found >= 0
 
 
-def as_array(x: Any) -> np.ndarray:
+def as_counts(counts: Any) -> np.ndarray:
+    """Return numbers of records as an array; objects that are no integers count as 0.
+
+    Raises:
+        TypeError: the dtype is not that of integers; and as :func:`as_array`.
+    """
+    array = as_array(counts, "counts")
+    if array.dtype.kind == "O":
+        known = (value if _is_integer(value) else 0 for value in map(_scalar, array.flat))
+        clamped = (min(max(int(value), 0), 2**62) for value in known)
+        return np.fromiter(clamped, np.int64, array.size).reshape(array.shape)
+    if array.dtype.kind not in "iu":
+        raise TypeError(f"counts must be integers, got dtype {array.dtype}.")
+    return array
+
+
+def as_array(x: Any, name: str = "x") -> np.ndarray:
     """Return records as a NumPy array with an axis of individuals.
 
-    Lists become arrays of objects, since the dtype that NumPy infers depends on all records at
-    once. Float dtypes that only JAX has become float32, which holds them exactly, and its narrow
-    integers int32.
+    Lists, and columns of other libraries, become arrays of objects, since the dtype that NumPy
+    infers depends on all records at once, such as a missing one among integers. Float dtypes that
+    only JAX has become float32, which holds them exactly, and its narrow integers int32.
 
     Raises:
         TypeError: inside jit, vmap or grad, where nothing new would be drawn at each call; and for
             frames, masked arrays and columns of text or categories, by their type.
         ValueError: for rows of different lengths, or without an axis.
     """
-    checks.refuse_frame("x", x)
+    checks.refuse_frame(name, x)
     if checks.is_tracing(x):
         raise TypeError(
             "a release cannot run inside jit, vmap or grad: it would not draw new values at each "
             "call."
         )
     if isinstance(x, getattr(sys.modules.get("numpy.ma"), "MaskedArray", ())):
-        raise TypeError("x must not be a masked array, whose mask would be lost: fill it with NaN.")
-    array = _of_rows(x) if isinstance(x, (list, tuple)) else np.asarray(x)
+        raise TypeError(f"{name} must not be a masked array, whose mask would be lost: fill it.")
+    array = _of_rows(x) if isinstance(x, (list, tuple)) else _of_column(x)
     if array.ndim == 0:
-        raise ValueError("x must have an axis of individuals, the last one; got a single value.")
+        raise ValueError(
+            f"{name} must have an axis of individuals, the last one; got a single value."
+        )
     if array.dtype.kind == "V" and array.dtype.names is None:  # of ml_dtypes
         wider = np.float32 if "float" in array.dtype.name else np.int32
         return array.astype(wider)
@@ -96,6 +114,28 @@ def _of_rows(x: list[Any] | tuple[Any, ...]) -> np.ndarray:
     # A list among scalar records is not a number
     plain = (None if _is_row(record) else record for record in records)
     return np.fromiter(plain, object, len(records)).reshape(shape)
+
+
+def _of_column(x: Any) -> np.ndarray:
+    dtype, listed = getattr(x, "dtype", None), getattr(x, "to_pylist", getattr(x, "to_list", None))
+    if isinstance(dtype, np.dtype) or listed is None:
+        return np.asarray(x)
+    if hasattr(dtype, "categories") and hasattr(x, "astype"):  # of pandas
+        return np.asarray(x.astype(object))
+    try:
+        cells = listed()
+    except Exception:  # a cell that Python cannot represent
+        cells = [_cell(x, place) for place in range(len(x))]
+    return np.fromiter(cells, object, len(cells))
+
+
+def _cell(x: Any, place: int) -> Any:
+    """Return a cell as an object; None if Python cannot represent it."""
+    try:
+        cell = x[place]
+        return cell.as_py() if hasattr(cell, "as_py") else cell
+    except Exception:
+        return None
 
 
 def _is_row(record: Any) -> bool:
@@ -140,7 +180,10 @@ def increasing(name: str, given: Any, least: int) -> np.ndarray:
     Raises:
         ValueError: if they are fewer than ``least``, or not finite and increasing.
     """
-    numbers = np.array(given, np.float64)
+    try:
+        numbers = np.array(given, np.float64)
+    except (TypeError, ValueError, OverflowError):
+        numbers = np.zeros(())
     if (
         numbers.ndim != 1
         or numbers.size < least

@@ -6,19 +6,20 @@ import json
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from html import escape
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dpjax.accounting.guarantee import Guarantee
-from dpjax.display import Picture, Shown, cell_of, index_names
+from dpjax.display import cell_of
 
 if TYPE_CHECKING:
     from dpjax.metric_privacy.guarantees import MetricGuarantee
 
 
 @dataclass(frozen=True, repr=False)
-class Release(Shown):
+class Release:
     """The released values and their privacy guarantee.
 
     There is no error bar, since it would be a function of the data. ``float(found)`` is a single
@@ -52,71 +53,32 @@ class Release(Shown):
         return float(self.values.reshape(()))
 
     def __repr__(self) -> str:
-        """Return the values, their shape and the guarantee."""
-        how: Any = {
-            "separator": ", ",
-            "threshold": 20,
-            "max_line_width": 100,
-            "formatter": {"float_kind": cell_of},
-        }
-        shown = np.array2string(self.values, **how)
-        return f"Release(values={shown}, shape={self.values.shape}, guarantee={self.guarantee})"
+        """Return at most twenty rows, with all digits, and the guarantee.
 
-    def __str__(self) -> str:
-        """Return a table of at most twenty lines.
-
-        It has a line for each row of the batch and a column for each draw. If there are several
-        batch axes, the last one, such as that of quantiles, is laid out in columns, and a bar
-        separates draws.
+        Columns are draws; or, of one draw from several rows, its values of a row.
         """
-        rows, mark = np.swapaxes(self._table(), 0, 1), " | " if self.values.ndim > 2 else "  "
-        lines = [
-            mark.join("  ".join(cell_of(value) for value in draw) for draw in row)
-            for row in rows[:20]
-        ]
-        if len(rows) > 20:
-            lines.append(f"... and {len(rows) - 20} more rows")
+        shown = self.values[0] if self.draws == 1 and self.values.ndim > 2 else self.values.T
+        shown = shown.reshape(-1, shown.shape[-1])
+        lines = ["  ".join(map(cell_of, row[:20])) for row in shown[:20].tolist()]
+        if max(shown.shape) > 20:
+            lines.append(f"... of the shape {self.values.shape}")
         return "\n".join([*lines, str(self.guarantee)])
 
-    def _looks(self, rows: int) -> tuple[dict[str, Any], Picture | None]:
-        table = np.vectorize(cell_of, otypes=[str])(self._table()[:, : rows + 1])
-        names = [
-            f"draw {draw}" + (f" [{k}]" if self.values.ndim > 2 else "")
-            for draw in range(self.draws)
-            for k in range(table.shape[-1])
-        ]
-        columns: dict[str, Any] = dict(
-            zip(names, np.moveaxis(table, -1, 1).reshape(len(names), -1)[: 2 * rows], strict=False)
-        )
-        return columns | ({"...": [""] * table.shape[1]} if len(names) > 2 * rows else {}), None
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(repr(self))}</pre>"
 
-    def _row_names(self, rows: int) -> list[str]:
-        return index_names(self.values.shape[1 : -1 if self.values.ndim > 2 else None], rows)
+    def to_json(self) -> str:
+        """Return the values and the guarantee as JSON.
 
-    def _table(self) -> np.ndarray:
-        """Return the values as ``(draws, rows, k)``.
-
-        k is the size of the last of several batch axes, else 1.
-        """
-        k = self.values.shape[-1] if self.values.ndim > 2 else 1
-        return self.values.reshape(self.draws, math.prod(self.values.shape[1:]) // max(k, 1), k)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a dictionary of lists, numbers and text, which :mod:`json` can write.
-
-        >>> Release(np.array([[3.0]]), Guarantee(1.0, 1.0, "swap")).to_dict()["values"]
-        [[3.0]]
+        >>> Release(np.array([[3.0]]), Guarantee(1.0, 1.0, "swap")).to_json()[:18]
+        '{"values": [[3.0]]'
         """
         known = self.guarantee
         plain = (
             known if isinstance(known, Guarantee) else known.guarantee(neighbors=known.neighbors)
         )
         cost = plain.to_dict() | {"promise": str(known)}
-        return {"values": self.values.tolist(), "guarantee": cost}
-
-    def to_json(self) -> str:
-        """Return :meth:`to_dict` as JSON."""
-        return json.dumps(self.to_dict())
+        return json.dumps({"values": self.values.tolist(), "guarantee": cost})
 
 
 def cost_of(epsilon: Fraction, draws: int, neighbors: str, ranges: int = 1) -> Guarantee:

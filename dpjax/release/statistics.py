@@ -9,15 +9,15 @@ A statistic says what it reads and, on a grid, where it jumps when records chang
 >>> print(median.release(ages, epsilon=4.0, neighbors="add_remove"))
 35
 4-DP and 8-bounded-range under add_remove neighbors
->>> median.distribution(ages, epsilon=0.2, neighbors="add_remove").mean_abs_error(35).round(3)
-np.float64(0.017)
+>>> median.distribution(ages, epsilon=0.1, neighbors="add_remove").mean_abs_error(35).round(3)
+np.float64(0.085)
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, Literal
@@ -30,17 +30,17 @@ from dpjax.accounting.ledger import Budget, charge
 from dpjax.checks import Neighbors, Resolution
 from dpjax.release import jumps
 from dpjax.release.counts import Counts, sums_of
-from dpjax.release.distribution import Distribution, Runs
+from dpjax.release.distribution import Runs
 from dpjax.release.exact import exact_epsilon
 from dpjax.release.grid import Candidates, Floats, Multiples, grid_of, resolution_of
-from dpjax.release.jumps import Jumps
-from dpjax.release.noise import DiscreteLaplace
-from dpjax.release.records import as_floats, codes_of, increasing
+from dpjax.release.jumps import Jumps, Ranks
+from dpjax.release.noise import LARGEST, DiscreteLaplace
+from dpjax.release.records import as_counts, as_floats, codes_of, increasing
 from dpjax.release.result import Release, cost_of
 
 Mechanism = Literal["permute_and_flip", "piecewise_laplace"]
-_LARGEST = 2**62  # larger sums are clamped to this, in units of the resolution
 _COUNTED = 2**53  # float64 holds all integers up to this
+_JUMPS = 2**24  # jumps of one group that are looked at one by one
 _ENTRIES = 2**17  # entries of counts of the groups that are drawn together
 
 
@@ -50,9 +50,11 @@ class Statistic:
 
     **Mechanisms.** By default a value on a grid is drawn by permute and flip, which is epsilon-DP;
     its bounded range is 2 epsilon. Its error is .5 to 1 times that of
-    ``mechanism="piecewise_laplace"``, which is epsilon-DP and epsilon-bounded-range: of k draws,
-    composed under zCDP, it can have about twice the epsilon, and from about ten draws on, at a
-    delta of 1e-6, the smaller error.
+    ``mechanism="piecewise_laplace"``, which is epsilon-DP and epsilon-bounded-range, and so the
+    better one for many draws: of k draws that are together (1, 10^-6)-DP, each can have 1.02 times
+    the epsilon of permute and flip for k = 2, 1.4 times for 8, and 1.8 to 2 times from 15 on. On
+    medians of 1000 ages at 1, incomes at 10 to 5000, and N(0, 1) at .002 to .1, its error is the
+    smaller one from 2 to 8 draws on, sooner on a finer grid.
 
     **Resolution.** Choose it near the error that you expect, not finer: permute and flip has the
     smaller error on a coarser grid. The mean error of the median of 50 records of N(0, 1), epsilon
@@ -63,6 +65,7 @@ class Statistic:
     mechanisms: ClassVar[tuple[str, ...]] = ()
     ranges: ClassVar[int] = 2  # the bounded range of a draw, in epsilons
     zero_of_nobody: ClassVar[bool] = False  # whether it is 0 where there are no records
+    skips_missing: ClassVar[bool] = False  # under swap too, where they are the lower bound if not
 
     def release(
         self,
@@ -100,8 +103,8 @@ class Statistic:
             from independent fair bits. Public: all parameters, the shape of ``x``, and its dtype.
             Not covered are the time that a draw takes, memory, and parameters chosen from the data.
         """
-        known, batch = self._count(x, neighbors, counts)
         cost, name = exact_epsilon(epsilon), self._checked(neighbors, mechanism)
+        known, batch = self._count(x, cost, neighbors, counts)
         number = checks.static_integer("draws", draws, 1, 2**40)
         guarantee = self.cost(cost, number, neighbors, name)
         parts = self._parts(known, cost, neighbors, name)
@@ -129,8 +132,8 @@ class Statistic:
             ``interval(level)`` and ``sample(seed, shape)``; for one value of a row also with
             ``pmf``, ``cdf``, ``quantile`` and ``plot``.
         """
-        known, batch = self._count(x, neighbors, counts)
         cost, name = exact_epsilon(epsilon), self._checked(neighbors, mechanism)
+        known, batch = self._count(x, cost, neighbors, counts)
         return self._distribution(known, cost, neighbors, name).reshaped(batch)
 
     def cost(
@@ -141,6 +144,8 @@ class Statistic:
         mechanism: str | None = None,
     ) -> Guarantee:
         """Return the guarantee of all draws from one row together."""
+        checks.static_integer("draws", draws, 1, 2**40)
+        self._checked(neighbors, mechanism or None)
         ranges = 1 if mechanism in ("piecewise_laplace", "exponential") else self.ranges
         return cost_of(exact_epsilon(epsilon), draws, neighbors, ranges)
 
@@ -185,23 +190,30 @@ class Statistic:
             return self.mechanisms[0] if self.mechanisms else ""
         return checks.one_of("mechanism", mechanism, self.mechanisms)
 
-    def _count(self, x: Any, neighbors: str, counts: Any) -> tuple[Counts, tuple[int, ...]]:
+    def _near(self, n: int, epsilon: Fraction, neighbors: str) -> tuple[int, int] | None:
+        """Return the first and the last rank that matter among n records; None for all."""
+        return None
+
+    def _count(
+        self, x: Any, epsilon: Fraction, neighbors: str, counts: Any
+    ) -> tuple[Counts, tuple[int, ...]]:
         """Return the counts of every row, and the batch shape."""
         if isinstance(x, Counts):
             return x, (x.groups,)
         positions, present = self.read(x)
         if counts is None:
             *batch, n = positions.shape
-            if neighbors == "swap" and self.mechanisms != _CHOICES:
+            if neighbors == "swap" and not self.skips_missing:
                 present = np.ones_like(present)
             rows = math.prod(batch)
-            each = (array.reshape(rows, n) for array in (positions, present))
-            return Counts.of_records(*each), tuple(batch)
-        number = np.asarray(counts)
-        if neighbors == "swap" or number.dtype.kind not in "iu":
+            near = self._near(n, epsilon, neighbors)
+            records, here = (array.reshape(rows, n) for array in (positions, present))
+            return Counts.of_records(records, here, near), tuple(batch)
+        number = as_counts(counts)
+        if neighbors == "swap":
             raise ValueError(
-                "counts must be an array of integers, under add_remove neighbors: under swap, x "
-                "has the public number of records."
+                "counts must be None under swap neighbors, where x has the public number of "
+                "records."
             )
         try:
             shape = np.broadcast_shapes(positions.shape, number.shape)
@@ -217,9 +229,6 @@ class Statistic:
             for array in (positions, np.where(present, number, 0))
         )
         return Counts.of_rows(group, values, number, groups=rows), shape[:-1]
-
-
-_CHOICES = ("permute_and_flip", "exponential")
 
 
 class _OnGrid(Statistic):
@@ -251,9 +260,18 @@ class _OnGrid(Statistic):
         """The grid of the released values."""
         return self.records_grid
 
+    def ranks(self, neighbors: str) -> Ranks | None:
+        """Return the rank that the statistic reads; None if it is not one record."""
+        return None
+
     def jumps(self, counts: Counts, neighbors: str, far: int) -> Jumps:
         """Return where the statistic of each group jumps within ``far`` changes."""
-        raise NotImplementedError
+        ranks: Any = self.ranks(neighbors)
+        return jumps.of_ranks(counts, self.records_grid.size, far, ranks)
+
+    def _near(self, n: int, epsilon: Fraction, neighbors: str) -> tuple[int, int] | None:
+        ranks, far = self.ranks(neighbors), jumps.far_of(epsilon, self.values_grid.size) + 2
+        return None if ranks is None else (ranks.after(n, -far), ranks.after(n, far))
 
     def _value(self, counts: Counts, found: Jumps) -> np.ndarray:
         """Return the position of the statistic itself."""
@@ -261,7 +279,7 @@ class _OnGrid(Statistic):
 
     def _distribution(
         self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str
-    ) -> Runs:
+    ) -> Any:
         grid = self.values_grid
         found = self.jumps(counts, neighbors, jumps.far_of(epsilon, grid.size))
         value = grid.values_of(self._value(counts, found))
@@ -301,12 +319,10 @@ class Quantile(_OnGrid):
         """The level as a fraction."""
         return checks.level(self.q)
 
-    def jumps(self, counts: Counts, neighbors: str, far: int) -> Jumps:
-        """Return where the statistic of each group jumps within ``far`` changes."""
+    def ranks(self, neighbors: str) -> Ranks:
+        """Return the rank that the statistic reads."""
         u, v = self.level.numerator, self.level.denominator
-        step = v if neighbors == "swap" else max(u, v - u)
-        how = {"slope": u, "shift": 0, "step": step, "denominator": v}
-        return jumps.of_ranks(counts, self.records_grid.size, far, **how)
+        return Ranks(u, 0, v if neighbors == "swap" else max(u, v - u), v)
 
 
 @dataclass(frozen=True)
@@ -322,7 +338,7 @@ class Median(Quantile):
     3.5
     """
 
-    q: Fraction = Fraction(1, 2)
+    q: ClassVar[Fraction] = Fraction(1, 2)  # type: ignore[misc]
     definition: Literal["lower", "linear"] = "lower"
 
     def __post_init__(self) -> None:
@@ -331,6 +347,10 @@ class Median(Quantile):
         if self.definition == "linear" and self.grid is not None:
             raise ValueError("a midpoint of floats is not a float of the grid: use 'lower'.")
         super().__post_init__()
+
+    def ranks(self, neighbors: str) -> Any:
+        """Return the rank that the statistic reads; None if it is not one record."""
+        return super().ranks(neighbors) if self.definition == "lower" else None
 
     @property
     def values_grid(self) -> Multiples | Floats:
@@ -380,10 +400,13 @@ class Maximum(_Shifted):
     resolution: Resolution | None = None
     grid: Floats | None = None
 
-    def jumps(self, counts: Counts, neighbors: str, far: int) -> Jumps:
-        """Return where the statistic of each group jumps within ``far`` changes."""
-        how = {"slope": 1, "shift": -self.tau, "step": 1, "denominator": 1}
-        return jumps.of_ranks(counts, self.records_grid.size, far, **how)
+    def ranks(self, neighbors: str) -> Ranks:
+        """Return the rank that the statistic reads."""
+        return Ranks(1, -self.tau, 1, 1)
+
+    def _near(self, n: int, epsilon: Fraction, neighbors: str) -> tuple[int, int]:
+        found: Any = super()._near(n, epsilon, neighbors)
+        return found[0], n
 
     def _value(self, counts: Counts, found: Jumps) -> np.ndarray:
         last = np.append(0, counts.values)[counts.starts[1:]]
@@ -413,7 +436,13 @@ class NonnegativeSum(_Shifted):
 
     def jumps(self, counts: Counts, neighbors: str, far: int) -> Jumps:
         """Return where the statistic of each group jumps within ``far`` changes."""
-        return jumps.of_sums(counts, self.records_grid.size, far, tau=self.tau)
+        size = self.records_grid.size
+        if min(self.tau + far, size) > _JUMPS:
+            raise ValueError(
+                "tau + 80 / epsilon, or the number of multiples up to upper, must be at most 2^24: "
+                "use a larger epsilon or a coarser resolution."
+            )
+        return jumps.of_sums(counts, size, far, tau=self.tau)
 
     def _value(self, counts: Counts, found: Jumps) -> np.ndarray:
         top = self.records_grid.size - 1
@@ -421,8 +450,8 @@ class NonnegativeSum(_Shifted):
         return np.minimum(sums_of(most * counts.values, counts.starts), top)
 
     def _work(self, counts: Counts, epsilon: Fraction) -> np.ndarray:
-        far = jumps.far_of(epsilon, self.records_grid.size)
-        return np.minimum(counts.totals, self.tau + far) + 1
+        size = self.records_grid.size
+        return np.minimum(counts.totals, min(self.tau + jumps.far_of(epsilon, size), size)) + 1
 
 
 @dataclass(frozen=True)
@@ -443,6 +472,7 @@ class DistinctCount(_Shifted):
     resolution: ClassVar[int] = 1
     grid: ClassVar[None] = None
     zero_of_nobody: ClassVar[bool] = True
+    skips_missing: ClassVar[bool] = True
 
     def read(self, x: Any) -> tuple[np.ndarray, np.ndarray]:
         """Return codes of the ids; records that are neither integers nor text are missing."""
@@ -458,8 +488,7 @@ class DistinctCount(_Shifted):
         number = np.arange(len(order)) - counts.starts[:-1][counts.group] + 1
         size = self.records_grid.size
         frequent = Counts(counts.starts, np.minimum(number, size - 1), counts.counts[order])
-        how = {"slope": 1, "shift": -self.tau, "step": 1, "denominator": 1}
-        return jumps.of_ranks(frequent, size, far, **how)
+        return jumps.of_ranks(frequent, size, far, Ranks(1, -self.tau, 1, 1))
 
     def _value(self, counts: Counts, found: Jumps) -> np.ndarray:
         return np.minimum(np.diff(counts.starts), self.records_grid.size - 1)
@@ -482,12 +511,13 @@ class Mode(Statistic):
     candidates: Any
     resolution: Resolution | None = None
 
-    mechanisms: ClassVar[tuple[str, ...]] = _CHOICES
+    mechanisms: ClassVar[tuple[str, ...]] = ("permute_and_flip", "exponential")
+    skips_missing: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Raise for bad public parameters."""
-        object.__setattr__(self, "candidates", tuple(self.candidates))
         labels = increasing("candidates", self.candidates, 1)
+        object.__setattr__(self, "candidates", tuple(self.candidates))
         if self.resolution is not None:
             resolution_of(self.resolution, (labels,))
 
@@ -509,6 +539,9 @@ class Mode(Statistic):
         own = [float(label / step - grid.start) for label in exact]
         found, equal = equal_to(positions.astype(np.float64), np.array(own))
         return found, equal & present
+
+    def _work(self, counts: Counts, epsilon: Fraction) -> np.ndarray:
+        return np.full(counts.groups, len(self.candidates))
 
     def _distribution(
         self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str
@@ -569,9 +602,9 @@ class Sum(_OnGrid):
         ends = abs(grid.start), abs(grid.start + grid.size - 1)
         most = grid.size - 1 if neighbors == "swap" else max(ends)
         multiples = counts.values + grid.start
-        if max(ends) * counts.counts.sum(dtype=np.float64) >= _LARGEST:
+        if max(ends) * counts.counts.sum(dtype=np.float64) >= LARGEST:
             multiples = multiples.astype(object)  # Python's integers do not overflow
-        sums = np.clip(sums_of(multiples * counts.counts, counts.starts), -_LARGEST, _LARGEST)
+        sums = np.clip(sums_of(multiples * counts.counts, counts.starts), -LARGEST, LARGEST)
         rate, numbers = epsilon / most, sums.astype(np.int64)
         return DiscreteLaplace(numbers, rate, grid.resolution, self._divisor(counts))
 
@@ -637,11 +670,9 @@ class Histogram(Count):
         """Raise for bad public parameters."""
         if (self.edges is None) == (self.candidates is None):
             raise ValueError("a histogram needs exactly one of edges and candidates.")
-        for field in fields(self):
-            given = getattr(self, field.name)
-            object.__setattr__(self, field.name, None if given is None else tuple(given))
-        increasing("edges", self.edges or (0, 1), 2)
-        increasing("candidates", self.candidates or (0,), 1)
+        name, least = ("edges", 2) if self.candidates is None else ("candidates", 1)
+        increasing(name, getattr(self, name), least)
+        object.__setattr__(self, name, tuple(getattr(self, name)))
 
     @property
     def bins(self) -> int:

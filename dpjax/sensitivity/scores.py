@@ -104,8 +104,7 @@ def from_distances(
 
     Returns:
         :class:`CandidateScores` of sensitivity 1, for :func:`dpjax.exponential`,
-        :func:`dpjax.permute_and_flip`, :func:`dpjax.noisy_tree` and
-        :func:`dpjax.release.release_choice`.
+        :func:`dpjax.permute_and_flip` and :func:`dpjax.noisy_tree`.
 
     Privacy:
         Sensitivity 1, if the distances are correct, or any others that change by at most 1 between

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,9 +12,7 @@ import numpy as np
 
 from dpjax.batch import Batch
 from dpjax.checks import Neighbors
-from dpjax.display import Picture
-from dpjax.numerics.batching import broadcast_rows, concatenate, take
-from dpjax.several_quantiles.levels import level_parts
+from dpjax.numerics.batching import concatenate, take
 
 
 @jax.tree_util.register_dataclass
@@ -23,8 +20,8 @@ from dpjax.several_quantiles.levels import level_parts
 class SortedRecords(Batch):
     """The sorted records of each row, between public bounds, and m requested quantile levels.
 
-    Mechanisms for several quantiles take it, as those for one take a :class:`SensitivityProfile`.
-    Leading axes are a batch. It is a pytree.
+    :func:`dpjax.joint_quantiles` takes it, as mechanisms for one quantile take a
+    :class:`SensitivityProfile`. Leading axes are a batch. It is a pytree.
 
     Attributes:
         values: float ``(..., n)``, ascending; the columns from ``num_records`` on are padding,
@@ -55,20 +52,6 @@ class SortedRecords(Batch):
 
     _event_axes = ("values",)
 
-    def _looks(self, rows: int) -> tuple[dict[str, Any], Picture | None]:
-        """Return the quantiles and the fraction of records up to each value; not private."""
-        few = self._first(rows)
-        n, shape = self.values.shape[-1], few.batch_shape
-        quantiles = np.asarray(few.value).reshape(-1, len(self.levels)).T
-        count, x = (
-            np.broadcast_to(few.num_records, shape).reshape(-1, 1),
-            np.broadcast_to(few.values, (*shape, n)).reshape(-1, n),
-        )
-        number = np.arange(1, n + 1)
-        y = np.where(number <= count, number / np.maximum(count, 1), np.nan)
-        table = {"records": count, **dict(zip(map(str, self.levels), quantiles, strict=True))}
-        return table, Picture(x, y, "value", "share of records up to it")
-
     @property
     @partial(jax.jit, inline=True)
     def value(self) -> jax.Array:
@@ -77,19 +60,17 @@ class SortedRecords(Batch):
         As in :func:`dpjax.quantile`: interpolated between records, and with a resolution the record
         x[ceil(q n)].
         """
-        batch, n = self.batch_shape, self.values.shape[-1]
-        padded = broadcast_rows(
-            concatenate(self.lower[..., None], self.values, self.upper[..., None]), batch
+        padded = concatenate(self.lower[..., None], self.values, self.upper[..., None])
+        u, v = (
+            np.array([getattr(q, part) for q in self.levels], np.int32)
+            for part in ("numerator", "denominator")
         )
-        parts, denominator = level_parts(self.levels)
-        u: Any = np.array(parts, np.int32)
-        v, count = np.int32(denominator), self.num_records[..., None]
+        count = self.num_records[..., None]
         if self.resolution is not None:
-            return take(padded, broadcast_rows(-(-u * count // v), batch))
-        scaled_rank = u * count + (v - u)  # v times the rank q n + 1 - q
-        rank = broadcast_rows(scaled_rank // v, batch)
-        share = (scaled_rank - rank * v).astype(self.dtype) / denominator
-        # Two products: the value lies between its neighbors despite rounding, and equals them if
-        # they agree.
-        below, above = take(padded, rank), take(padded, jnp.minimum(rank + 1, np.int32(n + 1)))
+            return take(padded, -(-u * count // v))
+        scaled = u * count + (v - u)  # v times the rank q n + 1 - q
+        rank = scaled // v
+        share = (scaled - rank * v).astype(self.dtype) / v.astype(self.dtype)
+        below, above = take(padded, rank), take(padded, rank + 1)
+        # Two products: the value lies between its neighbors despite rounding.
         return jnp.clip(below * (1 - share) + above * share, below, above)

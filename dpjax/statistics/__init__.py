@@ -24,7 +24,7 @@ function, compute the statistic there (:func:`on_scale`), and map the draw back
 are the distribution functions of public priors. Over 100 samples of 1000 lognormal, normal, Pareto
 or Student t records, the exact mean error of the median is within 0.5 % of that between good bounds
 (both relations, epsilon 0.2 and 1, ``Asinh(1.0)`` and ``LogCauchy(1.0)``). Few records or extreme
-quantiles need bounds, see :func:`on_scale` and :func:`dpjax.unbounded_quantile`.
+quantiles need bounds, see :func:`on_scale`.
 
 >>> scale = dpjax.Asinh(1.0)
 >>> earnings = jnp.exp(10.5 + 0.7 * jnp.linspace(-2, 2, 1001))
@@ -79,11 +79,11 @@ from dpjax.statistics._mean_local_sensitivity import mean_local_sensitivity
 from dpjax.statistics._mode import candidate_counts, mode
 from dpjax.statistics._on_scale import on_scale
 from dpjax.statistics._quantiles import median, order_statistic, quantile
+from dpjax.statistics._several_quantiles import quantiles
 from dpjax.statistics._sum import sum
 from dpjax.statistics._variance import variance
 from dpjax.statistics.counting import count, histogram
 from dpjax.statistics.monotone import distinct_count, maximum, nonnegative_sum, user_sum
-from dpjax.statistics.several_quantiles import quantiles
 from dpjax.statistics.triangles import (
     triangle_count,
     triangle_count_of_edges,

@@ -48,14 +48,14 @@ from dpjax.checks import Neighbors
 from dpjax.numerics.batching import take
 from dpjax.numerics.double_float import product
 from dpjax.sensitivity import LocalSensitivity, SmoothSensitivity
-from dpjax.several_quantiles.ranks import (
+from dpjax.statistics._quantiles import check_size
+from dpjax.statistics.padded_records import present_records
+from dpjax.statistics.ranks import (
     Definition,
     Ranks,
     ranks_of_order_statistic,
     ranks_of_quantile,
 )
-from dpjax.statistics._quantiles import check_size
-from dpjax.statistics.padded_records import present_records
 from dpjax.statistics.sorting import sort_rows
 from dpjax.statistics.values_at_ranks import Sides
 

@@ -43,14 +43,14 @@ from dpjax import checks
 from dpjax.checks import Neighbors, Resolution
 from dpjax.numerics.multiples import most_multiples, to_multiples
 from dpjax.sensitivity.profile import Reached, SensitivityProfile, from_sides
-from dpjax.several_quantiles.ranks import (
+from dpjax.statistics.padded_records import levels_kept, present_records
+from dpjax.statistics.ranks import (
     DEFINITIONS,
     Definition,
     Ranks,
     ranks_of_order_statistic,
     ranks_of_quantile,
 )
-from dpjax.statistics.padded_records import levels_kept, present_records
 from dpjax.statistics.sorting import Window, sort_rows
 from dpjax.statistics.values_at_ranks import Sides, continuous
 

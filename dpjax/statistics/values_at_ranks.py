@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dpjax.several_quantiles.ranks import Ranks
+from dpjax.statistics.ranks import Ranks
 
 _STRIDED = 8  # denominators up to which the levels with equal fractions of a rank are read together
 

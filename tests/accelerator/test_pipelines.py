@@ -5,14 +5,11 @@ shared by all of a kind. Both devices are asked of the same distribution, the on
 so it is only asking that differs.
 """
 
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import dpjax
 from tests.contracts.pipelines import DRAWN, FURTHER, PIPELINES
 from tests.support.distributions import of_one_size, strong
 
@@ -56,27 +53,8 @@ def made(pipeline, dtype=np.float32):
 def asked(distribution):
     """Closed forms at a few points, as far as a distribution has them."""
     points = np.asarray([-1.0, 0.25, 2.0], distribution.dtype)
-    if (
-        isinstance(distribution, dpjax.NestedQuantiles)
-        and distribution.asked.neighbors == "add_remove"
-    ):
-        # the law for a number that is known
-        distribution = dataclasses.replace(distribution, public_n=distribution.asked.num_records)
-    if hasattr(distribution, "marginals"):
-        return {"errors": distribution.marginals().mean_abs_error(0.1)}
     if hasattr(distribution, "mean_norm_error"):
         return {"error": distribution.mean_norm_error()}
-    several = isinstance(distribution, dpjax.NestedQuantiles | dpjax.RecursiveQuantiles)
-    # The numbers that say how equal records are split.
-    if several and distribution.asked.resolution is not None:
-        points = np.linspace(-0.5, 0.5, *distribution.event_shape, dtype=distribution.dtype)
-        split = np.zeros(len(points), np.int32)
-        if isinstance(distribution, dpjax.NestedQuantiles):  # up to the last place of each value
-            first = np.round(4 * points[np.array(distribution.nesting.first)]) / 4
-            split = jnp.sum(
-                distribution.asked.values[..., None, :] <= first[:, None], axis=-1, dtype=jnp.int32
-            )
-        return {"log_prob": distribution.log_prob(np.round(4 * points) / 4, split)}
     if hasattr(distribution, "log_prob") and getattr(distribution, "event_shape", ()):
         return {
             "log_prob": distribution.log_prob(

@@ -2,7 +2,6 @@
 functions asks is asked of these.
 """
 
-from fractions import Fraction
 from functools import cache
 
 import jax
@@ -21,7 +20,7 @@ BOUNDS = {"lower": -3.0, "upper": 3.0}
 ADD_REMOVE = {**BOUNDS, "neighbors": "add_remove"}
 AGES = [3, 4, 4, 9, 1, 5, 2, 7]
 GRID = {"lower": 0, "upper": 9, "resolution": 1}
-PUBLISHED = {**GRID, "epsilon": 1.0, "neighbors": "add_remove"}
+PUBLISHED = {"epsilon": 1.0, "neighbors": "add_remove"}
 PLAN = {"lower": 0, "upper": 500, "resolution": 1, "neighbors": "swap", "coverage": 0.5}
 PURE = accounting.Guarantee(0.5, 0.5, "swap")
 QUARTILES = (0.25, 0.5, 0.75)
@@ -232,25 +231,18 @@ CALLS = {
         ),
         "bounded_noise_laplace": lambda: given(X[0], 1.0, sensitivity=1.0, delta=1e-3),
         "cauchy_tail_bound": lambda: given(smooth(), 1.0, failure=0.1),
-        "confidence_interval": lambda: given(np.arange(500)[None], 0.5, 8.0, **PLAN),
         "decomposable_exponential": lambda: given(
             np.stack([X[0], X[1]]), epsilon=1.0, sensitivity=1.0
         ),
         "duff": lambda: given(median(), 1.0),
         "exponential": lambda: given(X, 1.0, sensitivity=1.0),
         "gaussian": lambda: given(X[0], 1.0),
-        "independent_quantiles": lambda: given(asked(), 1.0),
-        "interval_coverage": lambda: given(
-            (0.2, 0.8), 0.5, 8.0, public_n=500, **{k: PLAN[k] for k in PLAN if k != "coverage"}
-        ),
-        "interval_levels": lambda: given(0.5, 8.0, public_n=500, **PLAN),
         "inverse_sensitivity": lambda: given(median(), 1.0),
-        "joint_quantiles": lambda: given(asked(), 1.0),
+        "joint_quantiles": lambda: given(asked(), 1.0, public_n=4),
         "k_norm": lambda: given(X, 1.0, sensitivity=1.0, p=2),
         "laplace": lambda: given(X[0], 1.0, sensitivity=1.0),
         "loss_margin": lambda: given(epsilon=1.0, delta=0.1),
         "negative_binomial": lambda: given(5, eta=0.0, gamma=0.1),
-        "nested_quantiles": lambda: given(asked(), 1.0, public_n=4),
         "never_fail": lambda: given(
             KEY, laplace(0).sample, succeeded=lambda y: y < 1, fallback=0.0, attempts=4
         ),
@@ -264,13 +256,7 @@ CALLS = {
         "permute_and_flip": lambda: given(X, 1.0, sensitivity=1.0),
         "piecewise_laplace": lambda: given(median(), 1.0),
         "poisson": lambda: given(5, mean=2.0),
-        "private_cdf": lambda: given(KEY, asked(), 1.0),
-        "private_quantiles": lambda: given(asked(), 1.0),
         "propose_test_release": lambda: given(local(), 1.0, delta=1e-2, proposal=0.5),
-        "records_near": lambda: given(
-            [Fraction(1, 2)], Fraction(1), 1.0, (0.0, 9.0), np.array([1.0, 5.0]), np.array([2])
-        ),
-        "recursive_quantiles": lambda: given(asked(), 1.0),
         "search_rounds": lambda: given(9),
         "search_shift_for": lambda: given(num_candidates=9, failure=0.1, epsilon=1.0),
         "shift_for": lambda: given(1.0, num_candidates=9, failure=0.1),
@@ -282,10 +268,6 @@ CALLS = {
         "stand_out": lambda: given(X, 1.0, delta=0.1, fallback=-1.0, sensitivity=1.0),
         "subsampled_laplace": lambda: given(np.array([2, 3]), 1.0, probability=0.5, most=9),
         "tree_rounds": lambda: given(9),
-        "unbounded_quantile": lambda: given(
-            X, 0.9, 1.0, lower=-3.0, neighbors="add_remove", base=1.1, steps=30
-        ),
-        "without_far": lambda: given(dpjax.joint_quantiles(asked(), 1.0), 3, 3),
     },
     "metric_privacy": {
         "blowfish": lambda: given(metric(), epsilon=1.0, threshold=1.0),
@@ -342,43 +324,8 @@ CALLS = {
         "words": lambda: given(KEY, (3,)),
     },
     "release": {
-        "confidence_interval": lambda: given(np.arange(500), 0.5, epsilon=8.0, **PLAN),
-        "count": lambda: given(AGES, epsilon=1.0),
-        "distinct_count": lambda: given(AGES, tau=2, upper=9, epsilon=1.0, neighbors="add_remove"),
-        "exact_distribution": lambda: given(
-            release.Median(**GRID), AGES, epsilon=1.0, neighbors="swap"
-        ),
-        "histogram": lambda: given(AGES, epsilon=1.0, edges=[0, 5, 10]),
-        "joint_quantiles": lambda: given(AGES, QUARTILES, max_records=99, **PUBLISHED),
-        "maximum": lambda: given(AGES, tau=2, **PUBLISHED),
-        "mean": lambda: given(AGES, **{**PUBLISHED, "neighbors": "swap"}),
-        "median": lambda: given(AGES, **PUBLISHED),
-        "metric_choice": lambda: given([3, 1], metric(), weights=np.eye(2), resolution="0.01"),
         "metric_laplace": lambda: given(
             [3, 1], QUERIES, metric(), resolution="0.01", strategy="common"
-        ),
-        "mode": lambda: given(AGES, candidates=[3, 4], epsilon=1.0, neighbors="swap"),
-        "nested_quantiles": lambda: given(AGES, QUARTILES, **PUBLISHED),
-        "nonnegative_sum": lambda: given(
-            AGES, tau=2, upper=20, resolution=1, epsilon=1.0, neighbors="add_remove"
-        ),
-        "order_statistic": lambda: given(AGES, 2, **PUBLISHED),
-        "private_quantiles": lambda: given(AGES, QUARTILES, **PUBLISHED),
-        "quantile": lambda: given(AGES, 0.5, **PUBLISHED),
-        "recursive_quantiles": lambda: given(AGES, QUARTILES, **PUBLISHED),
-        "release_choice": lambda: given(
-            [3, 1], epsilon=1.0, sensitivity=1, lower=0, upper=9, neighbors="swap"
-        ),
-        "small_db": lambda: given([3, 1], QUERIES, metric(), size=3, resolution="0.01"),
-        "sum": lambda: given(AGES, **{**PUBLISHED, "neighbors": "swap"}),
-        "user_sum": lambda: given(
-            AGES,
-            np.arange(8) % 3,
-            tau=2,
-            upper=20,
-            resolution=1,
-            epsilon=1.0,
-            neighbors="add_remove",
         ),
     },
     "sensitivity": {
@@ -429,4 +376,20 @@ CALLS = {
         "variance": lambda: given(X, **BOUNDS, neighbors="swap"),
         "without_host_calls": lambda: given(),
     },
+}
+
+# What makes an object of each statistic of a release
+STATISTICS = {
+    "ConfidenceInterval": given(0.5, **GRID, public_n=500),
+    "Count": given(),
+    "DistinctCount": given(tau=2, upper=9),
+    "Histogram": given(edges=(0, 5, 10)),
+    "Maximum": given(tau=2, **GRID),
+    "Mean": given(**GRID),
+    "Median": given(**GRID),
+    "Mode": given(candidates=(3, 4)),
+    "NonnegativeSum": given(tau=2, upper=20, resolution=1),
+    "Quantile": given(0.5, **GRID),
+    "Quantiles": given(QUARTILES, **GRID),
+    "Sum": given(**GRID),
 }

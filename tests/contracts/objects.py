@@ -28,6 +28,11 @@ def by(package, name):
     return partial(returned, package, name)
 
 
+def statistic(name):
+    arguments, options = calls.STATISTICS[name]
+    return function("release", name)(*arguments, **options)
+
+
 def on_scale():
     scale = dpjax.Asinh(1.0)
     profile = dpjax.on_scale(dpjax.median, calls.X, transform=scale, neighbors="swap")
@@ -85,8 +90,6 @@ OBJECTS = {
         "LogCauchy": lambda: dpjax.LogCauchy(scale=2.0),
         "PiecewiseExponential": by("mechanisms", "piecewise_laplace"),
         "Prior": lambda: dpjax.Prior(cauchy.cdf, cauchy.ppf, cauchy.logpdf),
-        "QuantileCdf": by("mechanisms", "private_cdf"),
-        "QuantileMarginals": lambda: dpjax.joint_quantiles(calls.asked(), 1.0).marginals(),
         "Radial": by("mechanisms", "k_norm"),
         "Rounded": rounded,
         "SphericalGaussian": by("mechanisms", "spherical_gaussian"),
@@ -100,11 +103,7 @@ OBJECTS = {
     },
     "mechanisms": {
         "AboveThreshold": by("mechanisms", "above_threshold"),
-        "ConfidenceInterval": by("mechanisms", "confidence_interval"),
-        "IndependentQuantiles": by("mechanisms", "independent_quantiles"),
-        "NestedQuantiles": by("mechanisms", "nested_quantiles"),
         "ProposeTestRelease": by("mechanisms", "propose_test_release"),
-        "RecursiveQuantiles": by("mechanisms", "recursive_quantiles"),
     },
     "metric_privacy": {
         "FittedMeans": by("metric_privacy", "fit_marginals"),
@@ -121,24 +120,10 @@ OBJECTS = {
         "Words": by("random", "words"),
     },
     "release": {
-        "ConfidenceInterval": lambda: release.ConfidenceInterval(0.5, **calls.GRID, public_n=500),
-        "Count": lambda: release.Count(),
+        **{name: partial(statistic, name) for name in calls.STATISTICS},
         "Counts": lambda: release.Counts.of_rows([0, 0], [3, 5], [2, 1], groups=1),
-        "DistinctCount": lambda: release.DistinctCount(tau=2, upper=9),
         "Floats": lambda: release.Floats(digits=2, smallest=-3, largest=4),
-        "GridDistribution": by("release", "exact_distribution"),
-        "Histogram": lambda: release.Histogram(edges=(0, 5, 10)),
-        "Maximum": lambda: release.Maximum(tau=2, **calls.GRID),
-        "Mean": lambda: release.Mean(**calls.GRID),
-        "Median": lambda: release.Median(**calls.GRID),
-        "Mode": lambda: release.Mode(candidates=(3, 4)),
-        "NonnegativeSum": lambda: release.NonnegativeSum(tau=2, upper=20, resolution=1),
-        "OrderStatistic": lambda: release.OrderStatistic(2, **calls.GRID),
-        "Quantile": lambda: release.Quantile(0.5, **calls.GRID),
-        "Quantiles": lambda: release.Quantiles(calls.QUARTILES, **calls.GRID),
-        "Release": by("release", "median"),
-        "ReleasedInterval": by("release", "confidence_interval"),
-        "Sum": lambda: release.Sum(**calls.GRID),
+        "Release": lambda: statistic("Median").release(calls.AGES, **calls.PUBLISHED),
     },
     "sensitivity": {
         "CandidateScores": by("statistics", "mode"),

@@ -34,7 +34,6 @@ from dpjax import (
     smooth_sensitivity,
     stand_out,
     triangle_count,
-    unbounded_quantile,
     variance,
 )
 from dpjax.mechanisms import (
@@ -208,9 +207,6 @@ PIPELINES = {
     "permute and flip": lambda x, eps, a, b: permute_and_flip(
         x, eps, candidates=between(x, a, b), sensitivity=0.5
     ),
-    "unbounded quantile": lambda x, eps, a, b: unbounded_quantile(
-        x, 0.9, eps, lower=a, neighbors="add_remove", base=1.1, overshoot=0.05 * b, steps=30
-    ),
     "duff of a mode": lambda x, eps, a, b: duff(
         mode(x, candidates=np.linspace(-2.7, 2.7, 5), neighbors="add_remove"), eps
     ),
@@ -249,23 +245,9 @@ def chains(x, eps):
 # Distributions that have other methods than those of the table above, and those that the table
 # leaves out for its size.
 FURTHER = {
-    "joint quantiles": lambda x, eps, a, b: dpjax.joint_quantiles(levels(x, a, b), eps, terms=4),
-    "joint quantiles on a grid": lambda x, eps, a, b: dpjax.private_quantiles(
+    "joint quantiles": lambda x, eps, a, b: dpjax.joint_quantiles(levels(x, a, b), eps),
+    "joint quantiles on a grid": lambda x, eps, a, b: dpjax.joint_quantiles(
         levels(x, a, b, "swap", resolution="0.25"), eps
-    ),
-    "nested quantiles": lambda x, eps, a, b: dpjax.nested_quantiles(levels(x, a, b), eps),
-    "nested quantiles on a grid": lambda x, eps, a, b: dpjax.nested_quantiles(
-        levels(x, a, b, "swap", resolution="0.25"), eps
-    ),
-    "recursive quantiles": lambda x, eps, a, b: dpjax.recursive_quantiles(levels(x, a, b), eps),
-    "recursive quantiles on a grid": lambda x, eps, a, b: dpjax.recursive_quantiles(
-        levels(x, a, b, resolution="0.25"), eps
-    ),
-    "independent quantiles": lambda x, eps, a, b: dpjax.independent_quantiles(
-        levels(x, a, b, "swap"), eps
-    ),
-    "confidence interval": lambda x, eps, a, b: dpjax.confidence_interval(
-        x, 0.5, 50.0, lower=-3, upper=3, resolution="0.25", neighbors="swap", coverage=0.5, ties=1
     ),
     "propose-test-release": lambda x, eps, a, b: dpjax.propose_test_release(
         dpjax.local_sensitivity(x, lower=a, upper=b, neighbors="add_remove", definition="lower"),
@@ -315,7 +297,6 @@ FURTHER = {
 
 # What takes a key and returns draws.
 DRAWN = {
-    "private cdf": lambda key, x, eps, a, b: dpjax.private_cdf(key, levels(x, a, b), eps).mean(),
     "best of, drawn": lambda key, x, eps, a, b: dpjax.best_of(
         key,
         laplace(jnp.mean(x, -1), eps, sensitivity=b - a).sample,

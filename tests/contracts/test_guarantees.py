@@ -24,17 +24,14 @@ COSTS = {
         (1.0683, inf, 0.00211),
     ),
     "bounded_noise_laplace": (lambda: given("swap", 0.5, delta=1e-3), (0.5, inf, 1e-3)),
-    "confidence_interval": (lambda: given("swap", 0.5), (0.5, 0.5, 0.0)),
     "decomposable_exponential": (lambda: given(calls.X, **CHOICE, sensitivity=1.0), (0.5, 0.5, 0)),
     "duff": (lambda: given(calls.median(), 0.5), (0.5, 0.5, 0.0)),
     "exponential": (lambda: given("swap", 0.5), (0.5, 0.5, 0.0)),
     "gaussian": (lambda: given("swap", 2.0, sensitivity=1.0), (inf, inf, 0.0)),
-    "independent_quantiles": (lambda: given(calls.asked(), 0.5), (0.5, 0.5, 0.0)),
     "inverse_sensitivity": (lambda: given("swap", 0.5), (0.5, 0.5, 0.0)),
-    "joint_quantiles": (lambda: given("swap", 0.5), (0.5, 0.5, 0.0)),
+    "joint_quantiles": (lambda: given(calls.asked(), 0.5), (0.5, 1.0, 0.0)),
     "k_norm": (lambda: given("swap", 0.5), (0.5, 1.0, 0.0)),
     "laplace": (lambda: given("swap", 0.5), (0.5, 1.0, 0.0)),
-    "nested_quantiles": (lambda: given(calls.asked(), 0.5, public_n=4), (0.5, 0.78125, 0.0)),
     "never_fail": (lambda: given(calls.PURE, failure=0.1, **ONCE), (0.5, inf, 1e-3)),
     "noisy_binary_search": (
         lambda: given("add_remove", num_candidates=9, epsilon=0.5),
@@ -43,10 +40,7 @@ COSTS = {
     "noisy_tree": (lambda: given(calls.X, **CHOICE), (0.5, 1.0, 0.0)),
     "permute_and_flip": (lambda: given("swap", 0.5), (0.5, 1.0, 0.0)),
     "piecewise_laplace": (lambda: given("swap", 0.5), (0.5, 0.5, 0.0)),
-    "private_cdf": (lambda: given(calls.asked(), 0.5), (0.5, 0.5, 0.0)),
-    "private_quantiles": (lambda: given(calls.asked(), 0.5), (0.5, 0.5, 0.0)),
     "propose_test_release": (lambda: given("swap", 0.5, delta=1e-3), (0.5, inf, 1e-3)),
-    "recursive_quantiles": (lambda: given(calls.asked(), 0.5), (0.5, 0.75, 0.0)),
     "shifted_inverse": (lambda: given("add_remove", 0.5), (0.5, 0.5, 0.0)),
     "smooth_cauchy": (lambda: given("swap", 0.5), (0.5, 1.0, 0.0)),
     "smooth_laplace": (lambda: given("swap", 0.5, delta=1e-3), (0.5, inf, 1e-3)),
@@ -54,7 +48,6 @@ COSTS = {
     "spherical_gaussian": (lambda: given("swap", 2.0, sensitivity=1.0), (inf, inf, 0.0)),
     "stand_out": (lambda: given("swap", 0.5, delta=1e-3), (0.5, inf, 1e-3)),
     "subsampled_laplace": (lambda: given("add_remove", 0.5), (0.5, 1.0, 0.0)),
-    "unbounded_quantile": (lambda: given("swap", 0.5), (0.5, 1.0, 0.0)),
 }
 # Of Gaussian noise: rho
 ZCDP = {"gaussian": 0.125, "spherical_gaussian": 0.125, "smooth_laplace_log_normal": 0.5}

@@ -15,7 +15,7 @@ from tests.contracts.test_refusals import error_of
 
 # What works on the host by its nature: exact draws, files, draws in hand, functions of functions
 ON_HOST = {"audit_in_one_run", "audit_scores", "epsilon_lower_bound", "lower_bound", "p_value"}
-ON_HOST |= {"roc_lower_bound", "trade_off_bound", "worst_neighbor", "poisson", "records_near"}
+ON_HOST |= {"roc_lower_bound", "trade_off_bound", "worst_neighbor", "poisson"}
 ON_HOST |= {"log_ratio", "to_numpyro", "negative_binomial"}
 # Public numbers that decide a shape or a program, and are static
 STATIC = {"q", "p", "resolution", "gamma", "failure", "base"}
@@ -25,15 +25,12 @@ CONCRETE = {
     "attempts_for",
     "bounded_range_delta",
     "bounded_range_epsilon",
-    "confidence_interval",
     "delta_of_gdp",
     "epsilon_of_gdp",
     "epsilon_per_query",
     "exponential_excess",
     "exponential_shortfall",
     "gdp_of",
-    "interval_coverage",
-    "interval_levels",
     "least_noise",
     "local_sensitivity_error",
     "loss_bound",

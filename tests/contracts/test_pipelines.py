@@ -39,7 +39,6 @@ OF_FEW_VALUES = {"above threshold", "best of", "bounded loss", "clamped smooth c
 OF_FEW_VALUES |= {"clamped smooth laplace-log-normal", "duff of a mode", "exponential"}
 OF_FEW_VALUES |= {"gaussian noisy tree", "never fail", "noisy tree", "permute and flip"}
 OF_FEW_VALUES |= {"plm on a resolution", "selection under a metric", "stand out"}
-OF_FEW_VALUES |= {"unbounded quantile"}
 X = np.asarray(jax.random.normal(jax.random.key(0), (8, 21)))
 TIED = np.where(np.arange(21) < 15, np.float32(0.25), X)
 HOSTILE = {

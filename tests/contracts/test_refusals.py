@@ -8,7 +8,8 @@ import re
 import numpy as np
 import pytest
 
-from tests.contracts.calls import CALLS, given
+from tests.contracts.calls import AGES, CALLS, PUBLISHED, STATISTICS, given
+from tests.contracts.objects import statistic
 from tests.contracts.public import function, functions
 
 nan, inf = float("nan"), float("inf")
@@ -28,7 +29,7 @@ BAD = {
     **dict.fromkeys(
         ("count", "size", "attempts", "rounds", "draws", "num_queries", "refine"), WHOLE
     ),
-    **dict.fromkeys(("neighbors", "definition", "method", "strategy"), OPTION),
+    **dict.fromkeys(("neighbors", "definition", "mechanism", "strategy"), OPTION),
     **dict.fromkeys(("profile", "smooth", "local", "down", "asked", "distribution"), OBJECT),
     **dict.fromkeys(("guarantee", "spent", "metric", "key"), OBJECT),
     **dict.fromkeys(("lower", "upper"), (nan, "one")),
@@ -60,6 +61,8 @@ OTHERS = {
     # A seed; Laplace noise needs no gamma
     ("simulate", "key"),
     ("optimal_beta", "gamma"),
+    # A mechanism itself, not its name
+    ("epsilon_for_error", "mechanism"),
     # A function of noise to what is spent
     ("least_noise", "spent"),
     # What has the methods of a profile, of a composition, of a metric
@@ -69,11 +72,8 @@ OTHERS = {
     *((name, "spent") for name in ("dp_accounting_relation", "to_dp_event", "trade_off_bound")),
     *((name, "metric") for name in ("fold_rows", "metric_exponential")),
     # They leave with their room
-    ("nested_quantiles.guarantee", "epsilon"),
-    ("recursive_quantiles.guarantee", "epsilon"),
     # Steps of other functions
     ("fold_rows", "count"),
-    *(("records_near", name) for name in ("resolution", "epsilon")),
 }
 
 
@@ -103,6 +103,18 @@ def accepted(call, valid, *names):
 @pytest.mark.parametrize(("package", "name"), functions())
 def test_a_wrong_argument_is_named(package, name):
     assert accepted(function(package, name), CALLS[package][name](), package, name) == []
+
+
+@pytest.mark.parametrize("name", STATISTICS)
+def test_a_wrong_argument_of_a_statistic_is_named(name):
+    assert accepted(function("release", name), STATISTICS[name], "release", name) == []
+
+
+def test_a_wrong_argument_of_a_release_is_named():
+    median = statistic("Median")
+    for method in (median.release, median.distribution):
+        assert accepted(method, given(AGES, **PUBLISHED), "release") == []
+    assert accepted(median.cost, given(1.0, 2, "swap")) == []
 
 
 def test_controls_what_is_taken_or_refused_in_other_words_is_found():

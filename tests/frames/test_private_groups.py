@@ -48,13 +48,13 @@ def test_the_delta_is_exact_and_the_threshold_the_least(epsilon, delta):
 @pytest.mark.parametrize(("epsilon", "max_groups"), [(1.0, 10**5), (1e-4, 100), (2.0**-30, 2)])
 def test_a_threshold_takes_few_evaluations_of_delta(epsilon, max_groups, monkeypatch):
     """Two exponentials for each step of a bisection; it is the least one all the same."""
-    evaluated, exact = [], private_groups.exponential
+    evaluated, exact = [], private_groups.decay
 
     def counting(*given):
         evaluated.append(given)
         return exact(*given)
 
-    monkeypatch.setattr(private_groups, "exponential", counting)
+    monkeypatch.setattr(private_groups, "decay", counting)
     groups = PrivateGroups(epsilon, 1e-6, max_groups)
     few = 2 * (groups.threshold.bit_length() + 3)
     assert len(evaluated) <= few
@@ -90,8 +90,6 @@ def test_groups_are_kept_as_often_as_they_should_be():
 def test_groups_that_are_not_kept_leave_no_trace():
     pandas = pytest.importorskip("pandas")
     pytest.importorskip("narwhals")
-    pytest.importorskip("polars")
-    pytest.importorskip("pyarrow")
     regions = ["big"] * 60 + ["rare secret"] + [None] * 60
     people = pandas.DataFrame({"region": pandas.Categorical(regions), "age": [34.0] * 121})
     groups = PrivateGroups(2.0, 1e-12)

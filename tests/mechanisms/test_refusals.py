@@ -24,7 +24,6 @@ SCORES = dpjax.mode(X, candidates=[0, 1], neighbors="add_remove")
 median, best_of = partial(dpjax.median, X), mechanisms.best_of.guarantee
 pure = Guarantee(1.0, 1.0, "swap")
 retry = partial(mechanisms.never_fail, jax.random.key(0), partial(jax.random.normal, shape=(2,)))
-unbounded = partial(dpjax.unbounded_quantile, X, lower=0.0, neighbors="swap")
 
 
 def bounded(target):
@@ -124,8 +123,6 @@ REFUSED = {
         lambda: mechanisms.optimal_beta(1.0, noise="cauchy", delta=0.1),
         "delta",
     ),
-    "ranks beyond exact integers": (lambda: unbounded("0.123456789123", 1.0), "denominator"),
-    "a grid beyond floats": (lambda: unbounded("0.9", 1.0, base=2.0, steps=10_000), "finite"),
 }
 
 

@@ -1,5 +1,5 @@
-"""Exact releases with metric privacy: what is handed to the samplers, audited over all histograms
-at every distance.
+"""Exact releases with metric privacy: the rates of the noise, audited over all histograms at every
+distance.
 """
 
 import itertools
@@ -9,41 +9,30 @@ import numpy as np
 import pytest
 
 from dpjax import metric_privacy, release
-from dpjax.release import metric as room
-from tests.support.exact_draws import captured
-from tests.support.statistics import assert_counts_follow
+from dpjax.accounting import PrivacyFilter
+from dpjax.release.noise import DiscreteLaplace
+from tests.support.statistics import assert_counts_follow, assert_counts_rejected
 
-BUDGETS = np.array([[0, 1, 2.5], [1, 0, 1.75], [2.5, 1.75, 0]])
-METRIC = metric_privacy.from_budgets(BUDGETS)
-PRIVATE = METRIC.with_absence([0.75, 1.25, 2.0])
+METRIC = metric_privacy.from_budgets([[0, 1, 2.5], [1, 0, 1.75], [2.5, 1.75, 0]])
+PRIVATE = METRIC.with_absence([0.5, 0.75, 1.0])
 QUERIES = [[0.0, 1.0, 0.25], [1.0, 0.5, 0.5]]
-WEIGHTS = [[3, 0, 1], [0, 2, 1], [1, 1, 0]]
+HISTOGRAMS = np.array([x for x in itertools.product(range(4), repeat=3) if sum(x) <= 3])
 
 
-def histograms(most, size=3):
-    return np.array([x for x in itertools.product(range(most + 1), repeat=size) if sum(x) <= most])
-
-
-def pairs(metric, most=3):
+def pairs(metric):
     """All ordered pairs of histograms with their distance: the cheapest matching of the records,
     null records among them.
     """
-    private = metric.neighbors == "add_remove"
     closed = np.asarray(metric.closure().budgets, np.float64)
-    records = [tuple(np.repeat(range(3), x)) for x in histograms(most)]
+    records = [tuple(np.repeat(range(3), x)) for x in HISTOGRAMS]
     for (a, one), (b, other) in itertools.permutations(enumerate(records), 2):
-        if private:
+        if metric.neighbors == "add_remove":
             size = len(one) + len(other)
             one, other = (found + (3,) * (size - len(found)) for found in (one, other))
         if len(one) == len(other):
-            yield (
-                a,
-                b,
-                min(
-                    sum(Fraction(closed[i, j]) for i, j in zip(one, p, strict=True))
-                    for p in set(itertools.permutations(other))
-                ),
-            )
+            matchings = set(itertools.permutations(other))
+            costs = (zip(one, matching, strict=True) for matching in matchings)
+            yield a, b, min(sum(Fraction(closed[i, j]) for i, j in cost) for cost in costs)
 
 
 @pytest.fixture
@@ -51,127 +40,103 @@ def rates(monkeypatch):
     """Those of the noise that is added, of which there is none."""
     seen = []
 
-    def silent(rates, rows, draws):
-        seen.extend(rates)
-        return np.zeros((draws, rows, len(rates)), int)
+    def silent(distribution, draws):
+        seen.append(distribution.rate)
+        return np.broadcast_to(distribution.number, (draws, *distribution.number.shape))
 
-    monkeypatch.setattr(room, "draw_discrete_laplace", silent)
+    monkeypatch.setattr(DiscreteLaplace, "positions", silent)
     return seen
 
 
 def answers_of(metric, **options):
-    """What noise is added to."""
-    found = release.metric_laplace(histograms(3), QUERIES, metric, resolution=0.25, **options)
-    return found.multiples[0]
+    """What noise is added to, in multiples of the resolution."""
+    found = release.metric_laplace(HISTOGRAMS, QUERIES, metric, resolution=0.25, **options)
+    return (found.values[0] * 4).astype(int)
 
 
 def worst_excess(rates, answers, metric):
     """The largest log P(y | x) - log P(y | x') - d(x, x') over all pairs and outputs, a Fraction.
 
-    P(y | x) is a product of tanh(lam/2) e^(-lam |y - a|): a ratio is largest at an answer, and all
-    of them are tried.
+    P(y | x) is a product of tanh(lam/2) e^(-lam |y - a|), and a ratio is largest at y = a.
     """
-    outputs = [sorted({int(v) for v in answers[:, k]}) for k in range(len(rates))]
-
-    def loss(k, a, b):
-        return max(
-            rates[k] * (abs(y - int(answers[b, k])) - abs(y - int(answers[a, k])))
-            for y in outputs[k]
+    return max(
+        sum(
+            rate * abs(int(move)) for rate, move in zip(rates, answers[a] - answers[b], strict=True)
         )
-
-    return max(sum(loss(k, a, b) for k in range(len(rates))) - d for a, b, d in pairs(metric))
+        - distance
+        for a, b, distance in pairs(metric)
+    )
 
 
 @pytest.mark.parametrize("metric", [METRIC, PRIVATE], ids=["swap", "add_remove"])
-def test_noisy_answers_keep_to_the_metric_exactly(metric, rates):
-    answers = answers_of(metric, strategy="common")
+@pytest.mark.parametrize("strategy", ["common", "optimal"])
+def test_noisy_answers_keep_to_the_metric_exactly(metric, strategy, rates):
+    answers = answers_of(metric, strategy=strategy)
+    np.testing.assert_array_equal(answers, np.rint(HISTOGRAMS @ np.array(QUERIES).T * 4))
     assert worst_excess(rates, answers, metric) == 0  # used up, and not one part in 2^60 more
     assert worst_excess([rate * Fraction(2**60 + 1, 2**60) for rate in rates], answers, metric) > 0
-    np.testing.assert_array_equal(answers, np.rint(histograms(3) @ np.array(QUERIES).T * 4))
 
 
 def test_given_scales_are_used_and_those_that_overspend_refused(rates):
     answers_of(METRIC, scales=[4.0, 2.0])
     assert rates == [Fraction(1, 16), Fraction(1, 8)]
-    for scales in ([0.1, 0.1], [4.0, 0.0]):
+    rates.clear()
+    answers = answers_of(METRIC, scales=[1.5 * (1 - 2.0**-22)] * 2)
+    assert worst_excess(rates, answers, METRIC) == 0  # what rounding adds is taken away
+    for scales in ([0.1, 0.1], [4.0, 0.0], [4.0, np.inf], [4.0], [-1.0, 4.0]):
         with pytest.raises(ValueError, match="scale"):
             answers_of(METRIC, scales=scales)
 
 
-CHOICES = {
-    "linear": lambda metric, total: (
-        lambda x: release.metric_choice(x, metric, weights=WEIGHTS, resolution=1, public_n=total)
-    ),
-    "small_db": lambda metric, total: (
-        lambda x: release.small_db(x, QUERIES, metric, size=2, resolution=0.25, public_n=total)
-    ),
-}
-
-
-@pytest.mark.parametrize("name", CHOICES)
-@pytest.mark.parametrize("total", [None, 2, pytest.param(5, marks=pytest.mark.slow)])
-def test_choices_keep_to_the_metric(name, total, monkeypatch):
-    """With the null record also for totals that a histogram exceeds."""
-    metric = METRIC if total is None else PRIVATE
-    drawn, choose = captured(monkeypatch), CHOICES[name](metric, total)
-    for x in histograms(3):
-        choose(x)
-    law = np.array([found.log_pmf(np.arange(found.size)).ravel() for found in drawn])
-    excess = [np.max(law[a] - law[b]) - float(d) for a, b, d in pairs(metric)]
-    assert max(excess) <= 1e-12
-    assert max(excess) > -1.3  # of no use if it were far from the budgets
-    half = [np.max(law[a] - law[b]) - float(d) / 4 for a, b, d in pairs(metric)]
-    assert max(half) > 0  # the audit sees a quarter of the budget overspent
-
-
-def test_the_rate_of_a_choice_is_tight():
-    """Where a candidate has almost all the mass and another gains most: the loss comes to the
-    budget.
-    """
-    metric = metric_privacy.from_budgets([[0.0, 0.5], [0.5, 0.0]])
-    whole = np.array([[1, 0], [0, 1]], object)
-    rate = room.least_ratio(
-        lambda i, j: int(np.ptp(whole[:, j] - whole[:, i])), np.asarray(metric.budgets, np.float64)
-    )
-    assert rate == Fraction(1, 4)
-    scores = np.array([[100, 0], [99, 1]]) * float(rate)
-    logs = scores - np.logaddexp.reduce(scores, axis=-1, keepdims=True)
-    assert 0.5 - 1e-9 < np.max(np.abs(logs[0] - logs[1])) <= 0.5
-
-
-def test_draws_of_a_choice_are_those_that_are_simulated():
-    x = [2, 1, 3]
-    found = release.metric_choice(x, METRIC, weights=WEIGHTS, resolution=1, draws=2000)
-    simulated = metric_privacy.linear_selection(
-        x, METRIC, weights=np.array(WEIGHTS, float)
-    ).probabilities()
-    assert_counts_follow(np.bincount(found.multiples, minlength=3), np.asarray(simulated))
-    assert found.to_dict()["guarantee"]["promise"].startswith("d-privacy on 3 elements")
-    assert found.guarantee.between(0, 2) == pytest.approx(2000 * 2.5)
+def test_draws_follow_the_noise_and_only_what_is_protected_is_noisy():
+    pair = metric_privacy.from_budgets([[0.0, 1.0], [1.0, 0.0]])
+    options = {"resolution": 1, "draws": 20_000, "scales": [4.0, 0.0]}
+    found = release.metric_laplace([40, 3], [[1, 0], [1, 1]], pair, **options)
+    assert found.values.shape == (20_000, 2)
+    assert (found.values[:, 1] == 43).all()
+    noise = np.arange(-60, 61)
+    counts = np.bincount(found.values[:, 0].astype(int) - 40 + 60, minlength=121)
+    for scale, follow in ((4.0, assert_counts_follow), (3.7, assert_counts_rejected)):
+        follow(counts, np.tanh(0.5 / scale) * np.exp(-np.abs(noise) / scale))
+    assert found.guarantee.between(0, 1) == pytest.approx(20_000)
+    assert found.to_dict()["guarantee"]["promise"].startswith("d-privacy on 2 elements")
 
 
 def test_counts_of_any_size_are_exact(rates):
     big = [2**53 + 1, -7, 2**60]
-    found = release.metric_laplace(
-        big, [[1, 0, 0], [1, 1, 1]], METRIC, resolution=1, strategy="common"
-    )
-    assert found.multiples[0].tolist() == [2**53 + 1, 2**53 + 1 + 2**60]
+    options = {"resolution": 1, "strategy": "common"}
+    for x in (big, np.array(big)):
+        found = release.metric_laplace(x, [[1, 0, 0], [1, 1, 1]], METRIC, **options)
+        assert found.values[0].tolist() == [2.0**53, float(2**53 + 1 + 2**60)]
+    far = [[10**9, 10**9 + 1, 10**9]]  # of which only the differences matter
+    release.metric_laplace(big, far, METRIC, **options)
+    assert rates[-1] == 1
+    huge = release.metric_laplace([10**400, 0, 0], [[1, 0, 0]], METRIC, **options)
+    assert huge.values.item() == 2.0**62
 
 
 SAME = metric_privacy.from_budgets([[0, 0, 1], [0, 0, 1], [1, 1, 0]])
-CHOICE = {"weights": WEIGHTS, "resolution": 1}
 
 
 @pytest.mark.parametrize(
-    ("choose", "word"),
+    ("change", "error", "word"),
     [
-        (lambda: release.metric_laplace([1, 2], QUERIES, METRIC, resolution=1), "elements"),
-        (lambda: release.metric_choice([1, 2, 3], PRIVATE, **CHOICE), "public"),
-        (lambda: release.metric_choice([10**16, 0, 0], METRIC, **CHOICE), "coarser"),
-        (lambda: release.metric_choice([1, 2, 3], SAME, **CHOICE), "budget"),
-        (lambda: release.metric_laplace([1, 2, 3], QUERIES, SAME, resolution=0.25), "budget"),
+        ({"x": [1, 2]}, ValueError, "elements"),
+        ({"x": np.ones(3)}, TypeError, "integers"),
+        ({"queries": [[1, 2]]}, ValueError, "shape"),
+        ({"metric": SAME}, ValueError, "budget"),
+        ({"resolution": 10**400}, ValueError, "resolution"),
+        ({"resolution": 5e-324}, ValueError, "resolution"),
+        ({"resolution": 1e-15}, ValueError, "times the resolution"),
+        ({"draws": 10**400}, ValueError, "draws"),
+        ({"draws": np.array([1, 2])}, ValueError, "draws"),
     ],
 )
-def test_what_a_metric_does_not_protect_is_refused(choose, word):
-    with pytest.raises(ValueError, match=word):
-        choose()
+def test_what_is_refused_is_refused_before_a_charge(change, error, word):
+    budget = PrivacyFilter(epsilon=9.0, delta=0.0, neighbors="swap")
+    known = {"x": [1, 2, 3], "queries": QUERIES, "metric": METRIC, "resolution": 0.25}
+    with pytest.raises(error, match=word):
+        release.metric_laplace(**known | change, budget=budget)
+    assert budget.remaining == 9.0
+    release.metric_laplace(**known, budget=budget)
+    assert budget.remaining == 6.5

@@ -6,12 +6,12 @@ from math import ceil
 
 import numpy as np
 import pytest
+from dpjax.release.quantiles import Quantiles
 
 from dpjax import checks
 from dpjax.release import joint, quantiles
 from dpjax.release.counts import Counts
 from dpjax.release.grid import Floats
-from dpjax.release.quantiles import Quantiles
 
 AGES = {"lower": 0, "upper": 120, "resolution": 1}
 QUARTILES = (0.25, 0.5, 0.75)

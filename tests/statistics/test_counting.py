@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import dpjax
-from dpjax import count, histogram, release
+from dpjax import count, histogram
 from tests.support import statistics
 
 X = np.array(
@@ -96,8 +96,6 @@ MEDIAN = partial(dpjax.median, **COUNTED, lower=0, upper=9, neighbors="swap")
         # Under swap the number of records is public
         ("swap", partial(count, **COUNTED, neighbors="swap")),
         ("swap", partial(histogram, **EDGED, neighbors="swap")),
-        ("swap", lambda: release.count([1.0], epsilon=1, neighbors="swap")),
-        ("swap", lambda: release.histogram([1.0], epsilon=1, edges=[0, 1, 3], neighbors="swap")),
         ("steps", lambda: dpjax.laplace(MEDIAN(), 1.0)),
         ("steps", lambda: dpjax.laplace(OF_COUNTS(), 1.0, sensitivity=2.0)),
         ("clamp", lambda: dpjax.laplace(OF_COUNTS(), 1.0, lower=0, upper=9)),
@@ -111,4 +109,3 @@ def test_what_cannot_be_counted(word, call):
 def test_a_relation_may_be_given_and_is_add_remove():
     """The keywords that all other statistics take may be given to these, too."""
     assert OF_COUNTS(neighbors="add_remove").value == OF_COUNTS().value == 3
-    assert release.count(**COUNTED, epsilon=32, neighbors="add_remove").values == 3

@@ -1,4 +1,4 @@
-"""Several quantiles of the same records, for mechanisms that release them together."""
+"""Several quantiles of the same records, for a mechanism that draws them together."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from dpjax import checks
 from dpjax.checks import Neighbors, Resolution
 from dpjax.numerics.multiples import from_multiples, most_multiples, to_multiples
 from dpjax.sensitivity.sorted_records import SortedRecords
-from dpjax.several_quantiles.levels import level_parts, levels_of
 from dpjax.statistics.padded_records import present_records
 from dpjax.statistics.sorting import sort_rows
 
@@ -43,8 +42,8 @@ def quantiles(
 
     Raises:
         TypeError: a level is a JAX array, or ``qs`` is a single level.
-        ValueError: the levels are outside (0, 1), not ascending, or have a common denominator too
-            large for exact ranks.
+        ValueError: the levels are outside (0, 1), not ascending, or one has a denominator too large
+            for exact ranks.
 
     Privacy:
         No guarantee by itself. Public: see :mod:`dpjax.statistics`.
@@ -60,14 +59,13 @@ def quantiles(
     [35.0, 41.0, 62.0]
     """
     checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
-    levels = levels_of(qs)
+    levels = checks.levels(qs)
     records, present = present_records(x, num_records=num_records, mask=mask)
-    # Joint quantiles count in fractions of ranks, up to 4 n.
-    if level_parts(levels)[1] * (records.shape[-1] + 4) >= 2**27:
+    largest = max(level.denominator for level in levels)
+    if largest * (records.shape[-1] + 1) >= 2**31:
         raise ValueError(
-            f"qs must have a smaller common denominator for exact ranks of {records.shape[-1]} "
-            f"records, got {level_parts(levels)[1]}: use short decimals or Fractions such as "
-            "Fraction(1, 3)."
+            f"qs must have smaller denominators for exact ranks of {records.shape[-1]} records, "
+            f"got {largest}: use short decimals or Fractions such as Fraction(1, 3)."
         )
     low, high = checks.bounds(lower, upper, records.dtype)
     step = (

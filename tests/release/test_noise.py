@@ -1,0 +1,204 @@
+"""Discrete Laplace noise, and the sums, means, counts and histograms that it is added to."""
+
+import itertools
+from decimal import Decimal, localcontext
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from dpjax import release
+from dpjax.accounting import PrivacyFilter
+from dpjax.release import Counts
+from dpjax.release.exact import decay
+from dpjax.release.noise import DiscreteLaplace, geometric
+from tests.support.statistics import assert_counts_follow, assert_counts_rejected
+
+FURTHER = 2**64 - 12345  # all words after the first
+
+
+def adversarial(rate):
+    """Words at both ends, and on both sides of the first boundaries of e^(-rate g)."""
+    ends = [0, 1, 2**20 + 1, 2**44, 2**44 + 1, 2**64 - 1]
+    near = [decay(rate * g, 64) + off for g in (1, 2, 3, 7, 25) for off in (-2, -1, 0, 1)]
+    random = np.random.default_rng(0).integers(0, 2**64, 30, np.uint64).tolist()
+    return [word for word in ends + near + random if 0 <= word < 2**64]
+
+
+def drawn(rate, first, second=FURTHER, further=FURTHER, **options):
+    left = [np.full(1, second, np.uint64), np.array(first, np.uint64)]
+
+    def words(shape):
+        return left.pop() if left else np.full(shape, further, np.uint64)
+
+    return geometric(rate, (len(first),), words, **options).tolist()
+
+
+def by_definition(rate, first, second=FURTHER, further=FURTHER):
+    """The floor of -log(U) / rate, in decimals."""
+    with localcontext(prec=100):
+        words = enumerate([first, second] + [further] * 3, 1)
+        uniform = sum(Decimal(word) / 2 ** (64 * k) for k, word in words)
+        return int(-uniform.ln() * rate.denominator / rate.numerator)
+
+
+@pytest.mark.parametrize("rate", ["1/1099511627776", "1/1000000007", "1/50", "7/3", "1048576"])
+def test_floats_decide_as_integers_do(rate):
+    rate = Fraction(rate)
+    words = adversarial(rate)
+    expected = [by_definition(rate, word) for word in words]
+    assert drawn(rate, words) == drawn(rate, words, margin=np.inf) == expected
+    # A rate off by one part in 10^8 is seen, but where all noise is 0
+    assert (drawn(rate * (1 + Fraction(1, 10**8)), words) != expected) == any(expected[4:])
+    for off, further in itertools.product(range(-3, 3), (1, FURTHER)):
+        first, *rest = *divmod(max(decay(5 * rate, 128) + off, 0), 2**64), further
+        assert drawn(rate, [first], *rest) == [by_definition(rate, first, *rest)]
+
+
+SEVERAL = DiscreteLaplace(
+    np.array([[3, -2, 0], [40, 5, -7]]), Fraction(1, 3), Fraction(5, 10), np.array([[1], [7]])
+)
+
+
+def test_closed_forms_are_sums():
+    noise = np.arange(-150, 151)
+    p = np.exp(-np.abs(noise) / 3)
+    p /= p.sum()
+    below = np.cumsum(p)
+    positions = np.add.outer(noise, SEVERAL.number)
+    values = SEVERAL.values_of(positions)
+    one, wide = values[1] - values[0], (..., None, None)
+    np.testing.assert_allclose(values[150], SEVERAL.value)
+    np.testing.assert_allclose(SEVERAL.pmf(values), p[wide] + 0 * values, rtol=1e-12)
+    np.testing.assert_allclose(SEVERAL.cdf(values), below[wide] + 0 * values, atol=1e-13)
+    np.testing.assert_allclose(SEVERAL.cdf(values + 0.6 * one), SEVERAL.cdf(values))
+    assert not SEVERAL.pmf(values + 0.6 * one).any()
+    for level in (1e-9, 0.025, 0.4, 0.5, 0.6, 0.99):
+        smallest = values[np.searchsorted(below, level)]
+        np.testing.assert_array_equal(SEVERAL.quantile(level), smallest)
+    for off in (0.0, 0.3, -2.6, 11.0):
+        center = SEVERAL.value + off
+        expected = np.sum(np.abs(values - center) * p[wide], axis=0)
+        np.testing.assert_allclose(SEVERAL.mean_abs_error(center), expected, rtol=1e-12)
+    ends = SEVERAL.quantile(np.array([0, 1, -0.1, 1.1, np.nan])[wide])[:, 0, 0]
+    np.testing.assert_array_equal(ends, [-np.inf, np.inf, np.nan, np.nan, np.nan])
+    assert SEVERAL.cdf(np.array([-np.inf, np.inf])[wide])[:, 0, 0].tolist() == [0, 1]
+    assert not SEVERAL.pmf(np.array([-np.inf, np.inf, np.nan])[wide]).any()
+
+
+def test_draws_follow_the_probabilities():
+    drawn = SEVERAL.sample(1, (9000,))
+    assert drawn.shape == (9000, 2, 3)
+    assert SEVERAL.reshaped((2, 1)).sample(1, (5, 2)).shape == (5, 2, 2, 1, 3)
+    noise = np.rint((drawn - SEVERAL.value) / SEVERAL.values_of(np.ones((2, 3)))).astype(int)
+    numbers = np.arange(-60, 61)
+    counts = np.bincount(noise.ravel() + 60, minlength=121)
+    for rate, follow in ((1 / 3, assert_counts_follow), (0.35, assert_counts_rejected)):
+        follow(counts, np.tanh(rate / 2) * np.exp(-rate * np.abs(numbers)))
+
+
+def test_plots_have_each_row_on_its_own_grid():
+    pytest.importorskip("matplotlib").use("agg")
+    axes = SEVERAL.plot()
+    assert len(axes.lines) == 6
+    for row, line in enumerate(axes.lines):
+        values, shares = line.get_data()
+        assert shares.sum() > 0.99
+        assert values[np.argmax(shares)] == pytest.approx(SEVERAL.value.flat[row])
+    (line,) = DiscreteLaplace(np.array([7]), Fraction(1, 10**6)).plot().lines
+    assert 300 < len(line.get_xdata()) < 500
+
+
+BELOW, ABOVE = release.Sum(-1, 2, 1), release.Sum(2, "2.2", "0.1")
+AUDITED = {
+    "swap": [BELOW, ABOVE, release.Mean(-1, 2, 1)],
+    "add_remove": [BELOW, ABOVE, release.Count(), release.Histogram(edges=[-1, 0, 2])],
+}
+SUPPORT = [-1.0, 0.0, 2.0, 2.1, 2.2, np.nan]
+
+
+def pairs(neighbors):
+    """All neighbors of at most two records."""
+    for n in (1, 2):
+        for one in itertools.combinations_with_replacement(SUPPORT, n):
+            swapped = [(*one[1:], value) for value in SUPPORT]
+            for other in [one[1:]] if neighbors == "add_remove" else swapped:
+                yield list(one), list(other)
+
+
+def largest_loss(statistic, neighbors, noise_of):
+    """The largest log-ratio over neighbors, with the noise for a relation."""
+
+    def found(x):
+        return statistic.distribution(x, epsilon=0.75, neighbors=noise_of)
+
+    losses = []
+    for one, other in pairs(neighbors):
+        values = np.stack([found(one).value, found(other).value])  # where ratios are largest
+        shares = [found(x).pmf(values) for x in (one, other)]
+        losses.append(np.abs(np.log(shares[0] / shares[1])).max(axis=0).sum())
+    return max(losses)
+
+
+@pytest.mark.parametrize("neighbors", AUDITED)
+def test_the_loss_of_neighbors_is_epsilon(neighbors):
+    for statistic in AUDITED[neighbors]:
+        assert largest_loss(statistic, neighbors, neighbors) == pytest.approx(0.75, rel=1e-12)
+
+
+def test_the_noise_of_the_other_relation_is_too_small():
+    assert largest_loss(BELOW, "swap", "add_remove") == pytest.approx(0.75 * 3 / 2)
+    assert largest_loss(ABOVE, "add_remove", "swap") == pytest.approx(0.75 * 22 / 2)
+
+
+def test_sums_by_group_have_the_error_of_their_largest_record():
+    sales = release.Sum(0, 5, "0.01")
+    group = np.repeat([0, 1], 1000)
+    counts = Counts.of_groups(group, np.full(2000, 125), 3)
+    found = sales.distribution(counts, epsilon=1.0, neighbors="add_remove")
+    assert found.value.tolist() == [1250, 1250, 0]
+    np.testing.assert_allclose(found.mean_abs_error(found.value), 5.0, rtol=1e-5)
+
+
+def test_values_are_the_nearest_floats_and_no_count_is_too_large():
+    wide = {"epsilon": 1.0, "neighbors": "add_remove"}
+    for resolution in ("0.01", "3", "1/7"):
+        upper = 300 * Fraction(resolution)
+        records = [float(k * Fraction(resolution)) for k in (1, 17, 299)]
+        statistic = release.Sum(0, upper, Fraction(resolution))
+        exact = 317 * Fraction(resolution)
+        assert statistic.distribution(records, **wide).value == float(exact)
+    mean = release.Mean(0, 1, "0.1").distribution([0.1, 0.1, 0.4], epsilon=1.0, neighbors="swap")
+    assert mean.value == 0.2
+    with np.errstate(all="raise"):
+        many = [10**12, 10**12, 10**30, -5]
+        for lower, x in ((-(10**9), [-1e9, 5, 5, 5]), (10**12 - 9, [10**12, 2, None, np.inf])):
+            statistic = release.Sum(lower, 10**12 if lower > 0 else 7, 1)
+            options = wide | {"counts": np.minimum(many, 2**62).astype(np.int64)}
+            assert np.isfinite(statistic.release(x, **options).values).all()
+    found = statistic.distribution([10**12], **wide, counts=[10**12])
+    assert found.number.tolist() == 2**62  # and not what is left of 10^24 in 64 bits
+
+
+def test_noise_out_of_range_is_refused_before_a_charge():
+    budget = PrivacyFilter(epsilon=1.0, delta=0.0, neighbors="swap")
+    fine = release.Sum(0, 2**30, 1)
+    with pytest.raises(ValueError, match="times the resolution"):
+        fine.release([1], epsilon=2.0**-11, neighbors="swap", budget=budget)
+    assert budget.remaining == 1.0
+    assert fine.release([1], epsilon=2.0**-10, neighbors="swap", budget=budget).draws == 1
+
+
+def test_what_is_counted():
+    """Each bin has its lower edge and the last one its upper, too; NaN is absent."""
+    x = [[0.0, 1.0, 1.5, 2.0, 3.0, 3.0, np.nan, 9.0], [2, 2, 2, -1, 3, 0.5, 0.5, np.inf]]
+    quiet = {"epsilon": 64.0, "neighbors": "add_remove"}  # noise of probability e^-64
+    assert release.Count().release(x, **quiet).values.tolist() == [[7, 8]]
+    found = release.Histogram(edges=[0, 1, 2, 3]).release(x, **quiet)
+    assert found.values.tolist() == [[[1, 2, 3], [2, 0, 4]]]
+    assert str(found.guarantee) == "64-DP and 128-bounded-range under add_remove neighbors"
+    equal = release.Histogram(candidates=[2, 3]).release(x, **quiet)
+    assert equal.values.tolist() == [[[1, 2], [3, 1]]]
+    assert release.Count().release([3, 10**400, None], **quiet).values.tolist() == [2]
+    with pytest.raises(ValueError, match="add_remove"):
+        release.Count().release(x, epsilon=1.0, neighbors="swap")

@@ -1,0 +1,303 @@
+"""Records of any kind, one at a time: none raises, warns, or changes a shape, a dtype or another
+record; and what is public raises by its type.
+"""
+
+import re
+import warnings
+from collections import Counter
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas
+import polars
+import pyarrow
+import pytest
+
+from dpjax import release
+from dpjax.release import Counts, Floats
+
+BOUNDS = {"lower": 10, "upper": 30, "resolution": 1}
+MEDIAN = release.Median(**BOUNDS)
+EVERY = {
+    "median": MEDIAN,
+    "midpoint": release.Median(**BOUNDS, definition="linear"),
+    "quantile": release.Quantile(0.9, **BOUNDS),
+    "floats": release.Median(grid=Floats(digits=2)),
+    "maximum": release.Maximum(1, **BOUNDS),
+    "total": release.NonnegativeSum(1, upper=100, resolution=1),
+    "distinct": release.DistinctCount(1, upper=9),
+    "sum": release.Sum(**BOUNDS),
+    "mean": release.Mean(**BOUNDS),
+    "mode": release.Mode((3, 14)),
+    "mode of halves": release.Mode((3, 14), resolution=0.5),
+    "count": release.Count(),
+    "histogram": release.Histogram(edges=(0, 14, 20)),
+    "candidates": release.Histogram(candidates=(3, 14)),
+}
+ABSENT = [np.nan, Decimal("sNaN"), "x", None, [1], np.ma.masked, date(2020, 1, 1), 1 + 2j]
+ABSENT += [pandas.NA, pandas.NaT, np.timedelta64(3, "D"), np.datetime64("NaT"), b"3", {}, object()]
+ABSENT += [datetime(9999, 12, 31), timedelta.max, np.array("x"), float, ..., np.ones(3), "14", ()]
+ABSENT += [np.ma.array(3, mask=True), np.complex64(14), Decimal("NaN"), np.float32("nan")]
+LOW = [-np.inf, -(10**5000), Decimal("-Infinity"), np.float32(-1e38), 10.49, False, -0.0, 5e-324]
+LOW += [np.bool_(True), Fraction(-(10**400)), np.nextafter(10.5, 0), np.int8(-3), jnp.float32(3)]
+HIGH = [np.inf, 10**5000, Decimal("1e999999"), np.uint64(2**64 - 1), 30.4, np.longdouble("inf")]
+HIGH += [Fraction(10**5000, 3), np.array(31), 29.5, jnp.bfloat16(256.0), 1e300]
+ARRAYS = [
+    np.array([2**63 - 1, -(2**63), 14]),
+    np.array([2**64 - 1, 0, 2**63], np.uint64),
+    np.array([1e300, -1e300, 0], np.longdouble) ** 2,
+    np.array([0x7FF0000000000001, 0, 1], np.uint64).view(np.float64),
+    np.array([0x7FA00000, 0, 1], np.uint32).view(np.float32),
+    np.array([5e-324, -0.0, 1e-310]),
+    np.array([True, False, True]),
+    jnp.array([1.0, jnp.nan, 20.0], jnp.bfloat16),
+    jnp.array([1.0, jnp.inf, 20.0]),
+]
+
+
+def law_of(x, neighbors):
+    law = MEDIAN.distribution(x, epsilon=1.0, neighbors=neighbors)
+    return law.pmf(np.arange(10.0, 31)).tolist()
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_no_record_raises_or_warns_or_changes_a_shape_or_a_dtype(name):
+    statistic = EVERY[name]
+    last = (2,) if isinstance(statistic, release.Histogram) else ()
+    hostile = [*ABSENT, *LOW, *HIGH]
+    inputs = [[14, record, 15] for record in hostile[:: 1 if name == "median" else 7]]
+    inputs += [hostile, np.array([14, None, "x"], object)]
+    inputs += ARRAYS if name != "distinct" else ARRAYS[:2]
+    cases = [(x, ()) for x in inputs] + [([hostile[:3], [14] * 3, hostile[-3:]], (3,))]
+    for neighbors in statistic.relations:
+        for x, batch in cases:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                found = statistic.release(x, epsilon=1.0, neighbors=neighbors, draws=2).values
+            assert found.shape == (2, *batch, *last)
+            assert found.dtype == np.float64
+            assert np.isfinite(found).all()
+
+
+def test_empty_rows_and_no_rows_have_releases():
+    for name, statistic in EVERY.items():
+        for neighbors in statistic.relations:
+            for shape in ((4, 0), (0, 3), (0, 0)):
+                if name != "mean" or shape[1]:
+                    x = np.zeros(shape, int)
+                    found = statistic.release(x, epsilon=1.0, neighbors=neighbors)
+                    assert found.values.shape[:2] == (1, shape[0])
+
+
+@pytest.mark.parametrize(("records", "read"), [(ABSENT, None), (LOW, 10), (HIGH, 30)])
+def test_hostile_records_are_read_as_they_are_said_to_be(records, read):
+    """What is no number is absent under add/remove, and the lower bound under swap."""
+    for record in records:
+        for neighbors in ("add_remove", "swap"):
+            absent = read is None and neighbors == "add_remove"
+            same = [14, 15] if absent else [14, 10 if read is None else read, 15]
+            assert law_of([14, record, 15], neighbors) == law_of(same, neighbors), record
+
+
+def test_records_of_a_list_do_not_depend_on_each_other():
+    """NumPy would make floats of all of it for one fraction, and text for one word."""
+    grid = release.Median(lower=0, upper=(2**31 - 3) * 2**30, resolution=2**30)
+    for other in (1, 2.5, float("nan"), None, "x", 2**70):
+        for value in (2**60 - 1, 2**61 - 2**32):
+            assert grid.read([value, other])[0][0] == grid.read([value])[0][0]
+    for other in (None, 2.5, "x", [1]):
+        assert release.DistinctCount(1, 9).read([2**53, 2**53 + 1, other])[0][:2].tolist() == [0, 1]
+    assert np.asarray([2**53 + 1, 2.5])[0] == 2**53  # the control
+
+
+def columns(cells):
+    """The same integers in columns of other libraries."""
+    array = pyarrow.array(cells, pyarrow.int64())
+    known = sorted({cell for cell in cells if cell is not None})
+    return [
+        pandas.Series(cells, dtype="Int64"),
+        pandas.Series(cells, dtype=pandas.ArrowDtype(pyarrow.int64())),
+        array,
+        pyarrow.chunked_array([array[:2], array[2:]]),
+        polars.Series(cells, dtype=polars.Int64),
+        array.dictionary_encode(),
+        pandas.Series(pandas.Categorical(cells, categories=known)),
+    ]
+
+
+def test_a_missing_cell_of_a_column_changes_no_other():
+    cells = [5, 2**53 + 1, 5, 30, 2**53]
+    ids = release.DistinctCount(1, 9)
+    for whole, gap in zip(columns(cells), columns([*cells, None]), strict=True):
+        codes, valid = ids.read(gap)
+        assert codes[:5].tolist() == ids.read(whole)[0].tolist() == [0, 1, 0, 2, 3]
+        assert valid.tolist() == [True] * 5 + [False]
+    for column in columns([*cells, None])[:5]:
+        assert law_of(column, "add_remove") == law_of(cells, "add_remove")
+        assert law_of(column, "swap") == law_of([*cells, 10], "swap")
+
+
+def test_a_cell_that_python_cannot_represent_changes_no_other():
+    offsets = np.array([0, 2, 3, 4], np.int32).tobytes()
+    buffers = map(pyarrow.py_buffer, (offsets, b"\xff\xfeaa"))
+    codes, valid = release.DistinctCount(1, 9).read(pyarrow.StringArray.from_buffers(3, *buffers))
+    assert valid.tolist() == [False, True, True]
+    assert codes[1] == codes[2]
+
+
+REFUSED = {
+    "different lengths": ([[1.0, 2.0], [3.0]], ValueError, "different lengths"),
+    "a frame": (pandas.DataFrame({"a": [1]}), TypeError, "DataFrame"),
+    "a masked array": (np.ma.array([1, 2], mask=[0, 1]), TypeError, "masked"),
+    "text": (np.array(["a", "b"]), TypeError, "numbers"),
+    "a column of text": (pandas.Series(["a"], dtype="string"), TypeError, "numbers"),
+    "text of Polars": (polars.Series(["a"]), TypeError, "numbers"),
+    "text of Arrow": (pyarrow.array(["a"]), TypeError, "numbers"),
+    "categories": (pandas.Series(["a"], dtype="category"), TypeError, "numbers"),
+    "dates": (np.array(["2020-01-01"], "M8[D]"), TypeError, "numbers"),
+    "a number": (3.0, ValueError, "axis"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_no_array_of_records_raises_by_its_type(name):
+    x, error, words = REFUSED[name]
+    with pytest.raises(error, match=words):
+        MEDIAN.release(x, epsilon=1.0, neighbors="swap")
+
+
+def test_releases_are_not_traced():
+    def traced(x):
+        return MEDIAN.release(x, epsilon=1.0, neighbors="swap").values
+
+    def closed(_):
+        return MEDIAN.release([1, 2], epsilon=1.0, neighbors="swap").values
+
+    for function in (traced, closed):
+        with pytest.raises(TypeError, match="jit"):
+            jax.jit(function)(jnp.ones(3))
+
+
+def test_counts_of_records_repeat_them():
+    x = np.array([[12, 20, np.nan, 20], [11, 12, 13, 14]])
+    number = np.array([3, 1, 7, 2])
+    for counts in (number, number.tolist(), jnp.array(number), number.astype(np.uint8)):
+        found = MEDIAN.distribution(x, counts=counts, epsilon=1.0, neighbors="add_remove")
+        for row, values in enumerate(np.repeat(x, number, axis=1).tolist()):
+            shares = found.pmf(np.arange(10.0, 31)[:, None])[:, row]
+            assert shares.tolist() == law_of(values, "add_remove")
+    options = {"epsilon": 1.0, "neighbors": "add_remove"}
+    assert MEDIAN.release(x[0], counts=np.ones((5, 4), int), **options).values.shape == (1, 5)
+    hostile = [[10**400, -3, None, 2.5], ["x", np.nan, [1], True]]
+    assert MEDIAN.release(x[0], counts=hostile, **options).values.shape == (1, 2)
+    for most in (2**62, 2**64 - 1):
+        law = MEDIAN.distribution([12, 20], counts=np.array([3, most], np.uint64), **options)
+        assert law.pmf(20.0) == pytest.approx(1)
+    for counts, error in (
+        (np.ones(4), TypeError),
+        (np.ones((3, 4), int), ValueError),
+        (1, ValueError),
+        (np.ma.array([1, 1, 1, 1]), TypeError),
+    ):
+        with pytest.raises(error, match="counts"):
+            MEDIAN.release(x, counts=counts, **options)
+    with pytest.raises(ValueError, match="swap"):
+        MEDIAN.release(x, counts=number, epsilon=1.0, neighbors="swap")
+
+
+def test_sums_take_no_memory_for_records_that_change_nothing():
+    for x, tau in (([0, 1], 2**40), ([0, 50], 3), ([0, 0], 2**40)):
+        statistic = release.NonnegativeSum(tau, upper=100, resolution=1)
+        counts = np.array([2**40, 2**40])
+        law = statistic.distribution(x, counts=counts, epsilon=2.0**-30, neighbors="add_remove")
+        assert len(law.first) < 500
+        assert law.value == (100 if x[1] else 0)
+    for tau, upper, epsilon in ((2**40, 10**8, 1.0), (1, 10**8, 2.0**-30)):
+        statistic = release.NonnegativeSum(tau, upper=upper, resolution=1)
+        with pytest.raises(ValueError, match="must be at most"):
+            statistic.release([1], epsilon=epsilon, neighbors="swap")
+
+
+def entries(counts):
+    return Counter(
+        {
+            key: number
+            for *key, number in zip(counts.group, counts.values, counts.counts, strict=True)
+            for key in [tuple(map(int, key))]
+        }
+    )
+
+
+def test_counts_are_those_of_a_table_in_any_order():
+    rng = np.random.default_rng(0)
+    for groups, top, rows in ((1, 1, 0), (3, 4, 30), (5, 2**40, 8), (2**31, 2**31 - 3, 6)):
+        group, value = rng.integers(-1, groups + 1, rows), rng.integers(0, top, rows)
+        used = (group >= 0) & (group < groups)
+        pairs = list(zip(group[used].tolist(), value[used].tolist(), strict=True))
+        if groups < 2**20:
+            found = Counts.of_groups(group, value, groups)
+            assert entries(found) == Counter(pairs)
+            assert found.totals.sum() == len(pairs)
+            number = rng.integers(-1, 9, rows)
+            table = Counter()
+            for key, times in zip(pairs, number[used].tolist(), strict=True):
+                table[key] += max(times, 0)
+            found = Counts.of_rows(group, value, number, groups=groups)
+            assert entries(found) == +table
+            some = found.some(1, groups)
+            assert entries(some) == {(g - 1, v): n for (g, v), n in (+table).items() if g > 0}
+    positions, present = rng.integers(0, 5, (4, 9)), rng.random((4, 9)) < 0.7
+    for some in (present, np.ones_like(present)):
+        kept = [(int(row), int(positions[row, place])) for row, place in np.argwhere(some)]
+        assert entries(Counts.of_records(positions, some)) == Counter(kept)
+
+
+def test_billions_of_records_have_releases():
+    x, counts = np.array([12, 14, 14.2, 29]), np.array([10**12, 3 * 10**12, 5, 10**12])
+    for statistic in EVERY.values():
+        if statistic.relations != ("swap",):
+            found = statistic.release(
+                x if statistic != EVERY["distinct"] else x.astype(int),
+                counts=counts,
+                epsilon=0.1,
+                neighbors="add_remove",
+            )
+            assert np.isfinite(found.values).all()
+    assert float(MEDIAN.release(x, counts=counts, epsilon=0.1, neighbors="add_remove")) == 14
+
+
+def test_grids_round_each_record_to_the_nearest_value():
+    grid = Floats(digits=1, smallest=-1, largest=1)
+    tenths = np.arange(1, 10) / 10
+    positive = [*tenths, *range(1, 10), 10]
+    assert grid.values.tolist() == [*(-value for value in reversed(positive)), 0, *positive]
+    x = np.random.default_rng(0).normal(0, 3, 200)
+    found = grid.values[grid.positions_of(x)[0]]
+    assert (np.abs(found - x) == np.abs(grid.values[:, None] - x).min(axis=0)).all()
+    narrow = release.Median(lower=-0.3, upper=0.3, resolution=0.1).records_grid
+    assert narrow.positions_of([-0.3, -0.05, 0.05, 0.15, 0.1, 9])[0].tolist() == [0, 3, 4, 5, 4, 6]
+    for digits, smallest, largest in ((0, 1, 2), (7, 1, 2), (3, 2, 2), (3, -301, 1), (6, -30, 30)):
+        with pytest.raises(ValueError, match=re.compile("digits|smallest|largest")):
+            Floats(digits, smallest, largest)
+
+
+TIMES = {
+    "Date": (date(2020, 1, 1), date(2020, 1, 31), timedelta(1)),
+    "Datetime": (datetime(2020, 1, 1), datetime(2020, 1, 2), timedelta(hours=1)),
+    "Duration": (timedelta(0), timedelta(1), timedelta(minutes=30)),
+}
+
+
+@pytest.mark.parametrize("kind", TIMES)
+def test_dates_times_and_durations_bound_a_grid(kind):
+    lower, upper, resolution = TIMES[kind]
+    grid = release.Median(lower=lower, upper=upper, resolution=resolution).records_grid
+    assert grid.size == (upper - lower) // resolution + 1
+    for other in ({"upper": 9}, {"resolution": 1}, {"lower": TIMES["Date"][0], "upper": 3}):
+        public = {"lower": lower, "upper": upper, "resolution": resolution} | other
+        with pytest.raises(TypeError, match=r"dates|timedelta"):
+            release.Median(**public)
