@@ -6,12 +6,12 @@ from math import ceil
 
 import numpy as np
 import pytest
-from dpjax.release.quantiles import Quantiles
 
 from dpjax import checks
-from dpjax.release import joint, quantiles
+from dpjax.release import joint, several_quantiles
 from dpjax.release.counts import Counts
 from dpjax.release.grid import Floats
+from dpjax.release.several_quantiles import Quantiles
 
 AGES = {"lower": 0, "upper": 120, "resolution": 1}
 QUARTILES = (0.25, 0.5, 0.75)
@@ -60,7 +60,7 @@ def test_parts_of_the_budget_add_up(monkeypatch, m):
         assert (joint.TOGETHER + 1) ** rounds > len(levels)
         return np.zeros((1, len(levels)), np.int64)
 
-    monkeypatch.setattr(quantiles, "geometric", noise)
+    monkeypatch.setattr(several_quantiles, "geometric", noise)
     monkeypatch.setattr(joint.Joint, "draw", draw)
     for neighbors, changes, public_n in (
         ("add_remove", 2, None),
@@ -139,7 +139,7 @@ def test_errors_are_those_of_draws(monkeypatch):
     x = np.random.default_rng(1).integers(20, 60, (3, 50))
     asked = Quantiles(QUARTILES, grid=Floats()).distribution(x, epsilon=4.0, neighbors="swap")
     drawn = asked.sample(7, 1000)
-    monkeypatch.setattr(quantiles, "_DRAWN", 2 * 3000)  # of two groups at a time
+    monkeypatch.setattr(several_quantiles, "_DRAWN", 2 * 3000)  # of two groups at a time
     found, low, high = asked.mean_abs_error(asked.value), *asked.interval(0.9)
     np.testing.assert_allclose(found, np.abs(drawn - asked.value).mean(axis=0), rtol=0.4)
     assert not np.allclose(found, np.abs(drawn - asked.value[::-1]).mean(axis=0), rtol=0.4)
