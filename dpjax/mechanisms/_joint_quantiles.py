@@ -77,6 +77,9 @@ def joint_quantiles(
 ) -> JointQuantiles:
     """Return the joint distribution of all requested quantiles, under one epsilon.
 
+    Rows are drawn one after the other, which is the fastest way on a CPU; ``jax.vmap`` over rows
+    draws them together.
+
     Args:
         asked: from :func:`dpjax.quantiles`, batch shape ``(...)``, with any number m of levels.
         epsilon: positive.
