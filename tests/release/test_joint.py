@@ -55,9 +55,10 @@ def costs(fine, number, cap, levels=LEVELS, tuples=TUPLES, seen=lambda rank, tar
     return np.minimum(np.abs(np.diff(away)).sum(axis=1), cap)
 
 
-def brute_force(dataset, number, cap, rate=RATE, end=VALUES << BITS, **how):
+def brute_force(dataset, number, cap, rate=RATE, within=(-1, VALUES << BITS), **how):
     fine = fine_points(dataset)
-    weights = (decay(rate, 128) / 2.0**128) ** costs(fine[fine < end], number, cap, **how)
+    fine = fine[(fine > within[0]) & (fine < within[1])]
+    weights = (decay(rate, 128) / 2.0**128) ** costs(fine, number, cap, **how)
     return weights / weights.sum()
 
 
@@ -202,16 +203,28 @@ def test_rounds_follow_the_definition(monkeypatch):
     drawn = draws_of((0, 1, 1, 2), 5, seeded(2), 20_000, levels, rounds=2)
     assert (np.diff(drawn) >= 0).all()
 
-    def law(end, number):
-        """Of one level of 1/2 below ``end``."""
-        how = {"levels": [Fraction(1, 2)], "tuples": np.arange(end)[:, None]}
-        return brute_force((0, 1, 1, 2), number, 100, end=end, **how)
+    def law(start, end, number):
+        """Of one level of 1/2 from ``start`` to ``end`` - 1."""
+        how = {"levels": [Fraction(1, 2)], "tuples": np.arange(max(start, 0), end)[:, None]}
+        return brute_force((0, 1, 1, 2), number, 100, within=(start, end), **how)
 
-    assert_counts_follow(np.bincount(drawn[:, 1], minlength=VALUES << BITS), law(VALUES << BITS, 5))
-    most = np.argmax(np.bincount(drawn[:, 1]))
-    lower = np.bincount(drawn[drawn[:, 1] == most, 0], minlength=most + 1)
-    assert_counts_follow(lower, law(most + 1, 2))
-    assert_counts_rejected(lower, law(most + 1, 5))
+    size = VALUES << BITS
+    middle = np.bincount(drawn[:, 1], minlength=size)
+    assert_counts_follow(middle, law(-1, size, 5))
+    most = np.argmax(middle)
+    lower, upper = (np.bincount(drawn[drawn[:, 1] == most, k], minlength=size) for k in (0, 2))
+    assert_counts_follow(lower[: most + 1], law(-1, most + 1, 2))
+    assert_counts_follow(upper[most:], law(most, size, 2))
+    assert_counts_rejected(lower[: most + 1], law(-1, most + 1, 5))
+
+
+def test_floats_do_not_decide_where_they_may_have_lost_digits():
+    points = FinePoints(counts_of((0,)), VALUES)
+    chain = Chain(Joint(points, RATE), LEVELS, parts_of(points, [0], 1))
+    weights = np.array([[2.0, 1.0], [2e-280, 1e-280], [np.inf, 1.0]])
+    with np.errstate(invalid="ignore"):
+        sure = chain._choose(weights, np.full(3, 0.5))[1]
+    assert sure.tolist() == [True, False, False]
 
 
 def words_like(choices):

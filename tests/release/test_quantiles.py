@@ -52,12 +52,14 @@ def test_parts_of_the_budget_add_up(monkeypatch, m):
 
     def noise(rate, shape, words):
         spent.append(rate)
-        return np.zeros(shape, np.int64)
+        return np.stack([np.ones(shape[1:], np.int64), np.full(shape[1:], 9)])
 
     def draw(self, parts, levels, rounds):
         """One more record costs 2 rates in each round, and a swapped one 4."""
         spent.append(rounds * changes * self.rate)
         assert (joint.TOGETHER + 1) ** rounds > len(levels)
+        # Two records, and noise of 1 - 9 unless their number is public
+        assert parts.number.tolist() == [public_n or (2 if changes == 4 else 1)]
         return np.zeros((1, len(levels)), np.int64)
 
     monkeypatch.setattr(several_quantiles, "geometric", noise)
