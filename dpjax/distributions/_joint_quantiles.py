@@ -104,8 +104,8 @@ class JointQuantiles(Batch):
     @property
     def support(self) -> tuple[jax.Array, jax.Array]:
         """The bounds of all quantiles, of shape ``batch_shape`` each."""
-        low, high = (jnp.broadcast_to(end, self.batch_shape) for end in (self.lower, self.upper))
-        return low, high
+        shape = self.batch_shape
+        return jnp.broadcast_to(self.lower, shape), jnp.broadcast_to(self.upper, shape)
 
     def sample(self, key: jax.Array, shape: Shape = ()) -> jax.Array:
         """Draw tuples; under jit, the draws of a row do not change when rows are added.
@@ -177,14 +177,12 @@ class _Row(NamedTuple):
         edges: ``(J + 1,)``, the ends of the slots, in multiples with a resolution; slots beyond the
             row's number of records have no width, the last one among them.
         rate: a scalar.
-        start: int32, t_1.
-        steps: int32 ``(m,)``, 0 and s_2, ..., s_m.
+        steps: int32 ``(m,)``, t_1 and s_2, ..., s_m.
         end: int32, n - N + t_m.
     """
 
     edges: jax.Array
     rate: jax.Array
-    start: jax.Array
     steps: jax.Array
     end: jax.Array
 
@@ -203,30 +201,31 @@ class _Levels(NamedTuple):
     log_scale: jax.Array
 
 
-def _edges(joint: JointQuantiles) -> jax.Array:
-    """Return the ends of the slots of one row, in float64."""
+def _among_equal(x: jax.Array) -> jax.Array:
+    """Return how many of the ascending entries up to each one are equal to it."""
+    index = jnp.arange(x.size, dtype=jnp.int32)
+    fresh = jnp.diff(x, prepend=-jnp.inf) != 0
+    return index - jax.lax.cummax(jnp.where(fresh, index, 0)) + 1
+
+
+def _row(joint: JointQuantiles, number: jax.Array) -> _Row:
+    """Return one row, whose targets are those of ``number`` records."""
     x, low, high = joint.values, joint.lower, joint.upper
     if joint.resolution is not None:
         x, low, high = (to_multiples(a, joint.resolution) for a in (x, low, high))
         low, high = low - 0.5, high + 0.5
-        index = jnp.arange(x.size, dtype=jnp.int32)
-        fresh = jnp.diff(x, prepend=-jnp.inf) != 0
-        equal = index - jax.lax.cummax(jnp.where(fresh, index, 0)) + 1
-        bits = range(x.size.bit_length())
+        equal, bits = _among_equal(x), range(x.size.bit_length())
         inside = sum(jnp.where((equal >> bit) % 2 == 1, 0.5 ** (bit + 1), 0.0) for bit in bits)
-        x = jnp.sort(jnp.where(index < joint.num_records, x - 0.5 + inside, high))
-    return jnp.concatenate([low[None], x, high[None], high[None]])
-
-
-def _row(joint: JointQuantiles, edges: jax.Array, number: jax.Array) -> _Row:
-    """Return a row whose targets are those of ``number`` records."""
+        present = jnp.arange(x.size, dtype=jnp.int32) < joint.num_records
+        x = jnp.sort(jnp.where(present, x - 0.5 + inside, high))
+    edges = jnp.concatenate([low[None], x, high[None], high[None]])
     parts = np.array([(q.numerator, q.denominator) for q in joint.levels], np.int64)
     targets = 1 + parts[:, 0] * (number.astype(jnp.int64) - 1) // parts[:, 1]
     targets = targets.astype(jnp.int32)
     # Larger rates give the same draws, but infinity times 0 is NaN.
     rate = jnp.minimum(joint.rate, 2 * _FLOOR)
-    steps = jnp.diff(targets, prepend=targets[:1])
-    return _Row(edges, rate, targets[0], steps, joint.num_records - number + targets[-1])
+    steps = jnp.diff(targets, prepend=0)
+    return _Row(edges, rate, steps, joint.num_records - number + targets[-1])
 
 
 def _step(rate: jax.Array, distance: jax.Array) -> jax.Array:
@@ -272,19 +271,15 @@ def _forward(row: _Row, low: jax.Array, high: jax.Array) -> _Levels:
     m, size = row.steps.size, row.edges.size - 1
     slot, begun = (jnp.arange(count, dtype=jnp.int32) for count in (size, m))
     low, high = jnp.broadcast_to(low, m), jnp.broadcast_to(high, m)
-    fresh = jnp.diff(low, prepend=-jnp.inf) != 0
-    together = begun - jax.lax.cummax(jnp.where(fresh, begun, 0)) + 1  # levels in the interval
+    together = _among_equal(low)  # levels in the interval
     whole = row.edges[-1] - row.edges[0]
     stays = _step(row.rate, row.steps)
 
     def level(carry: Any, k: jax.Array) -> Any:
         runs, sums, scale = carry  # runs: by their first levels and slots
         inside = jnp.clip(row.edges, low[k], high[k])
-        first = jnp.where(
-            k == 0,
-            _step(row.rate, slot - row.start),
-            _before(sums, row.rate, slot - row.steps[k], slot),
-        )
+        point = slot - row.steps[k]
+        first = jnp.where(k == 0, _step(row.rate, point), _before(sums, row.rate, point, slot))
         count = jnp.clip(k - begun + 1, 1, together[k])
         longer = runs * (stays[k] / scale / count.astype(runs.dtype))[:, None]
         width = (inside[1:] - inside[:-1]) / whole
@@ -298,8 +293,12 @@ def _forward(row: _Row, low: jax.Array, high: jax.Array) -> _Levels:
     return jax.lax.scan(level, start, jnp.arange(m, dtype=jnp.int32))[1]
 
 
-def _log_total(row: _Row, levels: _Levels) -> jax.Array:
-    """Return the logarithm of the weight of all tuples, relative to the width of the row."""
+def _log_total(row: _Row, low: jax.Array, high: jax.Array) -> jax.Array:
+    """Return the logarithm of the sum of the weights of :func:`_forward`.
+
+    It is relative to the width of the row.
+    """
+    levels = _forward(row, low, high)
     stop = jnp.int32(row.edges.size - 2)
     total = _before(levels.sums[-1], row.rate, row.end, stop)
     return jnp.log(total) + jnp.sum(levels.log_scale)
@@ -320,8 +319,7 @@ def _back(row: _Row, levels: _Levels, slot_at: jax.Array, run_at: jax.Array) -> 
         k_now, sums, slot_at, run_at = given
         last = k_now == m - 1
         point = jnp.where(last, row.end, above - row.steps[jnp.minimum(k_now + 1, m - 1)])
-        stop = jnp.where(last, np.int32(size - 1), above)
-        aim = slot_at * _before(sums, row.rate, point, stop)
+        aim = slot_at * _before(sums, row.rate, point, above)
 
         def halve(_: Any, ends: Any) -> Any:
             low, high = ends
@@ -329,7 +327,7 @@ def _back(row: _Row, levels: _Levels, slot_at: jax.Array, run_at: jax.Array) -> 
             enough = _before(sums, row.rate, point, middle + 1) >= aim
             return jnp.where(enough, low, middle + 1), jnp.where(enough, middle, high)
 
-        found = jax.lax.fori_loop(0, size.bit_length(), halve, (jnp.int32(0), stop - 1))[1]
+        found = jax.lax.fori_loop(0, size.bit_length(), halve, (jnp.int32(0), above - 1))[1]
         slot = jnp.where(left == 0, found, slot)
         length = jnp.maximum(k_now - k, 0)
         points = (length + 1).astype(width.dtype)
@@ -341,7 +339,7 @@ def _back(row: _Row, levels: _Levels, slot_at: jax.Array, run_at: jax.Array) -> 
         left = jnp.where(left == 0, k_now - begun + 1, left) - 1
         return (jnp.where(left == 0, slot, above), left, slot), slot
 
-    start = jnp.int32(size), jnp.int32(0), jnp.int32(0)
+    start = jnp.int32(size - 1), jnp.int32(0), jnp.int32(0)
     return jax.lax.scan(level, start, (k, levels.sums, slot_at, run_at), reverse=True)[1]
 
 
@@ -370,12 +368,9 @@ def _by_rows(
 def _draw(key: jax.Array, joint: JointQuantiles, draws: int, first: ArrayLike) -> jax.Array:
     """Return draws, ``(*batch, draws, m)``."""
     batch, m, dtype = joint.batch_shape, len(joint.levels), joint.dtype
-    keys = row_words(key, batch, first)
-
     each = 1 if joint.number is None else draws  # draws that share their sums
 
     def compute(row: JointQuantiles, high: jax.Array, low: jax.Array) -> jax.Array:
-        edges = _edges(row)
         uniform = partial(row_uniforms, Words(high, low), dtype=jnp.float64)
         if row.number is None:
             n = row.num_records.astype(jnp.float64)
@@ -387,7 +382,8 @@ def _draw(key: jax.Array, joint: JointQuantiles, draws: int, first: ArrayLike) -
 
         def draw(given: tuple[jax.Array, ...]) -> jax.Array:
             number, *places = given
-            asked = _row(row, edges, number)
+            asked = _row(row, number)
+            edges = asked.edges
             levels = _forward(asked, edges[0], edges[-1])
 
             def one(slot_at: jax.Array, run_at: jax.Array, place: jax.Array) -> jax.Array:
@@ -407,7 +403,7 @@ def _draw(key: jax.Array, joint: JointQuantiles, draws: int, first: ArrayLike) -
         return jnp.where(jnp.isnan(row.rate), jnp.nan, found)
 
     with jax.enable_x64(True):
-        return _by_rows(compute, joint, batch, keys.high, keys.low)
+        return _by_rows(compute, joint, batch, *row_words(key, batch, first))
 
 
 @jax.custom_vjp
@@ -428,34 +424,31 @@ _log_prob.defvjp(lambda *given: (_log_prob(*given), given), _derivatives)
 
 def _log_prob_in_float64(joint: JointQuantiles, y: jax.Array) -> jax.Array:
     shape = jnp.broadcast_shapes(joint.batch_shape, y.shape[:-1])
-    spacing = float(jnp.finfo(joint.dtype).eps)
+    dtype = joint.dtype
 
     def of_all(joint: JointQuantiles) -> jax.Array:
-        edges = _edges(joint)
-        row = _row(joint, edges, joint.number)
-        return _log_total(row, _forward(row, edges[0], edges[-1]))
+        row = _row(joint, joint.number)
+        return _log_total(row, row.edges[0], row.edges[-1])
 
     def of_tuple(joint: JointQuantiles, y: jax.Array) -> jax.Array:
-        edges, resolution = _edges(joint), joint.resolution
-        row = _row(joint, edges, joint.number)
+        row, resolution = _row(joint, joint.number), joint.resolution
         if resolution is None:
-            slot = jnp.searchsorted(edges, y, side="right").astype(jnp.int32) - 1
+            slot = jnp.searchsorted(row.edges, y, side="right").astype(jnp.int32) - 1
             slot = jnp.clip(slot, 0, joint.num_records)
-            away = jnp.diff(slot, prepend=row.start) - row.steps
+            away = jnp.diff(slot, prepend=0) - row.steps
             away = jnp.append(away, row.end - slot[-1])
             found = jnp.sum(jnp.log(_step(row.rate, away)))
-            found = found - y.size * jnp.log(edges[-1] - edges[0])
+            found = found - y.size * jnp.log(row.edges[-1] - row.edges[0])
             value = y
         else:  # all points that are rounded to the tuple
             number = to_multiples(y, resolution)
             value = from_multiples(number, resolution)
-            found = _log_total(row, _forward(row, number - 0.5, number + 0.5))
-        near = jnp.abs(value - y) <= 8 * spacing * jnp.abs(value)
-        inside = near & (y >= joint.lower) & (y <= joint.upper)
-        found = jnp.where(jnp.all(inside) & jnp.all(y[1:] >= y[:-1]), found, -jnp.inf)
+            found = _log_total(row, number - 0.5, number + 0.5)
+        inside = (value.astype(dtype) == y.astype(dtype)) & (y >= joint.lower) & (y <= joint.upper)
+        found = jnp.where(jnp.all(inside) & jnp.all(jnp.diff(y) >= 0), found, -jnp.inf)
         bad = y.sum() + joint.rate + joint.lower + joint.upper
         return jnp.where(jnp.isnan(bad), jnp.nan, found)
 
     total = _by_rows(of_all, joint, joint.batch_shape)
-    weight = _by_rows(of_tuple, joint, shape, y)
-    return (weight - total).astype(joint.dtype)
+    weight = _by_rows(of_tuple, joint, shape, jnp.broadcast_to(y, (*shape, y.shape[-1])))
+    return (weight - total).astype(dtype)

@@ -20,6 +20,8 @@ d to d + 1 (``distributions/_joint_quantiles.py``, where c is exp(-600)).
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -60,9 +62,9 @@ def guarantee(
         "from dpjax.quantiles: the guarantee depends on the relation and the number of levels",
     )
     cost = checks.concrete_epsilon(epsilon)
-    if not _count_share(asked, public_n):
-        return Guarantee(cost, cost, asked.neighbors)
     count = cost * _count_share(asked, public_n)
+    if count == 0:
+        return Guarantee(cost, cost, asked.neighbors)
     # The interval of the losses of the joint draw depends on the noisy number: ranges do not add
     # up, but their ends do.
     zcdp = count**2 / 2 + (cost - count) ** 2 / 8
@@ -79,9 +81,9 @@ def joint_quantiles(
         asked: from :func:`dpjax.quantiles`, batch shape ``(...)``, with any number m of levels.
         epsilon: positive.
         public_n: under add/remove, the number of records or a public estimate of it, integers that
-            broadcast against ``(...)``; capped at the number of columns of ``x``. The guarantee
-            does not require it to be correct. Without it, each draw has its own noisy number, for
-            1/5 of epsilon with up to 4 levels and 1/8 with more.
+            broadcast against ``(...)``; clipped to 1 and the number of columns of ``x``. The
+            guarantee does not require it to be correct. Without it, each draw has its own noisy
+            number, for 1/5 of epsilon with up to 4 levels and 1/8 with more.
 
     Returns:
         A :class:`JointQuantiles` of the broadcast batch shape.
@@ -114,32 +116,21 @@ def joint_quantiles(
             "public_n is only for add_remove neighbors: under swap the number of records is public."
         )
     given = checks.positive("epsilon", epsilon, asked.dtype)
-    fits(asked.batch_shape, epsilon=given.shape)
-    number = asked.num_records if public_n is None else _public_size(public_n)
-    fits(asked.batch_shape, public_n=number.shape)
+    public = asked.num_records if public_n is None else public_n
+    xp: Any = jnp if isinstance(public, jax.Array) else np
     most, share = max(asked.values.shape[-1], 1), _count_share(asked, public_n)
+    number = xp.clip(public, 1, most)
+    if not jnp.issubdtype(number.dtype, jnp.integer):
+        raise ValueError(f"public_n must be integers, got dtype {number.dtype}.")
+    fits(asked.batch_shape, epsilon=given.shape, public_n=number.shape)
     return JointQuantiles(
         asked.values,
         asked.num_records,
         asked.lower,
         asked.upper,
         given * ((1 - share) / (4 if asked.neighbors == "swap" else 2)),
-        None if share else jnp.clip(number, 1, most),
+        None if share else jnp.asarray(number, jnp.int32),
         given * share if share else None,
         levels=asked.levels,
         resolution=asked.resolution,
     )
-
-
-def _public_size(n: ArrayLike) -> jax.Array:
-    """Return a public number of records as int32; raise if it is negative or not an integer."""
-    number = n if isinstance(n, jax.Array) else np.asarray(n)
-    if not jnp.issubdtype(number.dtype, jnp.integer):
-        raise ValueError(
-            f"public_n must be an integer or an array of integers, got dtype {number.dtype}."
-        )
-    if isinstance(number, np.ndarray):
-        if np.any(number < 0):
-            raise ValueError(f"public_n must be nonnegative, got {n}.")
-        number = np.minimum(number, 2**30)
-    return jnp.asarray(number).astype(jnp.int32)

@@ -49,11 +49,10 @@ from dpjax.release.grid import Multiples, Points
 
 MARGIN = 2.0**-40
 _BITS = 128  # of the base of all weights
-_NODES, _PARTS = np.polynomial.legendre.leggauss(16)
 _BEFORE_ONE = 1 - 2.0**-53
 _LANES = 2**20  # draws that are made together
-# The integrand is below e^-x at x / L
-_PANELS = np.array([0.0, 4.0, 40.0])
+# Panels of the integral, in units of 1 / L, and their numbers of nodes: it is below e^-x at x / L
+_PANELS = ((0, 2, 8), (2, 36, 16))
 
 
 class Distribution:
@@ -215,23 +214,23 @@ class Runs(GridDistribution):
 
     @cached_property
     def shares(self) -> np.ndarray:
-        """The probability of each run, by quadrature for permute and flip, to about 1e-14."""
-        coin, length, group = self._coin, self.length, self._group
+        """The probability of each run, by quadrature for permute and flip, to about 1e-12."""
+        coin, length, size = self._coin, self.length.astype(np.float64), np.diff(self.starts)
         if self.mechanism != "permute_and_flip":
-            found: np.ndarray = coin * length / self._total[group]
+            found: np.ndarray = coin * length / self._total[self._group]
             return found
         # The integral over v, the uniform time, of q / (1 - v q) times the product of 1 - v q
-        ends = np.minimum(_PANELS / self._total[:, None], 1.0)
-        half = np.diff(ends) / 2
         found = np.zeros(len(coin))
-        for panel in range(half.shape[1]):
-            for node, part in zip(_NODES, _PARTS, strict=True):
-                time = np.minimum(ends[:, panel] + half[:, panel] * (1 + node), _BEFORE_ONE)
-                tails = time[group] * -coin
+        for *ends, nodes in _PANELS:
+            first, last = (np.minimum(end / self._total, 1.0) for end in ends)
+            half = (last - first) / 2
+            for node, part in zip(*np.polynomial.legendre.leggauss(nodes), strict=True):
+                time = np.minimum(first + half * (1 + node), _BEFORE_ONE)
+                tails = np.repeat(-time, size) * coin
                 rest = np.exp(sums_of(length * np.log1p(tails), self.starts))
-                found += (part * half[:, panel] * rest)[group] / (1 + tails)
+                found += np.repeat(part * half * rest, size) / (1 + tails)
         found *= coin * length
-        return found / sums_of(found, self.starts)[group]
+        return found / sums_of(found, self.starts)[self._group]
 
     @cached_property
     def _sums(self) -> np.ndarray:

@@ -101,12 +101,11 @@ class FinePoints:
 
     def rank(self, group: np.ndarray, position: np.ndarray) -> np.ndarray:
         """Return the number of points up to each fine position, by bisection."""
-        low, high = np.zeros_like(group), self.totals[group]
-        for _ in range(int(high.max(initial=0)).bit_length()):
+        low, high = 0 * position, self.totals[group] + 0 * position
+        while np.any(low < high):
             middle = (low + high + 1) // 2
             passed = self.at(group, middle) <= position
             low, high = np.where(passed, middle, low), np.where(passed, high, middle - 1)
-            high = np.maximum(high, low)
         return low
 
 
@@ -169,20 +168,22 @@ class Joint:
         found[:, coarse] = self._together(parts, [levels[k] for k in coarse])
         if rounds == 1:
             return found
-        share, low, before = Fraction(0), parts.low, parts.before
-        for last, k in pairwise([-1, *coarse, m]):
-            high, end, through, top = low, parts.end, parts.before + parts.n, Fraction(1)
-            if k < m:
-                high, top = found[:, k], levels[k]
-                end, through = high + 1, self.points.rank(parts.group, high)
-            number = (top - share).numerator * parts.number // (top - share).denominator
-            inner = Parts(np.maximum(number, 1), through - before, parts.group, low, end, before)
-            inside = [(level - share) / (top - share) for level in levels[last + 1 : k]]
-            if inside:
-                found[:, last + 1 : k] = self.draw(inner, inside, rounds - 1)
-            share, low, before = top, high, through
+        # The draws cut each part into pieces, with a share of N each
+        share = [Fraction(0), *(levels[k] for k in coarse), Fraction(1)]
+        ends = np.column_stack([parts.low, found[:, coarse], parts.end - 1])
+        rank = self.points.rank(parts.group[:, None], ends)
+        for i, (last, k) in enumerate(pairwise([-1, *coarse, m])):
+            size, own = share[i + 1] - share[i], levels[last + 1 : k]
+            if own:
+                number = size.numerator * parts.number.astype(object) // size.denominator
+                number = np.maximum(number.astype(np.int64), 1)
+                n, bounds = rank[:, i + 1] - rank[:, i], (ends[:, i], ends[:, i + 1] + 1)
+                piece = Parts(number, n, parts.group, *bounds, rank[:, i])
+                inside = [(level - share[i]) / size for level in own]
+                found[:, last + 1 : k] = self.draw(piece, inside, rounds - 1)
         return found
 
+    @np.errstate(all="ignore")
     def _together(self, parts: Parts, levels: Sequence[Fraction]) -> np.ndarray:
         """Draw all levels in one round; equal parts share their weights."""
         m, lanes, start = len(levels), len(parts.n), 0
@@ -215,14 +216,9 @@ class Joint:
                 exact = self._exactly(chain, int(row[waiting[lane]]), choices[:, lane])
                 for array, one in zip(drawn, exact, strict=True):
                     array[lane] = one[0]
-            rank, first, alike, accepted, _ = drawn
-            own = chain.parts.at(row[waiting])
-            low, end = (
-                np.where(alike[:, None], bound[:, None], own.edges(self.points, rank + more))
-                for bound, more in ((own.low, 0), (own.end, 1))
-            )
+            low, width, first, accepted, _ = drawn
             # Those that are rejected are overwritten
-            found[waiting] = _multisets(low, end - low, first, balls, self.words)
+            found[waiting] = _multisets(low, width, first, balls, self.words)
             waiting = waiting[~accepted]
         return found
 
@@ -231,9 +227,10 @@ class Joint:
         uniforms, digits = [Bits(word, self.words) for word in given], 20
         while True:
             digits *= 2
-            exact = Chain(self, chain.levels, chain.parts.at([row]), digits)
-            reals = [[uniform.decimal(exact.context)] for uniform in uniforms]
-            drawn = exact.back(np.zeros(1, np.int64), np.array(reals, object))
+            with localcontext(Context(prec=digits, Emin=MIN_EMIN, Emax=MAX_EMAX)) as context:
+                exact = Chain(self, chain.levels, chain.parts.at([row]), digits)
+                reals = [[uniform.decimal(context)] for uniform in uniforms]
+                drawn = exact.back(np.zeros(1, np.int64), np.array(reals, object))
             if drawn[-1].all():
                 return drawn
 
@@ -259,49 +256,40 @@ class Chain:
         self._rate, self._digits, self._cap = joint.rate, digits, joint.cap(len(levels))
         self._first = [max(target - self._cap, 0) for target in self.targets]
         self._slot = np.arange(min(2 * self._cap, int(parts.n.max())) + 1)
-        self.context = Context(prec=max(digits, 1), Emin=MIN_EMIN, Emax=MAX_EMAX)
-        with localcontext(self.context), np.errstate(all="ignore"):
-            self._zero: Any = Decimal(0) if digits else 0.0
-            self._unit = (2 + self._zero) ** -joint.points.size.bit_length()
-            self._base = Decimal(decay(joint.rate, _BASE_BITS)) / 2**_BASE_BITS
-            # A bound of the relative rounding errors of all sums
-            error = Decimal(10) ** (12 - digits) if digits else 2.0**-50
-            self.slack = error * (len(levels) + 1) * (len(self._slot) + 2**12)
-            self._forward()
+        self._zero: Any = Decimal(0) if digits else 0.0
+        self._unit = (2 + self._zero) ** -joint.points.size.bit_length()
+        self._base = Decimal(decay(joint.rate, _BASE_BITS)) / 2**_BASE_BITS
+        # A bound of the relative rounding errors of all sums
+        error = Decimal(10) ** (12 - digits) if digits else 2.0**-50
+        self.slack = error * (len(levels) + 1) * (len(self._slot) + 2**12)
+        self._forward()
 
     def _forward(self) -> None:
-        self.before, self.after, self._edges = list[Any](), list[Any](), list[np.ndarray]()
-        scales, self._stay = list[Any](), list[Any]([self._zero])
+        self.before, self.after, scales, self._stay = (list[Any]() for _ in range(4))
+        rank = np.arange(len(self._slot) + 1)
+        edges = {first: self.parts.edges(self.points, first + rank) for first in set(self._first)}
+        self._edges = [edges[first] for first in self._first]
+        # Before all levels: all weight is in the slot -1
+        after, place, aim = np.full((len(self.parts.n), 1), 1 + self._zero), -1, -1
         for k, (first, target) in enumerate(zip(self._first, self.targets, strict=True)):
-            if k and first == self._first[k - 1]:
-                self._edges.append(self._edges[-1])
-            else:
-                rank = first + np.arange(len(self._slot) + 1)
-                self._edges.append(self.parts.edges(self.points, rank))
-            if k == 0:
-                before = (
-                    self._power(np.abs(first + self._slot - target)) + self._edges[0][:, 1:] * 0
-                )
-            else:
-                # Weights of the largest as 1, so that floats have them
-                largest = np.max(self.after[-1], axis=1, keepdims=True)
-                scales.append(1 / np.where(largest > 0, largest, 1 + self._zero))
-                step = target - self.targets[k - 1]
-                self._stay.append(self._power(step) * scales[-1])
-                before = self._next(self.after[-1], step, first - self._first[k - 1]) * scales[-1]
-            self.before.append(before)
-            width, found = np.diff(self._edges[k], axis=1), self._zero
+            # The largest weight becomes 1, so that floats have them
+            largest = np.max(after, axis=1, keepdims=True)
+            scales.append(1 / np.where(largest > 0, largest, 1 + self._zero))
+            self._stay.append(self._power(target - aim) * scales[k])
+            self.before.append(self._next(after, target - aim, first - place) * scales[k])
+            width, after = np.diff(self._edges[k], axis=1), self._zero
             for i in range(k + 1):  # the first level of a run in the slot
-                if first - self._first[i] < len(self._slot):
-                    found = found * (self._grown(width, k + 1 - i) * self._stay[i])
-                    shift = first - self._first[i]
-                    found = found + self._moved(self.before[i], shift, len(self._slot))
-            self.after.append(found * (width * self._unit))
+                shift = first - self._first[i]
+                if shift < len(self._slot):
+                    after = after * (self._grown(width, k + 1 - i) * self._stay[i])
+                    after = after + self._moved(self.before[i], shift, len(self._slot))
+            after = after * (width * self._unit)
+            self.after.append(after)
+            place, aim = first, target
         surplus = (self.parts.n - self.parts.number)[:, None]
-        away = surplus + self.targets[-1] - self._first[-1] - self._slot
-        self._end = self._power(np.abs(away))
+        self._end = self._power(np.abs(surplus + aim - place - self._slot))
         whole = (self.parts.end - self.parts.low)[:, None]
-        factors = scales + [self._grown(whole, i) for i in range(len(self.targets))]
+        factors = scales + [self._grown(whole, i) for i in range(len(scales))]
         if self._digits:
             self.alike = prod(factors) * self._power(self._cap)
         else:
@@ -338,7 +326,7 @@ class Chain:
         window, found = below.copy(), 0 * below
         for bit in range(size.bit_length()):
             half = 2**bit
-            if gap - 1 & half:
+            if min(gap - 1, size) & half:
                 found += self._power(offset) * self._moved(window, offset, size)
                 offset += half
             below[:, half:] += self._power(half) * below[:, :-half]
@@ -354,49 +342,49 @@ class Chain:
             uniforms: ``(2 m + 1, lanes)``.
 
         Returns:
-            The slot of each level, ``(lanes, m)``; the first level in the same slot; and for each
-            lane whether all positions are equally likely instead, whether it is accepted, and
-            whether rounding cannot have changed this.
+            The first position and the width of the slot of each level, ``(lanes, m)``; the first
+            level in the same slot; and for each lane whether the draw is accepted, and whether
+            rounding cannot have changed this.
         """
-        with localcontext(self.context), np.errstate(all="ignore"):
-            return self._back(row, uniforms)
-
-    def _back(self, row: np.ndarray, uniforms: Any) -> tuple[np.ndarray, ...]:
-        m, lanes = len(self.targets), len(row)
-        rank, first = np.zeros((2, lanes, m), np.int64)
-        above, last, sure = np.zeros(lanes, np.int64), np.full(lanes, m - 1), np.ones(lanes, bool)
-        surplus = (self.parts.n - self.parts.number)[row]
+        m, lanes, own = len(self.targets), len(row), self.parts.at(row)
+        rank, first, low = np.zeros((3, lanes, m), np.int64)
+        low += own.low[:, None]
+        width = low * 0 + (own.end - own.low)[:, None]
+        last, sure, surplus = np.full(lanes, m - 1), np.ones(lanes, bool), own.n - own.number
         alike = np.abs(surplus) >= self._cap  # no position costs less than the cap
         for k in reversed(range(m)):
             on = np.flatnonzero((last == k) & ~alike)
-            slot, certain = self._choose(self._slots(k, row[on], above[on]), uniforms[2 * k, on])
+            above = rank[on, min(k + 1, m - 1)]
+            slot, certain = self._choose(self._slots(k, row[on], above), uniforms[2 * k, on])
             sure[on] &= certain
             alike[on] = slot == 0
             on, slot = on[slot > 0], slot[slot > 0] - 1
-            start, certain = self._choose(self._runs(k, row[on], slot), uniforms[2 * k + 1, on])
+            left, right = (self._edges[k][row[on], slot + more] for more in (0, 1))
+            runs = self._runs(k, row[on], slot, right - left)
+            start, certain = self._choose(runs, uniforms[2 * k + 1, on])
             sure[on] &= certain
-            above[on] = self._first[k] + slot
             for i in range(k + 1):
-                rank[on, i], first[on, i] = above[on], start
+                rank[on, i], first[on, i] = self._first[k] + slot, start
+                low[on, i], width[on, i] = left, right - left
             last[on] = start - 1
         away = np.column_stack([0 * surplus, rank - self.targets, surplus])
         spare = self._cap - np.sum(np.abs(np.diff(away, axis=1)), axis=1)
         ahead = uniforms[2 * m] - self._power(np.maximum(spare, 0))
         sure &= alike | (spare <= 0) | (np.abs(ahead) > self.slack)
-        return rank, first, alike, alike | (spare > 0) & (ahead >= 0), sure
+        return low, width, first, alike | (spare > 0) & (ahead >= 0), sure
 
     def _slots(self, k: int, row: np.ndarray, above: np.ndarray) -> Any:
-        """Return the weights of all positions alike, and of the slots of level k below ``above``."""
+        """Return the weights of all positions alike, and of the slots of level k below another."""
+        after = self.after[k][row]
         if k == len(self.targets) - 1:
-            return np.concatenate([self.alike[row], self.after[k][row] * self._end[row]], axis=1)
+            return np.concatenate([self.alike[row], after * self._end[row]], axis=1)
         away = above[:, None] - self._first[k] - self._slot
         near = self._power(np.abs(away - self.targets[k + 1] + self.targets[k]))
-        weights = np.where(away > 0, self.after[k][row] * near, self._zero)
+        weights = np.where(away > 0, after * near, self._zero)
         return self._moved(weights, -1, len(self._slot) + 1)
 
-    def _runs(self, k: int, row: np.ndarray, slot: np.ndarray) -> Any:
+    def _runs(self, k: int, row: np.ndarray, slot: np.ndarray, width: np.ndarray) -> Any:
         """Return the weights of the runs in a slot that end with level k, by their first level."""
-        width = self._edges[k][row, slot + 1] - self._edges[k][row, slot]
         factor, found = 1 + self._zero, []
         for i in reversed(range(k + 1)):
             at = slot + self._first[k] - self._first[i]
@@ -411,8 +399,7 @@ class Chain:
         """Return what a uniform selects in each row, and whether rounding cannot change it."""
         sums, lane = np.cumsum(weights, axis=1), np.arange(len(weights))
         target = uniform * sums[:, -1]
-        found = np.sum(sums <= target[:, None], axis=1, dtype=np.int64)
-        found = np.minimum(found, sums.shape[1] - 1)
+        found = np.asarray(np.sum(sums[:, :-1] <= target[:, None], axis=1, dtype=np.int64))
         low = np.where(found > 0, sums[lane, found - 1], self._zero)
         room = self.slack * sums[:, -1] + (self._zero if self._digits else _TINY)
         return found, (target - low > room) & (sums[lane, found] - target > room)

@@ -103,9 +103,9 @@ class Jumps:
         cost = np.where(level == 0, 0, base + part)
         kept = length.T > 0
         ends = np.append(0, np.cumsum(kept.sum(axis=1)))[starts]
-        arrays = (array.T[kept] for array in (first, length, cost))
+        first, length, cost = (array.T[kept] for array in (first, length, cost))
         rate = epsilon / (2 * steps)
-        return Runs(ends, *arrays, rate=rate, grid=grid, value=value, mechanism=mechanism)
+        return Runs(ends, first, length, cost, rate, grid, value, mechanism)
 
 
 def steps_of(epsilon: Fraction) -> int:
@@ -175,33 +175,35 @@ def _boundaries(counts: Counts, size: int) -> tuple[np.ndarray, ...]:
 def of_sums(counts: Counts, size: int, far: int, *, tau: int) -> Jumps:
     """Return the jumps where V(s) is the sum of the n - tau + s smallest records, up to the end.
 
-    Only the ranks that ``far`` changes reach have jumps of their own.
+    Only the ranks that ``far`` changes reach have jumps of their own, if these have a height: at
+    most ``size`` of them.
     """
-    top, starts, group = size - 1, counts.starts, counts.group
+    top, starts, group, values = size - 1, counts.starts, counts.group, counts.values
     n, through = counts.totals, running_sums(counts.counts, starts)
     # As many records of a value as can matter for a sum up to the end
-    most = np.minimum(counts.counts, top // np.maximum(counts.values, 1) + 1)
-    below = running_sums(most * counts.values, starts) - most * counts.values
-    reached = np.clip(through - (n - tau - far)[group], 0, counts.counts)
-    entry = np.repeat(np.arange(len(reached)), reached)
-    ends = np.append(0, np.cumsum(reached))
-    number = np.arange(len(entry)) - ends[entry] - reached[entry] + counts.counts[entry] + 1
+    most = np.minimum(counts.counts, top // np.maximum(values, 1) + 1)
+    below = running_sums(most * values, starts) - most * values
+    out = counts.counts - np.clip(through - (n - tau - far)[group], 0, counts.counts)
+    more = -(-np.maximum(top - below, 0) // np.maximum(values, 1))  # until the end is reached
+    kept = np.maximum(np.where(values > 0, np.minimum(more, counts.counts), 0) - out, 0)
+    entry, ends = np.repeat(np.arange(len(kept)), kept), np.append(0, np.cumsum(kept))
+    number = np.arange(len(entry)) - ends[entry] + out[entry] + 1
     rank = through[entry] - counts.counts[entry] + number
     low, high = (
-        np.minimum(below[entry] + counts.values[entry] * np.minimum(smaller, most[entry]), top)
-        for smaller in (number - 1, number)
+        np.minimum(below[entry] + values[entry] * smaller, top) for smaller in (number - 1, number)
     )
-    starts = ends[starts]
-    filled = np.diff(starts) > 0
-    lowest = np.where(filled, np.append(low, 0)[starts[:-1]], 0)
-    highest = np.where(filled, np.append(0, high)[starts[1:]], 0)
+    starts, lowest, highest = (
+        ends[starts],
+        np.minimum(sums_of(np.minimum(most, out) * values, starts), top),
+        np.minimum(sums_of(most * values, starts), top),
+    )
     first = rank - n[group[entry]] + tau
     # A jump from 0 before the first rank that is reached, and one to the end of the grid
     ends_of = np.stack([starts[:-1], starts[1:]], axis=1).ravel()
-    more = (
+    edges = (
         (first, tau - np.minimum(n, tau + far), np.full(len(n), tau + 1)),
         (low, np.zeros_like(n), highest),
         (high, lowest, np.full(len(n), top)),
     )
-    each = (np.insert(inner, ends_of, np.stack(outer, axis=1).ravel()) for inner, *outer in more)
+    each = (np.insert(inner, ends_of, np.stack(outer, axis=1).ravel()) for inner, *outer in edges)
     return Jumps.at(far, starts + 2 * np.arange(len(starts)), *each)

@@ -32,7 +32,7 @@ from dpjax.release import jumps
 from dpjax.release.counts import Counts, sums_of
 from dpjax.release.distribution import Runs
 from dpjax.release.exact import exact_epsilon
-from dpjax.release.grid import Candidates, Floats, Multiples, grid_of, resolution_of
+from dpjax.release.grid import Candidates, Floats, Multiples, grid_of, kind_of, resolution_of
 from dpjax.release.jumps import Jumps, Ranks
 from dpjax.release.noise import LARGEST, DiscreteLaplace
 from dpjax.release.records import as_counts, as_floats, codes_of, increasing
@@ -40,6 +40,7 @@ from dpjax.release.result import Release, cost_of
 
 Mechanism = Literal["permute_and_flip", "piecewise_laplace"]
 _COUNTED = 2**53  # float64 holds all integers up to this
+_JUMPS = 2**24  # jumps of one group that are looked at one by one
 _ENTRIES = 2**17  # entries of counts of the groups that are drawn together
 
 
@@ -199,15 +200,20 @@ class Statistic:
         """Return the counts of every row, and the batch shape."""
         if isinstance(x, Counts):
             return x, (x.groups,)
+        if kind_of(getattr(self, "lower", None)) is not None:
+            raise TypeError(
+                "x must be the column of a frame if the bounds are dates, times or durations: use "
+                "dpjax.frames.release."
+            )
         positions, present = self.read(x)
         if counts is None:
             *batch, n = positions.shape
             if neighbors == "swap" and not self.skips_missing:
                 present = np.ones_like(present)
             rows = math.prod(batch)
-            each = (array.reshape(rows, n) for array in (positions, present))
             near = self._near(n, epsilon, neighbors)
-            return Counts.of_records(*each, near), tuple(batch)
+            records, here = (array.reshape(rows, n) for array in (positions, present))
+            return Counts.of_records(records, here, near), tuple(batch)
         number = as_counts(counts)
         if neighbors == "swap":
             raise ValueError(
@@ -291,8 +297,8 @@ class Quantile(_OnGrid):
 
     Attributes:
         q: the level, strictly between 0 and 1, read by its decimal value: 0.1 is 1/10.
-        lower: public, a multiple of the resolution: smaller records are clamped to it. Numbers, or
-            dates, times or durations, as all of ``lower``, ``upper`` and records.
+        lower: public, a multiple of the resolution: smaller records are clamped to it. For the
+            column of a frame, it can be a date, time or duration, as ``upper`` and the records.
         upper: public, a multiple of the resolution.
         resolution: public: records are rounded to its multiples. See :class:`Statistic`.
         grid: instead of bounds and a resolution, :class:`Floats`.
@@ -435,7 +441,13 @@ class NonnegativeSum(_Shifted):
 
     def jumps(self, counts: Counts, neighbors: str, far: int) -> Jumps:
         """Return where the statistic of each group jumps within ``far`` changes."""
-        return jumps.of_sums(counts, self.records_grid.size, far, tau=self.tau)
+        size = self.records_grid.size
+        if min(self.tau + far, size) > _JUMPS:
+            raise ValueError(
+                "tau + 80 / epsilon, or the number of multiples up to upper, must be at most 2^24: "
+                "use a larger epsilon or a coarser resolution."
+            )
+        return jumps.of_sums(counts, size, far, tau=self.tau)
 
     def _value(self, counts: Counts, found: Jumps) -> np.ndarray:
         top = self.records_grid.size - 1
@@ -443,8 +455,8 @@ class NonnegativeSum(_Shifted):
         return np.minimum(sums_of(most * counts.values, counts.starts), top)
 
     def _work(self, counts: Counts, epsilon: Fraction) -> np.ndarray:
-        far = jumps.far_of(epsilon, self.records_grid.size)
-        return np.minimum(counts.totals, self.tau + far) + 1
+        size = self.records_grid.size
+        return np.minimum(counts.totals, min(self.tau + jumps.far_of(epsilon, size), size)) + 1
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import numpy as np
 
 from dpjax.batch import Batch
 from dpjax.checks import Neighbors
-from dpjax.numerics.batching import broadcast_rows, concatenate, take
+from dpjax.numerics.batching import concatenate, take
 
 
 @jax.tree_util.register_dataclass
@@ -60,14 +60,12 @@ class SortedRecords(Batch):
         As in :func:`dpjax.quantile`: interpolated between records, and with a resolution the record
         x[ceil(q n)].
         """
-        padded = broadcast_rows(
-            concatenate(self.lower[..., None], self.values, self.upper[..., None]), self.batch_shape
-        )
+        padded = concatenate(self.lower[..., None], self.values, self.upper[..., None])
         u, v = (
             np.array([getattr(q, part) for q in self.levels], np.int32)
             for part in ("numerator", "denominator")
         )
-        count = jnp.broadcast_to(self.num_records, self.batch_shape)[..., None]
+        count = self.num_records[..., None]
         if self.resolution is not None:
             return take(padded, -(-u * count // v))
         scaled = u * count + (v - u)  # v times the rank q n + 1 - q

@@ -93,10 +93,7 @@ def test_the_counts_of_a_table_are_the_sum_of_what_each_person_adds(make, rule, 
 # Counts of the three values in one group
 VECTORS = [v for v in itertools.product(range(4), repeat=3) if sum(v) <= 3]
 EVERY = Counts.of_rows(
-    np.repeat(np.arange(len(VECTORS)), 3),
-    np.tile(np.arange(3), len(VECTORS)),
-    np.ravel(VECTORS),
-    groups=len(VECTORS),
+    *np.indices((len(VECTORS), 3)).reshape(2, -1), np.ravel(VECTORS), groups=len(VECTORS)
 )
 
 

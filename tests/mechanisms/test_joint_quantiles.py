@@ -203,6 +203,9 @@ def test_rows_transformations_and_precision():
     on_grid = made(padded, **options, num_records=20).sample(KEY)
     np.testing.assert_array_equal(on_grid, made(x[:, :20], **options).sample(KEY))
     np.testing.assert_array_equal(2 * on_grid, np.round(2 * on_grid))
+    rows = made(x, np.ones((2, 1), np.float32), **options).log_prob(on_grid[0])
+    np.testing.assert_allclose(rows[1, 2], made(x[2], **options).log_prob(on_grid[0]), rtol=1e-5)
+    assert rows.shape == (2, 4)
     slope = jax.grad(lambda epsilon: made(x[0], epsilon, **options).log_prob(on_grid[0]))(1.0)
     assert np.isfinite(slope)
 
@@ -238,8 +241,8 @@ def test_what_is_refused():
     private = on_line(neighbors="add_remove")
     with pytest.raises(ValueError, match="public_n is only for add_remove"):
         dpjax.joint_quantiles(on_line(neighbors="swap"), 1.0, public_n=6)
-    with pytest.raises(ValueError, match="nonnegative"):
-        dpjax.joint_quantiles(private, 1.0, public_n=-1)
+    with pytest.raises(ValueError, match="integers"):
+        dpjax.joint_quantiles(private, 1.0, public_n=6.5)
     with pytest.raises(ValueError, match="public number of records"):
         dpjax.joint_quantiles(private, 1.0).log_prob([0.1, 0.2, 0.3])
     with pytest.raises(ValueError, match="last axis of size 3"):

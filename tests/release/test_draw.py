@@ -32,7 +32,7 @@ def runs(cost, length, rate, mechanism, groups=1):
 
 LAWS = {
     "a step": ([3, 0, 1], [1, 1, 1], 0.5),
-    "a run as long as a grid": ([900, 0, 70], [2**31, 1, 2**30], 0.3),
+    "a run as long as a grid": ([900, 0, 70], [2**31 - 1, 3, 2**30 + 7], 0.3),
     "coins that underflow": ([9000, 4000, 0, 1, 5000], [1, 2**20, 3, 5, 1], 1),
     "nearly equal": ([1, 0, 1, 2], [1, 1, 1, 1], Fraction(1, 2**31)),
     "rare heads": ([1, 0, 40], [1, 2, 1000], 4),
@@ -52,9 +52,9 @@ def tape(rounds, seed=0):
 
 
 def near(word, rng):
-    """The word, or one that is near it."""
-    away = rng.choice([0, 0, 1, 2, 2**10, 2**23, 2**25, 2**33, 2**43])
-    return min(max(int(word) + int(away) * int(rng.choice([-1, 1])), 0), LAST)
+    """The word, or one that is near it, at any distance."""
+    away = 1 + (int(word) >> int(rng.integers(16, 65)))
+    return min(max(int(word) + away * int(rng.integers(-1, 2)), 0), LAST)
 
 
 def adversarial(law, rng):
@@ -67,16 +67,17 @@ def adversarial(law, rng):
         proposal = near(int(ends[run] * 2.0**53) << 11, rng)
         run = min(np.searchsorted(ends, proposal * 2.0**-64), len(coin) - 1)
         width = int(law.length[run])
-        place = near(-(-int(rng.integers(width + 1)) * 2**64 // width), rng)
-        wait = EDGES[rng.integers(len(EDGES))] if rng.random() < 0.6 else rng.integers(2**63)
-        clock -= log((int(wait) + 0.5) * 2.0**-64) / (coin * law.length).sum()
+        place = -(-int(rng.integers(1, width + 1)) * 2**64 // width) - int(rng.integers(1, 3))
+        edge = EDGES[rng.integers(len(EDGES))]
+        wait = edge if rng.random() < 0.3 else LAST >> int(rng.integers(46))
+        clock -= log((wait + 0.5) * 2.0**-64) / (coin * law.length).sum()
         odds = coin[run] + (1 - coin[run]) * exp(min(clock, 600))
-        accept = EDGES[rng.integers(len(EDGES))] if rng.random() < 0.3 else near(2**64 / odds, rng)
-        rounds.append([proposal, place, int(wait), accept])
+        accept = edge if rng.random() < 0.1 else near(2**64 / odds, rng)
+        rounds.append([proposal, place, wait, accept])
     return rounds
 
 
-def differences(law, other, number=150):
+def differences(law, other, number=100):
     """How many draws of adversarial and of random words differ by decimals of another law."""
     rng, found = np.random.default_rng(0), 0
     for seed in range(number):
@@ -91,6 +92,24 @@ def differences(law, other, number=150):
 def test_floats_decide_as_decimals_do(name, mechanism):
     law = runs(*LAWS[name], mechanism)
     assert differences(law, law) == 0
+
+
+def test_floats_accept_as_decimals_do():
+    """A position that is not the best is proposed; the clock is near its mean or far beyond, in
+    some cases after refusals.
+    """
+    law, rng, accepted = runs([0, 1], [1, 1], 0.5, "permute_and_flip"), np.random.default_rng(0), 0
+    coin = exp(-0.5)
+    for seed in range(300):
+        refused, wait = int(rng.integers(3)), LAST >> int(rng.integers(46))
+        clock = (19 * log(2) * refused - log((wait + 0.5) * 2.0**-64)) / (1 + coin)
+        accept = near(2**64 / (coin + (1 - coin) * exp(clock)), rng)
+        rounds = [[2**64 - 2**60, 0, 2**45, LAST]] * refused
+        rounds.append([2**64 - 2**60, 0, wait, accept])
+        one, other = (law.positions(1, tape(rounds, seed), margin) for margin in (2.0**-40, 1.0))
+        accepted += int(one.sum())
+        assert one == other
+    assert 60 < accepted < 240
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)

@@ -3,6 +3,7 @@ positions and all datasets of at most five records; and floats against decimals.
 """
 
 from fractions import Fraction
+from functools import partial
 from itertools import combinations_with_replacement, product
 
 import numpy as np
@@ -43,20 +44,20 @@ def fine_points(dataset):
     return np.sort(np.array(fine, int))
 
 
-def costs(dataset, number, cap, seen=lambda rank, targets: rank):
+def costs(fine, number, cap, levels=LEVELS, tuples=TUPLES, seen=lambda rank, targets: rank):
     """The cost of all tuples; ``seen`` is for a control."""
-    fine = fine_points(dataset)
-    targets = np.array([1 + int(q * (number - 1)) for q in LEVELS])
+    targets = np.array([1 + int(q * (number - 1)) for q in levels])
     rank, aims, ends = (
         seen(ranks, targets)
-        for ranks in (np.searchsorted(fine, TUPLES, side="right"), targets, [number, len(fine)])
+        for ranks in (np.searchsorted(fine, tuples, side="right"), targets, [number, len(fine)])
     )
     away = np.column_stack([0 * rank[:, 0], rank - aims, 0 * rank[:, 0] + ends[1] - ends[0]])
     return np.minimum(np.abs(np.diff(away)).sum(axis=1), cap)
 
 
-def brute_force(*case, rate=RATE, **control):
-    weights = (decay(rate, 128) / 2.0**128) ** costs(*case, **control)
+def brute_force(dataset, number, cap, rate=RATE, end=VALUES << BITS, **how):
+    fine = fine_points(dataset)
+    weights = (decay(rate, 128) / 2.0**128) ** costs(fine[fine < end], number, cap, **how)
     return weights / weights.sum()
 
 
@@ -84,13 +85,14 @@ def clipped(rank, targets):
 def cut(dataset, number, cap):
     """Control: no weight beyond the windows."""
     weights = brute_force(dataset, number, cap, rate=HIGH)
-    return np.where(costs(dataset, number, 100) < cap, weights, 1e-300)
+    return np.where(costs(fine_points(dataset), number, 100) < cap, weights, 1e-300)
 
 
 @pytest.mark.parametrize(("relation", "changes"), [("add_remove", 2), ("swap", 4)])
 def test_no_neighbors_lose_more_than_epsilon(relation, changes):
     epsilon = changes * float(HIGH)
-    losses = [loss(relation, lambda x: brute_force(x, *case, rate=HIGH)) for case in CASES]
+    laws = (partial(brute_force, number=number, cap=cap, rate=HIGH) for number, cap in CASES)
+    losses = [loss(relation, law) for law in laws]
     assert 0.7 * epsilon < max(losses) <= 1.0000000001 * epsilon
 
 
@@ -111,13 +113,13 @@ def parts_of(points, groups, number):
     return Parts(number, points.totals[group], group, zeros, end, zeros)
 
 
-def of_chain(chain, power):
+def of_chain(chain, power, tuples=TUPLES):
     """The probability of each tuple, by the weights that a draw chooses from."""
     parts, cap, row = chain.parts, chain._cap, np.zeros(1, int)
     surplus = int(parts.n[0] - parts.number[0])
     fine = parts.edges(chain.points, np.arange(1, parts.n[0] + 1)[None])[0]
-    slots = np.searchsorted(fine, TUPLES, side="right")
-    found = np.zeros(len(TUPLES))
+    slots = np.searchsorted(fine, tuples, side="right")
+    found = np.zeros(len(tuples))
 
     def go(last, above, slot, chance):
         """Add the tuples whose levels from ``last`` on are in these slots."""
@@ -129,9 +131,10 @@ def of_chain(chain, power):
         weights = chain._slots(last, row, np.array([above]))[0]
         weights = (weights / weights.sum()).astype(float)
         if last == len(LEVELS) - 1:
-            found[:] += chance * weights[0] / len(TUPLES)
+            found[:] += chance * weights[0] / len(tuples)
         for at in np.flatnonzero(weights[1:]):
-            runs = chain._runs(last, row, np.array([at]))[0]
+            width = np.diff(chain._edges[last])[:, at]
+            runs = chain._runs(last, row, np.array([at]), width)[0]
             rank = chain._first[last] + at
             for start in np.flatnonzero(runs):
                 chosen = chance * weights[at + 1] * float(runs[start] / runs.sum())
@@ -146,7 +149,7 @@ def test_chain_is_its_definition(monkeypatch, digits):
     rows, decayed = DATASETS[::3] if digits else DATASETS, decay(RATE, 128) / 2.0**128
     points = FinePoints(counts_of(*rows), VALUES)
     for number, cap in CASES:
-        monkeypatch.setattr(Joint, "cap", lambda joint, m: cap)
+        monkeypatch.setattr(Joint, "cap", lambda joint, m, cap=cap: cap)
         for group, dataset in enumerate(rows):
             expected = brute_force(dataset, number, cap)
             if abs(len(fine_points(dataset)) - number) < cap:
@@ -158,6 +161,22 @@ def test_chain_is_its_definition(monkeypatch, digits):
             np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
+def test_windows_far_from_each_other(monkeypatch):
+    monkeypatch.setattr(joint, "_POINT_BITS", 5)
+    monkeypatch.setattr(Joint, "cap", lambda joint, m: 3)
+    dataset = (0,) * 10 + (1,) * 25 + (2,) * 15
+    points = FinePoints(counts_of(dataset), VALUES)
+    tuples = np.array(list(combinations_with_replacement(range(VALUES << 5), 2)))
+    fine = points.at(np.zeros(50, int), np.arange(1, 51))
+    for number in (48, 50):
+        cost = costs(fine, number, 3, tuples=tuples)
+        expected = (decay(RATE, 128) / 2.0**128) ** cost
+        chain = Chain(Joint(points, RATE), LEVELS, parts_of(points, [0], number))
+        assert chain._first[1] > chain._first[0] + len(chain._slot)
+        found = of_chain(chain, lambda k: (decay(RATE, 128) / 2.0**128) ** k, tuples)
+        np.testing.assert_allclose(found, expected / expected.sum(), rtol=1e-9)
+
+
 def draws_of(dataset, number, words, draws=1, levels=LEVELS, rate=RATE, rounds=1):
     points = FinePoints(counts_of(dataset), VALUES)
     parts = parts_of(points, np.zeros(draws, int), number)
@@ -166,7 +185,7 @@ def draws_of(dataset, number, words, draws=1, levels=LEVELS, rate=RATE, rounds=1
 
 @pytest.mark.parametrize("cap", [3, 100])
 def test_draws_follow_the_definition(monkeypatch, cap):
-    monkeypatch.setattr(Joint, "cap", lambda joint, m: cap)
+    monkeypatch.setattr(Joint, "cap", lambda joint, m, cap=cap: cap)
     dataset, number = (0, 1, 1, 2), 3
     drawn = draws_of(dataset, number, seeded(1), 20_000)
     kinds = (drawn[:, None] == TUPLES).all(axis=2)
@@ -185,17 +204,10 @@ def test_rounds_follow_the_definition(monkeypatch):
 
     def law(end, number):
         """Of one level of 1/2 below ``end``."""
-        position = np.arange(end)
-        fine = fine_points((0, 1, 1, 2))
-        rank, n = np.searchsorted(fine, position, side="right"), np.sum(fine < end)
-        target = 1 + (number - 1) // 2
-        weights = (decay(RATE, 128) / 2.0**128) ** (
-            np.abs(rank - target) + np.abs(n - number - rank + target)
-        )
-        return weights / weights.sum()
+        how = {"levels": [Fraction(1, 2)], "tuples": np.arange(end)[:, None]}
+        return brute_force((0, 1, 1, 2), number, 100, end=end, **how)
 
-    size = VALUES << BITS
-    assert_counts_follow(np.bincount(drawn[:, 1], minlength=size), law(size, 5))
+    assert_counts_follow(np.bincount(drawn[:, 1], minlength=VALUES << BITS), law(VALUES << BITS, 5))
     most = np.argmax(np.bincount(drawn[:, 1]))
     lower = np.bincount(drawn[drawn[:, 1] == most, 0], minlength=most + 1)
     assert_counts_follow(lower, law(most + 1, 2))

@@ -99,7 +99,7 @@ def test_draws_follow_the_noise_and_only_what_is_protected_is_noisy():
     for scale, follow in ((4.0, assert_counts_follow), (3.7, assert_counts_rejected)):
         follow(counts, np.tanh(0.5 / scale) * np.exp(-np.abs(noise) / scale))
     assert found.guarantee.between(0, 1) == pytest.approx(20_000)
-    assert found.to_dict()["guarantee"]["promise"].startswith("d-privacy on 2 elements")
+    assert str(found.guarantee).startswith("d-privacy on 2 elements")
 
 
 def test_counts_of_any_size_are_exact(rates):

@@ -209,6 +209,19 @@ def test_counts_of_records_repeat_them():
         MEDIAN.release(x, counts=number, epsilon=1.0, neighbors="swap")
 
 
+def test_sums_take_no_memory_for_records_that_change_nothing():
+    for x, tau in (([0, 1], 2**40), ([0, 50], 3), ([0, 0], 2**40)):
+        statistic = release.NonnegativeSum(tau, upper=100, resolution=1)
+        counts = np.array([2**40, 2**40])
+        law = statistic.distribution(x, counts=counts, epsilon=2.0**-30, neighbors="add_remove")
+        assert len(law.first) < 500
+        assert law.value == (100 if x[1] else 0)
+    for tau, upper, epsilon in ((2**40, 10**8, 1.0), (1, 10**8, 2.0**-30)):
+        statistic = release.NonnegativeSum(tau, upper=upper, resolution=1)
+        with pytest.raises(ValueError, match="must be at most"):
+            statistic.release([1], epsilon=epsilon, neighbors="swap")
+
+
 def entries(counts):
     return Counter(
         {
@@ -282,8 +295,10 @@ TIMES = {
 @pytest.mark.parametrize("kind", TIMES)
 def test_dates_times_and_durations_bound_a_grid(kind):
     lower, upper, resolution = TIMES[kind]
-    grid = release.Median(lower=lower, upper=upper, resolution=resolution).records_grid
-    assert grid.size == (upper - lower) // resolution + 1
+    statistic = release.Median(lower=lower, upper=upper, resolution=resolution)
+    assert statistic.records_grid.size == (upper - lower) // resolution + 1
+    with pytest.raises(TypeError, match="frame"):
+        statistic.release([lower], epsilon=1.0, neighbors="swap")
     for other in ({"upper": 9}, {"resolution": 1}, {"lower": TIMES["Date"][0], "upper": 3}):
         public = {"lower": lower, "upper": upper, "resolution": resolution} | other
         with pytest.raises(TypeError, match=r"dates|timedelta"):

@@ -1,0 +1,171 @@
+"""Releases of several quantiles: their budget, hostile counts, and parameters."""
+
+import warnings
+from fractions import Fraction
+from math import ceil
+
+import numpy as np
+import pytest
+
+from dpjax import checks
+from dpjax.release import joint, several_quantiles
+from dpjax.release.counts import Counts
+from dpjax.release.grid import Floats
+from dpjax.release.several_quantiles import Quantiles
+
+AGES = {"lower": 0, "upper": 120, "resolution": 1}
+QUARTILES = (0.25, 0.5, 0.75)
+
+
+def levels_of(m):
+    return [Fraction(k, m + 1) for k in range(1, m + 1)]
+
+
+def test_value_is_the_lower_quantile():
+    x = np.random.default_rng(0).integers(0, 9, (5, 3, 11)).astype(float)
+    x[0, 0], x[1, 0, 3:], x[2, 2, 0] = np.nan, np.nan, np.nan
+    found = Quantiles((0.1, "1/3", 0.9), **AGES).distribution(x, epsilon=1, neighbors="add_remove")
+    assert found.value.shape == (5, 3, 3)
+    for row, value in zip(x.reshape(15, 11), found.value.reshape(15, 3), strict=True):
+        records = np.sort(row[~np.isnan(row)])
+        ranks = [ceil(q * len(records)) for q in (Fraction(1, 10), Fraction(1, 3), Fraction(9, 10))]
+        assert value.tolist() == [records[rank - 1] if len(records) else 0 for rank in ranks]
+
+
+@pytest.mark.parametrize("neighbors", checks.NEIGHBORS)
+def test_shapes(neighbors):
+    asked, x = Quantiles(QUARTILES, **AGES), np.full((2, 5, 40), 30.0)
+    released = asked.release(x, epsilon=8.0, neighbors=neighbors, draws=4)
+    assert released.values.shape == (4, 2, 5, 3)
+    assert (np.diff(released.values) >= 0).all()
+    distribution = asked.distribution(x, epsilon=8.0, neighbors=neighbors)
+    assert distribution.sample(1, (2, 3)).shape == (2, 3, 2, 5, 3)
+    assert distribution.mean_abs_error(distribution.value).shape == (2, 5, 3)
+    one = asked.release(x[0, 0], epsilon=8.0, neighbors=neighbors)
+    assert one.values.shape == (1, 3)
+    assert asked.release(np.zeros((0, 7)), epsilon=1.0, neighbors=neighbors).values.size == 0
+
+
+@pytest.mark.parametrize("m", [1, 4, 5, 20, 21, 64, 65, 5000])
+def test_parts_of_the_budget_add_up(monkeypatch, m):
+    epsilon, spent = Fraction(3, 7), []
+
+    def noise(rate, shape, words):
+        spent.append(rate)
+        return np.zeros(shape, np.int64)
+
+    def draw(self, parts, levels, rounds):
+        """One more record costs 2 rates in each round, and a swapped one 4."""
+        spent.append(rounds * changes * self.rate)
+        assert (joint.TOGETHER + 1) ** rounds > len(levels)
+        return np.zeros((1, len(levels)), np.int64)
+
+    monkeypatch.setattr(several_quantiles, "geometric", noise)
+    monkeypatch.setattr(joint.Joint, "draw", draw)
+    for neighbors, changes, public_n in (
+        ("add_remove", 2, None),
+        ("add_remove", 2, 3),
+        ("swap", 4, None),
+    ):
+        asked, spent[:] = Quantiles(levels_of(m), **AGES, public_n=public_n), []
+        found = asked.release([1, 2], epsilon=epsilon, neighbors=neighbors)
+        assert sum(spent) == epsilon
+        assert found.guarantee.epsilon >= epsilon
+        assert len(spent) == 1 + (changes == 2 and public_n is None)
+
+
+def test_rounds_draw_at_most_so_many_levels_together(monkeypatch):
+    sizes, together = [], joint.Joint._together
+
+    def counting(self, parts, levels):
+        sizes.append(len(levels))
+        return together(self, parts, levels)
+
+    monkeypatch.setattr(joint.Joint, "_together", counting)
+    monkeypatch.setattr(joint, "TOGETHER", 3)
+    for m in (1, 3, 4, 15, 16, 17, 63, 64):
+        sizes.clear()
+        found = Quantiles(levels_of(m), **AGES).release([5], epsilon=1.0, neighbors="swap")
+        assert (np.diff(found.values) >= 0).all()
+        assert (sum(sizes), max(sizes) <= 3) == (m, True)
+
+
+HOSTILE = {
+    "nobody": [],
+    "one": [(0, 1)],
+    "equal": [(60, 10**12)],
+    "too many": [(0, 2**63 - 1), (120, 2**40)],
+    "ends": [(0, 10**6), (120, 10**6)],
+}
+
+
+@pytest.mark.parametrize("epsilon", [Fraction(1, 2**30), 0.5, 64])
+@pytest.mark.parametrize("name", HOSTILE)
+def test_no_counts_raise_or_warn(monkeypatch, name, epsilon):
+    """Nor are they ever expanded: no more ranks are looked at than a public number."""
+    monkeypatch.setattr(joint, "_WIDEST", 2**12)
+    at, looked = joint.FinePoints.at, []
+
+    def counting(self, group, rank):
+        looked.append(np.size(rank))
+        return at(self, group, rank)
+
+    monkeypatch.setattr(joint.FinePoints, "at", counting)
+    values, number = zip(*HOSTILE[name], strict=True) if HOSTILE[name] else ((), ())
+    counts = Counts.of_rows(np.zeros(len(values)), values, number, groups=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for m, public in ((1, None), (3, None), (3, 1), (3, 10**12), (70, None)):
+            asked = Quantiles(levels_of(m), **AGES, public_n=public)
+            for neighbors in checks.NEIGHBORS[: 1 + (public is None)]:
+                drawn = asked.release(counts, epsilon=epsilon, neighbors=neighbors).values
+                assert drawn.shape == (1, 1, m)
+                assert (np.diff(drawn) >= 0).all()
+    assert max(looked) <= 2 * 2**12 + 100
+
+
+def test_equal_records_are_found():
+    """Half of the records are equal; deciles of 10^9 records come from their counts."""
+    number = np.array([1, 5, 3, 1]) * 10**8
+    counts = Counts.of_rows(np.zeros(4), [10, 20, 30, 40], number, groups=1)
+    asked = Quantiles([0.05, 0.2, 0.4, 0.55, 0.7, 0.85, 0.95], **AGES)
+    assert Quantiles([1 / 7, 6 / 7], **AGES).levels[0].denominator > 2**40
+    for neighbors in checks.NEIGHBORS:
+        drawn = asked.release(counts, epsilon=0.1, neighbors=neighbors, draws=3)
+        assert (drawn.values == [10, 20, 20, 20, 30, 30, 40]).all()
+
+
+def test_errors_are_those_of_draws(monkeypatch):
+    x = np.random.default_rng(1).integers(20, 60, (3, 50))
+    asked = Quantiles(QUARTILES, grid=Floats()).distribution(x, epsilon=4.0, neighbors="swap")
+    drawn = asked.sample(7, 1000)
+    monkeypatch.setattr(several_quantiles, "_DRAWN", 2 * 3000)  # of two groups at a time
+    found, low, high = asked.mean_abs_error(asked.value), *asked.interval(0.9)
+    np.testing.assert_allclose(found, np.abs(drawn - asked.value).mean(axis=0), rtol=0.4)
+    assert not np.allclose(found, np.abs(drawn - asked.value[::-1]).mean(axis=0), rtol=0.4)
+    assert (((low <= drawn) & (drawn <= high)).mean(axis=0) > 0.85).all()
+    assert (((low < drawn) & (drawn < high)).mean(axis=0) < 0.95).all()
+
+
+@pytest.mark.parametrize(
+    ("qs", "more", "error", "message"),
+    [
+        (0.5, {}, TypeError, "qs must be several levels such as"),
+        ([], {}, ValueError, "one or more levels in ascending order"),
+        ([0.5, 0.5], {}, ValueError, "in ascending order, got \\['1/2', '1/2'\\]"),
+        ([0.5], {"public_n": 0}, ValueError, "public_n must be an integer from 1 to"),
+    ],
+)
+def test_parameters_are_checked(qs, more, error, message):
+    with pytest.raises(error, match=message):
+        Quantiles(qs, **AGES | more)
+
+
+def test_public_n_is_for_add_remove():
+    asked = Quantiles([0.5], **AGES, public_n=3)
+    with pytest.raises(ValueError, match="public_n is for add_remove"):
+        asked.release([1, 2, 3], epsilon=1.0, neighbors="swap")
+    with pytest.raises(ValueError, match="only one mechanism"):
+        asked.release([1], epsilon=1.0, neighbors="add_remove", mechanism="permute_and_flip")
+    guarantee = asked.release([1], epsilon=1.0, neighbors="add_remove", draws=2).guarantee
+    assert (guarantee.epsilon, guarantee.bounded_range) == (2.0, 4.0)
