@@ -161,6 +161,11 @@ class Quantiles(_OnGrid):
         """The levels as fractions."""
         return checks.levels(self.qs)
 
+    def _ranges(self, neighbors: checks.Neighbors, mechanism: str | None) -> int:
+        # Ranges of draws that depend on each other do not add up, but their ends do
+        is_public = neighbors == "swap" or self.public_n is not None
+        return 1 if is_public and len(self.levels) <= joint.TOGETHER else 2
+
     def _distribution(
         self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str
     ) -> Any:

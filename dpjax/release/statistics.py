@@ -63,7 +63,6 @@ class Statistic:
 
     relations: ClassVar[tuple[str, ...]] = checks.NEIGHBORS
     mechanisms: ClassVar[tuple[str, ...]] = ()
-    ranges: ClassVar[int] = 2  # the bounded range of a draw, in epsilons
     zero_of_nobody: ClassVar[bool] = False  # whether it is 0 where there are no records
     skips_missing: ClassVar[bool] = False  # under swap too, where they are the lower bound if not
 
@@ -146,8 +145,12 @@ class Statistic:
         """Return the guarantee of all draws from one row together."""
         checks.static_integer("draws", draws, 1, 2**40)
         self._checked(neighbors, mechanism or None)
-        ranges = 1 if mechanism in ("piecewise_laplace", "exponential") else self.ranges
+        ranges = self._ranges(neighbors, mechanism)
         return cost_of(exact_epsilon(epsilon), draws, neighbors, ranges)
+
+    def _ranges(self, neighbors: Neighbors, mechanism: str | None) -> int:
+        """Return the bounded range of a draw, in epsilons."""
+        return 1 if mechanism in ("piecewise_laplace", "exponential") else 2
 
     def read(self, x: Any) -> tuple[np.ndarray, np.ndarray]:
         """Return the position of each record, integers of the shape of ``x``, and which exist."""

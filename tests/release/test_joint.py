@@ -63,7 +63,7 @@ def brute_force(dataset, number, cap, rate=RATE, within=(-1, VALUES << BITS), **
 
 
 def loss(relation, law):
-    """The largest log-ratio of the probabilities of any tuple for any neighbors."""
+    """The largest range of log-ratios of probabilities of neighbors; it bounds their size."""
     found = 0.0
     known = {dataset: np.log(law(dataset)) for dataset in DATASETS}
     for dataset in DATASETS:
@@ -73,7 +73,7 @@ def loss(relation, law):
                 both = others[0]
                 others = [both[:i] + both[i + 1 :] for i in range(len(both))]
             for other in set(others) & set(known):
-                found = max(found, np.max(np.abs(known[dataset] - known[other])))
+                found = max(found, np.ptp(known[dataset] - known[other]))
     return found
 
 

@@ -169,5 +169,15 @@ def test_public_n_is_for_add_remove():
         asked.release([1, 2, 3], epsilon=1.0, neighbors="swap")
     with pytest.raises(ValueError, match="only one mechanism"):
         asked.release([1], epsilon=1.0, neighbors="add_remove", mechanism="permute_and_flip")
-    guarantee = asked.release([1], epsilon=1.0, neighbors="add_remove", draws=2).guarantee
-    assert (guarantee.epsilon, guarantee.bounded_range) == (2.0, 4.0)
+
+
+def test_the_bounded_range_is_epsilon_for_one_round_of_a_public_number():
+    one, two = ([k / (m + 1) for k in range(1, m + 1)] for m in (64, 65))
+    for qs, public_n, neighbors, range_ in (
+        (one, 3, "add_remove", 1.0),
+        (one, None, "swap", 1.0),
+        (one, None, "add_remove", 2.0),
+        (two, 3, "add_remove", 2.0),
+    ):
+        found = Quantiles(qs, **AGES, public_n=public_n).cost(1.0, 3, neighbors)
+        assert (found.epsilon, found.bounded_range) == (3.0, 3 * range_)
