@@ -41,7 +41,7 @@ def counted_neighbors(neighbors: Any) -> None:
         )
 
 
-def one_of(name: str, value: Any, options: Collection[str]) -> str:
+def one_of(name: str, value: Any, options: Collection[str | None]) -> str:
     """Return a static option; raise ``ValueError`` with the list of options if it is unknown.
 
     >>> one_of("neighbors", "swap", NEIGHBORS)

@@ -184,14 +184,9 @@ class Statistic:
                 f"neighbors must be {self.relations[0]!r} for {type(self).__name__}, got "
                 f"{neighbors!r}."
             )
-        if mechanism is not None and not self.mechanisms:
-            raise ValueError(
-                f"{type(self).__name__} has only one mechanism: mechanism must be None, got "
-                f"{mechanism!r}."
-            )
         if mechanism is None:
-            return self.mechanisms[0] if self.mechanisms else ""
-        return checks.one_of("mechanism", mechanism, self.mechanisms)
+            return next(iter(self.mechanisms), "")
+        return checks.one_of("mechanism", mechanism, self.mechanisms or (None,))
 
     def _near(self, n: int, epsilon: Fraction, neighbors: str) -> tuple[int, int] | None:
         """Return the first and the last rank that matter among n records; None for all."""
@@ -319,8 +314,7 @@ class Quantile(_OnGrid):
     def __post_init__(self) -> None:
         """Raise for bad public parameters."""
         super().__post_init__()
-        if self.level.denominator > 2**20:
-            raise ValueError(f"q must be a short decimal or a small fraction, got {self.q}.")
+        checks.level(self.q)
 
     @cached_property
     def level(self) -> Fraction:

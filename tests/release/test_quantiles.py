@@ -167,7 +167,7 @@ def test_public_n_is_for_add_remove():
     asked = Quantiles([0.5], **AGES, public_n=3)
     with pytest.raises(ValueError, match="public_n is for add_remove"):
         asked.release([1, 2, 3], epsilon=1.0, neighbors="swap")
-    with pytest.raises(ValueError, match="only one mechanism"):
+    with pytest.raises(ValueError, match="mechanism must be one of None"):
         asked.release([1], epsilon=1.0, neighbors="add_remove", mechanism="permute_and_flip")
 
 
