@@ -134,8 +134,6 @@ class Table:
             position = np.where(present, position, 0)
         else:
             group = np.where(present, group, -1)
-        if (times == 1).all():  # one sort of integers
-            return Counts.of_groups(group, position, groups), missing
         return Counts.of_rows(group, position, times, groups=groups), missing
 
     def _in_groups(self) -> pl.DataFrame:

@@ -37,34 +37,34 @@ class Counts:
     def of_rows(group: Any, value: Any, count: Any, *, groups: int) -> Counts:
         """Return the counts of rows (group, value, count) in any order.
 
-        Counts of equal values are added.
+        Counts of equal values are added. The rows are sorted by one integer, of 32 bits if that is
+        enough.
 
         Args:
             group: integers ``(rows,)`` from 0 to ``groups - 1``; rows of other groups are left out.
-            value: integers ``(rows,)``, at least 0.
+            value: integers ``(rows,)``, from 0 to 2^31.
             count: integers ``(rows,)``; rows with a count of 0 or less are left out.
             groups: the number of groups.
         """
-        group, value, count = (
-            np.asarray(column).astype(np.int64, copy=False)
-            for column in (group, value, _clamped(np.asarray(count)))
-        )
+        group, value = np.asarray(group), np.asarray(value)
+        count = np.minimum(count, np.int64(MOST)).astype(np.int64)  # also of unsigned integers
         used = (group >= 0) & (group < groups) & (count > 0)
         if not used.all():
             group, value, count = group[used], value[used], count[used]
-        later = (group[1:] > group[:-1]) | ((group[1:] == group[:-1]) & (value[1:] > value[:-1]))
-        if not later.all():
-            order = np.lexsort((value, group))
-            group, value, count = group[order], value[order], count[order]
-            first = np.flatnonzero(
-                np.concatenate([[True], (group[1:] != group[:-1]) | (value[1:] != value[:-1])])
-            )
-            group, value, count = (
-                group[first],
-                value[first],
-                np.minimum(np.add.reduceat(count, first), MOST),
-            )
-        return Counts(np.searchsorted(group, np.arange(groups + 1)), value, count)
+        size = int(value.max(initial=0)) + 1
+        kind = np.int32 if groups * size < 2**31 else np.int64
+        key = group.astype(kind) * kind(size) + value.astype(kind)
+        single = bool((count == 1).all())
+        if single:
+            key.sort()
+        else:
+            order = np.argsort(key, kind="stable")
+            key, count = key[order], count[order]
+        first = np.flatnonzero(np.diff(key, prepend=kind(-1)))
+        ends = np.append(first, len(key))
+        count = np.diff(ends) if single else np.minimum(sums_of(count, ends), MOST)
+        key = key[first].astype(np.int64)
+        return Counts(np.searchsorted(key, np.arange(groups + 1) * size), key % size, count)
 
     @staticmethod
     def of_records(
@@ -76,42 +76,15 @@ class Counts:
         these ranks.
         """
         rows, n = positions.shape
-        if n == 0 or not present.all():
-            group = np.repeat(np.arange(rows), n)[present.ravel()]
-            return Counts.of_groups(group, positions[present], rows)
-        low, high = np.clip((1, n) if near is None else near, 1, n).tolist()
-        ordered = np.ascontiguousarray(np.sort(positions, axis=-1)[:, low - 1 : high])
-        new = np.ones(ordered.shape, bool)
-        np.not_equal(ordered[:, 1:], ordered[:, :-1], out=new[:, 1:])
-        first = np.flatnonzero(new)
-        starts = np.searchsorted(first, np.arange(rows + 1) * ordered.shape[1])
-        number = np.diff(first, append=ordered.size)
-        number[starts[:-1]] += low - 1
-        number[starts[1:] - 1] += n - high
-        return Counts(starts, ordered.ravel()[first].astype(np.int64), number)
-
-    @staticmethod
-    def of_groups(group: np.ndarray, positions: np.ndarray, groups: int) -> Counts:
-        """Return the counts of records ``(n,)`` in the groups with these indices.
-
-        Other groups are left out.
-        """
-        used = (group >= 0) & (group < groups)
-        if not used.all():
-            group, positions = group[used], positions[used]
-        size = int(positions.max(initial=0)) + 1
-        if groups * size >= 2**62:
-            return Counts.of_rows(group, positions, np.ones(len(group), np.int64), groups=groups)
-        kind = np.dtype(np.int32 if groups * size < 2**31 else np.int64)
-        key = group.astype(kind)
-        key *= size
-        key += positions.astype(kind)
-        key.sort()
-        first = np.flatnonzero(
-            np.concatenate([np.ones(min(len(key), 1), bool), key[1:] != key[:-1]])
-        )
-        counts, key = np.diff(first, append=len(key)), key[first].astype(np.int64)
-        return Counts(np.searchsorted(key, np.arange(groups + 1) * size), key % size, counts)
+        number = present.astype(np.int64)
+        if near is not None and n and present.all():
+            low, high = np.clip(near, 1, n).tolist()
+            positions = np.sort(positions, axis=-1)[:, low - 1 : high]
+            number = number[:, low - 1 : high]
+            number[:, 0] = low
+            number[:, -1] += n - high
+        group = np.repeat(np.arange(rows), positions.shape[1])
+        return Counts.of_rows(group, positions.ravel(), number.ravel(), groups=rows)
 
     @property
     def groups(self) -> int:
@@ -136,11 +109,6 @@ class Counts:
             self.values[starts[0] : starts[-1]],
             self.counts[starts[0] : starts[-1]],
         )
-
-
-def _clamped(counts: np.ndarray) -> np.ndarray:
-    """Return counts of at most ``MOST``, which unsigned ones of 64 bits may exceed by far."""
-    return np.minimum(counts, MOST) if counts.dtype.itemsize == 8 else counts
 
 
 def running_sums(numbers: np.ndarray, starts: np.ndarray) -> np.ndarray:

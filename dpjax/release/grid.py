@@ -6,7 +6,7 @@ import datetime
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -30,39 +30,6 @@ class Multiples:
     start: int
     size: int
 
-    @staticmethod
-    def between(
-        lower: float | Fraction, upper: float | Fraction, resolution: checks.Resolution
-    ) -> Multiples:
-        """Return the multiples from ``lower`` to ``upper``.
-
-        A float is read as the decimal that it prints as.
-
-        Raises:
-            TypeError: for a JAX array.
-            ValueError: if the bounds are not finite, not multiples of the resolution, or not
-                ``lower < upper``, if there are more than 2^31 - 2 values, or if float64 cannot hold
-                the values.
-
-        >>> Multiples.between(0, 0.3, 0.1)
-        Multiples(resolution=Fraction(1, 10), start=0, size=4)
-        """
-        if checks.is_jax_array(lower) or checks.is_jax_array(upper):
-            raise TypeError("lower and upper must be static numbers, not JAX arrays.")
-        step = resolution_of(resolution, (np.asarray(lower), np.asarray(upper)))
-        ends = [checks.exact(bound) for bound in (lower, upper)]
-        if ends[0] is None or ends[1] is None or not ends[0] < ends[1]:
-            raise ValueError(
-                f"lower and upper must be finite, and lower below upper, got {lower} and {upper}."
-            )
-        start, end = (int(bound / step) for bound in ends if bound is not None)
-        if end - start >= _LARGEST:
-            raise ValueError(
-                f"{end - start + 1} multiples of {resolution} are more than 2^31 - 2: use a "
-                "coarser resolution."
-            )
-        return Multiples(step, start, end - start + 1)
-
     def values_of(self, position: Any) -> np.ndarray:
         """Return the values at positions, counted from the lower bound, float64."""
         multiples = np.asarray(position, np.float64) + self.start
@@ -76,24 +43,22 @@ class Multiples:
         clamped; those that :func:`as_floats` reads as NaN get position 0. Returns the positions
         counted from the lower bound, int32, and a bool mask of the records that are numbers.
 
-        >>> grid = Multiples.between(0, 0.3, 0.1)
+        >>> grid = grid_of(0, 0.3, 0.1)
         >>> grid.positions_of([0.04, 0.07, 0.29, 1e300, float("nan")])[0].tolist()
         [0, 1, 3, 3, 0]
         """
         records = as_floats(x)
         with np.errstate(invalid="ignore", over="ignore", under="ignore"):
             # The same arithmetic as in dpjax.numerics.multiples
-            if self.resolution.denominator != 1:
-                records *= float(self.resolution.denominator)
-            if self.resolution.numerator != 1:
-                records /= float(self.resolution.numerator)
-            present = ~np.isnan(records)
-            records[~present] = self.start
-            np.clip(records, self.start, self.start + self.size - 1, out=records)
-            records += 0.5
-            np.floor(records, out=records)
-            records -= self.start
-            return records.astype(np.int32), present
+            records *= float(self.resolution.denominator)
+            records /= float(self.resolution.numerator)
+        present = ~np.isnan(records)
+        records[~present] = self.start
+        np.clip(records, self.start, self.start + self.size - 1, out=records)
+        records += 0.5
+        np.floor(records, out=records)
+        records -= self.start
+        return records.astype(np.int32), present
 
     def distances(self, first: np.ndarray, length: np.ndarray, center: np.ndarray) -> np.ndarray:
         """Return the sum of abs(value - center) over each run of adjacent positions."""
@@ -102,15 +67,14 @@ class Multiples:
         near = np.clip(np.floor(ahead) + 1, 0, length)  # how many positions are up to the center
         rest = length - near
         far = rest * (near + (rest - 1) / 2 - ahead)
-        distance: np.ndarray = unit * (near * (ahead - (near - 1) / 2) + far)
-        return distance
+        return np.multiply(unit, near * (ahead - (near - 1) / 2) + far)
 
 
 class Points:
-    """Public values, ascending, in an array ``values``."""
+    """Finitely many public values, ascending."""
 
-    values: Any
-    resolution: ClassVar[None] = None
+    def __init__(self, values: np.ndarray) -> None:
+        self.values = values
 
     @property
     def size(self) -> int:
@@ -119,8 +83,7 @@ class Points:
 
     def values_of(self, position: Any) -> np.ndarray:
         """Return the values at positions, float64."""
-        found: np.ndarray = self.values[np.asarray(position)]
-        return found
+        return np.take(self.values, position)
 
     def positions_of(self, x: Any) -> tuple[np.ndarray, np.ndarray]:
         """Return the position of the value nearest to each record, and which are numbers.
@@ -128,14 +91,13 @@ class Points:
         See :meth:`Multiples.positions_of`.
         """
         records = as_floats(x)
-        present = ~np.isnan(records)
         halfway = self.values[:-1] + np.diff(self.values) / 2
-        found = np.searchsorted(halfway, np.where(present, records, -np.inf))
-        return found.astype(np.int32), present
+        found = np.searchsorted(halfway, np.fmax(records, -np.inf))  # NaN is the lowest
+        return found.astype(np.int32), ~np.isnan(records)
 
     def distances(self, first: np.ndarray, length: np.ndarray, center: np.ndarray) -> np.ndarray:
         """Return the sum of abs(value - center) over each run of adjacent positions."""
-        runs = zip(first.tolist(), length.tolist(), center.tolist(), strict=True)
+        runs = zip(first, length, center, strict=True)
         each = [np.abs(self.values[start : start + k] - middle).sum() for start, k, middle in runs]
         return np.array(each, np.float64)
 
@@ -168,28 +130,18 @@ class Floats(Points):
         checks.static_integer("smallest", self.smallest, -300, 299)
         checks.static_integer("largest", self.largest, self.smallest + 1, 300)
         if (self.largest - self.smallest) * 9 * 10 ** (self.digits - 1) >= 2**24:
-            raise ValueError(
-                f"{self} has more than 2^24 values on either side of 0: use fewer digits or a "
-                "smaller range of exponents."
-            )
+            raise ValueError(f"{self} has more than 2^24 values on either side of 0.")
 
     @cached_property
-    def values(self) -> np.ndarray:
+    def values(self) -> np.ndarray:  # type: ignore[override]
         """All values, ascending."""
-        mantissas = range(10 ** (self.digits - 1), 10**self.digits)
-        exponents = range(self.smallest - self.digits + 1, self.largest - self.digits + 1)
+        least = 10 ** (self.digits - 1)
         positive = [
-            float(f"{mantissa}e{exponent}") for exponent in exponents for mantissa in mantissas
+            float(f"{mantissa}e{exponent - self.digits + 1}")
+            for exponent in range(self.smallest, self.largest)
+            for mantissa in range(least, 10 * least + 1)
         ]
-        positive.append(float(f"1e{self.largest}"))
-        return np.array([*(-value for value in reversed(positive)), 0.0, *positive])
-
-
-@dataclass(frozen=True, eq=False)
-class Candidates(Points):
-    """Finitely many public values, ascending."""
-
-    values: np.ndarray
+        return np.unique([0.0, *positive, *np.negative(positive)])
 
 
 def resolution_of(value: checks.Resolution, bounds: Any) -> Fraction:
@@ -200,39 +152,55 @@ def resolution_of(value: checks.Resolution, bounds: Any) -> Fraction:
     return step
 
 
-def grid_of(
-    lower: float | None,
-    upper: float | None,
-    resolution: checks.Resolution | None,
-    grid: Floats | None,
-) -> Multiples | Floats:
+def grid_of(lower: Any, upper: Any, resolution: Any, grid: Any = None) -> Multiples | Floats:
     """Return the grid of a release: multiples of a resolution between bounds, or floats.
 
+    A float is read as the decimal that it prints as.
+
     Raises:
-        TypeError: if an argument is missing or has the wrong type.
-        ValueError: if both a grid and bounds or a resolution are given, or they are invalid.
+        TypeError: if an argument is missing or has the wrong type, such as a JAX array.
+        ValueError: if both a grid and bounds or a resolution are given; if the bounds are not
+            finite, not multiples of the resolution, or not ``lower < upper``; if there are more
+            than 2^31 - 2 values, or if float64 cannot hold them.
+
+    >>> grid_of(0, 0.3, 0.1)
+    Multiples(resolution=Fraction(1, 10), start=0, size=4)
     """
+    missing = [value is None for value in (lower, upper, resolution)]
     if grid is not None:
         checks.instance("grid", grid, Floats, "dpjax.release.Floats(digits=3)")
-        if not (lower is None and upper is None and resolution is None):
-            raise ValueError(
-                "grid cannot be combined with lower, upper or resolution: it has a range and a "
-                "precision."
-            )
+        if not all(missing):
+            raise ValueError("grid cannot be combined with lower, upper or resolution.")
         return grid
-    if lower is None or upper is None or resolution is None:
+    if any(missing):
         raise TypeError(
             "a release needs lower, upper and resolution; or, without bounds, a grid such as "
             "dpjax.release.Floats()."
         )
-    kinds = {kind_of(lower), kind_of(upper)}
-    if len(kinds) > 1 or isinstance(resolution, datetime.timedelta) != (kinds != {None}):
+    kind = kind_of(lower)
+    if (
+        kind != kind_of(upper)
+        or isinstance(resolution, datetime.timedelta) == (kind is None)
+        or checks.is_jax_array(lower)
+        or checks.is_jax_array(upper)
+    ):
         raise TypeError(
-            "lower and upper must both be numbers, dates, times or durations, and resolution must "
+            "lower and upper must both be static numbers, dates, times or durations, and resolution must "
             f"be a datetime.timedelta unless they are numbers: got {lower!r}, {upper!r} and "
             f"{resolution!r}."
         )
-    return Multiples.between(lower, upper, resolution)
+    step = resolution_of(resolution, (lower, upper))
+    start, end = checks.exact(lower), checks.exact(upper)
+    if start is None or end is None or start >= end:
+        raise ValueError(
+            f"lower and upper must be finite, and lower below upper, got {lower} and {upper}."
+        )
+    size = int((end - start) / step) + 1
+    if size > _LARGEST:
+        raise ValueError(
+            f"{size} multiples of {resolution} are more than 2^31 - 2: use a coarser resolution."
+        )
+    return Multiples(step, int(start / step), size)
 
 
 def kind_of(value: Any) -> str | None:
@@ -241,10 +209,10 @@ def kind_of(value: Any) -> str | None:
     >>> kind_of(datetime.date(2020, 1, 1)), kind_of(datetime.timedelta(1)), kind_of(3)
     ('Date', 'Duration', None)
     """
-    kinds = (
-        (datetime.datetime, "Datetime"),
-        (datetime.date, "Date"),
-        (datetime.time, "Time"),
-        (datetime.timedelta, "Duration"),
-    )
-    return next((name for kind, name in kinds if isinstance(value, kind)), None)
+    kinds = {
+        datetime.datetime: "Datetime",
+        datetime.date: "Date",
+        datetime.time: "Time",
+        datetime.timedelta: "Duration",
+    }
+    return next((name for kind, name in kinds.items() if isinstance(value, kind)), None)

@@ -24,7 +24,7 @@ from dpjax.checks import Resolution
 from dpjax.metric_privacy.guarantees import MetricGuarantee
 from dpjax.metric_privacy.metrics import Metric
 from dpjax.metric_privacy.scales import OptimalScales, Strategy, noise_scales
-from dpjax.release.grid import resolution_of
+from dpjax.release.grid import Multiples, resolution_of
 from dpjax.release.noise import LARGEST, DiscreteLaplace
 from dpjax.release.records import as_array
 from dpjax.release.result import Release
@@ -92,83 +92,57 @@ def metric_laplace(
         raise ValueError(
             f"queries must be finite, of shape (K, {elements}), got shape {rows.shape}."
         )
+    counts = as_array(x)
+    if not all(isinstance(value, Integral) for value in counts.flat):
+        raise TypeError("x must hold integers, the counts of a histogram.")
+    if counts.shape[-1] != elements:
+        raise ValueError(
+            f"x must count {elements} elements on its last axis, got shape {counts.shape}."
+        )
     whole = np.array([[round(Fraction(str(v)) / step) for v in row] for row in rows], object)
-    answers = np.clip(_counts(x, elements) @ whole.T, -LARGEST, LARGEST).astype(np.int64)
+    # Python's integers do not overflow
+    answers = np.maximum(counts.astype(object), 0) @ whole.T
+    answers = np.clip(answers, -LARGEST, LARGEST).astype(np.int64)
     if not private:
         whole -= whole[:, :1]  # n is public: a constant changes nothing
     moves = np.pad(whole, ((0, 0), (0, private)))  # null records contribute 0
     budgets = np.asarray(metric.dense().budgets, np.float64)
+    one, other = np.nonzero(np.tril(budgets < np.inf, -1))  # the protected pairs
+    moves, budgets = np.abs(moves[:, one] - moves[:, other]), budgets[one, other]
+    if moves[:, budgets == 0].any():
+        raise ValueError("queries must not distinguish elements with a budget of 0.")
     known = scales.scales if isinstance(scales, OptimalScales) else scales
     if known is None:
         rounded = np.array([[float(v * step) for v in row] for row in whole])
         known = noise_scales(rounded, metric, strategy=strategy)
-    rates = exact_rates(np.asarray(known), moves, budgets, step)
-    load = largest_load(rates, moves, budgets)
+    known = np.asarray(known)
+    if known.shape != (len(rows),) or not np.all((known >= 0) & (known < np.inf)):
+        raise ValueError(f"scales must be {len(rows)} nonnegative numbers, got {known}.")
+    if moves[known == 0].any():
+        raise ValueError(
+            "a scale of 0 needs a query that, rounded to the resolution, distinguishes no "
+            "protected pair."
+        )
+    # Rounded up, so that sums stay short; what this adds to the load is divided out
+    each = [ceil(step * 2**100 / Fraction(float(scale))) if scale else 0 for scale in known]
+    rates = np.array([Fraction(rate, 2**100) for rate in each])
+    spent = zip(rates @ moves, budgets.tolist(), strict=True)
+    load = max((loss / Fraction(budget) for loss, budget in spent if loss), default=Fraction(0))
     if scales is not None and load > 1 + Fraction(1, 2**20):
         raise ValueError(
             f"scales overspend the budgets: the largest load is {float(load):g}, and must be at "
             "most 1."
         )
     if load > 1 or scales is None:
-        rates = [rate / (load or 1) for rate in rates]
+        rates = rates / (load or 1)
     noisy = {
         k: DiscreteLaplace(answers[..., k], rate, step) for k, rate in enumerate(rates) if rate
     }
     if budget is not None:
-        described = {"statistic": "metric_laplace", "queries": len(rows), "resolution": step}
         implied = guarantee.guarantee(neighbors=metric.neighbors)
+        described = {"statistic": "metric_laplace", "queries": len(rows), "resolution": step}
         charge(budget, implied, described | {"elements": metric.size, "draws": number})
     drawn = np.broadcast_to(answers, (number, *answers.shape)).copy()
     for k, answer in noisy.items():
         drawn[..., k] = answer.positions(number)
-    return Release(DiscreteLaplace(drawn, Fraction(1), step).value, guarantee)
-
-
-def exact_rates(
-    scales: np.ndarray, moves: np.ndarray, budgets: np.ndarray, step: Fraction
-) -> list[Fraction]:
-    """Return the rates of the noise of integer queries ``(K, N)``, 0 for none.
-
-    Their load is at most 1, exactly.
-    """
-    if scales.shape != (len(moves),) or not np.all((scales >= 0) & (scales < np.inf)):
-        raise ValueError(
-            f"scales must be {len(moves)} nonnegative numbers, one for each query, got {scales}; "
-            "they are infinite for queries that distinguish elements of budget 0."
-        )
-    # Rounded up, so that sums stay short; what this adds to the load is divided out
-    each = [step * 2**100 / Fraction(float(scale)) if scale else Fraction(0) for scale in scales]
-    rates = [Fraction(ceil(rate), 2**100) for rate in each]
-    if largest_load([Fraction(not rate) for rate in rates], moves, budgets):
-        raise ValueError(
-            "a scale of 0 needs a query that, rounded to the resolution, distinguishes no "
-            "protected pair."
-        )
-    return rates
-
-
-def largest_load(rates: list[Fraction], moves: np.ndarray, budgets: np.ndarray) -> Fraction:
-    """Return the largest sum of rate abs(move) / budget over all protected pairs, exactly."""
-    largest = Fraction(0)
-    for i, j in zip(*np.nonzero(np.tril(budgets < np.inf, -1)), strict=True):
-        each = zip(rates, moves[:, i] - moves[:, j], strict=True)
-        loss = sum((rate * abs(move) for rate, move in each), Fraction(0))
-        if loss and budgets[i, j] == 0:
-            raise ValueError(
-                f"elements {j} and {i} have a budget of 0, but the queries distinguish them."
-            )
-        if loss:
-            largest = max(largest, loss / Fraction(float(budgets[i, j])))
-    return largest
-
-
-def _counts(x: Any, elements: int) -> np.ndarray:
-    """Return histograms as Python integers of at least 0, so that no sum overflows."""
-    array = as_array(x)
-    if not all(isinstance(value, Integral) for value in array.flat):
-        raise TypeError("x must hold integers, the counts of a histogram.")
-    if array.shape[-1] != elements:
-        raise ValueError(
-            f"x must count {elements} elements on its last axis, got shape {array.shape}."
-        )
-    return np.maximum(array.astype(object), 0)
+    return Release(Multiples(step, 0, 1).values_of(drawn), guarantee)

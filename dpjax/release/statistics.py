@@ -32,7 +32,7 @@ from dpjax.release import jumps
 from dpjax.release.counts import Counts, sums_of
 from dpjax.release.distribution import Runs
 from dpjax.release.exact import exact_epsilon
-from dpjax.release.grid import Candidates, Floats, Multiples, grid_of, kind_of, resolution_of
+from dpjax.release.grid import Floats, Multiples, Points, grid_of, kind_of, resolution_of
 from dpjax.release.jumps import Jumps, Ranks
 from dpjax.release.noise import LARGEST, DiscreteLaplace
 from dpjax.release.records import as_counts, as_floats, codes_of, increasing
@@ -524,9 +524,9 @@ class Mode(Statistic):
             resolution_of(self.resolution, (labels,))
 
     @cached_property
-    def records_grid(self) -> Candidates:
+    def records_grid(self) -> Points:
         """The candidates."""
-        return Candidates(increasing("candidates", self.candidates, 1))
+        return Points(increasing("candidates", self.candidates, 1))
 
     def read(self, x: Any) -> tuple[np.ndarray, np.ndarray]:
         """Find the candidate that each record equals."""

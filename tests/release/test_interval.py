@@ -25,7 +25,8 @@ def missed(level, q, n, beyond, epsilon, neighbors, mirrored=False):
     group, rank = np.repeat(np.arange(n + 1), n), np.tile(np.arange(n), n + 1)
     top = n + beyond
     records = np.where(rank < group, n - group + 1 + rank, top)
-    counts = Counts.of_groups(group, top - records if mirrored else records, n + 1)
+    records = top - records if mirrored else records
+    counts = Counts.of_rows(group, records, np.ones_like(group), groups=n + 1)
     end = Quantile(level, 0, top, 1)
     found = end.distribution(counts, epsilon=Fraction(epsilon) / 2, neighbors=neighbors)
     wrong = found.cdf(float(beyond - 1)) if mirrored else 1 - found.cdf(float(n))

@@ -154,7 +154,7 @@ def test_the_noise_of_the_other_relation_is_too_small():
 def test_sums_by_group_have_the_error_of_their_largest_record():
     sales = release.Sum(0, 5, "0.01")
     group = np.repeat([0, 1], 1000)
-    counts = Counts.of_groups(group, np.full(2000, 125), 3)
+    counts = Counts.of_rows(group, np.full(2000, 125), np.ones(2000), groups=3)
     found = sales.distribution(counts, epsilon=1.0, neighbors="add_remove")
     assert found.value.tolist() == [1250, 1250, 0]
     np.testing.assert_allclose(found.mean_abs_error(found.value), 5.0, rtol=1e-5)
