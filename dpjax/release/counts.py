@@ -51,20 +51,21 @@ class Counts:
         used = (group >= 0) & (group < groups) & (count > 0)
         if not used.all():
             group, value, count = group[used], value[used], count[used]
-        size = int(value.max(initial=0)) + 1
-        kind = np.int32 if groups * size < 2**31 else np.int64
-        key = group.astype(kind) * kind(size) + value.astype(kind)
+        bits = int(value.max(initial=0)).bit_length()
+        kind = np.int32 if groups << bits < 2**31 else np.int64
+        key = group.astype(kind) << bits | value.astype(kind)
         single = bool((count == 1).all())
         if single:
             key.sort()
-        else:
+        elif np.any(key[1:] < key[:-1]):
             order = np.argsort(key, kind="stable")
             key, count = key[order], count[order]
         first = np.flatnonzero(np.diff(key, prepend=kind(-1)))
         ends = np.append(first, len(key))
         count = np.diff(ends) if single else np.minimum(sums_of(count, ends), MOST)
         key = key[first].astype(np.int64)
-        return Counts(np.searchsorted(key, np.arange(groups + 1) * size), key % size, count)
+        values = key & ((1 << bits) - 1)
+        return Counts(np.searchsorted(key, np.arange(groups + 1) << bits), values, count)
 
     @staticmethod
     def of_records(
