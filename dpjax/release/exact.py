@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable
 from decimal import Context, Decimal
 from fractions import Fraction
+from math import prod
 
 import numpy as np
 
@@ -20,8 +21,7 @@ Words = Callable[[tuple[int, ...]], np.ndarray]  # a shape -> uint64 words of th
 
 def system_words(shape: tuple[int, ...]) -> np.ndarray:
     """Return 64-bit words from the operating system."""
-    size = int(np.prod(shape, dtype=np.int64))
-    return np.frombuffer(bytearray(os.urandom(8 * size)), np.uint64).reshape(shape)
+    return np.frombuffer(os.urandom(8 * prod(shape)), np.uint64).reshape(shape)
 
 
 def seeded(seed: int | np.random.Generator) -> Words:
@@ -105,7 +105,5 @@ def exact_epsilon(epsilon: float | Fraction) -> Fraction:
 
     It is exactly the float, not the decimal it is written as.
     """
-    number = checks.concrete_epsilon(epsilon)  # type: ignore[arg-type]
-    if not 2.0**-30 <= number <= 64:
-        raise ValueError(f"epsilon must be from 2^-30 to 64, got {number:g}.")
+    number = checks.static_number("epsilon", epsilon, 2.0**-30, 64)
     return epsilon if isinstance(epsilon, Fraction) else Fraction(number)

@@ -185,9 +185,9 @@ def grid_of(lower: Any, upper: Any, resolution: Any, grid: Any = None) -> Multip
         or checks.is_jax_array(upper)
     ):
         raise TypeError(
-            "lower and upper must both be static numbers, dates, times or durations, and resolution must "
-            f"be a datetime.timedelta unless they are numbers: got {lower!r}, {upper!r} and "
-            f"{resolution!r}."
+            "lower and upper must both be static numbers, dates, times or durations, and "
+            "resolution must be a datetime.timedelta unless they are numbers: got "
+            f"{lower!r}, {upper!r} and {resolution!r}."
         )
     step = resolution_of(resolution, (lower, upper))
     start, end = checks.exact(lower), checks.exact(upper)

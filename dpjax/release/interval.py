@@ -23,7 +23,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import dataclass
 from fractions import Fraction
-from math import ceil, floor, sqrt
+from math import ceil, floor, isqrt
 from typing import Any, ClassVar
 
 import numpy as np
@@ -109,8 +109,8 @@ class ConfidenceInterval(_OnGrid):
         """Return E[F(N, S)] of the lower end, for ``_SPLITS`` values N from 0 to K - 1."""
         n, size = self.public_n, self.records_grid.size
         # All other numbers of records have a binomial probability below 1e-21
-        first, last = floor(q * n - 5 * sqrt(n)), ceil(q * n + 5 * sqrt(n))
-        number = np.arange(max(first, 0), min(last, n) + 1)
+        middle, reach = round(q * n), 5 * isqrt(n) + 6
+        number = np.arange(max(middle - reach, 0), min(middle + reach, n) + 1)
         odds = (n - number[:-1]) / number[1:] * float(q / (1 - q))
         logs = np.cumsum(np.log(np.append(1, odds)))
         share = np.exp(logs - np.max(logs))
@@ -126,13 +126,11 @@ class ConfidenceInterval(_OnGrid):
     def _distribution(
         self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str
     ) -> Ends:
-        lower, upper = (
-            Quantile(level, self.lower, self.upper, self.resolution)._distribution(
-                counts, epsilon / 2, neighbors, "permute_and_flip"
-            )
-            for level in self.levels(epsilon, neighbors)
-        )
-        return Ends(lower, upper, np.stack([lower.value, upper.value], axis=-1))
+        how = counts, epsilon / 2, neighbors, "permute_and_flip"
+        levels = self.levels(epsilon, neighbors)
+        public = self.lower, self.upper, self.resolution
+        ends = [Quantile(level, *public)._distribution(*how) for level in levels]
+        return Ends(ends, np.stack([end.value for end in ends], axis=-1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,20 +138,18 @@ class Ends(Distribution):
     """Both ends of a private interval, which are drawn independently and then sorted.
 
     Attributes:
-        lower: the distribution of the lower end of each group.
-        upper: the distribution of the upper end.
+        ends: the distributions of the lower and of the upper end of each group.
         value: float64 ``(..., 2)``, the two sample quantiles.
     """
 
-    lower: Runs
-    upper: Runs
+    ends: list[Runs]
     value: np.ndarray
 
     def positions(self, draws: int, words: Words = system_words) -> np.ndarray:
         """Draw positions exactly, ascending, int64 ``(draws, groups, 2)``."""
-        each = [end.positions(draws, words) for end in (self.lower, self.upper)]
+        each = [end.positions(draws, words) for end in self.ends]
         return np.sort(np.stack(each, axis=-1), axis=-1)
 
     def values_of(self, positions: np.ndarray) -> np.ndarray:
         """Return drawn positions as values, float64 ``(draws, ..., 2)``."""
-        return self.lower.grid.values_of(positions).reshape(len(positions), *self.value.shape)
+        return self.ends[0].grid.values_of(positions).reshape(len(positions), *self.value.shape)

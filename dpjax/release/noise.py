@@ -12,8 +12,9 @@ decide, with as many further bits of U as it takes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from math import log
 from typing import Any
 
@@ -63,7 +64,6 @@ class DiscreteLaplace(GridDistribution):
         rate: the rate of the noise, from 2^-40 to 2^20.
         unit: the value of 1, if it is not divided by ``parts``.
         parts: int64, broadcasts against ``number``: values are multiples of ``unit / parts``.
-        value: float64 of the shape of ``number``, the values without noise.
 
     Raises:
         ValueError: the rate is out of range.
@@ -77,13 +77,16 @@ class DiscreteLaplace(GridDistribution):
     rate: Fraction
     unit: Fraction = Fraction(1)
     parts: Any = 1
-    value: np.ndarray = field(init=False)
 
     def __post_init__(self) -> None:
         """Raise for a rate out of range."""
         if not 2**-40 <= self.rate <= 2**20:
             raise ValueError("noise must be from 2^-20 to 2^40 times the resolution.")
-        object.__setattr__(self, "value", self.values_of(self.number))
+
+    @cached_property
+    def value(self) -> np.ndarray:  # type: ignore[override]
+        """The values without noise."""
+        return self.values_of(self.number)
 
     def positions(self, draws: int, words: Words = system_words) -> np.ndarray:
         """Draw noisy integers exactly, int64 of shape ``(draws,)`` and that of ``number``."""

@@ -23,12 +23,10 @@ def as_floats(x: Any) -> np.ndarray:
     Columns of text or categories are refused by their dtype, which is public.
     """
     array, dtype = as_array(x), getattr(x, "dtype", getattr(x, "type", None))
-    if array.dtype.kind == "O" and _TEXT.match(str(dtype)):
-        raise TypeError(f"x must hold numbers, got dtype {dtype}.")
+    if array.dtype.kind not in "Ofiub" or _TEXT.match(str(dtype)):
+        raise TypeError(f"x must hold numbers, got dtype {dtype or array.dtype}.")
     if array.dtype.kind == "O":
         return np.array([_real(value) for value in array.flat], np.float64).reshape(array.shape)
-    if array.dtype.kind not in "fiub":
-        raise TypeError(f"x must hold numbers, got dtype {array.dtype}.")
     with np.errstate(invalid="ignore", over="ignore", under="ignore"):
         return array.astype(np.float64)
 
@@ -59,9 +57,8 @@ def as_counts(counts: Any) -> np.ndarray:
     """
     array = as_array(counts, "counts")
     if array.dtype.kind == "O":
-        known = (value if _is_integer(value) else 0 for value in map(_scalar, array.flat))
-        clamped = (min(max(int(value), 0), 2**62) for value in known)
-        return np.fromiter(clamped, np.int64, array.size).reshape(array.shape)
+        known = [value if isinstance(value, Integral) else 0 for value in array.flat]
+        return np.clip(np.array(known, object), 0, 2**62).astype(np.int64).reshape(array.shape)
     if array.dtype.kind not in "iu":
         raise TypeError(f"counts must be integers, got dtype {array.dtype}.")
     return array
@@ -93,8 +90,10 @@ def as_array(x: Any, name: str = "x") -> np.ndarray:
             f"{name} must have an axis of individuals, the last one; got a single value."
         )
     if array.dtype.kind == "V" and array.dtype.names is None:  # of ml_dtypes
-        wider = np.float32 if "float" in array.dtype.name else np.int32
-        return array.astype(wider)
+        return array.astype(np.float32 if "float" in array.dtype.name else np.int32)
+    if array.dtype.kind == "O":
+        plain = map(_plain, array.flat)
+        return np.fromiter(plain, object, array.size).reshape(array.shape)
     return array
 
 
@@ -111,21 +110,17 @@ def _of_rows(x: list[Any] | tuple[Any, ...]) -> np.ndarray:
             )
         shape = (*shape, lengths.pop())
         records = [record for row in records for record in row]
-    # A list among scalar records is not a number
-    plain = (None if _is_row(record) else record for record in records)
-    return np.fromiter(plain, object, len(records)).reshape(shape)
+    return np.fromiter(records, object, len(records)).reshape(shape)
 
 
 def _of_column(x: Any) -> np.ndarray:
     dtype, listed = getattr(x, "dtype", None), getattr(x, "to_pylist", getattr(x, "to_list", None))
     if isinstance(dtype, np.dtype) or listed is None:
         return np.asarray(x)
-    if hasattr(dtype, "categories") and hasattr(x, "astype"):  # of pandas
-        return np.asarray(x.astype(object))
     try:
-        cells = listed()
+        cells = x.astype(object) if hasattr(x, "astype") else listed()  # of pandas, of others
     except Exception:  # a cell that Python cannot represent
-        cells = [_cell(x, place) for place in range(len(x))]
+        cells = [_cell(getattr(x, "array", x), place) for place in range(len(x))]
     return np.fromiter(cells, object, len(cells))
 
 
@@ -143,31 +138,35 @@ def _is_row(record: Any) -> bool:
     return isinstance(record, (list, tuple)) or getattr(record, "ndim", 0) > 0
 
 
-def _scalar(value: Any) -> Any:
-    """Return the scalar in an array without axes, and other objects unchanged."""
+def _plain(value: Any) -> Any:
+    """Return the scalar in an array without axes, and None for what is not one record.
+
+    This is a list among records, a masked scalar, or a time difference, an integer to NumPy.
+    """
+    if _is_row(value) or isinstance(value, np.timedelta64) or getattr(value, "mask", False):
+        return None
     if getattr(value, "ndim", None) == 0 and not isinstance(value, np.generic):
-        return None if getattr(value, "mask", False) else value.item()
+        return _plain(value.item())
     return value
 
 
-def _is_integer(value: Any) -> bool:
-    """Return whether an object is an integer, which excludes NumPy's time differences."""
-    return isinstance(value, Integral) and not isinstance(value, np.timedelta64)
-
-
 def _id(value: Any) -> Any:
-    value = _scalar(value)
-    return int(value) if _is_integer(value) else str(value) if isinstance(value, str) else None
+    """Return an integer or a text of a plain type, and None for others."""
+    return (
+        int(value)
+        if isinstance(value, Integral)
+        else str(value)
+        if isinstance(value, str)
+        else None
+    )
 
 
 def _real(value: Any) -> float:
     """Return an object as the nearest float; NaN if it is not a real number."""
     if type(value) is float:
         return value
-    value = _scalar(value)
-    known = isinstance(value, (Real, Decimal, np.bool_)) and not isinstance(value, np.timedelta64)
     try:
-        return float(value) if known else math.nan
+        return float(value) if isinstance(value, (Real, Decimal, np.bool_)) else math.nan
     except OverflowError:
         return -math.inf if value < 0 else math.inf
     except ValueError:  # a signaling NaN
@@ -184,11 +183,7 @@ def increasing(name: str, given: Any, least: int) -> np.ndarray:
         numbers = np.array(given, np.float64)
     except (TypeError, ValueError, OverflowError):
         numbers = np.zeros(())
-    if (
-        numbers.ndim != 1
-        or numbers.size < least
-        or not np.isfinite(numbers).all()
-        or not np.all(np.diff(numbers) > 0)
-    ):
+    known = numbers.ndim == 1 and numbers.size >= least and np.isfinite(numbers).all()
+    if not known or np.any(np.diff(numbers) <= 0):
         raise ValueError(f"{name} must be {least} or more finite, increasing numbers, got {given}.")
     return numbers

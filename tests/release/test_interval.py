@@ -85,7 +85,7 @@ def test_both_ends_together_cost_epsilon_whatever_the_number_of_records():
 
     def log_shares(x, epsilon, neighbors):
         found = statistic.distribution(list(x), epsilon=epsilon, neighbors=neighbors)
-        return np.log([end.pmf(values) for end in (found.lower, found.upper)])
+        return np.log([end.pmf(values) for end in found.ends])
 
     def largest_loss(epsilon, neighbors):
         known = {x: log_shares(x, epsilon, neighbors) for x in datasets}

@@ -144,9 +144,12 @@ def test_a_missing_cell_of_a_column_changes_no_other():
 def test_a_cell_that_python_cannot_represent_changes_no_other():
     offsets = np.array([0, 2, 3, 4], np.int32).tobytes()
     buffers = map(pyarrow.py_buffer, (offsets, b"\xff\xfeaa"))
-    codes, valid = release.DistinctCount(1, 9).read(pyarrow.StringArray.from_buffers(3, *buffers))
-    assert valid.tolist() == [False, True, True]
-    assert codes[1] == codes[2]
+    column = pyarrow.StringArray.from_buffers(3, *buffers)
+    extension = pandas.arrays.ArrowExtensionArray(column)
+    for x in (column, pandas.Series(extension, index=[7, 8, 9])):
+        codes, valid = release.DistinctCount(1, 9).read(x)
+        assert valid.tolist() == [False, True, True]
+        assert codes[1] == codes[2]
 
 
 REFUSED = {
