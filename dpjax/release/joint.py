@@ -32,7 +32,9 @@ draw; a swapped record may leave one part and enter another one, each for half o
 
 **Exactness.** A draw goes forward over the levels and back; all sums are of positive numbers.
 Floats decide where no rounding error can change the draw, otherwise decimals of as many digits as
-it takes, by the same code, with further bits of the same uniforms.
+it takes, by the same code, with further bits of the same uniforms. Weights of each level that are
+tiny beside the largest are lost to floats; at most twice what was lost before, scaled as the other
+weights are, is lost of the next level.
 """
 
 from __future__ import annotations
@@ -50,13 +52,13 @@ import numpy as np
 from dpjax.release.counts import Counts
 from dpjax.release.exact import Bits, Words, decay, places, system_words
 
-TOGETHER = 64  # levels that are drawn together
+TOGETHER = 20  # levels that are drawn together; the weights of many more are beyond floats
 _FAR = 45.0  # all positions alike weigh about e^-45 of the rest
 _WIDEST = 2**24  # ranks in the windows of all levels
 _CELLS = 2**22  # weights that are held together
 _POINT_BITS = 40
 _BASE_BITS = 128
-_TINY = 2.0**-900  # smaller floats may have lost digits
+_TINY = 2.0**-1000  # smaller floats may have lost digits
 
 
 class FinePoints:
@@ -266,6 +268,8 @@ class Chain:
 
     def _forward(self) -> None:
         self.before, self.after, scales, self._stay = (list[Any]() for _ in range(4))
+        tiny = self._zero if self._digits else _TINY * len(self._slot)
+        self._lost = [np.full((len(self.parts.n), 1), self._zero)]
         rank = np.arange(len(self._slot) + 1)
         edges = {first: self.parts.edges(self.points, first + rank) for first in set(self._first)}
         self._edges = [edges[first] for first in self._first]
@@ -275,6 +279,7 @@ class Chain:
             # The largest weight becomes 1, so that floats have them
             largest = np.max(after, axis=1, keepdims=True)
             scales.append(1 / np.where(largest > 0, largest, 1 + self._zero))
+            self._lost.append(2 * self._lost[k] * scales[k] + tiny)
             self._stay.append(self._power(target - aim) * scales[k])
             self.before.append(self._next(after, target - aim, first - place) * scales[k])
             width, after = np.diff(self._edges[k], axis=1), self._zero
@@ -355,13 +360,14 @@ class Chain:
         for k in reversed(range(m)):
             on = np.flatnonzero((last == k) & ~alike)
             above = rank[on, min(k + 1, m - 1)]
-            slot, certain = self._choose(self._slots(k, row[on], above), uniforms[2 * k, on])
+            lost, slots = self._lost[k + 1][row[on], 0], self._slots(k, row[on], above)
+            slot, certain = self._choose(slots, uniforms[2 * k, on], lost)
             sure[on] &= certain
             alike[on] = slot == 0
-            on, slot = on[slot > 0], slot[slot > 0] - 1
+            on, slot, lost = on[slot > 0], slot[slot > 0] - 1, lost[slot > 0]
             left, right = (self._edges[k][row[on], slot + more] for more in (0, 1))
             runs = self._runs(k, row[on], slot, right - left)
-            start, certain = self._choose(runs, uniforms[2 * k + 1, on])
+            start, certain = self._choose(runs, uniforms[2 * k + 1, on], lost)
             sure[on] &= certain
             for i in range(k + 1):
                 rank[on, i], first[on, i] = self._first[k] + slot, start
@@ -395,13 +401,13 @@ class Chain:
                 factor = factor * self._grown(width, k + 1 - i) * self._stay[i][row, 0]
         return np.stack(found[::-1], axis=1)
 
-    def _choose(self, weights: Any, uniform: Any) -> tuple[np.ndarray, np.ndarray]:
+    def _choose(self, weights: Any, uniform: Any, lost: Any) -> tuple[np.ndarray, np.ndarray]:
         """Return what a uniform selects in each row, and whether rounding cannot change it."""
         sums, lane = np.cumsum(weights, axis=1), np.arange(len(weights))
         target = uniform * sums[:, -1]
         found = np.asarray(np.sum(sums[:, :-1] <= target[:, None], axis=1, dtype=np.int64))
         low = np.where(found > 0, sums[lane, found - 1], self._zero)
-        room = self.slack * sums[:, -1] + (self._zero if self._digits else _TINY)
+        room = self.slack * sums[:, -1] + lost
         return found, (target - low > room) & (sums[lane, found] - target > room)
 
 

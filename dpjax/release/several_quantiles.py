@@ -113,7 +113,7 @@ class Quantiles(_OnGrid):
     """The records x[ceil(q n)] for several levels q, ascending, drawn together.
 
     Their errors are much smaller than those of a :class:`Quantile` for each level at a part of
-    epsilon. Up to 64 levels are one draw, and up to 4224 two, for half of epsilon each. Under
+    epsilon. Up to 20 levels are one draw, and up to 440 two, for half of epsilon each. Under
     add/remove, 1/5 of epsilon is spent on the number of records for up to 4 levels, 1/8 for up to
     20, and 1/16 for more.
 

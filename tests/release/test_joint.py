@@ -2,6 +2,7 @@
 positions and all datasets of at most five records; and floats against decimals.
 """
 
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, localcontext
 from fractions import Fraction
 from functools import partial
 from itertools import combinations_with_replacement, product
@@ -221,9 +222,9 @@ def test_rounds_follow_the_definition(monkeypatch):
 def test_floats_do_not_decide_where_they_may_have_lost_digits():
     points = FinePoints(counts_of((0,)), VALUES)
     chain = Chain(Joint(points, RATE), LEVELS, parts_of(points, [0], 1))
-    weights = np.array([[2.0, 1.0], [2e-280, 1e-280], [np.inf, 1.0]])
+    weights = np.array([[2.0, 1.0], [2e-300, 1e-300], [np.inf, 1.0]])
     with np.errstate(invalid="ignore"):
-        sure = chain._choose(weights, np.full(3, 0.5))[1]
+        sure = chain._choose(weights, np.full(3, 0.5), chain._lost[1][0, 0])[1]
     assert sure.tolist() == [True, False, False]
 
 
@@ -277,3 +278,24 @@ def test_points_of_equal_records_are_van_der_corputs(monkeypatch, equal):
     fine = np.arange(6 << 7)
     ranks = points.rank(np.zeros_like(fine), fine)
     assert (ranks == np.searchsorted(expected[1:-1], fine, side="right")).all()
+
+
+@pytest.mark.parametrize("away", [2000, 40])
+def test_floats_decide_no_draw_that_lost_weights(monkeypatch, away):
+    """A public N far from n: all tuples cost much, and floats lose some of their weights."""
+    monkeypatch.setattr(joint, "_POINT_BITS", 40)
+    n, levels = 120, [Fraction(700 + 9 * k, 1000) for k in range(30)]
+    counts = Counts.of_records(np.arange(n)[None] * 8, np.ones((1, n), bool))
+    points = FinePoints(counts, 1000)
+    law = Joint(points, Fraction(1, 2), words=seeded(0))
+    parts = Parts(*np.array([[n + away], [n], [0], [0], [points.size], [0]]))
+    words = seeded(0)((61, 20)) >> np.uint64(11)
+    floats = Chain(law, levels, parts).back(np.zeros(20, np.int64), words * 2.0**-53)
+    with localcontext(Context(prec=40, Emin=MIN_EMIN, Emax=MAX_EMAX)):
+        reals = np.vectorize(lambda word: Decimal(int(word)) / 2**53, otypes=[object])(words)
+        exact = Chain(law, levels, parts, 40).back(np.zeros(20, np.int64), reals)
+    sure = floats[-1]
+    assert exact[-1].all()
+    assert away > 1000 or sure.all()
+    for array, other in zip(floats[:-1], exact[:-1], strict=True):
+        np.testing.assert_array_equal(array[sure], other[sure])

@@ -46,7 +46,7 @@ def test_shapes(neighbors):
     assert asked.release(np.zeros((0, 7)), epsilon=1.0, neighbors=neighbors).values.size == 0
 
 
-@pytest.mark.parametrize("m", [1, 4, 5, 20, 21, 64, 65, 5000])
+@pytest.mark.parametrize("m", [1, 4, 5, 20, 21, 440, 441, 5000])
 def test_parts_of_the_budget_add_up(monkeypatch, m):
     epsilon, spent = Fraction(3, 7), []
 
@@ -172,7 +172,7 @@ def test_public_n_is_for_add_remove():
 
 
 def test_the_bounded_range_is_epsilon_for_one_round_of_a_public_number():
-    one, two = ([k / (m + 1) for k in range(1, m + 1)] for m in (64, 65))
+    one, two = ([k / (m + 1) for k in range(1, m + 1)] for m in (20, 21))
     for qs, public_n, neighbors, range_ in (
         (one, 3, "add_remove", 1.0),
         (one, None, "swap", 1.0),
