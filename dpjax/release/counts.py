@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-# Larger counts of one value are clamped to this, so that no sum of counts exceeds 64 bits
-MOST = 2**40
+# Larger counts of one value are clamped to this, so that no sum of 2^30 counts exceeds 64 bits
+MOST = 2**32
 
 
 @dataclass(frozen=True, eq=False)

@@ -58,7 +58,7 @@ class Multiples:
         records += 0.5
         np.floor(records, out=records)
         records -= self.start
-        return records.astype(np.int32), present
+        return records.astype(np.int32 if self.size < 2**31 else np.int64), present
 
     def distances(self, first: np.ndarray, length: np.ndarray, center: np.ndarray) -> np.ndarray:
         """Return the sum of abs(value - center) over each run of adjacent positions."""

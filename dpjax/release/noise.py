@@ -96,7 +96,8 @@ class DiscreteLaplace(GridDistribution):
     def values_of(self, positions: np.ndarray) -> np.ndarray:
         """Return integers as values, float64, rounded once up to 2^53."""
         parts = self.parts * float(self.unit.denominator)
-        return np.asarray(positions * float(self.unit.numerator) / parts)
+        with np.errstate(over="ignore"):
+            return np.asarray(positions * float(self.unit.numerator) / parts)
 
     def reshaped(self, batch: tuple[int, ...]) -> DiscreteLaplace:
         """Return the same distributions with another batch shape."""

@@ -56,7 +56,9 @@ class JointDistribution(Distribution):
         points, levels, public_n = self._points, self.asked.levels, self.asked.public_n
         m = len(levels)
         n, left, slack = np.tile(points.totals, draws), self.epsilon, 0
-        number = n if public_n is None else np.full_like(n, public_n)
+        # Under swap the number of records is public, but not that of the points of equal records
+        records = np.tile(self.counts.totals, draws)
+        number = records if public_n is None else np.full_like(n, public_n)
         if self.neighbors == "add_remove" and public_n is None:
             share = self.epsilon / (5 if m <= 4 else 8 if m <= 20 else 16)
             more, less = geometric(share, (2, len(n)), words)
@@ -79,7 +81,8 @@ class JointDistribution(Distribution):
 
         ``center`` broadcasts against ``value``.
         """
-        centers = np.broadcast_to(center, self.value.shape).reshape(-1, self.value.shape[-1])
+        centers = np.broadcast_to(center, self.value.shape)
+        centers = centers.reshape(self.counts.groups, self.value.shape[-1])
         errors = [np.abs(drawn - centers[own]).mean(axis=0) for own, drawn in self._simulated()]
         return np.concatenate(errors).reshape(self.value.shape)
 

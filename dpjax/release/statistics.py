@@ -625,9 +625,13 @@ class Mean(Sum):
     relations: ClassVar[tuple[str, ...]] = ("swap",)
     zero_of_nobody: ClassVar[bool] = False
 
-    def _divisor(self, counts: Counts) -> np.ndarray:
-        if np.any(counts.totals == 0):
+    def _count(self, *given: Any) -> tuple[Counts, tuple[int, ...]]:
+        known, batch = super()._count(*given)
+        if np.any(known.totals == 0):
             raise ValueError("a mean needs at least one record.")
+        return known, batch
+
+    def _divisor(self, counts: Counts) -> np.ndarray:
         return counts.totals
 
 
