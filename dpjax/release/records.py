@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import sys
+from collections.abc import Sequence
 from decimal import Decimal
 from numbers import Integral, Real
 from typing import Any
@@ -57,8 +58,9 @@ def as_counts(counts: Any) -> np.ndarray:
     """
     array = as_array(counts, "counts")
     if array.dtype.kind == "O":
-        known = [value if isinstance(value, Integral) else 0 for value in array.flat]
-        return np.clip(np.array(known, object), 0, 2**62).astype(np.int64).reshape(array.shape)
+        known = np.array([_real(value) for value in array.flat], np.float64).clip(0, 2.0**62)
+        whole = np.where(known == np.floor(known), known, 0)
+        return whole.astype(np.int64).reshape(array.shape)
     if array.dtype.kind not in "iu":
         raise TypeError(f"counts must be integers, got dtype {array.dtype}.")
     return array
@@ -84,7 +86,8 @@ def as_array(x: Any, name: str = "x") -> np.ndarray:
         )
     if isinstance(x, getattr(sys.modules.get("numpy.ma"), "MaskedArray", ())):
         raise TypeError(f"{name} must not be a masked array, whose mask would be lost: fill it.")
-    array = _of_rows(x) if isinstance(x, (list, tuple)) else _of_column(x)
+    is_list = isinstance(x, Sequence) and not isinstance(x, str)
+    array = _of_rows(x) if is_list else _of_column(x)
     if array.ndim == 0:
         raise ValueError(
             f"{name} must have an axis of individuals, the last one; got a single value."
@@ -97,7 +100,7 @@ def as_array(x: Any, name: str = "x") -> np.ndarray:
     return array
 
 
-def _of_rows(x: list[Any] | tuple[Any, ...]) -> np.ndarray:
+def _of_rows(x: Sequence[Any]) -> np.ndarray:
     shape: tuple[int, ...] = (len(x),)
     records = list(x)
     while records and all(map(_is_row, records)):

@@ -197,6 +197,8 @@ class Statistic:
     ) -> tuple[Counts, tuple[int, ...]]:
         """Return the counts of every row, and the batch shape."""
         if isinstance(x, Counts):
+            if counts is not None:
+                raise ValueError("counts must be None if x is a Counts, which has them.")
             return x, (x.groups,)
         if kind_of(getattr(self, "lower", None)) is not None:
             raise TypeError(

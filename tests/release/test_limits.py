@@ -1,5 +1,7 @@
 """Releases at the limits of integers and floats, and what raises before a budget is charged."""
 
+from collections import deque
+from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
@@ -78,3 +80,13 @@ def test_several_quantiles_of_no_rows_and_at_any_levels():
         np.arange(1001), counts=np.full(1001, 10**6), **PUBLIC
     )
     assert np.abs(law.sample(0) - law.value).max() <= 1
+
+
+def test_containers_are_read_as_lists_are():
+    ages = Median(0, 9, 1)
+    for x in (deque([1, "a", None, 7]), range(3, 9), [Fraction(1, 2), Decimal("sNaN")]):
+        assert ages.release(x, **PUBLIC).values.shape == (1,)
+    counted = Count().distribution([1, 2, 3], counts=[2.0, 1.5, None], **PUBLIC)
+    assert counted.value == 2
+    with pytest.raises(ValueError, match="counts must be None"):
+        ages.release(counts_of(1, 2), counts=[1], **PUBLIC)

@@ -96,7 +96,7 @@ def test_draws_follow_the_noise_and_only_what_is_protected_is_noisy():
     assert (found.values[:, 1] == 43).all()
     noise = np.arange(-60, 61)
     counts = np.bincount(found.values[:, 0].astype(int) - 40 + 60, minlength=121)
-    for scale, follow in ((4.0, assert_counts_follow), (3.7, assert_counts_rejected)):
+    for scale, follow in ((4.0, assert_counts_follow), (3.2, assert_counts_rejected)):
         follow(counts, np.tanh(0.5 / scale) * np.exp(-np.abs(noise) / scale))
     assert found.guarantee.between(0, 1) == pytest.approx(20_000)
     assert str(found.guarantee).startswith("d-privacy on 2 elements")
