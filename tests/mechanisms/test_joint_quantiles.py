@@ -149,7 +149,9 @@ def test_draws_have_the_probabilities_of_their_slots():
 def test_places_in_a_slot_are_uniform():
     """All levels are in the one slot that has a width."""
     found = dpjax.quantiles(np.zeros(9), QS, lower=0, upper=1, neighbors="swap")
-    draws = np.asarray(dpjax.joint_quantiles(found, 1.0).sample(KEY, 4000))
+    draws = np.asarray(
+        jax.jit(lambda asked: dpjax.joint_quantiles(asked, 1.0).sample(KEY, 4000))(found)
+    )
     for k, cdf in enumerate((lambda y: 1 - (1 - y) ** 3, None, lambda y: y**3)):
         if cdf:
             statistics.assert_follows(draws[:, k], cdf)
@@ -157,6 +159,7 @@ def test_places_in_a_slot_are_uniform():
 
 
 def test_log_prob_is_a_density_with_gradients(x64):
+    @jax.jit
     def at(x, epsilon, y):
         found = dpjax.quantiles(x, QS, lower=0, upper=2, neighbors="swap")
         return dpjax.joint_quantiles(found, epsilon).log_prob(y)
@@ -193,21 +196,27 @@ def test_rows_transformations_and_precision():
     equal = draw(np.tile(x[0], (3, 1)))
     assert len(np.unique(equal)) == equal.size
     mapped = jax.jit(jax.vmap(lambda x: made(x).sample(KEY, (2,))))(x[:2])
-    np.testing.assert_allclose(mapped[0], made(x[0]).sample(KEY, (2,)), rtol=1e-6)
-    rates = made(x[0], jnp.array([1.0, -1.0, np.nan, 200.0])).sample(KEY)
+    np.testing.assert_allclose(mapped[0], draw(x[0]), rtol=1e-6)
+    rates = jax.jit(lambda e: made(x[0], e).sample(KEY))(jnp.array([1.0, -1.0, np.nan, 200.0]))
     np.testing.assert_array_equal(np.isnan(rates[:, 0]), [False, True, True, False])
     assert made(x[:0]).sample(KEY, 0).shape == (0, 0, 3)
     # Missing records, and draws on a grid
     options = {"neighbors": "swap", "resolution": 0.5}
     padded = np.pad(x, [(0, 0), (0, 5)], constant_values=np.nan)
-    on_grid = made(padded, **options, num_records=20).sample(KEY)
-    np.testing.assert_array_equal(on_grid, made(x[:, :20], **options).sample(KEY))
+    on_grid = jax.jit(lambda x: made(x, **options, num_records=20).sample(KEY))(padded)
+    np.testing.assert_array_equal(
+        on_grid, jax.jit(lambda x: made(x, **options).sample(KEY))(x[:, :20])
+    )
     np.testing.assert_array_equal(2 * on_grid, np.round(2 * on_grid))
-    rows = made(x, np.ones((2, 1), np.float32), **options).log_prob(on_grid[0])
-    np.testing.assert_allclose(rows[1, 2], made(x[2], **options).log_prob(on_grid[0]), rtol=1e-5)
+
+    @jax.jit
+    def log_prob(x, epsilon):
+        return made(x, epsilon, **options).log_prob(on_grid[0])
+
+    rows = log_prob(x, np.ones((2, 1), np.float32))
+    np.testing.assert_allclose(rows[1, 2], log_prob(x[2], 1.0), rtol=1e-5)
     assert rows.shape == (2, 4)
-    slope = jax.grad(lambda epsilon: made(x[0], epsilon, **options).log_prob(on_grid[0]))(1.0)
-    assert np.isfinite(slope)
+    assert np.isfinite(jax.grad(log_prob, 1)(x[0], 1.0))
 
 
 def test_no_record_makes_weights_overflow_or_vanish():
@@ -231,9 +240,9 @@ def test_no_record_makes_weights_overflow_or_vanish():
 def test_errors_by_draws_are_those_of_the_probabilities(x64):
     found = dpjax.joint_quantiles(asked("swap", [(0, 1, 1, 3)]), 1.0)
     errors = np.abs(TUPLES - [1.0, 1.0, 1.0])
-    p = np.exp(found.log_prob(TUPLES[:, None]))
+    p = np.exp(jax.jit(lambda d: d.log_prob(TUPLES[:, None]))(found))
     exact, square = (p * errors).sum(0), (p * errors**2).sum(0)
-    measured = found.measured_error(KEY, 1.0, draws=4000)[0]
+    measured = jax.jit(lambda d: d.measured_error(KEY, 1.0, draws=4000))(found)[0]
     assert (np.abs(measured - exact) < 5 * np.sqrt((square - exact**2) / 4000)).all()
 
 
