@@ -39,7 +39,15 @@ EVERY = {
     "candidates": release.Histogram(candidates=(3, 14)),
 }
 ABSENT = [np.nan, Decimal("sNaN"), "x", None, [1], np.ma.masked, date(2020, 1, 1), 1 + 2j]
-ABSENT += [pandas.NA, pandas.NaT, np.timedelta64(3, "D"), np.datetime64("NaT"), b"3", {}, object()]
+ABSENT += [
+    pandas.NA,
+    pandas.NaT,
+    np.timedelta64(3, "D"),
+    np.datetime64("NaT", "D"),
+    b"3",
+    {},
+    object(),
+]
 ABSENT += [datetime(9999, 12, 31), timedelta.max, np.array("x"), float, ..., np.ones(3), "14", ()]
 ABSENT += [np.ma.array(3, mask=True), np.complex64(14), Decimal("NaN"), np.float32("nan")]
 LOW = [-np.inf, -(10**5000), Decimal("-Infinity"), np.float32(-1e38), 10.49, False, -0.0, 5e-324]
