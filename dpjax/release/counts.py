@@ -54,16 +54,18 @@ class Counts:
         bits = int(value.max(initial=0)).bit_length()
         kind = np.int32 if groups << bits < 2**31 else np.int64
         key = group.astype(kind) << bits | value.astype(kind)
-        single = bool((count == 1).all())
-        if single:
-            key.sort()
-        elif np.any(key[1:] < key[:-1]):
-            order = np.argsort(key, kind="stable")
-            key, count = key[order], count[order]
-        first = np.flatnonzero(np.diff(key, prepend=kind(-1)))
-        ends = np.append(first, len(key))
-        count = np.diff(ends) if single else np.minimum(sums_of(count, ends), MOST)
-        key = key[first].astype(np.int64)
+        if not np.all(key[1:] > key[:-1]):  # Otherwise no value occurs twice, and all is in order
+            single = bool((count == 1).all())
+            if single:
+                key.sort()
+            elif np.any(key[1:] < key[:-1]):
+                order = np.argsort(key, kind="stable")
+                key, count = key[order], count[order]
+            first = np.flatnonzero(np.diff(key, prepend=kind(-1)))
+            ends = np.append(first, len(key))
+            count = np.diff(ends) if single else np.minimum(sums_of(count, ends), MOST)
+            key = key[first]
+        key = key.astype(np.int64)
         values = key & ((1 << bits) - 1)
         return Counts(np.searchsorted(key, np.arange(groups + 1) << bits), values, count)
 
@@ -77,11 +79,11 @@ class Counts:
         these ranks.
         """
         rows, n = positions.shape
-        number = present.astype(np.int64)
+        number: np.ndarray = present
         if near is not None and n and present.all():
             low, high = np.clip(near, 1, n).tolist()
             positions = np.sort(positions, axis=-1)[:, low - 1 : high]
-            number = number[:, low - 1 : high]
+            number = np.ones(positions.shape, np.int64)
             number[:, 0] = low
             number[:, -1] += n - high
         group = np.repeat(np.arange(rows), positions.shape[1])

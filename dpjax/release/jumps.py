@@ -140,7 +140,7 @@ def of_ranks(counts: Counts, size: int, far: int, ranks: Ranks) -> Jumps:
     passed, n, starts, low, high = _boundaries(counts, size)
     if ranks.denominator * int(n.max(initial=0)) >= 2**62:
         passed, n = passed.astype(object), n.astype(object)
-    first = (ranks.denominator * passed - ranks.slope * n - ranks.shift) // ranks.step + 1
+    first = (ranks.denominator * passed - (ranks.slope * n + ranks.shift)) // ranks.step + 1
     return Jumps.at(far, starts, first, low, high)
 
 

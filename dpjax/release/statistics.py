@@ -41,7 +41,7 @@ from dpjax.release.result import Release, cost_of
 Mechanism = Literal["permute_and_flip", "piecewise_laplace"]
 _COUNTED = 2**53  # float64 holds all integers up to this
 _JUMPS = 2**24  # jumps of one group that are looked at one by one
-_ENTRIES = 2**17  # entries of counts of the groups that are drawn together
+_ENTRIES = 2**15  # entries of counts of the groups that are drawn together
 
 
 @dataclass(frozen=True)
