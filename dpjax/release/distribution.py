@@ -56,7 +56,7 @@ _PANELS = ((0, 2, 8), (2, 36, 16))
 
 
 class Distribution:
-    """What a release of each row will be, for planning: functions of the data, not private.
+    """The distribution of a release of each row, for planning: a function of the data, not private.
 
     Subclasses have ``positions`` and ``values_of``, from which everything is drawn.
 

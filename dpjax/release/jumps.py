@@ -1,4 +1,4 @@
-"""Where a statistic jumps as records change: all that a draw on a grid needs to know of it.
+"""The jumps of a statistic as records change, which are all that a draw on a grid needs of it.
 
 Let V(s) be the position of the statistic after s changes, upwards for s > 0, downwards for s < 0;
 it does not decrease in s, and neighbors satisfy V(s - 1) <= V'(s) <= V(s + 1). The cost of a

@@ -27,7 +27,7 @@ _DRAWN = 2**20  # simulated numbers that are held together
 
 @dataclass(frozen=True, eq=False)
 class JointDistribution(Distribution):
-    """What a release of several quantiles draws from: it is only drawn, not computed.
+    """The distribution of several quantiles of each row, which can be drawn, but not computed.
 
     Attributes:
         counts: the records of each group.

@@ -29,7 +29,7 @@ from dpjax.accounting.guarantee import Guarantee
 from dpjax.accounting.ledger import Budget, charge
 from dpjax.checks import Neighbors, Resolution
 from dpjax.release import jumps
-from dpjax.release.counts import Counts, sums_of
+from dpjax.release.counts import MOST, Counts, sums_of
 from dpjax.release.distribution import Runs
 from dpjax.release.exact import exact_epsilon
 from dpjax.release.grid import Floats, Multiples, Points, grid_of, kind_of, resolution_of
@@ -38,7 +38,6 @@ from dpjax.release.noise import LARGEST, DiscreteLaplace
 from dpjax.release.records import as_counts, as_floats, codes_of, increasing
 from dpjax.release.result import Release, cost_of
 
-Mechanism = Literal["permute_and_flip", "piecewise_laplace"]
 _COUNTED = 2**53  # float64 holds all integers up to this
 _JUMPS = 2**24  # jumps of one group that are looked at one by one
 _ENTRIES = 2**15  # entries of counts of the groups that are drawn together
@@ -199,6 +198,9 @@ class Statistic:
         if isinstance(x, Counts):
             if counts is not None:
                 raise ValueError("counts must be None if x is a Counts, which has them.")
+            # Clamped counts of neighbors under swap would not have the same, public sum
+            if neighbors == "swap" and not self.skips_missing and np.any(x.totals >= MOST):
+                raise ValueError("x must have fewer than 2^32 records in a group under swap.")
             return x, (x.groups,)
         if kind_of(getattr(self, "lower", None)) is not None:
             raise TypeError(
@@ -212,8 +214,8 @@ class Statistic:
                 present = np.ones_like(present)
             rows = math.prod(batch)
             near = self._near(n, epsilon, neighbors)
-            records, here = (array.reshape(rows, n) for array in (positions, present))
-            return Counts.of_records(records, here, near), tuple(batch)
+            found = Counts.of_records(positions.reshape(rows, n), present.reshape(rows, n), near)
+            return found, tuple(batch)
         number = as_counts(counts)
         if neighbors == "swap":
             raise ValueError(
@@ -357,11 +359,11 @@ class Median(Quantile):
         return super().ranks(neighbors) if self.definition == "lower" else None
 
     @property
-    def values_grid(self) -> Multiples | Floats:
+    def values_grid(self) -> Any:
         """The grid of the released values."""
         found: Any = self.records_grid
         if self.definition == "lower":
-            return self.records_grid
+            return found
         return Multiples(found.resolution / 2, 2 * found.start, 2 * found.size - 1)
 
     def jumps(self, counts: Counts, neighbors: str, far: int) -> Jumps:
@@ -609,12 +611,12 @@ class Sum(_OnGrid):
         if max(ends) * counts.counts.sum(dtype=np.float64) >= LARGEST:
             multiples = multiples.astype(object)  # Python's integers do not overflow
         sums = np.clip(sums_of(multiples * counts.counts, counts.starts), -LARGEST, LARGEST)
-        rate, numbers = epsilon / most, sums.astype(np.int64)
-        return DiscreteLaplace(numbers, rate, grid.resolution, self._divisor(counts))
+        numbers = sums.astype(np.int64)
+        return DiscreteLaplace(numbers, epsilon / most, grid.resolution, self._divisor(counts))
 
-    def _divisor(self, counts: Counts) -> np.ndarray:
+    def _divisor(self, counts: Counts) -> Any:
         """Return what the sum of each group is divided by."""
-        return np.ones(counts.groups)
+        return 1
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import pytest
 
 from dpjax.accounting import PrivacyFilter
 from dpjax.release import Count, Counts, Mean, Median, Mode, Quantiles, Sum
+from dpjax.release.counts import MOST
 
 BOUNDS = {"lower": 0, "upper": 10, "resolution": 1}
 PUBLIC = {"epsilon": 1.0, "neighbors": "add_remove"}
@@ -41,6 +42,29 @@ def test_the_number_of_clamped_points_is_no_public_number(monkeypatch):
     for counts in ((12, 2), (11, 3)):
         quartiles.release(counts_of(*counts), epsilon=1.0, neighbors="swap")
     assert numbers == [14, 14]
+
+
+@pytest.mark.parametrize(
+    "statistic", [Sum(100, 101, 1), Mean(100, 101, 1), Quantiles([0.5], 0, 9, 1)]
+)
+def test_counts_that_are_clamped_are_refused_under_swap(statistic):
+    """The clamped sums of neighbors differ by a whole record, not by a change of one."""
+    budget = PrivacyFilter(9.0, 0.0, "swap")
+    public = {"epsilon": 1.0, "neighbors": "swap"}
+    sums = []
+    for first, second in ((MOST + 5, 3), (MOST + 4, 4)):
+        clamped = Counts.of_rows([0, 0], [0, 1], [first, second], groups=1)
+        sums.append(clamped.counts @ (clamped.values + 100))
+        with pytest.raises(ValueError, match="fewer than 2"):
+            statistic.release(clamped, budget=budget, **public)
+    assert abs(sums[0] - sums[1]) == 101
+    assert budget.spent == 0
+    for most, number in ((MOST - 4, 3), (MOST - 5, 4)):  # these are not clamped
+        counted = Counts.of_rows([0, 0], [0, 1], [most, number], groups=1)
+        assert counted.totals == MOST - 1
+        statistic.release(counted, **public)
+    # Scores that are clamped change by at most one
+    Mode([0, 1]).release(Counts.of_rows([0], [0], [MOST + 5], groups=1), **public)
 
 
 def test_candidates_far_apart_are_found():
