@@ -96,6 +96,18 @@ def in_memory(always: jax.Array, compute: Callable[[], Any], instead: Any = None
     return by_platform(cpu=lambda: jax.lax.cond(always, once, never), default=compute)
 
 
+def materialized(compute: Callable[[], Any], always: jax.Array) -> Any:
+    """Return ``compute()`` from a condition that always holds.
+
+    XLA's CPU compiler would otherwise fuse gathers with the operations that use them, and run these
+    one number at a time. ``always`` is a traced bool that is true.
+    """
+    shapes = jax.eval_shape(compute)
+    return jax.lax.cond(
+        always, compute, lambda: jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shapes)
+    )
+
+
 def by_platform(*arrays: Any, cpu: Callable[..., Any], default: Callable[..., Any]) -> Any:
     """Return ``cpu(*arrays)`` on the CPU, and ``default(*arrays)`` elsewhere.
 
