@@ -178,13 +178,17 @@ class Line:
 
     def width(self, at: Any) -> jax.Array:
         """Return the lengths of pieces; see :meth:`ends`."""
+        if self.widths is not None:
+            return pick(self.widths, at)
         start, end = self.ends(at)
-        return end - start if self.widths is None else pick(self.widths, at)
+        return end - start
 
     def _gap(self, at: Any) -> jax.Array:
         """Return minus the lengths, in a form that XLA does not store for the weights."""
+        if self.widths is not None:
+            return -pick(self.widths, at)
         start, end = self.ends(at)
-        return start - end if self.widths is None else -pick(self.widths, at)
+        return start - end
 
     def weigher(self) -> tuple[Weigh, jax.Array]:
         """Return a function from a slice or indices of pieces to their weights, and the base.
