@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import reduce
 from math import log2
 from typing import Any, NamedTuple
 
@@ -147,7 +147,7 @@ class Line:
         """The cost at the end of lower cost of each piece."""
         return jnp.minimum(self.left, self.right)
 
-    @cached_property
+    @property
     def rise(self) -> jax.Array:
         """Rate times the change of the cost over each piece, from its lower to its upper edge."""
         most = float(jnp.finfo(self.dtype).max)
@@ -164,7 +164,7 @@ class Line:
         """The decay over one cell of each piece."""
         return self.decay / jnp.maximum(self.width(ALL), 1.0)
 
-    @cached_property
+    @property
     def heights(self) -> Heights:
         """The heights of all pieces."""
         return Heights.of(self.low, self.decay, self.rate)
