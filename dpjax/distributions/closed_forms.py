@@ -82,15 +82,14 @@ class Masses:
         """Rate times the lower cost of each piece, relative to the base of its row."""
         heights = self.line.heights
         with jax.enable_x64(True):
-            energy = heights.rate * (self.line.low.astype(jnp.float64) - heights.least)
+            energy = heights.rate * self.line.low.astype(jnp.float64)
             return (energy - log(2) * self.base.astype(jnp.float64)).astype(self.line.dtype)
 
     @cached_property
     def log_normalizer(self) -> jax.Array:
         """The log of Z, ``(*batch, 1)``."""
-        heights = self.line.heights
         with jax.enable_x64(True):
-            energy = heights.rate * heights.least + log(2) * self.base.astype(jnp.float64)
+            energy = log(2) * self.base.astype(jnp.float64)
             return (jnp.log(self.total.astype(jnp.float64)) - energy).astype(self.line.dtype)
 
     def average(self, terms: jax.Array) -> jax.Array:

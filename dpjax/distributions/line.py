@@ -25,40 +25,36 @@ ALL = slice(None)
 Weigh = Callable[[Any], jax.Array]  # from a slice of pieces, or from indices (*batch, j)
 _SLOTS = 16
 _NEVER = 2**30  # an exponent beyond all others
-_LARGEST = 2.0**28  # of rate * cost: nothing is drawn so far above the lowest cost
+_LARGEST = 2.0**28  # of rate * cost, in nats
 
 
 class Heights(NamedTuple):
-    """exp(-rate * (cost - least)) * phi0(decay) = mantissa * 2^-exponent, on the last axis.
+    """exp(-rate * cost) * phi0(decay) = mantissa * 2^-exponent, on the last axis.
 
     Attributes:
-        exponent: int32, nonnegative.
+        exponent: int32.
         mantissa: float, at most 1; 0 for an infinite cost.
-        least: float64, the lowest cost, ``(..., 1)``.
-        rate: float64, the rate, cut where rate * cost would be too large, ``(..., 1)``.
+        rate: float64, the rate, cut where exponents would be too large, ``(..., 1)``.
     """
 
     exponent: jax.Array
     mantissa: jax.Array
-    least: jax.Array
     rate: jax.Array
 
     @staticmethod
     def of(low: jax.Array, decay: jax.Array, rate: jax.Array) -> Heights:
         """Compute heights from the lower cost and the decay of each piece; rate is ``(..., 1)``."""
+        absent = low == jnp.inf
         with jax.enable_x64(True):
-            absent, cost = low == jnp.inf, low.astype(jnp.float64)
-            least = jax.lax.stop_gradient(jnp.min(cost, axis=-1, keepdims=True))
-            least = jnp.where(jnp.isinf(least), 0.0, least)
-            above = jnp.where(absent, 0.0, cost - least)
-            most = jax.lax.stop_gradient(jnp.max(above, axis=-1, keepdims=True))
-            rate = jnp.minimum(rate.astype(jnp.float64), _LARGEST / most)
-            power = rate * above * log2(np.e)
+            cost = jnp.where(absent, 0.0, low).astype(jnp.float64)
+            largest = jnp.max(jnp.abs(jax.lax.stop_gradient(cost)), axis=-1, keepdims=True)
+            rate = jnp.minimum(rate.astype(jnp.float64), _LARGEST / largest)
+            power = rate * cost * log2(np.e)
             exponent = jnp.floor(jax.lax.stop_gradient(power))
             fraction = (exponent - power).astype(low.dtype)
             exponent = jnp.where(absent, _NEVER // 2, exponent).astype(jnp.int32)
-        mantissa = jnp.exp2(fraction) * piece.mass_fraction(decay)
-        return Heights(exponent, jnp.where(absent, 0.0, mantissa), least, rate)
+        mantissa = jnp.where(absent, 0.0, jnp.exp2(fraction) * piece.mass_fraction(decay))
+        return Heights(exponent, mantissa, rate)
 
     def power(self, gap: jax.Array, at: Any) -> jax.Array:
         """Return minus the power of two of the weight of pieces of width ``-gap``."""
