@@ -90,6 +90,10 @@ class SymmetricNoise(Distribution):
         z = jnp.abs(self._standardized(center))
         return self.scale * (self._mean_abs() + (z - 2 * self._tail_integral(z)))
 
+    def mean_squared_error(self, center: ArrayLike) -> jax.Array:
+        """Return E[(Y - center)^2]; infinite if the variance does not exist."""
+        return self.variance() + jnp.square(self.loc - self._points("center", center))
+
     @compiled
     def clamped_mean_abs_error(
         self, center: ArrayLike, lower: ArrayLike, upper: ArrayLike
