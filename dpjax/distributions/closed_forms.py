@@ -230,14 +230,12 @@ def quantile(distribution: OnLine, p: jax.Array, complement: jax.Array) -> jax.A
     """
 
     def compute(masses: Masses, p: jax.Array, complement: jax.Array) -> jax.Array:
-        line, upper = masses.line, p > complement
+        line, below, above, upper = masses.line, masses.below, masses.above, p > complement
         target = jnp.where(upper, complement, p) * masses.total
 
         def passed(index: jax.Array) -> jax.Array:
             end = index + np.int32(1)
-            return jnp.where(
-                upper, take(masses.above, end) >= target, take(masses.below, end) < target
-            )
+            return jnp.where(upper, take(above, end) >= target, take(below, end) < target)
 
         found = jnp.minimum(count_leading(passed, line.size, p.shape), np.int32(line.size - 1))
         end = found + np.int32(1)
@@ -247,9 +245,9 @@ def quantile(distribution: OnLine, p: jax.Array, complement: jax.Array) -> jax.A
         def share(upwards: jax.Array, downwards: jax.Array) -> jax.Array:
             return jnp.clip(jnp.where(upper, downwards, upwards) / weight, 0.0, 1.0)
 
-        below = share(target - take(masses.below, found), take(masses.above, found) - target)
-        above = share(take(masses.below, end) - target, target - take(masses.above, end))
-        value = Place.of(line, found, below, above).points(masses.total > 0)
+        inner = share(target - take(below, found), take(above, found) - target)
+        outer = share(take(below, end) - target, target - take(above, end))
+        value = Place.of(line, found, inner, outer).points(masses.total > 0)
         return jnp.where((p >= 0) & (p <= 1), value, jnp.nan)
 
     return by_rows(compute, distribution, p, complement)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import reduce
 from math import log2
 from typing import Any, NamedTuple
 
@@ -147,7 +147,7 @@ class Line:
         """The cost at the end of lower cost of each piece."""
         return jnp.minimum(self.left, self.right)
 
-    @cached_property
+    @property
     def rise(self) -> jax.Array:
         """Rate times the change of the cost over each piece, from its lower to its upper edge."""
         most = float(jnp.finfo(self.dtype).max)
@@ -164,7 +164,7 @@ class Line:
         """The decay over one cell of each piece."""
         return self.decay / jnp.maximum(self.width(ALL), 1.0)
 
-    @cached_property
+    @property
     def heights(self) -> Heights:
         """The heights of all pieces."""
         return Heights.of(self.low, self.decay, self.rate)
@@ -178,13 +178,17 @@ class Line:
 
     def width(self, at: Any) -> jax.Array:
         """Return the lengths of pieces; see :meth:`ends`."""
+        if self.widths is not None:
+            return pick(self.widths, at)
         start, end = self.ends(at)
-        return end - start if self.widths is None else pick(self.widths, at)
+        return end - start
 
     def _gap(self, at: Any) -> jax.Array:
         """Return minus the lengths, in a form that XLA does not store for the weights."""
+        if self.widths is not None:
+            return -pick(self.widths, at)
         start, end = self.ends(at)
-        return start - end if self.widths is None else -pick(self.widths, at)
+        return start - end
 
     def weigher(self) -> tuple[Weigh, jax.Array]:
         """Return a function from a slice or indices of pieces to their weights, and the base.

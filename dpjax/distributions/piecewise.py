@@ -269,7 +269,7 @@ def _restrict(
 
 
 def _tail(length: jax.Array, cost: jax.Array, scale: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return whether a tail reaches beyond its edge, and its cost at that distance, ``(..., 1)``."""
+    """Return whether a tail reaches beyond its edge, and its cost at that distance."""
     cost, scale = cost[..., None], scale[..., None]
     none = scale <= 0  # a NaN scale stays visible and makes the row NaN
     length = jnp.where(none, 0.0, jnp.maximum(length, 0.0))

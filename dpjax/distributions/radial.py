@@ -17,7 +17,7 @@ import jax.numpy as jnp
 
 from dpjax.distributions.base import Shape, draws_shape
 from dpjax.distributions.directions import directions, log_volume
-from dpjax.distributions.fixed_point_choice import choose
+from dpjax.distributions.sampler import choose
 from dpjax.distributions.shells import Shell
 from dpjax.distributions.vectors import VectorDistribution
 from dpjax.numerics.batching import concatenate, take
@@ -172,7 +172,7 @@ def _sample(key: jax.Array, distribution: Radial, shape: tuple[int, ...]) -> jax
         - start
     )
     weights = _in_lanes(jnp.exp, masses - jnp.max(masses, axis=-1, keepdims=True))
-    index = choose(weights[..., None, :], fold_in_range(rows, draws, stream=_SHELL))
+    index = choose(jax.random.fold_in(key, 1), weights, draws)
     chosen = (take(part, index) for part in (near, far, slope))
     pair = row_uniforms(rows, draws, distribution.dtype, stream=_RADIUS)
     radius = _in_lanes(partial(_radius, power=d - 1), *pair, *chosen)

@@ -177,7 +177,7 @@ def sample_pieces(key: jax.Array, line: Line, draws: int) -> tuple[jax.Array, ja
         above = jnp.where(falls, 1 - beyond, beyond)
         return found, Place.of(line, found, below, above).points(exists)
     table = Table.of(jnp.broadcast_to(weigh(ALL), (*batch, size)))
-    exists, always = table.exists, table.ends.reshape(-1)[0] != -1  # known only at run time
+    exists, always = table.exists, table.weights.reshape(-1)[0] != -1  # known only at run time
 
     def some(drawn: jax.Array) -> tuple[jax.Array, jax.Array]:
         found, target = table.find(drawn)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
 
 def words(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
