@@ -107,7 +107,3 @@ class SphericalGaussian(VectorDistribution):
     def _norm_moment(self) -> jax.Array:
         d = self.loc.shape[-1]
         return self.scale * (sqrt(2) * exp(lgamma((d + 1) / 2) - lgamma(d / 2)))
-
-    def _norm_bound(self, survival: jax.Array) -> jax.Array:
-        """Bound the norm by Laurent and Massart (2000)."""
-        return self.scale * (sqrt(self.loc.shape[-1]) + jnp.sqrt(-2 * jnp.log(survival)))
