@@ -12,7 +12,6 @@ user sum           the total without the l largest persons' totals            ma
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -23,8 +22,7 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.checks import Resolution
-from dpjax.numerics.multiples import from_multiples, most_multiples, to_multiples
-from dpjax.sensitivity.down import DownSensitivity
+from dpjax.sensitivity.down import DownSensitivity, in_multiples
 from dpjax.statistics.padded_records import presence, present_records
 from dpjax.statistics.shared_items import least_left
 from dpjax.statistics.sorting import sort_rows
@@ -64,27 +62,7 @@ def maximum(
     """
     records, present = present_records(x, num_records=num_records, mask=mask)
     low, high = checks.bounds(lower, upper, records.dtype)
-    return _down(partial(_maximum, present), resolution, (lower, upper), records, low, high)
-
-
-def _down(
-    values: Callable[..., jax.Array],
-    resolution: Resolution | None,
-    bounds: tuple[Any, ...],
-    *arrays: jax.Array,
-) -> DownSensitivity:
-    """Compute ``values(*arrays)``, in multiples of a resolution; the last array is the bound."""
-    if resolution is None:
-        return DownSensitivity(values(*arrays), arrays[-1])
-    most = most_multiples(arrays[-1].dtype)
-    step = checks.resolution(resolution, bounds, most)
-    counted = [to_multiples(array, step) for array in arrays]
-    numbers, high = values(*counted), counted[-1]
-    # The largest multiple that a float can count to.
-    fits = jnp.maximum(abs(high[..., None]), abs(numbers[..., -1:])) <= most
-    return DownSensitivity(
-        jnp.where(fits, from_multiples(numbers, step), jnp.nan), from_multiples(high, step), step
-    )
+    return in_multiples(partial(_maximum, present), resolution, (lower, upper), records, low, high)
 
 
 def nonnegative_sum(
@@ -124,7 +102,7 @@ def nonnegative_sum(
     """
     records, present = present_records(x, num_records=num_records, mask=mask)
     _, high = checks.bounds(0.0, upper, records.dtype)
-    return _down(partial(_sum, present), resolution, (upper,), records, high)
+    return in_multiples(partial(_sum, present), resolution, (upper,), records, high)
 
 
 def user_sum(
@@ -174,7 +152,7 @@ def user_sum(
     )
     _, high = checks.bounds(0.0, upper, records.dtype)
     persons = _codes("person_ids", person_ids, records.shape[-1])
-    return _down(partial(_user_sum, persons, present), resolution, (upper,), records, high)
+    return in_multiples(partial(_user_sum, persons, present), resolution, (upper,), records, high)
 
 
 def distinct_count(
@@ -234,7 +212,7 @@ def distinct_count(
                 "outside jit and vmap."
             )
         left = _distinct_of_persons(items, persons, present)
-    return _down(_at_most, resolution, (upper, 1), left.astype(high.dtype), high)
+    return in_multiples(_at_most, resolution, (upper, 1), left.astype(high.dtype), high)
 
 
 def _codes(name: str, ids: Any, size: int | None = None) -> jax.Array:
