@@ -19,7 +19,7 @@ from jax.typing import ArrayLike
 
 from dpjax.distributions.base import Distribution, compiled
 from dpjax.distributions.noise import sample_noise, smaller_tail
-from dpjax.numerics.bisection import bisect, count_leading
+from dpjax.numerics.search import bisect, count_leading
 from dpjax.random.uniforms import UniformPair
 
 _HALVINGS = 64

@@ -21,9 +21,9 @@ from dpjax.distributions import truncated_exponential as piece
 from dpjax.distributions.line import Line, OnLine
 from dpjax.distributions.weights import Base
 from dpjax.numerics.batching import by_chunks, concatenate, take
-from dpjax.numerics.bisection import count_leading
 from dpjax.numerics.elementwise import clip, where
 from dpjax.numerics.powers import log2_floor, power_of_two
+from dpjax.numerics.search import count_leading
 from dpjax.numerics.sums import LANES, folded_sum, pad
 
 

@@ -19,8 +19,8 @@ import numpy as np
 
 from dpjax.numerics import sums, two_words
 from dpjax.numerics.batching import by_platform, in_memory, take, window
-from dpjax.numerics.bisection import count_leading
 from dpjax.numerics.powers import log2_floor, power_of_two
+from dpjax.numerics.search import count_leading
 from dpjax.numerics.sums import lane_sums, pairwise_sum
 from dpjax.numerics.two_words import Words
 

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from dpjax.distributions.noise import SymmetricNoise, smaller_tail
-from dpjax.numerics.bisection import bisect
+from dpjax.numerics.search import bisect
 from dpjax.random.uniforms import UniformPair
 
 # The error of the trapezoidal rule is e^(-pi^2 / (sigma * step)): 7e-18 at sigma = 4.

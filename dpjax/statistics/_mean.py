@@ -33,9 +33,9 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.checks import Neighbors, Resolution
 from dpjax.numerics.batching import take
-from dpjax.numerics.bisection import count_leading
 from dpjax.numerics.double_float import DoubleFloat, prefix_sums, single
 from dpjax.numerics.multiples import from_multiples, to_multiples
+from dpjax.numerics.search import count_leading
 from dpjax.sensitivity.profile import SensitivityProfile, from_sides
 from dpjax.statistics._sum import sum
 from dpjax.statistics.padded_records import bounded_records

@@ -28,8 +28,8 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.checks import Neighbors
 from dpjax.numerics.batching import take
-from dpjax.numerics.bisection import count_leading
 from dpjax.numerics.double_float import DoubleFloat, prefix_sums, single
+from dpjax.numerics.search import count_leading
 from dpjax.sensitivity import LocalSensitivity
 from dpjax.statistics.padded_records import bounded_records
 from dpjax.statistics.sorting import sort_rows
