@@ -19,7 +19,7 @@ from jax.typing import ArrayLike
 from dpjax.distributions.base import Distribution, compiled, draws_first
 from dpjax.distributions.noise import tail_and_sign
 from dpjax.distributions.sampler import choose
-from dpjax.numerics.bisection import bisect
+from dpjax.numerics.search import bisect
 
 _HALVINGS = 64
 

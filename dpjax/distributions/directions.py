@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from dpjax.distributions.vectors import norm
-from dpjax.numerics.bisection import bisect_floats
+from dpjax.numerics.search import bisect_floats
 from dpjax.random.words import uniforms, words
 
 

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from dpjax.distributions.noise import SymmetricNoise, tail_and_sign
-from dpjax.numerics.bisection import bisect
+from dpjax.numerics.search import bisect
 
 # The error of the trapezoidal rule is e^(-pi^2 / (sigma * step)): 7e-18 at sigma = 4.
 _STEP = 1 / 16
