@@ -36,7 +36,7 @@ class Checkpoint:
         if not self.path.exists():
             return None
         try:
-            with np.load(self.path) as arrays:
+            with open(self.path, "rb") as file, np.load(file) as arrays:
                 fields = dict(arrays)
             same = str(fields.pop("fingerprint")) == self.fingerprint
             estimate = Estimate(**fields | {"count": int(fields["count"])})

@@ -106,13 +106,12 @@ def summarize(values: jax.Array, count: ArrayLike, edges: jax.Array | None) -> d
     kept = (number < count).reshape(-1, *[1] * (values.ndim - 1))
     with jax.enable_x64(True):
         wide = values.astype(jnp.float64)
-        mean = jnp.sum(wide, axis=0, where=kept) / count
-        fields = {
-            "mean": mean,
-            "squares": jnp.sum(jnp.square(wide - mean), axis=0, where=kept),
-            "minimum": jnp.min(wide, axis=0, where=kept, initial=jnp.inf),
-            "maximum": jnp.max(wide, axis=0, where=kept, initial=-jnp.inf),
-        }
+        minimum = jnp.min(wide, axis=0, where=kept, initial=jnp.inf)
+        maximum = jnp.max(wide, axis=0, where=kept, initial=-jnp.inf)
+        # Equal values are their mean.
+        mean = jnp.clip(jnp.mean(wide, axis=0, where=kept), minimum, maximum)
+        squares = jnp.sum(jnp.square(wide - mean), axis=0, where=kept)
+        fields = {"mean": mean, "squares": squares, "minimum": minimum, "maximum": maximum}
         if edges is not None:
             fields["counts"] = _histogram(jnp.where(kept, wide, jnp.nan), edges)
         return fields
