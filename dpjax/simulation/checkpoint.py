@@ -16,7 +16,6 @@ from typing import Any
 import jax
 import numpy as np
 
-from dpjax.simulation.sharding import Rows
 from dpjax.simulation.summaries import Estimate
 
 
@@ -39,7 +38,7 @@ class Checkpoint:
             with open(self.path, "rb") as file, np.load(file) as arrays:
                 fields = dict(arrays)
             same = str(fields.pop("fingerprint")) == self.fingerprint
-            estimate = Estimate(**fields | {"count": int(fields["count"])})
+            estimate = Estimate(int(fields.pop("count")), **fields)
         except Exception as error:  # NumPy and zipfile have no common exception
             raise ValueError(
                 f"checkpoint {str(self.path)!r} cannot be read: delete it to start again."
@@ -62,12 +61,12 @@ class Checkpoint:
         os.replace(temporary, self.path)
 
 
-def fingerprint(rows: Rows, chunk: Callable[[Any], Any]) -> str:
-    """Return the fingerprint of a run in which ``chunk(data)`` summarizes a chunk.
+def fingerprint(chunk: Callable[[Any], Any], rows: Any, count: int) -> str:
+    """Return the fingerprint of a run where ``chunk(data)`` summarizes a chunk of ``count`` rows.
 
     Its program contains the key, the options and all that the functions are.
     """
-    data = jax.tree.map(lambda leaf: np.asarray(leaf)[: rows.count], rows.data)
+    data = jax.tree.map(lambda leaf: np.asarray(leaf)[:count], rows)
     sha = hashlib.sha256(jax.jit(chunk).lower(data).as_text().encode())
     for leaf in jax.tree.leaves(data):
         sha.update(leaf.tobytes())

@@ -133,24 +133,26 @@ def simulate(
     key = check_key(key)
     draws = checks.static_integer("draws", draws, 1)
     every = checks.static_number("checkpoint_every", checkpoint_every, 0.0, inf)
-    edges = None if bins is None else _edges(bins)
+    edges = None if bins is None else np.asarray(checks.host_floats("bins", bins), np.float64)
+    if edges is not None and (edges.ndim != 1 or not np.all(np.diff(edges, prepend=-inf) > 0)):
+        raise ValueError(f"bins must be an ascending list of edges, got {bins}.")
     if not (progress is None or progress is True or callable(progress)):
         raise ValueError(f"progress must be None, True or a function, got {progress!r}.")
     checks.takes("distribution_fn", distribution_fn, "data")
     if statistic is not None:
         checks.takes("statistic", statistic, "draws", "data")
-    rows = place(data, devices)
+    rows, count, mesh = place(data, devices)
     distribution = evaluate(distribution_fn, rows)
     if chunk is None:
-        numbers = sum(leaf.size for leaf in jax.tree.leaves(rows.data))
+        numbers = sum(leaf.size for leaf in jax.tree.leaves(rows))
         chunk = max(1, max(_VALUES, numbers) // max(1, prod(distribution.batch_shape)))
     chunk = checks.static_integer("chunk", chunk, 1)
 
     # Draws, values and summaries are programs of their own: in one, XLA's CPU compiler repeats the
     # draws in every sum, and may not terminate.
     def start(number: int) -> dict[str, jax.Array]:
-        drawn = draw(jax.random.fold_in(key, np.uint32(number)), distribution, (chunk,), rows.mesh)
-        values = drawn if statistic is None else jax.jit(statistic)(drawn, rows.data)
+        drawn = draw(jax.random.fold_in(key, np.uint32(number)), distribution, (chunk,), mesh)
+        values = drawn if statistic is None else jax.jit(statistic)(drawn, rows)
         if np.shape(values)[:2] != drawn.shape[:2]:
             raise ValueError(
                 "statistic must return an array that starts with the axes of draws and rows, "
@@ -165,7 +167,7 @@ def simulate(
     state = Estimate(0, *np.array([0.0, 0.0, inf, -inf]))
     keep = None
     if checkpoint is not None:
-        keep = Checkpoint(Path(checkpoint), fingerprint(rows, program))
+        keep = Checkpoint(Path(checkpoint), fingerprint(program, rows, count))
         state = keep.load() or state
         keep.save(state)
     report = _bar(draws) if progress is True else progress
@@ -175,7 +177,7 @@ def simulate(
     try:
         # The next chunk is started before this one is waited for.
         for summary, _ in pairwise(chain(map(start, chunks), [{}])):
-            fields = {name: np.asarray(array)[: rows.count] for name, array in summary.items()}
+            fields = {name: np.asarray(array)[:count] for name, array in summary.items()}
             size = min(chunk, draws - state.count)
             state = state.merge(Estimate(size, bins=edges, **fields))
             if size == chunk:
@@ -189,13 +191,6 @@ def simulate(
         if keep is not None:
             keep.save(complete)
     return state
-
-
-def _edges(bins: ArrayLike) -> np.ndarray:
-    edges = np.asarray(checks.host_floats("bins", bins), np.float64)
-    if edges.ndim != 1 or not np.all(np.diff(edges, prepend=-inf) > 0):
-        raise ValueError(f"bins must be an ascending list of edges, got {bins}.")
-    return edges
 
 
 def _bar(draws: int) -> Reporter:

@@ -7,7 +7,6 @@ devices, and draws are equal up to rounding.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -21,21 +20,6 @@ from dpjax.random.keys import check_key
 
 Devices = Sequence[jax.Device] | Mesh
 DistributionFn = Callable[[Any], Any]
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Rows of data on devices, which hold equal numbers of them.
-
-    Attributes:
-        data: a pytree of arrays; the last row is repeated to the next multiple of the devices.
-        count: the number of rows without the repeated ones.
-        mesh: the devices, on one axis.
-    """
-
-    data: Any
-    count: int
-    mesh: Mesh
 
 
 def sharded_sample(
@@ -81,13 +65,17 @@ def sharded_sample(
     (4, 3)
     """
     key, shape = check_key(key), draws_shape(shape)
-    rows = place(data, devices)
-    draws = draw(key, evaluate(distribution_fn, rows), shape, rows.mesh)
-    return jax.lax.slice_in_dim(draws, 0, rows.count, axis=len(shape))
+    placed, count, mesh = place(data, devices)
+    draws = draw(key, evaluate(distribution_fn, placed), shape, mesh)
+    return jax.lax.slice_in_dim(draws, 0, count, axis=len(shape))
 
 
-def place(data: Any, devices: Devices | None) -> Rows:
-    """Put equal numbers of rows on each device."""
+def place(data: Any, devices: Devices | None) -> tuple[Any, int, Mesh]:
+    """Put equal numbers of rows on each device; the last row is repeated to the next multiple.
+
+    Returns:
+        The placed rows, their number without the repeated ones, and the devices on one axis.
+    """
     shapes = [np.shape(leaf) for leaf in jax.tree.leaves(data)]
     if not shapes or not all(shape and 0 < shape[0] == shapes[0][0] for shape in shapes):
         raise ValueError(
@@ -109,7 +97,7 @@ def place(data: Any, devices: Devices | None) -> Rows:
         leaf = leaf if len(repeated) == count else leaf[repeated]
         return jax.device_put(leaf, NamedSharding(mesh, PartitionSpec("rows")))
 
-    return Rows(jax.tree.map(put, data), count, mesh)
+    return jax.tree.map(put, data), count, mesh
 
 
 def _narrowed(leaf: np.ndarray) -> np.ndarray:
@@ -120,19 +108,19 @@ def _narrowed(leaf: np.ndarray) -> np.ndarray:
         return leaf.astype(jnp.result_type(float)) if wrapped else narrow
 
 
-def evaluate(distribution_fn: DistributionFn, rows: Rows) -> Any:
+def evaluate(distribution_fn: DistributionFn, data: Any) -> Any:
     """Return the distribution of all rows."""
-    distribution = jax.jit(distribution_fn)(rows.data)
-    if not (hasattr(distribution, "sample") and hasattr(distribution, "batch_shape")):
+    distribution = jax.jit(distribution_fn)(data)
+    if not hasattr(distribution, "batch_shape"):
         raise TypeError(
             "distribution_fn must return a distribution, with sample(key, shape) and batch_shape, "
             f"got {type(distribution).__name__}."
         )
-    given, batch = len(jax.tree.leaves(rows.data)[0]), distribution.batch_shape
-    if batch[:1] != (given,):
+    count, batch = len(jax.tree.leaves(data)[0]), distribution.batch_shape
+    if batch[:1] != (count,):
         raise ValueError(
             "the batch of the distribution must start with the rows of data, but distribution_fn "
-            f"got {given} rows and returned batch shape {batch}: for a sweep, put the parameters "
+            f"got {count} rows and returned batch shape {batch}: for a sweep, put the parameters "
             "on later axes."
         )
     return distribution

@@ -53,8 +53,13 @@ class Estimate(Shown):
 
     def _facts(self) -> dict[str, Any]:
         bins = {} if self.bins is None else {"bins": self.bins.size - 1}
-        numbers = {"mean": span(self.mean), "standard_error": span(self.standard_error)}
-        return {"shape": self.mean.shape, "count": self.count, **numbers, **bins}
+        return {
+            "shape": self.mean.shape,
+            "count": self.count,
+            "mean": span(self.mean),
+            "standard_error": span(self.standard_error),
+            **bins,
+        }
 
     def _looks(self, rows: int) -> tuple[dict[str, Any], Picture | None]:
         """Return the histogram of each row, or without bins the mean against the row."""
