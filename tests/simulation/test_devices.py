@@ -23,7 +23,7 @@ FOUR = "--xla_force_host_platform_device_count=4"
 def test_draws_are_the_same_on_several_devices_and_a_killed_run_goes_on_on_another(tmp_path):
     path = tmp_path / "run.npz"
     flags = f"{os.environ.get('XLA_FLAGS', '')} {FOUR}".strip()
-    environment = os.environ | {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags, "PYTHONPATH": str(ROOT)}
+    environment = os.environ | {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags}
     done = subprocess.run(
         [sys.executable, "-m", "tests.simulation.programs", str(path)],
         env=environment,
