@@ -37,7 +37,7 @@ from dpjax.metric_privacy.guarantees import MetricGuarantee
 from dpjax.metric_privacy.histograms import below_best, evaluate, linear_answers, whole_histogram
 from dpjax.metric_privacy.lipschitz import BEYOND_ONE, LipschitzQueries, allowed_by
 from dpjax.metric_privacy.metrics import Metric
-from dpjax.numerics.double_float import DoubleFloat, single
+from dpjax.numerics.float64 import Exact, exactly
 from dpjax.numerics.two_words import Words
 from dpjax.random.keys import check_key, fold_in, fold_in_range, row_words
 from dpjax.random.uniforms import exponential_from_uniform, gumbel_from_uniform, uniform_from_words
@@ -50,7 +50,7 @@ class _Problem(NamedTuple):
     """The common inputs of all runs; leading axes broadcast against ``(*shape, *batch)``."""
 
     values: jax.Array  # c Q', (..., K, N)
-    answers: DoubleFloat  # c Q'(x), (..., K): the only use of the data, without rounding
+    answers: Exact  # c Q'(x), (..., K): the only use of the data, without rounding
     noise: jax.Array  # 2cT, the scale of the selection and of the noise of a round, (..., 1)
     total: jax.Array  # n, (..., 1)
 
@@ -147,7 +147,7 @@ def mwem(
 @partial(jax.jit, static_argnames=("rounds", "shape", "output", "passes"))
 def _run(
     key: jax.Array,
-    counts: DoubleFloat,
+    counts: Exact,
     total: jax.Array,
     queries: LipschitzQueries,
     rounds: int,
@@ -155,7 +155,7 @@ def _run(
     output: Output,
     passes: int,
 ) -> jax.Array:
-    batch = jnp.broadcast_shapes(counts.high.shape[:-1], total.shape, queries.batch_shape)
+    batch = jnp.broadcast_shapes(counts.value.shape[:-1], total.shape, queries.batch_shape)
     runs, size = shape + batch, queries.size
     if prod(runs) == 0:
         return jnp.zeros((*runs, size), total.dtype)
@@ -204,10 +204,8 @@ def _run(
 
 
 @partial(jax.jit, static_argnames="rounds")
-def _problem(
-    counts: DoubleFloat, total: jax.Array, queries: LipschitzQueries, rounds: int
-) -> _Problem:
-    dtype = counts.high.dtype
+def _problem(counts: Exact, total: jax.Array, queries: LipschitzQueries, rounds: int) -> _Problem:
+    dtype = counts.value.dtype
     values, scale = queries.values.astype(dtype), queries.scale.astype(dtype)[..., None]
     fits = (
         (jnp.max(jnp.abs(values), axis=(-2, -1))[..., None] <= 1) & (scale > 0) & (scale < jnp.inf)
@@ -219,7 +217,8 @@ def _problem(
 @jax.jit
 def _exponents(problem: _Problem, y: jax.Array) -> jax.Array:
     """Return the selection's log weights, ``(*runs, K)``: scores over 4cT minus the largest."""
-    misses = abs(single(evaluate(problem.values, y)).minus(problem.answers))
+    found = evaluate(problem.values, y)
+    misses = exactly(lambda y, *x: jnp.abs(y - (x[0] + x[1])), found, *problem.answers)
     return -below_best(misses) / (2 * problem.noise)
 
 
