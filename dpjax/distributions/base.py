@@ -56,13 +56,8 @@ class Distribution(Batch):
         def variance(self) -> jax.Array:
             """Return the variance, E[(Y - E[Y])^2], of shape ``batch_shape``."""
 
-        def _sample(
-            self, key: jax.Array, shape: tuple[int, ...], first: ArrayLike = 0
-        ) -> jax.Array:
-            """Draw, for rows that start at index ``first`` of the first batch axis (may be traced).
-
-            A device that holds part of the rows draws the same as one that holds all of them.
-            """
+        def _sample(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+            """Draw ``shape + batch_shape``."""
 
     @property
     def event_shape(self) -> tuple[int, ...]:
@@ -90,7 +85,10 @@ class Distribution(Batch):
         return 1 - self.cdf(y)
 
     def sample(self, key: jax.Array, shape: Shape = ()) -> jax.Array:
-        """Draw samples; the draws of a row do not change, under jit, when rows are added.
+        """Draw samples.
+
+        The same key, program, shapes and backend give the same draws. Rows that are appended on the
+        first axis leave the random words of the others alone.
 
         Args:
             key: a scalar typed threefry key.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from math import e, log2, prod
+from math import prod
 from typing import Any
 
 import jax
@@ -12,13 +12,9 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from dpjax.distributions.base import Distribution, Shape, compiled, draws_first, draws_shape
-from dpjax.distributions.fixed_point_choice import Table, choose
+from dpjax.distributions.sampler import choose
 from dpjax.numerics.batching import broadcast_rows, take
-from dpjax.numerics.powers import exponent_of, power_of_two
-from dpjax.numerics.sums import pad, pairwise_sum
-from dpjax.random.keys import check_key, fold_in_range, row_words
-
-_FEW = 64  # up to this many draws a row, counting costs less than a table
+from dpjax.random.keys import check_key
 
 
 @jax.tree_util.register_dataclass
@@ -91,10 +87,10 @@ class Finite(Distribution):
             int32 of shape ``shape + batch_shape``; -1 for a row without a distribution.
         """
         shape = draws_shape(shape)
-        return draws_first(_choose(check_key(key), self, prod(shape), 0), shape)
+        return draws_first(_choose(check_key(key), self, prod(shape)), shape)
 
-    def _sample(self, key: jax.Array, shape: tuple[int, ...], first: ArrayLike = 0) -> jax.Array:
-        index = _choose(key, self, prod(shape), first)
+    def _sample(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+        index = _choose(key, self, prod(shape))
         return draws_first(
             jnp.where(index >= 0, take(jnp.asarray(self.values), jnp.maximum(index, 0)), jnp.nan),
             shape,
@@ -214,25 +210,12 @@ def above_least(cost: jax.Array) -> jax.Array:
     return jnp.where(absent, jnp.inf, jnp.where(absent, 0.0, cost) - least)
 
 
-@partial(jax.jit, static_argnames=("draws",))
-def _choose(key: jax.Array, distribution: Finite, draws: int, first: ArrayLike) -> jax.Array:
+@partial(jax.jit, static_argnames="draws")
+def _choose(key: jax.Array, distribution: Finite, draws: int) -> jax.Array:
     """Draw candidate indices, int32 ``(*batch, draws)``; -1 for a row without a distribution."""
     batch = distribution.batch_shape
     if draws == 0 or prod(batch) == 0:
         return jnp.zeros((*batch, draws), jnp.int32)
-    above = pad(above_least(distribution.cost), value=jnp.inf)
-    # Larger rates give the same draws but would overflow.
-    bits = jnp.minimum(distribution.rate, 2.0**60)[..., None] * log2(e)
-    far = above * bits >= 64
-    exponent, fraction = exponent_of(jnp.where(far, 0.0, above), bits)
-    weights = jnp.where(
-        far | (above == jnp.inf),
-        0.0,
-        jnp.exp2(-fraction) * power_of_two(-exponent, distribution.dtype),
-    )
-    weights = broadcast_rows(weights, batch)
-    words = partial(fold_in_range, row_words(key, batch, first), draws, stream=1)
-    index = (
-        choose(weights[..., None, :], words()) if draws <= _FEW else Table.of(weights).choose(words)
-    )
-    return jnp.where(pairwise_sum(weights) > 0, index, -1)
+    weights = distribution.probabilities()
+    exists = jnp.sum(weights, axis=-1, keepdims=True) > 0
+    return jnp.where(exists, choose(key, weights, draws), -1)

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from functools import partial
 from math import prod
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.distributions.base import Shape, draws_shape
-from dpjax.distributions.line import Lengths, Line
-from dpjax.distributions.sampling import draw
+from dpjax.distributions.base import Shape, draws_first, draws_shape
+from dpjax.distributions.line import Line
+from dpjax.distributions.sampler import sample_pieces
 from dpjax.random.keys import check_key
 
 
@@ -105,21 +104,17 @@ def _sample(
     batch = jnp.broadcast_shapes(widths.shape[:-1], levels.shape[:-1], rate.shape)
     if prod(shape) == 0 or prod(batch) == 0:
         return jnp.zeros(shape + batch, jnp.int32), jnp.zeros(shape + batch, widths.dtype)
-    never = levels == jnp.inf
-    lengths = jnp.where(never | (widths < 0), 0.0, widths)
-    line = line_of_intervals(lengths, jnp.where(never, 0.0, levels), rate[..., None], sloped)
-    index, offset = draw(key, line, prod(shape), "auto")
-    # Arbitrary in a row without a positive width.
-    index = jnp.minimum(index, np.int32(widths.shape[-1] - 1))
-    return index.reshape(shape + batch), offset.reshape(shape + batch)
+    rate, size = rate[..., None], widths.shape[-1]
+    lengths = jnp.where((levels == jnp.inf) | (widths < 0), 0.0, widths)
+    origin = jnp.zeros((size + 1,), widths.dtype)
+    line = _Intervals(origin, levels, levels + (1.0 if sloped else 0.0), rate, batch, lengths)
+    index, place = sample_pieces(key, line, prod(shape))
+    return draws_first(index, shape), draws_first(place, shape)
 
 
-def line_of_intervals(widths: jax.Array, levels: jax.Array, rate: jax.Array, sloped: bool) -> Line:
-    """Return a line of intervals ``(..., m)`` that all start at 0; ``rate`` is ``(..., 1)``.
+class _Intervals(Line):
+    """Pieces that all start at 0."""
 
-    A point on it is then the offset in its interval.
-    """
-    batch = jnp.broadcast_shapes(widths.shape[:-1], levels.shape[:-1], rate.shape[:-1])
-    pieces = Lengths(widths, levels, levels + (1.0 if sloped else 0.0))
-    none = Lengths(*(field[..., :0] for field in pieces))
-    return Line.of((none, pieces), rate, None, batch)
+    def ends(self, at: Any) -> tuple[jax.Array, jax.Array]:
+        width = self.width(at)
+        return jnp.zeros_like(width), width

@@ -1,269 +1,231 @@
-"""Densities on the real line, exp(-rate * cost(y)) / Z, as samplers and closed forms use them.
+"""Densities on the real line, exp(-rate * cost(y)) / Z, as the sampler and closed forms use them.
 
-The cost is linear on the pieces of two sides, which extend outwards from a center, as those of a
-sensitivity profile do. The sides are never joined in ascending order: on the CPU, reversing and
-joining arrays of the size of the data costs more than a draw. Padding at the far end of a side has
-width 0 and does not affect the values before it.
+The cost is linear on the pieces between ascending edges. The mass of a piece is width * exp(-rate *
+lowest cost) * phi0(decay). Costs are usually the same for all rows, so heights are computed once
+for each piece, in float64, as a mantissa times a power of two. Each row is weighed relative to its
+heaviest power, by exact products: no cost, rate or width makes all weights of a row vanish.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from functools import partial
-from math import prod
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass, replace
+from functools import reduce
+from math import log2
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from dpjax.distributions import truncated_exponential as piece
-from dpjax.distributions.weights import Base, Heights
-from dpjax.numerics.batching import broadcast_rows, concatenate, in_memory, some_rows, take, window
-from dpjax.numerics.elementwise import clip, where
+from dpjax.numerics.batching import take
 
-_BLOCK = 2**18  # pieces that are processed together, so that they and temporaries fit in the cache
+ALL = slice(None)
+Weigh = Callable[[Any], jax.Array]  # from a slice of pieces, or from indices (*batch, j)
+_SLOTS = 16
+_NEVER = 2**30  # an exponent beyond all others
+_LARGEST = 2.0**28  # of rate * cost, in nats
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class Side:
-    """The pieces on one side of the center; piece i lies between values i and i + 1.
+class Heights(NamedTuple):
+    """exp(-rate * cost) * phi0(decay) = mantissa * 2^-exponent, on the last axis.
 
     Attributes:
-        values: float ``(..., k+1)``, monotone, from the center outwards.
-        cost_near: float ``(..., k)``, the cost at the inner end of each piece.
-        cost_far: float ``(..., k)``, the cost at the outer end.
+        exponent: int32.
+        mantissa: float, at most 1; 0 for an infinite cost.
+        rate: float64, the rate, cut where exponents would be too large, ``(..., 1)``.
     """
 
-    values: jax.Array
-    cost_near: jax.Array
-    cost_far: jax.Array
+    exponent: jax.Array
+    mantissa: jax.Array
+    rate: jax.Array
+
+    @staticmethod
+    def of(low: jax.Array, decay: jax.Array, rate: jax.Array) -> Heights:
+        """Compute heights from the lower cost and the decay of each piece; rate is ``(..., 1)``."""
+        absent = low == jnp.inf
+        with jax.enable_x64(True):
+            cost = jnp.where(absent, 0.0, low).astype(jnp.float64)
+            largest = jnp.max(jnp.abs(jax.lax.stop_gradient(cost)), axis=-1, keepdims=True)
+            rate = jnp.minimum(rate.astype(jnp.float64), _LARGEST / largest)
+            power = rate * cost * log2(np.e)
+            exponent = jnp.floor(jax.lax.stop_gradient(power))
+            fraction = (exponent - power).astype(low.dtype)
+            exponent = jnp.where(absent, _NEVER // 2, exponent).astype(jnp.int32)
+        mantissa = jnp.where(absent, 0.0, jnp.exp2(fraction) * piece.mass_fraction(decay))
+        return Heights(exponent, mantissa, rate)
+
+    def power(self, gap: jax.Array, at: Any) -> jax.Array:
+        """Return minus the power of two of the weight of pieces of width ``-gap``."""
+        power = pick(self.exponent, at) - _exponent(gap)
+        return jnp.where(gap < 0, power, np.int32(_NEVER))
+
+    def weight(self, width: jax.Array, base: jax.Array, at: Any) -> jax.Array:
+        """Return the weights of pieces relative to 2^-base; the heaviest is near 2 in its row."""
+        power = _power_of_two(base - pick(self.exponent, at), width.dtype)
+        return width * power * pick(self.mantissa, at)
+
+
+class Lanes(NamedTuple):
+    """A row of pieces as slots of ``lanes`` pieces; the last slot overlaps the one before it."""
+
+    lanes: int
+    starts: np.ndarray
+    begins: np.ndarray  # earlier pieces of a slot count in the slot before
+
+    @staticmethod
+    def of(size: int) -> Lanes:
+        """Split ``size`` pieces into about as many slots as lanes, at most 16."""
+        lanes = -(-size // min(2 ** round(log2(size) / 2), _SLOTS))
+        begins = np.arange(0, size, lanes, dtype=np.int32)
+        return Lanes(lanes, np.minimum(begins, size - lanes).astype(np.int32), begins)
 
     @property
-    def size(self) -> int:
-        """The number of pieces k."""
-        return self.values.shape[-1] - 1
+    def noise(self) -> int:
+        """The number of random words of a draw by races."""
+        return self.lanes + len(self.starts) + 2
 
-    @property
-    def length(self) -> jax.Array:
-        """The total length of the pieces, ``(..., 1)``."""
-        return jnp.abs(self.values[..., -1:] - self.values[..., :1])
+    def over(self, read: Weigh, combine: Callable[..., jax.Array], nothing: Any) -> jax.Array:
+        """Combine all slots, ``(..., lanes)``; ``read`` maps a slice of pieces to an array."""
 
-    @property
-    def low_cost(self) -> jax.Array:
-        """The cost at the low-cost end of each piece."""
-        return jnp.minimum(self.cost_near, self.cost_far)
+        def slot(start: int, begin: int) -> jax.Array:
+            found = read(slice(start, start + self.lanes))
+            late = np.arange(start, start + self.lanes) >= begin
+            return found if late.all() else jnp.where(late, found, nothing)
 
-    def widths(self, start: Any = 0, size: int | None = None) -> jax.Array:
-        """Return the lengths of ``size`` pieces from index ``start`` on, by default of all."""
-        size = self.size if size is None else size
-        return jnp.abs(window(self.values, start + 1, size) - window(self.values, start, size))
-
-    def ends(
-        self, index: jax.Array, condition: jax.Array | None = None
-    ) -> tuple[jax.Array, jax.Array]:
-        """Return inner and outer ends of pieces ``(*batch, j)``; arbitrary if not ``condition``."""
-        if not self.size:
-            end = take(self.values, index)
-            return end, end
-        pair = take(self.values, index, condition, 2)
-        return pair[..., 0], pair[..., 1]
-
-    def negated(self) -> Side:
-        """Return the mirror image of the side, with -y in place of y."""
-        return Side(-self.values, self.cost_near, self.cost_far)
+        parts = [slot(int(start), int(begin)) for start, begin in zip(*self[1:], strict=True)]
+        return jax.lax.optimization_barrier(reduce(combine, parts))
 
 
-class Lengths(NamedTuple):
-    """Pieces that all start at 0, in place of a ``Side``: points are offsets in their pieces."""
+@dataclass(frozen=True)
+class Line:
+    """A density on the real line, with pieces on the last axis.
 
-    lengths: jax.Array
-    cost_near: jax.Array
-    cost_far: jax.Array
+    Attributes:
+        edges: float ``(..., m+1)``, nondecreasing, m >= 1.
+        left: float ``(m,)`` or ``(..., m)``, the cost at the lower edge of each piece.
+        right: the cost at the upper edge.
+        rate: float ``(..., 1)``.
+        batch: the broadcast shape without the last axis.
+        widths: float ``(..., m)``, the lengths of pieces if edges are too coarse for them: those of
+            tails, the first and the last piece; or None.
+        cells: if true, edges are half-integers, and the mass of a piece is the sum, over its cells
+            of width 1, of the height at the end of higher cost, not the integral.
+    """
+
+    edges: jax.Array
+    left: jax.Array
+    right: jax.Array
+    rate: jax.Array
+    batch: tuple[int, ...]
+    widths: jax.Array | None = None
+    cells: bool = False
+
+    def without_gradient(self) -> Line:
+        """Return the same density as a constant."""
+        fields = (self.edges, self.left, self.right, self.rate, self.widths)
+        names = ("edges", "left", "right", "rate", "widths")
+        return replace(self, **dict(zip(names, jax.lax.stop_gradient(fields), strict=True)))
 
     @property
     def size(self) -> int:
         """The number of pieces."""
-        return self.lengths.shape[-1]
-
-    @property
-    def length(self) -> jax.Array:
-        """The total length of the pieces, ``(..., 1)``."""
-        return jnp.sum(self.lengths, axis=-1, keepdims=True)
-
-    def widths(self, start: Any = 0, size: int | None = None) -> jax.Array:
-        """Return the lengths of ``size`` pieces from index ``start`` on, by default of all."""
-        return window(self.lengths, start, self.size if size is None else size)
-
-    def ends(
-        self, index: jax.Array, condition: jax.Array | None = None
-    ) -> tuple[jax.Array, jax.Array]:
-        """Return 0 and the length of pieces ``(*batch, j)``; arbitrary where not ``condition``."""
-        length = take(self.lengths, index, condition)
-        return jnp.zeros_like(length), length
-
-
-class Ends(NamedTuple):
-    """Exponential tails beyond the two sides, on the last axis: start, scale in y, and cost."""
-
-    start: jax.Array
-    scale: jax.Array
-    cost: jax.Array
-
-
-class OnLine(Protocol):
-    """A distribution whose draws and closed forms are computed from its :class:`Line`."""
-
-    @property
-    def batch_shape(self) -> tuple[int, ...]:
-        """The broadcast shape of all fields, without the axis of pieces."""
+        return self.edges.shape[-1] - 1
 
     @property
     def dtype(self) -> Any:
-        """The dtype of every result."""
-
-    def line(self) -> Line:
-        """Return the density in the form that samplers and closed forms use."""
-
-
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class Line:
-    """A density on the real line, in the form that samplers and closed forms use.
-
-    Its slots are the pieces of the lower side and of the upper side, both outwards, and two tails.
-
-    Attributes:
-        sides: the lower and the upper side.
-        tails: two tails, or None.
-        rise: rate times the change of the cost over each piece, from its inner to its outer end,
-            ``(..., pieces)``.
-        heights: the heights of all slots.
-        rate: ``(..., 1)``, epsilon/2 for exponential mechanisms.
-        batch: static, the broadcast shape without the last axis.
-        cells: static; if true, pieces are runs of cells of width 1, each with the mass of its outer
-            end (see :meth:`measure`).
-    """
-
-    sides: tuple[Side | Lengths, Side | Lengths]
-    tails: Ends | None
-    rise: jax.Array
-    heights: Heights
-    rate: jax.Array
-    batch: tuple[int, ...] = field(metadata={"static": True})
-    cells: bool = field(default=False, metadata={"static": True})
-
-    @staticmethod
-    def of(
-        sides: tuple[Any, Any],
-        rate: jax.Array,
-        tails: Ends | None,
-        batch: tuple[int, ...],
-        cells: bool = False,
-    ) -> Line:
-        """Create a line and compute exponentials, once for each cost; ``rate`` is ``(..., 1)``."""
-        near, far = (
-            concatenate(*(getattr(side, end) for side in sides))
-            for end in ("cost_near", "cost_far")
-        )
-        cost, most = jnp.minimum(near, far), float(jnp.finfo(rate.dtype).max)
-        rise = clip(rate * (far - near), -most, most)
-        decay = jnp.abs(rise)
-        if tails is not None:
-            cost, decay = (
-                concatenate(cost, tails.cost),
-                concatenate(decay, jnp.zeros_like(tails.cost)),
-            )
-        return Line(sides, tails, rise, Heights.of(cost, decay, rate), rate, batch, cells)
+        """The dtype of the edges."""
+        return self.edges.dtype
 
     @property
-    def pieces(self) -> int:
-        """The number of pieces on both sides."""
-        return self.sides[0].size + self.sides[1].size
-
-    def parts(self, slots: jax.Array) -> list[jax.Array]:
-        """Split an array of all slots into those of each side and, if any, of the tails."""
-        ends = [self.sides[0].size, self.pieces][: 1 if self.tails is None else 2]
-        return jnp.split(slots, ends, axis=-1)
-
-    def measure(self, lengths: jax.Array, rise: jax.Array) -> jax.Array:
-        """Return the ratios of mass to height of pieces: their lengths, if masses are integrals.
-
-        If masses are sums, over cells, of the height at the outer end: that height is the same
-        fraction of the mean height in every cell of a piece, and so the sum is that fraction of the
-        integral.
-        """
-        return (
-            lengths * piece.far_height(jnp.abs(rise) / jnp.maximum(lengths, 1.0))
-            if self.cells
-            else lengths
-        )
-
-    def measures(self) -> list[jax.Array]:
-        """Return the measures of the pieces of each side, then the scales of tails, if any."""
-        rises = jnp.split(self.rise, [self.sides[0].size], axis=-1)
-        pieces = [
-            self.measure(side.widths(), rise) for side, rise in zip(self.sides, rises, strict=True)
-        ]
-        return [*pieces, *(() if self.tails is None else (self.tails.scale,))]
-
-    def reader(self, number: int) -> Callable[[Any, int], jax.Array]:
-        """Return a function of (start, size) that reads the measures of the pieces of one side."""
-        if not self.cells:
-            return self.sides[number].widths
-        # Computed at once: a smaller and faster program.
-        return partial(window, self.measures()[number])
-
-    def base(self) -> tuple[Base, jax.Array]:
-        """Return the base of the weights of each row, and the measures of all slots."""
-        measures = concatenate(*self.measures())
-        measures = measures.astype(jnp.result_type(measures, self.heights.mantissa))
-        return jax.tree.map(
-            lambda column: broadcast_rows(column, self.batch), self.heights.base(measures)
-        ), measures
-
-    def weights(self) -> tuple[Base, jax.Array]:
-        """Return the weights of all slots, ``(*batch, slots)``, relative to the base of each row.
-
-        The largest is about 1, whatever the costs, the rate and the widths are.
-        """
-        base, measures = self.base()
-        always = base.cost.reshape(-1)[0] != jnp.inf  # always true, but only known at run time
-        instead = broadcast_rows(measures, self.batch)
-        weights = in_memory(
-            always, lambda: broadcast_rows(self.heights.weight(measures, base), self.batch), instead
-        )
-        return base, weights
-
-    def place_of(self, upper: jax.Array, slot: jax.Array) -> jax.Array:
-        """Return indices of slots ``(*batch, j)`` in the lower side followed by the upper side."""
-        return jnp.minimum(
-            where(upper, np.int32(self.sides[0].size), np.int32(0)) + slot,
-            np.int32(self.pieces - 1),
-        )
-
-    def ends(self, upper: jax.Array, slot: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Return the inner and outer ends of slots ``(*batch, j)``, each on its side."""
-        found = []
-        for side, condition in zip(self.sides, (~upper, upper), strict=True):
-            if side.size:  # for slots of the other side, an arbitrary piece is read
-                found.append(side.ends(clip(slot, 0, side.size - 1), condition))
-        if len(found) == 1:
-            return found[0]
-        (near_below, far_below), (near_above, far_above) = found
-        return where(upper, near_above, near_below), where(upper, far_above, far_below)
+    def low(self) -> jax.Array:
+        """The cost at the end of lower cost of each piece."""
+        return jnp.minimum(self.left, self.right)
 
     @property
-    def cacheful(self) -> tuple[int, int]:
-        """The number of rows, and the number of rows that fit in the cache together."""
-        rows = prod(self.batch)
-        return rows, max(1, min(rows, _BLOCK // max(self.pieces, 1)))
+    def rise(self) -> jax.Array:
+        """Rate times the change of the cost over each piece, from its lower to its upper edge."""
+        most = float(jnp.finfo(self.dtype).max)
+        rise = self.rate * (self.right - self.left)
+        return jnp.clip(jnp.where(self.low == jnp.inf, 0.0, rise), -most, most)
 
-    def rows(
-        self, columns: Any, start: Any, size: int, always: jax.Array | None = None
-    ) -> tuple[Line, Any]:
-        """Return ``size`` rows from index ``start`` on, of this and of columns ``(*batch, j)``."""
-        line, columns = some_rows((self, columns), self.batch, start, size, always)
-        return replace(line, batch=(size,)), columns
+    @property
+    def decay(self) -> jax.Array:
+        """Rate times the change of the cost over each piece, nonnegative."""
+        return jnp.abs(self.rise)
+
+    @property
+    def cell_decay(self) -> jax.Array:
+        """The decay over one cell of each piece."""
+        return self.decay / jnp.maximum(self.width(ALL), 1.0)
+
+    @property
+    def heights(self) -> Heights:
+        """The heights of all pieces."""
+        return Heights.of(self.low, self.decay, self.rate)
+
+    def ends(self, at: Any) -> tuple[jax.Array, jax.Array]:
+        """Return the edges of a slice of pieces, or of pieces with indices ``(*batch, j)``."""
+        if not isinstance(at, slice):
+            return take(self.edges, at), take(self.edges, at + np.int32(1))
+        start, stop, _ = at.indices(self.size)
+        return self.edges[..., start:stop], self.edges[..., start + 1 : stop + 1]
+
+    def width(self, at: Any) -> jax.Array:
+        """Return the lengths of pieces; see :meth:`ends`."""
+        if self.widths is not None:
+            return pick(self.widths, at)
+        start, end = self.ends(at)
+        return end - start
+
+    def _gap(self, at: Any) -> jax.Array:
+        """Return minus the lengths, in a form that XLA does not store for the weights."""
+        if self.widths is not None:
+            return -pick(self.widths, at)
+        start, end = self.ends(at)
+        return start - end
+
+    def weigher(self) -> tuple[Weigh, jax.Array]:
+        """Return a function from a slice or indices of pieces to their weights, and the base.
+
+        Weights are multiples of 2^-base times the mass relative to the lowest cost of all.
+        """
+        heights, still = self.heights, self.without_gradient()
+        powers = Lanes.of(self.size).over(
+            lambda at: heights.power(still._gap(at), at), jnp.minimum, _NEVER
+        )
+        base = jnp.min(powers, axis=-1, keepdims=True) + np.int32(1)
+
+        def weigh(at: Any) -> jax.Array:
+            width = self.width(at)
+            weight = heights.weight(width, base, at)
+            if self.cells:
+                decay = pick(self.decay, at)
+                weight = weight * piece.far_height(decay / jnp.maximum(width, 1.0))
+            return weight
+
+        return weigh, base
+
+
+def pick(array: jax.Array, at: Any) -> jax.Array:
+    """Return a slice of the last axis, or the entries with the indices ``(*batch, j)``."""
+    return array[..., at] if isinstance(at, slice) else take(array, at)
+
+
+def _exponent(x: jax.Array) -> jax.Array:
+    """Return floor(log2(abs(x))), int32, and less than for any normal number at 0."""
+    info, kind = jnp.finfo(x.dtype), _integer_of(x.dtype)
+    bits = jax.lax.bitcast_convert_type(x, kind) & np.array(np.iinfo(kind).max, kind)
+    return (bits >> np.array(info.nmant, kind)).astype(jnp.int32) - np.int32(info.maxexp - 1)
+
+
+def _power_of_two(n: jax.Array, dtype: Any) -> jax.Array:
+    """Return 2**n as a float; 0 if it is below the smallest normal number."""
+    info, kind = jnp.finfo(dtype), _integer_of(dtype)
+    biased = jnp.clip(n + np.int32(info.maxexp - 1), 0, 2 * info.maxexp - 2).astype(kind)
+    return jax.lax.bitcast_convert_type(biased << np.array(info.nmant, kind), dtype)
+
+
+def _integer_of(dtype: Any) -> Any:
+    return np.dtype(f"int{8 * jnp.dtype(dtype).itemsize}")

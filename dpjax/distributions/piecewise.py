@@ -7,18 +7,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from math import prod
 
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from dpjax import checks
-from dpjax.distributions import closed_forms, sampling
-from dpjax.distributions.base import Distribution, Shape, draws_shape
-from dpjax.distributions.line import Ends, Line, Side
+from dpjax.distributions import closed_forms
+from dpjax.distributions.base import Distribution, draws_first
+from dpjax.distributions.line import Line
+from dpjax.distributions.sampler import sample_pieces
 from dpjax.numerics.batching import concatenate
-from dpjax.random.keys import check_key
+
+_NATS = {4: 100.0, 8: 700.0}  # the length of a tail, by size of the dtype: e^-100 is 0 in float32
 
 
 @jax.tree_util.register_dataclass
@@ -47,8 +48,8 @@ class Tails:
     upper_scale: jax.Array
 
 
-@jax.tree_util.register_pytree_with_keys_class
-@dataclass(init=False, repr=False, eq=False, kw_only=True)
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, repr=False)
 class PiecewiseExponential(Distribution):
     """The distribution with density ``exp(-rate * cost(y)) / Z`` for a piecewise linear cost.
 
@@ -59,8 +60,7 @@ class PiecewiseExponential(Distribution):
     Leading axes are a batch. The fields broadcast against each other: costs shared by all rows have
     shape ``(m,)``, and a sweep over epsilon is a ``rate`` of shape ``(sweep, 1)``. As a pytree it
     passes through ``jit``, ``vmap`` and ``grad``. All methods except ``sample`` are closed forms.
-    Pieces of width 0 (ties, padding) have no mass. It is stored as two sides that extend outwards
-    from a center, as a sensitivity profile is; the attributes below are in ascending order.
+    Pieces of width 0 (ties, padding) have no mass.
 
     Attributes:
         edges: float ``(..., m+1)``, nondecreasing.
@@ -68,8 +68,6 @@ class PiecewiseExponential(Distribution):
         cost_right: float ``(..., m)``, the cost at the right end.
         rate: float ``(...)``; epsilon/2 for exponential mechanisms.
         tails: exponential tails beyond the outer edges, or None.
-        center: static index of the edge that separates the two sides; a draw's
-            randomness is indexed outwards from there.
 
     References:
         Durfee (2025), Definition 3.1 and Algorithm 1; Gillenwater and Munoz Medina, Algorithm 1.
@@ -77,151 +75,61 @@ class PiecewiseExponential(Distribution):
     >>> import jax, jax.numpy as jnp
     >>> breakpoints, cost = jnp.array([0.0, 1.0, 3.0]), jnp.array([2.0, 1.0])
     >>> slope = jnp.array([1.0, 2.0])
-    >>> distribution = PiecewiseExponential(breakpoints, cost, slope, jnp.asarray(0.5), center=1)
+    >>> distribution = PiecewiseExponential(breakpoints, cost, slope, jnp.asarray(0.5))
     >>> distribution.sample(jax.random.key(0), (4,)).shape
     (4,)
     >>> round(float(distribution.cdf(1.0)), 4)
     0.3333
     """
 
-    @partial(jax.jit, inline=True)
-    def _edges(self) -> jax.Array:
-        return concatenate(jnp.flip(self.lower.values, -1), self.upper.values[..., 1:])
-
-    @partial(jax.jit, inline=True)
-    def _cost_left(self) -> jax.Array:
-        return concatenate(jnp.flip(self.lower.cost_far, -1), self.upper.cost_near)
-
-    @partial(jax.jit, inline=True)
-    def _cost_right(self) -> jax.Array:
-        return concatenate(jnp.flip(self.lower.cost_near, -1), self.upper.cost_far)
-
-    # Fields of the constructor, so that ``dataclasses.replace`` works; the two sides are what is
-    # stored.
-    edges: jax.Array = property(_edges)  # type: ignore[assignment]  # noqa: RUF009
-    cost_left: jax.Array = property(_cost_left)  # type: ignore[assignment]  # noqa: RUF009
-    cost_right: jax.Array = property(_cost_right)  # type: ignore[assignment]  # noqa: RUF009
+    edges: jax.Array
+    cost_left: jax.Array
+    cost_right: jax.Array
     rate: jax.Array
-    tails: Tails | None
-    center: int = property(lambda self: self.lower.size)  # type: ignore[assignment]
+    tails: Tails | None = None
 
-    _event_axes = ("lower", "upper")
+    _event_axes = ("edges", "cost_left", "cost_right")
     _parameters = ("rate",)
-
-    def __init__(
-        self,
-        edges: jax.Array,
-        cost_left: jax.Array,
-        cost_right: jax.Array,
-        rate: jax.Array,
-        tails: Tails | None = None,
-        center: int = 0,
-    ) -> None:
-        if (
-            edges.shape[-1] < 1
-            or not cost_left.shape[-1] == cost_right.shape[-1] == edges.shape[-1] - 1
-        ):
-            raise ValueError(
-                "cost_left and cost_right must have one element fewer than edges on the last "
-                f"axis, got shapes {cost_left.shape}, {cost_right.shape} and {edges.shape}."
-            )
-        center = checks.static_integer("center", center, 0, edges.shape[-1] - 1)
-        self.lower: Side
-        self.upper: Side
-        self.lower, self.upper = _sides(edges, cost_left, cost_right, center)
-        self.rate, self.tails = rate, tails
-
-    @classmethod
-    def from_sides(
-        cls, lower: Side, upper: Side, rate: jax.Array, tails: Tails | None = None
-    ) -> PiecewiseExponential:
-        """Return the distribution with these two sides, whose first values are the same point."""
-        distribution = object.__new__(cls)
-        distribution.lower, distribution.upper, distribution.rate, distribution.tails = (
-            lower,
-            upper,
-            rate,
-            tails,
-        )
-        return distribution
-
-    def tree_flatten_with_keys(self) -> Any:
-        """Return the two sides, the rate and the tails, with their names."""
-        names = ("lower", "upper", "rate", "tails")
-        return tuple((jax.tree_util.GetAttrKey(name), getattr(self, name)) for name in names), None
-
-    @classmethod
-    def tree_unflatten(cls, _: Any, children: Any) -> PiecewiseExponential:
-        """Invert :meth:`tree_flatten_with_keys`."""
-        return cls.from_sides(*children)
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
         """The broadcast shape of all fields without the axis of pieces."""
-        sides = [leaf.shape[:-1] for leaf in jax.tree.leaves((self.lower, self.upper))]
+        pieces = self.edges.shape[-1] - 1
+        if not self.cost_left.shape[-1] == self.cost_right.shape[-1] == pieces:
+            raise ValueError(
+                "cost_left and cost_right must have one element fewer than edges on the last "
+                f"axis, got shapes {self.cost_left.shape}, {self.cost_right.shape} and "
+                f"{self.edges.shape}."
+            )
+        fields = (self.edges, self.cost_left, self.cost_right)
+        numbers = jax.tree.leaves((self.rate, self.tails))
         return jnp.broadcast_shapes(
-            *sides, *(leaf.shape for leaf in jax.tree.leaves((self.rate, self.tails)))
+            *(field.shape[:-1] for field in fields), *(number.shape for number in numbers)
         )
 
-    @property
-    def dtype(self) -> Any:
-        """The dtype of the edges and of every result."""
-        return self.upper.values.dtype
-
     def line(self) -> Line:
-        """Return the form that sampler and closed forms use; every array gets an axis of pieces."""
-        rate, tails = self.rate[..., None], None
-        if self.tails is not None:
-            batch = (*self.batch_shape, 1)
+        """Return the form that the sampler and closed forms use; tails are two more pieces."""
+        rate, tails = self.rate[..., None], self.tails
+        left, right = self.cost_left, self.cost_right
+        if tails is None:
+            return Line(self.edges, left, right, rate, self.batch_shape)
+        nats = _NATS[self.edges.dtype.itemsize]
+        lower, upper = (
+            nats * (scale[..., None] / rate) for scale in (tails.lower_scale, tails.upper_scale)
+        )
+        low, high = tails.lower_cost[..., None], tails.upper_cost[..., None]
+        more, widths = nats / rate, jnp.diff(self.edges)
+        return Line(
+            concatenate(self.edges[..., :1] - lower, self.edges, self.edges[..., -1:] + upper),
+            concatenate(low + more, left, high),
+            concatenate(low, right, high + more),
+            rate,
+            self.batch_shape,
+            concatenate(lower, widths, upper),
+        )
 
-            def both(lower: jax.Array, upper: jax.Array) -> jax.Array:
-                return jnp.concatenate(
-                    [jnp.broadcast_to(lower, batch), jnp.broadcast_to(upper, batch)], axis=-1
-                )
-
-            start = both(self.lower.values[..., -1:], self.upper.values[..., -1:])
-            scale = both(
-                self.tails.lower_scale[..., None] / rate, self.tails.upper_scale[..., None] / rate
-            )
-            tails = Ends(
-                start,
-                scale,
-                both(self.tails.lower_cost[..., None], self.tails.upper_cost[..., None]),
-            )
-        return Line.of((self.lower, self.upper), rate, tails, self.batch_shape)
-
-    def sample(
-        self, key: jax.Array, shape: Shape = (), *, method: sampling.Method = "auto"
-    ) -> jax.Array:
-        """Draw samples from each row.
-
-        A piece is drawn with its exact probability (to a few units in the last place), down to
-        about 2^-60. The point inside it is drawn by inverse cdf from the end of lower cost, and
-        reaches 45 nats into a tail. Under jit, draws are bitwise independent of padding and of
-        further rows of the batch.
-
-        Args:
-            key: a scalar typed threefry key.
-            shape: the shape of the draws from each row, an integer or a sequence of integers.
-            method: ``"tree"`` reads the data once and stores no array of their size. ``"table"``
-                tabulates each row, after which draws are cheap. ``"gumbel"`` is the Gumbel-max
-                trick with two words for each piece and draw, a reference. All draw from the same
-                distribution, but use the key differently. ``"auto"`` is ``"tree"`` for up to 64
-                draws a row, and else ``"table"``.
-
-        Returns:
-            Float of shape ``shape + batch_shape``; NaN for a row whose parameters are invalid.
-
-        Raises:
-            TypeError: ``key`` is not a typed key.
-            ValueError: ``key`` is a typed key, but not a scalar threefry key; or ``method`` is
-                unknown.
-        """
-        checks.one_of("method", method, ("auto", "tree", "table", "gumbel"))
-        return sampling.sample(check_key(key), self, draws_shape(shape), method)
-
-    def _sample(self, key: jax.Array, shape: tuple[int, ...], first: ArrayLike = 0) -> jax.Array:
-        return sampling.sample(key, self, shape, "auto", first)
+    def _sample(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+        return _sample(key, self, shape)
 
     def log_prob(self, y: ArrayLike) -> jax.Array:
         """Return the log-density at ``y``, ``-inf`` outside the support.
@@ -239,7 +147,7 @@ class PiecewiseExponential(Distribution):
     @property
     def support(self) -> tuple[jax.Array, jax.Array]:
         """The outer edges, each of shape ``batch_shape``, or -inf and inf where there is a tail."""
-        low, high = self.lower.values[..., -1], self.upper.values[..., -1]
+        low, high = self.edges[..., 0], self.edges[..., -1]
         if self.tails is not None:
             low = jnp.where(self.tails.lower_scale > 0, -jnp.inf, low)
             high = jnp.where(self.tails.upper_scale > 0, jnp.inf, high)
@@ -251,7 +159,7 @@ class PiecewiseExponential(Distribution):
 
     def survival(self, y: ArrayLike) -> jax.Array:
         """Return P(Y > y), at full relative precision in the upper tail."""
-        return closed_forms.cdf(self.reflect(), -self._points("y", y))
+        return closed_forms.survival(self, self._points("y", y))
 
     def quantile(self, p: ArrayLike) -> jax.Array:
         """Return the inverse of :meth:`cdf`; NaN outside [0, 1].
@@ -259,8 +167,11 @@ class PiecewiseExponential(Distribution):
         Pieces whose mass underflows are not reached: in float32, ``quantile(1.0)`` can lie inside
         the support.
         """
-        p = self._points("p", p)
-        return closed_forms.quantile(self, p, 1 - p)
+        p, (low, high) = self._points("p", p), self.support
+        value = closed_forms.quantile(self, p, 1 - p)
+        if self.tails is None:
+            return value
+        return jnp.where(p == 0, low, jnp.where(p == 1, high, value))
 
     def interval(self, level: ArrayLike) -> tuple[jax.Array, jax.Array]:
         """Return the central interval of probability ``level``; each side has ``(1 - level) / 2``.
@@ -309,12 +220,14 @@ class PiecewiseExponential(Distribution):
         """
         return _restrict(self, self._points("lower", lower), self._points("upper", upper))
 
-    def reflect(self) -> PiecewiseExponential:
-        """Return the distribution of -Y."""
-        tails = self.tails
-        if tails is not None:
-            tails = Tails(tails.upper_cost, tails.upper_scale, tails.lower_cost, tails.lower_scale)
-        return self.from_sides(self.upper.negated(), self.lower.negated(), self.rate, tails)
+
+@partial(jax.jit, static_argnames="shape")
+def _sample(
+    key: jax.Array, distribution: PiecewiseExponential, shape: tuple[int, ...]
+) -> jax.Array:
+    if prod(shape + distribution.batch_shape) == 0:
+        return jnp.zeros(shape + distribution.batch_shape, distribution.dtype)
+    return draws_first(sample_pieces(key, distribution.line(), prod(shape))[1], shape)
 
 
 @jax.jit
@@ -322,67 +235,42 @@ def _restrict(
     distribution: PiecewiseExponential, low: jax.Array, high: jax.Array
 ) -> PiecewiseExponential:
     batch = jnp.broadcast_shapes(distribution.batch_shape, low.shape, high.shape)
-    sides = [distribution.lower, distribution.upper]
-    tails = distribution.tails
-    if tails is not None:
-        ends = (
-            (low, -1, tails.lower_cost, tails.lower_scale),
-            (high, 1, tails.upper_cost, tails.upper_scale),
-        )
-        sides = [_tail_as_piece(side, batch, *end) for side, end in zip(sides, ends, strict=True)]
     low, high = (jnp.broadcast_to(end, batch)[..., None] for end in (low, high))
-    cut = [_clip(side, low, high) for side in sides]
-    return PiecewiseExponential.from_sides(
-        cut[0], cut[1], jnp.broadcast_to(distribution.rate, batch)
-    )
-
-
-@partial(jax.jit, inline=True, static_argnames="center")
-def _sides(
-    edges: jax.Array, cost_left: jax.Array, cost_right: jax.Array, center: int
-) -> tuple[Side, Side]:
-    below = edges[..., : center + 1], cost_right[..., :center], cost_left[..., :center]
-    return Side(*(jnp.flip(part, -1) for part in below)), Side(
-        edges[..., center:], cost_left[..., center:], cost_right[..., center:]
-    )
-
-
-def _tail_as_piece(
-    side: Side,
-    batch: tuple[int, ...],
-    bound: jax.Array,
-    sign: int,
-    cost: jax.Array,
-    scale: jax.Array,
-) -> Side:
-    """Replace a tail by one linear piece that extends at least to the bound on its side."""
-    edge = side.values[..., -1]
-    none = scale <= 0  # a NaN scale stays visible and makes the row NaN
-    length = jnp.where(none, 0.0, jnp.maximum(sign * (bound - edge), 0.0))
-    # Not edge + length, which is rounded: the support is public.
-    end = jnp.where(length > 0, bound, edge)
-    far = cost + length / jnp.where(none, 1.0, scale)
-    values, near, far = (jnp.broadcast_to(one, batch)[..., None] for one in (end, cost, far))
-    return Side(
-        concatenate(side.values, values),
-        concatenate(side.cost_near, near),
-        concatenate(side.cost_far, far),
-    )
-
-
-def _clip(side: Side, low: jax.Array, high: jax.Array) -> Side:
-    """Cut every piece to ``[low, high]``; costs at the cuts are interpolated."""
-    values = jnp.clip(side.values, low, high)
-    near, far = side.values[..., :-1], side.values[..., 1:]
-    width = jnp.where(far != near, far - near, 1.0)
+    edges, left, right = distribution.edges, distribution.cost_left, distribution.cost_right
+    if (tails := distribution.tails) is not None:
+        below, from_below = _tail(edges[..., :1] - low, tails.lower_cost, tails.lower_scale)
+        above, to_above = _tail(high - edges[..., -1:], tails.upper_cost, tails.upper_scale)
+        # Not an edge plus a length, which is rounded: the support is public.
+        first = jnp.where(below, low, edges[..., :1])
+        last = jnp.where(above, high, edges[..., -1:])
+        near = tails.lower_cost[..., None], tails.upper_cost[..., None]
+        left, right = (
+            concatenate(from_below, left, near[1]),
+            concatenate(near[0], right, to_above),
+        )
+        edges = concatenate(first, edges, last)
+    start, end = edges[..., :-1], edges[..., 1:]
+    width = jnp.where(end != start, end - start, 1.0)
 
     def cost_at(cut: jax.Array) -> jax.Array:
-        share = jnp.clip((cut - near) / width, 0.0, 1.0)
+        share = jnp.clip((cut - start) / width, 0.0, 1.0)
         # Exact at the ends: a cost must not change where nothing is cut. A piece of width 0 keeps
         # both.
-        inside = side.cost_near + (side.cost_far - side.cost_near) * share
-        return jnp.where(cut == far, side.cost_far, jnp.where(cut == near, side.cost_near, inside))
+        inside = left + (right - left) * share
+        return jnp.where(cut == end, right, jnp.where(cut == start, left, inside))
 
-    kept = far == near
-    cost_near = jnp.where(kept, side.cost_near, cost_at(values[..., :-1]))
-    return Side(values, cost_near, jnp.where(kept, side.cost_far, cost_at(values[..., 1:])))
+    kept, cut = end == start, jnp.clip(edges, low, high)
+    return PiecewiseExponential(
+        cut,
+        jnp.where(kept, left, cost_at(cut[..., :-1])),
+        jnp.where(kept, right, cost_at(cut[..., 1:])),
+        jnp.broadcast_to(distribution.rate, batch),
+    )
+
+
+def _tail(length: jax.Array, cost: jax.Array, scale: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return whether a tail reaches beyond its edge, and its cost at that distance."""
+    cost, scale = cost[..., None], scale[..., None]
+    none = scale <= 0  # a NaN scale stays visible and makes the row NaN
+    length = jnp.where(none, 0.0, jnp.maximum(length, 0.0))
+    return length > 0, cost + length / jnp.where(none, 1.0, scale)

@@ -12,12 +12,9 @@ from __future__ import annotations
 from fractions import Fraction
 from functools import partial
 from math import comb, factorial
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-
-from dpjax.numerics.elementwise import where
 
 _SERIES_BELOW = 1.0  # below this decay, mean and variance are computed from their series
 _TERMS = 10  # the first omitted term is below (1 / 2 pi)^22 * 42 = 1e-16 at s = 1
@@ -46,16 +43,16 @@ def _bernoulli_series(s: jax.Array) -> jax.Array:
 def log_mass_fraction(s: jax.Array) -> jax.Array:
     """Return log phi0(s), phi0(s) = (1 - e^-s) / s; see :func:`mass_fraction`."""
     small = s < 1e-3  # the first omitted term of the series is s^4 / 2880
-    safe = where(small, 1.0, s)
-    return where(small, s * (s / 24 - 0.5), jnp.log(-jnp.expm1(-safe) / safe))
+    safe = jnp.where(small, 1.0, s)
+    return jnp.where(small, s * (s / 24 - 0.5), jnp.log(-jnp.expm1(-safe) / safe))
 
 
 @partial(jax.jit, inline=True)
 def mass_fraction(s: jax.Array) -> jax.Array:
     """Return phi0(s) = (1 - e^-s) / s: mass relative to a flat piece of the near end's height."""
     flat = s <= 0
-    safe = where(flat, 1.0, s)
-    return where(flat, 1.0, -jnp.expm1(-safe) / safe)
+    safe = jnp.where(flat, 1.0, s)
+    return jnp.where(flat, 1.0, -jnp.expm1(-safe) / safe)
 
 
 @partial(jax.jit, inline=True)
@@ -66,9 +63,9 @@ def far_height(s: jax.Array) -> jax.Array:
     e^-s is.
     """
     small = s < _SERIES_BELOW
-    below, above = where(small, s, 0.0), where(small, 1.0, s)
+    below, above = jnp.where(small, s, 0.0), jnp.where(small, 1.0, s)
     kept = jnp.exp(-above)
-    return where(
+    return jnp.where(
         small, 1 - below * (0.5 - below * _bernoulli_series(below)), above * kept / (1 - kept)
     )
 
@@ -77,48 +74,34 @@ def far_height(s: jax.Array) -> jax.Array:
 def mean_fraction(s: jax.Array) -> jax.Array:
     """Return the mean of r: 1/s - 1/(e^s - 1)."""
     small = s < _SERIES_BELOW
-    below, above = where(small, s, 0.0), where(small, 1.0, s)
+    below, above = jnp.where(small, s, 0.0), jnp.where(small, 1.0, s)
     # 1/(e^s - 1) written with e^-s, which cannot overflow.
     closed = 1 / above + jnp.exp(-above) / jnp.expm1(-above)
-    return where(small, 0.5 - below * _bernoulli_series(below), closed)
+    return jnp.where(small, 0.5 - below * _bernoulli_series(below), closed)
 
 
 @jax.jit
 def variance_fraction(s: jax.Array) -> jax.Array:
     """Return the variance of r: 1/s^2 - e^-s / (1 - e^-s)^2."""
     small = s < _SERIES_BELOW
-    below, above = where(small, s, 0.0), where(small, 1.0, s)
+    below, above = jnp.where(small, s, 0.0), jnp.where(small, 1.0, s)
     series = jnp.zeros_like(below)
     for k, ratio in reversed(list(enumerate(_BERNOULLI, start=1))):
         series = series * below * below + (2 * k - 1) * ratio
     closed = 1 / (above * above) - jnp.exp(-above) / jnp.square(jnp.expm1(-above))
-    return where(small, series, closed)
+    return jnp.where(small, series, closed)
 
 
 @partial(jax.jit, inline=True)
 def cdf_fraction(r: jax.Array, s: jax.Array) -> jax.Array:
     """Return the mass within ``r`` of the near end, (1 - e^-sr) / (1 - e^-s)."""
     flat = s < jnp.finfo(jnp.result_type(s)).eps  # r to relative error s/2
-    safe = where(flat, 1.0, s)
-    return where(flat, r, jnp.expm1(-safe * r) / jnp.expm1(-safe))
-
-
-class Decay(NamedTuple):
-    """The functions of a decay s that the inverse cdf uses: s, e^-s and e^-s - 1."""
-
-    total: jax.Array
-    kept: jax.Array
-    lost: jax.Array
-
-    @staticmethod
-    @partial(jax.jit, inline=True)
-    def of(s: jax.Array) -> Decay:
-        """Compute the two exponentials."""
-        return Decay(s, jnp.exp(-s), jnp.expm1(-s))
+    safe = jnp.where(flat, 1.0, s)
+    return jnp.where(flat, r, jnp.expm1(-safe * r) / jnp.expm1(-safe))
 
 
 @partial(jax.jit, inline=True)
-def quantile_fraction(p: jax.Array, complement: jax.Array, decay: Decay) -> jax.Array:
+def quantile_fraction(p: jax.Array, complement: jax.Array, s: jax.Array) -> jax.Array:
     """Return the r whose mass from the near end is ``p``; ``complement`` is 1 - p.
 
     ``complement`` must have full relative precision.
@@ -126,15 +109,13 @@ def quantile_fraction(p: jax.Array, complement: jax.Array, decay: Decay) -> jax.
     r = -log1p(x) / s with x = p (e^-s - 1). Where 1 + x cancels (x near -1: p near 1 and s large),
     it is computed as (1 - p) + p e^-s.
     """
-    flat = decay.total < jnp.finfo(jnp.result_type(decay.total)).eps
-    x = p * decay.lost
+    flat = s < jnp.finfo(jnp.result_type(s)).eps
+    x = p * jnp.expm1(-s)
     high = x < -0.5
-    low = where(high, 0.0, x)
-    # Abs() keeps the product from being fused into the sum.
-    rest = where(high, complement + jnp.abs(p * decay.kept), 1 + low)
-    # log1p with a single logarithm, and a first-order correction for the rounding of 1 + x.
-    log_rest = jnp.log(rest) + where(high, 0.0, (low - (rest - 1)) / rest)
-    return where(flat, p, jnp.minimum(-log_rest / where(flat, 1.0, decay.total), 1.0))
+    low = jnp.where(high, 0.0, x)
+    rest = jnp.where(high, complement + p * jnp.exp(-s), 1.0)
+    log_rest = jnp.where(high, jnp.log(rest), jnp.log1p(low))
+    return jnp.where(flat, p, jnp.minimum(-log_rest / jnp.where(flat, 1.0, s), 1.0))
 
 
 @partial(jax.jit, inline=True)
@@ -144,15 +125,15 @@ def log_integral(slope: jax.Array, length: jax.Array) -> jax.Array:
     ``length`` may be infinite; then the result is infinite unless the slope is negative.
     """
     endless = length == jnp.inf
-    finite = where(endless, 1.0, length)
-    steep = where(endless & (slope < 0), -slope, 1.0)
+    finite = jnp.where(endless, 1.0, length)
+    steep = jnp.where(endless & (slope < 0), -slope, 1.0)
     there = ~(finite <= 0)
-    log_length = where(there, jnp.log(where(there, finite, 1.0)), -jnp.inf)
+    log_length = jnp.where(there, jnp.log(jnp.where(there, finite, 1.0)), -jnp.inf)
     value = (
         log_length + jnp.maximum(slope, 0.0) * finite + log_mass_fraction(jnp.abs(slope) * finite)
     )
-    return where(
-        endless, where(slope < 0, -jnp.log(steep), where(slope >= 0, jnp.inf, slope)), value
+    return jnp.where(
+        endless, jnp.where(slope < 0, -jnp.log(steep), jnp.where(slope >= 0, jnp.inf, slope)), value
     )
 
 
@@ -163,7 +144,7 @@ def mean_position(slope: jax.Array, length: jax.Array) -> jax.Array:
     An infinite ``length`` needs a negative slope.
     """
     endless = length == jnp.inf
-    finite = where(endless, 1.0, length)
+    finite = jnp.where(endless, 1.0, length)
     from_near = mean_fraction(jnp.abs(slope) * finite)
-    inside = finite * where(slope > 0, 1 - from_near, from_near)
-    return where(endless, -1 / where(slope < 0, slope, -1.0), inside)
+    inside = finite * jnp.where(slope > 0, 1 - from_near, from_near)
+    return jnp.where(endless, -1 / jnp.where(slope < 0, slope, -1.0), inside)

@@ -34,32 +34,21 @@ def broadcast_rows(array: jax.Array, batch: tuple[int, ...]) -> jax.Array:
     return jnp.broadcast_to(array, (*batch, array.shape[-1]))
 
 
-@partial(jax.jit, inline=True, static_argnames="size")
-def take(
-    array: jax.Array, index: jax.Array, where: jax.Array | None = None, size: int | None = None
-) -> jax.Array:
-    """Return ``array[..., index]`` by one flat gather.
+@partial(jax.jit, inline=True)
+def take(array: jax.Array, index: jax.Array) -> jax.Array:
+    """Return ``array[..., index]`` for indices ``(*batch, j)``, in bounds.
 
-    On the CPU it is several times faster than a gather that keeps the batch axes.
-
-    Args:
-        array: of any dtype, broadcasts to ``(*batch, k)``.
-        index: int32 ``(*batch, j)``, in ``0..k-1``.
-        where: bool; where it is false, the first element is read instead, which is likely cached.
-        size: if given, return ``array[..., index : index + size]`` on a new last axis.
+    The leading axes of the array broadcast to ``batch``, without a copy.
     """
-    batch, width = array.shape[:-1], array.shape[-1]
-    row = jnp.arange(prod(batch), dtype=jnp.uint32).reshape((*batch, 1)) * jnp.uint32(width)
-    start = row + index.astype(jnp.uint32)
-    if where is not None:
-        start = jnp.where(where, start, 0)
-    flat = array.reshape(-1)
-    if size is None:
-        return flat.at[start].get(mode="promise_in_bounds")
-    windows = jax.lax.GatherDimensionNumbers(
-        offset_dims=(start.ndim,), collapsed_slice_dims=(), start_index_map=(0,)
-    )
-    return jax.lax.gather(flat, start[..., None], windows, (size,), mode="promise_in_bounds")
+    leading = array.ndim - 1
+    offset = index.ndim - 1 - leading
+    rows = [
+        jax.lax.broadcasted_iota(jnp.int32, index.shape, offset + axis)
+        if array.shape[axis] > 1
+        else jnp.zeros_like(index)
+        for axis in range(leading)
+    ]
+    return array.at[(*rows, index)].get(mode="promise_in_bounds")
 
 
 def window(array: jax.Array, start: Any, size: int) -> jax.Array:

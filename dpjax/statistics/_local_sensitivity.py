@@ -57,7 +57,7 @@ from dpjax.statistics.ranks import (
     ranks_of_quantile,
 )
 from dpjax.statistics.sorting import sort_rows
-from dpjax.statistics.values_at_ranks import Sides
+from dpjax.statistics.values_at_ranks import Reader
 
 
 @overload
@@ -205,7 +205,7 @@ def _local_sensitivity(
 ) -> tuple[jax.Array, jax.Array]:
     """Return the statistic ``(...)`` and A_0, A_1, ..."""
     x = sort_rows(records, present, low, high, neighbors=neighbors)
-    value = Sides(ranks, x.n_max, 0, 0, None)(x.values, x.n)[0][..., 0]
+    value = Reader(ranks, 0, 0)(x.values, x.n)[..., 0]
     batch, size, u, v = value.shape, x.n_max + 1, ranks.per_record, ranks.denominator
     rows, n = (
         x.values.reshape(prod(batch), size + 1),

@@ -1,0 +1,209 @@
+"""The sampler: a piece by its probability, then a point in the piece by inverse cdf.
+
+The density is exp(-rate * cost(y)) / Z, and the cost is linear on the pieces between ascending
+edges. The mass of a piece is width * exp(-rate * lowest cost) * phi0(decay). Costs are usually the
+same for all rows, so heights are computed once for each piece, in float64, as a mantissa times a
+power of two. Each row is weighed relative to its heaviest power, by exact products: no cost, rate
+or width makes all weights of a row vanish.
+
+Few draws from a row are two exponential races (the Gumbel-max trick without its logarithms: the
+least quotient of exponential noise and weight wins). The row is split into up to 16 slots of
+adjacent pieces; lane l has the l-th piece of every slot. The sums of the lanes race, then the
+pieces of the winner. So a row is read twice and not stored, and takes one word of noise for every
+16 pieces. Sums are written as slices that are added up, which compile to one kernel. Noise has a
+word for each contestant and one more that all of them share: it reaches 2^-65, and is as good as
+independent, as the shared word matters only where the own one is 0. Noise above 30 is cut, which
+changes a probability by a factor of 1 + 2^-24.
+
+Many draws invert the cumulative sums of the weights in float64, by a binary search; what remains of
+the uniform variate in its piece is the position there. A word has 64 bits and a sum 53, so that
+every piece has its share to 2^-53 of the total.
+
+The point is drawn from the end of lower cost, with the mass beyond it from 2^-65 to 1 (or 2^-53). A
+NaN makes the draws of its row NaN, and so does a row in which no piece has a width. Only the point,
+given the piece, is differentiated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dpjax.distributions import truncated_exponential as piece
+from dpjax.distributions.line import ALL, Lanes, Line, Weigh, pick
+from dpjax.numerics.batching import materialized, take
+from dpjax.random.words import uniform, words
+
+FEW = 32  # up to this many draws from a row, races cost less than a table
+_CHUNK = 2**17  # draws by the table that are made together, so that they fit in the cache
+
+
+def by_races(drawn: jax.Array, weigh: Weigh, size: int) -> tuple[jax.Array, jax.Array]:
+    """Draw pieces by two races; return also whether rows have any weight, ``(*batch, draws)``.
+
+    ``drawn`` are at least ``Lanes.of(size).noise`` random words, ``(*batch, draws, words)``.
+    """
+    split, batch = Lanes.of(size), drawn.shape[:-2]
+    slots, lanes = len(split.starts), split.lanes
+    sums = jnp.broadcast_to(split.over(weigh, jnp.add, 0.0), (*batch, lanes))
+    lane, least = _race(sums[..., None, :], drawn[..., 2 : lanes + 2], drawn[..., :1])
+    at = lane[..., None] + split.starts
+    weight = weigh(at.reshape(*batch, -1)).reshape(at.shape)
+    weight = jnp.where(at >= split.begins, weight, 0.0)
+    slot, _ = _race(weight, drawn[..., lanes + 2 : lanes + slots + 2], drawn[..., 1:2])
+    return lane + jnp.asarray(split.starts)[slot], least < jnp.inf
+
+
+def _race(weights: jax.Array, word: jax.Array, shared: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return the index of the least exponential / weight, and the least itself.
+
+    The chance of an index is in proportion to its weight. The least is infinite if all weights are
+    0, and NaN if one is.
+    """
+    noise = jnp.minimum(-jnp.log1p(-uniform(word, shared, weights.dtype)), 30.0)
+    times = jnp.where(weights == 0, jnp.inf, noise / weights)
+    index = jax.lax.broadcasted_iota(jnp.int32, times.shape, times.ndim - 1)
+    least = jnp.min(times, axis=-1, keepdims=True)
+    first = jnp.where(times == least, index, np.int32(times.shape[-1] - 1))
+    return jnp.min(first, axis=-1), least[..., 0]  # argmin is slower on the CPU
+
+
+class Table(NamedTuple):
+    """The cumulative sums of weights ``(*batch, k)``, float64."""
+
+    weights: jax.Array
+    ends: jax.Array
+
+    @staticmethod
+    def of(weights: jax.Array) -> Table:
+        """Sum the weights up."""
+        with jax.enable_x64(True):
+            return Table(weights, jnp.cumsum(weights.astype(jnp.float64), axis=-1))
+
+    @property
+    def exists(self) -> jax.Array:
+        """Whether rows have any weight, ``(*batch, 1)``."""
+        return jnp.sum(self.weights, axis=-1, keepdims=True) > 0
+
+    def find(self, drawn: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Return the pieces ``(*batch, draws)`` of random words ``(*batch, draws, 2)``.
+
+        Also the sum up to each piece that remains beyond the draw, float64.
+        """
+        size = self.ends.shape[-1]
+        rounds = np.int32(size.bit_length())
+        with jax.enable_x64(True):
+            target = uniform(drawn[..., 0], drawn[..., 1], jnp.float64) * self.ends[..., -1:]
+
+            def step(number: jax.Array, passed: jax.Array) -> jax.Array:
+                further = passed + (np.int32(1) << (rounds - np.int32(1) - number))
+                last = jnp.minimum(further, np.int32(size)) - np.int32(1)
+                below = (further <= size) & (take(self.ends, last) < target)
+                return jnp.where(below, further, passed)
+
+            none = jnp.zeros(target.shape, jnp.int32)
+            found = jax.lax.fori_loop(np.int32(0), rounds, step, none)
+            return jnp.minimum(found, np.int32(size - 1)), target
+
+    def share(self, found: jax.Array, target: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Return the shares of the piece below and above the draw."""
+        dtype = self.weights.dtype
+        with jax.enable_x64(True):
+            weight = take(self.weights, found).astype(jnp.float64)
+            above = jnp.clip((take(self.ends, found) - target) / weight, 0.0, 1.0)
+            return (1 - above).astype(dtype), above.astype(dtype)
+
+
+def choose(key: jax.Array, weights: jax.Array, draws: int) -> jax.Array:
+    """Draw indices by nonnegative weights ``(*batch, k)``, the largest about 1 in each row.
+
+    Returns:
+        int32 ``(*batch, draws)``; arbitrary in a row whose weights are all 0 or not numbers.
+    """
+    weights, batch = jax.lax.stop_gradient(weights), weights.shape[:-1]
+    if draws <= FEW:
+        size = weights.shape[-1]
+        drawn = words(key, (*batch, draws, Lanes.of(size).noise))
+        return by_races(drawn, lambda at: pick(weights, at), size)[0]
+    return Table.of(weights).find(words(key, (*batch, draws, 2)))[0]
+
+
+class Place(NamedTuple):
+    """Where draws are in their pieces, ``(*batch, draws)``.
+
+    Attributes:
+        piece: int32, the index of the piece.
+        start: its lower edge.
+        end: its upper edge.
+        width: its length.
+        rise: rate times the change of the cost from the lower to the upper edge.
+        below: the share of the mass of the piece below the draw.
+        above: the share above it.
+    """
+
+    piece: jax.Array
+    start: jax.Array
+    end: jax.Array
+    width: jax.Array
+    rise: jax.Array
+    below: jax.Array
+    above: jax.Array
+
+    @staticmethod
+    def of(line: Line, found: jax.Array, below: jax.Array, above: jax.Array) -> Place:
+        """Read the pieces."""
+        width, rise = line.width(found), take(line.rise, found)
+        return Place(found, *line.ends(found), width, rise, below, above)
+
+    def points(self, exists: jax.Array) -> jax.Array:
+        """Return the points; NaN in rows that do not exist."""
+        rises = self.rise >= 0
+        inner = jnp.where(rises, self.below, self.above)
+        outer = jnp.where(rises, self.above, self.below)
+        away = self.width * piece.quantile_fraction(inner, outer, jnp.abs(self.rise))
+        points = jnp.where(rises, self.start + away, self.end - away)
+        return jnp.where(exists, jnp.clip(points, self.start, self.end), jnp.nan)
+
+
+def sample_pieces(key: jax.Array, line: Line, draws: int) -> tuple[jax.Array, jax.Array]:
+    """Draw pieces, int32, and points in them, each ``(*line.batch, draws)``."""
+    weigh, size, batch = line.without_gradient().weigher()[0], line.size, line.batch
+    if draws <= FEW:
+        drawn = words(key, (*batch, draws, Lanes.of(size).noise + 2))
+        found, exists = by_races(drawn, weigh, size)
+        beyond = uniform(drawn[..., -1], drawn[..., -2], line.dtype)
+        falls = take(line.rise, found) < 0
+        below = jnp.where(falls, beyond, 1 - beyond)
+        above = jnp.where(falls, 1 - beyond, beyond)
+        return found, Place.of(line, found, below, above).points(exists)
+    table = Table.of(jnp.broadcast_to(weigh(ALL), (*batch, size)))
+    exists, always = table.exists, table.weights.reshape(-1)[0] != -1  # known only at run time
+
+    def some(drawn: jax.Array) -> tuple[jax.Array, jax.Array]:
+        found, target = table.find(drawn)
+        place = materialized(lambda: Place.of(line, found, *table.share(found, target)), always)
+        return found, place.points(exists)
+
+    return _in_chunks(some, words(key, (*batch, draws, 2)), _CHUNK // prod(batch))
+
+
+def _in_chunks(some: Callable[[jax.Array], Any], drawn: jax.Array, step: int) -> Any:
+    """Compute ``some`` of words ``(*batch, draws, 2)`` for ``step`` draws at a time."""
+    draws, step = drawn.shape[-2], max(step, 1)
+    if draws <= step:
+        return some(drawn)
+    starts = np.minimum(np.arange(0, draws, step, dtype=np.int32), np.int32(draws - step))
+
+    def chunk(start: jax.Array) -> Any:
+        return some(jax.lax.dynamic_slice_in_dim(drawn, start, step, axis=-2))
+
+    def join(found: jax.Array) -> jax.Array:  # the last two chunks overlap
+        whole = jnp.moveaxis(found[:-1], 0, -2).reshape(*found.shape[1:-1], -1)
+        return jnp.concatenate([whole, found[-1, ..., whole.shape[-1] - draws :]], axis=-1)
+
+    return jax.tree.map(join, jax.lax.map(chunk, jnp.asarray(starts)))
