@@ -37,7 +37,7 @@ from dpjax.distributions.piecewise import PiecewiseExponential
 from dpjax.distributions.rounded import Rounded
 from dpjax.distributions.truncated_exponential import log_integral, mean_position
 from dpjax.numerics.batching import fits
-from dpjax.numerics.bisection import bisect
+from dpjax.numerics.search import bisect
 
 Direction = Literal["both", "forward", "backward"]
 _BISECTIONS = 64

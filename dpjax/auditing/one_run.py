@@ -24,7 +24,7 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.auditing.segments import Distribution
 from dpjax.display import Shown
-from dpjax.numerics.binomial import Array, upper_tail
+from dpjax.numerics.solve import Array, upper_tail
 from dpjax.random import check_key
 
 # Relative errors: of a tail, and of the probability of a guess, once per guess

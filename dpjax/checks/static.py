@@ -79,25 +79,6 @@ def static_integer(
     return number
 
 
-def static_number(name: str, value: Any, least: float, most: float) -> float:
-    """Return a static number from ``least`` to ``most`` as a Python float.
-
-    Raise ``ValueError`` otherwise. A bool or a string is not a number.
-
-    >>> static_number("epsilon", 1, 0.0, 64.0)
-    1.0
-    """
-    try:
-        number = None if isinstance(value, (bool, str)) else float(value)
-    except (TypeError, ValueError, OverflowError):  # traced values too
-        number = None
-    if number is None or not least <= number <= most:
-        raise ValueError(
-            f"{name} must be a static number from {least:g} to {most:g}, got {value!r}."
-        )
-    return number
-
-
 def instance(caller: str, value: Any, kind: type, hint: str) -> None:
     """Raise ``TypeError`` if an argument is not an instance of ``kind``.
 

@@ -26,7 +26,7 @@ from dpjax.distributions import truncated_exponential as piece
 from dpjax.distributions.line import ALL, Line
 from dpjax.distributions.sampler import Place
 from dpjax.numerics.batching import take
-from dpjax.numerics.bisection import count_leading
+from dpjax.numerics.search import count_leading
 
 
 class OnLine(Protocol):

@@ -2,7 +2,7 @@
 
 Independent coordinates with density proportional to exp(-|x|^p), divided by their norm, follow it
 and are independent of the norm (Schechtman and Zinn 1990). For p = infinity, the coordinates are
-uniform in the cube, and one of them, chosen uniformly, is set to 1 or -1.
+uniform in the cube.
 """
 
 from __future__ import annotations
@@ -11,14 +11,10 @@ from math import inf, lgamma, log
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from dpjax.numerics.sums import pairwise_sum
-from dpjax.numerics.two_words import Words
-from dpjax.random.uniforms import row_uniforms
-
-_NEWTON_STEPS = 12
-_COORDINATES, _FACE = 1, 2  # streams of random words
+from dpjax.distributions.vectors import norm
+from dpjax.numerics.search import bisect_floats
+from dpjax.random.words import uniforms, words
 
 
 def log_volume(d: int, p: float) -> float:
@@ -33,26 +29,14 @@ def log_volume(d: int, p: float) -> float:
     return d * (log(2) + lgamma(1 + 1 / p)) - lgamma(1 + d / p)
 
 
-def directions(keys: Words, d: int, p: float, dtype: jnp.dtype) -> jax.Array:
-    """Return a vector of norm 1 for each key: float ``(..., d)``."""
-    pair = row_uniforms(keys, d, dtype, stream=_COORDINATES)
-    sign = jnp.where(pair.value <= pair.complement, -1.0, 1.0).astype(dtype)
-    # The sign and the magnitude are independent. A magnitude of 0, due to rounding, has no
-    # direction.
-    size = jnp.maximum(
-        _size(2 * jnp.minimum(pair.value, pair.complement), p), float(jnp.finfo(dtype).eps)
-    )
-    if p == inf:
-        place = row_uniforms(keys, 1, dtype, stream=_FACE).value
-        face = jnp.minimum(jnp.floor(d * place), d - 1).astype(jnp.int32)
-        return sign * jnp.where(jnp.arange(d, dtype=jnp.int32) == face, 1.0, size)
-    if d == 1:
-        return sign
-    if p == 1:
-        return sign * (size / pairwise_sum(size))
-    largest = jnp.max(size, axis=-1, keepdims=True)
-    share = size / largest
-    return sign * (share / (pairwise_sum(share**p) ** (1 / p)))
+def directions(key: jax.Array, shape: tuple[int, ...], p: float, dtype: jnp.dtype) -> jax.Array:
+    """Draw vectors of norm 1: float of this shape, with coordinates on the last axis."""
+    sign_key, size_key = jax.random.split(key)
+    sign = jnp.where(words(sign_key, shape) % 2 == 0, 1.0, -1.0).astype(dtype)
+    # A magnitude of 0, due to rounding, has no direction.
+    size = _size(uniforms(size_key, shape, dtype), p)
+    size = jnp.maximum(size, float(jnp.finfo(dtype).eps))
+    return sign * (size / norm(size, p)[..., None])
 
 
 def _size(survival: jax.Array, p: float) -> jax.Array:
@@ -64,26 +48,10 @@ def _size(survival: jax.Array, p: float) -> jax.Array:
         return -jax.scipy.special.ndtri(survival / 2)
     if p == inf:
         return 1 - survival
-    return _generalized_normal(survival, p)
+    shape = jnp.asarray(1 / p, survival.dtype)
 
+    def is_below(x: jax.Array) -> jax.Array:
+        return jax.scipy.special.gammaincc(shape, x**p) > survival
 
-def _generalized_normal(survival: jax.Array, p: float) -> jax.Array:
-    """Invert the survival function by Newton's method on the logarithm of the smaller tail.
-
-    That logarithm is concave: from a start beyond the root, iterates never cross it.
-    """
-    shape, scale = jnp.asarray(1 / p, survival.dtype), lgamma(1 + 1 / p)
-    upper = survival <= 0.5
-    target = jnp.log(jnp.where(upper, survival, 1 - survival))
-    # P(|X| > x) <= exp(-x^p), and P(|X| <= x) <= x / Gamma(1 + 1/p).
-    start = jnp.where(upper, (-target) ** (1 / p), jnp.exp(target + scale))
-
-    def step(_: int, x: jax.Array) -> jax.Array:
-        power = x**p
-        tails = jax.scipy.special.gammaincc(shape, power), jax.scipy.special.gammainc(shape, power)
-        found = jnp.log(jnp.where(upper, *tails))
-        move = (target - found) * jnp.exp(found + power + scale)
-        return jnp.maximum(jnp.where(upper, x - move, x + move), 0.0)
-
-    safe = jax.lax.fori_loop(np.int32(0), np.int32(_NEWTON_STEPS), step, start)
-    return jnp.where(survival < 1, safe, 0.0)
+    # P(|X| > x) <= exp(-x^p), and a uniform variate is at least exp(-45.1).
+    return bisect_floats(is_below, jnp.zeros_like(survival), jnp.full_like(survival, 46 ** (1 / p)))

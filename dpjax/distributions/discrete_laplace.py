@@ -5,7 +5,6 @@ With q = exp(-rate), P(K > k) = q^(k+1) / (1 + q) for k >= 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import jax
@@ -13,8 +12,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from dpjax.distributions.base import compiled
-from dpjax.distributions.noise import SymmetricNoise, smaller_tail
-from dpjax.random.uniforms import UniformPair
+from dpjax.distributions.noise import SymmetricNoise
 
 
 @jax.tree_util.register_dataclass
@@ -93,10 +91,9 @@ class DiscreteLaplace(SymmetricNoise):
     def _mean_square(self) -> jax.Array:
         return 0.5 / jnp.square(jnp.sinh(self.rate / 2))
 
-    def _standard(self, uniform: Callable[[int], UniformPair]) -> jax.Array:
-        tail, sign = smaller_tail(uniform(0))
-        number = jnp.ceil(-(jnp.log(tail) + jnp.log1p(jnp.exp(-self.rate))) / self.rate) - 1
-        return sign * jnp.maximum(number, 0.0)
+    def _tail_quantile(self, p: jax.Array) -> jax.Array:
+        number = jnp.ceil(-(jnp.log(p) + jnp.log1p(jnp.exp(-self.rate))) / self.rate) - 1
+        return jnp.maximum(number, 0.0)
 
 
 _NEAR = 1e-3  # a value this close to an integer counts as that integer

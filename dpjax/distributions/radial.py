@@ -7,7 +7,6 @@ inverse cdf, times a direction, without rejection.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from math import log, prod
@@ -20,13 +19,9 @@ from dpjax.distributions.directions import directions, log_volume
 from dpjax.distributions.sampler import choose
 from dpjax.distributions.shells import Shell
 from dpjax.distributions.vectors import VectorDistribution
-from dpjax.numerics.batching import concatenate, take
-from dpjax.numerics.sums import pad
-from dpjax.numerics.two_words import Words
-from dpjax.random.keys import check_key, fold_in_range, row_words
-from dpjax.random.uniforms import UniformPair, row_uniforms
-
-_SHELL, _RADIUS, _DIRECTION = range(1, 4)  # streams of random words
+from dpjax.numerics.batching import broadcast_rows, concatenate, take
+from dpjax.random.keys import check_key
+from dpjax.random.words import uniforms, words
 
 
 @jax.tree_util.register_dataclass
@@ -109,21 +104,22 @@ class Radial(VectorDistribution):
         Radii are in multiples of ``_unit``.
         """
         unit, rate = self._unit(), self.rate[..., None]
-        edges = self.radii / unit
-        fall, width = (
-            rate * (self.cost_far - self.cost_near),
-            (self.radii[..., 1:] - self.radii[..., :-1]) / unit,
+        near, zero = self.radii / unit, jnp.zeros((1,), self.dtype)
+        width = near[..., 1:] - near[..., :-1]
+        fall = rate * (self.cost_far - self.cost_near)
+        slope = fall / jnp.where(width > 0, width, 1.0)
+        shells = Shell(
+            near,
+            concatenate(near[..., 1:], zero + jnp.inf),
+            concatenate(slope, rate * unit / self.step[..., None]),
+            self.loc.shape[-1] - 1,
         )
-        slopes = fall / jnp.where(width > 0, width, 1.0), rate * unit / self.step[..., None]
-        last = self.cost_far[..., -1:] if self.cost_far.shape[-1] else jnp.zeros((1,), self.dtype)
-        far = concatenate(edges[..., 1:], jnp.full((1,), jnp.inf, self.dtype))
-        return Shell(edges, far, concatenate(*slopes), self.loc.shape[-1] - 1), rate * concatenate(
-            self.cost_near, last
-        )
+        last = concatenate(zero, self.cost_far)[..., -1:]
+        return shells, rate * concatenate(self.cost_near, last)
 
     def _log_masses(self) -> jax.Array:
         shells, start = self._shells()
-        return shells.log_mass() - start
+        return shells.moments()[0] - start
 
     def _log_density(self, r: jax.Array) -> jax.Array:
         d, unit = self.loc.shape[-1], self._unit()
@@ -131,17 +127,17 @@ class Radial(VectorDistribution):
         # Not by quotients, whose rounding may differ; a NaN is beyond all.
         passed = ~(r[..., None] < self.radii)
         inside = passed & ~concatenate(passed[..., 1:], jnp.zeros((1,), bool))
-        above = jnp.maximum(r[..., None] / unit - shells.near, 0.0)
-        cost = jnp.sum(jnp.where(inside, start + shells.slope * above, 0.0), axis=-1)
+        rise = shells.slope * (r[..., None] - self.radii) / unit
+        cost = jnp.sum(jnp.where(inside, start + rise, 0.0), axis=-1)
         total = jax.nn.logsumexp(self._log_masses(), axis=-1)
         return -cost - total - d * jnp.log(unit[..., 0]) - (log(d) + log_volume(d, self.p))
 
     def _norm_tails(self, r: jax.Array) -> tuple[jax.Array, jax.Array]:
         shells, start = self._shells()
         cut = jnp.clip(r[..., None] / self._unit(), shells.near, shells.far)
-        near, far, cut = jnp.broadcast_arrays(shells.near, shells.far, cut)
-        parts = shells.part(jnp.stack([near, cut]), jnp.stack([cut, far])) - start
-        below, above = jax.nn.softmax(jax.nn.logsumexp(parts, axis=-1), axis=0)
+        parts = shells.part(shells.near, cut), shells.part(cut, shells.far)
+        logs = jnp.stack([jax.nn.logsumexp(part - start, axis=-1) for part in parts])
+        below, above = jax.nn.softmax(logs, axis=0)
         return below, above
 
     def _norm_moment(self) -> jax.Array:
@@ -149,56 +145,23 @@ class Radial(VectorDistribution):
         masses, means = shells.moments()
         return jnp.sum(jax.nn.softmax(masses - start, axis=-1) * means * self._unit(), axis=-1)
 
-    def _norm_bound(self, survival: jax.Array) -> jax.Array:
-        """Bound the norm by the last radius plus d exponentials (Laurent and Massart 2000)."""
-        d, nats = self.loc.shape[-1], -jnp.log(survival)
-        return self.radii[..., -1] + self.step / self.rate * (d + jnp.sqrt(2 * d * nats) + nats)
 
-
-@partial(jax.jit, static_argnames=("shape",))
+@partial(jax.jit, static_argnames="shape")
 def _sample(key: jax.Array, distribution: Radial, shape: tuple[int, ...]) -> jax.Array:
-    batch, draws, d = distribution.batch_shape, prod(shape), distribution.loc.shape[-1]
-    if draws == 0 or prod(batch) == 0:
-        return jnp.zeros((*shape, *batch, d), distribution.dtype)
-    rows = row_words(key, batch)
-    shells, start = distribution._shells()
-    near, far, slope, start = (
-        jnp.broadcast_to(part, (*batch, shells.near.shape[-1])) for part in (*shells[:3], start)
-    )
-    masses = (
-        _in_lanes(
-            lambda near, far, slope: Shell(near, far, slope, d - 1).log_mass(), near, far, slope
-        )
-        - start
-    )
-    weights = _in_lanes(jnp.exp, masses - jnp.max(masses, axis=-1, keepdims=True))
-    index = choose(jax.random.fold_in(key, 1), weights, draws)
-    chosen = (take(part, index) for part in (near, far, slope))
-    pair = row_uniforms(rows, draws, distribution.dtype, stream=_RADIUS)
-    radius = _in_lanes(partial(_radius, power=d - 1), *pair, *chosen)
-    keys = fold_in_range(rows, draws, stream=_DIRECTION)
-    flat = Words(*(pad(part.reshape(-1)) for part in keys))
-    unit_vectors = directions(flat, d, distribution.p, distribution.dtype)[: radius.size].reshape(
-        *radius.shape, d
-    )
-    # The barriers keep products from being fused into sums, which would change the last bit in some
-    # programs.
-    radius = jax.lax.optimization_barrier(radius * distribution._unit())
-    moved = jax.lax.optimization_barrier(radius[..., None] * unit_vectors)
-    points = jnp.broadcast_to(distribution.loc, (*batch, d))[..., None, :] + moved
-    return jnp.moveaxis(points, -2, 0).reshape(*shape, *batch, d)
-
-
-def _radius(
-    value: jax.Array, rest: jax.Array, near: jax.Array, far: jax.Array, slope: jax.Array, power: int
-) -> jax.Array:
-    return Shell(near, far, slope, power).quantile(UniformPair(value, rest))
-
-
-def _in_lanes(function: Callable[..., jax.Array], *arrays: jax.Array) -> jax.Array:
-    """Apply an elementwise function to arrays of one shape, in a multiple of 32 lanes.
-
-    See ``dpjax.numerics.sums``.
-    """
-    shape = arrays[0].shape
-    return function(*(pad(array.reshape(-1)) for array in arrays))[: prod(shape)].reshape(shape)
+    batch, dtype, p = distribution.batch_shape, distribution.dtype, distribution.p
+    drawn = (*batch, prod(shape))
+    if 0 in drawn:
+        return jnp.zeros((*shape, *batch, *distribution.event_shape), dtype)
+    shell_key, side_key, radius_key, direction_key = jax.random.split(key, 4)
+    shells, masses = distribution._shells()[0], distribution._log_masses()
+    weights = jnp.exp(masses - jnp.max(masses, axis=-1, keepdims=True))
+    index = choose(shell_key, broadcast_rows(weights, batch), drawn[-1])
+    near, far, slope = (take(broadcast_rows(part, batch), index) for part in shells[:3])
+    # Half of the mass is measured from either end, so that the tails at both are full.
+    lower = words(side_key, drawn) % 2 == 0
+    half = uniforms(radius_key, drawn, dtype) / 2
+    radius = Shell(near, far, slope, shells.power).quantile(lower, jnp.log(half))
+    units = directions(direction_key, (*drawn, *distribution.event_shape), p, dtype)
+    moved = (radius * distribution._unit())[..., None] * units
+    points = jnp.moveaxis(distribution.loc[..., None, :] + moved, -2, 0)
+    return points.reshape(*shape, *batch, *distribution.event_shape)

@@ -4,15 +4,15 @@ Probabilities and quantiles are those of the transformed scale at T(y); densitie
 the derivative of T. Moments are quadratures in each piece, because the distribution has kinks and
 jumps at its edges: Gauss-Legendre with 16 nodes in w, where w^4 is the probability of the piece
 beyond a point, counted from its low-cost end. The fourth power resolves steep pieces and the last
-piece, in which x may grow by sixty decades.
+piece, in which x may grow by sixty decades. Symmetric noise is a map of a Laplace variate, the sum
+over pieces of its tails. All of it is in float64, where no square of the data overflows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,15 +21,14 @@ from jax.typing import ArrayLike
 
 from dpjax.distributions import truncated_exponential as piece
 from dpjax.distributions.base import Distribution, compiled
-from dpjax.distributions.closed_forms import Half, Resolved, by_rows, center_of
 from dpjax.distributions.discrete_laplace import DiscreteLaplace
 from dpjax.distributions.noise import SymmetricNoise
-from dpjax.distributions.piecewise import PiecewiseExponential
-from dpjax.distributions.transforms import Transform, ends_on_scale, in_whole_lanes
+from dpjax.distributions.piecewise import PiecewiseExponential, Tails
+from dpjax.distributions.transforms import Transform, ends_on_scale
+from dpjax.numerics.batching import concatenate
 
-Term = Callable[[jax.Array, jax.Array], jax.Array]
-Sum = Callable[[Term], jax.Array]
-_NATS = {4: 85, 8: 230}  # the integrated length of tails, by size of the dtype: float32 holds e^-87
+# Edges of the pieces of a tail, as minus the logarithm of the probability beyond.
+_NATS = np.concatenate([np.arange(0.0, 16.0), np.arange(16.0, 232.0, 4.0)])
 
 
 @jax.tree_util.register_dataclass
@@ -102,36 +101,28 @@ class Transformed(Distribution):
         low, high = (self._value(end) for end in self.distribution.support)
         return low, high
 
-    def _sample(self, key: jax.Array, shape: tuple[int, ...], first: ArrayLike = 0) -> jax.Array:
-        return in_whole_lanes(self._value, self.distribution._sample(key, shape, first))
+    def _sample(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+        return self._value(self.distribution._sample(key, shape))
 
     @compiled
     def log_prob(self, y: ArrayLike) -> jax.Array:
         """Return the log-density at ``y``: that at T(y) plus the log of the derivative of T."""
-        y, x = jnp.asarray(y), self._clipped(y)
-        value = self.distribution.log_prob(
-            self.transform.forward(x)
-        ) + self.transform.log_derivative(x)
+        inner, derivative = self.distribution.log_prob(self._place(y)), self.transform.log_derivative
+        value = inner + derivative(self._clipped(y))
         return jnp.where((y < self.transform.lower) | (y > self.transform.upper), -jnp.inf, value)
 
     @compiled
     def cdf(self, y: ArrayLike) -> jax.Array:
-        """Return P(Y <= y)."""
-        y, inside = jnp.asarray(y), self.distribution.cdf(self.transform.forward(self._clipped(y)))
-        return jnp.where(
-            y >= self.transform.upper, 1.0, jnp.where(y < self.transform.lower, 0.0, inside)
-        )
+        """Return P(Y <= y), at the precision of the distribution's lower tail."""
+        inside = jnp.where(y < self.transform.lower, 0.0, self.distribution.cdf(self._place(y)))
+        return jnp.where(y >= self.transform.upper, 1.0, inside)
 
     @compiled
     def survival(self, y: ArrayLike) -> jax.Array:
         """Return P(Y > y), at the precision of the distribution's upper tail."""
-        y, inside = (
-            jnp.asarray(y),
-            self.distribution.survival(self.transform.forward(self._clipped(y))),
-        )
-        return jnp.where(
-            y >= self.transform.upper, 0.0, jnp.where(y < self.transform.lower, 1.0, inside)
-        )
+        inside = self.distribution.survival(self._place(y))
+        inside = jnp.where(y < self.transform.lower, 1.0, inside)
+        return jnp.where(y >= self.transform.upper, 0.0, inside)
 
     @compiled
     def quantile(self, p: ArrayLike) -> jax.Array:
@@ -150,7 +141,7 @@ class Transformed(Distribution):
     @compiled
     def mean(self) -> jax.Array:
         """Return the mean, E[Y], of shape ``batch_shape``."""
-        return self._integrate(self._mean)
+        return self._in_float64(lambda wide: wide._expect(lambda y: y))
 
     def variance(self) -> jax.Array:
         """Return the variance, ``batch_shape``; infinite if it overflows, see :meth:`stddev`."""
@@ -160,172 +151,163 @@ class Transformed(Distribution):
     def stddev(self) -> jax.Array:
         """Return the standard deviation, of shape ``batch_shape``."""
 
-        def compute(total: Sum, origin: jax.Array) -> jax.Array:
-            mean = jax.lax.stop_gradient(self._mean(total, origin))
-            unit = jax.lax.stop_gradient(total(lambda p, z: p * jnp.abs(self._value(z) - mean)))
-            unit = jnp.where(unit > 0, unit, 1.0)
+        def compute(wide: Transformed) -> jax.Array:
+            mean = jax.lax.stop_gradient(wide._expect(lambda y: y))[..., None]
+            return jnp.sqrt(wide._expect(lambda y: jnp.square(y - mean)))
 
-            def term(p: jax.Array, z: jax.Array) -> jax.Array:
-                # Inside the square, which could otherwise overflow.
-                root = jnp.where(p > 0, jnp.sqrt(jnp.where(p > 0, p, 1.0)), 0.0)
-                return jnp.square((self._value(z) - mean) / unit * root)
-
-            return unit * jnp.sqrt(total(term))
-
-        return self._integrate(compute)
+        return self._in_float64(compute)
 
     @compiled
     def entropy(self) -> jax.Array:
         """Return the differential entropy in nats; only for a :class:`PiecewiseExponential`."""
-
-        def term(p: jax.Array, z: jax.Array) -> jax.Array:
-            return jnp.where(p > 0, p * self.transform.log_derivative(self._value(z)), 0.0)
-
-        return self.distribution.entropy() - self._integrate(lambda total, _: total(term))  # type: ignore[union-attr]
+        inner = self.distribution.entropy()  # type: ignore[union-attr]
+        return inner - self._in_float64(lambda wide: wide._expect(self.transform.log_derivative))
 
     @compiled
     def mean_abs_error(self, center: ArrayLike) -> jax.Array:
         """Return E|Y - center|, for a ``center`` in units of the data."""
-        center = jnp.asarray(center)
-        if isinstance(self.distribution, SymmetricNoise):
-            return _over_noise(
-                self.distribution,
-                lambda p, z: p * jnp.abs(self._value(z) - center),
-                rank=center.ndim,
-            )
-        return by_rows(self._mean_abs_error, self.distribution, center)
 
-    def _mean_abs_error(self, r: Resolved, center: jax.Array) -> jax.Array:
-        origin, z = self._value(center_of(r)), self.transform.forward(self._clipped(center))
-        away, error = center - origin, jnp.zeros_like(center)
+        def compute(wide: Transformed) -> jax.Array:
+            at = jnp.asarray(center).astype(jnp.float64)
+            kink = wide._place(at)
+            below = wide._expect(lambda y: jnp.maximum(at[..., None] - y, 0.0), end=kink)
+            above = wide._expect(lambda y: jnp.maximum(y - at[..., None], 0.0), start=kink)
+            return below + above
 
-        def from_origin(p: jax.Array, z: jax.Array) -> jax.Array:
-            return p * (self._value(z) - origin)
+        return self._in_float64(compute)
 
-        for half in r.halves:
-            means = _in_pieces(*_ends(half), half.decay, jnp.ones_like(half.weight), from_origin)
-            error = error + jnp.sum(
-                half.weight[..., None, :] * jnp.abs(means[..., None, :] - away[..., None]), axis=-1
-            )
-            if r.line.tails is not None:
-                p, values = _tail(self.dtype)
-                values = self._value(half.end + half.sign * half.scale * values) - origin
-                error = error + half.tail * jnp.sum(
-                    p * jnp.abs(values[..., None, :] - away[..., None]), axis=-1
-                )
-        # In the piece that contains the center, E|Y - c| replaces |E Y - c|, which is not larger.
-        upper = z >= center_of(r)
-        here = r.piece_at(upper, r.locate(z, upper))
-        low, high = (
-            jnp.where(here.rises, here.near, here.far),
-            jnp.where(here.rises, here.far, here.near),
+    def _in_float64(self, compute: Callable[[Transformed], jax.Array]) -> jax.Array:
+        """Compute from this distribution in float64, at least of the batch's shape."""
+        with jax.enable_x64(True):
+            wide = jax.tree.map(lambda leaf: leaf.astype(jnp.float64), self)
+            found = compute(wide).astype(self.dtype)
+        return jnp.broadcast_to(found, jnp.broadcast_shapes(found.shape, self.batch_shape))
+
+    def _expect(
+        self,
+        function: Callable[[jax.Array], jax.Array],
+        start: ArrayLike = -jnp.inf,
+        end: ArrayLike = jnp.inf,
+    ) -> jax.Array:
+        """Return E[function(Y)], for a function that is 0 where T(Y) is not in [start, end]."""
+        low, high = ends_on_scale(self.transform, self.dtype)
+        law, to_law, from_law = _law(self.distribution)
+        whole = _Nodes.of(law, law)
+        kept = law.restrict(to_law(jnp.clip(start, low, high)), to_law(jnp.clip(end, low, high)))
+        found = _Nodes.of(kept, law).sum(lambda z: function(self._value(from_law(z))))
+        found = found / whole.sum(jnp.ones_like)
+        atoms = (
+            (self.distribution.cdf(low), self.transform.lower),
+            (self.distribution.survival(high), self.transform.upper),
         )
-        inner = jnp.where(here.rises, here.share(z), 1 - here.share(z))
-        outer, s = 1 - inner, here.decay
-
-        def over(start: jax.Array, end: jax.Array, s: jax.Array) -> jax.Array:
-            return _in_pieces(
-                start, end, s, jnp.ones_like(center), lambda p, z: p * (self._value(z) - center)
-            )
-
-        exact = inner * piece.mass_fraction(s * inner) * jnp.abs(over(low, z, s * inner))
-        exact = exact + jnp.exp(-s * inner) * outer * piece.mass_fraction(s * outer) * jnp.abs(
-            over(z, high, s * outer)
-        )
-        rough = jnp.abs(over(low, high, s))
-        within = (z > jnp.minimum(low, high)) & (z < jnp.maximum(low, high))
-        return (
-            error + jnp.where(within, here.weight * (exact / piece.mass_fraction(s) - rough), 0.0)
-        ) / r.total
-
-    def _mean(self, total: Sum, origin: jax.Array) -> jax.Array:
-        return origin + total(lambda p, z: p * (self._value(z) - origin))
-
-    def _integrate(self, compute: Callable[[Sum, jax.Array], jax.Array]) -> jax.Array:
-        """Call ``compute(total, origin)``; ``total(term)`` sums ``term(mass, point)``."""
-        distribution = self.distribution
-        if isinstance(distribution, SymmetricNoise):
-            return compute(
-                partial(_over_noise, distribution),
-                self._value(jnp.broadcast_to(distribution.loc, self.batch_shape)),
-            )
-        return by_rows(
-            lambda r: compute(partial(_over_pieces, r), self._value(center_of(r))), distribution
-        )
+        for mass, value in atoms:
+            found = found + _product(mass[..., None], function(jnp.full(1, value)))[..., 0]
+        return found
 
     def _clipped(self, y: ArrayLike) -> jax.Array:
         return jnp.clip(jnp.asarray(y), self.transform.lower, self.transform.upper)
 
+    def _place(self, y: ArrayLike) -> jax.Array:
+        """Return T(y), within the transform's bounds."""
+        return self.transform.forward(self._clipped(y))
+
     def _value(self, z: jax.Array) -> jax.Array:
         """Invert T, within the transform's bounds."""
-        return self._clipped(
-            self.transform.inverse(jnp.clip(z, *ends_on_scale(self.transform, self.dtype)))
+        ends = ends_on_scale(self.transform, self.dtype)
+        return self._clipped(self.transform.inverse(jnp.clip(z, *ends)))
+
+
+Map = Callable[[jax.Array], jax.Array]
+
+
+def _law(distribution: PiecewiseExponential | SymmetricNoise) -> tuple[PiecewiseExponential, Map, Map]:
+    """Return a piecewise distribution without tails, and how to go to it and back.
+
+    Points of it have an axis of pieces.
+    """
+    if isinstance(distribution, PiecewiseExponential):
+        return _without_tails(distribution), lambda z: z, lambda z: z
+    zero, one = jnp.zeros(()), jnp.ones(())
+    tails = Tails(zero, one, zero, one)
+    nothing = jnp.zeros(0)
+    laplace = PiecewiseExponential(jnp.zeros(1), nothing, nothing, one, tails)
+
+    def to_law(z: jax.Array) -> jax.Array:
+        below, above = distribution.cdf(z), distribution.survival(z)
+        nats = -jnp.log(2 * jnp.maximum(jnp.minimum(below, above), jnp.finfo(z.dtype).tiny))
+        return jnp.where(below < above, -nats, nats)
+
+    def from_law(nats: jax.Array) -> jax.Array:
+        low = distribution.quantile(jnp.moveaxis(jnp.exp(-jnp.abs(nats)) / 2, -1, 0))
+        low = jnp.moveaxis(low, 0, -1)
+        return jnp.where(nats < 0, low, 2 * distribution.loc[..., None] - low)
+
+    return _without_tails(laplace), to_law, from_law
+
+
+def _without_tails(law: PiecewiseExponential) -> PiecewiseExponential:
+    """Return the distribution with its tails as pieces."""
+    if law.tails is None:
+        return law
+    cost = _NATS / law.rate[..., None]
+    lower, upper = law.tails.lower_cost[..., None] + cost, law.tails.upper_cost[..., None] + cost
+    below = law.edges[..., :1] - law.tails.lower_scale[..., None] * cost
+    above = law.edges[..., -1:] + law.tails.upper_scale[..., None] * cost
+    below, lower = jnp.flip(below, -1), jnp.flip(lower, -1)
+    return PiecewiseExponential(
+        concatenate(below[..., :-1], law.edges, above[..., 1:]),
+        concatenate(lower[..., :-1], law.cost_left, upper[..., :-1]),
+        concatenate(lower[..., 1:], law.cost_right, upper[..., 1:]),
+        law.rate,
+    )
+
+
+class _Nodes(NamedTuple):
+    """The low-cost end, the high-cost end, the decay and the mass of each piece."""
+
+    low: jax.Array
+    high: jax.Array
+    decay: jax.Array
+    mass: jax.Array
+
+    @staticmethod
+    def of(law: PiecewiseExponential, whole: PiecewiseExponential) -> _Nodes:
+        """Weigh the pieces of a law, relative to the lowest cost of the whole."""
+        base = jnp.where(jnp.diff(whole.edges) > 0, _lowest(whole), jnp.inf).min(-1, keepdims=True)
+        left, right, low = law.edges[..., :-1], law.edges[..., 1:], _lowest(law)
+        rate, absent = law.rate[..., None], (right <= left) | (low == jnp.inf)
+        fall = jnp.where(absent, jnp.inf, rate * (low - jax.lax.stop_gradient(base)))
+        decay = jnp.where(absent, 0.0, rate * jnp.abs(law.cost_right - law.cost_left))
+        decay = jnp.minimum(decay, 1e300)
+        rises = law.cost_left <= law.cost_right
+        return _Nodes(
+            jnp.where(rises, left, right),
+            jnp.where(rises, right, left),
+            decay,
+            (right - left) * jnp.exp(-fall) * piece.mass_fraction(decay),
         )
 
+    def sum(self, function: Map) -> jax.Array:
+        """Sum the function over 16 nodes in each piece."""
+        y, weights = np.polynomial.legendre.leggauss(16)
+        w = (1 - y) / 2
+        # The probability before each node, beyond it, and at it.
+        rule = jnp.asarray([1 - w**4, w**4, 2 * w**3 * weights])
 
-def _over_pieces(r: Resolved, term: Term) -> jax.Array:
-    """Sum ``term`` over the nodes in all pieces and tails, ``(rows, 1)``."""
-    found = jnp.zeros_like(r.total)
-    for half in r.halves:
-        sums = _in_pieces(*_ends(half), half.decay, half.weight / r.total, term)
-        found = found + jnp.sum(sums, axis=-1, keepdims=True)
-        if r.line.tails is not None:
-            p, past = _tail(found.dtype)
-            sums = term(half.tail / r.total * p, half.end + half.sign * half.scale * past)
-            found = found + jnp.sum(sums, axis=-1, keepdims=True)
-    return found
+        def add(number: jax.Array, found: jax.Array) -> jax.Array:
+            before, beyond, weight = rule[:, number]
+            away = piece.quantile_fraction(before, beyond, self.decay)
+            values = function(self.low + (self.high - self.low) * away)
+            return found + jnp.sum(_product(self.mass * weight, values), axis=-1)
 
-
-def _ends(half: Half) -> tuple[jax.Array, jax.Array]:
-    """Return the low-cost and the high-cost end of each piece."""
-    near, far, rises = (
-        half.side.values[..., :-1],
-        half.side.values[..., 1:],
-        half.side.cost_near <= half.side.cost_far,
-    )
-    return jnp.where(rises, near, far), jnp.where(rises, far, near)
+        shape = jax.eval_shape(function, self.mass).shape
+        return jax.lax.fori_loop(np.int32(0), np.int32(16), add, jnp.zeros(shape[:-1]))
 
 
-def _in_pieces(
-    low: jax.Array, high: jax.Array, decay: jax.Array, mass: jax.Array, term: Term
-) -> jax.Array:
-    """Sum ``term`` over the nodes in each piece, low-cost end first, of the shape of ``mass``."""
-    y, weights = np.polynomial.legendre.leggauss(16)
-    w = (1 - y) / 2
-    # The probability before each node, beyond it, and at it.
-    rule = jnp.asarray([1 - w**4, w**4, 2 * w**3 * weights], mass.dtype)
-
-    def add(number: jax.Array, found: jax.Array) -> jax.Array:
-        before, beyond, weight = rule[:, number]
-        return found + term(
-            mass * weight,
-            low + (high - low) * piece.quantile_fraction(before, beyond, piece.Decay.of(decay)),
-        )
-
-    return jax.lax.fori_loop(0, len(y), add, jnp.zeros_like(mass))
+def _lowest(law: PiecewiseExponential) -> jax.Array:
+    return jnp.minimum(law.cost_left, law.cost_right)
 
 
-def _over_noise(noise: SymmetricNoise, term: Term, rank: int = 0) -> jax.Array:
-    """Sum ``term`` over nodes on both sides of symmetric noise.
-
-    A term has up to ``rank`` axes in addition to that of the nodes.
-    """
-    p, nats = (
-        nodes.reshape(-1, *(1,) * max(rank, len(noise.batch_shape))) for nodes in _tail(noise.dtype)
-    )
-    below = noise.quantile(jnp.exp(-nats) / 2)
-    return jnp.sum(term(p / 2, below) + term(p / 2, 2 * noise.loc - below), axis=0)
-
-
-def _tail(dtype: Any) -> tuple[jax.Array, jax.Array]:
-    """Return the probabilities and positions of nodes for an exponential variate of rate 1.
-
-    There are eight nodes in each panel.
-    """
-    y, weights = np.polynomial.legendre.leggauss(8)
-    last = _NATS[jnp.dtype(dtype).itemsize]
-    # Finer where a kink matters.
-    panels = np.concatenate([np.arange(0, 16, 1 / 8), np.arange(16, last + 1)])
-    nats = ((panels[:-1] + panels[1:])[:, None] + np.diff(panels)[:, None] * y) / 2
-    masses = np.diff(panels)[:, None] / 2 * weights * np.exp(-nats)
-    return jnp.asarray(masses.reshape(-1), dtype), jnp.asarray(nats.reshape(-1), dtype)
+def _product(mass: jax.Array, value: jax.Array) -> jax.Array:
+    """Multiply, where a value without mass may be infinite."""
+    return mass * jnp.where(mass == 0, 0.0, value)

@@ -13,9 +13,7 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.batch import Batch
 from dpjax.distributions.base import compiled, real_line
-from dpjax.numerics.bisection import bisect
-
-_HALVINGS = 64
+from dpjax.numerics.search import bisect_floats
 
 
 class VectorDistribution(Batch):
@@ -44,9 +42,6 @@ class VectorDistribution(Batch):
 
         def _norm_moment(self) -> jax.Array:
             """Return the mean of the norm, of shape ``batch_shape``."""
-
-        def _norm_bound(self, survival: jax.Array) -> jax.Array:
-            """Return a number that the norm exceeds with at most this probability."""
 
     @property
     def dtype(self) -> Any:
@@ -86,14 +81,12 @@ class VectorDistribution(Batch):
     @compiled
     def norm_cdf(self, r: ArrayLike) -> jax.Array:
         """Return P(norm of Y - loc <= r), at full relative precision for small r."""
-        r = jnp.asarray(r)
-        return jnp.where(r > 0, self._norm_tails(jnp.maximum(r, 0.0))[0], 0.0)
+        return self._norm_tails(jnp.maximum(r, 0.0))[0]
 
     @compiled
     def norm_survival(self, r: ArrayLike) -> jax.Array:
         """Return P(norm of Y - loc > r), at full relative precision for large r."""
-        r = jnp.asarray(r)
-        return jnp.where(r > 0, self._norm_tails(jnp.maximum(r, 0.0))[1], 1.0)
+        return self._norm_tails(jnp.maximum(r, 0.0))[1]
 
     @compiled
     def norm_quantile(self, p: ArrayLike) -> jax.Array:
@@ -101,21 +94,15 @@ class VectorDistribution(Batch):
 
         It is the radius of the ball around ``loc`` of probability p.
         """
-        p = jnp.broadcast_to(p, jnp.broadcast_shapes(jnp.shape(p), self.batch_shape))
-        inside = (p > 0) & (p < 1)
-        safe = jnp.where(inside, p, 0.5)
+        # NaN where the parameters define no distribution.
+        p = jnp.asarray(p) + 0 * self.mean_norm_error()
 
         def is_below(r: jax.Array) -> jax.Array:
             below, above = self._norm_tails(r)
-            return jnp.where(safe < 0.5, below < safe, above > 1 - safe)
+            return jnp.where(p < 0.5, below < p, above >= 1 - p)
 
-        high = jnp.broadcast_to(self._norm_bound(1 - safe), p.shape)
-        low, high = bisect(is_below, jnp.zeros_like(high), high, _HALVINGS)
-        return jnp.where(
-            inside,
-            low + (high - low) / 2,
-            jnp.where(p == 0, 0.0, jnp.where(p == 1, jnp.inf, jnp.nan)),
-        )
+        radius = bisect_floats(is_below, jnp.zeros_like(p), jnp.full_like(p, inf))
+        return jnp.where((p >= 0) & (p <= 1), radius, jnp.nan)
 
     @compiled
     def mean_norm_error(self) -> jax.Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from typing import Any
@@ -14,7 +15,7 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.checks import Neighbors
 from dpjax.numerics.multiples import most_multiples
-from dpjax.sensitivity.profile import SensitivityProfile
+from dpjax.sensitivity.profile import SensitivityProfile, from_sides
 from dpjax.statistics._mode import candidate_labels, count_labels
 from dpjax.statistics.padded_records import present_records
 
@@ -158,16 +159,12 @@ def _counted(number: jax.Array, records: jax.Array) -> SensitivityProfile:
             f"x must have at most {most_multiples(dtype)} columns to be counted in {dtype}, got "
             f"{records.shape[-1]}: use float64."
         )
-    value, level, step = _as_profile(number, dtype)
-    return SensitivityProfile(
-        value, value, level, level, step=step, neighbors="add_remove", resolution=Fraction(1)
-    )
+    values, step = _as_profile(number, dtype)
+    found = from_sides(values, values, neighbors="add_remove", step=step)
+    return replace(found, resolution=Fraction(1))
 
 
 @partial(jax.jit, inline=True, static_argnames="dtype")
-def _as_profile(number: jax.Array, dtype: Any) -> tuple[jax.Array, jax.Array, jax.Array]:
-    return (
-        jnp.where(number >= 0, number.astype(dtype), jnp.nan)[..., None],
-        jnp.zeros((1,), dtype),
-        jnp.ones((), dtype),
-    )
+def _as_profile(number: jax.Array, dtype: Any) -> tuple[jax.Array, jax.Array]:
+    values = jnp.where(number >= 0, number.astype(dtype), jnp.nan)[..., None]
+    return values, jnp.ones((), dtype)

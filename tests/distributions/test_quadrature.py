@@ -112,9 +112,8 @@ def of_pieces(scales=NO_TAILS, edges=EDGES, left=LEFT, right=RIGHT):
     tails = None
     if scales.any():
         tails = Tails(*arrays(cost[0] + 0 * RATES, scales[0], cost[1] + 0 * RATES, scales[1]))
-    center = 4 if left.size else 0
     parts = arrays(edges, left, right, RATES)
-    return PiecewiseExponential(*parts, tails, center=center), Law.of_density(log_density, cuts)
+    return PiecewiseExponential(*parts, tails), Law.of_density(log_density, cuts)
 
 
 def laplace():

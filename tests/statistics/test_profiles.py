@@ -174,6 +174,11 @@ def exact(name, neighbors):
     return (np.arange(LEVELS)[:, None] < N) | (not outer)
 
 
+def rounding(name):
+    """How far values may be out of order: sums, means and variances not at all."""
+    return 1e-12 if any(word in name for word in ("linear", "lower", "smallest")) else 0.0
+
+
 @pytest.mark.parametrize(("name", "neighbors"), CASES)
 def test_profiles_are_exact_by_the_search_and_in_order(name, neighbors, x64):
     made, (some, (profile, support)) = STATISTICS[name], asked(name, neighbors)
@@ -182,8 +187,9 @@ def test_profiles_are_exact_by_the_search_and_in_order(name, neighbors, x64):
         wanted = wanted[:, some.which]
         assert (sign * (found - wanted)).min() >= -1e-12
         assert (sign * np.diff(found, axis=0)).min() >= 0
-        np.testing.assert_allclose(np.where(where, found, wanted), wanted, rtol=0, atol=1e-12)
-        assert disorder(sign * found[first:], some.pairs(neighbors)) <= 1e-12
+        near = 1e-10 if "variance" in name else 1e-12  # which has a slack
+        np.testing.assert_allclose(np.where(where, found, wanted), wanted, rtol=0, atol=near)
+        assert disorder(sign * found[first:], some.pairs(neighbors)) <= rounding(name)
     assert where.mean() > 0.5
     static = profile.neighbors, profile.interpolable, profile.integer_levels
     assert static == (neighbors, made.interpolable, True)

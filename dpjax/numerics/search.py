@@ -36,6 +36,30 @@ def bisect(
     return jax.lax.fori_loop(np.int32(0), np.int32(steps), halve, (low, high))
 
 
+def bisect_floats(
+    is_below: Callable[[jax.Array], jax.Array], low: jax.Array, high: jax.Array
+) -> jax.Array:
+    """Bisect like :func:`bisect` to the last digit, between nonnegative floats or infinity.
+
+    The integers that have the bits of such floats are in the same order.
+    """
+    bits = jnp.finfo(low.dtype).bits
+    integer = jnp.dtype(f"int{bits}")
+
+    def floats(numbers: jax.Array) -> jax.Array:
+        return jax.lax.bitcast_convert_type(numbers, low.dtype)
+
+    def halve(_: int, ends: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        low, high = ends
+        middle = low + (high - low) // 2
+        below = is_below(floats(middle))
+        return jnp.where(below, middle, low), jnp.where(below, high, middle)
+
+    ends = (jax.lax.bitcast_convert_type(end, integer) for end in (low, high))
+    first, last = map(floats, jax.lax.fori_loop(np.int32(0), np.int32(bits), halve, tuple(ends)))
+    return first + (last - first) / 2
+
+
 def count_leading(
     holds: Callable[[jax.Array], jax.Array],
     size: int,
