@@ -126,6 +126,8 @@ class JointQuantiles(Batch):
         return self._sample(check_key(key), draws_shape(shape))
 
     def _sample(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+        if prod(shape + self.batch_shape) == 0:
+            return jnp.zeros(shape + self.batch_shape + self.event_shape, self.dtype)
         drawn = _draw(key, jax.lax.stop_gradient(self), prod(shape))
         return jnp.moveaxis(drawn, -2, 0).reshape(*shape, *self.batch_shape, *self.event_shape)
 
