@@ -118,10 +118,6 @@ OBJECTS = {
         "OptimalScales": by("metric_privacy", "optimal_scales"),
         "Report": by("metric_privacy", "validate"),
     },
-    "random": {
-        "UniformPair": by("random", "uniform"),
-        "Words": by("random", "words"),
-    },
     "release": {
         **{name: partial(statistic, name) for name in calls.STATISTICS},
         "Counts": lambda: release.Counts.of_rows([0, 0], [3, 5], [2, 1], groups=1),
