@@ -107,7 +107,10 @@ class Transformed(Distribution):
     @compiled
     def log_prob(self, y: ArrayLike) -> jax.Array:
         """Return the log-density at ``y``: that at T(y) plus the log of the derivative of T."""
-        inner, derivative = self.distribution.log_prob(self._place(y)), self.transform.log_derivative
+        inner, derivative = (
+            self.distribution.log_prob(self._place(y)),
+            self.transform.log_derivative,
+        )
         value = inner + derivative(self._clipped(y))
         return jnp.where((y < self.transform.lower) | (y > self.transform.upper), -jnp.inf, value)
 
@@ -220,7 +223,9 @@ class Transformed(Distribution):
 Map = Callable[[jax.Array], jax.Array]
 
 
-def _law(distribution: PiecewiseExponential | SymmetricNoise) -> tuple[PiecewiseExponential, Map, Map]:
+def _law(
+    distribution: PiecewiseExponential | SymmetricNoise,
+) -> tuple[PiecewiseExponential, Map, Map]:
     """Return a piecewise distribution without tails, and how to go to it and back.
 
     Points of it have an axis of pieces.

@@ -13,8 +13,8 @@ Any v other than x[n] would leave x[n] in y. All changes are used: without its l
 moves more. With D the sum of v - y over y and M = |y|, the ratio is D / (M (M + 1)). In R, D is
 concave and the denominator convex: the ratio strictly increases up to the best R, then decreases,
 and bisection finds it; where two ratios are rounded to the same number, the best is one of them, as
-all sums are exact (``exact_sums``). The empty dataset, of mean (a + b) / 2, is reached at k = n, where A_k = (b
-- a) / 2, the global sensitivity, and at k = n - 1 from its neighbors x[n] and x[1].
+all sums are exact (``exact_sums``). The empty dataset, of mean (a + b) / 2, is reached at k = n,
+where A_k = (b - a) / 2, the global sensitivity, and at k = n - 1 from its neighbors x[n] and x[1].
 """
 
 from __future__ import annotations

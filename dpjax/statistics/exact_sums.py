@@ -9,15 +9,15 @@ computed; two values in the wrong order cost up to 8 epsilon. Here none can:
   neighbors. With k = 51 - (the bits of a number of records), sums of so many records, twice such a
   sum, and products of a number of records with a record have at most 53 bits: they are exact, in
   any order of additions.
-* So U_l and L_l are those of the rounded records, for which Corollary 3.1 holds: exact rational
-  numbers, or exact floats. What follows is nondecreasing and the same for all datasets: the rounding
+* So U_l and L_l are those of the rounded records, for which Corollary 3.1 holds: exact floats, or
+  exact rational numbers. What follows is nondecreasing and the same for all datasets: the rounding
   of a quotient, the product with the unit, the sum with the lower bound, the minimum with a bound,
   the rounding to the dtype of the data. It preserves the order, and equal values stay equal.
 
 A record moves by at most 2^-k of the unit: 2^-40 for 1000 records, less than float32 can show, and
 2^-30 for 10^6 records, a thousandth of what one record can move their mean.
 
-For derivatives the same functions run in the dtype of the data.
+Derivatives are those of the same functions in the dtype of the data.
 """
 
 from __future__ import annotations
