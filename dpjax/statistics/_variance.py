@@ -32,7 +32,6 @@ variance by 10^-3 of it. f(x) itself has none, and an error relative to itself.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import jax
@@ -46,7 +45,7 @@ from dpjax.numerics.batching import take
 from dpjax.sensitivity.profile import SensitivityProfile, from_sides
 from dpjax.statistics.exact_sums import from_sorted, prefix_sums
 from dpjax.statistics.padded_records import bounded_records, levels_kept
-from dpjax.statistics.sorting import SortedRows, sort_rows
+from dpjax.statistics.sorting import SortedRows
 
 
 def variance(
@@ -100,21 +99,16 @@ def variance(
     arrays = bounded_records(
         *(x, lower, upper, num_records, mask), size=lambda low, high: (high - low) ** 2, least=2
     )
-    above, below = _variance(*arrays, keep)
+    levels = arrays[0].shape[-1] - 1
+    levels = levels if keep is None else min(keep, levels)
+    above, below = from_sorted(_sides, *arrays, neighbors=neighbors, options=(levels,))
     return from_sides(
         above, below, neighbors=neighbors, reached="extremes" if keep is None else "bounds"
     )
 
 
-@partial(jax.jit, static_argnames="keep")
-def _variance(
-    records: jax.Array, present: jax.Array | None, low: jax.Array, high: jax.Array, keep: int | None
-) -> tuple[jax.Array, jax.Array]:
-    x = sort_rows(records, present, low, high, neighbors="swap")
-    return from_sorted(partial(_sides, x.n_max - 1 if keep is None else min(keep, x.n_max - 1)), x)
-
-
-def _sides(levels: int, x: SortedRows) -> tuple[jax.Array, jax.Array]:
+def _sides(x: SortedRows, levels: int) -> tuple[jax.Array, jax.Array]:
+    """Return the values above and below."""
     n, size, dtype, width = x.n, x.n_max, x.values.dtype, x.high - x.low
     number = jnp.maximum(n, 1).astype(dtype)
     median = x.at(jnp.broadcast_to((n + 1) // 2, width.shape))
