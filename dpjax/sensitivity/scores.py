@@ -14,7 +14,7 @@ from dpjax import checks
 from dpjax.batch import Batch
 from dpjax.checks import Relation
 from dpjax.display import Picture
-from dpjax.numerics.batching import concatenate
+from dpjax.numerics.arrays import concatenate
 
 
 @jax.tree_util.register_dataclass
@@ -66,7 +66,7 @@ class CandidateScores(Batch):
             name: np.take_along_axis(a, best, axis=-1)
             for name, a in (("best candidate", labels), ("score", scores))
         }
-        return table, Picture(labels, scores, "candidate", "score")
+        return table, Picture(labels, scores, "candidate", "score", kind="stems")
 
     @property
     def batch_shape(self) -> tuple[int, ...]:

@@ -27,7 +27,7 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.checks import Neighbors, Resolution
-from dpjax.numerics.batching import take
+from dpjax.numerics.arrays import take
 from dpjax.numerics.multiples import most_multiples
 from dpjax.numerics.search import count_leading
 from dpjax.sensitivity.profile import SensitivityProfile, from_sides
