@@ -43,8 +43,9 @@ Arguments that most functions share:
 
 Float draws are simulations, as everywhere outside ``dpjax.release``: they reveal low-order bits. Up
 to the draw, answers and scores are in float64: rounding moves them by at most 2^-44 n max |q|,
-which the scales do not include: it must be small compared to them. Pass large counts as integers: float32 is exact up to 2^24 only. A
-count above 2^40 is treated as 2^40, and the guarantee ends there; a query whose largest |value| is
+which the scales do not include: it must be small compared to them. Pass large counts as integers:
+float32 is exact up to 2^24 only. A count above 2^40 is treated as 2^40, and the guarantee ends
+there; a query whose largest |value| is
 outside 1e-26 to 1e19 in float32 has no answer (NaN).
 
 The ``guarantee`` of a mechanism (``metric_laplace.guarantee``, and those of ``planar_laplace``,

@@ -91,8 +91,13 @@ def on_grid(
         return number + jax.lax.stop_gradient(jnp.round(number * steps) / steps - number)
 
     descending = x.at(jnp.maximum(x.n - np.arange(x.n_max, dtype=np.int32), 0))
-    sides = (x.present(rounded(records)) for records in (x.values[..., 1:-1], descending))
-    return OnGrid(*sides, rounded(x.low), rounded(x.high), unit)
+    return OnGrid(
+        x.present(rounded(x.values[..., 1:-1])),
+        x.present(rounded(descending)),
+        rounded(x.low),
+        rounded(x.high),
+        unit,
+    )
 
 
 def prefix_sums(terms: jax.Array) -> jax.Array:
