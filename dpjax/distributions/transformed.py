@@ -26,6 +26,7 @@ from dpjax.distributions.noise import SymmetricNoise
 from dpjax.distributions.piecewise import PiecewiseExponential, Tails
 from dpjax.distributions.transforms import Transform, ends_on_scale
 from dpjax.numerics.batching import concatenate
+from dpjax.numerics.float64 import in_float64
 
 # Edges of the pieces of a tail, as minus the logarithm of the probability beyond.
 _NATS = np.concatenate([np.arange(0.0, 16.0), np.arange(16.0, 232.0, 4.0)])
@@ -167,20 +168,22 @@ class Transformed(Distribution):
     def mean_abs_error(self, center: ArrayLike) -> jax.Array:
         """Return E|Y - center|, for a ``center`` in units of the data."""
 
-        def compute(wide: Transformed) -> jax.Array:
-            at = jnp.asarray(center).astype(jnp.float64)
-            kink = wide._place(at)
-            below = wide._expect(lambda y: jnp.maximum(at[..., None] - y, 0.0), end=kink)
-            above = wide._expect(lambda y: jnp.maximum(y - at[..., None], 0.0), start=kink)
-            return below + above
+        def compute(wide: Transformed, center: jax.Array) -> jax.Array:
+            kink, at = wide._place(center), center[..., None]
+            below = wide._expect(lambda y: jnp.maximum(at - y, 0.0), end=kink)
+            return below + wide._expect(lambda y: jnp.maximum(y - at, 0.0), start=kink)
 
-        return self._in_float64(compute)
+        return self._in_float64(compute, jnp.asarray(center))
 
-    def _in_float64(self, compute: Callable[[Transformed], jax.Array]) -> jax.Array:
-        """Compute from this distribution in float64, at least of the batch's shape."""
-        with jax.enable_x64(True):
-            wide = jax.tree.map(lambda leaf: leaf.astype(jnp.float64), self)
-            found = compute(wide).astype(self.dtype)
+    def _in_float64(self, compute: Callable[..., jax.Array], *points: jax.Array) -> jax.Array:
+        """Return ``compute(distribution, *points)`` in float64, at least of the batch's shape."""
+        leaves, tree = jax.tree.flatten(self)
+
+        def of_leaves(*arrays: jax.Array) -> jax.Array:
+            own = jax.tree.unflatten(tree, arrays[: len(leaves)])
+            return compute(own, *arrays[len(leaves) :])
+
+        found = in_float64(of_leaves, *leaves, *points)
         return jnp.broadcast_to(found, jnp.broadcast_shapes(found.shape, self.batch_shape))
 
     def _expect(
@@ -201,7 +204,7 @@ class Transformed(Distribution):
             (self.distribution.survival(high), self.transform.upper),
         )
         for mass, value in atoms:
-            found = found + _product(mass[..., None], function(jnp.full(1, value)))[..., 0]
+            found = found + _product(mass[..., None], function(jnp.full(1, value, mass.dtype)))[..., 0]
         return found
 
     def _clipped(self, y: ArrayLike) -> jax.Array:
@@ -227,10 +230,10 @@ def _law(distribution: PiecewiseExponential | SymmetricNoise) -> tuple[Piecewise
     """
     if isinstance(distribution, PiecewiseExponential):
         return _without_tails(distribution), lambda z: z, lambda z: z
-    zero, one = jnp.zeros(()), jnp.ones(())
+    dtype = distribution.dtype
+    zero, one, nothing = jnp.zeros((), dtype), jnp.ones((), dtype), jnp.zeros(0, dtype)
     tails = Tails(zero, one, zero, one)
-    nothing = jnp.zeros(0)
-    laplace = PiecewiseExponential(jnp.zeros(1), nothing, nothing, one, tails)
+    laplace = PiecewiseExponential(zero[None], nothing, nothing, one, tails)
 
     def to_law(z: jax.Array) -> jax.Array:
         below, above = distribution.cdf(z), distribution.survival(z)
@@ -249,7 +252,8 @@ def _without_tails(law: PiecewiseExponential) -> PiecewiseExponential:
     """Return the distribution with its tails as pieces."""
     if law.tails is None:
         return law
-    cost = _NATS / law.rate[..., None]
+    nats = _NATS[_NATS < -np.log(jnp.finfo(law.dtype).tiny) - 2]
+    cost = jnp.asarray(nats, law.dtype) / law.rate[..., None]
     lower, upper = law.tails.lower_cost[..., None] + cost, law.tails.upper_cost[..., None] + cost
     below = law.edges[..., :1] - law.tails.lower_scale[..., None] * cost
     above = law.edges[..., -1:] + law.tails.upper_scale[..., None] * cost
@@ -278,7 +282,7 @@ class _Nodes(NamedTuple):
         rate, absent = law.rate[..., None], (right <= left) | (low == jnp.inf)
         fall = jnp.where(absent, jnp.inf, rate * (low - jax.lax.stop_gradient(base)))
         decay = jnp.where(absent, 0.0, rate * jnp.abs(law.cost_right - law.cost_left))
-        decay = jnp.minimum(decay, 1e300)
+        decay = jnp.minimum(decay, jnp.finfo(low.dtype).max)
         rises = law.cost_left <= law.cost_right
         return _Nodes(
             jnp.where(rises, left, right),
@@ -292,7 +296,7 @@ class _Nodes(NamedTuple):
         y, weights = np.polynomial.legendre.leggauss(16)
         w = (1 - y) / 2
         # The probability before each node, beyond it, and at it.
-        rule = jnp.asarray([1 - w**4, w**4, 2 * w**3 * weights])
+        rule = jnp.asarray([1 - w**4, w**4, 2 * w**3 * weights], self.mass.dtype)
 
         def add(number: jax.Array, found: jax.Array) -> jax.Array:
             before, beyond, weight = rule[:, number]
@@ -301,7 +305,7 @@ class _Nodes(NamedTuple):
             return found + jnp.sum(_product(self.mass * weight, values), axis=-1)
 
         shape = jax.eval_shape(function, self.mass).shape
-        return jax.lax.fori_loop(np.int32(0), np.int32(16), add, jnp.zeros(shape[:-1]))
+        return jax.lax.fori_loop(np.int32(0), np.int32(16), add, jnp.zeros(shape[:-1], self.mass.dtype))
 
 
 def _lowest(law: PiecewiseExponential) -> jax.Array:
