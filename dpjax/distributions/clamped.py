@@ -3,21 +3,77 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.distributions.base import Distribution
+from dpjax.distributions.base import Distribution, compiled
 from dpjax.distributions.noise import SymmetricNoise
 from dpjax.distributions.piecewise import PiecewiseExponential
 
 
+class Bounded(Distribution):
+    """An increasing map of a draw of ``distribution`` to values between bounds.
+
+    A subclass has ``distribution`` and the members declared here.
+    """
+
+    if TYPE_CHECKING:
+        distribution: Any
+        _bounds: tuple[Any, Any]
+
+        def _place(self, y: jax.Array) -> jax.Array:
+            """Return the draw that is mapped to y, for any y."""
+
+        def _value(self, z: jax.Array) -> jax.Array:
+            """Return the value of a draw."""
+
+    @property
+    def dtype(self) -> Any:
+        """The dtype of every result."""
+        return self.distribution.dtype
+
+    @property
+    def support(self) -> tuple[jax.Array, jax.Array]:
+        """The values of the bounds of the distribution's support, of shape ``batch_shape`` each."""
+        low, high = self.distribution.support
+        return self._value(low), self._value(high)
+
+    @compiled
+    def cdf(self, y: ArrayLike) -> jax.Array:
+        """Return P(Y <= y), at the precision of the distribution's lower tail."""
+        low, high = self._bounds
+        inside = jnp.where(y < low, 0.0, self.distribution.cdf(self._place(y)))
+        return jnp.where(y >= high, 1.0, inside)
+
+    @compiled
+    def survival(self, y: ArrayLike) -> jax.Array:
+        """Return P(Y > y), at the precision of the distribution's upper tail."""
+        low, high = self._bounds
+        inside = jnp.where(y < low, 1.0, self.distribution.survival(self._place(y)))
+        return jnp.where(y >= high, 0.0, inside)
+
+    @compiled
+    def quantile(self, p: ArrayLike) -> jax.Array:
+        """Return the smallest y with ``cdf(y) >= p``, up to rounding; NaN outside [0, 1]."""
+        return self._value(self.distribution.quantile(p))
+
+    @compiled
+    def interval(self, level: ArrayLike) -> tuple[jax.Array, jax.Array]:
+        """Return the ends of the central interval of probability ``level``.
+
+        Each side leaves out ``(1 - level) / 2``.
+        """
+        low, high = self.distribution.interval(level)
+        return self._value(low), self._value(high)
+
+
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, repr=False)
-class Clamped(Distribution):
+class Clamped(Bounded):
     """The distribution of ``clip(Y, lower, upper)``, which has atoms at the two bounds.
 
     Leading axes are a batch. All methods except ``sample`` are as exact as those of the
@@ -65,49 +121,21 @@ class Clamped(Distribution):
         )
 
     @property
-    def dtype(self) -> Any:
-        """The dtype of every result."""
-        return self.distribution.dtype
-
-    @property
-    def support(self) -> tuple[jax.Array, jax.Array]:
-        """The clamped bounds of the distribution's support, of shape ``batch_shape`` each."""
-        low, high = (self._clip(end) for end in self.distribution.support)
-        return low, high
+    def _bounds(self) -> tuple[jax.Array, jax.Array]:
+        return self.lower, self.upper
 
     def _sample(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
         inner = self.distribution.batch_shape
         more = (1,) * (len(self.batch_shape) - len(inner))
         draws = self.distribution._sample(key, shape)
-        return self._clip(draws.reshape(*shape, *more, *inner))
-
-    def cdf(self, y: ArrayLike) -> jax.Array:
-        """Return P(Y <= y)."""
-        y = self._points("y", y)
-        inside = jnp.where(y < self.lower, 0.0, self.distribution.cdf(self._clip(y)))
-        return jnp.where(y >= self.upper, 1.0, inside)
-
-    def survival(self, y: ArrayLike) -> jax.Array:
-        """Return P(Y > y)."""
-        y = self._points("y", y)
-        inside = jnp.where(y < self.lower, 1.0, self.distribution.survival(self._clip(y)))
-        return jnp.where(y >= self.upper, 0.0, inside)
-
-    def quantile(self, p: ArrayLike) -> jax.Array:
-        """Return the smallest y with ``cdf(y) >= p``; NaN outside [0, 1]."""
-        return self._clip(self.distribution.quantile(self._points("p", p)))
-
-    def interval(self, level: ArrayLike) -> tuple[jax.Array, jax.Array]:
-        """Return the clamped ends of the distribution's central interval."""
-        low, high = self.distribution.interval(self._points("level", level))
-        return self._clip(low), self._clip(high)
+        return self._value(draws.reshape(*shape, *more, *inner))
 
     def mean(self) -> jax.Array:
         """Return the mean, E[Y], of shape ``batch_shape``."""
         inner = self.distribution
         # Split at the point of the range nearest to the median, where both terms are small.
         median = inner.loc if isinstance(inner, SymmetricNoise) else inner.quantile(0.5)
-        at = jnp.broadcast_to(self._clip(median), self.batch_shape)
+        at = jnp.broadcast_to(self._value(median), self.batch_shape)
         at = jax.lax.stop_gradient(at)  # the sum does not depend on the point
         return at + (
             Clamped(inner, at, self.upper).mean_abs_error(at)
@@ -128,5 +156,7 @@ class Clamped(Distribution):
         inside = jnp.where(mass == 0, 0.0, mass * jnp.where(mass == 0, 0.0, inside))
         return inside + below * jnp.abs(at - self.lower) + above * jnp.abs(at - self.upper)
 
-    def _clip(self, y: jax.Array) -> jax.Array:
-        return jnp.clip(y, self.lower, self.upper)
+    def _value(self, z: jax.Array) -> jax.Array:
+        return jnp.clip(z, self.lower, self.upper)
+
+    _place = _value

@@ -120,7 +120,9 @@ class SymmetricNoise(Distribution):
         return jnp.where(z >= 0, tail, 1 - tail)
 
     def _sample(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-        full = jax.tree.map(lambda field: jnp.broadcast_to(field, self.batch_shape)[..., None], self)
+        full = jax.tree.map(
+            lambda field: jnp.broadcast_to(field, self.batch_shape)[..., None], self
+        )
         drawn = full._standard(key, (*self.batch_shape, prod(shape)))
         return draws_first(full.loc + full.scale * drawn, shape)
 
