@@ -277,7 +277,7 @@ def _fixed(r: float, count: int, epsilon: float) -> float:
 
 def _smallest(delta: Curve, target: float, most: float) -> float:
     """Return the smallest epsilon in [0, most] with delta(epsilon) <= target, rounded up."""
-    if target == 0 or delta(most) > target:  # there it is 0, up to rounding
+    if target == 0 or most == math.inf or delta(most) > target:  # there it is 0, up to rounding
         return most
     if delta(0.0) <= target:
         return 0.0

@@ -31,12 +31,10 @@ def float_array(name: str, value: Any) -> jax.Array:
             # NaN a quiet one.
             with np.errstate(over="ignore", invalid="ignore"):
                 value = value.astype(jnp.result_type(float))
-    array = value if isinstance(value, jax.Array) else on_device(value)
-    if jnp.issubdtype(array.dtype, jnp.integer) or array.dtype == jnp.bool_:
-        return array.astype(jnp.result_type(float))
-    if not jnp.issubdtype(array.dtype, jnp.floating):
-        raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}.")
-    return array.astype(jnp.float32) if array.dtype.itemsize < 4 else array
+        value = on_device(value)
+    if not any(jnp.issubdtype(value.dtype, kind) for kind in (jnp.floating, jnp.integer, jnp.bool)):
+        raise TypeError(f"{name} must hold real numbers, got dtype {value.dtype}.")
+    return value.astype(float_dtype(value))
 
 
 def on_device(value: np.ndarray) -> jax.Array:
@@ -57,8 +55,7 @@ def float_dtype(*values: Any) -> Any:
         for value in values
         if isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jnp.floating)
     ]
-    widest = max(found, key=lambda dtype: dtype.itemsize, default=jnp.result_type(float))
-    return widest if widest.itemsize >= 4 else jnp.dtype("float32")
+    return np.result_type(np.float32, *(found or [jnp.result_type(float)]))
 
 
 def codes(given: jax.Array | np.ndarray) -> jax.Array:

@@ -88,11 +88,7 @@ def instance(caller: str, value: Any, kind: type, hint: str) -> None:
     >>> instance("median", Fraction(1), Fraction, "a Fraction")
     """
     if not isinstance(value, kind):
-        found = (
-            "an array"
-            if is_jax_array(value) or isinstance(value, np.ndarray)
-            else type(value).__name__
-        )
+        found = "an array" if hasattr(value, "ndim") else type(value).__name__
         raise TypeError(
             f"{caller} takes a {kind.__name__} ({hint}), got "
             f"{found}{getattr(value, '_next_step', '')}."

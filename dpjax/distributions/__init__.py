@@ -27,6 +27,7 @@ from dpjax.distributions.finite import Finite
 from dpjax.distributions.intervals import sample_intervals
 from dpjax.distributions.laplace_log_normal import LaplaceLogNormal
 from dpjax.distributions.numpyro_adapter import to_numpyro
+from dpjax.distributions.permute_and_flip import PermuteAndFlip
 from dpjax.distributions.piecewise import PiecewiseExponential, Tails
 from dpjax.distributions.radial import Radial
 from dpjax.distributions.rounded import Rounded
@@ -45,6 +46,7 @@ __all__ = [
     "LaplaceLogNormal",
     "Log",
     "LogCauchy",
+    "PermuteAndFlip",
     "PiecewiseExponential",
     "Prior",
     "Radial",

@@ -23,7 +23,10 @@ class Bounded(Distribution):
 
     if TYPE_CHECKING:
         distribution: Any
-        _bounds: tuple[Any, Any]
+
+        @property
+        def _bounds(self) -> tuple[Any, Any]:
+            """The smallest and the largest value."""
 
         def _place(self, y: jax.Array) -> jax.Array:
             """Return the draw that is mapped to y, for any y."""
@@ -45,14 +48,14 @@ class Bounded(Distribution):
     @compiled
     def cdf(self, y: ArrayLike) -> jax.Array:
         """Return P(Y <= y), at the precision of the distribution's lower tail."""
-        low, high = self._bounds
+        y, (low, high) = jnp.asarray(y), self._bounds
         inside = jnp.where(y < low, 0.0, self.distribution.cdf(self._place(y)))
         return jnp.where(y >= high, 1.0, inside)
 
     @compiled
     def survival(self, y: ArrayLike) -> jax.Array:
         """Return P(Y > y), at the precision of the distribution's upper tail."""
-        low, high = self._bounds
+        y, (low, high) = jnp.asarray(y), self._bounds
         inside = jnp.where(y < low, 1.0, self.distribution.survival(self._place(y)))
         return jnp.where(y >= high, 0.0, inside)
 
@@ -159,4 +162,5 @@ class Clamped(Bounded):
     def _value(self, z: jax.Array) -> jax.Array:
         return jnp.clip(z, self.lower, self.upper)
 
-    _place = _value
+    def _place(self, y: jax.Array) -> jax.Array:
+        return self._value(y)

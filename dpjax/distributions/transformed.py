@@ -103,7 +103,7 @@ class Transformed(Bounded):
     @compiled
     def log_prob(self, y: ArrayLike) -> jax.Array:
         """Return the log-density at ``y``: that at T(y) plus the log of the derivative of T."""
-        low, high = self._bounds
+        y, (low, high) = jnp.asarray(y), self._bounds
         slope = self.transform.log_derivative(jnp.clip(y, low, high))
         value = self.distribution.log_prob(self._place(y)) + slope
         return jnp.where((y < low) | (y > high), -jnp.inf, value)
@@ -216,7 +216,7 @@ def _without_tails(law: PiecewiseExponential) -> PiecewiseExponential:
     if law.tails is None:
         return law
     most = -log(jnp.finfo(law.dtype).tiny) - 2
-    nats = _NATS[_NATS < most]
+    nats = _NATS[: np.searchsorted(_NATS, most)]
     cost = jnp.asarray(nats, law.dtype) / law.rate[..., None]
     lower, upper = law.tails.lower_cost[..., None] + cost, law.tails.upper_cost[..., None] + cost
     below = law.edges[..., :1] - law.tails.lower_scale[..., None] * cost

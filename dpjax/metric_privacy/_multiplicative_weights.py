@@ -36,7 +36,7 @@ from dpjax.metric_privacy.guarantees import MetricGuarantee
 from dpjax.metric_privacy.histograms import below_best, evaluate, linear_answers, whole_histogram
 from dpjax.metric_privacy.lipschitz import BEYOND_ONE, LipschitzQueries, allowed_by
 from dpjax.metric_privacy.metrics import Metric
-from dpjax.numerics.double_float import DoubleFloat, single
+from dpjax.numerics.float64 import Exact, exactly
 from dpjax.random import check_key
 from dpjax.random.words import uniforms
 
@@ -48,7 +48,7 @@ class _Problem(NamedTuple):
     """The common inputs of all runs; leading axes broadcast against ``(*shape, *batch)``."""
 
     values: jax.Array  # c Q', (..., K, N)
-    answers: DoubleFloat  # c Q'(x), (..., K): the only use of the data, without rounding
+    answers: Exact  # c Q'(x), (..., K): the only use of the data, without rounding
     noise: jax.Array  # 2cT, the scale of the selection and of the noise of a round, (..., 1)
     total: jax.Array  # n, (..., 1)
 
@@ -145,7 +145,7 @@ def mwem(
 @partial(jax.jit, static_argnames=("rounds", "shape", "output", "passes"))
 def _run(
     key: jax.Array,
-    counts: DoubleFloat,
+    counts: Exact,
     total: jax.Array,
     queries: LipschitzQueries,
     rounds: int,
@@ -153,7 +153,7 @@ def _run(
     output: Output,
     passes: int,
 ) -> jax.Array:
-    batch = jnp.broadcast_shapes(counts.high.shape[:-1], total.shape, queries.batch_shape)
+    batch = jnp.broadcast_shapes(counts.value.shape[:-1], total.shape, queries.batch_shape)
     size = queries.size
     if prod(shape + batch) == 0:
         return jnp.zeros((*shape, *batch, size), total.dtype)
@@ -206,10 +206,8 @@ def _run(
 
 
 @partial(jax.jit, static_argnames="rounds")
-def _problem(
-    counts: DoubleFloat, total: jax.Array, queries: LipschitzQueries, rounds: int
-) -> _Problem:
-    dtype = counts.high.dtype
+def _problem(counts: Exact, total: jax.Array, queries: LipschitzQueries, rounds: int) -> _Problem:
+    dtype = counts.value.dtype
     values, scale = queries.values.astype(dtype), queries.scale.astype(dtype)[..., None]
     fits = (
         (jnp.max(jnp.abs(values), axis=(-2, -1))[..., None] <= 1) & (scale > 0) & (scale < jnp.inf)
@@ -221,7 +219,8 @@ def _problem(
 @jax.jit
 def _selection(problem: _Problem, y: jax.Array) -> Finite:
     """Return the distribution of a query, with scores over 4cT minus the largest."""
-    misses = abs(single(evaluate(problem.values, y)).minus(problem.answers))
+    found = evaluate(problem.values, y)
+    misses = exactly(lambda y, *x: jnp.abs(y - (x[0] + x[1])), found, *problem.answers)
     cost = below_best(misses) / (2 * problem.noise)
     return Finite(jnp.arange(cost.shape[-1], dtype=y.dtype), cost, jnp.ones((), y.dtype))
 

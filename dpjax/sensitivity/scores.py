@@ -66,7 +66,7 @@ class CandidateScores(Batch):
             name: np.take_along_axis(a, best, axis=-1)
             for name, a in (("best candidate", labels), ("score", scores))
         }
-        return table, Picture(labels, scores, "candidate", "score")
+        return table, Picture(labels, scores, "candidate", "score", kind="stems")
 
     @property
     def batch_shape(self) -> tuple[int, ...]:

@@ -39,7 +39,7 @@ def from_sorted(compute: Callable[[SortedRows], Any], x: SortedRows) -> Any:
     def of_arrays(values: jax.Array, n: Any, low: jax.Array, high: jax.Array) -> Any:
         return compute(x._replace(values=values, n=n, low=low, high=high))
 
-    return in_float64(of_arrays, x.values, x.n, x.low, x.high)
+    return in_float64(of_arrays, x.values, jnp.broadcast_to(x.n, x.low.shape), x.low, x.high)
 
 
 def power_of_two(size: jax.Array) -> jax.Array:

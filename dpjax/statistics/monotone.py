@@ -22,6 +22,7 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.checks import Resolution
+from dpjax.numerics.float64 import in_float64
 from dpjax.sensitivity.down import DownSensitivity, in_multiples
 from dpjax.statistics.padded_records import presence, present_records
 from dpjax.statistics.shared_items import least_left
@@ -90,8 +91,8 @@ def nonnegative_sum(
 
     Privacy:
         Valid for one record more or less. Public: ``upper`` and the shape of ``x``; the number of
-        records is private. Sums are rounded: the values are those of records moved by a few units
-        in the last place of the total.
+        records is private. Sums are rounded, if in float64: the values are those of records moved by
+        a few units in the last place of the total.
 
     References:
         Steinke (2023), "Beyond Local Sensitivity via Down Sensitivity"; Fang, Dong and Yi (2022).
@@ -261,8 +262,7 @@ def _sum(present: jax.Array | None, records: jax.Array, high: jax.Array) -> jax.
     """
     there = records if present is None else jnp.where(present, records, 0.0)
     x = sort_rows(there, None, jnp.zeros_like(high), high, neighbors="swap")
-    with jax.enable_x64(True):
-        sums = jnp.cumsum(x.values[..., :-1].astype(np.float64), axis=-1).astype(records.dtype)
+    sums = in_float64(partial(jnp.cumsum, axis=-1), x.values[..., :-1])
     # Sums of more records are larger, but for the rounding.
     sums = jax.lax.cummax(sums, axis=sums.ndim - 1)
     return _at_most(jnp.flip(sums, axis=-1), high)
@@ -279,9 +279,9 @@ def _user_sum(
     # With an amount beyond the bound, the sum is at the bound either way.
     amounts = jnp.clip(amounts, 0, high[..., None])
     there = ~jnp.isnan(amounts) if present is None else ~jnp.isnan(amounts) & present
-    with jax.enable_x64(True):
-        totals = _totals(persons, jnp.where(there, amounts, 0).astype(np.float64))
-        totals = totals.astype(high.dtype)
+    totals = in_float64(
+        lambda amounts, persons: _totals(persons, amounts), jnp.where(there, amounts, 0), persons
+    )
     return _sum(None, totals, high)
 
 

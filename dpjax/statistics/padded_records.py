@@ -105,18 +105,3 @@ def levels_kept(truncate: int | None) -> int | None:
         if truncate is None
         else checks.static_integer("truncate", truncate, 0, must="None or an integer from 0")
     )
-
-
-def beyond_64_bits(given: object, array: np.ndarray) -> np.ndarray | None:
-    """Return Python integers beyond 64 bits, which NumPy made floats, as an object array.
-
-    Return None for other data.
-    """
-    exact = np.asarray(given, dtype=object) if array.dtype.kind in "fO" else None
-    if (
-        exact is None
-        or exact.size == 0
-        or not all(isinstance(v, (int, np.integer)) for v in exact.flat)
-    ):
-        return None
-    return exact

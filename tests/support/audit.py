@@ -13,7 +13,6 @@ import jax
 import numpy as np
 
 from dpjax import PiecewiseExponential
-from dpjax.distributions.line import Side
 from tests.support import oracle
 
 
@@ -102,8 +101,7 @@ def log_densities(distribution, points):
     float64 ``(..., points)``.
 
     Each call has the same shape, so that those of different shapes share a program: rows and points
-    repeat, and pieces without width are appended at the far end of each side, as the library pads
-    its profiles itself.
+    repeat, and pieces without width are appended at the upper end.
     """
     batch = distribution.batch_shape
     rows, count = -(-math.prod(batch) // ROWS) * ROWS, len(points)
@@ -118,15 +116,11 @@ def log_densities(distribution, points):
     def one(values):
         return flat(np.asarray(values)[..., None], 1)[:, 0]
 
-    pieces = -(-max(distribution.lower.size, distribution.upper.size, 1) // PIECES) * PIECES
-    sides = [
-        Side(
-            flat(side.values, pieces + 1), flat(side.cost_near, pieces), flat(side.cost_far, pieces)
-        )
-        for side in (distribution.lower, distribution.upper)
-    ]
-    whole = PiecewiseExponential.from_sides(
-        *sides,
+    pieces = -(-max(distribution.edges.shape[-1] - 1, 1) // PIECES) * PIECES
+    whole = PiecewiseExponential(
+        flat(distribution.edges, pieces + 1),
+        flat(distribution.cost_left, pieces),
+        flat(distribution.cost_right, pieces),
         one(distribution.rate),
         None if distribution.tails is None else jax.tree.map(one, distribution.tails),
     )
