@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from dpjax import inverse_sensitivity, median, piecewise_laplace, quantile
-from dpjax.sensitivity import SensitivityProfile
 from tests.statistics.small_datasets import GRID, RELATIONS, rows
 from tests.support.audit import one_sided_limits, padded
 from tests.support.distributions import of_one_size
+from tests.support.profiles import profile_of_sides
 from tests.support.reach_sets import worst
 
 LOW, HIGH = GRID[0], GRID[-1]
@@ -143,7 +143,7 @@ def audits(neighbors):
     (upper, above), (lower, below) = (
         map(np.stack, zip(*side, strict=True)) for side in zip(*stacked, strict=True)
     )
-    made = SensitivityProfile(upper, lower, above, below, neighbors=neighbors, integer_levels=False)
+    made = profile_of_sides(upper, lower, above, below, neighbors=neighbors, integer_levels=False)
     first = jax.tree.map(lambda field: field[:1], made)
     limits = [
         one_sided_limits(jax.jit(partial(piecewise_laplace, **options))(profile, EPSILON))
