@@ -6,8 +6,6 @@ from unittest import mock
 import jax
 import numpy as np
 
-from dpjax.numerics import batching
-
 
 @contextmanager
 def as_on_other_devices():
@@ -19,8 +17,8 @@ def as_on_other_devices():
     nothing need be forgotten and compiled again.
     """
     apart = jax.default_matmul_precision("highest")
-    anywhere = mock.patch.object(batching, "runs_on_cpu", return_value=False)
-    with anywhere, mock.patch.object(jax.lax, "platform_dependent", _default), apart:
+    elsewhere = mock.patch.object(jax, "default_backend", return_value="gpu")
+    with elsewhere, mock.patch.object(jax.lax, "platform_dependent", _default), apart:
         yield
 
 
