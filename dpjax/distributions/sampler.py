@@ -90,12 +90,19 @@ class Table(NamedTuple):
         """Whether rows have any weight, ``(*batch, 1)``."""
         return jnp.sum(self.weights, axis=-1, keepdims=True) > 0
 
+    @property
+    def last(self) -> jax.Array:
+        """The last piece that has weight, int32 ``(*batch, 1)``."""
+        index = jax.lax.broadcasted_iota(jnp.int32, self.weights.shape, self.weights.ndim - 1)
+        there = jnp.where(self.weights > 0, index, np.int32(0))
+        return jnp.max(there, axis=-1, keepdims=True)
+
     def find(self, drawn: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Return the pieces ``(*batch, draws)`` of random words ``(*batch, draws, 2)``.
 
         Also the sum up to each piece that remains beyond the draw, float64.
         """
-        size = self.ends.shape[-1]
+        size, end = self.ends.shape[-1], self.last
         rounds = np.int32(size.bit_length())
         with jax.enable_x64(True):
             target = uniform(drawn[..., 0], drawn[..., 1], jnp.float64) * self.ends[..., -1:]
@@ -108,13 +115,15 @@ class Table(NamedTuple):
 
             none = jnp.zeros(target.shape, jnp.int32)
             found = jax.lax.fori_loop(np.int32(0), rounds, step, none)
-            return jnp.minimum(found, np.int32(size - 1)), target
+            # Sums in another order may differ by a unit where nothing is added.
+            return jnp.minimum(found, end), target
 
     def share(self, found: jax.Array, target: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Return the shares of the piece below and above the draw."""
         dtype = self.weights.dtype
         with jax.enable_x64(True):
             weight = take(self.weights, found).astype(jnp.float64)
+            weight = jnp.where(weight == 0, 1.0, weight)
             above = jnp.clip((take(self.ends, found) - target) / weight, 0.0, 1.0)
             return (1 - above).astype(dtype), above.astype(dtype)
 
