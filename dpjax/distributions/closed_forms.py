@@ -25,7 +25,7 @@ import numpy as np
 from dpjax.distributions import truncated_exponential as piece
 from dpjax.distributions.line import ALL, Line
 from dpjax.distributions.sampler import Place
-from dpjax.numerics.batching import take
+from dpjax.numerics.arrays import take
 from dpjax.numerics.search import count_leading
 
 

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpjax.distributions import truncated_exponential as piece
-from dpjax.numerics.batching import take
+from dpjax.numerics.arrays import take
 
 ALL = slice(None)
 Weigh = Callable[[Any], jax.Array]  # from a slice of pieces, or from indices (*batch, j)

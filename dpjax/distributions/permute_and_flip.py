@@ -29,7 +29,7 @@ import numpy as np
 from dpjax.distributions.base import draws_first
 from dpjax.distributions.line import Line
 from dpjax.distributions.rounded import Rounded
-from dpjax.numerics.batching import broadcast_rows, take
+from dpjax.numerics.arrays import broadcast_rows, take
 from dpjax.random.words import uniform, words
 
 _FEW = 8  # up to this many draws from a row, a race costs less than the probabilities

@@ -17,7 +17,7 @@ from dpjax.distributions import closed_forms
 from dpjax.distributions.base import Distribution, draws_first
 from dpjax.distributions.line import Line
 from dpjax.distributions.sampler import sample_pieces
-from dpjax.numerics.batching import concatenate
+from dpjax.numerics.arrays import concatenate
 
 _NATS = {4: 100.0, 8: 700.0}  # of a tail at least, by size of the dtype: e^-100 is 0 in float32
 

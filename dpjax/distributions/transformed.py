@@ -25,7 +25,7 @@ from dpjax.distributions.discrete_laplace import DiscreteLaplace
 from dpjax.distributions.noise import SymmetricNoise
 from dpjax.distributions.piecewise import PiecewiseExponential, Tails
 from dpjax.distributions.transforms import Transform, ends_on_scale
-from dpjax.numerics.batching import concatenate
+from dpjax.numerics.arrays import concatenate
 
 # Edges of the pieces of a tail, as minus the logarithm of the probability beyond.
 _NATS = np.concatenate([np.arange(0.0, 16.0), np.arange(16.0, 232.0, 4.0)])

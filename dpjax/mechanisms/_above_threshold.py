@@ -43,7 +43,7 @@ from dpjax.batch import Batch
 from dpjax.distributions.base import Shape, draws_first, draws_shape
 from dpjax.distributions.finite import Finite
 from dpjax.mechanisms.relations import pure
-from dpjax.numerics.batching import broadcast_rows, concatenate, take
+from dpjax.numerics.arrays import broadcast_rows, concatenate, take
 from dpjax.random import check_key
 from dpjax.random.words import uniforms
 

@@ -41,7 +41,7 @@ from dpjax.accounting.guarantee import Guarantee
 from dpjax.accounting.mechanism import with_guarantee
 from dpjax.distributions.finite import Finite
 from dpjax.mechanisms._never_fail import begins_with, where
-from dpjax.numerics.batching import broadcast_rows
+from dpjax.numerics.arrays import broadcast_rows
 from dpjax.random import check_key
 
 Outcome = TypeVar("Outcome")

@@ -30,7 +30,7 @@ from dpjax.accounting.mechanism import with_guarantee
 from dpjax.distributions import Finite, PiecewiseExponential
 from dpjax.mechanisms._bounded_noise_laplace import bounded_noise_laplace
 from dpjax.mechanisms._never_fail import never_fail, never_fail_distribution, where
-from dpjax.numerics.batching import fits_into
+from dpjax.numerics.arrays import fits_into
 from dpjax.random import check_key
 
 Outcome = TypeVar("Outcome")

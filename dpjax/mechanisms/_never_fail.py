@@ -25,7 +25,7 @@ from dpjax.accounting.failures import Bound, Fallback, number_of_attempts, retry
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.accounting.mechanism import with_guarantee
 from dpjax.distributions.finite import Finite
-from dpjax.numerics.batching import broadcast_rows, concatenate
+from dpjax.numerics.arrays import broadcast_rows, concatenate
 from dpjax.random import check_key
 
 Outcome = TypeVar("Outcome")

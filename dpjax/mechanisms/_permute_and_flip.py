@@ -30,7 +30,7 @@ from dpjax.distributions.finite import Finite
 from dpjax.distributions.permute_and_flip import PermuteAndFlip, cost_of_winning
 from dpjax.mechanisms._exponential import candidate_scores, rate_of_scores
 from dpjax.mechanisms.relations import pure
-from dpjax.numerics.batching import concatenate, fits
+from dpjax.numerics.arrays import concatenate, fits
 from dpjax.numerics.multiples import to_multiples
 from dpjax.sensitivity import SensitivityProfile
 from dpjax.sensitivity.scores import CandidateScores

@@ -36,7 +36,7 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.distributions import PiecewiseExponential, Radial, Rounded, Tails
-from dpjax.numerics.batching import concatenate, fits
+from dpjax.numerics.arrays import concatenate, fits
 from dpjax.numerics.multiples import to_multiples
 from dpjax.sensitivity import SensitivityProfile, VectorProfile
 

@@ -26,7 +26,7 @@ from dpjax.metric_privacy.histograms import counts_of, linear_answers
 from dpjax.metric_privacy.loads import load
 from dpjax.metric_privacy.metrics import Metric
 from dpjax.metric_privacy.scales import STRATEGIES, OptimalScales, Strategy, noise_scales
-from dpjax.numerics.batching import fits
+from dpjax.numerics.arrays import fits
 
 
 @jax.tree_util.register_dataclass

@@ -33,7 +33,7 @@ from dpjax.metric_privacy.histograms import below_best, counts_of, exact_numbers
 from dpjax.metric_privacy.lipschitz import rounded_up
 from dpjax.metric_privacy.loads import prepared, ratio
 from dpjax.metric_privacy.metrics import BLOCK_CELLS, Metric, fold_rows
-from dpjax.numerics.batching import fits
+from dpjax.numerics.arrays import fits
 from dpjax.numerics.float64 import Exact
 
 

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from dpjax.numerics.batching import take
+from dpjax.numerics.arrays import take
 from dpjax.numerics.float64 import Exact, in_float64
 
 Distance = Literal["euclidean", "manhattan", "chebyshev", "hamming", "great_circle"]

@@ -24,7 +24,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.numerics.batching import broadcast_rows, concatenate, take
+from dpjax.numerics.arrays import broadcast_rows, concatenate, take
 from dpjax.numerics.float64 import Exact, exactly, in_float64, split
 
 MOST_RECORDS = 2.0**40

@@ -14,7 +14,7 @@ from dpjax import checks
 from dpjax.metric_privacy.budgets import nan_where_any, nan_where_missing
 from dpjax.metric_privacy.coordinates import DISTANCES, Distance, Points
 from dpjax.metric_privacy.metrics import Metric
-from dpjax.numerics.batching import fits
+from dpjax.numerics.arrays import fits
 from dpjax.numerics.float64 import Exact, split
 
 

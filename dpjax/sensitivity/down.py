@@ -30,7 +30,7 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.batch import Batch
 from dpjax.checks import Relation, Resolution
-from dpjax.numerics.batching import concatenate
+from dpjax.numerics.arrays import concatenate
 from dpjax.numerics.multiples import from_multiples, most_multiples, to_multiples
 from dpjax.sensitivity.profile import SensitivityProfile, from_sides
 

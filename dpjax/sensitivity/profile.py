@@ -17,7 +17,7 @@ from dpjax import checks
 from dpjax.batch import Batch
 from dpjax.checks import Relation
 from dpjax.display import Picture
-from dpjax.numerics.batching import concatenate
+from dpjax.numerics.arrays import concatenate
 from dpjax.numerics.multiples import from_multiples, most_multiples, multiple_from
 
 Reached = Literal["bounds", "extremes", "intervals"]

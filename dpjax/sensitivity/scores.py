@@ -14,7 +14,7 @@ from dpjax import checks
 from dpjax.batch import Batch
 from dpjax.checks import Relation
 from dpjax.display import Picture
-from dpjax.numerics.batching import concatenate
+from dpjax.numerics.arrays import concatenate
 
 
 @jax.tree_util.register_dataclass

@@ -46,7 +46,7 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.checks import Neighbors
-from dpjax.numerics.batching import take
+from dpjax.numerics.arrays import take
 from dpjax.sensitivity import LocalSensitivity, SmoothSensitivity
 from dpjax.statistics._quantiles import check_size
 from dpjax.statistics.padded_records import present_records

@@ -29,9 +29,9 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.checks import Neighbors, Resolution
-from dpjax.numerics.batching import take
-from dpjax.numerics.search import count_leading
+from dpjax.numerics.arrays import take
 from dpjax.numerics.multiples import most_multiples, to_multiples
+from dpjax.numerics.search import count_leading
 from dpjax.sensitivity.profile import SensitivityProfile, from_sides
 from dpjax.statistics.exact_sums import (
     from_sorted,

@@ -28,7 +28,7 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.checks import Neighbors
-from dpjax.numerics.batching import take
+from dpjax.numerics.arrays import take
 from dpjax.numerics.search import count_leading
 from dpjax.sensitivity import LocalSensitivity
 from dpjax.statistics.exact_sums import (

@@ -42,7 +42,7 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.checks import Neighbors
-from dpjax.numerics.batching import take
+from dpjax.numerics.arrays import take
 from dpjax.sensitivity.profile import SensitivityProfile, from_sides
 from dpjax.statistics.exact_sums import from_sorted, prefix_sums
 from dpjax.statistics.padded_records import bounded_records, levels_kept

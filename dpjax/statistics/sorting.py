@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpjax.checks import Neighbors
-from dpjax.numerics.batching import broadcast_rows, by_platform, take
+from dpjax.numerics.arrays import broadcast_rows, by_platform, take
 from dpjax.numerics.host_call import allowed, host_call
 from dpjax.statistics.values_at_ranks import Reader
 

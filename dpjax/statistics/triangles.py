@@ -24,7 +24,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.numerics.batching import concatenate
+from dpjax.numerics.arrays import concatenate
 from dpjax.sensitivity import LocalSensitivity, SensitivityProfile, from_local_sensitivity
 
 Sensitivity = Literal["exact", "cheap"]

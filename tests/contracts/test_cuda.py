@@ -11,7 +11,7 @@ import pytest
 from jax import export
 
 import dpjax
-from dpjax.numerics.batching import by_platform
+from dpjax.numerics.arrays import by_platform
 from dpjax.numerics.host_call import host_call
 from dpjax.statistics import without_host_calls
 from tests.contracts.pipelines import DRAWN, FURTHER, PIPELINES
