@@ -16,7 +16,7 @@ from dpjax import PiecewiseExponential, Tails, sample_intervals
 from dpjax.distributions import sampler
 from dpjax.distributions.line import ALL, Lanes, pick
 from dpjax.distributions.sampler import FEW, Table, by_races, sample_pieces
-from dpjax.numerics.batching import take
+from dpjax.numerics.arrays import take
 from tests.distributions.hostile import HOSTILE, Pieces
 from tests.support.statistics import (
     assert_counts_follow,
@@ -176,11 +176,12 @@ def test_no_word_leads_out_of_the_pieces_that_have_weight(draws, tailed, monkeyp
 # --- rows ---
 
 
-@pytest.mark.parametrize("draws", [5, FEW + 1])
-def test_rows_with_a_nan_or_without_width_have_no_draws_and_those_beside_them_have(draws):
-    values = np.tile(np.linspace(0.0, 1.0, 12, dtype=np.float32), (5, 1))
+@pytest.mark.parametrize("pieces", [11, 23])  # a minimum of six numbers may pass over a NaN
+@pytest.mark.parametrize("draws", [FEW, FEW + 1])
+def test_rows_with_a_nan_or_without_width_have_no_draws_and_those_beside_them_have(draws, pieces):
+    values = np.tile(np.linspace(0.0, 1.0, pieces + 1, dtype=np.float32), (5, 1))
     values[1, 7], values[2, :9], values[3] = np.nan, 0.0, 0.25
-    levels = jnp.arange(11.0)
+    levels = jnp.arange(pieces, dtype=jnp.float32)
     for rate in (5e-7, 1.0, 5e8):
         rates = np.float32([rate] * 4 + [np.nan])
         points = np.asarray(PiecewiseExponential(values, levels, levels, rates).sample(KEY, draws))

@@ -6,7 +6,7 @@ from unittest import mock
 import jax
 import numpy as np
 
-from dpjax.numerics import batching
+from dpjax.numerics import host_call
 
 
 @contextmanager
@@ -19,7 +19,7 @@ def as_on_other_devices():
     nothing need be forgotten and compiled again.
     """
     apart = jax.default_matmul_precision("highest")
-    anywhere = mock.patch.object(batching, "runs_on_cpu", return_value=False)
+    anywhere = mock.patch.object(host_call, "allowed", return_value=False)
     with anywhere, mock.patch.object(jax.lax, "platform_dependent", _default), apart:
         yield
 
