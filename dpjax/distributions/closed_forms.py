@@ -273,14 +273,15 @@ def mean(distribution: OnLine) -> jax.Array:
 def stddev(distribution: OnLine) -> jax.Array:
     def compute(masses: Masses) -> jax.Array:
         line = masses.line
-        # In units of the largest distance, so that squares do not underflow.
-        span = jax.lax.stop_gradient(line.edges[..., -1:] - line.edges[..., :1])
-        unit = jnp.where(span > 0, span, 1.0)
+        away = masses.means_from(masses.mean())
+        # In units of the largest weighted distance, so that squares neither over- nor underflow.
+        root = jnp.sqrt(jax.lax.stop_gradient(masses.weight / masses.total))
+        largest = jnp.max(root * (jnp.abs(away) + line.width(ALL)), axis=-1, keepdims=True)
+        unit = jax.lax.stop_gradient(jnp.where(largest > 0, largest, 1.0))
         inside = jnp.square(line.width(ALL) / unit) * piece.variance_fraction(line.decay)
         if line.cells:
             inside = inside - piece.variance_fraction(line.cell_decay) / jnp.square(unit)
-        away = masses.means_from(masses.mean()) / unit
-        square = masses.average(jnp.square(away) + inside)
+        square = masses.average(jnp.square(away / unit) + inside)
         certain = ~(square > 0)  # the square root has no derivative at 0
         return jnp.where(certain, 0 * square, unit * jnp.sqrt(jnp.where(certain, 1.0, square)))
 

@@ -78,7 +78,8 @@ class Shell(NamedTuple):
         def side(shell: Shell, r: jax.Array) -> jax.Array:
             return shell.part(jnp.where(lower, shell.near, r), jnp.where(lower, r, shell.far))
 
-        fixed, near, far = jax.lax.stop_gradient((self, *jnp.broadcast_arrays(self.near, self.far)))
+        constant = jax.lax.stop_gradient(self[:3])
+        fixed, (near, far) = Shell(*constant, self.power), jnp.broadcast_arrays(*constant[:2])
         goal = jax.lax.stop_gradient(target)
         r = bisect_floats(lambda r: (side(fixed, r) > goal) != lower, near, far)
         found = side(self, r)

@@ -100,8 +100,9 @@ def of_pieces(scales=NO_TAILS, edges=EDGES, left=LEFT, right=RIGHT):
                 values = left[row][inside] + rise * (at - a)
             past = ends[0][row] - at, at - ends[1][row]
             for distance, scale, start in zip(past, scales[:, row], cost, strict=True):
-                tail = start + distance / scale if scale else np.full_like(at, np.inf)
-                values = np.where(distance > 0 if left.size else distance >= 0, tail, values)
+                if scale:  # at an edge, the limit from the right
+                    there = distance >= 0 if start == cost[1] else distance > 0
+                    values = np.where(there, start + distance / scale, values)
             found[:, row] = -RATES[row] * values
         return found
 
