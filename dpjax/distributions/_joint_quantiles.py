@@ -50,7 +50,7 @@ from dpjax.distributions.base import Shape, draws_shape
 from dpjax.distributions.discrete_laplace import DiscreteLaplace
 from dpjax.numerics.multiples import from_multiples, to_multiples
 from dpjax.random.keys import check_key
-from dpjax.random.words import uniform, words
+from dpjax.random.variates import uniform, words
 
 _FLOOR = 600.0  # nats: the weight of a step is at least exp(-_FLOOR), the largest one exp(_FLOOR)
 

@@ -30,7 +30,7 @@ from dpjax.distributions.base import draws_first
 from dpjax.distributions.line import Line
 from dpjax.distributions.rounded import Rounded
 from dpjax.numerics.arrays import broadcast_rows, take
-from dpjax.random.words import uniform, words
+from dpjax.random.variates import uniform, words
 
 _FEW = 4  # up to this many draws from a row, a race costs less than the probabilities
 # Panels of the integral, in units of 1 / L, and their numbers of nodes

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from dpjax.distributions.vectors import norm
 from dpjax.numerics.search import bisect_floats
-from dpjax.random.words import uniforms, words
+from dpjax.random.variates import uniforms, words
 
 
 def log_volume(d: int, p: float) -> float:

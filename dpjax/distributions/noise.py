@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from dpjax.distributions.base import Distribution, compiled, draws_first
-from dpjax.random.words import uniform, words
+from dpjax.random.variates import uniform, words
 
 
 @dataclass(frozen=True, repr=False)

@@ -37,7 +37,7 @@ import numpy as np
 from dpjax.distributions import truncated_exponential as piece
 from dpjax.distributions.line import ALL, Lanes, Line, Weigh, pick
 from dpjax.numerics.arrays import materialized, take
-from dpjax.random.words import uniform, words
+from dpjax.random.variates import uniform, words
 
 FEW = 32  # up to this many draws from a row, races cost less than a table
 _CHUNK = 2**17  # draws by the table that are made together, so that they fit in the cache

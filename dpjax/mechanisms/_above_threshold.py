@@ -45,7 +45,7 @@ from dpjax.distributions.finite import Finite
 from dpjax.mechanisms.relations import pure
 from dpjax.numerics.arrays import broadcast_rows, concatenate, take
 from dpjax.random import check_key
-from dpjax.random.words import uniforms
+from dpjax.random.variates import uniforms
 
 Changes = Literal["any", "one_direction"]
 _TAIL = 1.0  # k

@@ -38,7 +38,7 @@ from dpjax.metric_privacy.lipschitz import BEYOND_ONE, LipschitzQueries, allowed
 from dpjax.metric_privacy.metrics import Metric
 from dpjax.numerics.float64 import Exact, exactly
 from dpjax.random import check_key
-from dpjax.random.words import uniforms
+from dpjax.random.variates import uniforms
 
 Output = Literal["average", "last"]
 OUTPUTS = ("average", "last")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dpjax.random.keys import check_key
-from dpjax.random.words import uniform, uniforms, words
+from dpjax.random.variates import uniform, uniforms, words
 
 __all__ = ["check_key", "uniform", "uniforms", "words"]
 

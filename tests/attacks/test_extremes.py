@@ -79,15 +79,11 @@ def loss_of(profile, width):
     """The exact loss of a draw at epsilon 1, the profile being stretched by a power of two, which
     rounds nothing.
     """
-    one = jax.tree.map(
-        lambda values: values.astype(jnp.float64) / width,
-        (profile.upper, profile.lower, profile.step),
+    values, step = jax.tree.map(
+        lambda array: array.astype(jnp.float64) / width, (profile.values, profile.step)
     )
-    levels = jax.tree.map(
-        lambda values: values.astype(jnp.float64), (profile.upper_levels, profile.lower_levels)
-    )
-    stretched = replace(profile, **dict(zip(("upper", "lower", "step"), one, strict=True)))
-    stretched = replace(stretched, upper_levels=levels[0], lower_levels=levels[1])
+    levels = profile.levels.astype(jnp.float64)
+    stretched = replace(profile, values=values, step=step, levels=levels)
     make = piecewise_laplace if profile.interpolable else inverse_sensitivity
     return audit_pairs(make(stretched, 1.0)).loss
 

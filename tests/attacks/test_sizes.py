@@ -45,7 +45,7 @@ def pair(statistic, size):
     profiles = [
         statistic(jnp.asarray(rows), neighbors="add_remove", **BOUNDS) for rows in (x[:, :-1], x)
     ]
-    return [of_one_size(piecewise_laplace(profile, EPSILON), pieces=288) for profile in profiles]
+    return [of_one_size(piecewise_laplace(profile, EPSILON), pieces=512) for profile in profiles]
 
 
 def loss(one, other):
