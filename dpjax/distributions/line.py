@@ -126,7 +126,8 @@ class Line:
         """Return the same density as a constant."""
         fields = (self.edges, self.left, self.right, self.rate, self.widths)
         names = ("edges", "left", "right", "rate", "widths")
-        return replace(self, **dict(zip(names, jax.lax.stop_gradient(fields), strict=True)))
+        constants: Any = jax.lax.stop_gradient(fields)
+        return replace(self, **dict(zip(names, constants, strict=True)))
 
     @property
     def size(self) -> int:

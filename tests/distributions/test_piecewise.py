@@ -7,7 +7,6 @@ from dataclasses import replace
 import jax
 import jax.numpy as jnp
 import numpy as np
-
 import pytest
 
 from dpjax import PiecewiseExponential, from_radii, laplace, piecewise_laplace
