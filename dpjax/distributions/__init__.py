@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from dpjax.distributions._joint_quantiles import JointQuantiles
 from dpjax.distributions._normal import Gaussian, SphericalGaussian
+from dpjax.distributions._permute_and_flip import PermuteAndFlip
 from dpjax.distributions._subsample_count import SubsampledLaplace
 from dpjax.distributions.base import Distribution
 from dpjax.distributions.cauchy import Cauchy
@@ -27,7 +28,6 @@ from dpjax.distributions.finite import Finite
 from dpjax.distributions.intervals import sample_intervals
 from dpjax.distributions.laplace_log_normal import LaplaceLogNormal
 from dpjax.distributions.numpyro_adapter import to_numpyro
-from dpjax.distributions.permute_and_flip import PermuteAndFlip
 from dpjax.distributions.piecewise import PiecewiseExponential, Tails
 from dpjax.distributions.radial import Radial
 from dpjax.distributions.rounded import Rounded

@@ -1,9 +1,9 @@
 """The generalized Cauchy distribution, with density proportional to 1 / (1 + |z|^gamma), gamma > 1.
 
-The ordinary Cauchy distribution has gamma = 2. All integrals of t^k / (1 + t^gamma) that occur are
-r^a / a times the average of 1 / (1 + r^gamma t) for t of density p t^(p-1) on [0, 1], p = a / gamma,
-with r the smaller of z and 1/z. Euler's transformation makes of it a series of positive terms,
-which has the precision of its dtype in both tails and between them.
+The ordinary Cauchy distribution has gamma = 2. With r the smaller of z and 1/z, all integrals of
+t^k / (1 + t^gamma) that occur are r^a / a times the average of 1 / (1 + r^gamma t), where t has the
+density p t^(p-1) on [0, 1] with p = a / gamma. Euler's transformation makes of it a series of
+positive terms, which has the precision of its dtype in both tails and between them.
 """
 
 from __future__ import annotations

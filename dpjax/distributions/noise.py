@@ -57,7 +57,8 @@ class SymmetricNoise(Distribution):
         z = jax.lax.stop_gradient(self._tail_quantile(safe))
         slope = jax.lax.stop_gradient(safe / jnp.exp(self._log_density(z)))
         slope = jnp.where((slope > 0) & (slope < jnp.finfo(z.dtype).max / 2), slope, 0.0)
-        z = jnp.maximum(z + (self._tail(z) / safe - 1) * slope, 0.0)
+        excess = (self._tail(z) - safe) / jax.lax.stop_gradient(safe)
+        z = jnp.maximum(z + excess * slope, 0.0)
         z = jnp.where(inside, z, jnp.where(tail == 0, jnp.inf, jnp.nan))
         return self.loc + self.scale * jnp.where(p < 0.5, -z, z)
 

@@ -3,7 +3,7 @@
 Consider the candidates in random order, accept each with probability exp(epsilon * (score - best) /
 (2 * sensitivity)), and stop at the first that is accepted. It equals report-noisy-max with
 exponential noise (Ding et al. 2021). Probabilities are integrals
-(``dpjax.distributions.permute_and_flip``).
+(``dpjax.distributions.PermuteAndFlip``).
 
 On the multiples of a resolution, the score of a multiple y is minus its cost, which is that of
 piecewise Laplace (``from_profile.py``) rounded up to a multiple of 1/r: the value costs 1 - c, and
@@ -26,8 +26,8 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.accounting.mechanism import with_guarantee
+from dpjax.distributions._permute_and_flip import PermuteAndFlip, cost_of_winning
 from dpjax.distributions.finite import Finite
-from dpjax.distributions.permute_and_flip import PermuteAndFlip, cost_of_winning
 from dpjax.mechanisms._exponential import candidate_scores, rate_of_scores
 from dpjax.mechanisms.relations import pure
 from dpjax.numerics.arrays import concatenate, fits

@@ -198,10 +198,10 @@ def _local_sensitivity(
         constant = 1 - ranks.constant if ranks.definition == "lower" else v - ranks.constant
         u, ranks = v - u, ranks._replace(per_record=v - u, constant=constant)
     if 2 * u == v:
-        rise, k = _rise(rows, n, ranks, u, 2), np.arange(size, dtype=np.int32)
-        found = rise(jnp.maximum(n - k, 0), 0)[0]
+        of_counts, k = _rise(rows, n, ranks, u, 2), np.arange(size, dtype=np.int32)
+        found = of_counts(jnp.maximum(n - k, 0), 0)[0]
         if ranks.definition == "linear":
-            found = jnp.maximum(found, rise(jnp.maximum(n - k - 1, 0), 0)[0])
+            found = jnp.maximum(found, of_counts(jnp.maximum(n - k - 1, 0), 0)[0])
         return value, found.reshape(*batch, size)
     found = _largest_rise(rows, n, ranks, u, *_datasets(ranks, u, 2 * size))
     # Removal of a single record: the empty dataset has its own value.
@@ -259,7 +259,7 @@ def _largest_rise(
     def of_pair(rows: jax.Array, n: jax.Array) -> Callable[[jax.Array], Any]:
         rise = _rise(rows, n, ranks, step, width)
 
-        def of(pair: jax.Array) -> tuple[jax.Array, jax.Array]:
+        def of(pair: jax.Array) -> tuple[jax.Array, Any]:
             count = n if counts is None else jnp.asarray(counts)[pair]
             return rise(count, jnp.asarray(below)[pair])
 
@@ -294,7 +294,7 @@ def _largest_rise(
 
 def _rise(
     rows: jax.Array, n: jax.Array, ranks: Ranks, step: int, width: int
-) -> Callable[[jax.Array, Any], tuple[jax.Array, jax.Array]]:
+) -> Callable[[jax.Array, Any], tuple[jax.Array, Any]]:
     """Return a function of N and p: V at k = 0, 1, ..., and whether their datasets are that near.
 
     N and p may differ between the k. A dataset has k // ``width`` records less per distance.
@@ -312,7 +312,7 @@ def _rise(
             records, start[:, 0]
         )
 
-    def rise(count: jax.Array, p: Any) -> tuple[jax.Array, jax.Array]:
+    def rise(count: jax.Array, p: Any) -> tuple[jax.Array, Any]:
         gap, part, above, ends = _interval(ranks, step, count)
         more = count - n
         start = width * (gap - p + pad) + 0 * more

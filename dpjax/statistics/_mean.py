@@ -18,8 +18,6 @@ In floating point, records are distances from the lower bound: see ``exact_sums`
 
 from __future__ import annotations
 
-from fractions import Fraction
-from functools import partial
 from typing import Any, Literal
 
 import jax
@@ -30,18 +28,12 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.checks import Neighbors, Resolution
 from dpjax.numerics.arrays import take
-from dpjax.numerics.multiples import most_multiples, to_multiples
+from dpjax.numerics.multiples import most_multiples
 from dpjax.numerics.search import count_leading
 from dpjax.sensitivity.profile import SensitivityProfile, from_sides
-from dpjax.statistics.exact_sums import (
-    from_sorted,
-    in_both_orders,
-    on_grid,
-    power_of_two,
-    prefix_sums,
-)
+from dpjax.statistics.exact_sums import from_sorted, on_grid, prefix_sums
 from dpjax.statistics.padded_records import bounded_records
-from dpjax.statistics.sorting import SortedRows, sort_rows
+from dpjax.statistics.sorting import SortedRows
 
 Values = Literal["extreme", "hull"]
 
@@ -111,7 +103,12 @@ def mean(
             )
         most = most_multiples(records.dtype) // columns
         multiple = checks.resolution(resolution, (lower, upper), most)
-    above, below = _mean(records, present, low, high, neighbors, values, multiple)
+    above, below = from_sorted(
+        *(_sides, records, present, low, high),
+        neighbors=neighbors,
+        resolution=multiple,
+        options=(neighbors, values, multiple is not None),
+    )
     extreme = values == "extreme"
     found = from_sides(
         above,
@@ -123,45 +120,26 @@ def mean(
     return found if multiple is None else found.in_units(multiple, columns)
 
 
-@partial(jax.jit, static_argnames=("neighbors", "values", "resolution"))
-def _mean(
-    records: jax.Array,
-    present: jax.Array | None,
-    low: jax.Array,
-    high: jax.Array,
-    neighbors: Neighbors,
-    values: Values,
-    resolution: Fraction | None,
-) -> tuple[jax.Array, jax.Array]:
-    if resolution is not None:
-        records, low, high = (to_multiples(array, resolution) for array in (records, low, high))
-    x = sort_rows(records, present, low, high, neighbors=neighbors)
-    unit = None if resolution is None else 1.0
-    return from_sorted(partial(_sides, unit, neighbors, values), x)
-
-
 def _sides(
-    unit: float | None, neighbors: Neighbors, values: Values, x: SortedRows
+    x: SortedRows, neighbors: Neighbors, values: Values, whole: bool
 ) -> tuple[jax.Array, jax.Array]:
-    n, n_max, count = x.n, x.n_max, 2 * x.n_max + 1
-    levels = max(n_max, 1) if neighbors == "swap" else n_max + 1
+    """Return the values above and below."""
+    n, levels = x.n, max(x.n_max, 1) if neighbors == "swap" else x.n_max + 1
     level: Any = np.arange(levels + 1, dtype=np.int32)
     # The empty dataset is excluded: its value, the midpoint, never exceeds what one record and one
     # bound reach.
     most = jnp.where(level == n, n - 1, jnp.minimum(level, n))
     if values == "hull":
         most = jnp.minimum(level - 1, n)
-    scale = power_of_two(x.high - x.low) if unit is None else unit
-    width = on_grid((x.high - x.low) / scale, count)
-    ascending, descending = in_both_orders(x, x.low, scale, count)
+    grid = on_grid(x, x.low, x.high - x.low, 2 * x.n_max + 1, whole)
 
     def side(remaining: jax.Array, bound: Any, sign: int) -> jax.Array:
         """Return the extreme means, from the sums of the records that are removed last."""
 
         def total_and_number(gone: jax.Array) -> tuple[jax.Array, jax.Array]:
             added = gone if neighbors == "swap" else level - gone
-            total = take(remaining, n - gone) + added.astype(width.dtype) * bound
-            return total, (n - gone + added).astype(width.dtype)
+            total = take(remaining, n - gone) + added.astype(x.low.dtype) * bound
+            return total, (n - gone + added).astype(x.low.dtype)
 
         def rises(gone: jax.Array) -> jax.Array:
             gone = jnp.minimum(gone, n)
@@ -172,9 +150,11 @@ def _sides(
         if neighbors == "swap":
             gone = jnp.minimum(level, n)
         else:
-            gone = count_leading(rises, n_max + 1, most.shape)
+            gone = count_leading(rises, x.n_max + 1, most.shape)
         total, number = total_and_number(gone)
-        mean = jnp.where(number == 0, width / 2, total / jnp.maximum(number, 1))
-        return jnp.where(mean < width, jnp.minimum(x.low + mean * scale, x.high), x.high)
+        mean = jnp.where(number == 0, grid.high / 2, total / jnp.maximum(number, 1))
+        values = jnp.minimum(x.low + mean * grid.unit, x.high)
+        return jnp.where(mean < grid.high, values, x.high)
 
-    return side(prefix_sums(descending), width, 1), side(prefix_sums(ascending), 0.0, -1)
+    above = side(prefix_sums(grid.descending), grid.high, 1)
+    return above, side(prefix_sums(grid.ascending), grid.low, -1)

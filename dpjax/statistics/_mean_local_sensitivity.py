@@ -13,13 +13,11 @@ Any v other than x[n] would leave x[n] in y. All changes are used: without its l
 moves more. With D the sum of v - y over y and M = |y|, the ratio is D / (M (M + 1)). In R, D is
 concave and the denominator convex: the ratio strictly increases up to the best R, then decreases,
 and bisection finds it; where two ratios are rounded to the same number, the best is one of them, as
-all sums are exact (``exact_sums``). The empty dataset, of mean (a + b) / 2, is reached at k = n, where A_k = (b
-- a) / 2, the global sensitivity, and at k = n - 1 from its neighbors x[n] and x[1].
+all sums are exact (``exact_sums``). The empty dataset, of mean (a + b) / 2, is reached at k = n,
+where A_k = (b - a) / 2, the global sensitivity, and at k = n - 1 from its neighbors x[n] and x[1].
 """
 
 from __future__ import annotations
-
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -31,15 +29,9 @@ from dpjax.checks import Neighbors
 from dpjax.numerics.arrays import take
 from dpjax.numerics.search import count_leading
 from dpjax.sensitivity import LocalSensitivity
-from dpjax.statistics.exact_sums import (
-    from_sorted,
-    in_both_orders,
-    on_grid,
-    power_of_two,
-    prefix_sums,
-)
+from dpjax.statistics.exact_sums import from_sorted, on_grid, prefix_sums
 from dpjax.statistics.padded_records import bounded_records
-from dpjax.statistics.sorting import SortedRows, sort_rows
+from dpjax.statistics.sorting import SortedRows
 
 
 def mean_local_sensitivity(
@@ -79,32 +71,20 @@ def mean_local_sensitivity(
     """
     checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
     records, present, low, high = bounded_records(x, lower, upper, num_records, mask)
-    value, at_distance = _local_sensitivity(records, present, low, high, neighbors)
+    value, at_distance = from_sorted(
+        _at_distances, records, present, low, high, neighbors=neighbors, options=(neighbors,)
+    )
     return LocalSensitivity(value, at_distance, low, high, neighbors=neighbors)
 
 
-@partial(jax.jit, static_argnames="neighbors")
-def _local_sensitivity(
-    records: jax.Array,
-    present: jax.Array | None,
-    low: jax.Array,
-    high: jax.Array,
-    neighbors: Neighbors,
-) -> tuple[jax.Array, jax.Array]:
+def _at_distances(x: SortedRows, neighbors: Neighbors) -> tuple[jax.Array, jax.Array]:
     """Return the mean ``(...)`` and A_0, ..., A_n."""
-    x = sort_rows(records, present, low, high, neighbors=neighbors)
-    return from_sorted(partial(_at_distances, neighbors), x)
-
-
-def _at_distances(neighbors: Neighbors, x: SortedRows) -> tuple[jax.Array, jax.Array]:
-    n, n_max, dtype = x.n, x.n_max, x.values.dtype
-    k, count = np.arange(n_max + 1, dtype=np.int32), 2 * n_max + 2
-    scale = power_of_two(x.high - x.low)
-    width = on_grid((x.high - x.low) / scale, count)
-    ascending, descending = in_both_orders(x, x.low, scale, count)
+    n, dtype, k = x.n, x.values.dtype, np.arange(x.n_max + 1, dtype=np.int32)
+    grid = on_grid(x, x.low, x.high - x.low, 2 * x.n_max + 2)
+    width, unit = grid.high, grid.unit
     # On the first axis, distances from the bound at which records are added, ascending: below for v
     # > mean(y), else above.
-    sums = prefix_sums(jnp.stack([ascending, x.present(width - descending)]))
+    sums = prefix_sums(jnp.stack([grid.ascending, x.present(width - grid.descending)]))
 
     def sum_of(kept: jax.Array) -> jax.Array:
         """Return the sums of the records next to the bound, ``kept`` of them."""
@@ -113,11 +93,11 @@ def _at_distances(neighbors: Neighbors, x: SortedRows) -> tuple[jax.Array, jax.A
     number = jnp.maximum(n, 1)
     total = sum_of(number)
     mean = jnp.where(n == 0, width / 2, total[0] / number.astype(dtype))
-    value = (x.low + mean * scale)[..., 0]
+    value = (x.low + mean * unit)[..., 0]
     extreme = jnp.where(n == 0, width, total - sum_of(number - 1))  # the distance of the last one
     farthest = jnp.max(extreme, axis=0)
     if neighbors == "swap":
-        return value, jnp.where(k > 0, width, farthest) / number.astype(dtype) * scale
+        return value, jnp.where(k > 0, width, farthest) / number.astype(dtype) * unit
 
     def largest(v: jax.Array, others: jax.Array) -> jax.Array:
         """Return the largest change by a record at ``v``, on either side, beside ``others``."""
@@ -134,9 +114,9 @@ def _at_distances(neighbors: Neighbors, x: SortedRows) -> tuple[jax.Array, jax.A
             next_one = jnp.minimum(gone + 1, most)
             return (change(next_one) > change(jnp.minimum(gone, most))) & (gone < most)
 
-        gone = count_leading(rises, n_max + 1, sums.shape)
+        gone = count_leading(rises, x.n_max + 1, sums.shape)
         return jnp.max(change(gone), axis=0)
 
     found = jnp.maximum(largest(width, n), largest(extreme, n - 1))
     emptied = jnp.where(k == n - 1, farthest - width / 2, 0)
-    return value, jnp.where(k < n, jnp.maximum(found, emptied), width / 2) * scale
+    return value, jnp.where(k < n, jnp.maximum(found, emptied), width / 2) * unit

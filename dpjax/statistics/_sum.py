@@ -12,9 +12,6 @@ floating point: see ``exact_sums``.
 
 from __future__ import annotations
 
-from fractions import Fraction
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -23,17 +20,11 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.checks import Neighbors, Resolution
 from dpjax.numerics.arrays import take
-from dpjax.numerics.multiples import most_multiples, to_multiples
+from dpjax.numerics.multiples import most_multiples
 from dpjax.sensitivity.profile import SensitivityProfile, from_sides
-from dpjax.statistics.exact_sums import (
-    from_sorted,
-    in_both_orders,
-    on_grid,
-    power_of_two,
-    prefix_sums,
-)
+from dpjax.statistics.exact_sums import from_sorted, on_grid, prefix_sums
 from dpjax.statistics.padded_records import bounded_records
-from dpjax.statistics.sorting import SortedRows, sort_rows
+from dpjax.statistics.sorting import SortedRows
 
 
 def sum(  # named as in NumPy and JAX
@@ -106,59 +97,47 @@ def sum(  # named as in NumPy and JAX
             )
         most = most_multiples(records.dtype) // max(columns, max_count or 1)
         multiple = checks.resolution(resolution, (lower, upper), most)
-    above, below, step = _sum(records, present, low, high, neighbors, max_count, multiple)
+    above, below = from_sorted(
+        *(_sides, records, present, low, high),
+        neighbors=neighbors,
+        resolution=multiple,
+        options=(neighbors, max_count, multiple is not None),
+    )
+    step = None
+    if neighbors == "add_remove" and max_count is None:
+        step = jnp.broadcast_to(jnp.maximum(abs(low), abs(high)), above.shape[:-1])
     # Under add/remove the last levels may need more records than max_count allows.
     found = from_sides(
         above,
         below,
         neighbors=neighbors,
-        step=step if neighbors == "add_remove" and max_count is None else None,
+        step=step,
         reached="extremes" if neighbors == "swap" else "bounds",
     )
     return found if multiple is None else found.in_units(multiple)
 
 
-@partial(jax.jit, static_argnames=("neighbors", "max_count", "resolution"))
-def _sum(
-    records: jax.Array,
-    present: jax.Array | None,
-    low: jax.Array,
-    high: jax.Array,
-    neighbors: Neighbors,
-    max_count: int | None,
-    resolution: Fraction | None,
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Return the values above and below, and the global sensitivity."""
-    if resolution is not None:
-        records, low, high = (to_multiples(array, resolution) for array in (records, low, high))
-    x = sort_rows(records, present, low, high, neighbors=neighbors)
-    unit = None if resolution is None else 1.0
-    above, below = from_sorted(partial(_sides, unit, neighbors, max_count), x)
-    return above, below, jnp.maximum(abs(x.low), abs(x.high))[..., 0]
-
-
 def _sides(
-    unit: float | None, neighbors: Neighbors, max_count: int | None, x: SortedRows
+    x: SortedRows, neighbors: Neighbors, max_count: int | None, whole: bool
 ) -> tuple[jax.Array, jax.Array]:
-    n, n_max = x.n, x.n_max
-    scale = power_of_two(jnp.maximum(abs(x.low), abs(x.high))) if unit is None else unit
-    count = 2 * n_max + (max_count or 1)
-    ascending, descending = in_both_orders(x, 0.0, scale, count)
-    a, b = on_grid(x.low / scale, count), on_grid(x.high / scale, count)
-    smallest, largest = prefix_sums(ascending), prefix_sums(descending)
-    total = take(smallest, n)
+    """Return the values above and below."""
+    size, most = jnp.maximum(abs(x.low), abs(x.high)), 2 * x.n_max + (max_count or 1)
+    grid = on_grid(x, 0.0, size, most, whole)
+    smallest, largest = prefix_sums(grid.ascending), prefix_sums(grid.descending)
+    total = take(smallest, x.n)
     if neighbors == "swap":
-        gone = jnp.minimum(np.arange(n_max + 1, dtype=np.int32), n)
+        gone = jnp.minimum(np.arange(x.n_max + 1, dtype=np.int32), x.n)
         came = gone.astype(total.dtype)
-        above = total - take(smallest, gone) + came * b
-        below = total - take(largest, gone) + came * a
-    else:
-        more = max(1 - n_max, 0) if max_count is None else max_count
-        missing = [(0, 0)] * (ascending.ndim - 1) + [(0, more)]
-        gain = jnp.maximum(jnp.maximum(b, 0.0), -jnp.pad(ascending, missing))
-        loss = jnp.maximum(jnp.maximum(-a, 0.0), jnp.pad(descending, missing))
-        above, below = total + prefix_sums(gain), total - prefix_sums(loss)
+        above = total - take(smallest, gone) + came * grid.high
+        below = total - take(largest, gone) + came * grid.low
+        return above * grid.unit, below * grid.unit
+    more = max(1 - x.n_max, 0) if max_count is None else max_count
+    missing = [(0, 0)] * (total.ndim - 1) + [(0, more)]
+    most_added, most_removed = jnp.maximum(grid.high, 0.0), jnp.maximum(-grid.low, 0.0)
+    gains = jnp.maximum(most_added, -jnp.pad(grid.ascending, missing))
+    losses = jnp.maximum(most_removed, jnp.pad(grid.descending, missing))
+    above, below = total + prefix_sums(gains), total - prefix_sums(losses)
     if max_count is not None:
-        least, most = max_count * jnp.minimum(a, 0.0), max_count * jnp.maximum(b, 0.0)
-        above, below = jnp.clip(above, least, most), jnp.clip(below, least, most)
-    return above * scale, below * scale
+        ends = -max_count * most_removed, max_count * most_added
+        above, below = jnp.clip(above, *ends), jnp.clip(below, *ends)
+    return above * grid.unit, below * grid.unit

@@ -32,7 +32,6 @@ variance by 10^-3 of it. f(x) itself has none, and an error relative to itself.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import jax
@@ -46,7 +45,7 @@ from dpjax.numerics.arrays import take
 from dpjax.sensitivity.profile import SensitivityProfile, from_sides
 from dpjax.statistics.exact_sums import from_sorted, prefix_sums
 from dpjax.statistics.padded_records import bounded_records, levels_kept
-from dpjax.statistics.sorting import SortedRows, sort_rows
+from dpjax.statistics.sorting import SortedRows
 
 
 def variance(
@@ -100,21 +99,16 @@ def variance(
     arrays = bounded_records(
         *(x, lower, upper, num_records, mask), size=lambda low, high: (high - low) ** 2, least=2
     )
-    above, below = _variance(*arrays, keep)
+    levels = arrays[0].shape[-1] - 1
+    levels = levels if keep is None else min(keep, levels)
+    above, below = from_sorted(_sides, *arrays, neighbors=neighbors, options=(levels,))
     return from_sides(
         above, below, neighbors=neighbors, reached="extremes" if keep is None else "bounds"
     )
 
 
-@partial(jax.jit, static_argnames="keep")
-def _variance(
-    records: jax.Array, present: jax.Array | None, low: jax.Array, high: jax.Array, keep: int | None
-) -> tuple[jax.Array, jax.Array]:
-    x = sort_rows(records, present, low, high, neighbors="swap")
-    return from_sorted(partial(_sides, x.n_max - 1 if keep is None else min(keep, x.n_max - 1)), x)
-
-
-def _sides(levels: int, x: SortedRows) -> tuple[jax.Array, jax.Array]:
+def _sides(x: SortedRows, levels: int) -> tuple[jax.Array, jax.Array]:
+    """Return the values above and below."""
     n, size, dtype, width = x.n, x.n_max, x.values.dtype, x.high - x.low
     number = jnp.maximum(n, 1).astype(dtype)
     median = x.at(jnp.broadcast_to((n + 1) // 2, width.shape))
@@ -122,38 +116,35 @@ def _sides(levels: int, x: SortedRows) -> tuple[jax.Array, jax.Array]:
     distance = x.present((x.values[..., 1:-1] - median) / width)
     sums = prefix_sums(jnp.stack([distance, jnp.square(distance)]))
     total = take(sums, jnp.broadcast_to(n, (2, *width.shape)))
-    longer = jnp.pad(sums, [(0, 0)] * (sums.ndim - 1) + [(0, levels)], mode="edge")
     start: Any = np.arange(size + 1, dtype=np.int32)
 
-    def largest(level: jax.Array) -> jax.Array:
-        """Return the largest variance after ``level`` swaps."""
-        ends = jax.lax.dynamic_slice_in_dim(longer, level, size + 1, axis=-1)
-        kept, kept_squares = total - (ends - sums)
+    def windows(length: Any) -> jax.Array:
+        """Return the sums over so many records from ``start`` on."""
+        end = jnp.clip(start + length, 0, n)
+        return take(sums, jnp.broadcast_to(end, sums.shape)) - sums
+
+    def extremes(level: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Return the largest and the smallest variance after ``level`` swaps."""
+        kept, kept_squares = total - windows(level)
         replaced = level.astype(dtype)
         vertex = jnp.floor(number / 2 * (a + b) - kept - a * replaced)
         at_b = jnp.clip(jnp.stack([vertex, vertex + 1]), 0, replaced)
         at_a = replaced - at_b
         moved = kept + a * at_a + b * at_b
-        squares = kept_squares + a * a * at_a + b * b * at_b
-        found = (squares - moved * moved / number) / number
-        return jnp.max(jnp.where(start <= n - level, found, 0.0), axis=(0, -1))
-
-    def smallest(level: jax.Array) -> jax.Array:
-        """Return the smallest variance after ``level`` swaps, that of n - level records."""
-        first = start[: levels + 1]
-        last = jnp.broadcast_to(
-            jnp.clip(first + n - level, 0, n), (2, *width.shape[:-1], levels + 1)
-        )
-        moved, squares = take(sums, last) - sums[..., : levels + 1]
-        found = (squares - moved * moved / jnp.maximum(n - level, 1).astype(dtype)) / number
-        return jnp.min(jnp.where(first <= level, found, jnp.inf), axis=-1)
+        larger = kept_squares + a * a * at_a + b * b * at_b - moved * moved / number
+        kept, kept_squares = windows(n - level)
+        smaller = kept_squares - kept * kept / jnp.maximum(n - level, 1).astype(dtype)
+        largest = jnp.max(jnp.where(start <= n - level, larger, 0.0), axis=(0, -1))
+        return largest, jnp.min(jnp.where(start <= level, smaller, jnp.inf), axis=-1)
 
     level: Any = np.arange(levels + 1, dtype=np.int32)
-    above, below = jax.lax.map(lambda level: (largest(level), smallest(level)), jnp.asarray(level))
+    above, below = (
+        jnp.moveaxis(side, 0, -1) / number for side in jax.lax.map(extremes, jnp.asarray(level))
+    )
     slack = 2 * 2.0**-48 * (size.bit_length() + 3) * level.astype(dtype)
     top = (n // 2).astype(dtype) * (n - n // 2).astype(dtype) / (number * number)
-    above = jnp.where(level >= n, top, jnp.moveaxis(above, 0, -1) + slack)
-    below = jnp.where(level >= n - 1, 0.0, jnp.moveaxis(below, 0, -1) - slack)
+    above = jnp.where(level >= n, top, above + slack)
+    below = jnp.where(level >= n - 1, 0.0, below - slack)
     above = jnp.concatenate([below[..., :1], above[..., 1:], 0 * width + top], axis=-1)
     below = jnp.concatenate([below, 0 * width], axis=-1)
     square = width * width

@@ -9,62 +9,95 @@ computed; two values in the wrong order cost up to 8 epsilon. Here none can:
   neighbors. With k = 51 - (the bits of a number of records), sums of so many records, twice such a
   sum, and products of a number of records with a record have at most 53 bits: they are exact, in
   any order of additions.
-* So U_l and L_l are those of the rounded records, for which Corollary 3.1 holds: exact rational
-  numbers, or exact floats. What follows is nondecreasing and the same for all datasets: the rounding
+* So U_l and L_l are those of the rounded records, for which Corollary 3.1 holds: exact floats, or
+  exact rational numbers. What follows is nondecreasing and the same for all datasets: the rounding
   of a quotient, the product with the unit, the sum with the lower bound, the minimum with a bound,
   the rounding to the dtype of the data. It preserves the order, and equal values stay equal.
 
 A record moves by at most 2^-k of the unit: 2^-40 for 1000 records, less than float32 can show, and
 2^-30 for 10^6 records, a thousandth of what one record can move their mean.
 
-For derivatives the same functions run in the dtype of the data.
+Derivatives are those of the same functions in the dtype of the data.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from fractions import Fraction
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dpjax.checks import Neighbors
 from dpjax.numerics.float64 import in_float64
-from dpjax.statistics.sorting import SortedRows
+from dpjax.numerics.multiples import to_multiples
+from dpjax.statistics.sorting import SortedRows, sort_rows
 
 
-def from_sorted(compute: Callable[[SortedRows], Any], x: SortedRows) -> Any:
-    """Return ``compute(x)`` in float64, rounded to the dtype of the records."""
+@partial(jax.jit, static_argnames=("compute", "neighbors", "resolution", "options"))
+def from_sorted(
+    compute: Callable[..., Any],
+    records: jax.Array,
+    present: jax.Array | None,
+    low: jax.Array,
+    high: jax.Array,
+    *,
+    neighbors: Neighbors,
+    resolution: Fraction | None = None,
+    options: tuple = (),
+) -> Any:
+    """Return ``compute(sorted_rows, *options)`` in float64, rounded to the dtype of the records.
 
-    def of_arrays(values: jax.Array, n: Any, low: jax.Array, high: jax.Array) -> Any:
-        return compute(x._replace(values=values, n=n, low=low, high=high))
+    With a resolution, records and bounds become multiples of it.
+    """
+    if resolution is not None:
+        records, low, high = (to_multiples(array, resolution) for array in (records, low, high))
+    x = sort_rows(records, present, low, high, neighbors=neighbors)
+
+    def of_arrays(values: jax.Array, n: jax.Array, low: jax.Array, high: jax.Array) -> Any:
+        return compute(x._replace(values=values, n=n, low=low, high=high), *options)
 
     return in_float64(of_arrays, x.values, jnp.broadcast_to(x.n, x.low.shape), x.low, x.high)
 
 
-def power_of_two(size: jax.Array) -> jax.Array:
-    """Return the least power of two above ``size``, by which a division is exact."""
+class OnGrid(NamedTuple):
+    """Records and bounds less an origin, in a unit, on a grid; records beyond n are 0."""
+
+    ascending: jax.Array
+    descending: jax.Array
+    low: jax.Array
+    high: jax.Array
+    unit: jax.Array
+
+
+def on_grid(
+    x: SortedRows, origin: jax.Array | float, size: jax.Array, most: int, whole: bool = False
+) -> OnGrid:
+    """Round records and bounds to a grid on which sums of ``most`` records are exact.
+
+    ``whole`` records are integers and stay what they are; others are at most ``size`` from the
+    origin.
+    """
     fixed = jax.lax.stop_gradient(size)
-    return fixed / jnp.frexp(fixed)[0]
+    # The least power of two above, by which a division is exact.
+    unit = jnp.ones_like(fixed) if whole else fixed / jnp.frexp(fixed)[0]
+    steps = 2.0 ** (51 - most.bit_length())
 
+    def rounded(numbers: jax.Array) -> jax.Array:
+        number = (numbers - origin) / unit
+        return number + jax.lax.stop_gradient(jnp.round(number * steps) / steps - number)
 
-def on_grid(numbers: jax.Array, count: int) -> jax.Array:
-    """Round numbers from -1 to 1 to a grid on which sums of ``count`` of them are exact."""
-    steps = 2.0 ** (51 - count.bit_length())
-    # The rounding has the derivative 1.
-    return numbers + jax.lax.stop_gradient(jnp.round(numbers * steps) / steps - numbers)
-
-
-def in_both_orders(
-    x: SortedRows, origin: jax.Array | float, unit: jax.Array | float, count: int
-) -> tuple[jax.Array, jax.Array]:
-    """Return the records minus ``origin`` on the grid, ascending and descending, 0 beyond n."""
     descending = x.at(jnp.maximum(x.n - np.arange(x.n_max, dtype=np.int32), 0))
-    ascending, descending = (
-        x.present(on_grid((records - origin) / unit, count))
-        for records in (x.values[..., 1:-1], descending)
+    return OnGrid(
+        x.present(rounded(x.values[..., 1:-1])),
+        x.present(rounded(descending)),
+        rounded(x.low),
+        rounded(x.high),
+        unit,
     )
-    return ascending, descending
 
 
 def prefix_sums(terms: jax.Array) -> jax.Array:

@@ -91,8 +91,8 @@ def nonnegative_sum(
 
     Privacy:
         Valid for one record more or less. Public: ``upper`` and the shape of ``x``; the number of
-        records is private. Sums are rounded, if in float64: the values are those of records moved by
-        a few units in the last place of the total.
+        records is private. Sums are rounded, although in float64: the values are those of records
+        moved by a few units in the last place of the total.
 
     References:
         Steinke (2023), "Beyond Local Sensitivity via Down Sensitivity"; Fang, Dong and Yi (2022).

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 import dpjax
-from dpjax.sensitivity import SensitivityProfile
 from tests.statistics.small_datasets import (
     GRID,
     LEVELS,
@@ -27,6 +26,7 @@ from tests.statistics.small_datasets import (
 )
 from tests.support import oracle
 from tests.support.audit import one_sided_limits
+from tests.support.profiles import profile_of_sides
 from tests.support.reach_sets import worst
 
 LOW, HIGH = GRID[0], GRID[-1]
@@ -277,8 +277,7 @@ def ranges(neighbors, mechanism=dpjax.piecewise_laplace):
         stacked.append([side[:size, every].T for side in both])
         pairs.append(some.which[some.pairs(neighbors)])
     upper, lower = np.stack(stacked, axis=1)
-    level = np.arange(float(size))
-    made = SensitivityProfile(upper, lower, level, level, neighbors=neighbors)
+    made = profile_of_sides(upper, lower, neighbors=neighbors)
     limits = one_sided_limits(jax.jit(mechanism)(made, 2.0))
     limits = limits.reshape(*limits.shape[:2], -1)
     return [worst(of.T, its) for of, its in zip(limits, pairs, strict=True)]

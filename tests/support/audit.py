@@ -44,14 +44,7 @@ def one_sided_limits(distribution):
     Beyond the outermost breakpoints tails go on with their slope; one further point on either side
     shows it.
     """
-    edges = np.unique(
-        np.concatenate(
-            [
-                np.asarray(side.values, np.float64).ravel()
-                for side in (distribution.lower, distribution.upper)
-            ]
-        )
-    )
+    edges = np.unique(np.asarray(distribution.edges, np.float64))
     if distribution.tails is not None:
         edges = np.concatenate([[edges[0] - 50.0], edges, [edges[-1] + 50.0]])
     left, right = edges[:-1], edges[1:]
@@ -72,12 +65,8 @@ def one_sided_limits(distribution):
 def audit_pairs(distribution):
     """The audit of rows 2i against 2i+1, by one-sided limits at the breakpoints of the two."""
     rows = len(np.broadcast_to(0, distribution.batch_shape))
-    edges = [
-        np.asarray(side.values, np.float64) for side in (distribution.lower, distribution.upper)
-    ]
-    edges = np.concatenate(
-        [np.broadcast_to(values, (rows, values.shape[-1])) for values in edges], axis=-1
-    )
+    edges = np.asarray(distribution.edges, np.float64)
+    edges = np.broadcast_to(edges, (rows, edges.shape[-1]))
     edges = np.sort(edges.reshape(rows // 2, -1), axis=-1)
     if distribution.tails is not None:
         edges = np.concatenate([edges[:, :1] - 50.0, edges, edges[:, -1:] + 50.0], axis=-1)

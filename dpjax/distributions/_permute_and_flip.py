@@ -10,10 +10,10 @@ Only positive numbers are added, and a run of w equal costs is one factor to the
 the sum of all p. The integrand is below e^-x at v = x / L: so 8 nodes up to x = 2 and 16 up to x =
 36 give every probability to about 1e-12 of itself, or to the rounding of the dtype.
 
-Few draws from a row need no integral. Permute and flip takes the largest E(y) - rate * cost(y), for
-independent standard exponential E (Ding et al. 2021). The largest E of a run of w multiples is
--log(1 - U^(1/w)), one number, and its place in the run is uniform. So a draw is a race of runs.
-With U = e^-F and an exponential F, it is -log(-expm1(-F / w)), which loses no digit at either end.
+Few draws from a row need no integral. Permute and flip takes the least V(y) / p(y), for independent
+uniform V(y): the noisy maximum with the exponential noise -log V(y) (Ding et al. 2021). The least V
+of a run of w multiples is 1 - U^(1/w) = -expm1(log(U) / w), one number that loses no digit at
+either end, and its place in the run is uniform. So a draw is a race of runs.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from dpjax.distributions.rounded import Rounded
 from dpjax.numerics.arrays import broadcast_rows, take
 from dpjax.random.words import uniform, words
 
-_FEW = 8  # up to this many draws from a row, a race costs less than the probabilities
+_FEW = 4  # up to this many draws from a row, a race costs less than the probabilities
 # Panels of the integral, in units of 1 / L, and their numbers of nodes
 _PANELS = ((0, 2, 8), (2, 36, 16))
 _QUADRATURE = np.array(
@@ -108,26 +108,27 @@ def cost_of_winning(fall: jax.Array, number: jax.Array) -> jax.Array:
     return fall - jnp.log(jax.lax.scan(add, start, jnp.asarray(_QUADRATURE, fall.dtype))[0])
 
 
-def largest_of(noise: jax.Array, number: jax.Array) -> jax.Array:
-    """Return the largest of this number of exponentials, made of one."""
-    return -jnp.log(-jnp.expm1(-noise / number))
+def least_of(uniforms: jax.Array, number: jax.Array) -> jax.Array:
+    """Return the least of this number of uniform variates, made of one."""
+    return -jnp.expm1(jnp.log1p(-uniforms) / number)
 
 
 @partial(jax.jit, static_argnames="shape")
 def _race(key: jax.Array, distribution: PermuteAndFlip, shape: tuple[int, ...]) -> jax.Array:
     batch, edges = distribution.batch_shape, distribution.edges
     number = jnp.diff(edges)
+    coin = jnp.where(number > 0, jnp.exp(-distribution._fall), 0.0)[..., None, :]
     drawn = words(key, (*batch, prod(shape), number.shape[-1] + 3))
     # The runs share the lower half of their words, which matters where the upper one is 0.
-    noise = -jnp.log1p(-uniform(drawn[..., 3:], drawn[..., 2:3], edges.dtype))
-    largest = largest_of(noise, jnp.maximum(number, 1.0)[..., None, :])
-    highest = jnp.where(number > 0, -distribution._fall, -jnp.inf)[..., None, :]
-    score = largest + highest
-    run = jnp.argmax(score, axis=-1).astype(jnp.int32)
-    exists = jnp.max(score, axis=-1) > -jnp.inf
+    variates = uniform(drawn[..., 3:], drawn[..., 2:3], edges.dtype)
+    times = least_of(variates, jnp.maximum(number, 1.0)[..., None, :]) / coin
+    first = jnp.min(times, axis=-1, keepdims=True)
+    index = jax.lax.broadcasted_iota(jnp.int32, times.shape, times.ndim - 1)
+    # argmin is slower on the CPU
+    run = jnp.min(jnp.where(times == first, index, np.int32(number.shape[-1] - 1)), axis=-1)
     start, length = (take(broadcast_rows(part, batch), run) for part in (edges, number))
     with jax.enable_x64(True):
         share = uniform(drawn[..., 0], drawn[..., 1], jnp.float64)
         place = jnp.ceil(share * length.astype(jnp.float64)).astype(edges.dtype)
-    found = jnp.where(exists, start - 0.5 + place, jnp.nan)
+    found = jnp.where(first[..., 0] < jnp.inf, start - 0.5 + place, jnp.nan)
     return distribution._value(draws_first(found, shape))
