@@ -126,7 +126,8 @@ class Line:
         """Return the same density as a constant."""
         fields = (self.edges, self.left, self.right, self.rate, self.widths)
         names = ("edges", "left", "right", "rate", "widths")
-        return replace(self, **dict(zip(names, jax.lax.stop_gradient(fields), strict=True)))
+        constants: Any = jax.lax.stop_gradient(fields)
+        return replace(self, **dict(zip(names, constants, strict=True)))
 
     @property
     def size(self) -> int:
@@ -186,6 +187,12 @@ class Line:
         start, end = self.ends(at)
         return start - end
 
+    def _extent(self) -> jax.Array:
+        """Return an upper bound of all lengths, ``(..., 1)``."""
+        if self.widths is not None:
+            return jnp.max(self.widths, axis=-1, keepdims=True)
+        return self.edges[..., -1:] - self.edges[..., :1]
+
     def weigher(self) -> tuple[Weigh, jax.Array]:
         """Return a function from a slice or indices of pieces to their weights, and the base.
 
@@ -196,10 +203,13 @@ class Line:
             lambda at: heights.power(still._gap(at), at), jnp.minimum, _NEVER
         )
         base = jnp.min(powers, axis=-1, keepdims=True) + np.int32(1)
+        # In rows wider than 2^60, powers alone would underflow before the weights do.
+        shift = jnp.maximum(_exponent(still._extent()) - np.int32(60), np.int32(0))
+        unit, scaled = _power_of_two(-shift, self.dtype), base + shift
 
         def weigh(at: Any) -> jax.Array:
             width = self.width(at)
-            weight = heights.weight(width, base, at)
+            weight = heights.weight(width * unit, scaled, at)
             if self.cells:
                 decay = pick(self.decay, at)
                 weight = weight * piece.far_height(decay / jnp.maximum(width, 1.0))

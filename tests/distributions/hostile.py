@@ -1,4 +1,4 @@
-"""Laws on the line that break samplers and closed forms, and their exact probabilities in float64."""
+"""Laws on the line that break samplers and closed forms, and their exact probabilities."""
 
 from dataclasses import dataclass, replace
 

@@ -33,6 +33,7 @@ OF_SEVERAL = {
 }
 ELSEWHERE = {
     "Rounded",  # test_rounded.py
+    "PermuteAndFlip",  # test_permute_and_flip.py
     "AboveThreshold",  # a pair of two kinds
     "ProposeTestRelease",  # an answer or none
     "Clamped",  # test_quadrature.py, with each that it takes
