@@ -314,7 +314,7 @@ CALLS = {
     },
     "random": {
         "check_key": lambda: given(KEY),
-        "uniform": lambda: given(*dpjax.random.variates(KEY, (2,)), jnp.float32),
+        "uniform": lambda: given(*dpjax.random.words(KEY, (2,)), jnp.float32),
         "uniforms": lambda: given(KEY, (3,), jnp.float32),
         "words": lambda: given(KEY, (3,)),
     },
