@@ -19,6 +19,7 @@ from jax.typing import ArrayLike
 from dpjax.distributions.base import Distribution, compiled, draws_first
 from dpjax.distributions.noise import tail_and_sign
 from dpjax.distributions.sampler import choose
+from dpjax.numerics.float64 import in_float64
 from dpjax.numerics.search import bisect
 
 _HALVINGS = 64
@@ -110,14 +111,16 @@ class SubsampledLaplace(Distribution):
 
     def _log_weights(self) -> jax.Array:
         """Return log P(K = k), ``(..., most + 1)``."""
-        with jax.enable_x64(True):  # the logarithms of factorials cancel
-            k = jnp.arange(self.most + 1, dtype=jnp.float64)
-            count, share = (
-                field.astype(jnp.float64)[..., None] for field in (self.loc, self.probability)
-            )
+
+        def compute(count: jax.Array, share: jax.Array) -> jax.Array:
+            k = jnp.arange(self.most + 1, dtype=count.dtype)
             # At a share of 1, the gradient is not finite.
-            share = jnp.minimum(share, 1 - 2.0**-53)
-            return jax.scipy.stats.binom.logpmf(k, count, share).astype(self.dtype)
+            share = jnp.minimum(share, 1 - jnp.finfo(share.dtype).epsneg)
+            return jax.scipy.stats.binom.logpmf(k, count, share)
+
+        # The logarithms of factorials cancel. The count is an integer: it has no derivative.
+        count = jax.lax.stop_gradient(self.loc)[..., None]
+        return in_float64(compute, count, self.probability[..., None])
 
     def _sample(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
         key_count, key_noise = jax.random.split(key)
