@@ -371,8 +371,8 @@ def _draw(key: jax.Array, joint: JointQuantiles, draws: int) -> jax.Array:
     of_numbers, of_places = jax.random.split(key)
     drawn = words(of_places, (*batch, draws, m, 6))
     if joint.number is None:
-        noise = DiscreteLaplace(jnp.zeros(batch, dtype), jnp.ones((), dtype), joint.count_rate)
-        noise = jnp.moveaxis(noise.sample(of_numbers, draws), 0, -1)
+        of_count = DiscreteLaplace(jnp.zeros(batch, dtype), jnp.ones((), dtype), joint.count_rate)
+        noise = jnp.moveaxis(of_count.sample(of_numbers, draws), 0, -1)
         noisy = joint.num_records[..., None] + noise.astype(jnp.int32)
         number = jnp.clip(noisy, 1, max(joint.values.shape[-1], 1))
     else:

@@ -78,7 +78,8 @@ class Shell(NamedTuple):
         def side(shell: Shell, r: jax.Array) -> jax.Array:
             return shell.part(jnp.where(lower, shell.near, r), jnp.where(lower, r, shell.far))
 
-        fixed = Shell(*jax.lax.stop_gradient(jnp.broadcast_arrays(*self[:3])), self.power)
+        near, far, slope = jax.lax.stop_gradient(jnp.broadcast_arrays(*self[:3]))
+        fixed = Shell(near, far, slope, self.power)
         goal = jax.lax.stop_gradient(target)
         r = bisect_floats(lambda r: (side(fixed, r) > goal) != lower, fixed.near, fixed.far)
         found = side(self, r)

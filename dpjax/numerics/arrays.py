@@ -64,9 +64,9 @@ def materialized(compute: Callable[[], Any], always: jax.Array) -> Any:
 def by_platform(*arrays: Any, cpu: Callable[..., Any], default: Callable[..., Any]) -> Any:
     """Return ``cpu(*arrays)`` on the CPU, and ``default(*arrays)`` elsewhere.
 
-    The device that a program is lowered for decides. If it can only be the CPU (on a machine without
-    an accelerator, outside :func:`dpjax.numerics.host_call.without_host_calls`), ``default`` is not
-    traced.
+    The device that a program is lowered for decides. If it can only be the CPU (on a machine
+    without an accelerator, outside :func:`dpjax.numerics.host_call.without_host_calls`),
+    ``default`` is not traced.
     """
     if host_call.allowed() and jax.default_backend() == "cpu":
         return cpu(*arrays)

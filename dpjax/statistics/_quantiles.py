@@ -277,11 +277,11 @@ def _read(
         records, low, high = (to_multiples(array, resolution) for array in (records, low, high))
     n_max = records.shape[-1]
     levels = ranks.levels(n_max)
-    cuts = tuple(None if keep is None or keep >= most else keep for most in levels)
+    cuts = [None if keep is None or keep >= most else keep for most in levels]
     ends_low, ends_high = (cut is not None for cut in cuts)
     if ranks.definition == "continuous":
         x = sort_rows(records, present, low, high, neighbors=neighbors)
-        parts = continuous(x.values, x.n, ranks, cuts)
+        parts = continuous(x.values, x.n, ranks, (cuts[0], cuts[1]))
         found = SensitivityProfile(*parts, neighbors=neighbors, integer_levels=False)
     else:
         down, up = (most if cut is None else cut for most, cut in zip(levels, cuts, strict=True))

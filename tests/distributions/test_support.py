@@ -37,7 +37,6 @@ ELSEWHERE = {
     "AboveThreshold",  # a pair of two kinds
     "ProposeTestRelease",  # an answer or none
     "Clamped",  # test_quadrature.py, with each that it takes
-    "PermuteAndFlip",  # tests/mechanisms/test_permute_and_flip.py
     "Distribution",
 }
 
