@@ -176,14 +176,14 @@ def _distribution(
         return exactly(_larger_miss, *miss, there, *(part[..., None] for part in answer)), None
 
     batch = jnp.broadcast_shapes(of_data.value.shape[:-1], total.shape)
-    start = Exact(*2 * [jnp.zeros((*batch, databases.shape[0]), dtype)])
+    start = Exact.of(jnp.zeros((*batch, databases.shape[0]), dtype))
     answers = jax.tree.map(lambda part: jnp.moveaxis(part, -1, 0), of_data)
     miss, _ = jax.lax.scan(worse, start, (jnp.moveaxis(values, -2, 0), answers))
     ok = (scale > 0) & (scale < jnp.inf)
     rate = jnp.where(ok, 1 / (2 * jnp.where(ok, scale, 1.0)), jnp.nan)
     return Finite(
         jnp.arange(databases.shape[0], dtype=dtype),
-        below_best(Exact(-miss.value, -miss.rest)),
+        below_best(miss.negated()),
         rate,
     )
 

@@ -156,7 +156,7 @@ def _distances(
         def step(
             total: jax.Array, at: tuple[Exact, Exact, jax.Array | None]
         ) -> tuple[jax.Array, None]:
-            difference = jnp.abs(_difference(at[0], at[1]))
+            difference = jnp.abs(at[0].minus(at[1]))
             if distance == "hamming":
                 difference = jnp.where(
                     jnp.isnan(difference), jnp.nan, (difference != 0).astype(total.dtype)
@@ -181,21 +181,20 @@ def _distances(
     return jnp.where(same, 0.0, unit * jnp.sqrt(jnp.where(same, 1.0, squares)))
 
 
-def _difference(one: Exact, other: Exact) -> jax.Array:
-    return (one.value - other.value) + (one.rest - other.rest)
-
-
 def _great_circle(one: Exact, other: Exact) -> jax.Array:
     """Return the distance by the haversine formula, rounded down."""
     latitudes, longitudes = (
         [Exact(*(part[k] for part in places)) for places in (one, other)] for k in (0, 1)
     )
 
-    def turned(one: jax.Array, rest: jax.Array, other: jax.Array, other_rest: jax.Array) -> Any:
-        around = (one - other) + (rest - other_rest)
+    def turned(*longitudes: jax.Array) -> jax.Array:
+        around = Exact(*longitudes[:2]).minus(Exact(*longitudes[2:]))
         return around - 360 * jnp.round(around / 360)  # one meridian can have two longitudes
 
-    rise, turn = _difference(*latitudes), in_float64(turned, *longitudes[0], *longitudes[1])
+    rise, turn = (
+        latitudes[0].minus(latitudes[1]),
+        in_float64(turned, *longitudes[0], *longitudes[1]),
+    )
     # The cosines of the latitudes, accurate near the poles.
     narrow, narrow_2 = (
         jnp.sin(jnp.deg2rad((90 - jnp.abs(p.value)) - jnp.sign(p.value) * p.rest))

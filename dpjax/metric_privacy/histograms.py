@@ -43,7 +43,7 @@ def exact_numbers(name: str, value: ArrayLike, dtype: Any) -> Exact:
             exact = checks.host_floats(name, value).astype(np.float64)
         return split(exact, dtype)
     if not jnp.issubdtype(value.dtype, jnp.integer):
-        return Exact(rounded.astype(dtype), jnp.zeros_like(rounded, dtype))
+        return Exact.of(rounded.astype(dtype))
     wide = value.astype(jnp.int32) if value.dtype.itemsize < 4 else value
     parts = (wide >> 12).astype(dtype), (wide & 4095).astype(dtype)
     return exactly(lambda high, low: high * 4096 + low, *parts)
@@ -128,7 +128,7 @@ def linear_answers(queries: jax.Array, counts: Exact) -> Exact:
         return exactly(_answer, values, *ranked)
 
     if prod(batch) == 0:
-        return Exact(*2 * [jnp.zeros((*batch, queries.shape[-2]), queries.dtype)])
+        return Exact.of(jnp.zeros((*batch, queries.shape[-2]), queries.dtype))
     at_once = max(1, _CELLS // max(1, prod(batch) * size))
     found = jax.lax.map(
         one, jnp.moveaxis(queries, -2, 0), batch_size=min(at_once, queries.shape[-2])

@@ -92,8 +92,7 @@ def point_metric(
             )
         rate = nan_where_missing(rate, factors) if isinstance(weights, jax.Array) else rate
     if isinstance(points, jax.Array):
-        known = nan_where_any(coordinates)
-        places = Exact(known, jnp.zeros_like(known))
+        places = Exact.of(nan_where_any(coordinates))
         return Metric(Points(places, rate, factors, distance=distance))
     array = np.asarray(points)
     # Relative to the smallest of each coordinate, so that differences of large coordinates are

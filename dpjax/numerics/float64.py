@@ -43,6 +43,19 @@ class Exact(NamedTuple):
     value: jax.Array
     rest: jax.Array
 
+    @staticmethod
+    def of(value: jax.Array) -> Exact:
+        """Return a float as it is."""
+        return Exact(value, jnp.zeros_like(value))
+
+    def minus(self, other: Exact) -> jax.Array:
+        """Return the difference, rounded."""
+        return (self.value - other.value) + (self.rest - other.rest)
+
+    def negated(self) -> Exact:
+        """Return minus the number."""
+        return Exact(-self.value, -self.rest)
+
 
 def exactly(compute: Callable[..., jax.Array], *arrays: Any) -> Exact:
     """Return ``compute(*arrays)`` in float64, without rounding; see :func:`in_float64`."""

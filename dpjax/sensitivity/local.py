@@ -155,8 +155,7 @@ def local_sensitivity_bound(profile: SensitivityProfile) -> LocalSensitivity:
     size = max(profile.upper.shape[-1], profile.lower.shape[-1]) + 1
     up, down = extend(profile.upper, size), extend(profile.lower, size)
     at_distance = jnp.maximum(up[..., 1:] - down[..., :-1], up[..., :-1] - down[..., 1:])
-    support = profile.support
-    low, high = (profile.lower[..., -1], profile.upper[..., -1]) if support is None else support
+    low, high = profile.bounds or (profile.values[..., 0], profile.values[..., -1])
     return LocalSensitivity(profile.value, at_distance, low, high, neighbors=profile.neighbors)
 
 

@@ -99,31 +99,26 @@ class SensitivityProfile(Batch):
         return table, Picture(x, y, "value", "individuals who change")
 
     @property
-    @partial(jax.jit, inline=True)
     def upper(self) -> jax.Array:
         """The largest values of f, ``(..., U+1)``, nondecreasing from f(x)."""
         return self.values[..., self.center :]
 
     @property
-    @partial(jax.jit, inline=True)
     def lower(self) -> jax.Array:
         """The smallest values of f, ``(..., D+1)``, nonincreasing from f(x)."""
-        return jnp.flip(self.values[..., : self.center + 1], -1)
+        return self.values[..., self.center :: -1]
 
     @property
-    @partial(jax.jit, inline=True)
     def upper_levels(self) -> jax.Array:
         """The level of each of the ``upper`` values, from 0."""
         return self.levels[..., self.center :]
 
     @property
-    @partial(jax.jit, inline=True)
     def lower_levels(self) -> jax.Array:
         """The level of each of the ``lower`` values, from 0."""
-        return jnp.flip(self.levels[..., : self.center + 1], -1)
+        return self.levels[..., self.center :: -1]
 
     @property
-    @partial(jax.jit, inline=True)
     def value(self) -> jax.Array:
         """The statistic itself, f(x), of shape ``batch_shape``; not private."""
         return self.values[..., self.center]
@@ -151,7 +146,6 @@ class SensitivityProfile(Batch):
         return jnp.floor(jnp.minimum(level, most)) + 1
 
     @property
-    @partial(jax.jit, inline=True)
     def support(self) -> tuple[jax.Array, jax.Array] | None:
         """The range of the output, the same for neighbors, or None if it is the whole real line."""
         if self.bounds is not None:
@@ -356,7 +350,6 @@ def _cap(k: int, values: jax.Array, levels: jax.Array, sign: int) -> tuple[jax.A
     )
 
 
-@partial(jax.jit, inline=True, static_argnames="count")
 def _add_levels(levels: jax.Array, count: int) -> jax.Array:
     return concatenate(levels, levels[..., -1:] + jnp.arange(1, count + 1, dtype=levels.dtype))
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any, overload
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -118,25 +117,6 @@ def from_radii(
 def _add_up(center: jax.Array, increments: jax.Array, sign: int) -> jax.Array:
     distance = jnp.cumsum(jnp.maximum(increments, 0.0), axis=-1)
     return concatenate(center[..., None], center[..., None] + sign * distance)
-
-
-@overload
-def from_local_sensitivity(
-    value: LocalSensitivity, *, num_levels: int | None = None, step: ArrayLike | None = None
-) -> SensitivityProfile: ...
-
-
-@overload
-def from_local_sensitivity(
-    value: ArrayLike,
-    local_sensitivity_at: Callable[[int], ArrayLike] | ArrayLike,
-    *,
-    neighbors: Relation,
-    num_levels: int | None = None,
-    lower: ArrayLike | None = None,
-    upper: ArrayLike | None = None,
-    step: ArrayLike | None = None,
-) -> SensitivityProfile: ...
 
 
 def from_local_sensitivity(
