@@ -173,7 +173,14 @@ def _distribution(
     def worse(miss: Exact, query: tuple[jax.Array, Exact]) -> tuple[Exact, None]:
         value, answer = query
         there = weight * evaluate(databases, value)
-        return exactly(_larger_miss, *miss, there, *(part[..., None] for part in answer)), None
+        return exactly(
+            lambda miss, less, there, answer, rest: jnp.maximum(
+                miss + less, abs(answer + rest - there)
+            ),
+            *miss,
+            there,
+            *(part[..., None] for part in answer),
+        ), None
 
     batch = jnp.broadcast_shapes(of_data.value.shape[:-1], total.shape)
     start = Exact.of(jnp.zeros((*batch, databases.shape[0]), dtype))
@@ -186,9 +193,3 @@ def _distribution(
         below_best(miss.negated()),
         rate,
     )
-
-
-def _larger_miss(
-    miss: jax.Array, miss_rest: jax.Array, there: jax.Array, answer: jax.Array, rest: jax.Array
-) -> jax.Array:
-    return jnp.maximum(miss + miss_rest, jnp.abs(answer + rest - there))
