@@ -5,8 +5,7 @@ python benchmarks/accelerator.py [--seconds 420] [--quick] [--out FILE]
 
 It needs JAX, NumPy and this checkout on PYTHONPATH, and no network. It measures the copy bandwidth
 of the device; one draw of each of many datasets, from a profile and from raw records; up to 10^9
-draws; error bars; ``dpjax.simulate``; and each method of drawing at several sizes and numbers of
-draws, and which one ``method="auto"`` chooses. The rivals are naive Gumbel-max and
+draws; error bars; and ``dpjax.simulate``. The rivals are naive Gumbel-max and
 ``jax.random.laplace`` of as many numbers on the same device. A share of the copy bandwidth is the
 bytes that must be read and written once, over the time, over the bandwidth. What no longer fits
 into the time or into the memory is a row that says so, as is a case that raises: then the exit
@@ -36,8 +35,7 @@ import contestants
 import dpjax
 import harness
 import tables
-from dpjax.distributions import sampling
-from dpjax.distributions.many import CHUNK
+from dpjax.distributions.sampler import FEW
 from harness import NO_RELATION, REFERENCE, Built, Case, Contestant, row
 
 NAIVE, LAPLACE, COPY = "naive jitted Gumbel-max", "jax.random.laplace", "device copy"
@@ -45,11 +43,9 @@ RAW, NAIVE_RAW, SORT = "dpjax, raw records", "sort and naive Gumbel-max", "jnp.s
 MANY_DRAWS, SIMULATE = "dpjax, many draws", "dpjax.simulate"
 MEAN_ABS_ERROR, INTERVAL = "mean_abs_error", "interval"
 OWN_CHECK = (SORT, SIMULATE, MEAN_ABS_ERROR, INTERVAL)  # or none to make: nothing is drawn
-METHODS = ("tree", "table", "gumbel")
 LEFT_OUT, UNCHECKED = "left out: time", "not timed: no check of it has passed"
 SHARE_BAR, NAIVE_BAR = 0.5, 10
-MANY = 2 * sampling.FEW  # draws a row, more than what is made without a table
-PIECES = 2**23  # of the datasets of the sweep over methods
+MANY = 2 * FEW  # draws a row, more than what is made without a table
 # Scores in one call of naive Gumbel-max for many draws, as many as an accelerator needs to be busy
 NAIVE_SCORES = 2**22
 BYTES_A_PIECE = 40  # data, profile and temporaries of the largest contestant, generously
@@ -71,9 +67,6 @@ class Sizes:
     bars: tuple[tuple[int, int], ...]
     epsilons: int
     simulated: int
-    sweep: tuple[float, ...]  # of 2^23 pieces
-    sweep_draws: tuple[float, ...]  # of the draws at its threshold
-    sweep_rows: int  # datasets of the sweep over draws
 
     @staticmethod
     def of(quick: bool, on_cpu: bool) -> "Sizes":
@@ -81,7 +74,7 @@ class Sizes:
             return Sizes(
                 single=(SMALL,),
                 raw=(SMALL,),
-                many=((1, CHUNK + 1000),),
+                many=((1, 2**18 + 1000),),
                 sums=(1, 4),
                 chunk=2000,
                 few_rows=16,
@@ -89,9 +82,6 @@ class Sizes:
                 bars=(SMALL,),
                 epsilons=3,
                 simulated=2000,
-                sweep=(SMALL[0] * (SMALL[1] + 1) / PIECES, 1),
-                sweep_draws=(1, 2),
-                sweep_rows=64,
             )
         return Sizes(
             single=((65_536, 1001), (4096, 1001), (1_000_000, 101)),
@@ -104,9 +94,6 @@ class Sizes:
             bars=((4096, 1001), (65_536, 1001)),
             epsilons=8,
             simulated=10_000,
-            sweep=(1 / 16, 1, 8),
-            sweep_draws=(1 / 4, 1, 2, 8),
-            sweep_rows=64 if on_cpu else 1024,
         )
 
 
@@ -297,11 +284,11 @@ def moments(profile: dpjax.SensitivityProfile, epsilon: Any) -> tuple[jax.Array,
     return distribution.mean_abs_error(center), distribution.mean() - center, distribution.stddev()
 
 
-def sampled(case: Case, profile: Any, draws: tuple[int, ...] = (), method: str = "auto") -> Timed:
+def sampled(case: Case, profile: Any, draws: tuple[int, ...] = ()) -> Timed:
     """From the profile to draws."""
 
     def draw(key: jax.Array, profile: dpjax.SensitivityProfile) -> jax.Array:
-        return dpjax.piecewise_laplace(profile, case.epsilon).sample(key, draws, method=method)
+        return dpjax.piecewise_laplace(profile, case.epsilon).sample(key, draws)
 
     return build(draw, profile, units=case.rows * math.prod(draws))
 
@@ -516,12 +503,8 @@ def check_contestants(session: Session, relation: str) -> None:
     x = case.data
     profile = profile_of(case, x)
     exact, plain = harness.distribution_uniforms, contestants.plain_laplace_uniforms
-    methods = {
-        f"dpjax, {method}": partial(sampled, case, profile, method=method) for method in METHODS
-    }
     entries: dict[str, Callable[[], Timed]] = {
         REFERENCE: lambda: sampled(case, profile),
-        **methods,
         MANY_DRAWS: lambda: sampled(case, profile, (MANY,)),
         RAW: lambda: sampled_raw(case, x),
         NAIVE: lambda: naive(case, profile),
@@ -899,82 +882,6 @@ def _distance(draws: jax.Array, data: dict[str, jax.Array]) -> jax.Array:
     return jnp.abs(draws - data["center"])
 
 
-def methods(session: Session, question: str, case: Case, draws: int | None, shape: str) -> None:
-    """Time every method, find the one that ``auto`` took by its draws, and compare it with the
-    fastest.
-    """
-    profile = profile_of(case)
-    number, drawn = draws or 1, () if draws is None else (draws,)
-    name_of_auto = {1: REFERENCE, MANY: MANY_DRAWS}.get(number, "")
-    made: dict[str, Timed] = {}
-
-    def keep(name: str, method: str) -> Timed:
-        # The check makes one draw with each method
-        known = name if draws is None or method == "auto" else ""
-        made[method] = kept(session, known, case, sampled, profile, drawn, method)()
-        return made[method]
-
-    entries = {
-        f"dpjax, {method}": (
-            case.rows
-            * (case.points + (number if method == "table" else 0))
-            * (number if method == "gumbel" else 1),
-            partial(keep, f"dpjax, {method}", method),
-        )
-        for method in METHODS
-    }
-    times = compare(
-        session, question, case.relation, shape, entries, reference="dpjax, tree", shares=False
-    )
-    with session.guard(question, "dpjax, auto", case.relation, shape):
-        if session.left() <= 0 or not times:
-            session.leave_out(question, "dpjax, auto", case.relation, shape)
-            return
-        auto = np.asarray(keep(name_of_auto, "auto").first)
-        equal = {
-            m: float(np.mean(np.isclose(np.asarray(made[m].first), auto, rtol=1e-5, atol=1e-6)))
-            for m in METHODS
-            if m in made
-        }
-        chosen = [method for method, share in equal.items() if share > 0.99]
-        if len(chosen) != 1:
-            left_out = len(equal) < len(METHODS) and not chosen
-            status = (
-                "chosen: a method that was left out"
-                if left_out
-                else f"chosen: cannot be told by the draws, {equal}"
-            )
-            session.leave_out(question, "dpjax, auto", case.relation, shape, status)
-            session.failed |= not left_out
-            return
-        fastest = min(times, key=lambda name: statistics.median(times[name])).removeprefix(
-            "dpjax, "
-        )
-        mine, best = times[f"dpjax, {chosen[0]}"], times[f"dpjax, {fastest}"]
-        ratio = statistics.median(a / b for a, b in zip(mine, best, strict=True))
-        at = (question, f"auto chose {chosen[0]}, fastest was {fastest}", case.relation, shape)
-        facts = {
-            "chosen": chosen[0],
-            "fastest": fastest,
-            "equal_draws": equal,
-            "compile_seconds": made["auto"].built.compile_seconds,
-        }
-        against = f"dpjax, {fastest}"
-        session.add(
-            row(
-                *at,
-                value=statistics.median(mine),
-                unit="s a draw",
-                ratio=ratio,
-                reference=against,
-                **facts,
-            )
-        )
-
-
-# --- the whole ---
-
-
 def plan(session: Session) -> list[Task]:
     """All cases: in each turn one of every question, the most important ones first."""
     sizes = Sizes.of(session.args.quick, on_cpu())
@@ -1023,32 +930,6 @@ def plan(session: Session) -> list[Task]:
             memory(rows, points),
         )
 
-    def sweep(share: float) -> Task:
-        points = 33 if share * PIECES < 2**18 else 1001
-        case = OnDevice(max(1, round(share * PIECES / (points + 1))), points, "swap")
-        question, shape = "methods, one draw", f"{case.shape}, {share:.3g} of 2^23 pieces"
-        return Task(
-            question,
-            "swap",
-            shape,
-            partial(methods, session, question, case, None, shape),
-            memory(case.rows, points),
-        )
-
-    def sweep_draws(share: float) -> Task:
-        case, draws = (
-            OnDevice(sizes.sweep_rows, sizes.points, "swap"),
-            max(1, round(share * sampling.FEW)),
-        )
-        question, shape = (
-            "methods, many draws",
-            f"{case.shape}, {draws} draws each, {share:.3g} of FEW",
-        )
-        needs = memory(case.rows * min(draws, 256), case.points)
-        return Task(
-            question, "swap", shape, partial(methods, session, question, case, draws, shape), needs
-        )
-
     few = OnDevice(sizes.few_rows, sizes.points, "swap")
     sums_shape = f"{few.shape}, {sizes.chunk * few.rows * max(sizes.sums):.2g} draws"
     sums_run = partial(sums, session, few, sizes.chunk, sizes.sums)
@@ -1059,7 +940,6 @@ def plan(session: Session) -> list[Task]:
     cheap = min(sizes.single, key=math.prod)
     answers = [  # of every question, the most important case first
         [single(*size, "swap") for size in sizes.single],
-        [sweep(share) for share in sorted(sizes.sweep, key=_distance_from_one)],
         [repeated(*size, "swap") for size in sizes.many],
         [from_raw(*size, "swap") for size in sizes.raw],
         [bars(*size, "swap") for size in sizes.bars],
@@ -1072,7 +952,6 @@ def plan(session: Session) -> list[Task]:
                 memory(pairs, sizes.points, sizes.simulated),
             )
         ],
-        [sweep_draws(share) for share in sorted(sizes.sweep_draws, key=_distance_from_one)],
         [
             Task(
                 "sums of many draws",
@@ -1098,10 +977,6 @@ def plan(session: Session) -> list[Task]:
         *(from_raw(*sizes.raw[0], relation) for relation in also),
         *(single(*sizes.single[0], relation) for relation in also if not on_cpu()),
     ]
-
-
-def _distance_from_one(share: float) -> float:
-    return abs(math.log(share))
 
 
 def measure(session: Session, tasks: list[Task]) -> None:
@@ -1134,7 +1009,7 @@ def main(arguments: list[str] | None = None) -> int:
     limits = {
         "memory_bytes": memory if math.isfinite(memory) else None,
         "copy_bytes_per_second": session.bandwidth,
-        "FEW": sampling.FEW,
+        "FEW": FEW,
         "seconds": time.perf_counter() - session.start,
     }
     wrong = [check for check in session.checks if not check["control"] and not check["passed"]]
