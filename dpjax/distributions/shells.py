@@ -43,7 +43,7 @@ class Shell(NamedTuple):
         peak = jax.lax.stop_gradient(jnp.clip(power / jnp.maximum(slope, tiny), near, far))
         unit = jnp.maximum(peak, tiny) if power else jnp.ones_like(peak)
         # The truncated part and the error of the quadrature are below a rounding error.
-        drop, count = (20.0, 40) if slope.dtype == jnp.float32 else (40.0, 80)
+        drop, count = (20.0, 32) if slope.dtype == jnp.float32 else (40.0, 64)
         reach = _reach(jax.lax.stop_gradient(slope), power / unit, power, drop)
         before, after = jnp.minimum(peak - near, reach), jnp.minimum(far - peak, reach)
         length = before + after
@@ -78,8 +78,9 @@ class Shell(NamedTuple):
         def side(shell: Shell, r: jax.Array) -> jax.Array:
             return shell.part(jnp.where(lower, shell.near, r), jnp.where(lower, r, shell.far))
 
-        fixed, near, far = jax.lax.stop_gradient((self, *jnp.broadcast_arrays(self.near, self.far)))
-        goal = jax.lax.stop_gradient(target)
+        near, far, slope = jnp.broadcast_arrays(*self[:3])
+        near, far, slope, goal = jax.lax.stop_gradient((near, far, slope, target))
+        fixed = Shell(near, far, slope, self.power)
         r = bisect_floats(lambda r: (side(fixed, r) > goal) != lower, near, far)
         found = side(self, r)
         log_density = self.power * jnp.log(r) - self.slope * (r - self.near)

@@ -115,7 +115,7 @@ def test_draws_have_their_radius_and_their_direction(p):
     """The norm by its quadrature in another way, and |u_1|^p of the cone measure, Beta(1/p,
     (d-1)/p); the two are independent.
     """
-    d, count = 3, 20_000
+    d, count = 3, 12_000
     run = jax.jit(lambda key: in_shells(d, 2.0, p, np.float32).sample(key, (count,)))
     draws = np.asarray(run(jax.random.key(5)), np.float64)
     radius = np.linalg.norm(draws, p, axis=-1)
@@ -163,7 +163,7 @@ def test_radii_of_shells_that_are_thin_steep_or_flat(x64):
         first, last = (slice(None), slice(None)) if p > 1e-4 else ([0, 3], [3, 4])
         np.testing.assert_allclose(below[first,], np.log(p), rtol=0, atol=1e-9)
         np.testing.assert_allclose(above[last,], np.log(p), rtol=0, atol=1e-9)
-        assert np.all((near <= low) & (low < far) & (low <= high) & (high <= far))
+        assert np.all((near <= low) & (low < far) & (low <= 1.0000001 * high) & (high <= far))
     # A flat shell: the difference of two powers.
     flat = Shell(*(jnp.asarray([x]) for x in (0.99, 1.0, 0.0)), 99)
     mass, (_, mean) = jax.jit(lambda: (flat.part(flat.near, flat.far), flat.moments()))()
@@ -171,19 +171,21 @@ def test_radii_of_shells_that_are_thin_steep_or_flat(x64):
     np.testing.assert_allclose(mean, 100 / 101 * (1 - 0.99**101) / (1 - 0.99**100), rtol=1e-12)
 
 
-def test_the_density_can_be_differentiated(x64):
-    y, h = np.array([0.4, -0.7, 0.1]), 1e-5
+def test_density_and_draws_can_be_differentiated(x64):
+    """A draw moves with epsilon and the radii; in so small steps it does not leave its shell."""
+    y, h = np.array([0.4, -0.7, 0.1]), 1e-6
 
     @jax.jit
     def both(parameters):
-        def log_prob(parameters):
+        def found(parameters):
             profile = from_vector_radii(
                 np.zeros(3), parameters[1:], p=2, step=STEP, neighbors="swap"
             )
-            return piecewise_laplace(profile, parameters[0]).log_prob(y)
+            distribution = piecewise_laplace(profile, parameters[0])
+            return jnp.append(distribution.sample(jax.random.key(1), 6), distribution.log_prob(y))
 
         moved = parameters + h * jnp.concatenate([jnp.eye(4), -jnp.eye(4)])
-        above, below = jnp.split(jax.vmap(log_prob)(moved), 2)
-        return jax.grad(log_prob)(parameters), (above - below) / (2 * h)
+        above, below = jnp.split(jax.vmap(found)(moved), 2)
+        return jnp.moveaxis(jax.jacrev(found)(parameters), -1, 0), (above - below) / (2 * h)
 
-    np.testing.assert_allclose(*both(np.append(2.0, RADII)), rtol=1e-6)
+    np.testing.assert_allclose(*both(np.append(2.0, RADII)), rtol=1e-5, atol=1e-8)
