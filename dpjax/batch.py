@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpjax.checks import is_traced
-from dpjax.display import Shown, index_names
+from dpjax.display import Shown
 
 
 class Batch(Shown):
@@ -49,52 +49,44 @@ class Batch(Shown):
         return isinstance(leaf, Batch) and leaf is not self
 
     def __getitem__(self, index: Any) -> Self:
-        rows = self._row_shape
+        rows = self.batch_shape
         if not rows and index not in ((), ...):
             raise TypeError(
                 f"this {type(self).__name__} has no batch axes: there is no row {index!r}."
             )
-        return self._take(np.arange(prod(rows)).reshape(rows)[index], rows)
-
-    @property
-    def _row_shape(self) -> tuple[int, ...]:
-        """The axes that ``__getitem__`` indexes."""
-        return self.batch_shape
+        return self._take(index, rows)
 
     def _first(self, rows: int) -> Self:
         """Return the first ``rows`` rows on one axis, or the object if it has no batch axes."""
-        shape = self._row_shape
-        return self._take(np.arange(min(rows, prod(shape))), shape) if shape else self
+        shape = self.batch_shape
+        chosen = np.unravel_index(np.arange(min(rows, prod(shape))), shape) if shape else ()
+        return self._take(chosen, shape)
 
-    def _take(self, numbers: np.ndarray, batch: tuple[int, ...], more: int = 0) -> Self:
-        """Return the rows with these flat indices.
+    def _take(self, index: Any, batch: tuple[int, ...], more: int = 0) -> Self:
+        """Return the rows with this index into the batch shape, as NumPy reads it.
 
         Fields without batch axes are returned unchanged.
 
         Args:
-            numbers: flat row indices into ``batch``; their shape becomes the batch shape.
-            batch: the shape that the flat indices refer to.
+            index: of rows.
+            batch: the shape of what is indexed.
             more: how many trailing batch axes of this object are not part of ``batch``.
         """
 
         def some(path: tuple[Any, ...], leaf: Any) -> Any:
             axes = self._event_axes.count(path[0].name) + more
             if isinstance(leaf, Batch):
-                return leaf._take(numbers, batch, axes)
+                return leaf._take(index, batch, axes)
             shape = np.shape(leaf)
             split = max(len(shape) - axes, 0)
             if split == 0:
                 return leaf
-            rows = prod(shape[:split])
-            rows_taken = np.broadcast_to(np.arange(rows).reshape(shape[:split]), batch).reshape(-1)[
-                numbers
-            ]
-            return leaf.reshape(rows, *shape[split:])[rows_taken]
+            # Numbers of rows are broadcast, as the array may be much smaller than the batch
+            numbers = np.arange(prod(shape[:split])).reshape(shape[:split])
+            chosen = np.broadcast_to(numbers, batch)[index]
+            return leaf.reshape(numbers.size, *shape[split:])[chosen]
 
         return jax.tree_util.tree_map_with_path(some, self, is_leaf=self._is_part)
-
-    def _row_names(self, rows: int) -> list[str]:
-        return index_names(self.batch_shape, rows) if self.batch_shape else [""] * rows
 
     def _facts(self) -> dict[str, Any]:
         facts: dict[str, Any] = {"batch_shape": self.batch_shape}

@@ -1,24 +1,26 @@
-"""Display of objects: a short repr, an HTML table with a plot in notebooks, and matplotlib."""
+"""Display of objects: a short repr, tables as text and HTML, and plots by matplotlib."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from math import prod
-from typing import Any, NamedTuple
+from itertools import islice
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-_WIDTH, _HEIGHT = 260, 90  # of an inline plot, in pixels
 TEXT_WIDTH = 100  # the maximal width of a text table, in characters
 _CELL = 40  # the maximal number of characters of a cell of a text table
-_COLORS = ("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd")
+_ROWS = 5  # the maximal number of rows of an HTML table
 
 
 class Picture(NamedTuple):
     """Curves through points ``(rows, k)``, one per row.
 
-    ``log`` makes the vertical axis logarithmic.
+    Attributes:
+        log: the vertical axis is logarithmic.
+        kind: "steps" stay at each height up to the next point, as the cdf of a distribution on a
+            grid does; "stems" are points on vertical lines.
     """
 
     x: np.ndarray
@@ -26,6 +28,7 @@ class Picture(NamedTuple):
     xlabel: str
     ylabel: str
     log: bool = False
+    kind: Literal["curve", "steps", "stems"] = "curve"
 
 
 class Shown:
@@ -41,8 +44,9 @@ class Shown:
         return {}, None
 
     def _row_names(self, rows: int) -> list[str]:
-        """Return the labels of the first ``rows`` rows of the table."""
-        return index_names((rows,), rows)
+        """Return the indices of the first ``rows`` rows of the batch, as text."""
+        indices = np.ndindex(getattr(self, "batch_shape", (rows,)))
+        return [", ".join(map(str, index)) for index in islice(indices, rows)]
 
     def __repr__(self) -> str:
         try:
@@ -56,21 +60,18 @@ class Shown:
         return f"{type(self).__name__}({facts})"
 
     def _repr_html_(self) -> str:
-        columns, picture = self._looks(len(_COLORS))
-        cells = {name: np.asarray(column).ravel() for name, column in columns.items()}
-        rows = min([len(_COLORS), *(column.size for column in cells.values())]) if cells else 0
+        table, _ = self._looks(_ROWS)
+        columns = {name: np.asarray(column).ravel() for name, column in table.items()}
+        size = min((column.size for column in columns.values()), default=0)
         lines = [
-            [name, *(_number(column[row]) for column in cells.values())]
-            for row, name in enumerate(self._row_names(rows)[:rows])
+            [name, *(_number(column[row]) for column in columns.values())]
+            for row, name in enumerate(self._row_names(min(size, _ROWS)))
         ]
-        if rows and min(column.size for column in cells.values()) > rows:
-            lines.append(["...", *("" for _ in cells)])
-        table = (
-            [_cells("th", ["", *cells]), *(_cells("td", line) for line in lines)] if rows else []
-        )
-        shown = _svg(picture) if picture else ""
-        code = f"<code>{escape(repr(self))}</code>"
-        return f"<div>{code}<table>{''.join(table)}</table>{shown}</div>"
+        if size > _ROWS:
+            lines.append(["..."])
+        body = "".join(_cells("td", line) for line in lines)
+        head = _cells("th", ["", *columns]) if columns else ""
+        return f"<div><code>{escape(repr(self))}</code><table>{head}{body}</table></div>"
 
     def plot(self, axes: Any = None) -> Any:
         """Plot with matplotlib, at most the first ten rows of a batch, and return the axes.
@@ -86,8 +87,15 @@ class Shown:
         if picture is None:
             raise TypeError(f"{type(self).__name__} has no plot.")
         axes = new_axes(axes)
-        for x, y in zip(picture.x, picture.y, strict=True):
-            axes.plot(x, y)
+        names = self._row_names(len(picture.x))
+        for row, (x, y, name) in enumerate(zip(picture.x, picture.y, names, strict=True)):
+            if picture.kind == "stems" or x.size == 1:
+                axes.stem(x, y, linefmt=f"C{row}", basefmt=" ", label=name)
+            else:
+                step = "steps-post" if picture.kind == "steps" else "default"
+                axes.plot(x, y, color=f"C{row}", drawstyle=step, label=name)
+        if len(names) > 1:
+            axes.legend(title="row")
         axes.set(xlabel=picture.xlabel, ylabel=picture.ylabel)
         if picture.log:
             axes.set_yscale("log")
@@ -103,15 +111,6 @@ def new_axes(axes: Any = None) -> Any:
     except ImportError as error:
         raise ImportError('matplotlib is not installed: pip install "dpjax[notebooks]".') from error
     return plt.subplots()[1]
-
-
-def index_names(shape: tuple[int, ...], rows: int) -> list[str]:
-    """Return the indices of the first ``rows`` entries of an array of this shape, as text."""
-    if len(shape) < 2:
-        return [str(row) for row in range(rows)]
-    return [
-        str(tuple(map(int, np.unravel_index(row, shape)))) for row in range(min(rows, prod(shape)))
-    ]
 
 
 def _cells(tag: str, texts: Iterable[str]) -> str:
@@ -167,36 +166,3 @@ def cell_of(value: Any) -> str:
     text = str(value).removesuffix(".0") if isinstance(value, float) else str(value)
     text = text if text.isprintable() else ascii(text)
     return text if len(text) <= _CELL else f"{text[: _CELL - 3]}..."
-
-
-def _svg(picture: Picture) -> str:
-    """Return the curves as SVG, with the ends of both axes as numbers."""
-    kept = np.unique(np.linspace(0, max(picture.x.shape[-1] - 1, 0), 200).astype(int))
-    x, heights = (np.asarray(a, np.float64)[:, kept] for a in picture[:2])
-    with np.errstate(divide="ignore", invalid="ignore"):
-        y = np.log(heights) if picture.log else heights
-    finite = np.isfinite(x) & np.isfinite(y)
-    if not np.any(finite):
-        return ""
-
-    def scaled(values: np.ndarray, size: int) -> np.ndarray:
-        least, largest = np.min(values[finite]), np.max(values[finite])
-        return (values - least) / ((largest - least) or 1.0) * size
-
-    across, up = scaled(x, _WIDTH), _HEIGHT - scaled(y, _HEIGHT)
-    lines = []
-    for color, seen, horizontal, vertical in zip(_COLORS, finite, across, up, strict=False):
-        points = " ".join(
-            f"{a:.1f},{b:.1f}" for a, b in zip(horizontal[seen], vertical[seen], strict=True)
-        )
-        lines.append(f'<polyline fill="none" stroke="{color}" points="{points}"/>')
-    left, right = _number(np.min(x[finite])), _number(np.max(x[finite]))
-    low, high = (_number(end(heights[finite])) for end in (np.min, np.max))
-    label = escape(f"{picture.ylabel} ({low} to {high}) against {picture.xlabel}")
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH + 4}" height="{_HEIGHT + 34}" '
-        f'viewBox="-2 -2 {_WIDTH + 4} {_HEIGHT + 34}" font-size="11" '
-        f'fill="currentColor">{"".join(lines)}<text y="{_HEIGHT + 13}">{left}</text><text '
-        f'x="{_WIDTH}" y="{_HEIGHT + 13}" text-anchor="end">{right}</text><text '
-        f'y="{_HEIGHT + 27}">{label}</text></svg>'
-    )

@@ -2,6 +2,7 @@
 integers beyond 64 bits.
 """
 
+from decimal import Decimal
 from functools import partial
 
 import jax
@@ -46,14 +47,69 @@ def test_whole_numbers(name):
 
 def test_whole():
     assert type(checks.static_integer("k", np.int8(100), 1)) is int
-    assert checks.static_integer("k", 10**30, 1) == 10**30
-    assert checks.static_integer("k", jnp.asarray(2), 0, 2) == 2
+    assert checks.static_integer("k", jnp.asarray(10), 0, 10) == 10
     with pytest.raises(ValueError, match=r"k must be an integer from 0 to 2, got 3\."):
         checks.static_integer("k", 3, 0, 2)
     with pytest.raises(ValueError, match=r"k must be an integer from 1 on, got None\."):
         checks.static_integer("k", None, 1)
     with pytest.raises(ValueError, match="k must be"):
         jax.jit(partial(checks.static_integer, "k"), static_argnums=1)(2, 1)
+
+
+# Which of these numbers each check takes
+NUMBERS = np.array([-np.inf, -1, 0, 1e-20, 0.5, 0.75, 1, 2, 1e30, np.inf, np.nan], np.float32)
+TAKEN = {
+    "finite": range(1, 9),
+    "positive": range(3, 9),
+    "nonnegative": range(2, 9),
+    "above_one": range(7, 9),
+    "proportion": range(3, 7),
+    "probability": range(3, 6),
+    "fraction": range(2, 6),
+}
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_one_number_and_arrays_are_in_the_same_interval(name):
+    below = {"below": 1.0} if name == "probability" else {}
+    single = getattr(checks, f"concrete_{name}", None)
+    array = getattr(checks, name, None)
+    if array:
+        found = jax.jit(partial(array, "c", dtype=jnp.float32, **below))(NUMBERS)
+        assert np.flatnonzero(~np.isnan(found)).tolist() == list(TAKEN[name])
+    for i, number in enumerate(NUMBERS):
+        for check in filter(None, (single, array and partial(array, dtype=np.float32, **below))):
+            if i in TAKEN[name]:
+                assert check("c", number) == number
+                continue
+            with pytest.raises(ValueError, match=r"^c must be [a-z 01]+( \(in float32\))?, got "):
+                check("c", number)
+
+
+def test_numbers_that_are_none_are_refused_in_words():
+    for wrong in (True, "1", b"1", [1.0], None, np.ones(2), Decimal("sNaN"), 1j):
+        with pytest.raises(TypeError, match="epsilon must be one concrete number"):
+            checks.concrete_epsilon(wrong)
+    with pytest.raises(TypeError, match="epsilon must be one concrete number"):
+        jax.jit(checks.concrete_epsilon)(1.0)
+    with pytest.raises(ValueError, match=r"p must be a static number from 1 to inf, got 0.5\."):
+        checks.static_number("p", 0.5, 1, np.inf)
+    with pytest.raises(ValueError, match="epsilon must be finite and positive, got inf"):
+        checks.concrete_epsilon(10**400)
+
+
+def test_a_remaining_budget_is_positive():
+    def rest(budgets, dtype=np.float32):
+        return checks.remaining(
+            "{} less {} is {}", lambda xp, a, b: a - xp.abs(b), *budgets, dtype=dtype
+        )
+
+    assert rest((3, 1)) == 2
+    for wrong in ((1, 2), (1, 1), (np.inf, 1), (np.nan, 1)):
+        with pytest.raises(ValueError, match=" less "):
+            rest(wrong)
+    found = jax.jit(rest)((jnp.float32([3, 1, np.inf]), 1.0))
+    np.testing.assert_array_equal(found, [2, np.nan, np.nan])
 
 
 def test_integers_beyond_64_bits_are_floats():
@@ -63,7 +119,7 @@ def test_integers_beyond_64_bits_are_floats():
     for large in (10**40, 10**400, -(10**400)):
         with pytest.raises(ValueError, match="scale must be finite"):
             checks.finite("scale", large, jnp.float32)
-    for wrong in ("1", None, [1, None], 1j, b"1", [10**20, "1"]):
+    for wrong in ("1", None, [1, None], 1j, b"1", [10**20, "1"], True, jnp.complex64(1)):
         with pytest.raises(TypeError, match="scale must be a real number or an array of them"):
             checks.finite("scale", wrong, jnp.float32)
 

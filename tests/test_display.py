@@ -1,5 +1,6 @@
 """Objects that show themselves show the right numbers, and rows of a batch by index are NumPy's."""
 
+import sys
 import xml.etree.ElementTree as ET
 
 import jax
@@ -16,7 +17,7 @@ ROWS = np.arange(4, dtype=np.float32)
 GAUSSIAN = Gaussian(jnp.asarray(ROWS), jnp.float32(0.5))
 FINITE = Finite(*map(jnp.asarray, (ROWS[:3], np.sort(X), np.float32([[1], [2]]))))
 PIECES = PiecewiseExponential(
-    *map(jnp.asarray, (np.sort(X), ROWS[:2], ROWS[:2], np.float32([[0.5], [1]]))), center=1
+    *map(jnp.asarray, (np.sort(X), ROWS[:2], ROWS[:2], np.float32([[0.5], [1]])))
 )
 EACH = Guarantee(0.1, 0.1, "swap")
 
@@ -30,14 +31,56 @@ def test_a_table_has_the_quantiles_of_each_row():
     np.testing.assert_allclose(found[:, 1:], wanted, rtol=1e-4, atol=1e-6)
 
 
-def test_plots_say_what_they_show():
+@pytest.fixture
+def pyplot():
     matplotlib = pytest.importorskip("matplotlib", reason="the plot needs the extra 'notebooks'")
     matplotlib.use("agg")
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    yield pyplot
+    pyplot.close("all")
+
+
+def test_plots_say_what_they_show(pyplot):
     profile = dpjax.median(X, lower=0, upper=6, neighbors="swap")
     line = profile.plot().get_lines()[1].get_xydata()
-    assert sorted(map(tuple, line.tolist())) == [(0, 2), (2, 0), (2, 0), (2, 1), (3, 1), (6, 2)]
-    curve = EACH.plot().get_lines()[-1].get_xydata()
+    assert sorted(map(tuple, line.tolist())) == [(0, 2), (2, 0), (2, 1), (3, 1), (6, 2)]
+    axes = EACH.plot(pyplot.subplots()[1])
+    curve = axes.get_lines()[-1].get_xydata()
     np.testing.assert_allclose(curve[5], [EACH.epsilon_at(curve[5, 1]), curve[5, 1]])
+    assert (axes.get_xlabel(), axes.get_ylabel(), axes.get_yscale()) == ("epsilon", "delta", "log")
+
+
+@pytest.mark.parametrize("rows", [(), (1,), (2,), (3, 4)])
+def test_a_plot_has_up_to_ten_rows_with_a_legend(rows, pyplot):
+    axes = Gaussian(jnp.zeros(rows, jnp.float32), jnp.float32(1)).plot()
+    shown = min(int(np.prod(rows)), 10)
+    assert len(axes.get_lines()) == shown
+    assert {line.get_drawstyle() for line in axes.get_lines()} == {"default"}
+    names = [f"{i}, {j}" for i in range(3) for j in range(4)] if len(rows) == 2 else ["0", "1"]
+    legend = axes.get_legend()
+    assert (legend is not None) == (shown > 1)
+    if legend:
+        assert [text.get_text() for text in legend.get_texts()] == names[:shown]
+
+
+def test_a_cdf_on_a_grid_has_steps_and_few_points_are_seen(pyplot):
+    tied = dpjax.median(np.full((2, 200), 30.0), lower=0, upper=60, resolution=1, neighbors="swap")
+    line = dpjax.piecewise_laplace(tied, 64.0).plot().get_lines()[1]
+    assert line.get_drawstyle() == "steps-post"
+    assert set(line.get_xdata()) == {30}
+    assert np.ptp(line.get_ydata()) > 0.9
+    votes = dpjax.candidate_counts([0, 2, 2], candidates=[0, 1, 2], neighbors="add_remove")
+    (points,) = votes.plot(pyplot.subplots()[1]).containers
+    np.testing.assert_array_equal(points.markerline.get_xydata(), [[0, -1], [1, -2], [2, 0]])
+    with pytest.raises(TypeError, match="has no plot"):
+        auditing.privacy_loss(PIECES, PIECES).plot()
+
+
+def test_what_is_missing_for_a_plot_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    with pytest.raises(ImportError, match=r"matplotlib is not installed: pip install"):
+        GAUSSIAN.plot()
+    assert "svg" not in GAUSSIAN._repr_html_()
 
 
 def test_a_loss_shows_itself_under_a_trace_without_adding_to_it():

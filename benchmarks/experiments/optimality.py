@@ -42,7 +42,7 @@ import output
 from dpjax.bounds import duff as promises
 from dpjax.bounds import local_modulus
 from dpjax.mechanisms import cauchy_tail_bound
-from dpjax.numerics.bisection import bisect
+from dpjax.numerics.search import bisect
 from dpjax.sensitivity.profile import from_sides
 
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 4.0)

@@ -20,7 +20,7 @@ from math import exp, inf, log, pi, sqrt
 from sys import float_info
 
 from dpjax import checks
-from dpjax.numerics.host_bisection import bisect_numbers
+from dpjax.numerics.solve import root
 
 _FEW_ULPS = 2.0**-50
 
@@ -63,9 +63,10 @@ def epsilon_of_gdp(gdp: float, *, delta: float) -> float:
     if _log_delta(mu, 0.0) <= target:
         return 0.0
     # At the upper end a = sqrt(2 log(1/delta)), so that delta is at most Phi(-a) <= e^(-a^2/2) / 2.
-    return _crossing(
-        lambda epsilon: _log_delta(mu, epsilon) > target, 0.0, mu * (mu / 2 + sqrt(-2 * target))
-    )[1]
+    high = mu * (mu / 2 + sqrt(-2 * target))
+    if high == inf:
+        return inf
+    return _crossing(lambda epsilon: _log_delta(mu, epsilon) - target, 0.0, high)
 
 
 def gdp_of(epsilon: float, *, delta: float) -> float:
@@ -89,7 +90,7 @@ def gdp_of(epsilon: float, *, delta: float) -> float:
     # The mu where mu^2/2 + mu sqrt(2 log(1/delta)) is epsilon.
     low = budget / (sqrt(budget / 2 - target / 2) + sqrt(-target / 2))
     low *= 1 - _FEW_ULPS
-    return _crossing(lambda mu: _log_delta(mu, budget) <= target, low, 2 * low)[0]
+    return _crossing(lambda mu: _log_delta(mu, budget) - target, low, 2 * low)
 
 
 def _log_delta(mu: float, epsilon: float) -> float:
@@ -118,11 +119,11 @@ def _log_target(delta: float) -> float:
     return log(checks.concrete_delta(delta)) * (1 + _FEW_ULPS) - _FEW_ULPS
 
 
-def _crossing(is_below: Callable[[float], bool], low: float, high: float) -> tuple[float, float]:
-    """Return the ends of an interval of relative width 1e-15 in which ``is_below`` turns false.
+def _crossing(excess: Callable[[float], float], low: float, high: float) -> float:
+    """Return a root of ``excess`` above ``low``, rounded to the side where it is at most 0.
 
-    ``high`` is doubled first until ``is_below`` is false there.
+    ``high`` is doubled first until it is beyond the root.
     """
-    while is_below(high):
+    while (excess(high) > 0) == (excess(low) > 0):
         low, high = high, 2 * high
-    return bisect_numbers(is_below, low, high, 1e-15)
+    return root(excess, low, high)

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.numerics.bisection import bisect
+from dpjax.numerics.search import bisect
 
 _HALVINGS = 60
 

@@ -10,7 +10,7 @@ from dpjax import checks
 from dpjax.accounting.composition import Composition
 from dpjax.accounting.composition_theorems import Queries, bounded_range_delta
 from dpjax.accounting.guarantee import Guarantee, exact_total
-from dpjax.numerics.host_bisection import crossing
+from dpjax.numerics.solve import root
 
 
 def epsilon_per_query(
@@ -64,7 +64,6 @@ def epsilon_per_query(
     high = 2 * low
     while excess(high) <= 0:
         high *= 2
-    each = crossing(excess, low, high, 5e-7) if excess(low) < 0 else low
-    while excess(each) > 0:
-        each *= 1 - 5e-7
-    return each
+    while excess(low) > 0:
+        low *= 1 - 5e-7
+    return root(excess, low, high, 5e-7)

@@ -29,7 +29,7 @@ from dpjax import checks
 from dpjax.accounting import formulas
 from dpjax.accounting.bounded_ranges import worst_divergences
 from dpjax.accounting.guarantee import exact_total, rounded_up
-from dpjax.numerics.host_bisection import bisect_numbers
+from dpjax.numerics.solve import root
 
 Queries = Literal["fixed", "adaptive"]
 Curve = Callable[[float], float]
@@ -277,8 +277,8 @@ def _fixed(r: float, count: int, epsilon: float) -> float:
 
 def _smallest(delta: Curve, target: float, most: float) -> float:
     """Return the smallest epsilon in [0, most] with delta(epsilon) <= target, rounded up."""
-    if target == 0:
+    if target == 0 or most == math.inf or delta(most) > target:  # there it is 0, up to rounding
         return most
     if delta(0.0) <= target:
         return 0.0
-    return bisect_numbers(lambda epsilon: delta(epsilon) > target, 0.0, most, 1e-15)[1]
+    return root(lambda epsilon: delta(epsilon) - target, 0.0, most)

@@ -13,7 +13,7 @@ from math import exp, inf, log, nextafter
 from dpjax import checks
 from dpjax.accounting.composition import Composition
 from dpjax.accounting.guarantee import Guarantee
-from dpjax.numerics.host_bisection import crossing
+from dpjax.numerics.solve import root
 
 Spent = Guarantee | Composition
 
@@ -61,7 +61,7 @@ def steps_within(each: Spent, *, epsilon: float, delta: float) -> int:
             min(high * max(2, int(1.1 * min(2 ** (-2 * at_high / log(2)), 2.0**20))), 2**51),
         )
         at_high = excess(high)
-    steps = round(crossing(lambda steps: excess(round(steps)), low, high, 0.25 / high))
+    steps = round(root(lambda steps: excess(round(steps)), low, high, 0.25 / high))
     while excess(steps) > 0:
         steps -= 1
     while excess(steps + 1) <= 0:
@@ -111,10 +111,7 @@ def least_noise(spent: Callable[[float], Spent], *, epsilon: float, delta: float
             slope = max(abs(at - at_other) / step, 0.1)
         noise, at = other, at_other
     # Numerical accounting is smooth to about 1e-5 of epsilon.
-    found, more = crossing(excess, noise, other, 5e-7, near=5e-5) * (1 + 5e-7), 5e-7
-    while (over := excess(found)) > 0:
-        found, more = found * (1 + max(more, min(over / slope, 1e-5))), 2 * more
-    return found
+    return root(excess, noise, other, 5e-7)
 
 
 def _excess(epsilon: float, delta: float) -> Callable[[Spent], float]:

@@ -31,7 +31,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpjax.accounting.dominating_pairs import Pair
-from dpjax.numerics.host_bisection import bisect_numbers
+from dpjax.numerics.solve import root
 
 Pairs = Sequence[tuple[Pair, int]]
 # The part of epsilon that the lattice may add, and of the tilted masses that is cut off.
@@ -295,10 +295,11 @@ class _Losses:
         if after < losses.size and found < losses[after]:
             a, b = float(above[after]) + self.infinite - delta, float(below[after])
 
-            def passes(epsilon: float) -> bool:  # a and b are constant within a cell of the lattice
-                return a - exp(min(epsilon, 700.0)) * b + self.hides(epsilon) > 0
+            def excess(epsilon: float) -> float:  # a and b are constant in a cell of the lattice
+                return a - exp(min(epsilon, 700.0)) * b + self.hides(epsilon)
 
-            found = bisect_numbers(passes, found, float(losses[after]), 1e-13)[1]
+            if excess(found) > 0 >= excess(float(losses[after])):
+                found = root(excess, found, float(losses[after]), 1e-13)
         more = 2.0**-40 * max(found, self.step)
         while self.delta(found) > delta:
             found, more = found + more, 2 * more

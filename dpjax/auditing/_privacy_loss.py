@@ -36,8 +36,8 @@ from dpjax.distributions.finite import Finite
 from dpjax.distributions.piecewise import PiecewiseExponential
 from dpjax.distributions.rounded import Rounded
 from dpjax.distributions.truncated_exponential import log_integral, mean_position
-from dpjax.numerics.batching import fits
-from dpjax.numerics.bisection import bisect
+from dpjax.numerics.arrays import fits
+from dpjax.numerics.search import bisect
 
 Direction = Literal["both", "forward", "backward"]
 _BISECTIONS = 64

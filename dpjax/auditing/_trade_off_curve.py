@@ -22,8 +22,8 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.auditing._privacy_loss import Direction, PrivacyLoss, delta_of_loss
-from dpjax.numerics.batching import fits
-from dpjax.numerics.bisection import bisect
+from dpjax.numerics.arrays import fits
+from dpjax.numerics.search import bisect
 
 _BISECTIONS = 64
 

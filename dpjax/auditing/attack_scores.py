@@ -14,7 +14,7 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.auditing.one_run import OneRunAudit, epsilon_lower_bound
-from dpjax.numerics.binomial import Array, lower_limit, upper_limit
+from dpjax.numerics.solve import Array, lower_limit, upper_limit
 
 # The least number of guesses on either side, as fewer show little even if all are correct
 _FEWEST = 4

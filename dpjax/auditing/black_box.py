@@ -24,7 +24,7 @@ from dpjax import checks
 from dpjax.auditing.segments import Distribution
 from dpjax.batch import span
 from dpjax.display import Picture, Shown
-from dpjax.numerics.binomial import Array, lower_limit, upper_limit
+from dpjax.numerics.solve import Array, lower_limit, upper_limit
 
 # Candidate ends of the event: evenly spaced quantiles, and halving ones towards both ends
 _UNIFORM, _TAIL = 32, 12

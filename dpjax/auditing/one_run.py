@@ -24,8 +24,8 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.auditing.segments import Distribution
 from dpjax.display import Shown
-from dpjax.numerics.binomial import Array, upper_tail
-from dpjax.random.keys import check_key
+from dpjax.numerics.solve import Array, upper_tail
+from dpjax.random import check_key
 
 # Relative errors: of a tail, and of the probability of a guess, once per guess
 _ROUNDING, _ULP = 1e-10, 2.0**-52

@@ -24,7 +24,7 @@ from dpjax import checks
 from dpjax.distributions.finite import Finite
 from dpjax.distributions.piecewise import PiecewiseExponential, Tails
 from dpjax.distributions.rounded import Rounded
-from dpjax.numerics.batching import broadcast_rows, concatenate, take
+from dpjax.numerics.arrays import broadcast_rows, concatenate, take
 from dpjax.numerics.multiples import from_multiples, to_multiples
 
 Distribution = PiecewiseExponential | Rounded | Finite

@@ -28,7 +28,7 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.bounds.tail import TailBound
-from dpjax.numerics.bisection import bisect
+from dpjax.numerics.search import bisect
 
 NoiseNorm = Literal["sum", "euclidean", "maximum"]
 Norm = Literal["squared", NoiseNorm]

@@ -14,15 +14,6 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from dpjax.checks.concrete import (
-    concrete_delta,
-    concrete_epsilon,
-    concrete_fraction,
-    concrete_nonnegative,
-    concrete_positive,
-    concrete_probability,
-    concrete_proportion,
-)
 from dpjax.checks.host import (
     PADDED,
     host_floats,
@@ -31,6 +22,22 @@ from dpjax.checks.host import (
     is_tracing,
     nearest_float,
     refuse_frame,
+)
+from dpjax.checks.numbers import (
+    above_one,
+    concrete_delta,
+    concrete_epsilon,
+    concrete_fraction,
+    concrete_nonnegative,
+    concrete_positive,
+    concrete_probability,
+    concrete_proportion,
+    finite,
+    nonnegative,
+    positive,
+    probability,
+    proportion,
+    static_number,
 )
 from dpjax.checks.static import (
     NEIGHBORS,
@@ -47,43 +54,16 @@ from dpjax.checks.static import (
     resolution,
     shift,
     static_integer,
-    static_number,
     takes,
 )
 
 if TYPE_CHECKING:
-    from dpjax.checks.arrays import (
-        above_one,
-        bounds,
-        codes,
-        finite,
-        float_array,
-        float_dtype,
-        nonnegative,
-        positive,
-        probability,
-        proportion,
-        remaining,
-    )
+    from dpjax.checks.arrays import bounds, codes, float_array, float_dtype, remaining
 else:
-    _OF_ARRAYS = (
-        "above_one",
-        "bounds",
-        "codes",
-        "finite",
-        "float_array",
-        "float_dtype",
-        "nonnegative",
-        "positive",
-        "probability",
-        "proportion",
-        "remaining",
-    )
 
     def __getattr__(name: str) -> Any:
-        """Import the checks that return JAX arrays on first use."""
-        if name not in _OF_ARRAYS:
+        """Import a check that needs JAX on first use."""
+        if name not in ("bounds", "codes", "float_array", "float_dtype", "remaining"):
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        arrays = importlib.import_module("dpjax.checks.arrays")
-        globals().update({each: getattr(arrays, each) for each in _OF_ARRAYS})
-        return globals()[name]
+        found = globals()[name] = getattr(importlib.import_module("dpjax.checks.arrays"), name)
+        return found

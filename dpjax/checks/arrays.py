@@ -12,6 +12,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax.checks.host import host_floats
+from dpjax.checks.numbers import Interval, finite
 
 
 def float_array(name: str, value: Any) -> jax.Array:
@@ -30,12 +31,10 @@ def float_array(name: str, value: Any) -> jax.Array:
             # NaN a quiet one.
             with np.errstate(over="ignore", invalid="ignore"):
                 value = value.astype(jnp.result_type(float))
-    array = value if isinstance(value, jax.Array) else on_device(value)
-    if jnp.issubdtype(array.dtype, jnp.integer) or array.dtype == jnp.bool_:
-        return array.astype(jnp.result_type(float))
-    if not jnp.issubdtype(array.dtype, jnp.floating):
-        raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}.")
-    return array.astype(jnp.float32) if array.dtype.itemsize < 4 else array
+        value = on_device(value)
+    if not any(jnp.issubdtype(value.dtype, kind) for kind in (jnp.floating, jnp.integer, jnp.bool)):
+        raise TypeError(f"{name} must hold real numbers, got dtype {value.dtype}.")
+    return value.astype(float_dtype(value))
 
 
 def on_device(value: np.ndarray) -> jax.Array:
@@ -56,8 +55,7 @@ def float_dtype(*values: Any) -> Any:
         for value in values
         if isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jnp.floating)
     ]
-    widest = max(found, key=lambda dtype: dtype.itemsize, default=jnp.result_type(float))
-    return widest if widest.itemsize >= 4 else jnp.dtype("float32")
+    return np.result_type(np.float32, *(found or [jnp.result_type(float)]))
 
 
 def codes(given: jax.Array | np.ndarray) -> jax.Array:
@@ -71,50 +69,6 @@ def codes(given: jax.Array | np.ndarray) -> jax.Array:
     return found if isinstance(found, jax.Array) else on_device(found)
 
 
-def positive(name: str, value: ArrayLike, dtype: Any) -> jax.Array:
-    """Return a public parameter as an array.
-
-    It must be finite and positive (rule 2 of :mod:`dpjax.checks`).
-    """
-    return _checked(name, value, dtype, "finite and positive")
-
-
-def nonnegative(name: str, value: ArrayLike, dtype: Any) -> jax.Array:
-    """Return a public parameter as an array; it must be finite and at least 0 (rule 2)."""
-    return _checked(name, value, dtype, "finite and not negative")
-
-
-def finite(name: str, value: ArrayLike, dtype: Any) -> jax.Array:
-    """Return a public parameter as an array; it must be finite (rule 2)."""
-    return _checked(name, value, dtype, "finite")
-
-
-def probability(name: str, value: ArrayLike, dtype: Any, *, below: float) -> jax.Array:
-    """Return a public probability as an array.
-
-    It must be strictly between 0 and ``below`` (rule 2).
-    """
-    array = positive(name, value, dtype)
-    if isinstance(value, jax.Array):
-        return jnp.where(array < below, array, jnp.nan)
-    if not np.all(np.asarray(value) < below):
-        raise ValueError(f"{name} must be positive and below {below:g}, got {value}.")
-    return array
-
-
-def proportion(name: str, value: ArrayLike, dtype: Any) -> jax.Array:
-    """Return a public probability as an array; it must be above 0 and at most 1 (rule 2)."""
-    return _checked(name, value, dtype, "above 0 and at most 1")
-
-
-def above_one(name: str, value: ArrayLike, dtype: Any) -> jax.Array:
-    """Return a public parameter, such as a Renyi order, as an array.
-
-    It must be finite and above 1 (rule 2).
-    """
-    return _checked(name, value, dtype, "finite and above 1")
-
-
 def bounds(lower: ArrayLike, upper: ArrayLike, dtype: Any) -> tuple[jax.Array, jax.Array]:
     """Return the public bounds of the data, finite and with ``lower < upper`` (rule 2).
 
@@ -125,20 +79,16 @@ def bounds(lower: ArrayLike, upper: ArrayLike, dtype: Any) -> tuple[jax.Array, j
     """
     low, high = finite("lower", lower, dtype), finite("upper", upper, dtype)
     most = 2.0**104 if low.dtype == jnp.float32 else 2.0**1000
-    if not isinstance(lower, jax.Array) and not isinstance(upper, jax.Array):
-        a, b = np.asarray(lower, dtype=low.dtype), np.asarray(upper, dtype=low.dtype)
-        with np.errstate(over="ignore"):
-            if np.any(a >= b):
-                raise ValueError(
-                    f"lower must be below upper, got lower={lower}, upper={upper} (in {low.dtype})."
-                )
-            if not np.all((b - a >= 1 / most) & (b - a <= most)):
-                raise ValueError(
-                    f"lower must be below upper, by {1 / most:.3g} to {most:.3g} in {low.dtype}: "
-                    f"got lower={lower}, upper={upper}."
-                )
-        return low, high
-    return _apart(low, high, most)
+    if isinstance(lower, jax.Array) or isinstance(upper, jax.Array):
+        return _apart(low, high, most)
+    with np.errstate(over="ignore"):
+        apart = np.asarray(upper, low.dtype) - np.asarray(lower, low.dtype)
+    if not np.all((apart >= 1 / most) & (apart <= most)):
+        raise ValueError(
+            f"lower must be below upper, by {1 / most:.3g} to {most:.3g} in {low.dtype}: got "
+            f"lower={lower}, upper={upper}."
+        )
+    return low, high
 
 
 @partial(jax.jit, inline=True, static_argnames="most")
@@ -160,48 +110,18 @@ def remaining(message: str, rest: Callable[..., Any], *public: ArrayLike, dtype:
         public: numbers that broadcast against each other.
         dtype: of the result.
     """
-    if any(isinstance(value, jax.Array) for value in public):
-        arrays = [jnp.asarray(value).astype(dtype) for value in public]
-        value = rest(jnp, *arrays)
-        good = reduce(jnp.logical_and, map(jnp.isfinite, arrays), (value > 0) & (value < jnp.inf))
-        return jnp.where(good, value, jnp.nan)
+    xp, kind = (jnp, dtype) if any(isinstance(v, jax.Array) for v in public) else (np, np.float64)
     with np.errstate(all="ignore"):
-        concrete = rest(np, *(np.asarray(value, np.float64) for value in public))
-    if not np.all((concrete > 0) & np.isfinite(concrete)):
-        raise ValueError(message.format(*public, concrete))
-    with np.errstate(all="ignore"):
-        return on_device(np.asarray(concrete, dtype))
+        arrays = [xp.asarray(value).astype(kind) for value in public]
+        value = rest(xp, *arrays)
+        good = reduce(xp.logical_and, map(xp.isfinite, (value, *arrays)), value > 0)
+        if xp is np and not np.all(good):
+            raise ValueError(message.format(*public, value))
+        return jnp.where(good, value, jnp.nan).astype(dtype)
 
 
-# Conditions on public parameters, for NumPy or JAX arrays. XLA flushes numbers below the smallest
-# normal one to zero.
-_MUST: dict[str, Callable[[Any, Any], Any]] = {
-    "finite": lambda v, xp: xp.isfinite(v),
-    "finite and not negative": lambda v, xp: xp.isfinite(v) & (v >= 0),
-    "finite and positive": lambda v, xp: xp.isfinite(v) & (v >= np.finfo(v.dtype).tiny),
-    "finite and above 1": lambda v, xp: xp.isfinite(v) & (v > 1),
-    "above 0 and at most 1": lambda v, xp: (v >= np.finfo(v.dtype).tiny) & (v <= 1),
-}
-
-
-def _checked(name: str, value: ArrayLike, dtype: Any, must: str) -> jax.Array:
-    kind = f"{name} must be a real number or an array of them, got {value!r}."
-    if isinstance(value, jax.Array):
-        if jnp.issubdtype(value.dtype, jnp.complexfloating):
-            raise TypeError(kind)
-        return _or_nan(value, jnp.dtype(dtype), must)
-    try:
-        numbers = host_floats(name, None if isinstance(value, bool) else value)
-    except TypeError:
-        raise TypeError(kind) from None
-    with np.errstate(over="ignore", under="ignore"):
-        concrete = numbers.astype(np.float64).astype(dtype)
-    if not np.all(_MUST[must](concrete, np)):
-        raise ValueError(f"{name} must be {must} (in {np.dtype(dtype).name}), got {value}.")
-    return on_device(concrete)
-
-
-@partial(jax.jit, inline=True, static_argnames=("dtype", "must"))
-def _or_nan(value: jax.Array, dtype: Any, must: str) -> jax.Array:
+@partial(jax.jit, inline=True, static_argnames=("dtype", "interval"))
+def or_nan(value: jax.Array, dtype: Any, interval: Interval) -> jax.Array:
+    """Return an array of this dtype with NaN for entries outside of the interval."""
     array = value.astype(dtype)
-    return jnp.where(_MUST[must](array, jnp), array, jnp.nan)
+    return jnp.where(interval.holds(array), array, jnp.nan)

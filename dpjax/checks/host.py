@@ -51,9 +51,7 @@ def is_tracing(value: Any) -> bool:
         return False
     import jax
 
-    return isinstance(value, jax.core.Tracer) or isinstance(
-        jax.device_put(np.float32(0)), jax.core.Tracer
-    )
+    return is_traced(value) or is_traced(jax.device_put(np.float32(0)))
 
 
 # How a message tells to pad a list of rows; NumPy and JAX have no function for it.

@@ -25,6 +25,7 @@ Relation = Literal["add_remove", "swap", "edge"]
 Resolution = float | Fraction | str | datetime.timedelta
 NEIGHBORS = ("add_remove", "swap")  # the relations of a table of records
 RELATIONS = (*NEIGHBORS, "edge")  # and that of a graph
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
 def counted_neighbors(neighbors: Any) -> None:
@@ -79,25 +80,6 @@ def static_integer(
     return number
 
 
-def static_number(name: str, value: Any, least: float, most: float) -> float:
-    """Return a static number from ``least`` to ``most`` as a Python float.
-
-    Raise ``ValueError`` otherwise. A bool or a string is not a number.
-
-    >>> static_number("epsilon", 1, 0.0, 64.0)
-    1.0
-    """
-    try:
-        number = None if isinstance(value, (bool, str)) else float(value)
-    except (TypeError, ValueError, OverflowError):  # traced values too
-        number = None
-    if number is None or not least <= number <= most:
-        raise ValueError(
-            f"{name} must be a static number from {least:g} to {most:g}, got {value!r}."
-        )
-    return number
-
-
 def instance(caller: str, value: Any, kind: type, hint: str) -> None:
     """Raise ``TypeError`` if an argument is not an instance of ``kind``.
 
@@ -107,11 +89,7 @@ def instance(caller: str, value: Any, kind: type, hint: str) -> None:
     >>> instance("median", Fraction(1), Fraction, "a Fraction")
     """
     if not isinstance(value, kind):
-        found = (
-            "an array"
-            if is_jax_array(value) or isinstance(value, np.ndarray)
-            else type(value).__name__
-        )
+        found = "an array" if hasattr(value, "ndim") else type(value).__name__
         raise TypeError(
             f"{caller} takes a {kind.__name__} ({hint}), got "
             f"{found}{getattr(value, '_next_step', '')}."
@@ -157,13 +135,13 @@ def resolution(value: Resolution, bounds: Sequence[ArrayLike], most: int) -> Fra
         raise ValueError(f"resolution must be a positive number or a Fraction, got {value!r}.")
     for bound in bounds:
         for number in () if is_jax_array(bound) else np.ravel(bound):
-            fraction = exact(number)
-            if fraction is not None and (fraction / step).denominator != 1:
+            multiple = (exact(number) or Fraction(0)) / step
+            if multiple.denominator != 1:
                 raise ValueError(
                     f"bounds and candidates must be multiples of the resolution {value}, got "
                     f"{number}."
                 )
-            if fraction is not None and abs(fraction / step) > most:
+            if abs(multiple) > most:
                 raise ValueError(
                     f"{number} is more than {most} times the resolution {value}, too many for a "
                     "float: use a coarser resolution."
@@ -240,13 +218,11 @@ def levels(qs: Iterable[float | Fraction | str]) -> tuple[Fraction, ...]:
 
 def _microseconds(value: datetime.date | datetime.time | datetime.timedelta) -> int:
     if isinstance(value, datetime.time):
-        value = datetime.datetime.combine(datetime.date(1970, 1, 1), value.replace(tzinfo=None))
+        value = datetime.datetime.combine(_EPOCH, value.replace(tzinfo=None))
     elif not isinstance(value, datetime.datetime | datetime.timedelta):
-        value = datetime.datetime(value.year, value.month, value.day)
+        value = datetime.datetime.combine(value, datetime.time())
     if isinstance(value, datetime.datetime):
-        value = value - datetime.datetime(
-            1970, 1, 1, tzinfo=None if value.tzinfo is None else datetime.UTC
-        )
+        value = value.replace(tzinfo=value.tzinfo or datetime.UTC) - _EPOCH
     return value // datetime.timedelta(microseconds=1)
 
 

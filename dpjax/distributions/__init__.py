@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from dpjax.distributions._joint_quantiles import JointQuantiles
 from dpjax.distributions._normal import Gaussian, SphericalGaussian
+from dpjax.distributions._permute_and_flip import PermuteAndFlip
 from dpjax.distributions._subsample_count import SubsampledLaplace
 from dpjax.distributions.base import Distribution
 from dpjax.distributions.cauchy import Cauchy
@@ -45,6 +46,7 @@ __all__ = [
     "LaplaceLogNormal",
     "Log",
     "LogCauchy",
+    "PermuteAndFlip",
     "PiecewiseExponential",
     "Prior",
     "Radial",

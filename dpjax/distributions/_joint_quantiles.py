@@ -49,12 +49,10 @@ from dpjax.batch import Batch
 from dpjax.distributions.base import Shape, draws_shape
 from dpjax.distributions.discrete_laplace import DiscreteLaplace
 from dpjax.numerics.multiples import from_multiples, to_multiples
-from dpjax.numerics.two_words import Words
-from dpjax.random.keys import check_key, row_words
-from dpjax.random.uniforms import row_uniforms
+from dpjax.random.keys import check_key
+from dpjax.random.variates import uniform, words
 
 _FLOOR = 600.0  # nats: the weight of a step is at least exp(-_FLOOR), the largest one exp(_FLOOR)
-_COUNT, _SLOT, _RUN, _PLACE = range(1, 5)  # streams of random words
 
 
 @jax.tree_util.register_dataclass
@@ -127,8 +125,10 @@ class JointQuantiles(Batch):
         """
         return self._sample(check_key(key), draws_shape(shape))
 
-    def _sample(self, key: jax.Array, shape: tuple[int, ...], first: ArrayLike = 0) -> jax.Array:
-        drawn = _draw(key, jax.lax.stop_gradient(self), prod(shape), first)
+    def _sample(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+        if prod(shape + self.batch_shape) == 0:
+            return jnp.zeros(shape + self.batch_shape + self.event_shape, self.dtype)
+        drawn = _draw(key, jax.lax.stop_gradient(self), prod(shape))
         return jnp.moveaxis(drawn, -2, 0).reshape(*shape, *self.batch_shape, *self.event_shape)
 
     def log_prob(self, y: ArrayLike) -> jax.Array:
@@ -365,23 +365,22 @@ def _by_rows(
 
 
 @partial(jax.jit, static_argnames="draws")
-def _draw(key: jax.Array, joint: JointQuantiles, draws: int, first: ArrayLike) -> jax.Array:
+def _draw(key: jax.Array, joint: JointQuantiles, draws: int) -> jax.Array:
     """Return draws, ``(*batch, draws, m)``."""
     batch, m, dtype = joint.batch_shape, len(joint.levels), joint.dtype
-    each = 1 if joint.number is None else draws  # draws that share their sums
+    of_numbers, of_places = jax.random.split(key)
+    drawn = words(of_places, (*batch, draws, m, 6))
+    if joint.number is None:
+        noise = DiscreteLaplace(jnp.zeros(batch, dtype), jnp.ones((), dtype), joint.count_rate)
+        noise = jnp.moveaxis(noise.sample(of_numbers, draws), 0, -1)
+        noisy = joint.num_records[..., None] + noise.astype(jnp.int32)
+        number = jnp.clip(noisy, 1, max(joint.values.shape[-1], 1))
+    else:
+        number = jnp.broadcast_to(joint.number, batch)[..., None]  # all draws share their sums
 
-    def compute(row: JointQuantiles, high: jax.Array, low: jax.Array) -> jax.Array:
-        uniform = partial(row_uniforms, Words(high, low), dtype=jnp.float64)
-        if row.number is None:
-            n = row.num_records.astype(jnp.float64)
-            noise = DiscreteLaplace(n, jnp.ones(()), row.count_rate)
-            noisy = n + noise._standard(lambda _: uniform(draws, stream=_COUNT))
-            number = jnp.clip(noisy, 1.0, max(row.values.size, 1.0)).astype(jnp.int32)
-        else:
-            number = row.number[None]
-
-        def draw(given: tuple[jax.Array, ...]) -> jax.Array:
-            number, *places = given
+    def compute(row: JointQuantiles, number: jax.Array, drawn: jax.Array) -> jax.Array:
+        def draw(given: tuple[jax.Array, jax.Array]) -> jax.Array:
+            number, drawn = given
             asked = _row(row, number)
             edges = asked.edges
             levels = _forward(asked, edges[0], edges[-1])
@@ -390,20 +389,18 @@ def _draw(key: jax.Array, joint: JointQuantiles, draws: int, first: ArrayLike) -
                 slot = _back(asked, levels, slot_at, run_at)
                 return jnp.sort(edges[slot] + (edges[slot + 1] - edges[slot]) * place)
 
-            return jax.vmap(one)(*places)
+            at = [uniform(drawn[..., i], drawn[..., i + 1], jnp.float64) for i in (0, 2, 4)]
+            return jax.vmap(one)(*at)
 
-        places = (
-            uniform(draws * m, stream=stream).value.reshape(number.size, each, m)
-            for stream in (_SLOT, _RUN, _PLACE)
-        )
-        found = jax.lax.map(draw, (number, *places)).reshape(draws, m)
+        shared = drawn.reshape(number.size, -1, m, 6)
+        found = jax.lax.map(draw, (number, shared)).reshape(draws, m)
         if row.resolution is not None:
             found = from_multiples(jnp.floor(found + 0.5), row.resolution)
         found = jnp.clip(found, row.lower, row.upper).astype(dtype)
         return jnp.where(jnp.isnan(row.rate), jnp.nan, found)
 
     with jax.enable_x64(True):
-        return _by_rows(compute, joint, batch, *row_words(key, batch, first))
+        return _by_rows(compute, joint, batch, number, drawn)
 
 
 @jax.custom_vjp

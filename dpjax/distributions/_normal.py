@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import exp, lgamma, log, pi, sqrt
 
@@ -11,9 +10,8 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from dpjax.distributions.base import Shape, compiled
-from dpjax.distributions.noise import SymmetricNoise, smaller_tail
+from dpjax.distributions.noise import SymmetricNoise
 from dpjax.distributions.vectors import VectorDistribution
-from dpjax.random.uniforms import UniformPair
 
 
 @jax.tree_util.register_dataclass
@@ -63,10 +61,6 @@ class Gaussian(SymmetricNoise):
 
     def _mean_square(self) -> jax.Array:
         return jnp.ones((), self.dtype)
-
-    def _standard(self, uniform: Callable[[int], UniformPair]) -> jax.Array:
-        tail, sign = smaller_tail(uniform(0))
-        return sign * self._tail_quantile(tail)
 
 
 @jax.tree_util.register_dataclass

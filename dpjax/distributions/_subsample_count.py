@@ -8,19 +8,19 @@ attained at one of the places.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.typing import ArrayLike
 
-from dpjax.distributions.base import Distribution, compiled
-from dpjax.distributions.noise import sample_noise, smaller_tail
-from dpjax.numerics.bisection import bisect, count_leading
-from dpjax.random.uniforms import UniformPair
+from dpjax.distributions.base import Distribution, compiled, draws_first
+from dpjax.distributions.noise import tail_and_sign
+from dpjax.distributions.sampler import choose
+from dpjax.numerics.float64 import in_float64
+from dpjax.numerics.search import bisect
 
 _HALVINGS = 64
 
@@ -54,16 +54,6 @@ class SubsampledLaplace(Distribution):
     most: int = field(metadata={"static": True})
 
     @property
-    def batch_shape(self) -> tuple[int, ...]:
-        """The broadcast shape of all fields."""
-        return jnp.broadcast_shapes(self.loc.shape, self.scale.shape, self.probability.shape)
-
-    @property
-    def dtype(self) -> Any:
-        """The dtype of every result."""
-        return self.loc.dtype
-
-    @property
     def places(self) -> jax.Array:
         """The locations of the mixture components, ``(..., most + 1)``."""
         return jnp.arange(self.most + 1, dtype=self.dtype) / self.probability[..., None]
@@ -78,29 +68,24 @@ class SubsampledLaplace(Distribution):
     @compiled
     def cdf(self, y: ArrayLike) -> jax.Array:
         """Return P(Y <= y)."""
-        return jnp.sum(self._weights() * _below(self._from_places(y)), axis=-1)
+        return self._beyond(-self._from_places(y))
 
     @compiled
     def survival(self, y: ArrayLike) -> jax.Array:
         """Return P(Y > y)."""
-        return jnp.sum(self._weights() * _below(-self._from_places(y)), axis=-1)
+        return self._beyond(self._from_places(y))
 
     @compiled
     def quantile(self, p: ArrayLike) -> jax.Array:
         """Return the inverse of :meth:`cdf`, by bisection; NaN outside [0, 1]."""
-        p = jnp.asarray(p)
-        tail = jnp.minimum(p, 1 - p)
-        reach = self.scale * -jnp.log(2 * jnp.maximum(tail, jnp.finfo(self.dtype).tiny))
-        shape = jnp.broadcast_shapes(p.shape, self.batch_shape)
-        start, end = -jnp.abs(reach), self.most / self.probability + jnp.abs(reach)
+        p = jnp.broadcast_to(p, jnp.broadcast_shapes(jnp.shape(p), self.batch_shape))
+        outside = jnp.maximum(jnp.minimum(p, 1 - p), jnp.finfo(self.dtype).tiny)
+        reach = jnp.abs(self.scale * jnp.log(2 * outside))
         low, high = bisect(
-            lambda y: self.cdf(y) < p,
-            jnp.broadcast_to(start, shape),
-            jnp.broadcast_to(end, shape),
-            _HALVINGS,
+            lambda y: self.cdf(y) < p, -reach, self.most / self.probability + reach, _HALVINGS
         )
-        edge = jnp.where(p == 0, -jnp.inf, jnp.where(p == 1, jnp.inf, jnp.nan))
-        return jnp.where((p > 0) & (p < 1), (low + high) / 2, edge)
+        end = jnp.where(p == 0, -jnp.inf, jnp.where(p == 1, jnp.inf, jnp.nan))
+        return jnp.where((p > 0) & (p < 1), (low + high) / 2, end)
 
     def mean(self) -> jax.Array:
         """Return the mean, which is the count ``loc``."""
@@ -114,59 +99,34 @@ class SubsampledLaplace(Distribution):
     def mean_abs_error(self, center: ArrayLike) -> jax.Array:
         """Return E|Y - center|."""
         z = jnp.abs(self._from_places(center))
-        return self.scale * jnp.sum(self._weights() * (z + jnp.exp(-z)), axis=-1)
+        return self.scale * jnp.sum(jnp.exp(self._log_weights()) * (z + jnp.exp(-z)), axis=-1)
 
     def _from_places(self, y: Any) -> jax.Array:
         return (y[..., None] - self.places) / self.scale[..., None]
 
+    def _beyond(self, z: jax.Array) -> jax.Array:
+        """Return the probability of noise above z, which has one value for each place."""
+        tail = jnp.exp(-jnp.abs(z)) / 2
+        return jnp.sum(jnp.exp(self._log_weights()) * jnp.where(z > 0, tail, 1 - tail), axis=-1)
+
     def _log_weights(self) -> jax.Array:
-        """Return log P(K = k), ``(..., most + 1)``, from the ratios of neighbors, normalized."""
-        k = jnp.arange(self.most, dtype=self.dtype)
-        left = jnp.maximum(self.loc[..., None] - k, 0.0)
-        odds = jnp.log(self.probability) - jnp.log1p(
-            -jnp.minimum(self.probability, 1 - jnp.finfo(self.dtype).epsneg)
-        )
-        steps = jnp.where(
-            left > 0, jnp.log(jnp.where(left > 0, left, 1.0) / (k + 1)) + odds[..., None], 0.0
-        )
-        sums = jnp.concatenate(
-            [jnp.zeros_like(steps[..., :1]), jnp.cumsum(steps, axis=-1)], axis=-1
-        )
-        here = jnp.arange(self.most + 1, dtype=self.dtype) <= self.loc[..., None]
-        return jax.nn.log_softmax(jnp.where(here, sums, -jnp.inf), axis=-1)
+        """Return log P(K = k), ``(..., most + 1)``."""
 
-    def _weights(self) -> jax.Array:
-        return jnp.exp(self._log_weights())
+        def compute(count: jax.Array, share: jax.Array) -> jax.Array:
+            k = jnp.arange(self.most + 1, dtype=count.dtype)
+            # At a share of 1, the gradient is not finite.
+            share = jnp.minimum(share, 1 - jnp.finfo(share.dtype).epsneg)
+            return jax.scipy.stats.binom.logpmf(k, count, share)
 
-    def _sample(self, key: jax.Array, shape: tuple[int, ...], first: ArrayLike = 0) -> jax.Array:
-        return sample_noise(key, self, shape, first)
+        # The logarithms of factorials cancel. The count is an integer: it has no derivative.
+        count = jax.lax.stop_gradient(self.loc)[..., None]
+        return in_float64(compute, count, self.probability[..., None])
 
-    def _standard(self, uniform: Callable[[int], UniformPair]) -> jax.Array:
-        """Return the draw minus the count, over the scale; K by inverse cdf from the nearer end."""
-        weights, pair = self._weights(), uniform(0)
-        below, above = (
-            jnp.cumsum(weights, axis=-1),
-            jnp.cumsum(weights[..., ::-1], axis=-1)[..., ::-1],
-        )
-
-        def at(sums: jax.Array, index: jax.Array) -> jax.Array:
-            if sums.shape[:-1] == index.shape:
-                return jnp.take_along_axis(sums, index[..., None], axis=-1)[..., 0]
-            return jnp.take_along_axis(sums[..., 0, :], index, axis=-1)
-
-        def passed(index: jax.Array) -> jax.Array:
-            """Test P(K <= index) < u, by P(K > index) > 1 - u if that is more precise."""
-            over = at(above, jnp.minimum(index + 1, np.int32(self.most)))
-            return (index < self.most) & jnp.where(
-                pair.value < pair.complement, at(below, index) < pair.value, over > pair.complement
-            )
-
-        number = count_leading(passed, self.most + 1, pair.value.shape).astype(self.dtype)
-        tail, sign = smaller_tail(uniform(1))
-        return (number / self.probability - self.loc) / self.scale - sign * jnp.log(2 * tail)
-
-
-def _below(z: jax.Array) -> jax.Array:
-    """Return P(Z <= z)."""
-    tail = jnp.exp(-jnp.abs(z)) / 2
-    return jnp.where(z < 0, tail, 1 - tail)
+    def _sample(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+        key_count, key_noise = jax.random.split(key)
+        batch, draws = self.batch_shape, prod(shape)
+        weights = jnp.broadcast_to(jnp.exp(self._log_weights()), (*batch, self.most + 1))
+        number = choose(key_count, weights, draws).astype(self.dtype)
+        tail, sign = tail_and_sign(key_noise, (*batch, draws), self.dtype)
+        noise = -self.scale[..., None] * sign * jnp.log(2 * tail)
+        return draws_first(number / self.probability[..., None] + noise, shape)

@@ -133,7 +133,8 @@ class Distribution(Batch):
             .T[:rows]
         )
         table = {"5 %": found[:, 9], "median": found[:, 99], "95 %": found[:, 189]}
-        return table, Picture(found, np.broadcast_to(p, found.shape), "y", "P(Y <= y)")
+        kind: Any = "steps" if np.any(found[:, 1:] == found[:, :-1]) else "curve"  # on a grid
+        return table, Picture(found, np.broadcast_to(p, found.shape), "y", "P(Y <= y)", kind=kind)
 
     def _points(self, name: str, value: ArrayLike) -> jax.Array:
         """Cast an argument to the distribution's dtype; check a scalar ``p`` or ``level``."""

@@ -3,21 +3,80 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.distributions.base import Distribution
+from dpjax.distributions.base import Distribution, compiled
 from dpjax.distributions.noise import SymmetricNoise
 from dpjax.distributions.piecewise import PiecewiseExponential
 
 
+class Bounded(Distribution):
+    """An increasing map of a draw of ``distribution`` to values between bounds.
+
+    A subclass has ``distribution`` and the members declared here.
+    """
+
+    if TYPE_CHECKING:
+        distribution: Any
+
+        @property
+        def _bounds(self) -> tuple[Any, Any]:
+            """The smallest and the largest value."""
+
+        def _place(self, y: jax.Array) -> jax.Array:
+            """Return the draw that is mapped to y, for any y."""
+
+        def _value(self, z: jax.Array) -> jax.Array:
+            """Return the value of a draw."""
+
+    @property
+    def dtype(self) -> Any:
+        """The dtype of every result."""
+        return self.distribution.dtype
+
+    @property
+    def support(self) -> tuple[jax.Array, jax.Array]:
+        """The values of the bounds of the distribution's support, of shape ``batch_shape`` each."""
+        low, high = self.distribution.support
+        return self._value(low), self._value(high)
+
+    @compiled
+    def cdf(self, y: ArrayLike) -> jax.Array:
+        """Return P(Y <= y), at the precision of the distribution's lower tail."""
+        y, (low, high) = jnp.asarray(y), self._bounds
+        inside = jnp.where(y < low, 0.0, self.distribution.cdf(self._place(y)))
+        return jnp.where(y >= high, 1.0, inside)
+
+    @compiled
+    def survival(self, y: ArrayLike) -> jax.Array:
+        """Return P(Y > y), at the precision of the distribution's upper tail."""
+        y, (low, high) = jnp.asarray(y), self._bounds
+        inside = jnp.where(y < low, 1.0, self.distribution.survival(self._place(y)))
+        return jnp.where(y >= high, 0.0, inside)
+
+    @compiled
+    def quantile(self, p: ArrayLike) -> jax.Array:
+        """Return the smallest y with ``cdf(y) >= p``, up to rounding; NaN outside [0, 1]."""
+        return self._value(self.distribution.quantile(p))
+
+    @compiled
+    def interval(self, level: ArrayLike) -> tuple[jax.Array, jax.Array]:
+        """Return the ends of the central interval of probability ``level``.
+
+        Each side leaves out ``(1 - level) / 2``.
+        """
+        low, high = self.distribution.interval(level)
+        return self._value(low), self._value(high)
+
+
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, repr=False)
-class Clamped(Distribution):
+class Clamped(Bounded):
     """The distribution of ``clip(Y, lower, upper)``, which has atoms at the two bounds.
 
     Leading axes are a batch. All methods except ``sample`` are as exact as those of the
@@ -65,52 +124,21 @@ class Clamped(Distribution):
         )
 
     @property
-    def dtype(self) -> Any:
-        """The dtype of every result."""
-        return self.distribution.dtype
+    def _bounds(self) -> tuple[jax.Array, jax.Array]:
+        return self.lower, self.upper
 
-    @property
-    def support(self) -> tuple[jax.Array, jax.Array]:
-        """The clamped bounds of the distribution's support, of shape ``batch_shape`` each."""
-        low, high = (jnp.clip(end, self.lower, self.upper) for end in self.distribution.support)
-        return low, high
-
-    def _sample(self, key: jax.Array, shape: tuple[int, ...], first: ArrayLike = 0) -> jax.Array:
-        batch, inner = self.batch_shape, self.distribution.batch_shape
-        draws = self.distribution._sample(
-            key, shape, first if inner[:1] == batch[:1] and len(inner) == len(batch) else 0
-        )
-        return jnp.clip(
-            draws.reshape(*shape, *(1,) * (len(batch) - len(inner)), *inner), self.lower, self.upper
-        )
-
-    def cdf(self, y: ArrayLike) -> jax.Array:
-        """Return P(Y <= y)."""
-        y = self._points("y", y)
-        inside = self.distribution.cdf(jnp.clip(y, self.lower, self.upper))
-        return jnp.where(y >= self.upper, 1.0, jnp.where(y < self.lower, 0.0, inside))
-
-    def survival(self, y: ArrayLike) -> jax.Array:
-        """Return P(Y > y)."""
-        y = self._points("y", y)
-        inside = self.distribution.survival(jnp.clip(y, self.lower, self.upper))
-        return jnp.where(y >= self.upper, 0.0, jnp.where(y < self.lower, 1.0, inside))
-
-    def quantile(self, p: ArrayLike) -> jax.Array:
-        """Return the smallest y with ``cdf(y) >= p``; NaN outside [0, 1]."""
-        return jnp.clip(self.distribution.quantile(self._points("p", p)), self.lower, self.upper)
-
-    def interval(self, level: ArrayLike) -> tuple[jax.Array, jax.Array]:
-        """Return the clamped ends of the distribution's central interval."""
-        low, high = self.distribution.interval(self._points("level", level))
-        return jnp.clip(low, self.lower, self.upper), jnp.clip(high, self.lower, self.upper)
+    def _sample(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+        inner = self.distribution.batch_shape
+        more = (1,) * (len(self.batch_shape) - len(inner))
+        draws = self.distribution._sample(key, shape)
+        return self._value(draws.reshape(*shape, *more, *inner))
 
     def mean(self) -> jax.Array:
         """Return the mean, E[Y], of shape ``batch_shape``."""
         inner = self.distribution
         # Split at the point of the range nearest to the median, where both terms are small.
         median = inner.loc if isinstance(inner, SymmetricNoise) else inner.quantile(0.5)
-        at = jnp.broadcast_to(jnp.clip(median, self.lower, self.upper), self.batch_shape)
+        at = jnp.broadcast_to(self._value(median), self.batch_shape)
         at = jax.lax.stop_gradient(at)  # the sum does not depend on the point
         return at + (
             Clamped(inner, at, self.upper).mean_abs_error(at)
@@ -122,24 +150,17 @@ class Clamped(Distribution):
         at = self._points("center", center)
         if isinstance(self.distribution, SymmetricNoise):
             return self.distribution.clamped_mean_abs_error(at, self.lower, self.upper)
-        below, mass, above = self._masses()
-        inside = self.distribution.restrict(self.lower, self.upper).mean_abs_error(at)
-        # Without mass inside, there is no error inside.
-        inside = jnp.where(
-            mass > 0, mass * jnp.where(mass > 0, inside, 0.0), jnp.where(jnp.isnan(mass), mass, 0.0)
-        )
+        inner = self.distribution
+        below, above = inner.cdf(self.lower), inner.survival(self.upper)
+        # From the smaller tails.
+        more, less = inner.survival(self.lower), inner.cdf(self.upper)
+        mass = jnp.where(more < 0.5, more - above, less - below)
+        inside = inner.restrict(self.lower, self.upper).mean_abs_error(at)
+        inside = jnp.where(mass == 0, 0.0, mass * jnp.where(mass == 0, 0.0, inside))
         return inside + below * jnp.abs(at - self.lower) + above * jnp.abs(at - self.upper)
 
-    def _masses(self) -> tuple[jax.Array, jax.Array, jax.Array]:
-        """Return the probabilities at ``lower``, inside (from smaller tails), and at ``upper``."""
-        below, from_lower = (
-            self.distribution.cdf(self.lower),
-            self.distribution.survival(self.lower),
-        )
-        to_upper, above = self.distribution.cdf(self.upper), self.distribution.survival(self.upper)
-        inside = jnp.where(
-            from_lower < 0.5,
-            from_lower - above,
-            jnp.where(to_upper < 0.5, to_upper - below, 1 - below - above),
-        )
-        return below, inside, above
+    def _value(self, z: jax.Array) -> jax.Array:
+        return jnp.clip(z, self.lower, self.upper)
+
+    def _place(self, y: jax.Array) -> jax.Array:
+        return self._value(y)

@@ -25,8 +25,8 @@ import numpy as np
 from dpjax.distributions import truncated_exponential as piece
 from dpjax.distributions.line import ALL, Line
 from dpjax.distributions.sampler import Place
-from dpjax.numerics.batching import take
-from dpjax.numerics.bisection import count_leading
+from dpjax.numerics.arrays import take
+from dpjax.numerics.search import count_leading
 
 
 class OnLine(Protocol):
@@ -82,15 +82,14 @@ class Masses:
         """Rate times the lower cost of each piece, relative to the base of its row."""
         heights = self.line.heights
         with jax.enable_x64(True):
-            energy = heights.rate * (self.line.low.astype(jnp.float64) - heights.least)
+            energy = heights.rate * self.line.low.astype(jnp.float64)
             return (energy - log(2) * self.base.astype(jnp.float64)).astype(self.line.dtype)
 
     @cached_property
     def log_normalizer(self) -> jax.Array:
         """The log of Z, ``(*batch, 1)``."""
-        heights = self.line.heights
         with jax.enable_x64(True):
-            energy = heights.rate * heights.least + log(2) * self.base.astype(jnp.float64)
+            energy = log(2) * self.base.astype(jnp.float64)
             return (jnp.log(self.total.astype(jnp.float64)) - energy).astype(self.line.dtype)
 
     def average(self, terms: jax.Array) -> jax.Array:
@@ -230,14 +229,12 @@ def quantile(distribution: OnLine, p: jax.Array, complement: jax.Array) -> jax.A
     """
 
     def compute(masses: Masses, p: jax.Array, complement: jax.Array) -> jax.Array:
-        line, upper = masses.line, p > complement
+        line, below, above, upper = masses.line, masses.below, masses.above, p > complement
         target = jnp.where(upper, complement, p) * masses.total
 
         def passed(index: jax.Array) -> jax.Array:
             end = index + np.int32(1)
-            return jnp.where(
-                upper, take(masses.above, end) >= target, take(masses.below, end) < target
-            )
+            return jnp.where(upper, take(above, end) >= target, take(below, end) < target)
 
         found = jnp.minimum(count_leading(passed, line.size, p.shape), np.int32(line.size - 1))
         end = found + np.int32(1)
@@ -247,9 +244,9 @@ def quantile(distribution: OnLine, p: jax.Array, complement: jax.Array) -> jax.A
         def share(upwards: jax.Array, downwards: jax.Array) -> jax.Array:
             return jnp.clip(jnp.where(upper, downwards, upwards) / weight, 0.0, 1.0)
 
-        below = share(target - take(masses.below, found), take(masses.above, found) - target)
-        above = share(take(masses.below, end) - target, target - take(masses.above, end))
-        value = Place.of(line, found, below, above).points(masses.total > 0)
+        inner = share(target - take(below, found), take(above, found) - target)
+        outer = share(take(below, end) - target, target - take(above, end))
+        value = Place.of(line, found, inner, outer).points(masses.total > 0)
         return jnp.where((p >= 0) & (p <= 1), value, jnp.nan)
 
     return by_rows(compute, distribution, p, complement)
@@ -276,14 +273,15 @@ def mean(distribution: OnLine) -> jax.Array:
 def stddev(distribution: OnLine) -> jax.Array:
     def compute(masses: Masses) -> jax.Array:
         line = masses.line
-        # In units of the largest distance, so that squares do not underflow.
-        span = jax.lax.stop_gradient(line.edges[..., -1:] - line.edges[..., :1])
-        unit = jnp.where(span > 0, span, 1.0)
+        away = masses.means_from(masses.mean())
+        # In units of the largest weighted distance, so that squares neither over- nor underflow.
+        root = jnp.sqrt(jax.lax.stop_gradient(masses.weight / masses.total))
+        largest = jnp.max(root * (jnp.abs(away) + line.width(ALL)), axis=-1, keepdims=True)
+        unit = jax.lax.stop_gradient(jnp.where(largest > 0, largest, 1.0))
         inside = jnp.square(line.width(ALL) / unit) * piece.variance_fraction(line.decay)
         if line.cells:
             inside = inside - piece.variance_fraction(line.cell_decay) / jnp.square(unit)
-        away = masses.means_from(masses.mean()) / unit
-        square = masses.average(jnp.square(away) + inside)
+        square = masses.average(jnp.square(away / unit) + inside)
         certain = ~(square > 0)  # the square root has no derivative at 0
         return jnp.where(certain, 0 * square, unit * jnp.sqrt(jnp.where(certain, 1.0, square)))
 

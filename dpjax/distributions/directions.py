@@ -13,8 +13,8 @@ import jax
 import jax.numpy as jnp
 
 from dpjax.distributions.vectors import norm
-from dpjax.numerics.bisection import bisect_floats
-from dpjax.random.words import uniforms, words
+from dpjax.numerics.search import bisect_floats
+from dpjax.random.variates import uniforms, words
 
 
 def log_volume(d: int, p: float) -> float:

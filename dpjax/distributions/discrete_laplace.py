@@ -5,7 +5,6 @@ With q = exp(-rate), P(K > k) = q^(k+1) / (1 + q) for k >= 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import jax
@@ -13,8 +12,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from dpjax.distributions.base import compiled
-from dpjax.distributions.noise import SymmetricNoise, smaller_tail
-from dpjax.random.uniforms import UniformPair
+from dpjax.distributions.noise import SymmetricNoise
 
 
 @jax.tree_util.register_dataclass
@@ -45,47 +43,43 @@ class DiscreteLaplace(SymmetricNoise):
     def log_prob(self, y: ArrayLike) -> jax.Array:
         """Return log P(Y = y); ``-inf`` between the values."""
         z = jnp.abs(self._standardized(y))
-        number = self._last(z)
-        there = jnp.abs(z - number) <= _NEAR
+        number = _last(z)
         found = jnp.log(jnp.tanh(self.rate / 2)) - self.rate * number
-        return jnp.where(there | jnp.isnan(z), found, -jnp.inf)
+        return jnp.where(jnp.abs(z - number) > _NEAR, -jnp.inf, found)
 
     @compiled
     def cdf(self, y: ArrayLike) -> jax.Array:
         """Return P(Y <= y), at full relative precision in the lower tail."""
-        return self._beyond(-self._last(self._standardized(y)) - 1)
-
-    @compiled
-    def survival(self, y: ArrayLike) -> jax.Array:
-        """Return P(Y > y), at full relative precision in the upper tail."""
-        return self._beyond(self._last(self._standardized(y)))
+        return self._beyond(-_last(self._standardized(y)) - 1)
 
     @compiled
     def quantile(self, p: ArrayLike) -> jax.Array:
         """Return the least value with ``cdf(value) >= p``, up to rounding; NaN outside [0, 1]."""
         p = jnp.asarray(p)
-        log_of_both = jnp.log1p(jnp.exp(-self.rate))
-        low = jnp.ceil((jnp.log(p) + log_of_both) / self.rate)
-        high = jnp.ceil(-(jnp.log1p(-p) + log_of_both) / self.rate) - 1
-        return self.loc + self.scale * jnp.where(low >= 0, jnp.maximum(high, 0.0), low)
+        low = jnp.ceil((jnp.log(p) + self._log_both) / self.rate)
+        return self.loc + self.scale * jnp.where(low >= 0, self._tail_quantile(1 - p), low)
 
     def _beyond(self, z: jax.Array) -> jax.Array:
-        """Return P(K > z), for integers z of any sign."""
-        tail = self._tail(jnp.where(z >= 0, z, -z - 1))
-        return jnp.where(z >= 0, tail, 1 - tail)
+        """Return P(K > z), for z of any sign."""
+        number = _last(z)
+        tail = self._tail(jnp.where(number >= 0, number, -number - 1))
+        return jnp.where(number >= 0, tail, 1 - tail)
 
-    @staticmethod
-    def _last(z: jax.Array) -> jax.Array:
-        """Return the floor of z, where a z just below an integer counts as that integer."""
-        return jnp.floor(z + _NEAR)
+    @property
+    def _log_both(self) -> jax.Array:
+        """log(1 + e^-rate): a tail and its reflection share the value 0."""
+        return jnp.log1p(jnp.exp(-self.rate))
 
     def _tail(self, z: jax.Array) -> jax.Array:
-        return jnp.exp(-self.rate * (self._last(z) + 1) - jnp.log1p(jnp.exp(-self.rate)))
+        return jnp.exp(-self.rate * (_last(z) + 1) - self._log_both)
 
     def _tail_integral(self, z: jax.Array) -> jax.Array:
-        floor = self._last(z)
+        floor = _last(z)
         complete = -jnp.expm1(-self.rate * floor) / (2 * jnp.sinh(self.rate))
         return complete + (z - floor) * self._tail(z)
+
+    def _tail_quantile(self, p: jax.Array) -> jax.Array:
+        return jnp.maximum(jnp.ceil(-(jnp.log(p) + self._log_both) / self.rate) - 1, 0.0)
 
     def _mean_abs(self) -> jax.Array:
         return 1 / jnp.sinh(self.rate)
@@ -93,10 +87,10 @@ class DiscreteLaplace(SymmetricNoise):
     def _mean_square(self) -> jax.Array:
         return 0.5 / jnp.square(jnp.sinh(self.rate / 2))
 
-    def _standard(self, uniform: Callable[[int], UniformPair]) -> jax.Array:
-        tail, sign = smaller_tail(uniform(0))
-        number = jnp.ceil(-(jnp.log(tail) + jnp.log1p(jnp.exp(-self.rate))) / self.rate) - 1
-        return sign * jnp.maximum(number, 0.0)
+
+def _last(z: jax.Array) -> jax.Array:
+    """Return the floor of z, where a z just below an integer counts as that integer."""
+    return jnp.floor(z + _NEAR)
 
 
 _NEAR = 1e-3  # a value this close to an integer counts as that integer

@@ -13,7 +13,7 @@ from jax.typing import ArrayLike
 
 from dpjax.distributions.base import Distribution, Shape, compiled, draws_first, draws_shape
 from dpjax.distributions.sampler import choose
-from dpjax.numerics.batching import broadcast_rows, take
+from dpjax.numerics.arrays import broadcast_rows, take
 from dpjax.random.keys import check_key
 
 

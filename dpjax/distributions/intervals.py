@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from math import prod
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -107,6 +107,14 @@ def _sample(
     rate, size = rate[..., None], widths.shape[-1]
     lengths = jnp.where((levels == jnp.inf) | (widths < 0), 0.0, widths)
     origin = jnp.zeros((size + 1,), widths.dtype)
-    line = Line(origin, levels, levels + (1.0 if sloped else 0.0), rate, batch, lengths)
+    line = _Intervals(origin, levels, levels + (1.0 if sloped else 0.0), rate, batch, lengths)
     index, place = sample_pieces(key, line, prod(shape))
     return draws_first(index, shape), draws_first(place, shape)
+
+
+class _Intervals(Line):
+    """Pieces that all start at 0."""
+
+    def ends(self, at: Any) -> tuple[jax.Array, jax.Array]:
+        width = self.width(at)
+        return jnp.zeros_like(width), width

@@ -15,9 +15,8 @@ from math import log, pi, sqrt
 import jax
 import jax.numpy as jnp
 
-from dpjax.distributions.noise import SymmetricNoise, smaller_tail
-from dpjax.numerics.bisection import bisect
-from dpjax.random.uniforms import UniformPair
+from dpjax.distributions.noise import SymmetricNoise, tail_and_sign
+from dpjax.numerics.search import bisect
 
 # The error of the trapezoidal rule is e^(-pi^2 / (sigma * step)): 7e-18 at sigma = 4.
 _STEP = 1 / 16
@@ -80,8 +79,10 @@ class LaplaceLogNormal(SymmetricNoise):
     def _mean_square(self) -> jax.Array:
         return 2 * jnp.exp(2 * jnp.square(self.sigma))
 
-    def _standard(self, uniform: Callable[[int], UniformPair]) -> jax.Array:
-        (half, sign), (tail, side) = smaller_tail(uniform(0)), smaller_tail(uniform(1))
+    def _standard(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+        key_laplace, key_normal = jax.random.split(key)
+        half, sign = tail_and_sign(key_laplace, shape, self.dtype)
+        tail, side = tail_and_sign(key_normal, shape, self.dtype)
         normal = -side * jax.scipy.special.ndtri(tail)
         return sign * -jnp.log(2 * half) * jnp.exp(self.sigma * normal)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import reduce
 from math import log2
 from typing import Any, NamedTuple
 
@@ -19,46 +19,42 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpjax.distributions import truncated_exponential as piece
-from dpjax.numerics.batching import take
+from dpjax.numerics.arrays import take
 
 ALL = slice(None)
 Weigh = Callable[[Any], jax.Array]  # from a slice of pieces, or from indices (*batch, j)
 _SLOTS = 16
 _NEVER = 2**30  # an exponent beyond all others
-_LARGEST = 2.0**28  # of rate * cost: nothing is drawn so far above the lowest cost
+_LARGEST = 2.0**28  # of rate * cost, in nats
 
 
 class Heights(NamedTuple):
-    """exp(-rate * (cost - least)) * phi0(decay) = mantissa * 2^-exponent, on the last axis.
+    """exp(-rate * cost) * phi0(decay) = mantissa * 2^-exponent, on the last axis.
 
     Attributes:
-        exponent: int32, nonnegative.
+        exponent: int32.
         mantissa: float, at most 1; 0 for an infinite cost.
-        least: float64, the lowest cost, ``(..., 1)``.
-        rate: float64, the rate, cut where rate * cost would be too large, ``(..., 1)``.
+        rate: float64, the rate, cut where exponents would be too large, ``(..., 1)``.
     """
 
     exponent: jax.Array
     mantissa: jax.Array
-    least: jax.Array
     rate: jax.Array
 
     @staticmethod
     def of(low: jax.Array, decay: jax.Array, rate: jax.Array) -> Heights:
         """Compute heights from the lower cost and the decay of each piece; rate is ``(..., 1)``."""
+        absent = low == jnp.inf
         with jax.enable_x64(True):
-            absent, cost = low == jnp.inf, low.astype(jnp.float64)
-            least = jax.lax.stop_gradient(jnp.min(cost, axis=-1, keepdims=True))
-            least = jnp.where(jnp.isinf(least), 0.0, least)
-            above = jnp.where(absent, 0.0, cost - least)
-            most = jax.lax.stop_gradient(jnp.max(above, axis=-1, keepdims=True))
-            rate = jnp.minimum(rate.astype(jnp.float64), _LARGEST / most)
-            power = rate * above * log2(np.e)
+            cost = jnp.where(absent, 0.0, low).astype(jnp.float64)
+            largest = jnp.max(jnp.abs(jax.lax.stop_gradient(cost)), axis=-1, keepdims=True)
+            rate = jnp.minimum(rate.astype(jnp.float64), _LARGEST / largest)
+            power = rate * cost * log2(np.e)
             exponent = jnp.floor(jax.lax.stop_gradient(power))
             fraction = (exponent - power).astype(low.dtype)
             exponent = jnp.where(absent, _NEVER // 2, exponent).astype(jnp.int32)
-        mantissa = jnp.exp2(fraction) * piece.mass_fraction(decay)
-        return Heights(exponent, jnp.where(absent, 0.0, mantissa), least, rate)
+        mantissa = jnp.where(absent, 0.0, jnp.exp2(fraction) * piece.mass_fraction(decay))
+        return Heights(exponent, mantissa, rate)
 
     def power(self, gap: jax.Array, at: Any) -> jax.Array:
         """Return minus the power of two of the weight of pieces of width ``-gap``."""
@@ -130,7 +126,8 @@ class Line:
         """Return the same density as a constant."""
         fields = (self.edges, self.left, self.right, self.rate, self.widths)
         names = ("edges", "left", "right", "rate", "widths")
-        return replace(self, **dict(zip(names, jax.lax.stop_gradient(fields), strict=True)))
+        constants: Any = jax.lax.stop_gradient(fields)
+        return replace(self, **dict(zip(names, constants, strict=True)))
 
     @property
     def size(self) -> int:
@@ -147,7 +144,7 @@ class Line:
         """The cost at the end of lower cost of each piece."""
         return jnp.minimum(self.left, self.right)
 
-    @cached_property
+    @property
     def rise(self) -> jax.Array:
         """Rate times the change of the cost over each piece, from its lower to its upper edge."""
         most = float(jnp.finfo(self.dtype).max)
@@ -164,7 +161,7 @@ class Line:
         """The decay over one cell of each piece."""
         return self.decay / jnp.maximum(self.width(ALL), 1.0)
 
-    @cached_property
+    @property
     def heights(self) -> Heights:
         """The heights of all pieces."""
         return Heights.of(self.low, self.decay, self.rate)
@@ -178,13 +175,23 @@ class Line:
 
     def width(self, at: Any) -> jax.Array:
         """Return the lengths of pieces; see :meth:`ends`."""
+        if self.widths is not None:
+            return pick(self.widths, at)
         start, end = self.ends(at)
-        return end - start if self.widths is None else pick(self.widths, at)
+        return end - start
 
     def _gap(self, at: Any) -> jax.Array:
         """Return minus the lengths, in a form that XLA does not store for the weights."""
+        if self.widths is not None:
+            return -pick(self.widths, at)
         start, end = self.ends(at)
-        return start - end if self.widths is None else -pick(self.widths, at)
+        return start - end
+
+    def _extent(self) -> jax.Array:
+        """Return an upper bound of all lengths, ``(..., 1)``."""
+        if self.widths is not None:
+            return jnp.max(self.widths, axis=-1, keepdims=True)
+        return self.edges[..., -1:] - self.edges[..., :1]
 
     def weigher(self) -> tuple[Weigh, jax.Array]:
         """Return a function from a slice or indices of pieces to their weights, and the base.
@@ -196,10 +203,13 @@ class Line:
             lambda at: heights.power(still._gap(at), at), jnp.minimum, _NEVER
         )
         base = jnp.min(powers, axis=-1, keepdims=True) + np.int32(1)
+        # In rows wider than 2^60, powers alone would underflow before the weights do.
+        shift = jnp.maximum(_exponent(still._extent()) - np.int32(60), np.int32(0))
+        unit, scaled = _power_of_two(-shift, self.dtype), base + shift
 
         def weigh(at: Any) -> jax.Array:
             width = self.width(at)
-            weight = heights.weight(width, base, at)
+            weight = heights.weight(width * unit, scaled, at)
             if self.cells:
                 decay = pick(self.decay, at)
                 weight = weight * piece.far_height(decay / jnp.maximum(width, 1.0))

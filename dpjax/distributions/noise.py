@@ -1,15 +1,13 @@
 """The base class of the distributions of ``loc + scale * Z`` with Z symmetric around 0.
 
-A subclass describes Z by six functions of z >= 0 (or of a probability) and one of uniform variates,
-from which all other methods follow. Draws are by inverse cdf from pairs of words
-(``dpjax.random``), so that both tails have full precision.
+A subclass describes Z by six functions of z >= 0 (or of a probability), from which all other
+methods follow. Draws are by inverse cdf from 64 random bits, so that both tails have full precision
+and reach a probability of 2^-64.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +16,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from dpjax.distributions.base import Distribution, compiled, draws_first
-from dpjax.numerics.sums import LANES, pad
-from dpjax.random.keys import row_words
-from dpjax.random.uniforms import UniformPair, row_uniforms
+from dpjax.random.variates import uniform, words
 
 
 @dataclass(frozen=True, repr=False)
@@ -28,22 +24,11 @@ class SymmetricNoise(Distribution):
     """``loc + scale * Z`` for a Z that is symmetric around 0, such as :class:`Cauchy`.
 
     Leading axes are a batch, and the fields broadcast against each other. ``scale`` is positive; a
-    NaN makes its row NaN. Draws reach tails of probability 2^-64. Under jit, draws do not change
-    when more are drawn from the same row.
+    NaN makes its row NaN. Draws reach tails of probability 2^-64.
     """
 
     loc: jax.Array
     scale: jax.Array
-
-    @property
-    def batch_shape(self) -> tuple[int, ...]:
-        """The broadcast shape of all fields."""
-        return jnp.broadcast_shapes(*(field.shape for field in jax.tree.leaves(self)))
-
-    @property
-    def dtype(self) -> Any:
-        """The dtype of every result."""
-        return self.loc.dtype
 
     @compiled
     def log_prob(self, y: ArrayLike) -> jax.Array:
@@ -63,10 +48,8 @@ class SymmetricNoise(Distribution):
     @compiled
     def quantile(self, p: ArrayLike) -> jax.Array:
         """Return the inverse of :meth:`cdf`; NaN outside [0, 1]."""
-        p = jnp.asarray(p)
-        tail = jnp.broadcast_to(
-            jnp.minimum(p, 1 - p), jnp.broadcast_shapes(p.shape, self.batch_shape)
-        )
+        p = jnp.broadcast_to(p, jnp.broadcast_shapes(jnp.shape(p), self.batch_shape))
+        tail = jnp.minimum(p, 1 - p)
         inside = (tail > 0) & (tail <= 0.5)
         safe = jnp.where(inside, tail, 0.25)
         # One step of Newton's method from the inverse, which also makes it differentiable. Far out,
@@ -74,7 +57,8 @@ class SymmetricNoise(Distribution):
         z = jax.lax.stop_gradient(self._tail_quantile(safe))
         slope = jax.lax.stop_gradient(safe / jnp.exp(self._log_density(z)))
         slope = jnp.where((slope > 0) & (slope < jnp.finfo(z.dtype).max / 2), slope, 0.0)
-        z = jnp.maximum(z + (self._tail(z) / safe - 1) * slope, 0.0)
+        excess = (self._tail(z) - safe) / jax.lax.stop_gradient(safe)
+        z = jnp.maximum(z + excess * slope, 0.0)
         z = jnp.where(inside, z, jnp.where(tail == 0, jnp.inf, jnp.nan))
         return self.loc + self.scale * jnp.where(p < 0.5, -z, z)
 
@@ -117,16 +101,14 @@ class SymmetricNoise(Distribution):
     ) -> jax.Array:
         """Return E|clip(Y, lower, upper) - center|, always finite; the bounds broadcast."""
         inside = jnp.clip(center, lower, upper)
-        ends = map(self._standardized, (lower, inside, upper))
-        low, middle, high = z = jnp.stack(jnp.broadcast_arrays(*ends))
-        to_low, to_middle, to_high = self._tail_integral(jnp.abs(z))
+        low, middle, high = map(self._standardized, (lower, inside, upper))
 
-        def integral(z: jax.Array, to_z: jax.Array) -> jax.Array:
-            """Integrate P(Z > t) from 0 to z, of any sign."""
-            return jnp.where(z >= 0, to_z, to_z - jnp.abs(z))
+        def integral(z: jax.Array) -> jax.Array:
+            """Integrate P(Z > t) over t from 0 to z, of any sign."""
+            found = self._tail_integral(jnp.abs(z))
+            return jnp.where(z >= 0, found, found - jnp.abs(z))
 
-        above = integral(high, to_high) - integral(middle, to_middle)
-        below = integral(-low, to_low) - integral(-middle, to_middle)
+        above, below = integral(high) - integral(middle), integral(-low) - integral(-middle)
         return self.scale * (above + below) + jnp.abs(center - inside)
 
     def _standardized(self, y: Any) -> jax.Array:
@@ -137,8 +119,17 @@ class SymmetricNoise(Distribution):
         tail = self._tail(jnp.abs(z))
         return jnp.where(z >= 0, tail, 1 - tail)
 
-    def _sample(self, key: jax.Array, shape: tuple[int, ...], first: ArrayLike = 0) -> jax.Array:
-        return sample_noise(key, self, shape, first)
+    def _sample(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+        full = jax.tree.map(
+            lambda field: jnp.broadcast_to(field, self.batch_shape)[..., None], self
+        )
+        drawn = full._standard(key, (*self.batch_shape, prod(shape)))
+        return draws_first(full.loc + full.scale * drawn, shape)
+
+    def _standard(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+        """Draw Z; the fields broadcast against the shape."""
+        tail, sign = tail_and_sign(key, shape, self.dtype)
+        return sign * self._tail_quantile(tail)
 
     if TYPE_CHECKING:  # the description of Z; fields broadcast against z
 
@@ -160,35 +151,13 @@ class SymmetricNoise(Distribution):
         def _mean_square(self) -> jax.Array:
             """Return E[Z^2]."""
 
-        def _standard(self, uniform: Callable[[int], UniformPair]) -> jax.Array:
-            """Return Z from independent uniform variates, ``uniform(0)``, ``uniform(1)``, ..."""
 
-
-def smaller_tail(pair: UniformPair) -> tuple[jax.Array, jax.Array]:
-    """Return the smaller of u and 1-u, and the sign of the variate: -1 where u is the smaller."""
-    return jnp.minimum(pair.value, pair.complement), jnp.where(
-        pair.value <= pair.complement, -1.0, 1.0
-    ).astype(pair.value.dtype)
-
-
-@partial(jax.jit, static_argnames=("shape",))
-def sample_noise(
-    key: jax.Array, distribution: Any, shape: tuple[int, ...], first: ArrayLike
-) -> jax.Array:
-    """Draw ``loc + scale * _standard(uniform)`` for fields that broadcast to the batch."""
-    batch, draws = distribution.batch_shape, prod(shape)
-    rows = row_words(key, batch, first)
-    lanes = 1 if draws == 1 else -(-draws // LANES) * LANES
-
-    def in_lanes(array: jax.Array) -> jax.Array:  # with one draw per row, the rows are the lanes
-        return pad(array.reshape(-1)) if lanes == 1 else array
-
-    def uniform(number: int) -> UniformPair:
-        pair = row_uniforms(rows, lanes, distribution.dtype, stream=number + 1)
-        return UniformPair(in_lanes(pair.value), in_lanes(pair.complement))
-
-    full = jax.tree.map(lambda field: jnp.broadcast_to(field, batch)[..., None], distribution)
-    noise = jax.tree.map(in_lanes, full)._standard(uniform)
-    noise = noise[: prod(batch)].reshape(*batch, 1) if lanes == 1 else noise[..., :draws]
-    # The barrier prevents the product and the sum from being fused in some lanes and not in others.
-    return draws_first(full.loc + jax.lax.optimization_barrier(full.scale * noise), shape)
+def tail_and_sign(
+    key: jax.Array, shape: tuple[int, ...], dtype: Any
+) -> tuple[jax.Array, jax.Array]:
+    """Draw a tail probability, uniform in (0, 1/2] with full relative precision, and a sign."""
+    drawn = words(key, (*shape, 2))
+    upper = drawn[..., :1] >= jnp.uint32(2**31)
+    drawn = jnp.where(upper, ~drawn, drawn)  # of u and 1 - u, the smaller one
+    tail = uniform(drawn[..., 0], drawn[..., 1], dtype)
+    return tail, jnp.where(upper[..., 0], 1.0, -1.0).astype(dtype)

@@ -17,9 +17,9 @@ from dpjax.distributions import closed_forms
 from dpjax.distributions.base import Distribution, draws_first
 from dpjax.distributions.line import Line
 from dpjax.distributions.sampler import sample_pieces
-from dpjax.numerics.batching import concatenate
+from dpjax.numerics.arrays import concatenate
 
-_NATS = {4: 100.0, 8: 700.0}  # the length of a tail, by size of the dtype: e^-100 is 0 in float32
+_NATS = {4: 100.0, 8: 700.0}  # of a tail at least, by size of the dtype: e^-100 is 0 in float32
 
 
 @jax.tree_util.register_dataclass
@@ -113,19 +113,19 @@ class PiecewiseExponential(Distribution):
         left, right = self.cost_left, self.cost_right
         if tails is None:
             return Line(self.edges, left, right, rate, self.batch_shape)
-        nats = _NATS[self.edges.dtype.itemsize]
-        lower, upper = (
-            nats * (scale[..., None] / rate) for scale in (tails.lower_scale, tails.upper_scale)
-        )
         low, high = tails.lower_cost[..., None], tails.upper_cost[..., None]
-        more, widths = nats / rate, jnp.diff(self.edges)
+        # So long that the float at the far end has the digits of the length.
+        nats = _NATS[self.edges.dtype.itemsize] / rate
+        far_low, far_high = (cost + (nats + jnp.abs(cost) * 2.0**-10) for cost in (low, high))
+        lower = tails.lower_scale[..., None] * (far_low - low)
+        upper = tails.upper_scale[..., None] * (far_high - high)
         return Line(
             concatenate(self.edges[..., :1] - lower, self.edges, self.edges[..., -1:] + upper),
-            concatenate(low + more, left, high),
-            concatenate(low, right, high + more),
+            concatenate(far_low, left, high),
+            concatenate(low, right, far_high),
             rate,
             self.batch_shape,
-            concatenate(lower, widths, upper),
+            concatenate(lower, jnp.diff(self.edges), upper),
         )
 
     def _sample(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
@@ -269,7 +269,7 @@ def _restrict(
 
 
 def _tail(length: jax.Array, cost: jax.Array, scale: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return whether a tail reaches beyond its edge, and its cost at that distance, ``(..., 1)``."""
+    """Return whether a tail reaches beyond its edge, and its cost at that distance."""
     cost, scale = cost[..., None], scale[..., None]
     none = scale <= 0  # a NaN scale stays visible and makes the row NaN
     length = jnp.where(none, 0.0, jnp.maximum(length, 0.0))

@@ -19,9 +19,9 @@ from dpjax.distributions.directions import directions, log_volume
 from dpjax.distributions.sampler import choose
 from dpjax.distributions.shells import Shell
 from dpjax.distributions.vectors import VectorDistribution
-from dpjax.numerics.batching import broadcast_rows, concatenate, take
+from dpjax.numerics.arrays import broadcast_rows, concatenate, take
 from dpjax.random.keys import check_key
-from dpjax.random.words import uniforms, words
+from dpjax.random.variates import uniforms, words
 
 
 @jax.tree_util.register_dataclass

@@ -39,8 +39,8 @@ class Rounded(Distribution):
     ``dpjax.release`` draws from has flat runs in its place. All methods except ``sample`` are
     closed forms; probabilities are those of single multiples.
 
-    Edges are half-integers, in units of the resolution, so that a multiple is a cell of width 1. The
-    cost of a multiple is that at the end of higher cost of its cell.
+    Edges are half-integers in units of the resolution: a multiple is a cell of width 1, and its cost
+    is that at the end of higher cost of the cell.
 
     Attributes:
         edges: float ``(..., m+1)``, nondecreasing half-integers.

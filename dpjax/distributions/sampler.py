@@ -36,8 +36,8 @@ import numpy as np
 
 from dpjax.distributions import truncated_exponential as piece
 from dpjax.distributions.line import ALL, Lanes, Line, Weigh, pick
-from dpjax.numerics.batching import materialized, take
-from dpjax.random.words import uniform, words
+from dpjax.numerics.arrays import materialized, take
+from dpjax.random.variates import uniform, words
 
 FEW = 32  # up to this many draws from a row, races cost less than a table
 _CHUNK = 2**17  # draws by the table that are made together, so that they fit in the cache
@@ -56,16 +56,22 @@ def by_races(drawn: jax.Array, weigh: Weigh, size: int) -> tuple[jax.Array, jax.
     weight = weigh(at.reshape(*batch, -1)).reshape(at.shape)
     weight = jnp.where(at >= split.begins, weight, 0.0)
     slot = _race(weight, drawn[..., lanes + 2 : lanes + slots + 2], drawn[..., 1:2])
-    return lane + jnp.asarray(split.starts)[slot], jnp.sum(sums, axis=-1, keepdims=True) > 0
+    # Not by the race: a minimum may pass over a NaN.
+    exists = jnp.sum(sums, axis=-1, keepdims=True) > 0
+    return lane + jnp.asarray(split.starts)[slot], exists
 
 
 def _race(weights: jax.Array, word: jax.Array, shared: jax.Array) -> jax.Array:
-    """Return the index of the least exponential / weight: its chance is in proportion to it."""
+    """Return the index of the least exponential / weight.
+
+    The chance of an index is in proportion to its weight.
+    """
     noise = jnp.minimum(-jnp.log1p(-uniform(word, shared, weights.dtype)), 30.0)
-    times = jnp.where(weights > 0, noise / weights, jnp.inf)
+    times = jnp.where(weights == 0, jnp.inf, noise / weights)
     index = jax.lax.broadcasted_iota(jnp.int32, times.shape, times.ndim - 1)
-    first = times == jnp.min(times, axis=-1, keepdims=True)  # argmin is slower on the CPU
-    return jnp.min(jnp.where(first, index, np.int32(times.shape[-1] - 1)), axis=-1)
+    least = jnp.min(times, axis=-1, keepdims=True)
+    first = jnp.where(times == least, index, np.int32(times.shape[-1] - 1))
+    return jnp.min(first, axis=-1)  # argmin is slower on the CPU
 
 
 class Table(NamedTuple):
@@ -85,12 +91,19 @@ class Table(NamedTuple):
         """Whether rows have any weight, ``(*batch, 1)``."""
         return jnp.sum(self.weights, axis=-1, keepdims=True) > 0
 
+    @property
+    def last(self) -> jax.Array:
+        """The last piece that has weight, int32 ``(*batch, 1)``."""
+        index = jax.lax.broadcasted_iota(jnp.int32, self.weights.shape, self.weights.ndim - 1)
+        there = jnp.where(self.weights > 0, index, np.int32(0))
+        return jnp.max(there, axis=-1, keepdims=True)
+
     def find(self, drawn: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Return the pieces ``(*batch, draws)`` of random words ``(*batch, draws, 2)``.
 
         Also the sum up to each piece that remains beyond the draw, float64.
         """
-        size = self.ends.shape[-1]
+        size, end = self.ends.shape[-1], self.last
         rounds = np.int32(size.bit_length())
         with jax.enable_x64(True):
             target = uniform(drawn[..., 0], drawn[..., 1], jnp.float64) * self.ends[..., -1:]
@@ -103,13 +116,15 @@ class Table(NamedTuple):
 
             none = jnp.zeros(target.shape, jnp.int32)
             found = jax.lax.fori_loop(np.int32(0), rounds, step, none)
-            return jnp.minimum(found, np.int32(size - 1)), target
+            # Sums in another order may differ by a unit where nothing is added.
+            return jnp.minimum(found, end), target
 
     def share(self, found: jax.Array, target: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Return the shares of the piece below and above the draw."""
         dtype = self.weights.dtype
         with jax.enable_x64(True):
             weight = take(self.weights, found).astype(jnp.float64)
+            weight = jnp.where(weight == 0, 1.0, weight)
             above = jnp.clip((take(self.ends, found) - target) / weight, 0.0, 1.0)
             return (1 - above).astype(dtype), above.astype(dtype)
 
@@ -177,7 +192,7 @@ def sample_pieces(key: jax.Array, line: Line, draws: int) -> tuple[jax.Array, ja
         above = jnp.where(falls, 1 - beyond, beyond)
         return found, Place.of(line, found, below, above).points(exists)
     table = Table.of(jnp.broadcast_to(weigh(ALL), (*batch, size)))
-    exists, always = table.exists, table.ends.reshape(-1)[0] != -1  # known only at run time
+    exists, always = table.exists, table.weights.reshape(-1)[0] != -1  # known only at run time
 
     def some(drawn: jax.Array) -> tuple[jax.Array, jax.Array]:
         found, target = table.find(drawn)

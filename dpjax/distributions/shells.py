@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dpjax.numerics.bisection import bisect_floats
+from dpjax.numerics.search import bisect_floats
 
 
 class Shell(NamedTuple):

@@ -4,14 +4,15 @@ Probabilities and quantiles are those of the transformed scale at T(y); densitie
 the derivative of T. Moments are quadratures in each piece, because the distribution has kinks and
 jumps at its edges: Gauss-Legendre with 16 nodes in w, where w^4 is the probability of the piece
 beyond a point, counted from its low-cost end. The fourth power resolves steep pieces and the last
-piece, in which x may grow by sixty decades.
+piece, in which x may grow by sixty decades. Symmetric noise is a map of a Laplace variate, the sum
+over pieces of its tails. All of it is in float64, where no square of the data overflows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
+from math import log
 from typing import Any
 
 import jax
@@ -21,20 +22,24 @@ from jax.typing import ArrayLike
 
 from dpjax.distributions import truncated_exponential as piece
 from dpjax.distributions.base import Distribution, compiled
-from dpjax.distributions.closed_forms import Half, Resolved, by_rows, center_of
+from dpjax.distributions.clamped import Bounded
 from dpjax.distributions.discrete_laplace import DiscreteLaplace
 from dpjax.distributions.noise import SymmetricNoise
-from dpjax.distributions.piecewise import PiecewiseExponential
-from dpjax.distributions.transforms import Transform, ends_on_scale, in_whole_lanes
+from dpjax.distributions.piecewise import PiecewiseExponential, Tails
+from dpjax.distributions.transforms import Transform, ends_on_scale
+from dpjax.numerics.arrays import concatenate
+from dpjax.numerics.float64 import in_float64
 
-Term = Callable[[jax.Array, jax.Array], jax.Array]
-Sum = Callable[[Term], jax.Array]
-_NATS = {4: 85, 8: 230}  # the integrated length of tails, by size of the dtype: float32 holds e^-87
+# Edges of the pieces of a tail, as minus the logarithm of the probability beyond.
+_NATS = np.concatenate([np.arange(0.0, 16.0), np.arange(16.0, 232.0, 4.0)])
+
+Dense = PiecewiseExponential | SymmetricNoise
+Map = Callable[[jax.Array], jax.Array]
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, repr=False)
-class Transformed(Distribution):
+class Transformed(Bounded):
     """The distribution of ``transform.inverse(Y)``, with values between the transform's bounds.
 
     A public map of a draw is post-processing: the guarantee is that of ``distribution``, and so is
@@ -42,15 +47,13 @@ class Transformed(Distribution):
 
     All methods except ``sample`` and the moments are as exact as those of ``distribution``, up to
     the rounding of T (see the transform). The moments (``mean``, ``variance``, ``stddev``,
-    ``mean_abs_error``, ``mean_squared_error``) and ``entropy`` are quadratures with 16 nodes in
-    each piece, with a relative error below 1e-7 in float64. Where the last piece, which extends to
-    the bounds, dominates a moment, the error is 1e-5, and 2e-2 for ``LogCauchy``. (A private median
-    of few records sometimes comes from this piece. Its mean error is then as large as reported, and
-    ``quantile`` is more informative.) Moments are finite, because the bounds are; a variance may
-    overflow float32, and events of probability below e^-87 are left out of its moments. Tails and
-    symmetric noise are integrated down to a probability of e^-85 (float32) or e^-230, in panels of
-    1/8 and then of 1 in its logarithm with 8 nodes each; with a center or a bound inside them,
-    which is a kink, the relative error is below 1e-3.
+    ``mean_abs_error``, ``mean_squared_error``) and ``entropy`` are quadratures in float64 with 16
+    nodes in each piece, cut at the center and at the bounds, with a relative error below 1e-8.
+    Where the last piece, which extends to the bounds, dominates a moment, the error is 1e-5, and
+    2e-2 for ``LogCauchy``. (A private median of few records sometimes comes from this piece. Its
+    mean error is then as large as reported, and ``quantile`` is more informative.) Moments are
+    finite, because the bounds are; a variance may overflow float32. Tails and symmetric noise are
+    integrated down to a probability of e^-228, in pieces of 1 and then of 4 in its logarithm.
 
     Attributes:
         distribution: the distribution of Y on the transformed scale, such as
@@ -68,14 +71,12 @@ class Transformed(Distribution):
     (36316, 727)
     """
 
-    distribution: PiecewiseExponential | SymmetricNoise
+    distribution: Dense
     transform: Transform = field(metadata={"static": True})
 
     def __post_init__(self) -> None:
         distribution = self.distribution  # inside JAX, the leaves of a pytree need not be arrays
-        dense = isinstance(distribution, (PiecewiseExponential, SymmetricNoise)) and not isinstance(
-            distribution, DiscreteLaplace
-        )
+        dense = isinstance(distribution, Dense) and not isinstance(distribution, DiscreteLaplace)
         if isinstance(distribution, Distribution) and not dense:
             raise TypeError(
                 "distribution must have a density on the real line (PiecewiseExponential, Cauchy, "
@@ -96,61 +97,21 @@ class Transformed(Distribution):
         """The dtype of every result."""
         return self.distribution.dtype
 
-    @property
-    def support(self) -> tuple[jax.Array, jax.Array]:
-        """The bounds of the support in units of y, within the transform's bounds."""
-        low, high = (self._value(end) for end in self.distribution.support)
-        return low, high
-
-    def _sample(self, key: jax.Array, shape: tuple[int, ...], first: ArrayLike = 0) -> jax.Array:
-        return in_whole_lanes(self._value, self.distribution._sample(key, shape, first))
+    def _sample(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+        return self._value(self.distribution._sample(key, shape))
 
     @compiled
     def log_prob(self, y: ArrayLike) -> jax.Array:
         """Return the log-density at ``y``: that at T(y) plus the log of the derivative of T."""
-        y, x = jnp.asarray(y), self._clipped(y)
-        value = self.distribution.log_prob(
-            self.transform.forward(x)
-        ) + self.transform.log_derivative(x)
-        return jnp.where((y < self.transform.lower) | (y > self.transform.upper), -jnp.inf, value)
-
-    @compiled
-    def cdf(self, y: ArrayLike) -> jax.Array:
-        """Return P(Y <= y)."""
-        y, inside = jnp.asarray(y), self.distribution.cdf(self.transform.forward(self._clipped(y)))
-        return jnp.where(
-            y >= self.transform.upper, 1.0, jnp.where(y < self.transform.lower, 0.0, inside)
-        )
-
-    @compiled
-    def survival(self, y: ArrayLike) -> jax.Array:
-        """Return P(Y > y), at the precision of the distribution's upper tail."""
-        y, inside = (
-            jnp.asarray(y),
-            self.distribution.survival(self.transform.forward(self._clipped(y))),
-        )
-        return jnp.where(
-            y >= self.transform.upper, 0.0, jnp.where(y < self.transform.lower, 1.0, inside)
-        )
-
-    @compiled
-    def quantile(self, p: ArrayLike) -> jax.Array:
-        """Return the smallest y with ``cdf(y) >= p``, up to rounding; NaN outside [0, 1]."""
-        return self._value(self.distribution.quantile(p))
-
-    @compiled
-    def interval(self, level: ArrayLike) -> tuple[jax.Array, jax.Array]:
-        """Return the ends of the central interval of probability ``level``.
-
-        Each side leaves out ``(1 - level) / 2``.
-        """
-        low, high = self.distribution.interval(level)
-        return self._value(low), self._value(high)
+        y, (low, high) = jnp.asarray(y), self._bounds
+        slope = self.transform.log_derivative(jnp.clip(y, low, high))
+        value = self.distribution.log_prob(self._place(y)) + slope
+        return jnp.where((y < low) | (y > high), -jnp.inf, value)
 
     @compiled
     def mean(self) -> jax.Array:
         """Return the mean, E[Y], of shape ``batch_shape``."""
-        return self._integrate(self._mean)
+        return self._in_float64(lambda wide: wide._expect(lambda y: y))
 
     def variance(self) -> jax.Array:
         """Return the variance, ``batch_shape``; infinite if it overflows, see :meth:`stddev`."""
@@ -160,136 +121,125 @@ class Transformed(Distribution):
     def stddev(self) -> jax.Array:
         """Return the standard deviation, of shape ``batch_shape``."""
 
-        def compute(total: Sum, origin: jax.Array) -> jax.Array:
-            mean = jax.lax.stop_gradient(self._mean(total, origin))
-            unit = jax.lax.stop_gradient(total(lambda p, z: p * jnp.abs(self._value(z) - mean)))
-            unit = jnp.where(unit > 0, unit, 1.0)
+        def compute(wide: Transformed) -> jax.Array:
+            mean = jax.lax.stop_gradient(wide._expect(lambda y: y))[..., None]
+            return jnp.sqrt(wide._expect(lambda y: jnp.square(y - mean)))
 
-            def term(p: jax.Array, z: jax.Array) -> jax.Array:
-                # Inside the square, which could otherwise overflow.
-                root = jnp.where(p > 0, jnp.sqrt(jnp.where(p > 0, p, 1.0)), 0.0)
-                return jnp.square((self._value(z) - mean) / unit * root)
-
-            return unit * jnp.sqrt(total(term))
-
-        return self._integrate(compute)
+        return self._in_float64(compute)
 
     @compiled
     def entropy(self) -> jax.Array:
         """Return the differential entropy in nats; only for a :class:`PiecewiseExponential`."""
-
-        def term(p: jax.Array, z: jax.Array) -> jax.Array:
-            return jnp.where(p > 0, p * self.transform.log_derivative(self._value(z)), 0.0)
-
-        return self.distribution.entropy() - self._integrate(lambda total, _: total(term))  # type: ignore[union-attr]
+        inner = self.distribution.entropy()  # type: ignore[union-attr]
+        return inner - self._in_float64(lambda wide: wide._expect(self.transform.log_derivative))
 
     @compiled
     def mean_abs_error(self, center: ArrayLike) -> jax.Array:
         """Return E|Y - center|, for a ``center`` in units of the data."""
-        center = jnp.asarray(center)
-        if isinstance(self.distribution, SymmetricNoise):
-            return _over_noise(
-                self.distribution,
-                lambda p, z: p * jnp.abs(self._value(z) - center),
-                rank=center.ndim,
-            )
-        return by_rows(self._mean_abs_error, self.distribution, center)
 
-    def _mean_abs_error(self, r: Resolved, center: jax.Array) -> jax.Array:
-        origin, z = self._value(center_of(r)), self.transform.forward(self._clipped(center))
-        away, error = center - origin, jnp.zeros_like(center)
+        def compute(wide: Transformed, center: jax.Array) -> jax.Array:
+            kink, at = wide._place(center), center[..., None]
+            below = wide._expect(lambda y: jnp.maximum(at - y, 0.0), end=kink)
+            return below + wide._expect(lambda y: jnp.maximum(y - at, 0.0), start=kink)
 
-        def from_origin(p: jax.Array, z: jax.Array) -> jax.Array:
-            return p * (self._value(z) - origin)
+        return self._in_float64(compute, jnp.asarray(center))
 
-        for half in r.halves:
-            means = _in_pieces(*_ends(half), half.decay, jnp.ones_like(half.weight), from_origin)
-            error = error + jnp.sum(
-                half.weight[..., None, :] * jnp.abs(means[..., None, :] - away[..., None]), axis=-1
-            )
-            if r.line.tails is not None:
-                p, values = _tail(self.dtype)
-                values = self._value(half.end + half.sign * half.scale * values) - origin
-                error = error + half.tail * jnp.sum(
-                    p * jnp.abs(values[..., None, :] - away[..., None]), axis=-1
-                )
-        # In the piece that contains the center, E|Y - c| replaces |E Y - c|, which is not larger.
-        upper = z >= center_of(r)
-        here = r.piece_at(upper, r.locate(z, upper))
-        low, high = (
-            jnp.where(here.rises, here.near, here.far),
-            jnp.where(here.rises, here.far, here.near),
-        )
-        inner = jnp.where(here.rises, here.share(z), 1 - here.share(z))
-        outer, s = 1 - inner, here.decay
+    def _in_float64(self, compute: Callable[..., jax.Array], *points: jax.Array) -> jax.Array:
+        """Return ``compute(distribution, *points)`` in float64, at least of the batch's shape."""
+        leaves, tree = jax.tree.flatten(self)
 
-        def over(start: jax.Array, end: jax.Array, s: jax.Array) -> jax.Array:
-            return _in_pieces(
-                start, end, s, jnp.ones_like(center), lambda p, z: p * (self._value(z) - center)
-            )
+        def of_leaves(*arrays: jax.Array) -> jax.Array:
+            own = jax.tree.unflatten(tree, arrays[: len(leaves)])
+            return compute(own, *arrays[len(leaves) :])
 
-        exact = inner * piece.mass_fraction(s * inner) * jnp.abs(over(low, z, s * inner))
-        exact = exact + jnp.exp(-s * inner) * outer * piece.mass_fraction(s * outer) * jnp.abs(
-            over(z, high, s * outer)
-        )
-        rough = jnp.abs(over(low, high, s))
-        within = (z > jnp.minimum(low, high)) & (z < jnp.maximum(low, high))
-        return (
-            error + jnp.where(within, here.weight * (exact / piece.mass_fraction(s) - rough), 0.0)
-        ) / r.total
+        found = in_float64(of_leaves, *leaves, *points)
+        return jnp.broadcast_to(found, jnp.broadcast_shapes(found.shape, self.batch_shape))
 
-    def _mean(self, total: Sum, origin: jax.Array) -> jax.Array:
-        return origin + total(lambda p, z: p * (self._value(z) - origin))
+    def _expect(
+        self,
+        function: Callable[[jax.Array], jax.Array],
+        start: ArrayLike = -jnp.inf,
+        end: ArrayLike = jnp.inf,
+    ) -> jax.Array:
+        """Return E[function(Y)], for a function that is 0 where T(Y) is not in [start, end]."""
+        low, high = ends_on_scale(self.transform, self.dtype)
+        law, to_law, from_law = _law(self.distribution)
+        kept = law.restrict(to_law(jnp.clip(start, low, high)), to_law(jnp.clip(end, low, high)))
+        found = _integrate(kept, law.log_normalizer(), lambda z: function(self._value(from_law(z))))
+        below, above = self.distribution.cdf(low), self.distribution.survival(high)
+        for mass, value in ((below, self.transform.lower), (above, self.transform.upper)):
+            at_bound = _product(mass[..., None], function(jnp.full(1, value, mass.dtype)))
+            found = found + at_bound[..., 0]
+        return found
 
-    def _integrate(self, compute: Callable[[Sum, jax.Array], jax.Array]) -> jax.Array:
-        """Call ``compute(total, origin)``; ``total(term)`` sums ``term(mass, point)``."""
-        distribution = self.distribution
-        if isinstance(distribution, SymmetricNoise):
-            return compute(
-                partial(_over_noise, distribution),
-                self._value(jnp.broadcast_to(distribution.loc, self.batch_shape)),
-            )
-        return by_rows(
-            lambda r: compute(partial(_over_pieces, r), self._value(center_of(r))), distribution
-        )
+    @property
+    def _bounds(self) -> tuple[float, float]:
+        return self.transform.lower, self.transform.upper
 
-    def _clipped(self, y: ArrayLike) -> jax.Array:
-        return jnp.clip(jnp.asarray(y), self.transform.lower, self.transform.upper)
+    def _place(self, y: jax.Array) -> jax.Array:
+        return self.transform.forward(jnp.clip(y, *self._bounds))
 
     def _value(self, z: jax.Array) -> jax.Array:
-        """Invert T, within the transform's bounds."""
-        return self._clipped(
-            self.transform.inverse(jnp.clip(z, *ends_on_scale(self.transform, self.dtype)))
-        )
+        ends = ends_on_scale(self.transform, self.dtype)
+        return jnp.clip(self.transform.inverse(jnp.clip(z, *ends)), *self._bounds)
 
 
-def _over_pieces(r: Resolved, term: Term) -> jax.Array:
-    """Sum ``term`` over the nodes in all pieces and tails, ``(rows, 1)``."""
-    found = jnp.zeros_like(r.total)
-    for half in r.halves:
-        sums = _in_pieces(*_ends(half), half.decay, half.weight / r.total, term)
-        found = found + jnp.sum(sums, axis=-1, keepdims=True)
-        if r.line.tails is not None:
-            p, past = _tail(found.dtype)
-            sums = term(half.tail / r.total * p, half.end + half.sign * half.scale * past)
-            found = found + jnp.sum(sums, axis=-1, keepdims=True)
-    return found
+def _law(
+    distribution: PiecewiseExponential | SymmetricNoise,
+) -> tuple[PiecewiseExponential, Map, Map]:
+    """Return a piecewise distribution without tails, and how to go to it and back.
+
+    Points of it have an axis of pieces.
+    """
+    if isinstance(distribution, PiecewiseExponential):
+        return _without_tails(distribution), lambda z: z, lambda z: z
+    dtype = distribution.dtype
+    zero, one, nothing = jnp.zeros((), dtype), jnp.ones((), dtype), jnp.zeros(0, dtype)
+    tails = Tails(zero, one, zero, one)
+    laplace = PiecewiseExponential(zero[None], nothing, nothing, one, tails)
+
+    def to_law(z: jax.Array) -> jax.Array:
+        below, above = distribution.cdf(z), distribution.survival(z)
+        nats = -jnp.log(2 * jnp.maximum(jnp.minimum(below, above), jnp.finfo(z.dtype).tiny))
+        return jnp.where(below < above, -nats, nats)
+
+    def from_law(nats: jax.Array) -> jax.Array:
+        low = distribution.quantile(jnp.moveaxis(jnp.exp(-jnp.abs(nats)) / 2, -1, 0))
+        low = jnp.moveaxis(low, 0, -1)
+        return jnp.where(nats < 0, low, 2 * distribution.loc[..., None] - low)
+
+    return _without_tails(laplace), to_law, from_law
 
 
-def _ends(half: Half) -> tuple[jax.Array, jax.Array]:
-    """Return the low-cost and the high-cost end of each piece."""
-    near, far, rises = (
-        half.side.values[..., :-1],
-        half.side.values[..., 1:],
-        half.side.cost_near <= half.side.cost_far,
+def _without_tails(law: PiecewiseExponential) -> PiecewiseExponential:
+    """Return the distribution with its tails as pieces."""
+    if law.tails is None:
+        return law
+    most = -log(jnp.finfo(law.dtype).tiny) - 2
+    nats = _NATS[: np.searchsorted(_NATS, most)]
+    cost = jnp.asarray(nats, law.dtype) / law.rate[..., None]
+    lower, upper = law.tails.lower_cost[..., None] + cost, law.tails.upper_cost[..., None] + cost
+    below = law.edges[..., :1] - law.tails.lower_scale[..., None] * cost
+    above = law.edges[..., -1:] + law.tails.upper_scale[..., None] * cost
+    below, lower = jnp.flip(below, -1), jnp.flip(lower, -1)
+    return PiecewiseExponential(
+        concatenate(below[..., :-1], law.edges, above[..., 1:]),
+        concatenate(lower[..., :-1], law.cost_left, upper[..., :-1]),
+        concatenate(lower[..., 1:], law.cost_right, upper[..., 1:]),
+        law.rate,
     )
-    return jnp.where(rises, near, far), jnp.where(rises, far, near)
 
 
-def _in_pieces(
-    low: jax.Array, high: jax.Array, decay: jax.Array, mass: jax.Array, term: Term
-) -> jax.Array:
-    """Sum ``term`` over the nodes in each piece, low-cost end first, of the shape of ``mass``."""
+def _integrate(law: PiecewiseExponential, log_normalizer: jax.Array, function: Map) -> jax.Array:
+    """Integrate the function times exp(-rate * cost), over its pieces, with 16 nodes in each."""
+    left, right, rate = law.edges[..., :-1], law.edges[..., 1:], law.rate[..., None]
+    rises, cost = law.cost_left <= law.cost_right, jnp.minimum(law.cost_left, law.cost_right)
+    low, high = jnp.where(rises, left, right), jnp.where(rises, right, left)
+    absent = (right <= left) | (cost == jnp.inf)
+    decay = jnp.where(absent, 0.0, rate * jnp.abs(law.cost_right - law.cost_left))
+    decay = jnp.minimum(decay, jnp.finfo(decay.dtype).max)
+    fall = jnp.where(absent, jnp.inf, rate * cost + log_normalizer[..., None])
+    mass = (right - left) * jnp.exp(-fall) * piece.mass_fraction(decay)
     y, weights = np.polynomial.legendre.leggauss(16)
     w = (1 - y) / 2
     # The probability before each node, beyond it, and at it.
@@ -297,35 +247,13 @@ def _in_pieces(
 
     def add(number: jax.Array, found: jax.Array) -> jax.Array:
         before, beyond, weight = rule[:, number]
-        return found + term(
-            mass * weight,
-            low + (high - low) * piece.quantile_fraction(before, beyond, piece.Decay.of(decay)),
-        )
+        values = function(low + (high - low) * piece.quantile_fraction(before, beyond, decay))
+        return found + jnp.sum(_product(mass * weight, values), axis=-1)
 
-    return jax.lax.fori_loop(0, len(y), add, jnp.zeros_like(mass))
-
-
-def _over_noise(noise: SymmetricNoise, term: Term, rank: int = 0) -> jax.Array:
-    """Sum ``term`` over nodes on both sides of symmetric noise.
-
-    A term has up to ``rank`` axes in addition to that of the nodes.
-    """
-    p, nats = (
-        nodes.reshape(-1, *(1,) * max(rank, len(noise.batch_shape))) for nodes in _tail(noise.dtype)
-    )
-    below = noise.quantile(jnp.exp(-nats) / 2)
-    return jnp.sum(term(p / 2, below) + term(p / 2, 2 * noise.loc - below), axis=0)
+    start = jnp.zeros(jax.eval_shape(function, mass).shape[:-1], mass.dtype)
+    return jax.lax.fori_loop(np.int32(0), np.int32(y.size), add, start)
 
 
-def _tail(dtype: Any) -> tuple[jax.Array, jax.Array]:
-    """Return the probabilities and positions of nodes for an exponential variate of rate 1.
-
-    There are eight nodes in each panel.
-    """
-    y, weights = np.polynomial.legendre.leggauss(8)
-    last = _NATS[jnp.dtype(dtype).itemsize]
-    # Finer where a kink matters.
-    panels = np.concatenate([np.arange(0, 16, 1 / 8), np.arange(16, last + 1)])
-    nats = ((panels[:-1] + panels[1:])[:, None] + np.diff(panels)[:, None] * y) / 2
-    masses = np.diff(panels)[:, None] / 2 * weights * np.exp(-nats)
-    return jnp.asarray(masses.reshape(-1), dtype), jnp.asarray(nats.reshape(-1), dtype)
+def _product(mass: jax.Array, value: jax.Array) -> jax.Array:
+    """Multiply, where a value without mass may be infinite."""
+    return mass * jnp.where(mass == 0, 0.0, value)

@@ -18,7 +18,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpjax import checks
-from dpjax.numerics.sums import pad
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,11 +241,3 @@ def ends_on_scale(transform: Transform, dtype: Any) -> np.ndarray:
     """Return T at the transform's bounds, as a constant also while tracing."""
     with jax.ensure_compile_time_eval():
         return np.asarray(transform.forward(jnp.asarray([transform.lower, transform.upper], dtype)))
-
-
-def in_whole_lanes(function: Callable[[jax.Array], jax.Array], values: jax.Array) -> jax.Array:
-    """Call an elementwise function on values padded to full lanes of 32.
-
-    So no bit of a result depends on the number of values.
-    """
-    return function(pad(values.reshape(-1), value=1))[: values.size].reshape(values.shape)

@@ -13,7 +13,7 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.batch import Batch
 from dpjax.distributions.base import compiled, real_line
-from dpjax.numerics.bisection import bisect_floats
+from dpjax.numerics.search import bisect_floats
 
 
 class VectorDistribution(Batch):

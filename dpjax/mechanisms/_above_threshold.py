@@ -43,10 +43,9 @@ from dpjax.batch import Batch
 from dpjax.distributions.base import Shape, draws_first, draws_shape
 from dpjax.distributions.finite import Finite
 from dpjax.mechanisms.relations import pure
-from dpjax.numerics.batching import broadcast_rows, concatenate, take
-from dpjax.numerics.sums import pad, running_sums
-from dpjax.random.keys import check_key, row_words
-from dpjax.random.uniforms import UniformPair, row_uniforms
+from dpjax.numerics.arrays import broadcast_rows, concatenate, take
+from dpjax.random import check_key
+from dpjax.random.variates import uniforms
 
 Changes = Literal["any", "one_direction"]
 _TAIL = 1.0  # k
@@ -222,41 +221,35 @@ def _absent(weight: jax.Array) -> jax.Array:
 
 @partial(jax.jit, static_argnames=("draws",))
 def _draw(key: jax.Array, found: AboveThreshold, draws: int) -> tuple[jax.Array, jax.Array]:
+    key_index, key_side, key_half, key_place = jax.random.split(key, 4)
     batch, size = found.batch_shape, found.weight.shape[-1]
-    index = jnp.moveaxis(_index(found).sample_index(key, (draws,)), 0, -1)
-    keys = row_words(key, batch)
-    side, position = (row_uniforms(keys, draws, found.dtype, stream=stream) for stream in (2, 3))
+    index = jnp.moveaxis(_index(found).sample_index(key_index, (draws,)), 0, -1)
+    side, place = (uniforms(one, (*batch, draws), found.dtype) for one in (key_side, key_place))
+    # The place u, or 1 - u in the upper half, has full relative precision.
+    upper, rest = jax.random.bernoulli(key_half, 0.5, (*batch, draws)), place / 2
     parts = (broadcast_rows(part, batch) for part in _intervals(_with_end(found.weight)))
     before, width, low, high, end = (take(part, jnp.maximum(index, 0)) for part in parts)
     mass_low, mass_high = _masses(before, low, high, end, found.below, _TAIL)
     # In t = log Z the density is exponential on both sides of 0. Compute the distances of t from
     # the start and from the end of its interval.
-    first = jnp.log(side.value) <= mass_low - jnp.logaddexp(mass_low, mass_high)
-    back = -_log_mixture(position, found.below * low) / found.below
+    first = jnp.log(side) <= mass_low - jnp.logaddexp(mass_low, mass_high)
+    back = -_log_mixture(rest, upper, found.below * low) / found.below
     near = found.below * low < 1
-    ahead = jnp.where(
-        near,
-        jnp.log1p(position.value * jnp.expm1(jnp.where(near, found.below * low, 0.0)))
-        / found.below,
-        low - back,
-    )
-    beyond = -_log_mixture(UniformPair(position.complement, position.value), _TAIL * high) / _TAIL
-    from_start, to_end = (
-        jnp.where(first, ahead, low + beyond),
-        jnp.where(first, high + back, high - beyond),
-    )
+    rise = jnp.expm1(jnp.where(near, found.below * low, 0.0))
+    ahead = jnp.log1p(jnp.where(upper, 1 - rest, rest) * rise) / found.below
+    ahead = jnp.where(near, ahead, low - back)
+    beyond = -_log_mixture(rest, ~upper, _TAIL * high) / _TAIL
+    from_start = jnp.where(first, ahead, low + beyond)
+    to_end = jnp.where(first, high + back, high - beyond)
     # S = (e^t - A) / w.
     gap = (to_end + _log_decayed(width) - _log_decayed(from_start)) / found.rate[..., None]
     return index, jnp.where((index >= 0) & (index < size), jnp.maximum(gap, 0.0), jnp.nan)
 
 
-def _log_mixture(pair: UniformPair, t: jax.Array) -> jax.Array:
-    """Return log(u + (1 - u) exp(-t))."""
-    small = pair.value < 0.5
-    near = jnp.where(small, pair.value + pair.complement * jnp.exp(-t), 1.0)
-    return jnp.where(
-        small, jnp.log(near), jnp.log1p(jnp.where(small, 0.0, pair.complement) * jnp.expm1(-t))
-    )
+def _log_mixture(rest: jax.Array, upper: jax.Array, t: jax.Array) -> jax.Array:
+    """Return log(u + (1 - u) exp(-t)); ``rest`` is 1 - u in the upper half, and else u."""
+    lower = jnp.log(rest + (1 - rest) * jnp.exp(-t))
+    return jnp.where(upper, jnp.log1p(rest * jnp.expm1(-t)), lower)
 
 
 @jax.jit
@@ -292,23 +285,21 @@ def stopping_cost(weight: jax.Array, below: float, above: float) -> jax.Array:
     The threshold is noisy around 1. The last interval is unbounded, whatever its weight.
     """
     before, _, low, high, end = _intervals(weight)
-    return -jnp.logaddexp(*_masses(before, low, high, end, below, above))[..., : weight.shape[-1]]
+    return -jnp.logaddexp(*_masses(before, low, high, end, below, above))
 
 
 def _intervals(weight: jax.Array) -> tuple[jax.Array, ...]:
     """Return start, width, lengths below and above 0, and lower end of each interval of log Z.
 
-    The lower end is the end of the part below 0. All are padded.
+    The lower end is the end of the part below 0.
     """
-    size = weight.shape[-1]
-    weight = pad(weight)  # so that log and exp round equally in all rows
-    after, _ = running_sums((weight, jnp.ones_like(weight, bool)), _add_exponentials)  # log A_(i+1)
+    after = jax.lax.cumlogsumexp(weight, axis=weight.ndim - 1)  # log A_(i+1)
     start = jnp.minimum(after[..., :1], 0.0) - _FAR
     before = jnp.concatenate([start, after[..., :-1]], axis=-1)  # log A_i
     # after - before without its rounding error, bounded from below so that no log-probability is
     # infinite.
     width = jnp.maximum(jax.nn.softplus(weight - before), float(jnp.finfo(weight.dtype).tiny))
-    last = jnp.arange(weight.shape[-1]) == size - 1
+    last = jnp.arange(weight.shape[-1]) == weight.shape[-1] - 1
     low = jnp.where(before >= 0, 0.0, jnp.where(after <= 0, width, -before))
     high = jnp.where(after <= 0, 0.0, jnp.where(before >= 0, width, after))
     low, high = jnp.where(last, jnp.maximum(-before, 0.0), low), jnp.where(last, _FAR, high)
@@ -323,14 +314,6 @@ def _masses(
     return mass_low, jnp.log(below / (below + above)) - above * jnp.maximum(
         before, 0.0
     ) + _log_decayed(above * high)
-
-
-def _add_exponentials(
-    one: tuple[jax.Array, jax.Array], other: tuple[jax.Array, jax.Array]
-) -> tuple[jax.Array, jax.Array]:
-    """Return log(e^a + e^b) where both are flagged as present, else the present one."""
-    (a, has_a), (b, has_b) = one, other
-    return jnp.where(has_a & has_b, jnp.logaddexp(a, b), jnp.where(has_a, a, b)), has_a | has_b
 
 
 def _log_decayed(t: jax.Array) -> jax.Array:

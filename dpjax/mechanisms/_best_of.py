@@ -41,9 +41,8 @@ from dpjax.accounting.guarantee import Guarantee
 from dpjax.accounting.mechanism import with_guarantee
 from dpjax.distributions.finite import Finite
 from dpjax.mechanisms._never_fail import begins_with, where
-from dpjax.numerics.batching import broadcast_rows
-from dpjax.numerics.sums import pad, running_sums
-from dpjax.random.keys import check_key
+from dpjax.numerics.arrays import broadcast_rows
+from dpjax.random import check_key
 
 Outcome = TypeVar("Outcome")
 _CELLS = 2**17  # cells of log(q / (1 - q)) between -_END and _END
@@ -204,9 +203,8 @@ def best_of(
         Liu and Talwar (2019), Theorem 3.2; Papernot and Steinke (2022), Algorithm 1.
 
     >>> import jax
-    >>> from dpjax.random import gumbel
     >>> tries = negative_binomial(50)
-    >>> draw = lambda key: gumbel(key, (1000,))
+    >>> draw = lambda key: jax.random.gumbel(key, (1000,))
     >>> y = best_of(jax.random.key(0), draw, score=lambda y: -abs(y - 1), attempts=tries)
     >>> float(abs(y - 1).mean()) < 0.7
     True
@@ -298,12 +296,9 @@ def _distribution_function(scores: jax.Array, mass: jax.Array) -> tuple[jax.Arra
     """Return P(score <= s) and P(score < s) for the score s of each candidate."""
     order = jnp.argsort(scores)
     ordered = scores[order]
-    sums = jnp.minimum(
-        jnp.concatenate([jnp.zeros((1,), mass.dtype), running_sums(pad(mass[order]))]), 1.0
-    )
-    return sums[jnp.searchsorted(ordered, scores, side="right")], sums[
-        jnp.searchsorted(ordered, scores, side="left")
-    ]
+    sums = jnp.minimum(jnp.concatenate([jnp.zeros(1, mass.dtype), jnp.cumsum(mass[order])]), 1.0)
+    upto, before = (jnp.searchsorted(ordered, scores, side=side) for side in ("right", "left"))
+    return sums[upto], sums[before]
 
 
 def probabilities_of(attempts: ArrayLike) -> np.ndarray:

@@ -30,8 +30,8 @@ from dpjax.accounting.mechanism import with_guarantee
 from dpjax.distributions import Finite, PiecewiseExponential
 from dpjax.mechanisms._bounded_noise_laplace import bounded_noise_laplace
 from dpjax.mechanisms._never_fail import never_fail, never_fail_distribution, where
-from dpjax.numerics.batching import fits_into
-from dpjax.random.keys import check_key
+from dpjax.numerics.arrays import fits_into
+from dpjax.random import check_key
 
 Outcome = TypeVar("Outcome")
 
@@ -132,8 +132,8 @@ def bounded_loss(
         (2025), Theorem 2.
 
     >>> import jax
-    >>> from dpjax.random import exponential
-    >>> draw, noise = lambda key: 3 + 9 * exponential(key, (1000,)), {"epsilon": 1.0, "delta": 0.1}
+    >>> draw = lambda key: 3 + 9 * jax.random.exponential(key, (1000,))
+    >>> noise = {"epsilon": 1.0, "delta": 0.1}
     >>> loss, options = lambda y: y - 3.0, {"target": 1.0, "fallback": 3.0, "attempts": 200}
     >>> y = bounded_loss(jax.random.key(0), draw, loss=loss, **noise, **options)
     >>> 1 < float(y.max()) - 3 <= 1 + 2 * loss_margin(**noise)

@@ -89,5 +89,4 @@ def _distribution(
         cost_left=jnp.stack([outer, inner], axis=-1),
         cost_right=jnp.stack([inner, outer], axis=-1),
         rate=rate,
-        center=1,
     )

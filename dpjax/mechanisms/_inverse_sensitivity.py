@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Protocol, overload
 
 import jax
+import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from dpjax import checks
@@ -130,4 +131,5 @@ def inverse_sensitivity(
 
 
 def _costs(levels: jax.Array) -> tuple[jax.Array, jax.Array]:
-    return levels[..., 1:], levels[..., 1:]
+    outer = jnp.maximum(levels[..., :-1], levels[..., 1:])
+    return outer, outer

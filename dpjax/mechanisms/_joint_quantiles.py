@@ -31,7 +31,7 @@ from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.accounting.mechanism import with_guarantee
 from dpjax.distributions._joint_quantiles import JointQuantiles
-from dpjax.numerics.batching import fits
+from dpjax.numerics.arrays import fits
 from dpjax.sensitivity.sorted_records import SortedRecords
 
 

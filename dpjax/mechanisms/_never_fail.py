@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from math import prod
 from typing import Any, TypeVar
 
 import jax
@@ -25,10 +24,9 @@ from dpjax import checks
 from dpjax.accounting.failures import Bound, Fallback, number_of_attempts, retry_until_success
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.accounting.mechanism import with_guarantee
-from dpjax.distributions.finite import Finite, above_least
-from dpjax.numerics.batching import concatenate
-from dpjax.numerics.sums import pad, pairwise_sum
-from dpjax.random.keys import check_key
+from dpjax.distributions.finite import Finite
+from dpjax.numerics.arrays import broadcast_rows, concatenate
+from dpjax.random import check_key
 
 Outcome = TypeVar("Outcome")
 
@@ -92,8 +90,7 @@ def never_fail(
         (2025), Theorem 1.
 
     >>> import jax
-    >>> from dpjax.random import exponential
-    >>> draw = lambda key: 3 + exponential(key, (1000,))
+    >>> draw = lambda key: 3 + jax.random.exponential(key, (1000,))
     >>> y = never_fail(
     ...     jax.random.key(0), draw, succeeded=lambda y: y < 4, fallback=3.5, attempts=20
     ... )
@@ -197,21 +194,12 @@ def never_fail_distribution(
 @partial(jax.jit, static_argnames=("batch", "attempts"))
 def _cost(one: Finite, acceptance: jax.Array, batch: tuple[int, ...], attempts: int) -> jax.Array:
     """Return minus the log-probability of every candidate, and of the fallback."""
-    # Padded rows, products that are not fused into sums, and pairwise sums: further rows or
-    # candidates change no bit.
-    accepted = pad(jnp.where(jnp.isnan(acceptance), 0.0, jnp.clip(acceptance, 0.0, 1.0)))
-    above = above_least(pad(one.cost, value=jnp.inf))
-    reachable = above != jnp.inf
-    log_weight = -jnp.abs(jnp.where(reachable, above, 0.0) * one.rate[..., None])
-    weight = jnp.where(reachable, jnp.exp(log_weight), 0.0)
-    sums = (
-        pairwise_sum(jnp.abs(weight * part))
-        for part in (jnp.ones_like(accepted), accepted, 1 - accepted)
+    accepted = jnp.where(jnp.isnan(acceptance), 0.0, jnp.clip(acceptance, 0.0, 1.0))
+    log_chance = broadcast_rows(one.log_probabilities(), batch)
+    success, failure = (
+        jnp.sum(jnp.exp(log_chance) * part, axis=-1, keepdims=True)
+        for part in (accepted, 1 - accepted)
     )
-    total, success, failure = (
-        pad(jnp.broadcast_to(part, (*batch, 1)).reshape(-1)) for part in sums
-    )
-    success, failure = success / total, failure / total
     # log q from the smaller of q and 1 - q; the masks keep the derivatives finite.
     likely, sure, hopeless = success > failure, failure == 0, success == 0
     small = jnp.log1p(-jnp.where(likely, 0.0, success))
@@ -220,14 +208,7 @@ def _cost(one: Finite, acceptance: jax.Array, batch: tuple[int, ...], attempts: 
     )
     some = -jnp.expm1(attempts * log_failure)  # 1 - q^m
     log_repeats = jnp.log(jnp.where(hopeless, 1.0, some / jnp.where(hopeless, 1.0, success)))
-    rows = (
-        column[: prod(batch)].reshape(*batch, 1)
-        for column in (log_repeats - jnp.log(total), attempts * log_failure)
-    )
-    log_factor, log_rest = rows
-    kept = reachable & (accepted > 0)
-    log_kept = (
-        jnp.where(kept, log_weight, 0.0) + jnp.log(jnp.where(kept, accepted, 1.0)) + log_factor
-    )
-    cost = jnp.where(kept | jnp.isnan(log_factor), -log_kept, jnp.inf)[..., : one.values.shape[-1]]
-    return jnp.concatenate([cost, -log_rest], axis=-1)
+    kept = (log_chance > -jnp.inf) & (accepted > 0)
+    log_kept = jnp.where(kept, log_chance, 0.0) + jnp.log(jnp.where(kept, accepted, 1.0))
+    cost = jnp.where(kept | jnp.isnan(log_repeats), -log_kept - log_repeats, jnp.inf)
+    return jnp.concatenate([cost, -attempts * log_failure], axis=-1)

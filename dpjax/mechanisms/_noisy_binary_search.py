@@ -35,7 +35,6 @@ from dpjax.distributions.finite import Finite
 from dpjax.mechanisms.candidates import Candidates, finite_range, num_candidates_over, removals
 from dpjax.mechanisms.decisions import Noise, guarantee_of, log_cdf, noise_of, noise_scale
 from dpjax.mechanisms.relations import relation_of
-from dpjax.numerics.sums import pad
 from dpjax.sensitivity.down import DownSensitivity
 
 
@@ -124,17 +123,14 @@ def _cost(to_at_most: jax.Array, tau: jax.Array, scale: jax.Array, noise: Noise)
 
     ``to_at_most`` is the number of people who must leave until f is at most the candidate.
     """
-    batch, size = (
-        jnp.broadcast_shapes(to_at_most.shape[:-1], tau.shape, scale.shape),
-        to_at_most.shape[-1],
-    )
+    size = to_at_most.shape[-1]
     # Below f(empty), where the search goes up; masked so that gradients are finite.
     never = to_at_most == jnp.inf
-    margin = (tau[..., None] - pad(jnp.where(never, 0.0, to_at_most))) / scale[..., None]
-    go_down, go_up = (log_cdf(sign * margin, noise)[..., :size] for sign in (1, -1))
+    margin = (tau[..., None] - jnp.where(never, 0.0, to_at_most)) / scale[..., None]
+    go_down, go_up = (log_cdf(sign * margin, noise) for sign in (1, -1))
     go_down, go_up = jnp.where(never, -jnp.inf, go_down), jnp.where(never, 0.0, go_up)
-    total = jnp.zeros((*batch, size), to_at_most.dtype)
-    # The paths to all candidates at once; explicit additions, in the order of the rounds.
+    total = jnp.zeros_like(margin)
+    # The paths to all candidates at once
     candidate, low, high = np.arange(size), np.zeros(size, int), np.full(size, size - 1)
     for _ in range(search_rounds(size)):
         middle, active = (low + high) // 2, low + 1 < high

@@ -26,7 +26,6 @@ from dpjax.distributions.finite import Finite
 from dpjax.mechanisms._exponential import candidate_scores
 from dpjax.mechanisms.decisions import Noise, guarantee_of, log_cdf, noise_of, noise_scale
 from dpjax.mechanisms.relations import relation_of
-from dpjax.numerics.sums import pad
 from dpjax.sensitivity.scores import CandidateScores
 
 
@@ -122,27 +121,18 @@ def _cost(scores: jax.Array, scale: jax.Array, noise: Noise) -> jax.Array:
     """Return minus the log-probability of every candidate."""
     batch, size = jnp.broadcast_shapes(scores.shape[:-1], scale.shape), scores.shape[-1]
     rounds = max(tree_rounds(size), 1)
-    # For all nodes of a level, from the parents of leaves up.
-    best, gaps, compared = pad(scores, 2**rounds, -jnp.inf), [], []
-    for _ in range(rounds):
+    missing = [(0, 0)] * (scores.ndim - 1) + [(0, 2**rounds - size)]
+    best, levels = jnp.pad(scores, missing, constant_values=-jnp.inf), []
+    for _ in range(rounds):  # from the parents of leaves up, all nodes of a level at once
         left, right = best[..., 0::2], best[..., 1::2]
-        compared.append((left > -jnp.inf) & (right > -jnp.inf))
-        gaps.append(jnp.where(compared[-1], right - left, 0.0) / 2)
+        compared = (left > -jnp.inf) & (right > -jnp.inf)
+        margin = jnp.where(compared, right - left, 0.0) / 2 / scale[..., None]
+        ways = [jnp.where(compared, log_cdf(sign * margin, noise), 0.0) for sign in (-1, 1)]
+        levels.append(jnp.stack(ways, axis=-1))
         best = jnp.maximum(left, right)
-    # All nodes at once, the root first; rows are padded, so that log and exp round equally in all
-    # of them.
-    compares, margin = (
-        jnp.concatenate(compared[::-1], axis=-1),
-        pad(jnp.concatenate(gaps[::-1], axis=-1)) / scale[..., None],
-    )
-    ways = [
-        jnp.where(compares, log_cdf(sign * margin, noise)[..., : compares.shape[-1]], 0.0)
-        for sign in (-1, 1)
-    ]
-    decisions, total = jnp.stack(ways, axis=-1), jnp.zeros((*batch, 1), scores.dtype)
-    for depth in range(rounds):  # explicit additions, from the root down
-        level = decisions[..., 2**depth - 1 : 2 ** (depth + 1) - 1, :]
-        total = (total[..., None] + level).reshape(*batch, 2 ** (depth + 1))
+    total = jnp.zeros((*batch, 1), scores.dtype)
+    for level in reversed(levels):
+        total = (total[..., None] + level).reshape(*batch, -1)
     cost = jnp.where(scores == -jnp.inf, jnp.inf, -total[..., :size])
     return jnp.where(jnp.isfinite(best) & ~jnp.isnan(scale[..., None]), cost, jnp.nan)
 

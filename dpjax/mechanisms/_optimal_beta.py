@@ -17,7 +17,7 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.accounting.conversions import zcdp_of
-from dpjax.numerics.bisection import bisect
+from dpjax.numerics.search import bisect
 from dpjax.sensitivity.local import LocalSensitivity, SmoothSensitivity
 
 Noise = Literal["cauchy", "laplace", "laplace_log_normal"]

@@ -28,7 +28,7 @@ from dpjax.distributions.base import Shape
 from dpjax.distributions.piecewise import PiecewiseExponential
 from dpjax.mechanisms._laplace import laplace
 from dpjax.mechanisms.relations import approximate
-from dpjax.random.keys import check_key
+from dpjax.random import check_key
 from dpjax.sensitivity.local import LocalSensitivity
 
 

@@ -26,7 +26,7 @@ from dpjax.accounting.mechanism import with_guarantee
 from dpjax.distributions.finite import Finite
 from dpjax.mechanisms._exponential import candidate_scores
 from dpjax.mechanisms.relations import approximate
-from dpjax.numerics.batching import concatenate
+from dpjax.numerics.arrays import concatenate
 from dpjax.sensitivity.scores import CandidateScores
 
 

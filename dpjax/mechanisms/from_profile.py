@@ -36,8 +36,7 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.distributions import PiecewiseExponential, Radial, Rounded, Tails
-from dpjax.distributions.line import Side
-from dpjax.numerics.batching import concatenate, fits
+from dpjax.numerics.arrays import concatenate, fits
 from dpjax.numerics.multiples import to_multiples
 from dpjax.sensitivity import SensitivityProfile, VectorProfile
 
@@ -68,8 +67,8 @@ def distribution_on_line(
     Args:
         profile: a profile of any batch shape.
         epsilon: positive.
-        piece_costs: a function from the levels of one side, ``(..., k+1)``, outwards, to the costs
-            at the near and at the far end of its k pieces, ``(..., k)`` each.
+        piece_costs: a function from levels, ``(..., m+1)``, to the costs at the left and at the
+            right end of the m pieces between them, ``(..., m)`` each.
         flat_cost: the cost within ``rho`` of the value if one change can move it; each further
             change that is needed lowers it by 1. With a resolution, the cost of the value itself.
         rho: nonnegative; shifts both sides outwards, which leaves a flat piece of length 2 rho
@@ -111,36 +110,25 @@ def _distribution(
     flat_cost: float,
     support: Support,
 ) -> PiecewiseExponential:
-    limits = profile.support
-    lower, upper = (
-        Side(values, *piece_costs(levels))
-        for values, levels in (
-            (profile.lower, profile.lower_levels),
-            (profile.upper, profile.upper_levels),
-        )
-    )
+    limits, center = profile.support, profile.center
+    left, right = piece_costs(profile.levels)
+    edges = profile.values
     if radius is not None:
         batch = jnp.broadcast_shapes(radius.shape, profile.batch_shape)
         shift = jnp.broadcast_to(radius, batch)[..., None]
-        lower, upper = (
-            replace(lower, values=lower.values - shift),
-            replace(upper, values=upper.values + shift),
-        )
-        # The flat piece between the two values comes first on the upper side.
+        # A flat piece between the two values.
+        edges = concatenate(edges[..., : center + 1] - shift, edges[..., center:] + shift)
         flat = flat_cost + 1 - profile.depth[..., None]
-        near, far = (concatenate(flat, costs) for costs in (upper.cost_near, upper.cost_far))
-        upper = Side(concatenate(lower.values[..., :1], upper.values), near, far)
+        left, right = (
+            concatenate(costs[..., :center], flat, costs[..., center:]) for costs in (left, right)
+        )
         if support == "extended" and limits is not None:
             limits = limits[0] - radius, limits[1] + radius
     tails = None
     if profile.step is not None:
-        tails = Tails(
-            profile.lower_levels[..., -1] + 1,
-            profile.step,
-            profile.upper_levels[..., -1] + 1,
-            profile.step,
-        )
-    distribution = PiecewiseExponential.from_sides(lower, upper, rate, tails)
+        near, far = profile.levels[..., 0] + 1, profile.levels[..., -1] + 1
+        tails = Tails(near, profile.step, far, profile.step)
+    distribution = PiecewiseExponential(edges, left, right, rate, tails)
     beyond = profile.bounds is not None or (radius is not None and support == "restricted")
     return distribution.restrict(*limits) if beyond and limits is not None else distribution
 
@@ -161,12 +149,14 @@ def _on_grid(
     """
     resolution = profile.resolution
     assert resolution is not None
-    values = (profile.upper, profile.lower, profile.step, profile.bounds)
-    upper, lower, step, bounds = jax.tree.map(lambda value: to_multiples(value, resolution), values)
-    counted = replace(profile, upper=upper, lower=lower, step=step, bounds=bounds, resolution=None)
+    values, step, bounds = jax.tree.map(
+        lambda value: to_multiples(value, resolution),
+        (profile.values, profile.step, profile.bounds),
+    )
+    counted = replace(profile, values=values, step=step, bounds=bounds, resolution=None)
     half = jnp.asarray(0.5, profile.dtype)
     found = _distribution(counted, rate, half, piece_costs, flat_cost, "extended")
-    return Rounded(found.lower, found.upper, found.rate, resolution)
+    return Rounded(found.edges, found.cost_left, found.cost_right, found.rate, resolution)
 
 
 def distribution_in_shells(

@@ -42,10 +42,10 @@ Arguments that most functions share:
     num_records  n or a public guess of it, positive, ``(...)``
 
 Float draws are simulations, as everywhere outside ``dpjax.release``: they reveal low-order bits. Up
-to the draw, answers and scores have twice the precision of their dtype: rounding moves them by at
-most 2^-44 n max |q| in float32 and 2^-100 n max |q| in float64, which the scales do not include: it
-must be small compared to them. Pass large counts as integers: float32 is exact up to 2^24 only. A
-count above 2^40 is treated as 2^40, and the guarantee ends there; a query whose largest |value| is
+to the draw, answers and scores are in float64: rounding moves them by at most 2^-44 n max |q|,
+which the scales do not include: it must be small compared to them. Pass large counts as integers:
+float32 is exact up to 2^24 only. A count above 2^40 is treated as 2^40, and the guarantee ends
+there; a query whose largest |value| is
 outside 1e-26 to 1e19 in float32 has no answer (NaN).
 
 The ``guarantee`` of a mechanism (``metric_laplace.guarantee``, and those of ``planar_laplace``,

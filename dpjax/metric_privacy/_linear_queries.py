@@ -26,7 +26,7 @@ from dpjax.metric_privacy.histograms import counts_of, linear_answers
 from dpjax.metric_privacy.loads import load
 from dpjax.metric_privacy.metrics import Metric
 from dpjax.metric_privacy.scales import STRATEGIES, OptimalScales, Strategy, noise_scales
-from dpjax.numerics.batching import fits
+from dpjax.numerics.arrays import fits
 
 
 @jax.tree_util.register_dataclass
@@ -224,9 +224,9 @@ def metric_laplace(
             )
         c = jnp.where((spent <= 1)[..., None], c, jnp.nan)
     counts = counts_of(x, c.dtype, metric.num_values)
-    fits(counts.high.shape[:-1], **{"metric" if scales is None else "scales": c.shape[:-1]})
+    fits(counts.value.shape[:-1], **{"metric" if scales is None else "scales": c.shape[:-1]})
     # Rounded as for the scales.
     values, rest = linear_answers(
-        checks.finite("queries", queries, c.dtype).astype(counts.high.dtype), counts
+        checks.finite("queries", queries, c.dtype).astype(counts.value.dtype), counts
     )
     return LaplaceAnswers(values, c.astype(values.dtype), rest)

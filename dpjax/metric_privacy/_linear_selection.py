@@ -33,8 +33,8 @@ from dpjax.metric_privacy.histograms import below_best, counts_of, exact_numbers
 from dpjax.metric_privacy.lipschitz import rounded_up
 from dpjax.metric_privacy.loads import prepared, ratio
 from dpjax.metric_privacy.metrics import BLOCK_CELLS, Metric, fold_rows
-from dpjax.numerics.batching import fits
-from dpjax.numerics.double_float import DoubleFloat
+from dpjax.numerics.arrays import fits
+from dpjax.numerics.float64 import Exact
 
 
 def guarantee(metric: Metric) -> MetricGuarantee:
@@ -94,7 +94,7 @@ def metric_exponential(
     True
     """
     points = exact_numbers("scores", scores, metric.dtype)
-    shape, dtype = points.high.shape, points.high.dtype
+    shape, dtype = points.value.shape, points.value.dtype
     if shape[-1:] in ((), (0,)):
         raise ValueError(
             f"scores must have a last axis with at least one candidate, got shape {shape}."
@@ -146,9 +146,9 @@ def linear_selection(
     """
     values, _ = prepared(weights, metric, "weights")
     counts = counts_of(x, values.dtype, metric.num_values)
-    fits(counts.high.shape[:-1], metric=metric.batch_shape, weights=values.shape[:-2])
-    labels = _labels(candidates, values.shape[-2], counts.high.dtype)
-    values = values.astype(counts.high.dtype)
+    fits(counts.value.shape[:-1], metric=metric.batch_shape, weights=values.shape[:-2])
+    labels = _labels(candidates, values.shape[-2], counts.value.dtype)
+    values = values.astype(counts.value.dtype)
     scores = linear_answers(values[..., : metric.num_values], counts)
     return _distribution(scores, labels, _scale_of_weights(values, metric))
 
@@ -181,7 +181,7 @@ def _labels(candidates: ArrayLike | None, count: int, dtype: jnp.dtype) -> jax.A
 
 
 @jax.jit
-def _distribution(scores: DoubleFloat, labels: jax.Array, scale: jax.Array) -> Finite:
+def _distribution(scores: Exact, labels: jax.Array, scale: jax.Array) -> Finite:
     ok = scale > 0  # NaN and 0 give NaN; infinity the uniform distribution
     return Finite(
         labels, below_best(scores), jnp.where(ok, 1 / (2 * jnp.where(ok, scale, 1.0)), jnp.nan)

@@ -32,15 +32,13 @@ from dpjax import checks
 from dpjax.accounting.mechanism import with_guarantee
 from dpjax.distributions.base import Shape, draws_shape
 from dpjax.distributions.finite import Finite
-from dpjax.distributions.fixed_point_choice import gumbel_max
 from dpjax.metric_privacy.guarantees import MetricGuarantee
 from dpjax.metric_privacy.histograms import below_best, evaluate, linear_answers, whole_histogram
 from dpjax.metric_privacy.lipschitz import BEYOND_ONE, LipschitzQueries, allowed_by
 from dpjax.metric_privacy.metrics import Metric
-from dpjax.numerics.double_float import DoubleFloat, single
-from dpjax.numerics.two_words import Words
-from dpjax.random.keys import check_key, fold_in, fold_in_range, row_words
-from dpjax.random.uniforms import exponential_from_uniform, gumbel_from_uniform, uniform_from_words
+from dpjax.numerics.float64 import Exact, exactly
+from dpjax.random import check_key
+from dpjax.random.variates import uniforms
 
 Output = Literal["average", "last"]
 OUTPUTS = ("average", "last")
@@ -50,7 +48,7 @@ class _Problem(NamedTuple):
     """The common inputs of all runs; leading axes broadcast against ``(*shape, *batch)``."""
 
     values: jax.Array  # c Q', (..., K, N)
-    answers: DoubleFloat  # c Q'(x), (..., K): the only use of the data, without rounding
+    answers: Exact  # c Q'(x), (..., K): the only use of the data, without rounding
     noise: jax.Array  # 2cT, the scale of the selection and of the noise of a round, (..., 1)
     total: jax.Array  # n, (..., 1)
 
@@ -147,7 +145,7 @@ def mwem(
 @partial(jax.jit, static_argnames=("rounds", "shape", "output", "passes"))
 def _run(
     key: jax.Array,
-    counts: DoubleFloat,
+    counts: Exact,
     total: jax.Array,
     queries: LipschitzQueries,
     rounds: int,
@@ -155,15 +153,14 @@ def _run(
     output: Output,
     passes: int,
 ) -> jax.Array:
-    batch = jnp.broadcast_shapes(counts.high.shape[:-1], total.shape, queries.batch_shape)
-    runs, size = shape + batch, queries.size
-    if prod(runs) == 0:
-        return jnp.zeros((*runs, size), total.dtype)
+    batch = jnp.broadcast_shapes(counts.value.shape[:-1], total.shape, queries.batch_shape)
+    size = queries.size
+    if prod(shape + batch) == 0:
+        return jnp.zeros((*shape, *batch, size), total.dtype)
     problem = _problem(counts, total, queries, rounds)
-    keys = row_words(key, runs)
     past = (
-        jnp.zeros((rounds, *runs, size), total.dtype),
-        jnp.zeros((rounds, *runs, 1), total.dtype),
+        jnp.zeros((rounds, *batch, size), total.dtype),
+        jnp.zeros((rounds, *batch, 1), total.dtype),
     )
 
     def histogram(log_y: jax.Array) -> jax.Array:
@@ -176,13 +173,13 @@ def _run(
             2 * jnp.where(problem.total > 0, problem.total, 1.0)
         )
 
-    def one_round(carry: tuple, number: jax.Array) -> tuple[tuple, None]:
+    def one_round(carry: tuple, at: tuple[jax.Array, jax.Array]) -> tuple[tuple, None]:
         log_y, sum_y, past = carry
+        number, key = at
+        key_query, key_noise = jax.random.split(key)
         y = histogram(log_y)
-        words = fold_in_range(
-            fold_in(keys, jnp.broadcast_to(number, keys.high.shape)), queries.num_queries + 2
-        )
-        query, measured = _measure(words, problem, _select(words, problem, y))
+        chosen = _selection(problem, y).sample_index(key_query)
+        query, measured = _measure(key_noise, problem, chosen)
         log_y = updated(log_y, query, measured)
         if passes > 1:
             past = tuple(
@@ -191,23 +188,26 @@ def _run(
 
             def again(turn: jax.Array, log_y: jax.Array) -> jax.Array:
                 index = turn % rounds
-                made = index <= number.astype(index.dtype)
+                made = index <= number
                 return jnp.where(made, updated(log_y, past[0][index], past[1][index]), log_y)
 
             log_y = jax.lax.fori_loop(0, (passes - 1) * rounds, again, log_y)
         return (log_y, sum_y + y, past), None
 
-    zeros = jnp.zeros((*runs, size), total.dtype)
-    start = (zeros, zeros, past if passes > 1 else ())
-    (log_y, sum_y, _), _ = jax.lax.scan(one_round, start, jnp.arange(rounds, dtype=jnp.uint32))
-    return sum_y / rounds if output == "average" else histogram(log_y)
+    def run(key: jax.Array) -> jax.Array:
+        zeros = jnp.zeros((*batch, size), total.dtype)
+        start = (zeros, zeros, past if passes > 1 else ())
+        each = jnp.arange(rounds), jax.random.split(key, rounds)
+        (log_y, sum_y, _), _ = jax.lax.scan(one_round, start, each)
+        return sum_y / rounds if output == "average" else histogram(log_y)
+
+    found = jax.vmap(run)(jax.random.split(key, prod(shape)))
+    return found.reshape(*shape, *batch, size)
 
 
 @partial(jax.jit, static_argnames="rounds")
-def _problem(
-    counts: DoubleFloat, total: jax.Array, queries: LipschitzQueries, rounds: int
-) -> _Problem:
-    dtype = counts.high.dtype
+def _problem(counts: Exact, total: jax.Array, queries: LipschitzQueries, rounds: int) -> _Problem:
+    dtype = counts.value.dtype
     values, scale = queries.values.astype(dtype), queries.scale.astype(dtype)[..., None]
     fits = (
         (jnp.max(jnp.abs(values), axis=(-2, -1))[..., None] <= 1) & (scale > 0) & (scale < jnp.inf)
@@ -217,26 +217,20 @@ def _problem(
 
 
 @jax.jit
-def _exponents(problem: _Problem, y: jax.Array) -> jax.Array:
-    """Return the selection's log weights, ``(*runs, K)``: scores over 4cT minus the largest."""
-    misses = abs(single(evaluate(problem.values, y)).minus(problem.answers))
-    return -below_best(misses) / (2 * problem.noise)
+def _selection(problem: _Problem, y: jax.Array) -> Finite:
+    """Return the distribution of a query, with scores over 4cT minus the largest."""
+    found = evaluate(problem.values, y)
+    misses = exactly(lambda y, *x: jnp.abs(y - (x[0] + x[1])), found, *problem.answers)
+    cost = below_best(misses) / (2 * problem.noise)
+    return Finite(jnp.arange(cost.shape[-1], dtype=y.dtype), cost, jnp.ones((), y.dtype))
 
 
-def _select(words: Words, problem: _Problem, y: jax.Array) -> jax.Array:
-    """Return the index of a query, by the first K of a round's K + 2 words."""
-    gumbels = gumbel_from_uniform(
-        uniform_from_words(Words(*(word[..., :-2] for word in words)), y.dtype)
-    )
-    return gumbel_max(jnp.broadcast_to(_exponents(problem, y), gumbels.shape), gumbels)
-
-
-def _measure(words: Words, problem: _Problem, chosen: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return the chosen query ``(*runs, N)`` and its noisy answer, by the last two words."""
-    size = exponential_from_uniform(
-        uniform_from_words(Words(*(word[..., -2:-1] for word in words)), problem.values.dtype)
-    )
-    noise = jnp.where(words.high[..., -1:] >> 31 == 1, size, -size)
+def _measure(key: jax.Array, problem: _Problem, chosen: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return the chosen query ``(*runs, N)`` and its noisy answer."""
+    key_size, key_sign = jax.random.split(key)
+    shape, dtype = (*chosen.shape, 1), problem.values.dtype
+    size = -jnp.log(uniforms(key_size, shape, dtype))
+    noise = jax.random.rademacher(key_sign, shape, dtype) * size
     mark = jax.nn.one_hot(chosen, problem.values.shape[-2], dtype=problem.values.dtype)
     query = jnp.matmul(mark[..., None, :], problem.values, precision=jax.lax.Precision.HIGHEST)[
         ..., 0, :
@@ -271,7 +265,4 @@ def selection_distribution(
         "selection_distribution", queries, LipschitzQueries, "lipschitz_queries(queries, metric)"
     )
     counts, public = whole_histogram(x, queries.size, queries.neighbors, queries.dtype, public_n)
-    exponents = _exponents(_problem(counts, public, queries, rounds), jnp.asarray(y, public.dtype))
-    return Finite(
-        jnp.arange(queries.num_queries, dtype=public.dtype), -exponents, jnp.ones((), public.dtype)
-    )
+    return _selection(_problem(counts, public, queries, rounds), jnp.asarray(y, public.dtype))

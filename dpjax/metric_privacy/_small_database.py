@@ -32,7 +32,7 @@ from dpjax.metric_privacy.guarantees import MetricGuarantee
 from dpjax.metric_privacy.histograms import below_best, evaluate, linear_answers, whole_histogram
 from dpjax.metric_privacy.lipschitz import LipschitzQueries, allowed_by
 from dpjax.metric_privacy.metrics import Metric
-from dpjax.numerics.double_float import DoubleFloat, larger, single
+from dpjax.numerics.float64 import Exact, exactly
 
 MOST_DATABASES = 200_000
 
@@ -158,29 +158,37 @@ def small_db_size(num_queries: int, *, alpha: float, spread: float = 1.0) -> int
 
 @jax.jit
 def _distribution(
-    counts: DoubleFloat,
+    counts: Exact,
     total: jax.Array,
     queries: LipschitzQueries,
     databases: jax.Array,
     size: jax.Array,
 ) -> Finite:
-    dtype = counts.high.dtype
+    dtype = counts.value.dtype
     values, scale = queries.values.astype(dtype), queries.scale.astype(dtype)
     of_data = linear_answers(values, counts)
     weight = total[..., None] / size
 
     # One query at a time: only the largest miss of each database, (..., R), is stored.
-    def worse(miss: DoubleFloat, query: tuple[jax.Array, DoubleFloat]) -> tuple[DoubleFloat, None]:
+    def worse(miss: Exact, query: tuple[jax.Array, Exact]) -> tuple[Exact, None]:
         value, answer = query
         there = weight * evaluate(databases, value)
-        return larger(
-            miss, abs(jax.tree.map(lambda part: part[..., None], answer).minus(single(there)))
-        ), None
+        return exactly(_larger_miss, *miss, there, *(part[..., None] for part in answer)), None
 
-    batch = jnp.broadcast_shapes(of_data.high.shape[:-1], total.shape)
-    start = single(jnp.zeros((*batch, databases.shape[0]), dtype))
+    batch = jnp.broadcast_shapes(of_data.value.shape[:-1], total.shape)
+    start = Exact(*2 * [jnp.zeros((*batch, databases.shape[0]), dtype)])
     answers = jax.tree.map(lambda part: jnp.moveaxis(part, -1, 0), of_data)
     miss, _ = jax.lax.scan(worse, start, (jnp.moveaxis(values, -2, 0), answers))
     ok = (scale > 0) & (scale < jnp.inf)
     rate = jnp.where(ok, 1 / (2 * jnp.where(ok, scale, 1.0)), jnp.nan)
-    return Finite(jnp.arange(databases.shape[0], dtype=dtype), below_best(-miss), rate)
+    return Finite(
+        jnp.arange(databases.shape[0], dtype=dtype),
+        below_best(Exact(-miss.value, -miss.rest)),
+        rate,
+    )
+
+
+def _larger_miss(
+    miss: jax.Array, miss_rest: jax.Array, there: jax.Array, answer: jax.Array, rest: jax.Array
+) -> jax.Array:
+    return jnp.maximum(miss + miss_rest, jnp.abs(answer + rest - there))

@@ -18,7 +18,7 @@ from dpjax import checks
 from dpjax.metric_privacy.budgets import budget_array
 from dpjax.metric_privacy.metrics import Metric
 from dpjax.metric_privacy.points import from_points, from_smallest
-from dpjax.numerics.batching import fits, take
+from dpjax.numerics.arrays import fits, take
 
 Rule = Literal["sum", "min"]
 

@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from dpjax.numerics.batching import take
-from dpjax.numerics.double_float import DoubleFloat, single
+from dpjax.numerics.arrays import take
+from dpjax.numerics.float64 import Exact, in_float64
 
 Distance = Literal["euclidean", "manhattan", "chebyshev", "hamming", "great_circle"]
 DISTANCES = get_args(Distance)
@@ -24,7 +24,7 @@ class _Elements(NamedTuple):
     """Elements along the last axis: indices, coordinates ``(D, ..., n)`` and budgets of absence."""
 
     number: jax.Array
-    places: DoubleFloat
+    places: Exact
     absence: jax.Array | None
 
 
@@ -34,8 +34,8 @@ class Points:
     """Points whose distances are budgets, with the shape and dtype of their matrix.
 
     Attributes:
-        places: float ``(..., N, D)``, the public coordinates, as pairs of floats with twice the
-            precision, since rounded ones may coincide.
+        places: float ``(..., N, D)``, the public coordinates, without rounding, since
+            rounded ones may coincide.
         epsilon: float ``(...)``, the first parameter of :func:`policy`.
         weights: float ``(..., D)`` or None, the factors of the differences of coordinates.
         threshold: float ``(...)`` or None, a distance.
@@ -45,7 +45,7 @@ class Points:
         form: static; see :func:`policy`.
     """
 
-    places: DoubleFloat
+    places: Exact
     epsilon: jax.Array
     weights: jax.Array | None = None
     threshold: jax.Array | None = None
@@ -56,16 +56,16 @@ class Points:
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of the matrix, ``(..., N, N)``, or with N + 1 if there is a null record."""
-        batches = [self.places.high.shape[:-2], self.epsilon.shape]
+        batches = [self.places.value.shape[:-2], self.epsilon.shape]
         batches += [array.shape[:-1] for array in (self.weights, self.absence) if array is not None]
         batches += [] if self.threshold is None else [self.threshold.shape]
-        size = self.places.high.shape[-2] + (self.absence is not None)
+        size = self.places.value.shape[-2] + (self.absence is not None)
         return (*jnp.broadcast_shapes(*batches), size, size)
 
     @property
     def dtype(self) -> Any:
         """The dtype of the budgets."""
-        return self.places.high.dtype
+        return self.places.value.dtype
 
     @partial(jax.jit, static_argnames="count")
     def rows(self, start: ArrayLike, count: int) -> jax.Array:
@@ -142,19 +142,19 @@ def policy(
 
 
 def _distances(
-    one: DoubleFloat, other: DoubleFloat, weights: jax.Array | None, distance: Distance
+    one: Exact, other: Exact, weights: jax.Array | None, distance: Distance
 ) -> jax.Array:
     """Return the distances of places ``(D, ...)`` that broadcast."""
     if distance == "great_circle":
         return _great_circle(one, other)
-    size = one.high.shape[0]
+    size = one.value.shape[0]
     shape = jnp.broadcast_shapes(
-        *(part.shape[1:] for part in jax.tree.leaves((one.high, other.high, weights)))
+        *(part.shape[1:] for part in jax.tree.leaves((one.value, other.value, weights)))
     )
 
     def over(combine: Callable[[jax.Array, jax.Array], jax.Array]) -> jax.Array:
         def step(
-            total: jax.Array, at: tuple[DoubleFloat, DoubleFloat, jax.Array | None]
+            total: jax.Array, at: tuple[Exact, Exact, jax.Array | None]
         ) -> tuple[jax.Array, None]:
             difference = jnp.abs(_difference(at[0], at[1]))
             if distance == "hamming":
@@ -166,7 +166,7 @@ def _distances(
         # One coordinate at a time: an innermost axis of two or three coordinates is several times
         # slower.
         return jax.lax.scan(
-            step, jnp.zeros(shape, one.high.dtype), (one, other, weights), unroll=min(size, 8)
+            step, jnp.zeros(shape, one.value.dtype), (one, other, weights), unroll=min(size, 8)
         )[0]
 
     if distance in ("manhattan", "hamming"):
@@ -181,21 +181,25 @@ def _distances(
     return jnp.where(same, 0.0, unit * jnp.sqrt(jnp.where(same, 1.0, squares)))
 
 
-def _difference(one: DoubleFloat, other: DoubleFloat) -> jax.Array:
-    return (one.high - other.high) + (one.low - other.low)
+def _difference(one: Exact, other: Exact) -> jax.Array:
+    return (one.value - other.value) + (one.rest - other.rest)
 
 
-def _great_circle(one: DoubleFloat, other: DoubleFloat) -> jax.Array:
+def _great_circle(one: Exact, other: Exact) -> jax.Array:
     """Return the distance by the haversine formula, rounded down."""
     latitudes, longitudes = (
-        [DoubleFloat(*(part[k] for part in places)) for places in (one, other)] for k in (0, 1)
+        [Exact(*(part[k] for part in places)) for places in (one, other)] for k in (0, 1)
     )
-    rise, around = _difference(*latitudes), longitudes[0].minus(longitudes[1])
-    # One meridian can have two longitudes.
-    turn = around.minus(single(360 * jnp.round(around.high / 360))).value
+
+    def turned(one: jax.Array, rest: jax.Array, other: jax.Array, other_rest: jax.Array) -> Any:
+        around = (one - other) + (rest - other_rest)
+        return around - 360 * jnp.round(around / 360)  # one meridian can have two longitudes
+
+    rise, turn = _difference(*latitudes), in_float64(turned, *longitudes[0], *longitudes[1])
     # The cosines of the latitudes, accurate near the poles.
     narrow, narrow_2 = (
-        jnp.sin(jnp.deg2rad((90 - jnp.abs(p.high)) - jnp.sign(p.high) * p.low)) for p in latitudes
+        jnp.sin(jnp.deg2rad((90 - jnp.abs(p.value)) - jnp.sign(p.value) * p.rest))
+        for p in latitudes
     )
     h = jnp.square(jnp.sin(jnp.deg2rad(rise) / 2)) + narrow * narrow_2 * jnp.square(
         jnp.sin(jnp.deg2rad(turn) / 2)

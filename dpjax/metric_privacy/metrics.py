@@ -32,7 +32,7 @@ from dpjax.metric_privacy.budgets import (
 )
 from dpjax.metric_privacy.coordinates import Points
 from dpjax.metric_privacy.shortest_paths import shortest_paths
-from dpjax.numerics.batching import fits, take
+from dpjax.numerics.arrays import fits, take
 
 Neighbors = Literal["swap", "add_remove"]
 Carry = TypeVar("Carry")

@@ -13,7 +13,7 @@ import numpy as np
 
 from dpjax.metric_privacy.metrics import Metric
 from dpjax.metric_privacy.shortest_paths import shortest_paths
-from dpjax.numerics.bisection import bisect
+from dpjax.numerics.search import bisect
 
 _SWEEPS = 200
 

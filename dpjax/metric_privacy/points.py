@@ -14,8 +14,8 @@ from dpjax import checks
 from dpjax.metric_privacy.budgets import nan_where_any, nan_where_missing
 from dpjax.metric_privacy.coordinates import DISTANCES, Distance, Points
 from dpjax.metric_privacy.metrics import Metric
-from dpjax.numerics.batching import fits
-from dpjax.numerics.double_float import single, split
+from dpjax.numerics.arrays import fits
+from dpjax.numerics.float64 import Exact, split
 
 
 def from_points(
@@ -92,7 +92,9 @@ def point_metric(
             )
         rate = nan_where_missing(rate, factors) if isinstance(weights, jax.Array) else rate
     if isinstance(points, jax.Array):
-        return Metric(Points(single(nan_where_any(coordinates)), rate, factors, distance=distance))
+        known = nan_where_any(coordinates)
+        places = Exact(known, jnp.zeros_like(known))
+        return Metric(Points(places, rate, factors, distance=distance))
     array = np.asarray(points)
     # Relative to the smallest of each coordinate, so that differences of large coordinates are
     # kept.

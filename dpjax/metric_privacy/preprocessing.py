@@ -26,7 +26,7 @@ from dpjax.metric_privacy.loads import prepared
 from dpjax.metric_privacy.metrics import Metric
 from dpjax.metric_privacy.nearest import allowed, bias_of, nearest_queries
 from dpjax.metric_privacy.scales import scales_by, smallest_scales
-from dpjax.numerics.bisection import bisect
+from dpjax.numerics.search import bisect
 
 Loss = Literal["squared", "absolute", "maximum"]
 Bias = Literal["all_elements", "worst_element"]

@@ -16,7 +16,7 @@ from dpjax import checks
 from dpjax.metric_privacy.budgets import nan_where_any
 from dpjax.metric_privacy.coordinates import Form, Points, policy
 from dpjax.metric_privacy.metrics import Metric
-from dpjax.numerics.batching import fits
+from dpjax.numerics.arrays import fits
 
 
 def blowfish(distances: Metric, *, epsilon: ArrayLike, threshold: ArrayLike) -> Metric:

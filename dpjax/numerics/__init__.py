@@ -1,4 +1,1 @@
-"""Numerical building blocks.
-
-64-bit integers, double-float arithmetic, batches, ordered sums and bisection.
-"""
+"""Numerical building blocks: roots, searches, multiples, batches, sums, and calls of NumPy."""

@@ -11,11 +11,10 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from ctypes import POINTER, c_int, c_int64, c_size_t, c_uint32, c_void_p
-from typing import Any
+from ctypes import POINTER, c_int, c_int64, c_size_t, c_void_p
+from typing import Any, ClassVar
 
 import jax
 import numpy as np
@@ -23,60 +22,61 @@ import numpy as np
 Function = Callable[..., None]
 
 
-class _Version(ctypes.Structure):
-    _fields_ = (("size", c_size_t), ("extension", c_void_p), ("major", c_int), ("minor", c_int))
+class _Header(ctypes.Structure):
+    """The first fields of most structures of XLA's c_api.h; new fields are added at their ends."""
+
+    _fields_: ClassVar[Sequence[Any]] = (("size", c_size_t), ("extension", c_void_p))
 
 
-class _Api(ctypes.Structure):
-    _fields_ = (("size", c_size_t), ("extension", c_void_p), ("version", _Version))
+class _Version(_Header):
+    _fields_ = (("major", c_int), ("minor", c_int))
+
+
+class _Api(_Header):
+    _fields_ = (("version", _Version),)
 
 
 class _Metadata(ctypes.Structure):
-    _fields_ = (("size", c_size_t), ("version", _Version), ("traits", c_uint32))
+    _fields_ = (("size", c_size_t), ("version", _Version))
 
 
 class _Extension(ctypes.Structure):
     _fields_ = (
-        ("size", c_size_t),
-        ("kind", c_int),
-        ("next", c_void_p),
+        *(("size", c_size_t), ("kind", c_int), ("next", c_void_p)),
         ("metadata", POINTER(_Metadata)),
     )
 
 
-class _Buffer(ctypes.Structure):
+class _Buffer(_Header):
     _fields_ = (
-        *(("size", c_size_t), ("extension", c_void_p), ("dtype", c_int)),
-        *(("data", c_void_p), ("rank", c_int64), ("dims", POINTER(c_int64))),
+        *(("dtype", c_int), ("data", c_void_p)),
+        *(("rank", c_int64), ("dims", POINTER(c_int64))),
     )
 
 
-class _Buffers(ctypes.Structure):
+class _Buffers(_Header):
     _fields_ = (
-        *(("size", c_size_t), ("extension", c_void_p), ("count", c_int64)),
-        *(("types", c_void_p), ("buffers", POINTER(POINTER(_Buffer)))),
+        *(("count", c_int64), ("types", c_void_p)),
+        ("buffers", POINTER(POINTER(_Buffer))),
     )
 
+    def views(self) -> list[np.ndarray]:
+        """Return NumPy arrays that share the memory of the buffers."""
+        return [_view(self.buffers[i].contents) for i in range(self.count)]
 
-class _Call(ctypes.Structure):
-    """``XLA_FFI_CallFrame`` of XLA's c_api.h: new fields are only added at the end."""
 
+class _Call(_Header):
     _fields_ = (
-        *(
-            ("size", c_size_t),
-            ("extension", POINTER(_Extension)),
-            ("api", POINTER(_Api)),
-            ("context", c_void_p),
-        ),
-        *(("stage", c_int), ("arguments", _Buffers), ("results", _Buffers)),
+        *(("api", POINTER(_Api)), ("context", c_void_p), ("stage", c_int)),
+        *(("arguments", _Buffers), ("results", _Buffers)),
     )
 
 
 _METADATA = 1
 # XLA_FFI_DataType
 _DTYPES = {1: np.bool_, 4: np.int32, 5: np.int64, 8: np.uint32, 11: np.float32, 12: np.float64}
-_lock = threading.Lock()
-# Keyed by a digest of the function's repr, which is equal in every process.
+# Functions that compiled programs, also of other processes, may call. Keyed by a digest of the
+# function's repr, which is equal in every process.
 _functions: dict[tuple[int, ...], Function] = {}
 
 
@@ -90,25 +90,25 @@ def _view(buffer: _Buffer) -> np.ndarray:
 @ctypes.CFUNCTYPE(c_void_p, POINTER(_Call))
 def _handle(call: Any) -> None:
     frame = call.contents
+    extension = ctypes.cast(frame.extension, POINTER(_Extension))
     # XLA asks once for the API version
-    if frame.extension and frame.extension.contents.kind == _METADATA:
-        version = frame.extension.contents.metadata.contents.version
-        version.major, version.minor = (
-            (frame.api.contents.version.major, frame.api.contents.version.minor)
-            if frame.api
-            else (0, 1)
-        )
+    if extension and extension.contents.kind == _METADATA:
+        version = extension.contents.metadata.contents.version
+        version.minor = 1
+        if frame.api:
+            version.major, version.minor = (
+                frame.api.contents.version.major,
+                frame.api.contents.version.minor,
+            )
         return
-    results = [_view(frame.results.buffers[i].contents) for i in range(frame.results.count)]
+    results = frame.results.views()
     if all(result.size == 0 for result in results):
         return
     try:
-        which, *arguments = (
-            _view(frame.arguments.buffers[i].contents) for i in range(frame.arguments.count)
-        )
+        which, *arguments = frame.arguments.views()
         # Under vmap the digest is repeated
         function = _functions.get(tuple(which.reshape(-1)[:2].tolist()))
-        if function is None:  # a program that was compiled by another process
+        if function is None:
             raise RuntimeError(
                 "a compiled program of another process calls a function that is not registered in "
                 "this one."
@@ -120,30 +120,7 @@ def _handle(call: Any) -> None:
         sys.excepthook(*sys.exc_info())
 
 
-_ready = False
-
-
-def register(function: Function) -> np.ndarray:
-    """Register a function that compiled programs, also of other processes, may call.
-
-    Return its digest.
-    """
-    global _ready
-    which = np.frombuffer(hashlib.sha256(repr(function).encode()).digest()[:8], np.uint32)
-    with _lock:
-        if not _ready:
-            jax.ffi.register_ffi_target(
-                "dpjax_host_call", jax.ffi.pycapsule(_handle), platform="cpu"
-            )
-            _ready = True
-        _functions.setdefault(tuple(which.tolist()), function)
-    return which
-
-
-def registered() -> list[Function]:
-    """Return all registered functions."""
-    with _lock:
-        return list(_functions.values())
+jax.ffi.register_ffi_target("dpjax_host_call", jax.ffi.pycapsule(_handle), platform="cpu")
 
 
 _allowed = True
@@ -198,6 +175,8 @@ def host_call(
         results: shapes and float dtypes of the results.
         *arguments: arrays of bool, int32 or floats.
     """
+    digest = np.frombuffer(hashlib.sha256(repr(function).encode()).digest()[:8], np.uint32)
+    _functions.setdefault(tuple(digest.tolist()), function)
     return jax.ffi.ffi_call("dpjax_host_call", list(results), vmap_method="broadcast_all")(
-        register(function), *arguments
+        digest, *arguments
     )

@@ -17,19 +17,22 @@ general.)
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.batch import Batch
 from dpjax.checks import Relation, Resolution
-from dpjax.numerics.batching import concatenate
+from dpjax.numerics.arrays import concatenate
 from dpjax.numerics.multiples import from_multiples, most_multiples, to_multiples
-from dpjax.sensitivity.profile import SensitivityProfile, extend, from_sides
+from dpjax.sensitivity.profile import SensitivityProfile, from_sides
 
 
 @jax.tree_util.register_dataclass
@@ -128,12 +131,14 @@ class DownSensitivity(Batch):
         ([5.0, 7.0, 8.0, 100.0], [5.0, 1.0, 0.0])
         """
         tau = checks.shift(tau)
-        values = extend(self.values, max(tau + 1, self.values.shape[-1]))
-        upper = concatenate(jnp.flip(values[..., : tau + 1], -1), self.upper[..., None])
-        return replace(
-            from_sides(upper, values[..., tau:], neighbors=self.neighbors),
-            resolution=self.resolution,
+        last = self.values.shape[-1] - 1
+        above = self.values[..., np.minimum(np.arange(tau, -1, -1), last)]
+        profile = from_sides(
+            concatenate(above, self.upper[..., None]),
+            self.values[..., min(tau, last) :],
+            neighbors=self.neighbors,
         )
+        return replace(profile, resolution=self.resolution)
 
 
 def from_removals(
@@ -180,12 +185,30 @@ def from_removals(
             f"got shape {array.shape}."
         )
     low, high = checks.bounds(lower, upper, array.dtype)
+    return in_multiples(_falling, resolution, (lower, upper), array, low, high)
+
+
+def in_multiples(
+    values: Callable[..., jax.Array],
+    resolution: Resolution | None,
+    public: tuple[Any, ...],
+    *arrays: jax.Array,
+) -> DownSensitivity:
+    """Return the down sensitivity with ``values(*arrays)``, the last of which is the upper bound.
+
+    With a resolution, of which the ``public`` numbers must be multiples, the arrays are counted in
+    its multiples.
+    """
     if resolution is None:
-        return DownSensitivity(_falling(array, low, high), high)
-    step = checks.resolution(resolution, (lower, upper), most_multiples(array.dtype))
-    array, low, high = (to_multiples(array, step) for array in (array, low, high))
+        return DownSensitivity(values(*arrays), arrays[-1])
+    most = most_multiples(arrays[-1].dtype)
+    step = checks.resolution(resolution, public, most)
+    counted = [to_multiples(array, step) for array in arrays]
+    numbers, high = values(*counted), counted[-1]
+    # The largest multiple that a float can count to.
+    fits = jnp.maximum(abs(high[..., None]), abs(numbers[..., -1:])) <= most
     return DownSensitivity(
-        from_multiples(_falling(array, low, high), step), from_multiples(high, step), step
+        jnp.where(fits, from_multiples(numbers, step), jnp.nan), from_multiples(high, step), step
     )
 
 

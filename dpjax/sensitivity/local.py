@@ -12,7 +12,6 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.batch import Batch
 from dpjax.checks import Relation
-from dpjax.numerics.sums import LANES
 from dpjax.sensitivity.profile import SensitivityProfile, extend
 
 
@@ -173,16 +172,11 @@ def representable(smooth: SmoothSensitivity, rate: jax.Array) -> jax.Array:
 @jax.jit
 def smooth_bound(at_distance: jax.Array, beta: jax.Array) -> jax.Array:
     """Return max_k A_k e^{-beta k}, of the broadcast batch shape."""
-    # A multiple of 32 exponentials: XLA rounds those of a remainder loop differently, and draws
-    # must not depend on padding.
-    size = at_distance.shape[-1]
-    lengths = jnp.pad(
-        at_distance, [(0, 0)] * (at_distance.ndim - 1) + [(0, -size % LANES)], mode="edge"
-    )
     # As a product of two factors: e^(-beta k) itself can underflow where its product with a long
     # gap does not.
-    half = jnp.exp(-beta[..., None] / 2 * jnp.arange(lengths.shape[-1], dtype=lengths.dtype))
-    bound = jnp.max(lengths * half * half, axis=-1)
+    distance = jnp.arange(at_distance.shape[-1], dtype=at_distance.dtype)
+    half = jnp.exp(-beta[..., None] / 2 * distance)
+    bound = jnp.max(at_distance * half * half, axis=-1)
     # It underflows for long ties. The maximum with a constant preserves smoothness and a positive
     # scale.
     return jnp.maximum(bound, float(jnp.finfo(bound.dtype).tiny) * 2.0**20)

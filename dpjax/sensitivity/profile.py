@@ -17,7 +17,7 @@ from dpjax import checks
 from dpjax.batch import Batch
 from dpjax.checks import Relation
 from dpjax.display import Picture
-from dpjax.numerics.batching import concatenate
+from dpjax.numerics.arrays import concatenate
 from dpjax.numerics.multiples import from_multiples, most_multiples, multiple_from
 
 Reached = Literal["bounds", "extremes", "intervals"]
@@ -28,6 +28,7 @@ Reached = Literal["bounds", "extremes", "intervals"]
 class SensitivityProfile(Batch):
     """The extreme values of a statistic f after l individuals change, on either side of f(x).
 
+    They are stored as one ascending row around f(x), with two views that extend outwards from it:
     ``upper[..., i]`` is the largest value of f within ``upper_levels[..., i]`` changes of the
     dataset, ``lower`` the smallest (Durfee's overline-f and underline-f). The privacy of every
     mechanism requires one property, Corollary 3.1: for neighbors x and x', the value at level l of
@@ -39,10 +40,10 @@ class SensitivityProfile(Batch):
     data.
 
     Attributes:
-        upper: float ``(..., U+1)``, nondecreasing from f(x).
-        lower: float ``(..., D+1)``, nonincreasing from f(x).
-        upper_levels: float ``(U+1,)`` or ``(..., U+1)``, from 0.
-        lower_levels: float ``(D+1,)`` or ``(..., D+1)``, from 0.
+        values: float ``(..., D+U+1)``, nondecreasing.
+        levels: float ``(D+U+1,)`` or ``(..., D+U+1)``, the number of changes that reach each value;
+            it falls to 0 at f(x) and then rises.
+        center: static, the index D of f(x).
         step: float ``(...)`` or None: the length in y of every further level after the last entry
             of a side (a global sensitivity). None: there are no further levels, and the last entry
             is the bound.
@@ -70,10 +71,9 @@ class SensitivityProfile(Batch):
     ([2.0, 5.0, 10.0], [2.0, 1.0, 0.0])
     """
 
-    upper: jax.Array
-    lower: jax.Array
-    upper_levels: jax.Array
-    lower_levels: jax.Array
+    values: jax.Array
+    levels: jax.Array
+    center: int = field(metadata={"static": True})
     step: jax.Array | None = None
     bounds: tuple[jax.Array, jax.Array] | None = None
     neighbors: Relation = field(default="add_remove", metadata={"static": True})
@@ -82,30 +82,51 @@ class SensitivityProfile(Batch):
     resolution: Fraction | None = field(default=None, metadata={"static": True})
     reached: Reached = field(default="bounds", metadata={"static": True})
 
-    _event_axes = ("upper", "lower", "upper_levels", "lower_levels")
+    _event_axes = ("values", "levels")
 
     def _looks(self, rows: int) -> tuple[dict[str, Any], Picture | None]:
         """Return the reachable values against the number of changes, which are not private."""
         few = self._first(rows)
-        ends = {
-            name: np.broadcast_to(side[..., -1], few.batch_shape)
-            for name, side in (("least", few.lower), ("most", few.upper))
+        shape = (*few.batch_shape, few.values.shape[-1])
+        x, y = (
+            np.broadcast_to(array, shape).reshape(-1, shape[-1])
+            for array in (few.values, few.levels)
+        )
+        ends = {"least": few.values[..., 0], "most": few.values[..., -1]}
+        table = {"value": few.value, "depth": few.depth} | {
+            name: np.broadcast_to(end, few.batch_shape) for name, end in ends.items()
         }
-        values, levels = (
-            concatenate(jnp.flip(below, -1), above)
-            for below, above in ((few.lower, few.upper), (few.lower_levels, few.upper_levels))
-        )
-        shape = (*few.batch_shape, values.shape[-1])
-        x, y = (np.broadcast_to(a, shape).reshape(-1, shape[-1]) for a in (values, levels))
-        return {"value": few.value, "depth": few.depth, **ends}, Picture(
-            x, y, "value", "individuals who change"
-        )
+        return table, Picture(x, y, "value", "individuals who change")
+
+    @property
+    @partial(jax.jit, inline=True)
+    def upper(self) -> jax.Array:
+        """The largest values of f, ``(..., U+1)``, nondecreasing from f(x)."""
+        return self.values[..., self.center :]
+
+    @property
+    @partial(jax.jit, inline=True)
+    def lower(self) -> jax.Array:
+        """The smallest values of f, ``(..., D+1)``, nonincreasing from f(x)."""
+        return jnp.flip(self.values[..., : self.center + 1], -1)
+
+    @property
+    @partial(jax.jit, inline=True)
+    def upper_levels(self) -> jax.Array:
+        """The level of each of the ``upper`` values, from 0."""
+        return self.levels[..., self.center :]
+
+    @property
+    @partial(jax.jit, inline=True)
+    def lower_levels(self) -> jax.Array:
+        """The level of each of the ``lower`` values, from 0."""
+        return jnp.flip(self.levels[..., : self.center + 1], -1)
 
     @property
     @partial(jax.jit, inline=True)
     def value(self) -> jax.Array:
         """The statistic itself, f(x), of shape ``batch_shape``; not private."""
-        return self.upper[..., 0]
+        return self.values[..., self.center]
 
     @property
     @partial(jax.jit, inline=True)
@@ -117,15 +138,15 @@ class SensitivityProfile(Batch):
         in both: so a mechanism may subtract depth - 1 from the cost of the value itself.
         """
 
-        def unmoved(values: jax.Array, levels: jax.Array) -> jax.Array:
+        def unmoved(side: slice, end: int) -> jax.Array:
             """Return the last level at which a side still has the value, inf if on all levels."""
-            there = values == values[..., :1]
-            last = jnp.max(jnp.where(there, levels, 0.0), axis=-1)
-            return last if self.step is not None else jnp.where(there[..., -1], jnp.inf, last)
+            there = self.values[..., side] == self.value[..., None]
+            last = jnp.max(jnp.where(there, self.levels[..., side], 0.0), axis=-1)
+            return last if self.step is not None else jnp.where(there[..., end], jnp.inf, last)
 
-        most = jnp.maximum(self.lower_levels[..., -1], self.upper_levels[..., -1])
+        most = jnp.maximum(self.levels[..., 0], self.levels[..., -1])
         level = jnp.minimum(
-            unmoved(self.lower, self.lower_levels), unmoved(self.upper, self.upper_levels)
+            unmoved(slice(None, self.center + 1), 0), unmoved(slice(self.center, None), -1)
         )
         return jnp.floor(jnp.minimum(level, most)) + 1
 
@@ -135,7 +156,7 @@ class SensitivityProfile(Batch):
         """The range of the output, the same for neighbors, or None if it is the whole real line."""
         if self.bounds is not None:
             return self.bounds
-        return (self.lower[..., -1], self.upper[..., -1]) if self.step is None else None
+        return (self.values[..., 0], self.values[..., -1]) if self.step is None else None
 
     def in_units(self, resolution: Fraction, refinement: int = 1) -> SensitivityProfile:
         """Convert the profile of records counted in multiples of ``resolution`` to data units.
@@ -144,14 +165,10 @@ class SensitivityProfile(Batch):
         ``resolution / refinement``.
         """
         step = resolution / refinement
-        fits = jnp.maximum(
-            abs(self.lower[..., -1:]), abs(self.upper[..., -1:])
-        ) * refinement <= most_multiples(self.dtype)
-        scaled = (
-            from_multiples(jnp.round(side * refinement), step) for side in (self.upper, self.lower)
-        )
-        upper, lower = (jnp.where(fits, side, jnp.nan) for side in scaled)
-        return replace(self, upper=upper, lower=lower, resolution=step)
+        largest = jnp.maximum(abs(self.values[..., :1]), abs(self.values[..., -1:]))
+        fits = largest * refinement <= most_multiples(self.dtype)
+        scaled = from_multiples(jnp.round(self.values * refinement), step)
+        return replace(self, values=jnp.where(fits, scaled, jnp.nan), resolution=step)
 
     def truncate(
         self, k: int, *, step: ArrayLike | None = None, num_steps: int | None = None
@@ -255,15 +272,23 @@ class SensitivityProfile(Batch):
         **fields: Any,
     ) -> SensitivityProfile:
         """Return the profile with new fields and sides; ``change`` maps values, levels and sign."""
-        lower, lower_levels = change(self.lower, self.lower_levels, -1)
-        upper, upper_levels = change(self.upper, self.upper_levels, 1)
-        unchanged = lower is self.lower and upper is self.upper  # nothing was changed
-        fields |= {
-            "upper_levels": upper_levels,
-            "lower_levels": lower_levels,
-            "reached": self.reached if unchanged else "bounds",
-        }
-        return replace(self, upper=upper, lower=lower, **fields)
+        lower, upper = self.lower, self.upper
+        below = change(lower, self.lower_levels, -1)
+        above = change(upper, self.upper_levels, 1)
+        unchanged = below[0] is lower and above[0] is upper
+        return replace(
+            self,
+            values=outwards(below[0], above[0]),
+            levels=outwards(below[1], above[1]),
+            center=below[0].shape[-1] - 1,
+            reached=self.reached if unchanged else "bounds",
+            **fields,
+        )
+
+
+def outwards(lower: jax.Array, upper: jax.Array) -> jax.Array:
+    """Join two sides that extend outwards from the same first entry in ascending order."""
+    return concatenate(jnp.flip(lower, -1), upper[..., 1:])
 
 
 def from_sides(
@@ -275,19 +300,22 @@ def from_sides(
     interpolable: bool = True,
     reached: Reached = "bounds",
 ) -> SensitivityProfile:
-    """Return a profile with the levels 0, 1, 2, ... on both sides."""
-    upper_levels, lower_levels = _counted((upper.shape[-1], lower.shape[-1]), upper.dtype)
-    static: dict[str, Any] = {
-        "neighbors": neighbors,
-        "interpolable": interpolable,
-        "reached": reached,
-    }
-    return SensitivityProfile(upper, lower, upper_levels, lower_levels, step=step, **static)
+    """Return a profile with the levels 0, 1, 2, ... on both sides, which extend outwards."""
+    center = lower.shape[-1] - 1
+    return SensitivityProfile(
+        outwards(lower, upper),
+        counted(center, upper.shape[-1] - 1, upper.dtype),
+        center,
+        step,
+        neighbors=neighbors,
+        interpolable=interpolable,
+        reached=reached,
+    )
 
 
-@partial(jax.jit, inline=True, static_argnames=("sizes", "dtype"))
-def _counted(sizes: tuple[int, ...], dtype: Any) -> list[jax.Array]:
-    return [jnp.arange(size, dtype=dtype) for size in sizes]
+def counted(down: int, up: int, dtype: Any) -> jax.Array:
+    """Return the levels down, ..., 1, 0, 1, ..., up."""
+    return jnp.abs(jnp.arange(-down, up + 1, dtype=jnp.int32)).astype(dtype)
 
 
 @partial(jax.jit, inline=True, static_argnames="sign")

@@ -13,7 +13,7 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.checks import Relation
-from dpjax.numerics.batching import concatenate
+from dpjax.numerics.arrays import concatenate
 from dpjax.sensitivity.local import LocalSensitivity
 from dpjax.sensitivity.profile import SensitivityProfile, from_sides, jump
 

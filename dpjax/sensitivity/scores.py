@@ -14,6 +14,7 @@ from dpjax import checks
 from dpjax.batch import Batch
 from dpjax.checks import Relation
 from dpjax.display import Picture
+from dpjax.numerics.arrays import concatenate
 
 
 @jax.tree_util.register_dataclass
@@ -65,22 +66,18 @@ class CandidateScores(Batch):
             name: np.take_along_axis(a, best, axis=-1)
             for name, a in (("best candidate", labels), ("score", scores))
         }
-        return table, Picture(labels, scores, "candidate", "score")
+        return table, Picture(labels, scores, "candidate", "score", kind="stems")
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
         """The broadcast shape of all fields without the axis of candidates."""
-        if self.scores.shape[-1:] != self.candidates.shape[-1:] or self.scores.shape[-1:] in (
-            (),
-            (0,),
-        ):
+        size = self.scores.shape[-1:]
+        if size != self.candidates.shape[-1:] or size in ((), (0,)):
             raise ValueError(
                 "scores and candidates must have the same last axis, of size k >= 1, got shapes "
                 f"{self.scores.shape} and {self.candidates.shape}."
             )
-        return jnp.broadcast_shapes(
-            self.scores.shape[:-1], self.candidates.shape[:-1], jnp.shape(self.sensitivity)
-        )
+        return super().batch_shape
 
 
 def from_distances(
@@ -135,11 +132,10 @@ def from_distances(
 
 @jax.jit
 def _scores_of(distances: jax.Array) -> jax.Array:
-    if distances.shape[-1] == 1:
-        return jnp.where(jnp.isnan(distances), jnp.nan, 0.0)
     # The least distance of all others, where this one is the least: the second smallest; inf if no
     # other candidate can be reached.
-    second = -jax.lax.top_k(-distances, 2)[0][..., 1:]
+    nowhere = jnp.full(1, jnp.inf, distances.dtype)
+    second = -jax.lax.top_k(-concatenate(distances, nowhere), 2)[0][..., 1:]
     depth = jnp.where(second < jnp.inf, jnp.maximum(second - 1, 0.0), 0.0)
     scores = jnp.where(distances <= 0, depth, -distances)
     return jnp.where(jnp.any(jnp.isnan(distances), axis=-1, keepdims=True), jnp.nan, scores)

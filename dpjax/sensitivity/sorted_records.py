@@ -12,7 +12,7 @@ import numpy as np
 
 from dpjax.batch import Batch
 from dpjax.checks import Neighbors
-from dpjax.numerics.batching import concatenate, take
+from dpjax.numerics.arrays import concatenate, take
 
 
 @jax.tree_util.register_dataclass

@@ -12,7 +12,7 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.batch import Batch
 from dpjax.checks import Relation
-from dpjax.numerics.batching import concatenate, fits
+from dpjax.numerics.arrays import concatenate, fits
 
 
 @jax.tree_util.register_dataclass

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dpjax.simulation.run import Progress, simulate
-from dpjax.simulation.sharded_rows import sharded_sample
+from dpjax.simulation.sharding import sharded_sample
 from dpjax.simulation.summaries import Estimate
 
 __all__ = ["Estimate", "Progress", "sharded_sample", "simulate"]

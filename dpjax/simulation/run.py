@@ -1,37 +1,35 @@
 """Monte Carlo in bounded memory: chunks of draws are summarized on devices and merged on the host.
 
 Chunk number i draws with ``fold_in(key, i)``, so its draws do not depend on the number of later
-chunks. The distributions are evaluated once; then each chunk is one jitted call on all devices, and
-the next chunk is computed while the host merges the last one.
+chunks. The distributions are evaluated once; then each chunk runs on all devices while the host
+merges the last one.
 """
 
 from __future__ import annotations
 
 import importlib
-import importlib.util
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain, pairwise
+from math import inf, prod
 from os import PathLike
+from pathlib import Path
 from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import NamedSharding, PartitionSpec
 from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.random.keys import check_key
-from dpjax.simulation.checkpoint import Checkpoint, digest, fingerprint
-from dpjax.simulation.sharded_rows import AXIS, Devices, DistributionFn, Rows, evaluate, place
-from dpjax.simulation.summaries import ChunkSummary, Estimate, State, summarize, to_host
+from dpjax.simulation.checkpoint import Checkpoint, fingerprint
+from dpjax.simulation.sharding import Devices, DistributionFn, draw, evaluate, place
+from dpjax.simulation.summaries import Estimate, summarize
 
 _VALUES = 2**20  # values of a chunk over all rows, unless the data have more numbers
-_SECONDS = 5.0  # between lines of progress
 Statistic = Callable[[jax.Array, Any], jax.Array]
-Chunks = Callable[[int, int], ChunkSummary]
 
 
 @dataclass(frozen=True)
@@ -65,8 +63,7 @@ def simulate(
     bins: ArrayLike | None = None,
     chunk: int | None = None,
     devices: Devices | None = None,
-    first_row: int | None = None,
-    progress: Reporter | Literal["auto"] | None = None,
+    progress: Reporter | Literal[True] | None = None,
     checkpoint: str | PathLike[str] | None = None,
     checkpoint_every: float = 60.0,
 ) -> Estimate:
@@ -75,43 +72,35 @@ def simulate(
     Closed forms of the distribution (``mean_abs_error``, ``quantile``) are exact and cheaper, where
     available.
 
-    Results depend on the key, on ``chunk`` and on the kind of device, but not on the number of
-    devices, bitwise. (With a ``statistic`` that computes logarithms, exponentials or sums, they may
-    differ in the last place, which XLA rounds according to the shape of the array.) Draw j of chunk
-    i is draw j of ``distribution.sample(jax.random.fold_in(key, i), (chunk,))``.
+    Draw j of chunk i is draw j of ``distribution.sample(jax.random.fold_in(key, i), (chunk,))``.
+    On any number of devices it has the same random words, and results are equal up to rounding.
 
     Args:
         key: a scalar typed threefry key.
         distribution_fn: a function from rows of ``data`` to a distribution whose batch shape starts
-            with them: ``(rows, ...)``. It must treat rows independently, because each device gets
-            some of them. It is compiled, as by ``jax.jit``: a new function object is compiled
-            again. Any distribution of this library is accepted, and any other pytree with
-            ``sample(key, shape)`` and ``batch_shape``; that is evaluated and sampled row by row
-            under ``jax.vmap``, row r with ``fold_in(key, r)``, up to its own rounding.
-        data: a pytree of arrays with a common leading axis of rows. On several processes
-            (``jax.distributed``), each passes its own rows and gets their estimates; only the
-            numbers of rows are exchanged.
+            with them: ``(rows, ...)``. It must treat rows independently: the last one is repeated
+            until every device has as many. It is compiled, as by ``jax.jit``: a new function object
+            is compiled again. Any distribution of this library is accepted, and any other pytree
+            with ``sample(key, shape)`` and ``batch_shape``; what that draws for a row may depend on
+            the rows that are added.
+        data: a pytree of arrays with a common leading axis of rows. On several processes, each
+            simulates its own rows: give each its own key.
         draws: the number of draws from each row, at least 1.
         statistic: a function from draws, ``(chunk, rows, ...)``, and the same rows of ``data`` to
             values with the same two leading axes; by default the draws themselves. To compare two
             groups, give each row a distribution of batch shape ``(rows, 2)``: then ``draws`` are
             ``(chunk, rows, 2)``. Arrays that belong to rows must be part of ``data``.
-        bins: ascending edges ``(k+1,)`` of a histogram.
+        bins: ascending edges ``(k+1,)`` of a histogram; values are compared in their own dtype.
         chunk: the number of draws of each row that are in memory at a time; by default such that
             there are 2^20 values over all rows, or as many as there are numbers in ``data``.
         devices: a list of devices of this process, or a mesh (its axes are flattened); by default
             all. Rows are distributed over devices, so one row runs on one device.
-        first_row: the index of this process's first row in the whole batch. By default processes
-            are in order, which takes one exchange of their numbers of rows; with it, there is none
-            (and the default ``chunk`` counts these rows only).
-        progress: a function that takes a :class:`dpjax.simulation.Progress` after each chunk (a
-            tqdm bar ``bar`` is advanced by ``bar.update(progress.done - bar.n)``); ``"auto"`` for a
-            tqdm bar if stderr is a terminal, and nothing otherwise; without tqdm for a line on
-            stderr every five seconds.
+        progress: True for a bar of tqdm, or a function that takes a
+            :class:`dpjax.simulation.Progress` after each chunk.
         checkpoint: a file for the state. The same call continues a run that was interrupted, with
-            bitwise the same results. It may ask for more draws than before: the last partial chunk
-            is never saved but drawn again as part of a full one, so the result is that of one run.
-            Each process needs its own file.
+            the same random words, also on other devices. It may ask for more draws than before: the
+            last partial chunk is never saved but drawn again as part of a full one, so the result
+            is that of one run.
         checkpoint_every: seconds between saves; 0 for every chunk.
 
     Returns:
@@ -119,6 +108,7 @@ def simulate(
         simulation, not of the data.
 
     Raises:
+        ImportError: ``progress`` is True and there is no tqdm.
         TypeError: ``distribution_fn`` or ``statistic`` returns an object of the wrong type.
         ValueError: the batch does not start with the rows, or the checkpoint is of another run or
             damaged.
@@ -142,193 +132,68 @@ def simulate(
     """
     key = check_key(key)
     draws = checks.static_integer("draws", draws, 1)
-    if not (progress is None or progress == "auto" or callable(progress)):
-        raise ValueError(f"progress must be None, 'auto' or a function, got {progress!r}.")
+    every = checks.static_number("checkpoint_every", checkpoint_every, 0.0, inf)
+    edges = None if bins is None else np.asarray(checks.host_floats("bins", bins), np.float64)
+    if edges is not None and (edges.ndim != 1 or not np.all(np.diff(edges, prepend=-inf) > 0)):
+        raise ValueError(f"bins must be an ascending list of edges, got {bins}.")
+    if not (progress is None or progress is True or callable(progress)):
+        raise ValueError(f"progress must be None, True or a function, got {progress!r}.")
     checks.takes("distribution_fn", distribution_fn, "data")
     if statistic is not None:
         checks.takes("statistic", statistic, "draws", "data")
-    keep = None if checkpoint is None else Checkpoint(checkpoint, checkpoint_every)
-    rows, data = place(data, devices, first_row)
-    distribution, width = evaluate(rows, distribution_fn, data)
+    rows, count, mesh = place(data, devices)
+    distribution = evaluate(distribution_fn, rows)
     if chunk is None:
-        numbers = (
-            sum(leaf.size // leaf.shape[0] for leaf in jax.tree.leaves(data)) * rows.everywhere
-        )
-        chunk = max(1, max(_VALUES, numbers) // max(1, rows.everywhere * width))
-    chunk = checks.static_integer("chunk", chunk, 1, 2**31 - 1)
-    if draws > 2**32 * chunk:
-        raise ValueError(
-            f"draws must be at most 2^32 chunks: with chunk={chunk}, {2**32 * chunk}; got {draws}."
-        )
-    run, sampled, found, edges = _chunks(key, rows, distribution, data, statistic, bins, chunk)
-    state = State.empty((rows.here, *found.shape[1:]), None if edges is None else len(edges))
-    if keep is not None:
-        state = keep.load(
-            fingerprint(key, rows, distribution_fn, data, statistic, sampled, edges), state
-        )
-        if state.draws > draws:
+        numbers = sum(leaf.size for leaf in jax.tree.leaves(rows))
+        chunk = max(1, max(_VALUES, numbers) // max(1, prod(distribution.batch_shape)))
+    chunk = checks.static_integer("chunk", chunk, 1)
+
+    # Draws, values and summaries are programs of their own: in one, XLA's CPU compiler repeats the
+    # draws in every sum, and may not terminate.
+    def start(number: int) -> dict[str, jax.Array]:
+        drawn = draw(jax.random.fold_in(key, np.uint32(number)), distribution, (chunk,), mesh)
+        values = drawn if statistic is None else jax.jit(statistic)(drawn, rows)
+        if np.shape(values)[:2] != drawn.shape[:2]:
             raise ValueError(
-                f"draws must be at least {state.draws}, the number that {keep} already has, got "
-                f"{draws}."
+                "statistic must return an array that starts with the axes of draws and rows, "
+                f"{drawn.shape[:2]} here, got shape {jax.tree.map(jnp.shape, values)}."
             )
-        # The same program may round differently on another machine, which one repeated chunk shows.
-        if state.chunks and keep.first_chunk != digest(to_host(run(0, chunk), rows.here)):
-            raise ValueError(
-                f"{keep} was written on a machine on which the first chunk differs. {keep.REDO}"
-            )
-    report = _report_to_stderr() if progress == "auto" else progress
-    return _run(run, state, draws, chunk, rows.here, report, keep).estimate(edges)
+        return summarize(values, np.int32(min(chunk, draws - number * chunk)), edges)
 
+    def program(data: Any) -> dict[str, jax.Array]:
+        drawn = distribution_fn(data).sample(key, (chunk,))
+        return summarize(drawn if statistic is None else statistic(drawn, data), chunk, edges)
 
-def _chunks(
-    key: jax.Array,
-    rows: Rows,
-    distribution: Any,
-    data: Any,
-    statistic: Statistic | None,
-    bins: ArrayLike | None,
-    chunk: int,
-) -> tuple[Chunks, jax.ShapeDtypeStruct, jax.ShapeDtypeStruct, np.ndarray | None]:
-    """Return a function that draws and summarizes chunks, its shapes, and the edges."""
-    # Two programs: in one, XLA's CPU compiler repeats the draws in every sum, and may not
-    # terminate.
-    sample = rows.sampler((chunk,))
-    draws = sample.eval_shape(key, distribution)
-    edges = None if bins is None else _edges(bins, draws.dtype)
-    drawn, by_row = PartitionSpec(None, AXIS), PartitionSpec(AXIS)
-    static = statistic, None if edges is None else tuple(edges.tolist())
-    summary = rows.map(_summary, (drawn, PartitionSpec(), by_row), by_row, *static)
-    # Like the draws.
-    placed = jax.ShapeDtypeStruct(
-        draws.shape, draws.dtype, sharding=NamedSharding(rows.mesh, drawn)
-    )
-    found = summary.eval_shape(placed, np.int32(0), data).minimum
-
-    def run(number: int, keep: int) -> ChunkSummary:
-        return summary(
-            sample(jax.random.fold_in(key, np.uint32(number)), distribution), np.int32(keep), data
-        )
-
-    return run, draws, found, edges
-
-
-def _summary(
-    statistic: Statistic | None,
-    edges: tuple[float, ...] | None,
-    draws: jax.Array,
-    keep: jax.Array,
-    data: Any,
-) -> ChunkSummary:
-    """Summarize the draws of one device's rows."""
-    values = draws if statistic is None else _values(statistic(draws, data), draws)
-    return summarize(values, keep, None if edges is None else jnp.asarray(edges, draws.dtype))
-
-
-def _values(found: Any, draws: jax.Array) -> jax.Array:
-    """Check what a statistic returned for the rows of one device."""
-    if not isinstance(found, jax.Array) or not (
-        jnp.issubdtype(found.dtype, jnp.floating) or found.dtype.kind in "bui"
-    ):
-        raise TypeError(f"statistic must return one array of real numbers, got {found}.")
-    if found.shape[:2] != draws.shape[:2]:
-        raise ValueError(
-            f"statistic must preserve the axes of draws and rows, {draws.shape[:2]} here, got "
-            f"shape {found.shape}."
-        )
-    return found.astype(draws.dtype)
-
-
-def _edges(bins: ArrayLike, dtype: Any) -> np.ndarray:
-    edges = np.asarray(bins)
-    if edges.ndim != 1 or not len(edges) or edges.dtype.kind not in "buif":
-        raise ValueError(
-            f"bins must be a one-dimensional array of at least one edge, got shape {edges.shape} "
-            f"and dtype {edges.dtype}."
-        )
-    edges = edges.astype(dtype)
-    if not np.all(edges[1:] > edges[:-1]) or np.isnan(edges).any():
-        raise ValueError(f"bins must be ascending (in {np.dtype(dtype).name}), got {bins}.")
-    return edges
-
-
-def _run(
-    run: Chunks,
-    state: State,
-    draws: int,
-    chunk: int,
-    rows: int,
-    report: Reporter | None,
-    keep: Checkpoint | None,
-) -> State:
-    """Run the chunks that follow a state of full chunks, up to ``draws`` draws."""
-    start = time.monotonic()
-
-    def start_chunk(number: int) -> tuple[int, ChunkSummary | None]:
-        size = max(0, min(chunk, draws - number * chunk))  # number of its draws that count
-        return size, run(number, size) if size else None
-
-    if keep is not None:
+    state = Estimate(0, *np.array([0.0, 0.0, inf, -inf]))
+    keep = None
+    if checkpoint is not None:
+        keep = Checkpoint(Path(checkpoint), fingerprint(program, rows, count))
+        state = keep.load() or state
         keep.save(state)
-    complete = state
-    size, ahead = start_chunk(state.chunks)
+    report = _bar(draws) if progress is True else progress
+    begin = saved = time.monotonic()
+    complete = state  # without a partial chunk
+    chunks = range(state.count // chunk, -(-draws // chunk))
     try:
-        while ahead is not None:
-            number, count, current = state.chunks, size, ahead
-            size, ahead = start_chunk(number + 1)
-            summary = to_host(current, rows)
-            state = state.merge(summary, count)
-            if count == chunk:
+        # The next chunk is started before this one is waited for.
+        for summary, _ in pairwise(chain(map(start, chunks), [{}])):
+            fields = {name: np.asarray(array)[:count] for name, array in summary.items()}
+            size = min(chunk, draws - state.count)
+            state = state.merge(Estimate(size, bins=edges, **fields))
+            if size == chunk:
                 complete = state
-                if keep is not None and number == 0:
-                    keep.first_chunk = digest(summary)
             if report is not None:
-                report(Progress(state.draws, draws, time.monotonic() - start))
-            if keep is not None:
-                keep.save_if_due(complete)
+                report(Progress(state.count, draws, time.monotonic() - begin))
+            if keep is not None and time.monotonic() - saved >= every:
+                keep.save(complete)
+                saved = time.monotonic()
     finally:
         if keep is not None:
             keep.save(complete)
     return state
 
 
-def _report_to_stderr() -> Reporter:
-    """Return a reporter: a tqdm bar on a terminal and nothing in a pipe, or lines without tqdm."""
-    return _bar() if importlib.util.find_spec("tqdm") else _lines()
-
-
-def _bar() -> Reporter:
-    bar: Any = None
-
-    def report(progress: Progress) -> None:
-        nonlocal bar
-        if bar is None:
-            make = importlib.import_module(
-                "tqdm.auto" if "ipykernel" in sys.modules else "tqdm"
-            ).tqdm
-            bar = make(
-                total=progress.total, unit=" draws", unit_scale=True, disable=None, file=sys.stderr
-            )  # None: but on a terminal
-        bar.update(progress.done - bar.n)
-        if progress.done == progress.total:
-            bar.close()
-
-    return report
-
-
-def _lines() -> Reporter:
-    """Return a function that writes a line every few seconds, and a last one if there were any."""
-    written = 0.0
-
-    def report(progress: Progress) -> None:
-        nonlocal written
-        due = progress.seconds - written >= _SECONDS
-        if due or (written > 0 and progress.done == progress.total):
-            written = progress.seconds
-            share = 100 * progress.done / progress.total
-            print(
-                f"{progress.done:,} of {progress.total:,} draws ({share:.1f} %), "
-                f"{progress.seconds:.0f} s",
-                file=sys.stderr,
-            )
-
-    return report
+def _bar(draws: int) -> Reporter:
+    tqdm: Any = importlib.import_module("tqdm.auto").tqdm  # an optional dependency
+    bar = tqdm(total=draws, unit=" draws", unit_scale=True)
+    return lambda progress: bar.update(progress.done - bar.n)

@@ -33,10 +33,11 @@ r(N). A fixed rank m is q = 0.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 from functools import partial
 from math import prod
-from typing import Any, overload
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -45,8 +46,7 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.checks import Neighbors
-from dpjax.numerics.batching import take
-from dpjax.numerics.double_float import product
+from dpjax.numerics.arrays import take
 from dpjax.sensitivity import LocalSensitivity, SmoothSensitivity
 from dpjax.statistics._quantiles import check_size
 from dpjax.statistics.padded_records import present_records
@@ -57,27 +57,7 @@ from dpjax.statistics.ranks import (
     ranks_of_quantile,
 )
 from dpjax.statistics.sorting import sort_rows
-from dpjax.statistics.values_at_ranks import Sides
-
-
-@overload
-def smooth_sensitivity(x: LocalSensitivity, beta: ArrayLike) -> SmoothSensitivity: ...
-
-
-@overload
-def smooth_sensitivity(
-    x: ArrayLike,
-    beta: ArrayLike,
-    *,
-    q: float | Fraction | str = 0.5,
-    lower: ArrayLike,
-    upper: ArrayLike,
-    neighbors: Neighbors,
-    definition: Definition = "linear",
-    rank: int | None = None,
-    num_records: ArrayLike | None = None,
-    mask: ArrayLike | None = None,
-) -> SmoothSensitivity: ...
+from dpjax.statistics.values_at_ranks import Reader
 
 
 def smooth_sensitivity(
@@ -205,57 +185,49 @@ def _local_sensitivity(
 ) -> tuple[jax.Array, jax.Array]:
     """Return the statistic ``(...)`` and A_0, A_1, ..."""
     x = sort_rows(records, present, low, high, neighbors=neighbors)
-    value = Sides(ranks, x.n_max, 0, 0, None)(x.values, x.n)[0][..., 0]
+    value = Reader(ranks, 0, 0)(x.values, x.n)[..., 0]
     batch, size, u, v = value.shape, x.n_max + 1, ranks.per_record, ranks.denominator
-    rows, n = (
-        x.values.reshape(prod(batch), size + 1),
-        jnp.broadcast_to(x.n, (*batch, 1)).reshape(prod(batch), 1),
-    )
+    rows = x.values.reshape(prod(batch), size + 1)
+    n = jnp.broadcast_to(x.n, (*batch, 1)).reshape(prod(batch), 1)
     if neighbors == "swap":
-        one_part = isinstance(x.n, np.ndarray) and not _interval(ranks, v, x.n)[2].any()
-        found = _largest_rise(
-            rows, n, ranks, v, None, np.arange(size + 1), one_part or ranks.definition == "lower"
-        )
+        below = np.arange(size + 1, dtype=np.int32)
+        found = _largest_rise(rows, n, ranks, v, None, below)
         return value, found.reshape(*batch, size)
     if 2 * u < v:
         rows = -take(rows, jnp.maximum(n + 1 - np.arange(size + 1, dtype=np.int32), 0))
         constant = 1 - ranks.constant if ranks.definition == "lower" else v - ranks.constant
         u, ranks = v - u, ranks._replace(per_record=v - u, constant=constant)
     if 2 * u == v:
-        k = np.arange(size, dtype=np.int32)
-        found = _rise(rows, n, ranks, u, jnp.maximum(n - k, 0), 0, True)
+        of_counts, k = _rise(rows, n, ranks, u, 2), np.arange(size, dtype=np.int32)
+        found = of_counts(jnp.maximum(n - k, 0), 0)[0]
         if ranks.definition == "linear":
-            found = jnp.maximum(found, _rise(rows, n, ranks, u, jnp.maximum(n - k - 1, 0), 0, True))
+            found = jnp.maximum(found, of_counts(jnp.maximum(n - k - 1, 0), 0)[0])
         return value, found.reshape(*batch, size)
-    counts, below = _datasets(ranks, u, 2 * size)
-    found = _largest_rise(rows, n, ranks, u, counts, below, ranks.definition == "lower")
+    found = _largest_rise(rows, n, ranks, u, *_datasets(ranks, u, 2 * size))
     # Removal of a single record: the empty dataset has its own value.
     if ranks.definition == "linear":
         one = jnp.concatenate([rows[:, 1:2], take(rows, n)], axis=-1) - rows[:, :1]
         share = float(1 - Fraction(u, v))
         rise = jnp.maximum(share * one, abs(one - share * (rows[:, -1:] - rows[:, :1])))
-        found = jnp.where(
-            np.arange(size, dtype=np.int32) < n - 1,
-            found,
-            jnp.maximum(found, jnp.max(rise, axis=-1, keepdims=True)),
-        )
+        emptied = jnp.maximum(found, jnp.max(rise, axis=-1, keepdims=True))
+        found = jnp.where(np.arange(size, dtype=np.int32) < n - 1, found, emptied)
     return value, found.reshape(*batch, size)
 
 
-def _interval(ranks: Ranks, step: int, count: Any) -> tuple[Any, Any, Any, Any, Any]:
-    """Return g, a and s - a of the ranks r(N) to r(N) + s, and two flags, for integers N.
+def _interval(ranks: Ranks, step: int, count: Any) -> tuple[Any, Any, Any, Any]:
+    """Return the gap and share of the largest part of the ranks r(N) to r(N) + s, for integers N.
 
-    The flags are true if s - a is in the gap above, and if the interval ends at a dataset; a and s
-    - a are in units of half the denominator.
+    The share is in units of half the denominator. The flags are true if the rest of the interval is
+    in the gap above, and if it ends at a dataset.
     """
     u, constant, _, v, definition = ranks
     if definition == "lower":
         gap, remainder = divmod(u * count + constant - 1 + step, v)
-        return gap, 0 * gap + 2 * v, 0 * gap, gap > gap, remainder < u
+        return gap, 0 * gap + 2 * v, gap > gap, remainder < u
     # Gap of the middle of the interval.
     gap, remainder = divmod(2 * (u * count + constant) + step, 2 * v)
     part = (v - abs(remainder - v) + step).clip(max=2 * step)
-    return gap, part, 2 * step - part, remainder > v, count > 0
+    return gap, part, remainder > v, count > 0
 
 
 def _datasets(ranks: Ranks, step: int, size: int) -> tuple[np.ndarray, np.ndarray]:
@@ -263,14 +235,10 @@ def _datasets(ranks: Ranks, step: int, size: int) -> tuple[np.ndarray, np.ndarra
     counts = [np.arange(size, dtype=np.int32)]
     while (last := counts[-1]).size:
         fewer = last - 2 * len(counts)
-        counts.append(
-            last[
-                (_interval(ranks, step, fewer)[1] < _interval(ranks, step, last)[1]) & (fewer >= 0)
-            ]
-        )
-    return np.concatenate(counts), np.repeat(
-        np.arange(len(counts), dtype=np.int32), [len(some) for some in counts]
-    )
+        smaller = _interval(ranks, step, fewer)[1] < _interval(ranks, step, last)[1]
+        counts.append(last[smaller & (fewer >= 0)])
+    below = np.repeat(np.arange(len(counts), dtype=np.int32), [len(some) for some in counts])
+    return np.concatenate(counts), below
 
 
 def _largest_rise(
@@ -280,94 +248,81 @@ def _largest_rise(
     step: int,
     counts: np.ndarray | None,
     below: np.ndarray,
-    one_part: bool,
 ) -> jax.Array:
     """Return the largest V at k = 0, 1, ..., ``(rows, size)``, over pairs of N and p.
 
     Without ``counts``, N = n. The search for the maximizing pair is only run for derivatives, which
-    then cost O(n): without it the search is 10 times faster.
+    then cost O(n).
     """
-    size, width = rows.shape[-1] - 1, 1 if counts is None else 2
-    pad = (size + int(below[-1]) + 4, 2 * size + 4)
+    shape, width = (len(rows), rows.shape[-1] - 1), 1 if counts is None else 2
 
-    def pair_of(number: jax.Array, n: jax.Array) -> tuple[jax.Array, jax.Array]:
-        return (
-            (n, number)
-            if counts is None
-            else (jnp.asarray(counts)[number], jnp.asarray(below)[number])
-        )
+    def of_pair(rows: jax.Array, n: jax.Array) -> Callable[[jax.Array], Any]:
+        rise = _rise(rows, n, ranks, step, width)
 
-    def search(x: jax.Array, n: jax.Array) -> tuple[jax.Array, jax.Array]:
-        repeated, k, n = (
-            jnp.repeat(jnp.pad(x, pad, mode="edge"), width),
-            jnp.arange(size, dtype=jnp.int32),
-            n[0],
-        )
+        def of(pair: jax.Array) -> tuple[jax.Array, Any]:
+            count = n if counts is None else jnp.asarray(counts)[pair]
+            return rise(count, jnp.asarray(below)[pair])
 
-        def wider(
-            number: jax.Array, best: tuple[jax.Array, jax.Array]
-        ) -> tuple[jax.Array, jax.Array]:
-            count, p = pair_of(number, n)
-            gap, part, rest, above, ends = _interval(ranks, step, count)
-            i, more = gap - p, count - n
-            at = partial(jax.lax.dynamic_slice_in_dim, repeated, slice_size=size)
-            reach, near = at(width * (pad[0] + i + 1) - more), x[jnp.clip(i, 0, size)]
-            rise = reach - near
-            if not one_part:
-                next_to = jnp.where(
-                    above,
-                    at(width * (pad[0] + i + 2) - more) - reach,
-                    near - x[jnp.clip(i - 1, 0, size)],
-                )
-                rise = part.astype(x.dtype) * rise + rest.astype(x.dtype) * next_to
-            first = (
-                p - 1
-                if counts is None
-                else jnp.maximum(more, 2 * p - more - ends.astype(jnp.int32))
-            )
-            rise = jnp.where(k >= first, rise, -1.0)
+        return of
+
+    def search(rows: jax.Array, n: jax.Array) -> tuple[jax.Array, jax.Array]:
+        rise = of_pair(rows, n)
+
+        def wider(pair: jax.Array, best: tuple[jax.Array, jax.Array]) -> Any:
+            found, reachable = rise(pair)
+            found = jnp.where(reachable, found, -1.0)
             # The maximum reads the best value once: a chain of selections would take exponential
             # time to compile.
-            return jnp.maximum(best[0], rise), jnp.where(rise > best[0], number, best[1])
+            return jnp.maximum(best[0], found), jnp.where(found > best[0], pair, best[1])
 
-        start = jnp.full(size, -1, x.dtype), jnp.zeros(size, jnp.int32)
+        start = jnp.full(shape, -1, rows.dtype), jnp.zeros(shape, jnp.int32)
         return jax.lax.fori_loop(np.int32(0), np.int32(len(below)), wider, start, unroll=8)
 
     @jax.custom_jvp
     def largest(rows: jax.Array, n: jax.Array) -> jax.Array:
-        return jax.vmap(search)(rows, n)[0] / (1.0 if one_part else 2.0 * ranks.denominator)
+        return search(rows, n)[0]
 
-    def differentiable(rows: jax.Array, n: jax.Array) -> jax.Array:
-        best = jax.vmap(search)(jax.lax.stop_gradient(rows), n)[1]
-        return _rise(rows, n, ranks, step, *pair_of(best, n), one_part, width)
+    @largest.defjvp
+    def _(primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
+        pair = search(*primals)[1]
+        return largest(*primals), jax.jvp(
+            lambda rows, n: of_pair(rows, n)(pair)[0], primals, tangents
+        )[1]
 
-    largest.defjvp(
-        lambda primals, tangents: (largest(*primals), jax.jvp(differentiable, primals, tangents)[1])
-    )
     return largest(rows, n)
 
 
 def _rise(
-    rows: jax.Array,
-    n: jax.Array,
-    ranks: Ranks,
-    step: int,
-    count: jax.Array,
-    p: Any,
-    one_part: bool,
-    width: int = 2,
-) -> jax.Array:
-    """Return V at k = 0, 1, ..., each at its N and p."""
-    size, unit = rows.shape[-1] - 1, 2.0 * ranks.denominator
-    gap, part, rest, above, _ = _interval(ranks, step, count)
-    i = gap - p
-    reach = i + 1 + (np.arange(size, dtype=np.int32) + n - count) // width
+    rows: jax.Array, n: jax.Array, ranks: Ranks, step: int, width: int
+) -> Callable[[jax.Array, Any], tuple[jax.Array, Any]]:
+    """Return a function of N and p: V at k = 0, 1, ..., and whether their datasets are that near.
 
-    def x(index: jax.Array) -> jax.Array:
-        return take(rows, jnp.broadcast_to(jnp.clip(index, 0, size), (len(rows), size)))
+    N and p may differ between the k. A dataset has k // ``width`` records less per distance.
+    """
+    size, unit, pad = rows.shape[-1] - 1, 2.0 * ranks.denominator, 2 * rows.shape[-1] + 2
+    k = np.arange(size, dtype=np.int32)
+    # Every record is repeated as often as consecutive distances read it.
+    padded = jnp.pad(rows, [(0, 0), (pad, pad)], mode="edge")
+    records = jnp.repeat(padded, width, axis=-1)
 
-    rise = (part.astype(rows.dtype) / unit) * (x(reach) - x(i))
-    if one_part:
-        return rise
-    next_to = jnp.where(above, x(reach + 1) - x(reach), x(i) - x(i - 1))
-    return rise + product(rest.astype(rows.dtype) / unit, next_to)
+    def records_from(start: jax.Array) -> jax.Array:
+        if start.shape[-1] == size:
+            return take(records, start + k)
+        return jax.vmap(partial(jax.lax.dynamic_slice_in_dim, slice_size=size))(
+            records, start[:, 0]
+        )
+
+    def rise(count: jax.Array, p: Any) -> tuple[jax.Array, Any]:
+        gap, part, above, ends = _interval(ranks, step, count)
+        more = count - n
+        start = width * (gap - p + pad) + 0 * more
+        near, far = take(records, start), records_from(start + width - more)
+        farther = records_from(start + 2 * width - more)
+        next_to = jnp.where(above, farther - far, near - take(records, start - width))
+        share, rest = (weight.astype(rows.dtype) / unit for weight in (part, 2 * step - part))
+        if ranks.definition == "lower":
+            rest = 0 * rest
+        first = p - 1 if width == 1 else jnp.maximum(more, 2 * p - more - ends.astype(jnp.int32))
+        return share * (far - near) + rest * next_to, k >= first
+
+    return rise

@@ -13,16 +13,11 @@ denominator affine, so the ratio is quasi-concave: it strictly increases up to t
 decreases. It increases from R to R + 1 exactly where it is above (x[R+1] + b) / 2, the mean of the
 record that is removed and the addition that is omitted, so the best R is found by bisection.
 
-In floating point, records are distances from the lower bound, which all neighbors share, as pairs
-of floats with twice the precision. The remaining records are summed from their own end, so that the
-error of a mean is at most 2^10 u^2 of the width of the bounds, including the effect of comparisons
-in the bisection, and 2^4 u^2 of their magnitude: see ``rounding``.
+In floating point, records are distances from the lower bound: see ``exact_sums``.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import partial
 from typing import Any, Literal
 
 import jax
@@ -32,15 +27,13 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.checks import Neighbors, Resolution
-from dpjax.numerics.batching import take
-from dpjax.numerics.bisection import count_leading
-from dpjax.numerics.double_float import DoubleFloat, prefix_sums, single
-from dpjax.numerics.multiples import from_multiples, to_multiples
+from dpjax.numerics.arrays import take
+from dpjax.numerics.multiples import most_multiples
+from dpjax.numerics.search import count_leading
 from dpjax.sensitivity.profile import SensitivityProfile, from_sides
-from dpjax.statistics._sum import sum
+from dpjax.statistics.exact_sums import from_sorted, on_grid, prefix_sums
 from dpjax.statistics.padded_records import bounded_records
-from dpjax.statistics.rounding import outwards, unit, with_slack
-from dpjax.statistics.sorting import sort_rows
+from dpjax.statistics.sorting import SortedRows
 
 Values = Literal["extreme", "hull"]
 
@@ -78,9 +71,7 @@ def mean(
         dataset has the value (lower + upper) / 2.
 
     Raises:
-        ValueError: there is a resolution where the means are not on a common grid; the bounds are
-            so large that the sum of n records overflows, or closer than about 2^-66 in float32 and
-            2^-904 in float64.
+        ValueError: there is a resolution where the means are not on a common grid.
 
     Privacy:
         The values satisfy Corollary 3.1, also after rounding (the hull only beyond level 0: flat
@@ -102,100 +93,68 @@ def mean(
             'values="hull" is only for add_remove neighbors, got swap, under which '
             "the mean has one profile."
         )
+    records, present, low, high = bounded_records(x, lower, upper, num_records, mask)
+    multiple, columns = None, records.shape[-1]
     if resolution is not None:
-        if neighbors != "swap" or num_records is not None or mask is not None:
+        if neighbors != "swap" or num_records is not None or mask is not None or columns == 0:
             raise ValueError(
                 "resolution needs swap neighbors, without num_records and mask: n must be the same "
-                "for all rows and neighbors."
+                "for all rows and neighbors, and at least 1."
             )
-        total = sum(x, lower=lower, upper=upper, neighbors=neighbors, resolution=resolution)
-        assert total.resolution is not None
-        unit_of_total, unit_of_mean = total.resolution, total.resolution / np.shape(x)[-1]
-        upper_side, lower_side = (
-            from_multiples(to_multiples(side, unit_of_total), unit_of_mean)
-            for side in (total.upper, total.lower)
-        )
-        return replace(total, upper=upper_side, lower=lower_side, resolution=unit_of_mean)
-    arrays = bounded_records(
-        *(x, lower, upper, num_records, mask),
-        range_of=lambda width, size, n, square: (
-            2 * (size + width) * n,
-            square * (2.0**10 * width + 2.0**4 * size),
-        ),
+        most = most_multiples(records.dtype) // columns
+        multiple = checks.resolution(resolution, (lower, upper), most)
+    above, below = from_sorted(
+        *(_sides, records, present, low, high),
+        neighbors=neighbors,
+        resolution=multiple,
+        options=(neighbors, values, multiple is not None),
     )
-    above, below = _mean(*arrays, neighbors, values)
     extreme = values == "extreme"
-    return from_sides(
+    found = from_sides(
         above,
         below,
         neighbors=neighbors,
         interpolable=extreme,
         reached="extremes" if extreme else "intervals",
     )
+    return found if multiple is None else found.in_units(multiple, columns)
 
 
-@partial(jax.jit, static_argnames=("neighbors", "values"))
-def _mean(
-    records: jax.Array,
-    present: jax.Array | None,
-    low: jax.Array,
-    high: jax.Array,
-    neighbors: Neighbors,
-    values: Values,
+def _sides(
+    x: SortedRows, neighbors: Neighbors, values: Values, whole: bool
 ) -> tuple[jax.Array, jax.Array]:
-    x = sort_rows(records, present, low, high, neighbors=neighbors)
-    low, high, n, n_max, dtype = x.low, x.high, x.n, x.n_max, x.low.dtype
-    level: Any = np.arange(
-        1, (max(n_max, 1) if neighbors == "swap" else n_max + 1) + 1, dtype=np.int32
-    )
-    error = (2.0**10 * (high - low) + 2.0**4 * jnp.maximum(abs(low), abs(high))) * unit(dtype)
-    slack, width = 2 * error * level.astype(dtype), single(high).minus(single(low))
+    """Return the values above and below."""
+    n, levels = x.n, max(x.n_max, 1) if neighbors == "swap" else x.n_max + 1
+    level: Any = np.arange(levels + 1, dtype=np.int32)
+    # The empty dataset is excluded: its value, the midpoint, never exceeds what one record and one
+    # bound reach.
+    most = jnp.where(level == n, n - 1, jnp.minimum(level, n))
+    if values == "hull":
+        most = jnp.minimum(level - 1, n)
+    grid = on_grid(x, x.low, x.high - x.low, 2 * x.n_max + 1, whole)
 
-    # The remaining records are the largest above, and the smallest below.
-    descending = x.at(jnp.maximum(n - np.arange(n_max, dtype=np.int32), 0))
-    distances = (
-        single(records).minus(single(low)) for records in (x.values[..., 1:-1], descending)
-    )
-    smallest, largest = (
-        prefix_sums(DoubleFloat(*map(x.present, distance))) for distance in distances
-    )
+    def side(remaining: jax.Array, bound: Any, sign: int) -> jax.Array:
+        """Return the extreme means, from the sums of the records that are removed last."""
 
-    def mean_of(kept: Any, added: Any, sign: int) -> DoubleFloat:
-        """Return the mean minus ``low`` of the records kept and of others at the bound."""
-        total = DoubleFloat(*(take(part, kept) for part in (largest if sign > 0 else smallest)))
-        total = total.plus(width.times(added.astype(dtype))) if sign > 0 else total
-        return total.over(jnp.maximum(kept + added, 1).astype(dtype))
-
-    value = mean_of(n, 0 * n, -1).plus(single(low)).value
-    value = jnp.where(n == 0, low / 2 + high / 2, value)
-
-    def side(sign: int) -> jax.Array:
-        bound = high if sign > 0 else low
-        # The empty dataset is excluded: its value, the midpoint, never exceeds what one record and
-        # one bound reach.
-        most = (
-            jnp.where(level == n, n - 1, jnp.minimum(level, n))
-            if values == "extreme"
-            else jnp.minimum(level - 1, n)
-        )
+        def total_and_number(gone: jax.Array) -> tuple[jax.Array, jax.Array]:
+            added = gone if neighbors == "swap" else level - gone
+            total = take(remaining, n - gone) + added.astype(x.low.dtype) * bound
+            return total, (n - gone + added).astype(x.low.dtype)
 
         def rises(gone: jax.Array) -> jax.Array:
             gone = jnp.minimum(gone, n)
-            goes = x.at(gone + 1 if sign > 0 else n - gone)
-            middle = (goes - low) / 2 + (bound - low) / 2
-            return (
-                sign * mean_of(n - gone, level - gone, sign).minus(single(middle)).value > 0
-            ) & (gone < most)
+            goes = take(remaining, n - gone) - take(remaining, jnp.maximum(n - gone - 1, 0))
+            total, number = total_and_number(gone)
+            return (sign * (2 * total - number * (goes + bound)) > 0) & (gone < most)
 
-        swapped = neighbors == "swap"
-        gone = jnp.minimum(level, n) if swapped else count_leading(rises, n_max + 1, most.shape)
-        beyond = with_slack(
-            mean_of(n - gone, gone if swapped else level - gone, sign).plus(single(low)),
-            slack,
-            sign,
-        )
-        return outwards(
-            value, jnp.where(level >= n if swapped else level > n, bound, beyond), sign, low, high
-        )
+        if neighbors == "swap":
+            gone = jnp.minimum(level, n)
+        else:
+            gone = count_leading(rises, x.n_max + 1, most.shape)
+        total, number = total_and_number(gone)
+        mean = jnp.where(number == 0, grid.high / 2, total / jnp.maximum(number, 1))
+        values = jnp.minimum(x.low + mean * grid.unit, x.high)
+        return jnp.where(mean < grid.high, values, x.high)
 
-    return side(1), side(-1)
+    above = side(prefix_sums(grid.descending), grid.high, 1)
+    return above, side(prefix_sums(grid.ascending), grid.low, -1)

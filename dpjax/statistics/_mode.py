@@ -31,7 +31,6 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.checks import Neighbors, Resolution
-from dpjax.numerics.batching import concatenate
 from dpjax.numerics.multiples import from_multiples, most_multiples, to_multiples
 from dpjax.sensitivity.scores import CandidateScores
 from dpjax.statistics.padded_records import present_records
@@ -80,12 +79,7 @@ def mode(
     [-2.0, 1.0, -1.0]
     """
     counts, labels = _read(x, candidates, neighbors, resolution, num_records, mask)
-    return CandidateScores(
-        _mode_scores(counts, labels, neighbors),
-        labels,
-        jnp.ones((), labels.dtype),
-        neighbors=neighbors,
-    )
+    return _as_scores(_changes(counts, neighbors), counts, labels, 1.0, neighbors)
 
 
 def candidate_counts(
@@ -126,8 +120,9 @@ def candidate_counts(
     ([-2.0, 0.0, -1.0], 0.5)
     """
     counts, labels = _read(x, candidates, neighbors, resolution, num_records, mask)
-    sensitivity = jnp.asarray(0.5 if neighbors == "add_remove" else 1.0, labels.dtype)
-    return CandidateScores(_below_most(counts, labels), labels, sensitivity, neighbors=neighbors)
+    below = counts - jnp.max(counts, axis=-1, keepdims=True)
+    sensitivity = 0.5 if neighbors == "add_remove" else 1.0
+    return _as_scores(below, counts, labels, sensitivity, neighbors)
 
 
 def _read(
@@ -140,18 +135,23 @@ def _read(
 ) -> tuple[jax.Array, jax.Array]:
     """Return the counts, int32 ``(..., k)``, and the candidates."""
     checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
-    records, present = present_records(x, num_records=num_records, mask=mask)
+    records = nan_where_absent(x, num_records, mask)
     labels = candidate_labels(candidates, records.dtype)
     if resolution is None:
-        return count_labels(records, present, labels), labels
+        return count_labels(records, labels), labels
     step = checks.resolution(resolution, (candidates,), most_multiples(records.dtype))
     numbers = to_multiples(labels, step)
-    near = jnp.abs(from_multiples(numbers, step) - labels) <= 8 * float(
-        jnp.finfo(labels.dtype).eps
-    ) * jnp.abs(labels)
-    return count_labels(to_multiples(records, step), present, numbers), jnp.where(
-        near, labels, jnp.nan
-    )
+    tolerance = 8 * float(jnp.finfo(labels.dtype).eps) * jnp.abs(labels)
+    near = jnp.abs(from_multiples(numbers, step) - labels) <= tolerance
+    return count_labels(to_multiples(records, step), jnp.where(near, numbers, jnp.nan)), labels
+
+
+def nan_where_absent(
+    x: ArrayLike, num_records: ArrayLike | None, mask: ArrayLike | None
+) -> jax.Array:
+    """Return float records ``(..., n)``, NaN for those that are not present."""
+    records, present = present_records(x, num_records=num_records, mask=mask)
+    return records if present is None else jnp.where(present, records, jnp.nan)
 
 
 def candidate_labels(candidates: ArrayLike, dtype: Any) -> jax.Array:
@@ -173,62 +173,54 @@ def candidate_labels(candidates: ArrayLike, dtype: Any) -> jax.Array:
 
 
 @jax.jit
-def count_labels(records: jax.Array, present: jax.Array | None, labels: jax.Array) -> jax.Array:
-    """Return the number of records that equal each label, int32 ``(..., k)``."""
-    there = records if present is None else jnp.where(present, records, jnp.nan)
-    return jnp.vectorize(_counts, signature="(n),(k)->(k)")(there, labels)
+@partial(jnp.vectorize, signature="(n),(k)->(k)")
+def count_labels(records: jax.Array, labels: jax.Array) -> jax.Array:
+    """Return the number of records that equal each label, int32.
 
-
-@partial(jax.jit, static_argnames=("neighbors",))
-def _mode_scores(counts: jax.Array, labels: jax.Array, neighbors: Neighbors) -> jax.Array:
-    if counts.shape[-1] == 1:
-        return _sound(jnp.zeros_like(counts), labels)
-    first = jax.lax.top_k(counts, 2)[0]
-    largest, lead = first[..., :1], first[..., :1] - first[..., 1:]
-    if neighbors == "add_remove":
-        return _sound(counts - largest + jnp.where(counts == largest, lead, 0), labels)
-    swaps = jnp.vectorize(_swaps, signature="(k)->(k)")(counts)
-    return _sound(jnp.where(counts == largest, lead // 2, -swaps), labels)
-
-
-@jax.jit
-def _below_most(counts: jax.Array, labels: jax.Array) -> jax.Array:
-    return _sound(counts - jnp.max(counts, axis=-1, keepdims=True), labels)
-
-
-def _sound(scores: jax.Array, labels: jax.Array) -> jax.Array:
-    """Return the scores as floats; NaN where the candidates are not finite and distinct."""
-    ordered = jnp.sort(labels, axis=-1)
-    sound = jnp.all(jnp.isfinite(labels), axis=-1) & jnp.all(
-        ordered[..., 1:] != ordered[..., :-1], axis=-1
-    )
-    return jnp.where(sound[..., None], scores.astype(labels.dtype), jnp.nan)
-
-
-def _counts(records: jax.Array, labels: jax.Array) -> jax.Array:
-    """Return the number of records that equal each label, int32 ``(k,)``.
-
-    The cost is a search and an addition for each record, for any k.
+    It is -1 for labels that are not finite and distinct. The cost is a search and an addition for
+    each record, for any k.
     """
-    ordered = jnp.sort(labels)
-    column = jnp.minimum(jnp.searchsorted(ordered, records), labels.shape[0] - 1)
-    found = (ordered[column] == records).astype(jnp.int32)
-    counts = jnp.zeros(labels.shape, jnp.int32).at[column].add(found)
-    return counts[jnp.minimum(jnp.searchsorted(ordered, labels), labels.shape[0] - 1)]
+    order = jnp.argsort(labels)
+    ordered = labels[order]
+    label = order[jnp.minimum(jnp.searchsorted(ordered, records), labels.size - 1)]
+    found = (labels[label] == records).astype(np.int32)
+    counts = jnp.zeros(labels.size, np.int32).at[label].add(found)
+    sound = jnp.all(jnp.isfinite(labels)) & jnp.all(ordered[1:] > ordered[:-1])
+    return jnp.where(sound, counts, -1)
 
 
-def _swaps(counts: jax.Array) -> jax.Array:
-    """Return the number of swaps that make each candidate a mode, int32 ``(k,)``.
+@partial(jax.jit, static_argnums=1)
+@partial(jnp.vectorize, excluded=(1,), signature="(k)->(k)")
+def _changes(counts: jax.Array, neighbors: Neighbors) -> jax.Array:
+    """Return how many changes a single mode survives, or minus those until a candidate is one.
 
-    Candidate x reaches t records by t - n_x swaps, which remove sum_y max(0, n_y - t) records of
-    others: t - sum_y max(0, n_y - t) >= n_x. The left side increases with t; the t where it reaches
-    n_x is found among its values at the counts themselves.
+    Under swap, candidate x reaches t records by t - n_x swaps, which remove sum_y max(0, n_y - t)
+    records of others: t - sum_y max(0, n_y - t) >= n_x. The left side increases with t; the t where
+    it reaches n_x is found among its values at the counts themselves.
     """
     largest = -jnp.sort(-counts)
-    above = jnp.cumsum(largest)
-    number = jnp.arange(1, counts.shape[0] + 1, dtype=jnp.int32)
-    at_counts = (1 + number) * largest - above  # nonincreasing, at most 2n
-    # Number of candidates with more than t records.
-    ahead = jnp.searchsorted(-at_counts, -counts).astype(jnp.int32)
-    sums = concatenate(jnp.zeros((1,), jnp.int32), above)[ahead]
-    return -(-(sums + counts) // (1 + ahead)) - counts
+    lead, needed = largest[0] - largest[:2][-1], largest[0] - counts
+    if neighbors == "swap":
+        lead = lead // 2
+        above = jnp.cumsum(largest, dtype=np.int32)
+        number = np.arange(1, counts.size + 1, dtype=np.int32)
+        at_counts = (1 + number) * largest - above  # nonincreasing, at most 2n
+        # Number of candidates with more than t records.
+        ahead = jnp.searchsorted(-at_counts, -counts).astype(np.int32)
+        sums = jnp.where(ahead == 0, 0, above[ahead - 1])
+        needed = -(-(sums + counts) // (1 + ahead)) - counts
+    return jnp.where(counts == largest[0], lead, -needed)
+
+
+def _as_scores(
+    scores: jax.Array,
+    counts: jax.Array,
+    labels: jax.Array,
+    sensitivity: float,
+    neighbors: Neighbors,
+) -> CandidateScores:
+    """Return integers as scores; NaN where the candidates are not valid."""
+    floats = jnp.where(counts < 0, jnp.nan, scores.astype(labels.dtype))
+    return CandidateScores(
+        floats, labels, jnp.asarray(sensitivity, labels.dtype), neighbors=neighbors
+    )

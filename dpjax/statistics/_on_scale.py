@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.distributions.transforms import Transform, ends_on_scale, in_whole_lanes
+from dpjax.distributions.transforms import Transform, ends_on_scale
 
 Found = TypeVar("Found")
 
@@ -85,4 +85,4 @@ def on_scale(
 @partial(jax.jit, static_argnames="transform")
 def _forward(records: jax.Array, transform: Transform) -> jax.Array:
     """Map the records to the scale; NaN is kept."""
-    return in_whole_lanes(transform.forward, jnp.clip(records, transform.lower, transform.upper))
+    return transform.forward(jnp.clip(records, transform.lower, transform.upper))

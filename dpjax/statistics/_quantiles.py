@@ -42,7 +42,7 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.checks import Neighbors, Resolution
 from dpjax.numerics.multiples import most_multiples, to_multiples
-from dpjax.sensitivity.profile import Reached, SensitivityProfile, from_sides
+from dpjax.sensitivity.profile import Reached, SensitivityProfile, counted
 from dpjax.statistics.padded_records import levels_kept, present_records
 from dpjax.statistics.ranks import (
     DEFINITIONS,
@@ -51,8 +51,8 @@ from dpjax.statistics.ranks import (
     ranks_of_order_statistic,
     ranks_of_quantile,
 )
-from dpjax.statistics.sorting import Window, sort_rows
-from dpjax.statistics.values_at_ranks import Sides, continuous
+from dpjax.statistics.sorting import sort_rows
+from dpjax.statistics.values_at_ranks import Reader, continuous
 
 
 def median(
@@ -276,32 +276,20 @@ def _read(
     if resolution is not None:  # integers; interpolated values are multiples of 1 / refinement
         records, low, high = (to_multiples(array, resolution) for array in (records, low, high))
     n_max = records.shape[-1]
-    down, up = ranks.levels(n_max)
-    ends_low, ends_high = (keep is not None and keep < levels for levels in (down, up))
-    if keep is not None:
-        down, up = min(down, keep), min(up, keep)
-    near = None
-    if ends_low or ends_high:
-        width = min((down + up) * ranks.step // ranks.denominator + 3, n_max + 2)
-        near = Window(
-            ranks.per_record, ranks.constant - down * ranks.step, ranks.denominator, width
-        )
-    read = None if ranks.definition == "continuous" else Sides(ranks, n_max, down, up, near)
-    x = sort_rows(records, present, low, high, neighbors=neighbors, window=near, read=read)
-    if read is None:
-        ends = (x.low if ends_low else None, x.high if ends_high else None)
-        (upper, upper_levels), (lower, lower_levels) = continuous(
-            x.values, x.n, n_max, ranks, near, keep, ends
-        )
-        found = SensitivityProfile(
-            upper, lower, upper_levels, lower_levels, neighbors=neighbors, integer_levels=False
-        )
+    levels = ranks.levels(n_max)
+    cuts = tuple(None if keep is None or keep >= most else keep for most in levels)
+    ends_low, ends_high = (cut is not None for cut in cuts)
+    if ranks.definition == "continuous":
+        x = sort_rows(records, present, low, high, neighbors=neighbors)
+        parts = continuous(x.values, x.n, ranks, cuts)
+        found = SensitivityProfile(*parts, neighbors=neighbors, integer_levels=False)
     else:
-        lower, upper = x.read
-        if ends_high:
-            upper = jnp.concatenate([upper, x.high], axis=-1)
-        if ends_low:
-            lower = jnp.concatenate([lower, x.low], axis=-1)
+        down, up = (most if cut is None else cut for most, cut in zip(levels, cuts, strict=True))
+        x = sort_rows(
+            records, present, low, high, neighbors=neighbors, read=Reader(ranks, down, up)
+        )
+        values = [x.low] * ends_low + [x.values] + [x.high] * ends_high
+        down, up = down + ends_low, up + ends_high
         # Elsewhere the extreme values are reached by removals only, and those between need an
         # addition there.
         halfway = (
@@ -312,5 +300,11 @@ def _read(
         reached: Reached = (
             "bounds" if ends_low or ends_high else "intervals" if halfway else "extremes"
         )
-        found = from_sides(upper, lower, neighbors=neighbors, reached=reached)
+        found = SensitivityProfile(
+            jnp.concatenate(values, axis=-1) if len(values) > 1 else x.values,
+            counted(down, up, records.dtype),
+            down,
+            neighbors=neighbors,
+            reached=reached,
+        )
     return found if resolution is None else found.in_units(resolution, ranks.refinement)

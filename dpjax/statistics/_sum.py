@@ -6,18 +6,11 @@ smallest by symmetry) are:
     swap          T + sum over i <= l of (b - x[i])
     add/remove    T + sum over i <= l of max(b, 0, -x[i])
 
-where each change of the latter adds b or removes the smallest record. Both are exact. In floating
-point, sums have twice the precision: the error of a sum of k numbers up to B in magnitude is at
-most 2^8 u^2 k B, and that of a value at most e (n + l), or e n under swap, with e = 2^8 u^2 B.
-Under add/remove n differs between neighbors. The slack of level l is then 2 e l (n + l + 2), which
-from n at level l to n + 1 or n - 1 at level l + 1 grows by at least the errors of both, e (2 n + 2
-l + 2): see ``rounding``.
+where each change of the latter adds b or removes the smallest record. Both are exact, also in
+floating point: see ``exact_sums``.
 """
 
 from __future__ import annotations
-
-from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -26,13 +19,12 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.checks import Neighbors, Resolution
-from dpjax.numerics.batching import take
-from dpjax.numerics.double_float import DoubleFloat, exact_product, prefix_sums, product, single
-from dpjax.numerics.multiples import most_multiples, to_multiples
+from dpjax.numerics.arrays import take
+from dpjax.numerics.multiples import most_multiples
 from dpjax.sensitivity.profile import SensitivityProfile, from_sides
+from dpjax.statistics.exact_sums import from_sorted, on_grid, prefix_sums
 from dpjax.statistics.padded_records import bounded_records
-from dpjax.statistics.rounding import outwards, unit, with_slack
-from dpjax.statistics.sorting import sort_rows
+from dpjax.statistics.sorting import SortedRows
 
 
 def sum(  # named as in NumPy and JAX
@@ -91,14 +83,10 @@ def sum(  # named as in NumPy and JAX
         max_count = checks.static_integer("max_count", max_count, max(columns, 1), must=must)
         if neighbors == "swap":
             raise ValueError(f"max_count is {must}; got {max_count}.")
-    least = 1 if neighbors == "swap" else 0
-    arrays = bounded_records(
+    records, present, low, high = bounded_records(
         *(x, lower, upper, num_records, mask),
-        range_of=lambda width, size, n, square: (
-            2 * size * (n + (max_count or n)),
-            2.0**8 * square * size,
-        ),
-        least=least,
+        size=lambda low, high: 4.0 * max(columns, max_count or 1) * (abs(low) + abs(high)),
+        least=1 if neighbors == "swap" else 0,
     )
     multiple = None
     if resolution is not None:
@@ -107,25 +95,17 @@ def sum(  # named as in NumPy and JAX
                 "resolution needs max_count under add_remove neighbors, as an unbounded sum is not "
                 "on a finite grid."
             )
-        records, present, low, high = arrays
-        multiple = checks.resolution(
-            resolution,
-            (lower, upper),
-            most_multiples(records.dtype) // max(columns, max_count or 1),
-        )
-        arrays = (
-            to_multiples(records, multiple),
-            present,
-            to_multiples(low, multiple),
-            to_multiples(high, multiple),
-        )
-    slack = 0.0 if multiple is not None else 1.0  # sums of integers are exact
-    above, below = (
-        _swap(*arrays, slack) if neighbors == "swap" else _add_remove(*arrays, slack, max_count)
+        most = most_multiples(records.dtype) // max(columns, max_count or 1)
+        multiple = checks.resolution(resolution, (lower, upper), most)
+    above, below = from_sorted(
+        *(_sides, records, present, low, high),
+        neighbors=neighbors,
+        resolution=multiple,
+        options=(neighbors, max_count, multiple is not None),
     )
     step = None
     if neighbors == "add_remove" and max_count is None:
-        step = jnp.broadcast_to(jnp.maximum(abs(arrays[2]), abs(arrays[3])), above.shape[:-1])
+        step = jnp.broadcast_to(jnp.maximum(abs(low), abs(high)), above.shape[:-1])
     # Under add/remove the last levels may need more records than max_count allows.
     found = from_sides(
         above,
@@ -137,64 +117,27 @@ def sum(  # named as in NumPy and JAX
     return found if multiple is None else found.in_units(multiple)
 
 
-@partial(jax.jit, static_argnames=("slack",))
-def _swap(
-    records: jax.Array, present: jax.Array | None, low: jax.Array, high: jax.Array, slack: float
+def _sides(
+    x: SortedRows, neighbors: Neighbors, max_count: int | None, whole: bool
 ) -> tuple[jax.Array, jax.Array]:
-    x = sort_rows(records, present, low, high, neighbors="swap")
-    low, high, n, dtype = x.low, x.high, x.n, x.low.dtype
-    sums = prefix_sums(single(x.present(x.values[..., 1:-1])))
-    level: Any = np.arange(1, x.n_max + 1, dtype=np.int32)
-    gone = jnp.minimum(level, n)
-    number, came = n.astype(dtype), gone.astype(dtype)
-    error = slack * (2.0**8 * unit(dtype)) * number * jnp.maximum(abs(low), abs(high))
-    bounds = product(number, low), product(number, high)
-
-    def of_smallest(kept: jax.Array) -> DoubleFloat:
-        return DoubleFloat(*(take(part, kept) for part in sums))
-
-    total = of_smallest(n)
-    above = total.minus(of_smallest(gone)).plus(exact_product(came, high))
-    below = of_smallest(n - gone).plus(exact_product(came, low))
-
-    def side(beyond: DoubleFloat, bound: jax.Array, sign: int) -> jax.Array:
-        rounded = with_slack(beyond, 2 * error * level.astype(dtype), sign)
-        return outwards(total.value, jnp.where(level >= n, bound, rounded), sign, *bounds)
-
-    return side(above, bounds[1], 1), side(below, bounds[0], -1)
-
-
-@partial(jax.jit, static_argnames=("slack", "max_count"))
-def _add_remove(
-    records: jax.Array,
-    present: jax.Array | None,
-    low: jax.Array,
-    high: jax.Array,
-    slack: float,
-    max_count: int | None,
-) -> tuple[jax.Array, jax.Array]:
-    x = sort_rows(records, present, low, high, neighbors="add_remove")
-    n, dtype = x.n, x.low.dtype
-    most, least = jnp.maximum(x.high, 0.0), jnp.minimum(x.low, 0.0)
-    sums = prefix_sums(single(x.present(x.values[..., 1:-1])))
-    total = DoubleFloat(*(take(part, n) for part in sums))
-    levels = max(x.n_max, 1) if max_count is None else x.n_max + max_count
-    level: Any = np.arange(1, levels + 1, dtype=np.int32)
-    smallest, largest = x.at(jnp.minimum(level, n)), x.at(jnp.maximum(n + 1 - level, 0))
-    if max_count is None:
-        infinity = jnp.where(jnp.isnan(x.low), jnp.nan, jnp.inf)
-        bounds = -infinity, infinity
-    else:
-        bounds = max_count * least, max_count * most
-    error = slack * (2.0**8 * unit(dtype)) * jnp.maximum(abs(x.low), abs(x.high))
-    more = 2 * error * product(level.astype(dtype), (n + level + 2).astype(dtype))
-
-    def side(gain: jax.Array, no_record: jax.Array, bound: jax.Array, sign: int) -> jax.Array:
-        gained = prefix_sums(
-            single(jnp.where(level <= n, jnp.maximum(gain, no_record), no_record))
-        ).at(slice(1, None))
-        rounded = with_slack(total.plus(gained) if sign > 0 else total.minus(gained), more, sign)
-        rounded = rounded if max_count is None else jnp.where(level == levels, bound, rounded)
-        return outwards(total.value, rounded, sign, *bounds)
-
-    return side(-smallest, most, bounds[1], 1), side(largest, -least, bounds[0], -1)
+    """Return the values above and below."""
+    size, most = jnp.maximum(abs(x.low), abs(x.high)), 2 * x.n_max + (max_count or 1)
+    grid = on_grid(x, 0.0, size, most, whole)
+    smallest, largest = prefix_sums(grid.ascending), prefix_sums(grid.descending)
+    total = take(smallest, x.n)
+    if neighbors == "swap":
+        gone = jnp.minimum(np.arange(x.n_max + 1, dtype=np.int32), x.n)
+        came = gone.astype(total.dtype)
+        above = total - take(smallest, gone) + came * grid.high
+        below = total - take(largest, gone) + came * grid.low
+        return above * grid.unit, below * grid.unit
+    more = max(1 - x.n_max, 0) if max_count is None else max_count
+    missing = [(0, 0)] * (total.ndim - 1) + [(0, more)]
+    most_added, most_removed = jnp.maximum(grid.high, 0.0), jnp.maximum(-grid.low, 0.0)
+    gains = jnp.maximum(most_added, -jnp.pad(grid.ascending, missing))
+    losses = jnp.maximum(most_removed, jnp.pad(grid.descending, missing))
+    above, below = total + prefix_sums(gains), total - prefix_sums(losses)
+    if max_count is not None:
+        ends = -max_count * most_removed, max_count * most_added
+        above, below = jnp.clip(above, *ends), jnp.clip(below, *ends)
+    return above * grid.unit, below * grid.unit

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,9 +14,8 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.checks import Neighbors
 from dpjax.numerics.multiples import most_multiples
-from dpjax.sensitivity.profile import SensitivityProfile
-from dpjax.statistics._mode import candidate_labels, count_labels
-from dpjax.statistics.padded_records import present_records
+from dpjax.sensitivity.profile import SensitivityProfile, from_sides
+from dpjax.statistics._mode import candidate_labels, count_labels, nan_where_absent
 
 
 def count(
@@ -55,8 +54,8 @@ def count(
     (0.462, 0.851)
     """
     checks.counted_neighbors(neighbors)
-    records, present = present_records(x, num_records=num_records, mask=mask)
-    return _counted(_there(records, present), records)
+    records = nan_where_absent(x, num_records, mask)
+    return _counted(jnp.sum(~jnp.isnan(records), axis=-1), records)
 
 
 def histogram(
@@ -106,48 +105,32 @@ def histogram(
     checks.counted_neighbors(neighbors)
     if (edges is None) == (candidates is None):
         raise ValueError("exactly one of edges and candidates must be given.")
-    records, present = present_records(x, num_records=num_records, mask=mask)
+    records = nan_where_absent(x, num_records, mask)
     if candidates is not None:
         labels = candidate_labels(candidates, records.dtype)
-        return _counted(count_labels(records, present, labels), records)
+        return _counted(count_labels(records, labels), records)
     ends = checks.float_array("edges", edges).astype(records.dtype)
-    host_edges = (
-        None
-        if isinstance(edges, jax.Array)
-        else np.asarray(edges, np.float64).astype(records.dtype)
-    )
+    host = None if isinstance(edges, jax.Array) else np.asarray(edges, np.float64)
     if (
         ends.ndim != 1
         or ends.size < 2
-        or (host_edges is not None and not np.all(np.diff(host_edges) > 0))
+        or (host is not None and not np.all(np.diff(host.astype(records.dtype)) > 0))
     ):
         raise ValueError(
             f"edges must be one-dimensional with at least two increasing numbers, got {edges}."
         )
-    return _counted(_in_bins(records, present, ends), records)
+    return _counted(_in_bins(records, ends), records)
 
 
 @jax.jit
-def _there(records: jax.Array, present: jax.Array | None) -> jax.Array:
-    """Return the number of records, int32 ``(...)``."""
-    counted = ~jnp.isnan(records) if present is None else present & ~jnp.isnan(records)
-    return jnp.sum(counted, axis=-1, dtype=jnp.int32)
-
-
-@jax.jit
-def _in_bins(records: jax.Array, present: jax.Array | None, edges: jax.Array) -> jax.Array:
-    """Return the number of records in each bin, ``(..., bins)``; -1 if edges do not increase."""
-    counted = records if present is None else jnp.where(present, records, jnp.nan)
-
-    def count(row: jax.Array) -> jax.Array:
-        # 0 below all bins; values beyond the last edge, and NaN, are dropped.
-        cell = jnp.searchsorted(edges, row, side="right")
-        cell = jnp.where(row == edges[-1], edges.size - 1, cell)
-        return jnp.zeros(edges.shape, jnp.int32).at[cell].add(1, mode="drop")[1:]
-
-    return jnp.where(
-        jnp.all(jnp.diff(edges) > 0), jnp.vectorize(count, signature="(n)->(b)")(counted), -1
-    )
+@partial(jnp.vectorize, signature="(n),(e)->(b)")
+def _in_bins(records: jax.Array, edges: jax.Array) -> jax.Array:
+    """Return the number of records in each bin; -1 if edges do not increase."""
+    # 0 below all bins; records beyond the last edge, and NaN, are dropped.
+    cell = jnp.searchsorted(edges, records, side="right")
+    cell = jnp.where(records == edges[-1], edges.size - 1, cell)
+    counts = jnp.zeros(edges.size, np.int32).at[cell].add(1, mode="drop")
+    return jnp.where(jnp.all(jnp.diff(edges) > 0), counts[1:], -1)
 
 
 def _counted(number: jax.Array, records: jax.Array) -> SensitivityProfile:
@@ -158,16 +141,6 @@ def _counted(number: jax.Array, records: jax.Array) -> SensitivityProfile:
             f"x must have at most {most_multiples(dtype)} columns to be counted in {dtype}, got "
             f"{records.shape[-1]}: use float64."
         )
-    value, level, step = _as_profile(number, dtype)
-    return SensitivityProfile(
-        value, value, level, level, step=step, neighbors="add_remove", resolution=Fraction(1)
-    )
-
-
-@partial(jax.jit, inline=True, static_argnames="dtype")
-def _as_profile(number: jax.Array, dtype: Any) -> tuple[jax.Array, jax.Array, jax.Array]:
-    return (
-        jnp.where(number >= 0, number.astype(dtype), jnp.nan)[..., None],
-        jnp.zeros((1,), dtype),
-        jnp.ones((), dtype),
-    )
+    value = jnp.where(number >= 0, number.astype(dtype), jnp.nan)[..., None]
+    profile = from_sides(value, value, neighbors="add_remove", step=jnp.ones((), dtype))
+    return replace(profile, resolution=Fraction(1))

@@ -12,7 +12,6 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.statistics.rounding import unit
 
 
 def present_records(
@@ -73,38 +72,30 @@ def bounded_records(
     num_records: ArrayLike | None,
     mask: ArrayLike | None,
     *,
-    range_of: Callable[[Any, Any, int, float], tuple[Any, Any]],
+    size: Callable[[Any, Any], Any] = lambda low, high: high - low,
     least: int = 0,
 ) -> tuple[jax.Array, jax.Array | None, jax.Array, jax.Array]:
-    """Return records, the mask of present ones, and bounds with which no sum overflows.
+    """Return records, the mask of present ones, and bounds for which a statistic is in range.
 
-    ``range_of(width, size, n, square)`` returns the largest intermediate result, which must not
-    overflow, and the smallest relevant one, which must not underflow, for bounds ``width`` apart
-    and at most ``size`` in magnitude; ``square`` is the square of half the spacing of floats at 1.
-    So data never produce a NaN, and a slack is never lost.
+    ``size(low, high)`` must be in the range of the dtype. Otherwise the values of some datasets
+    would overflow or vanish, and those of others would not.
     """
     records, present = present_records(x, num_records=num_records, mask=mask, least=least)
     low, high = checks.bounds(lower, upper, records.dtype)
-    n = max(records.shape[-1], 1)
-    tiny = float(jnp.finfo(records.dtype).tiny) * 2.0**20
-    if not isinstance(lower, jax.Array) and not isinstance(upper, jax.Array):
-        a, b = np.asarray(lower, np.float64), np.asarray(upper, np.float64)
-        with np.errstate(over="ignore", under="ignore"):
-            most, smallest = range_of(b - a, np.maximum(abs(a), abs(b)), n, unit(records.dtype))
-        if not np.all(most < float(jnp.finfo(records.dtype).max)):
-            raise ValueError(
-                f"lower and upper must be smaller to sum {n} records in {records.dtype}, got "
-                f"{lower} and {upper}."
-            )
-        if not np.all(smallest > tiny):
-            raise ValueError(
-                f"lower and upper must be further apart for {n} records in {records.dtype}, got "
-                f"{lower} and {upper}."
-            )
-        return records, present, low, high
-    most, smallest = range_of(high - low, jnp.maximum(abs(low), abs(high)), n, unit(records.dtype))
-    fits = jnp.isfinite(most) & (smallest > tiny)
-    return records, present, jnp.where(fits, low, jnp.nan), jnp.where(fits, high, jnp.nan)
+    limits = jnp.finfo(records.dtype)
+    tiny, huge = float(limits.tiny) * 2.0**20, float(limits.max)
+    if isinstance(lower, jax.Array) or isinstance(upper, jax.Array):
+        largest = size(low, high)
+        fits = (largest > tiny) & (largest < huge)
+        return records, present, jnp.where(fits, low, jnp.nan), jnp.where(fits, high, jnp.nan)
+    with np.errstate(over="ignore", under="ignore"):
+        largest = size(np.asarray(lower, np.float64), np.asarray(upper, np.float64))
+    if not np.all((largest > tiny) & (largest < huge)):
+        raise ValueError(
+            f"lower and upper are too large or too close for {records.shape[-1]} records in "
+            f"{records.dtype}, got {lower} and {upper}."
+        )
+    return records, present, low, high
 
 
 def levels_kept(truncate: int | None) -> int | None:
@@ -114,18 +105,3 @@ def levels_kept(truncate: int | None) -> int | None:
         if truncate is None
         else checks.static_integer("truncate", truncate, 0, must="None or an integer from 0")
     )
-
-
-def beyond_64_bits(given: object, array: np.ndarray) -> np.ndarray | None:
-    """Return Python integers beyond 64 bits, which NumPy made floats, as an object array.
-
-    Return None for other data.
-    """
-    exact = np.asarray(given, dtype=object) if array.dtype.kind in "fO" else None
-    if (
-        exact is None
-        or exact.size == 0
-        or not all(isinstance(v, (int, np.integer)) for v in exact.flat)
-    ):
-        return None
-    return exact

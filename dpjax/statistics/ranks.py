@@ -29,6 +29,11 @@ class Ranks(NamedTuple):
         """The number of parts between two records for interpolation; 1 without it."""
         return 1 if self.definition == "lower" else self.denominator
 
+    @property
+    def whole(self) -> bool:
+        """Whether all ranks that are read are those of records, in every dataset."""
+        return self.definition == "lower" or self.denominator == 1
+
     def levels(self, n: int) -> tuple[int, int]:
         """Return how many levels reach the bounds, below and above, for up to ``n`` records."""
         base = self.per_record * n + self.constant

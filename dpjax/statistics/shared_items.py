@@ -19,18 +19,18 @@ from __future__ import annotations
 import numpy as np
 
 
-def least_left(items: np.ndarray, persons: np.ndarray, size: int) -> np.ndarray:
-    """Return the envelope, rounded up, at l = 0, ..., ``size``: int64.
+def least_left(items: np.ndarray, persons: np.ndarray, present: np.ndarray) -> np.ndarray:
+    """Return the envelope, rounded up, at l = 0, 1, ..., the number of rows: int64.
 
     Args:
-        items: codes 0, 1, ... of items ``(m,)``, one a row.
-        persons: codes of their holders ``(m,)``.
-        size: at least the number of persons.
+        items: integers ``(m,)``, the item of each row.
+        persons: integers ``(m,)``, its holder.
+        present: bool ``(m,)``, the rows that are present.
     """
-    pairs = np.unique(np.stack([persons, items], axis=-1), axis=0)
-    persons, items = (np.unique(column, return_inverse=True)[1] for column in pairs.T)
-    people, distinct = (int(column.max(initial=-1)) + 1 for column in (persons, items))
-    found = np.zeros(size + 1, np.int64)
+    pairs = np.unique(np.stack([persons, items])[:, present], axis=1)
+    persons, items = (np.unique(row, return_inverse=True)[1] for row in pairs)
+    people, distinct = (int(row.max(initial=-1)) + 1 for row in (persons, items))
+    found = np.zeros(present.size + 1, np.int64)
     sides = [((0, distinct), (people, 0))]
     while sides:
         (first, most), (last, least) = side = sides.pop()
@@ -49,26 +49,20 @@ def _corner(
     """Return a corner (l, D) of the envelope below the line through two of its points, or None."""
     # A dependency of JAX, imported here because it is slow to import.
     from scipy.sparse import csr_array
-    from scipy.sparse.csgraph import maximum_flow
+    from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
     (first, most), (last, least) = side
     # The prices of a person and of an item, times the number of persons.
     price, unit = most - least, last - first
-    people, distinct = int(persons.max()) + 1, int(items.max()) + 1
+    people, distinct = persons.max() + 1, items.max() + 1
     source, sink = people + distinct, people + distinct + 1
     tails = np.concatenate([np.full(people, source), persons, people + np.arange(distinct)])
     heads = np.concatenate([np.arange(people), people + items, np.full(distinct, sink)])
     limits = np.repeat([price, price + 1, unit], [people, len(items), distinct]).astype(np.int32)
     network = csr_array((limits, (tails, heads)), shape=(sink + 1, sink + 1))
-    open_ = network - maximum_flow(network, source, sink).flow
-    reached = np.zeros(sink + 1, bool)
-    reached[source] = True
-    while True:
-        further = reached | ((open_.T > 0) @ reached)
-        if (further == reached).all():
-            break
-        reached = further
-    gone = people - int(reached[:people].sum())
-    left = int(np.unique(items[reached[persons]]).size)
+    rest = network - maximum_flow(network, source, sink).flow
+    reached = breadth_first_order(rest, source, return_predecessors=False)
+    kept = np.isin(persons, reached)
+    gone, left = people - np.unique(persons[kept]).size, np.unique(items[kept]).size
     below = unit * left + price * gone < unit * most + price * first
     return (gone, left) if below else None

@@ -15,7 +15,7 @@ are first reduced to the largest b for each a.
 from __future__ import annotations
 
 from functools import partial
-from math import comb, prod
+from math import comb
 from typing import Any, Literal
 
 import jax
@@ -24,12 +24,10 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.numerics.batching import concatenate
-from dpjax.sensitivity import LocalSensitivity, SensitivityProfile, from_radii
-from dpjax.statistics.padded_records import beyond_64_bits
+from dpjax.numerics.arrays import concatenate
+from dpjax.sensitivity import LocalSensitivity, SensitivityProfile, from_local_sensitivity
 
 Sensitivity = Literal["exact", "cheap"]
-_BLOCK = 2**21  # number of paths of two edges that are sorted at a time
 
 
 def triangle_count(
@@ -67,8 +65,7 @@ def triangle_count(
 
     Raises:
         TypeError: ``adjacency`` is not numeric.
-        ValueError: it is not square or has fewer than 3 nodes; more than 2345 nodes in 32 bits,
-            where the count could overflow.
+        ValueError: it is not square or has fewer than 3 nodes.
 
     Privacy:
         For mechanisms on this profile: epsilon-DP and epsilon-bounded-range under edge neighbors,
@@ -90,7 +87,9 @@ def triangle_count(
     >>> profile.upper.tolist(), float(profile.step)
     ([2.0, 4.0, 6.0], 2.0)
     """
-    return _profile(*_read_adjacency(adjacency, num_levels, neighbors, sensitivity))
+    return _profile(
+        _local_sensitivity(*_pairs_of_adjacency(adjacency), num_levels, neighbors, sensitivity)
+    )
 
 
 def triangle_count_of_edges(
@@ -103,13 +102,13 @@ def triangle_count_of_edges(
 ) -> SensitivityProfile:
     """Return the profile of :func:`triangle_count` from the list of edges of a large graph.
 
-    It runs on the host with NumPy, in time and memory proportional to the number of paths of two
-    edges, not the number of pairs of nodes: pairs without a common neighbor are represented by the
-    one with the largest b.
+    It runs on the host, by the square of a sparse matrix: in time proportional to the number of
+    paths of two edges, and in memory to the number of pairs of nodes that they join, not the number
+    of all pairs. Pairs without a common neighbor are represented by the one with the largest b.
 
     Args:
         edges: integers ``(m, 2)``, indices of nodes from 0. Directions, repeated edges, loops, and
-            edges with a node outside 0..num_nodes-1 are ignored.
+            edges of what is no node, an integer in 0..num_nodes-1, are ignored.
         num_nodes: n, public, at least 3.
         num_levels: as in :func:`triangle_count`, like ``neighbors`` and ``sensitivity``.
 
@@ -117,7 +116,7 @@ def triangle_count_of_edges(
         A profile without batch axes.
 
     Raises:
-        TypeError: ``edges`` are not integers, or are traced by JAX.
+        TypeError: ``edges`` are an array that is not of integers, or are traced by JAX.
         ValueError: ``edges`` are not ``(m, 2)``; and as :func:`triangle_count`.
 
     Privacy:
@@ -132,7 +131,9 @@ def triangle_count_of_edges(
     >>> profile.upper.tolist(), profile.lower.tolist()
     ([1.0, 2.0, 4.0, 6.0], [1.0, 0.0, -2.0, -4.0])
     """
-    return _profile(*_read_edges(edges, num_nodes, num_levels, neighbors, sensitivity))
+    return _profile(
+        _local_sensitivity(*_pairs_of_edges(edges, num_nodes), num_levels, neighbors, sensitivity)
+    )
 
 
 def triangle_local_sensitivity(
@@ -168,7 +169,7 @@ def triangle_local_sensitivity(
     ... ).at_distance.tolist()
     [2.0, 2.0, 2.0]
     """
-    return _local_sensitivity(*_read_adjacency(adjacency, num_levels, neighbors, "exact"))
+    return _local_sensitivity(*_pairs_of_adjacency(adjacency), num_levels, neighbors, "exact")
 
 
 def triangle_local_sensitivity_of_edges(
@@ -185,7 +186,7 @@ def triangle_local_sensitivity_of_edges(
 
     Raises:
         TypeError: as :func:`triangle_count_of_edges`.
-            ValueError: as :func:`triangle_count_of_edges`.
+        ValueError: as :func:`triangle_count_of_edges`.
 
     Privacy:
         As :func:`triangle_local_sensitivity`. The running time depends on the graph.
@@ -199,185 +200,115 @@ def triangle_local_sensitivity_of_edges(
     ... ).at_distance.tolist()
     [1.0, 2.0, 2.0, 3.0]
     """
-    return _local_sensitivity(*_read_edges(edges, num_nodes, num_levels, neighbors, "exact"))
+    return _local_sensitivity(*_pairs_of_edges(edges, num_nodes), num_levels, neighbors, "exact")
 
 
-def _read_adjacency(
-    adjacency: ArrayLike, num_levels: int, neighbors: str, sensitivity: str
-) -> tuple[jax.Array, jax.Array, int]:
-    """Return the count, the radii, and the number of nodes."""
-    linked = checks.float_array("adjacency", adjacency)
-    # Compared before a narrower dtype rounds a small entry to 0.
+def _profile(local: LocalSensitivity) -> SensitivityProfile:
+    radii = local.at_distance
+    return from_local_sensitivity(local, num_levels=radii.shape[-1] - 1, step=radii[..., -1])
+
+
+def _local_sensitivity(
+    n: int, value: jax.Array, common: Any, either: Any, num_levels: int, neighbors: str, kind: str
+) -> LocalSensitivity:
+    """Return A_0, A_1, ..., n - 2, or for the cheap radii A_0 + k, from pairs (a, b).
+
+    ``common`` has a, and ``either`` b, or -1 for no pair; both are ``(..., p)``.
+    """
+    checks.one_of("neighbors", neighbors, ("edge",))
+    checks.one_of("sensitivity", kind, ("exact", "cheap"))
+    num_levels = checks.static_integer("num_levels", num_levels, 1, must="a positive integer")
+    distance = np.arange(num_levels, dtype=np.int32)[:, None]
+    either = either[..., None, :]
+    # With the cheap radii, every change makes a common neighbor.
+    helpful = jnp.minimum(distance, either) if kind == "exact" else distance
+    reached = jnp.where(either < 0, 0, common + (distance + helpful) // 2)
+    radii = jnp.minimum(jnp.max(reached, axis=-1), n - 2)
+    low, high = (jnp.asarray(end, value.dtype) for end in (0, comb(n, 3)))
+    at = concatenate(radii, np.full(1, n - 2, np.int32)).astype(value.dtype)
+    return LocalSensitivity(value, at, low, high, neighbors="edge")
+
+
+def _pairs_of_adjacency(adjacency: ArrayLike) -> tuple[int, jax.Array, np.ndarray, jax.Array]:
+    """Return the numbers of nodes and of triangles, all a, and the largest b for each."""
     if not isinstance(adjacency, jax.Array):
-        host = checks.host_floats("adjacency", adjacency)
-        linked = jnp.asarray((host != 0) & ~np.isnan(host)).astype(linked.dtype)
-    if linked.ndim < 2 or linked.shape[-1] != linked.shape[-2]:
+        # Before a narrower dtype rounds a small entry to 0.
+        with np.errstate(invalid="ignore"):
+            adjacency = np.sign(checks.host_floats("adjacency", adjacency))
+    array = checks.float_array("adjacency", adjacency)
+    if array.ndim < 2 or array.shape[-1] != array.shape[-2] or array.shape[-1] < 3:
         raise ValueError(
-            f"adjacency must be square on its last two axes, got shape {linked.shape}."
+            "adjacency must be square on its last two axes, with at least 3 nodes, got shape "
+            f"{array.shape}."
         )
-    num_nodes = linked.shape[-1]
-    num_levels = _check(num_nodes, "adjacency has", num_levels, neighbors, sensitivity)
-    if comb(num_nodes, 3) > jnp.iinfo(jnp.result_type(int)).max:
-        raise ValueError(
-            f"adjacency must have fewer than {num_nodes} nodes to count triangles in 32 bits: "
-            "enable jax_enable_x64, or use triangle_count_of_edges."
-        )
-    value, radii = _of_adjacency(linked, num_levels, sensitivity)
-    return value.astype(linked.dtype), radii.astype(linked.dtype), num_nodes
+    n = array.shape[-1]
+    value, largest = _of_matrix(array)
+    return n, value, np.arange(n - 1, dtype=np.int32), largest
 
 
-def _read_edges(
-    edges: ArrayLike, num_nodes: int, num_levels: int, neighbors: str, sensitivity: str
-) -> tuple[jax.Array, jax.Array, int]:
+@jax.jit
+@partial(jnp.vectorize, signature="(n,n)->(),(p)")
+def _of_matrix(adjacency: jax.Array) -> tuple[jax.Array, jax.Array]:
+    n = len(adjacency)
+    linked = jnp.abs(adjacency) > 0  # false for NaN
+    linked = (linked | linked.T) & ~np.eye(n, dtype=bool)
+    # Products of 0 and 1 are exact in every precision, and sums of them below 2^24 in float32;
+    # there are no fast kernels for integers.
+    ones = linked.astype(adjacency.dtype)
+    paths = jnp.matmul(ones, ones, precision="highest").astype(np.int32)
+    degree = jnp.diagonal(paths)
+    either = degree[:, None] + degree - 2 * (paths + linked.astype(np.int32))
+    with jax.enable_x64(True):  # the corners of all triangles can be more than 2^31
+        corners = jnp.sum(jnp.where(linked, paths, 0), dtype=np.int64)
+        value = (corners // 6).astype(adjacency.dtype)
+    # The diagonal enters as a = b = 0, which no pair of nodes is below.
+    common = jnp.where(np.eye(n, dtype=bool), 0, paths)
+    return value, jnp.full(n - 1, -1, np.int32).at[common].max(either)
+
+
+def _pairs_of_edges(
+    edges: ArrayLike, num_nodes: int
+) -> tuple[int, jax.Array, np.ndarray, np.ndarray]:
+    """Return the numbers of nodes and of triangles, the a of pairs, and the largest b for each."""
+    # A dependency of JAX, imported here because it is slow to import.
+    from scipy.sparse import coo_array, csr_array, eye_array
+
     if checks.is_traced(edges):
         raise TypeError(
             "triangle_count_of_edges cannot be traced, as it runs on the host: call it outside "
             "jit, vmap and grad."
         )
-    num_nodes = checks.static_integer("num_nodes", num_nodes, 0)
-    pairs = np.asarray(edges)
-    if pairs.size == 0:
-        pairs = np.empty((0, 2), np.int64)
-    if not isinstance(edges, np.ndarray) and (exact := beyond_64_bits(edges, pairs)) is not None:
-        pairs = np.where((exact >= 0) & (exact < num_nodes), exact, -1).astype(np.int64)
+    n = checks.static_integer("num_nodes", num_nodes, 3)
+    # The dtype that NumPy infers for a list depends on all of its entries.
+    pairs = np.asarray(edges, None if isinstance(edges, np.ndarray | jax.Array) else object)
+    if pairs.dtype == object or pairs.size == 0:
+        nodes = [v if isinstance(v, int | np.integer) and 0 <= v < n else -1 for v in pairs.flat]
+        pairs = np.array(nodes, np.int64).reshape(pairs.shape if nodes else (0, 2))
     if pairs.dtype.kind not in "iu":
         raise TypeError(f"edges must be integers, got dtype {pairs.dtype}.")
     if pairs.ndim != 2 or pairs.shape[-1] != 2:
         raise ValueError(f"edges must have the shape (m, 2), got {pairs.shape}.")
-    num_levels = _check(num_nodes, "num_nodes is", num_levels, neighbors, sensitivity)
-    value, common, either = _pairs_of_edges(pairs.astype(np.int64), num_nodes)
-    radii = _radii(common, either, num_nodes, num_levels, sensitivity, np)
-    return checks.float_array("value", value), checks.float_array("radii", radii), num_nodes
-
-
-def _check(num_nodes: int, where: str, num_levels: int, neighbors: str, sensitivity: str) -> int:
-    checks.one_of("neighbors", neighbors, ("edge",))
-    checks.one_of("sensitivity", sensitivity, ("exact", "cheap"))
-    if num_nodes < 3:
-        raise ValueError(f"triangles need at least 3 nodes, but {where} {num_nodes}.")
-    return checks.static_integer("num_levels", num_levels, 1, must="a positive integer")
-
-
-def _profile(value: jax.Array, radii: jax.Array, num_nodes: int) -> SensitivityProfile:
-    most = float(comb(num_nodes, 3))
-    return from_radii(
-        value, radii, neighbors="edge", lower=0.0, upper=most, step=float(num_nodes - 2)
-    )
-
-
-def _local_sensitivity(value: jax.Array, radii: jax.Array, num_nodes: int) -> LocalSensitivity:
-    low, high = (jnp.asarray(end, value.dtype) for end in (0, comb(num_nodes, 3)))
-    return LocalSensitivity(
-        value,
-        concatenate(radii, jnp.full(1, num_nodes - 2, value.dtype)),
-        low,
-        high,
-        neighbors="edge",
-    )
-
-
-def _radii(
-    common: Any, either: Any, num_nodes: int, num_levels: int, sensitivity: str, xp: Any
-) -> Any:
-    """Return R_1, R_2, ..., ``(..., num_levels)``, for NumPy or JAX arrays.
-
-    ``either`` has b, or -1 for no pair, for the values a in ``common``; both are ``(..., p)``. If
-    every change makes a common neighbor, A_k is a + k: the cheap radius.
-    """
-    common, either = common[..., None, :], either[..., None, :]
-    distance = xp.arange(num_levels, dtype=common.dtype).reshape(
-        (1,) * (common.ndim - 2) + (num_levels, 1)
-    )
-    helpful = xp.minimum(distance, either) if sensitivity == "exact" else distance
-    reached = xp.where(either < 0, 0, common + (distance + helpful) // 2)
-    return xp.minimum(xp.max(reached, axis=-1), num_nodes - 2)
-
-
-@partial(jax.jit, static_argnames=("num_levels", "sensitivity"))
-def _of_adjacency(
-    adjacency: jax.Array, num_levels: int, sensitivity: str
-) -> tuple[jax.Array, jax.Array]:
-    """Return the count and the radii of every graph, in integers."""
-    n, batch = adjacency.shape[-1], adjacency.shape[:-2]
-    off_diagonal = ~jnp.eye(n, dtype=jnp.bool_).reshape((1,) * len(batch) + (n, n))
-    linked = jnp.abs(adjacency) > 0  # false for NaN
-    linked = (linked | jnp.swapaxes(linked, -1, -2)) & off_diagonal
-    zeros_and_ones = linked.astype(adjacency.dtype)
-    # Products of 0 and 1 are exact in every precision, and sums of them below 2^24 in float32;
-    # there are no fast kernels for integers.
-    paths = jnp.matmul(zeros_and_ones, zeros_and_ones, precision=jax.lax.Precision.HIGHEST).astype(
-        jnp.int32
-    )
-    common = jnp.where(off_diagonal, paths, 0)
-    degree = jnp.sum(linked, axis=-1, dtype=jnp.int32)
-    either = degree[..., :, None] + degree[..., None, :] - 2 * (paths + linked.astype(jnp.int32))
-    # Every triangle is counted six times in total; divide before it overflows.
-    six = jnp.sum(jnp.where(linked, common, 0), axis=-1)
-    value = (
-        jnp.sum(six // 6, axis=-1, dtype=jnp.result_type(int))
-        + jnp.sum(six % 6, axis=-1, dtype=jnp.result_type(int)) // 6
-    )
-    # The diagonal enters as a = b = 0, which no pair of nodes is below.
-    graph = jnp.arange(prod(batch), dtype=jnp.int32).reshape((*batch, 1, 1)) * (n - 1)
-    largest = (
-        jnp.full((prod(batch) * (n - 1),), -1, jnp.int32)
-        .at[(graph + common).reshape(-1)]
-        .max(either.reshape(-1))
-    )
-    values = jnp.arange(n - 1, dtype=jnp.int32).reshape((1,) * len(batch) + (n - 1,))
-    return value, _radii(values, largest.reshape((*batch, n - 1)), n, num_levels, sensitivity, jnp)
-
-
-def _pairs_of_edges(edges: np.ndarray, n: int) -> tuple[int, np.ndarray, np.ndarray]:
-    """Return the number of triangles, and the pairs (a, b) that no other pair exceeds in both."""
-    inside = np.all((edges >= 0) & (edges < n), axis=1) & (edges[:, 0] != edges[:, 1])
-    once = np.unique(edges[inside].min(axis=1) * n + edges[inside].max(axis=1))
-    ends = np.stack([once // n, once % n])
-    degree = np.bincount(ends.reshape(-1), minlength=n)
-    # Nodes are relabeled by decreasing degree, so that the first possible partner of a node is the
-    # best.
+    low, high = pairs.astype(np.int64).T
+    kept = (np.minimum(low, high) >= 0) & (np.maximum(low, high) < n) & (low != high)
+    once = csr_array((np.ones(kept.sum()), (low[kept], high[kept])), shape=(n, n))
+    linked = (once + once.T).astype(bool).astype(np.int64)
+    degree = linked.sum(axis=0)
+    # By decreasing degree, so that the first possible partner of a node is the best.
     order = np.argsort(-degree, kind="stable")
-    degree, name = degree[order], np.empty(n, np.int64)
-    name[order] = np.arange(n)
-    low, high = name[ends]
-    source, target = np.divmod(np.sort(np.concatenate([low * n + high, high * n + low])), n)
-    first = np.concatenate([[0], np.cumsum(degree)])
-    opposite = np.empty_like(source)  # index of the same edge in the other direction
-    opposite[np.argsort(target, kind="stable")] = np.arange(source.size)
-    # From i over v to all j > i: the entries after i in the sorted list of v, so that every path
-    # occurs once.
-    length = first[target + 1] - 1 - opposite
-    work = np.concatenate([[0], np.cumsum(length + 1)])[first]
-
-    largest, three = np.full(int(degree[0]) + 1, -1, np.int64), 0
-    begin = 0
-    while begin < n:
-        end = max(begin + 1, int(np.searchsorted(work, work[begin] + _BLOCK, side="right")) - 1)
-        here = slice(first[begin], first[end])
-        own_edges = (source[here] * n + target[here])[target[here] > source[here]]
-        start = opposite[here] + 1 - (np.cumsum(length[here]) - length[here])
-        last = target[np.repeat(start, length[here]) + np.arange(length[here].sum())]
-        met = np.sort(np.concatenate([np.repeat(source[here], length[here]) * n + last, own_edges]))
-        change = np.flatnonzero(np.diff(met, prepend=-1))
-        pair, common = met[change], np.diff(change, append=met.size)
-        linked = np.zeros(pair.size, np.int64)
-        linked[np.searchsorted(pair, own_edges)] = 1
-        common -= linked
-        three += int(np.sum(common * linked))  # every triangle has three edges
-        i, j = np.divmod(pair, n)
-        np.maximum.at(largest, common, degree[i] + degree[j] - 2 * (common + linked))
-        # All other pairs have a = 0 and no edge: the best of those of i has the first later node
-        # that was not reached.
-        count = np.bincount(i - begin, minlength=end - begin)
-        offset = np.arange(pair.size) - np.repeat(np.cumsum(count) - count, count)
-        in_a_row = np.bincount((i - begin)[j == i + 1 + offset], minlength=end - begin)
-        missed = np.arange(begin, end) + 1 + in_a_row
-        alone = missed < n
-        if np.any(alone):
-            largest[0] = max(
-                largest[0], np.max((degree[begin:end] + degree[np.minimum(missed, n - 1)])[alone])
-            )
-        begin = end
-    best_beyond = np.maximum.accumulate(np.append(largest, -1)[::-1])[::-1][1:]
-    kept = np.flatnonzero(largest > best_beyond)
-    return three // 3, kept, largest[kept]
+    linked, degree = linked[order][:, order], degree[order]
+    # The number of paths between two nodes, more than n for an edge, more than n^2 for a loop.
+    joined = linked @ linked + n * linked + n * n * eye_array(n, dtype=np.int64)
+    joined.sort_indices()
+    found = coo_array(joined)
+    edge, common = np.divmod(found.data, n)
+    either = degree[found.row] + degree[found.col] - 2 * (common + edge)
+    largest = np.full(n - 1, -1, np.int32)
+    np.maximum.at(largest, common[edge < n], either[edge < n])
+    # All other pairs have a = 0 and no edge: the best one of a node is with the first node that it
+    # is not joined with.
+    in_a_row = found.col == np.arange(found.nnz) - joined.indptr[found.row]
+    missed = np.bincount(found.row[in_a_row], minlength=n)
+    largest[0] = max(largest[0], np.max(degree + np.append(degree, -n - degree[0])[missed]))
+    count = checks.float_array("count", int(common[edge == 1].sum()) // 6)
+    present = np.flatnonzero(largest >= 0).astype(np.int32)
+    return n, count, present, largest[present]

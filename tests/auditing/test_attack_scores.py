@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dpjax.auditing import audit_scores, epsilon_lower_bound, p_value, roc_lower_bound
-from dpjax.numerics import binomial as limits
+from dpjax.numerics import solve as limits
 from tests.auditing.pairs import binomial
 from tests.support.statistics import FALSE_POSITIVE_RATE
 

@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import binom
 
 from dpjax.auditing import log_ratio, lower_bound
-from dpjax.numerics import binomial as limits
+from dpjax.numerics import solve as limits
 from tests.auditing.pairs import BROKEN, CENTERS, EPSILON, HONEST, noise
 from tests.support.statistics import FALSE_POSITIVE_RATE
 

@@ -207,7 +207,7 @@ def test_properties_of_the_privacy_profile(x64):
     np.testing.assert_allclose(renyi[-1], found["epsilon"], atol=2e-3)
     # The inverse of delta, from the safe side
     at, below = np.split(np.maximum(*(found["delta " + way][-6:] for way in WAYS)), 2)
-    assert (at <= DELTAS * (1 + 1e-12)).all()
+    np.testing.assert_array_less(at, DELTAS * np.ones_like(at) * (1 + 1e-10))
     assert ((below > DELTAS) | (found["inverse"] == 0)).all()
 
 
@@ -363,7 +363,7 @@ def test_suprema(edges, costs, found, dtype, resolution, x64):
     )
     for one, exact in zip(suprema, found, strict=True):
         assert one.dtype == dtype
-        assert float(one) == pytest.approx(exact, rel=8 * tiny, abs=8 * tiny)
+        assert float(one) == pytest.approx(exact, rel=64 * tiny, abs=64 * tiny)
 
 
 def test_what_has_no_common_loss():

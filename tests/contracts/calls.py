@@ -314,13 +314,8 @@ CALLS = {
     },
     "random": {
         "check_key": lambda: given(KEY),
-        "exponential": lambda: given(KEY, (3,)),
-        "exponential_from_uniform": lambda: given(dpjax.random.uniform(KEY, (3,))),
-        "gumbel": lambda: given(KEY, (3,)),
-        "gumbel_from_uniform": lambda: given(dpjax.random.uniform(KEY, (3,))),
-        "row_keys": lambda: given(KEY, (3,)),
-        "uniform": lambda: given(KEY, (3,)),
-        "uniform_from_words": lambda: given(dpjax.random.words(KEY, (3,)), jnp.float32),
+        "uniform": lambda: given(*dpjax.random.words(KEY, (2,)), jnp.float32),
+        "uniforms": lambda: given(KEY, (3,), jnp.float32),
         "words": lambda: given(KEY, (3,)),
     },
     "release": {

@@ -88,6 +88,9 @@ OBJECTS = {
         "LaplaceLogNormal": by("mechanisms", "smooth_laplace_log_normal"),
         "Log": lambda: dpjax.Log(lower=1.0, upper=5.0),
         "LogCauchy": lambda: dpjax.LogCauchy(scale=2.0),
+        "PermuteAndFlip": lambda: dpjax.permute_and_flip(
+            dpjax.median(calls.X, lower=0.0, upper=9.0, neighbors="swap", resolution=1), 1.0
+        ),
         "PiecewiseExponential": by("mechanisms", "piecewise_laplace"),
         "Prior": lambda: dpjax.Prior(cauchy.cdf, cauchy.ppf, cauchy.logpdf),
         "Radial": by("mechanisms", "k_norm"),
@@ -114,10 +117,6 @@ OBJECTS = {
         "MetricGuarantee": lambda: metric_privacy.metric_laplace.guarantee(calls.metric()),
         "OptimalScales": by("metric_privacy", "optimal_scales"),
         "Report": by("metric_privacy", "validate"),
-    },
-    "random": {
-        "UniformPair": by("random", "uniform"),
-        "Words": by("random", "words"),
     },
     "release": {
         **{name: partial(statistic, name) for name in calls.STATISTICS},

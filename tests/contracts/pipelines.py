@@ -207,6 +207,9 @@ PIPELINES = {
     "permute and flip": lambda x, eps, a, b: permute_and_flip(
         x, eps, candidates=between(x, a, b), sensitivity=0.5
     ),
+    "permute and flip on a resolution": lambda x, eps, a, b: permute_and_flip(
+        median(x, lower=a, upper=b, neighbors="add_remove", resolution=0.25), eps
+    ),
     "duff of a mode": lambda x, eps, a, b: duff(
         mode(x, candidates=np.linspace(-2.7, 2.7, 5), neighbors="add_remove"), eps
     ),

@@ -10,18 +10,15 @@ import numpy as np
 import pytest
 from jax import export
 
-import dpjax
-from dpjax.numerics.batching import by_platform
+from dpjax.numerics.arrays import by_platform
 from dpjax.numerics.host_call import host_call
 from dpjax.statistics import without_host_calls
 from tests.contracts.pipelines import DRAWN, FURTHER, PIPELINES
 from tests.contracts.test_pipelines import KINDS
 from tests.support.devices import as_on_other_devices
 from tests.support.lowering import (
-    float64s,
     host_calls,
     rounded_products,
-    traced_conditions,
     traced_loops,
     turns,
 )
@@ -31,8 +28,6 @@ INHERENT = {
     "laplace under a metric": "the least noise is searched until it is found, once for a public "
     "metric and its queries",
 }
-# Sums that are local float64, by design.
-IN_FLOAT64 = {"joint quantiles", "joint quantiles on a grid"}
 # Turns of all loops, one after the other, for 64 rows of 1001 records, where they are more than
 # 200, and what they are made of.
 TURNS = {
@@ -42,9 +37,9 @@ TURNS = {
     "clamped smooth laplace-log-normal": 1600,
     "joint quantiles": 300_000,  # rows one after the other, draws too, each with its own number
     "joint quantiles on a grid": 6000,
-    "k-norm": 1100,  # integrals over shells
-    "plm of vectors": 1100,
-    "planar laplace": 1100,
+    "k-norm": 2900,  # integrals over shells, at each step of a bisection
+    "plm of vectors": 2900,
+    "planar laplace": 2900,
 }
 BY_DEFAULT = {"above threshold", "inv of a quantile", "k-norm", "noisy tree", "plm of a mean"}
 BY_DEFAULT |= {"joint quantiles on a grid", "propose-test-release"}
@@ -69,7 +64,6 @@ def lowered(function, *given, platform="cuda"):
 def faults(text):
     found = {
         "host calls": host_calls(text),
-        "float64": float64s(text),
         "products in few digits": rounded_products(text),
         "traced loops": traced_loops(text),
     }
@@ -126,24 +120,8 @@ def test_a_program_for_cuda_stays_on_the_device_and_its_loops_have_few_turns(nam
         found, number = found | of_draws, number + further
     if name in INHERENT:
         assert found.pop("traced loops")  # else it goes from the list
-    if name in IN_FLOAT64:
-        assert found.pop("float64")
     assert found == {}
     assert number <= TURNS.get(name, 200)
-
-
-def test_few_draws_have_one_condition():
-    """Whether the mass of some row is so far from cost 0 that all rows are weighed again."""
-
-    def draw(key, x):
-        profile = dpjax.median(x, lower=-3, upper=3, neighbors="swap")
-        return dpjax.piecewise_laplace(profile, 1.0, rho=0.01).sample(key)
-
-    text = lowered(draw, KEY, jax.ShapeDtypeStruct((8192, 1023), np.float32))
-    assert faults(text) == {}
-    assert len(traced_conditions(text)) == 1
-    # Without which XLA runs both branches on a GPU
-    assert text.count("stablehlo.optimization_barrier") == 3
 
 
 def test_turns_are_counted():
@@ -183,17 +161,6 @@ def test_the_platform_that_is_lowered_for_decides():
     assert "stablehlo.cosine" in both
 
 
-def test_one_draw_is_chosen_another_way_on_cuda_than_on_the_cpu():
-    def draw(key, widths):
-        return dpjax.sample_intervals(key, widths, np.arange(21, dtype=np.float32), epsilon=1.0)
-
-    cpu, cuda = (lowered(draw, KEY, FEW, platform=platform) for platform in ("cpu", "cuda"))
-    assert traced_loops(cpu)  # weights from another base, a cacheful of rows at a time
-    assert traced_conditions(cpu)  # what is kept in memory
-    assert not traced_loops(cuda)
-    assert len(traced_conditions(cuda)) == 1 < len(traced_conditions(cpu))
-
-
 # --- what must be caught ---
 
 
@@ -213,15 +180,6 @@ def test_a_host_call_is_caught():
         assert target in faults(text)["host calls"][0]
     # A library of the device is none
     assert not host_calls(jax.jit(jnp.linalg.cholesky).lower(jnp.eye(3)).as_text())
-
-
-def test_float64_is_caught(x64):
-    for shape in ((), (3,)):
-        given = jax.ShapeDtypeStruct(shape, np.float32)
-        assert "float64" in faults(
-            lowered(lambda x: x.astype(np.float64).astype(np.float32), given)
-        )
-        assert faults(lowered(lambda x: x + np.float32(3), given)) == {}
 
 
 def test_a_product_in_few_digits_is_caught():

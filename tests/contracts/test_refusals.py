@@ -71,7 +71,6 @@ OTHERS = {
     *((name, "down") for name in ("shifted_interval", "noisy_binary_search")),
     *((name, "spent") for name in ("dp_accounting_relation", "to_dp_event", "trade_off_bound")),
     *((name, "metric") for name in ("fold_rows", "metric_exponential")),
-    # They leave with their room
     # Steps of other functions
     ("fold_rows", "count"),
 }

@@ -52,7 +52,7 @@ class Uniform(Distribution):
     def variance(self):
         return self.width**2 / 12
 
-    def _sample(self, key, shape, first=0):
+    def _sample(self, key, shape):
         return jnp.zeros(shape + self.batch_shape, self.dtype)
 
 
@@ -85,7 +85,11 @@ REFUSED = {
     "percent": (lambda: NOISE.interval(95), ValueError, "between 0 and 1"),
     "negative": (lambda: NOISE.quantile(np.float32(-0.5)), ValueError, "between 0 and 1"),
     "gamma": (lambda: Cauchy(ONES, ONES, 1.0), ValueError, "gamma"),
-    "pieces": (lambda: PiecewiseExponential(ONES, ONES, ONES, ONES[0]), ValueError, "cost_left"),
+    "pieces": (
+        lambda: PiecewiseExponential(ONES, ONES, ONES, ONES[0]).batch_shape,
+        ValueError,
+        "cost_left",
+    ),
     "candidates": (lambda: Finite(ONES, ONES[:2], ONES[0]).batch_shape, ValueError, "last axis"),
     "density": (lambda: Transformed(DiscreteLaplace(*ONES), Log()), TypeError, "density"),
     "scale": (lambda: Asinh(float("nan")), ValueError, "scale"),

@@ -3,6 +3,7 @@ methods against sums are in ``test_quadrature.py``.
 """
 
 from fractions import Fraction
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +23,7 @@ COSTS = [
     [2.0**30, 2.0**30 + 128, INF, INF, INF, INF],
 ]
 RATES = np.float32([0.7, 0.7, 0.7, 0.7, 1 / 128])
+WAYS = pytest.mark.parametrize(("rows", "draws"), [(2048, 32), (1, 65_536)])
 NO_DISTRIBUTION = [[INF] * 6, [0.0, NAN, 1, 1, 1, 1], [0.0, -INF, 1, 1, 1, 1], COSTS[0]]
 
 
@@ -32,16 +34,18 @@ def exact(costs, rate):
     return mass / mass.sum(axis=-1, keepdims=True)
 
 
-@jax.jit
-def drawn(costs, rates):
-    """Rows of few draws, (50, 5, 800), and probabilities."""
-    repeated = Finite(VALUES, costs[:, None], jnp.broadcast_to(rates[:, None], (5, 800)))
-    index = repeated.sample_index(jax.random.key(1), (50,))
-    return index, repeated.sample(jax.random.key(1), (50,)), repeated.probabilities()[:, 0]
+@partial(jax.jit, static_argnums=(2, 3))
+def drawn(costs, rates, rows, draws):
+    """Indices and values, ``(draws, 5, rows)``, and probabilities."""
+    repeated = Finite(VALUES, costs[:, None], jnp.broadcast_to(rates[:, None], (5, rows)))
+    index = repeated.sample_index(jax.random.key(1), draws)
+    return index, repeated.sample(jax.random.key(1), draws), repeated.probabilities()[:, 0]
 
 
-def assert_drawn(costs, rates, controls):
-    index, draws, found = map(np.asarray, drawn(jnp.float32(costs), jnp.float32(rates)))
+def assert_drawn(costs, rates, controls, rows, draws):
+    index, draws, found = map(
+        np.asarray, drawn(jnp.float32(costs), jnp.float32(rates), rows, draws)
+    )
     np.testing.assert_array_equal(draws, np.asarray(VALUES)[index])
     for row, (own, rate) in enumerate(zip(np.float32(costs), np.float64(rates), strict=True)):
         p = exact(own, min(rate, 1e270))
@@ -53,16 +57,18 @@ def assert_drawn(costs, rates, controls):
             statistics.assert_counts_rejected(counts, controls[row])
 
 
-def test_draws_follow_the_probabilities_of_costs_of_any_size():
-    """A cost of 10^5 times a rate rounds by 0.4 percent in float32, and the sampler's exponents end
-    at 2^24: costs are counted from the smallest.
+@WAYS
+def test_draws_follow_the_probabilities_of_costs_of_any_size(rows, draws):
+    """A cost of 10^5 times a rate rounds by 0.4 percent in float32: costs are counted from the
+    smallest.
     """
-    controls = exact(COSTS, 1.15 * np.float64(RATES)[:, None])
+    controls = exact(COSTS, 1.1 * np.float64(RATES)[:, None])
     controls[1] = exact([0, 0, 0, 0, 0, 0.2], 0.7)
-    assert_drawn(COSTS, RATES, controls)
+    assert_drawn(COSTS, RATES, controls, rows, draws)
 
 
-def test_draws_at_a_huge_rate():
+@WAYS
+def test_draws_at_a_huge_rate(rows, draws):
     """Products of costs and rate overflow, and at last the rate itself (an epsilon divided by a
     small sensitivity).
     """
@@ -70,7 +76,7 @@ def test_draws_at_a_huge_rate():
     costs = [close, close, [-1e30, 1e30, -1e30, 0.0, 1e30, INF], COSTS[0], COSTS[1]]
     rates = np.float32([5e7, 1e8, 1e30, INF, np.finfo(np.float32).max])
     controls = [exact(close, 3e7), exact(close, 5e7), *exact([[0, 1, 2, 3, 4, 5]] * 3, 0.1)]
-    assert_drawn(costs, rates, controls)
+    assert_drawn(costs, rates, controls, rows, draws)
 
 
 def test_candidates_of_mass_2_to_the_minus_28_are_drawn():

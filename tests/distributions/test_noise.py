@@ -6,27 +6,53 @@ import numpy as np
 import pytest
 
 from dpjax import laplace
-from dpjax.distributions import Cauchy, Clamped, DiscreteLaplace, Gaussian, LaplaceLogNormal
-from dpjax.random import UniformPair
+from dpjax.distributions import (
+    Cauchy,
+    Clamped,
+    DiscreteLaplace,
+    Gaussian,
+    LaplaceLogNormal,
+    noise,
+)
 
 ZERO, ONE = jnp.float32(0), jnp.float32(1)
 
 
-def test_injected_words_reach_both_tails():
-    """A pair of words of all zeros and of all ones: the quantiles 2^-65 and 1 - 2^-65."""
-    tail = jnp.float32(2.0**-65)
-    pairs = [UniformPair(jnp.stack([tail, ONE]), jnp.stack([ONE, tail]))] * 2
+def test_words_reach_both_tails(monkeypatch):
+    """Words of all zeros and of all ones are the quantiles 2^-65 and 1 - 2^-65."""
+    ends = jnp.uint32([[0, 0], [2**32 - 1, 2**32 - 1]])
+    monkeypatch.setattr(noise, "words", lambda key, shape: ends)
+    tail, sign = noise.tail_and_sign(jax.random.key(0), (2,), jnp.float32)
+    assert tail.tolist() == [2.0**-65] * 2
+    assert sign.tolist() == [-1, 1]
     nats = 65 * np.log(2)
-    for noise, wanted, rtol in (
+    # Far out the density is that of a power, over twice the integral of 1 / (1 + z^2.5).
+    steep = (3 * 0.4 * np.pi / np.sin(0.4 * np.pi) * 2.0**-65) ** (-2 / 3)
+    for law, wanted, rtol in (
         (Cauchy(ZERO, ONE), 2.0**65 / np.pi, 1e-6),
+        (Cauchy(ZERO, ONE, gamma=2.5), steep, 1e-6),
         (Gaussian(ZERO, ONE), 9.155293772686072, 1e-6),
         (DiscreteLaplace(ZERO, ONE, jnp.float32(0.01)), 100 * (nats - np.log(2)), 1e-3),
+        (LaplaceLogNormal(ZERO, ONE, jnp.float32(0.0)), nats - np.log(2), 1e-6),
     ):
-        found = jax.jit(lambda noise: noise._standard(pairs.__getitem__))(noise)
-        np.testing.assert_allclose(found, [-wanted, wanted], rtol=rtol)
-    log_normal = LaplaceLogNormal(ZERO, ONE, jnp.float32(0.3))._standard(pairs.__getitem__)
-    shrunk = np.asarray(log_normal) * [-np.exp(0.3 * 9.0), np.exp(-0.3 * 9.0)]
-    np.testing.assert_allclose(shrunk, nats - np.log(2), rtol=0.05)
+        drawn = law.sample(jax.random.key(0), (2,))
+        np.testing.assert_allclose(drawn, [-wanted, wanted], rtol=rtol)
+
+
+def test_a_word_in_the_middle_is_near_the_median(monkeypatch):
+    """Of the two words of a variate the first one counts; the tail is at most 1/2."""
+    middle = jnp.uint32([[2**31 - 1, 2**32 - 1], [2**31, 0]])
+    monkeypatch.setattr(noise, "words", lambda key, shape: middle)
+    tail, sign = noise.tail_and_sign(jax.random.key(0), (2,), jnp.float32)
+    assert tail.tolist() == [0.5, 0.5]
+    assert sign.tolist() == [-1, 1]
+
+
+def test_rows_that_are_appended_leave_the_words_of_others_alone():
+    rows = [Cauchy(jnp.zeros(size), jnp.ones(size)) for size in (2, 5)]
+    few, many = (row.sample(jax.random.key(2), (3,)) for row in rows)
+    assert few.tolist() == many[:, :2].tolist()
+    assert len(np.unique(many)) == many.size
 
 
 @pytest.mark.slow
@@ -37,7 +63,7 @@ def test_clamped_means_keep_their_digits_between_distant_bounds():
 
     @jax.jit
     def known(width):
-        means = [Clamped(noise, -width, width).mean() for noise in (narrow, heavy)]
+        means = [Clamped(law, -width, width).mean() for law in (narrow, heavy)]
         half = Clamped(far, jnp.zeros_like(width), width)
         return jnp.stack([*means, half.mean(), half.mean_abs_error(0.0)], axis=-1)
 
@@ -50,14 +76,14 @@ def test_clamped_means_keep_their_digits_between_distant_bounds():
 def test_far_quantiles_stay_on_the_curve():
     """Where the density underflows in float32."""
     p = np.float32([1e-3, 1e-19, 1e-21, 1e-30])
-    known = jax.jit(lambda noise: (noise.quantile(p), noise.cdf(noise.quantile(p))))
+    known = jax.jit(lambda law: (law.quantile(p), law.cdf(law.quantile(p))))
     np.testing.assert_allclose(known(Cauchy(ZERO, ONE))[0], -1 / (np.pi * p), rtol=1e-4)
-    for noise in (
+    for law in (
         Cauchy(ZERO, ONE, gamma=1.9),
         Cauchy(ZERO, ONE, gamma=1.3),
         LaplaceLogNormal(ZERO, ONE, jnp.float32(2.0)),
     ):
-        found, shares = (np.asarray(part, np.float64) for part in known(noise))
+        found, shares = (np.asarray(part, np.float64) for part in known(law))
         assert not np.isnan(found).any()
         assert (found[1:] <= found[:-1]).all()
         inside = np.isfinite(found)

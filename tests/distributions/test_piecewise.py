@@ -7,8 +7,10 @@ from dataclasses import replace
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
-from dpjax import from_radii, laplace, piecewise_laplace
+from dpjax import PiecewiseExponential, from_radii, laplace, piecewise_laplace
+from tests.distributions.hostile import HOSTILE
 from tests.distributions.test_quadrature import of_pieces
 from tests.support.distributions import of_one_size
 
@@ -40,8 +42,43 @@ def test_log_prob_reaches_tails_whose_mass_underflows():
     )
     exact = laplace(jnp.float32(0), 0.5, sensitivity=1.0)
     known = jax.jit(lambda one: one.log_prob(np.float32([249.5, 250.5, 400.0])))
-    found, wanted = (known(of_one_size(one, 256)) for one in (distribution, exact))
+    found, wanted = (known(of_one_size(one, 512)) for one in (distribution, exact))
     np.testing.assert_allclose(found, wanted, rtol=1e-5)
+
+
+@jax.jit
+def probabilities(distribution, points):
+    return distribution.cdf(points), distribution.survival(points)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", HOSTILE)
+def test_probabilities_of_hostile_laws_have_the_digits_of_their_tails(name, dtype, x64):
+    """At edges, and inside of pieces; the control is 10 % off."""
+    law = HOSTILE[name].rounded(dtype)
+    edges, widths, decay, *_ = law.masses()
+    near = np.minimum(0.3 * widths, 2 * widths / decay)
+    points = np.unique(
+        np.concatenate([law.edges, edges[:-1] + near, edges[1:] - near]).astype(dtype)
+    )
+    padded = np.pad(points, (0, 400 - len(points)), mode="edge")[:, None]
+    below, above = map(np.asarray, probabilities(law.distribution(dtype, 1), padded))
+    info = np.finfo(dtype)
+    # Products of costs and rates are float64 in either dtype.
+    nats = law.rate * max(np.abs(law.left).max(initial=1), *np.abs(law.tails or (0, 0)))
+    close = {"rtol": 100 * float(info.eps) + 4e-16 * nats, "atol": 1e6 * float(info.tiny)}
+    for found, wanted, other in zip(
+        (below, above), law.both(points), law.both(points, 1.1), strict=True
+    ):
+        np.testing.assert_allclose(found[: len(points), 0], wanted, **close)
+        assert not np.allclose(wanted, other, **close)
+
+
+def test_stddev_of_a_range_far_wider_than_the_distribution(x64):
+    """Squares of both do not fit into one float."""
+    edges, cost = np.float32([-1e25, -1, 0, 2, 1e25]), np.float32([300, 0, 0, 300])
+    found = PiecewiseExponential(edges, cost, cost, jnp.float32(1)).stddev()
+    assert float(found) == pytest.approx(np.sqrt(9 / 12), rel=1e-6)
 
 
 def test_moments_do_not_depend_on_where_the_data_are():

@@ -163,7 +163,7 @@ def test_radii_of_shells_that_are_thin_steep_or_flat(x64):
         first, last = (slice(None), slice(None)) if p > 1e-4 else ([0, 3], [3, 4])
         np.testing.assert_allclose(below[first,], np.log(p), rtol=0, atol=1e-9)
         np.testing.assert_allclose(above[last,], np.log(p), rtol=0, atol=1e-9)
-        assert np.all((near <= low) & (low < far) & (low <= 1.0000001 * high) & (high <= far))
+        assert np.all((near <= low) & (low < far) & (low <= high * (1 + 1e-12)) & (high <= far))
     # A flat shell: the difference of two powers.
     flat = Shell(*(jnp.asarray([x]) for x in (0.99, 1.0, 0.0)), 99)
     mass, (_, mean) = jax.jit(lambda: (flat.part(flat.near, flat.far), flat.moments()))()

@@ -6,7 +6,6 @@ import json
 import pathlib
 from dataclasses import replace
 from fractions import Fraction
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +13,6 @@ import numpy as np
 import pytest
 
 import dpjax
-from dpjax.distributions import sampling
 from tests.distributions.laws import Law, assert_known
 from tests.support import oracle, statistics
 from tests.support.distributions import of_one_size
@@ -202,29 +200,25 @@ def test_every_statistic_has_the_probabilities_of_its_profile(name, x64):
 TIED = np.array([1, 3, 3, 3, 4, 5, 5, 9], np.float32)
 
 
-@pytest.mark.parametrize(
-    "method", ["tree", *(pytest.param(n, marks=pytest.mark.slow) for n in ("table", "gumbel"))]
-)
-def test_draws_have_the_probabilities(method):
-    """In float32, one draw from each of many rows; the control integrates the cost over cells."""
+@pytest.mark.parametrize(("rows", "draws"), [(2048, 32), (1, 65_536)])
+def test_draws_have_the_probabilities(rows, draws):
+    """In float32, few from each of many rows, and many; a control integrates over cells."""
     sides = reached(TIED, len(TIED), "1/2", "swap")
     _, costs = oracle.costs_on_grid(*sides, "piecewise_laplace")
     values = [[value for _, value in side] for side in sides]
     integrated = oracle.mechanism(*values, 0.8, "piecewise_laplace", rho=0.5, support="extended")
 
-    @partial(jax.jit, static_argnums=1)
-    def draws(epsilon, size):
-        distribution = dpjax.piecewise_laplace(
-            dpjax.median(TIED, neighbors="swap", **LOWER), epsilon
-        )
-        points = sampling.sample(jax.random.key(0), distribution, (size,), method)
-        return jnp.floor(points + 0.5), distribution.sample(jax.random.key(1), (size,))
+    @jax.jit
+    def sample(epsilon):
+        profile = dpjax.median(TIED, neighbors="swap", **LOWER)
+        return dpjax.piecewise_laplace(profile, epsilon).sample(jax.random.key(0), draws)
 
-    for points in draws(np.full(40_000, 0.8, np.float32), 1):
-        counts = np.bincount(np.asarray(points).astype(int).ravel(), minlength=TOP + 1)
-        statistics.assert_counts_follow(counts, oracle.probabilities(costs, 0.8))
-        control = np.diff([integrated.cdf(y - 0.5) for y in range(TOP + 2)])
-        statistics.assert_counts_rejected(counts, control)
+    points = np.asarray(sample(np.full(rows, 0.8, np.float32)))
+    counts = np.bincount(points.astype(int).ravel(), minlength=TOP + 1)
+    statistics.assert_counts_follow(counts, oracle.probabilities(costs, 0.8))
+    control = np.diff([integrated.cdf(y - 0.5) for y in range(TOP + 2)])
+    for other in (control, oracle.probabilities(costs, 0.88)):
+        statistics.assert_counts_rejected(counts, other)
 
 
 def test_a_resolution_that_has_no_grid_is_refused():

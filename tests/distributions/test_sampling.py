@@ -1,26 +1,23 @@
-"""Draws from pieces against the exact cdf, with negative controls; words that reach far; rows
-without a distribution.
+"""Draws against exact cdfs, few from a row by races and many by a table, with controls 10 % off;
+words that reach far; rows without a distribution; gradients; rows that are appended or sharded.
 """
 
-from functools import partial
+import os
+import subprocess
+import sys
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpjax import (
-    PiecewiseExponential,
-    Tails,
-    inverse_sensitivity,
-    laplace,
-    median,
-    piecewise_laplace,
-    sample_intervals,
-)
-from dpjax.distributions.many import is_upper
-from dpjax.random import Words, uniform_from_words
-from tests.support.distributions import of_one_size
+from dpjax import PiecewiseExponential, Tails, sample_intervals
+from dpjax.distributions import sampler
+from dpjax.distributions.line import ALL, Lanes, pick
+from dpjax.distributions.sampler import FEW, Table, by_races, sample_pieces
+from dpjax.numerics.arrays import take
+from tests.distributions.hostile import HOSTILE, Pieces
 from tests.support.statistics import (
     assert_counts_follow,
     assert_counts_rejected,
@@ -28,110 +25,35 @@ from tests.support.statistics import (
     assert_rejected,
 )
 
-DRAWS = 100_000
-DATA = np.float32([0.1, 0.3, 0.3, 0.35, 0.5, 0.52, 0.6, 0.6, 0.6, 0.8, 0.95])
+ROWS = 2048
+KEY = jax.random.key(0)
+ONES, HALF = 2**32 - 1, 2**31
 
 
-def of_data(mechanism, epsilon):
-    profile = median(DATA, lower=0, upper=1, neighbors="add_remove")
-    return of_one_size(mechanism(profile, epsilon, rho=0.03), 14)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", HOSTILE)
+def test_draws_follow_the_exact_cdf(name, dtype, x64):
+    law = HOSTILE[name]
+    exact = law.rounded(dtype)
+    for rows, draws in ((ROWS, FEW), (1, ROWS * FEW)):
+        points = np.asarray(law.distribution(dtype, rows).sample(KEY, draws))
+        assert points.dtype == dtype
+        assert_follows(points, exact.cdf)
+        assert_rejected(points, lambda y: exact.cdf(y, 1.1))
 
 
-def mixed(scale):
-    """Pieces that fall either way, and a lower tail."""
-    tails = Tails(*map(jnp.float32, (2, scale, 1.5, 0)))
-    costs = jnp.array([0.0, 3.0, 1.0]), jnp.array([2.0, 0.5, 1.0])
-    return PiecewiseExponential(jnp.arange(4.0), *costs, jnp.float32(1.5), tails, center=1)
-
-
-CASES = {
-    "piecewise Laplace": (partial(of_data, piecewise_laplace), 1.0, 1.15),
-    "inverse sensitivity": (partial(of_data, inverse_sensitivity), 1.0, 1.15),
-    "Laplace": (lambda epsilon: laplace(jnp.float32(3), epsilon, sensitivity=1.0), 2.0, 2.3),
-    "mixed": (mixed, 1.0, 1.5),
-}
-BY_TREE = ("piecewise Laplace", "mixed")
-
-
-@pytest.mark.parametrize(
-    ("name", "method"),
-    [
-        pytest.param(
-            n, m, marks=[pytest.mark.slow] * ((m, n) not in [("tree rows", c) for c in BY_TREE])
-        )
-        for n in CASES
-        for m in ("tree rows", "table", "gumbel", "gumbel rows")
-    ],
-)
-def test_draws_follow_the_exact_cdf(name, method):
-    of, *parameters = CASES[name]
-    name, _, rows = method.partition(" ")  # one draw from each of many equal rows
-
-    @jax.jit
-    def known(distribution, other):
-        rate = jnp.broadcast_to(distribution.rate, (DRAWS,) if rows else ())
-        many = PiecewiseExponential.from_sides(
-            distribution.lower, distribution.upper, rate, distribution.tails
-        )
-        draws = many.sample(jax.random.key(0), () if rows else (DRAWS,), method=name)
-        draws = jnp.sort(draws)
-        return draws, distribution.cdf(draws), other.cdf(draws)
-
-    draws, own, control = map(np.asarray, known(*map(of, parameters)))
-    assert_follows(draws, lambda _: own)
-    assert_rejected(draws, lambda _: control)
-
-
-@pytest.mark.parametrize(
-    "method", ["tree", *(pytest.param(m, marks=pytest.mark.slow) for m in ("table", "gumbel"))]
-)
-def test_all_mass_may_lie_behind_millions_of_nats(method):
-    """Long ties: 2^24 bits and more below cost 0 the pieces 0, 1, 2 have the chances that the
-    difference of their costs says; and a long piece whose height no float holds has its share.
-    """
-    lowest = np.float32([[0.0], [100_000.0], [500_000.0], [1_000_000.0]])
-    costs = lowest + np.float32([0.0, 0.0625, 0.125])
-    edges = np.tile(np.float32([0.0, 1.0, 2.0, 3.0]), (5, 1))
-    # A share of 2^-128.5, and 2^100 long, beside one of 2^-30.
-    costs = np.vstack([costs, np.float32([1.0, 128.5 / 30, 128.5 / 30]) * np.log(2)])
-    edges[4] = [0.0, 1.0, 1.0 + 2.0**100, 1.0 + 2.0**100]
-    rates = np.float32([30, 30, 30, 30, 30])
-
-    @jax.jit
-    def known(costs, rates):
-        d = PiecewiseExponential(jnp.asarray(edges), costs, costs, rates, center=0)
-        return d.sample(jax.random.key(7), (20_000,), method=method), d.cdf(
-            jnp.array([[1.0], [2.0]])
-        )
-
-    draws, below = map(np.asarray, known(costs, rates))
-    _, control = known(costs, rates * np.float32([1.5, 1.5, 1.5, 1.5, 1.02]))
-    for row, points in enumerate(draws.T):
-        counts = np.histogram(points, [-1.0, 1.0, 2.0, np.inf])[0]
-        for found, assert_ in ((below, assert_counts_follow), (control, assert_counts_rejected)):
-            assert_(counts, np.diff(found[:, row], prepend=0.0, append=1.0))
-    assert 0.2 < below[0, 4] < 0.3
-    weights = np.exp(-30 * np.array([0.0, 0.0625, 0.125]))
-    wanted = np.cumsum(weights / weights.sum())[:2]
-    np.testing.assert_allclose(below[:, :4], np.tile(wanted[:, None], 4), rtol=1e-5)
-
-
-@pytest.mark.optimized
-@pytest.mark.slow
-def test_neighboring_lengths_of_a_long_tie_have_neighboring_draws():
-    @jax.jit
-    def run(count):
-        same = jnp.full((999_936,), 20.0, jnp.float32)
-        profile = median(
-            same, lower=0, upper=100, neighbors="add_remove", definition="lower", num_records=count
-        )
-        distribution = piecewise_laplace(profile, 100.0)
-        return distribution.cdf(30.0), distribution.sample(jax.random.key(0), (300,))
-
-    for n in (999_934, 999_935, 999_936):
-        below, draws = run(jnp.int32(n))
-        assert float(below) == 1
-        assert float(draws.max()) < 30
+def test_rates_and_costs_that_differ_by_row():
+    edges = np.float32([[-1, 0, 0, 2, 30], [5, 6, 7, 8, 8], [0, 0.01, 1, 9, 9]])
+    left, right = np.float32([[2, 0, 9, 1], [4, 4, 1, 0], [0, 0, 3, 7]]), np.float32([1, 2, 0.5, 5])
+    rates = np.float32([0.3, 4.0])[:, None, None]
+    for rows, draws in ((1024, FEW), (1, 1024 * FEW)):
+        rate = np.broadcast_to(rates, (2, 1, rows))
+        batch = PiecewiseExponential(edges[:, None], left[:, None], right, rate)
+        points = np.moveaxis(np.asarray(batch.sample(KEY, draws)), 0, -1)
+        for sweep, row in np.ndindex(2, 3):
+            law = Pieces(edges[row], left[row], right, rates[sweep, 0, 0])
+            assert_follows(points[sweep, row], law.cdf)
+            assert_rejected(points[sweep, row], lambda y, law=law: law.cdf(y, 1.1))
 
 
 @pytest.mark.parametrize("within", ["exponential", "uniform"])
@@ -140,89 +62,211 @@ def test_intervals_have_their_exact_probabilities(within):
     widths = np.float32([0.0, 0.5, 0.02, 3.0, -2.0, 0.3, 1.0])
     levels = np.float32([0.0, 1.0, 2.0, 3.0, 4.0, 4.5, np.inf])
     weights = np.maximum(widths, 0) * np.exp(-0.5 * levels)
-    off_by_one = np.maximum(widths, 0) * np.exp(-0.5 * np.array([0, 1, 1, 2, 3, 3.5, np.inf]))
-    run = jax.jit(
-        lambda widths, shape: sample_intervals(
-            jax.random.key(5), widths, levels, epsilon=1.0, within=within, shape=shape
-        ),
-        static_argnums=1,
-    )
-    index, offset = map(np.asarray, run(widths, (DRAWS,)))
-    counts = np.bincount(index, minlength=7)
-    assert counts[[0, 4, 6]].sum() == 0
-    assert_counts_follow(counts, weights / weights.sum())
-    assert_counts_rejected(counts, off_by_one / off_by_one.sum())
-    inside = offset[index == 3] / 3
+    control = np.maximum(widths, 0) ** 1.1 * np.exp(-0.55 * levels)
     sloped, flat = (lambda r: np.expm1(-0.5 * r) / np.expm1(-0.5)), (lambda r: r)
-    assert_follows(inside, sloped if within == "exponential" else flat)
-    assert_rejected(inside, flat if within == "exponential" else sloped)
-    # Rows without a length, or with a NaN, have no point and yet an index.
-    rows = np.stack([0 * widths, widths, widths])
+    nearly, wrong = (lambda r: np.expm1(-0.8 * r) / np.expm1(-0.8)), (lambda r: r**1.1)
+    rows = np.stack([widths, 0 * widths, widths])
     rows[2, 3] = np.nan
-    index, offset = map(np.asarray, run(rows, (6,)))
-    assert ((index >= 0) & (index <= 6)).all()
-    assert np.isnan(offset).all(axis=0).tolist() == [True, False, True]
-    assert np.isfinite(offset[:, 1]).all()
-
-
-@pytest.mark.slow
-def test_many_draws_from_a_thousand_pieces_fit_in_memory_and_the_first_stay():
-    """The product of pieces and draws would be 10^9 numbers; and the mean agrees with the exact one
-    within five standard errors.
-    """
-    x = jax.random.normal(jax.random.key(0), (1001,))
-    distribution = piecewise_laplace(median(x, lower=-4.0, upper=4.0, neighbors="add_remove"), 1.0)
-    draws = distribution.sample(jax.random.key(2), (1_000_000,))
-    mean, deviation = float(distribution.mean()), float(distribution.stddev())
-    assert abs(float(draws.mean()) - mean) < 5 * deviation / 1000
-    # Up to 64 draws from a row are made in one way, more in another
-    for fewer, more in ((5, 40), (70, 5000)):
-        some, all_of_them = (distribution.sample(jax.random.key(2), (n,)) for n in (fewer, more))
-        np.testing.assert_array_equal(some, all_of_them[:fewer])
-
-
-@pytest.mark.parametrize(
-    "method", ["tree", "table", pytest.param("gumbel", marks=pytest.mark.slow)]
-)
-def test_a_row_with_a_nan_has_no_draws_at_any_epsilon(method):
-    """Where the NaN has no mass, too, and beside a row that has to be weighed again; the others
-    have draws.
-    """
-    values = np.tile(np.linspace(0.0, 1.0, 12, dtype=np.float32), (3, 1))
-    values[1, 7], values[2, :9] = np.nan, 0.0
-    levels, key = jnp.arange(11.0), jax.random.key(0)
-    run = jax.jit(
-        lambda values, rate: PiecewiseExponential(values, levels, levels, rate, center=0).sample(
-            key, (5,), method=method
+    for count, draws in ((ROWS, FEW), (1, ROWS * FEW)):
+        options = {"epsilon": np.ones(count, np.float32), "within": within, "shape": draws}
+        index, offset = (
+            np.asarray(a).ravel() for a in sample_intervals(KEY, widths, levels, **options)
         )
-    )
-    for rate in (1e9, 1.0):
-        for rows in ([0, 1, 2], [0, 1, 0]):
-            draws = np.asarray(run(values[rows], np.float32(rate)))
-            assert np.isnan(draws).all(axis=0).tolist() == [False, True, False]
-            assert np.isfinite(draws[:, [0, 2]]).all()
+        counts = np.bincount(index, minlength=7)
+        assert counts[[0, 4, 6]].sum() == 0
+        assert_counts_follow(counts, weights / weights.sum())
+        assert_counts_rejected(counts, control / control.sum())
+        inside = offset[index == 3] / 3
+        assert_follows(inside, sloped if within == "exponential" else flat)
+        assert_rejected(inside, nearly if within == "exponential" else wrong)
+    for draws in (5, FEW + 1):  # rows without a length, or with a NaN, have an index and no point
+        index, offset = map(
+            np.asarray, sample_intervals(KEY, rows, levels, epsilon=1.0, shape=draws)
+        )
+        assert ((index >= 0) & (index <= 6)).all()
+        assert np.isnan(offset).all(axis=0).tolist() == [False, True, True]
+        assert np.isfinite(offset[:, 0]).all()
 
 
-def test_without_pieces_the_tails_have_their_shares():
-    below, above = np.float32([[1.0, 3.0, 0.0, 1.0], [3.0, 1.0, 1.0, 0.0]])
+# --- words ---
+
+
+@pytest.mark.parametrize("mass", [2.0**-40, 1e-12])
+def test_a_race_is_won_by_a_small_mass_as_often_as_it_should(mass):
+    """The others' noise is log 2: the least of them over its weight is what has to be beaten."""
+    size, light = 33, 6
+    split = Lanes.of(size)
+    race = jax.jit(lambda weights, drawn: by_races(drawn, lambda at: pick(weights, at), size))
+    lane, slot = light % split.lanes, light // split.lanes
+    mates = np.arange(lane, size, split.lanes)
+    alone = np.ones(size, np.float32)
+    alone[mates] = 0
+    heavy = max(alone[i :: split.lanes].sum() for i in range(split.lanes))
+    for weights, beaten in ((alone, np.log(2) / heavy), (np.ones(size, np.float32), np.log(2))):
+        weights[light] = mass
+        drawn = np.full((2, split.noise), HALF, np.uint32)
+        drawn[:, 2 + lane] = 0 if weights is alone else 2**20
+        drawn[:, 2 + split.lanes + slot] = 0
+        shared = 0 if weights is alone else 1
+        drawn[:, shared] = np.array([0.99, 1.01]) * mass * beaten * 2.0**64
+        found, exists = race(weights, drawn)
+        assert (found == light).tolist() == [True, False]
+        assert exists.all()
+
+
+@pytest.mark.parametrize("mass", [2.0**-40, 1e-12])
+def test_a_table_has_its_share_of_a_small_mass(mass):
+    weights = np.float32([1.0, mass] + [1.0] * 31)
+    assert np.cumsum(weights)[1] == 1  # which float32 does not have
+    total = 32 + mass
+    shares = [1 - 0.02 * mass, 1 + 0.02 * mass, 1 + 0.98 * mass, 1 + 1.02 * mass]
+    numbers = [int(share / total * 2.0**64) for share in shares]
+    drawn = np.array([divmod(number, 2**32) for number in numbers], np.uint32)
+    assert Table.of(jnp.asarray(weights)).find(jnp.asarray(drawn))[0].tolist() == [0, 1, 1, 2]
+
+
+def test_the_last_of_a_table_has_weight():
+    """Sums in another order may differ where nothing is added; words of all ones reach the end."""
+    generator = np.random.default_rng(0)
+    weights = generator.exponential(size=(300, 1001)).astype(np.float32) ** 8
+    weights[:, 800:] = 0
+    weights[generator.random((300, 1001)) < 0.3] = 0
+    drawn = jnp.full((300, 1, 2), ONES, jnp.uint32)
+    table = Table.of(jnp.asarray(weights))
+    found, target = table.find(drawn)
+    assert (np.take_along_axis(weights, np.asarray(found), axis=-1) > 0).all()
+    below, above = map(np.asarray, table.share(found, target))
+    assert ((below >= 0) & (below <= 1) & (above >= 0) & (above <= 1)).all()
+
+
+def typical(key, shape):
+    """Words that are all alike, or random, but for one; 24 rows for which each is tried in turn."""
+    *_, draws, size = shape
+    places = np.arange(draws)[:, None] % (size + 1) == np.arange(size)
+    alike = np.full((3, draws, size), np.reshape([0, HALF, ONES], (3, 1, 1)))
+    others = [*alike, np.random.default_rng(0).integers(0, 2**32, (draws, size))]
+    rows = [np.where(places, lone, other) for lone in (0, ONES) for other in others]
+    return jnp.asarray(np.array(rows * 3, np.uint32))
+
+
+@pytest.mark.parametrize("draws", [20, FEW + 1])
+@pytest.mark.parametrize("tailed", [False, True])
+def test_no_word_leads_out_of_the_pieces_that_have_weight(draws, tailed, monkeypatch):
+    infinite = np.float32(np.inf)
+    edges = jnp.float32([-2, -2, -1.5, 0, 0, 1e-6, 3, 4, 4])
+    left = jnp.float32([0, 3, 2, 0, 0, 1, infinite, 0])
+    right = jnp.float32([0, 2, 0, 0, 1, 5, infinite, 0])
+    tails = Tails(*jnp.float32([3, 0.5, 5, 0])) if tailed else None
+    rates = jnp.repeat(jnp.float32([1e-6, 1.0, 1e9]), 8)
+    monkeypatch.setattr(sampler, "words", typical)
 
     @jax.jit
-    def run(below, above):
-        cost, nothing = jnp.full(4, 2.0), jnp.zeros(0)
-        line = (jnp.zeros(1), nothing, nothing, jnp.ones(4), Tails(cost, below, cost, above))
-        return PiecewiseExponential(*line).sample(jax.random.key(0), (20_000,))
+    def sample(rates):
+        line = PiecewiseExponential(edges, left, right, rates, tails).line()
+        assert Lanes.of(line.size).noise + 2 <= 20
+        piece, points = sample_pieces(KEY, line, draws)
+        return line.width(piece), take(line.low, piece), line.ends(piece), points
 
-    draws, shares = np.asarray(run(below, above)), np.stack([below, above]) / (below + above)
-    counts = np.stack([np.sum(draws < 0, axis=0), np.sum(draws > 0, axis=0)])
-    for row in (0, 1):
-        assert_counts_follow(counts[:, row], shares[:, row])
-        assert_counts_rejected(counts[:, row], shares[::-1, row])
-    np.testing.assert_array_equal(counts[:, 2:], 20_000 * shares[:, 2:])
+    width, cost, (low, high), points = map(np.asarray, sample(rates))
+    assert (width > 0).all()
+    assert (cost < infinite).all()
+    assert ((points >= low) & (points <= high)).all()
 
 
-def test_a_tail_of_mass_two_to_the_minus_forty_is_reached():
-    low = jnp.uint32([2**23, 2**24 - 2**10, 2**24 + 2**10])
-    uniform = uniform_from_words(Words(jnp.zeros_like(low), low), jnp.float32)
-    weights = jnp.array([[2.0**-40, 1.0], [1.0, 2.0**-40]])
-    found = jax.jit(is_upper)(weights, uniform)
-    assert found.tolist() == [[False, False, True], [True, True, False]]
+# --- rows ---
+
+
+@pytest.mark.parametrize("pieces", [11, 23])  # a minimum of six numbers may pass over a NaN
+@pytest.mark.parametrize("draws", [FEW, FEW + 1])
+def test_rows_with_a_nan_or_without_width_have_no_draws_and_those_beside_them_have(draws, pieces):
+    values = np.tile(np.linspace(0.0, 1.0, pieces + 1, dtype=np.float32), (5, 1))
+    values[1, 7], values[2, :9], values[3] = np.nan, 0.0, 0.25
+    levels = jnp.arange(pieces, dtype=jnp.float32)
+    for rate in (5e-7, 1.0, 5e8):
+        rates = np.float32([rate] * 4 + [np.nan])
+        points = np.asarray(PiecewiseExponential(values, levels, levels, rates).sample(KEY, draws))
+        lost = [False, True, False, True, True]
+        assert (
+            np.isnan(points).all(axis=0).tolist() == np.isnan(points).any(axis=0).tolist() == lost
+        )
+        alone = PiecewiseExponential(values[[0, 0, 2, 0, 0]], levels, levels, rates[[0] * 5])
+        np.testing.assert_array_equal(points[:, [0, 2]], alone.sample(KEY, draws)[:, [0, 2]])
+
+
+@pytest.mark.parametrize("draws", [FEW, 2 * FEW])
+def test_gradients_of_draws_agree_with_differences(draws, x64, monkeypatch):
+    """Of flat pieces, rising and falling ones, and tails; a shift of the data shifts the draws."""
+    edges = np.array([-1, 0, 0, 0.5, 2, 3.0])
+    left, right = np.array([2.0, 0, 0, 0, 3]), np.array([1.0, 0, 0, 2, 3])
+
+    def line(parameters):
+        shift, scale, rate, tail = parameters
+        tails = Tails(jnp.float64(1), tail, jnp.float64(2), 2 * tail)
+        return PiecewiseExponential(shift + scale * edges, left, right, rate, tails).line()
+
+    def sample(parameters):
+        return sample_pieces(KEY, line(parameters), draws)[1]
+
+    at, step = np.array([0.3, 1.5, 0.8, 0.4]), 1e-6
+    table = Table.of(line(at).weigher()[0](ALL))
+    monkeypatch.setattr(Table, "of", lambda weights: table)  # the place in a piece is a constant
+    sample = jax.jit(sample)
+    slopes = np.asarray(jax.jit(jax.jacfwd(sample))(at))
+    moved = [(sample(at + h) - sample(at - h)) / (2 * step) for h in step * np.eye(4)]
+    np.testing.assert_allclose(slopes, np.stack(moved, axis=-1), rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(slopes[:, 0], 1, rtol=1e-12)
+    assert np.abs(slopes[:, 1:]).max(axis=0).min() > 0.1
+
+
+def test_many_draws_are_made_in_chunks(monkeypatch):
+    """Also of a number that chunks do not divide; a chunk is a matter of speed."""
+    law = HOSTILE["epsilon 1"].distribution(np.float32, 3)
+    whole = jax.jit(lambda law: sample_pieces(KEY, law.line(), 100))(law)
+    monkeypatch.setattr(sampler, "_CHUNK", 3 * 37)
+    parts = jax.jit(lambda law: sample_pieces(KEY, law.line(), 100))(law)
+    for one, same in zip(parts, whole, strict=True):
+        np.testing.assert_allclose(one, same, rtol=1e-5, atol=1e-6)
+
+
+def of_rows(count):
+    """Rows that are all different."""
+    edges = np.sort(np.random.default_rng(0).normal(size=(8, 22)).astype(np.float32))[:count]
+    cost = np.abs(np.arange(21, dtype=np.float32) - 10)
+    return PiecewiseExponential(jnp.asarray(edges), cost, cost, jnp.ones(count))
+
+
+@pytest.mark.parametrize("draws", [3, FEW + 1])
+def test_rows_that_are_appended_leave_the_draws_of_the_others(draws):
+    few, more = (np.asarray(of_rows(count).sample(KEY, draws)) for count in (4, 8))
+    np.testing.assert_allclose(few, more[:, :4], rtol=1e-5, atol=1e-6)
+    assert (np.abs(more[:, 4:] - few) > 1e-3).mean() > 0.9  # their own words
+    np.testing.assert_array_equal(
+        sampler.words(KEY, (4, draws, 3)), sampler.words(KEY, (8, draws, 3))[:4]
+    )
+
+
+def sharded():
+    """Draws of rows on four devices, and alone."""
+    mesh = jax.sharding.Mesh(np.array(jax.devices()), ("rows",))
+    rows = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("rows"))
+    alone = of_rows(8)
+    apart = replace(
+        alone, edges=jax.device_put(alone.edges, rows), rate=jax.device_put(alone.rate, rows)
+    )
+    for draws in (3, FEW + 1):
+        np.testing.assert_allclose(
+            apart.sample(KEY, draws), alone.sample(KEY, draws), rtol=1e-5, atol=1e-6
+        )
+    words = jax.jit(lambda key: sampler.words(key, (8, 5)), out_shardings=rows)(KEY)
+    np.testing.assert_array_equal(words, sampler.words(KEY, (8, 5)))
+    assert len(words.sharding.device_set) == len(jax.devices()) == 4
+
+
+def test_rows_on_several_devices_have_the_draws_of_rows_on_one():
+    flags = os.environ["XLA_FLAGS"] + " --xla_force_host_platform_device_count=4"
+    here = {**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
+    subprocess.run([sys.executable, "-m", __name__], env=here, check=True, cwd=os.getcwd())
+
+
+if __name__ == "__main__":
+    sharded()

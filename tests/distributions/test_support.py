@@ -33,9 +33,11 @@ OF_SEVERAL = {
 }
 ELSEWHERE = {
     "Rounded",  # test_rounded.py
+    "PermuteAndFlip",  # test_permute_and_flip.py
     "AboveThreshold",  # a pair of two kinds
     "ProposeTestRelease",  # an answer or none
     "Clamped",  # test_quadrature.py, with each that it takes
+    "PermuteAndFlip",  # tests/mechanisms/test_permute_and_flip.py
     "Distribution",
 }
 

@@ -20,6 +20,7 @@ from dpjax import (
 from tests.statistics.test_triangles import all_graphs, brute_force, flips
 from tests.support import oracle
 from tests.support.audit import audit, padded
+from tests.support.profiles import sides_of, with_sides
 
 GRID = (0.0, 1.0, 5.0, 6.0, 20.0)
 LOW, HIGH = GRID[0], GRID[-1]
@@ -51,17 +52,11 @@ def test_the_median_is_private_and_mistakes_are_caught(x64):
     """
     right = small_profile()
     empty = np.array([[len(data) == 0] for data in DATASETS["add_remove"]])
-    upper, lower = (
-        np.where(empty & (np.arange(side.shape[-1]) == 0), (LOW + HIGH) / 2, side)
-        for side in (right.upper, right.lower)
-    )
-    levels = right.upper_levels * np.array([1, 1, 2])[:, None, None]  # twice on one side
-    rows = replace(
-        right,
-        upper=np.stack([right.upper, upper, right.upper]),
-        lower=np.stack([right.lower, lower, right.lower]),
-        upper_levels=levels,
-    )
+    at_value = np.arange(right.levels.size) == right.center
+    middle = np.where(empty & at_value, (LOW + HIGH) / 2, right.values)
+    rows = replace(right, values=np.stack([right.values, middle, right.values]))
+    twice_on_one_side = sides_of(right)["upper_levels"] * np.array([1, 1, 2])[:, None, None]
+    rows = with_sides(rows, upper_levels=twice_on_one_side)
     duffs, smooth = jax.jit(lambda rows: (duff(rows, EPSILON), piecewise_laplace(rows, EPSILON)))(
         rows
     )

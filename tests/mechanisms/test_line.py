@@ -48,7 +48,7 @@ ROWS, POINTS = 20, 20  # one shape for all
 def known_of(name, statistic, x, epsilon, points, rho=None, support="restricted", **known):
     """The same of a mechanism, and the value of the statistic; points ``(number, rows)``."""
     value, distribution = made(name, statistic, x, epsilon, rho, support, known)
-    distribution = of_one_size(distribution, 64)
+    distribution = of_one_size(distribution, 128)
     batch = distribution.batch_shape
     rows = math.prod(batch)
 

@@ -16,9 +16,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from dpjax import (
-    PiecewiseExponential,
     Rounded,
-    SensitivityProfile,
     from_radii,
     inverse_sensitivity,
     laplace,
@@ -29,6 +27,7 @@ from dpjax import (
 )
 from tests.support import oracle
 from tests.support.audit import Audit, audit, audit_pairs, neighboring_rows, padded
+from tests.support.profiles import profile_of_sides, sides_of, with_sides
 
 GRID = (0.0, 1.0, 5.0, 6.0, 20.0)
 LOW, HIGH = GRID[0], GRID[-1]
@@ -77,17 +76,17 @@ def profiles(neighbors, counted=None):
 def mistaken(neighbors):
     """The profile of the median with a deliberate mistake, each that somebody could make."""
     right = profiles(neighbors)["median"]
-    upper, levels = right.upper, right.upper_levels
-    twice = {"upper_levels": 2 * levels, "lower_levels": 2 * right.lower_levels}
-    yield "levels twice", replace(right, **twice)
-    yield "no last interval", replace(right, upper=upper[:, :-1], upper_levels=levels[:-1])
-    yield "a level off by one", replace(right, upper_levels=levels - 1)
+    upper = np.asarray(right.upper)
+    yield "levels twice", replace(right, levels=2 * right.levels)
+    yield "no last interval", replace(right, values=right.values[:, :-1], levels=right.levels[:-1])
+    above = np.arange(right.levels.size) > right.center
+    yield "a level off by one", replace(right, levels=right.levels + above)
     if neighbors == "swap":
         yield "values of add/remove", profiles("add_remove", "swap")["median"]
         # Why truncate keeps whole pieces
         cut = upper.copy()
         cut[::2, :-1] = np.minimum(upper, upper[:, :1] + 1.0)[::2, :-1]
-        yield "a side cut beside a knot", replace(right, upper=cut)
+        yield "a side cut beside a knot", with_sides(right, upper=cut)
     else:
         # The lower median read at floor((n + l)/2) on the upper side
         ordered = np.sort(padded(DATASETS[neighbors], 4, fill=HIGH)[0])
@@ -97,18 +96,18 @@ def mistaken(neighbors):
         floors = np.take_along_axis(ranked, places, axis=-1)
         floors[:, -1] = HIGH
         right = profiles(neighbors)["lower median"]
-        yield "floor for ceil", replace(right, upper=np.maximum(floors, right.upper[:, :1]))
+        yield "floor for ceil", with_sides(right, upper=np.maximum(floors, right.upper[:, :1]))
 
 
 def stacked(rows):
     """Profiles as one, padded to one length."""
 
-    def one(side):
-        sides = [np.atleast_2d(getattr(profile, side)) for profile in rows]
+    def one(*sides):
+        sides = map(np.atleast_2d, sides)
         return np.stack([np.pad(a, [(0, 0), (0, 9 - a.shape[1])], mode="edge") for a in sides])
 
-    sides = ("upper", "lower", "upper_levels", "lower_levels")
-    return SensitivityProfile(**{side: one(side) for side in sides}, neighbors=rows[0].neighbors)
+    sides = jax.tree.map(one, *map(sides_of, rows))
+    return profile_of_sides(**sides, neighbors=rows[0].neighbors)
 
 
 @partial(jax.jit, static_argnames=("name", "support"))
@@ -178,23 +177,21 @@ def test_controls_are_caught(name, neighbors, mistake, x64):
 
 def test_control_flat_cost_zero_in_the_smooth_piecewise_laplace(x64):
     right = distribution_of("piecewise_laplace", "add_remove", 0.5)
-    flat = (np.arange(right.upper.size) == 0).astype(float)  # the piece around the value
-    near, far = right.upper.cost_near - flat, right.upper.cost_far - flat
-    upper = replace(right.upper, cost_near=near, cost_far=far)
-    wrong = PiecewiseExponential.from_sides(right.lower, upper, right.rate)
+    pieces = right.cost_left.shape[-1]
+    flat = 1.0 * (np.arange(pieces) == pieces // 2)  # the piece around the value
+    wrong = replace(right, cost_left=right.cost_left - flat, cost_right=right.cost_right - flat)
     assert (shares_of(wrong, "add_remove")["median"].loss >= 1.2).all()
 
 
 def with_steps(neighbors):
     """After one level, steps of the global sensitivity, and shorter ones."""
     profile = profiles(neighbors)["median"]
-    side = slice(None), slice(2)
+    near = slice(profile.center - 1, profile.center + 2)
     profile = replace(
         profile,
-        upper=profile.upper[side],
-        lower=profile.lower[side],
-        upper_levels=np.arange(2.0),
-        lower_levels=np.arange(2.0),
+        values=profile.values[:, near],
+        levels=profile.levels[near],
+        center=1,
         bounds=(np.array(LOW), np.array(HIGH)),
         step=np.array([RANGE, 3.0])[:, None],
     )
@@ -212,8 +209,8 @@ def test_steps_that_go_on_and_shorter_ones(neighbors, x64):
 
 def test_steps_continue_the_density_and_an_extended_support_goes_beyond_the_bounds(x64):
     profile, distribution = with_steps("add_remove")
-    for values in (profile.upper, profile.lower):
-        edge, inside = values[:, 1], (values[:, 1] != values[:, 0]) & (values[:, 1] % HIGH > 0)
+    for edge in (profile.values[:, 0], profile.values[:, 2]):
+        inside = (edge != profile.value) & (edge % HIGH > 0)
         beside = edge + 1e-7 * np.array([-1, 1])[:, None, None, None]
         before, after = np.asarray(distribution.log_prob(beside))[..., inside]
         assert_allclose(before, after, atol=1e-5)
@@ -300,11 +297,9 @@ def test_control_lines_cut_at_the_bound_instead_of_values_clamped_there(x64):
     values, radii = pairs_on_the_line()
     moves = np.pad(np.cumsum(radii, axis=-1), [(0, 0), (1, 0)])
     upper, lower = values[:, None] + moves, values[:, None] - moves
-    cut = SensitivityProfile(
+    cut = profile_of_sides(
         np.append(upper, np.maximum(upper[:, -1:], HIGH), axis=-1),
         np.append(lower, np.minimum(lower[:, -1:], LOW), axis=-1),
-        np.arange(5.0),
-        np.arange(5.0),
         neighbors="swap",
     )
     distribution = compiled(cut, 2.0, name="piecewise_laplace")
@@ -348,16 +343,17 @@ def losses_on_cells(mechanism, neighbors):
     def of_datasets(x, count):
         known = {"lower": 0, "upper": 4, "neighbors": neighbors, "resolution": 1}
         profile = median(x, num_records=count, **known)
-        return MECHANISMS[mechanism](profile, EPSILONS[:, None]), profile.depth
+        return MECHANISMS[mechanism](profile, EPSILONS[:, None]), profile
 
-    right, depth = jax.tree.map(np.asarray, of_datasets(x, count))
+    right, profile = jax.tree.map(np.asarray, of_datasets(x, count))
+    depth, value = np.asarray(profile.depth), np.arange(right.cost_left.shape[-1]) == profile.center
     found = {}
     for name, (change, _) in CHANGES.items():
-        near, far = right.upper.cost_near.copy(), right.upper.cost_far.copy()
-        near[..., 0] += change(depth)
-        far[..., 0] += change(depth)
-        upper = replace(right.upper, cost_near=near, cost_far=far)
-        logs = np.asarray(log_densities_on_cells(replace(right, upper=upper)))
+        more = value * change(depth)[:, None]
+        changed = replace(
+            right, cost_left=right.cost_left + more, cost_right=right.cost_right + more
+        )
+        logs = np.asarray(log_densities_on_cells(changed))
         logs = np.moveaxis(logs, 0, -1)
         one, other = logs[..., first, :], logs[..., second, :]
         assert_array_equal(np.isneginf(one), np.isneginf(other))

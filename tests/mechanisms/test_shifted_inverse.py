@@ -2,7 +2,6 @@
 and mistakes.
 """
 
-from dataclasses import replace
 from functools import cache, partial
 from math import ceil, log
 
@@ -15,6 +14,7 @@ from dpjax import DownSensitivity, inverse_sensitivity, piecewise_laplace, shift
 from dpjax.mechanisms import shift_for
 from tests.support.audit import Audit, audit
 from tests.support.golden import golden
+from tests.support.profiles import profile_of_sides, sides_of
 from tests.support.removals import (
     DATASETS,
     DEFINITIONS,
@@ -124,8 +124,8 @@ def test_controls_on_candidates_are_caught(mistake, x64):
 @cache
 def controls():
     """Profiles of the maximum at tau = 2 with mistakes, as rows of one."""
-    right = jax.tree.map(np.asarray, DownSensitivity(minima()[0], np.array(TOP)).shift(2))
-    up, down = right.upper, right.lower
+    right = sides_of(DownSensitivity(minima()[0], np.array(TOP)).shift(2))
+    up, down = right["upper"], right["lower"]
     start, end, last = up[:, :1], up[:, -1:], down[:, -1:]
     # Above at tau - s + 1 instead of tau - s, or below at half the pace; too fast a pace only
     # wastes error
@@ -141,10 +141,9 @@ def controls():
         "a level off by one": (up, down),
     }
     upper, lower = (np.stack(side) for side in zip(*sides.values(), strict=True))
-    levels = (
-        np.arange(up.shape[-1]) - (np.array(list(sides)) == "a level off by one")[:, None, None]
-    )
-    rows = replace(right, upper=upper, lower=lower, upper_levels=levels * 1.0)
+    level = right["upper_levels"]
+    off = (np.array(list(sides)) == "a level off by one")[:, None, None]
+    rows = profile_of_sides(upper, lower, level + off * (level > 0))
     found = shares(jax.jit(lambda profile: piecewise_laplace(profile, EPSILON))(rows))
     return dict(zip(sides, np.maximum(*found), strict=True)), found.loss[-1]
 

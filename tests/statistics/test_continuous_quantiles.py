@@ -9,8 +9,7 @@ import jax
 import numpy as np
 import pytest
 
-from dpjax import inverse_sensitivity, median, piecewise_laplace, quantile
-from dpjax.sensitivity import SensitivityProfile
+from dpjax import SensitivityProfile, inverse_sensitivity, median, piecewise_laplace, quantile
 from tests.statistics.small_datasets import GRID, RELATIONS, rows
 from tests.support.audit import one_sided_limits, padded
 from tests.support.distributions import of_one_size
@@ -20,7 +19,6 @@ LOW, HIGH = GRID[0], GRID[-1]
 EPSILON, SIZE = 2.0, 10
 KEPT = 99, 0, 1, 2  # levels
 continuous = partial(quantile, definition="continuous")
-SIDES = (("upper", "upper_levels", 1), ("lower", "lower_levels", -1))
 
 
 @pytest.mark.parametrize("neighbors", RELATIONS)
@@ -41,17 +39,17 @@ def test_the_profile_is_the_interpolated_record_at_a_real_rank(q, neighbors, x64
     assert profile.interpolable
     for row, n in enumerate(count):
         records, rank = np.concatenate([[-3.0], every[row], [3.0]]), float(q * int(n) + 1 - q)
-        levels = np.concatenate([rng.uniform(0, n + 2, 50), [0.0, (int(rank) + 1 - rank) / step]])
-        for side, at, sign in SIDES:
-            values, knots = getattr(profile, side)[row], getattr(profile, at)
-            knots = np.broadcast_to(knots, getattr(profile, side).shape)[row]
-            assert (np.diff(knots) >= 0).all()
-            assert (sign * np.diff(values) >= 0).all()
-            wanted = np.interp(rank + sign * step * levels, np.arange(n + 2), records)
-            np.testing.assert_allclose(np.interp(levels, knots, values), wanted, atol=1e-12)
-            assert values[-1] == sign * 3
-            last = (n + 1 - rank if sign > 0 else rank) / step
-            assert knots[-1] == pytest.approx(last, rel=1e-14)
+        levels = [*rng.uniform(-n - 2, n + 2, 99), 0.0, (int(rank) + 1 - rank) / step]
+        values, knots = profile.values[row], np.broadcast_to(profile.levels, profile.values.shape)
+        # Negative below the value
+        knots = knots[row] * np.sign(np.arange(values.size) - profile.center)
+        assert (np.diff(knots) >= 0).all()
+        assert (np.diff(values) >= 0).all()
+        wanted = np.interp(rank + step * np.array(levels), np.arange(n + 2), records)
+        np.testing.assert_allclose(np.interp(levels, knots, values), wanted, atol=1e-12)
+        assert values[[0, -1]].tolist() == [-3, 3]
+        ends = [-rank / step, (n + 1 - rank) / step]
+        np.testing.assert_allclose(knots[[0, -1]], ends, rtol=1e-14)
 
 
 @pytest.mark.parametrize("neighbors", RELATIONS)
@@ -78,27 +76,27 @@ def test_at_one_half_piecewise_laplace_has_the_distribution_of_the_linear_median
         assert np.abs(found[:, 5:] - wanted[:, 5:]).max() > 1e-3
 
 
-def slope(upper, lower):
+def slope(levels):
     """Truncation as for whole levels: from level k at the cut to k + 1 at the bound."""
-    for side in (upper, lower):
-        side[1][:, -1] = 2.0
-    return upper, lower
+    levels = levels.copy()
+    levels[:, [0, -1]] = 2.0
+    return levels
 
 
 def times(factor):
-    return lambda *both: [(values, factor * levels) for values, levels in both]
+    return lambda levels: factor * levels
 
 
-def of_a_full_row(*both):
+def of_a_full_row(levels):
     """A fixed rank where the number of records is private."""
-    return [(values, np.broadcast_to(levels[-1], levels.shape)) for values, levels in both]
+    return np.broadcast_to(levels[-1], levels.shape)
 
 
-def as_it_is(*both):
-    return both
+def as_it_is(levels):
+    return levels
 
 
-# What is truncated at a level, how it is changed, and the range that this must have.
+# What is truncated at a level, how its levels are changed, and the range that this must have.
 AUDITS = {
     "whole": (99, as_it_is, 1),
     "flat": (0, as_it_is, 0),
@@ -124,26 +122,18 @@ def audits(neighbors):
 
     made = jax.tree.map(np.asarray, profiles(some.x))
 
-    def sides(profile, change=as_it_is):
-        both = []
-        for value, level, _ in SIDES:
-            values, levels = getattr(profile, value), getattr(profile, level)
-            both.append((values, np.array(np.broadcast_to(levels, values.shape))))
-        missing = [[(0, 0), (0, SIZE - values.shape[-1])] for values, _ in both]
-        return [
-            [np.pad(array, width, mode="edge") for array in side]
-            for side, width in zip(change(*both), missing, strict=True)
-        ]
+    def of_one_center(profile, change=as_it_is):
+        levels = change(np.broadcast_to(profile.levels, profile.values.shape))
+        missing = SIZE - 1 - profile.center, SIZE + profile.center - levels.shape[-1]
+        return [np.pad(array, [(0, 0), missing], mode="edge") for array in (profile.values, levels)]
 
     stacked = []
     for k, change, _ in AUDITS.values():
         change = change[neighbors] if isinstance(change, dict) else change
-        stacked.append(sides(made[k][0], change))
-    stacked += [sides(made[k][1]) for k in KEPT]
-    (upper, above), (lower, below) = (
-        map(np.stack, zip(*side, strict=True)) for side in zip(*stacked, strict=True)
-    )
-    made = SensitivityProfile(upper, lower, above, below, neighbors=neighbors, integer_levels=False)
+        stacked.append(of_one_center(made[k][0], change))
+    stacked += [of_one_center(made[k][1]) for k in KEPT]
+    values, levels = map(np.stack, zip(*stacked, strict=True))
+    made = SensitivityProfile(values, levels, SIZE - 1, neighbors=neighbors, integer_levels=False)
     first = jax.tree.map(lambda field: field[:1], made)
     limits = [
         one_sided_limits(jax.jit(partial(piecewise_laplace, **options))(profile, EPSILON))

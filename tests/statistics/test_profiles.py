@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 import dpjax
-from dpjax.sensitivity import SensitivityProfile
 from tests.statistics.small_datasets import (
     GRID,
     LEVELS,
@@ -27,6 +26,7 @@ from tests.statistics.small_datasets import (
 )
 from tests.support import oracle
 from tests.support.audit import one_sided_limits
+from tests.support.profiles import profile_of_sides
 from tests.support.reach_sets import worst
 
 LOW, HIGH = GRID[0], GRID[-1]
@@ -174,6 +174,11 @@ def exact(name, neighbors):
     return (np.arange(LEVELS)[:, None] < N) | (not outer)
 
 
+def rounding(name):
+    """How far values may be out of order: sums, means and variances not at all."""
+    return 1e-12 if any(word in name for word in ("linear", "lower", "smallest")) else 0.0
+
+
 @pytest.mark.parametrize(("name", "neighbors"), CASES)
 def test_profiles_are_exact_by_the_search_and_in_order(name, neighbors, x64):
     made, (some, (profile, support)) = STATISTICS[name], asked(name, neighbors)
@@ -182,8 +187,9 @@ def test_profiles_are_exact_by_the_search_and_in_order(name, neighbors, x64):
         wanted = wanted[:, some.which]
         assert (sign * (found - wanted)).min() >= -1e-12
         assert (sign * np.diff(found, axis=0)).min() >= 0
-        np.testing.assert_allclose(np.where(where, found, wanted), wanted, rtol=0, atol=1e-12)
-        assert disorder(sign * found[first:], some.pairs(neighbors)) <= 1e-12
+        near = 1e-10 if "variance" in name else 1e-12  # which has a slack
+        np.testing.assert_allclose(np.where(where, found, wanted), wanted, rtol=0, atol=near)
+        assert disorder(sign * found[first:], some.pairs(neighbors)) <= rounding(name)
     assert where.mean() > 0.5
     static = profile.neighbors, profile.interpolable, profile.integer_levels
     assert static == (neighbors, made.interpolable, True)
@@ -271,8 +277,7 @@ def ranges(neighbors, mechanism=dpjax.piecewise_laplace):
         stacked.append([side[:size, every].T for side in both])
         pairs.append(some.which[some.pairs(neighbors)])
     upper, lower = np.stack(stacked, axis=1)
-    level = np.arange(float(size))
-    made = SensitivityProfile(upper, lower, level, level, neighbors=neighbors)
+    made = profile_of_sides(upper, lower, neighbors=neighbors)
     limits = one_sided_limits(jax.jit(mechanism)(made, 2.0))
     limits = limits.reshape(*limits.shape[:2], -1)
     return [worst(of.T, its) for of, its in zip(limits, pairs, strict=True)]

@@ -160,19 +160,6 @@ def test_a_list_of_edges_has_the_profile_of_its_matrix(sensitivity):
     np.testing.assert_array_equal(radii_of(dense)[:, -1], n - 2)
 
 
-def test_more_paths_than_are_counted_at_a_time():
-    """Stars of many nodes among others: millions of paths over their centers."""
-    rng, n = np.random.default_rng(0), 2200
-    graph = np.triu(rng.random((n, n)) < 2e-3, 1)
-    graph[n // 2, : n - 50] = graph[40, 50:] = True
-    graph |= graph.T
-    options = {"num_nodes": n, "num_levels": 60, "neighbors": "edge"}
-    one = triangle_count_of_edges(np.argwhere(np.triu(graph)), **options)
-    dense = of_matrix(graph, 60)
-    np.testing.assert_array_equal(one.upper, dense.upper)
-    np.testing.assert_array_equal(one.lower, dense.lower)
-
-
 def test_counts_do_not_overflow():
     """With 1700 nodes, all corners of all triangles are more than 2^32."""
     profile = of_matrix(np.ones((1700, 1700), bool), 2)
@@ -189,6 +176,7 @@ def test_counts_do_not_overflow():
         ([[7, 9], [-4, 1]], [0, 0, 0, 1]),
         # Beyond 64 bits they are out of range
         ([[0, 1], [1, 2], [0, 2], [0, 2**64], [-(2**70), 1], [1, 2**64 + 2]], [1, 2, 3, 5]),
+        ([[0, 1], [1, 2], [0, 2], [0, None], ["3", 1], [4, float("nan")]], [1, 2, 3, 5]),
     ],
 )
 def test_edges_of_nodes_that_are_none(edges, upper):
@@ -236,8 +224,6 @@ MATRIX, EDGES = np.eye(4), [[0, 1]]
     [
         ("square", triangle_count, np.zeros((3, 4)), {}),
         ("3 nodes", triangle_count, np.zeros((2, 2)), {}),
-        # Counts that float32 cannot hold
-        ("x64", triangle_count, np.zeros((2346, 2346), bool), {}),
         ("edge", triangle_count, MATRIX, {"neighbors": "swap"}),
         ("sensitivity", triangle_count, MATRIX, {"sensitivity": "smooth"}),
         ("num_levels", triangle_count, MATRIX, {"num_levels": 0}),

@@ -13,7 +13,6 @@ import jax
 import numpy as np
 
 from dpjax import PiecewiseExponential
-from dpjax.distributions.line import Side
 from tests.support import oracle
 
 
@@ -45,14 +44,7 @@ def one_sided_limits(distribution):
     Beyond the outermost breakpoints tails go on with their slope; one further point on either side
     shows it.
     """
-    edges = np.unique(
-        np.concatenate(
-            [
-                np.asarray(side.values, np.float64).ravel()
-                for side in (distribution.lower, distribution.upper)
-            ]
-        )
-    )
+    edges = np.unique(np.asarray(distribution.edges, np.float64))
     if distribution.tails is not None:
         edges = np.concatenate([[edges[0] - 50.0], edges, [edges[-1] + 50.0]])
     left, right = edges[:-1], edges[1:]
@@ -73,12 +65,8 @@ def one_sided_limits(distribution):
 def audit_pairs(distribution):
     """The audit of rows 2i against 2i+1, by one-sided limits at the breakpoints of the two."""
     rows = len(np.broadcast_to(0, distribution.batch_shape))
-    edges = [
-        np.asarray(side.values, np.float64) for side in (distribution.lower, distribution.upper)
-    ]
-    edges = np.concatenate(
-        [np.broadcast_to(values, (rows, values.shape[-1])) for values in edges], axis=-1
-    )
+    edges = np.asarray(distribution.edges, np.float64)
+    edges = np.broadcast_to(edges, (rows, edges.shape[-1]))
     edges = np.sort(edges.reshape(rows // 2, -1), axis=-1)
     if distribution.tails is not None:
         edges = np.concatenate([edges[:, :1] - 50.0, edges, edges[:, -1:] + 50.0], axis=-1)
@@ -102,8 +90,7 @@ def log_densities(distribution, points):
     float64 ``(..., points)``.
 
     Each call has the same shape, so that those of different shapes share a program: rows and points
-    repeat, and pieces without width are appended at the far end of each side, as the library pads
-    its profiles itself.
+    repeat, and pieces without width are appended at the upper end.
     """
     batch = distribution.batch_shape
     rows, count = -(-math.prod(batch) // ROWS) * ROWS, len(points)
@@ -118,15 +105,11 @@ def log_densities(distribution, points):
     def one(values):
         return flat(np.asarray(values)[..., None], 1)[:, 0]
 
-    pieces = -(-max(distribution.lower.size, distribution.upper.size, 1) // PIECES) * PIECES
-    sides = [
-        Side(
-            flat(side.values, pieces + 1), flat(side.cost_near, pieces), flat(side.cost_far, pieces)
-        )
-        for side in (distribution.lower, distribution.upper)
-    ]
-    whole = PiecewiseExponential.from_sides(
-        *sides,
+    pieces = -(-max(distribution.edges.shape[-1] - 1, 1) // PIECES) * PIECES
+    whole = PiecewiseExponential(
+        flat(distribution.edges, pieces + 1),
+        flat(distribution.cost_left, pieces),
+        flat(distribution.cost_right, pieces),
         one(distribution.rate),
         None if distribution.tails is None else jax.tree.map(one, distribution.tails),
     )

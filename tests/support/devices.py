@@ -6,8 +6,6 @@ from unittest import mock
 import jax
 import numpy as np
 
-from dpjax.numerics import batching
-
 
 @contextmanager
 def as_on_other_devices():
@@ -19,7 +17,7 @@ def as_on_other_devices():
     nothing need be forgotten and compiled again.
     """
     apart = jax.default_matmul_precision("highest")
-    anywhere = mock.patch.object(batching, "runs_on_cpu", return_value=False)
+    anywhere = mock.patch.object(jax, "default_backend", return_value="other")
     with anywhere, mock.patch.object(jax.lax, "platform_dependent", _default), apart:
         yield
 

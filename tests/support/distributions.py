@@ -9,8 +9,8 @@ import numpy as np
 from dpjax import PiecewiseExponential, Rounded
 
 
-def of_one_size(distribution, pieces=16, batch=None):
-    """One on the line with pieces without width at the far ends of its sides, all fields of one
+def of_one_size(distribution, pieces=32, batch=None):
+    """One on the line with pieces without width at its upper end, all fields of one
     batch; others as they are.
 
     Outside of a trace that is made in NumPy: each shape would be a few programs.
@@ -28,22 +28,17 @@ def of_one_size(distribution, pieces=16, batch=None):
         values = xp.pad(values, missing, mode="edge" if values.shape[-1] else "constant")
         return strong(xp.broadcast_to(values, (*batch, size)))
 
-    def of_side(side):
-        near, far = wide(side.cost_near, pieces), wide(side.cost_far, pieces)
-        return replace(side, values=wide(side.values, pieces + 1), cost_near=near, cost_far=far)
-
-    lower, upper = of_side(distribution.lower), of_side(distribution.upper)
-    if isinstance(distribution, Rounded):
-        return replace(
-            distribution,
-            lower=lower,
-            upper=upper,
-            rate=strong(xp.broadcast_to(distribution.rate, batch)),
+    fields = {
+        "edges": wide(distribution.edges, pieces + 1),
+        "cost_left": wide(distribution.cost_left, pieces),
+        "cost_right": wide(distribution.cost_right, pieces),
+        "rate": strong(xp.broadcast_to(distribution.rate, batch)),
+    }
+    if isinstance(distribution, PiecewiseExponential):
+        fields["tails"] = jax.tree.map(
+            lambda value: strong(xp.broadcast_to(value, batch)), distribution.tails
         )
-    rate, tails = jax.tree.map(
-        lambda value: strong(xp.broadcast_to(value, batch)), (distribution.rate, distribution.tails)
-    )
-    return PiecewiseExponential.from_sides(lower, upper, rate, tails)
+    return replace(distribution, **fields)
 
 
 def strong(value):

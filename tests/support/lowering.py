@@ -14,11 +14,6 @@ def host_calls(text):
     return [target for target in targets if target == "dpjax_host_call" or "callback" in target]
 
 
-def float64s(text):
-    """Lines with a float64 in them."""
-    return [line.strip() for line in text.splitlines() if re.search(r"[x<]f64[,>]", line)]
-
-
 def rounded_products(text):
     """Products of matrices of floats that the device may compute with fewer digits."""
     lines = (line.strip() for line in text.splitlines() if "stablehlo.dot_general" in line)
@@ -47,25 +42,6 @@ def traced_loops(text):
         body = _block(lines, at + 1 + len(condition) + 1, f"{indent}}}")
         if not _counted(line, condition[1:], body, constants):
             found.append("\n".join(part.strip() for part in [line, *condition]))
-    return found
-
-
-def traced_conditions(text):
-    """Conditions that are decided on the device, for which the host waits; not those by which a
-    program chooses its platform.
-    """
-    found, constants = [], set()
-    for line in text.splitlines():
-        if re.match(r"\s*func\.func ", line):
-            constants = set()
-        if (constant := CONSTANT.match(line)) is not None:
-            constants.add(constant[1])
-        if (case := re.search(r'(?:(%\w+)(?::\d+)? = )?"stablehlo\.case"\((%\w+)\)', line)) is None:
-            continue
-        if case[2] in constants:
-            constants.add(case[1])  # the number of the platform, by which the next one chooses
-        else:
-            found.append(line.strip())
     return found
 
 

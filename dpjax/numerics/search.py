@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
 
 
 def bisect(
@@ -61,11 +59,7 @@ def bisect_floats(
 
 
 def count_leading(
-    holds: Callable[[jax.Array], jax.Array],
-    size: int,
-    shape: tuple[int, ...],
-    start: ArrayLike = 0,
-    rounds: Any = None,
+    holds: Callable[[jax.Array], jax.Array], size: int, shape: tuple[int, ...]
 ) -> jax.Array:
     """Return the number of leading indices among ``0..size-1`` for which ``holds`` is true, int32.
 
@@ -73,13 +67,10 @@ def count_leading(
         holds: a function of indices, int32 of ``shape``, that returns bool: true first, then false.
         size: the number of indices, static.
         shape: the shape of the independent searches.
-        start: a number of leading indices that are known to hold, int32.
-        rounds: the result must be less than ``2**rounds`` above ``start``; by default it may be
-            any.
     """
     if not size:
         return jnp.zeros(shape, jnp.int32)
-    rounds = np.int32(size.bit_length()) if rounds is None else rounds
+    rounds = np.int32(size.bit_length())
 
     def step(round_index: jax.Array, count: jax.Array) -> jax.Array:
         stride = jnp.int32(1) << (rounds - 1 - round_index)
@@ -87,4 +78,4 @@ def count_leading(
         all_hold = (last < size) & holds(jnp.minimum(last, np.int32(size - 1)))
         return jnp.where(all_hold, count + stride, count)
 
-    return jax.lax.fori_loop(np.int32(0), rounds, step, jnp.broadcast_to(jnp.int32(start), shape))
+    return jax.lax.fori_loop(np.int32(0), rounds, step, jnp.zeros(shape, jnp.int32))

@@ -9,7 +9,7 @@ from math import comb
 import numpy as np
 import pytest
 
-from dpjax.numerics.binomial import lower_limit, lower_tail, upper_limit, upper_tail
+from dpjax.numerics.solve import lower_limit, root, upper_limit, upper_tail
 from tests.auditing.pairs import binomial
 
 
@@ -41,9 +41,8 @@ def test_tails_of_few_trials_are_those_of_fractions():
             given = {"trials": trials, "probability": probability}
             successes = np.array(sorted({0, 1, trials // 3, trials // 2, trials - 1, trials}))
             tails = [exact_tail(int(k), **given) for k in successes]
-            found = upper_tail(successes, **given), lower_tail(successes[1:] - 1, **given)
-            np.testing.assert_allclose(found[0], np.float64(tails), rtol=1e-12, atol=1e-300)
-            np.testing.assert_allclose(found[1], [float(1 - t) for t in tails[1:]], rtol=1e-12)
+            found = upper_tail(successes, **given)
+            np.testing.assert_allclose(found, np.float64(tails), rtol=1e-12, atol=1e-300)
 
 
 @pytest.mark.parametrize(("trials", "probability"), [(10**6, 0.001), (10**7, 0.73)])
@@ -61,25 +60,23 @@ def test_the_ends():
     assert upper_tail([0, 3, 5], trials=5, probability=0.0).tolist() == [1, 0, 0]
     assert upper_tail([0, 3, 5], trials=5, probability=1.0).tolist() == [1, 1, 1]
     assert upper_tail([0, 1], trials=0, probability=0.5).tolist() == [1, 0]
-    assert lower_tail([-1, 0, 4, 5, 6], trials=5, probability=1.0).tolist() == [0, 0, 0, 1, 1]
     n = 10**7
     found = upper_tail([1, n], trials=n, probability=[1e-9, 1 - 1e-9])
     np.testing.assert_allclose(found, [-np.expm1(-1e-2), np.exp(-1e-2)], rtol=1e-7)
-    found = lower_tail([0, n - 1], trials=n, probability=[1e-9, 1.0])
-    np.testing.assert_allclose(found, [np.exp(n * np.log1p(-1e-9)), 0], rtol=1e-12)
 
 
 def test_limits_solve_their_equations_and_err_on_the_safe_side():
     successes, trials, error = np.array([1, 3, 50, 99, 100]), 100, 0.025
     low = lower_limit(successes, trials=trials, error=error)
-    high = upper_limit(successes - 1, trials=trials, error=error)
-    for found in (
-        upper_tail(successes, trials=trials, probability=low),
-        lower_tail(successes - 1, trials=trials, probability=high),
-    ):
-        np.testing.assert_allclose(found, error, rtol=1e-12)
+    high = upper_limit(trials - successes, trials=trials, error=error)
+    np.testing.assert_allclose(high, 1 - low, rtol=1e-13)
     for k, p in zip(successes, low, strict=True):
-        assert exact_tail(int(k), trials, float(p)) <= Fraction(error) * (1 + Fraction(1, 10**13))
+        assert float(exact_tail(int(k), trials, float(p))) == pytest.approx(error, rel=1e-12)
+        # In floats: rounded down, and up
+        assert upper_tail(k, trials=trials, probability=p) <= error
+    for k, p in zip(trials - successes, high, strict=True):
+        above = exact_tail(int(k) + 1, trials, float(p))
+        assert 1 - above <= Fraction(error) * (1 + Fraction(1, 10**12))
     assert lower_limit(0, trials=trials, error=error) == 0
     assert upper_limit(trials, trials=trials, error=error) == 1
 
@@ -109,3 +106,22 @@ def test_coverage_is_exact():
     )
     assert 0.9 * error < chances <= error * (1 + 1e-12)
     assert plug_in > 0.4
+
+
+@pytest.mark.parametrize("tolerance", [2.0**-49, 1e-3])
+@pytest.mark.parametrize("at", [1e-90, 0.3, 7e9])
+def test_roots_are_rounded_to_the_side_that_passes(tolerance, at):
+    """Of functions that rise or fall, jump to infinity, or are flat beyond the root."""
+    functions = (
+        lambda x: x - at,
+        lambda x: np.inf if x > at else -1.0,
+        lambda x: x**3 - at**3,
+    )
+    for excess in functions:
+        for sign in (1, -1):
+            found = root(lambda x, f=excess, s=sign: s * f(x), 0.0, 1e10, tolerance)
+            assert sign * excess(found) <= 0
+            assert abs(found - at) <= 4 * tolerance * at
+    assert abs(1e10 - at) > 4 * tolerance * at  # the control: an end that passes
+    with pytest.raises(ValueError, match="sign"):
+        root(lambda x: x + 1, 0.0, 1.0)

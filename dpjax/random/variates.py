@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
 
 def words(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
@@ -35,6 +34,7 @@ def uniform(high: jax.Array, low: jax.Array, dtype: Any) -> jax.Array:
     1: take ``-log`` for an exponential variate with a full tail, and ``-log1p(-u)`` for one that is
     precise near 0.
 
+    >>> import jax.numpy as jnp
     >>> float(uniform(jnp.uint32(0), jnp.uint32(0), jnp.float32)) == 2.0**-65
     True
     """
@@ -45,6 +45,7 @@ def uniforms(key: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:
     """Draw uniform variates of this shape; see :func:`uniform`.
 
     >>> import jax
+    >>> import jax.numpy as jnp
     >>> uniforms(jax.random.key(0), (3,), jnp.float32).shape
     (3,)
     """

@@ -1,0 +1,127 @@
+"""Public numbers: one table of the intervals they must be in, for one number and for arrays."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from dpjax.checks.host import host_floats, is_jax_array, nearest_float
+
+if TYPE_CHECKING:
+    import jax
+    from jax.typing import ArrayLike
+
+inf = float("inf")
+
+
+class Interval(NamedTuple):
+    """The numbers from ``low`` to ``high``; ``ends`` is "()", "[)", "(]" or "[]".
+
+    Attributes:
+        must: how a message calls a number of the interval.
+    """
+
+    must: str
+    low: float
+    high: float
+    ends: str = "()"
+
+    def holds(self, value: Any) -> Any:
+        """Return whether a number, or each entry of an array, is in the interval."""
+        above = value >= self.low if self.ends[0] == "[" else value > self.low
+        return above & (value <= self.high if self.ends[1] == "]" else value < self.high)
+
+    def single(self, name: str, value: Any) -> float:
+        """Return one Python, NumPy or JAX number, which is never traced, as a Python float.
+
+        Raises:
+            TypeError: a bool, text, several numbers or a traced number.
+            ValueError: a number outside of the interval.
+
+        >>> concrete_delta(1e-6)
+        1e-06
+        >>> concrete_positive("sigma", 10**400)
+        Traceback (most recent call last):
+            ...
+        ValueError: sigma must be finite and positive, got inf.
+        """
+        try:
+            number = nearest_float(None if isinstance(value, (bool, str, bytes)) else value)
+        except (TypeError, ValueError):  # also JAX's error for a traced value
+            raise TypeError(
+                f"{name} must be one concrete number, not text, an array or a traced value; got "
+                f"{value!r}."
+            ) from None
+        if not self.holds(number):
+            raise ValueError(f"{name} must be {self.must}, got {number}.")
+        return number
+
+    def array(self, name: str, value: ArrayLike, dtype: Any) -> jax.Array:
+        """Return a public parameter as a JAX array.
+
+        Entries of JAX arrays outside of the interval become NaN.
+
+        Raises:
+            TypeError: the value does not hold real numbers.
+            ValueError: a Python or NumPy number outside of the interval.
+        """
+        from dpjax.checks.arrays import on_device, or_nan
+
+        kind = f"{name} must be a real number or an array of them, got {value!r}."
+        if is_jax_array(value):
+            if value.dtype.kind == "c":
+                raise TypeError(kind)
+            return or_nan(value, np.dtype(dtype), self)
+        try:
+            numbers = host_floats(name, None if isinstance(value, bool) else value)
+        except TypeError:
+            raise TypeError(kind) from None
+        with np.errstate(over="ignore", under="ignore"):
+            concrete = numbers.astype(np.float64).astype(dtype)
+        # As XLA does with numbers below the smallest normal one
+        concrete = np.where(np.abs(concrete) < np.finfo(dtype).tiny, 0, concrete)
+        if not np.all(self.holds(concrete)):
+            raise ValueError(
+                f"{name} must be {self.must} (in {np.dtype(dtype).name}), got {value}."
+            )
+        return on_device(concrete)
+
+
+_FINITE = Interval("finite", -inf, inf)
+_POSITIVE = Interval("finite and positive", 0, inf)
+_NONNEGATIVE = Interval("finite and not negative", 0, inf, "[)")
+_ABOVE_ONE = Interval("finite and above 1", 1, inf)
+_PROBABILITY = Interval("strictly between 0 and 1", 0, 1)
+_FRACTION = Interval("at least 0 and below 1", 0, 1, "[)")
+_PROPORTION = Interval("above 0 and at most 1", 0, 1, "(]")
+
+finite = _FINITE.array
+positive = _POSITIVE.array
+nonnegative = _NONNEGATIVE.array
+above_one = _ABOVE_ONE.array
+proportion = _PROPORTION.array
+
+concrete_positive = _POSITIVE.single
+concrete_nonnegative = _NONNEGATIVE.single
+concrete_probability = _PROBABILITY.single
+concrete_fraction = _FRACTION.single
+concrete_proportion = _PROPORTION.single
+concrete_epsilon = partial(concrete_positive, "epsilon")
+concrete_delta = partial(concrete_probability, "delta")
+
+
+def probability(name: str, value: ArrayLike, dtype: Any, *, below: float) -> jax.Array:
+    """Return a public probability, strictly between 0 and ``below``, as a JAX array."""
+    return Interval(f"positive and below {below:g}", 0, below).array(name, value, dtype)
+
+
+def static_number(name: str, value: Any, least: float, most: float) -> float:
+    """Return a static number from ``least`` to ``most`` as a Python float.
+
+    >>> static_number("epsilon", 1, 0.0, 64.0)
+    1.0
+    """
+    must = f"a static number from {least:g} to {most:g}"
+    return Interval(must, least, most, "[]").single(name, value)

@@ -1,0 +1,101 @@
+"""Arrays with batch axes: all axes but the last one (or, for parameters, all axes).
+
+Outside ``jit`` a helper is compiled as one program; inside, it becomes part of the caller's
+program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from dpjax.numerics import host_call
+
+
+@partial(jax.jit, inline=True)
+def concatenate(*arrays: jax.Array) -> jax.Array:
+    """Join arrays along the last axis, broadcasting their leading axes.
+
+    These may be of any rank.
+    """
+    batch = jnp.broadcast_shapes(*(array.shape[:-1] for array in arrays))
+    return jnp.concatenate([broadcast_rows(array, batch) for array in arrays], axis=-1)
+
+
+@partial(jax.jit, inline=True, static_argnames="batch")
+def broadcast_rows(array: jax.Array, batch: tuple[int, ...]) -> jax.Array:
+    """Broadcast the leading axes to ``batch`` and keep the last axis."""
+    return jnp.broadcast_to(array, (*batch, array.shape[-1]))
+
+
+@partial(jax.jit, inline=True)
+def take(array: jax.Array, index: jax.Array) -> jax.Array:
+    """Return ``array[..., index]`` for indices ``(*batch, j)``, in bounds.
+
+    The leading axes of the array broadcast to ``batch``, without a copy.
+    """
+    leading = array.ndim - 1
+    offset = index.ndim - 1 - leading
+    rows = [
+        jax.lax.broadcasted_iota(jnp.int32, index.shape, offset + axis)
+        if array.shape[axis] > 1
+        else jnp.zeros_like(index)
+        for axis in range(leading)
+    ]
+    return array.at[(*rows, index)].get(mode="promise_in_bounds")
+
+
+def materialized(compute: Callable[[], Any], always: jax.Array) -> Any:
+    """Return ``compute()`` from a condition that always holds.
+
+    XLA's CPU compiler would otherwise fuse gathers with the operations that use them, and run these
+    one number at a time. ``always`` is a traced bool that is true.
+    """
+    shapes = jax.eval_shape(compute)
+    return jax.lax.cond(
+        always, compute, lambda: jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shapes)
+    )
+
+
+def by_platform(*arrays: Any, cpu: Callable[..., Any], default: Callable[..., Any]) -> Any:
+    """Return ``cpu(*arrays)`` on the CPU, and ``default(*arrays)`` elsewhere.
+
+    The device that a program is lowered for decides. If it can only be the CPU (on a machine without
+    an accelerator, outside :func:`dpjax.numerics.host_call.without_host_calls`), ``default`` is not
+    traced.
+    """
+    if host_call.allowed() and jax.default_backend() == "cpu":
+        return cpu(*arrays)
+    return jax.lax.platform_dependent(*arrays, cpu=cpu, default=default)
+
+
+def fits_into(batch: tuple[int, ...], of: str, **public: tuple[int, ...]) -> None:
+    """Raise ``ValueError`` if a public parameter does not broadcast to the shape ``batch``.
+
+    The parameters are those of an object ``of`` that they cannot enlarge.
+    """
+    for name, shape in public.items():
+        try:
+            fitting = jnp.broadcast_shapes(batch, shape) == batch
+        except ValueError:
+            fitting = False
+        if not fitting:
+            raise ValueError(
+                f"{name} of shape {shape} does not broadcast to the shape {batch} of {of}."
+            )
+
+
+def fits(batch: tuple[int, ...], **public: tuple[int, ...]) -> None:
+    """Raise ``ValueError`` if a public parameter does not broadcast against the batch."""
+    for name, shape in public.items():
+        try:
+            jnp.broadcast_shapes(batch, shape)
+        except ValueError:
+            raise ValueError(
+                f"{name} of shape {shape} does not broadcast against the batch {batch}: for a "
+                f"sweep write {name}[:, None]."
+            ) from None

@@ -1,0 +1,31 @@
+"""Profiles from two sides that extend outwards, in which deliberate mistakes are made."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from dpjax import SensitivityProfile
+from dpjax.sensitivity.profile import outwards
+
+SIDES = ("upper", "lower", "upper_levels", "lower_levels")
+
+
+def profile_of_sides(upper, lower, upper_levels=None, lower_levels=None, **fields):
+    """By default with the levels 0, 1, 2, ... on both sides."""
+    if upper_levels is None:
+        upper_levels = np.arange(upper.shape[-1], dtype=upper.dtype)
+    if lower_levels is None:
+        lower_levels = np.arange(lower.shape[-1], dtype=lower.dtype)
+    values, levels = outwards(lower, upper), outwards(lower_levels, upper_levels)
+    return SensitivityProfile(values, levels, lower.shape[-1] - 1, **fields)
+
+
+def sides_of(profile):
+    """The values and the levels of both sides."""
+    return {name: np.asarray(getattr(profile, name)) for name in SIDES}
+
+
+def with_sides(profile, **changed):
+    """The profile with other values or levels on a side."""
+    made = profile_of_sides(**sides_of(profile) | changed)
+    return replace(profile, values=made.values, levels=made.levels, center=made.center)
