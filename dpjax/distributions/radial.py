@@ -94,14 +94,18 @@ class Radial(VectorDistribution):
         return _sample(check_key(key), self, draws_shape(shape))
 
     def _unit(self) -> jax.Array:
-        """Return a radius beyond most mass, ``(..., 1)``, a unit that keeps powers finite."""
+        """Return a radius beyond which is little mass, ``(..., 1)``, a unit to keep powers finite.
+
+        It is a power of two, so that differences of quotients by it are exact, however compiled.
+        """
         reach = self.loc.shape[-1] * (self.step / self.rate)
-        return jax.lax.stop_gradient(jnp.maximum(self.radii[..., -1], reach))[..., None]
+        largest = jax.lax.stop_gradient(jnp.maximum(self.radii[..., -1], reach))
+        return (largest / (2 * jnp.frexp(largest)[0]))[..., None]
 
     def _shells(self) -> tuple[Shell, jax.Array]:
         """Return the shells, unbounded one last, and rate * cost at inner ends: ``(..., k+1)``.
 
-        Radii are in multiples of ``_unit``.
+        Radii are in multiples of ``_unit``, and costs relative to that at the center.
         """
         unit, rate = self._unit(), self.rate[..., None]
         near, zero = self.radii / unit, jnp.zeros((1,), self.dtype)
@@ -114,8 +118,8 @@ class Radial(VectorDistribution):
             concatenate(slope, rate * unit / self.step[..., None]),
             self.loc.shape[-1] - 1,
         )
-        last = concatenate(zero, self.cost_far)[..., -1:]
-        return shells, rate * concatenate(self.cost_near, last)
+        costs = concatenate(self.cost_near, concatenate(zero, self.cost_far)[..., -1:])
+        return shells, rate * (costs - costs[..., :1])
 
     def _log_masses(self) -> jax.Array:
         shells, start = self._shells()
@@ -154,14 +158,15 @@ def _sample(key: jax.Array, distribution: Radial, shape: tuple[int, ...]) -> jax
         return jnp.zeros((*shape, *batch, *distribution.event_shape), dtype)
     shell_key, side_key, radius_key, direction_key = jax.random.split(key, 4)
     shells, masses = distribution._shells()[0], distribution._log_masses()
-    weights = jnp.exp(masses - jnp.max(masses, axis=-1, keepdims=True))
-    index = choose(shell_key, broadcast_rows(weights, batch), drawn[-1])
+    top = jnp.max(masses, axis=-1, keepdims=True)
+    index = choose(shell_key, broadcast_rows(jnp.exp(masses - top), batch), drawn[-1])
     near, far, slope = (take(broadcast_rows(part, batch), index) for part in shells[:3])
     # Half of the mass is measured from either end, so that the tails at both are full.
     lower = words(side_key, drawn) % 2 == 0
     half = uniforms(radius_key, drawn, dtype) / 2
     radius = Shell(near, far, slope, shells.power).quantile(lower, jnp.log(half))
     units = directions(direction_key, (*drawn, *distribution.event_shape), p, dtype)
-    moved = (radius * distribution._unit())[..., None] * units
+    radius = jnp.where(jnp.isnan(top), jnp.nan, radius * distribution._unit())
+    moved = radius[..., None] * units
     points = jnp.moveaxis(distribution.loc[..., None, :] + moved, -2, 0)
     return points.reshape(*shape, *batch, *distribution.event_shape)

@@ -78,10 +78,10 @@ class Shell(NamedTuple):
         def side(shell: Shell, r: jax.Array) -> jax.Array:
             return shell.part(jnp.where(lower, shell.near, r), jnp.where(lower, r, shell.far))
 
-        near, far, slope = jax.lax.stop_gradient(jnp.broadcast_arrays(*self[:3]))
+        near, far, slope = jnp.broadcast_arrays(*self[:3])
+        near, far, slope, goal = jax.lax.stop_gradient((near, far, slope, target))
         fixed = Shell(near, far, slope, self.power)
-        goal = jax.lax.stop_gradient(target)
-        r = bisect_floats(lambda r: (side(fixed, r) > goal) != lower, fixed.near, fixed.far)
+        r = bisect_floats(lambda r: (side(fixed, r) > goal) != lower, near, far)
         found = side(self, r)
         log_density = self.power * jnp.log(r) - self.slope * (r - self.near)
         move = (target - found) * jax.lax.stop_gradient(jnp.exp(found - log_density))

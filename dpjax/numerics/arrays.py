@@ -39,7 +39,9 @@ def take(array: jax.Array, index: jax.Array) -> jax.Array:
     The leading axes of the array broadcast to ``batch``, without a copy.
     """
     leading = array.ndim - 1
-    offset = index.ndim - 1 - leading
+    batch = jnp.broadcast_shapes(array.shape[:-1], index.shape[:-1])
+    index = jnp.broadcast_to(index, (*batch, index.shape[-1]))
+    offset = len(batch) - leading
     rows = [
         jax.lax.broadcasted_iota(jnp.int32, index.shape, offset + axis)
         if array.shape[axis] > 1
