@@ -80,7 +80,7 @@ class PermuteAndFlip(Rounded):
         return rate[..., None] * (self.cost_left - least)
 
     def _sample(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-        if prod(shape) > _FEW or prod(shape + self.batch_shape) == 0:
+        if prod(shape) > _FEW:
             return super()._sample(key, shape)
         return _race(key, self, shape)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import wraps
+from functools import partial, wraps
 from inspect import signature
+from math import prod
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar
 
 import jax
@@ -57,7 +58,7 @@ class Distribution(Batch):
             """Return the variance, E[(Y - E[Y])^2], of shape ``batch_shape``."""
 
         def _sample(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-            """Draw ``shape + batch_shape``."""
+            """Draw ``shape + batch_shape``, which is not empty; :meth:`sample` compiles it."""
 
     @property
     def event_shape(self) -> tuple[int, ...]:
@@ -102,7 +103,7 @@ class Distribution(Batch):
             TypeError: ``key`` is not a typed key.
             ValueError: ``key`` is a typed key, but not a scalar threefry key.
         """
-        return self._sample(check_key(key), draws_shape(shape))
+        return _draw(check_key(key), self, draws_shape(shape))
 
     def prob(self, y: ArrayLike) -> jax.Array:
         """Return the density, or the probability of a discrete distribution, at ``y``."""
@@ -145,6 +146,14 @@ class Distribution(Batch):
         ):
             raise ValueError(f"{name} must be between 0 and 1 (0.95 for 95 %), got {value}.")
         return checks.float_array(name, value).astype(self.dtype)
+
+
+@partial(jax.jit, static_argnames="shape")
+def _draw(key: jax.Array, distribution: Distribution, shape: tuple[int, ...]) -> jax.Array:
+    whole = shape + distribution.batch_shape
+    if prod(whole) == 0:
+        return jnp.zeros(whole, distribution.dtype)
+    return distribution._sample(key, shape)
 
 
 def real_line(distribution: Batch) -> tuple[jax.Array, jax.Array]:

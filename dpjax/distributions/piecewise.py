@@ -6,7 +6,6 @@ It may have exponential tails beyond the outer edges.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from math import prod
 
 import jax
@@ -129,7 +128,7 @@ class PiecewiseExponential(Distribution):
         )
 
     def _sample(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-        return _sample(key, self, shape)
+        return draws_first(sample_pieces(key, self.line(), prod(shape))[1], shape)
 
     def log_prob(self, y: ArrayLike) -> jax.Array:
         """Return the log-density at ``y``, ``-inf`` outside the support.
@@ -219,15 +218,6 @@ class PiecewiseExponential(Distribution):
             A distribution without tails. A row whose support does not meet the interval is NaN.
         """
         return _restrict(self, self._points("lower", lower), self._points("upper", upper))
-
-
-@partial(jax.jit, static_argnames="shape")
-def _sample(
-    key: jax.Array, distribution: PiecewiseExponential, shape: tuple[int, ...]
-) -> jax.Array:
-    if prod(shape + distribution.batch_shape) == 0:
-        return jnp.zeros(shape + distribution.batch_shape, distribution.dtype)
-    return draws_first(sample_pieces(key, distribution.line(), prod(shape))[1], shape)
 
 
 @jax.jit

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import partial
 from math import prod
 
 import jax
@@ -87,7 +86,8 @@ class Rounded(Distribution):
         return self.edges[..., 0] + 0.5, self.edges[..., -1] - 0.5
 
     def _sample(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-        return _sample(key, self, shape)
+        points = sample_pieces(key, self.line(), prod(shape))[1]
+        return self._value(jnp.floor(draws_first(points, shape) + 0.5))
 
     @compiled
     def log_prob(self, y: ArrayLike) -> jax.Array:
@@ -167,11 +167,3 @@ class Rounded(Distribution):
             number,
             number - 1,
         )
-
-
-@partial(jax.jit, static_argnames="shape")
-def _sample(key: jax.Array, distribution: Rounded, shape: tuple[int, ...]) -> jax.Array:
-    if prod(shape + distribution.batch_shape) == 0:
-        return jnp.zeros(shape + distribution.batch_shape, distribution.dtype)
-    points = sample_pieces(key, distribution.line(), prod(shape))[1]
-    return distribution._value(jnp.floor(draws_first(points, shape) + 0.5))
