@@ -67,7 +67,11 @@ def _race(weights: jax.Array, word: jax.Array, shared: jax.Array) -> jax.Array:
     The chance of an index is in proportion to its weight.
     """
     noise = jnp.minimum(-jnp.log1p(-uniform(word, shared, weights.dtype)), 30.0)
-    times = jnp.where(weights == 0, jnp.inf, noise / weights)
+    return first_of(jnp.where(weights == 0, jnp.inf, noise / weights))
+
+
+def first_of(times: jax.Array) -> jax.Array:
+    """Return the index of the least time on the last axis, int32; any if it is not a number."""
     index = jax.lax.broadcasted_iota(jnp.int32, times.shape, times.ndim - 1)
     least = jnp.min(times, axis=-1, keepdims=True)
     first = jnp.where(times == least, index, np.int32(times.shape[-1] - 1))
