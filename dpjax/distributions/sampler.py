@@ -37,6 +37,7 @@ import numpy as np
 from dpjax.distributions import truncated_exponential as piece
 from dpjax.distributions.line import ALL, Lanes, Line, Weigh, pick
 from dpjax.numerics.arrays import materialized, take
+from dpjax.numerics.search import count_leading
 from dpjax.random.variates import uniform, words
 
 FEW = 32  # up to this many draws from a row, races cost less than a table
@@ -107,19 +108,11 @@ class Table(NamedTuple):
 
         Also the sum up to each piece that remains beyond the draw, float64.
         """
-        size, end = self.ends.shape[-1], self.last
-        rounds = np.int32(size.bit_length())
+        end = self.last
         with jax.enable_x64(True):
             target = uniform(drawn[..., 0], drawn[..., 1], jnp.float64) * self.ends[..., -1:]
-
-            def step(number: jax.Array, passed: jax.Array) -> jax.Array:
-                further = passed + (np.int32(1) << (rounds - np.int32(1) - number))
-                last = jnp.minimum(further, np.int32(size)) - np.int32(1)
-                below = (further <= size) & (take(self.ends, last) < target)
-                return jnp.where(below, further, passed)
-
-            none = jnp.zeros(target.shape, jnp.int32)
-            found = jax.lax.fori_loop(np.int32(0), rounds, step, none)
+            size = self.ends.shape[-1]
+            found = count_leading(lambda at: take(self.ends, at) < target, size, target.shape)
             # Sums in another order may differ by a unit where nothing is added.
             return jnp.minimum(found, end), target
 
