@@ -179,7 +179,7 @@ class Place(NamedTuple):
 
 def sample_pieces(key: jax.Array, line: Line, draws: int) -> tuple[jax.Array, jax.Array]:
     """Draw pieces, int32, and points in them, each ``(*line.batch, draws)``."""
-    weigh, size, batch = line.without_gradient().weigher()[0], line.size, line.batch
+    weigh, size, batch = jax.lax.stop_gradient(line).weigher()[0], line.size, line.batch
     if draws <= FEW:
         drawn = words(key, (*batch, draws, Lanes.of(size).noise + 2))
         found, exists = by_races(drawn, weigh, size)
