@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from fractions import Fraction
+from functools import partial
 from math import prod
 from operator import attrgetter
 from typing import Any, ClassVar, Self
@@ -56,6 +57,7 @@ class Batch(Shown):
             )
         return self._take(index, rows)
 
+    @partial(jax.jit, static_argnames="rows")
     def _first(self, rows: int) -> Self:
         """Return the first ``rows`` rows on one axis, or the object if it has no batch axes."""
         shape = self.batch_shape
@@ -96,8 +98,8 @@ class Batch(Shown):
         for path in self._parameters:
             if (number := span(attrgetter(path)(self))) is not None:
                 facts[path.rpartition(".")[2]] = number
-        fields: tuple[Any, ...] = dataclasses.fields(self) if dataclasses.is_dataclass(self) else ()
-        for field in fields:
+        this: Any = self
+        for field in dataclasses.fields(this):
             value = getattr(self, field.name) if field.metadata.get("static") else None
             if value is not None and (value != field.default or field.name == "neighbors"):
                 facts[field.name] = _text(value)

@@ -25,11 +25,14 @@ DOWN = dpjax.maximum(np.arange(9.0), lower=0, upper=9)
 TAKERS = {
     "a number of mechanisms": (lambda n: Guarantee(0.5, 0.5, "swap") * n, 1),
     "counts": (lambda n: accounting.optimal_pure_epsilon([0.1], [n], delta=0.1), 1),
-    "truncate k": (PROFILE.truncate, 0),
-    "of fractional levels: truncate k": (FRACTIONAL.truncate, 0),
-    "truncate num_steps": (lambda n: PROFILE.truncate(1, step=1.0, num_steps=n), 1),
-    "tau": (DOWN.shift, 1),
-    "level": (DOWN.at, 0),
+    "truncate k": (lambda n: jax.jit(lambda: PROFILE.truncate(n))(), 0),
+    "of fractional levels: truncate k": (lambda n: jax.jit(lambda: FRACTIONAL.truncate(n))(), 0),
+    "truncate num_steps": (
+        lambda n: jax.jit(lambda: PROFILE.truncate(1, step=1.0, num_steps=n))(),
+        1,
+    ),
+    "tau": (lambda n: jax.jit(lambda: DOWN.shift(n))(), 1),
+    "level": (lambda n: jax.jit(lambda: DOWN.at(n))(), 0),
 }
 
 

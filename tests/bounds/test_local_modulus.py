@@ -196,7 +196,7 @@ def test_a_down_sensitivity(x64):
     assert local_modulus.bounded_range_lower_bound(down, epsilon) > 1.01 * best  # control
 
 
-X = jnp.arange(5.0)
+X = np.arange(5.0)
 WHOLE = {"lower": 0.0, "upper": 9.0, "neighbors": "swap"}
 LOOSE = {  # profiles that are reached by parts of a change, or only bound what is reached
     "fractions": lambda: median(X, **WHOLE, definition="continuous"),
@@ -222,16 +222,17 @@ BOUNDS = {
 )
 def test_profiles_that_prove_nothing_are_refused(bound, loose):
     with pytest.raises(ValueError, match=r"reached|levels"):
-        BOUNDS[bound](LOOSE[loose]())
+        BOUNDS[bound](jax.jit(LOOSE[loose])())
 
 
 def test_the_ends_of_the_bound():
     """A whole profile may be cut; large k epsilon neither overflows nor is NaN; a delta that gives
     everything away bounds nothing.
     """
-    profile = median(X, **WHOLE)
+    make = jax.jit(lambda x: median(x, **WHOLE))
+    profile, wide = make(X), make(np.zeros(400))
     bound = jax.jit(local_modulus.lower_bound)
-    assert float(bound(profile.truncate(100), 1.0)) == float(bound(profile, 1.0))
-    wide = median(jnp.zeros(400), **WHOLE)
+    cut = jax.jit(lambda profile: profile.truncate(100))(profile)
+    assert float(bound(cut, 1.0)) == float(bound(profile, 1.0))
     assert 0 <= float(local_modulus.lower_bound(wide, 100.0, delta=1e-6)) < 1e-6
     assert float(local_modulus.lower_bound(profile, 1.0, delta=1.0)) == 0.0

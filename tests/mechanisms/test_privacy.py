@@ -122,8 +122,13 @@ def rows_of(neighbors):
     return profiles(neighbors) | dict(mistaken(neighbors))
 
 
+@cache
+def all_of(neighbors):
+    return stacked([*rows_of(neighbors).values()])
+
+
 def distribution_of(name, neighbors, rho=None, support="restricted"):
-    profile = stacked([*rows_of(neighbors).values()])
+    profile = all_of(neighbors)
     return compiled(profile, EPSILONS[:, None, None], rho, name=name, support=support)
 
 

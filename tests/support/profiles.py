@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 
 from dpjax import SensitivityProfile
-from dpjax.sensitivity.profile import outwards
 
 SIDES = ("upper", "lower", "upper_levels", "lower_levels")
 
@@ -16,7 +15,10 @@ def profile_of_sides(upper, lower, upper_levels=None, lower_levels=None, **field
         upper_levels = np.arange(upper.shape[-1], dtype=upper.dtype)
     if lower_levels is None:
         lower_levels = np.arange(lower.shape[-1], dtype=lower.dtype)
-    values, levels = outwards(lower, upper), outwards(lower_levels, upper_levels)
+    batch = np.broadcast_shapes(lower_levels.shape[:-1], upper_levels.shape[:-1])
+    lower_levels = np.broadcast_to(lower_levels, (*batch, lower.shape[-1]))
+    values = np.concatenate([lower[..., :0:-1], upper], axis=-1)
+    levels = np.concatenate([lower_levels[..., :0:-1], upper_levels], axis=-1)
     return SensitivityProfile(values, levels, lower.shape[-1] - 1, **fields)
 
 
