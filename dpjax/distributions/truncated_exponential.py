@@ -28,9 +28,6 @@ def mass_fraction(s: jax.Array) -> jax.Array:
     return jnp.where(flat, 1.0, -jnp.expm1(-safe) / safe)
 
 
-mass_fraction.defjvps(lambda change, mass, s: -change * mass * mean_fraction(s))
-
-
 def far_height(s: jax.Array) -> jax.Array:
     """Return s / (e^s - 1), the height at the far end relative to the mean height.
 
@@ -51,6 +48,9 @@ def mean_fraction(s: jax.Array) -> jax.Array:
     # 1/(e^s - 1) written with e^-s, which cannot overflow.
     closed = 1 / above + jnp.exp(-above) / jnp.expm1(-above)
     return jnp.where(small, moment / mass_fraction(below), closed)
+
+
+mass_fraction.defjvps(lambda change, mass, s: -change * mass * mean_fraction(s))
 
 
 @jax.jit
