@@ -98,11 +98,7 @@ class PiecewiseExponential(OnLine):
                 f"axis, got shapes {self.cost_left.shape}, {self.cost_right.shape} and "
                 f"{self.edges.shape}."
             )
-        fields = (self.edges, self.cost_left, self.cost_right)
-        numbers = jax.tree.leaves((self.rate, self.tails))
-        return jnp.broadcast_shapes(
-            *(field.shape[:-1] for field in fields), *(number.shape for number in numbers)
-        )
+        return super().batch_shape
 
     def line(self) -> Line:
         """Return the form that the sampler and closed forms use; tails are two more pieces."""

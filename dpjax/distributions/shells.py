@@ -44,7 +44,11 @@ class Shell(NamedTuple):
         unit = jnp.maximum(peak, tiny) if power else jnp.ones_like(peak)
         # The truncated part and the error of the quadrature are below a rounding error.
         drop, count = (20.0, 32) if slope.dtype == jnp.float32 else (40.0, 64)
-        reach = _reach(jax.lax.stop_gradient(slope), power / unit, power, drop)
+        # The log density falls by it on either side, as x - log(1 + x) >= x^2 / (2 + 2x).
+        tangent = power / unit  # of power * log(r) at the peak
+        curved = (drop + (drop * (drop + 2 * power)) ** 0.5) / tangent
+        steepest = jnp.abs(jax.lax.stop_gradient(slope) - tangent)
+        reach = jnp.minimum(drop / steepest, curved)
         before, after = jnp.minimum(peak - near, reach), jnp.minimum(far - peak, reach)
         length = before + after
         nodes, shares = (
@@ -78,22 +82,12 @@ class Shell(NamedTuple):
         def side(shell: Shell, r: jax.Array) -> jax.Array:
             return shell.part(jnp.where(lower, shell.near, r), jnp.where(lower, r, shell.far))
 
-        near, far, slope = jnp.broadcast_arrays(*self[:3])
-        near, far, slope, goal = jax.lax.stop_gradient((near, far, slope, target))
+        near, far, slope, goal = jax.lax.stop_gradient((*self[:3], target))
         fixed = Shell(near, far, slope, self.power)
+        near, far = (jnp.broadcast_to(end, goal.shape) for end in (near, far))
         r = bisect_floats(lambda r: (side(fixed, r) > goal) != lower, near, far)
         found = side(self, r)
         log_density = self.power * jnp.log(r) - self.slope * (r - self.near)
         move = (target - found) * jax.lax.stop_gradient(jnp.exp(found - log_density))
         move = jnp.where(found > -jnp.inf, jnp.where(lower, move, -move), 0.0)
         return jnp.clip(r + move, self.near, self.far)
-
-
-def _reach(slope: jax.Array, tangent: jax.Array, power: int, drop: float) -> jax.Array:
-    """Bound the distance from the peak at which the log density has fallen by ``drop``.
-
-    It follows from x - log(1 + x) >= x^2 / (2 + 2x), on either side; ``tangent`` is the slope of
-    power * log(r) at the peak.
-    """
-    curved = (drop + (drop * (drop + 2 * power)) ** 0.5) / tangent
-    return jnp.minimum(drop / jnp.abs(slope - tangent), curved)
