@@ -38,6 +38,12 @@ class OnLine(Distribution):
         def line(self) -> Line:
             """Return the density in the form that the sampler and closed forms use."""
 
+    @property
+    def _masses(self) -> Masses:
+        line = self.line()
+        weigh, base = line.weigher()
+        return Masses(line, weigh(ALL), base)
+
     def _sample(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
         return draws_first(sample_pieces(key, self.line(), prod(shape))[1], shape)
 
@@ -53,7 +59,8 @@ class OnLine(Distribution):
         Returns:
             Float of the broadcast shape.
         """
-        y, line, masses = jnp.asarray(y), self.line(), Masses.of(self.line())
+        y, masses = jnp.asarray(y), self._masses
+        line = masses.line
         here = masses.at(y[..., None])
         inside = here.width > 0
         if line.widths is None:  # otherwise tails continue
@@ -67,12 +74,12 @@ class OnLine(Distribution):
     @compiled
     def cdf(self, y: ArrayLike) -> jax.Array:
         """Return P(Y <= y), at full relative precision in the lower tail."""
-        return Masses.of(self.line()).tail(jnp.asarray(y), upper=False)
+        return self._masses.tail(jnp.asarray(y), upper=False)
 
     @compiled
     def survival(self, y: ArrayLike) -> jax.Array:
         """Return P(Y > y), at full relative precision in the upper tail."""
-        return Masses.of(self.line()).tail(jnp.asarray(y), upper=True)
+        return self._masses.tail(jnp.asarray(y), upper=True)
 
     @compiled
     def quantile(self, p: ArrayLike) -> jax.Array:
@@ -82,7 +89,7 @@ class OnLine(Distribution):
         the support.
         """
         p = jnp.asarray(p)[..., None]
-        return Masses.of(self.line()).quantile(p, 1 - p)[..., 0]
+        return self._masses.quantile(p, 1 - p)[..., 0]
 
     @compiled
     def interval(self, level: ArrayLike) -> tuple[jax.Array, jax.Array]:
@@ -98,13 +105,13 @@ class OnLine(Distribution):
         """
         outside = (1 - jnp.asarray(level)) / 2
         p = jnp.stack([outside, 1 - outside], axis=-1)
-        ends = Masses.of(self.line()).quantile(p, jnp.flip(p, -1))
+        ends = self._masses.quantile(p, jnp.flip(p, -1))
         return ends[..., 0], ends[..., 1]
 
     @compiled
     def mean(self) -> jax.Array:
         """Return the mean, E[Y], of shape ``batch_shape``."""
-        return Masses.of(self.line()).mean()[..., 0]
+        return self._masses.mean()[..., 0]
 
     def variance(self) -> jax.Array:
         """Return the variance, ``batch_shape``; it can underflow where :meth:`stddev` does not."""
@@ -113,7 +120,8 @@ class OnLine(Distribution):
     @compiled
     def stddev(self) -> jax.Array:
         """Return the standard deviation, of shape ``batch_shape``."""
-        line, masses = self.line(), Masses.of(self.line())
+        masses = self._masses
+        line = masses.line
         away, width = masses.means_from(masses.mean()), line.width(ALL)
         # In units of the largest weighted distance, so that squares neither over- nor underflow.
         root = jnp.sqrt(jax.lax.stop_gradient(masses.weight / masses.total))
@@ -130,18 +138,19 @@ class OnLine(Distribution):
     @compiled
     def mean_abs_error(self, center: ArrayLike) -> jax.Array:
         """Return E|Y - center|, the exact error of a draw."""
-        center, masses = jnp.asarray(center)[..., None], Masses.of(self.line())
+        center, masses = jnp.asarray(center)[..., None], self._masses
         total = masses.average(jnp.abs(masses.means_from(center)))
         # In the piece that contains the center, E|Y - c| replaces |E Y - c|, which is not larger.
         here = masses.at(center)
         within = (here.away > 0) & (here.away < 1)
-        excess = here.weight * here.error_in_piece(self.line().cells)
+        excess = here.weight * here.error_in_piece(masses.line.cells)
         return (total + jnp.where(within, excess, 0.0) / masses.total)[..., 0]
 
     @compiled
     def entropy(self) -> jax.Array:
         """Return the entropy -E[log p(Y)] in nats, of shape ``batch_shape``."""
-        line, masses = self.line(), Masses.of(self.line())
+        masses = self._masses
+        line = masses.line
         energy = masses.energy + line.decay * piece.mean_fraction(line.decay)
         if line.cells:  # from the mean cost over a cell to that at its end of higher cost
             energy = energy + line.cell_decay * (1 - piece.mean_fraction(line.cell_decay))
@@ -158,12 +167,6 @@ class Masses:
     line: Line
     weight: jax.Array
     base: jax.Array
-
-    @staticmethod
-    def of(line: Line) -> Masses:
-        """Weigh all pieces."""
-        weigh, base = line.weigher()
-        return Masses(line, weigh(ALL), base)
 
     @cached_property
     def total(self) -> jax.Array:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from dpjax.distributions.base import compiled
-from dpjax.distributions.closed_forms import Masses, OnLine
+from dpjax.distributions.closed_forms import OnLine
 from dpjax.distributions.line import Line
 from dpjax.numerics.arrays import concatenate
 
@@ -145,7 +145,7 @@ class PiecewiseExponential(OnLine):
     @compiled
     def log_normalizer(self) -> jax.Array:
         """Return log Z, Z the integral of ``exp(-rate * cost(y))``, of shape ``batch_shape``."""
-        return Masses.of(self.line()).log_normalizer[..., 0]
+        return self._masses.log_normalizer[..., 0]
 
     @compiled
     def restrict(self, lower: ArrayLike, upper: ArrayLike) -> PiecewiseExponential:

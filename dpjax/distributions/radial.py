@@ -71,8 +71,8 @@ class Radial(VectorDistribution):
     def _sample(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
         drawn = (*self.batch_shape, prod(shape))
         shell_key, side_key, radius_key, direction_key = jax.random.split(key, 4)
-        shells, start = self._shells()
-        masses = shells.moments()[0] - start
+        shells = self._shells()
+        masses = shells.moments()[0]
         top = jnp.max(masses, axis=-1, keepdims=True)
         weights = broadcast_rows(jnp.exp(masses - top), self.batch_shape)
         index = choose(shell_key, weights, drawn[-1])
@@ -95,8 +95,8 @@ class Radial(VectorDistribution):
         largest = jax.lax.stop_gradient(jnp.maximum(self.radii[..., -1], reach))
         return (largest / (2 * jnp.frexp(largest)[0]))[..., None]
 
-    def _shells(self) -> tuple[Shell, jax.Array]:
-        """Return the shells, unbounded one last, and rate * cost at inner ends: ``(..., k+1)``.
+    def _shells(self) -> Shell:
+        """Return the shells, the unbounded one last, ``(..., k+1)``.
 
         Radii are in multiples of ``_unit``, and costs relative to that at the center.
         """
@@ -105,35 +105,35 @@ class Radial(VectorDistribution):
         width = near[..., 1:] - near[..., :-1]
         fall = rate * (self.cost_far - self.cost_near)
         slope = fall / jnp.where(width > 0, width, 1.0)
-        shells = Shell(
+        costs = concatenate(self.cost_near, concatenate(zero, self.cost_far)[..., -1:])
+        return Shell(
             near,
             concatenate(near[..., 1:], zero + jnp.inf),
             concatenate(slope, rate * unit / self.step[..., None]),
             self.loc.shape[-1] - 1,
+            rate * (costs - costs[..., :1]),
         )
-        costs = concatenate(self.cost_near, concatenate(zero, self.cost_far)[..., -1:])
-        return shells, rate * (costs - costs[..., :1])
 
     def _log_density(self, r: jax.Array) -> jax.Array:
         d, unit = self.loc.shape[-1], self._unit()
-        shells, start = self._shells()
+        shells = self._shells()
         # Not by quotients, whose rounding may differ; a NaN is beyond all.
         passed = ~(r[..., None] < self.radii)
         inside = passed & ~concatenate(passed[..., 1:], jnp.zeros((1,), bool))
         rise = shells.slope * (r[..., None] - self.radii) / unit
-        cost = jnp.sum(jnp.where(inside, start + rise, 0.0), axis=-1)
-        total = jax.nn.logsumexp(shells.moments()[0] - start, axis=-1)
+        cost = jnp.sum(jnp.where(inside, shells.cost + rise, 0.0), axis=-1)
+        total = jax.nn.logsumexp(shells.moments()[0], axis=-1)
         return -cost - total - d * jnp.log(unit[..., 0]) - (log(d) + log_volume(d, self.p))
 
     def _norm_tails(self, r: jax.Array) -> tuple[jax.Array, jax.Array]:
-        shells, start = self._shells()
+        shells = self._shells()
         cut = jnp.clip(r[..., None] / self._unit(), shells.near, shells.far)
         parts = shells.part(shells.near, cut), shells.part(cut, shells.far)
-        logs = jnp.stack([jax.nn.logsumexp(part - start, axis=-1) for part in parts])
+        logs = jnp.stack([jax.nn.logsumexp(part, axis=-1) for part in parts])
         below, above = jax.nn.softmax(logs, axis=0)
         return below, above
 
     def _norm_moment(self) -> jax.Array:
-        shells, start = self._shells()
+        shells = self._shells()
         masses, means = shells.moments()
-        return jnp.sum(jax.nn.softmax(masses - start, axis=-1) * means * self._unit(), axis=-1)
+        return jnp.sum(jax.nn.softmax(masses, axis=-1) * means * self._unit(), axis=-1)

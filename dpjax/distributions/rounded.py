@@ -89,19 +89,18 @@ class Rounded(OnLine):
     @compiled
     def log_prob(self, y: ArrayLike) -> jax.Array:
         """Return log P(Y = y); ``-inf`` where ``y`` is no multiple, up to rounding."""
-        number = to_multiples(jnp.asarray(y), self.resolution)
-        there = self._is_near(y, number)
-        return jnp.where(there | jnp.isnan(y), super().log_prob(number), -jnp.inf)
+        number = self._number(y)
+        return jnp.where(number > jnp.floor(number), -jnp.inf, super().log_prob(number))
 
     @compiled
     def cdf(self, y: ArrayLike) -> jax.Array:
         """Return P(Y <= y)."""
-        return super().cdf(self._last(y) + 0.5)
+        return super().cdf(jnp.floor(self._number(y)) + 0.5)
 
     @compiled
     def survival(self, y: ArrayLike) -> jax.Array:
         """Return P(Y > y), summed from the upper tail."""
-        return super().survival(self._last(y) + 0.5)
+        return super().survival(jnp.floor(self._number(y)) + 0.5)
 
     @compiled
     def quantile(self, p: ArrayLike) -> jax.Array:
@@ -134,10 +133,7 @@ class Rounded(OnLine):
     @compiled
     def mean_abs_error(self, center: ArrayLike) -> jax.Array:
         """Return E|Y - center|, the exact error of a draw."""
-        at = jnp.asarray(center) * (self.resolution.denominator / self.resolution.numerator)
-        near = to_multiples(jnp.asarray(center), self.resolution)
-        at = jnp.where(self._is_near(center, near), near, at)
-        return from_multiples(super().mean_abs_error(at), self.resolution)
+        return from_multiples(super().mean_abs_error(self._number(center)), self.resolution)
 
     def entropy(self) -> jax.Array:
         """Return the entropy in nats, of shape ``batch_shape``."""
@@ -146,16 +142,10 @@ class Rounded(OnLine):
     def _value(self, number: jax.Array) -> jax.Array:
         return from_multiples(jnp.clip(number, *self._ends), self.resolution)
 
-    def _is_near(self, y: ArrayLike, number: jax.Array) -> jax.Array:
-        """Return True where y is this multiple, up to rounding."""
-        value = from_multiples(number, self.resolution)
-        return jnp.abs(y - value) <= 8 * float(jnp.finfo(self.dtype).eps) * jnp.abs(value)
-
-    def _last(self, y: ArrayLike) -> jax.Array:
-        """Return the index of the largest multiple up to y."""
-        number = to_multiples(jnp.asarray(y), self.resolution)
-        return jnp.where(
-            (from_multiples(number, self.resolution) <= y) | self._is_near(y, number),
-            number,
-            number - 1,
-        )
+    def _number(self, y: ArrayLike) -> jax.Array:
+        """Return y in units of the resolution, an integer where it is a multiple up to rounding."""
+        y, nearest = jnp.asarray(y), to_multiples(jnp.asarray(y), self.resolution)
+        value = from_multiples(nearest, self.resolution)
+        near = jnp.abs(y - value) <= 8 * float(jnp.finfo(self.dtype).eps) * jnp.abs(value)
+        inexact = y * (self.resolution.denominator / self.resolution.numerator)
+        return jnp.where(near, nearest, inexact)
