@@ -162,13 +162,7 @@ class JointQuantiles(Drawn):
             raise ValueError(
                 "log_prob needs a public number of records: swap neighbors, or public_n."
             )
-        points = checks.float_array("y", y).astype(self.dtype)
-        if points.shape[-1:] != self.event_shape:
-            raise ValueError(
-                f"y must have a last axis of size {self.event_shape[0]} (quantiles), got shape "
-                f"{points.shape}."
-            )
-        return _log_prob(self, points)
+        return _log_prob(self, self._points("y", y))
 
     def measured_error(self, key: jax.Array, center: ArrayLike, draws: int = 1000) -> jax.Array:
         """Return the mean of |y_k - center_k| over draws, of shape ``batch_shape + (m,)``.
@@ -217,9 +211,7 @@ class _Levels(NamedTuple):
 
 def _among_equal(x: jax.Array) -> jax.Array:
     """Return how many of the ascending entries up to each one are equal to it."""
-    index = jnp.arange(x.size, dtype=jnp.int32)
-    fresh = jnp.diff(x, prepend=-jnp.inf) != 0
-    return index - jax.lax.cummax(jnp.where(fresh, index, 0)) + 1
+    return jnp.arange(1, x.size + 1, dtype=jnp.int32) - jnp.searchsorted(x, x).astype(jnp.int32)
 
 
 def _row(joint: JointQuantiles, number: jax.Array) -> _Row:

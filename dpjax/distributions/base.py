@@ -73,14 +73,22 @@ class Drawn(Batch):
         return jnp.exp(self.log_prob(y))
 
     def _points(self, name: str, value: ArrayLike) -> jax.Array:
-        """Cast an argument to the distribution's dtype; check a scalar ``p`` or ``level``."""
+        """Cast an argument to the distribution's dtype.
+
+        A scalar ``p`` or ``level`` is checked, and the last axis of a vector ``y``.
+        """
         if (
             name in _PROBABILITIES
             and isinstance(value, int | float | np.number)
             and (value < 0 or value > 1)
         ):
             raise ValueError(f"{name} must be between 0 and 1 (0.95 for 95 %), got {value}.")
-        return checks.float_array(name, value).astype(self.dtype)
+        points = checks.float_array(name, value).astype(self.dtype)
+        if name == "y" and self.event_shape not in ((), points.shape[-1:]):
+            raise ValueError(
+                f"y must have a last axis of size {self.event_shape[0]}, got shape {points.shape}."
+            )
+        return points
 
 
 class Distribution(Drawn):

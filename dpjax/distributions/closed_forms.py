@@ -229,7 +229,8 @@ class Masses:
     def tail(self, y: jax.Array, *, upper: bool) -> jax.Array:
         """Return the probability below points of any shape, or above them."""
         here = self.at(y[..., None])
-        value = take(self.beyond(upper=upper), here.piece + np.int32(upper)) + here.parts()[upper]
+        rest = take(self.beyond(upper=upper), here.piece + np.int32(upper))
+        value = rest + here.part(upper=upper)
         return jnp.where(jnp.isnan(y), jnp.nan, jnp.clip(value / self.total, 0.0, 1.0)[..., 0])
 
     def quantile(self, p: jax.Array, complement: jax.Array) -> jax.Array:
@@ -273,11 +274,10 @@ class Inside(NamedTuple):
     weight: jax.Array
     away: jax.Array
 
-    def parts(self) -> tuple[jax.Array, jax.Array]:
-        """Return the weight of the piece below and above the point."""
-        shares = _shares(jnp.clip(self.away, 0.0, 1.0), self.decay)
-        near, far = (self.weight * share for share in shares)
-        return jnp.where(self.rises, near, far), jnp.where(self.rises, far, near)
+    def part(self, *, upper: bool) -> jax.Array:
+        """Return the weight of the piece below the point, or above it."""
+        near, far = _shares(jnp.clip(self.away, 0.0, 1.0), self.decay)
+        return self.weight * jnp.where(self.rises ^ upper, near, far)
 
     def error_in_piece(self, cells: bool) -> jax.Array:
         """Return by how much E|Y - c| exceeds |E[Y] - c|, in the piece that contains the point c.

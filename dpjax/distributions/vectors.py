@@ -51,11 +51,6 @@ class VectorDistribution(Drawn):
         Raises:
             ValueError: the last axis of ``y`` does not have size d.
         """
-        if jnp.shape(y)[-1:] != self.event_shape:
-            raise ValueError(
-                f"y must have a last axis of size {self.event_shape[0]} (coordinates), got shape "
-                f"{jnp.shape(y)}."
-            )
         return self._log_density(norm(jnp.asarray(y) - self.loc, self.p))
 
     @compiled
