@@ -32,15 +32,16 @@ class Drawn(Batch):
 
     if TYPE_CHECKING:  # declared, not defined: a property, a method or an attribute of the subclass
 
-        @property
-        def event_shape(self) -> tuple[int, ...]:
-            """The shape of one draw."""
-
         def log_prob(self, y: ArrayLike) -> jax.Array:
             """Return the log-density, or the log-probability of a discrete distribution."""
 
         def _sample(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
             """Draw ``shape + batch_shape + event_shape``, not empty; :meth:`sample` compiles it."""
+
+    @property
+    def event_shape(self) -> tuple[int, ...]:
+        """The shape of one draw: ``()`` for a number."""
+        return ()
 
     @property
     def support(self) -> tuple[jax.Array, jax.Array]:
@@ -121,11 +122,6 @@ class Distribution(Drawn):
         def variance(self) -> jax.Array:
             """Return the variance, E[(Y - E[Y])^2], of shape ``batch_shape``."""
 
-    @property
-    def event_shape(self) -> tuple[int, ...]:
-        """The shape of one draw: ``()``, a scalar."""
-        return ()
-
     def log_cdf(self, y: ArrayLike) -> jax.Array:
         """Return log P(Y <= y), accurate relative to the smaller tail.
 
@@ -159,12 +155,8 @@ class Distribution(Drawn):
 
     def _looks(self, rows: int) -> tuple[dict[str, Any], Picture | None]:
         """Return a table of some quantiles, and a picture of the cdf."""
-        few, p = self._first(rows), np.arange(1, 200) / 200
-        found = (
-            np.asarray(few.quantile(p.reshape(-1, *[1] * len(few.batch_shape))))
-            .reshape(p.size, -1)
-            .T[:rows]
-        )
+        p = np.arange(1, 200) / 200
+        found = np.asarray(self._first(rows).quantile(p[:, None])).T
         table = {"5 %": found[:, 9], "median": found[:, 99], "95 %": found[:, 189]}
         kind: Any = "steps" if np.any(found[:, 1:] == found[:, :-1]) else "curve"  # on a grid
         return table, Picture(found, np.broadcast_to(p, found.shape), "y", "P(Y <= y)", kind=kind)

@@ -178,18 +178,12 @@ class PiecewiseExponential(OnLine):
 
         def cost_at(cut: jax.Array) -> jax.Array:
             share = jnp.clip((cut - start) / width, 0.0, 1.0)
-            # Exact at the ends: a cost must not change where nothing is cut. A piece of width 0
-            # keeps both.
+            # Exact at the ends: a cost must not change where nothing is cut.
             inside = left + (right - left) * share
             return jnp.where(cut == end, right, jnp.where(cut == start, left, inside))
 
-        kept, cut = end == start, jnp.clip(edges, low, high)
-        return PiecewiseExponential(
-            cut,
-            jnp.where(kept, left, cost_at(cut[..., :-1])),
-            jnp.where(kept, right, cost_at(cut[..., 1:])),
-            jnp.broadcast_to(self.rate, batch),
-        )
+        cut, rate = jnp.clip(edges, low, high), jnp.broadcast_to(self.rate, batch)
+        return PiecewiseExponential(cut, cost_at(cut[..., :-1]), cost_at(cut[..., 1:]), rate)
 
 
 def _tail(length: jax.Array, cost: jax.Array, scale: jax.Array) -> tuple[jax.Array, jax.Array]:
