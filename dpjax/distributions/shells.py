@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dpjax.numerics.search import bisect_floats
+from dpjax.numerics.search import bisect
 
 
 class Shell(NamedTuple):
@@ -85,7 +85,7 @@ class Shell(NamedTuple):
             return self.part(jnp.where(lower, self.near, r), jnp.where(lower, r, self.far))
 
         near, far = (jnp.broadcast_to(end, target.shape) for end in (self.near, self.far))
-        r = bisect_floats(lambda r: (side(r) > target) != lower, near, far)
+        r = bisect(lambda r: (side(r) > target) != lower, near, far)[0]
         found = side(r)
         log_density = self.power * jnp.log(r) - self.slope * (r - self.near)
         move = (target - found) * jax.lax.stop_gradient(jnp.exp(found - log_density))

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from dpjax.distributions.base import Drawn, compiled
-from dpjax.numerics.search import bisect_floats
+from dpjax.numerics.search import bisect
 
 
 class VectorDistribution(Drawn):
@@ -76,7 +76,7 @@ class VectorDistribution(Drawn):
             below, above = self._norm_tails(r)
             return jnp.where(p < 0.5, below < p, above >= 1 - p)
 
-        radius = bisect_floats(is_below, jnp.zeros_like(p), jnp.full_like(p, inf))
+        radius = bisect(is_below, jnp.zeros_like(p), jnp.full_like(p, inf))[1]
         return jnp.where((p >= 0) & (p <= 1), radius, jnp.nan)
 
     @compiled

@@ -24,7 +24,6 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.numerics.arrays import concatenate
 from dpjax.sensitivity import LocalSensitivity, SensitivityProfile, from_local_sensitivity
 
 Sensitivity = Literal["exact", "cheap"]
@@ -203,6 +202,7 @@ def triangle_local_sensitivity_of_edges(
     return _local_sensitivity(*_pairs_of_edges(edges, num_nodes), num_levels, neighbors, "exact")
 
 
+@jax.jit
 def _profile(local: LocalSensitivity) -> SensitivityProfile:
     radii = local.at_distance
     return from_local_sensitivity(local, num_levels=radii.shape[-1] - 1, step=radii[..., -1])
@@ -218,14 +218,15 @@ def _local_sensitivity(
     checks.one_of("neighbors", neighbors, ("edge",))
     checks.one_of("sensitivity", kind, ("exact", "cheap"))
     num_levels = checks.static_integer("num_levels", num_levels, 1, must="a positive integer")
-    distance = np.arange(num_levels, dtype=np.int32)[:, None]
+    # Within 2n edges any pair has n - 2 common neighbors.
+    distance = np.array([*range(num_levels), 2 * n], np.int32)[:, None]
     either = either[..., None, :]
+    xp = jnp if isinstance(either, jax.Array) else np
     # With the cheap radii, every change makes a common neighbor.
-    helpful = jnp.minimum(distance, either) if kind == "exact" else distance
-    reached = jnp.where(either < 0, 0, common + (distance + helpful) // 2)
-    radii = jnp.minimum(jnp.max(reached, axis=-1), n - 2)
-    low, high = (jnp.asarray(end, value.dtype) for end in (0, comb(n, 3)))
-    at = concatenate(radii, np.full(1, n - 2, np.int32)).astype(value.dtype)
+    helpful = xp.minimum(distance, either) if kind == "exact" else distance
+    reached = xp.where(either < 0, 0, common + (distance + helpful) // 2)
+    radii = xp.minimum(xp.max(reached, axis=-1), n - 2)
+    at, low, high = (jnp.asarray(each, value.dtype) for each in (radii, 0, comb(n, 3)))
     return LocalSensitivity(value, at, low, high, neighbors="edge")
 
 
