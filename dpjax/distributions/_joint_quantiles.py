@@ -35,7 +35,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import partial
 from math import exp, prod
 from typing import Any, NamedTuple
 
@@ -45,11 +44,10 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.batch import Batch
-from dpjax.distributions.base import Shape, draws_shape
+from dpjax.distributions.base import Drawn
 from dpjax.distributions.discrete_laplace import DiscreteLaplace
 from dpjax.numerics.multiples import from_multiples, to_multiples
-from dpjax.random.keys import check_key
+from dpjax.numerics.search import count_leading
 from dpjax.random.variates import uniform, words
 
 _FLOOR = 600.0  # nats: the weight of a step is at least exp(-_FLOOR), the largest one exp(_FLOOR)
@@ -57,11 +55,13 @@ _FLOOR = 600.0  # nats: the weight of a step is at least exp(-_FLOOR), the large
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, repr=False)
-class JointQuantiles(Batch):
+class JointQuantiles(Drawn):
     """The joint distribution of m private quantiles y_1 <= ... <= y_m of each row, as a pytree.
 
     Its density is in the module docstring; weights are local float64, whatever the dtype of draws.
-    Leading axes are a batch.
+    Leading axes are a batch. Draws ascend on their last axis and have no derivative. With a given N
+    the sums of a row serve all of its draws; with a noisy N each draw has its own. Events of
+    probability below 2^-53 do not happen.
 
     Attributes:
         values: float ``(..., n)``, ascending records; those beyond ``num_records`` equal ``upper``.
@@ -105,31 +105,45 @@ class JointQuantiles(Batch):
         shape = self.batch_shape
         return jnp.broadcast_to(self.lower, shape), jnp.broadcast_to(self.upper, shape)
 
-    def sample(self, key: jax.Array, shape: Shape = ()) -> jax.Array:
-        """Draw tuples; under jit, the draws of a row do not change when rows are added.
-
-        With a given N the sums of a row serve all of its draws; with a noisy N each draw has its
-        own. Events of probability below 2^-53 do not happen. Draws have no derivative.
-
-        Args:
-            key: a scalar typed threefry key.
-            shape: the shape of the draws from each row, an integer or a sequence of integers.
-
-        Returns:
-            Float of shape ``shape + batch_shape + (m,)``, ascending on the last axis; NaN for a row
-            with invalid parameters.
-
-        Raises:
-            TypeError: ``key`` is not a typed key.
-            ValueError: ``key`` is a typed key, but not a scalar threefry key.
-        """
-        return self._sample(check_key(key), draws_shape(shape))
-
     def _sample(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-        if prod(shape + self.batch_shape) == 0:
-            return jnp.zeros(shape + self.batch_shape + self.event_shape, self.dtype)
-        drawn = _draw(key, jax.lax.stop_gradient(self), prod(shape))
-        return jnp.moveaxis(drawn, -2, 0).reshape(*shape, *self.batch_shape, *self.event_shape)
+        joint, draws = jax.lax.stop_gradient(self), prod(shape)
+        batch, m, dtype = joint.batch_shape, len(joint.levels), joint.dtype
+        of_numbers, of_places = jax.random.split(key)
+        drawn = words(of_places, (*batch, draws, m, 6))
+        if joint.number is None:
+            of_count = DiscreteLaplace(
+                jnp.zeros(batch, dtype), jnp.ones((), dtype), joint.count_rate
+            )
+            noise = jnp.moveaxis(of_count.sample(of_numbers, draws), 0, -1)
+            noisy = joint.num_records[..., None] + noise.astype(jnp.int32)
+            number = jnp.clip(noisy, 1, max(joint.values.shape[-1], 1))
+        else:
+            number = jnp.broadcast_to(joint.number, batch)[..., None]  # all draws share their sums
+
+        def compute(row: JointQuantiles, number: jax.Array, drawn: jax.Array) -> jax.Array:
+            def draw(given: tuple[jax.Array, jax.Array]) -> jax.Array:
+                number, drawn = given
+                asked = _row(row, number)
+                edges = asked.edges
+                levels = _forward(asked, edges[0], edges[-1])
+
+                def one(slot_at: jax.Array, run_at: jax.Array, place: jax.Array) -> jax.Array:
+                    slot = _back(asked, levels, slot_at, run_at)
+                    return jnp.sort(edges[slot] + (edges[slot + 1] - edges[slot]) * place)
+
+                at = [uniform(drawn[..., i], drawn[..., i + 1], jnp.float64) for i in (0, 2, 4)]
+                return jax.vmap(one)(*at)
+
+            shared = drawn.reshape(number.size, -1, m, 6)
+            found = jax.lax.map(draw, (number, shared)).reshape(draws, m)
+            if row.resolution is not None:
+                found = from_multiples(jnp.floor(found + 0.5), row.resolution)
+            found = jnp.clip(found, row.lower, row.upper).astype(dtype)
+            return jnp.where(jnp.isnan(row.rate), jnp.nan, found)
+
+        with jax.enable_x64(True):
+            found = _by_rows(compute, joint, batch, number, drawn)
+        return jnp.moveaxis(found, -2, 0).reshape(*shape, *batch, m)
 
     def log_prob(self, y: ArrayLike) -> jax.Array:
         """Return the log-density, or log-probability with a resolution, of tuples ``(..., m)``.
@@ -148,13 +162,7 @@ class JointQuantiles(Batch):
             raise ValueError(
                 "log_prob needs a public number of records: swap neighbors, or public_n."
             )
-        points = checks.float_array("y", y).astype(self.dtype)
-        if points.shape[-1:] != self.event_shape:
-            raise ValueError(
-                f"y must have a last axis of size {self.event_shape[0]} (quantiles), got shape "
-                f"{points.shape}."
-            )
-        return _log_prob(self, points)
+        return _log_prob(self, self._points("y", y))
 
     def measured_error(self, key: jax.Array, center: ArrayLike, draws: int = 1000) -> jax.Array:
         """Return the mean of |y_k - center_k| over draws, of shape ``batch_shape + (m,)``.
@@ -203,9 +211,7 @@ class _Levels(NamedTuple):
 
 def _among_equal(x: jax.Array) -> jax.Array:
     """Return how many of the ascending entries up to each one are equal to it."""
-    index = jnp.arange(x.size, dtype=jnp.int32)
-    fresh = jnp.diff(x, prepend=-jnp.inf) != 0
-    return index - jax.lax.cummax(jnp.where(fresh, index, 0)) + 1
+    return jnp.arange(1, x.size + 1, dtype=jnp.int32) - jnp.searchsorted(x, x).astype(jnp.int32)
 
 
 def _row(joint: JointQuantiles, number: jax.Array) -> _Row:
@@ -321,13 +327,10 @@ def _back(row: _Row, levels: _Levels, slot_at: jax.Array, run_at: jax.Array) -> 
         point = jnp.where(last, row.end, above - row.steps[jnp.minimum(k_now + 1, m - 1)])
         aim = slot_at * _before(sums, row.rate, point, above)
 
-        def halve(_: Any, ends: Any) -> Any:
-            low, high = ends
-            middle = (low + high) // 2
-            enough = _before(sums, row.rate, point, middle + 1) >= aim
-            return jnp.where(enough, low, middle + 1), jnp.where(enough, middle, high)
+        def passed(slot: jax.Array) -> jax.Array:
+            return _before(sums, row.rate, point, slot + 1) < aim
 
-        found = jax.lax.fori_loop(0, size.bit_length(), halve, (jnp.int32(0), above - 1))[1]
+        found = jnp.minimum(count_leading(passed, size, ()), above - 1)
         slot = jnp.where(left == 0, found, slot)
         length = jnp.maximum(k_now - k, 0)
         points = (length + 1).astype(width.dtype)
@@ -362,45 +365,6 @@ def _by_rows(
     others = [rows(array, array.shape[len(batch) :]) for array in arrays]
     found = jax.lax.map(lambda given: compute(*given), (flat, *others))
     return found.reshape(*batch, *found.shape[1:])
-
-
-@partial(jax.jit, static_argnames="draws")
-def _draw(key: jax.Array, joint: JointQuantiles, draws: int) -> jax.Array:
-    """Return draws, ``(*batch, draws, m)``."""
-    batch, m, dtype = joint.batch_shape, len(joint.levels), joint.dtype
-    of_numbers, of_places = jax.random.split(key)
-    drawn = words(of_places, (*batch, draws, m, 6))
-    if joint.number is None:
-        of_count = DiscreteLaplace(jnp.zeros(batch, dtype), jnp.ones((), dtype), joint.count_rate)
-        noise = jnp.moveaxis(of_count.sample(of_numbers, draws), 0, -1)
-        noisy = joint.num_records[..., None] + noise.astype(jnp.int32)
-        number = jnp.clip(noisy, 1, max(joint.values.shape[-1], 1))
-    else:
-        number = jnp.broadcast_to(joint.number, batch)[..., None]  # all draws share their sums
-
-    def compute(row: JointQuantiles, number: jax.Array, drawn: jax.Array) -> jax.Array:
-        def draw(given: tuple[jax.Array, jax.Array]) -> jax.Array:
-            number, drawn = given
-            asked = _row(row, number)
-            edges = asked.edges
-            levels = _forward(asked, edges[0], edges[-1])
-
-            def one(slot_at: jax.Array, run_at: jax.Array, place: jax.Array) -> jax.Array:
-                slot = _back(asked, levels, slot_at, run_at)
-                return jnp.sort(edges[slot] + (edges[slot + 1] - edges[slot]) * place)
-
-            at = [uniform(drawn[..., i], drawn[..., i + 1], jnp.float64) for i in (0, 2, 4)]
-            return jax.vmap(one)(*at)
-
-        shared = drawn.reshape(number.size, -1, m, 6)
-        found = jax.lax.map(draw, (number, shared)).reshape(draws, m)
-        if row.resolution is not None:
-            found = from_multiples(jnp.floor(found + 0.5), row.resolution)
-        found = jnp.clip(found, row.lower, row.upper).astype(dtype)
-        return jnp.where(jnp.isnan(row.rate), jnp.nan, found)
-
-    with jax.enable_x64(True):
-        return _by_rows(compute, joint, batch, number, drawn)
 
 
 @jax.custom_vjp

@@ -23,7 +23,76 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 _PROBABILITIES = ("p", "level")
 
 
-class Distribution(Batch):
+class Drawn(Batch):
+    """What distributions of numbers, vectors and tuples share.
+
+    A subclass provides the members declared here. Where it has no density, ``log_prob`` is missing
+    and :meth:`prob` raises an ``AttributeError``.
+    """
+
+    if TYPE_CHECKING:  # declared, not defined: a property, a method or an attribute of the subclass
+
+        def log_prob(self, y: ArrayLike) -> jax.Array:
+            """Return the log-density, or the log-probability of a discrete distribution."""
+
+        def _sample(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+            """Draw ``shape + batch_shape + event_shape``, not empty; :meth:`sample` compiles it."""
+
+    @property
+    def event_shape(self) -> tuple[int, ...]:
+        """The shape of one draw: ``()`` for a number."""
+        return ()
+
+    @property
+    def support(self) -> tuple[jax.Array, jax.Array]:
+        """The bounds of the support, each of shape ``batch_shape``; infinite where unbounded."""
+        end = jnp.full(self.batch_shape, jnp.inf, self.dtype)
+        return -end, end
+
+    def sample(self, key: jax.Array, shape: Shape = ()) -> jax.Array:
+        """Draw samples.
+
+        The same key, program, shapes and backend give the same draws. Rows that are appended on the
+        first axis leave the random words of the others alone.
+
+        Args:
+            key: a scalar typed threefry key.
+            shape: the shape of the draws from each row, an integer or a sequence of integers.
+
+        Returns:
+            Float of shape ``shape + batch_shape + event_shape``; NaN for a row whose parameters
+            define no distribution.
+
+        Raises:
+            TypeError: ``key`` is not a typed key.
+            ValueError: ``key`` is a typed key, but not a scalar threefry key.
+        """
+        return _draw(check_key(key), self, draws_shape(shape))
+
+    def prob(self, y: ArrayLike) -> jax.Array:
+        """Return the density, or the probability of a discrete distribution, at ``y``."""
+        return jnp.exp(self.log_prob(y))
+
+    def _points(self, name: str, value: ArrayLike) -> jax.Array:
+        """Cast an argument to the distribution's dtype.
+
+        A scalar ``p`` or ``level`` is checked, and the last axis of a vector ``y``.
+        """
+        if (
+            name in _PROBABILITIES
+            and isinstance(value, int | float | np.number)
+            and (value < 0 or value > 1)
+        ):
+            raise ValueError(f"{name} must be between 0 and 1 (0.95 for 95 %), got {value}.")
+        points = checks.float_array(name, value).astype(self.dtype)
+        if name == "y" and self.event_shape not in ((), points.shape[-1:]):
+            raise ValueError(
+                f"y must have a last axis of size {self.event_shape[0]}, got shape {points.shape}."
+            )
+        return points
+
+
+class Distribution(Drawn):
     """A batch of one-dimensional distributions, as a pytree.
 
     The arguments of all methods (a point ``y``, a probability ``p``, a ``level``, a ``center``) are
@@ -31,7 +100,6 @@ class Distribution(Batch):
     A scalar ``p`` or ``level`` outside [0, 1] raises ``ValueError``; inside an array it gives NaN.
 
     A subclass provides the members declared here and overrides those that it can compute better.
-    Where it has no density, ``log_prob`` is missing and :meth:`prob` raises an ``AttributeError``.
 
     >>> import jax.numpy as jnp
     >>> from dpjax.distributions import DiscreteLaplace
@@ -40,10 +108,7 @@ class Distribution(Batch):
     (True, (), 7.0)
     """
 
-    if TYPE_CHECKING:  # declared, not defined: a property, a method or an attribute of the subclass
-
-        def log_prob(self, y: ArrayLike) -> jax.Array:
-            """Return the log-density, or the log-probability of a discrete distribution."""
+    if TYPE_CHECKING:
 
         def cdf(self, y: ArrayLike) -> jax.Array:
             """Return P(Y <= y)."""
@@ -56,19 +121,6 @@ class Distribution(Batch):
 
         def variance(self) -> jax.Array:
             """Return the variance, E[(Y - E[Y])^2], of shape ``batch_shape``."""
-
-        def _sample(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-            """Draw ``shape + batch_shape``, which is not empty; :meth:`sample` compiles it."""
-
-    @property
-    def event_shape(self) -> tuple[int, ...]:
-        """The shape of one draw: ``()``, a scalar."""
-        return ()
-
-    @property
-    def support(self) -> tuple[jax.Array, jax.Array]:
-        """The bounds of the support, each of shape ``batch_shape``; infinite where unbounded."""
-        return real_line(self)
 
     def log_cdf(self, y: ArrayLike) -> jax.Array:
         """Return log P(Y <= y), accurate relative to the smaller tail.
@@ -84,30 +136,6 @@ class Distribution(Batch):
     def survival(self, y: ArrayLike) -> jax.Array:
         """Return P(Y > y)."""
         return 1 - self.cdf(y)
-
-    def sample(self, key: jax.Array, shape: Shape = ()) -> jax.Array:
-        """Draw samples.
-
-        The same key, program, shapes and backend give the same draws. Rows that are appended on the
-        first axis leave the random words of the others alone.
-
-        Args:
-            key: a scalar typed threefry key.
-            shape: the shape of the draws from each row, an integer or a sequence of integers.
-
-        Returns:
-            Float of shape ``shape + batch_shape``; NaN for a row whose parameters define no
-            distribution.
-
-        Raises:
-            TypeError: ``key`` is not a typed key.
-            ValueError: ``key`` is a typed key, but not a scalar threefry key.
-        """
-        return _draw(check_key(key), self, draws_shape(shape))
-
-    def prob(self, y: ArrayLike) -> jax.Array:
-        """Return the density, or the probability of a discrete distribution, at ``y``."""
-        return jnp.exp(self.log_prob(y))
 
     def interval(self, level: ArrayLike) -> tuple[jax.Array, jax.Array]:
         """Return the ends of the central interval of probability ``level``.
@@ -127,39 +155,19 @@ class Distribution(Batch):
 
     def _looks(self, rows: int) -> tuple[dict[str, Any], Picture | None]:
         """Return a table of some quantiles, and a picture of the cdf."""
-        few, p = self._first(rows), np.arange(1, 200) / 200
-        found = (
-            np.asarray(few.quantile(p.reshape(-1, *[1] * len(few.batch_shape))))
-            .reshape(p.size, -1)
-            .T[:rows]
-        )
+        p = np.arange(1, 200) / 200
+        found = np.asarray(self._first(rows).quantile(p[:, None])).T
         table = {"5 %": found[:, 9], "median": found[:, 99], "95 %": found[:, 189]}
         kind: Any = "steps" if np.any(found[:, 1:] == found[:, :-1]) else "curve"  # on a grid
         return table, Picture(found, np.broadcast_to(p, found.shape), "y", "P(Y <= y)", kind=kind)
 
-    def _points(self, name: str, value: ArrayLike) -> jax.Array:
-        """Cast an argument to the distribution's dtype; check a scalar ``p`` or ``level``."""
-        if (
-            name in _PROBABILITIES
-            and isinstance(value, int | float | np.number)
-            and (value < 0 or value > 1)
-        ):
-            raise ValueError(f"{name} must be between 0 and 1 (0.95 for 95 %), got {value}.")
-        return checks.float_array(name, value).astype(self.dtype)
-
 
 @partial(jax.jit, static_argnames="shape")
-def _draw(key: jax.Array, distribution: Distribution, shape: tuple[int, ...]) -> jax.Array:
-    whole = shape + distribution.batch_shape
+def _draw(key: jax.Array, distribution: Drawn, shape: tuple[int, ...]) -> jax.Array:
+    whole = shape + distribution.batch_shape + distribution.event_shape
     if prod(whole) == 0:
         return jnp.zeros(whole, distribution.dtype)
     return distribution._sample(key, shape)
-
-
-def real_line(distribution: Batch) -> tuple[jax.Array, jax.Array]:
-    """Return minus infinity and infinity for each row of a distribution."""
-    end = jnp.full(distribution.batch_shape, jnp.inf, distribution.dtype)
-    return -end, end
 
 
 def compiled(method: Method) -> Method:

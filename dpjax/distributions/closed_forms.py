@@ -12,80 +12,181 @@ corrected by a term for this place.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from math import log
-from typing import Any, NamedTuple, Protocol
+from math import log, prod
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from dpjax.distributions import truncated_exponential as piece
+from dpjax.distributions.base import Distribution, compiled, draws_first
 from dpjax.distributions.line import ALL, Line
-from dpjax.distributions.sampler import Place
+from dpjax.distributions.sampler import Place, sample_pieces
 from dpjax.numerics.arrays import take
 from dpjax.numerics.search import count_leading
 
 
-class OnLine(Protocol):
+class OnLine(Distribution):
     """A distribution whose draws and closed forms are computed from its :class:`Line`."""
 
-    @property
-    def batch_shape(self) -> tuple[int, ...]:
-        """The broadcast shape of all fields, without the axis of pieces."""
+    if TYPE_CHECKING:
+
+        def line(self) -> Line:
+            """Return the density in the form that the sampler and closed forms use."""
 
     @property
-    def dtype(self) -> Any:
-        """The dtype of every result."""
+    def _masses(self) -> Masses:
+        line = self.line()
+        weigh, base = line.weigher()
+        return Masses(line, weigh(ALL), base)
 
-    def line(self) -> Line:
-        """Return the density in the form that the sampler and closed forms use."""
+    def _sample(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+        return draws_first(sample_pieces(key, self.line(), prod(shape))[1], shape)
+
+    @compiled
+    def log_prob(self, y: ArrayLike) -> jax.Array:
+        """Return the log-density at ``y``, ``-inf`` outside the support.
+
+        At an edge it is the limit from the right, at the last edge from the left.
+
+        Args:
+            y: float that broadcasts against ``batch_shape``.
+
+        Returns:
+            Float of the broadcast shape.
+        """
+        y, masses = jnp.asarray(y), self._masses
+        line = masses.line
+        here = masses.at(y[..., None])
+        inside = here.width > 0
+        if line.widths is None:  # otherwise tails continue
+            inside &= (here.away >= 0) & (here.away <= 1)
+        # The cost of a cell is that at its end of higher cost.
+        away = here.away + 0.5 / jnp.maximum(here.width, 1.0) if line.cells else here.away
+        energy = take(masses.energy, here.piece) + here.decay * away
+        value = jnp.where(inside, -energy, -jnp.inf) - jnp.log(masses.total)
+        return jnp.where(jnp.isnan(y), jnp.nan, value[..., 0])
+
+    @compiled
+    def cdf(self, y: ArrayLike) -> jax.Array:
+        """Return P(Y <= y), at full relative precision in the lower tail."""
+        return self._masses.tail(jnp.asarray(y), upper=False)
+
+    @compiled
+    def survival(self, y: ArrayLike) -> jax.Array:
+        """Return P(Y > y), at full relative precision in the upper tail."""
+        return self._masses.tail(jnp.asarray(y), upper=True)
+
+    @compiled
+    def quantile(self, p: ArrayLike) -> jax.Array:
+        """Return the inverse of :meth:`cdf`; NaN outside [0, 1].
+
+        Pieces whose mass underflows are not reached: in float32, ``quantile(1.0)`` can lie inside
+        the support.
+        """
+        p = jnp.asarray(p)[..., None]
+        return self._masses.quantile(p, 1 - p)[..., 0]
+
+    @compiled
+    def interval(self, level: ArrayLike) -> tuple[jax.Array, jax.Array]:
+        """Return the central interval of probability ``level``; each side has ``(1 - level) / 2``.
+
+        Each end is found from its own tail.
+
+        Args:
+            level: float in [0, 1] that broadcasts against ``batch_shape``.
+
+        Returns:
+            The lower and the upper end.
+        """
+        outside = (1 - jnp.asarray(level)) / 2
+        p = jnp.stack([outside, 1 - outside], axis=-1)
+        ends = self._masses.quantile(p, jnp.flip(p, -1))
+        return ends[..., 0], ends[..., 1]
+
+    @compiled
+    def mean(self) -> jax.Array:
+        """Return the mean, E[Y], of shape ``batch_shape``."""
+        return self._masses.mean()[..., 0]
+
+    def variance(self) -> jax.Array:
+        """Return the variance, ``batch_shape``; it can underflow where :meth:`stddev` does not."""
+        return jnp.square(self.stddev())
+
+    @compiled
+    def stddev(self) -> jax.Array:
+        """Return the standard deviation, of shape ``batch_shape``."""
+        masses = self._masses
+        line = masses.line
+        away, width = masses.means_from(masses.mean()), line.width(ALL)
+        # In units of the largest weighted distance, so that squares neither over- nor underflow.
+        root = jnp.sqrt(jax.lax.stop_gradient(masses.weight / masses.total))
+        largest = jnp.max(root * (jnp.abs(away) + width), axis=-1, keepdims=True)
+        unit = jax.lax.stop_gradient(jnp.where(largest > 0, largest, 1.0))
+        inside = jnp.square(width / unit) * piece.variance_fraction(line.decay)
+        if line.cells:
+            inside = inside - piece.variance_fraction(line.cell_decay) / jnp.square(unit)
+        square = masses.average(jnp.square(away / unit) + inside)
+        certain = ~(square > 0)  # the square root has no derivative at 0
+        root = unit * jnp.sqrt(jnp.where(certain, 1.0, square))
+        return jnp.where(certain, 0 * square, root)[..., 0]
+
+    @compiled
+    def mean_abs_error(self, center: ArrayLike) -> jax.Array:
+        """Return E|Y - center|, the exact error of a draw."""
+        center, masses = jnp.asarray(center)[..., None], self._masses
+        total = masses.average(jnp.abs(masses.means_from(center)))
+        # In the piece that contains the center, E|Y - c| replaces |E Y - c|, which is not larger.
+        here = masses.at(center)
+        within = (here.away > 0) & (here.away < 1)
+        excess = here.weight * here.error_in_piece(masses.line.cells)
+        return (total + jnp.where(within, excess, 0.0) / masses.total)[..., 0]
+
+    @compiled
+    def entropy(self) -> jax.Array:
+        """Return the entropy -E[log p(Y)] in nats, of shape ``batch_shape``."""
+        masses = self._masses
+        line = masses.line
+        energy = masses.energy + line.decay * piece.mean_fraction(line.decay)
+        if line.cells:  # from the mean cost over a cell to that at its end of higher cost
+            energy = energy + line.cell_decay * (1 - piece.mean_fraction(line.cell_decay))
+        return (jnp.log(masses.total) + masses.average(energy))[..., 0]
 
 
 @dataclass(frozen=True)
 class Masses:
-    """The pieces of a line, their weights ``(*batch, pieces)`` and the base of each row."""
+    """The pieces of a line, their weights ``(*batch, pieces)`` and the base of each row.
+
+    Points are on the last axis of arrays whose other axes broadcast against the batch.
+    """
 
     line: Line
     weight: jax.Array
     base: jax.Array
-
-    @staticmethod
-    def of(line: Line) -> Masses:
-        """Weigh all pieces."""
-        weigh, base = line.weigher()
-        return Masses(line, jnp.broadcast_to(weigh(ALL), (*line.batch, line.size)), base)
 
     @cached_property
     def total(self) -> jax.Array:
         """The total weight, ``(*batch, 1)``."""
         return jnp.sum(self.weight, axis=-1, keepdims=True)
 
-    @cached_property
-    def below(self) -> jax.Array:
-        """The weight below each edge, ``(*batch, pieces + 1)``."""
-        return self._with_zero(jnp.cumsum(self.weight, axis=-1), (1, 0))
+    def beyond(self, *, upper: bool) -> jax.Array:
+        """Return the weight below each edge, or above it, ``(*batch, pieces + 1)``."""
+        last = self.weight.ndim - 1
+        sums = jax.lax.cumsum(self.weight, last, reverse=upper)
+        return jnp.pad(sums, [(0, 0)] * last + [(0, 1) if upper else (1, 0)])
 
-    @cached_property
-    def above(self) -> jax.Array:
-        """The weight above each edge, ``(*batch, pieces + 1)``."""
-        sums = jax.lax.cumsum(self.weight, self.weight.ndim - 1, reverse=True)
-        return self._with_zero(sums, (0, 1))
-
-    def _with_zero(self, sums: jax.Array, where: tuple[int, int]) -> jax.Array:
-        return jnp.pad(sums, [(0, 0)] * (sums.ndim - 1) + [where])
-
-    @cached_property
+    @property
     def energy(self) -> jax.Array:
         """Rate times the lower cost of each piece, relative to the base of its row."""
-        heights = self.line.heights
         with jax.enable_x64(True):
-            energy = heights.rate * self.line.low.astype(jnp.float64)
+            energy = self.line.heights.rate * self.line.low.astype(jnp.float64)
             return (energy - log(2) * self.base.astype(jnp.float64)).astype(self.line.dtype)
 
-    @cached_property
+    @property
     def log_normalizer(self) -> jax.Array:
         """The log of Z, ``(*batch, 1)``."""
         with jax.enable_x64(True):
@@ -93,7 +194,7 @@ class Masses:
             return (jnp.log(self.total.astype(jnp.float64)) - energy).astype(self.line.dtype)
 
     def average(self, terms: jax.Array) -> jax.Array:
-        """Average a quantity that is known for each piece, ``(*batch, 1)``."""
+        """Average a quantity that is known for each piece, ``(..., 1)``."""
         terms = jnp.where(self.weight == 0, 0.0, terms)
         return jnp.sum(self.weight * terms, axis=-1, keepdims=True) / self.total
 
@@ -105,33 +206,57 @@ class Masses:
             offset = offset + (0.5 - piece.mean_fraction(self.line.cell_decay))
         return jnp.where(self.line.rise >= 0, (start - origin) + offset, (end - origin) - offset)
 
-    def mean_from(self, origin: jax.Array) -> jax.Array:
-        """Return the mean minus ``origin``, ``(*batch, 1)``."""
-        return self.average(self.means_from(origin))
-
     def mean(self) -> jax.Array:
         """Return the mean, with the relative precision of its distance from most of the mass."""
-        rough = jax.lax.stop_gradient(self.mean_from(jnp.zeros_like(self.total)))
-        return rough + self.mean_from(rough)
+        zero = jnp.zeros_like(self.total)
+        rough = jax.lax.stop_gradient(self.average(self.means_from(zero)))
+        return rough + self.average(self.means_from(rough))
 
     def at(self, y: jax.Array) -> Inside:
         """Return the pieces that contain points, to the right of an edge where there is one."""
-        size, edges = self.line.size, self.line.edges
-        top = y == edges[..., -1:]
+        line, edges = self.line, self.line.edges
 
         def passed(index: jax.Array) -> jax.Array:
             edge = take(edges, index + np.int32(1))
-            return (edge < y) | ((edge == y) & ~top)
+            return jnp.where(y < edges[..., -1:], edge <= y, edge < y)
 
-        found = jnp.minimum(count_leading(passed, size, y.shape), np.int32(size - 1))
-        start, end = self.line.ends(found)
-        rise, width = take(self.line.rise, found), self.line.width(found)
+        shape = jnp.broadcast_shapes(y.shape, self.total.shape)
+        found = count_leading(passed, line.size - 1, shape)
+        (start, end), width, rise = line.ends(found), line.width(found), take(line.rise, found)
         away = jnp.where(rise >= 0, y - start, end - y) / jnp.where(width > 0, width, 1.0)
         return Inside(found, width, rise >= 0, jnp.abs(rise), take(self.weight, found), away)
 
+    def tail(self, y: jax.Array, *, upper: bool) -> jax.Array:
+        """Return the probability below points of any shape, or above them."""
+        here = self.at(y[..., None])
+        rest = take(self.beyond(upper=upper), here.piece + np.int32(upper))
+        value = rest + here.part(upper=upper)
+        return jnp.where(jnp.isnan(y), jnp.nan, jnp.clip(value / self.total, 0.0, 1.0)[..., 0])
+
+    def quantile(self, p: jax.Array, complement: jax.Array) -> jax.Array:
+        """Return the points with mass ``p`` below and ``complement`` = 1 - p above them.
+
+        The result is as precise as the smaller of the two.
+        """
+        below, above = self.beyond(upper=False), self.beyond(upper=True)
+        upper = p > complement
+        target = jnp.where(upper, complement, p) * self.total
+
+        def until(edge: jax.Array) -> jax.Array:
+            """Return the mass from an edge up to the point."""
+            return jnp.where(upper, take(above, edge) - target, target - take(below, edge))
+
+        one = np.int32(1)
+        found = count_leading(lambda i: until(i + one) > 0, self.line.size - 1, target.shape)
+        weight = take(self.weight, found)
+        weight = jnp.where(weight > 0, weight, 1.0)
+        shares = (jnp.clip(part / weight, 0.0, 1.0) for part in (until(found), -until(found + one)))
+        value = Place.of(self.line, found, *shares).points(self.total > 0)
+        return jnp.where((p >= 0) & (p <= 1), value, jnp.nan)
+
 
 class Inside(NamedTuple):
-    """Points in pieces, ``(*batch, samples)``.
+    """Points in pieces, ``(..., samples)``.
 
     Attributes:
         piece: int32, the index of the piece.
@@ -149,193 +274,33 @@ class Inside(NamedTuple):
     weight: jax.Array
     away: jax.Array
 
-    def parts(self) -> tuple[jax.Array, jax.Array]:
-        """Return the weight of the piece below and above the point."""
-        away = jnp.clip(self.away, 0.0, 1.0)
-        near = self.weight * piece.cdf_fraction(away, self.decay)
-        # A product avoids a cancelling difference.
-        far = jnp.exp(-self.decay * away) * piece.cdf_fraction(1 - away, self.decay)
-        far = self.weight * far
-        return jnp.where(self.rises, near, far), jnp.where(self.rises, far, near)
+    def part(self, *, upper: bool) -> jax.Array:
+        """Return the weight of the piece below the point, or above it."""
+        near, far = _shares(jnp.clip(self.away, 0.0, 1.0), self.decay)
+        return self.weight * jnp.where(self.rises ^ upper, near, far)
+
+    def error_in_piece(self, cells: bool) -> jax.Array:
+        """Return by how much E|Y - c| exceeds |E[Y] - c|, in the piece that contains the point c.
+
+        Distances are from the end of lower cost.
+        """
+        width = jnp.where(self.width > 0, self.width, 1.0)
+        center = cut = jnp.clip(self.away, 0.0, 1.0) * width
+        offset = jnp.zeros_like(width)
+        if cells:
+            cut = jnp.floor(center + 0.5)
+            offset = 0.5 - piece.mean_fraction(self.decay / width)
+
+        def mean(length: jax.Array) -> jax.Array:
+            return length * piece.mean_fraction(self.decay * (length / width)) + offset
+
+        near, far = _shares(cut / width, self.decay)
+        exact = near * (center - mean(cut)) + far * ((cut - center) + mean(width - cut))
+        return exact - jnp.abs(mean(width) - center)
 
 
-def by_rows(
-    compute: Callable[..., jax.Array], distribution: OnLine, *points: jax.Array
-) -> jax.Array:
-    """Return ``compute(masses, *points)`` for points that broadcast against the batch.
-
-    ``compute`` gets points ``(*batch, samples)``, and returns an array of that shape, or ``(*batch,
-    1)`` if there are no points.
-    """
-    shape = jnp.broadcast_shapes(distribution.batch_shape, *(p.shape for p in points))
-    rank = len(shape) - len(distribution.batch_shape)
-    batch = shape[rank:]
-    columns = [jnp.moveaxis(jnp.broadcast_to(p, shape).reshape(-1, *batch), 0, -1) for p in points]
-    found = compute(Masses.of(replace(distribution.line(), batch=batch)), *columns)
-    samples = columns[0].shape[-1] if columns else 1
-    return jnp.moveaxis(jnp.broadcast_to(found, (*batch, samples)), -1, 0).reshape(shape)
-
-
-@jax.jit
-def log_normalizer(distribution: OnLine) -> jax.Array:
-    return by_rows(lambda masses: masses.log_normalizer, distribution)
-
-
-@jax.jit
-def log_prob(distribution: OnLine, y: jax.Array) -> jax.Array:
-    def compute(masses: Masses, y: jax.Array) -> jax.Array:
-        here, line = masses.at(y), masses.line
-        inside = here.width > 0
-        if line.widths is None:  # otherwise tails continue
-            inside &= (here.away >= 0) & (here.away <= 1)
-        # The cost of a cell is that at its end of higher cost.
-        away = here.away + 0.5 / jnp.maximum(here.width, 1.0) if line.cells else here.away
-        energy = take(masses.energy, here.piece) + here.decay * away
-        value = jnp.where(inside, -energy, -jnp.inf) - jnp.log(masses.total)
-        return jnp.where(jnp.isnan(y), jnp.nan, value)
-
-    return by_rows(compute, distribution, y)
-
-
-@jax.jit
-def cdf(distribution: OnLine, y: jax.Array) -> jax.Array:
-    """Return P(Y <= y), at full relative precision in the lower tail."""
-
-    def compute(masses: Masses, y: jax.Array) -> jax.Array:
-        here = masses.at(y)
-        value = (take(masses.below, here.piece) + here.parts()[0]) / masses.total
-        return jnp.where(jnp.isnan(y), jnp.nan, jnp.clip(value, 0.0, 1.0))
-
-    return by_rows(compute, distribution, y)
-
-
-@jax.jit
-def survival(distribution: OnLine, y: jax.Array) -> jax.Array:
-    """Return P(Y > y), at full relative precision in the upper tail."""
-
-    def compute(masses: Masses, y: jax.Array) -> jax.Array:
-        here = masses.at(y)
-        value = (take(masses.above, here.piece + np.int32(1)) + here.parts()[1]) / masses.total
-        return jnp.where(jnp.isnan(y), jnp.nan, jnp.clip(value, 0.0, 1.0))
-
-    return by_rows(compute, distribution, y)
-
-
-@jax.jit
-def quantile(distribution: OnLine, p: jax.Array, complement: jax.Array) -> jax.Array:
-    """Return the point with mass ``p`` below and ``complement`` = 1 - p above it.
-
-    The result is as precise as the smaller of the two.
-    """
-
-    def compute(masses: Masses, p: jax.Array, complement: jax.Array) -> jax.Array:
-        line, below, above, upper = masses.line, masses.below, masses.above, p > complement
-        target = jnp.where(upper, complement, p) * masses.total
-
-        def passed(index: jax.Array) -> jax.Array:
-            end = index + np.int32(1)
-            return jnp.where(upper, take(above, end) >= target, take(below, end) < target)
-
-        found = jnp.minimum(count_leading(passed, line.size, p.shape), np.int32(line.size - 1))
-        end = found + np.int32(1)
-        weight = take(masses.weight, found)
-        weight = jnp.where(weight > 0, weight, 1.0)
-
-        def share(upwards: jax.Array, downwards: jax.Array) -> jax.Array:
-            return jnp.clip(jnp.where(upper, downwards, upwards) / weight, 0.0, 1.0)
-
-        inner = share(target - take(below, found), take(above, found) - target)
-        outer = share(take(below, end) - target, target - take(above, end))
-        value = Place.of(line, found, inner, outer).points(masses.total > 0)
-        return jnp.where((p >= 0) & (p <= 1), value, jnp.nan)
-
-    return by_rows(compute, distribution, p, complement)
-
-
-@jax.jit
-def interval(distribution: OnLine, outside: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return the points that leave out ``outside`` on either side, each found from its own tail."""
-    outside = jnp.broadcast_to(
-        outside, jnp.broadcast_shapes(outside.shape, distribution.batch_shape)
-    )
-    ends = quantile(
-        distribution, jnp.stack([outside, 1 - outside]), jnp.stack([1 - outside, outside])
-    )
-    return ends[0], ends[1]
-
-
-@jax.jit
-def mean(distribution: OnLine) -> jax.Array:
-    return by_rows(Masses.mean, distribution)
-
-
-@jax.jit
-def stddev(distribution: OnLine) -> jax.Array:
-    def compute(masses: Masses) -> jax.Array:
-        line = masses.line
-        away = masses.means_from(masses.mean())
-        # In units of the largest weighted distance, so that squares neither over- nor underflow.
-        root = jnp.sqrt(jax.lax.stop_gradient(masses.weight / masses.total))
-        largest = jnp.max(root * (jnp.abs(away) + line.width(ALL)), axis=-1, keepdims=True)
-        unit = jax.lax.stop_gradient(jnp.where(largest > 0, largest, 1.0))
-        inside = jnp.square(line.width(ALL) / unit) * piece.variance_fraction(line.decay)
-        if line.cells:
-            inside = inside - piece.variance_fraction(line.cell_decay) / jnp.square(unit)
-        square = masses.average(jnp.square(away / unit) + inside)
-        certain = ~(square > 0)  # the square root has no derivative at 0
-        return jnp.where(certain, 0 * square, unit * jnp.sqrt(jnp.where(certain, 1.0, square)))
-
-    return by_rows(compute, distribution)
-
-
-@jax.jit
-def mean_abs_error(distribution: OnLine, center: jax.Array) -> jax.Array:
-    def compute(masses: Masses, center: jax.Array) -> jax.Array:
-        def rough(center: jax.Array) -> jax.Array:
-            return masses.average(jnp.abs(masses.means_from(center[..., None])))[..., 0]
-
-        total = jax.vmap(rough, -1, -1)(center)
-        # In the piece that contains the center, E|Y - c| replaces |E Y - c|, which is not larger.
-        here = masses.at(center)
-        inside = _error_in_cells(here) if masses.line.cells else _error(here)
-        within = (here.away > 0) & (here.away < 1)
-        return total + jnp.where(within, here.weight * inside, 0.0) / masses.total
-
-    return by_rows(compute, distribution, center)
-
-
-def _error(here: Inside) -> jax.Array:
-    """Return by how much E|Y - c| exceeds |E[Y] - c|, in the piece that contains the point c."""
-    near, s = jnp.clip(here.away, 0.0, 1.0), here.decay
-    far = 1 - near
-    before = near * near * piece.mass_fraction(s * near) * (1 - piece.mean_fraction(s * near))
-    beyond = far * far * piece.mass_fraction(s * far) * piece.mean_fraction(s * far)
-    exact = (before + jnp.exp(-s * near) * beyond) / piece.mass_fraction(s)
-    return here.width * (exact - jnp.abs(near - piece.mean_fraction(s)))
-
-
-def _error_in_cells(here: Inside) -> jax.Array:
-    """Return the same for a piece of cells, at 0, 1, ... from its end of lower cost."""
-    cells, decay = jnp.maximum(here.width, 1.0), here.decay
-    d = here.away * cells - 0.5
-    first = jnp.clip(jnp.floor(d) + 1, 0.0, cells)
-    share, offset = first / cells, -piece.mean_fraction(decay / cells)
-    near = piece.cdf_fraction(share, decay)
-    far = jnp.exp(-decay * share) * piece.cdf_fraction(1 - share, decay)
-    mean_near = first * piece.mean_fraction(decay * share) + offset
-    mean_far = first + (cells - first) * piece.mean_fraction(decay * (1 - share)) + offset
-    exact = near * (d - mean_near) + far * (mean_far - d)
-    rough = jnp.abs(cells * piece.mean_fraction(decay) + offset - d)
-    return jnp.where((d > 0) & (d < cells - 1), exact - rough, 0.0)
-
-
-@jax.jit
-def entropy(distribution: OnLine) -> jax.Array:
-    def compute(masses: Masses) -> jax.Array:
-        line = masses.line
-        energy = masses.energy + line.decay * piece.mean_fraction(line.decay)
-        if line.cells:  # from the mean cost over a cell to that at its end of higher cost
-            energy = energy + line.cell_decay * (1 - piece.mean_fraction(line.cell_decay))
-        return jnp.log(masses.total) + masses.average(energy)
-
-    return by_rows(compute, distribution)
+def _shares(near: jax.Array, decay: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return the shares of a piece nearer to its end of lower cost than a point, and further."""
+    # A product avoids a cancelling difference.
+    beyond = jnp.exp(-decay * near) * piece.cdf_fraction(1 - near, decay)
+    return piece.cdf_fraction(near, decay), beyond

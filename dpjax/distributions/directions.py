@@ -11,9 +11,9 @@ from math import inf, lgamma, log
 
 import jax
 import jax.numpy as jnp
+from jax.scipy.special import ndtri
 
 from dpjax.distributions.vectors import norm
-from dpjax.numerics.search import bisect
 from dpjax.random.variates import uniforms, words
 
 
@@ -33,26 +33,13 @@ def directions(key: jax.Array, shape: tuple[int, ...], p: float, dtype: jnp.dtyp
     """Draw vectors of norm 1: float of this shape, with coordinates on the last axis."""
     sign_key, size_key = jax.random.split(key)
     sign = jnp.where(words(sign_key, shape) % 2 == 0, 1.0, -1.0).astype(dtype)
+    if p in (1, 2, inf):
+        survival = uniforms(size_key, shape, dtype)
+        # For p = 2 in another unit, which dividing by the norm removes.
+        inverse = {1: lambda u: -jnp.log(u), 2: lambda u: -ndtri(u / 2), inf: lambda u: 1 - u}
+        size = inverse[p](survival)
+    else:
+        size = jax.random.gamma(size_key, 1 / p, shape, dtype) ** (1 / p)
     # A magnitude of 0, due to rounding, has no direction.
-    size = _size(uniforms(size_key, shape, dtype), p)
     size = jnp.maximum(size, float(jnp.finfo(dtype).eps))
     return sign * (size / norm(size, p)[..., None])
-
-
-def _size(survival: jax.Array, p: float) -> jax.Array:
-    """Return x with P(|X| > x) = ``survival``, for X with density proportional to exp(-|x|^p)."""
-    if p == 1:
-        return -jnp.log(survival)
-    if p == 2:
-        # In another unit, which dividing by the norm removes.
-        return -jax.scipy.special.ndtri(survival / 2)
-    if p == inf:
-        return 1 - survival
-    shape = jnp.asarray(1 / p, survival.dtype)
-
-    def is_below(x: jax.Array) -> jax.Array:
-        return jax.scipy.special.gammaincc(shape, x**p) > survival
-
-    # P(|X| > x) <= exp(-x^p), and a uniform variate is at least exp(-45.1).
-    top = jnp.full_like(survival, 46 ** (1 / p))
-    return bisect(is_below, jnp.zeros_like(survival), top)[1]

@@ -6,16 +6,14 @@ It may have exponential tails beyond the outer edges.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
 
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from dpjax.distributions import closed_forms
-from dpjax.distributions.base import Distribution, draws_first
+from dpjax.distributions.base import compiled
+from dpjax.distributions.closed_forms import OnLine
 from dpjax.distributions.line import Line
-from dpjax.distributions.sampler import sample_pieces
 from dpjax.numerics.arrays import concatenate
 
 _NATS = {4: 100.0, 8: 700.0}  # of a tail at least, by size of the dtype: e^-100 is 0 in float32
@@ -49,7 +47,7 @@ class Tails:
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, repr=False)
-class PiecewiseExponential(Distribution):
+class PiecewiseExponential(OnLine):
     """The distribution with density ``exp(-rate * cost(y)) / Z`` for a piecewise linear cost.
 
     All continuous one-dimensional mechanisms of this library return it: piecewise Laplace (cost
@@ -100,11 +98,7 @@ class PiecewiseExponential(Distribution):
                 f"axis, got shapes {self.cost_left.shape}, {self.cost_right.shape} and "
                 f"{self.edges.shape}."
             )
-        fields = (self.edges, self.cost_left, self.cost_right)
-        numbers = jax.tree.leaves((self.rate, self.tails))
-        return jnp.broadcast_shapes(
-            *(field.shape[:-1] for field in fields), *(number.shape for number in numbers)
-        )
+        return super().batch_shape
 
     def line(self) -> Line:
         """Return the form that the sampler and closed forms use; tails are two more pieces."""
@@ -127,22 +121,6 @@ class PiecewiseExponential(Distribution):
             concatenate(lower, jnp.diff(self.edges), upper),
         )
 
-    def _sample(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-        return draws_first(sample_pieces(key, self.line(), prod(shape))[1], shape)
-
-    def log_prob(self, y: ArrayLike) -> jax.Array:
-        """Return the log-density at ``y``, ``-inf`` outside the support.
-
-        At an edge it is the limit from the right, at the last edge from the left.
-
-        Args:
-            y: float that broadcasts against ``batch_shape``.
-
-        Returns:
-            Float of the broadcast shape.
-        """
-        return closed_forms.log_prob(self, self._points("y", y))
-
     @property
     def support(self) -> tuple[jax.Array, jax.Array]:
         """The outer edges, each of shape ``batch_shape``, or -inf and inf where there is a tail."""
@@ -152,61 +130,24 @@ class PiecewiseExponential(Distribution):
             high = jnp.where(self.tails.upper_scale > 0, jnp.inf, high)
         return jnp.broadcast_to(low, self.batch_shape), jnp.broadcast_to(high, self.batch_shape)
 
-    def cdf(self, y: ArrayLike) -> jax.Array:
-        """Return P(Y <= y), for ``y`` that broadcasts against ``batch_shape``."""
-        return closed_forms.cdf(self, self._points("y", y))
-
-    def survival(self, y: ArrayLike) -> jax.Array:
-        """Return P(Y > y), at full relative precision in the upper tail."""
-        return closed_forms.survival(self, self._points("y", y))
-
+    @compiled
     def quantile(self, p: ArrayLike) -> jax.Array:
         """Return the inverse of :meth:`cdf`; NaN outside [0, 1].
 
         Pieces whose mass underflows are not reached: in float32, ``quantile(1.0)`` can lie inside
         the support.
         """
-        p, (low, high) = self._points("p", p), self.support
-        value = closed_forms.quantile(self, p, 1 - p)
+        value, (low, high) = super().quantile(p), self.support
         if self.tails is None:
             return value
         return jnp.where(p == 0, low, jnp.where(p == 1, high, value))
 
-    def interval(self, level: ArrayLike) -> tuple[jax.Array, jax.Array]:
-        """Return the central interval of probability ``level``; each side has ``(1 - level) / 2``.
-
-        Args:
-            level: float in [0, 1] that broadcasts against ``batch_shape``.
-
-        Returns:
-            The lower and the upper end.
-        """
-        return closed_forms.interval(self, (1 - self._points("level", level)) / 2)
-
-    def mean(self) -> jax.Array:
-        """Return the mean, E[Y], of shape ``batch_shape``."""
-        return closed_forms.mean(self)
-
-    def variance(self) -> jax.Array:
-        """Return the variance, ``batch_shape``; it can underflow where :meth:`stddev` does not."""
-        return jnp.square(closed_forms.stddev(self))
-
-    def stddev(self) -> jax.Array:
-        """Return the standard deviation, of shape ``batch_shape``."""
-        return closed_forms.stddev(self)
-
-    def mean_abs_error(self, center: ArrayLike) -> jax.Array:
-        """Return E|Y - center|, the exact error of a draw."""
-        return closed_forms.mean_abs_error(self, self._points("center", center))
-
-    def entropy(self) -> jax.Array:
-        """Return the differential entropy -E[log p(Y)] in nats, of shape ``batch_shape``."""
-        return closed_forms.entropy(self)
-
+    @compiled
     def log_normalizer(self) -> jax.Array:
         """Return log Z, Z the integral of ``exp(-rate * cost(y))``, of shape ``batch_shape``."""
-        return closed_forms.log_normalizer(self)
+        return self._masses.log_normalizer[..., 0]
 
+    @compiled
     def restrict(self, lower: ArrayLike, upper: ArrayLike) -> PiecewiseExponential:
         """Return the distribution conditioned on ``[lower, upper]``; costs are unchanged.
 
@@ -217,45 +158,32 @@ class PiecewiseExponential(Distribution):
         Returns:
             A distribution without tails. A row whose support does not meet the interval is NaN.
         """
-        return _restrict(self, self._points("lower", lower), self._points("upper", upper))
+        batch = jnp.broadcast_shapes(self.batch_shape, jnp.shape(lower), jnp.shape(upper))
+        low, high = (jnp.broadcast_to(end, batch)[..., None] for end in (lower, upper))
+        edges, left, right = self.edges, self.cost_left, self.cost_right
+        if (tails := self.tails) is not None:
+            below, from_below = _tail(edges[..., :1] - low, tails.lower_cost, tails.lower_scale)
+            above, to_above = _tail(high - edges[..., -1:], tails.upper_cost, tails.upper_scale)
+            # Not an edge plus a length, which is rounded: the support is public.
+            first = jnp.where(below, low, edges[..., :1])
+            last = jnp.where(above, high, edges[..., -1:])
+            near = tails.lower_cost[..., None], tails.upper_cost[..., None]
+            left, right = (
+                concatenate(from_below, left, near[1]),
+                concatenate(near[0], right, to_above),
+            )
+            edges = concatenate(first, edges, last)
+        start, end = edges[..., :-1], edges[..., 1:]
+        width = jnp.where(end != start, end - start, 1.0)
 
+        def cost_at(cut: jax.Array) -> jax.Array:
+            share = jnp.clip((cut - start) / width, 0.0, 1.0)
+            # Exact at the ends: a cost must not change where nothing is cut.
+            inside = left + (right - left) * share
+            return jnp.where(cut == end, right, jnp.where(cut == start, left, inside))
 
-@jax.jit
-def _restrict(
-    distribution: PiecewiseExponential, low: jax.Array, high: jax.Array
-) -> PiecewiseExponential:
-    batch = jnp.broadcast_shapes(distribution.batch_shape, low.shape, high.shape)
-    low, high = (jnp.broadcast_to(end, batch)[..., None] for end in (low, high))
-    edges, left, right = distribution.edges, distribution.cost_left, distribution.cost_right
-    if (tails := distribution.tails) is not None:
-        below, from_below = _tail(edges[..., :1] - low, tails.lower_cost, tails.lower_scale)
-        above, to_above = _tail(high - edges[..., -1:], tails.upper_cost, tails.upper_scale)
-        # Not an edge plus a length, which is rounded: the support is public.
-        first = jnp.where(below, low, edges[..., :1])
-        last = jnp.where(above, high, edges[..., -1:])
-        near = tails.lower_cost[..., None], tails.upper_cost[..., None]
-        left, right = (
-            concatenate(from_below, left, near[1]),
-            concatenate(near[0], right, to_above),
-        )
-        edges = concatenate(first, edges, last)
-    start, end = edges[..., :-1], edges[..., 1:]
-    width = jnp.where(end != start, end - start, 1.0)
-
-    def cost_at(cut: jax.Array) -> jax.Array:
-        share = jnp.clip((cut - start) / width, 0.0, 1.0)
-        # Exact at the ends: a cost must not change where nothing is cut. A piece of width 0 keeps
-        # both.
-        inside = left + (right - left) * share
-        return jnp.where(cut == end, right, jnp.where(cut == start, left, inside))
-
-    kept, cut = end == start, jnp.clip(edges, low, high)
-    return PiecewiseExponential(
-        cut,
-        jnp.where(kept, left, cost_at(cut[..., :-1])),
-        jnp.where(kept, right, cost_at(cut[..., 1:])),
-        jnp.broadcast_to(distribution.rate, batch),
-    )
+        cut, rate = jnp.clip(edges, low, high), jnp.broadcast_to(self.rate, batch)
+        return PiecewiseExponential(cut, cost_at(cut[..., :-1]), cost_at(cut[..., 1:]), rate)
 
 
 def _tail(length: jax.Array, cost: jax.Array, scale: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -8,19 +8,16 @@ inverse cdf, times a direction, without rejection.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import partial
 from math import log, prod
 
 import jax
 import jax.numpy as jnp
 
-from dpjax.distributions.base import Shape, draws_shape
 from dpjax.distributions.directions import directions, log_volume
 from dpjax.distributions.sampler import choose
 from dpjax.distributions.shells import Shell
 from dpjax.distributions.vectors import VectorDistribution
 from dpjax.numerics.arrays import broadcast_rows, concatenate, take
-from dpjax.random.keys import check_key
 from dpjax.random.variates import uniforms, words
 
 
@@ -33,6 +30,9 @@ class Radial(VectorDistribution):
     it continues with slope ``1 / step``. Leading axes are a batch; the fields broadcast against
     each other. Integrals have a relative error of about d rounding errors, for d from 1 to
     thousands.
+
+    A shell is drawn with its exact probability, down to about 2^-60, and the radius in it by
+    inverse cdf, up to 44 nats into the tail.
 
     Attributes:
         loc: float ``(..., d)``.
@@ -68,30 +68,23 @@ class Radial(VectorDistribution):
     _event_axes = ("loc", "radii", "cost_near", "cost_far")
     _parameters = ("rate",)
 
-    @property
-    def batch_shape(self) -> tuple[int, ...]:
-        """The broadcast shape of all parameters without the axis of coordinates."""
-        pieces = (self.loc, self.radii, self.cost_near, self.cost_far)
-        return jnp.broadcast_shapes(
-            *(one.shape[:-1] for one in pieces), self.rate.shape, self.step.shape
-        )
-
-    def sample(self, key: jax.Array, shape: Shape = ()) -> jax.Array:
-        """Draw vectors, of shape ``shape + batch_shape + (d,)``; rows do not affect each other.
-
-        A shell is drawn with its exact probability, down to about 2^-60, and the radius in it by
-        inverse cdf, up to 44 nats into the tail. A row whose parameters define no distribution is
-        NaN.
-
-        Args:
-            key: a scalar typed threefry key.
-            shape: the shape of the draws from each row, an integer or a sequence of integers.
-
-        Raises:
-            TypeError: ``key`` is not a typed key.
-            ValueError: ``key`` is a typed key, but not a scalar threefry key.
-        """
-        return _sample(check_key(key), self, draws_shape(shape))
+    def _sample(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+        drawn = (*self.batch_shape, prod(shape))
+        shell_key, side_key, radius_key, direction_key = jax.random.split(key, 4)
+        shells = self._shells()
+        masses = shells.moments()[0]
+        top = jnp.max(masses, axis=-1, keepdims=True)
+        weights = broadcast_rows(jnp.exp(masses - top), self.batch_shape)
+        index = choose(shell_key, weights, drawn[-1])
+        near, far, slope = (take(part, index) for part in shells[:3])
+        # Half of the mass is measured from either end, so that the tails at both are full.
+        lower = words(side_key, drawn) % 2 == 0
+        half = uniforms(radius_key, drawn, self.dtype) / 2
+        radius = Shell(near, far, slope, shells.power).quantile(lower, jnp.log(half))
+        radius = jnp.where(jnp.isnan(top), jnp.nan, radius * self._unit())
+        units = directions(direction_key, (*drawn, *self.event_shape), self.p, self.dtype)
+        points = jnp.moveaxis(self.loc[..., None, :] + radius[..., None] * units, -2, 0)
+        return points.reshape(*shape, *points.shape[1:])
 
     def _unit(self) -> jax.Array:
         """Return a radius beyond which is little mass, ``(..., 1)``, a unit to keep powers finite.
@@ -102,8 +95,8 @@ class Radial(VectorDistribution):
         largest = jax.lax.stop_gradient(jnp.maximum(self.radii[..., -1], reach))
         return (largest / (2 * jnp.frexp(largest)[0]))[..., None]
 
-    def _shells(self) -> tuple[Shell, jax.Array]:
-        """Return the shells, unbounded one last, and rate * cost at inner ends: ``(..., k+1)``.
+    def _shells(self) -> Shell:
+        """Return the shells, the unbounded one last, ``(..., k+1)``.
 
         Radii are in multiples of ``_unit``, and costs relative to that at the center.
         """
@@ -112,61 +105,35 @@ class Radial(VectorDistribution):
         width = near[..., 1:] - near[..., :-1]
         fall = rate * (self.cost_far - self.cost_near)
         slope = fall / jnp.where(width > 0, width, 1.0)
-        shells = Shell(
+        costs = concatenate(self.cost_near, concatenate(zero, self.cost_far)[..., -1:])
+        return Shell(
             near,
             concatenate(near[..., 1:], zero + jnp.inf),
             concatenate(slope, rate * unit / self.step[..., None]),
             self.loc.shape[-1] - 1,
+            rate * (costs - costs[..., :1]),
         )
-        costs = concatenate(self.cost_near, concatenate(zero, self.cost_far)[..., -1:])
-        return shells, rate * (costs - costs[..., :1])
-
-    def _log_masses(self) -> jax.Array:
-        shells, start = self._shells()
-        return shells.moments()[0] - start
 
     def _log_density(self, r: jax.Array) -> jax.Array:
         d, unit = self.loc.shape[-1], self._unit()
-        shells, start = self._shells()
+        shells = self._shells()
         # Not by quotients, whose rounding may differ; a NaN is beyond all.
         passed = ~(r[..., None] < self.radii)
         inside = passed & ~concatenate(passed[..., 1:], jnp.zeros((1,), bool))
         rise = shells.slope * (r[..., None] - self.radii) / unit
-        cost = jnp.sum(jnp.where(inside, start + rise, 0.0), axis=-1)
-        total = jax.nn.logsumexp(self._log_masses(), axis=-1)
+        cost = jnp.sum(jnp.where(inside, shells.cost + rise, 0.0), axis=-1)
+        total = jax.nn.logsumexp(shells.moments()[0], axis=-1)
         return -cost - total - d * jnp.log(unit[..., 0]) - (log(d) + log_volume(d, self.p))
 
     def _norm_tails(self, r: jax.Array) -> tuple[jax.Array, jax.Array]:
-        shells, start = self._shells()
+        shells = self._shells()
         cut = jnp.clip(r[..., None] / self._unit(), shells.near, shells.far)
         parts = shells.part(shells.near, cut), shells.part(cut, shells.far)
-        logs = jnp.stack([jax.nn.logsumexp(part - start, axis=-1) for part in parts])
+        logs = jnp.stack([jax.nn.logsumexp(part, axis=-1) for part in parts])
         below, above = jax.nn.softmax(logs, axis=0)
         return below, above
 
     def _norm_moment(self) -> jax.Array:
-        shells, start = self._shells()
+        shells = self._shells()
         masses, means = shells.moments()
-        return jnp.sum(jax.nn.softmax(masses - start, axis=-1) * means * self._unit(), axis=-1)
-
-
-@partial(jax.jit, static_argnames="shape")
-def _sample(key: jax.Array, distribution: Radial, shape: tuple[int, ...]) -> jax.Array:
-    batch, dtype, p = distribution.batch_shape, distribution.dtype, distribution.p
-    drawn = (*batch, prod(shape))
-    if 0 in drawn:
-        return jnp.zeros((*shape, *batch, *distribution.event_shape), dtype)
-    shell_key, side_key, radius_key, direction_key = jax.random.split(key, 4)
-    shells, masses = distribution._shells()[0], distribution._log_masses()
-    top = jnp.max(masses, axis=-1, keepdims=True)
-    index = choose(shell_key, broadcast_rows(jnp.exp(masses - top), batch), drawn[-1])
-    near, far, slope = (take(broadcast_rows(part, batch), index) for part in shells[:3])
-    # Half of the mass is measured from either end, so that the tails at both are full.
-    lower = words(side_key, drawn) % 2 == 0
-    half = uniforms(radius_key, drawn, dtype) / 2
-    radius = Shell(near, far, slope, shells.power).quantile(lower, jnp.log(half))
-    units = directions(direction_key, (*drawn, *distribution.event_shape), p, dtype)
-    radius = jnp.where(jnp.isnan(top), jnp.nan, radius * distribution._unit())
-    moved = radius[..., None] * units
-    points = jnp.moveaxis(distribution.loc[..., None, :] + moved, -2, 0)
-    return points.reshape(*shape, *batch, *distribution.event_shape)
+        return jnp.sum(jax.nn.softmax(masses, axis=-1) * means * self._unit(), axis=-1)

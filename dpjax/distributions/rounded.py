@@ -16,22 +16,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from fractions import Fraction
-from math import prod
 
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from dpjax.distributions import closed_forms
-from dpjax.distributions.base import Distribution, compiled, draws_first
+from dpjax.distributions.base import compiled
+from dpjax.distributions.closed_forms import OnLine
 from dpjax.distributions.line import Line
-from dpjax.distributions.sampler import sample_pieces
 from dpjax.numerics.multiples import from_multiples, to_multiples
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, repr=False)
-class Rounded(Distribution):
+class Rounded(OnLine):
     """A distribution on the multiples of a public resolution, P(y) ~ ``exp(-rate * cost(y))``.
 
     Leading axes are a batch. Mechanisms return it for a profile with a resolution; what
@@ -86,25 +84,23 @@ class Rounded(Distribution):
         return self.edges[..., 0] + 0.5, self.edges[..., -1] - 0.5
 
     def _sample(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-        points = sample_pieces(key, self.line(), prod(shape))[1]
-        return self._value(jnp.floor(draws_first(points, shape) + 0.5))
+        return self._value(jnp.floor(super()._sample(key, shape) + 0.5))
 
     @compiled
     def log_prob(self, y: ArrayLike) -> jax.Array:
         """Return log P(Y = y); ``-inf`` where ``y`` is no multiple, up to rounding."""
-        number = to_multiples(jnp.asarray(y), self.resolution)
-        there = self._is_near(y, number)
-        return jnp.where(there | jnp.isnan(y), closed_forms.log_prob(self, number), -jnp.inf)
+        number = self._number(y)
+        return jnp.where(number > jnp.floor(number), -jnp.inf, super().log_prob(number))
 
     @compiled
     def cdf(self, y: ArrayLike) -> jax.Array:
         """Return P(Y <= y)."""
-        return closed_forms.cdf(self, self._last(y) + 0.5)
+        return super().cdf(jnp.floor(self._number(y)) + 0.5)
 
     @compiled
     def survival(self, y: ArrayLike) -> jax.Array:
         """Return P(Y > y), summed from the upper tail."""
-        return closed_forms.survival(self, self._last(y) + 0.5)
+        return super().survival(jnp.floor(self._number(y)) + 0.5)
 
     @compiled
     def quantile(self, p: ArrayLike) -> jax.Array:
@@ -112,8 +108,7 @@ class Rounded(Distribution):
 
         It is NaN for ``p`` outside [0, 1].
         """
-        p = jnp.asarray(p)
-        return self._value(jnp.ceil(closed_forms.quantile(self, p, 1 - p) - 0.5))
+        return self._value(jnp.ceil(super().quantile(p) - 0.5))
 
     @compiled
     def interval(self, level: ArrayLike) -> tuple[jax.Array, jax.Array]:
@@ -121,49 +116,36 @@ class Rounded(Distribution):
 
         Each side leaves out at most ``(1 - level) / 2``, up to rounding.
         """
-        ends = closed_forms.interval(self, (1 - jnp.asarray(level)) / 2)
+        ends = super().interval(level)
         low, high = (self._value(jnp.ceil(end - 0.5)) for end in ends)
         return low, high
 
     @compiled
     def mean(self) -> jax.Array:
         """Return the mean, E[Y], of shape ``batch_shape``."""
-        return from_multiples(closed_forms.mean(self), self.resolution)
-
-    def variance(self) -> jax.Array:
-        """Return the variance, E[(Y - E[Y])^2], of shape ``batch_shape``."""
-        return jnp.square(self.stddev())
+        return from_multiples(super().mean(), self.resolution)
 
     @compiled
     def stddev(self) -> jax.Array:
         """Return the standard deviation, of shape ``batch_shape``."""
-        return from_multiples(closed_forms.stddev(self), self.resolution)
+        return from_multiples(super().stddev(), self.resolution)
 
     @compiled
     def mean_abs_error(self, center: ArrayLike) -> jax.Array:
         """Return E|Y - center|, the exact error of a draw."""
-        at = jnp.asarray(center) * (self.resolution.denominator / self.resolution.numerator)
-        near = to_multiples(jnp.asarray(center), self.resolution)
-        at = jnp.where(self._is_near(center, near), near, at)
-        return from_multiples(closed_forms.mean_abs_error(self, at), self.resolution)
+        return from_multiples(super().mean_abs_error(self._number(center)), self.resolution)
 
     def entropy(self) -> jax.Array:
         """Return the entropy in nats, of shape ``batch_shape``."""
-        return jnp.maximum(closed_forms.entropy(self), 0.0)
+        return jnp.maximum(super().entropy(), 0.0)
 
     def _value(self, number: jax.Array) -> jax.Array:
         return from_multiples(jnp.clip(number, *self._ends), self.resolution)
 
-    def _is_near(self, y: ArrayLike, number: jax.Array) -> jax.Array:
-        """Return True where y is this multiple, up to rounding."""
-        value = from_multiples(number, self.resolution)
-        return jnp.abs(y - value) <= 8 * float(jnp.finfo(self.dtype).eps) * jnp.abs(value)
-
-    def _last(self, y: ArrayLike) -> jax.Array:
-        """Return the index of the largest multiple up to y."""
-        number = to_multiples(jnp.asarray(y), self.resolution)
-        return jnp.where(
-            (from_multiples(number, self.resolution) <= y) | self._is_near(y, number),
-            number,
-            number - 1,
-        )
+    def _number(self, y: ArrayLike) -> jax.Array:
+        """Return y in units of the resolution, an integer where it is a multiple up to rounding."""
+        y, nearest = jnp.asarray(y), to_multiples(jnp.asarray(y), self.resolution)
+        value = from_multiples(nearest, self.resolution)
+        near = jnp.abs(y - value) <= 8 * float(jnp.finfo(self.dtype).eps) * jnp.abs(value)
+        inexact = y * (self.resolution.denominator / self.resolution.numerator)
+        return jnp.where(near, nearest, inexact)

@@ -19,23 +19,25 @@ from dpjax.numerics.search import bisect
 
 
 class Shell(NamedTuple):
-    """Intervals of radii with density proportional to r^power * exp(-slope * (r - near)).
+    """Intervals of radii with density r^power * exp(-cost - slope * (r - near)).
 
     Attributes:
         near: float, nonnegative.
         far: float, at least ``near``; may be infinite where the slope is positive.
         slope: float, nonnegative.
         power: static, nonnegative.
+        cost: float, the log density falls by it up to the inner end.
     """
 
     near: jax.Array
     far: jax.Array
     slope: jax.Array
     power: int
+    cost: jax.Array | float = 0.0
 
     def moments(self) -> tuple[jax.Array, jax.Array]:
         """Return the log of the integral, ``-inf`` for an empty interval, and the mean radius."""
-        near, far, slope, power = self
+        near, far, slope, power, cost = self
         tiny = float(jnp.finfo(slope.dtype).tiny)
         empty = far <= near
         far = jnp.where(empty, 2 * near + 1, far)
@@ -44,7 +46,11 @@ class Shell(NamedTuple):
         unit = jnp.maximum(peak, tiny) if power else jnp.ones_like(peak)
         # The truncated part and the error of the quadrature are below a rounding error.
         drop, count = (20.0, 32) if slope.dtype == jnp.float32 else (40.0, 64)
-        reach = _reach(jax.lax.stop_gradient(slope), power / unit, power, drop)
+        # The log density falls by it on either side, as x - log(1 + x) >= x^2 / (2 + 2x).
+        tangent = power / unit  # of power * log(r) at the peak
+        curved = (drop + (drop * (drop + 2 * power)) ** 0.5) / tangent
+        steepest = jnp.abs(jax.lax.stop_gradient(slope) - tangent)
+        reach = jnp.minimum(drop / steepest, curved)
         before, after = jnp.minimum(peak - near, reach), jnp.minimum(far - peak, reach)
         length = before + after
         nodes, shares = (
@@ -59,7 +65,7 @@ class Shell(NamedTuple):
 
         zeros = jnp.zeros_like(length)
         total, moment = jax.lax.fori_loop(np.int32(0), np.int32(count), add, (zeros, zeros))
-        log = jnp.log(total * length) + power * jnp.log(unit) - slope * (peak - near)
+        log = jnp.log(total * length) + power * jnp.log(unit) - slope * (peak - near) - cost
         mean = peak + moment / total
         return jnp.where(empty, -jnp.inf, log), jnp.where(empty, near, mean)
 
@@ -75,25 +81,13 @@ class Shell(NamedTuple):
         """
         target = self.moments()[0] + log_share
 
-        def side(shell: Shell, r: jax.Array) -> jax.Array:
-            return shell.part(jnp.where(lower, shell.near, r), jnp.where(lower, r, shell.far))
+        def side(r: jax.Array) -> jax.Array:
+            return self.part(jnp.where(lower, self.near, r), jnp.where(lower, r, self.far))
 
-        near, far, slope = jnp.broadcast_arrays(*self[:3])
-        near, far, slope, goal = jax.lax.stop_gradient((near, far, slope, target))
-        fixed = Shell(near, far, slope, self.power)
-        r = bisect(lambda r: (side(fixed, r) > goal) != lower, near, far)[0]
-        found = side(self, r)
+        near, far = (jnp.broadcast_to(end, target.shape) for end in (self.near, self.far))
+        r = bisect(lambda r: (side(r) > target) != lower, near, far)[0]
+        found = side(r)
         log_density = self.power * jnp.log(r) - self.slope * (r - self.near)
         move = (target - found) * jax.lax.stop_gradient(jnp.exp(found - log_density))
         move = jnp.where(found > -jnp.inf, jnp.where(lower, move, -move), 0.0)
         return jnp.clip(r + move, self.near, self.far)
-
-
-def _reach(slope: jax.Array, tangent: jax.Array, power: int, drop: float) -> jax.Array:
-    """Bound the distance from the peak at which the log density has fallen by ``drop``.
-
-    It follows from x - log(1 + x) >= x^2 / (2 + 2x), on either side; ``tangent`` is the slope of
-    power * log(r) at the peak.
-    """
-    curved = (drop + (drop * (drop + 2 * power)) ** 0.5) / tangent
-    return jnp.minimum(drop / jnp.abs(slope - tangent), curved)

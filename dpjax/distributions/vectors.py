@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from dpjax import checks
-from dpjax.batch import Batch
-from dpjax.distributions.base import compiled, real_line
+from dpjax.distributions.base import Drawn, compiled
 from dpjax.numerics.search import bisect
 
 
-class VectorDistribution(Batch):
+class VectorDistribution(Drawn):
     """A batch of distributions on R^d, as a pytree; the last axis of draws is coordinates.
 
     A subclass describes the density and the norm of ``Y - loc``, which is the L_p norm of its
@@ -30,10 +28,6 @@ class VectorDistribution(Batch):
     if TYPE_CHECKING:  # declared, not defined
         loc: jax.Array
 
-        @property
-        def batch_shape(self) -> tuple[int, ...]:
-            """The broadcast shape of all parameters without the axis of coordinates."""
-
         def _log_density(self, r: jax.Array) -> jax.Array:
             """Return the log-density of Y where the norm of Y - loc is r."""
 
@@ -44,19 +38,9 @@ class VectorDistribution(Batch):
             """Return the mean of the norm, of shape ``batch_shape``."""
 
     @property
-    def dtype(self) -> Any:
-        """The dtype of every result, float32 or float64."""
-        return self.loc.dtype
-
-    @property
     def event_shape(self) -> tuple[int]:
         """The shape of one vector, ``(d,)``."""
         return (self.loc.shape[-1],)
-
-    @property
-    def support(self) -> tuple[jax.Array, jax.Array]:
-        """The bounds of all coordinates, -inf and inf, each of shape ``batch_shape``."""
-        return real_line(self)
 
     @compiled
     def log_prob(self, y: ArrayLike) -> jax.Array:
@@ -67,16 +51,7 @@ class VectorDistribution(Batch):
         Raises:
             ValueError: the last axis of ``y`` does not have size d.
         """
-        if jnp.shape(y)[-1:] != self.event_shape:
-            raise ValueError(
-                f"y must have a last axis of size {self.event_shape[0]} (coordinates), got shape "
-                f"{jnp.shape(y)}."
-            )
         return self._log_density(norm(jnp.asarray(y) - self.loc, self.p))
-
-    def prob(self, y: ArrayLike) -> jax.Array:
-        """Return the density of vectors; see :meth:`log_prob`."""
-        return jnp.exp(self.log_prob(y))
 
     @compiled
     def norm_cdf(self, r: ArrayLike) -> jax.Array:
@@ -108,9 +83,6 @@ class VectorDistribution(Batch):
     def mean_norm_error(self) -> jax.Array:
         """Return E[norm of Y - loc], of shape ``batch_shape``."""
         return jnp.broadcast_to(self._norm_moment(), self.batch_shape)
-
-    def _points(self, name: str, value: ArrayLike) -> jax.Array:
-        return checks.float_array(name, value).astype(self.dtype)
 
 
 @partial(jax.jit, inline=True, static_argnames="p")
