@@ -1,6 +1,6 @@
 """The base class of the distributions of ``loc + scale * Z`` with Z symmetric around 0.
 
-A subclass describes Z by six functions of z >= 0 (or of a probability), from which all other
+A subclass describes Z by five functions, of z >= 0, from which all other
 methods follow. Draws are by inverse cdf from 64 random bits, so that both tails have full precision
 and reach a probability of 2^-64.
 """
@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from dpjax.distributions.base import Distribution, compiled, draws_first
+from dpjax.numerics.search import bisect_floats
 from dpjax.random.variates import uniform, words
 
 
@@ -52,13 +53,12 @@ class SymmetricNoise(Distribution):
         tail = jnp.minimum(p, 1 - p)
         inside = (tail > 0) & (tail <= 0.5)
         safe = jnp.where(inside, tail, 0.25)
-        # One step of Newton's method from the inverse, which also makes it differentiable. Far out,
-        # the density and so the step underflow, and the inverse is returned.
         z = jax.lax.stop_gradient(self._tail_quantile(safe))
-        slope = jax.lax.stop_gradient(safe / jnp.exp(self._log_density(z)))
-        slope = jnp.where((slope > 0) & (slope < jnp.finfo(z.dtype).max / 2), slope, 0.0)
-        excess = (self._tail(z) - safe) / jax.lax.stop_gradient(safe)
-        z = jnp.maximum(z + excess * slope, 0.0)
+        # Nothing but the derivative, that of an inverse function.
+        slope = jax.lax.stop_gradient(jnp.exp(-self._log_density(z)))
+        excess = self._tail(z) - safe
+        change = excess - jax.lax.stop_gradient(excess)
+        z = z + change * jnp.minimum(slope, jnp.finfo(z.dtype).max)
         z = jnp.where(inside, z, jnp.where(tail == 0, jnp.inf, jnp.nan))
         return self.loc + self.scale * jnp.where(p < 0.5, -z, z)
 
@@ -66,9 +66,8 @@ class SymmetricNoise(Distribution):
         """Return the ends of the central interval of probability ``level``; NaN outside [0, 1]."""
         level = self._points("level", level)
         # At the precision of the lower tail.
-        reach = jnp.abs(self.loc - self.quantile((1 - level) / 2))
-        reach = jnp.where(level >= 0, reach, jnp.nan)
-        return self.loc - reach, self.loc + reach
+        low = self.quantile(jnp.where(level >= 0, (1 - level) / 2, jnp.nan))
+        return low, 2 * self.loc - low
 
     def mean(self) -> jax.Array:
         """Return the mean, E[Y], of shape ``batch_shape``; NaN if it does not exist."""
@@ -79,7 +78,7 @@ class SymmetricNoise(Distribution):
 
         It is infinite if it does not exist, and 0 where it underflows.
         """
-        return jnp.broadcast_to(jnp.square(self.scale) * self._mean_square(), self.batch_shape)
+        return jnp.square(self.stddev())
 
     def stddev(self) -> jax.Array:
         """Return the standard deviation, even where the variance under- or overflows."""
@@ -131,6 +130,11 @@ class SymmetricNoise(Distribution):
         tail, sign = tail_and_sign(key, shape, self.dtype)
         return sign * self._tail_quantile(tail)
 
+    def _tail_quantile(self, p: jax.Array) -> jax.Array:
+        """Return z with P(Z > z) = p, for p in (0, 1/2]."""
+        ends = jnp.zeros_like(p), jnp.full_like(p, jnp.inf)
+        return bisect_floats(lambda z: self._tail(z) > p, *ends)
+
     if TYPE_CHECKING:  # the description of Z; fields broadcast against z
 
         def _log_density(self, z: jax.Array) -> jax.Array:
@@ -141,9 +145,6 @@ class SymmetricNoise(Distribution):
 
         def _tail_integral(self, z: jax.Array) -> jax.Array:
             """Integrate P(Z > t) over t in [0, z]."""
-
-        def _tail_quantile(self, p: jax.Array) -> jax.Array:
-            """Return z with P(Z > z) = p, p in (0, 1/2]; one Newton step must make it exact."""
 
         def _mean_abs(self) -> jax.Array:
             """Return E|Z|."""

@@ -87,7 +87,7 @@ def test_far_quantiles_stay_on_the_curve():
         found, shares = (np.asarray(part, np.float64) for part in known(law))
         assert not np.isnan(found).any()
         assert (found[1:] <= found[:-1]).all()
-        inside = np.isfinite(found)
+        inside = found > -8e37  # beyond it, float32 has no 1/z
         assert inside[0]
         np.testing.assert_allclose(shares[inside], p[inside], rtol=2e-2)
 
