@@ -13,6 +13,7 @@ from dpjax import checks
 from dpjax.distributions.base import Distribution, compiled
 from dpjax.distributions.noise import SymmetricNoise
 from dpjax.distributions.piecewise import PiecewiseExponential
+from dpjax.numerics.float64 import in_float64
 
 
 class Bounded(Distribution):
@@ -33,6 +34,11 @@ class Bounded(Distribution):
 
         def _value(self, z: jax.Array) -> jax.Array:
             """Return the value of a draw."""
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        """The batch shape of the distribution."""
+        return self.distribution.batch_shape
 
     @property
     def dtype(self) -> Any:
@@ -135,15 +141,7 @@ class Clamped(Bounded):
 
     def mean(self) -> jax.Array:
         """Return the mean, E[Y], of shape ``batch_shape``."""
-        inner = self.distribution
-        # Split at the point of the range nearest to the median, where both terms are small.
-        median = inner.loc if isinstance(inner, SymmetricNoise) else inner.quantile(0.5)
-        at = jnp.broadcast_to(self._value(median), self.batch_shape)
-        at = jax.lax.stop_gradient(at)  # the sum does not depend on the point
-        return at + (
-            Clamped(inner, at, self.upper).mean_abs_error(at)
-            - Clamped(inner, self.lower, at).mean_abs_error(at)
-        )
+        return in_float64(lambda wide: wide.lower + wide.mean_abs_error(wide.lower), self)
 
     def mean_abs_error(self, center: ArrayLike) -> jax.Array:
         """Return E|Y - center|."""
