@@ -54,16 +54,16 @@ class Bounded(Distribution):
     @compiled
     def cdf(self, y: ArrayLike) -> jax.Array:
         """Return P(Y <= y), at the precision of the distribution's lower tail."""
-        y, (low, high) = jnp.asarray(y), self._bounds
-        inside = jnp.where(y < low, 0.0, self.distribution.cdf(self._place(y)))
-        return jnp.where(y >= high, 1.0, inside)
+        return self._at(y, 0.0, self.distribution.cdf, 1.0)
 
     @compiled
     def survival(self, y: ArrayLike) -> jax.Array:
         """Return P(Y > y), at the precision of the distribution's upper tail."""
-        y, (low, high) = jnp.asarray(y), self._bounds
-        inside = jnp.where(y < low, 1.0, self.distribution.survival(self._place(y)))
-        return jnp.where(y >= high, 0.0, inside)
+        return self._at(y, 1.0, self.distribution.survival, 0.0)
+
+    def _at(self, y: Any, below: float, inside: Any, above: float) -> jax.Array:
+        low, high = self._bounds
+        return jnp.where(y < low, below, jnp.where(y >= high, above, inside(self._place(y))))
 
     @compiled
     def quantile(self, p: ArrayLike) -> jax.Array:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -110,6 +110,10 @@ class SymmetricNoise(Distribution):
         above, below = integral(high) - integral(middle), integral(-low) - integral(-middle)
         return self.scale * (above + below) + jnp.abs(center - inside)
 
+    def _rows(self) -> Self:
+        """Return the distribution with one more axis, for several points of each row."""
+        return jax.tree.map(lambda field: field[..., None], self)
+
     def _standardized(self, y: Any) -> jax.Array:
         return (y - self.loc) / self.scale
 
@@ -119,11 +123,9 @@ class SymmetricNoise(Distribution):
         return jnp.where(z >= 0, tail, 1 - tail)
 
     def _sample(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-        full = jax.tree.map(
-            lambda field: jnp.broadcast_to(field, self.batch_shape)[..., None], self
-        )
-        drawn = full._standard(key, (*self.batch_shape, prod(shape)))
-        return draws_first(full.loc + full.scale * drawn, shape)
+        rows = self._rows()
+        drawn = rows._standard(key, (*self.batch_shape, prod(shape)))
+        return draws_first(rows.loc + rows.scale * drawn, shape)
 
     def _standard(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
         """Draw Z; the fields broadcast against the shape."""

@@ -166,7 +166,7 @@ def _between(
     if isinstance(distribution, PiecewiseExponential):
         return distribution.restrict(start, end), distribution.log_normalizer(), lambda z: z
     one = jnp.ones((), distribution.dtype)
-    noise: SymmetricNoise = jax.tree.map(lambda field: field[..., None], distribution)
+    noise = distribution._rows()
 
     def reach(z: jax.Array) -> jax.Array:
         tail = jnp.minimum(distribution.cdf(z), distribution.survival(z))
