@@ -7,9 +7,8 @@ from math import exp, lgamma, log, pi, sqrt
 
 import jax
 import jax.numpy as jnp
-from jax.typing import ArrayLike
 
-from dpjax.distributions.base import Shape, compiled
+from dpjax.distributions.base import Shape
 from dpjax.distributions.noise import SymmetricNoise
 from dpjax.distributions.vectors import VectorDistribution
 
@@ -30,16 +29,6 @@ class Gaussian(SymmetricNoise):
     """
 
     _parameters = ("scale",)
-
-    @compiled
-    def log_cdf(self, y: ArrayLike) -> jax.Array:
-        """Return log P(Y <= y), also where the probability itself underflows."""
-        z = self._standardized(y)
-        below = z < 0  # for z > 0, log1p is more accurate than log_ndtr
-        upper_tail = jax.scipy.special.ndtr(-jnp.where(below, 1.0, z))
-        return jnp.where(
-            below, jax.scipy.special.log_ndtr(jnp.where(below, z, -1.0)), jnp.log1p(-upper_tail)
-        )
 
     def _log_density(self, z: jax.Array) -> jax.Array:
         return -jnp.square(z) / 2 - log(2 * pi) / 2

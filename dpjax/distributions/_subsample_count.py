@@ -77,12 +77,12 @@ class SubsampledLaplace(Distribution):
     def quantile(self, p: ArrayLike) -> jax.Array:
         """Return the inverse of :meth:`cdf`, by bisection; NaN outside [0, 1]."""
         p = jnp.broadcast_to(p, jnp.broadcast_shapes(jnp.shape(p), self.batch_shape))
-        outside = jnp.maximum(jnp.minimum(p, 1 - p), jnp.finfo(self.dtype).tiny)
-        reach = jnp.abs(self.scale * jnp.log(2 * outside))
-        top = self.most / self.probability + reach
-        found = bisect(lambda y: self.cdf(y) < p, -reach, top)[1]
-        end = jnp.where(p == 0, -jnp.inf, jnp.where(p == 1, jnp.inf, jnp.nan))
-        return jnp.where((p > 0) & (p < 1), found, end)
+        outside = jnp.minimum(p, 1 - p)
+        reach = -self.scale * jnp.log(2 * jnp.maximum(outside, jnp.finfo(self.dtype).tiny))
+        ends = -reach, self.most / self.probability + reach
+        found = bisect(lambda y: self.cdf(y) < p, *ends)[1]
+        end = jnp.where(outside == 0, (p - 0.5) * jnp.inf, jnp.nan)
+        return jnp.where(outside > 0, found, end)
 
     def mean(self) -> jax.Array:
         """Return the mean, which is the count ``loc``."""
@@ -96,7 +96,7 @@ class SubsampledLaplace(Distribution):
     def mean_abs_error(self, center: ArrayLike) -> jax.Array:
         """Return E|Y - center|."""
         z = jnp.abs(self._from_places(center))
-        return self.scale * jnp.sum(jnp.exp(self._log_weights()) * (z + jnp.exp(-z)), axis=-1)
+        return self.scale * self._average(z + jnp.exp(-z))
 
     def _from_places(self, y: Any) -> jax.Array:
         return (y[..., None] - self.places) / self.scale[..., None]
@@ -104,7 +104,10 @@ class SubsampledLaplace(Distribution):
     def _beyond(self, z: jax.Array) -> jax.Array:
         """Return the probability of noise above z, which has one value for each place."""
         tail = jnp.exp(-jnp.abs(z)) / 2
-        return jnp.sum(jnp.exp(self._log_weights()) * jnp.where(z > 0, tail, 1 - tail), axis=-1)
+        return self._average(jnp.where(z > 0, tail, 1 - tail))
+
+    def _average(self, terms: jax.Array) -> jax.Array:
+        return jnp.sum(jnp.exp(self._log_weights()) * terms, axis=-1)
 
     def _log_weights(self) -> jax.Array:
         """Return log P(K = k), ``(..., most + 1)``."""

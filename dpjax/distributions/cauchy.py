@@ -18,8 +18,6 @@ import numpy as np
 from dpjax import checks
 from dpjax.distributions.noise import SymmetricNoise
 
-_STEPS = 7  # of Newton's method, which is monotone here and converges quadratically from the start
-
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, repr=False)
@@ -28,12 +26,13 @@ class Cauchy(SymmetricNoise):
 
     The tail falls like z^(1 - gamma): the mean exists for gamma > 2, the variance for gamma > 3.
     For smaller gamma, ``mean`` is NaN, ``mean_abs_error`` and ``variance`` are infinite, and only
-    errors of the clamped distribution are finite. For gamma < 1.5, a float32 draw can overflow.
+    errors of the clamped distribution are finite. For gamma < 1.5, a float32 draw can reach the
+    largest floats, where it is cut.
 
     Attributes:
         loc: float ``(...)``.
         scale: float ``(...)``, positive.
-        gamma: static float above 1. For gamma = 2, closed forms are used.
+        gamma: static float above 1.
 
     References:
         Nissim, Raskhodnikova and Smith (2007), Lemma 2.7; Gillenwater and Munoz Medina, Proposition
@@ -57,53 +56,27 @@ class Cauchy(SymmetricNoise):
         return pi / self.gamma / sin(pi / self.gamma)
 
     def _log_density(self, z: jax.Array) -> jax.Array:
-        beyond = jnp.maximum(z, 1.0)
-        near = jnp.where(z > 1, 1 / beyond, z)
+        beyond, near = _folded(z)
         return -log(2 * self._half) - self.gamma * jnp.log(beyond) - jnp.log1p(near**self.gamma)
 
     def _tail(self, z: jax.Array) -> jax.Array:
-        if self.gamma == 2:
-            return jnp.arctan2(jnp.ones_like(z), z) / pi
-        far, near = z > 1, jnp.where(z > 1, 1 / jnp.maximum(z, 1.0), z)
+        far, (_, near) = z > 1, _folded(z)
         mass = self._integral(jnp.where(far, self.gamma - 1, 1.0), near) / (2 * self._half)
         return jnp.where(far, mass, 0.5 - mass)
 
     def _tail_integral(self, z: jax.Array) -> jax.Array:
         """Integrate by parts: z P(Z > z) plus the integral of t times the density."""
-        g, far, beyond = self.gamma, z > 1, jnp.maximum(z, 1.0)
-        near, rise = jnp.where(far, 1 / beyond, z), jnp.log(beyond)
-        if g == 2:
-            moment = rise + jnp.log1p(jnp.square(near)) / 2
-        else:
-            # Beyond 1, the integral of t^(1 - gamma), less a correction that converges.
-            ends = self._integral(jnp.asarray([2, 2 * g - 2], z.dtype), jnp.ones(2, z.dtype))
-            growth = ends[0] - ends[1] + jnp.expm1((2 - g) * rise) / (2 - g)
-            rest = self._integral(jnp.where(far, 2 * g - 2, 2.0), near)
-            moment = jnp.where(far, growth, 0.0) + rest
+        g, far, (beyond, near) = self.gamma, z > 1, _folded(z)
+        # Beyond 1, the integral of t^(1 - gamma), less a correction that converges.
+        rise = jnp.log(beyond)
+        rise = rise if g == 2 else jnp.expm1((2 - g) * rise) / (2 - g)
+        ends = self._integral(jnp.asarray([2, 2 * g - 2], z.dtype), jnp.ones(2, z.dtype))
+        rest = self._integral(jnp.where(far, 2 * g - 2, 2.0), near)
+        moment = jnp.where(far, ends[0] - ends[1] + rise, 0.0) + rest
         return z * self._tail(z) + moment / (2 * self._half)
 
     def _tail_quantile(self, p: jax.Array) -> jax.Array:
-        g = self.gamma
-        if g == 2:
-            far = p < 0.25
-            return jnp.where(
-                far,
-                1 / jnp.tan(pi * jnp.where(far, p, 0.25)),
-                jnp.tan(pi * (0.5 - jnp.where(far, 0.25, p))),
-            )
-        far = p < self._tail(jnp.ones((), p.dtype))
-        # In w = |log z|, both log masses are concave and nearly linear, with slope -power / series.
-        power = jnp.where(far, g - 1, 1.0).astype(p.dtype)
-        target = jnp.log(jnp.where(far, 2 * p, 1 - 2 * p) * self._half * power)
-
-        def step(_: int, w: jax.Array) -> jax.Array:
-            x = jnp.exp(-g * w)
-            average = _average(power / g, x)
-            excess = jnp.log(average) - power * w - target
-            return jnp.maximum(w + excess * average * (1 + x) / power, 0.0)
-
-        w = jax.lax.fori_loop(0, _STEPS, step, jnp.maximum(-target / power, 0.0))
-        return jnp.where(2 * p < 1, jnp.exp(jnp.where(far, w, -w)), 0.0)
+        return 1 / jnp.tan(pi * p) if self.gamma == 2 else super()._tail_quantile(p)
 
     def _integral(self, power: jax.Array, end: jax.Array) -> jax.Array:
         """Integrate t^(power - 1) / (1 + t^gamma) over t in [0, end], end in [0, 1]."""
@@ -121,6 +94,12 @@ class Cauchy(SymmetricNoise):
         angle = (power + 1) * pi / self.gamma
         moment = sin(pi / self.gamma) / sin(angle) if angle < pi else inf
         return jnp.asarray(moment, self.dtype)
+
+
+def _folded(z: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return the larger of z and 1, and the smaller of z and 1/z."""
+    beyond = jnp.maximum(z, 1.0)
+    return beyond, jnp.where(z > 1, 1 / beyond, z)
 
 
 def _average(p: jax.Array, x: jax.Array) -> jax.Array:

@@ -13,6 +13,7 @@ from dpjax import checks
 from dpjax.distributions.base import Distribution, compiled
 from dpjax.distributions.noise import SymmetricNoise
 from dpjax.distributions.piecewise import PiecewiseExponential
+from dpjax.numerics.float64 import in_float64
 
 
 class Bounded(Distribution):
@@ -35,6 +36,11 @@ class Bounded(Distribution):
             """Return the value of a draw."""
 
     @property
+    def batch_shape(self) -> tuple[int, ...]:
+        """The batch shape of the distribution."""
+        return self.distribution.batch_shape
+
+    @property
     def dtype(self) -> Any:
         """The dtype of every result."""
         return self.distribution.dtype
@@ -48,16 +54,16 @@ class Bounded(Distribution):
     @compiled
     def cdf(self, y: ArrayLike) -> jax.Array:
         """Return P(Y <= y), at the precision of the distribution's lower tail."""
-        y, (low, high) = jnp.asarray(y), self._bounds
-        inside = jnp.where(y < low, 0.0, self.distribution.cdf(self._place(y)))
-        return jnp.where(y >= high, 1.0, inside)
+        return self._at(y, 0.0, self.distribution.cdf, 1.0)
 
     @compiled
     def survival(self, y: ArrayLike) -> jax.Array:
         """Return P(Y > y), at the precision of the distribution's upper tail."""
-        y, (low, high) = jnp.asarray(y), self._bounds
-        inside = jnp.where(y < low, 1.0, self.distribution.survival(self._place(y)))
-        return jnp.where(y >= high, 0.0, inside)
+        return self._at(y, 1.0, self.distribution.survival, 0.0)
+
+    def _at(self, y: Any, below: float, inside: Any, above: float) -> jax.Array:
+        low, high = self._bounds
+        return jnp.where(y < low, below, jnp.where(y >= high, above, inside(self._place(y))))
 
     @compiled
     def quantile(self, p: ArrayLike) -> jax.Array:
@@ -135,15 +141,7 @@ class Clamped(Bounded):
 
     def mean(self) -> jax.Array:
         """Return the mean, E[Y], of shape ``batch_shape``."""
-        inner = self.distribution
-        # Split at the point of the range nearest to the median, where both terms are small.
-        median = inner.loc if isinstance(inner, SymmetricNoise) else inner.quantile(0.5)
-        at = jnp.broadcast_to(self._value(median), self.batch_shape)
-        at = jax.lax.stop_gradient(at)  # the sum does not depend on the point
-        return at + (
-            Clamped(inner, at, self.upper).mean_abs_error(at)
-            - Clamped(inner, self.lower, at).mean_abs_error(at)
-        )
+        return in_float64(lambda wide: wide.lower + wide.mean_abs_error(wide.lower), self)
 
     def mean_abs_error(self, center: ArrayLike) -> jax.Array:
         """Return E|Y - center|."""

@@ -14,6 +14,7 @@ from jax.typing import ArrayLike
 from dpjax.distributions.base import Distribution, Shape, compiled, draws_first, draws_shape
 from dpjax.distributions.sampler import choose
 from dpjax.numerics.arrays import broadcast_rows, take
+from dpjax.numerics.float64 import in_float64
 from dpjax.random.keys import check_key
 
 
@@ -102,11 +103,13 @@ class Finite(Distribution):
 
         It is ``-inf`` at infinite cost.
         """
-        above = above_least(self.cost)
-        absent = above == jnp.inf
+        there = self.cost < jnp.inf
+        # Large costs times a rate would lose precision. No derivative depends on the least one.
+        least = jax.lax.stop_gradient(jnp.min(self.cost, axis=-1, keepdims=True))
+        above = jnp.where(there, self.cost, least) - least
         # Finite, so that 0 * rate is 0.
         rate = jnp.minimum(self.rate, float(jnp.finfo(self.rate.dtype).max))[..., None]
-        weighted = jnp.where(absent, -jnp.inf, -rate * jnp.where(absent, 0.0, above))
+        weighted = jnp.where(there, -rate * above, -jnp.inf)
         return broadcast_rows(jax.nn.log_softmax(weighted, axis=-1), self.batch_shape)
 
     def probabilities(self) -> jax.Array:
@@ -150,16 +153,15 @@ class Finite(Distribution):
         Sums are rounded: for a ``p`` equal to a value of the cdf, an adjacent candidate may be
         returned.
         """
-        p, mass = jnp.asarray(p), self.probabilities()
+        p, last = jnp.asarray(p), self.support[1]
         values = broadcast_rows(self.values, self.batch_shape)
-        order = jnp.argsort(values, axis=-1)
-        ordered = jnp.take_along_axis(values, order, axis=-1)
-        below = jnp.cumsum(jnp.take_along_axis(mass, order, axis=-1), axis=-1)
-        reached = (below >= p[..., None]) & (below > 0)
-        # In case the rounded total stays below a p near 1.
-        last = jnp.max(jnp.where(mass > 0, values, -jnp.inf), axis=-1)
-        found = jnp.minimum(jnp.min(jnp.where(reached, ordered, jnp.inf), axis=-1), last)
-        return jnp.where((p >= 0) & (p <= 1) & ~jnp.any(jnp.isnan(mass), axis=-1), found, jnp.nan)
+        values, mass = jax.lax.sort((values, self.probabilities()), num_keys=1)
+        below = jnp.cumsum(mass, axis=-1)
+        reached = (below > 0) & (below >= p[..., None])
+        found = jnp.min(jnp.where(reached, values, jnp.inf), axis=-1)
+        # The rounded total may stay below a p near 1.
+        found = jnp.minimum(found, last)
+        return jnp.where((p >= 0) & (p <= 1) & (last > -jnp.inf), found, jnp.nan)
 
     def mean(self) -> jax.Array:
         """Return the mean, E[Y], of shape ``batch_shape``."""
@@ -171,11 +173,8 @@ class Finite(Distribution):
 
     @compiled
     def stddev(self) -> jax.Array:
-        """Return the standard deviation, even where the variance under- or overflows."""
-        distances = jnp.abs(self.values - self.mean()[..., None])
-        largest = jnp.max(jnp.where(self.probabilities() > 0, distances, 0.0), axis=-1)
-        unit = jax.lax.stop_gradient(jnp.where(largest > 0, largest, 1.0))
-        return unit * jnp.sqrt(self.expectation(jnp.square(distances / unit[..., None])))
+        """Return the standard deviation, even where the variance under- or overflows float32."""
+        return in_float64(lambda wide: jnp.sqrt(wide.variance()), self)
 
     @compiled
     def mean_abs_error(self, center: ArrayLike) -> jax.Array:
@@ -199,23 +198,9 @@ class Finite(Distribution):
         return jnp.where(jnp.isnan(y), jnp.nan, jnp.clip(total, 0.0, 1.0))
 
 
-def above_least(cost: jax.Array) -> jax.Array:
-    """Subtract the smallest cost of each row: large costs times a rate would lose precision.
-
-    Infinite costs stay infinite. A row with no finite cost, or with a cost of -inf or NaN, is NaN.
-    """
-    # A common shift, on which no derivative depends.
-    least = jax.lax.stop_gradient(jnp.min(cost, axis=-1, keepdims=True))
-    absent = (cost == jnp.inf) & (least < jnp.inf)
-    return jnp.where(absent, jnp.inf, jnp.where(absent, 0.0, cost) - least)
-
-
 @partial(jax.jit, static_argnames="draws")
 def _choose(key: jax.Array, distribution: Finite, draws: int) -> jax.Array:
     """Draw candidate indices, int32 ``(*batch, draws)``; -1 for a row without a distribution."""
-    batch = distribution.batch_shape
-    if draws == 0 or prod(batch) == 0:
-        return jnp.zeros((*batch, draws), jnp.int32)
     weights = distribution.probabilities()
     exists = jnp.sum(weights, axis=-1, keepdims=True) > 0
     return jnp.where(exists, choose(key, weights, draws), -1)

@@ -71,12 +71,7 @@ def sample_intervals(
     """
     checks.one_of("within", within, ("exponential", "uniform"))
     widths, levels = checks.float_array("widths", widths), checks.float_array("levels", levels)
-    if (
-        widths.ndim == 0
-        or levels.ndim == 0
-        or widths.shape[-1] == 0
-        or levels.shape[-1] != widths.shape[-1]
-    ):
+    if widths.shape[-1:] in ((), (0,)) or levels.shape[-1:] != widths.shape[-1:]:
         raise ValueError(
             "widths and levels must have the same last axis, of size at least 1, got shapes "
             f"{widths.shape} and {levels.shape}."

@@ -8,7 +8,6 @@ W) has the same relative precision however large z is: its error is below 1e-13 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import log, pi, sqrt
 
@@ -16,11 +15,10 @@ import jax
 import jax.numpy as jnp
 
 from dpjax.distributions.noise import SymmetricNoise, tail_and_sign
-from dpjax.numerics.search import bisect
 
 # The error of the trapezoidal rule is e^(-pi^2 / (sigma * step)): 7e-18 at sigma = 4.
 _STEP = 1 / 16
-_REACH = 9.0  # standard deviations on either side; the integral beyond is below 1e-17
+_STEPS = 208  # 13 standard deviations on either side, up to 4 of which a derivative takes away
 
 
 @jax.tree_util.register_dataclass
@@ -57,19 +55,8 @@ class LaplaceLogNormal(SymmetricNoise):
 
     def _tail_integral(self, z: jax.Array) -> jax.Array:
         """Return E[e^(sigma Y) (1 - exp(-z e^(-sigma Y)))] / 2; e^(sigma Y) shifts Y by sigma."""
-        start = -self.sigma / 2  # the weight lies between -sigma, for small z, and 0
-        z = z * jnp.exp(-jnp.square(self.sigma))
-
-        def term(offset: jax.Array) -> jax.Array:
-            y = start + offset
-            return -jnp.exp(-jnp.square(y) / 2) * jnp.expm1(-z * jnp.exp(-self.sigma * y))
-
-        return jnp.exp(jnp.square(self.sigma) / 2) / 2 * _trapezoid(term, start + z, _REACH + 2)
-
-    def _tail_quantile(self, p: jax.Array) -> jax.Array:
-        """Bisect: z exceeds x e^(sigma y) only if X > x or Y > y, each of probability p/2."""
-        high = -jnp.log(p) * jnp.exp(-self.sigma * jax.scipy.special.ndtri(p / 2))
-        return bisect(lambda z: self._tail(z) > p, jnp.zeros_like(high), high)[0]
+        shifted = self._log_psi(z * jnp.exp(-jnp.square(self.sigma)))
+        return -self._mean_abs() * jnp.expm1(shifted) / 2
 
     def _mean_abs(self) -> jax.Array:
         return jnp.exp(jnp.square(self.sigma) / 2)
@@ -92,21 +79,12 @@ class LaplaceLogNormal(SymmetricNoise):
         peak = fixed_sigma * fixed_z * jnp.exp(-_lambert_w(jnp.square(fixed_sigma) * fixed_z))
         top = -jnp.square(peak) / 2 - fixed_z * jnp.exp(-fixed_sigma * peak)
 
-        def term(offset: jax.Array) -> jax.Array:
-            y = peak + offset
-            return jnp.exp(-jnp.square(y) / 2 - z * jnp.exp(-self.sigma * y) - top)
+        def add(number: jax.Array, total: jax.Array) -> jax.Array:
+            y = peak + number.astype(top.dtype) * _STEP
+            return total + jnp.exp(-jnp.square(y) / 2 - z * jnp.exp(-self.sigma * y) - top)
 
-        return jnp.minimum(top + jnp.log(_trapezoid(term, top, _REACH)), 0.0)
-
-
-def _trapezoid(term: Callable[[jax.Array], jax.Array], like: jax.Array, reach: float) -> jax.Array:
-    """Integrate ``term(y)`` dy / sqrt(2 pi) over [-reach, reach]; only the sum is stored."""
-    count = round(reach / _STEP)
-
-    def add(number: jax.Array, total: jax.Array) -> jax.Array:
-        return total + term((number - count).astype(like.dtype) * _STEP)
-
-    return jax.lax.fori_loop(0, 2 * count + 1, add, jnp.zeros_like(like)) * (_STEP / sqrt(2 * pi))
+        total = jax.lax.fori_loop(-_STEPS, _STEPS + 1, add, jnp.zeros_like(top))
+        return jnp.minimum(top + jnp.log(total * (_STEP / sqrt(2 * pi))), 0.0)
 
 
 def _lambert_w(x: jax.Array) -> jax.Array:

@@ -1,6 +1,6 @@
 """The base class of the distributions of ``loc + scale * Z`` with Z symmetric around 0.
 
-A subclass describes Z by six functions of z >= 0 (or of a probability), from which all other
+A subclass describes Z by five functions, of z >= 0, from which all other
 methods follow. Draws are by inverse cdf from 64 random bits, so that both tails have full precision
 and reach a probability of 2^-64.
 """
@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from dpjax.distributions.base import Distribution, compiled, draws_first
+from dpjax.numerics.search import bisect
 from dpjax.random.variates import uniform, words
 
 
@@ -52,13 +53,12 @@ class SymmetricNoise(Distribution):
         tail = jnp.minimum(p, 1 - p)
         inside = (tail > 0) & (tail <= 0.5)
         safe = jnp.where(inside, tail, 0.25)
-        # One step of Newton's method from the inverse, which also makes it differentiable. Far out,
-        # the density and so the step underflow, and the inverse is returned.
         z = jax.lax.stop_gradient(self._tail_quantile(safe))
-        slope = jax.lax.stop_gradient(safe / jnp.exp(self._log_density(z)))
-        slope = jnp.where((slope > 0) & (slope < jnp.finfo(z.dtype).max / 2), slope, 0.0)
-        excess = (self._tail(z) - safe) / jax.lax.stop_gradient(safe)
-        z = jnp.maximum(z + excess * slope, 0.0)
+        # Nothing but the derivative, that of an inverse function.
+        slope = jax.lax.stop_gradient(jnp.exp(-self._log_density(z)))
+        excess = self._tail(z) - safe
+        change = excess - jax.lax.stop_gradient(excess)
+        z = z + change * jnp.minimum(slope, jnp.finfo(z.dtype).max)
         z = jnp.where(inside, z, jnp.where(tail == 0, jnp.inf, jnp.nan))
         return self.loc + self.scale * jnp.where(p < 0.5, -z, z)
 
@@ -66,9 +66,8 @@ class SymmetricNoise(Distribution):
         """Return the ends of the central interval of probability ``level``; NaN outside [0, 1]."""
         level = self._points("level", level)
         # At the precision of the lower tail.
-        reach = jnp.abs(self.loc - self.quantile((1 - level) / 2))
-        reach = jnp.where(level >= 0, reach, jnp.nan)
-        return self.loc - reach, self.loc + reach
+        low = self.quantile(jnp.where(level >= 0, (1 - level) / 2, jnp.nan))
+        return low, 2 * self.loc - low
 
     def mean(self) -> jax.Array:
         """Return the mean, E[Y], of shape ``batch_shape``; NaN if it does not exist."""
@@ -79,7 +78,7 @@ class SymmetricNoise(Distribution):
 
         It is infinite if it does not exist, and 0 where it underflows.
         """
-        return jnp.broadcast_to(jnp.square(self.scale) * self._mean_square(), self.batch_shape)
+        return jnp.square(self.stddev())
 
     def stddev(self) -> jax.Array:
         """Return the standard deviation, even where the variance under- or overflows."""
@@ -111,6 +110,10 @@ class SymmetricNoise(Distribution):
         above, below = integral(high) - integral(middle), integral(-low) - integral(-middle)
         return self.scale * (above + below) + jnp.abs(center - inside)
 
+    def _rows(self) -> Self:
+        """Return the distribution with one more axis, for several points of each row."""
+        return jax.tree.map(lambda field: field[..., None], self)
+
     def _standardized(self, y: Any) -> jax.Array:
         return (y - self.loc) / self.scale
 
@@ -120,16 +123,19 @@ class SymmetricNoise(Distribution):
         return jnp.where(z >= 0, tail, 1 - tail)
 
     def _sample(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-        full = jax.tree.map(
-            lambda field: jnp.broadcast_to(field, self.batch_shape)[..., None], self
-        )
-        drawn = full._standard(key, (*self.batch_shape, prod(shape)))
-        return draws_first(full.loc + full.scale * drawn, shape)
+        rows = self._rows()
+        drawn = rows._standard(key, (*self.batch_shape, prod(shape)))
+        return draws_first(rows.loc + rows.scale * drawn, shape)
 
     def _standard(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
         """Draw Z; the fields broadcast against the shape."""
         tail, sign = tail_and_sign(key, shape, self.dtype)
         return sign * self._tail_quantile(tail)
+
+    def _tail_quantile(self, p: jax.Array) -> jax.Array:
+        """Return z with P(Z > z) = p, for p in (0, 1/2]."""
+        ends = jnp.zeros_like(p), jnp.full_like(p, jnp.inf)
+        return bisect(lambda z: self._tail(z) > p, *ends)[1]
 
     if TYPE_CHECKING:  # the description of Z; fields broadcast against z
 
@@ -141,9 +147,6 @@ class SymmetricNoise(Distribution):
 
         def _tail_integral(self, z: jax.Array) -> jax.Array:
             """Integrate P(Z > t) over t in [0, z]."""
-
-        def _tail_quantile(self, p: jax.Array) -> jax.Array:
-            """Return z with P(Z > z) = p, p in (0, 1/2]; one Newton step must make it exact."""
 
         def _mean_abs(self) -> jax.Array:
             """Return E|Z|."""

@@ -29,7 +29,7 @@ def to_numpyro(distribution: Any) -> Any:
 
     Returns:
         The same distribution, with the same batch and event shape. Its ``sample`` takes NumPyro's
-        keys.
+        keys. Moments and quantiles are those of ``distribution`` itself.
 
     Raises:
         ImportError: NumPyro is not installed.
@@ -88,19 +88,5 @@ def _adapter() -> Any:
 
         def log_prob(self, value: Any) -> jax.Array:
             return self.distribution.log_prob(value)
-
-        @property
-        def mean(self) -> jax.Array:
-            return self.distribution.mean()
-
-        @property
-        def variance(self) -> jax.Array:
-            return self.distribution.variance()
-
-        def cdf(self, value: Any) -> jax.Array:
-            return self.distribution.cdf(value)
-
-        def icdf(self, q: Any) -> jax.Array:
-            return self.distribution.quantile(q)
 
     return PrivateDraw

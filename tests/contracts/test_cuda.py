@@ -31,6 +31,7 @@ INHERENT = {
 # Turns of all loops, one after the other, for 64 rows of 1001 records, where they are more than
 # 200, and what they are made of.
 TURNS = {
+    "clamped smooth cauchy": 400,
     "inv of a variance": 2000,  # windows are searched one length after the other
     "smooth laplace": 1100,  # the largest rise is searched one distance after the other
     "smooth laplace of a quantile": 5000,

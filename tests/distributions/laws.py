@@ -215,8 +215,9 @@ def assert_known(
     if clamped:
         between = law.clamped(*bounds)
         wanted = known_at(between, at, centers) | {"mean": between.expect(between.points)}
+        same = {"rtol": 1e-9, "atol": max(1e-9, 1e-15 * np.abs(bounds).max())}
         for name, values in of_clamped.items():
-            np.testing.assert_allclose(values, wanted[name], rtol=1e-9, atol=1e-9, err_msg=name)
+            np.testing.assert_allclose(values, wanted[name], **same, err_msg=name)
 
 
 def assert_inverse(found, law, shares, rtol):

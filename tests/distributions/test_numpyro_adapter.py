@@ -64,7 +64,6 @@ def test_draws_shapes_and_supports():
         assert (
             of_numpyro.sample(key, (2,)).tolist() == rows.sample(jax.random.key(4), (2,)).tolist()
         )
-    assert of_numpyro.icdf(0.25).tolist() == rows.quantile(0.25).tolist()
     vectors = to_numpyro(dpjax.spherical_gaussian(np.zeros((2, 4)), 1.0))
     assert (vectors.batch_shape, vectors.event_shape, vectors.event_dim) == ((2,), (4,), 1)
     assert to_numpyro(dpjax.laplace(jax.jit(dpjax.count)(np.zeros(4)), 1.0)).is_discrete
