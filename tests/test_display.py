@@ -2,10 +2,8 @@
 
 import sys
 import xml.etree.ElementTree as ET
-from functools import partial
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -15,11 +13,9 @@ from dpjax.distributions import Finite, Gaussian, PiecewiseExponential
 
 X = np.array([[0.5, 1.0, 4.0], [2.0, 2.0, 3.0], [5.0, 0.0, 1.0], [3.0, 3.0, 3.0]], np.float32)
 ROWS = np.arange(4, dtype=np.float32)
-GAUSSIAN = Gaussian(ROWS, np.float32(0.5))
-FINITE = Finite(*map(jnp.asarray, (ROWS[:3], np.sort(X), np.float32([[1], [2]]))))
-PIECES = PiecewiseExponential(
-    *map(jnp.asarray, (np.sort(X), ROWS[:2], ROWS[:2], np.float32([[0.5], [1]])))
-)
+GAUSSIAN = Gaussian(ROWS, np.float32([0.5]))
+FINITE = Finite(ROWS[:3], np.sort(X), np.float32([[1], [2]]))
+PIECES = PiecewiseExponential(np.sort(X), ROWS[:2], ROWS[:2], np.float32([[0.5], [1]]))
 EACH = Guarantee(0.1, 0.1, "swap")
 
 
@@ -42,7 +38,7 @@ def pyplot():
 
 
 def test_plots_say_what_they_show(pyplot):
-    profile = jax.jit(lambda: dpjax.median(X, lower=0, upper=6, neighbors="swap"))()
+    profile = dpjax.median(X, lower=0, upper=6, neighbors="swap")
     line = profile.plot().get_lines()[1].get_xydata()
     assert sorted(map(tuple, line.tolist())) == [(0, 2), (2, 0), (2, 1), (3, 1), (6, 2)]
     axes = EACH.plot(pyplot.subplots()[1])
@@ -65,20 +61,14 @@ def test_a_plot_has_up_to_ten_rows_with_a_legend(rows, pyplot):
 
 
 def test_a_cdf_on_a_grid_has_steps_and_few_points_are_seen(pyplot):
-    public = {"lower": 0, "upper": 60, "resolution": 1, "neighbors": "swap"}
-
-    @jax.jit
-    def law(tied):
-        return dpjax.piecewise_laplace(dpjax.median(tied, **public), 64.0)
-
-    line = law(np.full((2, 200), 30.0)).plot().get_lines()[1]
+    tied = dpjax.median(np.full((2, 200), 30.0), lower=0, upper=60, resolution=1, neighbors="swap")
+    line = jax.jit(dpjax.piecewise_laplace)(tied, 64.0).plot().get_lines()[1]
     assert line.get_drawstyle() == "steps-post"
     assert set(line.get_xdata()) == {30}
     assert np.ptp(line.get_ydata()) > 0.9
-    count = partial(dpjax.candidate_counts, candidates=[0, 1, 2], neighbors="add_remove")
-    votes = jax.jit(count)(np.array([0, 2, 2]))
+    votes = dpjax.CandidateScores(ROWS[[1, 0, 2]], ROWS[:3], neighbors="add_remove")
     (points,) = votes.plot(pyplot.subplots()[1]).containers
-    np.testing.assert_array_equal(points.markerline.get_xydata(), [[0, -1], [1, -2], [2, 0]])
+    np.testing.assert_array_equal(points.markerline.get_xydata(), [[0, 1], [1, 0], [2, 2]])
     with pytest.raises(TypeError, match="has no plot"):
         auditing.privacy_loss(PIECES, PIECES).plot()
 
@@ -130,9 +120,6 @@ def test_rows_end_and_need_an_axis():
 
 def test_rows_of_vectors_keep_their_coordinates():
     vectors = dpjax.k_norm(ROWS[:2] + ROWS[:3, None], 1.0, sensitivity=1, p=2)
-    whole, row = jax.jit(lambda batch: ((batch.loc, batch.radii), (batch[1].loc, batch[1].radii)))(
-        vectors
-    )
-    assert row[0].tolist() == [1, 2]
-    np.testing.assert_array_equal(row[0], whole[0][1])
-    np.testing.assert_array_equal(row[1], np.broadcast_to(whole[1], (3, *row[1].shape))[1])
+    loc, row, radii = jax.jit(lambda batch: (batch[1].loc, batch[1].radii, batch.radii))(vectors)
+    assert loc.tolist() == [1, 2]
+    np.testing.assert_array_equal(row, np.broadcast_to(radii, (3, *row.shape))[1])

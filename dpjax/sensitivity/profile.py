@@ -92,10 +92,7 @@ class SensitivityProfile(Batch):
             np.broadcast_to(array, shape).reshape(-1, shape[-1])
             for array in (few.values, few.levels)
         )
-        ends = {"least": few.values[..., 0], "most": few.values[..., -1]}
-        table = {"value": few.value, "depth": few.depth} | {
-            name: np.broadcast_to(end, few.batch_shape) for name, end in ends.items()
-        }
+        table = {"value": x[:, few.center], "depth": few.depth, "least": x[:, 0], "most": x[:, -1]}
         return table, Picture(x, y, "value", "individuals who change")
 
     @property
@@ -247,13 +244,10 @@ class SensitivityProfile(Batch):
             if size is not None:
                 values = _no_faster_than(values, levels, sign * size)
             if size is not None and num_steps is not None:
-                steps = sign * size[..., None] * jnp.arange(1, num_steps + 1, dtype=values.dtype)
-                values, levels = (
-                    concatenate(values, values[..., -1:] + steps),
-                    _add_levels(levels, num_steps),
-                )
+                values = _go_on(values, num_steps, sign * size[..., None])
+                levels = _go_on(levels, num_steps)
             if ends_in_a_jump and support is not None:
-                values, levels = jump(values, support, sign), _add_levels(levels, 1)
+                values, levels = jump(values, support, sign), _go_on(levels, 1)
             return values, levels
 
         return self._with_sides(
@@ -280,11 +274,13 @@ class SensitivityProfile(Batch):
         )
 
 
+@partial(jax.jit, inline=True)
 def outwards(lower: jax.Array, upper: jax.Array) -> jax.Array:
     """Join two sides that extend outwards from the same first entry in ascending order."""
     return concatenate(jnp.flip(lower, -1), upper[..., 1:])
 
 
+@partial(jax.jit, inline=True, static_argnames=("neighbors", "interpolable", "reached"))
 def from_sides(
     upper: jax.Array,
     lower: jax.Array,
@@ -350,8 +346,10 @@ def _cap(k: int, values: jax.Array, levels: jax.Array, sign: int) -> tuple[jax.A
     )
 
 
-def _add_levels(levels: jax.Array, count: int) -> jax.Array:
-    return concatenate(levels, levels[..., -1:] + jnp.arange(1, count + 1, dtype=levels.dtype))
+@partial(jax.jit, static_argnames="count")
+def _go_on(side: jax.Array, count: int, step: jax.Array | int = 1) -> jax.Array:
+    """Append ``count`` entries to a side, each ``step`` beyond the one before it."""
+    return concatenate(side, side[..., -1:] + step * jnp.arange(1, count + 1, dtype=side.dtype))
 
 
 def extend(side: jax.Array, size: int) -> jax.Array:
