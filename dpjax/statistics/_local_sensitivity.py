@@ -48,8 +48,7 @@ from dpjax import checks
 from dpjax.checks import Neighbors
 from dpjax.numerics.arrays import take
 from dpjax.sensitivity import LocalSensitivity, SmoothSensitivity
-from dpjax.statistics._quantiles import check_size
-from dpjax.statistics.padded_records import present_records
+from dpjax.statistics.padded_records import bounded_records
 from dpjax.statistics.ranks import (
     Definition,
     Ranks,
@@ -57,7 +56,6 @@ from dpjax.statistics.ranks import (
     ranks_of_quantile,
 )
 from dpjax.statistics.sorting import sort_rows
-from dpjax.statistics.values_at_ranks import Reader
 
 
 def smooth_sensitivity(
@@ -159,7 +157,7 @@ def local_sensitivity(
     checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
     if rank is not None and q != 0.5:
         raise ValueError(f"only one of q and rank can be given, got q={q} and rank={rank}.")
-    records, present = present_records(x, num_records=num_records, mask=mask)
+    (records, present, low, high), _ = bounded_records(x, lower, upper, num_records, mask)
     if rank is None:
         ranks = ranks_of_quantile(q, definition=definition, neighbors=neighbors)
     else:
@@ -168,8 +166,7 @@ def local_sensitivity(
             more = [(0, 0)] * (records.ndim - 1) + [(0, rank - 1)]
             records = jnp.pad(records, more, constant_values=jnp.nan)
             present = None if present is None else jnp.pad(present, more[-present.ndim :])
-    check_size(ranks, records.shape[-1], 4 * (records.shape[-1] + 2))
-    low, high = checks.bounds(lower, upper, records.dtype)
+    ranks.check(records.shape[-1], 4 * (records.shape[-1] + 2))
     value, at_distance = _local_sensitivity(records, present, low, high, ranks, neighbors)
     return LocalSensitivity(value, at_distance, low, high, neighbors=neighbors)
 
@@ -185,7 +182,7 @@ def _local_sensitivity(
 ) -> tuple[jax.Array, jax.Array]:
     """Return the statistic ``(...)`` and A_0, A_1, ..."""
     x = sort_rows(records, present, low, high, neighbors=neighbors)
-    value = Reader(ranks, 0, 0)(x.values, x.n)[..., 0]
+    value = ranks.read(x, ranks.base(x.n))[..., 0]
     batch, size, u, v = value.shape, x.n_max + 1, ranks.per_record, ranks.denominator
     rows = x.values.reshape(prod(batch), size + 1)
     n = jnp.broadcast_to(x.n, (*batch, 1)).reshape(prod(batch), 1)
