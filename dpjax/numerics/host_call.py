@@ -164,7 +164,10 @@ def without_host_calls() -> Iterator[None]:
 
 
 def host_call(
-    function: Function, results: Sequence[jax.ShapeDtypeStruct], *arguments: jax.Array
+    function: Function,
+    results: Sequence[jax.ShapeDtypeStruct],
+    *arguments: jax.Array,
+    in_place: bool = False,
 ) -> Sequence[jax.Array]:
     """Return the arrays that ``function(results, *arguments)`` fills, in programs for the CPU only.
 
@@ -174,9 +177,14 @@ def host_call(
             process. If it raises, the exception is printed and the results are NaN.
         results: shapes and float dtypes of the results.
         *arguments: arrays of bool, int32 or floats.
+        in_place: whether the first result has the memory of the first argument, which the function
+            then finds in it.
     """
     digest = np.frombuffer(hashlib.sha256(repr(function).encode()).digest()[:8], np.uint32)
     _functions.setdefault(tuple(digest.tolist()), function)
-    return jax.ffi.ffi_call("dpjax_host_call", list(results), vmap_method="broadcast_all")(
-        digest, *arguments
-    )
+    return jax.ffi.ffi_call(
+        "dpjax_host_call",
+        list(results),
+        vmap_method="broadcast_all",
+        input_output_aliases={1: 0} if in_place else None,
+    )(digest, *arguments)

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpjax.checks import Neighbors
-from dpjax.numerics.arrays import by_platform, concatenate, take
+from dpjax.numerics.arrays import by_platform, take
 from dpjax.numerics.host_call import allowed, host_call
 from dpjax.numerics.multiples import to_multiples
 
@@ -79,26 +79,28 @@ def sort_rows(
     """
     if resolution is not None:
         records, low, high = (to_multiples(array, resolution) for array in (records, low, high))
+    swap, there = neighbors == "swap", present
     n: Any = np.full((1,) * records.ndim, records.shape[-1], np.int32)
-    low, high = low[..., None], high[..., None]
-    there, readable = present, ~jnp.isnan(records)
-    if neighbors == "swap":
-        records = jnp.where(readable, records, low)
-    else:
-        there = readable if present is None else readable & present
-    clamped = jnp.clip(records, low, high)
+    if not swap:
+        there = ~jnp.isnan(records) if present is None else ~jnp.isnan(records) & present
     if there is not None:
         n = jnp.sum(there, axis=-1, keepdims=True, dtype=jnp.int32)
-        clamped = jnp.where(there, clamped, high)
-    # The bounds stay first and last, as sorts are stable.
-    rows = concatenate(low, jnp.where(low <= high, clamped, jnp.nan), high)
+    # Clamping makes bounds of infinite numbers: of those that are added at both ends too.
+    records = jnp.where(jnp.isnan(records), -jnp.inf if swap else jnp.inf, records)
+    records = records if present is None else jnp.where(present, records, jnp.inf)
+    ends = [(0, 0)] * (records.ndim - 1) + [(1, 0)], [(0, 0)] * (records.ndim - 1) + [(0, 1)]
+    for width, end in zip(ends, (-jnp.inf, jnp.inf), strict=True):
+        records = jnp.pad(records, width, constant_values=end)
+    low, high = low[..., None], high[..., None]
+    rows = jnp.where(low <= high, jnp.clip(records, low, high), jnp.nan)
     # -0.0 becomes 0.0: sorts need not agree on their order.
     return SortedRows(_sort(jnp.where(rows == 0, 0.0, rows)), n)
 
 
 def _sort(rows: jax.Array) -> jax.Array:
     def host(rows: jax.Array) -> jax.Array:
-        return host_call(_OnHost(), [jax.ShapeDtypeStruct(rows.shape, rows.dtype)], rows)[0]
+        result = jax.ShapeDtypeStruct(rows.shape, rows.dtype)
+        return host_call(_SortInPlace(), [result], rows, in_place=True)[0]
 
     @jax.custom_jvp
     def fast(rows: jax.Array) -> jax.Array:
@@ -109,22 +111,16 @@ def _sort(rows: jax.Array) -> jax.Array:
 
 
 @dataclass(frozen=True)
-class _OnHost:
+class _SortInPlace:
     """NumPy's sort. Its ``repr`` identifies it (:mod:`dpjax.numerics.host_call`)."""
 
     def __call__(self, results: Sequence[np.ndarray], rows: np.ndarray) -> None:
-        columns = rows.shape[-1]
-        source, result = (array.reshape(-1, columns) for array in (rows, results[0]))
-        block = max(1, _BLOCK // columns)
-
-        def work(start: int) -> None:
-            part = result[start : start + block]
-            part[...] = source[start : start + block]
-            part.sort(axis=-1)
-
-        starts = range(0, len(source), block)
-        if len(starts) < 2:
-            work(0)
+        del rows  # in the memory of the result
+        result = results[0].reshape(-1, results[0].shape[-1])
+        block = max(1, _BLOCK // result.shape[-1])
+        parts = [result[start : start + block] for start in range(0, len(result), block)]
+        if len(parts) == 1:
+            parts[0].sort()
             return
         with ThreadPoolExecutor() as pool:  # NumPy sorts without the interpreter lock
-            list(pool.map(work, starts))
+            list(pool.map(np.ndarray.sort, parts))
