@@ -83,8 +83,8 @@ def bounded_records(
     """Return records, the mask of present ones, and bounds; and the exact resolution.
 
     ``size(low, high)`` must be in the range of the dtype. Otherwise the values of some datasets
-    would overflow or vanish, and those of others would not. Floats must hold the number of ``parts``
-    of a multiple of the resolution.
+    would overflow or vanish, and those of others would not. Floats must count ``parts`` of the
+    largest multiple of the resolution.
     """
     records, present = present_records(x, num_records=num_records, mask=mask, least=least)
     low, high = checks.bounds(lower, upper, records.dtype)

@@ -61,7 +61,8 @@ class Ranks(NamedTuple):
         v = np.int32(self.denominator)
 
         def at(rank: Any) -> jax.Array:
-            return x.at(jnp.clip(rank, 0, x.n_max + 1))
+            # Unsigned, an index needs no check for counting from the end.
+            return x.at(jnp.clip(rank, 0, x.n_max + 1).astype(jnp.uint32))
 
         whole_row = v * np.arange(x.n_max + 2, dtype=np.int32)
         if isinstance(numerator, np.ndarray) and np.array_equal(numerator.ravel(), whole_row):

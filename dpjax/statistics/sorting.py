@@ -74,8 +74,9 @@ def sort_rows(
 ) -> SortedRows:
     """Clamp and sort the records of every row, ``(..., n_max)``.
 
-    With a resolution, records and bounds become multiples of it. A NaN record is absent under add/remove. Under swap, where the number of records is public, it
-    becomes ``low``. A row with a bound that is NaN is all NaN.
+    With a resolution, records and bounds become multiples of it. A NaN record is absent under
+    add/remove. Under swap, where the number of records is public, it becomes ``low``. A row with a
+    bound that is NaN is all NaN.
     """
     if resolution is not None:
         records, low, high = (to_multiples(array, resolution) for array in (records, low, high))
