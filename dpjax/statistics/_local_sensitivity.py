@@ -51,6 +51,7 @@ from dpjax.statistics.padded_records import bounded_records
 from dpjax.statistics.ranks import (
     Definition,
     Ranks,
+    check_denominator,
     ranks_of_order_statistic,
     ranks_of_quantile,
 )
@@ -152,7 +153,8 @@ def local_sensitivity(
             more = [(0, 0)] * (records.ndim - 1) + [(0, rank - 1)]
             records = jnp.pad(records, more, constant_values=jnp.nan)
             present = None if present is None else jnp.pad(present, more[-present.ndim :])
-    ranks.check(records.shape[-1], 4 * (records.shape[-1] + 2))
+    columns = records.shape[-1]
+    check_denominator("q", ranks.denominator, columns, 4 * (columns + 2))
     value, at_distance = _local_sensitivity(records, present, low, high, ranks, neighbors)
     return LocalSensitivity(value, at_distance, low, high, neighbors=neighbors)
 

@@ -31,7 +31,7 @@ from dpjax.numerics.arrays import take
 from dpjax.numerics.search import count_leading
 from dpjax.sensitivity.profile import SensitivityProfile, from_sides
 from dpjax.statistics.exact_sums import from_sorted, on_grid, prefix_sums
-from dpjax.statistics.padded_records import bounded_records, width
+from dpjax.statistics.padded_records import bounded_records
 from dpjax.statistics.sorting import SortedRows
 
 Values = Literal["extreme", "hull"]
@@ -100,10 +100,7 @@ def mean(
             "all rows and neighbors, and at least 1."
         )
     arrays, multiple = bounded_records(
-        *(x, lower, upper, num_records, mask),
-        resolution=resolution,
-        parts=max(columns, 1),
-        size=width,
+        *(x, lower, upper, num_records, mask), resolution=resolution, parts=max(columns, 1)
     )
     above, below = from_sorted(
         *(_sides, *arrays),

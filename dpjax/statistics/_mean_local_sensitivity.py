@@ -30,7 +30,7 @@ from dpjax.numerics.arrays import take
 from dpjax.numerics.search import count_leading
 from dpjax.sensitivity import LocalSensitivity
 from dpjax.statistics.exact_sums import from_sorted, on_grid, prefix_sums
-from dpjax.statistics.padded_records import bounded_records, width
+from dpjax.statistics.padded_records import bounded_records
 from dpjax.statistics.sorting import SortedRows
 
 
@@ -70,7 +70,7 @@ def mean_local_sensitivity(
     [1.75, 2.8333332538604736, 4.5, 5.0]
     """
     checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
-    arrays, _ = bounded_records(x, lower, upper, num_records, mask, size=width)
+    arrays, _ = bounded_records(x, lower, upper, num_records, mask)
     value, at_distance = from_sorted(
         _at_distances, *arrays, neighbors=neighbors, options=(neighbors,)
     )

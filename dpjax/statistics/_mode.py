@@ -141,9 +141,7 @@ def _read(
         return count_labels(records, labels), labels
     step = checks.resolution(resolution, (candidates,), most_multiples(records.dtype))
     numbers = to_multiples(labels, step)
-    tolerance = 8 * float(jnp.finfo(labels.dtype).eps) * jnp.abs(labels)
-    near = jnp.abs(from_multiples(numbers, step) - labels) <= tolerance
-    return count_labels(to_multiples(records, step), jnp.where(near, numbers, jnp.nan)), labels
+    return count_labels(to_multiples(records, step), numbers), from_multiples(numbers, step)
 
 
 def nan_where_absent(

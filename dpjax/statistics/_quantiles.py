@@ -46,6 +46,7 @@ from dpjax.statistics.ranks import (
     DEFINITIONS,
     Definition,
     Ranks,
+    check_denominator,
     ranks_of_order_statistic,
     ranks_of_quantile,
 )
@@ -234,7 +235,7 @@ def _profile(
     keep = levels_kept(truncate)
     arrays, step = bounded_records(x, *public, resolution=resolution, parts=ranks.refinement)
     columns = arrays[0].shape[-1]
-    ranks.check(columns, columns + 2)
+    check_denominator("q", ranks.denominator, columns, columns + 2)
     return _read(*arrays, ranks=ranks, neighbors=neighbors, resolution=step, keep=keep)
 
 

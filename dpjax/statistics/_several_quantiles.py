@@ -16,6 +16,7 @@ from dpjax.checks import Neighbors, Resolution
 from dpjax.numerics.multiples import from_multiples
 from dpjax.sensitivity.sorted_records import SortedRecords
 from dpjax.statistics.padded_records import bounded_records
+from dpjax.statistics.ranks import check_denominator
 from dpjax.statistics.sorting import sort_rows
 
 
@@ -63,12 +64,8 @@ def quantiles(
     levels = checks.levels(qs)
     arrays, step = bounded_records(x, lower, upper, num_records, mask, resolution=resolution)
     columns = arrays[0].shape[-1]
-    largest = max(level.denominator for level in levels)
-    if largest * (columns + 1) >= 2**31:
-        raise ValueError(
-            f"qs must have smaller denominators for exact ranks of {columns} records, got "
-            f"{largest}: use short decimals or Fractions such as Fraction(1, 3)."
-        )
+    for level in levels:
+        check_denominator("qs", level.denominator, columns, columns + 1)
     return _sorted(*arrays, levels=levels, neighbors=neighbors, resolution=step)
 
 

@@ -107,11 +107,6 @@ def bounded_records(
     return (records, present, low, high), step
 
 
-def width(low: Any, high: Any) -> Any:
-    """Return the difference of the bounds."""
-    return high - low
-
-
 def levels_kept(truncate: int | None) -> int | None:
     """Return the static number of levels to keep, or raise if it is invalid."""
     return (

@@ -48,14 +48,6 @@ class Ranks(NamedTuple):
         # Beyond rank n: ceil makes it n + 1.
         return down, (self.denominator * n - base) // self.step + 1
 
-    def check(self, n: int, most: int) -> None:
-        """Raise if ranks of n records, up to ``most``, have numerators beyond 32-bit integers."""
-        if self.denominator * most >= 2**31:
-            raise ValueError(
-                f"q must have a smaller denominator for exact ranks of {n} records, got "
-                f"{self.denominator}: use a short decimal or a Fraction such as Fraction(1, 3)."
-            )
-
     def read(self, x: SortedRows, numerator: Any) -> jax.Array:
         """Return x, or its interpolation, at ``numerator / denominator``."""
         v = np.int32(self.denominator)
@@ -93,6 +85,15 @@ class Ranks(NamedTuple):
         values = self.read(x, numerator)
         levels = abs(numerator - base).astype(values.dtype) / np.asarray(self.step, values.dtype)
         return values, levels.reshape(-1) if isinstance(x.n, np.ndarray) else levels, down
+
+
+def check_denominator(name: str, denominator: int, n: int, most: int) -> None:
+    """Raise if ranks of n records, up to ``most``, have numerators beyond 32-bit integers."""
+    if denominator * most >= 2**31:
+        raise ValueError(
+            f"{name} must have a smaller denominator for exact ranks of {n} records, got "
+            f"{denominator}: use a short decimal or a Fraction such as Fraction(1, 3)."
+        )
 
 
 def ranks_of_quantile(q: Any, *, definition: Definition, neighbors: Neighbors) -> Ranks:

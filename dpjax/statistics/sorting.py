@@ -89,9 +89,8 @@ def sort_rows(
     # Clamping makes bounds of infinite numbers: of those that are added at both ends too.
     records = jnp.where(jnp.isnan(records), -jnp.inf if swap else jnp.inf, records)
     records = records if present is None else jnp.where(present, records, jnp.inf)
-    ends = [(0, 0)] * (records.ndim - 1) + [(1, 0)], [(0, 0)] * (records.ndim - 1) + [(0, 1)]
-    for width, end in zip(ends, (-jnp.inf, jnp.inf), strict=True):
-        records = jnp.pad(records, width, constant_values=end)
+    ends = [(0, 0)] * (records.ndim - 1) + [(1, 1)]
+    records = jnp.pad(records, ends, constant_values=(-jnp.inf, jnp.inf))
     low, high = low[..., None], high[..., None]
     rows = jnp.where(low <= high, jnp.clip(records, low, high), jnp.nan)
     # -0.0 becomes 0.0: sorts need not agree on their order.

@@ -209,28 +209,34 @@ def _profile(local: LocalSensitivity) -> SensitivityProfile:
 
 
 def _local_sensitivity(
-    n: int, value: jax.Array, common: Any, either: Any, num_levels: int, neighbors: str, kind: str
+    value: jax.Array, either: Any, num_levels: int, neighbors: str, kind: str
 ) -> LocalSensitivity:
     """Return A_0, A_1, ..., n - 2, or for the cheap radii A_0 + k, from pairs (a, b).
 
-    ``common`` has a, and ``either`` b, or -1 for no pair; both are ``(..., p)``.
+    ``either[..., a]`` is the largest b, or -1 if no pair has a common neighbors, for a < n - 1.
     """
     checks.one_of("neighbors", neighbors, ("edge",))
     checks.one_of("sensitivity", kind, ("exact", "cheap"))
     num_levels = checks.static_integer("num_levels", num_levels, 1, must="a positive integer")
+    n = either.shape[-1] + 1
+    low, high = (jnp.asarray(end, value.dtype) for end in (0, comb(n, 3)))
+    at = concatenate(_radii(either, num_levels, kind), np.full(1, n - 2, np.int32))
+    return LocalSensitivity(value, at.astype(value.dtype), low, high, neighbors="edge")
+
+
+@partial(jax.jit, static_argnums=(1, 2))
+def _radii(either: jax.Array, num_levels: int, kind: str) -> jax.Array:
+    size = either.shape[-1]
+    common, either = np.arange(size, dtype=np.int32), either[..., None, :]
     distance = np.arange(num_levels, dtype=np.int32)[:, None]
-    either = either[..., None, :]
     # With the cheap radii, every change makes a common neighbor.
     helpful = jnp.minimum(distance, either) if kind == "exact" else distance
     reached = jnp.where(either < 0, 0, common + (distance + helpful) // 2)
-    radii = jnp.minimum(jnp.max(reached, axis=-1), n - 2)
-    low, high = (jnp.asarray(end, value.dtype) for end in (0, comb(n, 3)))
-    at = concatenate(radii, np.full(1, n - 2, np.int32)).astype(value.dtype)
-    return LocalSensitivity(value, at, low, high, neighbors="edge")
+    return jnp.minimum(jnp.max(reached, axis=-1), size - 1)
 
 
-def _pairs_of_adjacency(adjacency: ArrayLike) -> tuple[int, jax.Array, np.ndarray, jax.Array]:
-    """Return the numbers of nodes and of triangles, all a, and the largest b for each."""
+def _pairs_of_adjacency(adjacency: ArrayLike) -> tuple[jax.Array, jax.Array]:
+    """Return the number of triangles, and the largest b for each a."""
     if not isinstance(adjacency, jax.Array):
         # Before a narrower dtype rounds a small entry to 0.
         with np.errstate(invalid="ignore"):
@@ -241,9 +247,7 @@ def _pairs_of_adjacency(adjacency: ArrayLike) -> tuple[int, jax.Array, np.ndarra
             "adjacency must be square on its last two axes, with at least 3 nodes, got shape "
             f"{array.shape}."
         )
-    n = array.shape[-1]
-    value, largest = _of_matrix(array)
-    return n, value, np.arange(n - 1, dtype=np.int32), largest
+    return _of_matrix(array)
 
 
 @jax.jit
@@ -266,10 +270,8 @@ def _of_matrix(adjacency: jax.Array) -> tuple[jax.Array, jax.Array]:
     return value, jnp.full(n - 1, -1, np.int32).at[common].max(either)
 
 
-def _pairs_of_edges(
-    edges: ArrayLike, num_nodes: int
-) -> tuple[int, jax.Array, np.ndarray, np.ndarray]:
-    """Return the numbers of nodes and of triangles, the a of pairs, and the largest b for each."""
+def _pairs_of_edges(edges: ArrayLike, num_nodes: int) -> tuple[jax.Array, np.ndarray]:
+    """Return the number of triangles, and the largest b for each a."""
     # A dependency of JAX, imported here because it is slow to import.
     from scipy.sparse import coo_array, csr_array, eye_array
 
@@ -309,6 +311,4 @@ def _pairs_of_edges(
     in_a_row = found.col == np.arange(found.nnz) - joined.indptr[found.row]
     missed = np.bincount(found.row[in_a_row], minlength=n)
     largest[0] = max(largest[0], np.max(degree + np.append(degree, -n - degree[0])[missed]))
-    count = checks.float_array("count", int(common[edge == 1].sum()) // 6)
-    present = np.flatnonzero(largest >= 0).astype(np.int32)
-    return n, count, present, largest[present]
+    return checks.float_array("count", int(common[edge == 1].sum()) // 6), largest
