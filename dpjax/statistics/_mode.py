@@ -58,7 +58,7 @@ def mode(
             :mod:`dpjax.statistics` for the arguments not listed here.
         candidates: float ``(k,)`` or ``(..., k)``, public, finite and distinct in the dtype of
             ``x``: integers above 2^24 are not all distinct in float32. With a resolution, they must
-            be multiples of it.
+            be multiples of it; those of a JAX array are rounded to it.
 
     Returns:
         :class:`CandidateScores` of sensitivity 1 and of the broadcast batch shape. At the same
