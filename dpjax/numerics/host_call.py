@@ -137,7 +137,8 @@ def without_host_calls() -> Iterator[None]:
 
     Exported programs then need JAX alone, and no device is assumed: a program that is lowered for
     CUDA uses the code for CUDA, also if it is exported on a machine without a GPU. On the CPU, rows
-    are sorted by XLA: draws are the same, but sorting is up to 40 times slower. Compiled programs are discarded on entry and exit. This is not thread-safe.
+    are sorted by XLA: draws are the same, but sorting is up to 40 times slower. Compiled programs
+    are discarded on entry and exit. This is not thread-safe.
 
     >>> import jax, jax.numpy as jnp, dpjax
     >>> def draw(key, x):
