@@ -17,8 +17,6 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.numerics.search import bisect
 
-_HALVINGS = 60
-
 
 class _Profile(Protocol):
     @property
@@ -73,7 +71,7 @@ def epsilon_for_error(
     def too_large(log_epsilon: jax.Array) -> jax.Array:
         return ~(mechanism(profile, jnp.exp(log_epsilon)).mean_abs_error(value) <= aim)
 
-    found = jnp.where(too_large(low), bisect(too_large, low, high, _HALVINGS)[1], low)
+    found = jnp.where(too_large(low), bisect(too_large, low, high)[1], low)
     return jnp.where(jnp.isnan(aim) | too_large(high), jnp.nan, jnp.exp(found))
 
 

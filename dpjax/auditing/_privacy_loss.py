@@ -40,7 +40,6 @@ from dpjax.numerics.arrays import fits
 from dpjax.numerics.search import bisect
 
 Direction = Literal["both", "forward", "backward"]
-_BISECTIONS = 64
 
 
 @jax.tree_util.register_dataclass
@@ -354,7 +353,7 @@ def _epsilon_at(loss: PrivacyLoss, delta: jax.Array, direction: Direction) -> ja
             delta_of_loss(fixed, jnp.expm1(at), direction=direction) <= jax.lax.stop_gradient(delta)
         )
 
-    low, high = bisect(too_small, jnp.zeros_like(reach), reach, _BISECTIONS)
+    low, high = bisect(too_small, jnp.zeros_like(reach), reach)
     epsilon = jnp.where(high >= reach, top, jnp.where(low <= 0, 0.0, jnp.expm1(high)))
     # A Newton step of length 0 has the derivative of the implicit function.
     inner = (low > 0) & (high < reach)

@@ -25,8 +25,6 @@ from dpjax.auditing._privacy_loss import Direction, PrivacyLoss, delta_of_loss
 from dpjax.numerics.arrays import fits
 from dpjax.numerics.search import bisect
 
-_BISECTIONS = 64
-
 
 def trade_off(
     loss: PrivacyLoss, false_positive: ArrayLike, *, direction: Direction = "both"
@@ -73,6 +71,6 @@ def _trade_off(loss: PrivacyLoss, rate: jax.Array) -> jax.Array:
     def rises(at: jax.Array) -> jax.Array:
         return jax.jvp(bound, (at,), (jnp.ones_like(at),))[1] > 0
 
-    ends = bisect(rises, jnp.broadcast_to(low, shape), jnp.broadcast_to(high, shape), _BISECTIONS)
+    ends = bisect(rises, jnp.broadcast_to(low, shape), jnp.broadcast_to(high, shape))
     found = jnp.maximum(*(bound(end) for end in ends))
     return jnp.where(jnp.isnan(found), jnp.nan, jnp.clip(found, 0.0, 1.0 - rate))

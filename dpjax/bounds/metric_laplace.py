@@ -208,7 +208,6 @@ def _sum_threshold(
         lambda t: jax.scipy.special.gammaincc(jnp.asarray(k, c.dtype), t) > chance,
         jnp.zeros_like(top),
         top,
-        50,
     )
     return largest * jnp.minimum(chernoff, gamma)
 

@@ -29,6 +29,7 @@ import numpy as np
 from dpjax.distributions.base import draws_first
 from dpjax.distributions.line import Line
 from dpjax.distributions.rounded import Rounded
+from dpjax.distributions.sampler import first_of
 from dpjax.numerics.arrays import broadcast_rows, take
 from dpjax.random.variates import uniform, words
 
@@ -122,13 +123,10 @@ def _race(key: jax.Array, distribution: PermuteAndFlip, shape: tuple[int, ...]) 
     # The runs share the lower half of their words, which matters where the upper one is 0.
     variates = uniform(drawn[..., 3:], drawn[..., 2:3], edges.dtype)
     times = least_of(variates, jnp.maximum(number, 1.0)[..., None, :]) / coin
-    first = jnp.min(times, axis=-1, keepdims=True)
-    index = jax.lax.broadcasted_iota(jnp.int32, times.shape, times.ndim - 1)
-    # argmin is slower on the CPU
-    run = jnp.min(jnp.where(times == first, index, np.int32(number.shape[-1] - 1)), axis=-1)
+    run, exists = first_of(times), jnp.sum(coin, axis=-1) > 0
     start, length = (take(broadcast_rows(part, batch), run) for part in (edges, number))
     with jax.enable_x64(True):
         share = uniform(drawn[..., 0], drawn[..., 1], jnp.float64)
         place = jnp.ceil(share * length.astype(jnp.float64)).astype(edges.dtype)
-    found = jnp.where(first[..., 0] < jnp.inf, start - 0.5 + place, jnp.nan)
+    found = jnp.where(exists, start - 0.5 + place, jnp.nan)
     return distribution._value(draws_first(found, shape))

@@ -22,8 +22,6 @@ from dpjax.distributions.sampler import choose
 from dpjax.numerics.float64 import in_float64
 from dpjax.numerics.search import bisect
 
-_HALVINGS = 64
-
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, repr=False)
@@ -81,11 +79,10 @@ class SubsampledLaplace(Distribution):
         p = jnp.broadcast_to(p, jnp.broadcast_shapes(jnp.shape(p), self.batch_shape))
         outside = jnp.maximum(jnp.minimum(p, 1 - p), jnp.finfo(self.dtype).tiny)
         reach = jnp.abs(self.scale * jnp.log(2 * outside))
-        low, high = bisect(
-            lambda y: self.cdf(y) < p, -reach, self.most / self.probability + reach, _HALVINGS
-        )
+        top = self.most / self.probability + reach
+        found = bisect(lambda y: self.cdf(y) < p, -reach, top)[1]
         end = jnp.where(p == 0, -jnp.inf, jnp.where(p == 1, jnp.inf, jnp.nan))
-        return jnp.where((p > 0) & (p < 1), (low + high) / 2, end)
+        return jnp.where((p > 0) & (p < 1), found, end)
 
     def mean(self) -> jax.Array:
         """Return the mean, which is the count ``loc``."""

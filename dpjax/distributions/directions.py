@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from dpjax.distributions.vectors import norm
-from dpjax.numerics.search import bisect_floats
+from dpjax.numerics.search import bisect
 from dpjax.random.variates import uniforms, words
 
 
@@ -54,4 +54,5 @@ def _size(survival: jax.Array, p: float) -> jax.Array:
         return jax.scipy.special.gammaincc(shape, x**p) > survival
 
     # P(|X| > x) <= exp(-x^p), and a uniform variate is at least exp(-45.1).
-    return bisect_floats(is_below, jnp.zeros_like(survival), jnp.full_like(survival, 46 ** (1 / p)))
+    top = jnp.full_like(survival, 46 ** (1 / p))
+    return bisect(is_below, jnp.zeros_like(survival), top)[1]

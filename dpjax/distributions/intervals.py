@@ -112,6 +112,7 @@ def _sample(
     return draws_first(index, shape), draws_first(place, shape)
 
 
+@jax.tree_util.register_dataclass
 class _Intervals(Line):
     """Pieces that all start at 0."""
 

@@ -21,7 +21,6 @@ from dpjax.numerics.search import bisect
 # The error of the trapezoidal rule is e^(-pi^2 / (sigma * step)): 7e-18 at sigma = 4.
 _STEP = 1 / 16
 _REACH = 9.0  # standard deviations on either side; the integral beyond is below 1e-17
-_BISECTIONS = 40
 
 
 @jax.tree_util.register_dataclass
@@ -70,8 +69,7 @@ class LaplaceLogNormal(SymmetricNoise):
     def _tail_quantile(self, p: jax.Array) -> jax.Array:
         """Bisect: z exceeds x e^(sigma y) only if X > x or Y > y, each of probability p/2."""
         high = -jnp.log(p) * jnp.exp(-self.sigma * jax.scipy.special.ndtri(p / 2))
-        low, high = bisect(lambda z: self._tail(z) > p, jnp.zeros_like(high), high, _BISECTIONS)
-        return (low + high) / 2
+        return bisect(lambda z: self._tail(z) > p, jnp.zeros_like(high), high)[0]
 
     def _mean_abs(self) -> jax.Array:
         return jnp.exp(jnp.square(self.sigma) / 2)

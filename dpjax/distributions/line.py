@@ -9,7 +9,7 @@ heaviest power, by exact products: no cost, rate or width makes all weights of a
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from functools import reduce
 from math import log2
 from typing import Any, NamedTuple
@@ -98,6 +98,7 @@ class Lanes(NamedTuple):
         return jax.lax.optimization_barrier(reduce(combine, parts))
 
 
+@jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Line:
     """A density on the real line, with pieces on the last axis.
@@ -118,16 +119,9 @@ class Line:
     left: jax.Array
     right: jax.Array
     rate: jax.Array
-    batch: tuple[int, ...]
+    batch: tuple[int, ...] = field(metadata={"static": True})
     widths: jax.Array | None = None
-    cells: bool = False
-
-    def without_gradient(self) -> Line:
-        """Return the same density as a constant."""
-        fields = (self.edges, self.left, self.right, self.rate, self.widths)
-        names = ("edges", "left", "right", "rate", "widths")
-        constants: Any = jax.lax.stop_gradient(fields)
-        return replace(self, **dict(zip(names, constants, strict=True)))
+    cells: bool = field(default=False, metadata={"static": True})
 
     @property
     def size(self) -> int:
@@ -198,7 +192,7 @@ class Line:
 
         Weights are multiples of 2^-base times the mass relative to the lowest cost of all.
         """
-        heights, still = self.heights, self.without_gradient()
+        heights, still = self.heights, jax.lax.stop_gradient(self)
         powers = Lanes.of(self.size).over(
             lambda at: heights.power(still._gap(at), at), jnp.minimum, _NEVER
         )

@@ -37,6 +37,7 @@ import numpy as np
 from dpjax.distributions import truncated_exponential as piece
 from dpjax.distributions.line import ALL, Lanes, Line, Weigh, pick
 from dpjax.numerics.arrays import materialized, take
+from dpjax.numerics.search import count_leading
 from dpjax.random.variates import uniform, words
 
 FEW = 32  # up to this many draws from a row, races cost less than a table
@@ -67,7 +68,11 @@ def _race(weights: jax.Array, word: jax.Array, shared: jax.Array) -> jax.Array:
     The chance of an index is in proportion to its weight.
     """
     noise = jnp.minimum(-jnp.log1p(-uniform(word, shared, weights.dtype)), 30.0)
-    times = jnp.where(weights == 0, jnp.inf, noise / weights)
+    return first_of(jnp.where(weights == 0, jnp.inf, noise / weights))
+
+
+def first_of(times: jax.Array) -> jax.Array:
+    """Return the index of the least time on the last axis, int32; any if it is not a number."""
     index = jax.lax.broadcasted_iota(jnp.int32, times.shape, times.ndim - 1)
     least = jnp.min(times, axis=-1, keepdims=True)
     first = jnp.where(times == least, index, np.int32(times.shape[-1] - 1))
@@ -103,19 +108,11 @@ class Table(NamedTuple):
 
         Also the sum up to each piece that remains beyond the draw, float64.
         """
-        size, end = self.ends.shape[-1], self.last
-        rounds = np.int32(size.bit_length())
+        end = self.last
         with jax.enable_x64(True):
             target = uniform(drawn[..., 0], drawn[..., 1], jnp.float64) * self.ends[..., -1:]
-
-            def step(number: jax.Array, passed: jax.Array) -> jax.Array:
-                further = passed + (np.int32(1) << (rounds - np.int32(1) - number))
-                last = jnp.minimum(further, np.int32(size)) - np.int32(1)
-                below = (further <= size) & (take(self.ends, last) < target)
-                return jnp.where(below, further, passed)
-
-            none = jnp.zeros(target.shape, jnp.int32)
-            found = jax.lax.fori_loop(np.int32(0), rounds, step, none)
+            size = self.ends.shape[-1]
+            found = count_leading(lambda at: take(self.ends, at) < target, size, target.shape)
             # Sums in another order may differ by a unit where nothing is added.
             return jnp.minimum(found, end), target
 
@@ -182,7 +179,7 @@ class Place(NamedTuple):
 
 def sample_pieces(key: jax.Array, line: Line, draws: int) -> tuple[jax.Array, jax.Array]:
     """Draw pieces, int32, and points in them, each ``(*line.batch, draws)``."""
-    weigh, size, batch = line.without_gradient().weigher()[0], line.size, line.batch
+    weigh, size, batch = jax.lax.stop_gradient(line).weigher()[0], line.size, line.batch
     if draws <= FEW:
         drawn = words(key, (*batch, draws, Lanes.of(size).noise + 2))
         found, exists = by_races(drawn, weigh, size)

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dpjax.numerics.search import bisect_floats
+from dpjax.numerics.search import bisect
 
 
 class Shell(NamedTuple):
@@ -81,7 +81,7 @@ class Shell(NamedTuple):
         near, far, slope = jnp.broadcast_arrays(*self[:3])
         near, far, slope, goal = jax.lax.stop_gradient((near, far, slope, target))
         fixed = Shell(near, far, slope, self.power)
-        r = bisect_floats(lambda r: (side(fixed, r) > goal) != lower, near, far)
+        r = bisect(lambda r: (side(fixed, r) > goal) != lower, near, far)[0]
         found = side(self, r)
         log_density = self.power * jnp.log(r) - self.slope * (r - self.near)
         move = (target - found) * jax.lax.stop_gradient(jnp.exp(found - log_density))

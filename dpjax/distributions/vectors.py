@@ -13,7 +13,7 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.batch import Batch
 from dpjax.distributions.base import compiled, real_line
-from dpjax.numerics.search import bisect_floats
+from dpjax.numerics.search import bisect
 
 
 class VectorDistribution(Batch):
@@ -101,7 +101,7 @@ class VectorDistribution(Batch):
             below, above = self._norm_tails(r)
             return jnp.where(p < 0.5, below < p, above >= 1 - p)
 
-        radius = bisect_floats(is_below, jnp.zeros_like(p), jnp.full_like(p, inf))
+        radius = bisect(is_below, jnp.zeros_like(p), jnp.full_like(p, inf))[1]
         return jnp.where((p >= 0) & (p <= 1), radius, jnp.nan)
 
     @compiled

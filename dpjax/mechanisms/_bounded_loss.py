@@ -30,7 +30,7 @@ from dpjax.accounting.mechanism import with_guarantee
 from dpjax.distributions import Finite, PiecewiseExponential
 from dpjax.mechanisms._bounded_noise_laplace import bounded_noise_laplace
 from dpjax.mechanisms._never_fail import never_fail, never_fail_distribution, where
-from dpjax.numerics.arrays import fits_into
+from dpjax.numerics.arrays import fits
 from dpjax.random import check_key
 
 Outcome = TypeVar("Outcome")
@@ -143,7 +143,7 @@ def bounded_loss(
     dtype = like.dtype if jnp.issubdtype(like.dtype, jnp.floating) else jnp.result_type(float)
     public = _public(target, epsilon, delta, sensitivity, dtype)
     for name, parameter in zip(("target", "epsilon", "delta", "sensitivity"), public, strict=True):
-        fits_into(like.shape, "the loss", **{name: parameter.shape})
+        fits(like.shape, False, **{name: parameter.shape})
     # The axes along which the noise varies.
     noise_shape = like.shape[like.ndim - max(parameter.ndim for parameter in public[1:]) :]
     noise, others = _noise(public, noise_shape), like.shape[: like.ndim - len(noise_shape)]

@@ -140,8 +140,6 @@ def _root(
 
     A last step of Newton's method gives it the derivatives of the root.
     """
-    root = jax.lax.stop_gradient(
-        bisect(lambda x: falling(x) > 0, jnp.zeros_like(high), high, 60)[0]
-    )
+    root = jax.lax.stop_gradient(bisect(lambda x: falling(x) > 0, jnp.zeros_like(high), high)[0])
     value, slope = jax.jvp(falling, (root,), (jnp.ones_like(root),))
     return root - jnp.where(smooth, value / jax.lax.stop_gradient(slope), 0 * value)

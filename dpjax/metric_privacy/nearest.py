@@ -182,5 +182,5 @@ def _on_cube_dual(x: jax.Array, radius: jax.Array) -> jax.Array:
         return jnp.sum(jnp.maximum(magnitude - cut, 0.0), axis=(-2, -1), keepdims=True) > radius
 
     top = jnp.max(magnitude, axis=(-2, -1), keepdims=True)
-    _, cut = bisect(outside, jnp.zeros_like(top), top, 30)
+    _, cut = bisect(outside, jnp.zeros_like(top), top)
     return jnp.where(outside(0.0), _soft(x, cut), x)

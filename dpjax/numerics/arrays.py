@@ -75,29 +75,18 @@ def by_platform(*arrays: Any, cpu: Callable[..., Any], default: Callable[..., An
     return jax.lax.platform_dependent(*arrays, cpu=cpu, default=default)
 
 
-def fits_into(batch: tuple[int, ...], of: str, **public: tuple[int, ...]) -> None:
-    """Raise ``ValueError`` if a public parameter does not broadcast to the shape ``batch``.
+def fits(batch: tuple[int, ...], enlarge: bool = True, /, **public: tuple[int, ...]) -> None:
+    """Raise ``ValueError`` if a public parameter does not broadcast against the batch.
 
-    The parameters are those of an object ``of`` that they cannot enlarge.
+    Nor may it have more rows than the batch, unless it may ``enlarge`` the batch.
     """
     for name, shape in public.items():
         try:
-            fitting = jnp.broadcast_shapes(batch, shape) == batch
+            fitting = jnp.broadcast_shapes(batch, shape) == batch or enlarge
         except ValueError:
             fitting = False
         if not fitting:
             raise ValueError(
-                f"{name} of shape {shape} does not broadcast to the shape {batch} of {of}."
-            )
-
-
-def fits(batch: tuple[int, ...], **public: tuple[int, ...]) -> None:
-    """Raise ``ValueError`` if a public parameter does not broadcast against the batch."""
-    for name, shape in public.items():
-        try:
-            jnp.broadcast_shapes(batch, shape)
-        except ValueError:
-            raise ValueError(
                 f"{name} of shape {shape} does not broadcast against the batch {batch}: for a "
                 f"sweep write {name}[:, None]."
-            ) from None
+            )

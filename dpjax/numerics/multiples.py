@@ -39,9 +39,7 @@ def most_multiples(dtype: Any) -> int:
 
 
 def _times(x: jax.Array, numerator: int, denominator: int) -> jax.Array:
-    product = x * float(numerator) if numerator != 1 else x
-    if denominator == 1:
-        return product
+    product = x * float(numerator)
     # XLA replaces a constant divisor by its reciprocal, which sometimes changes the last bit; this
     # divisor is not constant to XLA.
     return product / jnp.where(jnp.isnan(product), jnp.nan, float(denominator))

@@ -6,7 +6,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 
 def check_key(key: Any) -> jax.Array:
@@ -31,14 +30,10 @@ def check_key(key: Any) -> jax.Array:
     >>> check_key(jax.random.key(0)).shape
     ()
     """
-    if isinstance(key, jax.Array | np.ndarray) and key.dtype == np.uint32:
-        raise TypeError(
-            "key must be a typed key: use jax.random.key(seed), not PRNGKey(seed), or convert raw "
-            "key data by jax.random.wrap_key_data."
-        )
     if not (isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)):
         raise TypeError(
-            f"key must be a typed key such as jax.random.key(0), got {type(key).__name__}."
+            f"key must be a typed key: jax.random.key(seed), not PRNGKey(seed) or an integer; got "
+            f"{type(key).__name__}."
         )
     if key.shape != ():
         raise ValueError(

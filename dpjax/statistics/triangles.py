@@ -24,7 +24,6 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.numerics.arrays import concatenate
 from dpjax.sensitivity import LocalSensitivity, SensitivityProfile, from_local_sensitivity
 
 Sensitivity = Literal["exact", "cheap"]
@@ -203,40 +202,36 @@ def triangle_local_sensitivity_of_edges(
     return _local_sensitivity(*_pairs_of_edges(edges, num_nodes), num_levels, neighbors, "exact")
 
 
+@jax.jit
 def _profile(local: LocalSensitivity) -> SensitivityProfile:
     radii = local.at_distance
     return from_local_sensitivity(local, num_levels=radii.shape[-1] - 1, step=radii[..., -1])
 
 
 def _local_sensitivity(
-    value: jax.Array, either: Any, num_levels: int, neighbors: str, kind: str
+    n: int, value: jax.Array, common: Any, either: Any, num_levels: int, neighbors: str, kind: str
 ) -> LocalSensitivity:
     """Return A_0, A_1, ..., n - 2, or for the cheap radii A_0 + k, from pairs (a, b).
 
-    ``either[..., a]`` is the largest b, or -1 if no pair has a common neighbors, for a < n - 1.
+    ``common`` has a, and ``either`` b, or -1 for no pair; both are ``(..., p)``.
     """
     checks.one_of("neighbors", neighbors, ("edge",))
     checks.one_of("sensitivity", kind, ("exact", "cheap"))
     num_levels = checks.static_integer("num_levels", num_levels, 1, must="a positive integer")
-    n = either.shape[-1] + 1
-    low, high = (jnp.asarray(end, value.dtype) for end in (0, comb(n, 3)))
-    at = concatenate(_radii(either, num_levels, kind), np.full(1, n - 2, np.int32))
-    return LocalSensitivity(value, at.astype(value.dtype), low, high, neighbors="edge")
-
-
-@partial(jax.jit, static_argnums=(1, 2))
-def _radii(either: jax.Array, num_levels: int, kind: str) -> jax.Array:
-    size = either.shape[-1]
-    common, either = np.arange(size, dtype=np.int32), either[..., None, :]
-    distance = np.arange(num_levels, dtype=np.int32)[:, None]
+    # Within 2n edges any pair has n - 2 common neighbors.
+    distance = np.array([*range(num_levels), 2 * n], np.int32)[:, None]
+    either = either[..., None, :]
+    xp = jnp if isinstance(either, jax.Array) else np
     # With the cheap radii, every change makes a common neighbor.
-    helpful = jnp.minimum(distance, either) if kind == "exact" else distance
-    reached = jnp.where(either < 0, 0, common + (distance + helpful) // 2)
-    return jnp.minimum(jnp.max(reached, axis=-1), size - 1)
+    helpful = xp.minimum(distance, either) if kind == "exact" else distance
+    reached = xp.where(either < 0, 0, common + (distance + helpful) // 2)
+    radii = xp.minimum(xp.max(reached, axis=-1), n - 2)
+    at, low, high = (jnp.asarray(each, value.dtype) for each in (radii, 0, comb(n, 3)))
+    return LocalSensitivity(value, at, low, high, neighbors="edge")
 
 
-def _pairs_of_adjacency(adjacency: ArrayLike) -> tuple[jax.Array, jax.Array]:
-    """Return the number of triangles, and the largest b for each a."""
+def _pairs_of_adjacency(adjacency: ArrayLike) -> tuple[int, jax.Array, np.ndarray, jax.Array]:
+    """Return the numbers of nodes and of triangles, all a, and the largest b for each."""
     if not isinstance(adjacency, jax.Array):
         # Before a narrower dtype rounds a small entry to 0.
         with np.errstate(invalid="ignore"):
@@ -247,7 +242,9 @@ def _pairs_of_adjacency(adjacency: ArrayLike) -> tuple[jax.Array, jax.Array]:
             "adjacency must be square on its last two axes, with at least 3 nodes, got shape "
             f"{array.shape}."
         )
-    return _of_matrix(array)
+    n = array.shape[-1]
+    value, largest = _of_matrix(array)
+    return n, value, np.arange(n - 1, dtype=np.int32), largest
 
 
 @jax.jit
@@ -270,8 +267,10 @@ def _of_matrix(adjacency: jax.Array) -> tuple[jax.Array, jax.Array]:
     return value, jnp.full(n - 1, -1, np.int32).at[common].max(either)
 
 
-def _pairs_of_edges(edges: ArrayLike, num_nodes: int) -> tuple[jax.Array, np.ndarray]:
-    """Return the number of triangles, and the largest b for each a."""
+def _pairs_of_edges(
+    edges: ArrayLike, num_nodes: int
+) -> tuple[int, jax.Array, np.ndarray, np.ndarray]:
+    """Return the numbers of nodes and of triangles, the a of pairs, and the largest b for each."""
     # A dependency of JAX, imported here because it is slow to import.
     from scipy.sparse import coo_array, csr_array, eye_array
 
@@ -311,4 +310,6 @@ def _pairs_of_edges(edges: ArrayLike, num_nodes: int) -> tuple[jax.Array, np.nda
     in_a_row = found.col == np.arange(found.nnz) - joined.indptr[found.row]
     missed = np.bincount(found.row[in_a_row], minlength=n)
     largest[0] = max(largest[0], np.max(degree + np.append(degree, -n - degree[0])[missed]))
-    return checks.float_array("count", int(common[edge == 1].sum()) // 6), largest
+    count = checks.float_array("count", int(common[edge == 1].sum()) // 6)
+    present = np.flatnonzero(largest >= 0).astype(np.int32)
+    return n, count, present, largest[present]

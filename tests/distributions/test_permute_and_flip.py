@@ -4,7 +4,7 @@ over all small datasets, and drawn as it says, by races and by its probabilities
 
 from dataclasses import replace
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 
 import jax
 import jax.numpy as jnp
@@ -48,91 +48,104 @@ CASES.remove(("maximum", "swap"))
 
 
 @cache
-def law(name, neighbors):
-    """The distributions of all datasets, for each epsilon, and the multiples that they may draw."""
-    x, count = padded(DATASETS[neighbors], 4)
-    profile = PROFILES[name](x, num_records=count, neighbors=neighbors, **PUBLIC)
-    values = np.arange((2 * TOP if name == "midpoint" else TOP) + 1) * float(profile.resolution)
-    return permute_and_flip(profile, EPSILONS[:, None]), values
+def shares(name, neighbors):
+    """The probabilities of all multiples, for each epsilon and dataset, and wrong ones."""
 
+    @jax.jit
+    def run(x, count):
+        profile = PROFILES[name](x, num_records=count, neighbors=neighbors, **PUBLIC)
+        y = np.arange((2 * TOP if name == "midpoint" else TOP) + 1) * float(profile.resolution)
+        right = permute_and_flip(profile, EPSILONS[:, None])
+        cost = right.cost_left
+        # Of a value that is one change deeper than it is
+        deeper = jnp.where(cost == jnp.min(cost, axis=-1, keepdims=True), cost - 1, cost)
+        wrong = replace(right, cost_left=deeper, cost_right=deeper)
+        return tuple(law.prob(y[:, None, None]) for law in (right, wrong))
 
-def shares_of(distribution, values):
-    return np.moveaxis(jax.jit(lambda y: distribution.prob(y))(values[:, None, None]), 0, -1)
+    laws = jax.device_get(run(*padded(DATASETS[neighbors], 4)))
+    return [np.moveaxis(found, 0, -1) for found in laws]
 
 
 @pytest.mark.parametrize(("name", "neighbors"), CASES)
 def test_it_is_the_distribution_of_a_release(name, neighbors, x64):
-    shares = shares_of(*law(name, neighbors))
-    for epsilon, found in zip(EPSILONS, shares, strict=True):
+    right = shares(name, neighbors)[0]
+    for epsilon, found in zip(EPSILONS, right, strict=True):
         wanted = pmf(STATISTICS[name], DATASETS[neighbors], epsilon, neighbors)
         assert_allclose(found, wanted, rtol=1e-12)
     # Control: another epsilon, and another mechanism with the same costs
     other = pmf(STATISTICS[name], DATASETS[neighbors], 0.33, neighbors)
     third = pmf(STATISTICS[name], DATASETS[neighbors], 0.3, neighbors, "piecewise_laplace")
     for wrong in (other, third):
-        assert np.abs(shares[0] / wrong - 1).max() > 0.01
+        assert np.abs(right[0] / wrong - 1).max() > 0.01
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 3.0])
 def test_long_runs_are_those_of_a_release(epsilon):
-    """Runs of up to 10^6 multiples, in float32, and an epsilon that is not known to the program."""
+    """Runs of up to 10^6 multiples, in float32."""
     x = np.random.default_rng(3).normal(4e5, 1e5, 51).round()
     known = {"lower": 0, "upper": 10**6, "resolution": 1}
-    profile = median(jnp.float32(x), neighbors="swap", **known)
-    profile = profile.truncate(jumps.far_of(Fraction(epsilon), 10**6 + 1))
+    y, p = np.linspace(0, 10**6, 401).round(), np.array([0.1, 0.5, 0.9])
     released = Median(**known).distribution(x, epsilon=epsilon, neighbors="swap")
-    found = permute_and_flip(profile, epsilon)
-    y = np.linspace(0, 10**6, 401).round()
-    traced = jax.jit(lambda epsilon: permute_and_flip(profile, epsilon).prob(y))(epsilon)
-    for shares in (found.prob(y), traced):
-        assert_allclose(shares, released.pmf(y), rtol=1e-4, atol=1e-12)
-    assert_allclose(found.cdf(y), released.cdf(y), atol=2e-6)
-    assert_allclose(found.survival(y), 1 - released.cdf(y), atol=2e-6)
-    error = released.mean_abs_error(released.value)
-    assert_allclose(found.mean_abs_error(profile.value), error, rtol=1e-4)
-    p = np.array([0.1, 0.5, 0.9])
-    assert_allclose(found.quantile(p), released.quantile(p), rtol=1e-4)
+
+    @jax.jit
+    def run(x, rate):
+        profile = median(x, neighbors="swap", **known)
+        law = permute_and_flip(profile.truncate(jumps.far_of(Fraction(epsilon), 10**6 + 1)), rate)
+        error = law.mean_abs_error(profile.value)
+        return law.prob(y), law.cdf(y), law.survival(y), error, law.quantile(p)
+
+    shares, below, above, error, quantiles = run(np.float32(x), epsilon)
+    assert_allclose(shares, released.pmf(y), rtol=1e-4, atol=1e-12)
+    assert_allclose(below, released.cdf(y), atol=2e-6)
+    assert_allclose(above, 1 - released.cdf(y), atol=2e-6)
+    assert_allclose(error, released.mean_abs_error(released.value), rtol=1e-4)
+    assert_allclose(quantiles, released.quantile(p), rtol=1e-4)
 
 
 @pytest.mark.parametrize(("name", "neighbors"), CASES)
 def test_it_is_private_over_all_small_datasets(name, neighbors, x64):
-    distribution, values = law(name, neighbors)
     pairs = pairs_of(DATASETS[neighbors], neighbors)
-    cost = np.asarray(distribution.cost_left)
-    wrong = jnp.asarray(np.where(cost == cost.min(-1, keepdims=True), cost - 1, cost))
-    mistaken = replace(distribution, cost_left=wrong, cost_right=wrong)
     right, control = (
-        [loss_and_range(shares, pairs) for shares in shares_of(law, values)]
-        for law in (distribution, mistaken)
+        [loss_and_range(found, pairs) for found in law] for law in shares(name, neighbors)
     )
     for epsilon, (loss, spread) in zip(EPSILONS, right, strict=True):
         assert loss <= epsilon * (1 + 1e-9)
         assert spread <= 2 * epsilon * (1 + 1e-9)
         assert loss >= 0.7 * epsilon
-    # A value that is one change deeper than it is
     assert all(loss > 1.1 * epsilon for epsilon, (loss, _) in zip(EPSILONS, control, strict=True))
 
 
 def test_draws_have_its_probabilities_whatever_their_number():
-    x = jnp.array([3.0, 4.0, 4.0, 7.0, 12.0])
-    profile = median(x, lower=0, upper=20, neighbors="swap", resolution=1)
-    rows, key = 20_000, jax.random.key(4)
-    raced = permute_and_flip(profile, jnp.full(rows, 0.8)).sample(key)
-    found, other = permute_and_flip(profile, 0.8), permute_and_flip(profile, 1.0)
-    for draws in (raced, found.sample(key, (rows,))):
+    rows = 20_000
+
+    @jax.jit
+    def run(x, key):
+        profile = median(x, lower=0, upper=20, neighbors="swap", resolution=1)
+        right, other = permute_and_flip(profile, 0.8), permute_and_flip(profile, 1.0)
+        laws = (right, other, piecewise_laplace(profile, 0.8))
+        raced = permute_and_flip(profile, jnp.full(rows, 0.8)).sample(key)
+        shares = [law.prob(jnp.arange(21.0)) for law in laws]
+        return (raced, right.sample(key, (rows,))), shares
+
+    found, (right, *wrong) = run(np.array([3.0, 4.0, 4.0, 7.0, 12.0]), jax.random.key(4))
+    for draws in found:
         counts = np.bincount(np.asarray(draws, int), minlength=21)
-        assert_counts_follow(counts, found.prob(np.arange(21.0)))
-        for wrong in (other, piecewise_laplace(profile, 0.8)):
-            assert_counts_rejected(counts, wrong.prob(np.arange(21.0)))
+        assert_counts_follow(counts, right)
+        for control in wrong:
+            assert_counts_rejected(counts, control)
 
 
 def test_draws_from_long_runs():
-    profile = order_statistic(
-        jnp.array([1e6, 1e6, 3e6]), 2, lower=0, upper=4e6, neighbors="swap", resolution=1
-    )
-    raced = permute_and_flip(profile, jnp.full(20_000, 3.0)).sample(jax.random.key(0))
-    assert_follows(raced, permute_and_flip(profile, 3.0).cdf)
-    assert_rejected(raced, permute_and_flip(profile, 3.6).cdf)
+    x, public = np.array([1e6, 1e6, 3e6]), {"lower": 0, "upper": 4e6, "neighbors": "swap"}
+
+    def law(epsilon):
+        return permute_and_flip(order_statistic(x, 2, resolution=1, **public), epsilon)
+
+    sample = jax.jit(lambda key: law(jnp.full(20_000, 3.0)).sample(key))
+    raced = np.asarray(sample(jax.random.key(0)))
+    cdf = jax.jit(lambda y, epsilon: law(epsilon).cdf(y))
+    assert_follows(raced, lambda y: cdf(y, 3.0))
+    assert_rejected(raced, lambda y: cdf(y, 3.6))
     assert_array_equal(raced, np.round(raced))
     # Every place of a run
     assert np.bincount(np.asarray(raced, int) % 4).min() > 0
@@ -144,7 +157,7 @@ def test_the_least_of_many_uniforms_is_precise_at_both_ends():
     power = np.log1p(-variates) / number
     # 1 - exp(power), by a series of its own near 0
     wanted = np.where(power > -1e-4, -power - power**2 / 2 - power**3 / 6, 1 - np.exp(power))
-    found = least_of(jnp.float32(variates), jnp.float32(number))
+    found = jax.jit(least_of)(np.float32(variates), np.float32(number))
     assert_allclose(found, wanted, rtol=1e-6)
     # Control: by the power itself
     naive = 1 - (1 - np.float32(variates)) ** (1 / np.float32(number))
@@ -152,42 +165,59 @@ def test_the_least_of_many_uniforms_is_precise_at_both_ends():
 
 
 def test_rows_programs_and_gradients():
-    x = jnp.array([[3.0, 4.0, 4.0, 7.0, 12.0], [1.0, 9.0, 9.0, 9.0, 20.0]])
+    x = np.array([[3.0, 4.0, 4.0, 7.0, 12.0], [1.0, 9.0, 9.0, 9.0, 20.0]], np.float32)
     public = {"lower": 0, "upper": 20, "neighbors": "add_remove", "resolution": 1}
     key = jax.random.key(1)
 
-    def error(epsilon, x=x):
-        return permute_and_flip(median(x, **public), epsilon).mean_abs_error(5.0)
+    def law(x, epsilon):
+        return permute_and_flip(median(x, **public), epsilon)
 
-    sweep = jnp.array([0.4, 1.3, 2.5])
-    assert_allclose(jax.jit(jax.vmap(error))(sweep), error(sweep[:, None]), rtol=1e-5)
-    slope = jax.grad(lambda epsilon: error(epsilon).sum())(1.3)
-    assert_allclose(slope, (error(1.31) - error(1.29)).sum() / 0.02, rtol=1e-2)
-    few, many = (permute_and_flip(median(rows, **public), 1.0) for rows in (x[:1], x))
-    assert_array_equal(few.sample(key, (3,)), many.sample(key, (3,))[:, :1])
-    broken = permute_and_flip(median(x, **public), jnp.array([1.0, jnp.nan]))
-    for draws in (broken.sample(key), broken.sample(key, 100), broken.mean(), broken.prob(4.0)):
+    def error(epsilon):
+        return law(x, epsilon).mean_abs_error(5.0)
+
+    sweep = np.float32([0.4, 1.29, 1.31])
+    errors = np.asarray(jax.jit(jax.vmap(error))(sweep))
+    assert_allclose(errors, jax.jit(error)(sweep[:, None]), rtol=1e-5)
+    slope = jax.jit(jax.grad(lambda epsilon: error(epsilon).sum()))(1.3)
+    assert_allclose(slope, (errors[2] - errors[1]).sum() / 0.02, rtol=1e-2)
+    sample = jax.jit(lambda x: law(x, 1.0).sample(key, (3,)))
+    assert_array_equal(sample(x[:1]), np.asarray(sample(x))[:, :1])
+
+    @jax.jit
+    def run(epsilon):
+        broken = law(x, epsilon)
+        return broken.sample(key), broken.sample(key, 100), broken.mean(), broken.prob(4.0)
+
+    for draws in map(np.asarray, run(np.float32([1.0, np.nan]))):
         assert_array_equal(np.isnan(draws.reshape(-1, 2)[0]), [False, True])
 
 
 def test_far_multiples_and_sharp_rates():
     """Probabilities far below the least float, and an epsilon that leaves only the value."""
-    x = jnp.linspace(0, 1000, 1001)
-    profile = median(x, lower=0, upper=1000, neighbors="swap", resolution=1)
-    assert_allclose(permute_and_flip(profile, 2.0).log_prob(1000.0), -500, rtol=0.01)
-    sharp = permute_and_flip(profile, 1e9)
-    assert sharp.sample(jax.random.key(0)) == sharp.mean() == profile.value == 500
-    assert sharp.prob(500.0) == 1
+
+    @jax.jit
+    def run(x, epsilon):
+        profile = median(x, lower=0, upper=1000, neighbors="swap", resolution=1)
+        law = permute_and_flip(profile, epsilon)
+        values = (law.sample(jax.random.key(0)), law.mean(), profile.value)
+        return law.log_prob(1000.0), values, law.prob(500.0)
+
+    x = np.linspace(0, 1000, 1001)
+    assert_allclose(run(x, 2.0)[0], -500, rtol=0.01)
+    _, values, share = run(x, 1e9)
+    assert values == (500, 500, 500)
+    assert share == 1
 
 
 def test_what_it_takes_and_promises():
-    x, public = jnp.arange(5.0), {"lower": 0, "upper": 9, "neighbors": "swap"}
+    x, public = np.arange(5.0), {"lower": 0, "upper": 9, "neighbors": "swap"}
     profile = median(x, resolution=1, **public)
     assert permute_and_flip.guarantee(profile, 0.5) == Guarantee(0.5, 1.0, "swap")
     with pytest.raises(ValueError, match="resolution"):
         permute_and_flip(median(x, **public), 1.0)
+    unbounded = jax.jit(partial(from_radii, neighbors="swap", step=1.0))(1.0, np.ones(2))
     with pytest.raises(ValueError, match="bounds"):
-        permute_and_flip(from_radii(jnp.array(1.0), jnp.ones(2), neighbors="swap", step=1.0), 1.0)
+        permute_and_flip(unbounded, 1.0)
     hull = replace(profile, interpolable=False)
     with pytest.raises(ValueError, match="interpolable"):
         permute_and_flip(hull, 1.0)
