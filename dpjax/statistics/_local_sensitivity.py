@@ -36,7 +36,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from fractions import Fraction
 from functools import partial
-from math import prod
 from typing import Any
 
 import jax
@@ -48,35 +47,28 @@ from dpjax import checks
 from dpjax.checks import Neighbors
 from dpjax.numerics.arrays import take
 from dpjax.sensitivity import LocalSensitivity, SmoothSensitivity
-from dpjax.statistics._quantiles import check_size
-from dpjax.statistics.padded_records import present_records
+from dpjax.statistics.padded_records import bounded_records
 from dpjax.statistics.ranks import (
     Definition,
     Ranks,
+    check_denominator,
     ranks_of_order_statistic,
     ranks_of_quantile,
 )
 from dpjax.statistics.sorting import sort_rows
-from dpjax.statistics.values_at_ranks import Reader
 
 
-def smooth_sensitivity(
-    x: ArrayLike | LocalSensitivity, beta: ArrayLike, **of_records: Any
-) -> SmoothSensitivity:
+def smooth_sensitivity(x: ArrayLike, beta: ArrayLike, **of_records: Any) -> SmoothSensitivity:
     """Return the beta-smooth sensitivity of a quantile (or the median), max_k A_k e^{-beta k}.
 
     It equals ``local_sensitivity(...).smooth(beta)``, which is cheaper for several betas.
 
     Args:
-        x: a :class:`LocalSensitivity` of any statistic; or records, with the other arguments as in
-            :func:`local_sensitivity`.
+        x: records, with the other arguments as in :func:`local_sensitivity`.
         beta: positive, chosen **without the data**, broadcasts against ``(...)``;
             :func:`optimal_beta` returns a good one. (Published comparisons choose the beta that is
             best for the dataset at hand, which is not private.) The mechanisms choose a beta
             themselves where they are given a :class:`LocalSensitivity`.
-
-    Raises:
-        TypeError: further arguments are given with a :class:`LocalSensitivity`.
 
     Returns:
         A :class:`SmoothSensitivity`.
@@ -95,14 +87,7 @@ def smooth_sensitivity(
     ... ).bound.item()
     1.0
     """
-    if not isinstance(x, LocalSensitivity):
-        x = local_sensitivity(x, **of_records)
-    elif of_records:
-        raise TypeError(
-            "only beta can be given with a LocalSensitivity, which has its own relation and "
-            f"bounds, got {', '.join(of_records)}."
-        )
-    return x.smooth(beta)
+    return local_sensitivity(x, **of_records).smooth(beta)
 
 
 def local_sensitivity(
@@ -159,7 +144,7 @@ def local_sensitivity(
     checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
     if rank is not None and q != 0.5:
         raise ValueError(f"only one of q and rank can be given, got q={q} and rank={rank}.")
-    records, present = present_records(x, num_records=num_records, mask=mask)
+    (records, present, low, high), _ = bounded_records(x, lower, upper, num_records, mask)
     if rank is None:
         ranks = ranks_of_quantile(q, definition=definition, neighbors=neighbors)
     else:
@@ -168,8 +153,8 @@ def local_sensitivity(
             more = [(0, 0)] * (records.ndim - 1) + [(0, rank - 1)]
             records = jnp.pad(records, more, constant_values=jnp.nan)
             present = None if present is None else jnp.pad(present, more[-present.ndim :])
-    check_size(ranks, records.shape[-1], 4 * (records.shape[-1] + 2))
-    low, high = checks.bounds(lower, upper, records.dtype)
+    columns = records.shape[-1]
+    check_denominator("q", ranks.denominator, columns, 4 * (columns + 2))
     value, at_distance = _local_sensitivity(records, present, low, high, ranks, neighbors)
     return LocalSensitivity(value, at_distance, low, high, neighbors=neighbors)
 
@@ -185,14 +170,11 @@ def _local_sensitivity(
 ) -> tuple[jax.Array, jax.Array]:
     """Return the statistic ``(...)`` and A_0, A_1, ..."""
     x = sort_rows(records, present, low, high, neighbors=neighbors)
-    value = Reader(ranks, 0, 0)(x.values, x.n)[..., 0]
-    batch, size, u, v = value.shape, x.n_max + 1, ranks.per_record, ranks.denominator
-    rows = x.values.reshape(prod(batch), size + 1)
-    n = jnp.broadcast_to(x.n, (*batch, 1)).reshape(prod(batch), 1)
+    value = ranks.read(x, ranks.base(x.n))[..., 0]
+    rows, n, size, u, v = x.values, x.n, x.n_max + 1, ranks.per_record, ranks.denominator
     if neighbors == "swap":
         below = np.arange(size + 1, dtype=np.int32)
-        found = _largest_rise(rows, n, ranks, v, None, below)
-        return value, found.reshape(*batch, size)
+        return value, _largest_rise(rows, n, ranks, v, None, below)
     if 2 * u < v:
         rows = -take(rows, jnp.maximum(n + 1 - np.arange(size + 1, dtype=np.int32), 0))
         constant = 1 - ranks.constant if ranks.definition == "lower" else v - ranks.constant
@@ -202,16 +184,16 @@ def _local_sensitivity(
         found = of_counts(jnp.maximum(n - k, 0), 0)[0]
         if ranks.definition == "linear":
             found = jnp.maximum(found, of_counts(jnp.maximum(n - k - 1, 0), 0)[0])
-        return value, found.reshape(*batch, size)
+        return value, found
     found = _largest_rise(rows, n, ranks, u, *_datasets(ranks, u, 2 * size))
     # Removal of a single record: the empty dataset has its own value.
     if ranks.definition == "linear":
-        one = jnp.concatenate([rows[:, 1:2], take(rows, n)], axis=-1) - rows[:, :1]
+        one = jnp.concatenate([rows[..., 1:2], take(rows, n)], axis=-1) - rows[..., :1]
         share = float(1 - Fraction(u, v))
-        rise = jnp.maximum(share * one, abs(one - share * (rows[:, -1:] - rows[:, :1])))
+        rise = jnp.maximum(share * one, abs(one - share * (rows[..., -1:] - rows[..., :1])))
         emptied = jnp.maximum(found, jnp.max(rise, axis=-1, keepdims=True))
         found = jnp.where(np.arange(size, dtype=np.int32) < n - 1, found, emptied)
-    return value, found.reshape(*batch, size)
+    return value, found
 
 
 def _interval(ranks: Ranks, step: int, count: Any) -> tuple[Any, Any, Any, Any]:
@@ -249,47 +231,20 @@ def _largest_rise(
     counts: np.ndarray | None,
     below: np.ndarray,
 ) -> jax.Array:
-    """Return the largest V at k = 0, 1, ..., ``(rows, size)``, over pairs of N and p.
+    """Return the largest V at k = 0, 1, ..., ``(..., size)``, over pairs of N and p.
 
-    Without ``counts``, N = n. The search for the maximizing pair is only run for derivatives, which
-    then cost O(n).
+    Without ``counts``, N = n.
     """
-    shape, width = (len(rows), rows.shape[-1] - 1), 1 if counts is None else 2
+    rise = _rise(rows, n, ranks, step, 1 if counts is None else 2)
 
-    def of_pair(rows: jax.Array, n: jax.Array) -> Callable[[jax.Array], Any]:
-        rise = _rise(rows, n, ranks, step, width)
+    @jax.checkpoint
+    def wider(pair: jax.Array, best: jax.Array) -> jax.Array:
+        count = n if counts is None else jnp.asarray(counts)[pair]
+        found, reachable = rise(count, jnp.asarray(below)[pair])
+        return jnp.maximum(best, jnp.where(reachable, found, -1.0))
 
-        def of(pair: jax.Array) -> tuple[jax.Array, Any]:
-            count = n if counts is None else jnp.asarray(counts)[pair]
-            return rise(count, jnp.asarray(below)[pair])
-
-        return of
-
-    def search(rows: jax.Array, n: jax.Array) -> tuple[jax.Array, jax.Array]:
-        rise = of_pair(rows, n)
-
-        def wider(pair: jax.Array, best: tuple[jax.Array, jax.Array]) -> Any:
-            found, reachable = rise(pair)
-            found = jnp.where(reachable, found, -1.0)
-            # The maximum reads the best value once: a chain of selections would take exponential
-            # time to compile.
-            return jnp.maximum(best[0], found), jnp.where(found > best[0], pair, best[1])
-
-        start = jnp.full(shape, -1, rows.dtype), jnp.zeros(shape, jnp.int32)
-        return jax.lax.fori_loop(np.int32(0), np.int32(len(below)), wider, start, unroll=8)
-
-    @jax.custom_jvp
-    def largest(rows: jax.Array, n: jax.Array) -> jax.Array:
-        return search(rows, n)[0]
-
-    @largest.defjvp
-    def _(primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
-        pair = search(*primals)[1]
-        return largest(*primals), jax.jvp(
-            lambda rows, n: of_pair(rows, n)(pair)[0], primals, tangents
-        )[1]
-
-    return largest(rows, n)
+    start = jnp.full_like(rows[..., 1:], -1)
+    return jax.lax.fori_loop(np.int32(0), np.int32(len(below)), wider, start)
 
 
 def _rise(
@@ -302,22 +257,15 @@ def _rise(
     size, unit, pad = rows.shape[-1] - 1, 2.0 * ranks.denominator, 2 * rows.shape[-1] + 2
     k = np.arange(size, dtype=np.int32)
     # Every record is repeated as often as consecutive distances read it.
-    padded = jnp.pad(rows, [(0, 0), (pad, pad)], mode="edge")
+    padded = jnp.pad(rows, [(0, 0)] * (rows.ndim - 1) + [(pad, pad)], mode="edge")
     records = jnp.repeat(padded, width, axis=-1)
-
-    def records_from(start: jax.Array) -> jax.Array:
-        if start.shape[-1] == size:
-            return take(records, start + k)
-        return jax.vmap(partial(jax.lax.dynamic_slice_in_dim, slice_size=size))(
-            records, start[:, 0]
-        )
 
     def rise(count: jax.Array, p: Any) -> tuple[jax.Array, Any]:
         gap, part, above, ends = _interval(ranks, step, count)
         more = count - n
         start = width * (gap - p + pad) + 0 * more
-        near, far = take(records, start), records_from(start + width - more)
-        farther = records_from(start + 2 * width - more)
+        near, far = take(records, start), take(records, start + width - more + k)
+        farther = take(records, start + 2 * width - more + k)
         next_to = jnp.where(above, farther - far, near - take(records, start - width))
         share, rest = (weight.astype(rows.dtype) / unit for weight in (part, 2 * step - part))
         if ranks.definition == "lower":

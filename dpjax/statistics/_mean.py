@@ -28,7 +28,6 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.checks import Neighbors, Resolution
 from dpjax.numerics.arrays import take
-from dpjax.numerics.multiples import most_multiples
 from dpjax.numerics.search import count_leading
 from dpjax.sensitivity.profile import SensitivityProfile, from_sides
 from dpjax.statistics.exact_sums import from_sorted, on_grid, prefix_sums
@@ -93,18 +92,18 @@ def mean(
             'values="hull" is only for add_remove neighbors, got swap, under which '
             "the mean has one profile."
         )
-    records, present, low, high = bounded_records(x, lower, upper, num_records, mask)
-    multiple, columns = None, records.shape[-1]
-    if resolution is not None:
-        if neighbors != "swap" or num_records is not None or mask is not None or columns == 0:
-            raise ValueError(
-                "resolution needs swap neighbors, without num_records and mask: n must be the same "
-                "for all rows and neighbors, and at least 1."
-            )
-        most = most_multiples(records.dtype) // columns
-        multiple = checks.resolution(resolution, (lower, upper), most)
+    columns = np.shape(x)[-1] if np.ndim(x) else 0
+    private = neighbors != "swap" or num_records is not None or mask is not None
+    if resolution is not None and (private or columns == 0):
+        raise ValueError(
+            "resolution needs swap neighbors, without num_records and mask: n must be the same for "
+            "all rows and neighbors, and at least 1."
+        )
+    arrays, multiple = bounded_records(
+        *(x, lower, upper, num_records, mask), resolution=resolution, parts=max(columns, 1)
+    )
     above, below = from_sorted(
-        *(_sides, records, present, low, high),
+        *(_sides, *arrays),
         neighbors=neighbors,
         resolution=multiple,
         options=(neighbors, values, multiple is not None),

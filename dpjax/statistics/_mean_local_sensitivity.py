@@ -70,21 +70,21 @@ def mean_local_sensitivity(
     [1.75, 2.8333332538604736, 4.5, 5.0]
     """
     checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
-    records, present, low, high = bounded_records(x, lower, upper, num_records, mask)
+    arrays, _ = bounded_records(x, lower, upper, num_records, mask)
     value, at_distance = from_sorted(
-        _at_distances, records, present, low, high, neighbors=neighbors, options=(neighbors,)
+        _at_distances, *arrays, neighbors=neighbors, options=(neighbors,)
     )
-    return LocalSensitivity(value, at_distance, low, high, neighbors=neighbors)
+    return LocalSensitivity(value, at_distance, *arrays[2:], neighbors=neighbors)
 
 
 def _at_distances(x: SortedRows, neighbors: Neighbors) -> tuple[jax.Array, jax.Array]:
     """Return the mean ``(...)`` and A_0, ..., A_n."""
     n, dtype, k = x.n, x.values.dtype, np.arange(x.n_max + 1, dtype=np.int32)
     grid = on_grid(x, x.low, x.high - x.low, 2 * x.n_max + 2)
-    width, unit = grid.high, grid.unit
+    reach, unit = grid.high, grid.unit
     # On the first axis, distances from the bound at which records are added, ascending: below for v
     # > mean(y), else above.
-    sums = prefix_sums(jnp.stack([grid.ascending, x.present(width - grid.descending)]))
+    sums = prefix_sums(jnp.stack([grid.ascending, x.present(reach - grid.descending)]))
 
     def sum_of(kept: jax.Array) -> jax.Array:
         """Return the sums of the records next to the bound, ``kept`` of them."""
@@ -92,12 +92,12 @@ def _at_distances(x: SortedRows, neighbors: Neighbors) -> tuple[jax.Array, jax.A
 
     number = jnp.maximum(n, 1)
     total = sum_of(number)
-    mean = jnp.where(n == 0, width / 2, total[0] / number.astype(dtype))
+    mean = jnp.where(n == 0, reach / 2, total[0] / number.astype(dtype))
     value = (x.low + mean * unit)[..., 0]
-    extreme = jnp.where(n == 0, width, total - sum_of(number - 1))  # the distance of the last one
+    extreme = jnp.where(n == 0, reach, total - sum_of(number - 1))  # the distance of the last one
     farthest = jnp.max(extreme, axis=0)
     if neighbors == "swap":
-        return value, jnp.where(k > 0, width, farthest) / number.astype(dtype) * unit
+        return value, jnp.where(k > 0, reach, farthest) / number.astype(dtype) * unit
 
     def largest(v: jax.Array, others: jax.Array) -> jax.Array:
         """Return the largest change by a record at ``v``, on either side, beside ``others``."""
@@ -106,7 +106,7 @@ def _at_distances(x: SortedRows, neighbors: Neighbors) -> tuple[jax.Array, jax.A
             kept = jnp.maximum(others - gone, 0)
             size = (kept + k - gone).astype(dtype)
             change = (size * v - sum_of(kept)) / jnp.maximum(size * (size + 1), 1)
-            return jnp.where(size > 0, change, v - width / 2)
+            return jnp.where(size > 0, change, v - reach / 2)
 
         most = jnp.minimum(k, jnp.maximum(others - 1, 0))  # up to these, y is not empty
 
@@ -117,6 +117,6 @@ def _at_distances(x: SortedRows, neighbors: Neighbors) -> tuple[jax.Array, jax.A
         gone = count_leading(rises, x.n_max + 1, sums.shape)
         return jnp.max(change(gone), axis=0)
 
-    found = jnp.maximum(largest(width, n), largest(extreme, n - 1))
-    emptied = jnp.where(k == n - 1, farthest - width / 2, 0)
-    return value, jnp.where(k < n, jnp.maximum(found, emptied), width / 2) * unit
+    found = jnp.maximum(largest(reach, n), largest(extreme, n - 1))
+    emptied = jnp.where(k == n - 1, farthest - reach / 2, 0)
+    return value, jnp.where(k < n, jnp.maximum(found, emptied), reach / 2) * unit

@@ -58,7 +58,7 @@ def mode(
             :mod:`dpjax.statistics` for the arguments not listed here.
         candidates: float ``(k,)`` or ``(..., k)``, public, finite and distinct in the dtype of
             ``x``: integers above 2^24 are not all distinct in float32. With a resolution, they must
-            be multiples of it.
+            be multiples of it; those of a JAX array are rounded to it.
 
     Returns:
         :class:`CandidateScores` of sensitivity 1 and of the broadcast batch shape. At the same
@@ -141,9 +141,7 @@ def _read(
         return count_labels(records, labels), labels
     step = checks.resolution(resolution, (candidates,), most_multiples(records.dtype))
     numbers = to_multiples(labels, step)
-    tolerance = 8 * float(jnp.finfo(labels.dtype).eps) * jnp.abs(labels)
-    near = jnp.abs(from_multiples(numbers, step) - labels) <= tolerance
-    return count_labels(to_multiples(records, step), jnp.where(near, numbers, jnp.nan)), labels
+    return count_labels(to_multiples(records, step), numbers), from_multiples(numbers, step)
 
 
 def nan_where_absent(

@@ -35,24 +35,22 @@ from functools import partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.checks import Neighbors, Resolution
-from dpjax.numerics.multiples import most_multiples, to_multiples
-from dpjax.sensitivity.profile import Reached, SensitivityProfile, counted
-from dpjax.statistics.padded_records import levels_kept, present_records
+from dpjax.sensitivity.profile import SensitivityProfile
+from dpjax.statistics.padded_records import bounded_records, levels_kept
 from dpjax.statistics.ranks import (
     DEFINITIONS,
     Definition,
     Ranks,
+    check_denominator,
     ranks_of_order_statistic,
     ranks_of_quantile,
 )
 from dpjax.statistics.sorting import sort_rows
-from dpjax.statistics.values_at_ranks import Reader, continuous
 
 
 def median(
@@ -105,20 +103,17 @@ def median(
     >>> median(ages, **public, num_records=jnp.array([4, 3])).value.tolist()
     [35.0, 20.0]
     """
-    options: Any = {
-        "resolution": resolution,
-        "num_records": num_records,
-        "mask": mask,
-        "truncate": truncate,
-    }
     return quantile(
         x,
         Fraction(1, 2),
         lower=lower,
         upper=upper,
         neighbors=neighbors,
+        resolution=resolution,
         definition=definition,
-        **options,
+        num_records=num_records,
+        mask=mask,
+        truncate=truncate,
     )
 
 
@@ -183,9 +178,8 @@ def quantile(
     if definition is None:
         definition = "linear" if resolution is None else "lower"
     checks.one_of("definition", definition, DEFINITIONS)
-    checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
     ranks = ranks_of_quantile(q, definition=definition, neighbors=neighbors)
-    return _profile(x, ranks, lower, upper, neighbors, resolution, num_records, mask, truncate)
+    return _profile(*(ranks, neighbors, truncate, resolution), x, lower, upper, num_records, mask)
 
 
 def order_statistic(
@@ -225,86 +219,49 @@ def order_statistic(
     ... ).upper.tolist()
     [1.0, 2.0, 3.0, 9.0]
     """
-    checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
     ranks = ranks_of_order_statistic(rank, np.shape(x)[-1] if np.ndim(x) else 0)
-    return _profile(x, ranks, lower, upper, neighbors, resolution, num_records, mask, truncate)
-
-
-def check_size(ranks: Ranks, n: int, most: int) -> None:
-    """Raise if ranks up to ``most`` have numerators that are too large for 32-bit integers."""
-    if ranks.denominator * most >= 2**31:
-        raise ValueError(
-            f"q must have a smaller denominator for exact ranks of {n} records, got "
-            f"{ranks.denominator}: use a short decimal or a Fraction such as Fraction(1, 3)."
-        )
+    return _profile(*(ranks, neighbors, truncate, resolution), x, lower, upper, num_records, mask)
 
 
 def _profile(
-    x: ArrayLike,
     ranks: Ranks,
-    lower: ArrayLike,
-    upper: ArrayLike,
     neighbors: Neighbors,
-    resolution: Resolution | None,
-    num_records: ArrayLike | None,
-    mask: ArrayLike | None,
     truncate: int | None,
+    resolution: Resolution | None,
+    x: ArrayLike,
+    *public: Any,
 ) -> SensitivityProfile:
+    checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
     keep = levels_kept(truncate)
-    records, present = present_records(x, num_records=num_records, mask=mask)
-    check_size(ranks, records.shape[-1], records.shape[-1] + 2)
-    low, high = checks.bounds(lower, upper, records.dtype)
-    step = None
-    if resolution is not None:
-        step = checks.resolution(
-            resolution, (lower, upper), most_multiples(records.dtype) // ranks.refinement
-        )
-    return _read(records, present, low, high, ranks, neighbors, keep, step)
+    arrays, step = bounded_records(x, *public, resolution=resolution, parts=ranks.refinement)
+    columns = arrays[0].shape[-1]
+    check_denominator("q", ranks.denominator, columns, columns + 2)
+    return _read(*arrays, ranks=ranks, neighbors=neighbors, resolution=step, keep=keep)
 
 
-@partial(jax.jit, static_argnames=("ranks", "neighbors", "keep", "resolution"))
+@partial(jax.jit, static_argnames=("ranks", "neighbors", "resolution", "keep"))
 def _read(
-    records: jax.Array,
-    present: jax.Array | None,
-    low: jax.Array,
-    high: jax.Array,
+    *arrays: Any,
     ranks: Ranks,
     neighbors: Neighbors,
-    keep: int | None,
     resolution: Fraction | None,
+    keep: int | None,
 ) -> SensitivityProfile:
-    if resolution is not None:  # integers; interpolated values are multiples of 1 / refinement
-        records, low, high = (to_multiples(array, resolution) for array in (records, low, high))
-    n_max = records.shape[-1]
-    levels = ranks.levels(n_max)
-    cuts = [None if keep is None or keep >= most else keep for most in levels]
-    ends_low, ends_high = (cut is not None for cut in cuts)
-    if ranks.definition == "continuous":
-        x = sort_rows(records, present, low, high, neighbors=neighbors)
-        parts = continuous(x.values, x.n, ranks, (cuts[0], cuts[1]))
-        found = SensitivityProfile(*parts, neighbors=neighbors, integer_levels=False)
-    else:
-        down, up = (most if cut is None else cut for most, cut in zip(levels, cuts, strict=True))
-        x = sort_rows(
-            records, present, low, high, neighbors=neighbors, read=Reader(ranks, down, up)
-        )
-        values = [x.low] * ends_low + [x.values] + [x.high] * ends_high
-        down, up = down + ends_low, up + ends_high
-        # Elsewhere the extreme values are reached by removals only, and those between need an
-        # addition there.
-        halfway = (
-            ranks.definition == "lower"
-            and 2 * ranks.per_record == ranks.denominator
-            and neighbors == "add_remove"
-        )
-        reached: Reached = (
-            "bounds" if ends_low or ends_high else "intervals" if halfway else "extremes"
-        )
-        found = SensitivityProfile(
-            jnp.concatenate(values, axis=-1) if len(values) > 1 else x.values,
-            counted(down, up, records.dtype),
-            down,
-            neighbors=neighbors,
-            reached=reached,
-        )
-    return found if resolution is None else found.in_units(resolution, ranks.refinement)
+    x = sort_rows(*arrays, neighbors=neighbors, resolution=resolution)
+    real = ranks.definition == "continuous"
+    # Elsewhere the extreme values are reached by removals only, and those between need an addition
+    # there.
+    halfway = (
+        ranks.definition == "lower"
+        and 2 * ranks.per_record == ranks.denominator
+        and neighbors == "add_remove"
+    )
+    found = SensitivityProfile(
+        *(ranks.at_records(x) if real else ranks.at_levels(x)),
+        neighbors=neighbors,
+        integer_levels=not real,
+        reached="bounds" if real else "intervals" if halfway else "extremes",
+    )
+    if resolution is not None:
+        found = found.in_units(resolution, ranks.refinement)
+    return found if keep is None else found.truncate(keep)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from fractions import Fraction
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,9 +13,10 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.checks import Neighbors, Resolution
-from dpjax.numerics.multiples import from_multiples, most_multiples, to_multiples
+from dpjax.numerics.multiples import from_multiples
 from dpjax.sensitivity.sorted_records import SortedRecords
-from dpjax.statistics.padded_records import present_records
+from dpjax.statistics.padded_records import bounded_records
+from dpjax.statistics.ranks import check_denominator
 from dpjax.statistics.sorting import sort_rows
 
 
@@ -60,44 +62,27 @@ def quantiles(
     """
     checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
     levels = checks.levels(qs)
-    records, present = present_records(x, num_records=num_records, mask=mask)
-    largest = max(level.denominator for level in levels)
-    if largest * (records.shape[-1] + 1) >= 2**31:
-        raise ValueError(
-            f"qs must have smaller denominators for exact ranks of {records.shape[-1]} records, "
-            f"got {largest}: use short decimals or Fractions such as Fraction(1, 3)."
-        )
-    low, high = checks.bounds(lower, upper, records.dtype)
-    step = (
-        None
-        if resolution is None
-        else checks.resolution(resolution, (lower, upper), most_multiples(records.dtype))
-    )
-    return _sorted(records, present, low, high, levels, neighbors, step)
+    arrays, step = bounded_records(x, lower, upper, num_records, mask, resolution=resolution)
+    columns = arrays[0].shape[-1]
+    for level in levels:
+        check_denominator("qs", level.denominator, columns, columns + 1)
+    return _sorted(*arrays, levels=levels, neighbors=neighbors, resolution=step)
 
 
 @partial(jax.jit, static_argnames=("levels", "neighbors", "resolution"))
 def _sorted(
-    records: jax.Array,
-    present: jax.Array | None,
-    low: jax.Array,
-    high: jax.Array,
+    *arrays: Any,
     levels: tuple[Fraction, ...],
     neighbors: Neighbors,
     resolution: Fraction | None,
 ) -> SortedRecords:
-    if resolution is not None:
-        records, low, high = (
-            from_multiples(to_multiples(array, resolution), resolution)
-            for array in (records, low, high)
-        )
-    ordered = sort_rows(records, present, low, high, neighbors=neighbors)
-    count = jnp.broadcast_to(ordered.n[..., 0], ordered.values.shape[:-1])
+    x = sort_rows(*arrays, neighbors=neighbors, resolution=resolution)
+    values = x.values if resolution is None else from_multiples(x.values, resolution)
     return SortedRecords(
-        ordered.values[..., 1:-1],
-        count,
-        low,
-        high,
+        values[..., 1:-1],
+        jnp.broadcast_to(x.n[..., 0], values.shape[:-1]),
+        values[..., 0],
+        values[..., -1],
         levels=levels,
         neighbors=neighbors,
         resolution=resolution,

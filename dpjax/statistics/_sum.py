@@ -20,7 +20,6 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.checks import Neighbors, Resolution
 from dpjax.numerics.arrays import take
-from dpjax.numerics.multiples import most_multiples
 from dpjax.sensitivity.profile import SensitivityProfile, from_sides
 from dpjax.statistics.exact_sums import from_sorted, on_grid, prefix_sums
 from dpjax.statistics.padded_records import bounded_records
@@ -83,29 +82,29 @@ def sum(  # named as in NumPy and JAX
         max_count = checks.static_integer("max_count", max_count, max(columns, 1), must=must)
         if neighbors == "swap":
             raise ValueError(f"max_count is {must}; got {max_count}.")
-    records, present, low, high = bounded_records(
+    unbounded = neighbors == "add_remove" and max_count is None
+    if resolution is not None and unbounded:
+        raise ValueError(
+            "resolution needs max_count under add_remove neighbors, as an unbounded sum is not on "
+            "a finite grid."
+        )
+    most = max(columns, max_count or 1)
+    arrays, multiple = bounded_records(
         *(x, lower, upper, num_records, mask),
-        size=lambda low, high: 4.0 * max(columns, max_count or 1) * (abs(low) + abs(high)),
+        resolution=resolution,
+        parts=most,
+        size=lambda low, high: 4.0 * most * (abs(low) + abs(high)),
         least=1 if neighbors == "swap" else 0,
     )
-    multiple = None
-    if resolution is not None:
-        if neighbors == "add_remove" and max_count is None:
-            raise ValueError(
-                "resolution needs max_count under add_remove neighbors, as an unbounded sum is not "
-                "on a finite grid."
-            )
-        most = most_multiples(records.dtype) // max(columns, max_count or 1)
-        multiple = checks.resolution(resolution, (lower, upper), most)
     above, below = from_sorted(
-        *(_sides, records, present, low, high),
+        *(_sides, *arrays),
         neighbors=neighbors,
         resolution=multiple,
         options=(neighbors, max_count, multiple is not None),
     )
     step = None
-    if neighbors == "add_remove" and max_count is None:
-        step = jnp.broadcast_to(jnp.maximum(abs(low), abs(high)), above.shape[:-1])
+    if unbounded:
+        step = jnp.broadcast_to(jnp.maximum(*map(abs, arrays[2:])), above.shape[:-1])
     # Under add/remove the last levels may need more records than max_count allows.
     found = from_sides(
         above,

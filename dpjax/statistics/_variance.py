@@ -96,7 +96,7 @@ def variance(
         )
     keep = levels_kept(truncate)
 
-    arrays = bounded_records(
+    arrays, _ = bounded_records(
         *(x, lower, upper, num_records, mask), size=lambda low, high: (high - low) ** 2, least=2
     )
     levels = arrays[0].shape[-1] - 1

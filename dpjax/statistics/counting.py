@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 
@@ -143,4 +142,4 @@ def _counted(number: jax.Array, records: jax.Array) -> SensitivityProfile:
         )
     value = jnp.where(number >= 0, number.astype(dtype), jnp.nan)[..., None]
     profile = from_sides(value, value, neighbors="add_remove", step=jnp.ones((), dtype))
-    return replace(profile, resolution=Fraction(1))
+    return profile.in_units(Fraction(1))

@@ -33,34 +33,27 @@ import numpy as np
 
 from dpjax.checks import Neighbors
 from dpjax.numerics.float64 import in_float64
-from dpjax.numerics.multiples import to_multiples
 from dpjax.statistics.sorting import SortedRows, sort_rows
 
 
 @partial(jax.jit, static_argnames=("compute", "neighbors", "resolution", "options"))
 def from_sorted(
     compute: Callable[..., Any],
-    records: jax.Array,
-    present: jax.Array | None,
-    low: jax.Array,
-    high: jax.Array,
-    *,
+    *arrays: Any,
     neighbors: Neighbors,
     resolution: Fraction | None = None,
     options: tuple = (),
 ) -> Any:
     """Return ``compute(sorted_rows, *options)`` in float64, rounded to the dtype of the records.
 
-    With a resolution, records and bounds become multiples of it.
+    The arrays are those of :func:`sort_rows`, as is the resolution.
     """
-    if resolution is not None:
-        records, low, high = (to_multiples(array, resolution) for array in (records, low, high))
-    x = sort_rows(records, present, low, high, neighbors=neighbors)
+    x = sort_rows(*arrays, neighbors=neighbors, resolution=resolution)
 
-    def of_arrays(values: jax.Array, n: jax.Array, low: jax.Array, high: jax.Array) -> Any:
-        return compute(x._replace(values=values, n=n, low=low, high=high), *options)
+    def of_rows(values: jax.Array, n: jax.Array) -> Any:
+        return compute(SortedRows(values, n), *options)
 
-    return in_float64(of_arrays, x.values, jnp.broadcast_to(x.n, x.low.shape), x.low, x.high)
+    return in_float64(of_rows, x.values, jnp.broadcast_to(x.n, x.low.shape))
 
 
 class OnGrid(NamedTuple):

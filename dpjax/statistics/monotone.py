@@ -24,7 +24,7 @@ from dpjax import checks
 from dpjax.checks import Resolution
 from dpjax.numerics.float64 import in_float64
 from dpjax.sensitivity.down import DownSensitivity, in_multiples
-from dpjax.statistics.padded_records import presence, present_records
+from dpjax.statistics.padded_records import bounded_records, presence, present_records
 from dpjax.statistics.shared_items import least_left
 from dpjax.statistics.sorting import sort_rows
 
@@ -61,8 +61,7 @@ def maximum(
     >>> maximum(jnp.array([3.0, 9.0, 4.0, 9.0]), lower=0, upper=100, num_records=3).values.tolist()
     [9.0, 4.0, 3.0, 0.0, 0.0]
     """
-    records, present = present_records(x, num_records=num_records, mask=mask)
-    low, high = checks.bounds(lower, upper, records.dtype)
+    (records, present, low, high), _ = bounded_records(x, lower, upper, num_records, mask)
     return in_multiples(partial(_maximum, present), resolution, (lower, upper), records, low, high)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
 from functools import partial
 from typing import Any
 
@@ -12,6 +13,8 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
+from dpjax.checks import Resolution
+from dpjax.numerics.multiples import most_multiples
 
 
 def present_records(
@@ -72,30 +75,36 @@ def bounded_records(
     num_records: ArrayLike | None,
     mask: ArrayLike | None,
     *,
-    size: Callable[[Any, Any], Any] = lambda low, high: high - low,
+    resolution: Resolution | None = None,
+    parts: int = 1,
+    size: Callable[[Any, Any], Any] | None = None,
     least: int = 0,
-) -> tuple[jax.Array, jax.Array | None, jax.Array, jax.Array]:
-    """Return records, the mask of present ones, and bounds for which a statistic is in range.
+) -> tuple[tuple[jax.Array, jax.Array | None, jax.Array, jax.Array], Fraction | None]:
+    """Return records, the mask of present ones, and bounds; and the exact resolution.
 
     ``size(low, high)`` must be in the range of the dtype. Otherwise the values of some datasets
-    would overflow or vanish, and those of others would not.
+    would overflow or vanish, and those of others would not. Floats must count ``parts`` of the
+    largest multiple of the resolution.
     """
     records, present = present_records(x, num_records=num_records, mask=mask, least=least)
     low, high = checks.bounds(lower, upper, records.dtype)
-    limits = jnp.finfo(records.dtype)
-    tiny, huge = float(limits.tiny) * 2.0**20, float(limits.max)
-    if isinstance(lower, jax.Array) or isinstance(upper, jax.Array):
-        largest = size(low, high)
-        fits = (largest > tiny) & (largest < huge)
-        return records, present, jnp.where(fits, low, jnp.nan), jnp.where(fits, high, jnp.nan)
-    with np.errstate(over="ignore", under="ignore"):
-        largest = size(np.asarray(lower, np.float64), np.asarray(upper, np.float64))
-    if not np.all((largest > tiny) & (largest < huge)):
-        raise ValueError(
-            f"lower and upper are too large or too close for {records.shape[-1]} records in "
-            f"{records.dtype}, got {lower} and {upper}."
-        )
-    return records, present, low, high
+    if size is not None:
+        limits = jnp.finfo(records.dtype)
+        static = not (isinstance(lower, jax.Array) or isinstance(upper, jax.Array))
+        ends = (np.asarray(end, np.float64) for end in (lower, upper)) if static else (low, high)
+        with np.errstate(over="ignore", under="ignore"):
+            largest = size(*ends)
+        fits = (largest > float(limits.tiny) * 2.0**20) & (largest < float(limits.max))
+        if static and not np.all(fits):
+            raise ValueError(
+                f"lower and upper are too large or too close for {records.shape[-1]} records in "
+                f"{records.dtype}, got {lower} and {upper}."
+            )
+        low, high = jnp.where(fits, low, jnp.nan), jnp.where(fits, high, jnp.nan)
+    step = None
+    if resolution is not None:
+        step = checks.resolution(resolution, (lower, upper), most_multiples(records.dtype) // parts)
+    return (records, present, low, high), step
 
 
 def levels_kept(truncate: int | None) -> int | None:

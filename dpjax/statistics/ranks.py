@@ -1,6 +1,6 @@
-"""The ranks at which profiles of quantiles read sorted rows: fractions with the denominator of q.
+"""Profiles of quantiles: sorted rows read at ranks, fractions with the denominator of q.
 
-They are computed in integers: 0.1 * n in floating point is sometimes off by a rank, and a rank off
+Ranks are computed in integers: 0.1 * n in floating point is sometimes off by a rank, and a rank off
 by one on one side leaks 1.44 epsilon.
 """
 
@@ -8,8 +8,14 @@ from __future__ import annotations
 
 from typing import Any, Literal, NamedTuple
 
+import jax
+import jax.numpy as jnp
+import numpy as np
+
 from dpjax import checks
 from dpjax.checks import Neighbors
+from dpjax.sensitivity.profile import counted
+from dpjax.statistics.sorting import SortedRows
 
 Definition = Literal["linear", "lower", "continuous"]
 DEFINITIONS = ("linear", "lower", "continuous")
@@ -29,10 +35,9 @@ class Ranks(NamedTuple):
         """The number of parts between two records for interpolation; 1 without it."""
         return 1 if self.definition == "lower" else self.denominator
 
-    @property
-    def whole(self) -> bool:
-        """Whether all ranks that are read are those of records, in every dataset."""
-        return self.definition == "lower" or self.denominator == 1
+    def base(self, n: Any) -> Any:
+        """Return the numerator of the rank at level 0."""
+        return n * np.int32(self.per_record) + np.int32(self.constant)
 
     def levels(self, n: int) -> tuple[int, int]:
         """Return how many levels reach the bounds, below and above, for up to ``n`` records."""
@@ -42,6 +47,53 @@ class Ranks(NamedTuple):
             return down, -(-(self.denominator * (n + 1) - base) // self.step)
         # Beyond rank n: ceil makes it n + 1.
         return down, (self.denominator * n - base) // self.step + 1
+
+    def read(self, x: SortedRows, numerator: Any) -> jax.Array:
+        """Return x, or its interpolation, at ``numerator / denominator``."""
+        v = np.int32(self.denominator)
+
+        def at(rank: Any) -> jax.Array:
+            # Unsigned, an index needs no check for counting from the end.
+            return x.at(jnp.clip(rank, 0, x.n_max + 1).astype(jnp.uint32))
+
+        whole_row = v * np.arange(x.n_max + 2, dtype=np.int32)
+        if isinstance(numerator, np.ndarray) and np.array_equal(numerator.ravel(), whole_row):
+            return x.values
+        if self.definition == "lower":
+            return at(-((-numerator) // v))
+        integer = numerator // v
+        part = jnp.asarray(numerator - integer * v).astype(x.values.dtype) / float(v)
+        below, above = at(integer), at(integer + np.int32(1))
+        return jnp.minimum(below + part * (above - below), above)
+
+    def at_levels(self, x: SortedRows) -> tuple[jax.Array, jax.Array, int]:
+        """Return the values at levels ..., 1, 0, 1, ... in ascending order, levels and center."""
+        down, up = self.levels(x.n_max)
+        level = np.arange(-down, up + 1, dtype=np.int32)
+        values = self.read(x, self.base(x.n) + np.int32(self.step) * level)
+        return values, counted(down, up, values.dtype), down
+
+    def at_records(self, x: SortedRows) -> tuple[jax.Array, jax.Array, int]:
+        """Return the values with a knot at every integer rank, their levels, and the center."""
+        v, base = np.int32(self.denominator), self.base(x.n)
+        # For a full row, which has the most knots on either side.
+        top = self.per_record * x.n_max + self.constant
+        down, up = -(-top // self.denominator), x.n_max + 1 - top // self.denominator
+        below = jnp.maximum(-(-base // v) - np.arange(down, 0, -1, dtype=np.int32), 0)
+        above = jnp.minimum(base // v + np.arange(1, up + 1, dtype=np.int32), x.n + np.int32(1))
+        numerator = jnp.concatenate([below * v, base, above * v], axis=-1)
+        values = self.read(x, numerator)
+        levels = abs(numerator - base).astype(values.dtype) / np.asarray(self.step, values.dtype)
+        return values, levels.reshape(-1) if isinstance(x.n, np.ndarray) else levels, down
+
+
+def check_denominator(name: str, denominator: int, n: int, most: int) -> None:
+    """Raise if ranks of n records, up to ``most``, have numerators beyond 32-bit integers."""
+    if denominator * most >= 2**31:
+        raise ValueError(
+            f"{name} must have a smaller denominator for exact ranks of {n} records, got "
+            f"{denominator}: use a short decimal or a Fraction such as Fraction(1, 3)."
+        )
 
 
 def ranks_of_quantile(q: Any, *, definition: Definition, neighbors: Neighbors) -> Ranks:

@@ -256,5 +256,5 @@ def test_what_is_refused():
         dpjax.joint_quantiles(private, 1.0).log_prob([0.1, 0.2, 0.3])
     with pytest.raises(ValueError, match="last axis of size 3"):
         dpjax.joint_quantiles(private, 1.0, public_n=6).log_prob([0.1])
-    with pytest.raises(ValueError, match="smaller denominators"):
+    with pytest.raises(ValueError, match="smaller denominator"):
         dpjax.quantiles(LINE, ["0.1234567891"], lower=0, upper=2, neighbors="swap")
