@@ -65,7 +65,7 @@ class VectorDistribution(Drawn):
 
     @compiled
     def norm_quantile(self, p: ArrayLike) -> jax.Array:
-        """Return the inverse of :meth:`norm_cdf`; NaN outside [0, 1].
+        """Return the inverse of :meth:`norm_cdf`.
 
         It is the radius of the ball around ``loc`` of probability p.
         """
