@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import reduce
-from math import log2
+from math import log, log2
 from typing import Any, NamedTuple
 
 import jax
@@ -49,7 +49,7 @@ class Heights(NamedTuple):
             cost = jnp.where(absent, 0.0, low).astype(jnp.float64)
             largest = jnp.max(jnp.abs(jax.lax.stop_gradient(cost)), axis=-1, keepdims=True)
             rate = jnp.minimum(rate.astype(jnp.float64), _LARGEST / largest)
-            power = rate * cost * log2(np.e)
+            power = rate * cost / log(2)
             exponent = jnp.floor(jax.lax.stop_gradient(power))
             fraction = (exponent - power).astype(low.dtype)
             exponent = jnp.where(absent, _NEVER // 2, exponent).astype(jnp.int32)
