@@ -76,7 +76,8 @@ def on_grid(
     """
     fixed = jax.lax.stop_gradient(size)
     # The least power of two above, by which a division is exact.
-    unit = jnp.ones_like(fixed) if whole else fixed / jnp.frexp(fixed)[0]
+    near = jax.lax.reduce_precision(fixed, 11, 0)
+    unit = jnp.ones_like(fixed) if whole else jnp.where(near > fixed, near, 2 * near)
     steps = 2.0 ** (51 - most.bit_length())
 
     def rounded(numbers: jax.Array) -> jax.Array:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
-from functools import partial
 from typing import Any
 
 import jax
@@ -58,14 +57,8 @@ def presence(
         clamped = xp.clip(number, 0, min(records.shape[-1], jnp.iinfo(number.dtype).max)).astype(
             np.int32
         )
-        return _first(clamped, records.shape[-1])
+        return jnp.arange(records.shape[-1], dtype=jnp.int32) < clamped[..., None]
     return None
-
-
-@partial(jax.jit, inline=True, static_argnames="size")
-def _first(count: jax.Array, size: int) -> jax.Array:
-    """Mark the first ``num_records`` of ``size`` columns."""
-    return jnp.arange(size, dtype=jnp.int32) < count[..., None]
 
 
 def bounded_records(
