@@ -64,7 +64,7 @@ class PermuteAndFlip(Rounded):
     ...     median(ages, lower=0, upper=120, neighbors="swap", resolution=1), 4.0
     ... )
     >>> round(float(distribution.prob(30.0)), 3), float(distribution.quantile(0.5))
-    (0.873, 30.0)
+    (0.881, 30.0)
     """
 
     def line(self) -> Line:

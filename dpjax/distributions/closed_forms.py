@@ -24,7 +24,7 @@ from jax.typing import ArrayLike
 
 from dpjax.distributions import truncated_exponential as piece
 from dpjax.distributions.base import Distribution, compiled, draws_first
-from dpjax.distributions.line import ALL, Line
+from dpjax.distributions.line import ALL, FAR, Line, near
 from dpjax.distributions.sampler import Place, sample_pieces
 from dpjax.numerics.arrays import take
 from dpjax.numerics.search import count_leading
@@ -129,7 +129,8 @@ class OnLine(Distribution):
         unit = jax.lax.stop_gradient(jnp.where(largest > 0, largest, 1.0))
         inside = jnp.square(width / unit) * piece.variance_fraction(line.decay)
         if line.cells:
-            inside = inside - piece.variance_fraction(line.cell_decay) / jnp.square(unit)
+            of_cell = piece.variance_fraction(line.cell_decay) / jnp.square(unit)
+            inside = jnp.where(width > 1, inside - of_cell, 0.0)
         square = masses.average(jnp.square(away / unit) + inside)
         certain = ~(square > 0)  # the square root has no derivative at 0
         root = unit * jnp.sqrt(jnp.where(certain, 1.0, square))
@@ -182,15 +183,19 @@ class Masses:
     @property
     def energy(self) -> jax.Array:
         """Rate times the lower cost of each piece, relative to the base of its row."""
+        nats = self.line.heights.nats
         with jax.enable_x64(True):
-            energy = self.line.heights.rate * self.line.low.astype(jnp.float64)
-            return (energy - log(2) * self.base.astype(jnp.float64)).astype(self.line.dtype)
+            base = log(2) * self.base.astype(jnp.float64)
+            # A row that is all far away is weighed by what is brought nearer.
+            energy = jnp.where(base < FAR, nats, near(nats)) - base
+            energy = jnp.where(self.line.low == jnp.inf, jnp.inf, energy)
+            return energy.astype(self.line.dtype)
 
     @property
     def log_normalizer(self) -> jax.Array:
         """The log of Z, ``(*batch, 1)``."""
         with jax.enable_x64(True):
-            energy = log(2) * self.base.astype(jnp.float64)
+            energy = log(2) * self.base.astype(jnp.float64) + self.line.heights.least
             return (jnp.log(self.total.astype(jnp.float64)) - energy).astype(self.line.dtype)
 
     def average(self, terms: jax.Array) -> jax.Array:
@@ -252,6 +257,9 @@ class Masses:
         weight = jnp.where(weight > 0, weight, 1.0)
         shares = (jnp.clip(part / weight, 0.0, 1.0) for part in (until(found), -until(found + one)))
         value = Place.of(self.line, found, *shares).points(self.total > 0)
+        if (widths := self.line.widths) is not None:  # tails have no end
+            value = value - jnp.where((p == 0) & (widths[..., :1] > 0), jnp.inf, 0.0)
+            value = value + jnp.where((complement == 0) & (widths[..., -1:] > 0), jnp.inf, 0.0)
         return jnp.where((p >= 0) & (p <= 1), value, jnp.nan)
 
 

@@ -18,7 +18,7 @@ from dpjax.distributions.noise import SymmetricNoise, tail_and_sign
 
 # The error of the trapezoidal rule is e^(-pi^2 / (sigma * step)): 7e-18 at sigma = 4.
 _STEP = 1 / 16
-_STEPS = 208  # 13 standard deviations on either side, up to 4 of which a derivative takes away
+_TURNS = 13  # standard deviations on either side, up to 4 of which a derivative takes away
 
 
 @jax.tree_util.register_dataclass
@@ -80,10 +80,13 @@ class LaplaceLogNormal(SymmetricNoise):
         top = -jnp.square(peak) / 2 - fixed_z * jnp.exp(-fixed_sigma * peak)
 
         def add(number: jax.Array, total: jax.Array) -> jax.Array:
-            y = peak + number.astype(top.dtype) * _STEP
-            return total + jnp.exp(-jnp.square(y) / 2 - z * jnp.exp(-self.sigma * y) - top)
+            places = number.astype(top.dtype) + jnp.arange(0, 1, _STEP, top.dtype)
+            y = jnp.expand_dims(peak, -1) + places
+            sigma, rate, least = (jnp.expand_dims(a, -1) for a in (self.sigma, z, top))
+            height = jnp.exp(-jnp.square(y) / 2 - rate * jnp.exp(-sigma * y) - least)
+            return total + jnp.sum(height, axis=-1)
 
-        total = jax.lax.fori_loop(-_STEPS, _STEPS + 1, add, jnp.zeros_like(top))
+        total = jax.lax.fori_loop(-_TURNS, _TURNS, add, jnp.zeros_like(top))
         return jnp.minimum(top + jnp.log(total * (_STEP / sqrt(2 * pi))), 0.0)
 
 

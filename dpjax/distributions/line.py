@@ -25,36 +25,39 @@ ALL = slice(None)
 Weigh = Callable[[Any], jax.Array]  # from a slice of pieces, or from indices (*batch, j)
 _SLOTS = 16
 _NEVER = 2**30  # an exponent beyond all others
-_LARGEST = 2.0**28  # of rate * cost, in nats
+FAR = 2.0**28  # nats above the least cost, from which costs are told apart, but not exactly
 
 
 class Heights(NamedTuple):
-    """exp(-rate * cost) * phi0(decay) = mantissa * 2^-exponent, on the last axis.
+    """exp(-nats) * phi0(decay) = mantissa * 2^-exponent, on the last axis.
 
     Attributes:
         exponent: int32.
         mantissa: float, at most 1; 0 for an infinite cost.
-        rate: float64, the rate, cut where exponents would be too large, ``(..., 1)``.
+        nats: float64, rate times the cost above the least one.
+        least: float64, rate times the least cost, ``(..., 1)``.
     """
 
     exponent: jax.Array
     mantissa: jax.Array
-    rate: jax.Array
+    nats: jax.Array
+    least: jax.Array
 
     @staticmethod
     def of(low: jax.Array, decay: jax.Array, rate: jax.Array) -> Heights:
         """Compute heights from the lower cost and the decay of each piece; rate is ``(..., 1)``."""
         absent = low == jnp.inf
         with jax.enable_x64(True):
-            cost = jnp.where(absent, 0.0, low).astype(jnp.float64)
-            largest = jnp.max(jnp.abs(jax.lax.stop_gradient(cost)), axis=-1, keepdims=True)
-            rate = jnp.minimum(rate.astype(jnp.float64), _LARGEST / largest)
-            power = rate * cost / log(2)
+            cost, rate = low.astype(jnp.float64), jnp.minimum(rate.astype(jnp.float64), 1e100)
+            least = jnp.min(jax.lax.stop_gradient(cost), axis=-1, keepdims=True)
+            least = jnp.where(jnp.isinf(least), 0.0, least)
+            nats = rate * (jnp.where(absent, least, cost) - least)
+            power = near(nats) / log(2)
             exponent = jnp.floor(jax.lax.stop_gradient(power))
             fraction = (exponent - power).astype(low.dtype)
             exponent = jnp.where(absent, _NEVER // 2, exponent).astype(jnp.int32)
         mantissa = jnp.where(absent, 0.0, jnp.exp2(fraction) * piece.mass_fraction(decay))
-        return Heights(exponent, mantissa, rate)
+        return Heights(exponent, mantissa, nats, rate * least)
 
     def power(self, gap: jax.Array, at: Any) -> jax.Array:
         """Return minus the power of two of the weight of pieces of width ``-gap``."""
@@ -148,7 +151,7 @@ class Line:
     @property
     def decay(self) -> jax.Array:
         """Rate times the change of the cost over each piece, nonnegative."""
-        return jnp.abs(self.rise)
+        return jnp.maximum(self.rise, -self.rise)  # abs has a derivative of 1 at 0
 
     @property
     def cell_decay(self) -> jax.Array:
@@ -215,6 +218,12 @@ class Line:
 def pick(array: jax.Array, at: Any) -> jax.Array:
     """Return a slice of the last axis, or the entries with the indices ``(*batch, j)``."""
     return array[..., at] if isinstance(at, slice) else take(array, at)
+
+
+def near(nats: jax.Array) -> jax.Array:
+    """Bring numbers beyond 2^28 nearer, in their order, so that they are exponents."""
+    beyond = jnp.log2(jnp.clip(nats / FAR, 1.0, 1e300))
+    return jnp.where(nats < FAR, nats, FAR + 2.0**16 * beyond)
 
 
 def _exponent(x: jax.Array) -> jax.Array:

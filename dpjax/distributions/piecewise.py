@@ -131,18 +131,6 @@ class PiecewiseExponential(OnLine):
         return jnp.broadcast_to(low, self.batch_shape), jnp.broadcast_to(high, self.batch_shape)
 
     @compiled
-    def quantile(self, p: ArrayLike) -> jax.Array:
-        """Return the inverse of :meth:`cdf`; NaN outside [0, 1].
-
-        Pieces whose mass underflows are not reached: in float32, ``quantile(1.0)`` can lie inside
-        the support.
-        """
-        value, (low, high) = super().quantile(p), self.support
-        if self.tails is None:
-            return value
-        return jnp.where(p == 0, low, jnp.where(p == 1, high, value))
-
-    @compiled
     def log_normalizer(self) -> jax.Array:
         """Return log Z, Z the integral of ``exp(-rate * cost(y))``, of shape ``batch_shape``."""
         return self._masses.log_normalizer[..., 0]

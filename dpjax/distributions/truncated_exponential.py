@@ -81,6 +81,7 @@ def quantile_fraction(p: jax.Array, complement: jax.Array, s: jax.Array) -> jax.
     high = x < -0.5
     low = jnp.where(high, 0.0, x)
     rest = jnp.where(high, complement + p * jnp.exp(-s), 1.0)
+    rest = jnp.maximum(rest, jnp.finfo(rest.dtype).tiny)  # its logarithm has a derivative
     log_rest = jnp.where(high, jnp.log(rest), jnp.log1p(low))
     return jnp.where(flat, p, jnp.minimum(-log_rest / jnp.where(flat, 1.0, s), 1.0))
 
