@@ -240,5 +240,4 @@ def scale_worth_its_noise(
     # Where a query differs on a pair of budget 0, `most` may be infinite; noise above all error is
     # never worth it.
     top = jnp.minimum(most, jnp.sum(jnp.max(apart, axis=-1), axis=-1) / price)
-    least = top * jnp.square(jnp.finfo(top.dtype).eps)
-    return jnp.maximum(bisect(worth_it, jnp.zeros_like(top), top)[1], least)
+    return jnp.maximum(bisect(worth_it, jnp.zeros_like(top), top)[1], top * 2.0**-46)
